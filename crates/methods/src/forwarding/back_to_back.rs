@@ -1,9 +1,9 @@
-//! Back-to-back frames (RFC 9004, which updates RFC 2544 section 26.4): the longest burst at the highest rate that is
-//! forwarded without loss, and the buffer time that follows from it.
+//! Back-to-back frames (RFC 9004, which updates RFC 2544 section 26.4): the longest burst at the highest rate that the
+//! router forwards without loss, and the buffer time that follows from it.
 //!
 //! Each repetition is an independent search with loss verification (ETSI GS NFV-TST 009 section 12.3): a burst that lost
-//! frames is sent again, and passes if any attempt passes. The bracket is found by doubling from a short burst, so
-//! that most bursts are about as long as the answer rather than as long as allowed; then the bracket is halved.
+//! frames is sent again, and passes if any attempt passes. The search finds the bracket by doubling from a short burst,
+//! so that most bursts are about as long as the answer rather than as long as allowed; then it halves the bracket.
 
 use crate::kit::prelude::*;
 use crate::{modifiers, routed};
@@ -12,9 +12,9 @@ use crate::{modifiers, routed};
 pub struct BackToBack;
 
 const REPEATS: Param<u32> =
-    Param::new("repeats", "2", "50", "searches per frame size (RFC 2544 section 26.4: 50; RFC 9004 leaves it open)");
+    Param::new("repeats", "2", "50", "searches per frame size (RFC 2544 section 26.4: 50; RFC 9004 sets no number)");
 const MAX_BURST: Param<Duration> =
-    Param::new("max_burst_duration", "2 s", "30 s", "longest burst (RFC 9004 section 5.4: 2 s and more, to 30 s)");
+    Param::new("max_burst_duration", "2 s", "30 s", "longest burst (RFC 9004 section 5.4: 2 s to 30 s)");
 const STEP: Param<u64> =
     Param::new("step", "16", "1", "minimum step: the search ends when the bounds are this many frames apart");
 const VERIFY: Param<u32> =
@@ -26,7 +26,7 @@ const FRAMES: FigureSpec =
 static SPEC: TestSpec = TestSpec {
     name: "back_to_back",
     title: "Back-to-back frames",
-    summary: "longest burst at the highest rate that is forwarded without loss, and the buffer time behind it",
+    summary: "longest burst at the highest rate that the router forwards without loss, and the buffer time that it implies",
     source: "RFC 9004, RFC 2544 section 26.4",
     params: params![
         &TRAFFIC,
@@ -75,14 +75,14 @@ const PLOT: PlotSpec = PlotSpec {
     log_y: true,
 };
 /// First burst of a search, in frames: about the size of a network card's ring. If a search starts far from the answer,
-/// half of its bursts go into finding the bracket.
+/// half of its bursts are spent on finding the bracket.
 const FIRST_BURST: u64 = 512;
 
-/// Bursts of a search on an ordinary device until the first lossy one, for estimates: from 512 frames up to about
-/// 4,000.
+/// Number of bursts of a search on an ordinary device up to the first lossy one, for estimates: from 512 frames up to
+/// about 4,000.
 const DOUBLINGS: f64 = 4.0;
 
-/// Bursts that halve the bracket after that, until it is no wider than the step.
+/// Number of bursts that then halve the bracket, until it is no wider than the step.
 fn halvings(params: &Params) -> f64 {
     (2_048.0 / STEP.get(params) as f64).log2().max(0.0)
 }
@@ -126,7 +126,7 @@ impl Task<'_> {
     }
 
     /// # Errors
-    /// Those of the trials; unfit only if no burst passed before.
+    /// Errors of the trials; unfit only if no burst has passed before.
     fn search(&self, bed: &mut dyn Testbed, trials: &mut Vec<u64>) -> Result<Found, TestError> {
         let mut good = 0;
         match self.bisect(bed, trials, &mut good) {
@@ -136,7 +136,7 @@ impl Task<'_> {
         }
     }
 
-    /// Moves `good` up to the longest burst that passes. Returns true if that is the longest allowed one.
+    /// Moves `good` up to the longest burst that passes. Returns true if this is the longest allowed one.
     fn bisect(&self, bed: &mut dyn Testbed, trials: &mut Vec<u64>, good: &mut u64) -> Result<bool, TestError> {
         let step = STEP.get(self.params);
         let mut next = FIRST_BURST.min(self.longest);
@@ -168,7 +168,7 @@ impl Method for BackToBack {
     }
 
     fn plan(&self, params: &Params) -> Plan {
-        // The last doubling is lossy, and so is every other halving. Lossy bursts are sent again.
+        // Assumes that the last doubling is lossy, and so is every other halving. Lossy bursts are sent again.
         let (repeats, halvings) = (f64::from(REPEATS.get(params)), halvings(params));
         let again = f64::from(VERIFY.get(params).saturating_sub(1)) * (1.0 + halvings / 2.0);
         let bursts = TrialCount::about((DOUBLINGS + halvings + again).round() as usize);
@@ -215,7 +215,7 @@ impl Method for BackToBack {
                     }
                 }
             }
-            // The search in which a router died is not among them, so the others must not stand for all.
+            // The search in which a router died is missing, so the other searches must not stand for all.
             let failed = matches!(stopped, Err(TestError::DutDied(_) | TestError::Failed(_)));
             write(outcome, pattern, params, &limits, (throughput, bound), (&found, failed), trials, f64::from(index));
             stopped?;
@@ -247,13 +247,14 @@ fn row(pattern: &Pattern, params: &Params, limits: &Limits, throughput: FrameRat
     }
 }
 
-/// The row of a router that forwards the highest rate, so that there is no longest burst.
+/// The row of a router that forwards the highest rate and therefore has no longest burst.
 fn faster(outcome: &mut Outcome, pattern: &Pattern, params: &Params, limits: &Limits, throughput: FrameRate) {
     let below = limits.below_line().then(|| BELOW_LINE.to_owned());
     let marks = std::iter::once(FASTER.to_owned()).chain(below);
     TABLE.add(outcome, row(pattern, params, limits, throughput), [], marks);
-    let why =
-        format!("the throughput, {throughput}, is the highest rate that can be offered, so no burst fills a buffer");
+    let why = format!(
+        "the throughput, {throughput}, is the highest rate that the tester can offer, so no burst fills a buffer"
+    );
     note_of(outcome, pattern, why.clone());
     outcome.ranks.push(figure(pattern).nothing(why));
 }
@@ -279,14 +280,14 @@ fn write(
     let mut marks = Vec::new();
     if at_maximum > 0 {
         marks.push(format!(
-            "in {at_maximum} of {} searches even the longest burst lost nothing: at least that",
+            "in {at_maximum} of {} searches even the longest burst lost nothing: the value is a lower bound",
             found.len()
         ));
     }
     let cut_short = found.iter().filter(|f| f.cut_short).count();
     if cut_short > 0 {
         marks.push(format!(
-            "in {cut_short} of {} searches the tester could not send a burst validly: at least that",
+            "in {cut_short} of {} searches the tester could not send a burst validly: the value is a lower bound",
             found.len()
         ));
     }
@@ -297,7 +298,7 @@ fn write(
         marks.push(BELOW_LINE.to_owned());
     }
     if let Some(bound) = bound {
-        marks.push(format!("corrected buffer time unknown, the throughput is at least that: {bound}"));
+        marks.push(format!("corrected buffer time unknown, the throughput is a lower bound: {bound}"));
     }
     if found.len() < REPEATS.get(params) as usize {
         marks.push(format!("{} of {} searches", found.len(), REPEATS.get(params)));
@@ -312,7 +313,7 @@ fn write(
             stdev_frames: stdev(&values),
             implied_buffer_s: Some(implied),
             // RFC 9004 section 6: frames that the router forwards during the burst take no buffer. A throughput that is
-            // only a lower bound would make the buffer too large.
+            // only a lower bound would give too large a buffer.
             corrected_buffer_s: bound.is_none().then(|| implied - implied * throughput.pps() / rate),
             searches: found.len() as u64,
             ..row(pattern, params, limits, throughput)
@@ -331,7 +332,7 @@ fn write(
     });
 }
 
-/// The longest burst of a pattern, without a value so far.
+/// The longest burst of a pattern, still without a value.
 fn figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Back-to-back frames, {}", pattern.size_text());
     FRAMES.of(&[("size", &pattern.size)], title, None)

@@ -1,10 +1,11 @@
 //! Classes of service (core routers, 2001; RFC 4689, RFC 7640): which classes lose frames when an output port is too
-//! narrow for the traffic that leaves by it.
+//! narrow for its traffic.
 //!
-//! The router is configured with classes by codepoint, each with a weight, at one output port. Alternatively the DUT is
-//! a system of routers with these classes at its core links, some of which are down. All classes offer the same load.
-//! First they offer less than the output port carries, and none may lose a frame. Then they offer more, and the output
-//! must be shared by weight: a class that wants less than its share loses nothing, and the others share what it leaves.
+//! The router is configured with classes by codepoint, each with a weight, at one output port. Alternatively, the DUT
+//! is a system of routers with these classes at its core links, some of which are down. All classes offer the same
+//! load. First they offer less than the output port carries, and none may lose a frame. Then they offer more, and the
+//! router must share the output by weight: a class that wants less than its share loses nothing, and the others share
+//! the rest.
 
 mod congestion;
 mod core_links;
@@ -30,43 +31,46 @@ const SIZES: Param<Vec<PacketSize>> = Param::new(
     "frame_sizes",
     "[ip40]",
     "[ip40]",
-    "frame sizes with FCS, or mixes; the source has IP packets of 40 bytes",
+    "frame sizes with FCS, or mixes; the source of the test uses IP packets of 40 bytes",
 );
 const CLASSES: Param<Vec<ServiceClass>> = Param::new(
     "classes",
     "[{name: gold, precedence: 5, weight: 70}, {name: silver, precedence: 3, weight: 20}, {name: bronze, precedence: 0, weight: 5}]",
     "[{name: gold, precedence: 5, weight: 70}, {name: silver, precedence: 3, weight: 20}, {name: bronze, precedence: 0, weight: 5}]",
-    "the classes: name, IP `precedence` (0 to 7) or `dscp` (0 to 63), and weight; what no class names is of the last one",
+    "the classes: name, IP `precedence` (0 to 7) or `dscp` (0 to 63), and weight; other traffic belongs to the last class",
 );
 const SCHEDULING: Param<Scheduling> = Param::new(
     "scheduling",
     "weights",
     "weights",
-    "which class is served if several wait: all of them in turns by weight (`weights`), or only the one with the highest weight (`priority`)",
+    "which class the router serves if several wait: all in turn by weight (`weights`), or only the one with the highest weight (`priority`)",
 );
 const BOTTLENECK: Param<Option<Bandwidth>> = Param::optional(
     "bottleneck",
-    "rate of the output port that the router is told; without it the `speed` of the port by which frames leave, or the `core_speed` of links between routers",
+    "rate of the output port, as configured on the router; defaults to the `speed` of the port that frames leave through, or to the `core_speed` \
+     of links between routers",
 );
 const CORE_LINKS_DOWN: Param<Option<CoreLinksDown>> = Param::optional(
     "core_links_down",
-    "overload the links between the routers of a system instead: so many of them, or these (`[1-2, 3-4]`), go down, and every port sends to every other one",
+    "overload the links between the routers of a system instead: take this many of them, or these (`[1-2, 3-4]`), down, and send from every port \
+     to every other one",
 );
 const OVERLOAD: Param<Vec<u64>> = Param::new(
     "overload",
     "[150]",
     "[150]",
-    "loads in % of the output port, or of the most loaded link between routers, above 100; figures are of the first one",
+    "loads in % of the output port, or of the most loaded link between routers, above 100; the figures refer to the first one",
 );
 const CALM: Param<Percent> =
     Param::new("calm", "80", "80", "load of the trial before the overload, in % of the output port");
 const TOLERANCE: Param<Percent> =
-    Param::new("tolerance", "1", "1", "percentage points from which on the error of a share is wrong");
-const QUEUE: Param<u32> = Param::new("queue", "256", "256", "frames of each class that may wait");
+    Param::new("tolerance", "1", "1", "error of a share, in percentage points, from which it counts as wrong");
+const QUEUE: Param<u32> = Param::new("queue", "256", "256", "queue length of each class, in frames");
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "2 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
 
-/// Seconds until links are down and frames take other ways, and until the links are up again, for estimates.
+/// Seconds until links are down and frames take other paths, plus the seconds until the links are up again, for
+/// estimates.
 const LINKS_S: f64 = 3.0;
 
 const LOSS: FigureSpec = FigureSpec::lower_by_difference(
@@ -84,13 +88,13 @@ const ERROR: FigureSpec = FigureSpec::lower_by_difference(
 const RATE: FigureSpec = FigureSpec::higher(
     "class_of_service_{size}_pps",
     "fps",
-    "frames per second of all classes that left by the overloaded output port, or crossed overloaded links",
+    "frames per second of all classes that left through the overloaded output port, or crossed overloaded links",
 );
 
 static SPEC: TestSpec = TestSpec {
     name: "class_of_service",
     title: "Classes of service",
-    summary: "who loses when an output port is overloaded: loss, latency and share of each class, compared with the weights of the classes",
+    summary: "which classes lose frames when an output port is overloaded: loss, latency and share of each class, compared with the class weights",
     source: "Light Reading 2001, class of service; RFC 4689, RFC 7640",
     params: params![
         &[
@@ -137,20 +141,23 @@ impl Method for ClassOfService {
         RATE_BARS.begin(outcome);
         let overloads = OVERLOAD.get(params);
         if let Some(low) = overloads.iter().find(|percent| **percent <= 100) {
-            return Err(TestError::NotApplicable(format!("`overload` of {low} % is none; write loads above 100")));
+            return Err(TestError::NotApplicable(format!(
+                "`overload` of {low} % is no overload; give loads above 100"
+            )));
         }
         let expected = match SCHEDULING.get(params) {
-            Scheduling::Weights => "the weights give of all that arrived, where no class has more than it offers",
+            Scheduling::Weights => "the weights give it of all frames that arrived, limited by what the class offers",
             Scheduling::Priority => {
-                "strict priority gives of all that arrived: the class with the highest weight has all that it offers, the next one of what is left"
+                "strict priority gives it of all frames that arrived: the class with the highest weight gets all that it offers, the next one \
+                 gets its frames from what is left"
             }
         };
         note(
             outcome,
             format!(
-                "All classes offer the same amount. Shares are of the frames that arrived while the last {} % of a trial were sent: before, \
-                 queues fill. An expected share is what {expected}. Delay \
-                 variation is from the least latency to that of 99 % of the frames (RFC 7640).",
+                "All classes offer the same amount. Shares refer to the frames that arrived while the last {} % of a trial were sent, because \
+                 queues fill before that. The expected share of a class is what {expected}. Delay \
+                 variation is the 99th percentile of the latency minus the minimum (RFC 7640).",
                 (BINS - FILLING) * 100 / BINS
             ),
         );
@@ -201,22 +208,22 @@ fn headers(family: Family, class: &ServiceClass) -> Vec<Header> {
     vec![ip, Header::Udp(Udp::default())]
 }
 
-/// Trials of one frame size, one at each load.
+/// The trials of one frame size, one at each load.
 struct Series<'a> {
     pattern: &'a Pattern,
     params: &'a Params,
     flows: Vec<FlowSpec>,
-    /// Frames per second at 100 %, and the divisor that makes them a rate per sending port.
+    /// Frames per second at 100 %, and the divisor that turns them into a rate per sending port.
     full: (f64, f64),
-    /// Seconds in which full queues drain.
+    /// Seconds that full queues take to drain.
     emptied_s: f64,
 }
 
 impl Series<'_> {
-    /// Runs the trials and passes each to `each` as it ends.
+    /// Runs the trials and passes each result to `each` as soon as its trial ends.
     ///
     /// # Errors
-    /// Those of a trial; [`TestError::Unfit`] if the tester could not offer the overload that the figures are for.
+    /// Errors of a trial; [`TestError::Unfit`] if the tester could not offer the overload to which the figures refer.
     fn run(
         &self,
         bed: &mut dyn Testbed,

@@ -1,4 +1,4 @@
-//! Loss over time as episodes: when frames were lost, until when, and how many.
+//! Loss over time as episodes: when the router lost frames, until when, and how many.
 
 use crate::kit::prelude::*;
 use drophammer_model::trial::Bin;
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(
             found,
             [Episode { from_s: 0.5, to_s: 2.5, lost: 8 }, Episode { from_s: 3.5, to_s: 4.0, lost: 3 }],
-            "one bin without loss is no end"
+            "one bin without loss does not end an episode"
         );
         assert_eq!(episodes(&[], 0.5), []);
     }

@@ -1,5 +1,5 @@
-//! IPv6 packets with extension headers (RFC 5180 section 5.3): the cost of each header and of a chain of them, and the
-//! treatment of hop-by-hop options, the only header that routers on the path process.
+//! IPv6 packets with extension headers (RFC 5180 section 5.3): the cost of each header and of a chain of headers, and
+//! the treatment of hop-by-hop options, the only header that routers on the path process.
 
 mod hop_by_hop;
 
@@ -44,19 +44,19 @@ const FRAME_SIZES: Param<Vec<PacketSize>> = Param::new(
     "frame_sizes",
     "[128, 512, 1518]",
     "[128, 256, 512, 1024, 1280, 1518]",
-    "frame sizes with FCS and extension headers, or mixes; at least 78 bytes and those of the headers, 118 with the chain",
+    "frame sizes with FCS and extension headers, or mixes; at least 78 bytes plus the headers, 118 with the chain",
 );
 const HEADERS: Param<Vec<Chain>> = Param::new(
     "headers",
     "[destination_options, routing, fragment, chain]",
     "[destination_options, routing, fragment, chain]",
-    "extension headers whose throughput is compared with that of packets without any",
+    "extension headers whose throughput is compared with the throughput without any",
 );
 const LATENCY_LOAD: Param<Percent> = Param::new(
     "latency_load",
     "90",
     "90",
-    "load of the trials of latency, in % of the lowest throughput of a frame size, the same for all headers",
+    "load of the latency trials, in % of the lowest throughput of a frame size; the same for all headers",
 );
 const HOP_BY_HOP_LOADS: Param<Vec<Percent>> = Param::new(
     "hop_by_hop_loads",
@@ -70,18 +70,18 @@ const TRIAL_DURATION: Param<Duration> =
 const SHARE: FigureSpec = FigureSpec::higher(
     "extension_headers_{size}_{headers}_percent",
     "%",
-    "throughput with these headers, in % of that without, where neither the tester nor the line is its limit",
+    "throughput with these headers, in % of the throughput without, if neither the tester nor the line limits it",
 );
 const LATENCY_SHARE: FigureSpec = FigureSpec::lower(
     "latency_extension_headers_{size}_{headers}_percent",
     "%",
-    "median latency with these headers at `latency_load`, in % of that without",
+    "median latency with these headers at `latency_load`, in % of the latency without",
 );
 
 static SPEC: TestSpec = TestSpec {
     name: "extension_headers",
     title: "IPv6 extension headers",
-    summary: "throughput and latency with extension headers as a share of those without, and what hop-by-hop options do to the router",
+    summary: "throughput and latency with extension headers, relative to packets without, and the effect of hop-by-hop options on the router",
     source: "RFC 5180 section 5.3",
     params: params![
         &[
@@ -108,13 +108,13 @@ columns! {
     struct HeaderRow {
         frame_size: PacketSize = "Frame size",
         headers: String = "Extension headers",
-        header_bytes: u64 = "Their length" ["bytes"],
+        header_bytes: u64 = "Length of the headers" ["bytes"],
         throughput_pps: Option<f64> = "Throughput, NDR(0)" ["fps"],
-        of_baseline_percent: Option<f64> = "Of that without" ["%"],
-        load_pps: Option<f64> = "Load of latency" ["fps"],
+        of_baseline_percent: Option<f64> = "Share of throughput without headers" ["%"],
+        load_pps: Option<f64> = "Load of the latency trial" ["fps"],
         latency_p50_us: Option<f64> = "Median latency" ["µs"],
         latency_p99_us: Option<f64> = "99 % latency" ["µs"],
-        latency_percent: Option<f64> = "Median latency, of that without" ["%"],
+        latency_percent: Option<f64> = "Share of latency without headers" ["%"],
         lost: Option<u64> = "Lost at this load" ["frames"],
     }
 }
@@ -156,7 +156,7 @@ pub(crate) fn flow(flow: FlowSpec, extensions: &[ExtensionHeader], size: &Packet
 }
 
 /// # Errors
-/// [`TestError::NotApplicable`] for IPv6 frames of a size that has no room for these headers.
+/// [`TestError::NotApplicable`] for IPv6 frames that have no room for these headers.
 fn must_fit(extensions: &[ExtensionHeader], size: &PacketSize) -> Result<(), TestError> {
     if extensions.is_empty() {
         return Ok(());
@@ -164,7 +164,7 @@ fn must_fit(extensions: &[ExtensionHeader], size: &PacketSize) -> Result<(), Tes
     let needed = SMALLEST + extensions.iter().map(|extension| extension.bytes()).sum::<u16>();
     let smallest = size.round().into_iter().map(|size| size.frame_bytes(true)).min().unwrap_or(0);
     if smallest < needed {
-        let why = format!("frames with these extension headers have at least {needed} bytes, not {smallest}");
+        let why = format!("frames with these extension headers need at least {needed} bytes, not {smallest}");
         return Err(TestError::NotApplicable(why));
     }
     Ok(())
@@ -185,7 +185,7 @@ fn chains(params: &Params) -> Vec<Option<Chain>> {
     std::iter::once(None).chain(HEADERS.get(params).into_iter().map(Some)).collect()
 }
 
-/// The patterns of one size whose throughput is compared: one per chain that fits into the size.
+/// The patterns of one size whose throughput is compared: one for each chain that fits into the size.
 fn compared(size: &PacketSize, params: &Params) -> Vec<Pattern> {
     let headers = chains(params).into_iter().map(|chain| chain.map_or(Vec::new(), Chain::headers));
     let possible = headers.filter(|headers| must_fit(headers, size).is_ok());
@@ -233,8 +233,9 @@ impl Method for ExtensionHeaders {
         BARS.begin(outcome);
         note(
             outcome,
-            "Frames of a size have the same length with and without extension headers. A router on the way looks at hop-by-hop options alone, and may ignore \
-             those too (RFC 8200 section 4): their rows say what they do to the router, not what it forwards best.",
+            "Frames of a size have the same length with and without extension headers. A router on the path looks only at hop-by-hop options, and \
+             may ignore \
+             even those (RFC 8200 section 4): their rows show the effect on the router, not its best forwarding rate.",
         );
         let plain = FRAME_SIZES.get(params).into_iter().map(|size| pattern(size, Vec::new(), params)).collect();
         for_each_pattern(bed, plain, outcome, |bed, plain, outcome, index| {
@@ -248,7 +249,7 @@ impl Method for ExtensionHeaders {
 struct Found {
     chain: Option<Chain>,
     throughput: Option<FrameRate>,
-    /// Reason why no throughput is known.
+    /// Why no throughput is known.
     unknown: Option<String>,
     /// Why the router may have more than this throughput.
     bound: Option<LowerBound>,
@@ -278,7 +279,7 @@ fn extended(plain: &Pattern, chain: Option<Chain>) -> Pattern {
     Pattern { extensions: chain.map_or(Vec::new(), Chain::headers), ..plain.clone() }
 }
 
-/// Throughput with each chain, then latency at one load. What was measured before an error is written.
+/// Measures the throughput with each chain, then the latency at one load. Writes whatever was measured before an error.
 fn headers(
     bed: &mut dyn Testbed,
     plain: &Pattern,
@@ -305,7 +306,7 @@ fn headers(
                 spoilt = Some(why);
                 (None, Some(text))
             }
-            // A chain that kills the router must not erase the results of those before it.
+            // A chain that kills the router must not erase the results of the chains before it.
             Err(error) => {
                 stopped = Err(error);
                 break;
@@ -391,7 +392,7 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
             BARS.curve(outcome, "throughput", Point { x, y, label, range: None, trial: None });
         }
         let Some(chain) = one.chain else { continue };
-        let title = format!("Throughput with {chain}, of that without extension headers, {size}");
+        let title = format!("Throughput with {chain}, relative to no extension headers, {size}");
         let figure = SHARE.of(&[("size", size), ("headers", &chain)], title, share);
         if bounded {
             outcome.ranks.push(figure.nothing("the throughput without headers is only a lower bound"));
@@ -405,7 +406,7 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
         } else if without.is_some_and(|without| without.throughput.is_none()) {
             outcome.ranks.push(figure.because("it loses frames at every load without headers"));
         }
-        let title = format!("Median latency with {chain}, of that without extension headers, {size}");
+        let title = format!("Median latency with {chain}, relative to no extension headers, {size}");
         let figure = LATENCY_SHARE.of(&[("size", size), ("headers", &chain)], title, latency);
         // The router failed if it loses frames at every load, or every frame of the trial.
         if latency_without.is_some() && (one.latency.is_some() || known == Some(0.0)) {

@@ -1,9 +1,9 @@
 //! Filters (Bradner 1989, "filter 1" and "filter 10"; RFC 2544 section 11.4): the cost of packet filters, and whether
 //! they work.
 //!
-//! The throughput is searched without filters and with each of them in the same test, so that drift of the machine
-//! between tests does not affect the shares. Then all cases get the same load, which the router sustains in each of
-//! them: it gives latency, and shows that exactly the permitted frames pass.
+//! The test searches the throughput without filters and with each of them, so that drift of the machine between tests
+//! does not affect the shares. Then all cases get the same load, which the router sustains in each of them: this gives
+//! the latency, and shows that exactly the permitted frames pass.
 
 mod measured;
 mod ranks;
@@ -35,7 +35,7 @@ const PERMIT: Param<Vec<Position>> = Param::new(
     "permit",
     "[last, first]",
     "[last, first]",
-    "where the condition that permits the traffic stands among the others, which match nothing of it",
+    "position of the condition that permits the traffic among the others, which match none of it",
 );
 /// `filter_at`
 pub const FILTER_AT: Param<Vec<FilterDirection>> =
@@ -44,7 +44,7 @@ const LOAD: Param<Percent> = Param::new(
     "load",
     "50",
     "50",
-    "load at which latency and leaks are looked at, in % of the lowest throughput found, with filters or without",
+    "load of the trials for latency and leaks, in % of the lowest throughput found, with or without filters",
 );
 const TRIAL_DURATION: Param<Duration> = Param::new(
     "trial_duration",
@@ -53,46 +53,49 @@ const TRIAL_DURATION: Param<Duration> = Param::new(
     "length of the trials for latency and leaks (RFC 2544 section 24: 60 s)",
 );
 
-/// Numbers of conditions that the sources of the test ask for.
+/// Numbers of conditions that the sources of the test require.
 const SOURCE_CONDITIONS: [(u64, &str); 3] =
     [(1, "RFC 2544 section 11.4"), (10, "Bradner 1989"), (25, "RFC 2544 section 11.4")];
 /// UDP port of the frames that the filters must deny: echo (RFC 862).
 const DENIED_PORT: u16 = 7;
-/// Each destination of wrongly treated frames has a row, up to this number for each case and flow.
+/// Each destination of wrongly treated frames has a row, up to this number of rows for each case and flow.
 const MOST_NAMED: usize = 20;
-/// Flow groups of the leak trial.
+/// Flow groups of the trial for leaks.
 const PERMITTED: &str = "permitted";
 const DENIED: &str = "denied";
 
 const THROUGHPUT: FigureSpec = FigureSpec::higher(
     "filters_{size}_{conditions}_pps",
     FPS_PER_PORT,
-    "throughput per sending port in fps with 10 conditions, or the most of the test, in the first position and direction",
+    "throughput per sending port in fps with 10 conditions, or the highest number in the test, in the first position and direction",
 );
-const SHARE: FigureSpec =
-    FigureSpec::higher("filters_{size}_{conditions}_percent", "%", "the same in % of the throughput without filters");
+const SHARE: FigureSpec = FigureSpec::higher(
+    "filters_{size}_{conditions}_percent",
+    "%",
+    "throughput with these conditions in % of the throughput without filters",
+);
 const LATENCY: FigureSpec = FigureSpec::lower(
     "latency_filters_{size}_{conditions}_percent",
     "%",
-    "median latency with these conditions in % of that without filters, at the same load",
+    "median latency with these conditions in % of the latency without filters, at the same load",
 );
 const LEAKED_FRAMES: FigureSpec = FigureSpec::lower_by_difference(
     "filters_{size}_leaked",
     "frames",
-    "frames that passed though a filter denies them, over all cases",
+    "frames that passed although a filter denies them, over all cases",
 )
 .by(1.0);
 const DENIED_FRAMES: FigureSpec = FigureSpec::lower_by_difference(
     "filters_{size}_denied",
     "frames",
-    "frames that did not pass though the filter permits them, at a load below every throughput, over all cases",
+    "frames that did not pass although the filter permits them, at a load below every throughput, over all cases",
 )
 .by(1.0);
 
 static SPEC: TestSpec = TestSpec {
     name: "filters",
     title: "Packet filters",
-    summary: "throughput and latency with filters as a share of those without, and frames that leak through or are denied wrongly",
+    summary: "throughput and latency with filters, relative to no filters, and frames that leak or are wrongly denied",
     source: "Bradner 1989 (filter 1, filter 10), RFC 2544 section 11.4",
     params: params![
         &TRAFFIC,
@@ -114,15 +117,15 @@ columns! {
         permit: Option<String> = "Permit",
         throughput_pps: Option<f64> = "Throughput, NDR(0)" ["fps"],
         upper_bound_pps: Option<f64> = "Upper bound" ["fps"],
-        of_baseline_percent: Option<f64> = "Of that without filters" ["%"],
-        load_pps: Option<f64> = "Load of the rest" ["fps"],
+        of_baseline_percent: Option<f64> = "Share of throughput without filters" ["%"],
+        load_pps: Option<f64> = "Load of the trial for latency and leaks" ["fps"],
         latency_p50_us: Option<f64> = "Median latency" ["µs"],
         latency_p99_us: Option<f64> = "99 % latency" ["µs"],
-        latency_percent: Option<f64> = "Latency, of that without filters" ["%"],
-        permitted: Option<u64> = "Offered, to be permitted" ["frames"],
-        permitted_lost: Option<u64> = "Of these lost" ["frames"],
-        denied: Option<u64> = "Offered, to be denied" ["frames"],
-        leaked: Option<u64> = "Of these leaked" ["frames"],
+        latency_percent: Option<f64> = "Share of latency without filters" ["%"],
+        permitted: Option<u64> = "Offered, permitted" ["frames"],
+        permitted_lost: Option<u64> = "Lost, permitted" ["frames"],
+        denied: Option<u64> = "Offered, denied" ["frames"],
+        leaked: Option<u64> = "Leaked" ["frames"],
     }
 }
 
@@ -165,7 +168,7 @@ impl Method for Filters {
         let cases = Case::all(&conditions, &PERMIT.get(params), &sides).len() + 1;
         let trials_s = 2.0 * TRIAL_DURATION.seconds(params) + beside_s(params, 2.0, 0.5) + 2.0 * PAUSE.seconds(params);
         let search_s = estimate_one(params, &[zero_loss_goal(params)]).as_secs_f64();
-        // It searches in every case, even if a throughput is already known.
+        // Searches in every case, even if a throughput is already known.
         let count =
             (known_trials(params, 1) + TrialCount::exactly(2)).times(if routes(params) > 0 { 0 } else { cases });
         Plan::by_size(params)
@@ -180,7 +183,7 @@ impl Method for Filters {
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         if routes(params) > 0 {
-            let why = "its filters permit the networks behind the ports; `route_filtering` is the test over `routes`";
+            let why = "its filters permit the networks behind the ports; use `route_filtering` with `routes`";
             return Err(TestError::NotApplicable(why.into()));
         }
         TABLE.begin(outcome);
@@ -189,9 +192,9 @@ impl Method for Filters {
         note(
             outcome,
             format!(
-                "A filter is a list of rules at each port, of which the first that matches decides: one condition permits the test \
+                "A filter is a list of rules at each port; the first rule that matches decides: one condition permits the test \
                  traffic (UDP port {} from the networks behind one port to those behind the other), the others deny host addresses \
-                 that no frame has, and a last rule, which is not counted, denies all else. Rates are frames per second per sending port.",
+                 that no frame has, and a last rule, which is not counted, denies everything else. Rates are frames per second per sending port.",
                 drophammer_model::traffic::DISCARD
             ),
         );
@@ -240,8 +243,8 @@ fn measure(
         let why = all[0].marks.join("; ");
         return Err(TestError::NotApplicable(format!("no throughput without filters to compare with: {why}")));
     }
-    // A case of which no frame is forwarded at any load is looked at too; one without any trial is not, as no load of
-    // its own is known.
+    // A case in which the router forwards no frame at any load is included; a case without any trial is not, because no
+    // load for it is known.
     let borne = all.iter().map(|one| one.borne).filter(|borne| *borne > 0.0);
     let lowest = borne.min_by(f64::total_cmp).unwrap_or_default();
     let rate_pps = lowest * LOAD.get(params).0 / 100.0;
@@ -287,7 +290,7 @@ fn valid(
     }
 }
 
-/// Installs the filter of a case on the DUT, or none, and lets it settle.
+/// Installs the filter of a case on the DUT, or no filter, and lets the DUT settle.
 fn install(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, case: Option<Case>) -> Result<(), TestError> {
     let flows = pattern.flows(bed.ports())?;
     let lists = case.map(|case| case.lists(&flows, bed.ports())).unwrap_or_default();
@@ -303,7 +306,7 @@ fn text_of(case: Option<Case>) -> String {
     case.map_or("none".into(), |case| case.text())
 }
 
-/// The flows of the pattern, once to be permitted and once, if `filtered`, with another UDP port, which every filter
+/// The flows of the pattern, first to be permitted and, if `filtered`, again with another UDP port, which every filter
 /// denies.
 fn sorting_flows(pattern: &Pattern, ports: &[PortView], filtered: bool) -> Result<Vec<FlowSpec>, TestError> {
     let flows = pattern.flows(ports)?;
@@ -335,9 +338,9 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, ports: &[PortView], all: &[Me
         let mut marks = one.marks.clone();
         let unknown = one.case.is_some() && baseline.is_some_and(Measured::limited);
         marks.extend(unknown.then(|| "share unknown: without filters the router may be faster".to_owned()));
-        marks.extend(one.leaked().filter(|n| *n > 0).map(|n| format!("leaked {n} frames that it denies")));
+        marks.extend(one.leaked().filter(|n| *n > 0).map(|n| format!("leaked {n} frames that it must deny")));
         let lost = one.permitted_lost().filter(|n| *n > 0);
-        marks.extend(lost.map(|n| format!("lost {n} frames that it permits")));
+        marks.extend(lost.map(|n| format!("lost {n} frames that it must permit")));
         // Frames that the router does not forward even without a filter prove nothing about a filter.
         let not_forwarded =
             one.counts(DENIED).filter(|_| one.case.is_none()).map(|(offered, received)| offered - received);

@@ -1,4 +1,4 @@
-//! Fixed rate: the flows described in the suite, each at its configured rate, side by side in one trial.
+//! Fixed rate: the flows described in the suite, each at its configured rate, at the same time in one trial.
 
 use crate::kit::prelude::*;
 use drophammer_model::param::FlowNames;
@@ -10,12 +10,11 @@ use drophammer_model::trial::{FlowDuration, FlowSchedule, FlowSpec, GroupCounts}
 /// The test.
 pub struct FixedRate;
 
-const FLOWS: Param<Option<FlowNames>> =
-    Param::optional("flows", "flows of the suite that are sent; all where it is left out");
+const FLOWS: Param<Option<FlowNames>> = Param::optional("flows", "flows of the suite to send; defaults to all");
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "2 s", "60 s", "length of the trial (RFC 2544 section 24: 60 s)");
 const INTERVAL: Param<Duration> =
-    Param::new("interval", "100 ms", "1 s", "width of the time bins in which rates are shown, 1 ms or more");
+    Param::new("interval", "100 ms", "1 s", "width of the time bins for rates, 1 ms or more");
 
 const LOSS: FigureSpec =
     FigureSpec::lower_by_difference("loss_{flow}_percent", "%", "share of the flow's frames that were lost in %")
@@ -24,14 +23,14 @@ const LATENCY: FigureSpec = FigureSpec::lower("latency_{flow}_ns", "ns", "median
 const DEVIATING: FigureSpec = FigureSpec::lower_by_difference(
     "deviations_{flow}",
     "frames",
-    "frames of the flow that arrived in another encapsulation than must arrive",
+    "frames of the flow that arrived in a wrong encapsulation",
 )
 .by(1.0);
 
 static SPEC: TestSpec = TestSpec {
     name: "fixed_rate",
     title: "Fixed rate",
-    summary: "flows of the suite's own at rates of their own: loss, order, latency, rate over time and what arrived otherwise",
+    summary: "flows defined in the suite, each at its own rate: loss, order, latency, rate over time and wrong encapsulations",
     source: "RFC 2544 section 23; RFC 4737; RFC 8219 section 7",
     params: params![&[FLOWS.spec(), TRIAL_DURATION.spec(), INTERVAL.spec()], &AFTER_TRIAL],
     figures: &[LOSS.shape(), LATENCY.shape(), DEVIATING.shape()],
@@ -72,13 +71,12 @@ columns! {
         flow: String = "Flow",
         deviation: String = "Arrived with",
         frames: u64 = "Frames" ["frames"],
-        share_percent: Option<f64> = "Share of the offered" ["%"],
+        share_percent: Option<f64> = "Share of offered frames" ["%"],
     }
 }
 
 const TABLE: TableSpec<FlowRow> = TableSpec::new("fixed_rate", "Flows at fixed rates");
-const DEVIATIONS: TableSpec<DeviationRow> =
-    TableSpec::new("fixed_rate_deviations", "Frames in another encapsulation than must arrive");
+const DEVIATIONS: TableSpec<DeviationRow> = TableSpec::new("fixed_rate_deviations", "Frames in a wrong encapsulation");
 const PLOT: PlotSpec = PlotSpec {
     key: "fixed_rate",
     title: "Rate of each flow over time",
@@ -90,10 +88,10 @@ const PLOT: PlotSpec = PlotSpec {
 
 /// Narrowest time bin.
 const LEAST_INTERVAL: Duration = Duration::from_millis(1);
-/// Maximum number of flows whose rate is drawn; more curves cannot be told apart.
+/// Maximum number of flows whose rate is drawn; more curves would be indistinguishable.
 const MOST_DRAWN: usize = 12;
 
-/// Name of an end of a flow: `p1`, or `p1.100` for a sub-interface.
+/// Name of an endpoint of a flow: `p1`, or `p1.100` for a sub-interface.
 fn end_name(flow: &FlowConfig, from: bool, ports: &[PortView]) -> String {
     let end = if from { flow.from } else { flow.to };
     let port = ports[end.port].name.clone();
@@ -102,7 +100,8 @@ fn end_name(flow: &FlowConfig, from: bool, ports: &[PortView]) -> String {
     std::iter::once(port).chain(vids.iter().map(u16::to_string)).collect::<Vec<_>>().join(".")
 }
 
-/// Bytes of tags and labels before the outermost IP header. They add to a size that is the size of an IP packet.
+/// Bytes of tags and labels before the outermost IP header. They come on top of a size that is the size of an IP
+/// packet.
 fn link_bytes(headers: &[Header]) -> f64 {
     let in_front = headers.iter().take_while(|h| !matches!(h.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6));
     in_front.filter(|h| matches!(h.kind(), HeaderKind::Vlan | HeaderKind::Mpls)).count() as f64 * 4.0
@@ -118,11 +117,11 @@ fn frame_bytes(flow: &FlowConfig) -> f64 {
     round.iter().map(bytes).sum::<f64>() / round.len() as f64
 }
 
-/// The highest rate of its frames on the line of the sending port.
+/// The highest rate of the flow's frames on the line of the sending port.
 fn line_pps(flow: &FlowConfig, ports: &[PortView]) -> f64 {
     let port = &ports[flow.from.port];
     let v6 = flow.family == Family::Ipv6;
-    // PPP frames the same packet as Ethernet, without the Ethernet header.
+    // PPP frames the same packet as Ethernet, but without the Ethernet header.
     let packet = frame_bytes(flow) - flow.size.mean_frame_bytes(v6) + flow.size.mean_ip_bytes(v6);
     port.medium.payload_rate(port.speed) / (8.0 * port.medium.line_bytes(packet, frame_bytes(flow)))
 }
@@ -152,7 +151,7 @@ fn spec(flow: &FlowConfig, ports: &[PortView]) -> FlowSpec {
     }
 }
 
-/// Time in which the flow sends, in seconds.
+/// Time during which the flow sends, in seconds.
 fn sending_s(flow: &FlowConfig, rate_pps: f64, trial: Duration) -> f64 {
     let left = (trial.as_secs_f64() - flow.start.as_secs_f64()).max(0.0);
     match flow.duration {
@@ -248,7 +247,7 @@ fn report(
     let name = &flow.name;
     if counts.deviating_copies > 0 {
         let copies = counts.deviating_copies;
-        note(outcome, format!("{name}: {copies} further copies of its frames arrived in a wrong encapsulation."));
+        note(outcome, format!("{name}: {copies} more copies of its frames arrived in a wrong encapsulation."));
     }
     let loss = percent_of(counts.lost, counts.offered);
     outcome.ranks.push(LOSS.of(&[("flow", name)], format!("Loss of flow {name}"), loss));
@@ -259,8 +258,8 @@ fn report(
 }
 
 /// `(middle in s, received frames per second)` of each time bin of `width` seconds throughout which a flow was sending,
-/// from `start` on for `length` seconds. If the flow sends in no complete bin, there is one point: the mean over the
-/// time in which it sends.
+/// beginning at `start` and `length` seconds long. If the flow sends in no complete bin, there is one point: the mean
+/// over the time in which it sends.
 fn rates(counts: &GroupCounts, width: f64, start: f64, length: f64) -> Vec<(f64, f64)> {
     const ROUNDING: f64 = 1e-9;
     let whole = |bin: usize| {
@@ -305,7 +304,7 @@ impl Method for FixedRate {
         PLOT.begin(outcome);
         note(
             outcome,
-            "Rates are means over the time in which the flow sends. Layer 2 counts frames with FCS, without preamble and gap.",
+            "Rates are means over the time during which the flow sends. Layer 2 counts frames with FCS, without preamble and gap.",
         );
         let ports = bed.ports().to_vec();
         bed.progress("flows at fixed rates");
@@ -338,13 +337,16 @@ impl Method for FixedRate {
             note(
                 outcome,
                 format!(
-                    "{name}: {} of {} destinations lost a frame, {} were not reached at all.",
+                    "{name}: {} of {} destinations lost a frame, {} got no frame at all.",
                     destinations.with_loss, destinations.offered, destinations.unreached
                 ),
             );
         }
         if result.health.other_received > 0 {
-            note(outcome, format!("{} frames of others came in beside the flows.", result.health.other_received));
+            note(
+                outcome,
+                format!("{} frames from other senders arrived during the trial.", result.health.other_received),
+            );
         }
         bed.settle(PAUSE.get(params))
     }

@@ -17,8 +17,8 @@ const TRIAL_DURATION: Param<Duration> =
 const REPEATS: Param<u32> = Param::new("repeats", "3", "10", "trials per frame size");
 const PROCESSOR_TIME_AT: Param<Option<FrameRate>> = Param::optional(
     "processor_time_at",
-    "a load, in fps per sending port, at which routers are also ranked by the frames that they forward per second of their processor time: \
-     one that each of them carries",
+    "a load, in fps per sending port, at which routers are also ranked by the frames that they forward per second of processor time; \
+     choose one that every router carries",
 );
 
 const RATE: FigureSpec = FigureSpec::higher(
@@ -40,7 +40,7 @@ const FRAMES_PER_CPU_S: FigureSpec = FigureSpec::higher(
 static SPEC: TestSpec = TestSpec {
     name: "forwarding_rate",
     title: "Forwarding rate at maximum load",
-    summary: "what the router still forwards when it is offered as much as the line or the tester can",
+    summary: "what the router still forwards at the highest load that the line or the tester can offer",
     source: "RFC 2285 section 3.6.2, RFC 2889 section 5.6",
     params: params![
         &TRAFFIC,
@@ -81,7 +81,7 @@ const BARS: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// The forwarding rate of a pattern, without a value so far.
+/// The forwarding rate of a pattern, still without a value.
 fn figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Forwarding rate at maximum load, {}", pattern.size_text());
     RATE.of(&[("size", &pattern.size)], title, None)
@@ -94,7 +94,7 @@ impl Method for ForwardingRate {
 
     fn plan(&self, params: &Params) -> Plan {
         let repeats = REPEATS.get(params) as usize;
-        // Those for the processor time are left out at a load above line rate.
+        // Trials for the processor time are left out at a load above line rate.
         let trials = TrialCount::between(repeats, loads(params) as usize * repeats);
         Plan::by_size(params)
             .trials(trials, TRIAL_DURATION.seconds(params), 1.0)
@@ -109,8 +109,8 @@ impl Method for ForwardingRate {
         BARS.begin(outcome);
         note(
             outcome,
-            "Rates are frames per second per sending port. The intended load is line rate, or less where the tester \
-             cannot; the offered load is what it sent of it. Frames that left a buffer after the last departure count as received, not as rate.",
+            "Rates are frames per second per sending port. The intended load is line rate, or less if the tester cannot send \
+             that much; the offered load is what it sent. Frames that left a buffer after the last departure count as received, but not in the rate.",
         );
         let repeats = REPEATS.get(params);
         let each = watched(|bed, pattern, outcome, index| {
@@ -134,7 +134,7 @@ impl Method for ForwardingRate {
                         if load_was_too_high(&why) {
                             bed.known().highest.maximum.insert(pattern.key(), limit);
                         }
-                        // Trials at another load are not repetitions of these.
+                        // Trials at another load are not repetitions of the same trial.
                         results.clear();
                         continue;
                     }

@@ -12,7 +12,7 @@ const STEP: Param<Percent> = Param::new(
     "step",
     "20",
     "10",
-    "step between loads in % of the highest (RFC 2544 section 26.3: at most 10 %), 0.1 or more",
+    "step between loads, in % of the highest load (RFC 2544 section 26.3: at most 10 %), 0.1 or more",
 );
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "500 ms", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
@@ -24,7 +24,7 @@ const LOSS: FigureSpec =
 static SPEC: TestSpec = TestSpec {
     name: "frame_loss_rate",
     title: "Frame loss rate",
-    summary: "share of frames lost from the highest load downwards until two loads in a row lose nothing",
+    summary: "share of frames lost at each load, from the highest downwards, until two loads in a row lose nothing",
     source: "RFC 2544 section 26.3",
     params: params![&TRAFFIC, &LABELLED, &MODIFIED, &[STEP.spec(), TRIAL_DURATION.spec()], &AFTER_TRIAL],
     figures: &[LOSS.shape()],
@@ -37,7 +37,7 @@ columns! {
     struct LossRow {
         frame_size: PacketSize = "Frame size",
         protocol: String = "Protocol",
-        load_percent: f64 = "Load, of the highest" ["%"],
+        load_percent: f64 = "Share of the highest load" ["%"],
         line_percent: f64 = "Offered load, of line rate" ["%"],
         intended_load_pps: f64 = "Intended load" ["fps"],
         offered_load_pps: f64 = "Offered load" ["fps"],
@@ -141,7 +141,7 @@ impl Method for FrameLossRate {
                     [result.trial],
                     near_ceiling.into_iter().chain(unreached),
                 );
-                // The offered load differs a little from round to round, and then the curve has no median.
+                // The offered load differs a little from round to round, which would leave the curve without a median.
                 let dot = xy_of(rate_pps / limits.line.pps() * 100.0, loss, result.trial);
                 PLOT.curve(outcome, &pattern.size_text(), dot.clone());
                 PLOT.dot(outcome, &pattern.size_text(), dot);

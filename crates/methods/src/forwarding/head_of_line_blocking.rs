@@ -1,9 +1,10 @@
 //! Head-of-line blocking and backpressure (RFC 2889 section 5.5, RFC 2285 section 3.7): are frames to an uncongested
 //! port lost or delayed because another port is congested?
 //!
-//! Of four ports, one sends alternately to two others, and a second one sends to the last of these, which receives one
-//! and a half times its line rate. In a trial before that, the second one sends to the first, so that the router
-//! forwards the same number of frames without an overloaded line: loss in that trial is not caused by congestion.
+//! Of four ports, the first sends alternately to two others, and the second sends only to the latter of these two,
+//! which thus receives one and a half times its line rate. In an earlier trial, the second port sends to the first one
+//! instead, so that the router forwards the same number of frames without an overloaded line: loss in that trial is not
+//! caused by congestion.
 
 mod blocks;
 mod verdict;
@@ -22,28 +23,28 @@ const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "500 ms", "30 s", "length of a trial (RFC 2889 section 5.5.2: 30 s)");
 const BOTTLENECK: Param<Option<Bandwidth>> = Param::optional(
     "bottleneck",
-    "rate of the congested output port that the router is told, where links have no speed of their own; sources offer as much each",
+    "rate of the congested output port, as configured on the router, if links have no speed of their own; each source offers this rate",
 );
 const QUEUE: Param<u32> =
-    Param::new("queue", "256", "256", "frames that may wait for an output port with `bottleneck`");
+    Param::new("queue", "256", "256", "queue length of an output port with `bottleneck`, in frames");
 const LEAST_DELAY: Param<Duration> = Param::new(
     "least_delay",
     "1 ms",
     "1 ms",
-    "frames whose median latency grows by this under congestion are held up (RFC 2285 section 3.7.3)",
+    "growth of the median latency under congestion from which frames count as held up (RFC 2285 section 3.7.3)",
 );
 
 const LOSS: FigureSpec = FigureSpec::lower_by_difference(
     "head_of_line_blocking_{size}_loss_percent",
     "%",
-    "frames to the uncongested port that were lost, in %, the most of all blocks of four ports",
+    "loss of frames to the uncongested port in %, in the worst block of four ports",
 )
 .by(LEAST_LOSS_PERCENT);
 
 static SPEC: TestSpec = TestSpec {
     name: "head_of_line_blocking",
     title: "Head-of-line blocking",
-    summary: "whether frames to a free port are lost or held up because another port is congested, and whether the router holds its sources back",
+    summary: "whether the router loses or delays frames to a free port because another port is congested, and whether it slows down its sources",
     source: "RFC 2889 section 5.5, RFC 2285 section 3.7",
     params: params![
         &[
@@ -62,23 +63,23 @@ static SPEC: TestSpec = TestSpec {
 };
 
 columns! {
-    /// One block of four ports. Rates are of one port.
+    /// One block of four ports. Rates are per port.
     struct BlockRow {
         frame_size: PacketSize = "Frame size",
         protocol: String = "Protocol",
         ports: String = "Ports",
-        intended_load_pps: f64 = "Intended load, of each source" ["fps"],
-        offered_load_pps: f64 = "Offered load, of each source" ["fps"],
-        uncongested_offered: u64 = "To the uncongested port" ["frames"],
-        uncongested_lost: u64 = "Of these lost" ["frames"],
+        intended_load_pps: f64 = "Intended load of each source" ["fps"],
+        offered_load_pps: f64 = "Offered load of each source" ["fps"],
+        uncongested_offered: u64 = "Offered, uncongested" ["frames"],
+        uncongested_lost: u64 = "Lost, uncongested" ["frames"],
         uncongested_loss_percent: Option<f64> = "Loss, uncongested" ["%"],
         uncongested_pps: f64 = "Forwarding rate, uncongested" ["fps"],
         congested_percent: f64 = "Load of the congested port" ["%"],
-        congested_lost: u64 = "Lost to the congested port" ["frames"],
+        congested_lost: u64 = "Lost, congested" ["frames"],
         congested_loss_percent: Option<f64> = "Loss, congested" ["%"],
         expected_percent: Option<f64> = "Expected loss, congested" ["%"],
         congested_pps: f64 = "Forwarding rate, congested" ["fps"],
-        calm_lost: u64 = "Lost without congestion, uncongested" ["frames"],
+        calm_lost: u64 = "Lost without congestion" ["frames"],
         calm_latency_us: Option<f64> = "Median latency without congestion" ["µs"],
         latency_us: Option<f64> = "Median latency, uncongested" ["µs"],
         blocking: String = "Head-of-line blocking",
@@ -87,7 +88,7 @@ columns! {
 }
 
 const TABLE: TableSpec<BlockRow> =
-    TableSpec::new("head_of_line_blocking", "Congestion of one port, and what it does to another");
+    TableSpec::new("head_of_line_blocking", "Effect of a congested port on another port");
 
 fn patterns(params: &Params) -> Vec<Pattern> {
     let pattern = |size| Pattern::one_way(size, FAMILIES.get(params), DRAIN.seconds(params));
@@ -111,12 +112,12 @@ impl Method for HeadOfLineBlocking {
         let blocks = blocks(bed.ports().len())?;
         note(
             outcome,
-            "One source sends in turn to an uncongested and to a congested port, a second one to the congested port, each with the load of a line. \
-             Loss and latency without congestion are of a trial in which the second source sends to the first one instead.",
+            "One source sends alternately to an uncongested and a congested port, a second one to the congested port, each at line rate. \
+             Loss and latency without congestion come from a trial in which the second source sends to the first one instead.",
         );
         let silent = bed.ports().len() % 4;
         if silent > 0 {
-            note(outcome, format!("The last {silent} of the ports, beyond a multiple of four, are silent."));
+            note(outcome, format!("The number of ports is no multiple of four: the last {silent} stay silent."));
         }
         let each = |bed: &mut dyn Testbed, pattern: &Pattern, outcome: &mut Outcome, _| {
             measure(bed, pattern, params, outcome, &blocks)
@@ -136,8 +137,8 @@ struct Rates {
 }
 
 impl Rates {
-    /// All sources and lines have the rate of the slowest port (RFC 2889 section 5.5.3: ports of the same speed), or of
-    /// the bottleneck.
+    /// All sources and lines have the rate of the slowest port (RFC 2889 section 5.5.3: ports of the same speed), or
+    /// the bottleneck rate.
     fn new(pattern: &Pattern, limits: &Limits, bottleneck: Option<Bandwidth>) -> Result<Rates, TestError> {
         let line_pps = bottleneck.map_or(limits.line.pps(), |rate| {
             rate.0 as f64 / pattern.l1_bps(FrameRate(1.0), drophammer_model::Medium::Ethernet)
@@ -146,7 +147,7 @@ impl Rates {
         let overload = OVERLOAD * source.pps() / line_pps;
         if overload < LEAST_OVERLOAD {
             return Err(TestError::NotApplicable(format!(
-                "the tester can offer {source} per port, which makes no more than {:.0} % of the congested line; give a lower `bottleneck`",
+                "the tester can offer {source} per port, which is at most {:.0} % of the congested line; give a lower `bottleneck`",
                 overload * 100.0
             )));
         }
@@ -154,7 +155,7 @@ impl Rates {
     }
 }
 
-/// Time bins of a trial. Frames that arrive after the last bin only drain a buffer and do not count for a rate.
+/// Time bins of a trial. Frames that arrive after the last bin only drain a buffer and do not count in a rate.
 const BINS: usize = 20;
 /// Load of the congested port, in loads of one source.
 const OVERLOAD: f64 = 1.5;
@@ -192,7 +193,7 @@ fn measure(
             purpose: format!("head-of-line blocking {}: {what}", pattern.size),
             size: pattern.size.clone(),
             flows,
-            // If a router holds its sources back, they offer less; the trial is still valid.
+            // If a router slows down its sources, they offer less; the trial is still valid.
             load: Load::Maximum { limit_pps: rates.source.pps() },
             duration_s: TRIAL_DURATION.seconds(params),
             bin_s: Some(TRIAL_DURATION.seconds(params) / BINS as f64),
@@ -313,7 +314,8 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
             format!("{text}: head-of-line blocking {}; backpressure {}", verdict.blocking, verdict.backpressure),
         );
         unknown = unknown.or_else(|| verdict.blocking.strip_prefix("not known: ").map(str::to_owned));
-        // A port that was not congested proves nothing, and loss without congestion is not caused by blocking.
+        // A port that was not congested proves nothing, and loss that also occurs without congestion is not caused by
+        // blocking.
         worst = worst.into_iter().chain(loss.filter(|_| verdict.counts_loss(&seen))).max_by(f64::total_cmp);
     }
     outcome.ranks.push(match worst {

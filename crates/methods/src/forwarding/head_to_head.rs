@@ -1,9 +1,9 @@
-//! Head to head: all routers are flooded at once by one tester, and compared second by second.
+//! Head to head: one tester floods all routers at the same time and compares them second by second.
 //!
 //! Other programs and a hypervisor take the same share of the processor from each router, so the ratio of two routers
-//! stays while their rates move (duet benchmarking: Bulej and others, ICPE 2020). What is proven in each trial: every
-//! router lost frames in every tenth of a second, so none had to wait for frames; and which share of the processor each
-//! router got.
+//! stays constant while their rates move (duet benchmarking: Bulej and others, ICPE 2020). Each trial proves two
+//! things: every router lost frames in every tenth of a second, so none had to wait for frames; and which share of the
+//! processor each router got.
 
 mod burdens;
 mod delays;
@@ -28,23 +28,24 @@ pub struct HeadToHead;
 
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "1 s", "1 s", "length of a trial, which is one pair");
-const TRIALS: Param<u32> = Param::new("trials", "10", "60", "trials per frame size, and per load of `delay_at`");
+const TRIALS: Param<u32> = Param::new("trials", "10", "60", "trials per frame size, and for `delay_at`");
 const DELAY_AT: Param<Option<FrameRate>> = Param::optional(
     "delay_at",
-    "a load, in fps per sending port, at which the latencies of all routers are compared too: one that each of them carries while it shares the processor",
+    "a load, in fps per sending port, at which the latencies of all routers are also compared; choose one that every router carries while it \
+     shares the processor",
 );
 
 const FILTER_CONDITIONS: Param<Option<u64>> = Param::optional(
     "filter_conditions",
-    "conditions of a filter that every router has meanwhile, of which the last one permits the frames",
+    "number of conditions of a filter that every router has during the trials; the last condition permits the frames",
 )
 .at_most(MOST_CONDITIONS);
 
 /// Width of the time bins in seconds.
 const BIN_S: f64 = 0.1;
-/// The first bins of a trial do not count: queues fill in this time.
+/// The first bins of a trial do not count, because queues fill during this time.
 const WARM_UP_BINS: usize = 1;
-/// The smallest difference that matters: it is what a router gains or loses from one bring-up to the next.
+/// The smallest difference that matters: a router gains or loses as much from one bring-up to the next.
 const LEAST: f64 = 0.01;
 
 const RATE: FigureSpec = FigureSpec::higher(
@@ -55,7 +56,7 @@ const RATE: FigureSpec = FigureSpec::higher(
 const FRAMES_PER_CPU_S: FigureSpec = FigureSpec::higher(
     "head_to_head_{size}_frames_per_cpu_s",
     "frames/s",
-    "frames forwarded meanwhile per second of the router's own processor time",
+    "frames forwarded during the flood per second of the router's own processor time",
 );
 const LATENCY: FigureSpec = FigureSpec::lower(
     "head_to_head_{size}_latency_us",
@@ -65,13 +66,13 @@ const LATENCY: FigureSpec = FigureSpec::lower(
 const TABLE_CPU: FigureSpec = FigureSpec::lower(
     "head_to_head_table_{family}_cpu_s",
     "s",
-    "processor time to take the table of `routes` and pass it on, in s",
+    "processor time to learn and re-advertise the table of `routes`, in s",
 );
 
 static SPEC: TestSpec = TestSpec {
     name: "head_to_head",
     title: "Head to head",
-    summary: "all routers flooded in the same instants: which one forwards more, and by how much, whatever else the machine does",
+    summary: "all routers flooded at the same time: which one forwards more, and by how much, regardless of other work on the machine",
     source: "no RFC; duet benchmarking, Bulej and others (ICPE 2020); maximum offered load of RFC 2285 section 3.5.3",
     params: params![&[
         FRAME_SIZES.spec(),
@@ -121,8 +122,7 @@ columns! {
 }
 
 const RATES: TableSpec<RateRow> = TableSpec::new("head_to_head", "Forwarding side by side");
-const RATIOS: TableSpec<RatioRow> =
-    TableSpec::new("head_to_head_ratio", "Ratio to the first router, in the same instants");
+const RATIOS: TableSpec<RatioRow> = TableSpec::new("head_to_head_ratio", "Ratio to the first router at the same time");
 
 const OVER_TIME: PlotSpec = PlotSpec {
     key: "head_to_head_rates",
@@ -147,7 +147,8 @@ impl Method for HeadToHead {
     }
 
     fn plan(&self, params: &Params) -> Plan {
-        // Nothing here is compared with the tester's ceiling: a router that is not saturated has a bound.
+        // Nothing here is compared with the tester's ceiling: the rate of a router that is not saturated is a lower
+        // bound.
         Plan::times(params, FRAME_SIZES.get(params).len())
             .trials(steps(params) as usize, TRIAL_DURATION.seconds(params), 1.0)
             .counts_alone()
@@ -156,7 +157,8 @@ impl Method for HeadToHead {
     }
 
     fn run(&self, _: &mut dyn Testbed, _: &Params, _: &mut Outcome) -> Result<(), TestError> {
-        let why = "it compares routers that are up at the same time, and there is one; give the suite a second router";
+        let why =
+            "it compares routers that are up at the same time, but there is only one; add a second router to the suite";
         Err(TestError::NotApplicable(why.into()))
     }
 
@@ -173,8 +175,8 @@ impl Method for HeadToHead {
             RATIO.begin(outcome);
             note(
                 outcome,
-                "All routers are flooded in the same instants and share one processor, so each rate is a part of what the router forwards \
-                 alone. The ratio of two routers is what this test tells.",
+                "All routers are flooded at the same time and share one processor, so each rate is only a part of what the router would forward \
+                 alone. The result of this test is the ratio of two routers.",
             );
         }
         with_tables(bed, params, outcomes, |bed, outcomes| of_sizes(bed, params, outcomes))
@@ -217,7 +219,7 @@ struct Size<'a> {
 }
 
 impl Size<'_> {
-    /// A trial of all routers, without a load yet.
+    /// A trial of all routers, still without a load.
     fn trial(&self, bed: &dyn Testbed, purpose: String) -> Result<TrialSpec, TestError> {
         let mut flows: Vec<FlowSpec> = Vec::new();
         for Contestant { name, ports } in &bed.facts().contestants {
@@ -241,7 +243,7 @@ impl Size<'_> {
         })
     }
 
-    /// The results of all trials; per trial one result for each router. `prepare` sets the load.
+    /// The results of all trials, with one result per router in each trial. `prepare` sets the load.
     fn trials(
         &self,
         bed: &mut dyn Testbed,
@@ -280,7 +282,7 @@ impl Size<'_> {
         let saturated: Vec<bool> =
             (0..results.len()).map(|trial| samples.iter().all(|of_dut| of_dut[trial].saturated)).collect();
         let of_all = shares(&samples);
-        // An average hides trials in which one of them had other work.
+        // An average would hide trials in which one of the routers had other work.
         let in_trial = shared_evenly(&samples);
         let even = is_even(&of_all) && 2 * in_trial.iter().filter(|even| **even).count() > in_trial.len();
         let shared: Vec<bool> = in_trial.iter().map(|in_trial| !even || *in_trial).collect();
@@ -315,7 +317,7 @@ impl Size<'_> {
             note_of(
                 outcome,
                 self.pattern,
-                "each router's share of the processor is not known, so nothing proves that they had the same",
+                "each router's share of the processor is not known, so nothing proves that the shares were equal",
             );
         }
         let mut marks = Vec::new();

@@ -1,7 +1,7 @@
-//! Latency (RFC 2544 section 26.2 as revised by RFC 8219 section 7.2): the median and the 99.9th percentile
-//! latency of all frames at several shares of the throughput.
+//! Latency (RFC 2544 section 26.2 as revised by RFC 8219 section 7.2): the median and the 99.9th percentile of the
+//! latency of all frames, at several shares of the throughput.
 //!
-//! The RFCs tag 500 frames of a stream; here every frame carries its departure time, so all of them are measured.
+//! The RFCs tag 500 frames of a stream; here every frame carries its departure time, so the test measures all of them.
 
 mod ipdv;
 mod spread;
@@ -19,18 +19,18 @@ const LOADS: Param<Vec<Percent>> =
     Param::new("loads", "[10, 50, 90, 100]", "[10, 50, 90, 100]", "loads in % of the throughput of the frame size");
 const COMPARE_AT: Param<Option<FrameRate>> = Param::optional(
     "compare_at",
-    "one more load, in fps per sending port, at which routers are compared; without it they are compared at about 50 % of their own \
+    "one more load, in fps per sending port, at which routers are compared; without it, they are compared at about 50 % of their \
      throughput if that is the same load for all",
 );
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "1 s", "120 s", "length of a trial (RFC 2544 section 26.2: 120 s)");
 const REPEATS: Param<u32> =
-    Param::new("repeats", "1", "20", "trials per load; medians of them are reported (RFC 8219 section 7.2: 20)");
+    Param::new("repeats", "1", "20", "trials per load; the report shows their medians (RFC 8219 section 7.2: 20)");
 
 const MEDIAN: FigureSpec = FigureSpec::lower(
     "latency_{size}_median_us",
     "µs",
-    "typical latency (median) in µs at `compare_at`, or without it at the load nearest to 50 % of the throughput",
+    "typical latency (median) in µs at `compare_at`; without it, at the load nearest to 50 % of the throughput",
 );
 const P99_9: FigureSpec =
     FigureSpec::lower("latency_{size}_p99_9_us", "µs", "99.9th percentile of latency in µs at the same load");
@@ -57,7 +57,7 @@ columns! {
     struct LatencyRow {
         frame_size: PacketSize = "Frame size",
         flows: String = "Flows",
-        load_percent: Option<f64> = "Load, of throughput" ["%"],
+        load_percent: Option<f64> = "Share of throughput" ["%"],
         load_pps: f64 = "Load" ["fps"],
         offered_load_pps: f64 = "Offered load" ["fps"],
         min_us: Option<f64> = "Minimum" ["µs"],
@@ -152,7 +152,7 @@ impl Method for Latency {
         let each = watched(|bed, pattern, outcome, index| {
             let compare_at = COMPARE_AT.get(params);
             let throughput = match known_throughput(bed, pattern, params, outcome) {
-                // Then shares of the throughput cannot be measured, but a stated load can.
+                // Shares of the throughput can then not be measured, but a stated load can.
                 Err(e @ (TestError::NotApplicable(_) | TestError::Unfit(_))) if compare_at.is_some() => {
                     note_of(outcome, pattern, format!("loads in % of the throughput left out: {e}"));
                     None
@@ -204,8 +204,8 @@ impl Method for Latency {
     }
 }
 
-/// Index of the load nearest to 50 %. Routers are ranked there, because latency is then that of the router and not that
-/// of full queues.
+/// Index of the load nearest to 50 %. Routers are ranked there, because the latency there comes from the router and not
+/// from full queues.
 fn middle(loads: &[f64]) -> Option<usize> {
     (0..loads.len()).min_by(|a, b| (loads[*a] - 50.0).abs().total_cmp(&(loads[*b] - 50.0).abs()))
 }
@@ -239,7 +239,7 @@ impl Step {
     }
 }
 
-/// The loads for one size. Shares of the throughput are omitted if none was found.
+/// The loads for one size. Shares of the throughput are left out if there is no throughput.
 fn steps(loads: &[f64], compare_at: Option<FrameRate>, throughput: Option<FrameRate>) -> Vec<Step> {
     let share = |(at, percent): (usize, &f64)| {
         throughput.map(|throughput| Step {
@@ -284,8 +284,8 @@ fn prepare(outcome: &mut Outcome, loads: &[f64], compare_at: Option<FrameRate>) 
     }
     note(
         outcome,
-        "Latency is the time from the instant at which the tester hands a frame to its port to the instant at which the \
-         frame, received in full, is seen at the other port: the store-and-forward definition of RFC 1242 section 3.8 plus \
+        "Latency is the time from the instant at which the tester hands a frame to its port until the instant at which the \
+         complete frame is seen at the other port: the store-and-forward definition of RFC 1242 section 3.8 plus \
          the time that the tester's own ports take. No bias is subtracted. Every frame is measured.",
     );
     note(outcome, "Loads are frames per second per sending port.");
@@ -307,7 +307,7 @@ fn write(
         let lost: u64 = counts.iter().map(|g| g.lost).sum();
         let figures = Figures::of(results, &group);
         let at = |p: f64| figures.as_ref().and_then(|f| f.percentile(p));
-        let lossy = (lost > 0).then(|| "frames were lost; their latency is not in the figures".into());
+        let lossy = (lost > 0).then(|| "frames were lost; the figures do not include them".into());
         TABLE.add(
             outcome,
             LatencyRow {
@@ -349,15 +349,15 @@ fn write(
     }
 }
 
-/// The figures that rank routers. If a router loses frames at a load, the latency of the received frames is that of
-/// full queues, so there is no figure.
+/// The figures that rank routers. If a router loses frames at a load, the received frames have the latency of full
+/// queues, so there is no figure.
 fn rank(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult], spoilt: Option<&String>) {
     let overloaded = is_overloaded(results);
     let groups: Vec<String> =
         results.first().map(|r| r.groups.iter().map(|g| g.group.clone()).collect()).unwrap_or_default();
     let figures: Vec<Figures> = groups.iter().filter_map(|g| Figures::of(results, g)).collect();
     for (spec, percentile, title) in [(MEDIAN, 50.0, "Median latency"), (P99_9, 99.9, "99.9th percentile of latency")] {
-        // Of several groups, the slowest one counts.
+        // If there are several groups, the slowest one counts.
         let value = figures.iter().filter_map(|f| f.percentile(percentile)).max_by(f64::total_cmp);
         let value = value.filter(|_| !overloaded);
         let title = format!("{title}, {}", pattern.size_text());
@@ -365,7 +365,9 @@ fn rank(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[Tr
         let figure = RankFigure { load_pps: Some(rate.pps()), ..figure };
         outcome.ranks.push(match spoilt {
             Some(why) => figure.spoilt(why.clone()),
-            None if overloaded => figure.because("frames were lost at this load, so it is that of full queues"),
+            None if overloaded => {
+                figure.because("frames were lost at this load, so this is the latency of full queues")
+            }
             None => figure.because("no frame arrived"),
         });
     }

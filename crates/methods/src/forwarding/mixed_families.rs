@@ -1,5 +1,5 @@
 //! IPv4 and IPv6 in one stream (RFC 5180 section 5.3, and the test of a core router of 2004): rates, loss, order and latency of each
-//! family at several shares of IPv6, beside pure IPv4.
+//! family at several shares of IPv6, compared with pure IPv4.
 
 use crate::kit::prelude::*;
 use drophammer_model::outcome::FPS_PER_PORT;
@@ -14,16 +14,16 @@ const IPV6_FRAME_SIZE: Param<PacketSize> = Param::new(
     "ipv6_frame_size",
     "imix:7x84,4x532,1x1518",
     "imix:7x84,4x532,1x1518",
-    "size of IPv6 frames or their mix; by default that of IPv4 with 20 bytes more, where there is room",
+    "size or mix of IPv6 frames; defaults to the IPv4 size plus 20 bytes, if there is room",
 );
 const IPV6_SHARES: Param<Vec<Percent>> = Param::new(
     "ipv6_shares",
     "[15]",
     "[15, 10, 50, 90, 100]",
-    "shares of the frames that are IPv6, in %; pure IPv4 is always measured too",
+    "shares of the frames that are IPv6, in %; pure IPv4 is always measured as well",
 );
 const LATENCY_LOAD: Param<Percent> =
-    Param::new("latency_load", "98", "98", "load of the trials of latency and order, in % of the throughput");
+    Param::new("latency_load", "98", "98", "load of the trials for latency and order, in % of the throughput");
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
 
@@ -47,7 +47,7 @@ const MEAN_LATENCY: FigureSpec = FigureSpec::lower(
 static SPEC: TestSpec = TestSpec {
     name: "mixed_families",
     title: "IPv4 and IPv6 mixed",
-    summary: "rates, loss, order and latency of each IP version in one stream, beside pure IPv4",
+    summary: "rates, loss, order and latency of each IP version in one stream, compared with pure IPv4",
     source: "RFC 5180 section 5.3; core router test of 2004 (85 % IPv4, 15 % IPv6)",
     params: params![
         &[
@@ -102,7 +102,7 @@ columns! {
         mean_us: Option<f64> = "Mean" ["µs"],
         p99_9_us: Option<f64> = "99.9 %" ["µs"],
         max_us: Option<f64> = "Maximum" ["µs"],
-        mean_of_ipv4_percent: Option<f64> = "Mean, of pure IPv4" ["%"],
+        mean_of_ipv4_percent: Option<f64> = "Mean, relative to pure IPv4" ["%"],
     }
 }
 
@@ -181,7 +181,7 @@ impl Method for MixedFamilies {
                 Err(other) => return Err(other),
             };
             let bound = throughput.and_then(|_| known_bound(bed, pattern));
-            // The next trial may end the test, and the throughput is known before it.
+            // The next trial may end the test, so record the throughput, which is known before it.
             rank_throughput(outcome, (size, share), throughput, bound, missing.as_ref());
             bed.progress(&format!("highest load, {}", pattern.size_text()));
             let highest = pattern.limits(bed).max.pps();
@@ -192,14 +192,14 @@ impl Method for MixedFamilies {
             bed.settle(PAUSE.get(params))?;
             let Some(throughput) = throughput else {
                 return match missing {
-                    // A share without two of its results because of the tester is not finished.
+                    // If the tester spoilt two of the results of a share, the share is not finished.
                     Some(unfit @ TestError::Unfit(_)) => Err(unfit),
                     Some(why) => {
                         note_of(outcome, pattern, format!("no throughput and no latency: {why}"));
                         Ok(())
                     }
                     None => {
-                        note_of(outcome, pattern, "no latency, as no load is forwarded without loss");
+                        note_of(outcome, pattern, "no latency, because the router loses frames at every load");
                         Ok(())
                     }
                 };
@@ -245,7 +245,7 @@ fn rates(
     result: &TrialResult,
     missing: Option<&TestError>,
 ) {
-    // All rates refer to the time in which frames were sent: lost frames are those sent and not received.
+    // All rates refer to the time during which frames were sent: lost frames are those sent and not received.
     let per_second = |frames: u64| frames as f64 / result.sending_s;
     let count = |family: Family, of: fn(&GroupCounts) -> u64| of_family(result, family).map_or(0, of);
     let sent_bytes: f64 = [Family::Ipv4, Family::Ipv6]
@@ -343,7 +343,7 @@ fn latency(
             max_us: times.map(|latency| us(latency.max_ns)),
             mean_of_ipv4_percent: mean.filter(|_| !overloaded).zip(pure_us).map(|(mean, pure)| mean / pure * 100.0),
         };
-        let lossy = (group.lost > 0).then(|| "frames were lost; their latency is not in the figures".into());
+        let lossy = (group.lost > 0).then(|| "frames were lost; the figures do not include them".into());
         FAMILIES.add(outcome, row, [result.trial], lossy);
         if let Some(y) = mean {
             let series = format!("{family}, {size}");
@@ -353,7 +353,7 @@ fn latency(
     let slowest = slowest.filter(|_| !overloaded);
     let title = format!("Mean latency with {share} % IPv6, {size}");
     let figure = MEAN_LATENCY.of(&[("size", size), ("share", &share)], title, slowest);
-    let figure = figure.because("frames were lost, so it is that of full queues");
+    let figure = figure.because("frames were lost, so this is the latency of full queues");
     outcome.ranks.push(RankFigure { load_pps: Some(load.pps()), ..figure });
     slowest
 }
@@ -385,7 +385,7 @@ mod tests {
             (of_all, of_families.collect::<Vec<Option<u64>>>())
         };
         assert_eq!(of_order(0), (Some(6), vec![Some(3), Some(3)]));
-        // The frames of a flow came to several queues of a port.
+        // The frames of a flow arrived at several queues of a port.
         assert_eq!(of_order(1_000), (None, vec![Some(3), None]));
     }
 }

@@ -1,9 +1,9 @@
 //! Overload and flood: the router's forwarding rate at its throughput, at 25 % more and at the highest load, and
-//! whether it still answers its operator meanwhile.
+//! whether it still answers its operator during these loads.
 //!
-//! Bradner's table of 1989 has the columns "theor", "hammer", "max", "+25%" and "flood", and also whether the processor
-//! is "ok" or "dead". Its "max" is the rate at which the output seemed to match the input; here it is the throughput of
-//! RFC 1242, without loss.
+//! Bradner's table of 1989 has the columns "theor", "hammer", "max", "+25%" and "flood", and also shows whether the
+//! processor is "ok" or "dead". Its "max" is the rate at which the output seemed to match the input; here it is the
+//! throughput of RFC 1242, without loss.
 
 use crate::kit::prelude::*;
 use crate::maximum_load::at_maximum;
@@ -23,12 +23,12 @@ pub(crate) const MANAGEMENT: Param<Vec<Question>> = Param::new(
     "management",
     "[ping]",
     "[ping]",
-    "how the router is asked whether it still answers: ICMP echo to its own address, the banner of its SSH server, GET of sysUpTime",
+    "how the tester checks whether the router still answers: ICMP echo to its own address, the banner of its SSH server, GET of sysUpTime",
 );
 pub(crate) const INTERVAL: Param<Duration> =
-    Param::new("ask_every", "50 ms", "200 ms", "time between two questions of a kind");
+    Param::new("ask_every", "50 ms", "200 ms", "time between two queries of the same kind");
 pub(crate) const AFTERWARDS: Param<Duration> =
-    Param::new("ask_after", "500 ms", "5 s", "for how long the router is asked once a trial is over");
+    Param::new("ask_after", "500 ms", "5 s", "how long the queries continue after a trial");
 
 const EXCESS_RATE: FigureSpec = FigureSpec::higher(
     "overload_{size}_pps",
@@ -43,13 +43,13 @@ const FLOOD_RATE: FigureSpec = FigureSpec::higher(
 const ANSWERED: FigureSpec = FigureSpec::higher(
     "flood_{size}_answered_percent",
     "%",
-    "share of the questions to the router that it answered during the flood, in %, the least of all kinds",
+    "share of the queries that the router answered during the flood, in %, for the kind answered least",
 );
 
 static SPEC: TestSpec = TestSpec {
     name: "overload",
     title: "Overload and flood",
-    summary: "what is forwarded at the throughput, at 25 % more and at the highest load, and whether the router still answers then",
+    summary: "forwarding rate at the throughput, at 25 % more and at the highest load, and whether the router still answers then",
     source: "Bradner 1989; RFC 2544 section 26.1, RFC 2285 section 3.6.2",
     params: params![
         &TRAFFIC,
@@ -81,22 +81,22 @@ columns! {
 }
 
 columns! {
-    /// One load and kind of question.
+    /// One load and kind of query.
     struct AnswerRow {
         frame_size: PacketSize = "Frame size",
         load: String = "Load",
         offered_load_pps: f64 = "Offered load" ["fps"],
         loss_percent: Option<f64> = "Loss" ["%"],
         cpu_percent: Option<f64> = "CPU of the router" ["%"],
-        question: Option<String> = "Asked by",
+        question: Option<String> = "Query",
         over: Option<String> = "Over",
         state: Option<String> = "Management",
-        asked: Option<u64> = "Asked",
+        asked: Option<u64> = "Queries",
         answered: Option<u64> = "Answered",
         median_ms: Option<f64> = "Answer, median" ["ms"],
         worst_ms: Option<f64> = "Answer, worst" ["ms"],
         state_after: Option<String> = "Management, afterwards",
-        asked_after: Option<u64> = "Asked, afterwards",
+        asked_after: Option<u64> = "Queries, afterwards",
         answered_after: Option<u64> = "Answered, afterwards",
         worst_after_ms: Option<f64> = "Answer, worst afterwards" ["ms"],
     }
@@ -123,7 +123,7 @@ enum Step {
 
 const STEPS: [Step; 3] = [Step::Throughput, Step::Excess, Step::Flood];
 
-/// Result of a trial, and the answers to the questions.
+/// Result of a trial, and the answers to the queries.
 type Asked = (TrialResult, Vec<Answered>);
 
 /// Result of one step.
@@ -151,7 +151,7 @@ impl Found {
             }
     }
 
-    /// Whether this is the overload step, with less excess than wanted.
+    /// Whether this is the overload step, with less excess than requested.
     fn cannot(&self, throughput: Option<FrameRate>, excess: f64) -> bool {
         let wanted = throughput.map_or(0.0, FrameRate::pps) * (1.0 + excess / 100.0);
         self.step == Step::Excess && self.result.offered_load().pps() < wanted * 0.999
@@ -181,7 +181,7 @@ impl Method for Overload {
     fn plan(&self, params: &Params) -> Plan {
         Plan::by_size(params)
             .searching()
-            // A router without a throughput is flooded alone.
+            // A router without a throughput gets only the flood.
             .trials(
                 TrialCount::between(1, STEPS.len()),
                 TRIAL_DURATION.seconds(params) + AFTERWARDS.seconds(params),
@@ -203,7 +203,7 @@ impl Method for Overload {
             format!(
                 "Rates are frames per second per sending port. In the words of Bradner's table of 1989: maximum frame rate \"theor\", \
                  tester's ceiling \"hammer\", throughput \"max\" (his may have lost some frames), overload by {excess} % \"+25%\", \
-                 flood \"flood\". Columns under \"At least\" are lower bounds: the router may have more (\"device is faster than the test \
+                 flood \"flood\". Columns named under \"At least\" are lower bounds: the router may have more (\"device is faster than the test \
                  setup\").",
             ),
         );
@@ -268,7 +268,7 @@ impl Method for Overload {
                 outcome.ranks.push(RankFigure { missing: Some(missing), ..row.figure(step) });
             }
             match missing {
-                // A size without two of its loads because of the tester is not finished.
+                // If the tester spoilt two loads of a size, the size is not finished.
                 Some(unfit @ TestError::Unfit(_)) => Err(unfit),
                 _ if found.is_empty() => Err(TestError::Unfit(vec!["no load could be offered".into()])),
                 _ => Ok(()),
@@ -277,11 +277,11 @@ impl Method for Overload {
     }
 }
 
-/// Notes which questions could not be asked of this router, and why.
+/// Notes which queries this router could not get, and why.
 pub(crate) fn note_unasked(outcome: &mut Outcome, params: &Params, answered: &[Answered]) {
     for question in MANAGEMENT.get(params) {
         if answered.iter().all(|one| one.question != question) {
-            note(outcome, format!("The router was not asked by {question}: {}.", question.lacks()));
+            note(outcome, format!("The router was not queried by {question}: {}.", question.lacks()));
         }
     }
 }
@@ -300,7 +300,7 @@ fn overload(step: Step, throughput: FrameRate, excess: f64, limits: &Limits) -> 
     FrameRate((throughput.pps() * factor).min(limits.max.pps()).max(throughput.pps()))
 }
 
-/// What the row of one frame size begins with.
+/// What the row of a frame size begins with.
 struct Size<'a> {
     pattern: &'a Pattern,
     excess: f64,
@@ -363,10 +363,10 @@ impl Size<'_> {
             // The load followed from a throughput that the suite limited.
             let by_suite = *step == Step::Excess && bound == Some(LowerBound::MaxLoad);
             let capped = at_least && by_suite && !limits.tester_limited(rate);
-            // The requested load is recorded, because the offered load of a flood differs from trial to trial.
+            // Records the requested load, because the offered load of a flood differs from trial to trial.
             let (load_pps, value, tester_limited) = (Some(asked.pps()), Some(rate.pps()), at_least && !capped);
             outcome.ranks.push(RankFigure { value, tester_limited, capped, load_pps, ..self.figure(*step) });
-            // If no question was asked, there is no figure: one without a value would say that the router failed.
+            // Without any query there is no figure: a figure without a value would say that the router failed.
             let shares = answered.iter().filter_map(|a| percent_of(a.during.times.len() as u64, a.during.asked));
             if let Some(least) = shares.min_by(f64::total_cmp).filter(|_| *step == Step::Flood) {
                 outcome.ranks.push(RankFigure { value: Some(least), ..answered_figure(pattern) });
@@ -374,7 +374,7 @@ impl Size<'_> {
         }
     }
 
-    /// The forwarding rate of a step, without a value so far.
+    /// The forwarding rate of a step, still without a value.
     fn figure(&self, step: Step) -> RankFigure {
         let rate = if step == Step::Excess { EXCESS_RATE } else { FLOOD_RATE };
         let title = format!("Forwarding rate at {}, {}", name(step, self.excess), self.pattern.size_text());
@@ -382,13 +382,13 @@ impl Size<'_> {
     }
 }
 
-/// The share of questions answered during the flood, without a value so far.
+/// The share of queries answered during the flood, still without a value.
 fn answered_figure(pattern: &Pattern) -> RankFigure {
-    let title = format!("Questions answered during the flood, {}", pattern.size_text());
+    let title = format!("Queries answered during the flood, {}", pattern.size_text());
     ANSWERED.of(&[("size", &pattern.size)], title, None)
 }
 
-/// "ok" or "dead", or how often it answered; "not asked" if the time was over before the first question.
+/// "ok" or "dead", or how often it answered; "not asked" if the time was over before the first query.
 pub(crate) fn state(answers: &Answers) -> String {
     match (answers.times.len() as u64, answers.asked) {
         (_, 0) => "not asked".into(),

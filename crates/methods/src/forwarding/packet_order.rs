@@ -1,4 +1,4 @@
-//! Packet order against load (RFC 4737; "packet ordering" of the core router test of 2001): share of frames that arrive
+//! Packet order by load (RFC 4737; "packet ordering" of the core router test of 2001): the share of frames that arrive
 //! out of order at each load, and the load at which this begins.
 //!
 //! A router that spreads the frames of one flow over parallel paths keeps them in order as long as the paths are idle.
@@ -20,7 +20,7 @@ use sequence::out_of_sequence;
 pub struct PacketOrder;
 
 drophammer_model::choice! {
-    /// The rate that loads are a share of.
+    /// The rate to which the loads in % refer.
     enum Of {
         /// The line rate.
         Line = "line",
@@ -35,7 +35,7 @@ const FRAME_SIZES: Param<Vec<PacketSize>> = Param::new(
     "frame_sizes",
     "[ip40, imix]",
     "[ip40, imix]",
-    "frame sizes with FCS, or mixes; by default those of the core router test of 2001: IP packets of 40 bytes, and a mix",
+    "frame sizes with FCS, or mixes; defaults to the sizes of the core router test of 2001: IP packets of 40 bytes, and a mix",
 );
 const LOADS: Param<Vec<Percent>> = Param::new(
     "loads",
@@ -47,7 +47,7 @@ const LOAD_OF: Param<Of> = Param::new(
     "load_of",
     "highest",
     "highest",
-    "what `loads` are shares of: line rate, highest load (line rate, or what the tester can offer), throughput",
+    "reference for `loads`: line rate, highest load (line rate, or what the tester can offer), throughput",
 );
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "500 ms", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
@@ -60,7 +60,7 @@ const TRAFFIC_HERE: [ParamSpec; 7] =
 const BEGINS: FigureSpec = FigureSpec::higher_by_difference(
     "reordering_begins_{size}_percent",
     "% of line rate",
-    "load in % of line rate at which frames begin to arrive out of order: the lowest from which on all higher ones do",
+    "load in % of line rate at which frames begin to arrive out of order: the lowest load from which on every load reorders",
 );
 const REORDERED: FigureSpec = FigureSpec::lower_by_difference(
     "reordered_{size}_percent",
@@ -72,7 +72,7 @@ const REORDERED: FigureSpec = FigureSpec::lower_by_difference(
 static SPEC: TestSpec = TestSpec {
     name: "packet_order",
     title: "Packet order",
-    summary: "share of the frames that arrive out of order at each load, and the load at which that begins",
+    summary: "share of frames that arrive out of order at each load, and the load at which this begins",
     source: "RFC 4737 sections 3, 4.2 and 5; core router test of 2001 (packet ordering)",
     params: params![
         &TRAFFIC_HERE,
@@ -98,8 +98,8 @@ columns! {
         duplicated: u64 = "Duplicates" ["frames"],
         reordered: Option<u64> = "Reordered (RFC 4737)" ["frames"],
         reordered_percent: Option<f64> = "Reordered (RFC 4737)" ["%"],
-        least_percent: Option<f64> = "Reordered, least of a trial" ["%"],
-        most_percent: Option<f64> = "Reordered, most of a trial" ["%"],
+        least_percent: Option<f64> = "Reordered, best trial" ["%"],
+        most_percent: Option<f64> = "Reordered, worst trial" ["%"],
         out_of_sequence_percent: Option<f64> = "Out of sequence (2001)" ["%"],
         reordered_3_percent: Option<f64> = "3-reordered" ["%"],
         max_extent: Option<u64> = "Reordering extent, maximum" ["frames"],
@@ -117,9 +117,9 @@ columns! {
         frame_size: PacketSize = "Frame size",
         protocol: String = "Protocol",
         begins: String = "Reordering begins",
-        begins_percent: Option<f64> = "Lowest load from which on all reorder, of line rate" ["%"],
-        begins_pps: Option<f64> = "The same load" ["fps"],
-        below_percent: Option<f64> = "Next lower load, of line rate" ["%"],
+        begins_percent: Option<f64> = "Lowest load from which on all reorder" ["%"],
+        begins_pps: Option<f64> = "Lowest load from which on all reorder" ["fps"],
+        below_percent: Option<f64> = "Next lower load" ["%"],
         doubt: Option<String> = "Trials that disagree",
     }
 }
@@ -135,7 +135,7 @@ const PLOT: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// Loads in %, the highest first, each once.
+/// Loads in %, each once, the highest first.
 fn loads(params: &Params) -> Vec<f64> {
     let mut loads: Vec<f64> = LOADS.get(params).into_iter().map(|load| load.0).filter(|load| *load > 0.0).collect();
     loads.sort_by(|a, b| b.total_cmp(a));
@@ -170,8 +170,8 @@ impl Method for PacketOrder {
         note(
             outcome,
             "Frames are counted within their flow. Reordered: the sequence number is below the highest that arrived before (RFC 4737). Out \
-             of sequence: the sequence number is not one above that of the frame before, as the core router test of 2001 counts; loss \
-             alone makes frames out of sequence, too.",
+             of sequence: the sequence number is not one above that of the previous frame, as the core router test of 2001 counts; loss \
+             alone also puts frames out of sequence.",
         );
         let loads = loads(params);
         let mut lossy = Lossy::default();
@@ -189,7 +189,7 @@ impl Method for PacketOrder {
             for load in &loads {
                 let rate = whole.scaled(load / 100.0);
                 if rate.pps() > limits.max.pps() * 1.000_1 {
-                    note_of(outcome, pattern, format!("{load} % left out: {rate} is more than can be offered"));
+                    note_of(outcome, pattern, format!("{load} % left out: the tester cannot offer {rate}"));
                     continue;
                 }
                 bed.progress(&format!("packet order, {}", pattern.size_text()));
@@ -223,7 +223,7 @@ impl Method for PacketOrder {
     }
 }
 
-/// The rate that loads are a share of; `None` for the throughput of a router that loses frames at every load.
+/// The rate to which the loads refer; `None` if this is the throughput, and the router loses frames at every load.
 fn whole(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -241,12 +241,12 @@ fn whole(
 /// Reordering by the tester alone, for a note.
 fn loop_text(without: Option<LoopOrder>) -> String {
     match without {
-        None => "the tester was not measured without router, so its own share of reordered frames is not known".into(),
+        None => "the tester was not measured without a router, so its own share of reordered frames is unknown".into(),
         Some(LoopOrder { trials, received, reordered, worst_percent }) => {
             let worst =
                 if reordered > 0 { format!(", at most {worst_percent:.6} % of a trial") } else { String::new() };
             format!(
-                "in {trials} trials of the loop without router, {reordered} of {received} frames were reordered{worst}"
+                "in {trials} trials through the loop without router, {reordered} of {received} frames were reordered{worst}"
             )
         }
     }
@@ -306,7 +306,7 @@ fn order_by_trial(results: &[TrialResult]) -> (u64, u64) {
     (reordered as u64, results.len() as u64)
 }
 
-/// The flow with the largest share of reordered frames over all trials, if any were reordered: its name and its share
+/// The flow with the largest share of reordered frames over all trials, if any were reordered: its name, and its share
 /// in %.
 fn worst_flow(results: &[TrialResult]) -> Option<(String, f64)> {
     let groups = results.first()?.groups.iter().map(|g| g.group.as_str());
@@ -374,7 +374,7 @@ fn row(
         marks,
     );
     if let Some(percent) = share(reordered) {
-        // The offered load differs a little from round to round, and then the curve has no median.
+        // The offered load differs a little from round to round, which would leave the curve without a median.
         let x = line_percent(rate, limits);
         PLOT.curve(outcome, &pattern.size_text(), xy_of(x, percent, results[0].trial));
         for (result, percent) in results.iter().zip(percents) {
@@ -391,7 +391,7 @@ fn rank_share(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results
     let figure = REORDERED.of(&[("size", &pattern.size)], title, share);
     let figure = RankFigure { load_pps: Some(rate.pps()), ..figure };
     outcome.ranks.push(match order {
-        Order::Doubtful => figure.beyond("reordering at the highest load is not told apart from the tester's own"),
+        Order::Doubtful => figure.beyond("reordering at the highest load cannot be told apart from the tester's own"),
         _ => figure.because("no frame arrived"),
     });
 }

@@ -1,9 +1,9 @@
 //! Soak: a steady load for hours, and whether loss, latency, memory or processor time of the router drift.
 //!
-//! The load is a sequence of trials without a pause, one for each interval, so that each is stored as it ends and a
-//! stop keeps the results so far. A drift is a slope over the intervals, by the estimator of Theil and Sen, which
-//! single disturbed intervals hardly affect. It counts if the confidence interval of the slope excludes 0 and the
-//! change over the whole soak is large enough to matter.
+//! The load is a sequence of trials without a pause, one for each interval, so each is stored as it ends, and stopping
+//! the run keeps the results so far. A drift is a slope over the intervals, by the estimator of Theil and Sen, which a
+//! few disturbed intervals hardly affect. It counts if the confidence interval of the slope excludes 0 and the change
+//! over the whole soak is large enough to matter.
 
 mod drift;
 
@@ -17,18 +17,22 @@ pub struct Soak;
 const SIZE: Param<PacketSize> = Param::new("frame_size", "512", "512", "frame size with FCS, or a mix");
 const DURATION: Param<Duration> = Param::new("duration", "2 min", "12 h", "how long the load lasts");
 const INTERVAL: Param<Duration> =
-    Param::new("interval", "5 s", "60 s", "length of the trials, of which each gives a figure of each quantity");
-const LOAD: Param<Percent> = Param::new("load", "90", "90", "load in % of the throughput, where `rate` is not given");
+    Param::new("interval", "5 s", "60 s", "length of the trials; each trial gives one value of each quantity");
+const LOAD: Param<Percent> = Param::new("load", "90", "90", "load in % of the throughput, unless `rate` is given");
 const RATE: Param<Option<FrameRate>> =
     Param::optional("rate", "load per sending port instead of a share of the throughput");
 const LEAST_DRIFT: Param<Percent> = Param::new(
     "least_drift",
     "5",
     "5",
-    "change over the whole soak, in % of the median, from which on a drift of the rate, latency, memory or processor time counts",
+    "change over the whole soak, in % of the median, from which a drift of the rate, latency, memory or processor time counts",
 );
-const LEAST_LOSS: Param<Percent> =
-    Param::new("least_loss_drift", "0.001", "0.001", "the same of loss, in percentage points");
+const LEAST_LOSS: Param<Percent> = Param::new(
+    "least_loss_drift",
+    "0.001",
+    "0.001",
+    "change over the whole soak, in percentage points, from which a drift of the loss counts",
+);
 
 /// Maximum number of intervals: a report has a row for each.
 const MOST_INTERVALS: u64 = 5_000;
@@ -39,17 +43,17 @@ const LOSS: FigureSpec =
 const RATE_GROWTH: FigureSpec = FigureSpec::higher_by_difference(
     "soak_rate_growth_percent",
     "%",
-    "growth of the forwarding rate over the soak, in % of its median, below 0 if it falls; 0 where it does not drift",
+    "growth of the forwarding rate over the soak, in % of its median, below 0 if it falls; 0 if it does not drift",
 );
 const LATENCY_GROWTH: FigureSpec = FigureSpec::lower_by_difference(
     "soak_latency_growth_percent",
     "%",
-    "growth of the median latency over the soak, in % of its median; 0 where it does not drift",
+    "growth of the median latency over the soak, in % of its median; 0 if it does not drift",
 );
 const MEMORY_GROWTH: FigureSpec = FigureSpec::lower_by_difference(
     "soak_memory_growth_percent",
     "%",
-    "growth of the memory of the router's daemons over the soak, in % of its median; 0 where it does not drift",
+    "growth of the memory of the router's daemons over the soak, in % of its median; 0 if it does not drift",
 );
 
 static SPEC: TestSpec = TestSpec {
@@ -88,7 +92,7 @@ columns! {
         latency_median_us: Option<f64> = "Median latency" ["µs"],
         latency_p99_us: Option<f64> = "99 % latency" ["µs"],
         cpu_percent: Option<f64> = "CPU of the router" ["%"],
-        memory_mib: Option<f64> = "Memory of its daemons" ["MiB"],
+        memory_mib: Option<f64> = "Memory of the router's daemons" ["MiB"],
     }
 }
 
@@ -154,7 +158,7 @@ const QUANTITIES: [Quantity; 6] = [
 ];
 const FORWARDING: &str = "Forwarding rate";
 const LATENCY: &str = "Median latency";
-const MEMORY: &str = "Memory of its daemons";
+const MEMORY: &str = "Memory of the router's daemons";
 
 impl Method for Soak {
     fn spec(&self) -> &'static TestSpec {
@@ -184,8 +188,8 @@ impl Method for Soak {
         note(
             outcome,
             format!(
-                "The load is {rate} per sending port, in trials of {} one behind the other. A quantity drifts where the interval of its slope \
-                 excludes 0 and its change over the soak counts: {} % of its median, of loss {} percentage points.",
+                "The load is {rate} per sending port, in consecutive trials of {}. A quantity drifts if the confidence interval of its slope \
+                 excludes 0 and its change over the soak is large enough: {} % of its median, or {} percentage points for loss.",
                 show_duration(INTERVAL.get(params)),
                 LEAST_DRIFT.get(params).0,
                 LEAST_LOSS.get(params).0,
@@ -193,8 +197,8 @@ impl Method for Soak {
         );
         let mut soaked = Soaked { rows: Vec::new(), invalid: 0 };
         let ended = soaked.measure(bed, &pattern, params, outcome, (rate, intervals));
-        // After any error, the results so far are written. The interval in which a router died is not among them, so
-        // the intervals before it must not stand for the whole soak.
+        // Writes the results so far even after an error. The interval in which a router died is missing, so the
+        // intervals before it must not stand for the whole soak.
         let failed = matches!(ended, Err(TestError::DutDied(_) | TestError::Failed(_)));
         soaked.write(outcome, &pattern, params, rate, failed);
         if let Err(TestError::Unfit(why)) = &ended {
@@ -234,13 +238,13 @@ fn rate(
     params: &Params,
     outcome: &mut Outcome,
 ) -> Result<FrameRate, TestError> {
-    // Flows are built here, so that no search is run for ports that cannot send them.
+    // Builds the flows here, so that no search runs for ports that cannot send them.
     pattern.flows(bed.ports())?;
     if let Some(rate) = RATE.get(params) {
         return Ok(rate);
     }
     let throughput = known_throughput(bed, pattern, params, outcome)?;
-    // The router failed. If the test did not apply, criteria for it would be dropped.
+    // The router failed. If this were "not applicable", criteria for the test would be dropped.
     let found = throughput.ok_or_else(|| TestError::Failed(format!("{NO_THROUGHPUT}; give `rate`")))?;
     Ok(found.scaled(LOAD.get(params).0 / 100.0))
 }
@@ -267,7 +271,7 @@ impl Soaked {
         let mut spoilt = Vec::new();
         for number in 0..intervals {
             let passed = begun_s.zip(bed.now_s()).map_or(trials_s, |(begun, now)| now - begun);
-            // Setting trials up and repeating invalid ones takes time too.
+            // Setting trials up and repeating invalid ones also takes time.
             if passed + interval_s / 2.0 > DURATION.seconds(params) {
                 break;
             }
@@ -298,7 +302,7 @@ impl Soaked {
         if !self.rows.is_empty() {
             return Ok(());
         }
-        Err(TestError::Unfit(vec![format!("every interval was invalid, at last because {}", spoilt.join("; "))]))
+        Err(TestError::Unfit(vec![format!("every interval was invalid, the last one because {}", spoilt.join("; "))]))
     }
 
     /// Adds the drifts and the figures. If the router `failed`, the figures have no value.
@@ -346,7 +350,7 @@ impl Soaked {
         if loss.is_some() || failed {
             rank(loss_figure(pattern, loss.filter(|_| !failed)));
         }
-        // A rate that falls is worse, the others are worse if they rise.
+        // A falling rate is worse; for the others, rising is worse.
         let growths = [
             (RATE_GROWTH, "forwarding rate", forwarding),
             (LATENCY_GROWTH, "median latency", latency),

@@ -1,6 +1,6 @@
 //! System recovery (RFC 2544 section 26.5): how long a router continues to lose frames after an overload has ended.
 //!
-//! The RFC subtracts "Timestamp B from Timestamp A". B, the last lost frame, is the later one, so it means B - A.
+//! The RFC subtracts "Timestamp B from Timestamp A". But B, the last lost frame, is the later one, so it means B - A.
 
 use crate::episodes::{Episode, bins, episodes};
 use crate::kit::prelude::*;
@@ -14,8 +14,12 @@ pub struct SystemRecovery;
 
 const OVERLOAD_DURATION: Param<Duration> =
     Param::new("overload_duration", "1 s", "60 s", "time at 110 % of the throughput (RFC 2544 section 26.5: 60 s)");
-const RECOVERY_DURATION: Param<Duration> =
-    Param::new("recovery_duration", "1 s", "60 s", "time at half of that, in which recovery is awaited");
+const RECOVERY_DURATION: Param<Duration> = Param::new(
+    "recovery_duration",
+    "1 s",
+    "60 s",
+    "time at half the overload rate, during which the router should recover",
+);
 const REPEATS: Param<u32> = Param::new("repeats", "1", "5", "trials per frame size (RFC 2544 section 26.5: several)");
 const BIN: Param<Duration> = Param::new("bin", "50 ms", "100 ms", "width of time bins of the forwarding rate");
 
@@ -28,7 +32,7 @@ const RECOVERY: FigureSpec = FigureSpec::lower_by_difference(
 static SPEC: TestSpec = TestSpec {
     name: "system_recovery",
     title: "System recovery",
-    summary: "how long the router goes on losing frames after an overload of 110 % of its throughput is halved",
+    summary: "how long the router continues to lose frames after an overload of 110 % of its throughput is halved",
     source: "RFC 2544 section 26.5",
     params: params![
         &TRAFFIC,
@@ -49,9 +53,9 @@ columns! {
         protocol: String = "Protocol",
         throughput_pps: f64 = "Throughput" ["fps"],
         overload_pps: f64 = "Overload" ["fps"],
-        overload_percent: f64 = "Overload, of throughput" ["%"],
+        overload_percent: f64 = "Overload, relative to throughput" ["%"],
         reduced_pps: f64 = "Reduced load" ["fps"],
-        loss_percent: Option<f64> = "Loss in all" ["%"],
+        loss_percent: Option<f64> = "Total loss" ["%"],
         recovery_ms: Option<f64> = "Recovery time, mean" ["ms"],
         min_ms: Option<f64> = "Minimum" ["ms"],
         max_ms: Option<f64> = "Maximum" ["ms"],
@@ -87,7 +91,7 @@ fn recovery_of(result: &TrialResult, times: Times, gap_s: f64) -> (Recovery, Vec
     recovery(last_loss.map(|ns| ns as f64 / 1e9), &bins(result), times, gap_s)
 }
 
-/// The end of the loss that began under overload, and the episodes of loss that began after it and have another cause.
+/// The end of the loss that began under overload, and the episodes of loss that began later and have another cause.
 /// `gap_s` is the time between two departures at the reduced load.
 fn recovery(last_loss_s: Option<f64>, bins: &[Bin], times: Times, gap_s: f64) -> (Recovery, Vec<Episode>) {
     let Some(last_s) = last_loss_s else {
@@ -98,11 +102,11 @@ fn recovery(last_loss_s: Option<f64>, bins: &[Bin], times: Times, gap_s: f64) ->
     let (later, under_load): (Vec<Episode>, Vec<Episode>) = all.into_iter().partition(began_later);
     let end_s = match under_load.last() {
         None => return (Recovery::NotOverloaded, later),
-        // The time of the last lost frame is exact; the end of any other episode is known to a bin.
+        // The time of the last lost frame is exact; the end of any other episode is only known to a bin.
         Some(_) if later.is_empty() => last_s,
         Some(last) => last.to_s,
     };
-    // Unless 20 frames in a row arrived before the end, the losses may not have been over.
+    // Unless 20 frames in a row arrived before the end, the loss may have continued.
     if later.is_empty() && end_s > times.total_s - 20.0 * gap_s {
         return (Recovery::Never, later);
     }
@@ -141,7 +145,7 @@ impl Method for SystemRecovery {
             // If the load is closer to the throughput than the precision of the search, it may not be an overload.
             if overload.pps() <= throughput.pps() * (1.0 + zero_loss_goal(params).relative_width) {
                 let why = format!(
-                    "the throughput, {throughput}, is the highest rate that can be offered: no overload is possible"
+                    "the throughput, {throughput}, is the highest rate that the tester can offer: no overload is possible"
                 );
                 outcome.ranks.push(figure(pattern, None, bin_s).nothing(why.clone()));
                 return Err(TestError::NotApplicable(why));
@@ -163,7 +167,7 @@ impl Method for SystemRecovery {
                 bed.settle(PAUSE.get(params))
             });
             let times = Times { overload_s, total_s: overload_s + recovery_s, bin_s };
-            // The trial in which a router died is not among the results, so the others must not stand for all.
+            // The trial in which a router died is missing, so the other trials must not stand for all.
             let failed = matches!(stopped, Err(TestError::DutDied(_) | TestError::Failed(_)));
             write(outcome, pattern, throughput, overload, &results, times, failed);
             stopped
@@ -180,7 +184,7 @@ fn prepare(outcome: &mut Outcome, overload_s: f64) {
     note(
         outcome,
         "Recovery time is the departure of the last lost frame minus the instant at which the load is halved. Loss that begins \
-         anew later, after two time bins without any, has another cause: it is marked and not part of the time. Rates are frames \
+         again later, after two time bins without loss, has another cause: it is marked and not part of the time. Rates are frames \
          per second per sending port.",
     );
 }
@@ -220,13 +224,13 @@ fn write(
     }
     for (result, episode) in results.iter().zip(&later).flat_map(|(r, all)| all.iter().map(move |e| (r, e))) {
         marks.push(format!(
-            "trial {}: {} frames lost anew from {:.3} to {:.3} s, not part of the recovery",
+            "trial {}: {} frames lost again from {:.3} to {:.3} s, not part of the recovery",
             result.trial, episode.lost, episode.from_s, episode.to_s
         ));
     }
     if overload.pps() < throughput.pps() * 1.0999 {
         marks.push(format!(
-            "overload is {:.1} % of throughput, more cannot be offered",
+            "overload is {:.1} % of throughput, the tester cannot offer more",
             overload.pps() / throughput.pps() * 100.0
         ));
     }
@@ -266,8 +270,8 @@ fn write(
     });
 }
 
-/// The time of recovery of a pattern. Times that differ by no more than a time bin, `least_s`, are equal, although the
-/// last lost frame tells each more exactly.
+/// The recovery time of a pattern. Times that differ by no more than a time bin, `least_s`, count as equal, although
+/// the last lost frame gives each of them more exactly.
 fn figure(pattern: &Pattern, ms: Option<f64>, least_s: f64) -> RankFigure {
     let title = format!("System recovery, {}", pattern.size_text());
     RECOVERY.by(least_s * 1e3).of(&[("size", &pattern.size)], title, ms)

@@ -1,6 +1,6 @@
 //! Throughput (RFC 2544 section 26.1, RFC 1242 section 3.17): the highest rate at which no offered frame is lost.
 //!
-//! RFC 2544 section 26.1 leaves the search open; here it is Multiple Loss Ratio Search (RFC 9971).
+//! RFC 2544 section 26.1 does not prescribe the search; this is Multiple Loss Ratio Search (RFC 9971).
 
 use crate::kit::prelude::*;
 use crate::mlrsearch::{GoalResult, Irregular, SearchEnd};
@@ -15,7 +15,7 @@ pub struct Throughput;
 
 /// `pdr`
 pub const PDR: Param<bool> =
-    Param::new("pdr", "true", "true", "also search the rate at 0.5 % loss, PDR(0.5%) (the goal csit always does)");
+    Param::new("pdr", "true", "true", "also search for the rate at 0.5 % loss, PDR(0.5%) (the goal csit always does)");
 
 const NDR: FigureSpec =
     FigureSpec::higher("throughput_{size}_pps", FPS_PER_PORT, "throughput NDR(0) per sending port in fps");
@@ -41,7 +41,7 @@ static SPEC: TestSpec = TestSpec {
 };
 
 columns! {
-    /// The throughput of one frame size. Rates are per sending port unless their heading differs.
+    /// The throughput of one frame size. Rates are per sending port unless their heading says otherwise.
     struct ThroughputRow {
         frame_size: PacketSize = "Frame size",
         protocol: String = "Protocol",
@@ -113,7 +113,7 @@ impl Method for Throughput {
                 outcome,
                 format!(
                     "{}: goal loss ratio {} %, exceed ratio {} %, final trial {} s, duration sum {} s, width {} %. The \
-                     figure is the relevant lower bound, or the offered load where that was less.",
+                     figure is the relevant lower bound, or the offered load if that was less.",
                     goal.name,
                     goal.loss_ratio * 100.0,
                     goal.exceed_ratio * 100.0,
@@ -138,7 +138,7 @@ impl Method for Throughput {
             searched.deviate(pattern, outcome);
             match (searched.error, searched.unfit) {
                 (Some(error), _) => Err(error),
-                // No goal has a lower bound. With a bound, the marks of the row show what is missing.
+                // No goal has a lower bound. If there is a bound, the marks of the row show what is missing.
                 (None, Some((_, why))) if searched.results.iter().all(|r| r.lower.is_none()) => {
                     Err(TestError::Unfit(why))
                 }
@@ -228,13 +228,13 @@ fn write(
     rank(outcome, searched, partial, pdr_figure(pattern));
 }
 
-/// The throughput of a pattern, without a value so far.
+/// The throughput of a pattern, still without a value.
 fn ndr_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Throughput, {}", pattern.size_text());
     NDR.of(&[("size", &pattern.size)], title, None)
 }
 
-/// The rate at 0.5 % loss of a pattern, without a value so far.
+/// The rate at 0.5 % loss of a pattern, still without a value.
 fn pdr_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Rate at 0.5 % loss, PDR(0.5%), {}", pattern.size_text());
     PDR_RATE.of(&[("size", &pattern.size)], title, None)
@@ -246,7 +246,7 @@ fn limited(searched: &Searched, result: &GoalResult) -> bool {
     result.rate_pps().is_some_and(|rate| open || searched.limits.tester_limited(FrameRate(rate)))
 }
 
-/// Whether the suite's highest load was reached before a load that was too high.
+/// Whether the search reached the suite's highest load before a load that was too high.
 fn capped(searched: &Searched, result: &GoalResult) -> bool {
     searched.capped && result.irregular.contains(&Irregular::NoUpperBound)
 }
@@ -271,11 +271,11 @@ fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>,
         // If a search ended early, its bounds may be wider than the goal.
         resolution: result.relative_width().unwrap_or_default().max(result.goal.relative_width),
         value,
-        ..figure.because("every load lost frames")
+        ..figure.because("the router lost frames at every load")
     });
 }
 
-/// Claim of the result about loads that the search did not offer.
+/// What the result claims about loads that the search did not offer.
 fn claim(searched: &Searched, result: &GoalResult) -> Option<Claim> {
     let goal = &result.goal;
     Some(Claim {
@@ -292,8 +292,8 @@ fn claim(searched: &Searched, result: &GoalResult) -> Option<Claim> {
     })
 }
 
-/// The mark of a load at which nothing was lost because buffers took a larger part of it than the width of the search: in
-/// a longer trial they would be full.
+/// The mark of a load at which nothing was lost only because buffers took up a larger part of it than the width of the
+/// search: in a longer trial they would overflow.
 fn buffered(searched: &Searched, result: &GoalResult) -> Option<String> {
     let trials = &result.lower.as_ref()?.trials;
     let share = |trial: &SearchTrial| trial.drained_s / trial.duration_s;

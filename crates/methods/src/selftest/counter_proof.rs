@@ -1,5 +1,5 @@
-//! Compares every counter of the tester with the reference device, which knows what it did to each frame. They must be
-//! equal to the frame, or the tester is not trustworthy.
+//! Compares every counter of the tester with the reference device, which knows what it did to each frame. The counters
+//! must be equal to the frame, or the tester is not trustworthy.
 
 use crate::kit::prelude::*;
 use crate::selftest::TRIAL_DURATION;
@@ -13,13 +13,12 @@ pub struct CounterProof;
 /// `load`
 pub const LOAD: Param<FrameRate> = Param::new("load", "20 kfps", "20 kfps", "load per sending port");
 /// `fault`
-pub const FAULT: Param<Option<String>> =
-    Param::optional("fault", "what the device does wrong, in words, for the table");
+pub const FAULT: Param<Option<String>> = Param::optional("fault", "what the device does wrong, as text for the table");
 
 static SPEC: TestSpec = TestSpec {
     name: NAME,
     title: TITLE,
-    summary: "each counter of the tester against a device that counts what it did to every frame",
+    summary: "each counter of the tester, compared with a device that counts what it did to every frame",
     source: "own; RFC 1242, RFC 2285, RFC 4737, RFC 5560",
     params: params![&TRAFFIC, &[LOAD.spec(), TRIAL_DURATION.spec(), DRAIN.spec(), FAULT.spec()]],
     figures: &[],
@@ -33,7 +32,7 @@ pub const NAME: &str = "counter_proof";
 pub const TITLE: &str = "Counters against the reference device";
 /// Counters that are compared with the device.
 pub const WHAT: &str =
-    "offered, lost, duplicated, reordered, corrupted, stray and late frames, and those in a wrong encapsulation";
+    "offered, lost, duplicated, reordered, corrupted, stray and late frames, and frames in a wrong encapsulation";
 
 columns! {
     /// One counter of one device.
@@ -78,7 +77,7 @@ impl Method for CounterProof {
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         TABLE.begin(outcome);
-        note(outcome, "The device is our own reference device, so no figure here says anything of a router.");
+        note(outcome, "The device is our own reference device, so these figures say nothing about any router.");
         for size in FRAME_SIZES.get(params) {
             let pattern = Pattern::new(size, params);
             let rate_pps = LOAD.get(params).pps();
@@ -111,7 +110,7 @@ fn pairs(result: &TrialResult, did: &Did) -> Vec<(&'static str, u64, u64)> {
         ("offered", before + did.count(TRANSIT), result.offered()),
         ("lost", lost, result.lost()),
         ("duplicated", did.count("truth.duplicated"), counted(|g| g.duplicated)),
-        // All frames after a held frame overtake it.
+        // All frames sent after a held frame overtake it.
         ("reordered (RFC 4737)", did.count("truth.reordered") + did.count("truth.held"), counted(|g| g.reordered)),
         ("corrupted", did.count("truth.corrupted"), counted(|g| g.corrupted)),
         ("stray", did.count("truth.misrouted") + did.count("truth.wrong_next_hop"), counted(|g| g.stray)),

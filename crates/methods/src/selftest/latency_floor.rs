@@ -1,5 +1,5 @@
-//! The latency that the tester measures without a router: the amount it adds to every router's latency, and its
-//! resolution between two routers.
+//! The latency that the tester measures without a router: the amount that it adds to every router's latency, and its
+//! resolution when comparing two routers.
 
 use crate::kit::prelude::*;
 use crate::selftest::TRIAL_DURATION;
@@ -8,7 +8,7 @@ use crate::selftest::TRIAL_DURATION;
 pub struct LatencyFloor;
 
 /// `repeats`
-pub const REPEATS: Param<u32> = Param::new("repeats", "3", "5", "trials per load; medians of them are reported");
+pub const REPEATS: Param<u32> = Param::new("repeats", "3", "5", "trials per load; the report shows their medians");
 
 const FLOOR: FigureSpec = FigureSpec::lower("latency_floor_{size}_us", "µs", "latency that the tester itself adds");
 
@@ -65,8 +65,8 @@ impl Method for LatencyFloor {
         PLOT.begin(outcome);
         note(
             outcome,
-            "A router's latency contains the floor. Medians of two routers that are closer together than the resolution are \
-             not told apart.",
+            "A router's latency includes the floor. The test cannot distinguish the medians of two routers that are closer than the \
+             resolution.",
         );
         let repeats = REPEATS.get(params);
         for_each_size(bed, params, outcome, |bed, pattern, outcome, _| {

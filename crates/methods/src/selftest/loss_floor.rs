@@ -1,4 +1,5 @@
-//! The load up to which the tester loses nothing through a loop without router: up to this load, loss is the router's.
+//! The load up to which the tester loses nothing through a loop without router: up to this load, any loss is the
+//! router's.
 
 use crate::kit::prelude::*;
 use crate::selftest::TRIAL_DURATION;
@@ -30,7 +31,7 @@ columns! {
         frame_size: PacketSize = "Frame size",
         ceiling_pps: Option<f64> = "Ceiling" ["fps"],
         loss_free_pps: f64 = "Loss-free load" ["fps"],
-        ceiling_percent: Option<f64> = "Of the ceiling" ["%"],
+        ceiling_percent: Option<f64> = "Share of the ceiling" ["%"],
         l2_mbps: f64 = "Layer 2" ["Mbit/s"],
         frames: u64 = "Frames without loss",
     }
@@ -38,7 +39,7 @@ columns! {
 
 /// The table; `loss_free_pps` is the load up to which the tester loses nothing.
 pub const TABLE: TableSpec<FloorRow> = TableSpec::new("loss_floor", "Load up to which the tester loses nothing");
-/// Factor by which the load is reduced, from the ceiling, until trials are valid and lossless.
+/// Factor by which the load is reduced, from the ceiling downwards, until trials are valid and lossless.
 const STEP: f64 = 0.85;
 /// Maximum number of steps, down to 2 % of the ceiling.
 const STEPS: i32 = 24;
@@ -59,7 +60,7 @@ impl Method for LossFloor {
         TABLE.begin(outcome);
         note(
             outcome,
-            format!("Rates are per sending port; {repeats} valid trials in a row without loss are asked for."),
+            format!("Rates are per sending port; the test requires {repeats} valid trials in a row without loss."),
         );
         for_each_size(bed, params, outcome, |bed, pattern, outcome, _| {
             let limits = pattern.limits(bed);
@@ -78,7 +79,7 @@ impl Method for LossFloor {
     }
 }
 
-/// Runs trials at `rate` until one loses a frame or is spoilt; all requested ones if none does.
+/// Runs trials at `rate` until one loses a frame or is spoilt; runs all requested trials if none does.
 fn lossless(
     bed: &mut dyn Testbed,
     pattern: &Pattern,

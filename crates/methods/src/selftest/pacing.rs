@@ -1,4 +1,4 @@
-//! How evenly the tester sends: the delay of each frame against the schedule of its load.
+//! How evenly the tester sends: the delay of each frame relative to the schedule of its load.
 
 use crate::kit::prelude::*;
 use crate::selftest::TRIAL_DURATION;
@@ -8,13 +8,13 @@ use drophammer_model::quantity::group_digits;
 pub struct Pacing;
 
 const DEPARTURE_ERROR: FigureSpec =
-    FigureSpec::lower("departure_error_p99_us", "µs", "99th percentile of how far a frame departs from its time");
+    FigureSpec::lower("departure_error_p99_us", "µs", "99th percentile of the error of departure times");
 
 static SPEC: TestSpec = TestSpec {
     name: "pacing",
     title: "Pacing",
-    summary: "how late the tester hands frames over, by load",
-    source: "own; RFC 2544 section 21 asks for frames at the stated rate, not for bursts of that mean",
+    summary: "how late frames depart, by load",
+    source: "own; RFC 2544 section 21 requires frames at the stated rate, not bursts with this mean",
     params: params![&TRAFFIC, &[TRIAL_DURATION.spec()], &AFTER_TRIAL],
     figures: &[],
     tables: &[],
@@ -36,7 +36,7 @@ columns! {
     }
 }
 
-const TABLE: TableSpec<PacingRow> = TableSpec::new("pacing", "How late frames are handed over");
+const TABLE: TableSpec<PacingRow> = TableSpec::new("pacing", "How late frames depart");
 const PLOT: PlotSpec = PlotSpec {
     key: "departure_errors",
     title: "Departure errors",
@@ -49,7 +49,7 @@ const PLOT: PlotSpec = PlotSpec {
 const LOADS: [f64; 7] = [1e3, 1e4, 1e5, 2e5, 5e5, 1e6, 2e6];
 /// Loads above this share of the ceiling are skipped.
 const OF_CEILING: f64 = 0.9;
-/// Load whose errors rank backends: all of them can offer it.
+/// Load whose errors rank backends: all backends can offer it.
 const RANKED_PPS: f64 = 1e5;
 
 impl Method for Pacing {
@@ -64,7 +64,7 @@ impl Method for Pacing {
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         TABLE.begin(outcome);
         PLOT.begin(outcome);
-        note(outcome, "Errors are upper ends of powers of two of nanoseconds. Frames are never early.");
+        note(outcome, "Errors are rounded up to powers of two, in nanoseconds. Frames are never early.");
         for_each_size(bed, params, outcome, |bed, pattern, outcome, _| {
             let ceiling = pattern.limits(bed).ceiling.map_or(f64::INFINITY, |c| c.pps() * OF_CEILING);
             for load in LOADS.into_iter().filter(|load| *load <= ceiling) {

@@ -1,5 +1,5 @@
-//! The tester's own ceiling: the rate of a pattern that it both sends *and* receives. Runs on a loop without DUT, which
-//! the runner provides; on a bed with a DUT it would measure the DUT.
+//! The tester's own ceiling: the rate of a pattern that it both sends *and* receives. The test runs on a loop without
+//! DUT, which the runner provides; on a bed with a DUT it would measure the DUT.
 
 use crate::kit::prelude::*;
 use crate::routed;
@@ -20,7 +20,7 @@ pub const REPEATS: Param<u32> = Param::new("repeats", "3", "5", "trials per fram
 static SPEC: TestSpec = TestSpec {
     name: NAME,
     title: "Tester ceiling",
-    summary: "what the tester itself sends and receives through a loop without router",
+    summary: "rate that the tester itself can send and receive through a loop without router",
     source: "own; compare RFC 2285 section 3.5.3 (maximum offered load)",
     params: params![&TRAFFIC, &LABELLED, &[EXTENSIONS.spec(), TRIAL_DURATION.spec(), REPEATS.spec()], &AFTER_TRIAL],
     figures: &[],
@@ -48,10 +48,10 @@ columns! {
 const TABLE: TableSpec<CeilingRow> = TableSpec::new(NAME, "Tester ceiling, without router");
 /// Factor by which the load is reduced while the tester cannot receive what it sends.
 const RETREAT: f64 = 0.8;
-/// Load requested from the tester, in line rates. A loop of virtual links has no line, and a ceiling that is cut off at
-/// the line rate would appear as the tester's limit although it is the line's.
+/// Load requested from the tester, in line rates. A loop of virtual links has no line, and a ceiling cut off at the
+/// line rate would look like the tester's limit although it is the line's.
 const BEYOND_LINE: f64 = 4.0;
-/// Reductions before giving up: down to 11 % of line rate.
+/// Number of reductions before giving up: down to 11 % of line rate.
 const RETREATS: i32 = 16;
 
 /// Ceiling of one trial through the loop, per sending port: the lower of the offered and the received rate.
@@ -79,7 +79,7 @@ pub struct LoopOrder {
     pub trials: u64,
     /// Frames received.
     pub received: u64,
-    /// Of these, reordered (RFC 4737).
+    /// Of the received frames, the reordered ones (RFC 4737).
     pub reordered: u64,
     /// Largest share of reordered frames in one trial, in per cent.
     pub worst_percent: f64,
@@ -92,8 +92,8 @@ impl LoopOrder {
     }
 }
 
-/// Order by pattern from trials through the loop. If the order in a trial is unknown, because frames arrived at several
-/// queues, its pattern is omitted.
+/// Order by pattern, from trials through the loop. Patterns whose order is unknown in some trial, because frames
+/// arrived at several queues, are omitted.
 pub fn orders<'a>(
     trials: impl IntoIterator<Item = (&'a TrialSpec, &'a TrialResult)>,
 ) -> BTreeMap<PatternKey, LoopOrder> {

@@ -14,12 +14,12 @@ pub(super) struct Congestion {
     pub to: usize,
     /// Rate of the output port.
     pub rate: Bandwidth,
-    /// The same in frames per second.
+    /// Rate of the output port in frames per second.
     pub pps: f64,
 }
 
 impl Congestion {
-    /// Two ports send to the last one, or more if the load needs them; one if the tester has only two ports.
+    /// Two ports send to the last one, or more if the load needs them; only one if the tester has only two ports.
     pub fn new(
         ports: &[PortView],
         pattern: &Pattern,

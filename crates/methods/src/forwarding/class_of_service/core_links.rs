@@ -1,4 +1,4 @@
-//! The test at the links between the routers of a system (core router test of 2001): some links are down, so that
+//! The test at the links between the routers of a system (core router test of 2001): some links are down, so the
 //! traffic from every port to every other port overloads the remaining ones.
 
 mod fluid;
@@ -15,7 +15,7 @@ use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
 use drophammer_model::trial::FlowSpec;
 use queues::Queues;
 
-/// What the figures say was overloaded.
+/// What the figures name as overloaded.
 pub(super) const OF: &str = "overloaded links between routers";
 /// Verdict on a class if no link was overloaded.
 const NOT_OVERLOADED: &str = "not known: no link between routers dropped a frame, so none was overloaded";
@@ -99,7 +99,7 @@ pub(super) fn measure(
     bed.set(Setting::Classes(&[]))
 }
 
-/// Every port sends to every other one, equally in all classes.
+/// Every port sends to every other one, the same amount in each class.
 fn flows(ports: &[PortView], case: &Case<'_>) -> Result<Vec<FlowSpec>, TestError> {
     let mut flows = Vec::new();
     for flow in case.pattern.flows(ports)? {
@@ -112,7 +112,7 @@ fn flows(ports: &[PortView], case: &Case<'_>) -> Result<Vec<FlowSpec>, TestError
     Ok(flows)
 }
 
-/// Refuses a load that is more than a port's line carries.
+/// Rejects a load that exceeds a port's line rate.
 fn fits_into_ports(ports: &[PortView], case: &Case<'_>, percent: f64) -> Result<(), TestError> {
     let needed = case.port_pps(percent);
     for port in ports {
@@ -158,14 +158,13 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
             fare.faults.push(format!("lost {} frames without overload", counts.lost));
         } else if counts.lost > 0 && case.content(i, trial.percent) {
             fare.faults
-                .push(format!("lost {} frames, though it offers less than its share of every link", counts.lost));
+                .push(format!("lost {} frames, although it offers less than its share of every link", counts.lost));
         }
         match &of_links {
-            // Within a class a router may prefer some flows, which shifts the end-to-end shares. So each link is
-            // judged, not the sum.
+            // Within a class a router may prefer some flows, which shifts the end-to-end shares. So this judges each
+            // link, not the sum.
             Some(found) if found.wrong[i] > 0 => {
-                fare.faults
-                    .push(format!("not as it must on {} of {} ways between routers", found.wrong[i], found.ways));
+                fare.faults.push(format!("wrong on {} of {} paths between routers", found.wrong[i], found.ways));
             }
             Some(_) => {}
             None => fare.faults.extend(off(fare.error(), case.tolerance)),
@@ -186,7 +185,7 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
         return;
     }
     match of_links {
-        // A link that was not overloaded shows nothing about classes: a loss of 0 would prove nothing.
+        // A link that was not overloaded says nothing about classes: a loss of 0 would prove nothing.
         Some(found) if !found.overloaded => {
             let why = "no link between routers dropped a frame, so none was overloaded";
             note_of(outcome, case.pattern, format!("no figures: {why}"));
@@ -201,7 +200,7 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
             note_of(
                 outcome,
                 case.pattern,
-                "the routers do not count what the queues between them drop: shares are of all that arrived",
+                "the routers do not count drops of the queues between them: shares refer to all frames that arrived",
             );
             let measured = (Some(steady.rate()), ends.into_iter().max_by(f64::total_cmp));
             outcome.ranks.extend(figures(case.pattern, classes, Some(result), measured, OF));
@@ -209,8 +208,8 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
     }
 }
 
-/// Received rates of the classes in relation to each other, scaled so that the heaviest class equals its weight:
-/// `gold : silver : bronze as 70 : 20.1 : 5.0`.
+/// Received rates of the classes relative to each other, scaled so that the heaviest class equals its weight: `gold :
+/// silver : bronze as 70 : 20.1 : 5.0`.
 fn ratio(classes: &[ServiceClass], steady: &Steady, percent: f64) -> String {
     let heaviest = (0..classes.len()).rev().max_by_key(|i| classes[*i].weight).unwrap_or(0);
     let unit = steady.arrived[heaviest] / f64::from(classes[heaviest].weight);
@@ -219,7 +218,7 @@ fn ratio(classes: &[ServiceClass], steady: &Steady, percent: f64) -> String {
     if unit > 0.0 {
         format!("at {percent} % {} arrived as {}", names.join(" : "), parts.join(" : "))
     } else {
-        format!("at {percent} % nothing of {} arrived", classes[heaviest].name)
+        format!("at {percent} % no frame of {} arrived", classes[heaviest].name)
     }
 }
 

@@ -7,23 +7,23 @@ use drophammer_model::trial::{Bin, GroupCounts};
 
 /// Time bins of a trial.
 pub(super) const BINS: usize = 20;
-/// Bins at its beginning in which queues fill, so that the shares have not settled yet.
+/// Bins at the beginning of a trial in which queues fill, so that the shares have not settled yet.
 pub(super) const FILLING: usize = 2;
-/// An output port is full from this share of its rate on.
+/// From this share of its rate upwards, an output port counts as full.
 pub(super) const FULL: f64 = 0.98;
-/// If more than the rate of the output port plus this share leaves, the port did not limit it.
+/// If more frames leave than the rate of the output port plus this share, the port did not limit them.
 pub(super) const EXCESS: f64 = 0.01;
 /// Errors of shares that differ by less than this, in percentage points, count as equal.
 pub(super) const LEAST_POINTS: f64 = 0.1;
 /// Verdict on a class that was treated correctly.
-pub(super) const AS_WANTED: &str = "as it must";
+pub(super) const AS_WANTED: &str = "as expected";
 
 columns! {
-    /// One class at one load. Rates are of all sending ports together.
+    /// One class at one load. Rates are sums over all sending ports.
     pub(super) struct ClassRow {
         frame_size: PacketSize = "Frame size",
         protocol: String = "Protocol",
-        load_percent: f64 = "Load, of the output port" ["%"],
+        load_percent: f64 = "Load of the output port" ["%"],
         class: String = "Class",
         dscp: u64 = "DSCP",
         weight: u64 = "Weight",
@@ -33,7 +33,7 @@ columns! {
         received_pps: f64 = "Forwarding rate" ["fps"],
         lost: u64 = "Lost" ["frames"],
         loss_percent: Option<f64> = "Loss" ["%"],
-        share_percent: Option<f64> = "Share of all received" ["%"],
+        share_percent: Option<f64> = "Share of received frames" ["%"],
         expected_percent: Option<f64> = "Expected share" ["%"],
         error_points: Option<f64> = "Difference" ["points"],
         latency_mean_us: Option<f64> = "Mean latency" ["µs"],
@@ -59,7 +59,7 @@ pub(super) const RATE_BARS: PlotSpec = PlotSpec {
     title: "Forwarding rate of each class under overload",
     kind: PlotKind::Bars,
     x: "class",
-    y: "fps of all sending ports",
+    y: "fps, all sending ports",
     log_y: false,
 };
 
@@ -67,7 +67,7 @@ pub(super) const RATE_BARS: PlotSpec = PlotSpec {
 pub(super) struct Trial {
     /// In % of the capacity that is overloaded.
     pub percent: f64,
-    /// True for the overload that figures are for.
+    /// True for the overload to which the figures refer.
     pub first: bool,
     pub result: TrialResult,
     pub bin_s: f64,
@@ -92,7 +92,7 @@ impl Steady {
         }
     }
 
-    /// Frames per second that arrived of all classes.
+    /// Frames per second that arrived, over all classes.
     pub fn rate(&self) -> f64 {
         self.arrived.iter().sum()
     }
@@ -119,24 +119,25 @@ pub(super) struct Fare<'a> {
     /// Share in % of all received frames, and the expected share.
     pub share: Option<(f64, f64)>,
     pub faults: Vec<String>,
-    /// Why the trial says nothing about classes, if they have no fault.
+    /// Why the trial says nothing about classes, unless they have a fault.
     pub unknown: Option<&'static str>,
-    /// Further remarks for the row.
+    /// More remarks for the row.
     pub marks: Vec<String>,
 }
 
 impl Fare<'_> {
-    /// Difference between the share and the expected one, in percentage points.
+    /// Share minus expected share, in percentage points.
     pub fn error(&self) -> Option<f64> {
         self.share.map(|(share, expected)| share - expected)
     }
 
-    /// Adds the row of the class, and under overload its bars, the `place`-th of `of` classes.
+    /// Adds the row of the class, and under overload its bars, in position `place` of `of` classes.
     pub fn write(self, outcome: &mut Outcome, pattern: &Pattern, trial: &Trial, (place, of): (usize, usize)) {
         let error = self.error();
         let Fare { class, counts, offered_pps, received_pps, share, faults, unknown, marks } = self;
         let wrong: u64 = counts.deviations.values().sum();
-        let deviating = (wrong > 0).then(|| format!("{wrong} frames came in another encapsulation, and count as lost"));
+        let deviating =
+            (wrong > 0).then(|| format!("{wrong} frames arrived in a wrong encapsulation and count as lost"));
         let latency = &counts.latency;
         let us = |ns: f64| (latency.frames > 0).then_some(ns / 1e3);
         let p99 = latency.percentile(99.0);
@@ -182,7 +183,7 @@ pub(super) fn verdict(faults: &[String]) -> String {
     if faults.is_empty() { AS_WANTED.into() } else { faults.join("; ") }
 }
 
-/// Errors of shares below this, in percentage points, come from rounding.
+/// Errors of shares below this, in percentage points, are due to rounding.
 const ROUNDING: f64 = 1e-9;
 
 /// Complaint about a share that is off by `tolerance` percentage points or more.
@@ -223,11 +224,11 @@ mod tests {
     fn an_error_as_large_as_the_tolerance_is_wrong() {
         let high = Some("its share is 1.00 points too high".to_owned());
         assert_eq!(off(Some(1.0), 1.0), high);
-        // As the difference of two shares.
+        // Rounding error of the difference of two shares.
         assert_eq!((off(Some(41.1 - 40.1), 1.0), off(Some(0.1 + 0.2 + 0.7), 1.0)), (high.clone(), high));
         assert_eq!(off(Some(-1.0), 1.0), Some("its share is 1.00 points too low".to_owned()));
         assert_eq!([Some(0.9999), Some(-0.9999), None].map(|error| off(error, 1.0)), [None, None, None]);
-        // Without tolerance every error is wrong, and no error is none.
+        // Without tolerance, every error is wrong except 0.
         assert_eq!((off(Some(0.001), 0.0).is_some(), off(Some(0.0), 0.0)), (true, None));
     }
 }

@@ -22,7 +22,7 @@ impl Sharing {
     }
 
     /// Shares of `capacity` for classes that want `wanted` of it: no class gets more than it wants, and nothing is left
-    /// while one wants more.
+    /// over while a class wants more.
     pub fn shares(&self, capacity: f64, wanted: &[f64]) -> Vec<f64> {
         match self.scheduling {
             Scheduling::Weights => shares(capacity, wanted, &self.weights),
@@ -38,7 +38,7 @@ impl Sharing {
         }
     }
 
-    /// The part of `capacity` that a class always gets: by weight, whatever the others want; by priority, if the
+    /// The part of `capacity` that a class always gets: with weights, whatever the others want; with priority, if the
     /// classes before it want `wanted`. If a line is completely full, even a class with priority may lose a frame,
     /// hence the margin.
     pub fn guaranteed(&self, class: usize, capacity: f64, wanted: &[f64]) -> f64 {
@@ -51,7 +51,7 @@ impl Sharing {
         }
     }
 
-    /// All classes, the highest weight first; classes of the same weight in their order.
+    /// All classes, the highest weight first; classes of the same weight keep their order.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.weights.len()).collect();
         order.sort_by(|a, b| self.weights[*b].total_cmp(&self.weights[*a]));
@@ -59,13 +59,13 @@ impl Sharing {
     }
 }
 
-/// Shares of `capacity` for classes that want `wanted` of it, by weight: none gets more than it wants, and the others
-/// share what one leaves.
+/// Shares of `capacity`, by weight, for classes that want `wanted` of it: no class gets more than it wants, and the
+/// others share what it leaves.
 pub fn shares(capacity: f64, wanted: &[f64], weights: &[f64]) -> Vec<f64> {
     let mut given = vec![0.0; wanted.len()];
     let mut left = capacity.max(0.0);
     let mut open: Vec<usize> = (0..wanted.len()).collect();
-    // In each round the classes that want less than their part are satisfied; in the last round none is.
+    // Each round satisfies the classes that want less than their part; the last round satisfies none.
     while !open.is_empty() {
         let sum: f64 = open.iter().map(|i| weights[*i]).sum();
         let part = |i: usize| left * weights[i] / sum;
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(strict.shares(100.0, &[100.0; 3]), [0.0, 0.0, 100.0]);
         assert_eq!(strict.shares(100.0, &[30.0; 3]), [30.0; 3]);
         assert_eq!(strict.shares(-1.0, &[30.0; 3]), [0.0; 3]);
-        // Among classes of the same weight the first has priority.
+        // Among classes of the same weight, the first one has priority.
         assert_eq!(by(Scheduling::Priority, [1, 1, 1]).shares(100.0, &[60.0; 3]), [60.0, 40.0, 0.0]);
         assert_eq!([0, 1, 2].map(|class| strict.guaranteed(class, 100.0, &[40.0; 3])), [58.0, 18.0, 98.0]);
         assert_eq!(strict.guaranteed(0, 100.0, &[50.0, 50.0, 99.0]), 0.0);

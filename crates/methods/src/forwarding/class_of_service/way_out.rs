@@ -1,4 +1,4 @@
-//! The test at one output port, that of the last port.
+//! The test at one output port, which is the last port.
 
 use super::congestion::Congestion;
 use super::rows::{EXCESS, FULL, Fare, Steady, Trial, figures, group, off};
@@ -6,10 +6,10 @@ use super::{CLASSES, PAUSE, QUEUE, SCHEDULING, Series, Sharing, TOLERANCE, loads
 use crate::kit::prelude::*;
 use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
 
-/// What the figures say was overloaded.
+/// What the figures name as overloaded.
 pub(super) const OF: &str = "an overloaded output port";
 /// Verdict on a class at an output port that was not overloaded.
-const NOT_OVERLOADED: &str = "not known: more left than the output port carries, so it was not overloaded";
+const NOT_OVERLOADED: &str = "not known: more frames left than the output port carries, so it was not overloaded";
 
 /// One frame size: a trial without overload, then one at each overload.
 pub(super) fn measure(
@@ -31,7 +31,7 @@ pub(super) fn measure(
         outcome,
         pattern,
         format!(
-            "{} port{} send to port {}, whose output port has {rate}: {:.0} frames per second",
+            "{} port{} send to port {}, whose output rate is {rate}: {:.0} frames per second",
             congestion.from.len(),
             if congestion.from.len() == 1 { "" } else { "s" },
             bed.ports()[port].name,
@@ -51,7 +51,7 @@ pub(super) fn measure(
     bed.set(Setting::Classes(&[]))
 }
 
-/// Expectations of a trial.
+/// What a trial should show.
 struct Rules {
     sharing: Sharing,
     /// In percentage points.
@@ -69,10 +69,10 @@ fn write(
     let (result, Rules { sharing, tolerance }) = (&trial.result, rules);
     let steady = Steady::of(trial, classes);
     let rate = steady.rate();
-    // Shares of what the router forwarded in total; the total itself is another figure.
+    // Shares of the total that the router forwarded; the total itself is another figure.
     let shares = steady.shares(&sharing.shares(rate, &steady.offered));
     let overloaded = trial.percent > 100.0;
-    // A port that was not overloaded shows nothing about classes: a loss of 0 would prove nothing.
+    // A port that was not overloaded says nothing about classes: a loss of 0 would prove nothing.
     let more_left = rate > congestion.pps * (1.0 + EXCESS);
     let free = overloaded && more_left;
     let mut errors: Vec<f64> = Vec::new();
@@ -93,23 +93,23 @@ fn write(
         if counts.lost > 0 && !overloaded {
             fare.faults.push(format!("lost {} frames without overload", counts.lost));
         } else if counts.lost > 0 && content {
-            fare.faults.push(format!("lost {} frames, though it offers less than its share", counts.lost));
+            fare.faults.push(format!("lost {} frames, although it offers less than its share", counts.lost));
         }
         fare.faults.extend(off(fare.error(), *tolerance).filter(|_| !free));
         if shares.is_none() {
             fare.faults.push("nothing arrived".into());
         }
         if i == 0 && overloaded && rate < congestion.pps * FULL {
-            fare.marks.push(format!("the output port carried {:.1} % of its rate only", rate / congestion.pps * 100.0));
+            fare.marks.push(format!("the output port carried only {:.1} % of its rate", rate / congestion.pps * 100.0));
         }
         if i == 0 && more_left {
-            fare.marks.push("more left than the output port carries: it was not overloaded".into());
+            fare.marks.push("more frames left than the output port carries: it was not overloaded".into());
         }
         errors.extend(fare.error().map(f64::abs));
         fare.write(outcome, pattern, trial, (i, classes.len()));
     }
     if trial.first && more_left {
-        let why = "more left than the output port carries, so it was not overloaded";
+        let why = "more frames left than the output port carries, so it was not overloaded";
         note_of(outcome, pattern, format!("no figures: {why}"));
         let missing = figures(pattern, classes, None, (None, None), OF);
         outcome.ranks.extend(missing.into_iter().map(|figure| figure.beyond(why)));
@@ -134,7 +134,7 @@ mod tests {
         written_by_class([arrived; 3].map(|arrived| [arrived; BINS]))
     }
 
-    /// The same with the frames of each class in each bin.
+    /// A trial as in [`written`], with the frames of each class in each bin.
     fn written_by_class(arrived: [[u64; BINS]; 3]) -> Outcome {
         let params = drophammer_suite::defaults(SPEC.params, Profile::Quick);
         let classes = CLASSES.get(&params);
@@ -169,7 +169,7 @@ mod tests {
         TABLE.rows(&outcome.tables).into_iter().map(|row| row.verdict).collect()
     }
 
-    /// Of the frames in the settled time, gold has the 50 % that it offers, silver 40 % and bronze 10 %.
+    /// In the settled time, gold has the 50 % of the frames that it offers, silver 40 % and bronze 10 %.
     #[test]
     fn a_share_that_is_off_by_exactly_a_point_is_found_and_named() {
         let shifted = |frames: u64| {
@@ -178,7 +178,7 @@ mod tests {
             arrived[2][BINS - 1] += frames;
             verdicts(&written_by_class(arrived))
         };
-        // 900 frames arrive in the settled 18 bins, so nine are a point.
+        // 900 frames arrive in the settled 18 bins, so nine frames are one percentage point.
         assert_eq!(shifted(9), [AS_WANTED, "its share is 1.00 points too low", "its share is 1.00 points too high"]);
         assert_eq!(shifted(8), [AS_WANTED; 3]);
         assert_eq!(shifted(0), [AS_WANTED; 3]);
@@ -191,15 +191,15 @@ mod tests {
         assert_eq!(verdicts(&all), [NOT_OVERLOADED; 3]);
         assert!(all.ranks.iter().all(|rank| rank.value.is_none() && rank.missing.is_some()), "{:?}", all.ranks);
         assert!(
-            all.notes.iter().any(|note| note.contains("more left than the output port carries")),
+            all.notes.iter().any(|note| note.contains("more frames left than the output port carries")),
             "{:?}",
             all.notes
         );
         let held_back = written(16);
         assert_eq!(held_back.ranks.len(), 3, "{:?}", held_back.ranks);
         assert!(verdicts(&held_back).iter().all(|verdict| !verdict.starts_with("not known")));
-        // A frame that is lost is lost, whatever the port carries. Shares are not judged there.
+        // A lost frame is lost, whatever the port carries. Shares are not judged there.
         let lossy = verdicts(&written(24));
-        assert_eq!(lossy, ["lost 20 frames, though it offers less than its share", NOT_OVERLOADED, NOT_OVERLOADED]);
+        assert_eq!(lossy, ["lost 20 frames, although it offers less than its share", NOT_OVERLOADED, NOT_OVERLOADED]);
     }
 }

@@ -1,4 +1,4 @@
-//! Packets with hop-by-hop options, the only header that routers on the path process: what they do to the router.
+//! Packets with hop-by-hop options, the only header that routers on the path process: their effect on the router.
 
 use super::{HOP_BY_HOP_LOADS, TRIAL_DURATION, latency_us};
 use crate::kit::prelude::*;
@@ -10,7 +10,7 @@ columns! {
     /// Packets with hop-by-hop options at one load.
     pub(super) struct HopByHopRow {
         frame_size: PacketSize = "Frame size",
-        percent: f64 = "Load asked for" ["%"],
+        percent: f64 = "Requested load" ["%"],
         offered_pps: f64 = "Offered per port" ["fps"],
         rate_pps: f64 = "Forwarding rate" ["fps"],
         loss_percent: Option<f64> = "Loss" ["%"],
@@ -18,14 +18,14 @@ columns! {
         latency_p50_us: Option<f64> = "Median latency" ["µs"],
         cpu_percent: Option<f64> = "CPU of the router" ["%"],
         without_cpu_percent: Option<f64> = "CPU without the options" ["%"],
-        asked: u64 = "Questions",
+        asked: u64 = "Queries",
         answered: u64 = "Answered",
     }
 }
 
 pub(super) const TABLE: TableSpec<HopByHopRow> = TableSpec::new("hop_by_hop", "Packets with hop-by-hop options");
 
-/// Packets with hop-by-hop options at each load, compared with as many packets without.
+/// Packets with hop-by-hop options at each load, compared with the same load without options.
 pub(super) fn measure(
     bed: &mut dyn Testbed,
     plain: &Pattern,

@@ -7,21 +7,21 @@ use crate::mlrsearch::Irregular;
 use crate::throughput_search::{SearchTrial, Searched};
 use drophammer_model::trial::FlowSpec;
 
-/// Results with one filter, or without.
+/// Results with one filter, or without a filter.
 pub(super) struct Measured {
     pub(super) case: Option<Case>,
     pub(super) throughput: Option<FrameRate>,
     pub(super) upper: Option<f64>,
     /// Load in frames per second that the router sustains in this case, possibly with some loss.
     pub(super) borne: f64,
-    /// True if the tester ended the search, or if its time was over: the throughput is a lower bound.
+    /// True if the tester ended the search, or if its time was over: the throughput is then a lower bound.
     pub(super) tester_limited: bool,
     /// True if the highest load of the suite (`max_load`) was too low to find the limit.
     pub(super) capped: bool,
     /// True if the line cannot carry more.
     pub(super) at_line_rate: bool,
-    /// True if the search has a result, also if that is the loss of frames at every load. False if the tester or the
-    /// time ended it before: then a missing throughput says nothing about the router.
+    /// True if the search has a result, even if this is loss at every load. False if the tester or the time ended it
+    /// before: a missing throughput then says nothing about the router.
     pub(super) known: bool,
     pub(super) marks: Vec<String>,
     pub(super) trials: Vec<u64>,
@@ -80,7 +80,7 @@ impl Measured {
         !self.trials.is_empty()
     }
 
-    /// Latency of this percentile in µs: that of the slowest family.
+    /// Latency of this percentile in µs, of the slowest family.
     pub(super) fn latency_us(&self, percentile: f64) -> Option<f64> {
         let groups = self.latency.iter().flat_map(|result| &result.groups);
         groups.filter_map(|group| group.latency.percentile(percentile)).max().map(|ns| ns as f64 / 1e3)
@@ -91,8 +91,8 @@ impl Measured {
         self.tester_limited || self.capped || self.at_line_rate
     }
 
-    /// Throughput in % of that without filters; a lower bound if the tester, the line or the suite ended this search.
-    /// `None` if one of them ended the search without filters: the true share would be smaller.
+    /// Throughput in % of the throughput without filters; a lower bound if the tester, the line or the suite ended this
+    /// search. `None` if one of them ended the search without filters: the true share would be smaller.
     pub(super) fn share(&self, without: &Measured) -> Option<f64> {
         let whole = without.throughput.filter(|whole| !without.limited() && whole.pps() > 0.0)?;
         Some(self.throughput?.pps() / whole.pps() * 100.0)
@@ -116,7 +116,7 @@ impl Measured {
 }
 
 /// The load that a router sustains in a case. A router that occasionally loses a frame at any load has almost no
-/// throughput, and that load would show nothing: then the load is a quarter of the highest forwarding rate of the
+/// throughput, and such a low load would show nothing: then the load is a quarter of the highest forwarding rate of the
 /// search.
 fn borne(throughput: Option<FrameRate>, trials: &[SearchTrial]) -> f64 {
     let forwarded = trials.iter().map(|trial| trial.offered.pps() * (1.0 - trial.loss_ratio));
@@ -168,7 +168,7 @@ mod tests {
         let pattern = Pattern::one_way("64".parse::<PacketSize>().unwrap(), vec![Family::Ipv4], 0.1);
         let mut outcome = Outcome::default();
         rank(&mut outcome, &pattern, &[case], &all, &Ok(()));
-        // Latency and leaks were not measured, and are there with the reason.
+        // Latency and leaks were not measured; their figures are present with the reason.
         assert_eq!(outcome.ranks.len(), 5);
         assert!(outcome.ranks.iter().all(|rank| rank.value.is_some() != rank.missing.is_some()), "{:?}", outcome.ranks);
         let figure = |rank: RankFigure| rank.value.map(|_| (rank.key, rank.tester_limited || rank.capped));
@@ -182,7 +182,7 @@ mod tests {
         let bound = searched(180.0, Some(220.0), &[Irregular::Unfinished]);
         assert_eq!(ranked(&exact, &exact), (Some(100.0), vec![(pps.clone(), false), (percent.clone(), false)]));
         assert_eq!(ranked(&exact, &bound), (Some(90.0), vec![(pps.clone(), true), (percent, true)]));
-        // Of a lower bound there is no share: the true one may be smaller.
+        // A lower bound gives no share: the true share may be smaller.
         assert_eq!(ranked(&bound, &exact), (None, vec![(pps, false)]));
         let marks = |searched: &Searched| Measured::of(None, searched).marks;
         assert_eq!(marks(&bound), ["tester-limited: the search for the throughput ended early"]);

@@ -1,12 +1,12 @@
-//! The figures of the filter test that rank routers. Where the tester spoilt a trial, its figure says so: one without a
-//! reason would say that the router failed.
+//! The figures of the filter test that rank routers. If the tester spoilt a trial, the figure says so; without a reason
+//! it would say that the router failed.
 
 use super::{DENIED_FRAMES, LATENCY, LEAKED_FRAMES, Measured, SHARE, THROUGHPUT};
 use crate::filter_lists::Case;
 use crate::kit::prelude::*;
 use drophammer_model::outcome::Blame;
 
-/// Number of conditions whose figures are ranked; the largest number of the test if it has no case with this one.
+/// Number of conditions whose figures are ranked; if the test has no case with this number, its largest number.
 const RANKED: u64 = 10;
 
 /// Adds the figures of a pattern. `all` has the result without filters first, then one result for each case that was
@@ -31,21 +31,21 @@ pub(super) fn rank(
     let titled = |title: &str| format!("{title}, {}", pattern.size_text());
     let mut figures = vec![throughput(pattern, number, &titled(&format!("Throughput with {what}")), one)];
     if let Some(without) = all.first().filter(|one| !one.is_lossy()) {
-        let title = titled(&format!("Throughput with {what}, of that without filters"));
+        let title = titled(&format!("Throughput with {what}, relative to no filters"));
         figures.push(share(pattern, number, &title, one, without));
-        let title = titled(&format!("Median latency with {what}, of that without filters"));
+        let title = titled(&format!("Median latency with {what}, relative to no filters"));
         figures.push(latency(pattern, number, &title, one, without));
     }
     for (spec, title, of) in [
         (LEAKED_FRAMES, "Frames leaked through filters", Measured::leaked as fn(&Measured) -> Option<u64>),
-        (DENIED_FRAMES, "Frames denied that filters permit", Measured::permitted_lost),
+        (DENIED_FRAMES, "Permitted frames that filters denied", Measured::permitted_lost),
     ] {
         let measured = || all.iter().filter(|one| one.case.is_some());
         let sum = measured().map(of).sum::<Option<u64>>().filter(|_| measured().count() == cases.len());
         let figure = spec.of(&[("size", &pattern.size)], titled(title), sum.map(|frames| frames as f64));
         figures.push(if sum.is_some() { figure } else { figure.spoilt("not every filter had a valid trial") });
     }
-    // Without a value, a figure of a pattern that did not come to its end says nothing of the router unless it failed.
+    // If a pattern was not finished, a figure without a value says nothing about the router, unless the router failed.
     let by_router = |figure: &RankFigure| figure.missing.as_ref().is_some_and(|missing| missing.by == Blame::Dut);
     let told = |figure: RankFigure| match &spoilt {
         _ if figure.value.is_some() || by_router(&figure) => Some(figure),
@@ -74,7 +74,7 @@ fn share(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>, wi
     let percent = one.and_then(|one| one.share(without));
     let figure = SHARE.of(&[("size", &pattern.size), ("conditions", &number)], title, percent);
     match one {
-        // Without a throughput that is the router's own there is no whole of which to take a share.
+        // Without a throughput that the router alone limits, there is no whole to take a share of.
         Some(_) if without.throughput.is_none() || without.limited() => {
             figure.nothing("the throughput without filters is only a lower bound, so the share is not known")
         }
@@ -93,9 +93,9 @@ fn latency(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>, 
     let percent = with.zip(whole).map(|(with, whole)| with / whole * 100.0);
     let figure = LATENCY.of(&[("size", &pattern.size), ("conditions", &number)], title, percent);
     match one {
-        // A valid trial without latency is one in which no frame arrived.
+        // A valid trial has no latency only if no frame arrived.
         Some(one) if one.latency.is_some() && whole.is_some() => figure.because("no frame arrived"),
-        Some(_) => figure.spoilt("no valid trial for latency, with filters or without"),
+        Some(_) => figure.spoilt("no valid trial for latency, with or without filters"),
         None => figure,
     }
 }

@@ -1,11 +1,13 @@
-//! What forwarding a frame costs the router's processor: the only way to tell routers apart whose limit is beyond the tester, and
-//! steadier than a rate on a busy machine. At maximum load the time of lost frames is part of it: a router that loses a frame after
-//! work on it has spent that time for nothing. The frames per second of processor time at one load for all routers are without it.
+//! What forwarding a frame costs the router's processor: the only way to compare routers whose limit is beyond the tester, and
+//! steadier than a rate on a busy machine. At maximum load, this includes the time spent on lost frames: a router that loses a
+//! frame after working on it has wasted that time. The frames per second of processor time, at one load for all routers, do not
+//! include it.
 
 use super::{FRAME_NS, FRAMES_PER_CPU_S, PAUSE, REPEATS, TRIAL_DURATION};
 use crate::kit::prelude::*;
 
-/// Differences that matter: batches and caches cost one router as much from one bring-up to the next.
+/// Differences below this do not matter: batches and caches change the cost of one router as much from one bring-up to
+/// the next.
 const LEAST: f64 = 0.1;
 
 columns! {
@@ -23,10 +25,10 @@ columns! {
     }
 }
 
-pub(super) const TABLE: TableSpec<ProcessorRow> = TableSpec::new("processor_time", "Processor time of forwarding");
+pub(super) const TABLE: TableSpec<ProcessorRow> = TableSpec::new("processor_time", "Processor time for forwarding");
 
-/// Processor time of the DUT in these trials, in seconds, without what its processor did for the tester's ends of the links; `None` where
-/// that is not known.
+/// Processor time of the DUT in these trials, in seconds, without what its processor did for the tester's ends of the links; `None` if
+/// unknown.
 fn processor_s(results: &[TrialResult]) -> Option<f64> {
     let (mut used_ns, mut tester_ns) = (0, 0);
     for result in results {
@@ -63,7 +65,7 @@ pub(super) fn measure(
 ) -> Result<(), TestError> {
     TABLE.begin(outcome);
     let line = pattern.limits(bed).line;
-    // A rate of exactly the line may be a hair above it after rounding.
+    // Rounding may put a rate of exactly the line rate slightly above it.
     if rate.pps() > line.pps() * (1.0 + 1e-9) {
         note_of(outcome, pattern, format!("no processor time at {rate} per port: line rate is {line}"));
         return Ok(());

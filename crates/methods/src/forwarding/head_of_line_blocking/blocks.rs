@@ -46,7 +46,7 @@ impl Block {
         format!("to {}", ports[to].name)
     }
 
-    /// Mean load of the two sources in a trial with any aim, in frames per second.
+    /// Mean load of the two sources in a trial of either kind, in frames per second.
     pub fn offered_pps(self, ports: &[PortView], result: &TrialResult) -> f64 {
         if result.sending_s <= 0.0 {
             return 0.0;
@@ -62,8 +62,8 @@ impl Block {
         format!("{}, {} to {}, {}", name(self.both), name(self.one), name(self.uncongested), name(self.congested))
     }
 
-    /// The flows of the block. The first source sends alternately to the uncongested port and to the congested one, the
-    /// former first.
+    /// The flows of the block. The first source sends alternately to the uncongested and the congested port, starting
+    /// with the uncongested one.
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] for a port without addresses of a family.

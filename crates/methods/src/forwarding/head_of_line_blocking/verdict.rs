@@ -3,9 +3,10 @@
 use crate::kit::prelude::*;
 use drophammer_judge::statistics::chance_of_more;
 
-/// Maximum chance that a router with the same loss rate in both trials loses this many more frames with congestion.
+/// Maximum probability that a router with the same loss rate in both trials loses this many more frames with
+/// congestion.
 const CHANCE: f64 = 0.001;
-/// If more than the rate of the output port plus this share leaves, the port did not limit it.
+/// If more frames leave than the rate of the output port plus this share, the port did not limit them.
 const EXCESS: f64 = 0.01;
 /// Sources are held back if their load is lower than without congestion by more than this share.
 const HELD_BACK: f64 = 0.01;
@@ -15,7 +16,7 @@ const HELD_BACK: f64 = 0.01;
 pub(super) struct Uncongested {
     pub offered: u64,
     pub lost: u64,
-    /// Median latency; none where nothing arrived.
+    /// Median latency; none if nothing arrived.
     pub median_ns: Option<u64>,
 }
 
@@ -24,15 +25,15 @@ pub(super) struct Uncongested {
 pub(super) struct Seen {
     /// Without congestion.
     pub calm: Uncongested,
-    /// With it.
+    /// With congestion.
     pub loaded: Uncongested,
     /// Frames that the congested port lost.
     pub congested_lost: u64,
-    /// Frames per second that arrived at it.
+    /// Frames per second that arrived at the congested port.
     pub congested_pps: f64,
-    /// Rate that its line carries.
+    /// Rate that the line of the congested port carries.
     pub line_pps: f64,
-    /// Offered to it, in frames per second.
+    /// Load offered to the congested port, in frames per second.
     pub offered_pps: f64,
     /// Load of each of the two sources of the block, without and with congestion, in frames per second.
     pub sources_pps: (f64, f64),
@@ -52,19 +53,19 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Whether the loss to the uncongested port counts: congestion must have caused it. Added delay does not show that,
-    /// because the router may lose as many frames without congestion.
+    /// Whether the loss to the uncongested port counts: congestion must have caused it. Added delay does not prove
+    /// that, because the router may lose as many frames without congestion.
     pub fn counts_loss(&self, seen: &Seen) -> bool {
         let none_without = seen.calm.lost == 0 || seen.loaded.lost == 0;
         self.congested && (self.lost_more || none_without) && !self.blocking.starts_with("not known")
     }
 }
 
-/// Frames count as held up if they wait longer than without congestion by at least `least`.
+/// Frames count as held up if they wait at least `least` longer than without congestion.
 pub(super) fn judge(seen: &Seen, least: Duration) -> Verdict {
     if seen.congested_pps > seen.line_pps * (1.0 + EXCESS) {
         return not_congested(
-            "not known: more left by the congested port than its line carries, so it was not congested",
+            "not known: more frames left through the congested port than its line carries, so it was not congested",
         );
     }
     if seen.offered_pps <= seen.line_pps {
@@ -105,7 +106,7 @@ fn backpressure(seen: &Seen) -> String {
         return format!("yes: the sources were held back to {:.1} % of their load", with / without * 100.0);
     }
     // RFC 2889 section 5.5.4 calls this backpressure, but the tester was not held back.
-    "no: no frame was lost, because buffers held them all; a longer trial fills them".into()
+    "no: no frame was lost, because buffers held them all; a longer trial would fill them".into()
 }
 
 #[cfg(test)]
@@ -161,7 +162,7 @@ mod tests {
             judge(&seen, LEAST).counts_loss(&seen)
         };
         let late = 1_010_000;
-        // The delay is added by congestion, and the loss is not.
+        // Congestion causes the delay, but not the loss.
         let both = Uncongested { lost: 300, median_ns: Some(late), ..seen().loaded };
         assert_eq!(blocking_of(both, 290), "yes: 1000 µs of added delay");
         assert!(!counts(300, 290, late) && !counts(300, 290, 10_000));

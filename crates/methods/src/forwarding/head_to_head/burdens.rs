@@ -1,4 +1,4 @@
-//! What all routers carry beside the flood: filters, and tables that they learn first.
+//! What all routers carry in addition to the flood: filters, and tables that they learn first.
 
 use super::turns::by_turns;
 use super::{FILTER_CONDITIONS, Size, TABLE_CPU};
@@ -15,13 +15,13 @@ columns! {
     pub(super) struct LearnedRow {
         family: Family = "Family",
         routes: u64 = "Routes",
-        load_s: Option<f64> = "Time to load" ["s"],
+        load_s: Option<f64> = "Time to learn and re-advertise" ["s"],
         cpu_s: Option<f64> = "Processor time" ["s"],
     }
 }
 
 pub(super) const LEARNED: TableSpec<LearnedRow> =
-    TableSpec::new("head_to_head_table", "The table, learned and passed on");
+    TableSpec::new("head_to_head_table", "Time to learn and re-advertise the table");
 
 /// A router has learned a table when it uses less of its processor than this for [`STILL`].
 const IDLE: f64 = 0.02;
@@ -32,7 +32,7 @@ pub(super) fn set_filters(bed: &mut dyn Testbed, size: &Size<'_>) -> Result<(), 
     let Some(conditions) = FILTER_CONDITIONS.get(size.params) else { return Ok(()) };
     if size.pattern.routes > 0 {
         let why =
-            "its filters are of packets to the networks behind the ports; leave `routes` or `filter_conditions` out";
+            "its filters match only packets to the networks behind the ports; remove `routes` or `filter_conditions`";
         return Err(TestError::NotApplicable(why.into()));
     }
     let case =
@@ -79,7 +79,7 @@ pub(super) fn with_tables(
     // A router that still removes routes would lose the next duet.
     for (dut, outcome) in outcomes.iter_mut().enumerate() {
         if !await_idle(bed, dut, patience(params))? {
-            note(outcome, "The router still removed the table when the next test began.");
+            note(outcome, "The router was still removing the table when the next test began.");
         }
     }
     ended
@@ -104,12 +104,12 @@ fn learn_all(
             let cpu_s = before.zip(cpu(bed, dut)).map(|(then, now)| now.saturating_sub(then).as_secs_f64());
             let routes = u64::from(table.spread.case.all.len());
             let outcome = &mut outcomes[dut];
-            let busy = (!rested).then(|| "still at work when the flood began".to_owned());
+            let busy = (!rested).then(|| "still busy when the flood began".to_owned());
             LEARNED.add(outcome, LearnedRow { family, routes, load_s: table.load_s, cpu_s }, [], busy);
             match cpu_s {
                 Some(_) if !rested => {}
                 Some(_) => {
-                    let title = format!("Processor time to take and pass on the table, {family}");
+                    let title = format!("Processor time to learn and re-advertise the table, {family}");
                     outcome.ranks.push(TABLE_CPU.of(&[("family", &family)], title, cpu_s));
                 }
                 None => note(outcome, "The processor time for the table is not known."),
@@ -125,8 +125,8 @@ fn cpu(bed: &mut dyn Testbed, dut: usize) -> Option<Duration> {
     bed.router_cpu()?.get(dut).copied()
 }
 
-/// Waits until a router rests: it may install or remove routes long after its peers are done. False if it does not within `limit`. A router
-/// whose processor time is not known is not waited for.
+/// Waits until a router rests: it may install or remove routes long after its peers are done. Returns false if it does not rest within
+/// `limit`. Does not wait for a router whose processor time is unknown.
 fn await_idle(bed: &mut dyn Testbed, dut: usize, limit: Duration) -> Result<bool, TestError> {
     let mut waited = Duration::ZERO;
     let mut last = cpu(bed, dut);

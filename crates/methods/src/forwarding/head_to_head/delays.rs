@@ -1,4 +1,4 @@
-//! Latencies of several routers at one load, in the same instants.
+//! Latencies of several routers at one load, measured at the same time.
 
 use super::sample::geometric_mean;
 use super::turns::by_turns;
@@ -25,7 +25,7 @@ impl Size<'_> {
     pub(super) fn delay(&self, bed: &mut dyn Testbed, outcomes: &mut [Outcome]) -> Result<(), TestError> {
         let Some(rate) = DELAY_AT.get(self.params) else { return Ok(()) };
         let results = match self.trials(bed, "delay, head to head", |spec| by_turns(&mut spec.flows, rate)) {
-            // The rates are known without it.
+            // The rates are known even if this fails.
             Err(TestError::Unfit(why)) => {
                 let text = format!(
                     "no latency at {rate}: the tester could not offer this load to all routers ({})",
@@ -77,7 +77,9 @@ impl Size<'_> {
             [],
         );
         if loss.is_some_and(|percent| percent > 1.0) {
-            outcome.ranks.push(self.latency(rate, None).because("frames were lost, so it is that of full queues"));
+            outcome
+                .ranks
+                .push(self.latency(rate, None).because("frames were lost, so this is the latency of full queues"));
             return;
         }
         outcome.ranks.push(RankFigure { samples: medians, ..self.latency(rate, Some(median_us)) });

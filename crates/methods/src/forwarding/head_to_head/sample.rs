@@ -47,8 +47,8 @@ impl Sample {
     }
 }
 
-/// Rates of the trials that count. Where a router was not saturated, its rate may be the load. The trials are the same for
-/// each router, so these rates form pairs.
+/// Rates of the trials that count. The rate of a router that was not saturated may just be the load. The trials are the
+/// same for each router, so these rates form pairs.
 pub(super) fn rates_of(samples: &[Sample], counted: &[bool]) -> Vec<f64> {
     samples.iter().zip(counted).filter(|(_, counted)| **counted).map(|(sample, _)| sample.rate_pps).collect()
 }
@@ -58,29 +58,29 @@ pub(super) fn both(a: &[bool], b: &[bool]) -> Vec<bool> {
     a.iter().zip(b).map(|(a, b)| *a && *b).collect()
 }
 
-/// Whether the routers shared the processor evenly, for each trial. `samples` are those of each router.
+/// Whether the routers shared the processor evenly, for each trial. `samples` holds those of each router.
 pub(super) fn shared_evenly(samples: &[Vec<Sample>]) -> Vec<bool> {
     let trials = samples.iter().map(Vec::len).min().unwrap_or(0);
     let of_trial = |trial: usize| samples.iter().map(|of_dut| vec![of_dut[trial]]).collect::<Vec<_>>();
     (0..trials).map(|trial| is_even(&shares(&of_trial(trial)))).collect()
 }
 
-/// Routers share a processor evenly if the share of each is within this part of the even one.
+/// Routers share a processor evenly if the share of each differs from the even one by at most this part of it.
 const EVEN: f64 = 0.1;
 
-/// True unless it is known that the routers did not get the same share of the processor.
+/// True unless the routers are known to have got different shares of the processor.
 pub(super) fn is_even(shares: &[Option<f64>]) -> bool {
     shares.iter().flatten().all(|share| (share * shares.len() as f64 - 1.0).abs() <= EVEN)
 }
 
-/// Share of the processor time of all routers that each one got, over all trials; `None` where it is not known.
+/// Each router's share of the processor time of all routers, over all trials; `None` if unknown.
 pub(super) fn shares(samples: &[Vec<Sample>]) -> Vec<Option<f64>> {
     let own: Vec<Option<u64>> = samples.iter().map(|of_dut| of_dut.iter().map(|sample| sample.cpu_ns).sum()).collect();
     let all: Option<u64> = own.iter().copied().sum();
     own.iter().map(|own| Some((*own)? as f64 / all.filter(|all| *all > 0)? as f64)).collect()
 }
 
-/// The ratio of two geometric means is the mean of the ratios, so figures and ratios agree.
+/// The ratio of two geometric means is the geometric mean of the ratios, so figures and ratios agree.
 pub(super) fn geometric_mean(values: &[f64]) -> Option<f64> {
     let possible = !values.is_empty() && values.iter().all(|value| *value > 0.0);
     possible.then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
@@ -111,7 +111,7 @@ mod tests {
     fn queues_that_fill_and_drain_do_not_count() {
         let mut bins = vec![bin(100, 60, 10)];
         bins.extend([bin(100, 60, 60); 4]);
-        // What leaves the queue after the last departure.
+        // Frames that leave the queue after the last departure.
         bins.push(bin(0, 0, 50));
         let sample = Sample::of(&result(bins.clone(), Some(250_000_000)));
         assert_eq!(sample.rate_pps, 60.0 * 4.0 / 0.4 / 2.0);

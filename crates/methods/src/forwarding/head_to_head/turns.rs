@@ -3,7 +3,7 @@
 use crate::kit::prelude::*;
 use drophammer_model::trial::{FlowDuration, FlowSchedule, FlowSpec};
 
-/// Gives each sending port this load, and lets the flows send by turns: frames that left in the same instant would wait for each
+/// Gives each sending port this load, and lets the flows send in turn: frames that left at the same instant would wait for each
 /// other, always in the same order.
 pub(super) fn by_turns(flows: &mut [FlowSpec], rate: FrameRate) {
     let weights: Vec<f64> = flows

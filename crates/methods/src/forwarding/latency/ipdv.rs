@@ -9,7 +9,7 @@ pub(super) const IPDV: Param<bool> = Param::new(
     "ipdv",
     "false",
     "false",
-    "measure inter-packet delay variation too: by how much the latency of a frame differs from that of the frame before it in its flow \
+    "also measure inter-packet delay variation: the difference in latency between a frame and the previous frame of its flow \
      (RFC 8219 section 7.3.2)",
 );
 
@@ -18,7 +18,7 @@ columns! {
     pub(super) struct IpdvRow {
         frame_size: PacketSize = "Frame size",
         flows: String = "Flows",
-        load_percent: Option<f64> = "Load, of throughput" ["%"],
+        load_percent: Option<f64> = "Share of throughput" ["%"],
         load_pps: f64 = "Load" ["fps"],
         pairs: u64 = "Pairs" ["frames"],
         ipdv_min_us: Option<f64> = "Minimum" ["µs"],
@@ -29,7 +29,7 @@ columns! {
 
 pub(super) const TABLE: TableSpec<IpdvRow> = TableSpec::new("latency_ipdv", "Inter-packet delay variation");
 
-/// Requests the measurement from the flows that are measured.
+/// Requests the measurement from the flows under test.
 pub(super) fn request(flows: &mut [FlowSpec]) {
     flows.iter_mut().filter(|flow| !flow.background).for_each(|flow| flow.ipdv = true);
 }

@@ -1,5 +1,5 @@
-//! How far the trials at a load are apart (RFC 8219 sections 7.2 and 7.3.1): the 1st and the 99th percentile of their
-//! figures, whose medians are in the table of latency.
+//! Spread of the trials at a load (RFC 8219 sections 7.2 and 7.3.1): the 1st and the 99th percentile of their figures;
+//! the table of latency has the medians.
 
 use crate::kit::prelude::*;
 use drophammer_model::latency::LatencySummary;
@@ -9,7 +9,7 @@ columns! {
     pub(super) struct SpreadRow {
         frame_size: PacketSize = "Frame size",
         flows: String = "Flows",
-        load_percent: Option<f64> = "Load, of throughput" ["%"],
+        load_percent: Option<f64> = "Share of throughput" ["%"],
         load_pps: f64 = "Load" ["fps"],
         trials: u64 = "Trials",
         p50_p1_us: Option<f64> = "Median, 1st percentile" ["µs"],
@@ -79,7 +79,7 @@ mod tests {
     fn percentiles_are_values_of_the_sample() {
         let first = |count: u32| (1..=count).map(f64::from).collect::<Vec<_>>();
         let of = |count: u32| [1, 99].map(|percent| percentile(&first(count), percent));
-        // Of the twenty trials of RFC 8219 the smallest and the largest.
+        // Of the twenty trials of RFC 8219, these are the smallest and the largest.
         assert_eq!(of(20), [Some(1.0), Some(20.0)]);
         assert_eq!(of(100), [Some(1.0), Some(99.0)]);
         assert_eq!(of(200), [Some(2.0), Some(198.0)]);

@@ -1,9 +1,9 @@
-//! Verdict on the order of frames: whether the router reorders them, and from which load on.
+//! Verdict on the order of frames: whether the router reorders them, and from which load upwards.
 
 use crate::tester_ceiling::LoopOrder;
 use drophammer_judge::statistics::chance_of_more;
 
-/// Maximum chance that a loop with the same reordering rate as the router shows this much less.
+/// Maximum probability that a loop with the same reordering rate as the router shows this much less reordering.
 const CHANCE: f64 = 0.001;
 
 /// Order of frames at a load.
@@ -11,11 +11,11 @@ const CHANCE: f64 = 0.001;
 pub(super) enum Order {
     /// No frame was reordered.
     Kept,
-    /// Some were, but the tester's own loop reorders as many.
+    /// Some frames were reordered, but the tester's own loop reorders as many.
     Doubtful,
     /// The router reorders.
     Changed,
-    /// Frames came to several queues, or nothing was measured.
+    /// Frames arrived at several queues, or nothing was measured.
     Unknown,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn judge(reordered: Option<u64>, received: u64, without: Option<LoopO
 pub(super) struct At {
     /// In % of line rate.
     pub(super) load: f64,
-    /// The same per sending port, in frames per second.
+    /// Load per sending port, in frames per second.
     pub(super) rate_pps: f64,
     /// Verdict on the order.
     pub(super) order: Order,
@@ -63,9 +63,9 @@ pub(super) struct At {
 /// The load at which reordering begins.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Onset {
-    /// The lowest load such that it and all higher ones reorder, in % of line rate; none if the highest does not.
+    /// The lowest load for which it and all higher loads reorder, in % of line rate; none if the highest does not.
     pub(super) begins: Option<f64>,
-    /// The same per sending port, in frames per second.
+    /// This load per sending port, in frames per second.
     pub(super) begins_pps: Option<f64>,
     /// The next lower load that was tried.
     pub(super) below: Option<f64>,
@@ -105,7 +105,7 @@ impl Onset {
                     if next == Order::Kept { String::new() } else { format!(" (order {} there)", next.text()) };
                 format!("above {below:.1} %{at_below}, at most at {begins:.1} % of line rate{also}")
             }
-            (Some(begins), None) => format!("at {begins:.1} % of line rate or below: at all loads that were tried"),
+            (Some(begins), None) => format!("at {begins:.1} % of line rate or below: at all loads tried"),
             (None, _) if !lower.is_empty() => {
                 format!("order {} at {:.1} %, but changed at {}", highest.order.text(), highest.load, lower.join(", "))
             }
@@ -130,11 +130,11 @@ impl Onset {
 
     /// Figure to compare: load, its step, and whether it is a lower bound. `None` if there is no certain figure.
     ///
-    /// If all loads reorder, the figure is the lowest one: a figure of which more is better cannot be an upper bound.
-    /// Its step then reaches down to no load.
+    /// If all loads reorder, the figure is the lowest load: a figure for which more is better cannot be an upper bound.
+    /// Its step then reaches down to 0.
     pub(super) fn figure(&self) -> Option<(f64, f64, bool)> {
         match self.begins {
-            // Reordering may begin at the next lower load, or below it.
+            // Reordering may begin at the next lower load, or even below it.
             Some(_) if self.next_lower().is_some_and(|at| at.order != Order::Kept) => None,
             Some(begins) => Some((begins, begins - self.below.unwrap_or(0.0), false)),
             None => {
@@ -161,8 +161,8 @@ mod tests {
         assert_eq!(judge(Some(0), m, loop_of(5, m, 0.001)), Order::Kept);
         assert_eq!(judge(Some(0), 0, None), Order::Unknown, "nothing arrived");
         assert_eq!(judge(None, m, None), Order::Unknown);
-        assert_eq!(judge(Some(1), m, None), Order::Changed, "nothing is known of a loop");
-        // As many as the loop in a trial, and fewer.
+        assert_eq!(judge(Some(1), m, None), Order::Changed, "the loop is unknown");
+        // As many as the loop in one trial, and fewer.
         assert_eq!(judge(Some(10), m, loop_of(10, m, 0.001)), Order::Doubtful);
         assert_eq!(judge(Some(9), m, loop_of(10, m, 0.001)), Order::Doubtful);
         // If the loop reorders none of a million frames, a few in the next million are still possible.

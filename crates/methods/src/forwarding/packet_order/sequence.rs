@@ -3,8 +3,8 @@
 use super::known;
 use crate::kit::prelude::*;
 
-/// Frames of all trials whose number is not one above that of the frame before in their flow. `None` if the order in any of
-/// them is unknown, or if gaps of the tester cannot be told from those of the router.
+/// Number of frames, over all trials, whose number is not one above the number of the previous frame of their flow. `None`
+/// if the order in any trial is unknown, or if gaps of the tester cannot be told apart from gaps of the router.
 pub(super) fn out_of_sequence(results: &[TrialResult]) -> Option<u64> {
     let told_apart = results.iter().all(has_no_gaps_of_the_tester);
     known(results, |g| g.received.saturating_sub(g.in_sequence)).filter(|_| told_apart)
@@ -34,7 +34,7 @@ mod tests {
     fn gaps_of_the_tester_are_not_the_routers() {
         assert_eq!(out_of_sequence(&[trial(0, 10, 5, 970)]), Some(20));
         assert_eq!(out_of_sequence(&[trial(8, 0, 0, 992)]), Some(0));
-        // The gaps that the tester made are among those of the router.
+        // The gaps that the tester made are counted together with those of the router.
         assert_eq!(out_of_sequence(&[trial(8, 1, 0, 983)]), None);
         assert_eq!(out_of_sequence(&[trial(8, 0, 1, 982)]), None);
         assert_eq!(out_of_sequence(&[trial(0, 10, 0, 980), trial(8, 1, 0, 983)]), None);

@@ -1,4 +1,4 @@
-//! Decides from the figures of the intervals whether a quantity drifts.
+//! Decides from the values of the intervals whether a quantity drifts.
 
 use drophammer_judge::statistics::{Trend, trend};
 
@@ -14,7 +14,7 @@ pub(super) struct Drift {
     pub per_hour: Option<Trend>,
     /// The slope times the time from the first to the last interval.
     pub change: f64,
-    /// The same in % of the level; none if the level is 0.
+    /// The change in % of the level; none if the level is 0.
     pub change_percent: Option<f64>,
     pub verdict: Verdict,
 }
@@ -48,7 +48,7 @@ pub(super) enum Least {
     Absolute(f64),
 }
 
-/// The drift of `points`: `(seconds, figure)` of each interval that has a figure. None without points.
+/// The drift of `points`: `(seconds, value)` of each interval that has a value. None without points.
 pub(super) fn drift(points: &[(f64, f64)], least: Least) -> Option<Drift> {
     let mut values: Vec<f64> = points.iter().map(|point| point.1).collect();
     values.sort_by(f64::total_cmp);

@@ -15,15 +15,15 @@ pub(super) struct Demand {
 /// Maximum number of rounds of [`delivered`].
 const ROUNDS: usize = 200;
 
-/// Frames per second of each class that arrive if each link carries `pps` frames per second, shares them by `sharing`,
-/// and drops the same part of all flows of a class.
+/// Frames per second of each class that arrive, if each link carries `pps` frames per second, shares them by `sharing`,
+/// and drops the same share of all flows of a class.
 ///
-/// Frames that one link drops do not reach the next one. So the part that passes each link is recomputed from what
-/// arrives there until it no longer changes. If traffic goes in circles around the routers this may not converge: then
-/// the result is that of round [`ROUNDS`].
+/// Frames that one link drops do not reach the next one. So the function recomputes the share that passes each link
+/// from what arrives there, until it no longer changes. This may not converge if traffic goes in circles around the
+/// routers: then the result is the one of round [`ROUNDS`].
 pub(super) fn delivered(demands: &[Demand], pps: f64, sharing: &Sharing) -> Vec<f64> {
     let classes = sharing.classes();
-    // The part of each class that passes each link.
+    // The share of each class that passes each link.
     let mut passed: BTreeMap<CoreWay, Vec<f64>> = BTreeMap::new();
     for demand in demands {
         passed.extend(demand.ways.iter().map(|way| (*way, vec![1.0; classes])));
@@ -94,7 +94,7 @@ mod tests {
     fn with_priority_the_last_class_loses_first() {
         let priority = by(Scheduling::Priority);
         near(&delivered(&[demand(&[1, 2], 40.0)], 100.0, &priority), [40.0, 40.0, 20.0]);
-        // Gold and silver fill both links, and nothing is left for bronze on either.
+        // Gold and silver fill both links and leave nothing for bronze on either.
         let demands = [demand(&[1, 2], 25.0), demand(&[1, 2, 3], 25.0), demand(&[2, 3], 25.0)];
         near(&delivered(&demands, 100.0, &priority), [75.0, 75.0, 0.0]);
     }

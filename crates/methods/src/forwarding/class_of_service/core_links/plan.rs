@@ -1,4 +1,4 @@
-//! Which links go down, and what the remaining ones then have to carry.
+//! Which links go down, and how much the remaining ones must then carry.
 
 use super::fluid::Demand;
 use crate::class_of_service::BOTTLENECK;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 pub(in crate::forwarding::class_of_service) struct CorePlan {
     pub(super) system: System,
     pub(super) down: BTreeSet<CoreLinkName>,
-    /// Loads of the remaining ways, in units of what one port sends.
+    /// Loads of the remaining paths, in units of the load that one port sends.
     pub(super) loads: CoreLoads,
     /// Rate of each remaining link, in each direction.
     pub(super) rate: Bandwidth,
@@ -22,14 +22,14 @@ impl CorePlan {
     /// The plan for the DUT of this bed.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] if the DUT is one router, if its links have no rate, or if some port could not
+    /// [`TestError::NotApplicable`] if the DUT is a single router, if its links have no rate, or if some port could not
     /// reach another.
     pub fn new(bed: &dyn Testbed, params: &Params, wanted: &CoreLinksDown) -> Result<CorePlan, TestError> {
         let refused = |why: String| TestError::NotApplicable(why);
         let system = bed.facts().system.clone();
         let system = system.ok_or_else(|| {
             refused(
-                "`core_links_down` is for a DUT of several routers; give it a `topology`, or leave the parameter out"
+                "`core_links_down` needs a DUT of several routers; give it a `topology`, or remove the parameter"
                     .into(),
             )
         })?;
@@ -50,7 +50,7 @@ impl CorePlan {
         let rate = match (BOTTLENECK.get(params), system.topology.core_speed) {
             (Some(rate), Some(speed)) if rate > speed => {
                 let why = format!(
-                    "`bottleneck` of {rate} is more than a link between routers has ({speed}); give a lower one"
+                    "`bottleneck` of {rate} is more than the speed of a link between routers ({speed}); give a lower one"
                 );
                 return Err(refused(why));
             }
@@ -88,7 +88,7 @@ impl CorePlan {
         pairs.filter(|(from, to)| from != to).filter_map(between).collect()
     }
 
-    /// Number of links of the longest way.
+    /// Number of links of the longest path.
     pub(super) fn longest(&self) -> usize {
         self.demands(1.0).iter().map(|demand| demand.ways.len()).max().unwrap_or(1)
     }
@@ -102,8 +102,9 @@ impl CorePlan {
         let share = |load: f64| load / self.loads.most() * 100.0;
         let least = share(self.loads.least());
         format!(
-            "{down}. Every port sends to every other one, as much of each class. Loads are those of the most loaded way between routers as the routes \
-             have it; the least loaded way has {least:.0} % of that."
+            "{down}. Every port sends to every other one, equally in each class. Loads refer to the most loaded path between routers, as given by \
+             the \
+             routes; the least loaded path has {least:.0} % of that load."
         )
     }
 }

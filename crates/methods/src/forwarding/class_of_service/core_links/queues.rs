@@ -1,4 +1,4 @@
-//! Counters of the queues of the links between routers, by link and class, compared with the weights.
+//! Counters of the queues at the links between routers, by link and class, compared with the weights.
 
 use super::{Case, Trial, beside, starved};
 use crate::class_of_service::rows::{AS_WANTED, EXCESS, FULL, group, off, verdict};
@@ -7,17 +7,17 @@ use drophammer_model::registry::TableShape;
 use drophammer_model::topology::CoreWay;
 
 columns! {
-    /// One class on the way from one router to another.
+    /// One class on the path from one router to another.
     struct LinkRow {
         frame_size: PacketSize = "Frame size",
-        load_percent: f64 = "Load, of the most loaded way" ["%"],
+        load_percent: f64 = "Load of the most loaded path" ["%"],
         way: String = "From router to router",
-        way_percent: f64 = "Load of this way, by the routes" ["%"],
+        way_percent: f64 = "Load of this path, by the routes" ["%"],
         class: String = "Class",
-        came: u64 = "Came to the queue" ["frames"],
-        left: u64 = "Left it" ["frames"],
+        came: u64 = "Arrived at the queue" ["frames"],
+        left: u64 = "Left the queue" ["frames"],
         dropped: u64 = "Dropped" ["frames"],
-        share_percent: Option<f64> = "Share of all that left" ["%"],
+        share_percent: Option<f64> = "Share of frames that left" ["%"],
         expected_percent: Option<f64> = "Expected share" ["%"],
         error_points: Option<f64> = "Difference" ["points"],
         verdict: String = "Verdict",
@@ -28,7 +28,7 @@ columns! {
     /// Loss of one class, and where it occurred.
     struct LossRow {
         frame_size: PacketSize = "Frame size",
-        load_percent: f64 = "Load, of the most loaded way" ["%"],
+        load_percent: f64 = "Load of the most loaded path" ["%"],
         class: String = "Class",
         lost: u64 = "Lost" ["frames"],
         dropped: u64 = "Dropped by queues between routers" ["frames"],
@@ -37,7 +37,7 @@ columns! {
     }
 }
 
-const LINKS: TableSpec<LinkRow> = TableSpec::new("class_of_service_links", "Classes on each way between routers");
+const LINKS: TableSpec<LinkRow> = TableSpec::new("class_of_service_links", "Classes on each path between routers");
 const LOSSES: TableSpec<LossRow> =
     TableSpec::new("class_of_service_losses", "Lost frames, and drops of all queues between routers");
 /// Both tables.
@@ -66,20 +66,20 @@ pub(super) struct Queues(Vec<(CoreWay, Vec<Count>)>);
 
 /// Summary over all links.
 pub(super) struct Found {
-    /// Ways that are up.
+    /// Number of paths that are up.
     pub ways: usize,
-    /// For each class: on how many of the ways it was treated wrongly.
+    /// For each class, the number of paths on which it was treated wrongly.
     pub wrong: Vec<usize>,
-    /// Largest difference between a share and the expected one on an overloaded way, in percentage points.
+    /// Largest difference between a share and the expected one on an overloaded path, in percentage points.
     pub error: Option<f64>,
-    /// True if any of them dropped a frame.
+    /// True if any queue dropped a frame.
     pub overloaded: bool,
 }
 
-/// How the classes fared on one way.
+/// How the classes fared on one path.
 struct Judged {
-    /// `(share, expected share)` in %; none if nothing left the queue, or if nothing was dropped, so that nothing had
-    /// to be shared.
+    /// `(share, expected share)` in %; none if nothing left the queue, or if nothing was dropped and so nothing had to
+    /// be shared.
     shares: Option<Vec<(f64, f64)>>,
     faults: Vec<Vec<String>>,
     marks: Vec<String>,
@@ -138,7 +138,7 @@ impl Queues {
         found
     }
 
-    /// Writes the drops of all queues beside the lost frames, class by class.
+    /// Writes the drops of all queues next to the lost frames, class by class.
     fn write_losses(&self, outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
         for (i, class) in case.classes.iter().enumerate() {
             let of_group = |name: &str| group(&trial.result, name).map_or(0, |counts| counts.lost);
@@ -146,8 +146,8 @@ impl Queues {
             let dropped: u64 = self.0.iter().map(|(_, counts)| counts[i].dropped).sum();
             let fault = match (lost.checked_sub(dropped), dropped.checked_sub(lost)) {
                 (Some(0), _) => None,
-                (Some(more), _) => Some(format!("{more} lost frames are among no queue's drops")),
-                (None, more) => Some(format!("{} more dropped than lost", more.unwrap_or(0))),
+                (Some(more), _) => Some(format!("no queue counts {more} of the lost frames as dropped")),
+                (None, more) => Some(format!("{} more frames dropped than lost", more.unwrap_or(0))),
             };
             let row = LossRow {
                 frame_size: case.pattern.size.clone(),
@@ -163,23 +163,23 @@ impl Queues {
     }
 }
 
-/// Load of a way according to the routes, in % of what a link carries.
+/// Load of a path according to the routes, in % of what a link carries.
 fn way_percent(case: &Case<'_>, trial: &Trial, way: CoreWay) -> f64 {
     trial.percent * case.plan.loads.0.get(&way).copied().unwrap_or(0.0) / case.plan.loads.most()
 }
 
-/// Number of flows of a class that take this way.
+/// Number of flows of a class that take this path.
 fn flows_of_class(case: &Case<'_>, way: CoreWay) -> f64 {
     let ports: usize = case.plan.system.routers.iter().map(|router| router.ports.len()).sum();
-    // The load is in units of what one port sends, which its flows to all other ports share.
+    // The load is in units of the load that one port sends, which its flows to all other ports share.
     let load = case.plan.loads.0.get(&way).copied().unwrap_or(0.0);
     load * ports.saturating_sub(1) as f64 * case.pattern.families.len() as f64
 }
 
 /// Compares what left one queue with the weights.
 ///
-/// If a class had frames dropped, its queue was full at the end. The frames in the queue left after the last departure,
-/// so they took no part in the sharing.
+/// If a class had frames dropped, its queue was full at the end. The frames then in the queue left after the last
+/// departure, so they took no part in the sharing.
 fn judge(case: &Case<'_>, trial: &Trial, way: CoreWay, counts: &[Count]) -> Judged {
     let seconds = trial.result.sending_s.max(f64::MIN_POSITIVE);
     let percent = way_percent(case, trial, way);
@@ -203,24 +203,24 @@ fn judge(case: &Case<'_>, trial: &Trial, way: CoreWay, counts: &[Count]) -> Judg
         if count.dropped > 0 && percent <= 100.0 * FULL {
             own.push(format!("dropped {} frames without overload", count.dropped));
         } else if count.dropped > 0 && came_pps[i] < case.sharing.guaranteed(i, case.pps, &came_pps) {
-            own.push(format!("dropped {} frames, though less came than its share", count.dropped));
+            own.push(format!("dropped {} frames, although fewer than its share arrived", count.dropped));
         }
         own.extend(off(shares.as_ref().map(|shares| shares[i].0 - shares[i].1), case.tolerance));
-        // If a class loses nothing on its way, as many frames arrive as the routes say.
+        // If a class loses nothing on its path, as many frames arrive as the routes predict.
         let all_come = case.content(i, trial.percent) || trial.percent <= 100.0 * FULL;
         if all_come && (came - by_routes).abs() > by_routes * STRAYING + few {
-            own.push(format!("{came} frames came to its queue, by the routes {by_routes:.0}"));
+            own.push(format!("{came} frames arrived at its queue, but {by_routes:.0} follow from the routes"));
         } else if came == 0.0 && by_routes > few {
-            own.push("no frame came to its queue".into());
+            own.push("no frame arrived at its queue".into());
         }
         faults.push(own);
     }
     let mut marks = Vec::new();
     if full && starved(sum / seconds, case.pps) {
-        marks.push(format!("the link carried {:.1} % of its rate only", sum / seconds / case.pps * 100.0));
+        marks.push(format!("the link carried only {:.1} % of its rate", sum / seconds / case.pps * 100.0));
     }
     if sum / seconds > case.pps * (1.0 + EXCESS) {
-        marks.push("more left than the link carries".into());
+        marks.push("more frames left than the link carries".into());
     }
     Judged { shares, faults, marks }
 }

@@ -1,7 +1,7 @@
-//! Counter accuracy: every counter of the router against the frames that were actually sent and received.
+//! Counter accuracy: every counter of the router, compared with the frames actually sent and received.
 //!
-//! Bradner passed "a known number of packets through the router" and compared the counters before and after. Here
-//! frames other than test frames are counted too, so that the comparison is exact to the frame.
+//! Bradner passed "a known number of packets through the router" and compared the counters before and after. This test
+//! also counts frames other than test frames, so the comparison is exact to the frame.
 
 mod judge;
 mod octets;
@@ -47,12 +47,13 @@ const SETTLE: Param<Duration> = Param::new(
 );
 
 const OFF: FigureSpec =
-    FigureSpec::lower_by_difference("counters_off", "", "counters of the router that were wrong in some trial").by(0.5);
+    FigureSpec::lower_by_difference("counters_off", "", "counters of the router that were wrong in at least one trial")
+        .by(0.5);
 
 static SPEC: TestSpec = TestSpec {
     name: "counter_accuracy",
     title: "Counter accuracy",
-    summary: "each counter of the router before and after a known number of frames; names those that are off, and by how much",
+    summary: "each counter of the router before and after a known number of frames: which counters are off, and by how much",
     source: "Bradner 1989, RFC 2863, RFC 4293",
     params: params![
         &TRAFFIC,
@@ -81,7 +82,7 @@ columns! {
 }
 
 const TABLE: TableSpec<CounterRow> =
-    TableSpec::new("counter_accuracy", "Counters against the frames sent and received");
+    TableSpec::new("counter_accuracy", "Counters compared with the frames sent and received");
 
 /// Kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +91,7 @@ enum Traffic {
     Moderate,
     /// As much as the tester can offer.
     Overload,
-    /// Like the first, with half of the frames at TTL 1.
+    /// Like the moderate load, with half of the frames at TTL 1.
     Expiring,
 }
 
@@ -111,7 +112,7 @@ fn traffics(params: &Params) -> Vec<Traffic> {
 }
 
 /// The flows, each in a separate group, so that the number of frames at each port is known. With `expiring`, each flow
-/// has a twin whose packets must not be forwarded.
+/// has a twin whose packets the router must not forward.
 fn flows(pattern: &Pattern, bed: &dyn Testbed, expiring: bool) -> Result<Vec<FlowSpec>, TestError> {
     let mut flows = Vec::new();
     for mut flow in pattern.flows(bed.ports())? {
@@ -134,7 +135,7 @@ fn frame_bytes(pattern: &Pattern) -> Result<[u64; 2], TestError> {
     let mut bytes = [0; 2];
     for family in &pattern.families {
         let PacketSize::Fixed(size) = pattern.size_of(*family) else {
-            return Err(TestError::NotApplicable("octets are only known of frames of one size".into()));
+            return Err(TestError::NotApplicable("octets are only known for frames of one size".into()));
         };
         let v6 = *family == Family::Ipv6;
         bytes[usize::from(v6)] = u64::from(size.frame_bytes(v6));
@@ -186,10 +187,10 @@ impl Method for CounterAccuracy {
         TABLE.begin(outcome);
         note(
             outcome,
-            "Expected is what the tester sent to the router's port and received from it between two readings of the counters, ARP, \
-             Neighbor Discovery, ICMP and routing protocols included. Where frames were lost, it is not known which counter must have \
+            "The expected value is the number that the tester sent to the router's port or received from it between two readings, with ARP, \
+             Neighbor Discovery, ICMP and routing protocols included. If frames were lost, it is not known which counter must include \
              them: a row with \"expected, at most\" may have any count between the two. Frames that a source counts as discarded \
-             on arrival may be missing in its other counters of received frames and packets, and in its octets.",
+             on arrival may be missing from its other counters of received frames and packets, and from its octets.",
         );
         let traffics = traffics(params);
         let mut readings: Vec<Reading> = Vec::new();
@@ -202,8 +203,8 @@ impl Method for CounterAccuracy {
                     note_of(
                         outcome,
                         pattern,
-                        "frames came and went while counters were read: a counter that is off by at most their number \
-                         is not called wrong",
+                        "frames passed while counters were read: a counter that is off by at most their number \
+                         does not count as wrong",
                     );
                 }
                 let facts = Facts::of(&result, &counters, &flows, bytes, bed.ports().len());
@@ -213,7 +214,7 @@ impl Method for CounterAccuracy {
                     note_of(
                         outcome,
                         pattern,
-                        format!("{what}: {lost} frames were lost that the router should forward"),
+                        format!("{what}: the router lost {lost} frames that it should have forwarded"),
                     );
                 }
                 readings.push(Reading {
@@ -245,8 +246,8 @@ struct Reading {
     lost: u64,
 }
 
-/// Adds the rows of all readings and the verdict. This is done at the end, as octets are counted by one convention in
-/// all trials. They are `whole` if no trial is missing.
+/// Adds the rows of all readings and the verdict. This happens at the end, because octets are judged by one convention
+/// over all trials. The verdict is `whole` if no trial is missing.
 fn judge_all(outcome: &mut Outcome, readings: &[Reading], ports: &[String], whole: bool) {
     let conventions = Conventions::of(readings.iter().map(|reading| (&reading.counters, &reading.facts)));
     let mut off: BTreeMap<String, String> = BTreeMap::new();
@@ -284,7 +285,7 @@ fn add(outcome: &mut Outcome, reading: &Reading, finding: Finding, ports: &[Stri
     TABLE.add(outcome, row, [reading.trial], finding.off.then(|| "off".into()));
 }
 
-/// Reports the counters that are off, in the verdict and in notes. If trials are missing, more of them may be off.
+/// Reports the counters that are off, in the verdict and in notes. If trials are missing, more counters may be off.
 fn conclude(outcome: &mut Outcome, off: &BTreeMap<String, String>, exact: usize, whole: bool) {
     // Counters that agree in some trials may be off in the missing ones. A figure without a value would say that the
     // router failed.

@@ -1,6 +1,6 @@
 //! Error frames (Bradner 1989, "errors"; RFC 2889 section 5.9 for frames, RFC 1812, 8200 and 4443 for packets): what a
-//! router does with frames that it must not forward, which of its counters shows them, and whether good frames beside
-//! them suffer.
+//! router does with frames that it must not forward, which of its counters shows them, and whether good frames sent at
+//! the same time suffer.
 
 mod kinds;
 mod verdict;
@@ -17,33 +17,33 @@ use verdict::{Tally, counters, loses_more};
 /// The test.
 pub struct ErrorFrames;
 
-const FAMILIES: Param<Vec<Family>> = Param::new(
-    "families",
-    "[ipv4, ipv6]",
-    "[ipv4, ipv6]",
-    "IP versions of the good frames, and of the kinds of wrong frames that are sent",
-);
+const FAMILIES: Param<Vec<Family>> =
+    Param::new("families", "[ipv4, ipv6]", "[ipv4, ipv6]", "IP versions of the good and of the wrong frames");
 const FRAMES: Param<u32> = Param::new("frames", "20", "300", "wrong frames of each kind, 1 to 10,000");
-const RATE: Param<FrameRate> =
-    Param::new("rate", "1 kfps", "1 kfps", "good frames per second beside them, from the first port to the second");
+const RATE: Param<FrameRate> = Param::new(
+    "rate",
+    "1 kfps",
+    "1 kfps",
+    "good frames per second sent at the same time, from the first port to the second",
+);
 const TRIAL_DURATION: Param<Duration> = Param::new(
     "trial_duration",
     "500 ms",
     "30 s",
-    "length of the trial of each kind (RFC 2889 section 5.9: 30 s), over which its frames are spread",
+    "length of the trial of each kind (RFC 2889 section 5.9: 30 s); the wrong frames are spread over it",
 );
 
 const WRONG: FigureSpec = FigureSpec::lower_by_difference(
     "error_kinds_wrong",
     "kinds",
-    "kinds of wrong frames that the router handles otherwise than the RFCs want, of those that could be sent",
+    "kinds of wrong frames that the router does not handle as the RFCs require, among those that could be sent",
 )
 .by(1.0);
 
 static SPEC: TestSpec = TestSpec {
     name: "error_frames",
     title: "Error frames",
-    summary: "wrong frames of 30 kinds beside good ones: forwarded, dropped, answered by ICMP, counted, and what the RFCs want",
+    summary: "wrong frames of 30 kinds among good ones: forwarded, dropped, answered by ICMP, counted, and what the RFCs require",
     source: "Bradner 1989, errors; RFC 2889 section 5.9; RFC 1812, RFC 8200, RFC 4443",
     params: params![&[FAMILIES.spec(), FRAMES.spec(), RATE.spec(), TRIAL_DURATION.spec()], &AFTER_TRIAL],
     figures: &[WRONG.shape()],
@@ -60,7 +60,7 @@ columns! {
         verdict: String = "Verdict",
         sent: u64 = "Sent" ["frames"],
         forwarded: Option<u64> = "Forwarded" ["frames"],
-        altered: Option<u64> = "Of these, altered" ["frames"],
+        altered: Option<u64> = "Forwarded, altered" ["frames"],
         dropped: Option<u64> = "Dropped" ["frames"],
         answered: Option<u64> = "ICMP errors" ["packets"],
         answers: Option<String> = "Answers",
@@ -74,7 +74,7 @@ columns! {
 const TABLE: TableSpec<ErrorRow> = TableSpec::new("error_frames", "Error frames");
 
 /// Verdict on a router that behaved correctly.
-const AS_WANTED: &str = "as wanted";
+const AS_WANTED: &str = "as required";
 /// Verdict on a kind that was not sent.
 const NOT_SENT: &str = "not sent";
 /// Verdict on a kind without a valid trial.
@@ -88,10 +88,10 @@ const TO: usize = 1;
 const COUNTERS: usize = 3;
 /// Maximum number of wrong frames of a kind.
 const MOST_FRAMES: u32 = 10_000;
-/// Trial duration that the source of the test asks for, in seconds.
+/// Trial duration that the source of the test requires, in seconds.
 const SOURCE_S: f64 = 30.0;
 
-/// Address number `index` of a range, starting again at the first after the last.
+/// Address number `index` of a range, wrapping around after the last one.
 fn address(range: &AddressRange, index: u64) -> IpAddr {
     let offset = u128::from(index % u64::from(range.count.max(1))) * u128::from(range.step);
     match range.first {
@@ -100,7 +100,7 @@ fn address(range: &AddressRange, index: u64) -> IpAddr {
     }
 }
 
-/// The ports and settings for sending wrong frames beside good ones.
+/// The ports and settings for sending wrong frames among good ones.
 struct Bed {
     ports: Vec<PortView>,
     pattern: Pattern,
@@ -129,12 +129,12 @@ impl Bed {
     }
 
     fn trial(&self, what: &str) -> Result<TrialSpec, TestError> {
-        let purpose = format!("error frames: {what}, beside {}", self.rate);
+        let purpose = format!("error frames: {what}, with {}", self.rate);
         let ports = &self.ports[..2];
         self.pattern.trial(ports, purpose, Load::Constant { rate_pps: self.rate.pps() }, self.duration_s)
     }
 
-    /// Sources take turns, from frame to frame and from kind to kind, because routers limit ICMP errors by destination.
+    /// Sources take turns from frame to frame and from kind to kind, because routers limit ICMP errors by destination.
     /// If there are more frames than addresses, some frames share a source.
     fn wrong(&self, kind: &Kind, place: usize) -> Vec<drophammer_model::beside::ExtraFrame> {
         let of = |port: usize| self.ports[port].addressing(kind.family);
@@ -147,7 +147,7 @@ impl Bed {
                 dut: from.dut,
                 mtu: self.ports[FROM].mtu,
             };
-            // Each frame is sent in the middle of its share of the time.
+            // Sends each frame in the middle of its share of the time.
             let at = self.duration_s * (f64::from(number) + 0.5) / f64::from(self.frames);
             kind.frame(ends, FROM, Duration::from_secs_f64(at))
         };
@@ -158,11 +158,10 @@ impl Bed {
 /// Reason why no frame of this kind can be sent.
 fn impossible(bed: &mut dyn Testbed, kind: &Kind, mtu: u32) -> Option<String> {
     if matches!(kind.fault, Fault::Fcs) {
-        return Some("no backend of the tester sends a frame without its right FCS".into());
+        return Some("no backend of the tester can send a frame with a wrong FCS".into());
     }
     let (bytes, most) = (kind.frame_bytes(mtu) as usize, bed.ports().get(FROM).map_or(0, |port| port.largest_frame));
-    (bytes > most)
-        .then(|| format!("a frame of {bytes} bytes does not leave the tester's port, which sends at most {most}"))
+    (bytes > most).then(|| format!("the tester's port cannot send a frame of {bytes} bytes, only up to {most}"))
 }
 
 fn row(kind: &Kind, tally: Option<&Tally>, verdict: String) -> ErrorRow {
@@ -193,7 +192,7 @@ impl Method for ErrorFrames {
     fn plan(&self, params: &Params) -> Plan {
         let families = FAMILIES.get(params);
         let possible = KINDS.iter().filter(|kind| families.contains(&kind.family) && !matches!(kind.fault, Fault::Fcs));
-        // Not every port sends a frame beyond its MTU.
+        // Some ports cannot send a frame larger than their MTU.
         let large = possible.clone().filter(|kind| matches!(kind.fault, Fault::Giant)).count();
         let most = 1 + possible.count();
         // Every trial is followed by a wait for answers.
@@ -211,14 +210,14 @@ impl Method for ErrorFrames {
         let own = Bed::new(bed, params)?;
         note(
             outcome,
-            "A wrong frame that comes back is known by a mark in its payload, or by its source and identification or flow label. ICMP \
+            "A wrong frame that comes back is identified by a mark in its payload, or by its source and identification or flow label. ICMP \
              errors that a router sends to other addresses than the source of the frame do not reach the tester.",
         );
         let kinds: Vec<_> = KINDS.iter().filter(|kind| own.pattern.families.contains(&kind.family)).collect();
         bed.progress("good frames alone");
         let alone = bed.trial(&own.trial("good frames alone")?)?;
         if alone.lost() > 0 {
-            note(outcome, format!("{} good frames were lost without any wrong ones beside them.", alone.lost()));
+            note(outcome, format!("{} good frames were lost even without wrong frames.", alone.lost()));
         }
         bed.settle(PAUSE.get(params))?;
         let (mut wrong, mut sent, mut unfit) = (0u32, 0u32, Vec::new());
@@ -274,7 +273,7 @@ impl Method for ErrorFrames {
         note(outcome, format!("{sent} kinds were sent."));
         // If some kinds could not be measured, the number of wrong kinds is not comparable: a figure without a value
         // would say that the router failed.
-        let title = "Kinds of wrong frames handled otherwise than the RFCs want";
+        let title = "Kinds of wrong frames not handled as the RFCs require";
         let figure = WRONG.of(&[], title, Some(f64::from(wrong)));
         match unfit.as_slice() {
             [] if sent > 0 => outcome.ranks.push(figure),
@@ -297,7 +296,7 @@ fn note_uncounted(outcome: &mut Outcome) {
         note(
             outcome,
             format!(
-                "No counter of the router that is read grew by about the number of dropped {family} frames of these kinds: {}.",
+                "None of the counters read from the router grew by about the number of dropped {family} frames of these kinds: {}.",
                 kinds.join(", ")
             ),
         );

@@ -32,25 +32,26 @@ const TARGETS: Param<Vec<Target>> = Param::new(
     "where the frames go: to networks that the router forwards to, to its own address, to addresses without a route",
 );
 const TRIAL_DURATION: Param<Duration> = Param::new("trial_duration", "1 s", "60 s", "length of a trial");
-/// Trial duration that the source of the test asks for, in seconds.
+/// Trial duration that the source of the test requires, in seconds.
 const SOURCE_S: f64 = 60.0;
 
 const ANSWERED: FigureSpec = FigureSpec::higher(
     "flood_{target}_{size}_answered_percent",
     "%",
-    "share of the questions to the router that it answered during the flood, in %, the least of all kinds: `target` is forwarded, own or unroutable",
+    "share of the queries that the router answered during the flood, in %, for the kind answered least; `target` is forwarded, own or unroutable",
 );
 const SESSIONS_LOST: FigureSpec = FigureSpec::lower_by_difference(
     "flood_{target}_{size}_sessions_lost",
     "sessions",
-    "BGP sessions that went down during the flood, where the suite has BGP",
+    "BGP sessions that went down during the flood, if the suite has BGP",
 )
 .by(1.0);
 
 static SPEC: TestSpec = TestSpec {
     name: "flood",
     title: "Flood",
-    summary: "whether the router answers and keeps its sessions while it is flooded: to forward, to itself, to nowhere",
+    summary: "whether the router answers and keeps its sessions under a flood: to networks that it forwards to, to itself, to addresses without a \
+         route",
     source: "RFC 2285 section 3.5.3; Bradner 1989 (flood); RFC 6192",
     params: params![&[
         FRAME_SIZES.spec(),
@@ -71,20 +72,20 @@ static SPEC: TestSpec = TestSpec {
 };
 
 columns! {
-    /// One flood and kind of question. Rates are per sending port.
+    /// One flood and kind of query. Rates are per sending port.
     struct FloodRow {
         frame_size: PacketSize = "Frame size",
         protocol: String = "Protocol",
-        target: String = "Flooded",
+        target: String = "Target",
         offered_load_pps: f64 = "Offered load" ["fps"],
         offered: u64 = "Offered" ["frames"],
         forwarded: u64 = "Forwarded" ["frames"],
         forwarding_rate_pps: f64 = "Forwarding rate" ["fps"],
         icmp_errors: Option<u64> = "ICMP errors",
         cpu_percent: Option<f64> = "CPU of the router" ["%"],
-        question: Option<String> = "Asked by",
+        question: Option<String> = "Query",
         state: Option<String> = "Management",
-        asked: Option<u64> = "Asked",
+        asked: Option<u64> = "Queries",
         answered: Option<u64> = "Answered",
         median_ms: Option<f64> = "Answer, median" ["ms"],
         worst_ms: Option<f64> = "Answer, worst" ["ms"],
@@ -94,7 +95,7 @@ columns! {
     }
 }
 
-const TABLE: TableSpec<FloodRow> = TableSpec::new("flood", "Floods, and what still works");
+const TABLE: TableSpec<FloodRow> = TableSpec::new("flood", "Floods and the router's answers");
 
 /// Result of one flood.
 struct Found {
@@ -128,12 +129,12 @@ impl Method for Flood {
         TABLE.begin(outcome);
         note(
             outcome,
-            "The router is asked during each flood and after it. Routers limit how many ICMP errors they send. Rates are frames per second per \
+            "The router is queried during each flood and after it. Routers limit how many ICMP errors they send. Rates are frames per second per \
              sending port.",
         );
         let peers = speakers(bed, params, outcome)?;
         for_each_pattern(bed, patterns(params), outcome, |bed, pattern, outcome, _| {
-            // A size without one of its floods is not finished.
+            // A size is not finished if one of its floods is missing.
             let mut unfit = Ok(());
             for target in &TARGETS.get(params) {
                 bed.progress(&format!("flood, {}", pattern.size_text()));
@@ -184,8 +185,8 @@ fn flood(
     Ok(Found { target, seen: flooded?, sessions: Some((peers.len(), lost?)) })
 }
 
-/// One session of each port and family; none for a suite without BGP. If the router brings no session up, there is a
-/// note and none is returned.
+/// One session of each port and family; none for a suite without BGP. If the router brings no session up, it adds a
+/// note and returns none.
 fn speakers(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<Vec<PeerIndex>, TestError> {
     let mut peers = Vec::new();
     for family in FAMILIES.get(params) {
@@ -203,14 +204,14 @@ fn speakers(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Re
     match tried {
         Ok(()) => Ok(peers),
         Err(TestError::Failed(why)) => {
-            note(outcome, format!("BGP sessions are not watched: {why}."));
+            note(outcome, format!("BGP sessions are not monitored: {why}."));
             Ok(Vec::new())
         }
         Err(other) => Err(other),
     }
 }
 
-/// Floods the target while the router is asked, and what comes back is counted.
+/// Floods the target while querying the router, and counts what comes back.
 fn offered(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, target: Target) -> Result<Seen, TestError> {
     let inquiry = Inquiry {
         questions: MANAGEMENT.get(params),
@@ -236,7 +237,7 @@ fn nowhere(family: Family) -> AddressRange {
     AddressRange { first, step: 1, count: 200 }
 }
 
-/// The trial with its flows aimed at the target. Their frames must not arrive unless they are to be forwarded.
+/// The trial with its flows aimed at the target. Their frames must not arrive, unless the router should forward them.
 fn aimed(mut spec: TrialSpec, ports: &[PortView], target: Target) -> Result<TrialSpec, TestError> {
     for flow in &mut spec.flows {
         let destinations = match target {
@@ -254,10 +255,8 @@ fn aimed(mut spec: TrialSpec, ports: &[PortView], target: Target) -> Result<Tria
                     port.addressing(flow.family).is_some_and(|a| a.behind.1 == 0 || holds(a.behind, nowhere.first))
                 };
                 if let Some(port) = ports.iter().find(|port| routed(port)) {
-                    let why = format!(
-                        "{} lies behind port {}: there is no address without a route",
-                        nowhere.first, port.name
-                    );
+                    let why =
+                        format!("{} is behind port {}: there is no address without a route", nowhere.first, port.name);
                     return Err(TestError::NotApplicable(why));
                 }
                 nowhere
@@ -284,7 +283,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, found: &Found) {
     let Found { target, seen: Seen { result, answered, other, .. }, sessions } = found;
     let mut marks = Vec::new();
     if *target != Target::Forwarded && result.received() > 0 {
-        marks.push(format!("forwarded {} frames that must not be forwarded", result.received()));
+        marks.push(format!("forwarded {} frames that it must not forward", result.received()));
     }
     for lost in sessions.iter().flat_map(|(_, lost)| lost) {
         marks.push(lost.clone());
@@ -330,9 +329,9 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, found: &Found) {
     }
 }
 
-/// The share of questions answered during a flood, without a value so far.
+/// The share of queries answered during a flood, still without a value.
 fn answered_figure(pattern: &Pattern, target: Target) -> RankFigure {
-    let title = format!("Questions answered, flood to {target}, {}", pattern.size_text());
+    let title = format!("Queries answered, flood to {target}, {}", pattern.size_text());
     ANSWERED.of(&[("target", &target), ("size", &pattern.size)], title, None)
 }
 

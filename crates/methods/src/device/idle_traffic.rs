@@ -1,4 +1,4 @@
-//! Idle traffic (Bradner 1989, "idle state"): frames that a router sends by itself while it receives no test frames.
+//! Idle traffic (Bradner 1989, "idle state"): frames that a router sends on its own while it receives no test frames.
 
 use crate::kit::prelude::*;
 use drophammer_model::beside::{OtherTraffic, ProtocolCount};
@@ -12,19 +12,23 @@ const FAMILIES: Param<Vec<Family>> = Param::new(
     "[ipv4, ipv6]",
     "IP versions of the tester's emulated devices, which answer ARP and Neighbor Discovery as always",
 );
-const DURATION: Param<Duration> =
-    Param::new("duration", "5 s", "300 s", "how long the router is listened to (Bradner 1989: a minute), 1 s or more");
+const DURATION: Param<Duration> = Param::new(
+    "duration",
+    "5 s",
+    "300 s",
+    "how long the tester listens to the router (Bradner 1989: a minute), 1 s or more",
+);
 
 const UNASKED: FigureSpec = FigureSpec::lower_by_difference(
     "idle_frames_per_minute",
     "frames/min",
-    "frames per minute on all ports that answer no question of the tester",
+    "unsolicited frames per minute, over all ports",
 );
 
 static SPEC: TestSpec = TestSpec {
     name: "idle_traffic",
     title: "Idle traffic",
-    summary: "frames that the router sends by itself on each port, by protocol, while no test frame is sent",
+    summary: "frames that the router sends on its own on each port, by protocol, while no test frame is sent",
     source: "Bradner 1989, idle state",
     params: params![&[FAMILIES.spec(), DURATION.spec()]],
     figures: &[UNASKED.shape()],
@@ -38,12 +42,12 @@ columns! {
         port: String = "Port",
         protocol: String = "Protocol",
         frames: u64 = "Frames" ["frames"],
-        answers: u64 = "Of these, answers to the tester" ["frames"],
+        answers: u64 = "Answers to the tester" ["frames"],
         bytes: u64 = "Bytes" ["bytes"],
-        per_minute: f64 = "Unasked, per minute" ["frames"],
+        per_minute: f64 = "Unsolicited, per minute" ["frames"],
         most_per_second: u64 = "Most in one second" ["frames"],
         line_percent: f64 = "Share of the line" ["%"],
-        kernel_frames: Option<u64> = "All frames at this port, by the kernel" ["frames"],
+        kernel_frames: Option<u64> = "All frames at this port, kernel count" ["frames"],
     }
 }
 
@@ -53,7 +57,7 @@ const TABLE: TableSpec<IdleRow> = TableSpec::new("idle_traffic", "Idle traffic")
 const SILENCE: &str = "none";
 /// The shortest time that gives a meaningful rate per minute.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// Duration that the source of the test asks for, in seconds.
+/// Duration that the source of the test requires, in seconds.
 const SOURCE_S: f64 = 60.0;
 
 /// `by_kernel`: all frames that the kernel received at the port, if known.
@@ -122,21 +126,21 @@ impl Method for IdleTraffic {
         let seen = bed.observe(time)?;
         let rows = rows(&ports, &seen);
         let unasked: u64 = seen.protocols.iter().map(|count| count.frames - count.answers).sum();
-        note(outcome, format!("The router was listened to for {}.", show_duration(seen.time)));
+        note(outcome, format!("The tester listened to the router for {}.", show_duration(seen.time)));
         note(
             outcome,
-            "Answers are ARP replies, solicited neighbor advertisements and echo replies to one station: the tester's devices asked for \
-             them, as hosts do. What the router sends because of its BGP sessions with the tester counts as its own.",
+            "Answers are ARP replies, solicited neighbor advertisements and echo replies to one station: the tester's devices requested \
+             them, as hosts do. Frames that the router sends because of its BGP sessions with the tester count as unsolicited.",
         );
         note(
             outcome,
-            "Bytes include the FCS and padding to 64 bytes; the share of the line includes preamble and gap as well.",
+            "Bytes include the FCS and padding to 64 bytes; the share of the line also includes preamble and gap.",
         );
         if seen.received_by_kernel.is_some() {
             note(
                 outcome,
-                "The last column is an independent count: the frames of all protocols that the kernel received at the interface of the \
-                 port in the same time.",
+                "The last column is an independent count: all frames, of all protocols, that the kernel received at the interface of the \
+                 port during the same time.",
             );
         }
         for row in rows {
@@ -145,7 +149,7 @@ impl Method for IdleTraffic {
         let per_minute = 60.0 / seen.time.as_secs_f64();
         // One frame more or less is no difference.
         let figure = UNASKED.by(per_minute);
-        outcome.ranks.push(figure.of(&[], "Frames sent unasked", Some(unasked as f64 * per_minute)));
+        outcome.ranks.push(figure.of(&[], "Unsolicited frames", Some(unasked as f64 * per_minute)));
         Ok(())
     }
 }

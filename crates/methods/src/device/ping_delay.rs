@@ -1,8 +1,8 @@
 //! Delay by ping (Bradner 1989, "delay through router"): round trips of ICMP echo requests through the router and to
-//! it, less the tester's own share, beside the latency of test frames in the same trial.
+//! it, less the tester's own share, compared with the latency of test frames in the same trial.
 //!
 //! Bradner timed pings with an oscilloscope. Here the tester is at both ends: it knows when a request arrived behind the
-//! router and when the reply left, and the delay of its ports on a loop without router.
+//! router and when the reply left, and it knows the delay of its own ports on a loop without router.
 
 mod compared;
 
@@ -40,7 +40,7 @@ const FRAME_SIZES: Param<Vec<PacketSize>> = Param::new(
     "frame_sizes",
     "[64, 512, 1518]",
     "[64, 128, 256, 512, 1024, 1518]",
-    "sizes with FCS of the frames of requests, replies and test frames; of IPv6 at least 78 bytes",
+    "frame sizes, with FCS, of requests, replies and test frames; IPv6 frames have at least 78 bytes",
 );
 const WAYS: Param<Vec<Way>> = Param::new(
     "ways",
@@ -48,37 +48,41 @@ const WAYS: Param<Vec<Way>> = Param::new(
     "[through, to]",
     "where echo requests go: through the router to the tester's other port, to the router's own address",
 );
-const PINGS: Param<u32> =
-    Param::new("pings", "20", "100", "echo requests of each size, IP version and way, from each pair of ports");
+const PINGS: Param<u32> = Param::new(
+    "pings",
+    "20",
+    "100",
+    "echo requests for each size, IP version and destination, from each pair of ports",
+);
 const INTERVAL: Param<Duration> = Param::new("ping_every", "20 ms", "100 ms", "time between two echo requests");
 const LOAD: Param<FrameRate> = Param::new(
     "load",
     "100 fps",
     "100 fps",
-    "test frames per second and port meanwhile, from both ports of a pair; requests leave in the middle between two of them",
+    "test frames per second and port during the pings, from both ports of a pair; requests leave midway between two test frames",
 );
 
 /// Number of sizes that the source of the test uses.
 const SOURCE_SIZES: usize = 6;
-/// Most requests in a trial.
+/// Maximum number of requests in a trial.
 const MOST: usize = 10_000;
-/// Times are whole nanoseconds, so a value below 0 by less than that counts as 0.
+/// Times are whole nanoseconds, so a value that is below 0 by less than this counts as 0.
 const ROUNDING_US: f64 = 0.001;
 
 const DELAY: FigureSpec =
     FigureSpec::lower("ping_delay_{size}_us", "µs", "median delay through the router in one direction, by ping, in µs");
 const ANSWER: FigureSpec =
-    FigureSpec::lower("ping_answer_{size}_us", "µs", "median time in which the router itself answers, in µs");
+    FigureSpec::lower("ping_answer_{size}_us", "µs", "median time that the router itself takes to answer, in µs");
 const ANSWERED: FigureSpec = FigureSpec::higher(
     "ping_answered_{size}_percent",
     "%",
-    "requests that were answered, of the way with the least, in %",
+    "share of answered requests in %, for the destination with the lowest share",
 );
 
 static SPEC: TestSpec = TestSpec {
     name: NAME,
     title: "Delay by ping",
-    summary: "round trips of ICMP echo through the router and to it, without the tester's own share, beside the latency of test frames",
+    summary: "round trips of ICMP echo through the router and to it, without the tester's own share, compared with the latency of test frames",
     source: "Bradner 1989, delay through router",
     params: params![
         &[FRAME_SIZES.spec(), FAMILIES.spec(), WAYS.spec(), PINGS.spec(), INTERVAL.spec(), LOAD.spec()],
@@ -95,14 +99,14 @@ columns! {
         frame_size: PacketSize = "Frame size",
         family: Family = "Protocol",
         way: String = "Ping",
-        asked: u64 = "Asked",
+        asked: u64 = "Requests",
         answered: u64 = "Answered",
         round_trip_us: Option<f64> = "Round trip, median" ["µs"],
         round_trip_max_us: Option<f64> = "Round trip, longest" ["µs"],
-        tester_us: Option<f64> = "Of it the tester" ["µs"],
-        delay_min_us: Option<f64> = "Delay, least" ["µs"],
+        tester_us: Option<f64> = "Tester's share" ["µs"],
+        delay_min_us: Option<f64> = "Delay, minimum" ["µs"],
         delay_us: Option<f64> = "Delay, median" ["µs"],
-        delay_max_us: Option<f64> = "Delay, most" ["µs"],
+        delay_max_us: Option<f64> = "Delay, maximum" ["µs"],
         frames_us: Option<f64> = "Latency of test frames, median" ["µs"],
     }
 }
@@ -112,15 +116,15 @@ columns! {
     struct OwnRow {
         frame_size: PacketSize = "Frame size",
         family: Family = "Protocol",
-        echo_us: f64 = "Ping, one direction, least" ["µs"],
-        frames_us: f64 = "Test frames, least" ["µs"],
+        echo_us: f64 = "Ping, one direction, minimum" ["µs"],
+        frames_us: f64 = "Test frames, minimum" ["µs"],
     }
 }
 
 const TABLE: TableSpec<DelayRow> = TableSpec::new(NAME, "Delay by ping and by test frames");
 /// Key of the table of [`own_delays`].
 pub const OWN: &str = "ping_delay_own";
-const OWN_TABLE: TableSpec<OwnRow> = TableSpec::new(OWN, "What the tester itself needs");
+const OWN_TABLE: TableSpec<OwnRow> = TableSpec::new(OWN, "Delay of the tester itself");
 const BARS: PlotSpec = PlotSpec {
     key: NAME,
     title: "Delay through the router",
@@ -159,12 +163,12 @@ fn of_pattern(pattern: &Pattern) -> Result<(Family, u16), TestError> {
     match &pattern.size {
         PacketSize::Fixed(size) => Ok((family, size.frame_bytes(family == Family::Ipv6))),
         PacketSize::Mix { name, .. } => {
-            Err(TestError::NotApplicable(format!("an echo request has one size; write sizes in place of {name}")))
+            Err(TestError::NotApplicable(format!("an echo request has one size; give sizes instead of {name}")))
         }
     }
 }
 
-/// Departure of request `number` (from 0) in seconds: in the middle between two test frames.
+/// Departure of request `number` (from 0) in seconds: midway between two test frames.
 fn leaves_s(number: usize, interval_s: f64, load: FrameRate) -> f64 {
     let at_s = (number as f64 + 0.5) * interval_s;
     let gap_s = 1.0 / load.pps();
@@ -190,8 +194,9 @@ fn measure(
     let pairs = bed.ports().len() / 2;
     let count = PINGS.get(params) as usize * ways.len() * pairs;
     if count > MOST {
-        let why =
-            format!("{count} pings: a trial has at most {MOST} of all ways and pairs of ports together; lower `pings`");
+        let why = format!(
+            "{count} pings: a trial has at most {MOST}, over all destinations and pairs of ports; lower `pings`"
+        );
         return Err(TestError::NotApplicable(why));
     }
     let request = |number: usize| {
@@ -229,7 +234,7 @@ fn frames_us(result: &TrialResult) -> Option<f64> {
 /// Measures the delay of the tester itself, on a loop without router whose devices have addresses.
 ///
 /// # Errors
-/// Those of [`Testbed::run`]; [`TestError::Failed`] if pings or test frames do not pass the loop.
+/// Errors of [`Testbed::run`]; [`TestError::Failed`] if pings or test frames do not pass the loop.
 pub fn own_delays(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<OwnDelays, TestError> {
     let mut found = OwnDelays::new();
     if !outcome.tables.iter().any(|table| table.key == OWN) {
@@ -246,7 +251,7 @@ pub fn own_delays(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome)
         let latencies = result.groups.iter().map(|group| &group.latency).filter(|latency| latency.frames > 0);
         let frames_us = latencies.map(|latency| latency.min_ns as f64 / 1e3).min_by(f64::total_cmp);
         let Some((echo_us, frames_us)) = echo_us.zip(frames_us) else {
-            return Err(TestError::Failed(format!("{}: no ping comes through the loop", pattern.size_text())));
+            return Err(TestError::Failed(format!("{}: no ping passes the loop", pattern.size_text())));
         };
         let of = |us: f64| Duration::from_secs_f64(us / 1e6);
         found.insert((family, bytes), OwnDelay { echo: of(echo_us), frames: of(frames_us) });
@@ -267,7 +272,7 @@ pub fn own_delays_of(outcome: &Outcome) -> OwnDelays {
     OWN_TABLE.rows(&outcome.tables).into_iter().filter_map(each).collect()
 }
 
-/// Delays of one way in µs, without the tester's share: for the way through the router, half of the round trip.
+/// Delays of one way in µs, without the tester's share: half of the round trip for the way through the router.
 fn delays_us(way: Way, times: &[EchoTimes], own: Option<OwnDelay>) -> Vec<f64> {
     let of = |t: &EchoTimes| match way {
         Way::Through => us(t.beside_own()) / 2.0,
@@ -290,7 +295,7 @@ fn write(
     let passes = if *way == Way::Through { 2.0 } else { 1.0 };
     let delays = delays_us(*way, times, own);
     let mut marks = Vec::new();
-    // A negative delay is caused by the tester's own share, which differs from ping to ping.
+    // The tester's own share differs from ping to ping, which can make a delay negative.
     let above = |us: f64| us.max(0.0);
     if delays.iter().any(|delay| *delay <= -ROUNDING_US) {
         marks.push("some round trips are below the tester's own share".to_owned());
@@ -302,7 +307,7 @@ fn write(
         let what = format!("{share} echo requests {}", way.text());
         note_of(outcome, pattern, format!("{family}: no reply to {what}"));
     }
-    // Those that are negative only by rounding are 0.
+    // Delays that are negative only because of rounding become 0.
     let known = |delay: &f64| *delay > -ROUNDING_US;
     let whole = median(&delays_us(*way, times, None));
     let delay = median(&delays).zip(whole).map(|(delay, whole)| match delay {
@@ -312,7 +317,7 @@ fn write(
     if let Some(Delay::AtMost(us)) = delay {
         marks.push(format!("median below the tester's own share: a delay of at most {us:.1} µs"));
         let what = format!(
-            "{family}: round trips {} are below the tester's own share, so the delay is at most {us:.1} µs, that share included",
+            "{family}: round trips {} are below the tester's own share, so the delay is at most {us:.1} µs, including that share",
             way.text()
         );
         note_of(outcome, pattern, what);
@@ -388,8 +393,9 @@ impl Method for PingDelay {
         BARS.begin(outcome);
         note(
             outcome,
-            "Through the router: half of a round trip, once there and once back, without the time that the tester's device behind the router takes to \
-             answer. To the router: the time from the request to the reply. Test frames leave meanwhile at a low load; their latency is that of \
+            "Through the router: half of a round trip, without the time that the tester's device behind the router takes to \
+             answer. To the router: the time from the request to the reply. Test frames leave at the same time at a low load; their latency is \
+             defined by \
              RFC 1242 section 3.8.",
         );
         let patterns = patterns(params);
@@ -397,9 +403,10 @@ impl Method for PingDelay {
         note(
             outcome,
             if patterns.iter().all(measured) {
-                "The least that the tester's own ports and links take, measured in this run on a loop without router, is subtracted from all of them."
+                "The minimum delay of the tester's own ports and links, measured in this run on a loop without router, is subtracted from all of \
+                 them."
             } else {
-                "What the tester's own ports and links take was not measured for all of them and is left in those figures."
+                "The delay of the tester's own ports and links was not measured for all of them and remains in the other figures."
             },
         );
         let ways = WAYS.get(params);

@@ -1,4 +1,4 @@
-//! Resets (RFC 6201): how long a router does not forward after its daemons or a link are reset, and how long it takes
+//! Resets (RFC 6201): how long a router does not forward after a reset of its daemons or a link, and how long it takes
 //! until its BGP sessions and routes are back.
 
 mod interruption;
@@ -21,18 +21,18 @@ const RESETS: Param<Vec<ResetKind>> = Param::new(
     "resets",
     "[software, process, link]",
     "[software, process, link]",
-    "what is reset: daemons that are asked to end, daemons that are killed, the link behind which the receiver is",
+    "what to reset: daemons (asked to terminate), daemons (killed), or the link to the receiver",
 );
 const WINDOW: Param<Duration> =
-    Param::new("window", "4 s", "60 s", "time for which traffic goes on after the beginning of the reset");
+    Param::new("window", "4 s", "60 s", "how long traffic continues after the beginning of the reset");
 const DOWN: Param<Duration> = Param::new("down", "500 ms", "5 s", "how long a link is down");
 const LIMIT: Param<Duration> =
-    Param::new("limit", "30 s", "300 s", "time in which daemons, sessions and routes have to be back");
+    Param::new("limit", "30 s", "300 s", "time within which daemons, sessions and routes must be back");
 const ROUTES: Param<u32> = Param::new(
     "routes",
     "1000",
     "100000",
-    "BGP routes to which half of the traffic goes, where the suite has BGP; 0 for none",
+    "number of BGP routes that get half of the traffic, if the suite has BGP; 0 for none",
 );
 const REPEATS: Param<u32> = Param::new("repeats", "1", "5", "resets of each kind");
 
@@ -41,13 +41,16 @@ const STATIC_MS: FigureSpec = FigureSpec::lower_by_difference(
     "ms",
     "time without forwarding to static routes, by frames lost, in ms: `reset` is software, process or link, `family` ipv4 or ipv6",
 );
-const BGP_MS: FigureSpec =
-    FigureSpec::lower_by_difference("reset_{reset}_{family}_bgp_ms", "ms", "the same to BGP routes");
+const BGP_MS: FigureSpec = FigureSpec::lower_by_difference(
+    "reset_{reset}_{family}_bgp_ms",
+    "ms",
+    "time without forwarding to BGP routes, by frames lost, in ms",
+);
 
 static SPEC: TestSpec = TestSpec {
     name: "reset",
     title: "Reset",
-    summary: "for how long the router does not forward when its daemons or a link are reset, and until sessions and routes are back",
+    summary: "how long the router does not forward after a reset of its daemons or a link, and until sessions and routes are back",
     source: "RFC 6201 sections 3 and 4",
     needs: &[],
     params: params![
@@ -75,7 +78,7 @@ columns! {
         begins_ms: Option<f64> = "First loss after the reset" ["ms"],
         episodes: u64 = "Interruptions",
         resolution_ms: f64 = "Resolution" ["ms"],
-        restarted_ms: Option<f64> = "Daemons run again" ["ms"],
+        restarted_ms: Option<f64> = "Daemons running again" ["ms"],
         sessions_lost: u64 = "Sessions lost",
         sessions_ms: Option<f64> = "Sessions up again" ["ms"],
         routes_ms: Option<f64> = "Routes advertised again" ["ms"],
@@ -131,7 +134,7 @@ impl Method for ResetTest {
         note(
             outcome,
             "Reset time by loss: frames lost after the beginning of the reset, divided by the load. By time stamps: from the departure of the \
-             first lost frame to that of the first one behind the last lost frame. The two differ where some frames came through in between. \
+             first lost frame to the departure of the first frame after the last lost one. They differ if some frames arrived in between. \
              Other times are counted from the beginning of the reset.",
         );
         let (mut done, mut left_out) = (0, Vec::new());
@@ -164,7 +167,7 @@ impl Method for ResetTest {
 }
 
 /// Why there are no BGP routes to send to; `None` if there are some. Tries to bring the sessions up, so that a router
-/// without BGP is detected before anything is reset.
+/// without BGP is detected before any reset.
 fn without_bgp(bed: &mut dyn Testbed, params: &Params, family: Family) -> Result<Option<String>, TestError> {
     if ROUTES.get(params) == 0 {
         return Ok(Some("`routes` is 0".into()));
@@ -280,7 +283,7 @@ fn trial(bed: &mut dyn Testbed, params: &Params, setup: &Setup, kind: ResetKind)
     let load = Load::Constant { rate_pps: setup.rate.pps() };
     let mut spec = pattern.trial(bed.ports(), purpose, load, BEFORE_S + WINDOW.seconds(params))?;
     spec.bin_s = Some(BIN_S);
-    // Further pairs of ports would share neither link nor routes with the first pair.
+    // More pairs of ports would share neither link nor routes with the first pair.
     spec.flows.truncate(1);
     spec.flows[0].group = STATIC.into();
     if let Some(case) = &setup.bgp {
@@ -306,7 +309,7 @@ fn routes_back(
     let settled = routing.await_settled(&[watch], LIMIT.get(params))?;
     if !settled.complete {
         let why = route_tests::complaint(routing, watch, &settled);
-        note(outcome, format!("routes did not all come back within {}: {why}.", show_duration(LIMIT.get(params))));
+        note(outcome, format!("not all routes came back within {}: {why}.", show_duration(LIMIT.get(params))));
         return Ok(None);
     }
     let last = routing.verified(watch).last_change_s;
@@ -329,10 +332,10 @@ fn row(
     let ms = |s: Option<f64>| s.map(|s| s * 1e3);
     let mut marks: Vec<String> = seen.problem.iter().cloned().collect();
     if interruption.lost_before > 0 {
-        marks.push(format!("{} frames lost before the reset are not part of the times", interruption.lost_before));
+        marks.push(format!("{} frames lost before the reset are not included in the times", interruption.lost_before));
     }
     if interruption.lossy {
-        marks.push("frames were being lost already when the reset began: the times include that".into());
+        marks.push("frames were already being lost when the reset began; the times include this".into());
     }
     if !interruption.back {
         let at_least = interruption.loss_s * 1e3;

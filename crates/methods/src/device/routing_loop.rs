@@ -1,6 +1,6 @@
 //! Routing loop (tests of a "GigaPoP", 1999): four routers forward packets to one prefix in a circle, through a tunnel
 //! and by policy routing, until their TTL expires, `ttl - 1` times each. So a small load becomes a large one. Only ICMP
-//! errors come back to the tester, so the result is based on the interface counters of the routers.
+//! errors come back to the tester, so the results come from the interface counters of the routers.
 
 mod circled;
 mod counted;
@@ -25,53 +25,54 @@ const SIZES: Param<Vec<PacketSize>> = Param::new(
     "frame_sizes",
     "[ip1498, ip528, ip68, ip1400, ip40]",
     "[ip1498, ip528, ip68, ip1400, ip40]",
-    "sizes of the IP packets (`ip68`) or of frames with FCS (`86`); a test packet has 40 bytes at least",
+    "sizes of the IP packets (`ip68`) or of frames with FCS (`86`); a test packet has at least 40 bytes",
 );
-const TTL: Param<u32> = Param::new("ttl", "64", "64", "TTL of the packets that are injected, 2 to 255");
-const PORT: Param<u32> = Param::new("port", "1", "1", "number of the port of the suite that injects, from 1");
+const TTL: Param<u32> = Param::new("ttl", "64", "64", "TTL of the injected packets, 2 to 255");
+const PORT: Param<u32> = Param::new("port", "1", "1", "number of the suite's port that injects, from 1");
 const PACKETS: Param<u32> =
-    Param::new("packets", "100", "1000", "packets that are injected to see whether all counters are right");
-const RATE: Param<FrameRate> = Param::new("accounting_rate", "100 fps", "100 fps", "rate at which these are injected");
+    Param::new("packets", "100", "1000", "packets injected to check whether all counters are right");
+const RATE: Param<FrameRate> = Param::new("accounting_rate", "100 fps", "100 fps", "injection rate of `packets`");
 const OWN_FRAMES: Param<u64> = Param::new(
     "own_frames",
     "10",
     "10",
-    "frames that a counter may have beyond those of the packets: what routers say to each other (ARP, Neighbor Discovery)",
+    "frames that a counter may show in addition to the packets, exchanged between routers (ARP, Neighbor Discovery)",
 );
 const TRIAL_DURATION: Param<Duration> =
-    Param::new("trial_duration", "2 s", "60 s", "length of a trial; twice the time that a packet goes around at least");
+    Param::new("trial_duration", "2 s", "60 s", "length of a trial; at least twice the time that a packet circulates");
 const PRECISION: Param<Percent> = Param::new(
     "precision",
     "5",
     "1",
-    "distance of the highest rate without loss and the lowest with loss, in % of the latter, at which the search ends",
+    "distance between the highest rate without loss and the lowest rate with loss, in % of the latter, at which the search ends",
 );
 const OVERLOAD: Param<Option<FrameRate>> = Param::optional(
     "overload",
-    "packets injected per second under overload; without it twice the highest rate without loss",
+    "packets injected per second under overload; defaults to twice the highest rate without loss",
 );
 const SETTLE: Param<Duration> = Param::new(
     "settle",
     "10 s",
     "60 s",
-    "how long after a trial packets may go on beyond the delays of links and lines before they count as endless",
+    "how long after a trial packets may circulate, beyond the delays of links and lines, before they count as endless",
 );
 
 const PACKETS_IN_LOOP: FigureSpec = FigureSpec::higher(
     "loop_{size}_pps",
     "pps",
-    "packets per second in each direction between the second and the third router, at least, at the highest load without loss",
+    "packets per second between the second and the third router, in the slower direction, at the highest load without loss",
 );
 const AMPLIFICATION: FigureSpec = FigureSpec::higher(
     "loop_{size}_amplification",
     "",
-    "packets that all routers sent on for each one that was injected; only where every counter is right",
+    "packets that all routers forwarded per injected packet; only if every counter is right",
 );
 
 static SPEC: TestSpec = TestSpec {
     name: "routing_loop",
     title: "Routing loop",
-    summary: "four routers in a loop with a tunnel and policy routing multiply a small load: what each interface counts, and what the loop carries",
+    summary: "four routers in a loop with a tunnel and policy routing multiply a small load: what each interface counts, and how much the loop \
+         carries",
     source: "O. Comay, GigaPoP capacity (1999); RFC 2784, RFC 1812 section 5.3.1",
     params: params![&[
         SIZES.spec(),
@@ -92,11 +93,11 @@ static SPEC: TestSpec = TestSpec {
     needs: &[],
 };
 
-/// Counters count as still if they do not grow for this long plus twice the delay of the longest link.
+/// Counters stand still if they do not grow for this long plus twice the delay of the longest link.
 const QUIET: Duration = Duration::from_millis(100);
 /// Number of counter readings in this time.
 const READINGS: u32 = 10;
-/// Trials of a search, for estimates.
+/// Number of trials of a search, for estimates.
 const SEARCH: f64 = 9.0;
 /// Addresses in the looping prefix.
 const ADDRESSES: u32 = 200;
@@ -129,17 +130,17 @@ impl Circle {
             return refuse(format!("there is no port number {number}; `port` is 1 to {}", ports.len()));
         };
         if bed.ports()[port].ipv4.is_none() {
-            return refuse(format!(
-                "port {} has no IPv4, and the loop is one of IPv4; take another `port`",
-                ports[port]
-            ));
+            return refuse(format!("port {} has no IPv4, but the loop uses IPv4; choose another `port`", ports[port]));
         }
         if bed.router_interfaces()?.is_none() {
-            return refuse("the routers of this DUT show no counters of their interfaces".into());
+            return refuse("the routers of this DUT do not show interface counters".into());
         }
         let found = system.passes(port, ttl).zip(Expected::of(&system, port, ttl, &ports));
         let Some((passes, expected)) = found else {
-            return Err(TestError::Failed(format!("the loop cannot be followed from port {}", ports[port])));
+            return Err(TestError::Failed(format!(
+                "the path of the loop cannot be determined from port {}",
+                ports[port]
+            )));
         };
         Ok(Circle { system, port, ttl, passes, expected, ports, own_frames: OWN_FRAMES.get(params) })
     }
@@ -222,8 +223,8 @@ impl Circle {
     }
 }
 
-/// The verdict on the counters, which were right with `right` of `sizes` packet sizes. The sizes that were not measured leave it
-/// open.
+/// The verdict on the counters, which were right with `right` of `sizes` packet sizes. It stays open while some sizes are not
+/// measured.
 fn verdict(right: usize, sizes: usize, wrong: &[String]) -> Verdict {
     let undecided = wrong.is_empty() && right < sizes;
     let found = match wrong {
@@ -244,7 +245,7 @@ impl Method for RoutingLoop {
     }
 
     fn plan(&self, params: &Params) -> Plan {
-        /// Total duration of the overload trials, in lengths of a trial; and seconds of waiting for the counters after
+        /// Total duration of the overload trials, in trial lengths, and the seconds of waiting for the counters after
         /// each.
         const OVERLOADED: f64 = 3.0;
         const WAITING_S: f64 = 0.4;
@@ -269,9 +270,10 @@ impl Method for RoutingLoop {
         note(
             outcome,
             format!(
-                "{}. Packets to {}/{} come in by port {} with a TTL of {}; each must be sent on {} times in all. Rates under overload are the difference of \
-                 two trials of which one is twice as long, so that beginning and end are not part of them. Processors of \
-                 interfaces: N/A, no router here has any; their work is in the CPU of the router.",
+                "{}. Packets to {}/{} enter through port {} with a TTL of {}; each must be forwarded {} times in total. Rates under overload are \
+                 the difference of \
+                 two trials, one twice as long as the other, which excludes their beginning and end. Processors of \
+                 interfaces: N/A, because no router here has any; their work is part of the router's CPU.",
                 circle.system.topology,
                 LOOP_PREFIX.0,
                 LOOP_PREFIX.1,
@@ -298,7 +300,7 @@ impl Method for RoutingLoop {
             }
             Ok(())
         });
-        // Overload comes last: a loop that it breaks has been measured with all sizes before.
+        // Overload comes last, because it may break the loop: all sizes have been measured before.
         let ended = match measured {
             Ok(()) | Err(TestError::Unfit(_)) => {
                 let overloaded = overload_each(bed, &circle, &carried, params, outcome, &mut stuck);
@@ -310,7 +312,7 @@ impl Method for RoutingLoop {
             outcome.verdicts.push(verdict(right, patterns(params).len(), &wrong));
         }
         if !stuck.is_empty() {
-            outcome.verdicts.push(Verdict::decided("the loop works on after load", false, stuck.join(". ")));
+            outcome.verdicts.push(Verdict::decided("the loop still works after the load", false, stuck.join(". ")));
         }
         ended
     }
@@ -339,9 +341,9 @@ fn ip_bytes(pattern: &Pattern) -> Result<u16, TestError> {
 struct Found {
     /// Faults of the counters, in words.
     wrong: Option<String>,
-    /// How the loop stopped carrying even the lowest load.
+    /// How the loop failed to carry even the lowest load.
     stuck: Option<String>,
-    /// What it carried; `None` if there is no load without loss.
+    /// How much it carried; `None` if there is no load without loss.
     carried: Option<Carried>,
 }
 
@@ -350,11 +352,11 @@ struct Carried {
     pattern: Pattern,
     /// The highest load without loss.
     highest: FrameRate,
-    /// The trial of the accounting, which shows later whether the loop still works.
+    /// The accounting trial, which later shows whether the loop still works.
     accounting: TrialSpec,
     /// Length of a trial in seconds.
     trial_s: f64,
-    /// When the last packet of the accounting was in the tunnel, at the latest.
+    /// Latest time at which the last packet of the accounting trial was in the tunnel.
     alone: Duration,
 }
 
@@ -394,7 +396,7 @@ fn measure(
         bed.progress(&format!("routing loop, {}: highest load", pattern.size_text()));
         let found = search::highest(bed, &setting, accounted, outcome)?;
         let each_way = WAN_HOPS.map(|hop| circle.passes[hop]).into_iter().min().unwrap_or(0);
-        // If the loop gets stuck after a load that is too high, all later trials lose packets too, and the search shows
+        // If the loop gets stuck after too high a load, all later trials lose packets too, and the search shows
         // nothing.
         stuck = if found.was_lossy { setting.sticks(bed, &spec, "the search")? } else { None };
         match &stuck {
@@ -409,17 +411,17 @@ fn measure(
             }
         }
     } else {
-        note_of(outcome, pattern, "packets are missing at the lowest load, so there is none without loss");
+        note_of(outcome, pattern, "packets are missing even at the lowest load, so there is no load without loss");
     }
     outcome.ranks.push(rank);
     let title = format!("Amplification, {}", pattern.size_text());
-    // A loop that does not decrement a TTL would have a higher value without being better.
+    // A loop that does not decrement the TTL would have a higher value without being better.
     let value = wrong.is_none().then_some(amplification);
     outcome.ranks.push(AMPLIFICATION.of(&[("size", &pattern.size)], title, value));
     Ok(Found { wrong, stuck, carried })
 }
 
-/// Measures each size under overload, and whether the loop works on afterwards; adds to `stuck` if it does not.
+/// Measures each size under overload, and whether the loop still works afterwards; adds to `stuck` if it does not.
 fn overload_each(
     bed: &mut dyn Testbed,
     circle: &Circle,

@@ -10,9 +10,9 @@ const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
 /// Source of counters that are always current.
 const KERNEL: &str = "kernel";
-/// What a counter does that leaves out the frames that its source counts as discarded.
+/// Mark of a counter that leaves out the frames that its source counts as discarded.
 const APART: &str = "its discards counted apart";
-/// Maximum number of packets that one reading by SNMP takes.
+/// Maximum number of packets that one SNMP reading takes.
 const QUESTIONS: u64 = 16;
 
 /// Frames by IP version.
@@ -27,9 +27,9 @@ fn at(family: Family) -> usize {
 struct PortFacts {
     /// Test frames that reached the router.
     into: ByFamily,
-    /// Test frames that came from it, copies and wrong ones included.
+    /// Test frames that left the router, including copies and wrong frames.
     from: ByFamily,
-    /// Other frames to it and from it.
+    /// Other frames, to and from the router.
     others: [OtherFrames; 2],
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Facts {
     expired: ByFamily,
     /// Test frames that arrived where they should.
     forwarded: ByFamily,
-    /// Packets that the router received and sent over no port.
+    /// Packets that the router received and sent through no port.
     loopback: u64,
 }
 
@@ -60,7 +60,7 @@ fn arrivals(ports: &mut [PortFacts], flow: &FlowSpec, group: &GroupCounts) {
 }
 
 impl Facts {
-    /// The facts of a trial in which each flow has its own group.
+    /// The known counts of a trial in which each flow has its own group.
     pub(super) fn of(
         result: &TrialResult,
         counters: &CountersSeen,
@@ -97,7 +97,7 @@ impl Facts {
         self.sum(|port| port.into.iter().sum()).saturating_sub(self.forwarded.iter().sum())
     }
 
-    /// Of these, frames that the router should have forwarded.
+    /// Lost frames that the router should have forwarded.
     pub(super) fn lost_wrongly(&self) -> u64 {
         self.lost().saturating_sub(self.expired.iter().sum())
     }
@@ -106,8 +106,8 @@ impl Facts {
         FAMILIES.into_iter().filter(|f| family.is_none_or(|family| family == *f)).map(of).sum()
     }
 
-    /// The smallest and largest value that a frame counter may have if all frames count that came to its port; `None`
-    /// for an octet counter.
+    /// The smallest and largest value that a frame counter may have if it counts all frames that arrived at its port;
+    /// `None` for an octet counter.
     fn frames(&self, counts: Counts, port: Option<PortIndex>) -> Option<(u64, u64)> {
         let exactly = |n: u64| Some((n, n));
         let whole = |family, of: &dyn Fn(&PortFacts, Family) -> u64| {
@@ -151,7 +151,7 @@ impl Facts {
         }
     }
 
-    /// The frames whose octets a counter counts, of which the interface discarded some; `None` for a frame counter.
+    /// The frames whose octets a counter counts, some of which the interface discarded; `None` for a frame counter.
     pub(super) fn octets(&self, counts: Counts, port: Option<PortIndex>, discarded: u64) -> Option<Octets> {
         let port = self.ports.get(port?)?;
         let (test, others, discarded) = match counts {
@@ -164,7 +164,7 @@ impl Facts {
         Some(Octets {
             frames: test.iter().sum::<u64>() + others.frames,
             bytes: bytes + others.octets + 4 * others.frames,
-            // Only lost frames can have been discarded. A counter that says more is wrong itself.
+            // Only lost frames can have been discarded. A counter that reports more discards is itself wrong.
             discarded: discarded.min(self.lost()),
             lengths: (lengths().min().unwrap_or_default(), lengths().max().unwrap_or_default()),
         })
@@ -180,18 +180,18 @@ pub(super) struct Finding {
     /// The smallest and largest expected value.
     pub(super) expected: Option<(u64, u64)>,
     pub(super) counted: Option<u64>,
-    /// Distance from that range.
+    /// Distance of the counted value from that range.
     pub(super) difference: Option<i64>,
     pub(super) verdict: String,
     pub(super) off: bool,
 }
 
 impl Finding {
-    /// Clears the fault if the frames that passed while the counters were read explain it.
+    /// Clears the fault if the frames that passed during the reading explain it.
     fn doubt(&mut self, counts: Counts, unsure: OtherFrames) {
         if self.off && self.difference.is_some_and(|by| by.unsigned_abs() <= may_be_off(counts, unsure)) {
             self.off = false;
-            self.verdict = "as the frames allow that passed while it was read".into();
+            self.verdict = "explained by the frames that passed during the reading".into();
         }
     }
 
@@ -203,17 +203,17 @@ impl Finding {
 }
 
 /// Frames that the interfaces of a source count as discarded. RFC 2863 counts a received frame either as discarded or
-/// as passed on, so that neither the other counters of the interface nor those of IP behind it need to have it.
+/// as passed on, so neither the other counters of the interface nor the IP counters behind it need to include it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Discards {
-    /// At the port of a counter.
+    /// Discards at the port of a counter.
     pub(super) at_port: u64,
-    /// At all ports.
+    /// Discards at all ports.
     at_all: u64,
 }
 
 impl Discards {
-    /// Those of the source of `counter`.
+    /// Discards of the source of `counter`.
     pub(super) fn of(counter: &DutCounter, grown: &[(&DutCounter, u64)]) -> Discards {
         let mut found = Discards::default();
         for (other, by) in grown {
@@ -226,7 +226,7 @@ impl Discards {
     }
 }
 
-/// By how much a counter may be off because of the frames that passed while the counters were read.
+/// How far a counter may be off because of the frames that passed while the counters were read.
 pub(super) fn may_be_off(counts: Counts, unsure: OtherFrames) -> u64 {
     let octets = matches!(counts, Counts::InOctets | Counts::OutOctets);
     if octets { unsure.octets + 4 * unsure.frames } else { unsure.frames }
@@ -263,7 +263,7 @@ pub(super) fn findings(
         let discards = Discards::of(counter, &grown);
         let mut finding = judge(counter, *counted, discards, facts, conventions.get(counter));
         finding.doubt(counter.counts, counters.unsure);
-        // A counter of an unused IP version that stayed at 0 is no finding.
+        // A counter of an unused IP version that stayed at 0 is not a finding.
         let idle = finding.counted == Some(0) && finding.expected.is_some_and(|(least, _)| least == 0);
         let other = matches!(counter.counts,
             Counts::IpReceived(Some(f)) | Counts::IpForwarded(Some(f)) | Counts::IpOriginated(Some(f))
@@ -277,7 +277,7 @@ pub(super) fn findings(
     all
 }
 
-/// The finding for one counter; `convention` is that of its octets.
+/// The finding for one counter; `convention` is the octet convention of its source.
 fn judge(counter: &DutCounter, counted: u64, discards: Discards, facts: &Facts, convention: usize) -> Finding {
     let behind = matches!(counter.counts, Counts::IpReceived(_) | Counts::IpHeaderErrors(_));
     let discarded = if behind { discards.at_all.min(facts.lost()) } else { 0 };
@@ -287,9 +287,9 @@ fn judge(counter: &DutCounter, counted: u64, discards: Discards, facts: &Facts, 
         let verdict = match difference {
             0 if expected.0 == expected.1 => format!("exact{with}"),
             0 if counter.port.is_none() && facts.lost_wrongly() == 0 && discarded == 0 => {
-                "as the questions to the router allow".to_owned()
+                "explained by the tester's own queries".to_owned()
             }
-            0 => "as the loss allows".to_owned(),
+            0 => "explained by the loss".to_owned(),
             by => format!("off by {by:+}{with}"),
         };
         Finding {
@@ -304,7 +304,7 @@ fn judge(counter: &DutCounter, counted: u64, discards: Discards, facts: &Facts, 
         }
     };
     if let Some((least, most)) = facts.frames(counter.counts, counter.port) {
-        // An agent that caches values sees some of its own questions later or earlier than the kernel.
+        // An agent that caches values may see some of the tester's own queries later or earlier than the kernel.
         let asked = if counter.counts == Counts::IpReceived(Some(Family::Ipv4)) { facts.loopback } else { 0 };
         let kept = counter.source != KERNEL && asked > 0;
         let (least, most) = if kept { (least - asked, most + asked + QUESTIONS) } else { (least, most) };
@@ -336,7 +336,7 @@ fn judge(counter: &DutCounter, counted: u64, discards: Discards, facts: &Facts, 
     }
 }
 
-/// For each source: whether all counters of discarded frames together equal the loss.
+/// For each source, whether all counters of discarded frames together equal the loss.
 fn sums(grown: &[(&DutCounter, u64)], facts: &Facts) -> Vec<Finding> {
     let mut sources: Vec<&str> = grown.iter().map(|(c, _)| c.source.as_str()).collect();
     sources.dedup();
@@ -397,7 +397,7 @@ fn missing(grown: &[(&DutCounter, u64)], ports: usize) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    /// A trial of 100 frames of 64 bytes from port 0 to port 1, after which the router says these octets.
+    /// A trial of 100 frames of 64 bytes from port 0 to port 1, after which the router reports these octets.
     fn trial(octets: [u64; 2]) -> (CountersSeen, Facts) {
         let after = [("ifHCInOctets", 0, octets[0]), ("ifHCOutOctets", 1, octets[1])];
         let after: Vec<DutCounter> =
@@ -443,10 +443,10 @@ mod tests {
             [of("ipSystemStatsInReceives.ipv4"), of("ifHCInOctets")]
         };
         let apart = "exact, octets without FCS, its discards counted apart";
-        assert_eq!(verdicts(95, 5, 5_700), ["as the loss allows", apart]);
-        assert_eq!(verdicts(100, 5, 6_000), ["as the loss allows", "exact, octets without FCS"]);
+        assert_eq!(verdicts(95, 5, 5_700), ["explained by the loss", apart]);
+        assert_eq!(verdicts(100, 5, 6_000), ["explained by the loss", "exact, octets without FCS"]);
         assert_eq!(verdicts(94, 5, 5_640), ["off by -1", "off by -360, octets without FCS"]);
-        // Without discards, every frame must be counted. More discards than lost frames explain no more.
+        // Without discards, every frame must be counted. More discards than lost frames explain nothing more.
         assert_eq!(verdicts(95, 0, 5_700), ["off by -5", "off by -300, octets without FCS"]);
         assert_eq!(verdicts(90, 10, 5_400), ["off by -5", "off by -600, octets without FCS"]);
     }
@@ -457,7 +457,7 @@ mod tests {
             ("exact, octets without FCS", "exact, octets without Ethernet header and FCS");
         // Both directions may differ.
         assert_eq!(verdicts(&[[4_600, 6_000]; 2]), [[without_header, without_fcs]; 2]);
-        // The odd one is wrong, wherever it stands, although each count is that of some convention.
+        // The odd reading is wrong, wherever it stands, although each count matches some convention.
         let changed = "off by +400, octets without FCS: these are octets with FCS, unlike in other readings";
         for odd in 0..3 {
             let mut trials = [[6_000, 6_000]; 3];
@@ -466,7 +466,7 @@ mod tests {
             wanted[odd][0] = changed;
             assert_eq!(verdicts(&trials), wanted);
         }
-        // A count of no convention, with the nearest one of all trials.
+        // A count that matches no convention is reported with the nearest convention over all trials.
         assert_eq!(
             verdicts(&[[6_001, 6_000], [6_002, 6_000]]),
             [["off by +1, octets without FCS", without_fcs], ["off by +2, octets without FCS", without_fcs]]

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(super) enum Answer {
     /// Nothing.
     Silence,
-    /// An ICMP error of this type and code. Fewer than one per frame are allowed: a router must limit them (RFC 1812
+    /// An ICMP error of this type and code. There may be fewer than one per frame: a router must limit them (RFC 1812
     /// section 4.3.2.8, RFC 4443 section 2.4 f).
     Must(u8, u8),
     /// An ICMP error of one of these types, with any code, or nothing.
@@ -68,7 +68,7 @@ pub(super) enum Fault {
     Checksum,
     /// A field of IPv6.
     Ipv6(fn(&mut Ipv6)),
-    /// Headers after the fixed header of IPv6: number of the first one, and their bytes.
+    /// Headers after the fixed header of IPv6: the number of the first one, and their bytes.
     Behind {
         /// True if the packet is for the DUT itself.
         to_dut: bool,
@@ -90,7 +90,7 @@ pub(super) struct Kind {
     pub fault: Fault,
     /// What a router must do.
     pub expected: Action,
-    /// Document that requires this.
+    /// Document that requires this action.
     pub source: &'static str,
 }
 
@@ -122,7 +122,7 @@ pub(super) static KINDS: &[Kind] = &[
     v4("header length 16", Fault::Ipv4(|ip| ip.header_length = Some(Bits::new(4).into())), PARAMETER_PROBLEM, HEADER),
     v4(
         "header longer than the packet",
-        // With options, so that the checksum is right and only the length is wrong.
+        // Has options, so that the checksum is right and only the length is wrong.
         Fault::Ipv4(|ip| {
             ip.options = Octets(vec![0; 40]);
             ip.total_length = Some(40.into());
@@ -203,7 +203,7 @@ const UDP: u8 = 17;
 /// Options of 6 bytes without meaning (PadN).
 const PADDING: [u8; 6] = [1, 4, 0, 0, 0, 0];
 
-/// A UDP header without checksum, with the length of the data after it; it follows headers that no router of this test
+/// A UDP header without checksum, with the length of the data after it; it follows headers that no router in this test
 /// processes.
 fn udp() -> [u8; 8] {
     let [port, to] = [SOURCE_PORT.to_be_bytes(), PORT.to_be_bytes()];
@@ -215,7 +215,7 @@ fn unknown(_: Ipv6Addr) -> (u8, Vec<u8>) {
 }
 
 fn routing_0(last: Ipv6Addr) -> (u8, Vec<u8>) {
-    // With one segment left, the packet would go on to `last`.
+    // With one segment left, the router would send the packet on to `last`.
     (ROUTING, [&[UDP, 2, 0, 1, 0, 0, 0, 0][..], &last.octets(), &udp()].concat())
 }
 
@@ -223,7 +223,7 @@ fn late_hop_by_hop(_: Ipv6Addr) -> (u8, Vec<u8>) {
     (DESTINATION_OPTIONS, [&[0, 0][..], &PADDING, &[UDP, 0], &PADDING, &udp()].concat())
 }
 
-/// Size of a wrong frame, unless its size is the error.
+/// Size of a wrong frame, unless the size is what is wrong.
 const SIZE: u16 = 128;
 /// Size of a runt: IPv4, UDP and one mark.
 const RUNT: u16 = 58;
@@ -247,7 +247,7 @@ impl Kind {
         }
     }
 
-    /// A frame between `ends`, which are of its family, sent `at` after the start, from `port`.
+    /// A frame between `ends`, which are of its family, sent from `port` at `at` after the start.
     pub(super) fn frame(&self, ends: Ends, port: usize, at: Duration) -> ExtraFrame {
         let size = u16::try_from(self.frame_bytes(ends.mtu)).unwrap_or(u16::MAX);
         let ip = match (ends.source, ends.destination, ends.dut) {

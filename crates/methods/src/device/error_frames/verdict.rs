@@ -9,16 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub sent: u64,
-    /// Of the sent frames: those that came back at some port.
+    /// Sent frames that came back at some port.
     pub forwarded: u64,
-    /// Of the forwarded frames: those with changes that forwarding does not make.
+    /// Forwarded frames with changes that forwarding does not make.
     pub altered: u64,
     pub alterations: BTreeSet<Alteration>,
-    /// Further arrivals of a frame.
+    /// Additional arrivals of a frame.
     pub copies: u64,
-    /// ICMP errors about them.
+    /// ICMP errors about the frames.
     pub errors: BTreeMap<IcmpError, u64>,
-    /// Of these: further ones about a frame that already had one.
+    /// Additional ICMP errors about a frame that already had one.
     pub repeated: u64,
 }
 
@@ -84,7 +84,7 @@ impl Tally {
         if self.repeated > 0 {
             faults.push(format!("{} ICMP errors too many", self.repeated));
         }
-        // A forwarded frame is not answered; its forwarding is already reported.
+        // A forwarded frame gets no answer; its forwarding is already reported.
         if let Action::Drop(Answer::Must(kind, code)) = kind.expected
             && self.dropped() > 0
             && !self.errors.keys().any(|error| (error.kind, error.code) == (kind, code))
@@ -94,28 +94,28 @@ impl Tally {
         faults
     }
 
-    /// Whether there were some answers, but fewer than dropped frames, for a kind that must be answered.
+    /// Whether a kind that must be answered got some answers, but fewer than there were dropped frames.
     pub(super) fn limited(&self, kind: &Kind) -> bool {
         matches!(kind.expected, Action::Drop(Answer::Must(..))) && (1..self.dropped()).contains(&self.answers())
     }
 }
 
-/// Maximum chance that a router with the same loss rate in both trials loses this many more good frames beside wrong
-/// ones.
+/// Maximum probability that a router with the same loss rate in both trials loses this many more good frames among
+/// wrong ones.
 const CHANCE: f64 = 0.001;
 
-/// Whether a router lost more good frames beside wrong ones than chance explains. A router that now and then loses a
-/// frame at any load loses one more in about half of the trials. Each is `(lost, offered)`.
+/// Whether a router lost more good frames among wrong ones than chance explains. A router that occasionally loses a
+/// frame at any load loses one more in about half of the trials. Each argument is `(lost, offered)`.
 pub(super) fn loses_more(beside: (u64, u64), alone: (u64, u64)) -> bool {
     chance_of_more(beside, alone) < CHANCE
 }
 
-/// Suffixes of traffic counters, which also grow by the answers to wrong frames.
+/// Suffixes of traffic counters, which also grow with the answers to wrong frames.
 const TRAFFIC: [&str; 6] = ["_packets", "_bytes", "OutRequests", "OutMsgs", "icmp_errors", "icmp_repeated"];
 
-/// Counters of the DUT that probably count the `dropped` frames, the closest first. They grew by at least half of that
-/// number and at most twice it, do not grow with good frames alone, and are not traffic counters. One trial does not
-/// prove more: anything else may have moved such a counter at the same time.
+/// Counters of the DUT that probably count the `dropped` frames, the closest first. They grew by at least half and at
+/// most twice that number, do not grow with good frames alone, and are not traffic counters. One trial does not prove
+/// more: anything else may have moved such a counter at the same time.
 pub(super) fn counters(
     grown: &BTreeMap<String, u64>,
     by_good_frames: &BTreeMap<String, u64>,
@@ -196,7 +196,7 @@ mod tests {
         let lost = |beside, alone| loses_more((beside, 30_000), (alone, 30_000));
         assert!(!lost(0, 0) && !lost(5, 3) && !lost(3, 5) && !lost(9, 0));
         assert!(lost(10, 0) && lost(30, 3));
-        // The same rate, of ten times the frames.
+        // The same rate, with ten times the frames.
         assert!(!loses_more((30, 30_000), (3, 3_000)));
     }
 

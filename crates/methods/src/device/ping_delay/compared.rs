@@ -8,8 +8,8 @@ use crate::kit::prelude::*;
 pub(super) enum Delay {
     /// Without the tester's share.
     Measured(f64),
-    /// The tester's share is longer than what was measured, so that it hides the delay. The whole time, the tester's
-    /// share included, is a bound.
+    /// The tester's share is longer than the measured time, so it hides the delay. The whole time, including the
+    /// tester's share, is an upper bound.
     AtMost(f64),
 }
 
@@ -24,15 +24,15 @@ impl Delay {
         }
     }
 
-    /// The longer one: where that is not certain, a bound of it.
+    /// The longer delay; a bound of it if it is not certain which one that is.
     fn slower(self, other: Delay) -> Delay {
         let (long, short) = if self.most() < other.most() { (other, self) } else { (self, other) };
-        // At the same time, the measured one is exact.
+        // If both are equal, prefer the measured one, which is exact.
         if long.most() > short.most() || long.measured().is_some() { long } else { short }
     }
 }
 
-/// Figures of one size: those of the slowest IP version.
+/// Figures of one size, which are those of the slowest IP version.
 #[derive(Default)]
 pub(super) struct Compared {
     through: Option<Delay>,
@@ -51,7 +51,7 @@ impl Compared {
         self.answered_percent = least.min_by(f64::total_cmp);
     }
 
-    /// Adds the figures of a size. Without any reply there is a figure without a value: the router failed.
+    /// Adds the figures of a size. If there was no reply at all, the figure has no value: the router failed.
     pub(super) fn rank(&self, outcome: &mut Outcome, size: &PacketSize, ways: &[Way]) {
         for (way, delay, spec, title) in
             [(Way::Through, self.through, DELAY, "Delay by ping"), (Way::To, self.to, ANSWER, "Answer to a ping")]

@@ -1,11 +1,11 @@
-//! The time in which a router did not forward, derived from lost frames (RFC 6201 section 3).
+//! The time during which a router did not forward, derived from lost frames (RFC 6201 section 3).
 
 use super::BIN_S;
 use crate::kit::prelude::*;
 use drophammer_model::trial::{GroupCounts, LossEpisode};
 
-/// Loss that begins up to this time before a reset counts as its effect, in seconds, because the two times are read one
-/// after the other.
+/// Loss that begins up to this time before a reset counts as its effect, in seconds, because the tester reads the two
+/// times one after the other.
 const TOGETHER_S: f64 = 0.02;
 /// Frames that must have arrived at the end of a trial; otherwise the interruption may not have ended.
 const BACK: f64 = 20.0;
@@ -17,7 +17,7 @@ pub(super) struct Interruption {
     pub(super) lost_before: u64,
     /// Frames lost since the reset, divided by the rate, in seconds.
     pub(super) loss_s: f64,
-    /// From the first lost frame to the first received one after the last lost one, in seconds; `None` if none was
+    /// From the first lost frame to the first received one after the last lost one, in seconds; `None` if no frame was
     /// lost.
     pub(super) stamps_s: Option<f64>,
     /// From the reset to the first lost frame, in seconds; `None` if none was lost, or if frames were already being
@@ -64,7 +64,7 @@ impl Interruption {
     pub(super) fn text(&self) -> &'static str {
         match (self.back, self.episodes) {
             (false, _) => "not back within the window",
-            (true, 0) => "went on",
+            (true, 0) => "continued",
             (true, _) => "interrupted",
         }
     }
@@ -77,8 +77,8 @@ fn lost_in(group: &GroupCounts, episodes: &[&LossEpisode], next_ns: u64) -> u64 
         of.map(|episode| episode.lost).sum()
     };
     let (own, shared) = (lost(true), lost(false));
-    // If several groups lost frames together, only the time bins show how many of them this group lost. A bin in which
-    // the next loss begins would count that too.
+    // If several groups lost frames at the same time, only the time bins show how many of them this group lost. A bin
+    // in which the next loss begins would include that loss too.
     let bin_ns = (BIN_S * 1e9).round() as u64;
     let ended = usize::try_from(next_ns / bin_ns).unwrap_or(usize::MAX);
     let bins = || group.bins.iter().take(ended);
@@ -144,7 +144,7 @@ mod tests {
         let found = Interruption::of(&trial(&[(200, 209, 10), (1_100, 1_199, 100)]), 0, 1_000.0, 1.0);
         assert!(near(Some(found.loss_s), 0.1) && near(found.stamps_s, 0.1) && found.lost_before == 10, "{found:?}");
         let found = Interruption::of(&trial(&[(200, 209, 10)]), 0, 1_000.0, 1.0);
-        assert_eq!((found.text(), found.stamps_s, found.loss_s), ("went on", None, 0.0));
+        assert_eq!((found.text(), found.stamps_s, found.loss_s), ("continued", None, 0.0));
         // No frame arrived when the reset began.
         let found = Interruption::of(&trial(&[(200, 1_799, 1_600)]), 0, 1_000.0, 1.0);
         assert!(found.lossy && found.begins_s.is_none() && found.lost_before == 0, "{found:?}");
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_groups_lost_together_before_is_not_the_resets() {
-        // 25 frames of each of two groups in 50 ms. A stall of 10 ms before the reset takes 5 of each.
+        // 25 frames of each of two groups in 50 ms. A stall of 10 ms before the reset loses 5 of each.
         let shared = |episodes: &[(u64, u64, u64)], lossy: &[(usize, u64)]| {
             let mut result = trial(episodes);
             let mut bins = vec![Bin { offered: 25, delivered: 25, arrived: 25 }; 80];
@@ -173,11 +173,11 @@ mod tests {
             Interruption::of(&result, 1, 500.0, 1.0)
         };
         let found = shared(&[(400, 409, 10)], &[(8, 5)]);
-        assert_eq!((found.text(), found.lost_before, found.loss_s), ("went on", 5, 0.0));
+        assert_eq!((found.text(), found.lost_before, found.loss_s), ("continued", 5, 0.0));
         let found = shared(&[(400, 409, 10), (1_000, 1_199, 200)], &[(8, 5), (20, 25), (21, 25), (22, 25), (23, 25)]);
         assert_eq!((found.text(), found.lost_before, found.episodes), ("interrupted", 5, 1));
         assert!(near(Some(found.loss_s), 0.2), "{found:?}");
-        // What was lost in the bin of the first loss after the reset may be its effect.
+        // Frames lost in the bin of the first loss after the reset may be its effect.
         let found = shared(&[(955, 959, 4), (990, 1_199, 210)], &[(19, 7), (20, 25), (21, 25), (22, 25), (23, 25)]);
         assert!(found.lost_before == 0 && near(Some(found.loss_s), 0.214), "{found:?}");
         // Nothing was lost before the reset, although the bins of departure and delivery differ.
@@ -190,6 +190,6 @@ mod tests {
         let found = Interruption::of(&trial(&[(1_000, 3_999, 3_000)]), 0, 1_000.0, 1.0);
         assert_eq!((found.text(), found.back), ("not back within the window", false));
         let found = Interruption::of(&trial(&[]), 0, 1_000.0, 1.0);
-        assert_eq!((found.text(), found.back, found.begins_s), ("went on", true, None));
+        assert_eq!((found.text(), found.back, found.begins_s), ("continued", true, None));
     }
 }

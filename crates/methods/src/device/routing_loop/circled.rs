@@ -1,4 +1,4 @@
-//! A trial in a loop: what its packets made of every counter, and how long they went on.
+//! A trial in a loop: what its packets added to every counter, and how long they circulated.
 
 use super::Circle;
 use super::counted::{self, Compared, Counter, Ended, Grown, told};
@@ -17,13 +17,13 @@ pub(super) struct Circled {
     pub other: OtherTraffic,
     /// Growth of all counters.
     pub grown: Grown,
-    /// The same without frames of the routers themselves, as far as they are known: [`counted::Expected::without_own`].
+    /// Growth without frames of the routers themselves, as far as known: [`counted::Expected::without_own`].
     pub of_packets: Grown,
     pub compared: Vec<Compared>,
     pub ended: Vec<Ended>,
-    /// When the last packet was seen: by the counters that ICMP errors do not pass. ARP of a router can be later.
+    /// When the last packet was seen by the counters that ICMP errors do not pass. ARP of a router can be later.
     pub went_on: LastGrowth,
-    /// When the last packet passed the tunnel, which carries nothing else; as `went_on` if none passes it.
+    /// When the last packet passed the tunnel, which carries nothing else; same as `went_on` if none passes it.
     pub in_tunnel: LastGrowth,
 }
 
@@ -42,13 +42,13 @@ impl Circled {
         self.result.offered_load()
     }
 
-    /// Time in which they were injected, in seconds.
+    /// Time during which they were injected, in seconds.
     pub fn seconds(&self) -> f64 {
         self.injected() as f64 / self.rate().pps().max(f64::MIN_POSITIVE)
     }
 
-    /// How much longer packets certainly circulated than in the trial without queueing, whose last one was in the tunnel
-    /// at `alone` at the latest.
+    /// How much longer packets certainly circulated than in the trial without queueing, whose last packet was in the
+    /// tunnel at `alone` at the latest.
     pub fn longer_than(&self, alone: Duration) -> Duration {
         self.in_tunnel.at_least.saturating_sub(alone)
     }
@@ -63,7 +63,7 @@ impl Circled {
         circle.expected.sent_on(&self.of_packets, self.errors())
     }
 
-    /// The same per injected packet.
+    /// Forwarded packets per injected packet.
     pub fn amplification(&self, circle: &Circle) -> f64 {
         self.sent_on(circle) as f64 / self.injected().max(1) as f64
     }
@@ -82,7 +82,7 @@ pub(super) fn circled(
     };
     let Some(grew) = &routers.grew else {
         return Err(TestError::Failed(format!(
-            "packets go around without end: counters of the routers still grow {:.1} s after the trial, whose packets have a TTL of {}",
+            "packets circulate endlessly: counters of the routers still grow {:.1} s after the trial, although its packets have a TTL of {}",
             stillness.patience.as_secs_f64(),
             circle.ttl
         )));
@@ -91,7 +91,7 @@ pub(super) fn circled(
     let grown = counted::grown(&routers);
     let unread = |counter: Counter| {
         let place = counted::counter_place(&circle.system, counter.router, counter.at, &circle.ports);
-        TestError::Failed(format!("{} shows no counters of its {place}", counted::router_name(counter.router)))
+        TestError::Failed(format!("{} shows no counters for its {place}", counted::router_name(counter.router)))
     };
     let compared = circle.expected.compare(&grown, injected, errors).map_err(unread)?;
     let of_packets = counted::without_own(&grown, &compared, circle.own_frames);
@@ -101,7 +101,7 @@ pub(super) fn circled(
     Ok(Circled { grown, of_packets, compared, ended, went_on, in_tunnel, result, routers, other })
 }
 
-/// When the last of these counters last grew.
+/// When any of these counters last grew.
 fn latest(routers: &RoutersSeen, grew: &[[LastGrowth; 2]], counters: &[Counter]) -> LastGrowth {
     let of = |(after, grew): (&drophammer_model::router_interfaces::RouterInterface, &[LastGrowth; 2])| {
         let one = |out: bool| Counter { router: after.router, at: after.at, out };
@@ -114,7 +114,7 @@ fn latest(routers: &RoutersSeen, grew: &[[LastGrowth; 2]], counters: &[Counter])
     })
 }
 
-/// The first few of some texts, and the number of the others.
+/// The first few of these texts, and the number of the others.
 pub(super) fn first_of(texts: &[String]) -> String {
     let named = texts.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
     match texts.len().saturating_sub(NAMED) {

@@ -13,14 +13,14 @@ pub(super) struct Counter {
     pub router: usize,
     /// Interface or tunnel.
     pub at: InterfaceOf,
-    /// Packets sent rather than received.
+    /// Whether it counts sent packets rather than received ones.
     pub out: bool,
 }
 
 /// Growth of the counters over a trial: packets and bytes.
 pub(super) type Grown = BTreeMap<Counter, (u64, u64)>;
 
-/// The growth in a trial. A counter that decreased counts as 0, so that its packets are missing.
+/// The growth during a trial. A counter that decreased counts as 0, so its packets appear to be missing.
 pub(super) fn grown(routers: &RoutersSeen) -> Grown {
     let find = |of: &RouterInterface| routers.before.iter().find(|b| (b.router, b.at) == (of.router, of.at));
     let mut all = Grown::new();
@@ -35,8 +35,8 @@ pub(super) fn grown(routers: &RoutersSeen) -> Grown {
     all
 }
 
-/// The growth without frames that the routers sent by themselves, ARP above all: what a counter has beyond its expected
-/// value, if that is no more than `own_frames`. Where packets are missing, such frames are not known, and stay.
+/// The growth without frames that the routers sent on their own, mainly ARP: the excess of a counter over its expected
+/// value, up to `own_frames`. If packets are missing, such frames are unknown and stay included.
 pub(super) fn without_own(grown: &Grown, compared: &[Compared], own_frames: u64) -> Grown {
     let mut of_packets = grown.clone();
     for compared in compared.iter().filter(|compared| compared.is_right(own_frames)) {
@@ -45,7 +45,7 @@ pub(super) fn without_own(grown: &Grown, compared: &[Compared], own_frames: u64)
     of_packets
 }
 
-/// A place on the way around.
+/// A place on the path of the loop.
 #[derive(Clone, Debug)]
 struct Station {
     /// Counters whose sum is the number of packets that arrive here.
@@ -83,7 +83,7 @@ impl Compared {
         i128::from(self.counted) - i128::from(self.expected)
     }
 
-    /// Whether the difference can be explained by packets that the routers sent by themselves.
+    /// Whether packets that the routers sent on their own can explain the difference.
     pub fn is_right(&self, own_frames: u64) -> bool {
         (0..=i128::from(own_frames)).contains(&self.difference())
     }
@@ -129,7 +129,7 @@ impl Expected {
         }
         let name = |counter: Counter| counter_place(system, counter.router, counter.at, ports);
         let entry_counter = Counter { router: entry, at: InterfaceOf::Interface(edge), out: false };
-        // In one round, a router with ports is passed only once.
+        // In one round, a packet passes a router with ports only once.
         let joins = |hop: &CycleHop| (hop.router == entry).then_some(entry_counter);
         let round = cycle.iter().flat_map(|hop| stations(hop, joins(hop), &name)).collect();
         let entry = Station {
@@ -141,19 +141,19 @@ impl Expected {
         Some(Expected { per_packet, per_error, hops: hops.collect(), entry, round })
     }
 
-    /// The counters that some packet or ICMP error must pass; those of other interfaces are ignored.
+    /// The counters that some packet or ICMP error must pass; counters of other interfaces are ignored.
     pub fn counters(&self) -> impl Iterator<Item = Counter> {
         let more = self.per_error.keys().filter(|counter| !self.per_packet.contains_key(counter));
         self.per_packet.keys().chain(more).copied()
     }
 
-    /// The counters that packets of the loop pass and ICMP errors do not.
+    /// The counters that packets of the loop pass but ICMP errors do not.
     pub fn without_errors(&self) -> Vec<Counter> {
         self.per_packet.keys().filter(|counter| !self.per_error.contains_key(counter)).copied().collect()
     }
 
     /// The counters of the tunnel, which carries no ICMP errors and no ARP; those of [`Expected::without_errors`] if
-    /// packets do not get to it.
+    /// packets do not reach the tunnel.
     pub fn in_tunnel(&self) -> Vec<Counter> {
         let mut counters = self.without_errors();
         let in_tunnel =
@@ -170,7 +170,7 @@ impl Expected {
         injected * of(&self.per_packet) + errors * of(&self.per_error)
     }
 
-    /// Every counter with its expected value for this number of injected packets and of ICMP errors that came back.
+    /// Every counter with its expected value, for this number of injected packets and of ICMP errors that came back.
     ///
     /// # Errors
     /// The first counter that was not read.
@@ -191,8 +191,8 @@ impl Expected {
             };
             counters.iter().map(of).sum()
         };
-        // The first counter of a place counts the packets from the place before; the others count packets that are
-        // added there.
+        // The first counter of a place counts the packets from the previous place; the others count packets added
+        // there.
         let one = |index: usize| {
             let (station, next) = (&self.round[index], &self.round[(index + 1) % self.round.len()]);
             let packets = beyond(&station.counters) - beyond(&next.counters[..1]);
@@ -242,7 +242,7 @@ fn stations(hop: &CycleHop, joins: Option<Counter>, name: &dyn Fn(Counter) -> St
     (0..passed.len()).map(one).collect()
 }
 
-/// Counters that an ICMP error passes on its way from router `from` to the port `edge` of router `entry`: over the
+/// Counters that an ICMP error passes on its path from router `from` to the port `edge` of router `entry`: over the
 /// first link between two routers, according to the routes.
 fn errors(system: &System, from: usize, entry: usize, edge: usize) -> Option<BTreeMap<Counter, u64>> {
     let mut counted = BTreeMap::new();

@@ -35,16 +35,16 @@ columns! {
         ended_early: u64 = "Ended early" ["packets"],
         there_pps: f64 = "r2 to r3" ["pps"],
         back_pps: f64 = "r3 to r2" ["pps"],
-        middle_pps: f64 = "r2, all in and out" ["pps"],
-        system_pps: f64 = "Sent on by all routers" ["pps"],
+        middle_pps: f64 = "r2, total in and out" ["pps"],
+        system_pps: f64 = "Forwarded by all routers" ["pps"],
         amplification: f64 = "Amplification",
         wan_ip_percent: Option<f64> = "r2-r3 link, IP" ["%"],
-        wan_ethernet_percent: Option<f64> = "With 14 bytes of Ethernet" ["%"],
-        wan_hdlc_percent: Option<f64> = "With 8 bytes of HDLC" ["%"],
-        wan_line_percent: Option<f64> = "With 38 bytes of an Ethernet line" ["%"],
+        wan_ethernet_percent: Option<f64> = "r2-r3 link, with 14 bytes of Ethernet" ["%"],
+        wan_hdlc_percent: Option<f64> = "r2-r3 link, with 8 bytes of HDLC" ["%"],
+        wan_line_percent: Option<f64> = "r2-r3 link, with 38 bytes of an Ethernet line" ["%"],
         icmp_errors: u64 = "ICMP errors",
-        circling_at_least_ms: f64 = "Went on after the load, at least" ["ms"],
-        circling_ms: f64 = "At most" ["ms"],
+        circling_at_least_ms: f64 = "Circulated after the load, at least" ["ms"],
+        circling_ms: f64 = "Circulated after the load, at most" ["ms"],
     }
 }
 
@@ -63,17 +63,17 @@ columns! {
     }
 }
 
-const LOADS: TableSpec<LoadRow> = TableSpec::new("routing_loop", "What the loop carries");
+const LOADS: TableSpec<LoadRow> = TableSpec::new("routing_loop", "Load of the loop");
 const RATES: TableSpec<RateRow> = TableSpec::new("routing_loop_rates", "Rates of all interfaces");
 const ACCOUNTING: TableSpec<AccountingRow> =
-    TableSpec::new("routing_loop_accounting", "Counters of every interface against what the packets make of them");
+    TableSpec::new("routing_loop_accounting", "Counters of every interface, expected and counted");
 /// All tables.
 pub(super) const SHAPES: [TableShape; 3] = [LOADS.shape(), RATES.shape(), ACCOUNTING.shape()];
 
-/// Bytes before an IP packet that the source of the test counts on Ethernet, and that it assumes on a line with HDLC.
+/// Bytes before an IP packet that the source of the test counts on Ethernet, and assumes on an HDLC line.
 const ETHERNET_BYTES: f64 = 14.0;
 const HDLC_BYTES: f64 = 8.0;
-/// Bytes that a frame takes on an Ethernet line beside its packet: header, FCS, preamble and gap.
+/// Bytes that a frame takes on an Ethernet line in addition to its packet: header, FCS, preamble and gap.
 const LINE_BYTES: f64 = 38.0;
 /// Shorter packets are padded to this length.
 const SHORTEST: f64 = 46.0;
@@ -124,11 +124,11 @@ fn verdict(compared: &Compared, way: &str, own_frames: u64) -> Option<String> {
 /// Packets and bytes by counter.
 type Growth = BTreeMap<Counter, (f64, f64)>;
 
-/// Growth of the counters in some time: in one trial, or in the part by which a second trial exceeds the first.
+/// Growth of the counters over some time: over one trial, or over the part by which a second trial exceeds the first.
 struct Measured {
     seconds: f64,
     grown: Growth,
-    /// Without frames of the routers themselves, as far as they are known.
+    /// Without frames of the routers themselves, as far as known.
     of_packets: Growth,
     errors: f64,
     sent_on: f64,
@@ -174,7 +174,7 @@ impl Measured {
         }
     }
 
-    /// Growth in the only trial, or in the part by which the second trial exceeds the first.
+    /// Growth over the only trial, or over the part by which the second trial exceeds the first.
     fn of_all(circle: &Circle, trials: &[&Circled]) -> Option<Measured> {
         let (last, before) = trials.split_last()?;
         let last = Measured::of(circle, last);
@@ -198,22 +198,22 @@ fn at_hop(circle: &Circle, hop: usize, measured: &Measured) -> f64 {
     (packets / measured.seconds - per_error as f64 * measured.errors / measured.seconds).max(0.0)
 }
 
-/// Everything that a router sent into a link: packets of the loop, ICMP errors, and frames of its own.
+/// Everything that a router sent into a link: packets of the loop, ICMP errors, and its own frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sent {
     /// Per second.
     packets: f64,
-    /// Of these, packets of the loop.
+    /// Packets of the loop, per second.
     looping: f64,
-    /// Per second as the interface counts them.
+    /// Bytes per second, as the interface counts them.
     bytes: f64,
     /// Bytes of a packet of the loop.
     nominal: f64,
 }
 
 impl Sent {
-    /// Bytes of the IP packets per second. An interface counts frames without FCS, padded or not; some leave out the 14
-    /// bytes of Ethernet, so that its bytes are fewer than those of packets of this size.
+    /// Bytes of the IP packets per second. An interface counts frames without FCS, padded or not; some interfaces leave
+    /// out the 14 bytes of Ethernet, so they show fewer bytes than packets of this size have.
     fn ip_bytes(self) -> f64 {
         let more = self.bytes - self.looping * self.nominal;
         let header = if more < self.packets * ETHERNET_BYTES / 2.0 { 0.0 } else { ETHERNET_BYTES };
@@ -222,7 +222,7 @@ impl Sent {
         self.bytes - self.packets * header - if padded { padding } else { 0.0 }
     }
 
-    /// The same with so many bytes for each packet, in bits.
+    /// Bits per second, with this many additional bytes for each packet.
     fn bits_with(self, each: f64) -> f64 {
         (self.ip_bytes() + self.packets * each) * 8.0
     }
@@ -233,7 +233,7 @@ impl Sent {
     }
 }
 
-/// Utilisation of the link between r2 and r3 in its busier direction, in %, by the bits per second of a direction.
+/// Utilisation of the link between r2 and r3 in its busier direction, in %, given the bits per second of a direction.
 fn share(circle: &Circle, ip_bytes: u16, measured: &Measured, bits: impl Fn(Sent) -> f64) -> Option<f64> {
     let of = |hop: usize| {
         let speed = circle.link_at(hop).0?;
@@ -245,7 +245,7 @@ fn share(circle: &Circle, ip_bytes: u16, measured: &Measured, bits: impl Fn(Sent
     WAN_HOPS.into_iter().filter_map(of).max_by(f64::total_cmp)
 }
 
-/// The share of the WAN link that a trial had, in per cent of its speed, counted in IP bytes; `None` if the link has no speed.
+/// The share of the WAN link's speed that a trial used, in per cent, counted in IP bytes; `None` if the link has no speed.
 pub(super) fn wan_share(circle: &Circle, ip_bytes: u16, of: &Circled) -> Option<f64> {
     share(circle, ip_bytes, &Measured::of(circle, of), |sent| sent.bits_with(0.0))
 }
@@ -302,7 +302,7 @@ pub(super) fn load(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, lo
     add_load(outcome, circle, pattern, load, of, &measured, &[of.result.trial]);
 }
 
-/// The same for the part by which an overload trial exceeds a shorter one.
+/// Writes the load for the part by which an overload trial exceeds a shorter one.
 pub(super) fn overloaded(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, short: &Circled, long: &Circled) {
     let measured = Measured::of(circle, long).beyond(&Measured::of(circle, short));
     let trials = [short, long].map(|of| of.result.trial);
@@ -336,7 +336,7 @@ pub(super) fn rates(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, l
 mod tests {
     use super::*;
 
-    /// 1,000 packets of the loop and 100 ICMP errors of 96 bytes, by the ways in which interfaces count.
+    /// 1,000 packets of the loop and 100 ICMP errors of 96 bytes, as interfaces count in different ways.
     #[test]
     fn bytes_of_packets_come_from_every_counter() {
         for nominal in [40.0, 64.0, 528.0, 1522.0] {
@@ -346,7 +346,7 @@ mod tests {
                 let padding = 1_000.0 * f64::max(46.0 - nominal, 0.0);
                 for counted in [ip, ip + 14.0 * packets, ip + 14.0 * packets + padding] {
                     let sent = Sent { packets, looping: 1_000.0, bytes: counted, nominal };
-                    // Many errors look like a header that is not counted. They come back by the tunnel's way, where no
+                    // Many errors look like a header that is not counted. They come back through the tunnel, where no
                     // packet is short.
                     let like_header = counted == ip && errors * own >= 7.0 * packets;
                     if like_header || (errors > 0.0 && padding > 0.0) {

@@ -17,7 +17,7 @@ pub(super) struct Setting<'a> {
     pub trial_s: f64,
     /// Bytes of the injected packets.
     pub ip_bytes: u16,
-    /// When the last packet of a trial in which none waits in a queue was in the tunnel, at the latest.
+    /// Latest time at which the last packet of a trial without queueing was in the tunnel.
     pub alone: Duration,
 }
 
@@ -56,29 +56,31 @@ impl Setting<'_> {
     }
 }
 
-/// What a trial without loss says about buffers.
+/// What a trial without loss shows about buffers.
 struct Drain {
-    /// How much longer than without queueing its packets circled, at least.
+    /// Minimum time by which its packets circulated longer than without queueing.
     longer: Duration,
-    /// The same, at most: readings of counters take time.
+    /// Maximum of this time: reading the counters takes time.
     at_most: Duration,
-    /// What a direction of the WAN link carried, in per cent of its speed; `None` if it has no speed.
+    /// Load of a direction of the WAN link, in per cent of its speed; `None` if it has no speed.
     wan_percent: Option<f64>,
 }
 
 impl Drain {
-    /// Why the load cannot last, if buffers absorbed packets that the loop does not carry in the long run. Buffered
-    /// packets have many rounds left, so the loop continues for as long as the load was too high. What is within
-    /// `precision` (in per cent) of the trial does not distort the figure. Beyond `alone`, a doubling, no reading is that slow.
+    /// Why the load cannot last, if buffers absorbed packets that the loop does not carry in the long run. Buffered packets
+    /// still have many rounds to go, so the loop continues for as long as the load was too high. A time within `precision` (in
+    /// per cent) of the trial does not distort the figure. A time beyond `alone`, a doubling, cannot be due to slow readings.
     fn filling(&self, precision: f64, trial_s: f64, alone: Duration) -> Option<String> {
         let allowed = Duration::from_secs_f64(precision / 100.0 * trial_s);
-        // Whatever the readings say, a link that had more than it carries has filled a buffer.
+        // Whatever the readings say, a link that got more than it carries has filled a buffer.
         let ms = |time: Duration| (time.as_secs_f64() * 1e3).round();
         let why = match self.wan_percent {
             Some(percent) if percent > 100.0 + precision => format!("the load takes {percent:.1} % of the WAN link"),
-            _ if self.longer > allowed => format!("packets went on for {} ms longer than alone", ms(self.longer)),
+            _ if self.longer > allowed => {
+                format!("packets circulated {} ms longer than without queueing", ms(self.longer))
+            }
             _ if self.at_most > allowed + alone => {
-                format!("packets went on for up to {} ms longer than alone", ms(self.at_most))
+                format!("packets circulated up to {} ms longer than without queueing", ms(self.at_most))
             }
             _ => return None,
         };
@@ -112,7 +114,7 @@ pub(super) fn highest(
     let mut top = by_links.min(limits.max.pps());
     let mut by_tester = limits.max.pps() < by_links;
     let (mut best, mut retreats) = (accounted, 0);
-    // The top is tried first, because it is not known to lose packets.
+    // Tries the top first, because it is not known to lose packets.
     let mut lossy: Option<f64> = None;
     let mut filling = None;
     let width = PRECISION.get(setting.params).0 / 100.0;
@@ -155,7 +157,7 @@ pub(super) fn highest(
     }
     if lossy.is_none() && !by_tester {
         let what = if links.is_some_and(|links| links.pps() <= top) {
-            "the links carry no more IP packets than these, and nothing was lost"
+            "the links cannot carry more IP packets, and nothing was lost"
         } else {
             "no higher load was tried, and nothing was lost"
         };
@@ -190,7 +192,7 @@ pub(super) fn overload(
     }
     let [short, long] = &done[..] else { return Ok(()) };
     if long.is_lossless() {
-        note_of(outcome, setting.pattern, format!("nothing was lost at {rate} either"));
+        note_of(outcome, setting.pattern, format!("no packet was lost at {rate} either"));
     }
     rows::overloaded(outcome, setting.circle, setting.pattern, short, long);
     rows::rates(outcome, setting.circle, setting.pattern, "overload", &[short, long]);
@@ -203,7 +205,8 @@ mod tests {
 
     const ALONE: Duration = Duration::from_millis(300);
 
-    /// Whether this trial of 5 s, whose packets circled longer by these milliseconds, filled buffers; 3 % are allowed.
+    /// Whether this trial of 5 s, whose packets circulated longer by these milliseconds, filled buffers; 3 % are
+    /// allowed.
     fn fills(longer: u64, at_most: u64, wan_percent: Option<f64>) -> bool {
         let ms = Duration::from_millis;
         Drain { longer: ms(longer), at_most: ms(at_most), wan_percent }.filling(3.0, 5.0, ALONE).is_some()

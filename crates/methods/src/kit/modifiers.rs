@@ -27,7 +27,8 @@ use drophammer_model::suite::Params;
 /// `modifiers`
 pub const MODIFIERS: Param<Option<Vec<Modifier>>> = Param::optional(
     "modifiers",
-    "additional tasks for the router, tested one after the other: `none`, `broadcast` (1 % of the frames), `management`, `routing_update`, `filters` (RFC 2544 section 11)",
+    "additional tasks for the router, tested one after the other: `none`, `broadcast` (1 % of the frames), `management`, `routing_update`, \
+     `filters` (RFC 2544 section 11)",
 );
 /// `filter_conditions`
 pub const FILTER_CONDITIONS: Param<u64> = Param::new(

@@ -46,7 +46,8 @@ pub const DISTRIBUTION: Param<Distribution> = Param::new(
     "distribution",
     "non_meshed",
     "non_meshed",
-    "ports between which frames go: pairs (first and second port), crossed pairs (first port and first port of the second half), or from every port to every other port (RFC 2285 section 3.3)",
+    "ports between which frames go: pairs (first and second port), crossed pairs (first port and first port of the second half), or from every \
+     port to every other port (RFC 2285 section 3.3)",
 );
 /// `ipv6_extensions`
 pub const EXTENSIONS: Param<Option<Vec<ExtensionHeader>>> = Param::optional(
@@ -56,7 +57,8 @@ pub const EXTENSIONS: Param<Option<Vec<ExtensionHeader>>> = Param::optional(
 /// `labels`
 pub const LABELS: Param<Option<LabelOperation>> = Param::optional(
     "labels",
-    "action of the router on the MPLS labels of the frames, according to the `labels` entries of the receiving ports (RFC 5695); without it, frames carry no labels",
+    "action of the router on the MPLS labels of the frames, according to the `labels` entries of the receiving ports (RFC 5695); without it, \
+     frames carry no labels",
 );
 /// `label_stack`
 pub const LABEL_STACK: Param<u32> = Param::new(
@@ -77,10 +79,8 @@ pub const WIDTH: Param<Option<Percent>> = Param::optional(
     "overrides the goal's width: distance between upper and lower bound as a share of the upper bound (RFC 9971)",
 );
 /// `max_load`
-pub const MAX_LOAD: Param<Option<FrameRate>> = Param::optional(
-    "max_load",
-    "highest load per sending port to try, if below line rate and the tester's ceiling",
-);
+pub const MAX_LOAD: Param<Option<FrameRate>> =
+    Param::optional("max_load", "highest load per sending port to try, if below line rate and the tester's ceiling");
 /// `search_duration_max`
 pub const SEARCH_MAX: Param<Duration> = Param::new(
     "search_duration_max",
@@ -96,7 +96,8 @@ pub const DRAIN: Param<Duration> = Param::new(
     "drain",
     "200 ms",
     "2 s",
-    "wait for late frames after the last one was sent; ends when all have arrived, and is extended while frames arrive, up to 2 s (RFC 2544 section 23 d)",
+    "wait for late frames after the last one was sent; ends when all have arrived, and is extended while frames arrive, up to 2 s (RFC 2544 \
+     section 23 d)",
 );
 /// Wait for late frames in seconds that RFC 2544 section 23 d requires.
 const RFC_DRAIN_S: f64 = 2.0;

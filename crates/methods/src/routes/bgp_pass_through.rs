@@ -9,11 +9,12 @@ use crate::routes_sent;
 /// The test.
 pub struct BgpPassThrough;
 
-const SAMPLES: Param<u32> = Param::new("samples", "50", "1000", "routes that come and go, one at a time");
+const SAMPLES: Param<u32> =
+    Param::new("samples", "50", "1000", "routes that are advertised and withdrawn, one at a time");
 
 const MEDIAN: [FigureSpec; 2] = [
     FigureSpec::lower("bgp_pass_through_ipv4_median_ms", "ms", "median of an IPv4 route's time through the router"),
-    FigureSpec::lower("bgp_pass_through_ipv6_median_ms", "ms", "the same for IPv6"),
+    FigureSpec::lower("bgp_pass_through_ipv6_median_ms", "ms", "median of an IPv6 route's time through the router"),
 ];
 
 static SPEC: TestSpec = TestSpec {
@@ -87,7 +88,7 @@ fn pass(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
             [(case.advertise(origin, part.clone()), &mut up), (case.withdraw(origin, part), &mut down)]
         {
             let settled = follow(bed, params, &action, watch)?;
-            let lost = || format!("route {} was not passed on", case.all.prefix(index));
+            let lost = || format!("route {} was not re-advertised", case.all.prefix(index));
             must_be_complete(bed, watch, &settled, lost)?;
             times.push(settled.last_change_s * 1e3);
         }

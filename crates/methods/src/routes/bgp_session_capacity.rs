@@ -1,5 +1,5 @@
 //! BGP session capacity: a growing number of emulated routers open sessions, and all of them must stay up (no RFC
-//! defines it; terms of RFC 4098).
+//! defines this test; terms of RFC 4098).
 
 use crate::kit::prelude::*;
 use crate::route_tests::{self, ESTABLISH, memory_mib, thousands};
@@ -12,12 +12,12 @@ const MAX_SESSIONS: Param<u32> = Param::new(
     "max_sessions",
     "1000",
     "10000",
-    "sessions at which the test ends; `peers_per_port` of the suite bounds it too",
+    "number of sessions at which the test ends; `peers_per_port` of the suite also limits it",
 );
-const HOLD: Param<Duration> = Param::new("hold", "1 s", "180 s", "time for which all sessions must stay at the end");
+const HOLD: Param<Duration> = Param::new("hold", "1 s", "180 s", "how long all sessions must stay up at the end");
 
 const SESSIONS: FigureSpec = FigureSpec::higher("bgp_sessions", "sessions", "sessions up at the same time");
-const TIME: FigureSpec = FigureSpec::lower("bgp_sessions_s", "s", "seconds until all of them were up, step by step");
+const TIME: FigureSpec = FigureSpec::lower("bgp_sessions_s", "s", "seconds until all sessions were up, step by step");
 
 static SPEC: TestSpec = TestSpec {
     name: "bgp_session_capacity",
@@ -71,9 +71,10 @@ impl Method for BgpSessionCapacity {
 }
 
 fn climb(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-    // Take one peer of each port in rotation, so that every step spreads over all ports.
+    // Takes one peer of each port in rotation, so that every step spreads over all ports.
     let routing = bed.routing()?;
-    // Before the first step: the router may refuse sessions for seconds after those of an earlier test have ended.
+    // Before the first step: the router may refuse sessions for seconds after the sessions of an earlier test have
+    // ended.
     routing.ready_for_sessions()?;
     let mut by_port: Vec<Vec<usize>> = Vec::new();
     for (index, peer) in routing.peers().iter().enumerate() {
@@ -117,7 +118,7 @@ fn climb(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Resul
         let lost: Vec<usize> = order[..up].iter().copied().filter(|p| routing.session(*p).losses > 0).collect();
         if let Some(first) = lost.first() {
             let (name, cause) = (routing.peers()[*first].name.clone(), routing.session(*first).cause);
-            stopped = Some(format!("{} sessions did not stay, the first of them {name}: {cause}", lost.len()));
+            stopped = Some(format!("{} sessions did not stay up, the first one {name}: {cause}", lost.len()));
             up -= lost.len();
         }
     }

@@ -1,5 +1,5 @@
-//! BGP table capacity in steps: one emulated router advertises more and more routes, another one verifies that the DUT
-//! passes each of them on, until one is missing (the core router test of 2001; no RFC defines it).
+//! BGP table capacity in steps: one emulated router advertises more and more routes, and another one verifies that the
+//! DUT re-advertises each of them, until one is missing (the core router test of 2001; no RFC defines this test).
 
 use crate::attempts::Attempts;
 use crate::figure::of_family;
@@ -14,22 +14,30 @@ pub struct BgpTableCapacity;
 
 const STEP: Param<u32> = Param::new("step", "40000", "40000", "routes added per step");
 const MAX_ROUTES: Param<u32> =
-    Param::new("max_routes", "200000", "2400000", "routes at which the test ends in any case");
-const HOLD: Param<Duration> = Param::new("hold", "1 s", "120 s", "time for which the last full table must stay");
+    Param::new("max_routes", "200000", "2400000", "number of routes at which the test ends in any case");
+const HOLD: Param<Duration> = Param::new("hold", "1 s", "120 s", "how long the last full table must stay");
 
 const CAPACITY: [FigureSpec; 2] = [
-    FigureSpec::higher("bgp_capacity_ipv4_routes", "routes", "IPv4 routes taken and passed on without one missing"),
-    FigureSpec::higher("bgp_capacity_ipv6_routes", "routes", "the same for IPv6"),
+    FigureSpec::higher(
+        "bgp_capacity_ipv4_routes",
+        "routes",
+        "IPv4 routes learned and re-advertised without a missing route",
+    ),
+    FigureSpec::higher(
+        "bgp_capacity_ipv6_routes",
+        "routes",
+        "IPv6 routes learned and re-advertised without a missing route",
+    ),
 ];
 const LOAD_TIME: [FigureSpec; 2] = [
     FigureSpec::lower("bgp_load_ipv4_s", "s", "seconds for all IPv4 steps together, each to its last verified route"),
-    FigureSpec::lower("bgp_load_ipv6_s", "s", "the same for IPv6"),
+    FigureSpec::lower("bgp_load_ipv6_s", "s", "seconds for all IPv6 steps together, each to its last verified route"),
 ];
 
 static SPEC: TestSpec = TestSpec {
     name: "bgp_table_capacity",
     title: "BGP table capacity",
-    summary: "how many routes the router takes from one peer and passes on to another, every one verified",
+    summary: "how many routes the router learns from one peer and re-advertises to another, every one verified",
     source: "core router test of 2001, in steps of 40,000 routes; terms of RFC 4098",
     needs: route_tests::NEEDS,
     params: params![&route_tests::TABLES, &[STEP.spec(), MAX_ROUTES.spec(), HOLD.spec()], &route_tests::SESSIONS,],
@@ -70,7 +78,7 @@ impl Method for BgpTableCapacity {
         let (hold, families) = (HOLD.seconds(params), route_tests::families(params));
         let each_s = f64::from(MAX_ROUTES.get(params)) / 30_000.0 + (hold + 3.0) / families;
         let short = (hold < 120.0).then(|| format!("the full table is held for {hold} s instead of 120 s"));
-        // A router that holds more than the most that is tried has no known capacity.
+        // A router that holds more routes than the test tries has no known capacity.
         let few = fewer(params, &MAX_ROUTES, "routes at most", 2_400_000, route_tests::CONFORMANT);
         Plan::by_family(&SPEC, params).taking(each_s).deviating(short).deviating(few)
     }
@@ -80,14 +88,15 @@ impl Method for BgpTableCapacity {
         PLOTS.begin(outcome);
         note(
             outcome,
-            "A step ends when peer 2 has every route of peer 1 with the right AS path, next hop and attributes; the test ends with the first \
-             step after which one is missing. 'Tester alone' is what the tester needs to send and verify as many routes without a router.",
+            "A step ends when peer 2 has every route of peer 1 with the right AS path, next hop and attributes; the test ends after the first \
+             step in which a route is missing. 'Tester alone' is the time that the tester needs to send and verify as many routes without a router.",
         );
         for_each_family(bed, params, outcome, |bed, family, outcome| climb(bed, family, params, outcome))
     }
 }
 
-/// Takes all steps, again if the host disturbed their times. The fastest attempt counts: a busy host only makes a router slower.
+/// Runs all steps, and repeats them if the host disturbed their times. The fastest attempt counts: a busy host only makes a
+/// router slower.
 fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
     let mut attempts = Attempts::few(bed);
     let mut fastest: Option<(f64, Outcome)> = None;
@@ -111,11 +120,11 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
     }
 }
 
-/// An attempt to take all steps.
+/// An attempt to run all steps.
 struct Climb {
     /// Time of all complete steps, in seconds.
     elapsed_s: f64,
-    /// What the host did meanwhile; empty if the router failed, which no host excuses.
+    /// What the host did during the attempt; empty if the router failed, which no host excuses.
     disturbed: Vec<String>,
 }
 
@@ -156,7 +165,7 @@ fn attempt_to_climb(
             if slow {
                 marks.push("tester-limited".into());
             }
-            // The host makes no route missing, so it only matters for times.
+            // The host cannot make a route go missing, so it only matters for times.
             limited |= !held_up.is_empty();
             marks.extend(held_up.iter().cloned());
             disturbed.extend(held_up);
@@ -191,7 +200,7 @@ fn attempt_to_climb(
     }
     let stayed = if failure.is_none() { hold(bed, params, watch, &[origin, observer], most)? } else { None };
     if let Some(why) = &stayed {
-        note(outcome, format!("{family}: the table was complete but did not stay so: {why}"));
+        note(outcome, format!("{family}: the table was complete but did not stay complete: {why}"));
     }
     if let Some(failure) = &failure {
         note(outcome, failure.clone());
@@ -235,8 +244,8 @@ fn rank(outcome: &mut Outcome, family: Family, capacity: Option<u32>, elapsed_s:
     outcome.ranks.push(RankFigure { capped: whole, ..routes });
     // Times for tables of different sizes are not comparable.
     let value = (whole && capacity.is_some()).then_some(elapsed_s);
-    let title = format!("Time to take and pass on the table, {family}");
+    let title = format!("Time to learn and re-advertise the table, {family}");
     let time = of_family(&LOAD_TIME, family).of(&[], title, value);
-    let why = "the table did not become complete, or did not stay so";
+    let why = "the table did not become complete, or did not stay complete";
     outcome.ranks.push(RankFigure { tester_limited: limited, ..time.because(why) });
 }

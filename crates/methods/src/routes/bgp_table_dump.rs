@@ -12,11 +12,11 @@ use crate::routing::RouteAction;
 pub struct BgpTableDump;
 
 const ROUTES: Param<u32> = Param::new("routes", "100000", "1000000", "routes of the table");
-const REPEATS: Param<u32> = Param::new("repeats", "2", "5", "times that the new peer comes up");
+const REPEATS: Param<u32> = Param::new("repeats", "2", "5", "how often the new peer comes up");
 
 const DUMP: [FigureSpec; 2] = [
-    FigureSpec::lower("bgp_dump_ipv4_s", "s", "mean seconds until a new peer has all IPv4 routes"),
-    FigureSpec::lower("bgp_dump_ipv6_s", "s", "the same for IPv6"),
+    FigureSpec::lower("bgp_dump_ipv4_s", "s", "mean time until a new peer has all IPv4 routes, in seconds"),
+    FigureSpec::lower("bgp_dump_ipv6_s", "s", "mean time until a new peer has all IPv6 routes, in seconds"),
 ];
 
 static SPEC: TestSpec = TestSpec {
@@ -78,7 +78,7 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
     let routes = u64::from(case.all.len());
     let repeats = REPEATS.get(params);
     // The table is complete when the first observer has it. The dumps go to the same peer, whose session is brought up
-    // anew.
+    // again.
     case.load(bed, params, origin, observer)?;
     let mut times = Vec::new();
     let mut limited = false;
@@ -96,7 +96,7 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         routing.expect(watch, case.whole(), true);
         routing.watch_host();
         let begun = routing.now_s();
-        // A million routes take time to watch and to expect, and a trace counts from before that.
+        // Setting up the watch of a million routes takes time, and a trace counts from before that.
         let (since_watch, since_expect) = (begun - watched, begun - expected);
         let up = route_tests::establish(bed, &[observer], params)?.first().map_or(0.0, Duration::as_secs_f64);
         let routing = bed.routing()?;
@@ -111,7 +111,7 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         limited |= !disturbed.is_empty();
         let routing = bed.routing()?;
         let verified = routing.verified(watch);
-        // Times count from the establishment of the session; routes may follow at once.
+        // Times count from the establishment of the session; routes may follow immediately.
         let last_s = verified.last_change_s.map(|at| (at - begun - up).max(0.0)).filter(|_| settled.complete);
         let first = routing.trace(watch).times.into_iter().flatten().min_by(f64::total_cmp);
         let first_s = first.map(|at| (at - since_expect - up).max(0.0));

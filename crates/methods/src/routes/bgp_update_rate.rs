@@ -1,5 +1,5 @@
-//! Sustained update rate: routes are withdrawn and advertised at a steady pace, and the router must pass every change on to a second
-//! peer without falling behind (terms of RFC 4098; no RFC defines it).
+//! Sustained update rate: routes are withdrawn and advertised at a steady pace, and the router must re-advertise every change to a
+//! second peer without falling behind (terms of RFC 4098; no RFC defines this test).
 
 use crate::attempts::Attempts;
 use crate::figure::of_family;
@@ -11,29 +11,37 @@ use crate::routing::{Change, Packing, PeerIndex, RESTLESS, WatchIndex};
 /// The test.
 pub struct BgpUpdateRate;
 
-const ROUTES: Param<u32> = Param::new("routes", "20000", "200000", "routes of the table that change");
+const ROUTES: Param<u32> = Param::new("routes", "20000", "200000", "number of routes in the table that changes");
 const FIRST_RATE: Param<u32> =
-    Param::new("first_rate", "5000", "5000", "changes per second at first; doubled while they are kept up with");
+    Param::new("first_rate", "5000", "5000", "changes per second at first; doubled as long as the router keeps up");
 const MAX_RATE: Param<u32> = Param::new("max_rate", "320000", "5000000", "changes per second at which the test ends");
-const DURATION: Param<Duration> = Param::new("duration", "1 s", "30 s", "time at each pace");
+const DURATION: Param<Duration> = Param::new("duration", "1 s", "30 s", "time at each rate");
 const LAG: Param<Duration> =
     Param::new("lag", "250 ms", "1 s", "the router is behind when it needs longer than this after the last change");
-const REFINEMENTS: Param<u32> =
-    Param::new("refinements", "3", "5", "halvings of the interval between the last good and the first bad pace");
+const REFINEMENTS: Param<u32> = Param::new(
+    "refinements",
+    "3",
+    "5",
+    "how often the interval between the last good and the first bad rate is halved",
+);
 
 const RATE: [FigureSpec; 2] = [
     FigureSpec::higher(
         "bgp_update_rate_ipv4_rps",
         "changes/s",
-        "IPv4 route changes per second passed on without falling behind",
+        "IPv4 route changes per second re-advertised without falling behind",
     ),
-    FigureSpec::higher("bgp_update_rate_ipv6_rps", "changes/s", "the same for IPv6"),
+    FigureSpec::higher(
+        "bgp_update_rate_ipv6_rps",
+        "changes/s",
+        "IPv6 route changes per second re-advertised without falling behind",
+    ),
 ];
 
 static SPEC: TestSpec = TestSpec {
     name: "bgp_update_rate",
     title: "Sustained update rate",
-    summary: "the highest pace of withdrawals and advertisements that the router passes on without falling behind",
+    summary: "the highest rate of withdrawals and advertisements that the router re-advertises without falling behind",
     source: "terms of RFC 4098 (update trains, flaps)",
     needs: route_tests::NEEDS,
     params: params![
@@ -68,7 +76,7 @@ const PLOT: PlotSpec = PlotSpec {
     y: "behind, ms",
     log_y: true,
 };
-/// One UPDATE carries at most the changes that are due in this time, in seconds.
+/// One UPDATE carries at most the changes that are due within this time, in seconds.
 const MESSAGE_S: f64 = 0.005;
 /// Share of a train's excess time during which the router must have held the session back, for the excess to count as
 /// the router's.
@@ -113,12 +121,12 @@ struct Pace {
     lag_s: f64,
     complete: bool,
     complaint: String,
-    /// What the host did meanwhile.
+    /// What the host did during the train.
     disturbed: Vec<String>,
     /// Seconds for which the DUT held the session back, and for which the tester was late.
     held_s: f64,
     late_s: f64,
-    /// Time that the train took beyond the time its pace asks for, in seconds.
+    /// Time that the train took beyond the time that its pace requires, in seconds.
     beyond_s: f64,
 }
 
@@ -132,7 +140,7 @@ impl Pace {
 impl Train<'_> {
     /// Withdraws and advertises as much of the table as the time allows, alternately, at `rate` changes per second. The
     /// train begins and ends with a withdrawal, so that a router that has not begun is not mistaken for one that has
-    /// finished. Then the table is restored.
+    /// finished. Then it restores the table.
     fn run(&self, bed: &mut dyn Testbed, rate: u32) -> Result<Pace, TestError> {
         let changes = ((f64::from(rate) * DURATION.seconds(self.params)) as u64).max(1);
         // An UPDATE must not carry much more than is due in its time, or the train would be a series of bursts.
@@ -198,7 +206,7 @@ impl Train<'_> {
         };
         if pace.complete {
             let again = follow(bed, self.params, &self.case.advertise(self.origin, 0..count), watch)?;
-            must_be_complete(bed, watch, &again, || "the router did not take the table once more".into())?;
+            must_be_complete(bed, watch, &again, || "the router did not accept the table again".into())?;
         }
         Ok(pace)
     }
@@ -214,7 +222,7 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     let mut rate = FIRST_RATE.get(params).min(most);
     let mut refinements = REFINEMENTS.get(params);
     // The lowest pace that the tester did not reach although the router had room and the second peer was not behind, or that the
-    // host disturbed in all attempts (then true). No figure of the router may rest on it.
+    // host disturbed in all attempts (then true). No figure of the router may depend on it.
     let mut short: Option<(u32, bool)> = None;
     let (mut attempt, mut attempts) = (1, Attempts::begin(bed));
     loop {
@@ -225,7 +233,7 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         let kept_up = pace.complete && !slow && pace.lag_s <= lag_s;
         let fell_short = pace.complete && slow && !pace.held_back() && pace.lag_s <= lag_s;
         let again = fell_short && attempt < ATTEMPTS;
-        // A busy host never helps a router to keep up, so a pace that was kept up counts.
+        // A busy host never helps a router to keep up, so a pace with which the router kept up counts.
         let disturbed = pace.complete && !kept_up && !pace.disturbed.is_empty();
         let again = if disturbed { attempts.again(bed, &pace.disturbed, pace.beyond_s) } else { again };
         let mut marks = Vec::new();
@@ -291,7 +299,10 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         }
     }
     if bad.is_none() {
-        note(outcome, format!("{family}: at least {} changes per second; more were not tried", thousands(good.into())));
+        note(
+            outcome,
+            format!("{family}: at least {} changes per second; higher rates were not tried", thousands(good.into())),
+        );
     }
     // The bound is the router's only if the router was behind at the lowest pace that failed.
     let limited = bad.is_none() || short.map(|(pace, _)| pace) == bad;

@@ -1,6 +1,6 @@
 //! Convergence skyline: a full table is advertised and withdrawn, three times, under load, and the forwarding rate
-//! draws its outline (core router test of 2001; terms of RFC 6413). With fully meshed traffic every port has a part of
-//! the table, and all parts come and go at once.
+//! draws its outline (core router test of 2001; terms of RFC 6413). With fully meshed traffic, every port has a part of
+//! the table, and all parts come and go at the same time.
 
 mod edge;
 
@@ -18,7 +18,7 @@ pub struct ConvergenceSkyline;
 
 const ROUTES: Param<u32> = Param::new("routes", "50000", "200000", "routes of the table");
 const INTERVAL: Param<Duration> = Param::new("interval", "3 s", "60 s", "time between two changes");
-const CYCLES: Param<u32> = Param::new("cycles", "3", "3", "times that the table comes and goes");
+const CYCLES: Param<u32> = Param::new("cycles", "3", "3", "how often the table is advertised and withdrawn");
 const BIN: Param<Duration> = Param::new(
     "bin",
     "20 ms",
@@ -27,7 +27,8 @@ const BIN: Param<Duration> = Param::new(
 );
 const LOWER_LOADS: Param<Option<Vec<Percent>>> = Param::optional(
     "lower_loads",
-    "loads to try in turn, in per cent of the same throughput or of `rate`, while the router does not complete each change before the next one (changes down alone, if those up were complete), or forwards less than 10 % of the frames to the table at the end of its time",
+    "lower loads to try in turn, in per cent of the same throughput or of `rate`, if the router does not complete each change before the next one \
+     (withdrawals only, if all advertisements completed), or forwards less than 10 % of the frames at the end of the time that the table is present",
 );
 
 /// Figures of each family. Means that differ by less than the resolution of the times are equal.
@@ -35,28 +36,37 @@ const UP: [FigureSpec; 2] = [
     FigureSpec::lower_by_difference(
         "convergence_up_ipv4_s",
         "s",
-        "mean seconds until traffic to all IPv4 routes arrives",
+        "mean time until traffic to all IPv4 routes arrives, in seconds",
     ),
-    FigureSpec::lower_by_difference("convergence_up_ipv6_s", "s", "the same for IPv6"),
+    FigureSpec::lower_by_difference(
+        "convergence_up_ipv6_s",
+        "s",
+        "mean time until traffic to all IPv6 routes arrives, in seconds",
+    ),
 ];
 const DOWN: [FigureSpec; 2] = [
     FigureSpec::lower_by_difference(
         "convergence_down_ipv4_s",
         "s",
-        "mean seconds until traffic to no IPv4 route arrives",
+        "mean time until traffic to every IPv4 route has stopped, in seconds",
     ),
-    FigureSpec::lower_by_difference("convergence_down_ipv6_s", "s", "the same for IPv6"),
+    FigureSpec::lower_by_difference(
+        "convergence_down_ipv6_s",
+        "s",
+        "mean time until traffic to every IPv6 route has stopped, in seconds",
+    ),
 ];
 const LOWERED: FigureSpec = FigureSpec::lower_by_difference(
     "convergence_{event}_{family}_at_{load}_percent_s",
     "s",
-    "the same at a lower load, for a router that at the load of the others forwards next to nothing, or does not complete each such change before the next one",
+    "mean time at a lower load, in seconds, for a router that forwards next to nothing at the common load, or does not complete each such change \
+     before the next one",
 );
 
 static SPEC: TestSpec = TestSpec {
     name: "convergence_skyline",
     title: "Convergence skyline",
-    summary: "how fast the router forwards to a full table that appears and vanishes again and again, under load",
+    summary: "how fast forwarding follows a full table that is repeatedly advertised and withdrawn under load",
     source: "core router test of 2001: 0, 200,000 and 0 routes, 60 s each; terms of RFC 6413",
     needs: route_traffic::NEEDS,
     params: params![
@@ -79,9 +89,9 @@ columns! {
         first_s: Option<f64> = "First route after" ["s"],
         last_s: Option<f64> = "Last route after" ["s"],
         rate_rps: Option<f64> = "Rate" ["routes/s"],
-        after_frames: Option<u64> = "Wrong frames after that" ["frames"],
+        after_frames: Option<u64> = "Wrong frames after the last route" ["frames"],
         rate_pps: Option<f64> = "Forwarding rate at the end" ["fps"],
-        of_throughput_percent: Option<f64> = "Of the throughput" ["%"],
+        of_throughput_percent: Option<f64> = "Share of throughput" ["%"],
         resolution_s: f64 = "Resolution" ["s"],
     }
 }
@@ -98,10 +108,10 @@ const PLOT: PlotSpec = PlotSpec {
 /// If no more than this share of the frames arrives at the end of the time that the table is present, the router forwards
 /// next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.1;
-/// What a note says of such a change.
+/// Addition to the note about such a change.
 const UNFINISHED: &str = ", and a change was not complete before the next one";
-/// Share of a trial for which the DUT's processor may stand still at once. Over minutes at a high load, a shared machine has such
-/// stalls; no time is then more exact than the longest of them.
+/// Share of a trial for which the DUT's processor may stand still without interruption. Over minutes at a high load, a shared
+/// machine has such stalls; then no time is more exact than the longest stall.
 const STALL_SHARE: f64 = 0.001;
 
 impl Method for ConvergenceSkyline {
@@ -131,8 +141,8 @@ impl Method for ConvergenceSkyline {
 }
 
 const EXPLANATION: &str = "The traffic aims at every route in turn. First and last route are the ends of the first time bin with more than 1 % of its \
-     frames delivered and of the first of ten bins in a row (or of all to the next event) with at least 99 %; the other way round when \
-     the table goes. 'Wrong frames after that' are those that were lost while the table was there, or delivered while it was gone.";
+     frames delivered and of the first of ten bins in a row (or of all bins up to the next event) with at least 99 %; the opposite when \
+     the table is withdrawn. 'Wrong frames after the last route' were lost while the table was present, or delivered while it was gone.";
 
 /// The cycles of advertisement and withdrawal.
 struct Cycles {
@@ -176,7 +186,8 @@ impl Cycles {
         })
     }
 
-    /// Of each direction, whether a change was not complete before the next one. Routes go only after all have come.
+    /// For each direction, whether a change was not complete before the next one. Routes can only go after all have
+    /// come.
     fn unfinished(&self, result: &TrialResult) -> [bool; 2] {
         let mut unfinished = [false; 2];
         let Some(group) = result.groups.first() else { return unfinished };
@@ -185,7 +196,7 @@ impl Cycles {
             let found = edge(&group.bins, self.bin_s, event.at_s, until_s, index % 2 == 0);
             unfinished[index % 2] |= found.last.is_none();
         }
-        // A table that came only in part has less to go.
+        // A table that came only in part has less to withdraw.
         unfinished[1] |= unfinished[0];
         unfinished
     }
@@ -221,7 +232,7 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
     let (spread, duration_s) = (&cycles.spread, cycles.duration_s());
     let (mut rate, mut tried, mut lowered) = (asked, lower.iter(), None);
     let mut measured = Measured { runs: Vec::new(), of: [None; 2] };
-    // The directions that no trial so far has measured.
+    // The directions that no trial has measured so far.
     let mut open = [true; 2];
     let ended = loop {
         let result = match cycles.run(bed, params, rate) {
@@ -229,7 +240,7 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
             Err(error) => break Err(error),
         };
         let (unfinished, forwarded) = (cycles.unfinished(&result), cycles.forwarded(&result));
-        // If the router forwards next to nothing, a table that goes says as little as one that comes.
+        // If the router forwards next to nothing, withdrawing a table shows as little as advertising it.
         let nothing = forwarded.is_some_and(|share| share < NEXT_TO_NOTHING);
         let again = [0, 1].map(|way| open[way] && (nothing || unfinished[way]));
         let next = forwarded.filter(|_| again.contains(&true)).zip(tried.next());
@@ -246,22 +257,22 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
         let Some((share, next)) = next else { break Ok(()) };
         let incomplete = [0, 1].map(|way| open[way] && unfinished[way]).contains(&true);
         let (percent, unfinished) = (share * 100.0, if incomplete { UNFINISHED } else { "" });
-        let which = if again == [false, true] { "routes down are " } else { "" };
+        let which = if again == [false, true] { "withdrawals are " } else { "" };
         note(
             outcome,
             format!(
                 "{family}: at {rate} the router forwarded {percent:.1} % of the frames at the end of the time that the table was \
-                 there{unfinished}; {which}measured again at {} %.",
+                 present{unfinished}; {which}measured again at {} %.",
                 next.0
             ),
         );
         open = again;
         (rate, lowered) = (whole.scaled(next.0 / 100.0), Some(*next));
     };
-    // What was measured is written even if a later trial failed.
+    // Writes what was measured even if a later trial failed.
     let ended = ended.and_then(|()| route_tests::note_losses(bed, family, &spread.peers(), outcome));
     if spread.is_meshed() {
-        note(outcome, format!("{family}: {}, which come and go at all ports at once.", spread.text()));
+        note(outcome, format!("{family}: {}, advertised and withdrawn at all ports at the same time.", spread.text()));
     }
     measured.write(outcome, family, spread.case.all.len());
     ended
@@ -274,7 +285,7 @@ struct Times {
     every_s: f64,
     /// The longest time for which the DUT's processor stood still.
     stall_s: f64,
-    /// That was longer than the limit of other tests, so frames may have been lost by it.
+    /// True if that was longer than the limit of other tests, so that the stall may have lost frames.
     stalled: bool,
     duration_s: f64,
     /// The lower load, if it was not the requested one.
@@ -285,7 +296,7 @@ struct Times {
 
 impl Times {
     /// The traffic aims at each route only once per round, so one bin may contain no frame for most routes. Frames lost
-    /// by a stall just after convergence break the bins in a row, which then begin again behind it.
+    /// in a stall just after convergence break the sequence of bins, which then starts again after the loss.
     fn resolution_s(&self) -> f64 {
         let broken_s = if self.stalled { SUSTAINED as f64 * self.bin_s } else { 0.0 };
         self.bin_s.max(self.every_s).max(self.stall_s + broken_s)
@@ -299,16 +310,16 @@ impl Times {
             note(
                 outcome,
                 format!(
-                    "{family}: the DUT's processor once stood still for {stall_ms:.0} ms, longer than the trials of other tests bear. \
-                     Frames lost meanwhile may break the bins in a row, so a time is no more exact than {resolution_ms:.0} ms; \
-                     and frames lost after the last route came are not stated, for they may not be the router's."
+                    "{family}: the DUT's processor once stood still for {stall_ms:.0} ms, longer than other tests permit. \
+                     Frames lost during that time may break the sequence of bins, so a time is no more exact than {resolution_ms:.0} ms; \
+                     frames lost after the last route are not reported, because they may not be the router's."
                 ),
             );
         } else if self.stall_s > self.bin_s {
             note(
                 outcome,
                 format!(
-                    "{family}: a bin has {bin_ms:.0} ms, but the DUT's processor once stood still for {stall_ms:.0} ms, so a time is no \
+                    "{family}: a bin has {bin_ms:.0} ms, but the DUT's processor once stood still for {stall_ms:.0} ms, so no time is \
                      more exact than that."
                 ),
             );
@@ -317,8 +328,8 @@ impl Times {
             note(
                 outcome,
                 format!(
-                    "{family}: a bin has {bin_ms:.0} ms, but frames go to each route every {every_ms:.0} ms, so a time is no more exact \
-                     than that; a higher load or fewer routes make it so."
+                    "{family}: a bin has {bin_ms:.0} ms, but frames go to each route every {every_ms:.0} ms, so no time is more exact \
+                     than that; a higher load or fewer routes would help."
                 ),
             );
         }
@@ -350,7 +361,7 @@ impl Run {
             first_s: found.first,
             last_s: found.last,
             rate_rps: found.last.map(|s| f64::from(routes) / s.max(resolution_s)),
-            // The host may have lost frames by a stall, but cannot deliver any.
+            // A stall of the host may lose frames, but cannot deliver any.
             after_frames: found.last.filter(|_| !(up && times.stalled)).map(|_| found.after),
             rate_pps,
             of_throughput_percent: percent_ratio(rate_pps, times.throughput.map(|rate| rate.pps())),
@@ -359,7 +370,7 @@ impl Run {
     }
 }
 
-/// Trials at falling loads, and for each direction the place of the one that measured it.
+/// Trials at falling loads, and for each direction the index of the trial that measured it.
 struct Measured {
     runs: Vec<Run>,
     of: [Option<usize>; 2],
@@ -385,7 +396,7 @@ impl Measured {
             if let Some(event) = run.result.events.get(index) {
                 PLOT.event(outcome, event.at_s, &event.label);
             }
-            let mark = never_came.then(|| "not before the next event".to_owned());
+            let mark = never_came.then(|| "not finished before the next event".to_owned());
             TABLE.add(outcome, row, [run.result.trial], mark);
         }
         self.draw(outcome, family);

@@ -10,22 +10,34 @@ use crate::routes_sent;
 /// The test.
 pub struct FibConvergence;
 
-const ROUTES: Param<u32> = Param::new("routes", "10000", "200000", "routes that are advertised at once");
+const ROUTES: Param<u32> = Param::new("routes", "10000", "200000", "routes that are advertised at the same time");
 const WINDOW: Param<Duration> =
-    Param::new("window", "4 s", "60 s", "time for which traffic goes on after the advertisement");
+    Param::new("window", "4 s", "60 s", "how long traffic continues after the advertisement");
 
 /// Times that differ by no more than one frame to a route are equal.
 const MEDIAN: [FigureSpec; 2] = [
     FigureSpec::lower_by_difference(
         "fib_convergence_ipv4_median_ms",
         "ms",
-        "median time until an IPv4 route is forwarded to",
+        "median time until the router forwards to an IPv4 route, in ms",
     ),
-    FigureSpec::lower_by_difference("fib_convergence_ipv6_median_ms", "ms", "the same for IPv6"),
+    FigureSpec::lower_by_difference(
+        "fib_convergence_ipv6_median_ms",
+        "ms",
+        "median time until the router forwards to an IPv6 route, in ms",
+    ),
 ];
 const MAX: [FigureSpec; 2] = [
-    FigureSpec::lower_by_difference("fib_convergence_ipv4_max_ms", "ms", "time until all IPv4 routes are forwarded to"),
-    FigureSpec::lower_by_difference("fib_convergence_ipv6_max_ms", "ms", "the same for IPv6"),
+    FigureSpec::lower_by_difference(
+        "fib_convergence_ipv4_max_ms",
+        "ms",
+        "time until the router forwards to all IPv4 routes, in ms",
+    ),
+    FigureSpec::lower_by_difference(
+        "fib_convergence_ipv6_max_ms",
+        "ms",
+        "time until the router forwards to all IPv6 routes, in ms",
+    ),
 ];
 
 static SPEC: TestSpec = TestSpec {
@@ -47,7 +59,7 @@ static SPEC: TestSpec = TestSpec {
 const REPORT: OutageReport = OutageReport::new(
     TableSpec::new("fib_convergence", "FIB convergence"),
     TableSpec::new("fib_convergence_unreachable", "Unreachable routes"),
-    "Time until a route is forwarded to, over all routes",
+    "Time until the router forwards to a route, over all routes",
     [&MEDIAN, &MAX],
 );
 /// Traffic runs for this long before the routes are advertised, in seconds.
@@ -72,8 +84,8 @@ impl Method for FibConvergence {
         REPORT.begin(outcome);
         note(
             outcome,
-            "The time of a route is the number of frames to it that were lost, divided by the rate at which frames go to it, less the time \
-             for which they went before the routes were advertised (RFC 6413 section 6.3.3).",
+            "The time of a route is the number of lost frames to it, divided by the rate of frames to it, less the time during which \
+             frames were sent before the routes were advertised (RFC 6413 section 6.3.3).",
         );
         for_each_family(bed, params, outcome, |bed, family, outcome| converge(bed, family, params, outcome))
     }

@@ -27,24 +27,24 @@ const FAILURE: Param<Failure> = Param::new(
     "failure",
     "link",
     "link",
-    "what fails: the link, as a pulled cable would, or the BGP session by a NOTIFICATION",
+    "what fails: the link, as if a cable was pulled, or the BGP session, by a NOTIFICATION",
 );
-const WINDOW: Param<Duration> = Param::new("window", "4 s", "60 s", "time for which traffic goes on after the failure");
+const WINDOW: Param<Duration> = Param::new("window", "4 s", "60 s", "how long traffic continues after the failure");
 
 /// Times that differ by no more than one frame to a route are equal.
 const MEDIAN: [FigureSpec; 2] = [
-    FigureSpec::lower_by_difference("link_failover_ipv4_median_ms", "ms", "median outage of an IPv4 route"),
-    FigureSpec::lower_by_difference("link_failover_ipv6_median_ms", "ms", "the same for IPv6"),
+    FigureSpec::lower_by_difference("link_failover_ipv4_median_ms", "ms", "median outage of an IPv4 route, in ms"),
+    FigureSpec::lower_by_difference("link_failover_ipv6_median_ms", "ms", "median outage of an IPv6 route, in ms"),
 ];
 const MAX: [FigureSpec; 2] = [
-    FigureSpec::lower_by_difference("link_failover_ipv4_max_ms", "ms", "longest outage of an IPv4 route"),
-    FigureSpec::lower_by_difference("link_failover_ipv6_max_ms", "ms", "the same for IPv6"),
+    FigureSpec::lower_by_difference("link_failover_ipv4_max_ms", "ms", "longest outage of an IPv4 route, in ms"),
+    FigureSpec::lower_by_difference("link_failover_ipv6_max_ms", "ms", "longest outage of an IPv6 route, in ms"),
 ];
 
 static SPEC: TestSpec = TestSpec {
     name: "link_failover",
     title: "Link down to alternate path",
-    summary: "how long each route is out of reach when the link or the session of its best path goes down",
+    summary: "how long each route is unreachable when the link or the session of its best path goes down",
     source: "RFC 7747 sections 5.2 and 5.3; route-specific method of RFC 6413 section 6.3",
     needs: route_traffic::NEEDS,
     params: params![
@@ -82,8 +82,8 @@ impl Method for LinkFailover {
         REPORT.begin(outcome);
         note(
             outcome,
-            "The outage of a route is the number of frames to it that were lost, divided by the rate at which frames go to it (RFC 6413 \
-             section 6.3.3). Frames may arrive behind either port.",
+            "The outage of a route is the number of lost frames to it, divided by the rate of frames to it (RFC 6413 \
+             section 6.3.3). Frames may arrive at either port.",
         );
         for_each_family(bed, params, outcome, |bed, family, outcome| fail(bed, family, params, outcome))
     }
@@ -130,7 +130,7 @@ fn fail(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
     REPORT.add(outcome, "Outage", &format!("{family}, {label}"), &case.all, &outage, &result);
     let alternate_frames: u64 = result.groups.iter().filter_map(|g| g.arrived_at.get(case.port(alternate))).sum();
     if alternate_frames == 0 {
-        note(outcome, format!("{family}: not one frame took the alternate path."));
+        note(outcome, format!("{family}: no frame took the alternate path."));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Longest match with covering prefixes: shorter masks that lead to another port must not attract a single frame while
 //! the longer ones are present, and must attract all frames after those are withdrawn (core router test of 2001: 50,000
-//! shorter masks beside the table).
+//! shorter masks in addition to the table).
 
 use crate::figure::word;
 use crate::kit::prelude::*;
@@ -18,32 +18,32 @@ pub struct LongestMatch;
 
 const ROUTES: Param<u32> = Param::new("routes", "20000", "200000", "routes of the table");
 const COVERING: Param<u32> =
-    Param::new("covering", "5000", "50000", "shorter masks that cover routes of the table, at most");
+    Param::new("covering", "5000", "50000", "maximum number of shorter masks that cover routes of the table");
 const SHORTER_BY: Param<u32> = Param::new("shorter_by", "2", "2", "bits by which a covering mask is shorter");
 const FRAMES_PER_ROUTE: Param<u32> = Param::new("frames_per_route", "5", "20", "frames to each route per trial");
 
 const WRONG: FigureSpec = FigureSpec::lower_by_difference(
     "longest_match_{family}_wrong_frames",
     "frames",
-    "frames that took a shorter mask than they had to while the longer ones were there, over all frame sizes",
+    "frames that followed a shorter mask although the longer one was present, over all frame sizes",
 )
 .by(1.0);
 const STALE: FigureSpec = FigureSpec::lower_by_difference(
     "longest_match_{family}_stale_frames",
     "frames",
-    "frames that did not arrive by the shorter mask after the longer ones were withdrawn, lost ones included, over all frame sizes",
+    "frames that did not follow the shorter mask after the longer ones were withdrawn, including lost frames, over all frame sizes",
 )
 .by(1.0);
 const SHARE: FigureSpec = FigureSpec::higher(
     "longest_match_{family}_{size}_percent",
     "%",
-    "forwarding rate with the covering prefixes, in % of that with the table alone",
+    "forwarding rate with the covering prefixes, in % of the rate with the table alone",
 );
 
 static SPEC: TestSpec = TestSpec {
     name: "longest_match",
     title: "Longest match with covering prefixes",
-    summary: "do shorter masks leave the forwarding alone, and take over when the longer ones are withdrawn",
+    summary: "whether shorter masks do not affect forwarding while longer ones are present, and take over when those are withdrawn",
     source: "core router test of 2001; longest match of RFC 1812 section 5.2.4.3",
     needs: route_traffic::NEEDS,
     params: params![
@@ -63,18 +63,18 @@ columns! {
         family: Family = "Family",
         frame_size: PacketSize = "Frame size",
         state: String = "Routes held",
-        routes: u64 = "Routes aimed at",
+        routes: u64 = "Target routes",
         offered: u64 = "Offered" ["frames"],
-        right: u64 = "At the right port" ["frames"],
-        wrong: u64 = "At the other port" ["frames"],
+        right: u64 = "Arrived at the right port" ["frames"],
+        wrong: u64 = "Arrived at the other port" ["frames"],
         lost: u64 = "Lost" ["frames"],
         load_pps: f64 = "Load" ["fps"],
         rate_pps: f64 = "Forwarding rate" ["fps"],
-        of_throughput_percent: Option<f64> = "Of the throughput" ["%"],
-        of_baseline_percent: Option<f64> = "Of that with the table alone" ["%"],
+        of_throughput_percent: Option<f64> = "Share of throughput" ["%"],
+        of_baseline_percent: Option<f64> = "Share of rate with the table alone" ["%"],
         mean_us: Option<f64> = "Latency, mean" ["µs"],
         p99_us: Option<f64> = "Latency, 99 %" ["µs"],
-        latency_percent: Option<f64> = "Mean latency, of that with the table alone" ["%"],
+        latency_percent: Option<f64> = "Share of mean latency with the table alone" ["%"],
     }
 }
 
@@ -92,7 +92,7 @@ impl Method for LongestMatch {
         let (routes, sizes) = (f64::from(ROUTES.get(params)), route_traffic::sizes(params));
         let traffic_s = 3.0 * sizes as f64 * routes * f64::from(FRAMES_PER_ROUTE.get(params)) / 100e3;
         Plan::by_family(&SPEC, params)
-            // Probes come before the first size of each of the three states.
+            // Probes run before the first size of each of the three states.
             .counting(TrialCount::exactly(3 * sizes).or_more())
             .taking(traffic_s + routes / 15_000.0 + PAUSE.seconds(params) + 5.0)
             .deviating(fewer(params, &FRAMES_PER_ROUTE, "frames to each route", 20, route_tests::CONFORMANT))
@@ -102,8 +102,8 @@ impl Method for LongestMatch {
         TABLE.begin(outcome);
         note(
             outcome,
-            "Routes of the table lead to one port, prefixes that cover them to another. After the withdrawal only those routes are aimed at that \
-             a covering prefix has.",
+            "Routes of the table lead to one port, prefixes that cover them to another. After the withdrawal, frames aim only at routes that \
+             have a covering prefix.",
         );
         for_each_family(bed, params, outcome, |bed, family, outcome| lookup(bed, family, params, outcome))
     }
@@ -113,7 +113,7 @@ impl Method for LongestMatch {
 struct Covering {
     /// The prefixes; each is behind a different port than the routes that it covers.
     masks: Spread,
-    /// The covered routes, each behind the port of the covering prefix that longest match selects after the table is
+    /// The covered routes, each behind the port of the covering prefix that longest match selects once the table is
     /// withdrawn.
     covered: Spread,
 }
@@ -135,7 +135,7 @@ fn covering(table: &Spread, bits: u8, most: u32) -> Covering {
             let shorter = route.length().checked_sub(bits).filter(|length| *length > 0);
             let Some(mask) = shorter.and_then(|length| Prefix::masked(route.address(), length)) else { continue };
             let owner = match masks.get(&mask) {
-                // The mask leads to the port of the route itself, so a trial could not show which of them was used.
+                // The mask leads to the port of the route itself, so a trial could not show which of the two was used.
                 Some(owner) if *owner == behind.peer => continue,
                 Some(owner) => *owner,
                 None if all.index_of(&mask).is_some() => continue,
@@ -149,7 +149,7 @@ fn covering(table: &Spread, bits: u8, most: u32) -> Covering {
             covered.insert(route, owner);
         }
     }
-    // Masks of one length may cover those of another: longest match decides. A route whose addresses belong to several
+    // Masks of one length may cover masks of another: longest match decides. A route whose addresses belong to several
     // owners is omitted.
     let shorter = |prefix: &Prefix, from: u8| {
         let address = prefix.address();
@@ -196,12 +196,12 @@ struct Found<'a> {
     sizes: &'a [(PacketSize, FrameRate)],
     /// Results with the table alone.
     alone: Vec<TrialResult>,
-    /// Rates with the covering prefixes as a share of those, in %.
+    /// Rates with the covering prefixes, in % of the rates with the table alone.
     shares: Vec<Option<f64>>,
-    /// Frames at the other port in the first two states, which took a mask that was too short.
+    /// Frames at the other port in the first two states: they followed a mask that was too short.
     wrong: u64,
-    /// Frames that did not arrive at the port of their covering prefix in the third: they took a route that is
-    /// withdrawn, or were lost.
+    /// Frames that did not arrive at the port of their covering prefix in the third state: they followed a withdrawn
+    /// route, or were lost.
     stale: u64,
 }
 
@@ -212,7 +212,7 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     let Covering { masks, covered } = covering(&table, bits, COVERING.get(params));
     if masks.behind.is_empty() || covered.ways().next().is_none() {
         return Err(TestError::NotApplicable(
-            "no prefix is found that covers a route; give more `routes`, or a smaller `shorter_by`".into(),
+            "no prefix covers a route; give more `routes`, or a smaller `shorter_by`".into(),
         ));
     }
     let mut peers = table.peers();
@@ -223,7 +223,7 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
 
     let mut found = Found { family, sizes: &sizes, alone: Vec::new(), shares: Vec::new(), wrong: 0, stale: 0 };
     let count = |spread: &Spread| u64::from(spread.case.all.len());
-    let unfollowed = "the router did not follow";
+    let unfollowed = "the router did not follow the change";
     table.change(bed, params, Change::Advertise, unfollowed)?;
     found.state(bed, params, outcome, "table alone", &table, count(&table))?;
     masks.change(bed, params, Change::Advertise, unfollowed)?;
@@ -251,13 +251,13 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         ),
     );
     let word = word(family);
-    let stale = followed.then_some((STALE, "Frames that did not arrive by the covering prefix", found.stale));
-    let wrong = (WRONG, "Frames by a mask that is too short", found.wrong);
+    let stale = followed.then_some((STALE, "Frames that did not follow the covering prefix", found.stale));
+    let wrong = (WRONG, "Frames that followed too short a mask", found.wrong);
     for (spec, title, frames) in std::iter::once(wrong).chain(stale) {
         outcome.ranks.push(spec.of(&[("family", &word)], format!("{title}, {family}"), Some(frames as f64)));
     }
     for ((size, _), share) in sizes.iter().zip(&found.shares) {
-        let title = format!("Rate with covering prefixes, of that without, {family}, {size}");
+        let title = format!("Rate with covering prefixes, relative to none, {family}, {size}");
         outcome.ranks.push(SHARE.of(&[("family", &word), ("size", size)], title, *share));
     }
     ended
@@ -285,7 +285,7 @@ impl Found<'_> {
                 streams: aimed.streams(),
                 rate: *rate,
                 bin_s: None,
-                // To identify routes that lose frames. Counters for every route at every sender would be millions.
+                // Identifies routes that lose frames. Counters for every route at every sender would be millions.
                 per_route: !aimed.is_meshed(),
                 changes: Vec::new(),
             };
@@ -299,8 +299,8 @@ impl Found<'_> {
             let routes = aimed.case.all.len().into();
             let astray = write(outcome, family, size, state, routes, &result, whole);
             if state == WITHDRAWN {
-                // A router without the covering prefixes drops the frames and sends none astray. Stray frames are
-                // among the lost ones, but for second copies.
+                // A router without the covering prefixes drops the frames and sends none astray. Stray frames are among
+                // the lost ones, except for second copies.
                 self.stale += result.lost().max(astray);
             } else {
                 self.wrong += astray;

@@ -1,6 +1,6 @@
-//! Simultaneous RIB and FIB capacity: in steps, routes are advertised and verified at a second peer; then traffic to
+//! Simultaneous RIB and FIB capacity: routes are advertised in steps and verified at a second peer; then traffic to
 //! every one of them must pass without loss (the MPLS VPN test of 2004 with 1,000,000 IPv4 and 500,000 IPv6 routes; no
-//! RFC defines it).
+//! RFC defines this test).
 
 use crate::figure::of_family;
 use crate::kit::prelude::*;
@@ -15,7 +15,7 @@ pub struct RibFibCapacity;
 
 const STEP: Param<u32> = Param::new("step", "50000", "100000", "routes added per step");
 const MAX_ROUTES: Param<u32> =
-    Param::new("max_routes", "100000", "1000000", "routes at which the test ends in any case");
+    Param::new("max_routes", "100000", "1000000", "number of routes at which the test ends in any case");
 const FRAMES_PER_ROUTE: Param<u32> = Param::new("frames_per_route", "2", "5", "frames to each route after each step");
 const RATE: Param<FrameRate> =
     Param::new("rate", "50 kfps", "50 kfps", "load of the sending port, below the router's throughput");
@@ -23,22 +23,38 @@ const INSTALL: Param<Duration> = Param::new(
     "install",
     "10 s",
     "60 s",
-    "time for the forwarding plane to follow the routing table; the traffic is repeated until then if frames are lost",
+    "time for the forwarding plane to follow the routing table; if frames are lost, the traffic is repeated until this time is over",
 );
 
 const HELD: [FigureSpec; 2] = [
-    FigureSpec::higher("rib_fib_ipv4_routes", "routes", "IPv4 routes held and forwarded to without loss"),
-    FigureSpec::higher("rib_fib_ipv6_routes", "routes", "the same for IPv6"),
+    FigureSpec::higher(
+        "rib_fib_ipv4_routes",
+        "routes",
+        "IPv4 routes that the router holds and forwards to without loss",
+    ),
+    FigureSpec::higher(
+        "rib_fib_ipv6_routes",
+        "routes",
+        "IPv6 routes that the router holds and forwards to without loss",
+    ),
 ];
 const TIME: [FigureSpec; 2] = [
-    FigureSpec::lower("rib_fib_time_ipv4_s", "s", "seconds until all IPv4 routes were advertised and forwarded to"),
-    FigureSpec::lower("rib_fib_time_ipv6_s", "s", "the same for IPv6"),
+    FigureSpec::lower(
+        "rib_fib_time_ipv4_s",
+        "s",
+        "seconds until the router had advertised all IPv4 routes and forwarded to them",
+    ),
+    FigureSpec::lower(
+        "rib_fib_time_ipv6_s",
+        "s",
+        "seconds until the router had advertised all IPv6 routes and forwarded to them",
+    ),
 ];
 
 static SPEC: TestSpec = TestSpec {
     name: "rib_fib_capacity",
     title: "RIB and FIB capacity",
-    summary: "how many routes the router holds and forwards to, every single one, without a lost frame",
+    summary: "how many routes the router holds and forwards to without losing a frame, checked for every single route",
     source: "MPLS VPN test of 2004: 1,000,000 IPv4 and 500,000 IPv6 routes; terms of RFC 3222",
     needs: route_traffic::NEEDS,
     params: params![
@@ -57,12 +73,12 @@ columns! {
         routes: u64 = "Routes",
         verified: u64 = "Verified at peer 2",
         fib: Option<u64> = "In the forwarding plane",
-        advertise_s: Option<f64> = "Passed on after" ["s"],
+        advertise_s: Option<f64> = "Re-advertised after" ["s"],
         forward_s: Option<f64> = "Forwarded to after" ["s"],
-        exact_s: Option<f64> = "Exact to" ["s"],
+        exact_s: Option<f64> = "Uncertainty" ["s"],
         offered: Option<u64> = "Offered" ["frames"],
         lost: Option<u64> = "Lost" ["frames"],
-        stray: Option<u64> = "At a wrong port" ["frames"],
+        stray: Option<u64> = "Arrived at a wrong port" ["frames"],
         unreachable: Option<u64> = "Unreachable routes",
         memory_mib: Option<f64> = "DUT memory" ["MiB"],
     }
@@ -70,13 +86,13 @@ columns! {
 
 const TABLE: TableSpec<StepRow> = TableSpec::new("rib_fib_capacity", TITLE);
 const UNREACHABLE: TableSpec<UnreachableRow> = TableSpec::new("rib_fib_capacity_unreachable", "Unreachable routes");
-/// Minimum number of trials before a step is given up. Routes that lost frames by chance in one trial receive them in
+/// Minimum number of trials before giving up a step. Routes that lost frames by chance in one trial receive them in
 /// another.
 const TRIES: u32 = 3;
 const TITLE: &str = "RIB and FIB capacity";
 const PLOTS: StepPlots = StepPlots {
     times: "rib_fib_capacity_time",
-    time_of: "time until all are forwarded to, s",
+    time_of: "time until the router forwards to all, s",
     memory: "rib_fib_capacity_memory",
 };
 
@@ -92,7 +108,7 @@ impl Method for RibFibCapacity {
         let frames = f64::from(FRAMES_PER_ROUTE.get(params)) * step * steps * (steps + 1.0) / 2.0;
         let few = FRAMES_PER_ROUTE.get(params);
         Plan::by_family(&SPEC, params)
-            // One trial for each step, if the router accepts all routes and forwards to them at once.
+            // One trial for each step, if the router accepts all routes and forwards to them immediately.
             .counting(TrialCount::about(steps as usize))
             .taking(most / 25_000.0 + frames / RATE.get(params).pps() + 2.0 * steps)
             .deviating((few < 5).then(|| format!("{few} frames to each route instead of 5")))
@@ -103,9 +119,9 @@ impl Method for RibFibCapacity {
         PLOTS.begin(outcome);
         note(
             outcome,
-            "A step is done when a second peer has every route and frames to every route so far arrive at the right port, none lost. 'Forwarded \
-             to after' counts from the step's first advertisement to the start of the first traffic without a loss; after traffic with one \
-             it may have been as much earlier as 'Exact to' says.",
+            "A step is done when a second peer has every route and frames to every route so far arrive at the right port without loss. 'Forwarded \
+             to after' counts from the step's first advertisement to the start of the first traffic without loss; if earlier traffic had loss, \
+             the true time may be earlier by up to 'Uncertainty'.",
         );
         for_each_family(bed, params, outcome, |bed, family, outcome| climb(bed, family, params, outcome))
     }
@@ -149,7 +165,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
                 let clean = result.lost() == 0 && result.sum(|g| g.stray) == 0;
                 let mut never = silent(&result);
                 if let Some(before) = &unreachable {
-                    // Frames are also lost for other reasons, but hardly ever those to the same routes in every trial.
+                    // Frames are also lost for other reasons, but hardly ever to the same routes in every trial.
                     never.retain(|route| before.binary_search(route).is_ok());
                 }
                 let reached = never.is_empty();
@@ -166,8 +182,8 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
                 }
                 if tries >= TRIES && bed.routing()?.now_s() > deadline {
                     stopped = Some(match reached {
-                        true => "frames are lost, but every route was forwarded to".into(),
-                        false => "frames are lost, those to some routes always".into(),
+                        true => "frames are lost, but the router forwarded to every route".into(),
+                        false => "frames are lost, to some routes always".into(),
                     });
                     break;
                 }
@@ -238,7 +254,7 @@ fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<(f6
     let routes = of_family(&HELD, family).of(&[], title, Some(f64::from(capacity)));
     // If the test ended at its own maximum, the router may hold more.
     outcome.ranks.push(RankFigure { capped: whole, ..routes });
-    let title = format!("Time until every route was forwarded to, {family}");
+    let title = format!("Time until the router forwarded to every route, {family}");
     outcome.ranks.push(RankFigure {
         tester_limited: limited,
         resolution: time_s.map_or(0.0, |(time, unsure)| unsure / time),

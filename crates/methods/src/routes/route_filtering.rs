@@ -24,16 +24,16 @@ const ACTIONS: Param<Vec<Action>> = Param::new(
     "actions",
     "[allow, deny, both]",
     "[allow, deny, both]",
-    "what rules do: allow half of the routes, deny it, or allow one half and deny the other",
+    "what the rules do: allow half of the routes, deny this half, or allow one half and deny the other",
 );
 const FRAMES_PER_ROUTE: Param<u32> =
-    Param::new("frames_per_route", "5", "20", "frames to each route per trial, at least");
-const TRIAL_DURATION: Param<Duration> = Param::new("trial_duration", "500 ms", "60 s", "length of a trial, at least");
+    Param::new("frames_per_route", "5", "20", "minimum number of frames to each route per trial");
+const TRIAL_DURATION: Param<Duration> = Param::new("trial_duration", "500 ms", "60 s", "minimum length of a trial");
 
 const LOWEST: FigureSpec = FigureSpec::higher(
     "route_filtering_{family}_{size}_percent",
     "%",
-    "lowest rate of the frames that must pass, of all cases, in % of what must pass of the rate without filters",
+    "lowest rate, over all cases, of the frames that must pass, in % of the same frames' rate without filters",
 );
 const LEAKED: FigureSpec = FigureSpec::lower_by_difference(
     "route_filtering_{family}_leaked",
@@ -45,7 +45,7 @@ const LEAKED: FigureSpec = FigureSpec::lower_by_difference(
 static SPEC: TestSpec = TestSpec {
     name: "route_filtering",
     title: "Filters on half of the routes",
-    summary: "rate and latency with filters on half of the routes as a share of those without, and frames that leak through",
+    summary: "rate and latency with filters on half of the routes, relative to no filters, and frames that leak",
     source: "core router test of 2001, Focus on Filtering",
     needs: &[Need::Bgp, Need::BgpForwarding, Need::Filters],
     params: params![
@@ -70,15 +70,15 @@ columns! {
         routes: u64 = "Routes",
         load_pps: f64 = "Load" ["fps"],
         rate_pps: f64 = "Forwarding rate" ["fps"],
-        of_throughput_percent: Option<f64> = "Of the throughput" ["%"],
-        of_baseline_percent: Option<f64> = "Of that without filters" ["%"],
+        of_throughput_percent: Option<f64> = "Share of throughput" ["%"],
+        of_baseline_percent: Option<f64> = "Share of rate without filters" ["%"],
         expected_percent: f64 = "Expected" ["%"],
         latency_p50_us: Option<f64> = "Median latency" ["µs"],
-        latency_percent: Option<f64> = "Latency, of that without filters" ["%"],
-        permitted: u64 = "Offered, to be permitted" ["frames"],
-        permitted_lost: u64 = "Of these lost" ["frames"],
-        denied: u64 = "Offered, to be denied" ["frames"],
-        leaked: u64 = "Of these leaked" ["frames"],
+        latency_percent: Option<f64> = "Share of latency without filters" ["%"],
+        permitted: u64 = "Offered, permitted" ["frames"],
+        permitted_lost: u64 = "Lost, permitted" ["frames"],
+        denied: u64 = "Offered, denied" ["frames"],
+        leaked: u64 = "Leaked" ["frames"],
     }
 }
 
@@ -144,8 +144,9 @@ impl Method for RouteFiltering {
         LATENCY_BARS.begin(outcome);
         note(
             outcome,
-            "A rule permits or denies the destinations of one route; what no rule matches is permitted. All cases have the same load, so the \
-             rate that is expected of that without filters is 100 % where all is permitted and 50 % where half is denied.",
+            "A rule permits or denies the destinations of one route; destinations that no rule matches are permitted. All cases have the same \
+             load, so the \
+             expected share of the rate without filters is 100 % if all is permitted and 50 % if half is denied.",
         );
         for_each_family(bed, params, outcome, |bed, family, outcome| filtered(bed, family, params, outcome))
     }
@@ -171,7 +172,7 @@ impl Found {
         self.result.forwarding_rate().pps()
     }
 
-    /// Its rate without the frames that leaked: these do not make up for lost ones.
+    /// Rate without the frames that leaked, because these do not make up for lost ones.
     fn passed_pps(&self) -> f64 {
         let TrialResult { sending_s, receiving_s, senders, .. } = self.result;
         let groups = self.result.groups.iter().filter(|counts| counts.group == PERMITTED).cloned().collect();
@@ -251,7 +252,7 @@ fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
             rank_lowest(outcome, (family, size), of_size);
         }
     }
-    // Nothing can leak where no filter denies.
+    // Nothing can leak if no filter denies.
     if denying && found.iter().all(|of_size| of_size.len() == number) {
         let title = format!("Frames leaked to denied routes, {family}");
         outcome.ranks.push(LEAKED.of(&[("family", &word(family))], title, Some(leaked as f64)));
@@ -261,7 +262,7 @@ fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
     measured
 }
 
-/// Routes of the half that the rules apply to, and those of the other half.
+/// Routes of the half to which the rules apply, and those of the other half.
 fn halves(part: &Range<u32>) -> (Range<u32>, Range<u32>) {
     let half = part.start + part.len() as u32 / 2;
     (part.start..half, half..part.end)
@@ -279,7 +280,7 @@ fn list(table: &Spread, direction: FilterDirection, action: Action) -> FilterLis
     };
     let half = |deny: bool| table.behind.iter().flat_map(move |behind| rules(halves(&behind.part).0, deny));
     let other = table.behind.iter().flat_map(|behind| rules(halves(&behind.part).1, false));
-    // Rules of one action are contiguous, so that a router may keep them in one set.
+    // Rules of one action are contiguous, so a router may keep them in one set.
     let rules: Vec<FilterRule> = match action {
         Action::Allow => half(false).collect(),
         Action::Deny => half(true).collect(),
@@ -293,7 +294,7 @@ fn list(table: &Spread, direction: FilterDirection, action: Action) -> FilterLis
     FilterList { direction, interfaces, rules }
 }
 
-/// Frames of one size and rate to every route, the same in every case: those of the filtered half, and those of the
+/// Frames of one size and rate to every route, the same in every case: frames to the filtered half, and frames to the
 /// other one.
 fn spec(
     bed: &dyn Testbed,
@@ -357,7 +358,7 @@ fn write(
         let latency_percent = percent_ratio(one.latency_us(), without.latency_us());
         let ((permitted, passed), (denied, leaked)) = (one.counts(PERMITTED), one.counts(DENIED));
         leaked_frames += leaked;
-        let mark = (leaked > 0).then(|| format!("leaked {leaked} frames that it denies"));
+        let mark = (leaked > 0).then(|| format!("leaked {leaked} frames that it must deny"));
         TABLE.add(
             outcome,
             FilteringRow {
@@ -394,7 +395,7 @@ fn write(
     leaked_frames
 }
 
-/// Ranks the lowest rate of frames that must pass, of all cases of a frame size.
+/// Ranks the lowest rate, over all cases of a frame size, of the frames that must pass.
 fn rank_lowest(outcome: &mut Outcome, (family, size): (Family, &PacketSize), found: &[Found]) {
     let Some((without, with)) = found.split_first() else { return };
     let of_expected = |one: &Found| {
@@ -402,7 +403,7 @@ fn rank_lowest(outcome: &mut Outcome, (family, size): (Family, &PacketSize), fou
         percent_ratio(share, Some(one.expected_percent()))
     };
     let lowest = with.iter().filter_map(of_expected).min_by(f64::total_cmp);
-    let title = format!("Lowest rate with filters, of what must pass, {family}, {size}");
+    let title = format!("Lowest rate with filters, relative to what must pass, {family}, {size}");
     outcome.ranks.push(LOWEST.of(&[("family", &word(family)), ("size", size)], title, lowest));
 }
 
@@ -428,6 +429,6 @@ fn name_leaks(outcome: &mut Outcome, (family, size): (Family, &PacketSize), all:
     }
     if leaking.len() > MOST_NAMED {
         let more = leaking.len() - MOST_NAMED;
-        note(outcome, format!("{family}, {size}: {action}, {direction}: {more} more routes leaked."));
+        note(outcome, format!("{family}, {size}: {action}, {direction}: frames to {more} more routes leaked."));
     }
 }

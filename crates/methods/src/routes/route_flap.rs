@@ -1,6 +1,6 @@
-//! Route flap: a part of the table is withdrawn and advertised again while traffic goes to all of it; every withdrawn
-//! route has alternate paths behind other ports (core router test of 2001; terms of RFC 4098). With fully meshed traffic
-//! each port has a part of the table and flaps its share of it, all ports at once.
+//! Route flap: a part of the table is withdrawn and advertised again while traffic goes to the whole table; every
+//! withdrawn route has alternate paths behind other ports (core router test of 2001; terms of RFC 4098). With fully
+//! meshed traffic, each port has a part of the table and flaps its share of it, all ports at the same time.
 
 use crate::figure::of_family;
 use crate::kit::prelude::*;
@@ -16,17 +16,18 @@ use std::ops::Range;
 /// The test.
 pub struct RouteFlap;
 
-const ROUTES: Param<u32> = Param::new("routes", "40000", "200000", "routes in all");
+const ROUTES: Param<u32> = Param::new("routes", "40000", "200000", "routes in total");
 const FLAPPED_ROUTES: Param<u32> =
     Param::new("flapped", "10000", "50000", "routes that are withdrawn and advertised again");
 const INTERVAL: Param<Duration> = Param::new("interval", "2 s", "30 s", "time between two changes");
-const CYCLES: Param<u32> = Param::new("cycles", "3", "3", "times that routes are withdrawn and advertised again");
+const CYCLES: Param<u32> = Param::new("cycles", "3", "3", "how often routes are withdrawn and advertised again");
 const BIN: Param<Duration> = Param::new("bin", "50 ms", "1 s", "width of time bins");
 
 const STABLE_LOSS: [FigureSpec; 2] = [
     FigureSpec::lower_by_difference("flap_stable_loss_ipv4_percent", "%", "share of lost frames on stable IPv4 paths")
         .by(LEAST_LOSS_PERCENT),
-    FigureSpec::lower_by_difference("flap_stable_loss_ipv6_percent", "%", "the same for IPv6").by(LEAST_LOSS_PERCENT),
+    FigureSpec::lower_by_difference("flap_stable_loss_ipv6_percent", "%", "share of lost frames on stable IPv6 paths")
+        .by(LEAST_LOSS_PERCENT),
 ];
 const FLAPPED_LOSS: [FigureSpec; 2] = [
     FigureSpec::lower_by_difference(
@@ -35,13 +36,18 @@ const FLAPPED_LOSS: [FigureSpec; 2] = [
         "share of lost frames on flapped IPv4 paths",
     )
     .by(LEAST_LOSS_PERCENT),
-    FigureSpec::lower_by_difference("flap_flapped_loss_ipv6_percent", "%", "the same for IPv6").by(LEAST_LOSS_PERCENT),
+    FigureSpec::lower_by_difference(
+        "flap_flapped_loss_ipv6_percent",
+        "%",
+        "share of lost frames on flapped IPv6 paths",
+    )
+    .by(LEAST_LOSS_PERCENT),
 ];
 
 static SPEC: TestSpec = TestSpec {
     name: "route_flap",
     title: "Route flap",
-    summary: "what traffic on stable and on flapped paths suffers while routes are withdrawn and advertised again",
+    summary: "loss and rate on stable and flapped paths while routes are withdrawn and advertised again",
     source: "core router test of 2001: 50,000 of 200,000 routes, three times, 30 s apart; terms of RFC 4098",
     needs: route_traffic::NEEDS,
     params: params![
@@ -68,7 +74,7 @@ columns! {
         alternate: u64 = "Over alternate paths" ["frames"],
         lowest_pps: Option<f64> = "Lowest rate" ["fps"],
         mean_pps: Option<f64> = "Mean rate" ["fps"],
-        of_throughput_percent: Option<f64> = "Of their share of the throughput" ["%"],
+        of_throughput_percent: Option<f64> = "Relative to their share of the throughput" ["%"],
     }
 }
 
@@ -97,10 +103,10 @@ const PLOT: PlotSpec = PlotSpec {
 };
 const STABLE: &str = "stable";
 const FLAPPED: &str = "flapped";
-/// Paths to each route at most: the best one, a second and a third.
+/// Maximum number of paths to each route: the best one, a second and a third.
 const PATHS_TO_EACH: usize = 3;
-/// Mark of an event whose outage cannot be told from the loss before it.
-const LOST_BEFORE: &str = "frames were lost before this event too, so no outage is stated";
+/// Mark of an event whose outage cannot be told apart from the loss before it.
+const LOST_BEFORE: &str = "frames were also lost before this event, so no outage is given";
 
 impl Method for RouteFlap {
     fn spec(&self) -> &'static TestSpec {
@@ -134,8 +140,8 @@ impl Method for RouteFlap {
         PLOT.begin(outcome);
         note(
             outcome,
-            "Each route has a second path behind another port, and a third one where the suite has a fourth port, so that there is \
-             always somewhere to send to. Nothing is to be lost on stable paths.",
+            "Each route has a second path behind another port, and a third one if the suite has a fourth port, so there is \
+             always a path left. No frame should be lost on stable paths.",
         );
         for_each_family(bed, params, outcome, |bed, family, outcome| flap(bed, family, params, outcome))
     }
@@ -144,7 +150,7 @@ impl Method for RouteFlap {
 /// The frames to the stable or to the flapped routes behind one port.
 struct Aim {
     paths: &'static str,
-    /// Name of their group.
+    /// Name of their flow group.
     group: String,
     /// Port of the best path.
     primary: PortIndex,
@@ -211,7 +217,11 @@ fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
     if meshed {
         note(
             outcome,
-            format!("{family}: {}, {} of all flapped, at all ports at once.", spread.text(), thousands(flapped.into())),
+            format!(
+                "{family}: {}, {} of them flapped, at all ports at the same time.",
+                spread.text(),
+                thousands(flapped.into())
+            ),
         );
     }
     let throughput = route_traffic::baseline_of(bed, size, family, params);
@@ -222,7 +232,7 @@ fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
     Ok(())
 }
 
-/// The routes behind each port that are flapped: the last ones, the same share at each port.
+/// The flapped routes behind each port: the last ones, the same share at each port.
 fn flapped_parts(behind: &[Behind], flapped: u32) -> Vec<Range<u32>> {
     let ports = behind.len().max(1) as u64;
     let before = |place: u64| (u64::from(flapped) * place / ports) as u32;
@@ -349,8 +359,8 @@ fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape) {
     }
 }
 
-/// Seconds from an event at `at_s` to the last loss before the next one. `None` if frames were also lost before the event
-/// and not only because of the one before, at `before_s`: in the second half of the time between the two.
+/// Seconds from an event at `at_s` to the last loss before the next one. `None` if frames were also lost before the
+/// event, and not only because of the previous event at `before_s`: in the second half of the time between the two.
 fn outage_s(bins: &[Bin], bin_s: f64, before_s: f64, at_s: f64, until_s: f64) -> Option<f64> {
     let (before, _) = lost_between(bins, bin_s, (before_s + at_s) / 2.0, at_s);
     let (_, last) = lost_between(bins, bin_s, at_s, until_s);

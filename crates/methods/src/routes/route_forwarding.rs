@@ -9,7 +9,7 @@ use crate::routing::{Packing, PeerIndex};
 /// Interval at which the number of routes is read.
 const LOOK: Duration = Duration::from_millis(100);
 /// Minimum number of probes of [`load_paths`] for this many origins. The probes of the last origin are omitted if the
-/// DUT reports how many routes it has.
+/// DUT reports its number of routes.
 pub fn least_probes(origins: usize) -> usize {
     origins.saturating_sub(1) * CLEAN as usize
 }
@@ -19,7 +19,7 @@ pub fn least_probes(origins: usize) -> usize {
 pub struct Way {
     /// The frames; all of them must arrive at the port of this stream.
     pub stream: Stream,
-    /// Load of the test; that of a probe is lower.
+    /// Load of the test; a probe has a lower load.
     pub rate: FrameRate,
 }
 
@@ -35,11 +35,11 @@ impl Way {
 }
 
 /// Waits until the DUT has `count` routes in its forwarding plane, if it reports their number; otherwise until frames
-/// to every route of `way` arrive. If neither happens in time, this is noted and the test continues with the DUT as it
-/// is.
+/// to every route of `way` arrive. If neither happens in time, it adds a note, and the test continues with the DUT as
+/// it is.
 ///
 /// # Errors
-/// Those of a trial.
+/// Errors of a trial.
 pub fn await_installed(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -56,11 +56,11 @@ pub fn await_installed(
 }
 
 /// Waits until frames to every route of `way` arrive at the right port. The number of routes in the DUT is not enough
-/// here, because it does not show where they lead. If the frames do not arrive in time, this is noted and the test
+/// here, because it does not show where they lead. If the frames do not arrive in time, it adds a note, and the test
 /// continues.
 ///
 /// # Errors
-/// Those of a trial.
+/// Errors of a trial.
 pub fn await_way(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome, way: &Way) -> Result<(), TestError> {
     let left = comes_through(bed, params, way)?;
     note_unready(outcome, way, left);
@@ -69,7 +69,7 @@ pub fn await_way(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome, 
 
 fn note_unready(outcome: &mut Outcome, way: &Way, left: Option<String>) {
     if let Some(why) = left {
-        note(outcome, format!("{}: the forwarding plane was not ready: {why}; measured as it was.", way.family()));
+        note(outcome, format!("{}: the forwarding plane was not ready: {why}; measured nevertheless.", way.family()));
     }
 }
 
@@ -93,7 +93,7 @@ fn count_reaches(
             (nearest, moved_s) = (off, now_s);
         } else if now_s - moved_s > patience.as_secs_f64() {
             return Ok(Some(Err(format!(
-                "it holds {} routes where {} belong, and came no nearer for {} s",
+                "it holds {} routes instead of {}, and the number did not get closer for {} s",
                 thousands(routes),
                 thousands(count),
                 patience.as_secs_f64()
@@ -120,18 +120,19 @@ fn lost_of(result: &TrialResult, way: &Way, patience_s: f64) -> String {
     let example =
         missed.first().map_or(String::new(), |first| format!(", such as {},", way.stream.routes.prefix(*first)));
     format!(
-        "frames to {} of {} routes{example} did not come to the right port, and no fewer were lost for {patience_s} s",
+        "frames to {} of {} routes{example} did not arrive at the right port, and the loss did not shrink for {patience_s} s",
         thousands(missed.len() as u64),
         thousands(way.routes())
     )
 }
 
-/// Brings the sessions up anew and advertises all routes at each of `origins`. The first has the shortest AS path, each
-/// further one a path longer by two. The last one advertises first, and the DUT forwards to its routes before the next
-/// one advertises, so that every alternate path has been in use. `observer` must then have all routes of the first.
+/// Brings the sessions up again and advertises all routes at each of `origins`. The first has the shortest AS path, and
+/// each subsequent one has a path longer by two. The last one advertises first, and the DUT forwards to its routes
+/// before the next one advertises, so that every alternate path has been in use. `observer` must then have all routes
+/// of the first.
 ///
 /// # Errors
-/// [`TestError::Failed`] if the router does not accept the table; those of a trial.
+/// [`TestError::Failed`] if the router does not accept the table; errors of a trial.
 pub fn load_paths(
     bed: &mut dyn Testbed,
     params: &Params,

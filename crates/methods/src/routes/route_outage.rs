@@ -9,14 +9,14 @@ use drophammer_model::trial::{DestinationCounts, GroupCounts};
 /// The event of a trial, in seconds after the first departure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
-    /// The routes are advertised. Until then every one is unreachable, and that time does not count.
+    /// The routes are advertised. Until then, every route is unreachable, and that time does not count.
     Advertised(f64),
-    /// The best paths fail. Until then every route is reachable.
+    /// The best paths fail. Until then, every route is reachable.
     Failed(f64),
 }
 
 impl Event {
-    /// Time before the event for which no frame arrives, in seconds.
+    /// Time before the event during which no frame arrives, in seconds.
     fn silent_s(self) -> f64 {
         match self {
             Event::Advertised(at_s) => at_s,
@@ -24,7 +24,7 @@ impl Event {
         }
     }
 
-    /// Time before the event for which every frame arrives, in seconds.
+    /// Time before the event during which every frame arrives, in seconds.
     fn reachable_s(self) -> f64 {
         match self {
             Event::Advertised(_) => 0.0,
@@ -99,17 +99,20 @@ impl Outage {
         self.unreachable.is_empty() && self.unsent == 0
     }
 
-    /// What a reader must know of the times.
+    /// Remarks about the times for the reader.
     fn marks(&self) -> Vec<String> {
         let mut marks = Vec::new();
         if !self.unreachable.is_empty() {
-            marks.push("times are those of the reachable routes".into());
+            marks.push("times cover only the reachable routes".into());
         }
         if self.unsent > 0 {
-            marks.push(format!("routes to which no frame was sent: {}", thousands(self.unsent as u64)));
+            marks.push(format!("routes that got no frame: {}", thousands(self.unsent as u64)));
         }
         if self.unsure > 0 {
-            marks.push(format!("routes with a time whose last frame was lost: {}", thousands(self.unsure as u64)));
+            marks.push(format!(
+                "routes with a time although their last frame was lost: {}",
+                thousands(self.unsure as u64)
+            ));
         }
         marks
     }
@@ -127,7 +130,7 @@ impl Outage {
     }
 }
 
-/// What the frames to a route tell of it.
+/// What the frames to a route show about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// No frame was sent to it.
@@ -140,18 +143,18 @@ enum Fate {
     Unreachable,
 }
 
-/// Tells the routes that are unreachable at the end from those that lose a frame by chance.
+/// Distinguishes routes that are unreachable at the end from routes that lose a frame by chance.
 struct Judge<'a> {
     counts: &'a DestinationCounts,
     rate_per_route: f64,
-    /// Most frames that arrive if a route is unreachable from the event on. The event takes a moment, so one frame may
-    /// arrive after it.
+    /// Maximum number of frames that arrive if a route is unreachable from the event onwards. The event takes a moment,
+    /// so one frame may arrive after it.
     most_received: f64,
-    /// Most frames that a reachable route loses, judged by the routes whose last frame arrived.
+    /// Maximum number of frames that a reachable route loses, judged by the routes whose last frame arrived.
     most_lost: u32,
 }
 
-/// Frames by which the loss of a route may exceed that of the others: one lost by chance, and one because the frames to
+/// Frames by which the loss of a route may exceed the loss of others: one lost by chance, and one because the frames to
 /// each route have their own distance from the event.
 const MARGIN: u32 = 2;
 
@@ -188,7 +191,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// True if the last frame to a route was lost; `None` if the trial does not tell which frames were lost.
+    /// True if the last frame to a route was lost; `None` if the trial does not show which frames were lost.
     fn lost_last(&self, i: usize) -> Option<bool> {
         match *self.counts.last_lost_us.get(i)? {
             DestinationCounts::NEVER => Some(false),
@@ -208,7 +211,7 @@ columns! {
     pub struct OutageRow {
         case: String = "Case",
         routes: u64 = "Routes",
-        unreachable: u64 = "Unreachable to the end",
+        unreachable: u64 = "Unreachable at the end",
         min_ms: Option<f64> = "Minimum" ["ms"],
         median_ms: Option<f64> = "Median" ["ms"],
         p99_ms: Option<f64> = "99 %" ["ms"],
@@ -237,7 +240,7 @@ pub struct OutageReport {
     pub unreachable: TableSpec<UnreachableRow>,
     /// The outages of all routes, sorted.
     pub plot: PlotSpec<'static>,
-    /// The median and the longest outage, of each family.
+    /// The median and the longest outage of each family.
     pub figures: [&'static [FigureSpec; 2]; 2],
 }
 
@@ -310,7 +313,7 @@ impl OutageReport {
             note(
                 outcome,
                 format!(
-                    "{family}, {case}: frames go to each route every {every_ms:.0} ms, so a single time is no more exact than that."
+                    "{family}, {case}: each route gets a frame every {every_ms:.0} ms, so no single time is more exact than that."
                 ),
             );
         }
@@ -320,8 +323,8 @@ impl OutageReport {
 /// Maximum number of points of a curve; more are not visible.
 const POINTS: usize = 2_000;
 
-/// Frames out of order; `None` if the frames of a group arrived at several ports or queues, between which there is no
-/// order.
+/// Frames out of order; `None` if the frames of a group arrived at several ports or queues, between which no order is
+/// defined.
 fn reordered(result: &TrialResult) -> Option<u64> {
     let ports = |g: &GroupCounts| g.arrived_at.iter().filter(|frames| **frames > 0).count();
     let of_group = |g: &GroupCounts| g.known_reordered().filter(|_| ports(g) < 2);
@@ -344,14 +347,15 @@ fn rank(outcome: &mut Outcome, [median, max]: [FigureSpec; 2], title: &str, fami
     let whole = outage.is_whole();
     let exact_ms = outage.resolution_s() * 1e3;
     for (spec, word, share) in [(median, "median", 0.5), (max, "max", 1.0)] {
-        // A router that does not forward to all routes in the end has no time, nor has one that got no frames to some.
+        // A router that does not forward to all routes in the end has no time; neither has one for which some routes
+        // got no frame.
         let value = outage.percentile_s(share).filter(|_| whole).map(|s| s * 1e3);
         let title = format!("{title} of {} routes, {word}, {family}", thousands(outage.routes as u64));
         // Times that differ by no more than one frame to a route are equal.
         let figure = spec.by(exact_ms).of(&[], title, value);
         outcome
             .ranks
-            .push(figure.because("frames to some routes did not arrive in the end, or none were sent to them"));
+            .push(figure.because("frames to some routes did not arrive in the end, or no frame was sent to them"));
     }
 }
 
@@ -442,7 +446,7 @@ mod tests {
         let outage = seen(&routes, Event::Failed(1.0));
         assert_eq!((outage.unreachable.as_slice(), outage.unsure), (&[1, 2, 3][..], 0));
         about(&outage.sorted_s, &[0.0, 0.5]);
-        assert_eq!(outage.marks(), ["times are those of the reachable routes"]);
+        assert_eq!(outage.marks(), ["times cover only the reachable routes"]);
         assert!(!has_figures(&outage));
         // Back for the very last frame.
         let outage = seen(&[route(&[(".", 10), ("x", 39), (".", 1)])], Event::Failed(1.0));
@@ -464,7 +468,7 @@ mod tests {
         let outage = seen(&routes, Event::Failed(1.0));
         assert!(has_figures(&outage), "{outage:?}");
         about(&outage.sorted_s, &[0.1, 0.5, 0.6]);
-        assert_eq!(outage.marks(), ["routes with a time whose last frame was lost: 2"]);
+        assert_eq!(outage.marks(), ["routes with a time although their last frame was lost: 2"]);
     }
 
     #[test]
@@ -486,7 +490,7 @@ mod tests {
         for event in [Event::Failed(1.0), Event::Advertised(0.5)] {
             let outage = seen(&[route(&[("x", 6), (".", 20)]), String::new(), String::new()], event);
             assert_eq!((outage.sorted_s.len(), outage.unreachable.len(), outage.unsent), (1, 0, 2));
-            assert_eq!(outage.marks(), ["routes to which no frame was sent: 2"]);
+            assert_eq!(outage.marks(), ["routes that got no frame: 2"]);
             assert!(!has_figures(&outage));
         }
     }

@@ -2,14 +2,14 @@
 
 use drophammer_model::trial::Bin;
 
-/// Up to this share of delivered frames in a bin the table counts as gone. It counts as present if no more than this
-/// share is missing: the load may exceed what the router forwards while it works.
+/// Up to this share of delivered frames in a bin, the table counts as gone. It counts as present if at most this share
+/// is missing: the load may exceed what the router forwards while it works.
 const EDGE: f64 = 0.01;
-/// Bins in a row (or all bins to the next change if those are fewer) in which the frames must arrive. Convergence must
-/// be sustained (RFC 6413 section 3.3.2): if a router loses frames later, that is loss, not slow convergence.
+/// Consecutive bins (or all bins up to the next change if those are fewer) in which the frames must arrive. Convergence
+/// must be sustained (RFC 6413 section 3.3.2): if a router loses frames later, that is loss, not slow convergence.
 pub(super) const SUSTAINED: usize = 10;
-/// The last part of the time between two changes, in which a router must have converged at least in part to count as
-/// one that forwards.
+/// The last part of the time between two changes. A router must have converged at least in part by then to count as one
+/// that forwards.
 const LAST_PART: f64 = 0.1;
 
 /// When the first and the last route changed, in seconds after the change.
@@ -17,7 +17,7 @@ const LAST_PART: f64 = 0.1;
 pub(super) struct Edge {
     pub(super) first: Option<f64>,
     pub(super) last: Option<f64>,
-    /// Wrong frames after the last route changed: lost ones if the table is present, received ones if it is gone.
+    /// Wrong frames after the last route changed: lost frames if the table is present, received frames if it is gone.
     pub(super) after: u64,
 }
 
@@ -62,7 +62,8 @@ mod tests {
     #[test]
     fn edges_are_found_to_the_bin() {
         let all = bins(&[0.0, 0.0, 0.0, 0.3, 0.7, 1.0, 1.0, 1.0, 0.6, 0.0, 0.0]);
-        // The change came at 0.2 s; 30 % were delivered of the bin that ends at 0.4 s, all from the one that ends at 0.6 s.
+        // The change was at 0.2 s; 30 % of the bin that ends at 0.4 s were delivered, and all frames from the bin that ends
+        // at 0.6 s.
         let up = edge(&all, 0.1, 0.2, 0.75, true);
         assert!((up.first.unwrap() - 0.2).abs() < 1e-9 && (up.last.unwrap() - 0.4).abs() < 1e-9, "{up:?}");
         let down = edge(&all, 0.1, 0.8, 1.1, false);
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_last_part_is_a_tenth_of_the_time_and_ends_before_the_next_change() {
-        // Changes at 0.2 and 1.25 s: the tenth of that begins at 1.145 s, and the bin of the next change is left out.
+        // Changes at 0.2 and 1.25 s: the last tenth begins at 1.145 s, and the bin of the next change is left out.
         let mut shares = [0.0; 20];
         (shares[11], shares[12]) = (0.7, 0.9);
         let all = bins(&shares);

@@ -1,8 +1,8 @@
 use super::*;
 use drophammer_model::trial::{Bin, EventRecord, GroupCounts};
 
-/// A trial of one cycle in bins of 100 ms with these shares of delivered frames: up at 0.2 s, down at 2.2 s, end at
-/// 3.2 s.
+/// A trial of one cycle in bins of 100 ms with these shares of delivered frames: up at 0.2 s, down at 2.2 s, end at 3.2
+/// s.
 fn run(trial: u64, shares: &[f64], lowered: Option<f64>) -> Run {
     let bin = |s: &f64| Bin { offered: 1_000, delivered: (s * 1e3) as u64, arrived: (s * 1e3) as u64 };
     let group = GroupCounts { bins: shares.iter().map(bin).collect(), ..GroupCounts::default() };
@@ -23,7 +23,7 @@ fn run(trial: u64, shares: &[f64], lowered: Option<f64>) -> Run {
     Run { result, times }
 }
 
-/// The table is there from 0.2 to 2.2 s.
+/// The table is present from 0.2 to 2.2 s.
 fn whole() -> Vec<f64> {
     [vec![0.0; 2], vec![1.0; 20], vec![0.0; 10]].concat()
 }
@@ -41,8 +41,8 @@ fn about(found: Option<f64>, expected: f64) {
 
 #[test]
 fn a_stall_beyond_the_limit_of_other_tests_is_no_loss_of_the_router() {
-    // Half of the frames are lost in the fourth bin of the table, a tenth in the nineteenth: the ten bins in a row
-    // begin behind the first loss.
+    // Half of the frames are lost in the fourth bin of the table, a tenth in the nineteenth: the ten consecutive bins
+    // begin after the first loss.
     let mut shares = whole();
     (shares[5], shares[20]) = (0.5, 0.9);
     let of = [Some(0), Some(0)];
@@ -74,7 +74,7 @@ fn each_direction_has_the_figure_of_the_load_at_which_it_was_complete() {
         ranks.map(|rank| (rank.key.clone(), rank.value.map(|s| (s * 10.0).round() / 10.0))).collect::<Vec<_>>()
     };
     let of = |key: &str, value| (format!("convergence_{key}_s"), value);
-    // At the requested load the table comes in time and stays.
+    // At the requested load, the table comes in time and stays.
     let stays = [vec![0.0; 2], vec![1.0; 30]].concat();
     let outcome = written(vec![run(7, &stays, None), run(9, &whole(), Some(25.0))], [Some(0), Some(1)]);
     let lower = of("down_ipv4_at_25_percent", Some(0.1));
@@ -83,13 +83,13 @@ fn each_direction_has_the_figure_of_the_load_at_which_it_was_complete() {
     assert_eq!(trials, [[7_u64], [9]]);
     let curves: Vec<_> = outcome.plots[0].series.iter().map(|series| series.name.as_str()).collect();
     assert_eq!(curves, ["IPv4", "IPv4, at 25 % load"]);
-    // Both at one lower load.
+    // Both directions at one lower load.
     let outcome = written(vec![run(7, &stays, None), run(9, &whole(), Some(25.0))], [Some(1), Some(1)]);
     let upper = of("up_ipv4_at_25_percent", Some(0.1));
     let lower = of("down_ipv4_at_25_percent", Some(0.1));
     assert_eq!(values(&outcome), [of("up_ipv4", None), upper, of("down_ipv4", None), lower]);
     assert_eq!(outcome.plots[0].series.len(), 1);
-    // The trial at the lower load failed: what was measured before stands.
+    // The trial at the lower load failed: earlier measurements stand.
     let outcome = written(vec![run(7, &stays, None)], [Some(0), None]);
     assert_eq!(values(&outcome), [of("up_ipv4", Some(0.1))]);
     assert_eq!(outcome.tables[0].rows.len(), 1);

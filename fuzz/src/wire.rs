@@ -88,7 +88,7 @@ fn icmpv4(bytes: &mut [u8], repaired: bool) {
         repair(bytes, 2, 0);
     }
     let Ok(message) = icmpv4::Repr::parse(bytes) else { return };
-    let mut again = vec![0xee; message.len()];
+    let mut again = vec![0xee; message.message_len()];
     message.emit(&mut again);
     assert_eq!(icmpv4::Repr::parse(&again).unwrap(), message);
 }
@@ -98,7 +98,7 @@ fn icmpv6(bytes: &mut [u8], repaired: bool, sum: u64) {
         repair(bytes, 2, sum);
     }
     let Ok(message) = icmpv6::Repr::parse(bytes, sum) else { return };
-    let mut again = vec![0xee; message.len()];
+    let mut again = vec![0xee; message.message_len()];
     message.emit(&mut again, sum);
     assert_eq!(icmpv6::Repr::parse(&again, sum).unwrap(), message);
 }

@@ -6,7 +6,6 @@ use crate::common::{Memory, read_suite};
 use drophammer_lab::{Dut, Lab, ProgramDut};
 use drophammer_methods::Testbed;
 use drophammer_methods::pattern::Pattern;
-use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::record::TrialRecord;
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::{Family, Load, Validity};

@@ -3,7 +3,7 @@
 use crate::common::*;
 use drophammer_methods::Testbed;
 use drophammer_methods::pattern::Pattern;
-use drophammer_model::pattern::{Direction, Distribution};
+use drophammer_model::pattern::Direction;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, GroupCounts, Load, TrialResult, TrialSpec};
 use drophammer_reference::{

@@ -5,7 +5,6 @@ use drophammer_lab::{Dut, LabError};
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{TestError, Testbed};
 use drophammer_model::environment::DutRecord;
-use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::trial::{Family, Load};
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated;

@@ -151,10 +151,15 @@ impl<'a> BgpRouting<'a> {
         self.bench.rig.now()
     }
 
-    /// Serves routers until `until` holds, for [`LOOK`] at most, and checks that the DUT is alive. Returns the instant at which the wait ended.
-    fn look(&mut self, until: Until) -> Result<Instant, TestError> {
+    /// Serves routers until `until` holds, for [`LOOK`] at most, and checks that the DUT is alive.
+    fn look(&mut self, until: Until) -> Result<(), TestError> {
+        let end = self.instant() + LOOK;
+        self.look_until(until, end).map(|_| ())
+    }
+
+    /// Like `look`, but until `end` at the latest. Returns the time at which the wait ended.
+    fn look_until(&mut self, until: Until, end: Instant) -> Result<Instant, TestError> {
         let BgpRouting { bench, state } = self;
-        let end = bench.rig.now() + LOOK;
         let ended = match bench.serve_until(&until.or_at(end)) {
             Ok(at) => at,
             // The port may come up again; a wait that fails reports it.

@@ -1,6 +1,6 @@
 //! Waiting until the DUT has acknowledged all UPDATEs and advertises the expected routes.
 
-use super::{BgpRouting, RoutingState};
+use super::{BgpRouting, LOOK, RoutingState};
 use drophammer_emulation::bgp::Pressure;
 use drophammer_methods::routing::{RESTLESS, WatchIndex};
 use drophammer_methods::{Sending, Settled, TestError};
@@ -57,9 +57,13 @@ impl BgpRouting<'_> {
         let mut lately = Lately::default();
         let (acknowledged, complete) = (self.state.acknowledged(), self.state.complete(watches));
         let cause = loop {
-            let looked = self.look(if sent_at.is_none() { acknowledged.clone() } else { complete.clone() })?;
-            if sent_at.is_none() && self.bench.rig.holds(&acknowledged) {
-                sent_at = Some(looked);
+            let end = self.instant() + LOOK;
+            if sent_at.is_none() {
+                let looked = self.look_until(acknowledged.clone(), end)?;
+                sent_at = self.bench.rig.holds(&acknowledged).then_some(looked);
+            }
+            if sent_at.is_some() {
+                self.look_until(complete.clone(), end)?;
             }
             let (now, state) = (self.instant(), &self.state);
             if let Some((peer, cause)) = state.lost(self.bench.rig.hosts()) {

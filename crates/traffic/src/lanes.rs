@@ -25,7 +25,7 @@
 //!   this with the bits of received frames, within the windows; copies on two lanes are `Health::copies_apart` and make
 //!   the trial invalid.
 //! - A frame in another encapsulation may arrive at another queue. Lanes report these frames too, and
-//!   `outcome/deviating.rs` counts each once, within the windows; if its copies differ in several ways, the lowest lane
+//!   `outcome.rs` counts each once, within the windows; if its copies differ in several ways, the lowest lane
 //!   decides.
 //! - One lane receives a flow with an alternate path or with counts by destination. `Layout::for_flows` joins lanes for
 //!   this; planning for another layout fails (`PlanError::Apart`).

@@ -4,8 +4,8 @@
 //!
 //! After the trial, each lane reads the windows of its flows, 64 frames at a time, and makes runs of lost sequence
 //! numbers; nothing happens while frames arrive. Frames that the tester's own ring refused are no losses: the generator
-//! counts them by flow and remembers them as runs (`generator/refusals.rs`); a flow with more than it can remember has
-//! no times. `outcome/losses.rs` takes the scheduled departures of both ends of each run and joins runs at most 2 ms
+//! counts them by flow and remembers them as runs (`generator.rs`); a flow with more than it can remember has
+//! no times. `outcome.rs` takes the scheduled departures of both ends of each run and joins runs at most 2 ms
 //! apart to episodes (`TrialResult::losses`). A trial keeps 64; if there were more, the distance doubles until there
 //! are not, and `within_ns` says so.
 

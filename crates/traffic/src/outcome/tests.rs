@@ -80,6 +80,18 @@ struct Faults {
     refusal_is_loss: bool,
 }
 
+const NEVER: u64 = u64::MAX;
+const HARMLESS: Faults = Faults {
+    lose: NEVER,
+    twice: NEVER,
+    astray: NEVER,
+    corrupt: NEVER,
+    stale: NEVER,
+    late: NEVER,
+    refuse: NEVER,
+    refusal_is_loss: true,
+};
+
 const START: Instant = Instant(1_000_000);
 const MS: u64 = 1_000_000;
 
@@ -97,6 +109,26 @@ fn planned(spec: &TrialSpec, layout: Layout) -> Plan {
     };
     let ports: Vec<_> = (0..layout.ports() as u64).map(neighbour).collect();
     Plan::on_lanes(spec, &ports, &timing(), layout).unwrap()
+}
+
+/// The plan of a trial that has begun, and the frames that port 0 sends in its first millisecond.
+fn begun(spec: &TrialSpec, layout: Layout) -> (Plan, Vec<Vec<u8>>) {
+    let mut plan = planned(spec, layout);
+    plan.parts.iter_mut().for_each(|part| part.begin(START));
+    let mut catch = caught(0, NEVER, false);
+    while plan.parts[0].generators[0].send_due(&mut catch, Instant(START.0 + MS)).unwrap() > 0 {}
+    (plan, catch.frames)
+}
+
+/// A frame of [`begun`] arrives at `queue`.
+fn arrive(plan: &mut Plan, queue: usize, frame: &[u8]) {
+    let arrival = Arrival { frame, at: Instant(START.0 + MS + 500) };
+    plan.parts[plan.layout.lane_of_queue(queue)].analyzer.take(queue, arrival);
+}
+
+fn result_of(plan: &mut Plan, lanes: usize) -> TrialResult {
+    let states: Vec<LaneState> = (0..lanes).map(|_| LaneState::through(0, 0, 0, 0)).collect();
+    merge(&plan.reports(&states.iter().collect::<Vec<_>>(), 0))
 }
 
 /// Signs a frame as a frame of another trial, with the correct UDP checksum.
@@ -215,7 +247,7 @@ prop_compose! {
         every in proptest::array::uniform7(1u64..60), without in proptest::array::uniform7(any::<bool>()), refusal_is_loss: bool
     ) -> Faults {
         let every: Vec<u64> =
-            every.iter().zip(without).map(|(every, without)| if without { u64::MAX } else { every + 1 }).collect();
+            every.iter().zip(without).map(|(every, without)| if without { NEVER } else { every + 1 }).collect();
         let [lose, twice, astray, corrupt, stale, late, refuse] = every.try_into().unwrap();
         Faults { lose, twice, astray, corrupt, stale, late, refuse, refusal_is_loss }
     }
@@ -324,17 +356,7 @@ proptest! {
 fn order_between_queues_is_not_known_and_copies_on_two_lanes_are_told() {
     // Two flows to port 1; the frames of each are distributed over its queues round robin.
     let spec = trial(vec![flow(0, 0, 1, false, 1.0), flow(1, 0, 1, true, 1.0)], Load::Constant { rate_pps: 1e5 }, "64");
-    let never = u64::MAX;
-    let faults = Faults {
-        lose: 31,
-        twice: 7,
-        astray: never,
-        corrupt: never,
-        stale: never,
-        late: never,
-        refuse: never,
-        refusal_is_loss: true,
-    };
+    let faults = Faults { lose: 31, twice: 7, ..HARMLESS };
     let one = carried_out(&spec, Layout::one(2), &faults, |_| 0);
     let mut told = Vec::new();
     for lanes in [1, 2] {
@@ -345,21 +367,15 @@ fn order_between_queues_is_not_known_and_copies_on_two_lanes_are_told() {
             assert!(whole.lost > 0 && whole.duplicated > 0 && whole.reordered > 0 && whole.order_unknown == 0);
         }
         // Copies at another queue than the frame are counted correctly on one lane, and reported on two.
-        let mut plan = planned(&spec, Layout::queues(&[1, 2], lanes));
-        plan.parts.iter_mut().for_each(|part| part.begin(START));
-        let mut catch = caught(0, never, false);
-        let now = Instant(START.0 + MS);
-        while plan.parts[0].generators[0].send_due(&mut catch, now).unwrap() > 0 {}
-        let sent = catch.frames.len() as u64;
-        for (n, mut frame) in catch.frames.into_iter().enumerate() {
+        let (mut plan, frames) = begun(&spec, Layout::queues(&[1, 2], lanes));
+        let sent = frames.len() as u64;
+        for (n, mut frame) in frames.into_iter().enumerate() {
             frame[..6].copy_from_slice(&MacAddr::local(1).0);
             for queue in [1 + n % 2, 2 - n % 2].into_iter().take(if n < 10 { 2 } else { 1 }) {
-                let arrival = Arrival { frame: &frame, at: Instant(now.0 + 500) };
-                plan.parts[plan.layout.lane_of_queue(queue)].analyzer.take(queue, arrival);
+                arrive(&mut plan, queue, &frame);
             }
         }
-        let states: Vec<LaneState> = (0..lanes).map(|_| LaneState::through(0, 0, 0, 0)).collect();
-        let result = merge(&plan.reports(&states.iter().collect::<Vec<_>>(), 0));
+        let result = result_of(&mut plan, lanes);
         let sum = |count: fn(&GroupCounts) -> u64| result.groups.iter().map(count).sum::<u64>();
         assert_eq!((sum(|g| g.received), sum(|g| g.duplicated), sum(|g| g.lost)), (sent, 10, 0));
         told.push(result.health.copies_apart);
@@ -372,17 +388,7 @@ fn the_order_at_a_port_that_merges_queues_of_a_card_is_not_known() {
     // Frames overtake each other on the way to both ports; at port 1 the tester's card may have done that.
     let flows = [1, 0].map(|to: usize| flow(to as u8, 1 - to, to, false, 1.0));
     let spec = trial(flows.to_vec(), Load::Constant { rate_pps: 1e5 }, "64");
-    let never = u64::MAX;
-    let faults = Faults {
-        lose: 31,
-        twice: 7,
-        astray: never,
-        corrupt: never,
-        stale: never,
-        late: never,
-        refuse: never,
-        refusal_is_loss: true,
-    };
+    let faults = Faults { lose: 31, twice: 7, ..HARMLESS };
     for lanes in [1, 2] {
         let layout = Layout::round_robin(2, lanes);
         let known = carried_out(&spec, layout.clone(), &faults, |_| 0);
@@ -404,13 +410,9 @@ fn a_frame_that_differs_counts_once_at_the_queues_of_any_number_of_lanes() {
     let spec = trial(vec![flow], Load::Constant { rate_pps: 1e5 }, "64");
     let mut results = Vec::new();
     for lanes in [1, 2] {
-        let mut plan = planned(&spec, Layout::queues(&[1, 2], lanes));
-        plan.parts.iter_mut().for_each(|part| part.begin(START));
-        let mut catch = caught(0, u64::MAX, false);
-        let now = Instant(START.0 + MS);
-        while plan.parts[0].generators[0].send_due(&mut catch, now).unwrap() > 0 {}
-        assert_eq!(catch.frames.len(), 32);
-        for (n, mut whole) in catch.frames.into_iter().enumerate() {
+        let (mut plan, frames) = begun(&spec, Layout::queues(&[1, 2], lanes));
+        assert_eq!(frames.len(), 32);
+        for (n, mut whole) in frames.into_iter().enumerate() {
             whole[..6].copy_from_slice(&MacAddr::local(1).0);
             let mut other = whole.clone();
             other[22] = 9;
@@ -428,12 +430,10 @@ fn a_frame_that_differs_counts_once_at_the_queues_of_any_number_of_lanes() {
                 _ => &[],
             };
             for (queue, frame) in copies {
-                let arrival = Arrival { frame, at: Instant(now.0 + 500) };
-                plan.parts[plan.layout.lane_of_queue(*queue)].analyzer.take(*queue, arrival);
+                arrive(&mut plan, *queue, frame);
             }
         }
-        let states: Vec<LaneState> = (0..lanes).map(|_| LaneState::through(0, 0, 0, 0)).collect();
-        let result = merge(&plan.reports(&states.iter().collect::<Vec<_>>(), 0));
+        let result = result_of(&mut plan, lanes);
         let group = &result.groups[0];
         assert_eq!((group.offered, group.received, result.health.copies_apart), (32, 10, 0));
         results.push((group.deviations.clone(), group.deviating_copies));

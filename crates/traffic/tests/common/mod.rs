@@ -8,7 +8,7 @@ use drophammer_port::simulated::{self, SimulatedClock};
 use drophammer_port::{Arrival, Clock, Port, PortError};
 use drophammer_traffic::{Control, Neighbour, Plan, PlanError, SendFrame, Timing, VlanNeighbour, run};
 use drophammer_wire::MacAddr;
-use drophammer_wire::signature::TrialKey;
+use drophammer_wire::signature::{Signature, TrialKey};
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -337,6 +337,15 @@ pub fn mend(frame: &mut [u8]) {
 pub fn signature_at(frame: &[u8]) -> usize {
     let at = udp_at(frame);
     at + usize::from(u16::from_be_bytes([frame[at + 4], frame[at + 5]])) - 12
+}
+
+/// The frame with another signature, and correct checksums.
+pub fn signed(frame: &[u8], signature: Signature, key: TrialKey) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    let at = signature_at(&frame);
+    frame[at..at + 12].copy_from_slice(&signature.emit(key));
+    mend(&mut frame);
+    frame
 }
 
 /// Destination address.

@@ -87,15 +87,6 @@ fn a_broken_ipv4_header_is_corrupted_and_a_lowered_ttl_is_not() {
     assert_eq!(result.groups, [all_well(&result, 0, N, 128)]);
 }
 
-/// The frame with another signature, and correct checksums.
-fn signed(frame: &[u8], signature: Signature, key: TrialKey) -> Vec<u8> {
-    let mut frame = frame.to_vec();
-    let at = signature_at(&frame);
-    frame[at..at + 12].copy_from_slice(&signature.emit(key));
-    mend(&mut frame);
-    frame
-}
-
 fn signature_of(frame: &[u8]) -> Signature {
     let at = signature_at(frame);
     Signature::read(frame[at..at + 12].try_into().unwrap()).0

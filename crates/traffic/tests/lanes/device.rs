@@ -1,11 +1,11 @@
 //! A device between ports in memory, with faults.
 
-use crate::common::key;
+use crate::common::{key, signed};
 use drophammer_port::memory::MemoryPort;
 use drophammer_port::{BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
 use drophammer_traffic::Layout;
-use drophammer_wire::signature::{LEN, Signature, TrialKey};
-use drophammer_wire::{MacAddr, checksum};
+use drophammer_wire::MacAddr;
+use drophammer_wire::signature::{LEN, Signature};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -69,21 +69,6 @@ pub struct Wired {
     pub layout: Layout,
 }
 
-/// Signs a frame as one of another trial, as its sender would: the UDP checksum is correct.
-pub fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
-    let tail = frame.len() - LEN;
-    let udp = if frame[12..14] == [0x08, 0x00] { 34 } else { 54 };
-    assert_eq!((tail - udp) % 2, 0, "words of the checksum are those of the signature");
-    let word = |bytes: &[u8]| u16::from_be_bytes([bytes[0], bytes[1]]);
-    let new = signature.emit(key);
-    let mut sum = word(&frame[udp + 6..]);
-    for i in (0..LEN).step_by(2) {
-        sum = checksum::update(sum, word(&frame[tail + i..]), word(&new[i..]));
-    }
-    frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
-    frame[tail..].copy_from_slice(&new);
-}
-
 impl Wired {
     fn put_out(&self, to: usize, frame: &[u8]) {
         let mut frame = frame.to_vec();
@@ -108,14 +93,12 @@ impl Wired {
             self.put_out(to, &OTHER);
         }
         if nth(self.faults.stale) {
-            let mut stale = frame.clone();
             let mut old = signature;
             // One signature in 65,536 is valid in this trial too; another departure time avoids that.
             while Signature::read(&old.emit(key(1))).1 == Signature::read(&old.emit(key(2))).1 {
                 old.time = old.time.wrapping_add(1);
             }
-            sign(&mut stale, &old, key(1));
-            self.put_out(to, &stale);
+            self.put_out(to, &signed(&frame, old, key(1)));
         }
         if nth(self.faults.lose) {
             return;

@@ -1,15 +1,15 @@
 //! Names and texts from suites, DUTs and kernels that are written as markup, formulas or terminal commands.
 
+use crate::synthetic::report;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::record::{Note, TestStatus};
 use drophammer_model::trial::Validity;
 use drophammer_model::visible::is_hidden;
-use drophammer_report::{summary_text, write_all};
+use drophammer_report::summary_text;
 use drophammer_store::Run;
 use roxmltree::Document;
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::OnceLock;
 
 /// One text of every kind of attack, including its length.
@@ -155,13 +155,6 @@ fn outcome(outcome: &mut Outcome, source: &mut Source) {
             s.points.iter_mut().filter(|p| p.label.is_some()).for_each(|p| p.label = Some(source.next()));
         }
     }
-}
-
-fn report(run: &Run) -> Files {
-    let folder = tempfile::tempdir().unwrap();
-    let paths = write_all(run, folder.path()).unwrap();
-    let name = |p: &std::path::Path| p.strip_prefix(folder.path()).unwrap().to_str().unwrap().to_owned();
-    paths.iter().map(|p| (name(p), fs::read_to_string(p).unwrap())).collect()
 }
 
 type Files = BTreeMap<String, String>;

@@ -1,19 +1,12 @@
 //! The page: its first screen, and the parts that are built only when they are opened.
 
-use drophammer_report::write_all;
+use crate::synthetic::files;
 use drophammer_store::Run;
-use std::fs;
 
 /// The page and the JSON report of a run.
 fn report(run: &Run) -> (String, serde_json::Value) {
     let [html, json] = files(run, ["report.html", "report.json"]);
     (html, serde_json::from_str(&json).unwrap())
-}
-
-fn files<const N: usize>(run: &Run, names: [&str; N]) -> [String; N] {
-    let folder = tempfile::tempdir().unwrap();
-    write_all(run, folder.path()).unwrap();
-    names.map(|name| fs::read_to_string(folder.path().join(name)).unwrap())
 }
 
 /// The page before its list of contents.

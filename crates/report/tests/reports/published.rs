@@ -1,11 +1,10 @@
 //! Figures that others have published, beside those of a run.
 
+use crate::synthetic::{files, report};
 use drophammer_model::environment::Published;
 use drophammer_model::record::TestRecord;
-use drophammer_report::write_all;
 use drophammer_store::Run;
 use serde_json::Value;
-use std::fs;
 
 const CELL: &str = "throughput[frame_bytes=1518].of_line_percent";
 /// A router whose name would be markup.
@@ -39,12 +38,6 @@ fn run() -> Run {
         entry("throughput", Some("% of line rate"), &[CORE], &[("throughput_1518_pps", &["99.8"]), (CELL, &["50"])]),
     ];
     run
-}
-
-fn files<const N: usize>(run: &Run, names: [&str; N]) -> [String; N] {
-    let folder = tempfile::tempdir().unwrap();
-    write_all(run, folder.path()).unwrap();
-    names.map(|name| fs::read_to_string(folder.path().join(name)).unwrap())
 }
 
 /// The texts of the cells of the row that begins with `title`, in a table of `|` or `┆`.
@@ -155,11 +148,9 @@ fn machines_get_them_and_ranks_do_not_change() {
     // Without them all ranks, places and words about them are the same.
     let mut bare = run();
     bare.started.about.published.clear();
-    let folder = tempfile::tempdir().unwrap();
-    write_all(&bare, folder.path()).unwrap();
-    assert!(!folder.path().join("csv/published.csv").exists());
-    let mut without: Value =
-        serde_json::from_str(&fs::read_to_string(folder.path().join("report.json")).unwrap()).unwrap();
+    let bare = report(&bare);
+    assert!(!bare.contains_key("csv/published.csv"));
+    let mut without: Value = serde_json::from_str(&bare["report.json"]).unwrap();
     let mut with = with;
     for value in [&mut with, &mut without] {
         for figure in value["ranking"]["figures"].as_array_mut().unwrap() {

@@ -1,7 +1,6 @@
 //! Ranks of a synthetic run: which DUTs get one, and what removes it.
 
 use crate::synthetic::{rate, report};
-use drophammer_model::figure::Claim;
 use drophammer_model::figure::Scale;
 use drophammer_model::outcome::{Cell, Column, RankFigure, Verdict};
 use drophammer_model::record::{TestStatus, TrialRecord};
@@ -232,25 +231,12 @@ fn two_bounds_are_not_compared_and_have_no_rank() {
     assert_eq!(View::new(&apart).ranking.figures[0].entries[0].rank, Some(1));
 }
 
-/// Six rounds in which the first DUT's throughput has a claim, and a trial of the first round offers twice the load
-/// without loss.
+/// Six rounds in which the first DUT's throughput has a claim that a trial of the first round refutes.
 fn contradictory() -> Run {
     let mut once = crate::synthetic::run(3);
-    let found = rate(0, 1518);
-    once.tests[0].outcome.ranks[1].claim = Some(Claim {
-        goal: "NDR(0)".into(),
-        trial: 13,
-        superseded: vec![],
-        met_pps: Some(found),
-        missed_pps: Some(found * 1.01),
-        width: 0.01,
-        loss_ratio: 0.0,
-        exceed_ratio: 0.0,
-        trial_duration_s: 1.0,
-        duration_sum_s: 1.0,
-    });
+    let refuting = crate::synthetic::contradict(&mut once);
     let mut run = crate::synthetic::in_rounds(&once, 6);
-    run.trials.push(crate::synthetic::trial(950, "linux", "frame_loss_rate", 1518, found * 2.0, 0));
+    run.trials.push(refuting);
     run
 }
 
@@ -284,15 +270,9 @@ fn a_figure_that_a_trial_refutes_is_marked_and_has_no_rank() {
 
 #[test]
 fn loss_beside_an_idle_processor_makes_a_figure_doubtful() {
-    // For one DUT, the 64-byte trials that decide its figure lose 30 %.
     let with = |dut_cpu| {
         let mut once = crate::synthetic::run(3);
-        for trial in once.trials.iter_mut().filter(|t| t.dut == "linux" && t.spec.size.to_string() == "64") {
-            trial.result.dut_cpu = Some(dut_cpu);
-            let group = &mut trial.result.groups[0];
-            group.lost = group.offered * 6 / 10;
-            group.received = group.offered - group.lost;
-        }
+        crate::synthetic::lose(&mut once, dut_cpu);
         let mut run = crate::synthetic::in_rounds(&once, 6);
         for round in 2..=6 {
             run.trials.extend(once.trials.iter().cloned().map(|trial| TrialRecord { round, ..trial }));

@@ -1,13 +1,11 @@
 //! Rates in bits, as shares of the line, and per second of the DUT's processor.
 
-use crate::synthetic::rate;
+use crate::synthetic::{files, rate};
 use drophammer_model::medium::Medium;
 use drophammer_model::record::TestRecord;
 use drophammer_model::trial::{AddressRange, Family, FlowDuration, FlowSchedule, FlowSpec};
-use drophammer_report::write_all;
 use drophammer_store::Run;
 use serde_json::Value;
-use std::fs;
 
 /// A flow from the first port.
 fn flow(family: Family) -> FlowSpec {
@@ -49,12 +47,6 @@ fn run(families: &[Family]) -> Run {
 fn report(run: &Run) -> (Value, String, String) {
     let [json, html, csv] = files(run, ["report.json", "report.html", "csv/throughput.csv"]);
     (serde_json::from_str(&json).unwrap(), html, csv)
-}
-
-fn files<const N: usize>(run: &Run, names: [&str; N]) -> [String; N] {
-    let folder = tempfile::tempdir().unwrap();
-    write_all(run, folder.path()).unwrap();
-    names.map(|name| fs::read_to_string(folder.path().join(name)).unwrap())
 }
 
 fn close(value: &Value, expected: f64) {

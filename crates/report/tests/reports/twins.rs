@@ -1,7 +1,6 @@
 //! A suite that has a test twice: the same figure of both can be told apart.
 
-use crate::synthetic::{rate, report};
-use drophammer_model::figure::Claim;
+use crate::synthetic::report;
 use drophammer_model::record::{TestRecord, TrialRecord};
 use drophammer_store::Run;
 
@@ -67,21 +66,9 @@ fn the_conclusion_names_the_test_of_figures_at_different_loads() {
 #[test]
 fn the_conclusion_names_the_test_of_a_refuted_figure() {
     let mut once = crate::synthetic::run(3);
-    let found = rate(0, 1518);
-    once.tests[0].outcome.ranks[1].claim = Some(Claim {
-        goal: "NDR(0)".into(),
-        trial: 13,
-        superseded: vec![],
-        met_pps: Some(found),
-        missed_pps: Some(found * 1.01),
-        width: 0.01,
-        loss_ratio: 0.0,
-        exceed_ratio: 0.0,
-        trial_duration_s: 1.0,
-        duration_sum_s: 1.0,
-    });
+    let refuting = crate::synthetic::contradict(&mut once);
     let mut run = crate::synthetic::in_rounds(&twice(&once), 6);
-    run.trials.push(crate::synthetic::trial(950, "linux", "frame_loss_rate", 1518, found * 2.0, 0));
+    run.trials.push(refuting);
     let said = conclusion(&run);
     for title in ["Throughput, 1518 bytes \u{2013} Throughput", "Throughput, 1518 bytes \u{2013} Throughput (swap)"] {
         assert!(said.contains(&format!("{title} of linux is refuted by trial 950")), "{title}: {said}");
@@ -91,12 +78,7 @@ fn the_conclusion_names_the_test_of_a_refuted_figure() {
 #[test]
 fn a_doubt_is_of_the_test_whose_trials_raise_it() {
     let mut once = crate::synthetic::run(3);
-    for trial in once.trials.iter_mut().filter(|t| t.dut == "linux" && t.spec.size.to_string() == "64") {
-        trial.result.dut_cpu = Some(0.57);
-        let group = &mut trial.result.groups[0];
-        group.lost = group.offered * 6 / 10;
-        group.received = group.offered - group.lost;
-    }
+    crate::synthetic::lose(&mut once, 0.57);
     let mut run = crate::synthetic::in_rounds(&twice(&once), 6);
     for round in 2..=6 {
         run.trials.extend(once.trials.iter().cloned().map(|trial| TrialRecord { round, ..trial }));

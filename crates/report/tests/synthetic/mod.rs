@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 use drophammer_model::environment::{DutRecord, Environment, PortRecord};
+use drophammer_model::figure::Claim;
 use drophammer_model::latency::{LatencySummary, PERCENTILES};
 use drophammer_model::outcome::{
     Cell, Column, Outcome, Plot, PlotKind, Point, RankFigure, Row, Series, Table, Verdict,
@@ -443,6 +444,40 @@ pub fn lengthen(run: &mut Run, trials: usize) {
             }
         }
     }
+}
+
+/// Gives the first DUT's throughput of 1518 bytes a claim. Returns a trial that refutes it: no loss at twice the load.
+pub fn contradict(run: &mut Run) -> TrialRecord {
+    let found = rate(0, 1518);
+    run.tests[0].outcome.ranks[1].claim = Some(Claim {
+        goal: "NDR(0)".into(),
+        trial: 13,
+        superseded: vec![],
+        met_pps: Some(found),
+        missed_pps: Some(found * 1.01),
+        width: 0.01,
+        loss_ratio: 0.0,
+        exceed_ratio: 0.0,
+        trial_duration_s: 1.0,
+        duration_sum_s: 1.0,
+    });
+    trial(950, "linux", "frame_loss_rate", 1518, found * 2.0, 0)
+}
+
+/// Lets the first DUT lose 30 % in the 64-byte trials that decide its figure, with its processor busy for this share.
+pub fn lose(run: &mut Run, dut_cpu: f64) {
+    for trial in run.trials.iter_mut().filter(|t| t.dut == "linux" && t.spec.size.to_string() == "64") {
+        trial.result.dut_cpu = Some(dut_cpu);
+        let group = &mut trial.result.groups[0];
+        group.lost = group.offered * 6 / 10;
+        group.received = group.offered - group.lost;
+    }
+}
+
+/// These files of a report.
+pub fn files<const N: usize>(run: &Run, names: [&str; N]) -> [String; N] {
+    let mut files = report(run);
+    names.map(|name| files.remove(name).unwrap())
 }
 
 /// A page without the embedded CSV files.

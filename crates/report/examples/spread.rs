@@ -1,8 +1,8 @@
 //! Summarizes runs of the same suite: `cargo run -p drophammer-report --example spread -- RUN-FOLDER...`.
 //!
-//! For each figure and run: the median of each DUT, the ratio of the largest to the smallest median, and the ranks if
-//! DUTs were ranked apart. Then the spread of the medians between the runs. The last line counts the runs in which any
-//! DUTs were ranked apart.
+//! For each figure and run, it prints the median of each DUT, the ratio of the largest to the smallest median, and the
+//! ranks if they differ. Then it prints the spread of the medians between runs. The last line counts the runs in which any
+//! ranks differ.
 
 use drophammer_model::figure::Figure;
 use drophammer_report::combined;
@@ -100,7 +100,7 @@ impl Seen {
     }
 }
 
-/// Spread in `runs` of the medians of each DUT, and of all together.
+/// How the medians spread over `runs`, for each DUT and for all DUTs together.
 fn between(name: &str, runs: &[&Seen]) -> String {
     let mut duts: Vec<&str> = Vec::new();
     for (dut, _) in runs.iter().flat_map(|seen| &seen.medians) {
@@ -134,7 +134,7 @@ fn shown(median: Option<Figure>) -> String {
     }
 }
 
-/// At least five significant digits, and all before the decimal point.
+/// At least five significant digits, and all digits before the decimal point.
 fn number(value: f64) -> String {
     let digits = if value == 0.0 { 0 } else { (4.0 - value.abs().log10().floor()).max(0.0) as usize };
     format!("{value:.digits$}")

@@ -1,5 +1,4 @@
-//! Run folders that somebody made to harm: replays the corpus of the fuzz target `run_folder` (see `fuzz/`), and tries
-//! further ones.
+//! Malicious run folders: replays the corpus of the fuzz target `run_folder` (see `fuzz/`), and tries random changes.
 
 #[path = "../../../fuzz/src/run_folder.rs"]
 mod run_folder;

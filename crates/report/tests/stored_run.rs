@@ -1,9 +1,9 @@
-//! A run folder in the format of earlier versions can be read, and its report has the same figures.
+//! A run folder of an earlier version is readable, and its report has the same figures.
 //!
-//! `stored_run/format-1` is a run of two simulated routers by the program at commit ec5d74d: `run.jsonl`, `run.lock`,
-//! `suite.yaml` and `duts/` as it left them, except for the environment, which is made up. `expected/` holds tables of
-//! the report that it wrote, of `summary.csv` only figures. These files never change: a version that stores runs in
-//! another way gets a separate folder.
+//! `stored_run/format-1` is a run of two simulated routers by the program at commit ec5d74d, with its `run.jsonl`,
+//! `run.lock`, `suite.yaml` and `duts/`. Only the environment is made up. `expected/` holds tables of the report from that
+//! time, of which `summary.csv` has only figures. These files never change. A version that stores runs in another way gets
+//! another folder.
 
 use drophammer_model::record::{Record, TestStatus};
 use drophammer_model::trial::Load;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Trials of the run.
+/// Number of trials in the run.
 const TRIALS: usize = 47;
 
 fn folder() -> PathBuf {
@@ -61,7 +61,7 @@ fn the_run_is_read_whole() {
     assert_eq!((group.offered, group.lost), (7000, 4000));
 }
 
-/// Asserts that everything in `stored` is in `read` with the same value.
+/// Asserts that `read` has everything in `stored` with the same value.
 fn held(path: &str, stored: &Value, read: &Value) {
     match (stored, read) {
         (Value::Object(a), Value::Object(b)) => {

@@ -5,8 +5,8 @@ use super::frame::{CHAR, Frame};
 use super::scale::{Axis, short};
 use super::{class, escape, style};
 use crate::format::{ellipsis, number};
+use crate::grouped;
 use crate::view::MergedPlot;
-use drophammer_judge::distinct;
 use drophammer_model::outcome::{PlotKind, Point, Series};
 use std::fmt::Write;
 
@@ -31,11 +31,9 @@ fn label_of(point: &Point) -> String {
 
 /// Categories in order of x, each once, at the x where it first appears.
 fn categories(series: &[Series]) -> Vec<String> {
-    let points = || series.iter().flat_map(|s| &s.points);
-    let mut all = distinct(points().map(label_of));
-    let x = |label: &String| points().find(|p| label_of(p) == *label).map_or(0.0, |p| p.x);
-    all.sort_by(|a, b| x(a).total_cmp(&x(b)));
-    all
+    let mut all = grouped(series.iter().flat_map(|s| &s.points).map(|p| (label_of(p), p.x)));
+    all.sort_by(|(_, a), (_, b)| a[0].total_cmp(&b[0]));
+    all.into_iter().map(|(label, _)| label).collect()
 }
 
 pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {

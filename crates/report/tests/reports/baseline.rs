@@ -1,4 +1,4 @@
-//! Bounds that are shares of an earlier run's figures: the selected figure, refused suites, and the text of verdicts.
+//! Bounds that are shares of an earlier run's figures: which figure is used, which suites are refused, and what verdicts say.
 
 use crate::synthetic::{in_rounds, report};
 use drophammer_judge::criteria::{in_round, verdict};
@@ -53,7 +53,7 @@ fn old() -> Run {
     in_rounds(&crate::synthetic::run(2), 6)
 }
 
-/// A later run whose figures are `factor` times those of the first, with the verdicts that the run itself stores.
+/// A later run with figures `factor` times as high, and the verdicts that the run itself stores.
 fn later(suite: &Suite, factor: f64) -> Run {
     let mut run = old();
     run.started.baseline = suite.baseline.clone();
@@ -68,7 +68,7 @@ fn later(suite: &Suite, factor: f64) -> Run {
     run
 }
 
-/// The verdicts that the report of a run has, as records.
+/// The verdicts in the report of a run.
 fn verdicts(run: &Run) -> Vec<Verdict> {
     drophammer_report::combined(run).tests.into_iter().flat_map(|test| test.outcome.verdicts).collect()
 }

@@ -1,4 +1,4 @@
-//! Tables out of the tables of several tests, as a suite asks for them.
+//! Tables with cells from the tables of several tests, as a suite asks for them.
 
 use crate::synthetic::{in_rounds, report};
 use drophammer_model::environment::{Digest, DigestColumn};

@@ -1,4 +1,4 @@
-//! Figures over time: the run that changed them, and how that is shown.
+//! Figures over time: which run changed them, and how the history shows it.
 
 use drophammer_report::compare::Verdict;
 use drophammer_report::compare::history::{History, history, json_of};

@@ -1,4 +1,4 @@
-//! Names and texts from suites, DUTs and kernels that are written as markup, formulas or terminal commands.
+//! Names and texts from suites, DUTs and kernels that contain markup, formulas or terminal commands.
 
 use crate::synthetic::report;
 use drophammer_model::environment::DutRecord;
@@ -24,7 +24,7 @@ const TEXTS: [&str; 8] = [
     "two\nlines\r\n=1+1\t| a `b` [c](javascript:x) </pre></style>--></svg>",
 ];
 
-/// Supplies a hostile text for each place that takes one, in turn.
+/// Supplies hostile texts in turn.
 struct Source(usize);
 
 impl Source {
@@ -37,7 +37,7 @@ impl Source {
     }
 }
 
-/// A run in which every text that is not a key of our own is hostile; `first` is the text that it begins with.
+/// A run in which every text except our own keys is hostile, starting with text `first`.
 fn hostile_run(first: usize) -> Run {
     let mut run = crate::synthetic::run(3);
     let mut source = Source(first);
@@ -159,7 +159,7 @@ fn outcome(outcome: &mut Outcome, source: &mut Source) {
 
 type Files = BTreeMap<String, String>;
 
-/// One run for each first text, so that every text gets to most places, with its report; made once for all tests.
+/// One run and its report for each first text, so that every text gets to most places. Made once for all tests.
 fn all() -> &'static [(Run, Files)] {
     static ALL: OnceLock<Vec<(Run, Files)>> = OnceLock::new();
     let make = |first| {

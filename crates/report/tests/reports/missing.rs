@@ -1,4 +1,4 @@
-//! Figures without a value, and figures finer than their resolution: each says so, in the summary, the badge and the exit code.
+//! Figures without a value, and figures below their resolution, in the summary, the badge and the exit code.
 
 use crate::synthetic::{in_rounds, report, run};
 use drophammer_model::figure::Scale;
@@ -7,7 +7,8 @@ use drophammer_report::ending::Ending;
 use drophammer_report::{ending, summary_text};
 use drophammer_store::Run;
 
-/// A run of six rounds in which nothing failed, and `change` was done to the first figure of frr's first test in some rounds.
+/// A run of six rounds without failures, with `change` applied to the first figure of the first DUT's first test in some
+/// rounds.
 fn changed(rounds: &[u32], change: impl Fn(&mut RankFigure)) -> Run {
     let mut run = in_rounds(&run(2), 6);
     run.tests.retain(|test| test.test != "route_flap");

@@ -1,4 +1,4 @@
-//! Plots of routes: skylines, stairs, sorted curves, their events, and long series and lists.
+//! Plots of routes: skylines, stairs, sorted curves, events, long series and long lists.
 
 #[path = "../synthetic/routes.rs"]
 mod routes;

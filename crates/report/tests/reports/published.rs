@@ -1,4 +1,4 @@
-//! Figures that others have published, beside those of a run.
+//! Figures that others have published, next to the figures of a run.
 
 use crate::synthetic::{files, report};
 use drophammer_model::environment::Published;
@@ -7,7 +7,7 @@ use drophammer_store::Run;
 use serde_json::Value;
 
 const CELL: &str = "throughput[frame_bytes=1518].of_line_percent";
-/// A router whose name would be markup.
+/// A router with markup in its name.
 const OLD: &str = "old <one> (1989)";
 const CORE: &str = "core (2001)";
 

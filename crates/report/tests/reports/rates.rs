@@ -1,4 +1,4 @@
-//! Rates in bits, as shares of the line, and per second of the DUT's processor.
+//! Rates in bits, as shares of the line, and per second of the DUT's processor time.
 
 use crate::synthetic::{files, rate};
 use drophammer_model::medium::Medium;

@@ -1,4 +1,4 @@
-//! Reports of a made-up run: exact figures, well-formed files, hostile texts escaped.
+//! Reports of a made-up run: exact figures, well-formed files, escaped hostile texts.
 
 use crate::synthetic::{HOSTILE, SIZES, rate, report};
 use drophammer_model::environment::{DutRecord, TESTER};
@@ -276,7 +276,7 @@ fn a_run_that_went_through_the_store_gives_the_same_report() {
     assert!(report(&read) == report(&made));
 }
 
-/// Puts the tester's own loop before a run, as the runner does.
+/// Adds the tester's own loop before a run, as the runner does.
 fn with_ceiling(mut run: Run) -> Run {
     let record = |name: &str| {
         let kind = drophammer_model::environment::TESTER_KIND.to_owned();

@@ -1,4 +1,4 @@
-//! A suite that has a test twice: the same figure of both can be told apart.
+//! A suite that has a test twice: the report tells the figures of both apart.
 
 use crate::synthetic::report;
 use drophammer_model::record::{TestRecord, TrialRecord};

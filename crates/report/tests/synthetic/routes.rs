@@ -1,4 +1,4 @@
-//! A made-up test with routes: a skyline, rates with flaps, stairs of capacity, sorted convergence times, a list of prefixes.
+//! A made-up test of routes: a skyline, rates with flaps, stairs of capacity, sorted convergence times, a list of prefixes.
 
 use drophammer_model::outcome::{Cell, Column, Outcome, Plot, PlotKind, Point, Row, Series, Table};
 use drophammer_model::record::{TestRecord, TestStatus};
@@ -6,7 +6,7 @@ use drophammer_store::Run;
 
 /// Routes that are advertised and withdrawn.
 pub const ROUTES: u32 = 200_000;
-/// Prefixes that could not be reached on the second DUT.
+/// Number of unreachable prefixes on the second DUT.
 pub const UNREACHABLE: u32 = 1_234;
 
 fn at(x: f64, y: f64) -> Point {
@@ -74,7 +74,7 @@ fn stairs(slow: f64) -> Plot {
     out
 }
 
-/// Convergence times; on a slow DUT some of the routes never arrived.
+/// Convergence times. On a slow DUT some routes never arrive.
 fn sorted(slow: f64, long: u32) -> Plot {
     let reached = if slow > 1.5 { 97.5 } else { 100.0 };
     let curve = |scale: f64| {

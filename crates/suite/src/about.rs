@@ -1,11 +1,10 @@
 //! The `about:` section: facts for the reader of a report that a program cannot determine.
 
 use super::errors::{Problems, did_you_mean, quote};
-use super::fields::{Fields, text};
+use super::fields::{Fields, SHORTEN, is_line, text};
 use super::raw::{Entry, Node, Value};
 use drophammer_model::environment::About;
 use drophammer_model::suite::DutConfig;
-use drophammer_model::visible::is_hidden;
 
 const EXAMPLE: &str = "about: {by: Jane Doe, place: lab 3, my-router: {serial number: A1234}}";
 /// Most facts of the suite or of one DUT.
@@ -15,23 +14,25 @@ pub(crate) const LONGEST_KEY: usize = 40;
 /// Longest fact, in characters.
 pub(crate) const LONGEST_VALUE: usize = 200;
 
-/// Reads the section. `duts` are those DUTs of the suite that could be read.
+/// Reads the section. `duts` are the DUTs of the suite, if they could be read.
 pub(crate) fn read(node: &Node, duts: Option<&[DutConfig]>, problems: &mut Problems) -> Option<About> {
     let fields = Fields::of(node, "`about`", EXAMPLE, problems)?;
     let of_dut = |e: &&Entry| matches!(e.value.value, Value::Map(_));
-    let own: Vec<&Entry> = fields.entries().iter().filter(|e| !of_dut(e)).collect();
-    let facts_of_suite = facts(&own, node, problems);
-    let mut about = About { facts: facts_of_suite?, ..About::default() };
-    for entry in fields.entries().iter().filter(of_dut) {
+    let own: Vec<&Entry> = fields.entries.iter().filter(|e| !of_dut(e)).collect();
+    let mut about = About { facts: facts(&own, node, problems)?, ..About::default() };
+    for entry in fields.entries.iter().filter(of_dut) {
         if let Some(duts) = duts
             && !duts.iter().any(|dut| dut.name == entry.key)
         {
             let message = format!("`about` has a map for {}, which is no DUT of this suite", quote(&entry.key));
-            problems.add(&entry.key_span, message, did_you_mean(&entry.key, duts.iter().map(|d| d.name.as_str())));
-            return None;
+            return problems.refuse(
+                &entry.key_span,
+                message,
+                did_you_mean(&entry.key, duts.iter().map(|d| d.name.as_str())),
+            );
         }
-        let own = Fields::of(&entry.value, "what is known of a DUT", "{serial number: A1234}", problems)?;
-        let own: Vec<&Entry> = own.entries().iter().collect();
+        let own = Fields::of(&entry.value, "the facts about a DUT", "{serial number: A1234}", problems)?;
+        let own: Vec<&Entry> = own.entries.iter().collect();
         about.duts.push((entry.key.clone(), facts(&own, &entry.value, problems)?));
     }
     Some(about)
@@ -40,8 +41,7 @@ pub(crate) fn read(node: &Node, duts: Option<&[DutConfig]>, problems: &mut Probl
 fn facts(entries: &[&Entry], around: &Node, problems: &mut Problems) -> Option<Vec<(String, String)>> {
     if entries.len() > MOST_FACTS {
         let message = format!("{} facts are too many for the head of a report", entries.len());
-        problems.add(&around.span, message, format!("give {MOST_FACTS} at most"));
-        return None;
+        return problems.refuse(&around.span, message, format!("give {MOST_FACTS} at most"));
     }
     let mut out = Vec::new();
     for entry in entries {
@@ -50,10 +50,9 @@ fn facts(entries: &[&Entry], around: &Node, problems: &mut Problems) -> Option<V
         for (text, longest, span) in
             [(entry.key.as_str(), LONGEST_KEY, &entry.key_span), (value, LONGEST_VALUE, &entry.value.span)]
         {
-            if text.trim().is_empty() || text.contains(is_hidden) || text.chars().count() > longest {
+            if !is_line(text, longest) {
                 let message = format!("{} is not one line of 1 to {longest} characters", quote(text));
-                problems.add(span, message, "shorten it to one line without control characters");
-                return None;
+                return problems.refuse(span, message, SHORTEN);
             }
         }
         out.push((entry.key.clone(), value.to_owned()));

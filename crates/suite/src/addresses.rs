@@ -1,4 +1,4 @@
-//! Addresses of a port: defaults from the blocks reserved for benchmarking, and the relations required between them.
+//! Addresses of a port: defaults from the blocks reserved for benchmarks, and how they must fit together.
 //!
 //! IPv4 follows RFC 2544 Appendix C.2.2 in 198.18.0.0/15 (RFC 6890; the printed appendix names other ranges in places),
 //! IPv6 RFC 5180 section 8 in 2001:2::/48 (the block of its erratum 1752). Port i of a pair k = i / 2 has, with `o` 18 for
@@ -21,9 +21,8 @@
 //! | IPv4 | 198.o.16.0 + 32n, /27 | 198.o.32.0 + 64n, /26 |
 //! | IPv6 | 2001:2:0:(100h + n)::/64 | 2001:2:0:(200h + n)::/64 |
 
-use super::blocks::{HARMLESS, UNUSABLE};
 use super::errors::{Problems, quote};
-use super::fields::{Fields, text, whole};
+use super::fields::{Fields, such_as, text, whole};
 use super::raw::{Node, Value};
 use drophammer_model::suite::Addressing;
 use drophammer_model::trial::{AddressRange, Family};
@@ -33,9 +32,38 @@ use std::ops::Range;
 /// Most ports of a suite; this number has default addresses.
 pub(crate) const MAX_PORTS: usize = 64;
 /// Number of networks that RFC 2544 section 12 asks for.
-const DEFAULT_DESTINATIONS: u64 = 256;
+pub(crate) const DEFAULT_DESTINATIONS: u64 = 256;
 /// Most destinations on a port.
-const MAX_DESTINATIONS: u64 = 1_000_000;
+pub(crate) const MAX_DESTINATIONS: u64 = 1_000_000;
+
+const fn v4(a: u8, b: u8, c: u8, d: u8, len: u8) -> (IpAddr, u8) {
+    (IpAddr::V4(Ipv4Addr::new(a, b, c, d)), len)
+}
+
+const fn v6(a: u16, b: u16, len: u8) -> (IpAddr, u8) {
+    (IpAddr::V6(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0)), len)
+}
+
+/// Blocks with no owner on the Internet: for benchmarks (as RFC 6815 asks), private, for documentation.
+#[rustfmt::skip]
+const HARMLESS: [(IpAddr, u8); 11] = [
+    v4(198, 18, 0, 0, 15), v4(10, 0, 0, 0, 8), v4(172, 16, 0, 0, 12), v4(192, 168, 0, 0, 16),
+    v4(192, 0, 2, 0, 24), v4(198, 51, 100, 0, 24), v4(203, 0, 113, 0, 24),
+    v6(0x2001, 2, 48), v6(0xfc00, 0, 7), v6(0x2001, 0xdb8, 32), v6(0x3fff, 0, 20),
+];
+
+/// Blocks that no router forwards as unicast: this network, loopback, link-local, multicast and what is above it.
+#[rustfmt::skip]
+const UNUSABLE: [(IpAddr, u8); 8] = [
+    v4(0, 0, 0, 0, 8), v4(127, 0, 0, 0, 8), v4(169, 254, 0, 0, 16), v4(224, 0, 0, 0, 3),
+    v6(0, 0, 8), v6(0xfe80, 0, 10), v6(0xfec0, 0, 10), v6(0xff00, 0, 8),
+];
+
+/// True if `address` is in a block with no owner on the Internet: for benchmarks (RFC 2544 and RFC 5180), private, or for documentation. A tester
+/// must send to no other addresses (RFC 6815).
+pub fn is_lab_address(address: IpAddr) -> bool {
+    HARMLESS.iter().any(|(block, len)| Prefix::around(*block, *len).contains(address))
+}
 
 /// A prefix: network address as a number, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +125,7 @@ impl Prefix {
     }
 
     fn within(&self, block: &Prefix) -> bool {
-        self.family == block.family && self.network >= block.network && self.last() <= block.last()
+        block.contains(to_address(self.family, self.network)) && self.len >= block.len
     }
 
     /// True if this length leaves room for a network and a broadcast address (IPv6: the subnet-router anycast address).
@@ -112,10 +140,10 @@ impl std::fmt::Display for Prefix {
     }
 }
 
-/// Sub-interfaces of a port that have default addresses.
+/// Number of sub-interfaces of a port that have default addresses.
 pub(crate) const DEFAULT_VLANS: usize = 16;
 
-/// Ports whose sub-interfaces have default addresses.
+/// Number of ports whose sub-interfaces have default addresses.
 const VLAN_PORTS: usize = 16;
 
 /// The owner of addresses.
@@ -157,7 +185,7 @@ fn vlan_defaults(family: Family, port: usize, index: usize) -> Defaults {
     }
 }
 
-/// Pairs of ports with room for hundreds of networks; later pairs have a /26 (IPv6: a /64).
+/// Number of port pairs with room for hundreds of networks; later pairs have a /26 (IPv6: a /64).
 const WIDE_PAIRS: u8 = 8;
 
 /// Default addresses of port `index`, which is below [`MAX_PORTS`].
@@ -189,23 +217,18 @@ fn port_defaults(family: Family, index: usize) -> Defaults {
     }
 }
 
-/// Addresses of one family on one port, with the place of each for errors between ports.
+/// Addresses of one family on one port, with their places for errors that concern several ports.
 pub(crate) struct Placed<'n> {
-    /// The addressing.
     pub addressing: Addressing,
-    /// Place of the link.
     pub link_span: &'n Range<usize>,
-    /// Place of `behind`.
     pub behind_span: &'n Range<usize>,
 }
 
 impl Placed<'_> {
-    /// The prefix between tester and DUT.
     pub fn link(&self) -> Prefix {
         Prefix::around(self.addressing.dut, self.addressing.prefix_len)
     }
 
-    /// The prefix behind the emulated router.
     pub fn behind(&self) -> Prefix {
         Prefix::around(self.addressing.behind.0, self.addressing.behind.1)
     }
@@ -229,19 +252,17 @@ pub(crate) fn read<'n>(
         Some((Value::Scalar { text, .. }, _)) if text == "off" => return Some(None),
         Some((_, node)) => {
             let example = format!("{key}: {{dut: {dut}/{len}, host: {host}}}` or `{key}: off");
-            let fields = Fields::of(node, &format!("`{key}`"), &example, problems)?;
-            fields.refuse_unknown(&format!("`{key}`"), &["dut", "host", "behind", "destinations"], problems);
-            Some(fields)
+            let known = ["dut", "host", "behind", "destinations"];
+            Some(Fields::with_keys(node, &format!("`{key}`"), &known, &example, problems)?)
         }
     };
-    let get = |key: &str| fields.and_then(|f| f.get(key)).map(|e| &e.value);
+    let get = |key: &str| fields.and_then(|f| f.value(key));
     if defaults.is_none() && (get("dut").is_none() || get("behind").is_none()) {
         let message = format!(
             "only the first {DEFAULT_VLANS} sub-interfaces of the first {VLAN_PORTS} ports have default addresses"
         );
         let help = format!("give this one `{key}: {{dut: …, host: …, behind: …}}`, or `{key}: off`");
-        problems.add(node.map_or(port_span, |n| &n.span), message, help);
-        return None;
+        return problems.refuse(node.map_or(port_span, |n| &n.span), message, help);
     }
     let mut right = true;
     let mut prefix = |key: &str, default: (IpAddr, u8), problems: &mut Problems| match get(key) {
@@ -270,10 +291,10 @@ pub(crate) fn read<'n>(
     let host_span = get("host").map_or(dut_span, |n| &n.span);
     let before = problems.len();
     check_link(dut, host, &link, dut_span, host_span, problems);
-    for (prefix, span) in [(link, dut_span), (Prefix::around(behind.0, behind.1), behind_span)] {
+    let behind_prefix = Prefix::around(behind.0, behind.1);
+    for (prefix, span) in [(link, dut_span), (behind_prefix, behind_span)] {
         check_block(&prefix, span, public, problems);
     }
-    let behind_prefix = Prefix::around(behind.0, behind.1);
     if to_number(behind.0) != behind_prefix.network {
         let message = format!("`{}/{}` has bits set beyond its length", behind.0, behind.1);
         problems.add(behind_span, message, format!("write the network, `{behind_prefix}`"));
@@ -288,27 +309,13 @@ pub(crate) fn read<'n>(
 
 fn read_address(node: &Node, family: Family, example: IpAddr, problems: &mut Problems) -> Option<IpAddr> {
     let text = text(node, "an address", &example.to_string(), problems)?;
-    match text.parse::<IpAddr>() {
-        Ok(address) if family_of(address) == family => Some(address),
-        Ok(_) => {
-            let message = format!("{} is no {family} address", quote(text));
-            problems.add(
-                &node.span,
-                message,
-                format!("write for instance `{example}`; the other family has its own key"),
-            );
-            None
-        }
-        Err(_) => {
-            let help = if text.contains('/') {
-                "write the address without a length; that of `dut` holds for both".to_owned()
-            } else {
-                format!("write for instance `{example}`")
-            };
-            problems.add(&node.span, format!("{} is no {family} address", quote(text)), help);
-            None
-        }
-    }
+    let help = match text.parse::<IpAddr>() {
+        Ok(address) if family_of(address) == family => return Some(address),
+        Ok(_) => format!("{}; the other family has its own key", such_as(example)),
+        Err(_) if text.contains('/') => "write the address without a length; it has the length of `dut`".to_owned(),
+        Err(_) => such_as(example),
+    };
+    problems.refuse(&node.span, format!("{} is no {family} address", quote(text)), help)
 }
 
 fn read_prefix(
@@ -320,36 +327,25 @@ fn read_prefix(
 ) -> Option<(IpAddr, u8)> {
     let example = format!("{}/{}", example.0, example.1);
     let text = text(node, &format!("`{key}`"), &example, problems)?;
+    let such = such_as(format!("{key}: {example}"));
     let Some((address, len)) = text.split_once('/') else {
-        let message = format!("{} has no prefix length", quote(text));
-        problems.add(&node.span, message, format!("write for instance `{key}: {example}`"));
-        return None;
+        return problems.refuse(&node.span, format!("{} has no prefix length", quote(text)), such);
     };
-    match (address.parse::<IpAddr>(), len.parse::<u8>()) {
+    let (what, help) = match (address.parse::<IpAddr>(), len.parse::<u8>()) {
         (Ok(address), _) if family_of(address) != family => {
-            let message = format!("{} is not {family}", quote(text));
-            problems.add(
-                &node.span,
-                message,
-                format!("write for instance `{example}`; the other family has its own key"),
-            );
-            None
+            (format!("is not {family}"), format!("{}; the other family has its own key", such_as(example)))
         }
-        (Ok(address), Ok(len)) if len > 0 && len <= bits(family) => Some((address, len)),
+        (Ok(address), Ok(len)) if len > 0 && len <= bits(family) => return Some((address, len)),
         (Ok(_), _) => {
-            let message = format!("{} has no valid prefix length for {family}", quote(text));
-            problems.add(&node.span, message, format!("write a length from 1 to {}", bits(family)));
-            None
+            let help = format!("write a length from 1 to {}", bits(family));
+            (format!("has no valid prefix length for {family}"), help)
         }
-        _ => {
-            let message = format!("{} is no {family} prefix", quote(text));
-            problems.add(&node.span, message, format!("write for instance `{key}: {example}`"));
-            None
-        }
-    }
+        _ => (format!("is no {family} prefix"), such),
+    };
+    problems.refuse(&node.span, format!("{} {what}", quote(text)), help)
 }
 
-/// The address above `dut`, or below if that one cannot be used.
+/// The address above `dut`, or the one below it if that is unusable.
 fn neighbour(dut: IpAddr, link: &Prefix) -> IpAddr {
     let number = to_number(dut);
     let top = link.last() - u128::from(link.has_reserved_ends() && link.family == Family::Ipv4);
@@ -391,27 +387,23 @@ fn check_link(
     }
 }
 
-/// RFC 6815: a tester that floods public addresses harms their owners as soon as a route leads out of the laboratory.
+/// RFC 6815: a tester that floods public addresses harms their owners if any route leads out of the laboratory.
 pub(crate) fn check_block(prefix: &Prefix, span: &Range<usize>, public: bool, problems: &mut Problems) {
     let block = |(address, len): &(IpAddr, u8)| Prefix::around(*address, *len);
     if let Some(bad) = UNUSABLE.iter().map(block).find(|b| b.overlaps(prefix)) {
-        let help = "use the default by leaving the key out, or a unicast prefix";
+        let help = "leave the key out for the default, or write a unicast prefix";
         problems.add(span, format!("`{prefix}` touches `{bad}`, which routers do not forward"), help);
     } else if !public && !HARMLESS.iter().map(block).any(|b| prefix.within(&b)) {
-        problems.add(
-            span,
-            format!("`{prefix}` are public addresses, which belong to somebody"),
-            "use 198.18.0.0/15, 2001:2::/48 or private addresses (RFC 6815); in an isolated laboratory, \
-             `allow_public_addresses: true` permits them",
-        );
+        let help = "use 198.18.0.0/15, 2001:2::/48 or private addresses (RFC 6815); in an isolated laboratory, \
+                    `allow_public_addresses: true` permits them";
+        problems.add(span, format!("`{prefix}` are public addresses, which belong to somebody"), help);
     }
 }
 
 /// Test addresses within `behind`, spread evenly over it.
 fn destinations(node: Option<&Node>, behind: &Prefix, problems: &mut Problems) -> Option<AddressRange> {
     let size = behind.host_mask().saturating_add(1);
-    // The first and last address of a prefix are not used if there is room: some routers treat them as broadcast
-    // addresses.
+    // The first and last address of a prefix stay unused if there is room: some routers take them for broadcast addresses.
     let (capacity, offset) = if behind.has_reserved_ends() { (size - 2, 1) } else { (size, 0) };
     let capacity = u64::try_from(capacity).unwrap_or(u64::MAX);
     let count = match node {
@@ -419,18 +411,13 @@ fn destinations(node: Option<&Node>, behind: &Prefix, problems: &mut Problems) -
         Some(node) => {
             let count = whole(node, "`destinations`", 1, MAX_DESTINATIONS, problems)?;
             if count > capacity {
-                problems.add(
-                    &node.span,
-                    format!("`{behind}` has room for {capacity} destinations, not for {count}"),
-                    "write fewer, or a larger prefix for `behind`",
-                );
-                return None;
+                let message = format!("`{behind}` has room for {capacity} destinations, not for {count}");
+                return problems.refuse(&node.span, message, "write fewer, or a larger prefix for `behind`");
             }
             count
         }
     };
-    // At most 2^63 keeps the step exact in every reader of the stored record; with IPv6 that is two destinations in
-    // each /64.
+    // With at most 2^63, every reader of the stored record keeps the step exact. For IPv6 that is two destinations in each /64.
     let mut step = (size / u128::from(count)).clamp(1, 1 << 63);
     if step == 2 && behind.has_reserved_ends() && offset + step * u128::from(count - 1) > size - 2 {
         step = 1;

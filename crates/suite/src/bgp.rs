@@ -3,20 +3,19 @@
 use super::addresses::{Prefix, to_number};
 use super::errors::Problems;
 use super::fields::Fields;
-use super::keys;
-use super::raw::{Entry, Node, Value};
-use super::values::{Given, Resolved, resolve};
-use crate::keys::wrong_key;
+use super::keys::{self, wrong_key};
+use super::raw::{Entry, Value};
+use super::values::{Given, params, resolve};
 use drophammer_model::registry::{ParamKind, ParamSpec};
-use drophammer_model::suite::{Addressing, ParamValue, PortConfig, Profile};
-use drophammer_model::suite::{BgpConfig, BgpProtection, PortBgp, Secret};
+use drophammer_model::suite::{Addressing, BgpConfig, BgpProtection, Params, PortBgp, PortConfig, Profile, Secret};
 use drophammer_model::trial::Family;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
+use std::time::Duration;
 
 /// Most emulated routers on a port.
 pub(crate) const MAX_PEERS: u64 = 10_000;
 /// Hold Time in seconds: 3 at least (RFC 4271 section 4.2), and a field of 16 bits.
-const HOLD: std::ops::RangeInclusive<u64> = 3..=65_535;
+const HOLD: RangeInclusive<u64> = 3..=65_535;
 
 /// Keys of the section.
 pub(crate) static PARAMS: [ParamSpec; 12] = [
@@ -26,7 +25,7 @@ pub(crate) static PARAMS: [ParamSpec; 12] = [
         ParamKind::Count,
         "65001",
         "65001",
-        "AS number of the peers on the first port; each further port has the next",
+        "AS number of the peers on the first port; each further port has the next one",
     ),
     ParamSpec::new(
         "peers_per_port",
@@ -84,7 +83,7 @@ pub(crate) static PARAMS: [ParamSpec; 12] = [
     ),
 ];
 
-/// Reads the section and sets the part of each port. `ports` are the suite's, if they are known to be right.
+/// Reads the section, and sets `bgp` of each port. `ports` are the ports of the suite, if they could be read.
 pub(crate) fn read(
     entry: &Entry,
     profile: Profile,
@@ -92,73 +91,52 @@ pub(crate) fn read(
     problems: &mut Problems,
 ) -> Option<BgpConfig> {
     let before = problems.len();
+    let known = PARAMS.each_ref().map(|p| p.key);
     let fields = match &entry.value.value {
         Value::Null => None,
-        _ => Some(Fields::of(&entry.value, "`bgp`", "bgp: {dut_as: 65000, tester_as: 65001}", problems)?),
+        _ => {
+            Some(Fields::with_keys(&entry.value, "`bgp`", &known, "bgp: {dut_as: 65000, tester_as: 65001}", problems)?)
+        }
     };
-    let known = PARAMS.each_ref().map(|p| p.key);
-    fields.inspect(|f| f.refuse_unknown("`bgp`", &known, problems));
-    let find = |key: &str| -> Option<&Node> { fields.and_then(|f| f.get(key)).map(|e| &e.value) };
+    let find = |key: &str| fields.and_then(|f| f.value(key));
     let given = resolve(&PARAMS, profile, find, (&entry.key_span, "`bgp`"), problems)?;
     let span = |key: &str| given.get(key).and_then(|g: &Given| g.node).map_or(&entry.key_span, |n| &n.span);
+    let params = params(&given);
 
-    let dut_as = as_number(&given, "dut_as", span("dut_as"), problems);
-    let tester_as = as_number(&given, "tester_as", span("tester_as"), problems);
-    let mut peers = |key: &str| match count(&given, key) {
+    let dut_as = as_number(&params, "dut_as", span("dut_as"), problems);
+    let tester_as = as_number(&params, "tester_as", span("tester_as"), problems);
+    let mut peers = |key: &str| match params.count(key).unwrap_or(0) {
         n if n <= MAX_PEERS => u32::try_from(n).ok(),
         n => {
             let help = format!("write a number from 1 to {MAX_PEERS}");
-            problems.add(span(key), format!("`{key}` is {n}, which is out of range"), help);
-            None
+            problems.refuse(span(key), format!("`{key}` is {n}, which is out of range"), help)
         }
     };
     let (peers, vlan_peers) = (peers("peers_per_port"), peers("peers_per_vlan"));
-    let hold_time = match given.get("hold_time").map(|g| &g.value) {
-        Some(ParamValue::Duration(d)) if d.subsec_nanos() == 0 && HOLD.contains(&d.as_secs()) => Some(*d),
-        _ => {
-            let help = "write whole seconds, from `3 s` to `65535 s` (RFC 4271 section 4.2)";
-            problems.add(span("hold_time"), "a BGP message cannot carry this Hold Time", help);
-            None
-        }
-    };
-    let families = given.get("families").map(|g| match &g.value {
-        ParamValue::Families(families) => families.clone(),
-        _ => Vec::new(),
+    let fits = |time: &Duration| time.subsec_nanos() == 0 && HOLD.contains(&time.as_secs());
+    let hold_time = params.duration("hold_time").filter(fits).or_else(|| {
+        let help = "write whole seconds, from `3 s` to `65535 s` (RFC 4271 section 4.2)";
+        problems.refuse(span("hold_time"), "a BGP message cannot carry this Hold Time", help)
     });
-    let internal = match given.get("internal").map(|g| &g.value) {
-        Some(ParamValue::Texts(names)) => names.clone(),
-        _ => Vec::new(),
-    };
-    let next_hop_self = matches!(given.get("next_hop_self").map(|g| &g.value), Some(ParamValue::Flag(true)));
-    let md5 = match given.get("md5").map(|g| &g.value) {
-        Some(ParamValue::Text(key)) => {
-            if let Some(why) = wrong_key(key) {
-                problems.add(span("md5"), format!("`md5` cannot be a key of TCP MD5: {why}"), "write another key");
-            }
-            Some(Secret::new(key.clone()))
-        }
-        _ => None,
-    };
-    let gtsm = matches!(given.get("gtsm").map(|g| &g.value), Some(ParamValue::Flag(true)));
+    let internal = params.texts("internal").unwrap_or_default();
+    let md5 = params.text("md5");
+    if let Some(why) = md5.as_deref().and_then(wrong_key) {
+        problems.add(span("md5"), format!("`md5` cannot be a key of TCP MD5: {why}"), "write another key");
+    }
     let ports = ports?;
     for name in internal.iter().filter(|name| ports.iter().all(|p| p.name != **name)) {
         let known: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
-        problems.add(
-            span("internal"),
-            format!("there is no port `{name}`"),
-            format!("the ports are {}", known.join(", ")),
-        );
+        let help = format!("the ports are {}", known.join(", "));
+        problems.add(span("internal"), format!("there is no port `{name}`"), help);
     }
     let has = |family: Family| ports.iter().all(|p| p.addressing(family).is_some());
     let both = || [Family::Ipv4, Family::Ipv6].into_iter().filter(|f| has(*f)).collect();
-    let families: Vec<Family> = families.unwrap_or_else(both);
+    let families: Vec<Family> = params.families("families").unwrap_or_else(both);
     for family in families.iter().filter(|f| !has(**f)) {
         let word = family.to_string().to_lowercase();
-        problems.add(
-            span("families"),
-            format!("BGP is to exchange {family} routes, but the ports have `{word}: off`"),
-            format!("remove `{word}: off` from the ports, or {family} from `families`"),
-        );
+        let message = format!("BGP is to exchange {family} routes, but the ports have `{word}: off`");
+        let help = format!("remove `{word}: off` from the ports, or {family} from `families`");
+        problems.add(span("families"), message, help);
     }
     let config = BgpConfig {
         dut_as: dut_as?,
@@ -168,8 +146,8 @@ pub(crate) fn read(
         families,
         hold_time: hold_time?,
         internal,
-        next_hop_self,
-        protection: BgpProtection { md5, gtsm },
+        next_hop_self: params.flag("next_hop_self") == Some(true),
+        protection: BgpProtection { md5: md5.map(Secret::new), gtsm: params.flag("gtsm") == Some(true) },
     };
     check_as_numbers(&config, ports, [span("dut_as"), span("tester_as")], problems);
     check_rooms(&config, ports, &span, problems);
@@ -191,13 +169,6 @@ pub(crate) fn read(
     Some(config)
 }
 
-fn count(given: &Resolved, key: &str) -> u64 {
-    match given.get(key).map(|g| &g.value) {
-        Some(ParamValue::Count(n)) => *n,
-        _ => 0,
-    }
-}
-
 /// Why an AS number cannot be used; `None` if it can.
 fn reserved(asn: u64) -> Option<&'static str> {
     match asn {
@@ -211,14 +182,11 @@ fn reserved(asn: u64) -> Option<&'static str> {
 
 const AS_HELP: &str = "write a number for private use, 64512 to 65534 or 4200000000 to 4294967294 (RFC 6996)";
 
-fn as_number(given: &Resolved, key: &str, span: &Range<usize>, problems: &mut Problems) -> Option<u32> {
-    let asn = count(given, key);
+fn as_number(params: &Params, key: &str, span: &Range<usize>, problems: &mut Problems) -> Option<u32> {
+    let asn = params.count(key).unwrap_or(0);
     match reserved(asn) {
         None => u32::try_from(asn).ok(),
-        Some(why) => {
-            problems.add(span, format!("`{key}` is {asn}, which {why}"), AS_HELP);
-            None
-        }
+        Some(why) => problems.refuse(span, format!("`{key}` is {asn}, which {why}"), AS_HELP),
     }
 }
 
@@ -229,23 +197,18 @@ fn check_as_numbers(config: &BgpConfig, ports: &[PortConfig], spans: [&Range<usi
     let last = ports.len() - 1;
     if let Some((asn, why)) = (0..ports.len()).filter(external).find_map(|i| Some((own(i), reserved(own(i))?))) {
         let message =
-            format!("the {} ports have the AS numbers {} to {}; of these, {asn} {why}", ports.len(), own(0), own(last));
+            format!("the {} ports have the AS numbers {} to {}, but {asn} {why}", ports.len(), own(0), own(last));
         problems.add(spans[1], message, AS_HELP);
     } else if (0..ports.len()).filter(external).any(|i| own(i) == u64::from(config.dut_as)) {
-        problems.add(
-            spans[0],
-            format!(
-                "the DUT's AS number {} is also that of a port: they have {} to {}",
-                config.dut_as,
-                own(0),
-                own(last)
-            ),
-            "give the DUT a number of its own, below `tester_as` or beyond the last port's; peers of its AS are those of `internal`",
-        );
+        let (first, last) = (own(0), own(last));
+        let message =
+            format!("the DUT and a port both have the AS number {}: the ports have {first} to {last}", config.dut_as);
+        let help = "give the DUT a number below `tester_as` or beyond the last port's; name ports whose peers are in its AS as `internal`";
+        problems.add(spans[0], message, help);
     }
 }
 
-/// Peers on sub-interfaces need sub-interfaces, and all peers need room on their links.
+/// Peers on sub-interfaces need sub-interfaces, and all peers need addresses on their links.
 fn check_rooms<'s>(
     config: &BgpConfig,
     ports: &[PortConfig],
@@ -253,54 +216,40 @@ fn check_rooms<'s>(
     problems: &mut Problems,
 ) {
     if config.peers_per_vlan > 0 && ports.iter().all(|p| p.vlans.is_empty()) {
-        problems.add(
-            span("peers_per_vlan"),
-            "`peers_per_vlan` needs VLAN sub-interfaces, but no port has any",
-            "give a port `vlans: [{id: 100}]`, or remove `peers_per_vlan`",
-        );
+        let message = "`peers_per_vlan` needs VLAN sub-interfaces, but no port has any";
+        problems.add(span("peers_per_vlan"), message, "give a port `vlans: [{id: 100}]`, or remove `peers_per_vlan`");
     }
     for (port, family) in ports.iter().flat_map(|p| config.families.iter().map(move |f| (p, *f))) {
-        if let Some(link) = port.addressing(family) {
-            let place = Link { name: format!("port `{}`", port.name), key: "peers_per_port", of: "the ports" };
-            check_room(&place, link, config.peers_per_port, span(place.key), problems);
-        }
-        for vlan in &port.vlans {
-            if let Some(link) = vlan.addressing(family) {
-                let name = format!("{vlan} of port `{}`", port.name);
-                let place = Link { name, key: "peers_per_vlan", of: "the sub-interfaces" };
-                check_room(&place, link, config.peers_per_vlan, span(place.key), problems);
+        let own = port.addressing(family).map(|link| (link, format!("port `{}`", port.name), false));
+        let vlans = port
+            .vlans
+            .iter()
+            .filter_map(|vlan| Some((vlan.addressing(family)?, format!("{vlan} of port `{}`", port.name), true)));
+        for (link, name, is_vlan) in own.into_iter().chain(vlans) {
+            let (key, of, peers) = match is_vlan {
+                false => ("peers_per_port", "the ports", config.peers_per_port),
+                true => ("peers_per_vlan", "the sub-interfaces", config.peers_per_vlan),
+            };
+            let room = room(link, family);
+            if u128::from(peers) > room {
+                let message =
+                    format!("{name} has room for {room} {family} peers from {} on, not for {peers}", link.host);
+                let word = family.to_string().to_lowercase();
+                let help = format!(
+                    "write `{key}: {room}` or less, or give {of} a shorter prefix with `{word}: {{dut: …, host: …}}`"
+                );
+                problems.add(span(key), message, help);
             }
         }
     }
 }
 
-/// A link, for messages.
-struct Link {
-    name: String,
-    /// Key that sets its number of peers.
-    key: &'static str,
-    /// What to give a shorter prefix, for the remedy.
-    of: &'static str,
-}
-
-/// All peers on a link must fit its prefix, beside the DUT.
-fn check_room(place: &Link, addressing: &Addressing, peers: u32, span: &Range<usize>, problems: &mut Problems) {
-    let family = if addressing.dut.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
+/// How many peers fit on a link: the host's address and those above it, below the DUT's and the broadcast address.
+fn room(addressing: &Addressing, family: Family) -> u128 {
     let link = Prefix::around(addressing.dut, addressing.prefix_len);
     let (host, dut) = (to_number(addressing.host), to_number(addressing.dut));
     let broadcast = u128::from(family == Family::Ipv4 && link.has_reserved_ends());
     let top = link.last() - broadcast;
     let top = if dut > host { top.min(dut - 1) } else { top };
-    let room = (top + 1).saturating_sub(host);
-    if u128::from(peers) > room {
-        let Link { name, key, of } = place;
-        problems.add(
-            span,
-            format!("{name} has room for {room} {family} peers from {} on, not for {peers}", addressing.host),
-            format!(
-                "write `{key}: {room}` or less, or give {of} a shorter prefix with `{}: {{dut: …, host: …}}`",
-                family.to_string().to_lowercase()
-            ),
-        );
-    }
+    (top + 1).saturating_sub(host)
 }

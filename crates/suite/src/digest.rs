@@ -1,10 +1,9 @@
-//! The `digest:` section: tables that the report makes out of the tables of several tests, as articles about routers
-//! print them.
+//! The `digest:` section: tables that the report puts together from the tables of several tests, as in articles about routers.
 
-use super::cells;
 use super::errors::{Problems, did_you_mean, list, quote};
-use super::fields::{Fields, text};
-use super::published::{LONGEST_TEXT, few, has_id, line, one_line, optional, within};
+use super::expect::{parse_cells, table_of};
+use super::fields::{Fields, LONGEST_LINE, few, line, one_line, such_as, text, within};
+use super::published::{known_test, of_test};
 use super::raw::{Entry, Node, Value};
 use drophammer_model::environment::{Digest, DigestColumn};
 use drophammer_model::registry::{Registry, TableShape, TestSpec};
@@ -16,9 +15,9 @@ const EXAMPLE: &str = "digest: [{title: Rates, by: frame_size, columns: {max: th
 const COLUMNS_EXAMPLE: &str = "columns: {max: throughput.throughput_pps}";
 const COLUMN_EXAMPLE: &str = "{test: throughput, id: small, cell: throughput.throughput_pps}";
 const CELL_EXAMPLE: &str = "filters[conditions=10, permit=last].throughput_pps";
-/// Help for a condition on the DUT.
+/// The remedy for a condition on the DUT.
 const BY_DUT: &str = "leave it out: a digest has rows for each DUT";
-/// An entry of the section, and a column of it, in messages.
+/// What messages call an entry of the section, and a column of an entry.
 const TABLE: &str = "a table of `digest`";
 const COLUMN: &str = "a column of `digest`";
 const KEYS: [&str; 3] = ["title", "by", "columns"];
@@ -30,27 +29,27 @@ const MOST_COLUMNS: usize = 20;
 
 /// The JSON schema of the section.
 pub(crate) fn schema() -> serde_json::Value {
-    let line = json!({ "type": ["string", "number"], "maxLength": LONGEST_TEXT });
+    let line = json!({ "type": ["string", "number"], "maxLength": LONGEST_LINE });
     let cell = json!({
-        "description": "A column of a table of a test, and in brackets what selects rows.",
+        "description": "A column of a table of a test, with conditions in brackets that select rows.",
         "type": "string", "minLength": 1, "examples": [CELL_EXAMPLE],
     });
     let of_test = json!({
         "type": "object", "additionalProperties": false, "required": ["cell"],
         "properties": {
             "cell": cell,
-            "test": { "description": "Name of a test of this suite, if several have the table.", "type": "string" },
-            "id": { "description": "Id of the one test of this name that is meant; all of them if left out.", "type": "string" },
+            "test": { "description": "Name of a test of this suite, needed if several tests have the table.", "type": "string" },
+            "id": { "description": "Id of one test of this name; default: all of them.", "type": "string" },
         },
     });
     json!({
-        "description": "Tables that the report makes out of the tables of several tests.",
+        "description": "Tables that the report puts together from the tables of several tests.",
         "type": "array", "minItems": 1, "maxItems": MOST_TABLES, "items": {
             "type": "object", "additionalProperties": false, "required": ["title", "columns"],
             "properties": {
                 "title": line,
                 "by": {
-                    "description": "Key of a column that all tables have: a row for each DUT and value of it; one row per DUT if left out.",
+                    "description": "Key of a column that all tables have, for one row per DUT and value of this column; default: one row per DUT.",
                     "type": "string",
                 },
                 "columns": {
@@ -63,7 +62,7 @@ pub(crate) fn schema() -> serde_json::Value {
     })
 }
 
-/// Reads the section. `tests` are those tests of the suite that could be read.
+/// Reads the section. `tests` are the tests of the suite, if they could be read.
 pub(crate) fn read(
     node: &Node,
     tests: Option<&[TestConfig]>,
@@ -71,18 +70,17 @@ pub(crate) fn read(
     problems: &mut Problems,
 ) -> Option<Vec<Digest>> {
     let entries = few(node, "`digest`", EXAMPLE, MOST_TABLES, problems)?;
-    // Every entry is read, so that all errors are reported.
+    // Reads every entry, to report all errors.
     let read: Vec<_> = entries.iter().map(|item| digest(item, tests, registry, problems)).collect();
     read.into_iter().collect()
 }
 
 fn digest(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, problems: &mut Problems) -> Option<Digest> {
-    let fields = Fields::of(node, TABLE, EXAMPLE, problems)?;
-    fields.refuse_unknown(TABLE, &KEYS, problems);
+    let fields = Fields::with_keys(node, TABLE, &KEYS, EXAMPLE, problems)?;
     let mut needed = |key: &str| fields.required(key, TABLE, EXAMPLE, problems);
     let (title, body) = (needed("title"), needed("columns"));
     let title = title.and_then(|node| line(node, "`title`", problems));
-    let by = optional(fields, "by", problems);
+    let by = fields.optional("by", |node| line(node, "`by`", problems));
     let columns = columns(body?, tests, registry, problems)?;
     let (title, by) = (title?, by?);
     if let (Some(by), Some(entry)) = (&by, fields.get("by")) {
@@ -90,8 +88,7 @@ fn digest(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, proble
         if let Some(table) = columns.iter().filter_map(|(_, table)| *table).find(|table| !has(table)) {
             let message = format!("{} is no column of the table `{}`", quote(by), table.key);
             let keys = table.columns.iter().map(|(key, ..)| *key);
-            problems.add(&entry.value.span, message, did_you_mean(by, keys));
-            return None;
+            return problems.refuse(&entry.value.span, message, did_you_mean(by, keys));
         }
     }
     Some(Digest { title, by, columns: columns.into_iter().map(|(column, _)| column).collect() })
@@ -107,12 +104,11 @@ fn columns(
     problems: &mut Problems,
 ) -> Option<Vec<Found>> {
     let fields = Fields::of(node, "`columns`", COLUMNS_EXAMPLE, problems)?;
-    within(node, "`columns`", fields.entries().len(), MOST_COLUMNS, problems)?;
-    if fields.entries().is_empty() {
-        problems.add(&node.span, "`columns` is empty", format!("write for instance `{COLUMNS_EXAMPLE}`"));
-        return None;
+    within(node, "`columns`", fields.entries.len(), MOST_COLUMNS, problems)?;
+    if fields.entries.is_empty() {
+        return problems.refuse(&node.span, "`columns` is empty", such_as(COLUMNS_EXAMPLE));
     }
-    let read: Vec<_> = fields.entries().iter().map(|entry| column(entry, tests, registry, problems)).collect();
+    let read: Vec<_> = fields.entries.iter().map(|entry| column(entry, tests, registry, problems)).collect();
     read.into_iter().collect()
 }
 
@@ -121,55 +117,31 @@ fn column(entry: &Entry, tests: Option<&[TestConfig]>, registry: &Registry, prob
     let node = &entry.value;
     let (cell, test, id) = match &node.value {
         Value::Map(_) => {
-            let fields = Fields::of(node, COLUMN, COLUMN_EXAMPLE, problems)?;
-            fields.refuse_unknown(COLUMN, &COLUMN_KEYS, problems);
-            (fields.required("cell", COLUMN, COLUMN_EXAMPLE, problems)?, fields.get("test"), fields.get("id"))
+            let fields = Fields::with_keys(node, COLUMN, &COLUMN_KEYS, COLUMN_EXAMPLE, problems)?;
+            (fields.required("cell", COLUMN, COLUMN_EXAMPLE, problems)?, fields.value("test"), fields.value("id"))
         }
         _ => (node, None, None),
     };
     let name = text(cell, COLUMN, CELL_EXAMPLE, problems)?;
-    let found = cells::parse(name, &cell.span, || CELL_EXAMPLE.to_owned(), problems)?;
+    let found = parse_cells(name, &cell.span, || CELL_EXAMPLE.to_owned(), problems)?;
     // Tests that could not be read have errors of their own.
     let Some(tests) = tests else {
         return Some((DigestColumn { title, test: found.table.clone(), id: None, key: found.to_string() }, None));
     };
     let spec = match test {
-        Some(entry) => named_test(&entry.value, tests, registry, problems)?,
+        Some(node) => registry.test(&known_test(node, "`digest` has a column of", Some(tests), problems)?)?,
         None => test_of(&found, &cell.span, tests, registry, problems)?,
     };
-    let id = match id {
-        Some(entry) => {
-            let id = line(&entry.value, "`id`", problems)?;
-            has_id(&id, &entry.value.span, spec.name, tests, problems)?;
-            Some(id)
-        }
-        None => None,
-    };
-    // Otherwise the report shows a dash for a name that is wrong.
+    let id = of_test(id, spec.name, Some(tests), problems)?;
+    // If the test does not declare its tables, the report shows a dash for a wrong name.
     let table = match spec.tables.is_empty() {
         true => None,
-        false => Some(cells::table(&found, spec, &cell.span, BY_DUT, problems)?),
+        false => Some(table_of(&found, spec, &cell.span, BY_DUT, problems)?),
     };
     Some((DigestColumn { title, test: spec.name.to_owned(), id, key: found.to_string() }, table))
 }
 
-/// The test of this suite with the name in `node`.
-fn named_test<'r>(
-    node: &Node,
-    tests: &[TestConfig],
-    registry: &Registry<'r>,
-    problems: &mut Problems,
-) -> Option<&'r TestSpec> {
-    let name = line(node, "`test`", problems)?;
-    if !tests.iter().any(|known| known.test == name) {
-        let message = format!("`digest` has a column of {}, which is no test of this suite", quote(&name));
-        problems.add(&node.span, message, did_you_mean(&name, tests.iter().map(|test| test.test.as_str())));
-        return None;
-    }
-    registry.test(&name)
-}
-
-/// The test of this suite that has the table of the cells; an error if there is none, or if there are several.
+/// The one test of this suite that has the table of the cells.
 fn test_of<'r>(
     cells: &Cells,
     span: &Range<usize>,
@@ -192,11 +164,10 @@ fn test_of<'r>(
             let names = list(having.iter().map(|spec| spec.name));
             let message = format!("{} is a table of the tests {names}", quote(&cells.table));
             let help = format!("name one of them, for instance `{{test: {}, cell: \"{cells}\"}}`", first.name);
-            problems.add(span, message, help);
-            return None;
+            return problems.refuse(span, message, help);
         }
     }
-    // The tables of a test of this name are known to the reader of its cells, or only after it has run.
+    // A test of this name: its tables are checked by the caller, or known only after it has run.
     if let Some(spec) = own.iter().find(|spec| spec.name == cells.table) {
         return Some(*spec);
     }
@@ -211,8 +182,7 @@ fn test_of<'r>(
             did_you_mean(&cells.table, own.iter().flat_map(|spec| spec.tables).map(|table| table.key)),
         ),
     };
-    problems.add(span, message, help);
-    None
+    problems.refuse(span, message, help)
 }
 
 #[cfg(test)]

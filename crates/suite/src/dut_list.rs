@@ -14,16 +14,15 @@ use drophammer_model::topology::System;
 use std::path::Path;
 
 const EXAMPLE: &str = "{name: frr, kind: frr}";
-/// Key of the system of routers that a DUT consists of.
+/// Key of the system of routers of which a DUT consists.
 pub(super) const TOPOLOGY: &str = "topology";
 
 /// The parts of the suite with which the routers under test must agree.
 pub(crate) struct Around<'a> {
-    /// Profile.
     pub profile: Profile,
     /// Folder of the suite file.
     pub folder: &'a Path,
-    /// The ports, if they are known.
+    /// The ports, if they could be read.
     pub ports: Option<&'a [PortConfig]>,
     /// Names of the routers that run; all when empty.
     pub only: &'a [String],
@@ -52,27 +51,20 @@ fn one<'n>(
     let name_node = fields.required("name", "a DUT", "name: frr", problems);
     let name = name_node.and_then(|n| name(n, "the name of a DUT", true, problems));
     if let (Some(TESTER), Some(node)) = (name.as_deref(), name_node) {
-        problems.add(
-            &node.span,
-            format!("`{TESTER}` is the tester's own name in the results"),
-            "give the DUT another name",
-        );
+        let message = format!("`{TESTER}` is the tester's own name in the results");
+        problems.add(&node.span, message, "give the DUT another name");
     }
     let kind_node = fields.required("kind", "a DUT", "kind: frr", problems)?;
     let kind = text(kind_node, "`kind`", "frr", problems)?;
     let Some(spec) = registry.kind(kind) else {
         let help = did_you_mean(kind, registry.kinds.iter().map(|k| k.name));
-        problems.add(&kind_node.span, format!("there is no DUT kind {}", quote(kind)), help);
-        return None;
+        return problems.refuse(&kind_node.span, format!("there is no DUT kind {}", quote(kind)), help);
     };
-    let topology = match fields.get(TOPOLOGY) {
-        Some(entry) => Some((dut_topology::read(&entry.value, problems)?, &entry.value.span)),
-        None => None,
-    };
+    let topology = fields.optional(TOPOLOGY, |node| Some((dut_topology::read(node, problems)?, &node.span)))?;
     let keys: Vec<_> = ["name", "kind", TOPOLOGY].into_iter().chain(spec.params.iter().map(|p| p.key)).collect();
-    fields.refuse_unknown(&format!("a DUT of kind `{kind}`"), &keys, problems);
     let what = format!("a DUT of kind `{kind}`");
-    let find = |key: &str| fields.get(key).map(|e| &e.value);
+    fields.refuse_unknown(&what, &keys, problems);
+    let find = |key: &str| fields.value(key);
     let resolved = resolve(spec.params, around.profile, find, (&kind_node.span, &what), problems)?;
     let for_each_port = |kind: ParamKind| matches!(kind, ParamKind::Interfaces | ParamKind::DutInterfaces);
     for param in spec.params.iter().filter(|p| for_each_port(p.kind)) {
@@ -81,14 +73,12 @@ fn one<'n>(
         if let (Some(ports), Some(at)) = (around.ports.map(<[_]>::len), given.node)
             && ports != interfaces.len()
         {
-            problems.add(
-                &at.span,
-                format!("`{}` names {} interfaces, but the suite has {ports} ports", param.key, interfaces.len()),
-                "name one interface for each port, in the order of `ports:`",
-            );
+            let count = interfaces.len();
+            let message = format!("`{}` names {count} interfaces, but the suite has {ports} ports", param.key);
+            problems.add(&at.span, message, "name one interface for each port, in the order of `ports:`");
         }
     }
-    // DUTs that do not run need not fit the rest.
+    // A DUT that does not run need not fit the rest.
     let runs = around.only.is_empty() || name.as_ref().is_some_and(|name| around.only.contains(name));
     if let Some(ports) = around.ports.filter(|_| runs) {
         if let Some((topology, span)) = &topology
@@ -98,19 +88,14 @@ fn one<'n>(
         }
         let needs = RouterRole::of(ports).needs();
         if let Some(need) = spec.capabilities.lacks(&needs) {
-            problems.add(
-                &kind_node.span,
-                format!("the ports need `{need}`, which routers of kind `{kind}` do not support"),
-                format!("kinds that can: {}", list(registry.able(&needs))),
-            );
+            let message = format!("the ports need `{need}`, which routers of kind `{kind}` do not support");
+            problems.add(&kind_node.span, message, format!("kinds that can: {}", list(registry.able(&needs))));
         }
     }
     if let Some((_, span)) = topology.filter(|_| !spec.capabilities.systems) {
-        problems.add(
-            span,
-            format!("a DUT of kind `{kind}` cannot consist of several routers"),
-            format!("leave `{TOPOLOGY}` out, or take a kind that can: {}", list(registry.able(&[Need::Systems]))),
-        );
+        let able = list(registry.able(&[Need::Systems]));
+        let help = format!("leave `{TOPOLOGY}` out, or take a kind that can: {able}");
+        problems.add(span, format!("{what} cannot consist of several routers"), help);
     }
     let mut params = params(&resolved);
     for param in spec.params.iter().filter(|p| p.kind == ParamKind::File) {

@@ -1,7 +1,7 @@
-//! `topology:` of a DUT: the system of routers that it consists of.
+//! `topology:` of a DUT: the system of routers of which it consists.
 
 use super::errors::{Problems, list};
-use super::fields::{Fields, add_quantity, text, whole};
+use super::fields::{Fields, quantity, whole};
 use super::raw::Node;
 use super::schema;
 use drophammer_model::quantity::{Bandwidth, parse_duration};
@@ -10,19 +10,31 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 const EXAMPLE: &str = "{mesh: 4}";
-const HELP: [&str; 3] = [
-    "Routers that are fully meshed.",
-    "Routers in a row.",
-    "Four routers with a routing loop that leads through a GRE tunnel.",
+/// Key, shape, and description.
+const SHAPES: [(&str, Shape, &str); 3] = [
+    ("mesh", Shape::Mesh, "Routers that are fully meshed."),
+    ("chain", Shape::Chain, "Routers in a row."),
+    ("loop", Shape::Loop, "Four routers with a routing loop that leads through a GRE tunnel."),
 ];
-/// The shapes, by key.
-pub(super) const SHAPES: [(&str, Shape); 3] = [("mesh", Shape::Mesh), ("chain", Shape::Chain), ("loop", Shape::Loop)];
-/// Key of the speed of links between routers.
-pub(super) const CORE_SPEED: &str = "core_speed";
-/// Keys of the speed, the delay and the loss of the link in the middle of a loop.
-pub(super) const WAN_SPEED: &str = "wan_speed";
-pub(super) const WAN_DELAY: &str = "wan_delay";
-pub(super) const WAN_LOSS: &str = "wan_loss";
+/// Keys of the links, examples, and descriptions: the speed of all links between routers, then what the link in the middle of a loop has of its own.
+const LINKS: [(&str, &str, &str); 4] = [
+    (
+        "core_speed",
+        "100 Mbit/s",
+        "Speed of each link between two routers, in each direction; default: as fast as it goes.",
+    ),
+    (
+        "wan_speed",
+        "44.21 Mbit/s",
+        "Speed of the link in the middle of a loop, in each direction; default: as the other links.",
+    ),
+    ("wan_delay", "277 ms", "Delay of the link in the middle of a loop, in each direction; default: none."),
+    (
+        "wan_loss",
+        "0.1 %",
+        "Share of frames that the link in the middle of a loop loses, in each direction; default: none.",
+    ),
+];
 /// Longest delay of a link.
 const LONGEST: Duration = Duration::from_secs(10);
 /// Highest loss of a link.
@@ -32,118 +44,84 @@ const SLOWEST: Bandwidth = Bandwidth(10_000);
 
 /// Reads the key.
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Topology> {
-    let fields = Fields::of(node, "`topology`", EXAMPLE, problems)?;
-    let keys: Vec<_> = SHAPES.iter().map(|(key, _)| *key).chain([CORE_SPEED, WAN_SPEED, WAN_DELAY, WAN_LOSS]).collect();
-    fields.refuse_unknown("`topology`", &keys, problems);
-    let given: Vec<_> = SHAPES.iter().filter_map(|(key, shape)| Some((key, *shape, fields.get(key)?))).collect();
-    let [(key, shape, entry)] = given[..] else {
-        let message =
-            format!("`topology` has {} of the keys {}", given.len(), list(SHAPES.iter().map(|(key, _)| *key)));
-        problems.add(&node.span, message, format!("write exactly one of them, for instance `topology: {EXAMPLE}`"));
-        return None;
+    let shapes = || SHAPES.iter().map(|(key, ..)| *key);
+    let keys: Vec<_> = shapes().chain(LINKS.iter().map(|(key, ..)| *key)).collect();
+    let fields = Fields::with_keys(node, "`topology`", &keys, EXAMPLE, problems)?;
+    let given: Vec<_> = SHAPES.iter().filter_map(|(key, shape, _)| Some((key, *shape, fields.value(key)?))).collect();
+    let [(key, shape, value)] = given[..] else {
+        let message = format!("`topology` has {} of the keys {}", given.len(), list(shapes()));
+        return problems.refuse(
+            &node.span,
+            message,
+            format!("write exactly one of them, for instance `topology: {EXAMPLE}`"),
+        );
     };
-    let routers = whole(&entry.value, &format!("`{key}`"), 2, MOST_ROUTERS as u64, problems);
+    let routers = whole(value, &format!("`{key}`"), 2, MOST_ROUTERS as u64, problems);
     if shape == Shape::Loop && routers.is_some_and(|routers| routers != LOOP_ROUTERS as u64) {
         let message = format!("a loop has {LOOP_ROUTERS} routers");
-        problems.add(&entry.value.span, message, format!("write `loop: {LOOP_ROUTERS}`"));
-        return None;
+        return problems.refuse(&value.span, message, format!("write `loop: {LOOP_ROUTERS}`"));
     }
-    if let Some((key, entry)) =
-        [WAN_SPEED, WAN_DELAY, WAN_LOSS].into_iter().find_map(|key| Some((key, fields.get(key)?)))
-        && shape != Shape::Loop
-    {
+    let of_loop = LINKS[1..].iter().find_map(|(key, ..)| Some((key, fields.value(key)?)));
+    if let Some((key, value)) = of_loop.filter(|_| shape != Shape::Loop) {
         let message = format!("`{key}` belongs to the link in the middle of a loop");
-        problems.add(&entry.value.span, message, "leave it out, or write `loop: 4`".to_owned());
-        return None;
+        return problems.refuse(&value.span, message, "leave it out, or write `loop: 4`");
     }
-    let speed_of = |key: &'static str, problems: &mut Problems| match fields.get(key) {
-        Some(entry) => speed(&entry.value, key, problems).map(Some),
-        None => Some(None),
+    let [core_speed, wan_speed, wan_delay, wan_loss] =
+        LINKS.map(|(key, example, _)| (key, format!("`{key}`"), example));
+    let mut speed = |(key, what, example): (&str, String, &str)| {
+        fields.optional(key, |node| {
+            let speed: Bandwidth = quantity(node, &what, example, str::parse, problems)?;
+            match speed < SLOWEST {
+                true => problems.refuse(
+                    &node.span,
+                    format!("{what} of {speed} is too slow"),
+                    format!("write {SLOWEST} or more"),
+                ),
+                false => Some(speed),
+            }
+        })
     };
-    let core_speed = speed_of(CORE_SPEED, problems)?;
-    let wan_speed = speed_of(WAN_SPEED, problems)?;
-    let wan_delay = match fields.get(WAN_DELAY) {
-        Some(entry) => Some(delay(&entry.value, problems)?),
-        None => None,
-    };
-    let wan_loss = match fields.get(WAN_LOSS) {
-        Some(entry) => Some(loss(&entry.value, problems)?),
-        None => None,
-    };
-    let wan = Wan { speed: wan_speed, delay: wan_delay, loss: wan_loss };
+    let (core_speed, wan_speed) = (speed(core_speed)?, speed(wan_speed)?);
+    let (key, what, example) = wan_delay;
+    let delay = fields.optional(key, |node| {
+        let delay = quantity(node, &what, example, parse_duration, problems)?;
+        match delay > LONGEST {
+            true => problems.refuse(
+                &node.span,
+                format!("{what} is too long"),
+                format!("write at most {} s", LONGEST.as_secs()),
+            ),
+            false => Some(delay),
+        }
+    })?;
+    let (key, what, example) = wan_loss;
+    let loss = fields.optional(key, |node| {
+        let loss: LinkLoss = quantity(node, &what, example, str::parse, problems)?;
+        match loss > MOST_LOSS {
+            true => {
+                let message = format!("{what} of {loss} leaves no link to test over");
+                problems.refuse(&node.span, message, format!("write at most {MOST_LOSS}"))
+            }
+            false => Some(loss),
+        }
+    })?;
+    let wan = Wan { speed: wan_speed, delay, loss };
     Some(Topology { shape, routers: routers? as usize, core_speed, wan: (!wan.is_plain()).then_some(wan) })
 }
 
 /// The schema of the key.
 pub(super) fn schema() -> Value {
-    let number = json!({ "type": "integer", "minimum": 2, "maximum": MOST_ROUTERS });
-    let mut properties = Map::new();
-    for ((key, _), help) in SHAPES.iter().zip(HELP) {
-        let mut shape = number.clone();
-        shape["description"] = json!(help);
-        properties.insert((*key).into(), shape);
-    }
-    let help = "Speed of each link between two routers, in each direction; default: as fast as it goes.";
-    properties.insert(CORE_SPEED.into(), schema::speed(help, "100 Mbit/s"));
-    let help = "Speed of the link in the middle of a loop, in each direction; default: as the other links.";
-    properties.insert(WAN_SPEED.into(), schema::speed(help, "44.21 Mbit/s"));
-    let help = "Delay of the link in the middle of a loop, in each direction; default: none.";
-    properties.insert(WAN_DELAY.into(), json!({ "description": help, "type": "string", "examples": ["277 ms"] }));
-    let help = "Share of the frames that the link in the middle of a loop loses in each direction; default: none.";
-    properties.insert(WAN_LOSS.into(), json!({ "description": help, "type": "string", "examples": ["0.1 %"] }));
-    let one_of: Vec<_> = SHAPES.iter().map(|(key, _)| json!({ "required": [key] })).collect();
+    let number = |help: &str| json!({ "type": "integer", "minimum": 2, "maximum": MOST_ROUTERS, "description": help });
+    let link = |key: &str, example: &str, help: &str| match key.ends_with("speed") {
+        true => schema::speed(help, example),
+        false => json!({ "description": help, "type": "string", "examples": [example] }),
+    };
+    let shapes = SHAPES.iter().map(|(key, _, help)| ((*key).to_owned(), number(help)));
+    let links = LINKS.iter().map(|(key, example, help)| ((*key).to_owned(), link(key, example, help)));
+    let properties: Map<String, Value> = shapes.chain(links).collect();
+    let one_of: Vec<_> = SHAPES.iter().map(|(key, ..)| json!({ "required": [key] })).collect();
     json!({
-        "description": "The DUT is several routers of its kind, with links among themselves.",
+        "description": "The DUT consists of several routers of its kind, with links between them.",
         "type": "object", "additionalProperties": false, "properties": properties, "oneOf": one_of,
     })
-}
-
-fn speed(node: &Node, key: &str, problems: &mut Problems) -> Option<Bandwidth> {
-    let text = text(node, &format!("`{key}`"), "100 Mbit/s", problems)?;
-    let read: Result<Bandwidth, drophammer_model::quantity::QuantityError> = text.parse();
-    match read {
-        Ok(speed) if speed < SLOWEST => {
-            problems.add(&node.span, format!("`{key}` of {speed} is too slow"), format!("write {SLOWEST} or more"));
-            None
-        }
-        Ok(speed) => Some(speed),
-        Err(error) => {
-            add_quantity(&node.span, &error.0, problems);
-            None
-        }
-    }
-}
-
-fn delay(node: &Node, problems: &mut Problems) -> Option<Duration> {
-    match parse_duration(text(node, &format!("`{WAN_DELAY}`"), "277 ms", problems)?) {
-        Ok(delay) if delay <= LONGEST => Some(delay),
-        Ok(_) => {
-            problems.add(
-                &node.span,
-                format!("`{WAN_DELAY}` is too long"),
-                format!("write at most {} s", LONGEST.as_secs()),
-            );
-            None
-        }
-        Err(error) => {
-            add_quantity(&node.span, &error.0, problems);
-            None
-        }
-    }
-}
-
-fn loss(node: &Node, problems: &mut Problems) -> Option<LinkLoss> {
-    let text = text(node, &format!("`{WAN_LOSS}`"), "0.1 %", problems)?;
-    match text.parse::<LinkLoss>() {
-        Ok(loss) if loss <= MOST_LOSS => Some(loss),
-        Ok(loss) => {
-            let message = format!("`{WAN_LOSS}` of {loss} leaves no link to test over");
-            problems.add(&node.span, message, format!("write at most {MOST_LOSS}"));
-            None
-        }
-        Err(error) => {
-            add_quantity(&node.span, &error, problems);
-            None
-        }
-    }
 }

@@ -1,18 +1,17 @@
-//! The errors of a suite file: all of them at once, each with its place and its remedy.
+//! The errors of a suite file, each with its place and its remedy.
 
-use super::kept::with_stars;
-use drophammer_model::suite::Mask;
-use drophammer_model::suite::Secret;
+use super::keys::with_stars;
+use drophammer_model::suite::{Mask, Secret};
 use std::fmt;
 use std::ops::Range;
 
-/// Most errors that are kept; a file with more of them has one cause, not a hundred.
+/// Most errors that are reported; a file with more than this has one cause, not a hundred.
 const MOST_ERRORS: usize = 100;
-/// Most errors that are noted at all.
+/// Most errors that are counted.
 const MOST_NOTED: usize = 1000;
-/// Longest quotation of the user's text in a message, in characters.
+/// Longest quotation from the file in a message, in characters.
 const MOST_QUOTED: usize = 60;
-/// Widest source line in the plain rendering, in characters.
+/// Longest part of a line that the plain rendering shows, in characters.
 const MOST_SNIPPET: usize = 120;
 
 /// One error.
@@ -22,14 +21,13 @@ pub struct SuiteError {
     pub message: String,
     /// How to correct it.
     pub help: String,
-    /// File: the suite as it was named to [`crate::read::read`], or a file that it includes.
+    /// File: the suite, as named to [`crate::read::read`], or a file that it includes.
     pub file: String,
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// Bytes of the text of this file that the error refers to; within the text and on character boundaries, possibly
-    /// empty.
+    /// Bytes of the file that the error refers to: within the text, on character boundaries, possibly empty.
     pub span: Range<usize>,
 }
 
@@ -47,17 +45,16 @@ pub struct Source {
 pub struct SuiteErrors {
     /// The errors, at most 100.
     pub errors: Vec<SuiteError>,
-    /// Errors beyond those (counting ends at 1000).
+    /// Number of further errors (counting stops at 1000 errors).
     pub omitted: usize,
-    /// The text of the suite, into which the spans of its errors point, with stars in place of keys of BGP sessions.
+    /// The text of the suite with stars in place of keys of BGP sessions; the spans of its errors point into it.
     pub source: String,
     /// The files that the suite includes.
     pub included: Vec<Source>,
 }
 
 impl SuiteErrors {
-    /// Puts stars in the place of keys of BGP sessions, wherever errors show them. `others` are keys that are in no text
-    /// as they are.
+    /// Hides keys of BGP sessions wherever errors show them. `others` are keys that no text contains literally.
     fn hide_secrets(&mut self, others: &[String]) {
         let mut texts = vec![self.source.as_str()];
         texts.extend(self.included.iter().map(|source| source.text.as_str()));
@@ -79,7 +76,7 @@ impl SuiteErrors {
         }
     }
 
-    /// The text to which the span of `error`, one of these, refers.
+    /// The text to which the span of `error` refers.
     pub fn source_of(&self, error: &SuiteError) -> &str {
         let included = self.included.iter().find(|source| source.file == error.file);
         included.map_or(self.source.as_str(), |source| source.text.as_str())
@@ -109,7 +106,7 @@ impl SuiteError {
         writeln!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)?;
         let line_start = source[..self.span.start].rfind('\n').map_or(0, |i| i + 1);
         let line_end = source[line_start..].find('\n').map_or(source.len(), |i| line_start + i);
-        // A wide line is cut so that the place is in view.
+        // Cuts a wide line so that the place is in view.
         let before = self.column.saturating_sub(1);
         let skipped = before.saturating_sub(MOST_SNIPPET / 2);
         let shown: String = source[line_start..line_end]
@@ -130,24 +127,22 @@ impl SuiteError {
     }
 }
 
-/// The texts of a suite. Places are numbered through all texts, so that a range of bytes identifies both the file and
-/// the place in it.
+/// The texts of a suite. Places are numbered through all texts, so that a range of bytes identifies both the file and the place in it.
 #[derive(Debug)]
 pub(crate) struct Sources {
     suite: Source,
     included: Vec<Included>,
     /// Start of the next text.
     next: usize,
-    /// Keys of BGP sessions, as the suite's variables, the environment and other files give them.
+    /// Keys of BGP sessions, with variables replaced, also from the environment and other files.
     pub secrets: Vec<String>,
 }
 
-/// A text after that of the suite.
+/// The text of an included file.
 #[derive(Debug)]
 struct Included {
-    /// Its start.
     start: usize,
-    /// Path, relative to the folder of the suite.
+    /// Relative to the folder of the suite.
     path: String,
     source: Source,
 }
@@ -181,18 +176,24 @@ impl Sources {
     }
 }
 
-/// The errors that readers find, before places are converted to lines.
+/// The errors that readers find, with places not yet converted to lines.
 #[derive(Debug, Default)]
 pub(crate) struct Problems(Vec<(Range<usize>, String, String)>);
 
 impl Problems {
-    /// Adds an error. The texts may quote the user, so control characters are removed.
+    /// Adds an error. Removes control characters, because the texts may quote the file.
     pub fn add(&mut self, span: &Range<usize>, message: impl Into<String>, help: impl Into<String>) {
         if self.0.len() >= MOST_NOTED {
             return;
         }
         let clean = |text: String| text.replace(char::is_control, " ");
         self.0.push((span.clone(), clean(message.into()), clean(help.into())));
+    }
+
+    /// Adds an error, for a reader that has nothing to return then.
+    pub fn refuse<T>(&mut self, span: &Range<usize>, message: impl Into<String>, help: impl Into<String>) -> Option<T> {
+        self.add(span, message, help);
+        None
     }
 
     /// Adds the errors of a text whose places begin at `start`.
@@ -207,21 +208,25 @@ impl Problems {
         self.0.len()
     }
 
-    /// The first message with its help, for defaults that have no file.
+    /// The first message with its help, for texts that have no file.
     pub fn first(&self) -> Option<String> {
         self.0.first().map(|(_, message, help)| format!("{message} ({help})"))
     }
 
-    /// `value` if there are no errors, else all errors with lines and columns.
+    /// `value` if there are no errors, otherwise all errors with lines and columns.
     pub fn finish<T>(mut self, value: Option<T>, sources: Sources) -> Result<T, SuiteErrors> {
         match value {
             Some(value) if self.0.is_empty() => return Ok(value),
             None if self.0.is_empty() => {
-                self.add(&(0..0), "this suite cannot be read", "this is a bug in Drophammer: no reader said why");
+                self.add(
+                    &(0..0),
+                    "this suite cannot be read",
+                    "this is a bug in Drophammer: no reader reported an error",
+                );
             }
             _ => {}
         }
-        // The same value can be wrong for several tests (`defaults:`, aliases): one error is enough.
+        // A value can be wrong for several tests (`defaults:`, aliases): one error is enough.
         self.0.sort_by(|a, b| (a.0.start, a.0.end, &a.1).cmp(&(b.0.start, b.0.end, &b.1)));
         self.0.dedup_by(|a, b| a.0 == b.0 && a.1 == b.1);
         let omitted = self.0.len().saturating_sub(MOST_ERRORS);
@@ -261,7 +266,7 @@ fn within(source: &str, span: Range<usize>) -> Range<usize> {
     start..end
 }
 
-/// The user's text in backticks, shortened if it is long.
+/// A text of the file in backticks, shortened if it is long.
 pub(crate) fn quote(text: &str) -> String {
     match text.char_indices().nth(MOST_QUOTED) {
         Some((cut, _)) => format!("`{}…`", &text[..cut]),
@@ -289,7 +294,7 @@ pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a s
     }
 }
 
-/// The known word with the smallest edit distance, if that is at most a third of the word's length.
+/// The known word with the smallest edit distance, if this distance is at most a third of the word's length.
 fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word: Vec<char> = word.to_lowercase().replace('-', "_").chars().take(64).collect();
     let (best, distance) = known

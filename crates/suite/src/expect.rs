@@ -1,21 +1,21 @@
-//! `expect:`, the criteria of a test for pass or fail.
+//! `expect:`, the criteria of a test for pass or fail, and the cells of tables that they name.
 
-use super::cells;
 use super::errors::{Problems, did_you_mean, list, quote};
-use super::fields::Fields;
+use super::fields::{Fields, such_as};
 use super::raw::{Entry, Node, Value};
 use drophammer_model::modifier::Modifier;
 use drophammer_model::param::ParamType;
 use drophammer_model::quantity::{grouped_number, parse_duration, parse_frame_rate, parse_percent};
-use drophammer_model::registry::TestSpec;
+use drophammer_model::registry::{TableShape, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::{BaselineFigure, Cells, Expectation, ParamValue, Params};
+use std::ops::Range;
 
 const EXAMPLE: &str = "throughput_64_pps: \">= 100 kfps\"";
 /// Most figures listed in a help text.
 const MOST_LISTED: usize = 12;
 
-/// Reads the criteria. `params` are those of the test, `duts` the names of the DUTs of the suite, if known.
+/// Reads the criteria of a test with these parameters. `duts` are the names of the suite's DUTs, if they could be read.
 pub(crate) fn read(
     node: &Node,
     spec: &TestSpec,
@@ -27,7 +27,7 @@ pub(crate) fn read(
     let sizes = Sizes::Sent(sizes(params));
     let mut expectations = Vec::new();
     let mut whole = true;
-    for entry in fields.entries() {
+    for entry in fields.entries {
         let Some((figure, cells)) = named(entry, spec, &sizes, problems) else {
             whole = false;
             continue;
@@ -43,24 +43,21 @@ pub(crate) fn read(
             baseline: bound.is_share.then(BaselineFigure::default),
         };
         // A bound for all DUTs, or one for each named DUT.
-        let Value::Map(of_duts) = &entry.value.value else {
-            match bound(&entry.value, key, problems) {
-                Some(bound) => expectations.push(expected(bound, None)),
-                None => whole = false,
-            }
-            continue;
+        let bounds: Vec<(&Node, Option<&Entry>)> = match &entry.value.value {
+            Value::Map(of_duts) => of_duts.iter().map(|of_dut| (&of_dut.value, Some(of_dut))).collect(),
+            _ => vec![(&entry.value, None)],
         };
-        for of_dut in of_duts {
-            if let Some(duts) = duts.filter(|duts| !duts.contains(&of_dut.key.as_str())) {
-                let message = format!("there is no DUT {}", quote(&of_dut.key));
-                problems.add(&of_dut.key_span, message, did_you_mean(&of_dut.key, duts.iter().copied()));
-                whole = false;
-                continue;
-            }
-            match bound(&of_dut.value, key, problems) {
-                Some(bound) => expectations.push(expected(bound, Some(&of_dut.key))),
-                None => whole = false,
-            }
+        for (node, of_dut) in bounds {
+            let unknown = of_dut.zip(duts).filter(|(of_dut, duts)| !duts.contains(&of_dut.key.as_str()));
+            let bound = match unknown {
+                Some((of_dut, duts)) => {
+                    let message = format!("there is no DUT {}", quote(&of_dut.key));
+                    problems.refuse(&of_dut.key_span, message, did_you_mean(&of_dut.key, duts.iter().copied()))
+                }
+                None => bound(node, key, problems),
+            };
+            whole &= bound.is_some();
+            expectations.extend(bound.map(|bound| expected(bound, of_dut.map(|of_dut| &of_dut.key))));
         }
     }
     whole.then_some(expectations)
@@ -81,7 +78,7 @@ pub(crate) fn sizes(params: &Params) -> Vec<String> {
 
 /// The sizes that keys of figures may name.
 pub(crate) enum Sizes {
-    /// Those that the test sends.
+    /// The sizes that the test sends.
     Sent(Vec<String>),
     /// Any size.
     Any,
@@ -99,7 +96,7 @@ impl Sizes {
         }
     }
 
-    /// All of them, or examples.
+    /// All sizes, or examples.
     fn listed(&self) -> Vec<&str> {
         match self {
             Sizes::Sent(sizes) => sizes.iter().map(String::as_str).collect(),
@@ -119,7 +116,7 @@ pub(crate) fn named(
         return Some((entry.key.clone(), None));
     }
     if Cells::is_meant(&entry.key) {
-        return cells::read(entry, spec, problems).map(|cells| (cells.to_string(), Some(cells)));
+        return cells_of(entry, spec, problems).map(|cells| (cells.to_string(), Some(cells)));
     }
     unknown(&entry.key, spec, sizes, problems, &entry.key_span);
     None
@@ -134,7 +131,7 @@ fn is_figure(pattern: &str, key: &str, sizes: &Sizes) -> bool {
 }
 
 /// Reports a key that is not a figure of this test.
-fn unknown(key: &str, spec: &TestSpec, sizes: &Sizes, problems: &mut Problems, span: &std::ops::Range<usize>) {
+fn unknown(key: &str, spec: &TestSpec, sizes: &Sizes, problems: &mut Problems, span: &Range<usize>) {
     if spec.figures.is_empty() {
         let help = match spec.tables.first().and_then(|table| Some((table, table.numbers().next()?))) {
             Some((table, column)) => format!("name a column of a table, for instance `{}.{column}`", table.key),
@@ -163,8 +160,7 @@ fn unknown(key: &str, spec: &TestSpec, sizes: &Sizes, problems: &mut Problems, s
     }
 }
 
-/// True if `key` has the form of `pattern`. `{size}` stands for text that `is_size` accepts, any other `{…}` for any
-/// text.
+/// True if `key` matches `pattern`, in which `{size}` stands for text that `is_size` accepts, and any other `{…}` for any text.
 pub(crate) fn matches(pattern: &str, key: &str, is_size: &dyn Fn(&str) -> bool) -> bool {
     let Some((literal, rest)) = pattern.split_once('{') else { return pattern == key };
     let Some(key) = key.strip_prefix(literal) else { return false };
@@ -196,17 +192,13 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<Bound> {
     };
     let help = format!("write for instance `{key}: {example}`, with `>=` for at least and `<=` for at most, in quotes");
     let Value::Scalar { text, .. } = &node.value else {
-        problems.add(&node.span, format!("a criterion is a text, not {}", node.what()), help);
-        return None;
+        return problems.refuse(&node.span, format!("a criterion is a text, not {}", node.what()), help);
     };
     let text = text.trim();
     let (at_least, rest) = match (text.strip_prefix(">="), text.strip_prefix("<=")) {
         (Some(rest), _) => (true, rest.trim()),
         (_, Some(rest)) => (false, rest.trim()),
-        _ => {
-            problems.add(&node.span, format!("{} is no criterion", quote(text)), help);
-            return None;
-        }
+        _ => return problems.refuse(&node.span, format!("{} is no criterion", quote(text)), help),
     };
     if let Some(share) = rest.strip_suffix(OF_BASELINE) {
         let percent = share.trim().strip_suffix('%').and_then(parse_percent);
@@ -215,8 +207,7 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<Bound> {
             None => {
                 let message = format!("{} is no share of a baseline", quote(rest));
                 let sign = if at_least { ">= 95" } else { "<= 105" };
-                problems.add(&node.span, message, format!("write for instance `{key}: \"{sign} % {OF_BASELINE}\"`"));
-                None
+                problems.refuse(&node.span, message, such_as(format!("{key}: \"{sign} % {OF_BASELINE}\"")))
             }
         };
     }
@@ -236,15 +227,87 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<Bound> {
     match value {
         Some(value) => Some(Bound { at_least, value, is_share: false }),
         None => {
-            let message = match unit {
-                "pps" => format!("{} is no frame rate to compare {} with", quote(rest), quote(key)),
-                "ns" | "us" | "ms" | "s" => format!("{} is no duration to compare {} with", quote(rest), quote(key)),
-                _ => format!("{} is no number to compare {} with", quote(rest), quote(key)),
+            let what = match unit {
+                "pps" => "frame rate",
+                "ns" | "us" | "ms" | "s" => "duration",
+                _ => "number",
             };
-            problems.add(&node.span, message, help);
-            None
+            let message = format!("{} is no {what} to compare {} with", quote(rest), quote(key));
+            problems.refuse(&node.span, message, help)
         }
     }
+}
+
+/// The remedy for a criterion with a condition on the DUT.
+const BY_DUT: &str = "a map gives each DUT its own bound, for instance `{frr: \">= 5\"}`";
+
+/// The cells that the key of a criterion names. If the test does not declare its tables, the names are checked after it has run.
+fn cells_of(entry: &Entry, spec: &TestSpec, problems: &mut Problems) -> Option<Cells> {
+    let span = &entry.key_span;
+    let cells = parse_cells(&entry.key, span, || example(spec), problems)?;
+    if spec.tables.is_empty() {
+        return Some(cells);
+    }
+    let table = table_of(&cells, spec, span, BY_DUT, problems)?;
+    if !table.numbers().any(|key| key == cells.column) {
+        let message = format!("the column {} of the table `{}` holds words", quote(&cells.column), table.key);
+        return problems.refuse(span, message, format!("columns with numbers: {}", list(table.numbers())));
+    }
+    Some(cells)
+}
+
+/// The cells in a text; whether the table and the columns exist is not checked.
+pub(crate) fn parse_cells(
+    text: &str,
+    span: &Range<usize>,
+    example: impl FnOnce() -> String,
+    problems: &mut Problems,
+) -> Option<Cells> {
+    match text.parse::<Cells>() {
+        Ok(cells) => Some(cells),
+        Err(why) => {
+            let message = format!("{} names no cells of a table: {why}", quote(text));
+            problems.refuse(span, message, format!("write for instance `{}`", example()))
+        }
+    }
+}
+
+/// The table of the cells; an error if the test lacks this table, or the table lacks one of the columns. `by_dut` is the help for a condition on the
+/// DUT, which is no column of a table.
+pub(crate) fn table_of(
+    cells: &Cells,
+    spec: &TestSpec,
+    span: &Range<usize>,
+    by_dut: &str,
+    problems: &mut Problems,
+) -> Option<&'static TableShape> {
+    let Some(table) = spec.tables.iter().find(|table| table.key == cells.table) else {
+        let message = format!("{} is no table of the test `{}`", quote(&cells.table), spec.name);
+        return problems.refuse(span, message, did_you_mean(&cells.table, spec.tables.iter().map(|table| table.key)));
+    };
+    let before = problems.len();
+    for column in cells.rows.iter().map(|(column, _)| column).chain([&cells.column]) {
+        if table.columns.iter().any(|(key, ..)| key == column) {
+            continue;
+        }
+        let message = format!("{} is no column of the table `{}`", quote(column), table.key);
+        let help = match column.as_str() {
+            "dut" => by_dut.to_owned(),
+            _ => did_you_mean(column, table.columns.iter().map(|(key, ..)| *key)),
+        };
+        problems.add(span, message, help);
+    }
+    (problems.len() == before).then_some(table)
+}
+
+/// An example of cells in the syntax of suites.
+fn example(spec: &TestSpec) -> String {
+    let of = |table: &TableShape| {
+        let number = table.numbers().last()?;
+        let first = table.columns.first().map(|(key, ..)| *key).filter(|key| *key != number)?;
+        Some(format!("{}[{first}=64].{number}", table.key))
+    };
+    spec.tables.first().and_then(of).unwrap_or_else(|| "frame_loss_rate[frame_size=64].loss_percent".into())
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! The `flows:` section: traffic that the suite itself defines, for the test `fixed_rate`.
+//! The `flows:` section: traffic that the suite defines, for the test `fixed_rate`.
 
 use super::addresses::{Prefix, check_block};
 use super::errors::{Problems, did_you_mean, quote};
-use super::fields::{Fields, add_quantity, items, name, refuse_repeated};
+use super::fields::{Fields, add_quantity, items, name, refuse_repeated, such_as};
 use super::flow_overlap;
 use super::raw::Node;
 use super::typed;
 use drophammer_model::quantity::{QuantityError, parse_duration};
 use drophammer_model::size::{ETHERNET_OVERHEAD, FrameSize, PacketSize};
-use drophammer_model::suite::{Addressing, Endpoint, FlowConfig, FlowRate, PortConfig};
+use drophammer_model::suite::{Endpoint, FlowConfig, FlowRate, PortConfig, VlanTag};
 use drophammer_model::traffic::{Arriving, ArrivingTag, Bits, Field, Header, HeaderKind, Vlan};
 use drophammer_model::trial::{AddressRange, Family, FlowDuration};
 use serde::Deserialize;
@@ -62,11 +62,10 @@ fn one() -> u64 {
     1
 }
 
-/// Observations beside loss, order, latency and rate.
+/// Observations in addition to loss, order, latency and rate.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Observe {
-    /// Loss of each destination.
     Destinations,
 }
 
@@ -89,8 +88,7 @@ pub(crate) fn read(
     let nodes = items(node, "`flows`", &format!("- {EXAMPLE}"), problems)?;
     if nodes.len() > MOST_FLOWS {
         let help = format!("write at most {MOST_FLOWS}; fields of headers can take many values within one flow");
-        problems.add(&node.span, format!("the suite has {} flows", nodes.len()), help);
-        return None;
+        return problems.refuse(&node.span, format!("the suite has {} flows", nodes.len()), help);
     }
     let before = problems.len();
     let flows: Vec<_> = nodes.iter().filter_map(|n| Some((n, flow(n, ports, public, problems)?))).collect();
@@ -100,7 +98,7 @@ pub(crate) fn read(
 }
 
 fn flow(node: &Node, ports: &[PortConfig], public: bool, problems: &mut Problems) -> Option<FlowConfig> {
-    let written: Written = typed::read(node, &format!("write for instance `{EXAMPLE}`"), problems)?;
+    let written: Written = typed::read(node, &such_as(EXAMPLE), problems)?;
     let fields = Fields::of(node, "a flow", EXAMPLE, problems)?;
     let get = |key: &str| fields.get(key).map_or(node, |entry| &entry.value);
     name(get("name"), "the name of a flow", true, problems)?;
@@ -113,34 +111,31 @@ fn flow(node: &Node, ports: &[PortConfig], public: bool, problems: &mut Problems
     let ends = [("source", written.source, &from), ("destination", written.destination, &to)];
     let mut ranges = Vec::new();
     for (key, given, end) in ends {
-        ranges.push(addresses(key, given, end, family, ports, get(key), public, problems)?);
+        ranges.push(addresses((key, get(key)), given, end, family, ports, public, problems)?);
     }
-    let quantity = |key: &str, text: &Option<String>, problems: &mut Problems| match text {
-        None => Some(None),
-        Some(text) => match parse_duration(text) {
-            Ok(time) => Some(Some(time)),
-            Err(QuantityError(error)) => {
-                add_quantity(&get(key).span, &error, problems);
-                None
-            }
-        },
+    let mut time = |key: &str, text: &Option<String>| -> Option<Option<Duration>> {
+        let time = text.as_deref().map(parse_duration).transpose();
+        time.map_err(|QuantityError(error)| add_quantity(&get(key).span, &error, problems)).ok()
     };
-    let start = quantity("start", &written.start, problems)?.unwrap_or(Duration::ZERO);
-    let duration = match (quantity("duration", &written.duration, problems)?, written.frames) {
+    let (start, duration) = (time("start", &written.start)?, time("duration", &written.duration)?);
+    let duration = match (duration, written.frames) {
         (None, None) => FlowDuration::Continuous,
         (Some(time), None) if !time.is_zero() => FlowDuration::Seconds(time.as_secs_f64()),
         (None, Some(frames)) if frames > 0 => FlowDuration::Frames(frames),
         (Some(_), Some(_)) => {
             let message = "the flow has `duration` and `frames`";
-            problems.add(&get("frames").span, message, "write one of them; without both it sends for the whole trial");
-            return None;
+            return problems.refuse(
+                &get("frames").span,
+                message,
+                "write one of them; without both it sends for the whole trial",
+            );
         }
         _ => {
-            problems.add(&node.span, "the flow sends nothing", "write a `duration` or `frames` above 0");
-            return None;
+            return problems.refuse(&node.span, "the flow sends nothing", "write a `duration` or `frames` above 0");
         }
     };
-    let rate = rate(get("rate"), &written.rate, problems)?;
+    let rate = written.rate.parse::<FlowRate>();
+    let rate = rate.map_err(|QuantityError(error)| add_quantity(&get("rate").span, &error, problems)).ok()?;
     let arrives = written.arrives.clone().or_else(|| {
         // Frames that leave the DUT by a sub-interface have its tags.
         let vlans: Vec<_> = tags_of(&to, ports).into_iter().map(|(_, vid)| ArrivingTag { vid, pcp: None }).collect();
@@ -157,7 +152,7 @@ fn flow(node: &Node, ports: &[PortConfig], public: bool, problems: &mut Problems
         destination,
         size: written.size,
         rate,
-        start,
+        start: start.unwrap_or(Duration::ZERO),
         duration,
         per_destination: written.observe.contains(&Observe::Destinations),
         arrives,
@@ -200,18 +195,17 @@ fn endpoint(node: &Node, text: &str, ports: &[PortConfig], problems: &mut Proble
     let known: Vec<String> =
         ports.iter().map(|p| p.name.clone()).chain(all().map(|(_, port, vlan)| shown(port, vlan))).collect();
     let help = did_you_mean(text, known.iter().map(String::as_str));
-    problems.add(&node.span, format!("there is no port or sub-interface {}", quote(text)), help);
-    None
+    problems.refuse(&node.span, format!("there is no port or sub-interface {}", quote(text)), help)
 }
 
 /// TPID and VLAN identifier of each tag of an endpoint.
 fn tags_of(end: &Endpoint, ports: &[PortConfig]) -> Vec<(u16, Bits<12>)> {
     let Some(vlan) = end.vlan else { return Vec::new() };
-    let tag = |tag: &drophammer_model::suite::VlanTag| Some((tag.tpid, Bits::try_from(u64::from(tag.vid)).ok()?));
+    let tag = |tag: &VlanTag| Some((tag.tpid, Bits::try_from(u64::from(tag.vid)).ok()?));
     ports[end.port].vlans[vlan].tags.iter().filter_map(tag).collect()
 }
 
-/// The headers, after the tags of the sub-interface unless the flow has tags of its own.
+/// The headers with the tags of the sub-interface; an error if the flow has tags of its own.
 fn with_tags(
     headers: &[Header],
     tags: &[(u16, Bits<12>)],
@@ -225,9 +219,19 @@ fn with_tags(
     }
     if headers.iter().any(|h| h.kind() == HeaderKind::Vlan) {
         let message = "the flow leaves by a sub-interface and has `vlan` headers as well";
-        problems.add(&from.span, message, "write the port alone, or leave the `vlan` headers out");
-        return None;
+        return problems.refuse(&from.span, message, "write the port alone, or leave the `vlan` headers out");
     }
+    fill(&mut headers, family);
+    let at = usize::from(headers[0].kind() == HeaderKind::Ethernet);
+    let tag = |(tpid, vid): &(u16, Bits<12>)| {
+        Header::Vlan(Vlan { tpid: Some(Field::Value(*tpid)), vid: Field::Value(*vid), ..Vlan::default() })
+    };
+    headers.splice(at..at, tags.iter().map(tag));
+    Some(headers)
+}
+
+/// Fills in the headers of a flow that names none.
+pub(super) fn fill(headers: &mut Vec<Header>, family: Family) {
     if headers.is_empty() {
         headers.push(match family {
             Family::Ipv4 => Header::Ipv4(Default::default()),
@@ -235,12 +239,6 @@ fn with_tags(
         });
         headers.push(Header::Udp(Default::default()));
     }
-    let at = usize::from(headers[0].kind() == HeaderKind::Ethernet);
-    let tag = |(tpid, vid): &(u16, Bits<12>)| {
-        Header::Vlan(Vlan { tpid: Some(Field::Value(*tpid)), vid: Field::Value(*vid), ..Vlan::default() })
-    };
-    headers.splice(at..at, tags.iter().map(tag));
-    Some(headers)
 }
 
 /// The family of the outermost IP header; without such a header, the family as written, or IPv4.
@@ -253,27 +251,26 @@ fn family(written: &Written, node: &Node, problems: &mut Problems) -> Option<Fam
     match (outermost, written.family) {
         (Some(found), Some(asked)) if found != asked => {
             let message = format!("the outermost IP header is {found}, not {asked}");
-            problems.add(&node.span, message, "leave `family` out; it follows from the headers");
-            None
+            problems.refuse(&node.span, message, "leave `family` out; it follows from the headers")
         }
         (found, asked) => Some(found.or(asked).unwrap_or(Family::Ipv4)),
     }
 }
 
-/// The addresses of one end: as given, else the test addresses of the port or sub-interface.
-#[allow(clippy::too_many_arguments)] // one caller, which reads a flow
+/// The addresses of one end: the given ones, or the test addresses of the port or sub-interface.
 fn addresses(
-    key: &str,
+    (key, node): (&str, &Node),
     given: Option<Addresses>,
     end: &Endpoint,
     family: Family,
     ports: &[PortConfig],
-    node: &Node,
     public: bool,
     problems: &mut Problems,
 ) -> Option<AddressRange> {
     let Some(range) = given.map(Addresses::range) else {
-        let own = addressing(end, family, ports).map(|a| a.destinations);
+        let port = &ports[end.port];
+        let own = end.vlan.map_or_else(|| port.addressing(family), |vlan| port.vlans[vlan].addressing(family));
+        let own = own.map(|addressing| addressing.destinations);
         if own.is_none() {
             let message = format!("port `{}` has no {family} addresses", ports[end.port].name);
             problems.add(&node.span, message, format!("write `{key}`, or give the port {family} addresses"));
@@ -282,12 +279,10 @@ fn addresses(
     };
     if range.family() != family {
         let message = format!("`{key}` is not an {family} address");
-        problems.add(&node.span, message, "write addresses of the family of the outermost IP header");
-        return None;
+        return problems.refuse(&node.span, message, "write addresses of the family of the outermost IP header");
     }
     if range.count == 0 || range.count > 1_000_000 {
-        problems.add(&node.span, format!("`{key}` has {} addresses", range.count), "write 1 to 1000000");
-        return None;
+        return problems.refuse(&node.span, format!("`{key}` has {} addresses", range.count), "write 1 to 1000000");
     }
     let before = problems.len();
     let length = if family == Family::Ipv4 { 32 } else { 128 };
@@ -298,21 +293,4 @@ fn addresses(
         }
     }
     (problems.len() == before).then_some(range)
-}
-
-/// Addressing of an endpoint.
-fn addressing<'p>(end: &Endpoint, family: Family, ports: &'p [PortConfig]) -> Option<&'p Addressing> {
-    let port = &ports[end.port];
-    let (ipv4, ipv6) = match end.vlan {
-        Some(vlan) => (&port.vlans[vlan].ipv4, &port.vlans[vlan].ipv6),
-        None => (&port.ipv4, &port.ipv6),
-    };
-    match family {
-        Family::Ipv4 => ipv4.as_ref(),
-        Family::Ipv6 => ipv6.as_ref(),
-    }
-}
-
-fn rate(node: &Node, text: &str, problems: &mut Problems) -> Option<FlowRate> {
-    text.parse().map_err(|QuantityError(error)| add_quantity(&node.span, &error, problems)).ok()
 }

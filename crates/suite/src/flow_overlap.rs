@@ -1,16 +1,17 @@
-//! Flows whose demands no DUT can meet: they send the same frames, which must arrive in different encapsulations.
+//! Flows whose demands no DUT can meet: they send the same frames, but these must arrive in different encapsulations.
 
+use super::addresses::to_number;
 use super::errors::{Problems, quote};
 use super::fields::Fields;
+use super::flow_list::fill;
 use super::raw::Node;
 use drophammer_model::suite::{Endpoint, FlowConfig};
 use drophammer_model::traffic::{Arriving, Header, HeaderKind};
 use drophammer_model::trial::{AddressRange, Family};
 use std::collections::HashMap;
 
-/// Refuses flows that leave by the same interface with the same headers and common addresses, lead to the same place,
-/// and must arrive in contradictory encapsulations. Flows whose headers differ in any field are accepted, although some
-/// of their frames may be the same.
+/// Refuses flows that leave by the same interface with the same headers and common addresses, lead to the same place, and must arrive in
+/// contradictory encapsulations. Accepts flows whose headers differ in any field, although some of their frames may be the same.
 pub(super) fn refuse(flows: &[(&Node, FlowConfig)], example: &str, problems: &mut Problems) {
     let mut alike: HashMap<Key, Vec<&FlowConfig>> = HashMap::new();
     for (node, flow) in flows {
@@ -23,19 +24,18 @@ pub(super) fn refuse(flows: &[(&Node, FlowConfig)], example: &str, problems: &mu
             let fields = Fields::of(node, "a flow", example, problems);
             let at = fields.as_ref().and_then(|f| f.get("arrives")).map_or(&node.span, |entry| &entry.value.span);
             let message = format!(
-                "the flows {} and {} send the same headers and addresses, but must arrive with other {what}",
+                "the flows {} and {} send the same headers and addresses, but must arrive with different {what}",
                 quote(&other.name),
                 quote(&flow.name)
             );
-            let help =
-                "tell them apart by an address or a field of a header (a DSCP, a port), or write the same `arrives`";
+            let help = "give them different addresses or header fields (a DSCP, a port), or the same `arrives`";
             problems.add(at, message, help);
         }
         others.push(flow);
     }
 }
 
-/// What flows with the same frames have in common besides their addresses.
+/// What flows with the same frames have in common in addition to their addresses.
 type Key = ((usize, Option<usize>), (usize, Option<usize>), Family, Vec<Header>);
 
 fn key(flow: &FlowConfig) -> Key {
@@ -44,17 +44,11 @@ fn key(flow: &FlowConfig) -> Key {
     if headers.first() == Some(&Header::Ethernet(Default::default())) {
         headers.remove(0);
     }
-    if headers.is_empty() {
-        headers.push(match flow.family {
-            Family::Ipv4 => Header::Ipv4(Default::default()),
-            Family::Ipv6 => Header::Ipv6(Default::default()),
-        });
-        headers.push(Header::Udp(Default::default()));
-    }
+    fill(&mut headers, flow.family);
     (place(&flow.from), place(&flow.to), flow.family, headers)
 }
 
-/// What would have to differ between arriving frames of the two flows.
+/// What must differ between arriving frames of the two flows, although they leave alike.
 fn contradiction(a: &FlowConfig, b: &FlowConfig) -> Option<&'static str> {
     let plain = Arriving::default();
     let [one, other] = [a, b].map(|flow| flow.arrives.as_ref().unwrap_or(&plain));
@@ -67,10 +61,7 @@ fn contradiction(a: &FlowConfig, b: &FlowConfig) -> Option<&'static str> {
 
 /// True if the ranges have a common address.
 fn meet(a: AddressRange, b: AddressRange) -> bool {
-    let bits = |range: &AddressRange| match range.first {
-        std::net::IpAddr::V4(first) => u128::from(u32::from(first)),
-        std::net::IpAddr::V6(first) => u128::from(first),
-    };
+    let bits = |range: &AddressRange| to_number(range.first);
     if a.family() != b.family() {
         return false;
     }

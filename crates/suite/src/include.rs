@@ -1,8 +1,7 @@
-//! `include:`, other files whose keys a suite takes over. Their texts come from the caller, because this crate does no
-//! I/O.
+//! `include:`, other files whose keys a suite takes over. The caller reads them, because this crate does no I/O.
 //!
-//! Included files are merged below the file that includes them, before the suite is read: variables, `--set` and all
-//! readers see one tree. Only the places in it show which file a value comes from.
+//! Included files are merged below the file that includes them, before the suite is read: variables, `--set` and all readers see one tree. Only the
+//! places in it show which file a value comes from.
 
 use super::errors::{Problems, Source, Sources, quote};
 use super::fields::{items, text};
@@ -13,15 +12,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
-/// The key.
 pub(super) const KEY: &str = "include";
-/// Most files that a suite includes, nested ones among them. A file that is included twice counts twice.
+/// Most files that a suite includes, counting nested ones. A file that is included twice counts twice.
 pub(crate) const MOST: usize = 16;
 /// Deepest nesting of includes.
 const DEEPEST: usize = 8;
 /// Largest file, in bytes.
 pub const MAX_BYTES: usize = raw::MAX_BYTES;
-/// Sections whose entries are replaced individually.
+/// Sections that are merged entry by entry.
 const SECTIONS: [&str; 2] = ["defaults", variables::KEY];
 const EXAMPLE: &str = "include: common.yaml";
 
@@ -41,8 +39,8 @@ impl Refusal {
     }
 }
 
-/// Returns the text of an included file. The path is relative to the folder of the suite and has no `..`. The
-/// implementation makes sure that no link leads out of that folder, and stops at [`MAX_BYTES`].
+/// Returns the text of an included file. The path is relative to the folder of the suite and has no `..`. The implementation refuses links that lead
+/// out of that folder, and stops at [`MAX_BYTES`].
 pub type Open<'a> = &'a dyn Fn(&Path) -> Result<String, Refusal>;
 
 /// Merges included files into the suite.
@@ -52,11 +50,11 @@ pub(super) struct Includer<'a> {
     open: Open<'a>,
     sources: &'a mut Sources,
     problems: &'a mut Problems,
-    /// Number of files that may still be included.
+    /// How many more files may be included.
     room: usize,
-    /// The suite, and the files being read, each included by its predecessor.
+    /// The suite, and the files that are being read, each included by the one before it.
     chain: Vec<PathBuf>,
-    /// Files that have been read; `None` for files with errors.
+    /// Files that were read; `None` for files with errors.
     done: HashMap<PathBuf, Option<Vec<Entry>>>,
 }
 
@@ -73,13 +71,13 @@ impl<'a> Includer<'a> {
         }
     }
 
-    /// `root` with the keys of the files that it includes, without `include`. `None` if one of them cannot be read:
-    /// errors about the missing keys would hide the cause.
+    /// `root` with the keys of the files that it includes, without `include`. `None` if one of these files cannot be read, because errors about the
+    /// missing keys would hide the cause.
     pub fn expand(&mut self, root: Node) -> Option<Node> {
         let Node { span, value } = root;
         let mut own = match value {
             Value::Map(entries) => entries,
-            // The reader reports what is wrong.
+            // The reader reports the error.
             value => return Some(Node { span, value }),
         };
         let Some(at) = own.iter().position(|entry| entry.key == KEY) else {
@@ -101,8 +99,7 @@ impl<'a> Includer<'a> {
         let root = Node { span, value: Value::Map(below) };
         if root.weight() > MAX_WEIGHT {
             let message = format!("with what it includes, this file holds more than {MAX_WEIGHT} values");
-            self.problems.add(&include.key_span, message, "a suite needs a few hundred; include less");
-            return None;
+            return self.problems.refuse(&include.key_span, message, "a suite needs a few hundred; include less");
         }
         whole.then_some(root)
     }
@@ -111,14 +108,11 @@ impl<'a> Includer<'a> {
     fn file(&mut self, path: &str, place: &Range<usize>) -> Option<Vec<Entry>> {
         match self.read(path.trim(), place) {
             Ok(entries) => entries,
-            Err(Refusal { message, help }) => {
-                self.problems.add(place, message, help);
-                None
-            }
+            Err(Refusal { message, help }) => self.problems.refuse(place, message, help),
         }
     }
 
-    /// As [`Includer::file`]; `Ok(None)` if errors within the file have been added.
+    /// Like [`Includer::file`]; `Ok(None)` if errors within the file were added.
     fn read(&mut self, path: &str, place: &Range<usize>) -> Result<Option<Vec<Entry>>, Refusal> {
         let file = self.locate(path)?;
         if self.chain.contains(&file) {
@@ -128,7 +122,7 @@ impl<'a> Includer<'a> {
                 "move what both need into a file of its own, and include that",
             ));
         }
-        // The first of the chain is the suite.
+        // The chain begins with the suite.
         if self.chain.len() > DEEPEST {
             let message = format!("files include each other more than {DEEPEST} deep: {}", self.chain_to(&file));
             return Err(Refusal::new(message, "include the last of them from the suite itself"));
@@ -151,8 +145,7 @@ impl<'a> Includer<'a> {
     fn parse(&mut self, file: &Path, text: String, place: &Range<usize>) -> Option<Vec<Entry>> {
         if text.trim().is_empty() {
             let message = format!("the file {} is empty", quote(&file.display().to_string()));
-            self.problems.add(place, message, "write keys of a suite into it, or do not include it");
-            return None;
+            return self.problems.refuse(place, message, "write keys of a suite into it, or do not include it");
         }
         let mut own = Problems::default();
         let root = raw::parse(&text, &mut own);
@@ -160,7 +153,8 @@ impl<'a> Includer<'a> {
         let start = self.sources.add(file.display().to_string(), source);
         self.problems.add_all(own, start);
         let mut root = root?;
-        move_by(&mut root, start);
+        // Places count through all texts.
+        root.each_span(&|span| *span = span.start + start..span.end + start);
         self.chain.push(file.to_path_buf());
         let root = self.expand(root);
         self.chain.pop();
@@ -170,16 +164,15 @@ impl<'a> Includer<'a> {
             value => {
                 let found = Node { span, value };
                 let message = format!("an included file is a map of keys and values, not {}", found.what());
-                self.problems.add(&found.span, message, "write keys of a suite into it, for instance `rounds: 10`");
-                None
+                self.problems.refuse(&found.span, message, "write keys of a suite into it, for instance `rounds: 10`")
             }
         }
     }
 
-    /// The file that `path` names in the file that is being read, relative to the folder of the suite.
+    /// The file that `path`, in the current file, leads to, relative to the folder of the suite.
     fn locate(&self, path: &str) -> Result<PathBuf, Refusal> {
         if path.contains(is_hidden) {
-            let message = format!("{} has characters that cannot be seen", quote(&visible(path, &[])));
+            let message = format!("{} has invisible characters", quote(&visible(path, &[])));
             return Err(Refusal::new(message, "give the file a plain name"));
         }
         let mut file = self.chain.last().and_then(|file| file.parent()).unwrap_or(Path::new("")).to_path_buf();
@@ -197,7 +190,7 @@ impl<'a> Includer<'a> {
                 }
             };
             if !is_below {
-                let message = format!("{} lies outside of the folder of the suite", quote(path));
+                let message = format!("{} is outside of the folder of the suite", quote(path));
                 return Err(Refusal::new(message, "name a file in that folder or below it"));
             }
         }
@@ -211,8 +204,7 @@ impl<'a> Includer<'a> {
     }
 }
 
-/// Merges `upper` over `lower`. The value of a common key comes from `upper`. `sections` are maps, which are merged key
-/// by key.
+/// Merges `upper` over `lower`. The value of a common key comes from `upper`, except that the maps `sections` are merged key by key.
 fn overlay(lower: &mut Vec<Entry>, upper: Vec<Entry>, sections: &[&str]) {
     let mut places: HashMap<String, usize> =
         lower.iter().enumerate().map(|(at, entry)| (entry.key.clone(), at)).collect();
@@ -232,19 +224,5 @@ fn overlay(lower: &mut Vec<Entry>, upper: Vec<Entry>, sections: &[&str]) {
             overlay(&mut merged, std::mem::take(above), &[]);
             *above = merged;
         }
-    }
-}
-
-/// Moves the places of a tree from its own text to the range of that text among all texts.
-fn move_by(node: &mut Node, by: usize) {
-    let moved = |span: &Range<usize>| span.start + by..span.end + by;
-    node.span = moved(&node.span);
-    match &mut node.value {
-        Value::Null | Value::Scalar { .. } => {}
-        Value::List(items) => items.iter_mut().for_each(|item| move_by(item, by)),
-        Value::Map(entries) => entries.iter_mut().for_each(|entry| {
-            entry.key_span = moved(&entry.key_span);
-            move_by(&mut entry.value, by);
-        }),
     }
 }

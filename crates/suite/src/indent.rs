@@ -1,16 +1,12 @@
-//! Why a text is not YAML, if its indentation is the cause. A YAML parser reports the place where it gives up, in its own
-//! terms; a user needs the line that is indented wrongly.
+//! Finds the line whose indentation makes a text invalid YAML. A YAML parser reports only the place where it gives up, in its own terms.
 
 use super::errors::quote;
 use std::ops::Range;
 
 /// What is wrong with the indentation of a line.
 pub(super) struct Misplaced {
-    /// Bytes of the cause.
     pub span: Range<usize>,
-    /// What is wrong.
     pub message: String,
-    /// How to correct it.
     pub help: String,
 }
 
@@ -21,15 +17,16 @@ struct Level {
     is_list: bool,
 }
 
-/// The line of a text, its indentation and what follows.
+/// A line of a text.
 struct Line<'t> {
     /// Its first byte.
     start: usize,
     indent: usize,
+    /// What follows the indentation.
     content: &'t str,
 }
 
-/// Finds the wrong indentation at or close to byte `at`, where the parser gave up. `None` if the cause is another one.
+/// Finds the wrong indentation at or close to byte `at`, where the parser gave up. `None` if something else is wrong.
 pub(super) fn find(text: &str, at: usize) -> Option<Misplaced> {
     let lines = lines(text);
     let here = lines.iter().rposition(|line| line.start <= at)?;
@@ -37,7 +34,7 @@ pub(super) fn find(text: &str, at: usize) -> Option<Misplaced> {
     let next = (here + 1..lines.len()).find(|i| !is_blank(&lines[*i]));
     let mut close = [Some(here), next].into_iter().flatten().map(|i| &lines[i]);
     let close = close.find(|line| line.content.starts_with('\t'));
-    // A line above may be the cause. One that begins with spaces may also be text of a block, where tabs are allowed.
+    // A line above may be the cause, but a line that begins with spaces may be text of a block, where tabs are allowed.
     let above = || lines[..here].iter().find(|line| line.indent == 0 && line.content.starts_with('\t'));
     if let Some(line) = close.or_else(above) {
         let tab = line.start + line.indent;
@@ -45,15 +42,15 @@ pub(super) fn find(text: &str, at: usize) -> Option<Misplaced> {
         return Some(Misplaced {
             span: tab..tab + tabs,
             message: "this is not YAML: a tab indents this line".into(),
-            help: "write spaces in its place; YAML indents with spaces, never with tabs".into(),
+            help: "write spaces instead; YAML indents with spaces, never with tabs".into(),
         });
     }
     unfit(&lines[..=here])
 }
 
-/// Lines with a multi-line value that contains a line with a leading dash. YAML takes the dash as part of the value.
+/// Finds a line with a leading dash in a multi-line value: YAML takes the dash as part of the value.
 pub(super) fn swallowed_dash(text: &str, value: Range<usize>) -> Option<Misplaced> {
-    // Nearly all values end on their line, and a file may have a great many.
+    // Returns early for nearly all values, because a file may have very many.
     let more = text.get(value.clone())?.find('\n')? + value.start + 1;
     let rest = lines(&text[more..value.end]);
     let line = rest.iter().find(|line| line.content.starts_with("- "))?;
@@ -84,23 +81,21 @@ fn list_column(text: &str) -> Option<usize> {
 }
 
 fn lines(text: &str) -> Vec<Line<'_>> {
-    let mut start = 0;
-    let line = |line: &'_ str| {
+    let mut next = 0;
+    let mut all = Vec::new();
+    for line in text.split_inclusive('\n') {
         let content = line.trim_start_matches(' ');
-        let found = (start, line.len() - content.len());
-        start += line.len();
-        found
-    };
-    let places: Vec<_> = text.split_inclusive('\n').map(line).collect();
-    let contents = text.split_inclusive('\n').map(|line| line.trim_start_matches(' ').trim_end());
-    places.into_iter().zip(contents).map(|((start, indent), content)| Line { start, indent, content }).collect()
+        all.push(Line { start: next, indent: line.len() - content.len(), content: content.trim_end() });
+        next += line.len();
+    }
+    all
 }
 
 fn is_blank(line: &Line<'_>) -> bool {
     line.content.is_empty() || line.content.starts_with('#')
 }
 
-/// Whether the last line begins where no list or map above it does.
+/// Reports the last line if no list or map above it has its indentation.
 fn unfit(lines: &[Line<'_>]) -> Option<Misplaced> {
     let (last, above) = lines.split_last()?;
     let mut levels: Vec<Level> = Vec::new();

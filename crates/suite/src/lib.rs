@@ -1,11 +1,9 @@
-//! Suites as people write them: YAML into `model::suite`, with all errors at once, each with its line and a remedy; and the
-//! schema for editors. Nothing here does I/O: who calls says how files are opened.
+//! Suites as people write them: reads YAML into `model::suite`, reports all errors together, each with its line and a remedy, and makes the schema
+//! for editors. Nothing here does I/O: the caller opens files.
 
 mod about;
 mod addresses;
 mod bgp;
-mod blocks;
-mod cells;
 mod digest;
 mod dut_list;
 mod dut_topology;
@@ -16,9 +14,7 @@ mod flow_list;
 mod flow_overlap;
 pub mod include;
 mod indent;
-mod kept;
 pub mod keys;
-mod label_list;
 mod port_list;
 mod published;
 mod raw;
@@ -30,9 +26,8 @@ mod test_list;
 mod typed;
 mod values;
 pub mod variables;
-mod vlan_list;
 
-pub use blocks::is_lab_address;
+pub use addresses::is_lab_address;
 pub use errors::{Source, SuiteError, SuiteErrors};
 pub use read::Overrides;
 pub use specs::{check_specs, defaults};

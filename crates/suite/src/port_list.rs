@@ -1,30 +1,54 @@
-//! The `ports:` section.
+//! The `ports:` section: ports, the VLAN sub-interfaces of the DUT's ports, and its static label entries.
 
-use super::addresses::{self, MAX_PORTS, Owner, Placed};
+use super::addresses::{self, MAX_PORTS, Owner, Placed, Prefix};
 use super::errors::{Problems, quote};
-use super::fields::{Fields, add_quantity, items, name, refuse_repeated, text, whole, word};
-use super::label_list;
-use super::raw::Node;
-use super::vlan_list::{self, Vlan};
+use super::fields::{Fields, few, items, name, quantity, refuse_repeated, such_as, text, whole, word};
+use super::raw::{Node, Value};
+use super::typed;
 use drophammer_model::medium::Medium;
 use drophammer_model::quantity::Bandwidth;
-use drophammer_model::suite::PortConfig;
+use drophammer_model::routes;
+use drophammer_model::size::{ETHERNET_OVERHEAD, MAX_FRAME};
+use drophammer_model::suite::{FecConfig, LabelConfig, PortConfig, VlanConfig, VlanTag};
+use drophammer_model::traffic::Bits;
 use drophammer_model::trial::Family;
+use serde::Deserialize;
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// Media as a suite names them.
 pub(crate) const MEDIA: [&str; 3] = ["ethernet", "ppp-over-sonet", "ppp-over-sonet-fcs16"];
 
 const EXAMPLE: &str = "{name: p1, speed: 10 Gbit/s}";
+const VLAN_EXAMPLE: &str = "{id: 100}";
+const LABEL_EXAMPLE: &str = "{label: 100, out: [200]}";
+const FEC_EXAMPLE: &str = "{to: 10.99.0.0/24, out: [200]}";
 /// Default MTU, in bytes.
-const DEFAULT_MTU: u32 = 1500;
-/// Smallest MTU: that of IPv6 (RFC 8200 section 5), in bytes.
+pub(crate) const DEFAULT_MTU: u64 = 1500;
+/// Smallest MTU with IPv6 (RFC 8200 section 5), in bytes.
 const MIN_MTU: u64 = 1280;
 /// Smallest MTU without IPv6 (RFC 791), in bytes.
-const MIN_MTU_IPV4: u64 = 68;
+pub(crate) const MIN_MTU_IPV4: u64 = 68;
 /// Largest MTU: that of the largest frame that the tester builds, in bytes.
-const MAX_MTU: u64 = (drophammer_model::size::MAX_FRAME - drophammer_model::size::ETHERNET_OVERHEAD) as u64;
+pub(crate) const MAX_MTU: u64 = (MAX_FRAME - ETHERNET_OVERHEAD) as u64;
+/// EtherType of a C-TAG (IEEE 802.1Q).
+const C_TAG: u16 = 0x8100;
+/// EtherType of an S-TAG (IEEE 802.1ad).
+const S_TAG: u16 = 0x88a8;
+/// The EtherTypes that a tag may have, as written.
+pub(crate) const TPIDS: [(&str, u16); 2] = [("0x8100", C_TAG), ("0x88a8", S_TAG)];
+/// Highest VLAN identifier; 0 and 4095 have meanings of their own (IEEE 802.1Q table 9-2).
+pub(crate) const MAX_ID: u64 = 4094;
+/// Most sub-interfaces of a port.
+pub(crate) const MAX_VLANS: usize = 4094;
+/// Labels below this one are reserved (RFC 3032 section 2.1).
+pub(crate) const FIRST_LABEL: u32 = 16;
+/// Most label entries of a port.
+pub(crate) const MOST_ENTRIES: usize = 65_536;
+/// Most labels that replace one.
+pub(crate) const MOST_OUT: usize = 4;
 
+/// A port that was read, with the places that errors point at.
 struct Port<'n> {
     name: String,
     name_span: &'n Range<usize>,
@@ -34,21 +58,52 @@ struct Port<'n> {
     ipv4: Option<Placed<'n>>,
     ipv6: Option<Placed<'n>>,
     vlans: Vec<Vlan<'n>>,
-    labels: Vec<label_list::Entry<'n>>,
+    labels: Vec<(Entry, &'n Range<usize>)>,
 }
 
-/// Reads the ports. `public` is true if public addresses may be used, `routed` if the suite has BGP: then a port
-/// without a partner is one that routes lead to.
+/// A sub-interface.
+struct Vlan<'n> {
+    tags: Vec<VlanTag>,
+    ipv4: Option<Placed<'n>>,
+    ipv6: Option<Placed<'n>>,
+    /// Place of its identifier.
+    span: &'n Range<usize>,
+}
+
+impl Vlan<'_> {
+    /// `VLAN 100`, `VLAN 100.200`
+    fn show(&self) -> String {
+        let ids: Vec<String> = self.tags.iter().map(|t| t.vid.to_string()).collect();
+        format!("VLAN {}", ids.join("."))
+    }
+}
+
+/// A label entry as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    label: Option<Bits<20>>,
+    to: Option<String>,
+    #[serde(default)]
+    out: Vec<Bits<20>>,
+}
+
+/// What the DUT does with packets that have a label, or with packets to a network.
+enum Entry {
+    Label(LabelConfig),
+    Fec(FecConfig),
+}
+
+/// Reads the ports. `public` permits public addresses. `routed` is true if the suite has BGP: then routes may lead to a port without a partner.
 pub(crate) fn read(node: &Node, public: bool, routed: bool, problems: &mut Problems) -> Option<Vec<PortConfig>> {
     let nodes = items(node, "`ports`", &format!("- {EXAMPLE}"), problems)?;
     let left_over = !nodes.len().is_multiple_of(2) && (!routed || nodes.len() < 3) && nodes.len() != 1;
     if nodes.len() > MAX_PORTS || left_over {
         let at = nodes.last().map_or(&node.span, |n| &n.span);
-        problems.add(
-            at,
-            format!("the suite has {} {}", nodes.len(), if nodes.len() == 1 { "port" } else { "ports" }),
-            format!("traffic runs between pairs of ports: write 2, 4 or another even number up to {MAX_PORTS} (with `bgp:` a further one), or 1 with `vlans`"),
+        let help = format!(
+            "traffic runs between pairs of ports: write 2, 4 or another even number up to {MAX_PORTS} (one more with `bgp:`), or 1 with `vlans`"
         );
+        problems.add(at, format!("the suite has {} ports", nodes.len()), help);
     }
     let ports: Vec<_> =
         nodes.iter().take(MAX_PORTS).enumerate().filter_map(|(i, n)| one(n, i, public, problems)).collect();
@@ -60,17 +115,14 @@ pub(crate) fn read(node: &Node, public: bool, routed: bool, problems: &mut Probl
     if let [only] = ports.as_slice()
         && only.vlans.len() < 2
     {
+        let message = "the suite has 1 port, and traffic runs between two ports or sub-interfaces";
         let help =
             "write 2, 4 or another even number; or 1 with `vlans: [{id: 100}, {id: 200}]` and flows between them";
-        problems.add(
-            only.name_span,
-            "the suite has 1 port, and traffic runs between two ports or sub-interfaces",
-            help,
-        );
+        problems.add(only.name_span, message, help);
     }
     check_families(&ports, problems);
     check_overlaps(&ports, public, problems);
-    label_list::refuse_repeated(ports.iter().flat_map(|p| &p.labels), problems);
+    refuse_repeated_labels(&ports, problems);
     (problems.len() == before).then(|| ports.into_iter().map(finish).collect())
 }
 
@@ -78,71 +130,50 @@ fn finish(port: Port) -> PortConfig {
     let (mut labels, mut pushed) = (Vec::new(), Vec::new());
     for (entry, _) in port.labels {
         match entry {
-            label_list::Read::Label(entry) => labels.push(entry),
-            label_list::Read::Fec(entry) => pushed.push(entry),
+            Entry::Label(entry) => labels.push(entry),
+            Entry::Fec(entry) => pushed.push(entry),
         }
     }
+    let of = |placed: Option<Placed>| placed.map(|placed| placed.addressing);
+    let vlan = |vlan: Vlan| VlanConfig { tags: vlan.tags, ipv4: of(vlan.ipv4), ipv6: of(vlan.ipv6) };
     PortConfig {
         name: port.name,
         speed: port.speed,
         medium: port.medium,
         mtu: port.mtu,
-        ipv4: port.ipv4.map(|p| p.addressing),
-        ipv6: port.ipv6.map(|p| p.addressing),
+        ipv4: of(port.ipv4),
+        ipv6: of(port.ipv6),
         bgp: None,
-        vlans: port.vlans.into_iter().map(Vlan::finish).collect(),
+        vlans: port.vlans.into_iter().map(vlan).collect(),
         labels,
         pushed,
     }
 }
 
 fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) -> Option<Port<'n>> {
-    let fields = Fields::of(node, "a port", EXAMPLE, problems)?;
-    fields.refuse_unknown("a port", &["name", "speed", "medium", "mtu", "ipv4", "ipv6", "vlans", "labels"], problems);
+    let known = ["name", "speed", "medium", "mtu", "ipv4", "ipv6", "vlans", "labels"];
+    let fields = Fields::with_keys(node, "a port", &known, EXAMPLE, problems)?;
     let name_node = fields.required("name", "a port", "name: p1", problems);
     let name = name_node.and_then(|n| name(n, "the name of a port", true, problems));
-    let speed = fields.required("speed", "a port", "speed: 10 Gbit/s", problems).and_then(|n| speed(n, problems));
-    let medium = match fields.get("medium") {
-        Some(entry) => medium(&entry.value, problems),
-        None => Some(Medium::default()),
-    };
+    let speed = fields.required("speed", "a port", "speed: 10 Gbit/s", problems);
+    let speed = speed.and_then(|node| quantity(node, "`speed`", "10 Gbit/s", str::parse, problems));
+    let medium = fields.or("medium", Medium::default(), |node| medium(node, problems));
     // Errors about defaults point at the name of the port, not at all of its lines.
     let place = name_node.map_or(&node.span, |n| &n.span);
-    let get = |key: &str| fields.get(key).map(|e| &e.value);
-    let ipv4 = addresses::read(get("ipv4"), Family::Ipv4, Owner::Port(index), place, public, problems);
-    let ipv6 = addresses::read(get("ipv6"), Family::Ipv6, Owner::Port(index), place, public, problems);
+    let mut placed = |key: &str, family: Family| {
+        addresses::read(fields.value(key), family, Owner::Port(index), place, public, problems)
+    };
+    let (ipv4, ipv6) = (placed("ipv4", Family::Ipv4), placed("ipv6", Family::Ipv6));
     let (ipv4, ipv6) = (ipv4?, ipv6?);
     if ipv4.is_none() && ipv6.is_none() {
-        problems.add(place, "this port has neither IPv4 nor IPv6", "remove `ipv4: off` or `ipv6: off`");
-        return None;
+        return problems.refuse(place, "this port has neither IPv4 nor IPv6", "remove `ipv4: off` or `ipv6: off`");
     }
     let has = [ipv4.is_some(), ipv6.is_some()];
-    let vlans = match get("vlans") {
-        Some(node) => vlan_list::read(node, index, has, public, problems)?,
-        None => Vec::new(),
-    };
-    let labels = match get("labels") {
-        Some(node) => label_list::read(node, problems)?,
-        None => Vec::new(),
-    };
+    let vlans = fields.or("vlans", Vec::new(), |node| vlans(node, index, has, public, problems))?;
+    let labels = fields.or("labels", Vec::new(), |node| labels(node, problems))?;
     let least = if ipv6.is_some() { MIN_MTU } else { MIN_MTU_IPV4 };
-    let mtu = match get("mtu") {
-        Some(node) => whole(node, "`mtu`", least, MAX_MTU, problems)?,
-        None => u64::from(DEFAULT_MTU),
-    };
-    let mtu = u32::try_from(mtu).unwrap_or(DEFAULT_MTU);
+    let mtu = fields.or("mtu", DEFAULT_MTU, |node| whole(node, "`mtu`", least, MAX_MTU, problems))? as u32;
     Some(Port { name: name?, name_span: place, speed: speed?, medium: medium?, mtu, ipv4, ipv6, vlans, labels })
-}
-
-fn speed(node: &Node, problems: &mut Problems) -> Option<Bandwidth> {
-    let text = text(node, "`speed`", "10 Gbit/s", problems)?;
-    if text.len() > 100 {
-        problems.add(&node.span, format!("{} is not a line speed", quote(text)), "write for instance `10 Gbit/s`");
-        return None;
-    }
-    text.parse()
-        .map_err(|error: drophammer_model::quantity::QuantityError| add_quantity(&node.span, &error.0, problems))
-        .ok()
 }
 
 fn medium(node: &Node, problems: &mut Problems) -> Option<Medium> {
@@ -162,11 +193,9 @@ fn check_families(ports: &[Port], problems: &mut Problems) {
         {
             if has != first_has {
                 let (with, without) = if has { (port, first) } else { (first, port) };
-                problems.add(
-                    port.name_span,
-                    format!("port {} has {family}, but port {} has not", quote(&with.name), quote(&without.name)),
-                    format!("write `{family}: off` on every port or on none"),
-                );
+                let (with, without) = (quote(&with.name), quote(&without.name));
+                let message = format!("port {with} has {family}, but port {without} has not");
+                problems.add(port.name_span, message, format!("write `{family}: off` on every port or on none"));
             }
         }
     }
@@ -174,7 +203,7 @@ fn check_families(ports: &[Port], problems: &mut Problems) {
 
 /// No prefix may lead to two places.
 fn check_overlaps(ports: &[Port], public: bool, problems: &mut Problems) {
-    let mut seen: Vec<(addresses::Prefix, String)> = Vec::new();
+    let mut seen: Vec<(Prefix, String)> = Vec::new();
     for port in ports {
         let own = [&port.ipv4, &port.ipv6].into_iter().flatten().map(|placed| (placed, quote(&port.name)));
         let vlans = port.vlans.iter().flat_map(|v| {
@@ -188,8 +217,7 @@ fn check_overlaps(ports: &[Port], public: bool, problems: &mut Problems) {
             ];
             for (prefix, what, span) in own {
                 if let Some((other, whose)) = seen.iter().find(|(p, _)| p.overlaps(&prefix)) {
-                    let help =
-                        "give every link and every `behind` a prefix of its own; without any the defaults are apart";
+                    let help = "give every link and every `behind` a prefix of its own; the defaults do not overlap";
                     problems.add(span, format!("`{prefix}`, {what}, overlaps `{other}`, {whose}"), help);
                 }
                 seen.push((prefix, what));
@@ -198,15 +226,12 @@ fn check_overlaps(ports: &[Port], public: bool, problems: &mut Problems) {
     }
     let entries = ports.iter().flat_map(|port| port.labels.iter().map(move |entry| (port, entry)));
     for (port, (entry, span)) in entries {
-        let label_list::Read::Fec(fec) = entry else { continue };
-        let prefix = addresses::Prefix::around(fec.to.address(), fec.to.length());
+        let Entry::Fec(fec) = entry else { continue };
+        let prefix = Prefix::around(fec.to.address(), fec.to.length());
         let has = if fec.to.address().is_ipv4() { port.ipv4.is_some() } else { port.ipv6.is_some() };
         if !has {
-            problems.add(
-                span,
-                format!("port {} has no addresses of the family of `{prefix}`", quote(&port.name)),
-                "give the port such addresses, or remove this entry",
-            );
+            let message = format!("port {} has no addresses of the family of `{prefix}`", quote(&port.name));
+            problems.add(span, message, "give the port such addresses, or remove this entry");
         }
         addresses::check_block(&prefix, span, public, problems);
         if let Some((other, whose)) = seen.iter().find(|(p, _)| p.overlaps(&prefix)) {
@@ -214,5 +239,144 @@ fn check_overlaps(ports: &[Port], public: bool, problems: &mut Problems) {
             problems.add(span, format!("`{prefix}` overlaps `{other}`, {whose}"), help);
         }
         seen.push((prefix, format!("a network of {}", quote(&port.name))));
+    }
+}
+
+/// Reads the sub-interfaces of port `port`. `has` says whether the port has IPv4 and IPv6.
+fn vlans<'n>(
+    node: &'n Node,
+    port: usize,
+    has: [bool; 2],
+    public: bool,
+    problems: &mut Problems,
+) -> Option<Vec<Vlan<'n>>> {
+    if matches!(&node.value, Value::List(items) if items.is_empty()) {
+        return Some(Vec::new());
+    }
+    let nodes = few(node, "`vlans`", &format!("- {VLAN_EXAMPLE}"), MAX_VLANS, problems)?;
+    let owned = nodes.iter().enumerate().map(|(i, node)| (node, Owner::Vlan(port, i)));
+    let vlans: Vec<_> = owned.filter_map(|(node, owner)| vlan(node, owner, has, public, problems)).collect();
+    let mut seen = HashSet::new();
+    for vlan in &vlans {
+        if !seen.insert(&vlan.tags) {
+            let help = "give each one an identifier of its own; the first tag may differ in `tpid` instead";
+            problems.add(vlan.span, format!("two sub-interfaces of this port are {}", vlan.show()), help);
+        }
+    }
+    (vlans.len() == nodes.len()).then_some(vlans)
+}
+
+fn vlan<'n>(node: &'n Node, owner: Owner, has: [bool; 2], public: bool, problems: &mut Problems) -> Option<Vlan<'n>> {
+    let what = "a sub-interface";
+    let fields = Fields::with_keys(node, what, &["id", "tpid", "ipv4", "ipv6"], VLAN_EXAMPLE, problems)?;
+    let id = fields.required("id", what, "id: 100", problems)?;
+    let tags = tags(id, fields.value("tpid"), problems);
+    let mut placed = |key: &str, family: Family, has: bool| match fields.value(key) {
+        None if !has => Some(None),
+        Some(node) if !has && !matches!(&node.value, Value::Scalar { text, .. } if text == "off") => {
+            let message = format!("the port has `{key}: off`, so its sub-interfaces have none either");
+            let help = format!("remove `{key}: off` from the ports, or `{key}` from this sub-interface");
+            problems.refuse(&node.span, message, help)
+        }
+        node => addresses::read(node, family, owner, &id.span, public, problems),
+    };
+    let (ipv4, ipv6) = (placed("ipv4", Family::Ipv4, has[0]), placed("ipv6", Family::Ipv6, has[1]));
+    let (tags, ipv4, ipv6) = (tags?, ipv4?, ipv6?);
+    if ipv4.is_none() && ipv6.is_none() {
+        let message = "this sub-interface has neither IPv4 nor IPv6";
+        return problems.refuse(&id.span, message, "remove `ipv4: off` or `ipv6: off`");
+    }
+    Some(Vlan { tags, ipv4, ipv6, span: &id.span })
+}
+
+/// The tags of `id: 100` or `id: [100, 200]`; the outer tag may have a `tpid`.
+fn tags(id: &Node, tpid: Option<&Node>, problems: &mut Problems) -> Option<Vec<VlanTag>> {
+    let nodes = match &id.value {
+        Value::List(nodes) => &nodes[..],
+        _ => std::slice::from_ref(id),
+    };
+    if !(1..=2).contains(&nodes.len()) {
+        return problems.refuse(
+            &id.span,
+            format!("a sub-interface has one tag or two, not {}", nodes.len()),
+            "write `id: 100`, or the outer and the inner one, `id: [100, 200]`",
+        );
+    }
+    let outer = match tpid {
+        None if nodes.len() == 2 => S_TAG,
+        None => C_TAG,
+        Some(node) => {
+            let written = text(node, "`tpid`", "0x88a8", problems)?.to_lowercase();
+            match TPIDS.iter().find(|(text, _)| *text == written) {
+                Some((_, tpid)) => *tpid,
+                None => {
+                    let help = "write `0x8100` (IEEE 802.1Q) or `0x88a8` (IEEE 802.1ad)";
+                    return problems.refuse(
+                        &node.span,
+                        format!("{} is no `tpid` of a VLAN tag", quote(&written)),
+                        help,
+                    );
+                }
+            }
+        }
+    };
+    let tag = |(i, node)| {
+        let vid = whole(node, "a VLAN identifier", 1, MAX_ID, problems)? as u16;
+        Some(VlanTag { tpid: if i == 0 { outer } else { C_TAG }, vid })
+    };
+    // Reports all wrong identifiers, not just the first.
+    let tags: Vec<Option<VlanTag>> = nodes.iter().enumerate().map(tag).collect();
+    tags.into_iter().collect()
+}
+
+/// Reads the label entries of a port, each with its place.
+fn labels<'n>(node: &'n Node, problems: &mut Problems) -> Option<Vec<(Entry, &'n Range<usize>)>> {
+    let nodes = few(node, "`labels`", &format!("- {LABEL_EXAMPLE}"), MOST_ENTRIES, problems)?;
+    let entries: Vec<_> = nodes.iter().filter_map(|n| Some((label(n, problems)?, &n.span))).collect();
+    (entries.len() == nodes.len()).then_some(entries)
+}
+
+fn label(node: &Node, problems: &mut Problems) -> Option<Entry> {
+    let written: Written = typed::read(node, &such_as(LABEL_EXAMPLE), problems)?;
+    let out: Vec<u32> = written.out.iter().map(|label| label.get()).collect();
+    if out.len() > MOST_OUT {
+        let message = format!("`out` has {} labels", out.len());
+        return problems.refuse(&node.span, message, format!("write {MOST_OUT} at most, the outermost first"));
+    }
+    let label = written.label.map(|label| label.get());
+    if let Some(reserved) = label.iter().chain(&out).find(|label| **label < FIRST_LABEL) {
+        let help = format!("write {FIRST_LABEL} to 1048575; to remove a label, leave `out` out");
+        return problems.refuse(&node.span, format!("label {reserved} is reserved (RFC 3032 section 2.1)"), help);
+    }
+    match (label, written.to) {
+        (Some(label), None) => Some(Entry::Label(LabelConfig { label, out })),
+        (None, Some(to)) => fec(node, &to, out, problems).map(Entry::Fec),
+        _ => {
+            let message = "an entry is either for a `label` or for packets `to` a network";
+            problems.refuse(&node.span, message, format!("write for instance `{LABEL_EXAMPLE}` or `{FEC_EXAMPLE}`"))
+        }
+    }
+}
+
+fn fec(node: &Node, to: &str, out: Vec<u32>, problems: &mut Problems) -> Option<FecConfig> {
+    let Ok(to) = to.parse::<routes::Prefix>() else {
+        return problems.refuse(&node.span, format!("{} is not a network", quote(to)), such_as(FEC_EXAMPLE));
+    };
+    if out.is_empty() {
+        return problems.refuse(&node.span, "packets to this network get no label", such_as(FEC_EXAMPLE));
+    }
+    Some(FecConfig { to, out })
+}
+
+/// A label must be unique over all ports.
+fn refuse_repeated_labels(ports: &[Port], problems: &mut Problems) {
+    let mut seen = HashSet::new();
+    for (entry, span) in ports.iter().flat_map(|port| &port.labels) {
+        if let Entry::Label(entry) = entry
+            && !seen.insert(entry.label)
+        {
+            let message = format!("two entries are for label {}", entry.label);
+            problems.add(span, message, "give each entry of the suite a label of its own; the DUT has one label space");
+        }
     }
 }

@@ -1,17 +1,14 @@
-//! The `published:` section: figures that others have published, for comparison. An entry is a table of its own, or
-//! figures of a test by router.
+//! The `published:` section: figures that others published, for comparison. An entry is either a table, or figures of a test for each router.
 
 use super::errors::{Problems, did_you_mean, quote};
 use super::expect::{self, Sizes};
-use super::fields::{Fields, items, text};
+use super::fields::{Fields, LONGEST_LINE, few, line, such_as, within};
 use super::raw::{Entry, Node, Value};
 use drophammer_model::environment::Published;
 use drophammer_model::registry::Registry;
 use drophammer_model::suite::TestConfig;
-use drophammer_model::visible::is_hidden;
 use serde_json::json;
 use std::collections::HashSet;
-use std::ops::Range;
 
 const EXAMPLE: &str = "published: [{test: throughput, title: Routers of 1989, source: a report, columns: [router, 64 bytes], rows: [[A, 5782]]}]";
 const FIGURES_EXAMPLE: &str = "{test: throughput, title: Highest rate, source: a report, routers: [A (1989)], figures: {throughput_64_pps: [5782]}}";
@@ -22,40 +19,38 @@ const MOST_TABLES: usize = 50;
 const MOST_COLUMNS: usize = 20;
 /// Most rows of a table, and most figures.
 const MOST_ROWS: usize = 200;
-/// Longest text or cell, in characters.
-pub(super) const LONGEST_TEXT: usize = 200;
 
 /// The JSON schema of the section.
 pub(crate) fn schema() -> serde_json::Value {
-    let line = json!({ "type": ["string", "number"], "maxLength": LONGEST_TEXT });
+    let line = json!({ "type": ["string", "number"], "maxLength": LONGEST_LINE });
     let row = json!({ "type": "array", "minItems": 1, "maxItems": MOST_COLUMNS, "items": line });
     let cells = json!({ "oneOf": [line, row] });
     json!({
-        "description": "Figures that others have published: tables that are shown with those of a test, or figures beside those of a test.",
+        "description": "Figures that others published: tables for the report to show with the tables of a test, or figures to show next to its figures.",
         "type": "array", "minItems": 1, "maxItems": MOST_TABLES, "items": {
             "type": "object", "additionalProperties": false,
             "required": ["test", "title", "source"],
             "oneOf": [{ "required": ["columns", "rows"] }, { "required": ["routers", "figures"] }],
             "properties": {
                 "test": { "description": "Name of a test of this suite.", "type": "string" },
-                "id": { "description": "Id of the one test of this name that is meant; all of them if left out.", "type": "string" },
+                "id": { "description": "Id of one test of this name; default: all of them.", "type": "string" },
                 "title": line, "source": line,
-                "meaning": { "description": "What the figures mean there.", "type": "string", "maxLength": LONGEST_TEXT },
+                "meaning": { "description": "What the figures mean in the source.", "type": "string", "maxLength": LONGEST_LINE },
                 "columns": row,
                 "rows": { "type": "array", "minItems": 1, "maxItems": MOST_ROWS, "items": row },
                 "routers": row,
                 "figures": {
                     "description": "A figure of the test, or a cell of one of its tables, and a number or words for each router; \
-                                    one value without a list is that of all of them.",
+                                    a value without a list applies to all routers.",
                     "type": "object", "minProperties": 1, "maxProperties": MOST_ROWS, "additionalProperties": cells,
                 },
-                "unit": { "description": "Unit of the figures, if it is not that of the test.", "type": "string", "maxLength": LONGEST_TEXT },
+                "unit": { "description": "Unit of the figures, if it differs from the test's.", "type": "string", "maxLength": LONGEST_LINE },
             },
         },
     })
 }
 
-/// Reads the section. `tests` are those tests of the suite that could be read.
+/// Reads the section. `tests` are the tests of the suite, if they could be read.
 pub(crate) fn read(
     node: &Node,
     tests: Option<&[TestConfig]>,
@@ -63,7 +58,7 @@ pub(crate) fn read(
     problems: &mut Problems,
 ) -> Option<Vec<Published>> {
     let entries = few(node, "`published`", EXAMPLE, MOST_TABLES, problems)?;
-    // Every entry is read, so that all errors are reported.
+    // Reads every entry, to report all errors.
     let read: Vec<_> = entries.iter().map(|item| entry(item, tests, registry, problems)).collect();
     let read: Vec<Published> = read.into_iter().collect::<Option<_>>()?;
     for (at, later) in read.iter().enumerate() {
@@ -76,7 +71,7 @@ pub(crate) fn read(
     Some(read)
 }
 
-/// The figure and the router of which both entries have a value: the report has one cell for it.
+/// A figure and a router for which both entries have a value, but the report only one cell.
 fn twice<'p>(earlier: &'p Published, later: &'p Published) -> Option<(&'p str, &'p str)> {
     let apart = matches!((&earlier.id, &later.id), (Some(a), Some(b)) if a != b);
     if apart || earlier.test != later.test {
@@ -88,51 +83,6 @@ fn twice<'p>(earlier: &'p Published, later: &'p Published) -> Option<(&'p str, &
         .find(|(key, router)| earlier.values(key).any(|(known, _)| known == *router))
 }
 
-/// The items of a list of at most `most`.
-pub(super) fn few<'n>(
-    node: &'n Node,
-    what: &str,
-    example: &str,
-    most: usize,
-    problems: &mut Problems,
-) -> Option<&'n [Node]> {
-    let items = items(node, what, example, problems)?;
-    within(node, what, items.len(), most, problems)?;
-    Some(items)
-}
-
-pub(super) fn within(node: &Node, what: &str, items: usize, most: usize, problems: &mut Problems) -> Option<()> {
-    if items > most {
-        problems.add(&node.span, format!("{what} has {items} items"), format!("give {most} at most"));
-        return None;
-    }
-    Some(())
-}
-
-/// One line of text.
-pub(super) fn line(node: &Node, what: &str, problems: &mut Problems) -> Option<String> {
-    one_line(text(node, what, "some text", problems)?, &node.span, what, problems)
-}
-
-/// The text, which must be one line and not blank.
-pub(super) fn one_line(text: &str, span: &Range<usize>, what: &str, problems: &mut Problems) -> Option<String> {
-    let text = text.trim();
-    if text.is_empty() || text.contains(is_hidden) || text.chars().count() > LONGEST_TEXT {
-        let message = format!("{what} is not one line of 1 to {LONGEST_TEXT} characters");
-        problems.add(span, message, "shorten it to one line without control characters");
-        return None;
-    }
-    Some(text.to_owned())
-}
-
-/// One line of text, if the key is there: `Some(None)` if it is not.
-pub(super) fn optional(fields: Fields, key: &str, problems: &mut Problems) -> Option<Option<String>> {
-    match fields.get(key) {
-        Some(entry) => Some(Some(line(&entry.value, &quote(key), problems)?)),
-        None => Some(None),
-    }
-}
-
 fn cells(node: &Node, what: &str, problems: &mut Problems) -> Option<Vec<String>> {
     let cells = few(node, what, "[A, 5782]", MOST_COLUMNS, problems)?;
     cells.iter().map(|cell| line(cell, "a cell", problems)).collect()
@@ -142,8 +92,7 @@ fn entry(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, problem
     let of_figures = matches!(&node.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == "figures"));
     let what = if of_figures { "an entry of `published`" } else { "a table of `published`" };
     let example = if of_figures { FIGURES_EXAMPLE } else { EXAMPLE };
-    let fields = Fields::of(node, what, example, problems)?;
-    fields.refuse_unknown(what, &KEYS, problems);
+    let fields = Fields::with_keys(node, what, &KEYS, example, problems)?;
     let mut needed = |key: &str| fields.required(key, what, example, problems);
     let (test, title, source) = (needed("test"), needed("title"), needed("source"));
     let (heads, body) =
@@ -151,31 +100,21 @@ fn entry(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, problem
     let unused = if of_figures { ["columns", "rows"].as_slice() } else { &["routers", "unit"] };
     if let Some(entry) = unused.iter().find_map(|key| fields.get(key)) {
         let message = format!("{what} has no use for {}", quote(&entry.key));
-        problems.add(
+        return problems.refuse(
             &entry.key_span,
             message,
             "give `columns` and `rows`, or `routers` and `figures` with their `unit`",
         );
-        return None;
     }
-    let test_name = line(test?, "`test`", problems)?;
-    let id = optional(fields, "id", problems)?;
-    if let Some(tests) = tests
-        && !tests.iter().any(|known| known.test == test_name)
-    {
-        let message = format!("`published` has figures for {}, which is no test of this suite", quote(&test_name));
-        problems.add(&test?.span, message, did_you_mean(&test_name, tests.iter().map(|test| test.test.as_str())));
-        return None;
-    }
-    if let (Some(tests), Some(id), Some(entry)) = (tests, &id, fields.get("id")) {
-        has_id(id, &entry.value.span, &test_name, tests, problems)?;
-    }
+    let test_name = known_test(test?, "`published` has figures for", tests, problems)?;
+    let mut optional = |key: &str| fields.optional(key, |node| line(node, &quote(key), problems));
+    let (meaning, unit) = (optional("meaning")?, optional("unit")?);
     let mut published = Published {
         title: line(title?, "`title`", problems)?,
         source: line(source?, "`source`", problems)?,
-        meaning: optional(fields, "meaning", problems)?,
-        unit: optional(fields, "unit", problems)?,
-        id,
+        meaning,
+        unit,
+        id: of_test(fields.value("id"), &test_name, tests, problems)?,
         test: test_name,
         ..Published::default()
     };
@@ -184,8 +123,7 @@ fn entry(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, problem
         let mut seen = HashSet::new();
         if let Some(again) = published.routers.iter().find(|router| !seen.insert(router.as_str())) {
             let message = format!("{} is in `routers` twice", quote(again));
-            problems.add(&heads?.span, message, "give each router once");
-            return None;
+            return problems.refuse(&heads?.span, message, "give each router once");
         }
         published.figures = figures(body?, &published, tests, registry, problems)?;
     } else {
@@ -195,22 +133,41 @@ fn entry(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, problem
     Some(published)
 }
 
-/// `None`, with an error, if no test of this name has the id.
-pub(super) fn has_id(
-    id: &str,
-    span: &Range<usize>,
-    test: &str,
-    tests: &[TestConfig],
+/// The name of a test in `node`; an error if no test of this suite has it. `what` begins the message.
+pub(super) fn known_test(
+    node: &Node,
+    what: &str,
+    tests: Option<&[TestConfig]>,
     problems: &mut Problems,
-) -> Option<()> {
-    let ids: Vec<&str> =
-        tests.iter().filter(|known| known.test == test).filter_map(|test| test.id.as_deref()).collect();
-    if ids.contains(&id) {
-        return Some(());
+) -> Option<String> {
+    let name = line(node, "`test`", problems)?;
+    match tests {
+        Some(tests) if !tests.iter().any(|known| known.test == name) => {
+            let message = format!("{what} {}, which is no test of this suite", quote(&name));
+            problems.refuse(&node.span, message, did_you_mean(&name, tests.iter().map(|test| test.test.as_str())))
+        }
+        _ => Some(name),
     }
-    let message = format!("no test {} of this suite has the id {}", quote(test), quote(id));
-    problems.add(span, message, did_you_mean(id, ids));
-    None
+}
+
+/// The id in `node`, if there is one; an error if no test of this name has it.
+pub(super) fn of_test(
+    node: Option<&Node>,
+    test: &str,
+    tests: Option<&[TestConfig]>,
+    problems: &mut Problems,
+) -> Option<Option<String>> {
+    let Some(node) = node else { return Some(None) };
+    let id = line(node, "`id`", problems)?;
+    let named = tests.map(|tests| tests.iter().filter(|known| known.test == test));
+    let ids: Option<Vec<&str>> = named.map(|tests| tests.filter_map(|test| test.id.as_deref()).collect());
+    match ids.filter(|ids| !ids.contains(&id.as_str())) {
+        Some(ids) => {
+            let message = format!("no test {} of this suite has the id {}", quote(test), quote(&id));
+            problems.refuse(&node.span, message, did_you_mean(&id, ids))
+        }
+        None => Some(Some(id)),
+    }
 }
 
 fn rows(node: &Node, columns: usize, problems: &mut Problems) -> Option<Vec<Vec<String>>> {
@@ -219,15 +176,18 @@ fn rows(node: &Node, columns: usize, problems: &mut Problems) -> Option<Vec<Vec<
         let row = cells(node, "a row", problems)?;
         if row.len() != columns {
             let message = format!("this row has {} cells, the table has {columns} columns", row.len());
-            problems.add(&node.span, message, "give one cell for each column; write `\"-\"` where there is no figure");
-            return None;
+            return problems.refuse(
+                &node.span,
+                message,
+                "give one cell for each column; write `\"-\"` where there is no figure",
+            );
         }
         all.push(row);
     }
     Some(all)
 }
 
-/// The figures of an entry that is otherwise read. Without tests that could be read, their keys are not checked.
+/// The figures of an entry. If the tests could not be read, their keys are not checked.
 fn figures(
     node: &Node,
     published: &Published,
@@ -236,16 +196,16 @@ fn figures(
     problems: &mut Problems,
 ) -> Option<Vec<(String, Vec<String>)>> {
     let fields = Fields::of(node, "`figures`", "figures: {throughput_64_pps: [5782]}", problems)?;
-    within(node, "`figures`", fields.entries().len(), MOST_ROWS, problems)?;
-    if fields.entries().is_empty() {
-        problems.add(&node.span, "`figures` is empty", format!("write for instance `{FIGURES_EXAMPLE}`"));
-        return None;
+    within(node, "`figures`", fields.entries.len(), MOST_ROWS, problems)?;
+    if fields.entries.is_empty() {
+        return problems.refuse(&node.span, "`figures` is empty", such_as(FIGURES_EXAMPLE));
     }
     let read: Vec<_> = fields
-        .entries()
+        .entries
         .iter()
         .map(|entry| {
-            // A size that this run does not send, perhaps because of the command line, is no mistake: the report shows it without ours.
+            // A size that this run does not send is no mistake (the command line may have changed the sizes): the report shows only the published
+            // figure.
             let key = match (registry.test(&published.test), tests) {
                 (Some(spec), Some(_)) => expect::named(entry, spec, &Sizes::Any, problems)?.0,
                 _ => entry.key.clone(),
@@ -256,7 +216,7 @@ fn figures(
     read.into_iter().collect()
 }
 
-/// One value for each router; a value without a list is that of all of them.
+/// One value for each router; a value without a list applies to all of them.
 fn values(entry: &Entry, routers: &[String], problems: &mut Problems) -> Option<Vec<String>> {
     let node = &entry.value;
     if matches!(node.value, Value::Scalar { .. }) {
@@ -265,8 +225,11 @@ fn values(entry: &Entry, routers: &[String], problems: &mut Problems) -> Option<
     let values = cells(node, "a figure", problems)?;
     if values.len() != routers.len() {
         let message = format!("this figure has {} values, there are {} routers", values.len(), routers.len());
-        problems.add(&node.span, message, "give one value for each router; write `\"-\"` where there is none");
-        return None;
+        return problems.refuse(
+            &node.span,
+            message,
+            "give one value for each router; write `\"-\"` where there is none",
+        );
     }
     Some(values)
 }

@@ -1,8 +1,6 @@
-//! A suite as written: a tree of YAML nodes, each with its range of bytes. The only file that depends on the YAML
-//! library.
-//!
-//! It uses the library's events rather than its deserializer, because only the events preserve what good errors need:
-//! every duplicate of a key, whether a scalar was quoted, and places in bytes.
+//! A suite as written: a tree of YAML nodes, each with its range of bytes. Only this file depends on the YAML library. It uses the library's events
+//! rather than its deserializer, because only the events preserve what good errors need: every duplicate of a key, whether a scalar was quoted, and
+//! places in bytes.
 
 use super::errors::{Problems, quote};
 use super::indent::{self, Misplaced};
@@ -17,15 +15,14 @@ const MAX_DEPTH: usize = 32;
 /// Largest tree by [`Node::weight`], including what aliases repeat.
 pub(super) const MAX_WEIGHT: usize = 100_000;
 
-/// Number of errors that ends the reading.
+/// Reading stops after this many errors.
 const MANY_PROBLEMS: usize = 200;
 
 /// A YAML node with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// Bytes of the source; for a value that is left out, those of its key.
+    /// Bytes of the source; for an absent value, the bytes of its key.
     pub span: Range<usize>,
-    /// What it is.
     pub value: Value,
 }
 
@@ -41,20 +38,17 @@ pub(crate) enum Value {
         /// False if quoted or a block: then `"64"` is not a number.
         plain: bool,
     },
-    /// A list.
     List(Vec<Node>),
-    /// A map, in order of the file, keys unique.
+    /// In the order of the file, keys unique.
     Map(Vec<Entry>),
 }
 
 /// One entry of a map.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Key.
     pub key: String,
     /// Bytes of the key.
     pub key_span: Range<usize>,
-    /// Value.
     pub value: Node,
 }
 
@@ -67,6 +61,19 @@ impl Node {
             Value::Scalar { text, plain: false } => format!("the quoted text {}", quote(text)),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a map".to_owned(),
+        }
+    }
+
+    /// Calls `change` with every place in this tree.
+    pub(super) fn each_span(&mut self, change: &impl Fn(&mut Range<usize>)) {
+        change(&mut self.span);
+        match &mut self.value {
+            Value::Null | Value::Scalar { .. } => {}
+            Value::List(items) => items.iter_mut().for_each(|item| item.each_span(change)),
+            Value::Map(entries) => entries.iter_mut().for_each(|entry| {
+                change(&mut entry.key_span);
+                entry.value.each_span(change);
+            }),
         }
     }
 
@@ -90,7 +97,7 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    /// Entries, and the key that waits for its value; the place of each key's first entry, to detect duplicates.
+    /// Entries, the key that waits for its value, and the place of each key's first entry, to detect duplicates.
     Map {
         entries: Vec<Entry>,
         key: Option<(String, Range<usize>)>,
@@ -98,12 +105,27 @@ enum Content {
     },
 }
 
+/// Reads a text of the command line. Errors in it are reported at `place`, and begin with `label`.
+pub(super) fn parse_given(text: &str, label: &str, place: &Range<usize>, problems: &mut Problems) -> Option<Node> {
+    let mut own = Problems::default();
+    let node = parse(text, &mut own);
+    match own.first() {
+        Some(why) => {
+            problems.refuse(place, format!("{label}: {why}"), "write the value as in a suite, quoted for the shell")
+        }
+        None => node,
+    }
+}
+
 /// Reads one YAML document. `None` if it cannot be read to its end; the reason is then in `problems`.
 pub(crate) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     if text.len() > MAX_BYTES {
         let message = format!("the file has {} bytes", text.len());
-        problems.add(&(0..0), message, format!("a suite has at most {MAX_BYTES} bytes; is this the right file?"));
-        return None;
+        return problems.refuse(
+            &(0..0),
+            message,
+            format!("a suite has at most {MAX_BYTES} bytes; is this the right file?"),
+        );
     }
     let options = granit_parser::options! {
         emit_comments: false,
@@ -159,21 +181,23 @@ impl Reader<'_, '_> {
         self.problems.add(&(at..at), format!("this is not YAML: {}", error.info()), help);
     }
 
-    /// Refuses text that goes on over a line that begins as an item of a list: a wrong indentation makes it such.
+    /// Refuses multi-line text with a line that looks like an item of a list: a wrong indentation makes it part of the text.
     fn refuse_swallowed(&mut self, span: &Range<usize>) -> Option<()> {
         let Some(Misplaced { span, message, help }) = indent::swallowed_dash(self.text, span.clone()) else {
             return Some(());
         };
-        self.problems.add(&span, message, help);
-        None
+        self.problems.refuse(&span, message, help)
     }
 
     /// Takes one event; `None` stops the reading.
     fn event(&mut self, event: Event, span: Range<usize>) -> Option<()> {
         match event {
             Event::DocumentStart(..) if self.root.is_some() => {
-                self.problems.add(&span, "a second document begins here", "write each suite into a file of its own");
-                return None;
+                return self.problems.refuse(
+                    &span,
+                    "a second document begins here",
+                    "write each suite into a file of its own",
+                );
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.tag(tag.is_some(), &span);
@@ -212,8 +236,7 @@ impl Reader<'_, '_> {
                     self.place(Node { span, value }, 0);
                 }
                 None => {
-                    self.problems.add(&span, "this alias stands within its own anchor", "write the value out");
-                    return None;
+                    return self.problems.refuse(&span, "this alias is within its own anchor", "write the value out");
                 }
             },
             _ => {}
@@ -242,16 +265,15 @@ impl Reader<'_, '_> {
         Some(())
     }
 
-    /// Aliases repeat whole trees; without this limit ten lines could ask for a thousand million nodes.
+    /// Aliases repeat whole trees: without this limit ten lines could ask for a thousand million nodes.
     fn weigh(&mut self, weight: usize, span: &Range<usize>) -> Option<()> {
         self.weight += weight;
         if self.weight > MAX_WEIGHT {
-            self.problems.add(
+            return self.problems.refuse(
                 span,
-                format!("the file holds more than {MAX_WEIGHT} values, those that aliases repeat included"),
+                format!("the file holds more than {MAX_WEIGHT} values, counting those that aliases repeat"),
                 "a suite needs a few hundred; look for aliases (`*name`) that repeat each other",
             );
-            return None;
         }
         Some(())
     }
@@ -270,12 +292,11 @@ impl Reader<'_, '_> {
                         Value::Scalar { text, .. } => text,
                         Value::Null => self.text.get(node.span.clone()).unwrap_or_default().to_owned(),
                         Value::List(_) | Value::Map(_) => {
-                            self.problems.add(
+                            return self.problems.refuse(
                                 &node.span,
                                 "a list or a map cannot be a key",
                                 "a key is one word, then `: ` and its value; `{` and `[` begin a map or a list",
                             );
-                            return None;
                         }
                     };
                     *key = Some((text, node.span));
@@ -285,8 +306,7 @@ impl Reader<'_, '_> {
                         node.span = key_span.clone();
                     }
                     match seen.get(&name) {
-                        // Counting lines from the start each time is slow; a file with this many errors has been
-                        // reported enough.
+                        // Counting lines from the start is slow, and nobody reads more errors than these.
                         Some(_) if self.problems.len() > MANY_PROBLEMS => return None,
                         Some(first) => {
                             let line =
@@ -294,7 +314,7 @@ impl Reader<'_, '_> {
                             self.problems.add(
                                 &key_span,
                                 format!("the key {} is given twice", quote(&name)),
-                                format!("it stands already on line {line}; keep one of the two"),
+                                format!("it is already on line {line}; keep one of the two"),
                             );
                         }
                         None => {

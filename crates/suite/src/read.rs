@@ -3,8 +3,7 @@
 use super::errors::{Problems, Sources, SuiteErrors, did_you_mean, quote};
 use super::fields::{Fields, flag, name, text, whole, word};
 use super::include::{self, Includer, Open, Refusal};
-use super::kept::without_secrets;
-use super::keys::{self, KeyPlace, OpenKey};
+use super::keys::{self, KeyPlace, OpenKey, without_secrets};
 use super::raw::{self, Node};
 use super::set::Setting;
 use super::variables::{self, Variable};
@@ -19,47 +18,31 @@ use std::ops::Range;
 use std::path::Path;
 
 /// Longest title, in characters.
-const MAX_TITLE: usize = 200;
+pub(crate) const MAX_TITLE: usize = 200;
 
 /// Keys of a suite.
+#[rustfmt::skip]
 pub(crate) const KEYS: [&str; 19] = [
-    include::KEY,
-    super::variables::KEY,
-    "suite",
-    "title",
-    "about",
-    "profile",
-    "rounds",
-    "input_queue",
-    "seed",
-    "duts",
-    "ports",
-    "bgp",
-    "flows",
-    "defaults",
-    "tests",
-    "published",
-    "digest",
-    "baseline",
-    "allow_public_addresses",
+    include::KEY, variables::KEY, "suite", "title", "about", "profile", "rounds", "input_queue", "seed", "duts", "ports", "bgp", "flows",
+    "defaults", "tests", "published", "digest", "baseline", "allow_public_addresses",
 ];
 
-/// Changes by the command line.
+/// What the command line changes in a suite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// Profile instead of the suite's.
+    /// Profile, in place of the suite's.
     pub profile: Option<Profile>,
     /// Run only these DUTs, by name; all when empty.
     pub duts: Vec<String>,
     /// Run only these tests, by name or id; all when empty.
     pub tests: Vec<String>,
-    /// Seed instead of the suite's.
+    /// Seed, in place of the suite's.
     pub seed: Option<u64>,
-    /// Number of rounds instead of the suite's.
+    /// Number of rounds, in place of the suite's.
     pub rounds: Option<u32>,
-    /// Values of variables instead of the suite's; the last one for a variable applies.
+    /// Values of variables, in place of the suite's; the last one for a variable wins.
     pub variables: Vec<Variable>,
-    /// Parameters of tests instead of the suite's; the last one for a parameter applies.
+    /// Parameters of tests, in place of the suite's; the last one for a parameter wins.
     pub set: Vec<Setting>,
 }
 
@@ -68,15 +51,15 @@ pub struct Overrides {
 pub struct Loaded {
     /// The suite.
     pub suite: Suite,
-    /// Its text without keys of BGP sessions, as kept by a run.
+    /// Its text as a run stores it: without keys of BGP sessions.
     pub text: String,
-    /// Included files: the path from the folder of the suite, and the text, also without keys.
+    /// Included files: path relative to the suite's folder, and the text, also without keys.
     pub included: Vec<(String, String)>,
-    /// Variables of the command line that hold such a key or a part of it.
+    /// Variables set by the command line that hold such a key or a part of it.
     pub secret_variables: Vec<String>,
 }
 
-/// What a suite names and does not contain.
+/// Gives access to what a suite names but does not contain.
 #[derive(Clone, Copy)]
 pub struct Outside<'a> {
     /// Returns the text of an included file.
@@ -91,10 +74,10 @@ impl std::fmt::Debug for Outside<'_> {
     }
 }
 
-/// Reads a suite that includes no other file and has no key elsewhere. `file_name` is the name of the file in errors; files that the suite names
-/// are relative to its folder.
+/// Reads a suite that includes no other file and contains its keys. Errors name the file `file_name`; paths in the suite are relative to the
+/// folder of that file.
 ///
-/// DUTs and tests keep the order of the file, whatever the order in `overrides`.
+/// DUTs and tests keep the order of the file, even if `overrides` name them in another order.
 ///
 /// # Errors
 /// All independent errors, in order of place. Text that is not YAML, is larger than 1 MiB or nested too deep gives one
@@ -109,11 +92,11 @@ pub fn read(text: &str, file_name: &str, registry: &Registry, overrides: &Overri
     read_with(text, file_name, Outside { include: &none, key: &no_key }, registry, overrides).map(|loaded| loaded.suite)
 }
 
-/// As [`read`], for a suite that may include files and name keys of BGP sessions, which `outside` returns.
+/// Like [`read`], for a suite that may include files and name keys of BGP sessions; `outside` returns these.
 ///
 /// # Errors
-/// Those of [`read`]; errors in an included file are reported at their places in it. A file that cannot be included
-/// ends the reading. A key that cannot be read is reported where it is named.
+/// As for [`read`]. Errors in an included file are reported at their places in it. A file that cannot be included ends the reading. A key that
+/// cannot be read is reported where the suite names it.
 pub fn read_with(
     text: &str,
     file_name: &str,
@@ -159,59 +142,40 @@ fn suite(
     overrides: &Overrides,
     problems: &mut Problems,
 ) -> Option<Suite> {
-    let fields = Fields::of(root, "a suite", "suite: my-suite", problems)?;
-    fields.refuse_unknown("a suite", &KEYS, problems);
+    let fields = Fields::with_keys(root, "a suite", &KEYS, "suite: my-suite", problems)?;
     // Keys that are missing at the top level are reported at the beginning of the file.
     let start = root.span.start..root.span.start;
-    let top = fields.pointing_at(&start);
-    let get = |key: &str| fields.get(key).map(|e| &e.value);
+    let top = Fields { span: &start, ..fields };
 
     let name = top
         .required("suite", "a suite", "suite: my-suite", problems)
         .and_then(|n| name(n, "the name of a suite", false, problems));
-    let title = match get("title") {
-        Some(node) => title(node, problems),
-        None => name.clone(),
-    };
-    let profile = match get("profile") {
-        Some(node) => profile(node, problems),
-        None => Some(Profile::Quick),
-    };
-    let seed = match get("seed") {
-        Some(node) => whole(node, "`seed`", 0, u64::MAX, problems),
-        None => Some(DEFAULT_SEED),
-    };
-    let rounds = match get("rounds") {
-        Some(node) => Some(whole(node, "`rounds`", 1, MAX_ROUNDS, problems)? as u32),
-        None => None,
-    };
-    let input_queue = match get("input_queue") {
-        Some(node) => whole(node, "`input_queue`", 0, MAX_INPUT_QUEUE, problems)? as u32,
-        None => DEFAULT_INPUT_QUEUE,
-    };
-    let public = match get("allow_public_addresses") {
-        Some(node) => flag(node, "`allow_public_addresses`", problems),
-        None => Some(false),
-    };
+    let title = fields.value("title").map_or_else(|| name.clone(), |node| title(node, problems));
+    let profile = fields.or("profile", Profile::Quick, |node| profile(node, problems));
+    let seed = fields.or("seed", DEFAULT_SEED, |node| whole(node, "`seed`", 0, u64::MAX, problems));
+    let rounds = fields.optional("rounds", |node| whole(node, "`rounds`", 1, MAX_ROUNDS, problems))?;
+    let queue = |node| whole(node, "`input_queue`", 0, MAX_INPUT_QUEUE, problems);
+    let input_queue = fields.or("input_queue", DEFAULT_INPUT_QUEUE.into(), queue)? as u32;
+    let key = "allow_public_addresses";
+    let public = fields.or(key, false, |node| flag(node, "`allow_public_addresses`", problems)).unwrap_or(true);
 
     let ports_node = top.required("ports", "a suite", "ports: [{name: p1, speed: 10 Gbit/s}, …]", problems);
     let duts_node = top.required("duts", "a suite", "duts: [{name: frr, kind: frr}]", problems);
     let tests_node = top.required("tests", "a suite", "tests: [throughput]", problems);
     // After an error in one section the others are still read, with the most lenient assumption.
-    let mut ports =
-        ports_node.and_then(|n| port_list::read(n, public.unwrap_or(true), fields.get("bgp").is_some(), problems));
-    let profile_used = overrides.profile.or(profile).unwrap_or(Profile::Quick);
     let bgp_entry = fields.get("bgp");
+    let mut ports = ports_node.and_then(|n| port_list::read(n, public, bgp_entry.is_some(), problems));
+    let profile_used = overrides.profile.or(profile).unwrap_or(Profile::Quick);
     let bgp = bgp_entry.map(|e| bgp::read(e, profile_used, ports.as_mut(), problems));
-    let flows = match (get("flows"), &ports) {
-        (Some(node), Some(ports)) => flow_list::read(node, ports, public.unwrap_or(true), problems),
+    let flows = match (fields.value("flows"), &ports) {
+        (Some(node), Some(ports)) => flow_list::read(node, ports, public, problems),
         _ => Some(Vec::new()),
     };
     let duts = duts_node.and_then(|n| {
         let around = dut_list::Around { profile: profile_used, folder, ports: ports.as_deref(), only: &overrides.duts };
         dut_list::read(n, registry, &around, problems)
     });
-    // DUTs that do not run need not fit the rest.
+    // A DUT that does not run need not fit the rest.
     let runs = |d: &&DutConfig| overrides.duts.is_empty() || overrides.duts.contains(&d.name);
     let around = test_list::Around {
         profile: profile_used,
@@ -219,27 +183,16 @@ fn suite(
         duts: duts.iter().flatten().filter(runs).collect(),
         names: duts.as_ref().map(|duts| duts.iter().map(|dut| dut.name.as_str()).collect()),
         bgp: bgp.is_some(),
-        flows: get("flows").map(|_| flows.iter().flatten().map(|f| f.name.as_str()).collect()),
+        flows: fields.value("flows").map(|_| flows.iter().flatten().map(|f| f.name.as_str()).collect()),
         only: &overrides.tests,
     };
     let tests = tests_node.and_then(|n| test_list::read(n, fields.get("defaults"), registry, &around, problems));
 
-    let about = match get("about") {
-        Some(node) => about::read(node, duts.as_deref(), problems),
-        None => Some(About::default()),
-    };
-    let published = match get("published") {
-        Some(node) => published::read(node, tests.as_deref(), registry, problems),
-        None => Some(Vec::new()),
-    };
-    let digests = match get("digest") {
-        Some(node) => digest::read(node, tests.as_deref(), registry, problems),
-        None => Some(Vec::new()),
-    };
-    let baseline = match get("baseline") {
-        Some(node) => Some(text(node, "`baseline`", "results/last-release", problems)?),
-        None => None,
-    };
+    let about = fields.or("about", About::default(), |node| about::read(node, duts.as_deref(), problems));
+    let published = |node| published::read(node, tests.as_deref(), registry, problems);
+    let published = fields.or("published", Vec::new(), published);
+    let digests = fields.or("digest", Vec::new(), |node| digest::read(node, tests.as_deref(), registry, problems));
+    let baseline = fields.optional("baseline", |node| text(node, "`baseline`", "results/last-release", problems))?;
     let mut duts = duts?;
     let mut tests = tests?;
     let span = |key: &str| fields.get(key).map_or(0..0, |e| e.key_span.clone());
@@ -258,7 +211,10 @@ fn suite(
         profile: overrides.profile.or(profile)?,
         seed: overrides.seed.or(seed)?,
         input_queue,
-        rounds: overrides.rounds.or(rounds).unwrap_or_else(|| default_rounds(profile_used, duts.len())),
+        rounds: overrides
+            .rounds
+            .or(rounds.map(|n| n as u32))
+            .unwrap_or_else(|| default_rounds(profile_used, duts.len())),
         time: None,
         duts,
         ports: ports?,
@@ -273,8 +229,8 @@ fn suite(
     })
 }
 
-/// A single DUT is compared with no other. Six rounds are the fewest whose least and greatest figure include the true
-/// median with more than 95 % confidence.
+/// One round for a single DUT, which is not compared with another. Otherwise at least six: fewer rounds do not enclose the true median between
+/// their least and greatest figure with more than 95 % confidence.
 pub fn default_rounds(profile: Profile, duts: usize) -> u32 {
     match (duts, profile) {
         (..=1, _) => 1,
@@ -287,8 +243,7 @@ fn title(node: &Node, problems: &mut Problems) -> Option<String> {
     let title = text(node, "`title`", "Two routers side by side", problems)?.trim();
     if title.contains(char::is_control) || title.chars().count() > MAX_TITLE {
         let message = format!("the title {} has more than one line or {MAX_TITLE} characters", quote(title));
-        problems.add(&node.span, message, "write one line; comments (`# …`) can hold the rest");
-        return None;
+        return problems.refuse(&node.span, message, "write one line; comments (`# …`) can hold the rest");
     }
     Some(title.to_owned())
 }
@@ -300,7 +255,7 @@ fn profile(node: &Node, problems: &mut Problems) -> Option<Profile> {
     })
 }
 
-/// Keeps the items that the command line names; a name that is not `known` is an error at this section.
+/// Keeps the items that the command line names. A name that no item has is an error at this section.
 fn select<T>(
     (option, what): (&str, &str),
     wanted: &[String],

@@ -1,29 +1,27 @@
-//! The JSON Schema (draft 2020-12) of suite files, for editors. Generated from the registry; less strict than
-//! [`crate::read::read`], which also checks that the parts agree.
+//! The JSON Schema (draft 2020-12) of suite files, for editors, made from the registry. It is less strict than [`crate::read::read`], which also
+//! checks that the parts of a suite agree.
 
-mod numbers;
-
-use super::addresses::MAX_PORTS;
-use super::read::KEYS;
-use super::vlan_list::{MAX_ID, MAX_VLANS, TPIDS};
-use super::{about, digest, include, label_list, published, test_list};
+use super::addresses::{DEFAULT_DESTINATIONS, MAX_DESTINATIONS, MAX_PORTS};
+use super::port_list::{
+    DEFAULT_MTU, FIRST_LABEL, MAX_ID, MAX_MTU, MAX_VLANS, MEDIA, MIN_MTU_IPV4, MOST_ENTRIES, MOST_OUT, TPIDS,
+};
+use super::read::{KEYS, MAX_TITLE};
+use super::{about, digest, include, published, test_list};
+use drophammer_model::classes::{MOST_CLASSES, MOST_WEIGHT};
 use drophammer_model::registry::{FigureShape, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
-pub(super) use numbers::speed;
-use numbers::{NUMBER, count, percent};
+use drophammer_model::size::{MAX_FRAME, MIN_FRAME};
+use drophammer_model::suite::{DEFAULT_INPUT_QUEUE, DEFAULT_SEED, MAX_INPUT_QUEUE, MAX_ROUNDS};
 use serde_json::{Map, Value, json};
 
 /// The schema of suites that may name the tests and kinds of `registry`.
 pub fn schema(registry: &Registry) -> Value {
-    let mut properties = Map::new();
-    for key in KEYS {
-        properties.insert(key.to_owned(), section(key, registry));
-    }
+    let properties: Map<String, Value> = KEYS.iter().map(|key| ((*key).to_owned(), section(key, registry))).collect();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Drophammer suite",
         "description": "Which routers, on which ports, go through which tests.",
         "type": "object",
-        // A key that a suite lacks may be in a file that it includes.
+        // An included file may have the required keys.
         "anyOf": [{ "required": ["include"] }, { "required": ["suite", "duts", "ports", "tests"] }],
         "additionalProperties": false,
         "properties": properties,
@@ -36,11 +34,11 @@ fn section(key: &str, registry: &Registry) -> Value {
             "description": "Name of the suite: letters, digits, dashes.",
             "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9-]{0,63}$",
         }),
-        "title" => json!({ "description": "One line for the report.", "type": "string", "maxLength": 200 }),
+        "title" => json!({ "description": "One line for the report.", "type": "string", "maxLength": MAX_TITLE }),
         "include" => {
             let file = json!({ "type": "string", "minLength": 1 });
             json!({
-                "description": "Files with more keys, in the folder of the suite or below it. Those of this file win.",
+                "description": "Files with more keys, in the folder of the suite or below it. Keys of this file win.",
                 "oneOf": [file, { "type": "array", "minItems": 1, "maxItems": include::MOST, "items": file }],
             })
         }
@@ -48,11 +46,11 @@ fn section(key: &str, registry: &Registry) -> Value {
             let named = format!("^.{{1,{}}}$", about::LONGEST_KEY);
             let fact = json!({ "type": ["string", "number", "boolean"], "maxLength": about::LONGEST_VALUE });
             let facts = json!({
-                "description": "What is known of the DUT of this name.",
+                "description": "Facts about the DUT of this name.",
                 "type": "object", "additionalProperties": false, "patternProperties": { named: fact },
             });
             json!({
-                "description": "Facts for the head of the report: by whom, where; in a map under the name of a DUT, its serial number.",
+                "description": "Facts for the head of the report, such as the person and the place; a map under the name of a DUT has facts about it, such as its serial number.",
                 "type": "object", "additionalProperties": false, "patternProperties": { "^.{1,64}$": { "oneOf": [fact, facts] } },
             })
         }
@@ -64,18 +62,18 @@ fn section(key: &str, registry: &Registry) -> Value {
         }),
         "profile" => json!({
             "description": "Durations and repetitions: `quick` takes seconds per trial and does not conform; `conformant` \
-                            takes those of the RFCs.",
+                            takes the values of the RFCs.",
             "enum": ["quick", "conformant"], "default": "quick",
         }),
         "rounds" => json!({
-            "description": "How often each DUT is brought up and goes through all tests. Ranks and intervals come from the                             rounds. Default: 1 for one DUT; for several 6, or 10 with the profile `conformant`.",
-            "type": "integer", "minimum": 1, "maximum": drophammer_model::suite::MAX_ROUNDS,
+            "description": "How often each DUT is brought up and goes through all tests. Ranks and intervals come from the rounds. Default: 1 for one DUT; 6 for several, or 10 with the profile `conformant`.",
+            "type": "integer", "minimum": 1, "maximum": MAX_ROUNDS,
         }),
         "input_queue" => json!({
             "description": "Frames that wait in front of a router in a namespace while the ring of its link (256 frames) is full. \
                             0 for the ring alone. Needs Linux 6.16.",
-            "type": "integer", "minimum": 0, "maximum": drophammer_model::suite::MAX_INPUT_QUEUE,
-            "default": drophammer_model::suite::DEFAULT_INPUT_QUEUE,
+            "type": "integer", "minimum": 0, "maximum": MAX_INPUT_QUEUE,
+            "default": DEFAULT_INPUT_QUEUE,
         }),
         "variables" => json!({
             "description": "Values by name: `${name}` stands for the value anywhere in the suite. `--var name=value` gives another one.",
@@ -83,7 +81,7 @@ fn section(key: &str, registry: &Registry) -> Value {
         }),
         "seed" => json!({
             "description": "Seed of every pseudo-random choice.",
-            "type": "integer", "minimum": 0, "default": drophammer_model::suite::DEFAULT_SEED,
+            "type": "integer", "minimum": 0, "default": DEFAULT_SEED,
         }),
         "duts" => json!({
             "description": "Routers under test.",
@@ -95,7 +93,7 @@ fn section(key: &str, registry: &Registry) -> Value {
         }),
         "bgp" => bgp(),
         "flows" => json!({
-            "description": "Flows of the suite's own, for the test `fixed_rate`.",
+            "description": "Flows that the suite defines, for the test `fixed_rate`.",
             "type": "array", "minItems": 1, "items": flow(),
         }),
         "defaults" => defaults(registry),
@@ -104,7 +102,7 @@ fn section(key: &str, registry: &Registry) -> Value {
             "type": "array", "minItems": 1, "items": { "oneOf": tests(registry) },
         }),
         _ => json!({
-            "description": "Permit addresses that belong to somebody (RFC 6815). Only in an isolated laboratory.",
+            "description": "Permit public addresses (RFC 6815). Only in an isolated laboratory.",
             "type": "boolean", "default": false,
         }),
     }
@@ -112,7 +110,7 @@ fn section(key: &str, registry: &Registry) -> Value {
 
 fn name() -> Value {
     json!({
-        "description": "Name for people; names files and columns.",
+        "description": "Name in the report, in files and in columns.",
         "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
     })
 }
@@ -124,8 +122,9 @@ fn dut(kind: &KindSpec) -> Value {
     if kind.capabilities.systems {
         properties.insert(super::dut_list::TOPOLOGY.into(), super::dut_topology::schema());
     }
-    add_params(kind.params, &mut properties);
-    let required: Vec<_> = ["name", "kind"].into_iter().chain(required(kind.params)).collect();
+    properties.extend(params(kind.params));
+    let required = kind.params.iter().filter(|p| p.required).map(|p| p.key);
+    let required: Vec<_> = ["name", "kind"].into_iter().chain(required).collect();
     json!({
         "title": kind.name, "description": kind.summary,
         "type": "object", "required": required, "additionalProperties": false, "properties": properties,
@@ -142,11 +141,11 @@ fn port() -> Value {
             "speed": speed("Line speed, from which theoretical rates and percent loads follow (RFC 2544 Appendix B).", "10 Gbit/s"),
             "medium": {
                 "description": "Framing of the line: Ethernet, or PPP over SONET with an FCS of 32 or 16 bits (RFC 2615).",
-                "enum": super::port_list::MEDIA, "default": "ethernet",
+                "enum": MEDIA, "default": "ethernet",
             },
             "mtu": {
-                "description": "MTU in bytes of IP packet; 1280 at least where IPv6 is on.",
-                "type": "integer", "minimum": 68, "maximum": 9198, "default": 1500,
+                "description": "MTU: bytes of an IP packet; at least 1280 with IPv6.",
+                "type": "integer", "minimum": MIN_MTU_IPV4, "maximum": MAX_MTU, "default": DEFAULT_MTU,
             },
             "ipv4": family("IPv4", "198.18.1.1/24", "198.18.1.2", "198.18.64.0/18"),
             "ipv6": family("IPv6", "2001:2:0:1::1/64", "2001:2:0:1::2", "2001:2:0:4000::/50"),
@@ -155,8 +154,8 @@ fn port() -> Value {
                 "type": "array", "maxItems": MAX_VLANS, "items": vlan(),
             },
             "labels": {
-                "description": "Static label entries of the DUT whose packets leave by its port.",
-                "type": "array", "minItems": 1, "maxItems": label_list::MOST, "items": label_entry(),
+                "description": "Static label entries of the DUT for packets that leave by this port.",
+                "type": "array", "minItems": 1, "maxItems": MOST_ENTRIES, "items": label_entry(),
             },
         },
     })
@@ -165,19 +164,19 @@ fn port() -> Value {
 /// Classes of service.
 fn classes() -> Value {
     json!({
-        "type": "array", "minItems": 2, "maxItems": drophammer_model::classes::MOST_CLASSES,
+        "type": "array", "minItems": 2, "maxItems": MOST_CLASSES,
         "items": {
             "type": "object", "required": ["name", "weight"], "additionalProperties": false,
             "properties": {
                 "name": { "type": "string", "pattern": "^[A-Za-z0-9-]{1,32}$" },
                 "precedence": { "description": "IP precedence of its packets.", "type": "integer", "minimum": 0, "maximum": 7 },
                 "dscp": {
-                    "description": "Codepoint of its packets, a number or a name, in place of a precedence.",
+                    "description": "Codepoint of its packets, a number or a name, instead of a precedence.",
                     "type": ["integer", "string"], "minimum": 0, "maximum": 63, "examples": ["ef", "af41", 46],
                 },
                 "weight": {
-                    "description": "Its share of an output port that is too narrow, relative to the other classes.",
-                    "type": "integer", "minimum": 1, "maximum": drophammer_model::classes::MOST_WEIGHT,
+                    "description": "Its share of an overloaded output port, relative to the other classes.",
+                    "type": "integer", "minimum": 1, "maximum": MOST_WEIGHT,
                 },
             },
         },
@@ -185,7 +184,7 @@ fn classes() -> Value {
 }
 
 fn label_entry() -> Value {
-    let label = json!({ "type": "integer", "minimum": label_list::FIRST, "maximum": 0xf_ffff });
+    let label = json!({ "type": "integer", "minimum": FIRST_LABEL, "maximum": 0xf_ffff });
     let mut incoming = label.clone();
     incoming["description"] = json!("Outermost label of packets that arrive at the DUT.");
     json!({
@@ -195,12 +194,12 @@ fn label_entry() -> Value {
         "properties": {
             "label": incoming,
             "to": {
-                "description": "In place of `label`: a network; packets to it leave with the labels of `out`.",
+                "description": "Instead of `label`: a network; packets to it leave with the labels of `out`.",
                 "type": "string", "examples": ["10.99.0.0/24"],
             },
             "out": {
-                "description": "Labels in its place, the outermost first; default: none, the label is taken off.",
-                "type": "array", "maxItems": label_list::MOST_OUT, "items": label,
+                "description": "Labels that replace it, the outermost first; default: none, the label is removed.",
+                "type": "array", "maxItems": MOST_OUT, "items": label,
             },
         },
     })
@@ -219,7 +218,7 @@ fn vlan() -> Value {
                 "oneOf": [id, { "type": "array", "minItems": 1, "maxItems": 2, "items": id }],
             },
             "tpid": {
-                "description": "EtherType of the tag, of two tags of the outer one; default: 0x8100 for one tag, 0x88a8 for two.",
+                "description": "EtherType of the tag, or of the outer one of two; default: 0x8100 for one tag, 0x88a8 for two.",
                 "enum": tpids,
             },
             "ipv4": family("IPv4", "198.18.16.1/27", "198.18.16.2", "198.18.32.0/26"),
@@ -231,7 +230,7 @@ fn vlan() -> Value {
 fn family(family: &str, dut: &str, host: &str, behind: &str) -> Value {
     let text = |description: &str, example: &str| json!({ "description": description, "type": "string", "examples": [example] });
     json!({
-        "description": format!("{family} addresses; `off` for none. Without it: defaults from the benchmarking block."),
+        "description": format!("{family} addresses; `off` for none; default: addresses of the block for benchmarks."),
         "oneOf": [
             { "const": "off" },
             { "type": "null" },
@@ -244,7 +243,7 @@ fn family(family: &str, dut: &str, host: &str, behind: &str) -> Value {
                     "behind": text("Prefix behind the emulated router, to which the DUT gets a route.", behind),
                     "destinations": {
                         "description": "Number of test addresses within `behind` (RFC 2544 section 12: 256 networks).",
-                        "type": ["integer", "string"], "minimum": 1, "maximum": 1_000_000, "default": 256,
+                        "type": ["integer", "string"], "minimum": 1, "maximum": MAX_DESTINATIONS, "default": DEFAULT_DESTINATIONS,
                     },
                 },
             },
@@ -256,7 +255,7 @@ fn flow() -> Value {
     let text = |description: &str, example: &str| json!({ "description": description, "type": "string", "examples": [example] });
     let addresses = |end: &str| {
         json!({
-            "description": format!("{end} of the outermost IP header: an address, or `start`, `step` and `count`. Without it: the test \
+            "description": format!("{end} of the outermost IP header: an address, or `start`, `step` and `count`; default: the test \
                                     addresses of the port."),
             "oneOf": [
                 { "type": "string" },
@@ -279,10 +278,10 @@ fn flow() -> Value {
             "name": name(),
             "from": text("Port that sends, or its VLAN sub-interface.", "p1.100"),
             "to": text("Port at which frames must arrive, or its VLAN sub-interface.", "p2"),
-            "family": { "description": "Without headers that tell it.", "enum": ["ipv4", "ipv6"], "default": "ipv4" },
+            "family": { "description": "IP version, if no header states it.", "enum": ["ipv4", "ipv6"], "default": "ipv4" },
             "headers": {
                 "description": "Headers, the outermost first: ethernet, vlan, mpls, ipv4, ipv6, gre, udp, tcp, icmp_echo, raw. \
-                                Without them: Ethernet, IP and UDP.",
+                                Default: Ethernet, IP and UDP.",
                 "type": "array", "items": { "type": ["object", "string"] },
             },
             "source": addresses("Source"),
@@ -293,10 +292,10 @@ fn flow() -> Value {
                 "type": ["string", "number"], "examples": ["10 kfps", "10k", 10_000, "100 Mbit/s", "5 %"],
             },
             "start": text("First departure after the start of the trial.", "1 s"),
-            "duration": text("How long it sends; without it the whole trial.", "5 s"),
+            "duration": text("How long it sends; default: the whole trial.", "5 s"),
             "frames": { "description": "How many frames it sends.", "type": ["integer", "string"], "minimum": 1 },
             "arrives": {
-                "description": "The encapsulation that must arrive: vlans, labels, tunnel, dscp, ecn, ttl.", "type": "object",
+                "description": "How frames must arrive: vlans, labels, tunnel, dscp, ecn, ttl.", "type": "object",
             },
             "observe": { "type": "array", "items": { "enum": ["destinations"] } },
         },
@@ -304,34 +303,28 @@ fn flow() -> Value {
 }
 
 fn bgp() -> Value {
-    let mut properties = Map::new();
-    add_params(&super::bgp::PARAMS, &mut properties);
     json!({
         "description": "BGP between the DUT and emulated routers on every port (RFC 4271), each port an AS of its own.",
-        "type": ["object", "null"], "additionalProperties": false, "properties": properties,
+        "type": ["object", "null"], "additionalProperties": false, "properties": params(&super::bgp::PARAMS),
     })
 }
 
 fn tests(registry: &Registry) -> Vec<Value> {
     let names: Vec<_> = registry.tests.iter().map(|t| t.name).collect();
-    let mut variants = vec![json!({ "description": "A test with its default parameters.", "enum": names })];
-    for test in registry.tests {
-        let mut properties = Map::new();
-        properties.insert(test.name.into(), parameters(test));
-        variants.push(json!({
-            "type": "object", "required": [test.name], "additionalProperties": false, "properties": properties,
-        }));
-    }
-    variants
+    let with = |test: &&TestSpec| {
+        let properties = json!({ test.name: parameters(test) });
+        json!({ "type": "object", "required": [test.name], "additionalProperties": false, "properties": properties })
+    };
+    let bare = json!({ "description": "A test with its default parameters.", "enum": names });
+    std::iter::once(bare).chain(registry.tests.iter().map(with)).collect()
 }
 
 fn parameters(test: &TestSpec) -> Value {
-    let mut properties = Map::new();
-    add_params(test.params, &mut properties);
+    let mut properties = params(test.params);
     properties.insert(
         test_list::ID.into(),
         json!({
-            "description": "What tells this test from others of its name, for `--test` and `--set`.",
+            "description": "Distinguishes this test from others of the same name, for `--test` and `--set`.",
             "type": ["string", "number", "boolean"], "pattern": format!("^[a-z0-9_-]{{1,{}}}$", test_list::LONGEST_ID),
         }),
     );
@@ -350,7 +343,7 @@ fn parameters(test: &TestSpec) -> Value {
     properties.insert(
         "expect".into(),
         json!({
-            "description": "Criteria for pass or fail: figure, or cells of a table, to bound.",
+            "description": "Criteria for pass or fail: a bound for each figure, or for cells of a table.",
             "type": ["object", "null"], "additionalProperties": false, "patternProperties": figures,
         }),
     );
@@ -377,44 +370,31 @@ fn figure_pattern(figure: &FigureShape) -> String {
     let mut pattern = String::from("^");
     let mut rest = figure.key;
     while let Some((literal, tail)) = rest.split_once('{') {
-        pattern.push_str(&literal.replace('.', "\\."));
-        pattern.push_str(".+");
+        pattern += &format!("{}.+", literal.replace('.', "\\."));
         rest = tail.split_once('}').map_or("", |(_, tail)| tail);
     }
-    pattern.push_str(&rest.replace('.', "\\."));
-    pattern.push('$');
-    pattern
+    format!("{pattern}{}$", rest.replace('.', "\\."))
 }
 
-fn required(params: &[ParamSpec]) -> impl Iterator<Item = &'static str> {
-    params.iter().filter(|p| p.required).map(|p| p.key)
+fn params(params: &[ParamSpec]) -> Map<String, Value> {
+    params.iter().map(|param| (param.key.to_owned(), param_schema(param))).collect()
 }
 
-fn add_params(params: &[ParamSpec], properties: &mut Map<String, Value>) {
-    for param in params {
-        properties.insert(param.key.to_owned(), param_schema(param));
-    }
-}
-
-/// The keys that at least one test accepts. If tests read a key differently, any of their forms is valid.
+/// The keys that at least one test accepts. If tests read a key differently, each of these forms is valid.
 fn defaults(registry: &Registry) -> Value {
-    let mut properties: Map<String, Value> = Map::new();
+    let mut forms: Map<String, Value> = Map::new();
     for param in registry.tests.iter().flat_map(|t| t.params) {
         let schema = param_schema(param);
-        match properties.get_mut(param.key) {
-            None => drop(properties.insert(param.key.to_owned(), json!({ "anyOf": [schema] }))),
-            Some(present) => {
-                if let Some(Value::Array(forms)) = present.get_mut("anyOf")
-                    && !forms.contains(&schema)
-                {
-                    forms.push(schema);
-                }
-            }
+        let known = forms.entry(param.key).or_insert_with(|| json!({ "anyOf": [] }));
+        if let Value::Array(forms) = &mut known["anyOf"]
+            && !forms.contains(&schema)
+        {
+            forms.push(schema);
         }
     }
     json!({
-        "description": "Parameters for every test that knows them.",
-        "type": ["object", "null"], "additionalProperties": false, "properties": properties,
+        "description": "Parameters for every test that takes them.",
+        "type": ["object", "null"], "additionalProperties": false, "properties": forms,
     })
 }
 
@@ -440,7 +420,7 @@ fn kind_schema(kind: ParamKind) -> Value {
     let size = || {
         json!({
             "oneOf": [
-                { "type": "integer", "minimum": drophammer_model::size::MIN_FRAME, "maximum": drophammer_model::size::MAX_FRAME },
+                { "type": "integer", "minimum": MIN_FRAME, "maximum": MAX_FRAME },
                 { "type": "string", "pattern": "^([0-9]+|ip[0-9]+|imix|imix-2001|imix:.+)$" },
             ],
         })
@@ -478,4 +458,34 @@ fn kind_schema(kind: ParamKind) -> Value {
         ParamKind::Interfaces => list(json!({ "type": "string", "pattern": "^[^\\s/:]{1,15}$" })),
         ParamKind::DutInterfaces => list(json!({ "type": ["string", "number"] })),
     }
+}
+
+/// A decimal number, digits grouped by commas or underscores.
+const NUMBER: &str = "[0-9]+([,_][0-9]{3})*(\\.[0-9]+)?";
+
+/// A speed of a line.
+pub(super) fn speed(description: &str, example: &str) -> Value {
+    json!({
+        "description": description,
+        "type": "string",
+        "pattern": format!("^ *{NUMBER} *([kKmMgGtT] *((bits?/s|bps|b/s|bit|b|BPS))?|bits?/s|bps|b/s|bit) *$"),
+        "examples": [example],
+    })
+}
+
+/// A whole number, also as `1k` or `1,000`. The limits apply only to plain digits.
+fn count(least: u64, most: Option<u64>) -> Value {
+    let mut number =
+        json!({ "type": ["integer", "string"], "minimum": least, "pattern": format!("^{NUMBER} *[kKmMgGtT]?$") });
+    if let Some(most) = most {
+        number["maximum"] = json!(most);
+    }
+    number
+}
+
+/// A percentage with or without its sign.
+fn percent(mut limits: Value) -> Value {
+    limits["type"] = json!(["number", "string"]);
+    limits["pattern"] = json!(format!("^ *{NUMBER} *%? *$"));
+    limits
 }

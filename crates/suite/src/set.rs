@@ -1,10 +1,8 @@
-//! Parameters of tests that the command line sets instead of the suite: `--set throughput.frame_sizes=[64]`, or with
-//! the id of one test `--set small.frame_sizes=[64]`.
+//! Parameters of tests that the command line sets: `--set throughput.frame_sizes=[64]`, or with the id of one test, `--set small.frame_sizes=[64]`.
 
 use super::errors::{Problems, did_you_mean, quote};
 use super::raw::{self, Entry, Node, Value};
 use super::test_list::ID;
-use std::ops::Range;
 use std::str::FromStr;
 
 /// One parameter of a test.
@@ -14,7 +12,7 @@ pub struct Setting {
     pub test: String,
     /// Its parameter.
     pub key: String,
-    /// The value, in the language of suites.
+    /// Its value, written as in a suite.
     pub value: String,
 }
 
@@ -39,38 +37,25 @@ impl Setting {
     }
 }
 
-/// Applies settings as if they were written in the suite. Their errors are reported at the test that they change.
+/// Applies settings as if they were written in the suite. Errors point at the test that they change.
 pub(crate) fn apply(root: &mut Node, settings: &[Setting], problems: &mut Problems) {
     let Value::Map(entries) = &mut root.value else { return };
-    // Errors in the section are reported by its reader.
+    // The reader of the section reports errors in it.
     let Some(tests) = entries.iter_mut().find(|entry| entry.key == "tests") else { return };
     let Value::List(nodes) = &mut tests.value.value else { return };
     for setting in settings {
-        let Some(value) = value(setting, &tests.key_span, problems) else { continue };
+        let label = quote(&setting.text());
+        let Some(value) = raw::parse_given(&setting.value, &label, &tests.key_span, problems) else { continue };
         let mut found = false;
         for node in nodes.iter_mut().filter(|node| [name(node), id(node)].contains(&Some(setting.test.as_str()))) {
             set(node, &setting.key, value.clone());
             found = true;
         }
         if !found {
-            let message = format!("{}: this suite has no such test", quote(&setting.text()));
             let known = nodes.iter().filter_map(name).chain(nodes.iter().filter_map(id));
-            problems.add(&tests.key_span, message, did_you_mean(&setting.test, known));
+            let help = did_you_mean(&setting.test, known);
+            problems.add(&tests.key_span, format!("{label}: this suite has no such test"), help);
         }
-    }
-}
-
-/// The value as a node.
-fn value(setting: &Setting, place: &Range<usize>, problems: &mut Problems) -> Option<Node> {
-    let mut own = Problems::default();
-    let node = raw::parse(&setting.value, &mut own);
-    match own.first() {
-        Some(why) => {
-            let message = format!("{}: {why}", quote(&setting.text()));
-            problems.add(place, message, "write the value as in a suite, in quotes of the shell");
-            None
-        }
-        None => node,
     }
 }
 
@@ -83,7 +68,7 @@ fn name(node: &Node) -> Option<&str> {
     }
 }
 
-/// Id of a test in the list. Errors in it are reported by the reader of the list.
+/// Id of a test in the list. The reader of the list reports errors in it.
 fn id(node: &Node) -> Option<&str> {
     let Value::Map(entries) = &node.value else { return None };
     let Value::Map(parameters) = &entries.first()?.value.value else { return None };
@@ -106,24 +91,11 @@ fn set(test: &mut Node, key: &str, mut value: Node) {
     if matches!(entry.value.value, Value::Null) {
         entry.value.value = Value::Map(Vec::new());
     }
-    // Anything else is not a map of parameters, which the reader reports.
+    // The reader reports anything else.
     let Value::Map(parameters) = &mut entry.value.value else { return };
-    move_to(&mut value, &place);
+    value.each_span(&|span| *span = place.clone());
     parameters.retain(|parameter| parameter.key != key);
     parameters.push(Entry { key: key.to_owned(), key_span: place, value });
-}
-
-/// Sets all places to `place`, because a text of the command line has no place in the file.
-pub(super) fn move_to(node: &mut Node, place: &Range<usize>) {
-    node.span = place.clone();
-    match &mut node.value {
-        Value::Null | Value::Scalar { .. } => {}
-        Value::List(items) => items.iter_mut().for_each(|item| move_to(item, place)),
-        Value::Map(entries) => entries.iter_mut().for_each(|entry| {
-            entry.key_span = place.clone();
-            move_to(&mut entry.value, place);
-        }),
-    }
 }
 
 #[cfg(test)]

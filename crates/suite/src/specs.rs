@@ -1,37 +1,33 @@
-//! What the descriptions of tests and kinds say in text: their defaults, and errors in them.
+//! The defaults of tests and kinds, and errors in the descriptions of both.
 
 use crate::values;
 use drophammer_model::registry::{ParamKind, ParamSpec, Registry};
 use drophammer_model::suite::{Params, Profile};
+use std::collections::BTreeSet;
 
-/// The defaults of `specs` for a profile; a parameter without a default is absent. For programs that run a test without a
-/// suite.
+/// The defaults of `specs` for a profile, for programs that run a test without a suite. A parameter without a default is absent.
 ///
 /// # Panics
-/// If a default cannot be read, which [`check_specs`] detects earlier.
+/// If a default cannot be read. [`check_specs`] detects that earlier.
 pub fn defaults(specs: &[ParamSpec], profile: Profile) -> Params {
-    let text = |spec: &ParamSpec| match profile {
-        Profile::Quick => spec.quick,
-        Profile::Conformant => spec.conformant,
-    };
     let value = |spec: &ParamSpec, text| match values::parse_default(spec, text) {
         Ok(value) => (spec.key.to_owned(), value),
         Err(why) => panic!("the default `{text}` of `{}` is wrong: {why}", spec.key),
     };
-    Params(specs.iter().filter_map(|spec| Some(value(spec, text(spec)?))).collect())
+    Params(specs.iter().filter_map(|spec| Some(value(spec, values::default_of(spec, profile)?))).collect())
 }
 
-/// Errors in the descriptions themselves: defaults that do not parse, duplicate names, keys that suite files use for
-/// something else. Empty if there are none; meant for the tests of the crates that own the specs.
+/// Errors in the descriptions themselves: defaults that do not parse, duplicate names, keys that suite files use for something else. For the tests of
+/// the crates that own the specs.
 pub fn check_specs(registry: &Registry) -> Vec<String> {
     let mut found = Vec::new();
-    let mut names = std::collections::BTreeSet::new();
+    let mut names = BTreeSet::new();
     for test in registry.tests {
         let at = format!("test `{}`", test.name);
         check_name(test.name, &at, &mut names, &mut found);
         check_params(test.params, &["expect", "id"], &at, &mut found);
         let has_sizes = test.params.iter().any(|p| p.kind == ParamKind::Sizes);
-        let mut figures = std::collections::BTreeSet::new();
+        let mut figures = BTreeSet::new();
         for figure in test.figures {
             if !figures.insert(figure.key) {
                 found.push(format!("{at}: figure `{}` is listed twice", figure.key));
@@ -43,7 +39,7 @@ pub fn check_specs(registry: &Registry) -> Vec<String> {
                 found.push(format!("{at}: figure `{}` has an unclosed placeholder", figure.key));
             }
         }
-        let mut tables = std::collections::BTreeSet::new();
+        let mut tables = BTreeSet::new();
         for table in test.tables {
             check_name(table.key, &format!("{at}, table `{}`", table.key), &mut tables, &mut found);
             if table.columns.len() != table.numeric.len() {
@@ -51,7 +47,7 @@ pub fn check_specs(registry: &Registry) -> Vec<String> {
             }
         }
     }
-    let mut names = std::collections::BTreeSet::new();
+    let mut names = BTreeSet::new();
     for kind in registry.kinds {
         let at = format!("kind `{}`", kind.name);
         check_name(kind.name, &at, &mut names, &mut found);
@@ -60,7 +56,7 @@ pub fn check_specs(registry: &Registry) -> Vec<String> {
     found
 }
 
-fn check_name<'a>(name: &'a str, at: &str, names: &mut std::collections::BTreeSet<&'a str>, found: &mut Vec<String>) {
+fn check_name<'a>(name: &'a str, at: &str, names: &mut BTreeSet<&'a str>, found: &mut Vec<String>) {
     if !names.insert(name) {
         found.push(format!("{at} is listed twice"));
     }
@@ -70,7 +66,7 @@ fn check_name<'a>(name: &'a str, at: &str, names: &mut std::collections::BTreeSe
 }
 
 fn check_params(params: &[ParamSpec], reserved: &[&str], at: &str, found: &mut Vec<String>) {
-    let mut keys = std::collections::BTreeSet::new();
+    let mut keys = BTreeSet::new();
     for param in params {
         let at = format!("{at}, parameter `{}`", param.key);
         check_name(param.key, &at, &mut keys, found);

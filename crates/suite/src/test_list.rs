@@ -1,19 +1,19 @@
-//! The `tests:` and `defaults:` sections, and the checks that tests and ports agree.
+//! The `tests:` and `defaults:` sections, and the checks that tests fit the rest of the suite.
 
 use super::errors::{Problems, did_you_mean, list, quote};
 use super::expect;
-use super::fields::{Fields, items, refuse_repeated, text};
+use super::fields::{Fields, items, refuse_repeated, such_as, text};
 use super::raw::{Entry, Node, Value};
 use super::values::{Given, Resolved, params, resolve};
 use drophammer_model::capabilities::{INSTALL_ROUTES, Need};
-use drophammer_model::registry::{Registry, TestSpec};
+use drophammer_model::registry::{ParamKind, Registry, TestSpec};
 use drophammer_model::suite::{DutConfig, ParamValue, PortConfig, Profile, TestConfig};
 use drophammer_model::trial::Family;
 use std::ops::Range;
 
 const EXAMPLE: &str = "- throughput: {frame_sizes: [64, 1518]}";
 
-/// Key that distinguishes tests of the same name. It is not a parameter: `defaults` cannot have it.
+/// Key that distinguishes tests of the same name. It is no parameter, so `defaults` cannot have it.
 pub(crate) const ID: &str = "id";
 /// Longest id.
 pub(crate) const LONGEST_ID: usize = 32;
@@ -27,7 +27,7 @@ struct Written<'n> {
 }
 
 impl Written<'_> {
-    /// True if it runs when only tests with these names and ids run; all tests run if the list is empty.
+    /// True if `only` has its name or id, or is empty.
     fn runs(&self, only: &[String]) -> bool {
         let is_meant = |word: &String| word == self.spec.name || self.id.is_some_and(|(id, _)| word == id);
         only.is_empty() || only.iter().any(is_meant)
@@ -36,19 +36,18 @@ impl Written<'_> {
 
 /// The parts of the suite with which tests must agree.
 pub(crate) struct Around<'a> {
-    /// Profile.
     pub profile: Profile,
-    /// Ports, if they are known to be right.
+    /// Ports, if they could be read.
     pub ports: Option<&'a [PortConfig]>,
-    /// DUTs that will run and are known to be right.
+    /// DUTs that will run, as far as they could be read.
     pub duts: Vec<&'a DutConfig>,
-    /// Names of all DUTs of the suite, if they are known to be right.
+    /// Names of all DUTs of the suite, if they could be read.
     pub names: Option<Vec<&'a str>>,
     /// True if there is a section `bgp`.
     pub bgp: bool,
     /// Names of the flows, if there is a section `flows`.
     pub flows: Option<Vec<&'a str>>,
-    /// Tests that will run, by name or id; all when empty.
+    /// Tests that will run, by name or id; empty for all.
     pub only: &'a [String],
 }
 
@@ -90,7 +89,7 @@ pub(crate) fn read(
     (tests.len() == nodes.len()).then_some(tests)
 }
 
-/// The test that needs no second port: it sends the flows of the suite.
+/// The test that needs no second port, because it sends the flows of the suite.
 const ON_ONE_PORT: &str = "fixed_rate";
 
 /// A test by its bare name, or as a map of its name to its parameters.
@@ -99,40 +98,31 @@ fn one<'n>(node: &'n Node, registry: &Registry<'n>, problems: &mut Problems) -> 
         Value::Scalar { text, .. } => (text.as_str(), &node.span, None),
         Value::Map(entries) => match entries.as_slice() {
             [] => {
-                problems.add(&node.span, "this entry names no test", format!("write for instance `{EXAMPLE}`"));
-                return None;
+                return problems.refuse(&node.span, "this entry names no test", such_as(EXAMPLE));
             }
             [only] => (only.key.as_str(), &only.key_span, Some(&only.value)),
             [first, second, ..] => {
-                let message =
-                    format!("one entry of `tests` has the keys {} and {}", quote(&first.key), quote(&second.key));
-                let help = if registry.test(&second.key).is_some() {
-                    "begin each test with a dash of its own".to_owned()
-                } else {
-                    format!(
-                        "indent the parameters of {} by two more spaces, so that they stand below it",
-                        quote(&first.key)
-                    )
+                let (first, key) = (quote(&first.key), quote(&second.key));
+                let message = format!("one entry of `tests` has the keys {first} and {key}");
+                let help = match registry.test(&second.key) {
+                    Some(_) => "begin each test with a dash of its own".to_owned(),
+                    None => format!("indent the parameters of {first} by two more spaces, so that they stand below it"),
                 };
-                problems.add(&second.key_span, message, help);
-                return None;
+                return problems.refuse(&second.key_span, message, help);
             }
         },
         _ => {
             let message = format!("a test is a name or a map, not {}", node.what());
-            problems.add(&node.span, message, format!("write for instance `{EXAMPLE}`"));
-            return None;
+            return problems.refuse(&node.span, message, such_as(EXAMPLE));
         }
     };
     let Some(spec) = registry.test(name) else {
         let help = did_you_mean(name, registry.tests.iter().map(|t| t.name));
-        problems.add(name_span, format!("there is no test {}", quote(name)), help);
-        return None;
+        return problems.refuse(name_span, format!("there is no test {}", quote(name)), help);
     };
     let fields = match value {
         Some(node) if !matches!(node.value, Value::Null) => {
-            let what = format!("what stands below the test `{name}`");
-            let fields = Fields::of(node, &what, EXAMPLE, problems)?;
+            let fields = Fields::of(node, &format!("what is below the test `{name}`"), EXAMPLE, problems)?;
             let keys: Vec<_> = spec.params.iter().map(|p| p.key).chain(["expect", ID]).collect();
             fields.refuse_unknown(&format!("the test `{name}`"), &keys, problems);
             Some(fields)
@@ -149,22 +139,19 @@ fn id<'n>(entry: &'n Entry, registry: &Registry, problems: &mut Problems) -> Opt
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     if id.len() > LONGEST_ID || !id.bytes().all(allowed) {
         let help = format!("write lower-case letters, digits, `_` and `-`, at most {LONGEST_ID}");
-        problems.add(&entry.value.span, format!("{} cannot be the id of a test", quote(id)), help);
-        return None;
+        return problems.refuse(&entry.value.span, format!("{} cannot be the id of a test", quote(id)), help);
     }
     if registry.test(id).is_some() {
         let message = format!("the id {} is the name of a test", quote(id));
-        problems.add(&entry.value.span, message, "write an id that is no name in `drophammer list tests`");
-        return None;
+        return problems.refuse(&entry.value.span, message, "write an id that is no name in `drophammer list tests`");
     }
     Some((id, &entry.value.span))
 }
 
-/// Reports entries of `defaults` that no test of the suite accepts: otherwise a typing error would silently have no
-/// effect.
+/// Reports entries of `defaults` that no test of the suite accepts, because a typing error would silently have no effect.
 fn refuse_unused(defaults: Fields, written: &[Written], all_known: bool, registry: &Registry, problems: &mut Problems) {
     let takes = |test: &TestSpec, key: &str| test.params.iter().any(|p| p.key == key);
-    for entry in defaults.entries() {
+    for entry in defaults.entries {
         if written.iter().any(|t| takes(t.spec, &entry.key)) {
             continue;
         }
@@ -192,8 +179,8 @@ fn configure(
 ) -> Option<TestConfig> {
     let (spec, profile) = (test.spec, around.profile);
     let find = |key: &str| {
-        let own = test.fields.as_ref().and_then(|f| f.get(key));
-        own.or_else(|| defaults.as_ref().and_then(|d| d.get(key))).map(|e| &e.value)
+        let own = test.fields.and_then(|fields| fields.value(key));
+        own.or_else(|| defaults.and_then(|defaults| defaults.value(key)))
     };
     let what = format!("the test `{}`", spec.name);
     let resolved = resolve(spec.params, profile, find, (test.name_span, &what), problems)?;
@@ -220,8 +207,7 @@ fn configure(
 
 /// A test of flows needs the section, and the flows that it names must exist.
 fn check_flows(test: &Written, resolved: &Resolved, flows: Option<&[&str]>, problems: &mut Problems) {
-    let takes = |p: &&drophammer_model::registry::ParamSpec| p.kind == drophammer_model::registry::ParamKind::Flows;
-    let Some(param) = test.spec.params.iter().find(takes) else { return };
+    let Some(param) = test.spec.params.iter().find(|param| param.kind == ParamKind::Flows) else { return };
     let Some(flows) = flows else {
         let message = format!("the test `{}` needs flows, but the suite has no `flows:`", test.spec.name);
         let help = "add for instance `flows: [{name: voice, from: p1, to: p2, rate: 10 kfps, size: 128}]`";
@@ -235,53 +221,43 @@ fn check_flows(test: &Written, resolved: &Resolved, flows: Option<&[&str]>, prob
     }
 }
 
-/// A DUT must be able to play the roles that a test needs: every DUT those of BGP, at least one the others. A test of BGP
-/// needs the section.
+/// Routers must be able to play the roles that a test needs: all DUTs the roles of BGP, at least one DUT every other role. A test of BGP also needs
+/// the section `bgp`.
 fn check_needs(test: &Written, needs: &[Need], registry: &Registry, around: &Around, problems: &mut Problems) {
     let spec = test.spec;
     for role in needs {
+        let able = |dut: &DutConfig| {
+            registry.kind(&dut.kind).map(|kind| (kind, kind.capabilities_with(&dut.params).has(*role)))
+        };
         for dut in &around.duts {
-            let Some(kind) = registry.kind(&dut.kind).filter(|k| !k.capabilities_with(&dut.params).has(*role)) else {
-                continue;
-            };
-            if kind.capabilities.has(*role) {
-                problems.add(
-                    test.name_span,
-                    format!(
-                        "the test `{}` sends traffic along BGP routes, which `{}` does not install: it has `{}: false`",
-                        spec.name,
-                        dut.name,
-                        INSTALL_ROUTES.spec().key
-                    ),
-                    "leave that parameter out, or put the DUT into a suite with tests of the control plane alone",
-                );
-                continue;
-            }
-            // Where another DUT has the role, the test is not applicable to this one, which the report says.
-            let has = |other: &&DutConfig| {
-                registry.kind(&other.kind).is_some_and(|kind| kind.capabilities_with(&other.params).has(*role))
-            };
-            if !matches!(role, Need::Bgp | Need::BgpForwarding) && around.duts.iter().copied().any(|other| has(&other))
+            let Some((kind, false)) = able(dut) else { continue };
+            let (test_name, name) = (spec.name, &dut.name);
+            let (message, help) = if kind.capabilities.has(*role) {
+                let key = INSTALL_ROUTES.spec().key;
+                let why = format!("which `{name}` does not install: it has `{key}: false`");
+                let help =
+                    "leave that parameter out, or put the DUT into a suite with tests of the control plane alone";
+                (format!("the test `{test_name}` sends traffic along BGP routes, {why}"), help.to_owned())
+            } else if !matches!(role, Need::Bgp | Need::BgpForwarding)
+                && around.duts.iter().any(|other| matches!(able(other), Some((_, true))))
             {
+                // Another DUT has the role. The report says that the test does not apply to this one.
                 continue;
-            }
-            problems.add(
-                test.name_span,
-                format!(
-                    "the test `{}` needs a router of role `{role}`, which `{}` of kind `{}` does not have",
-                    spec.name, dut.name, kind.name
-                ),
-                format!(
-                    "put the test or the DUT into a suite of its own; kinds that can: {}",
-                    list(registry.able(&[*role]))
-                ),
-            );
+            } else {
+                let message = format!(
+                    "the test `{test_name}` needs the role `{role}`, which `{name}` of kind `{}` does not have",
+                    kind.name
+                );
+                let kinds = list(registry.able(&[*role]));
+                (message, format!("put the test or the DUT into a suite of its own; kinds that can: {kinds}"))
+            };
+            problems.add(test.name_span, message, help);
         }
     }
     if needs.contains(&Need::Bgp) && !around.bgp {
         let what = if spec.needs.contains(&Need::Bgp) { "needs BGP" } else { "needs BGP for its `routes`" };
         let message = format!("the test `{}` {what}, but the suite has no `bgp:`", spec.name);
-        problems.add(test.name_span, message, "add `bgp: {}` at the top of the suite; every key of it has a default");
+        problems.add(test.name_span, message, "add `bgp: {}` at the top of the suite; all its keys have defaults");
     }
 }
 
@@ -293,7 +269,7 @@ fn item_span<'n>(given: &Given<'n>, i: usize, name: &'n Range<usize>) -> &'n Ran
     }
 }
 
-/// A test can use a family only if the ports have addresses of it.
+/// A test can use a family only if the ports have addresses of that family.
 fn check_families(test: &Written, resolved: &Resolved, ports: &[PortConfig], problems: &mut Problems) {
     for (key, given) in resolved {
         let ParamValue::Families(families) = &given.value else { continue };
@@ -301,11 +277,10 @@ fn check_families(test: &Written, resolved: &Resolved, ports: &[PortConfig], pro
             let Some(port) = ports.iter().find(|p| p.addressing(*family).is_none()) else { continue };
             let word = family.to_string().to_lowercase();
             let other = if *family == Family::Ipv4 { "ipv6" } else { "ipv4" };
-            problems.add(
-                item_span(given, i, test.name_span),
-                format!("the test `{}` uses {family}, but port `{}` has `{word}: off`", test.spec.name, port.name),
-                format!("remove `{word}: off` from the ports, or write `{key}: [{other}]` for this test"),
-            );
+            let message =
+                format!("the test `{}` uses {family}, but port `{}` has `{word}: off`", test.spec.name, port.name);
+            let help = format!("remove `{word}: off` from the ports, or write `{key}: [{other}]` for this test");
+            problems.add(item_span(given, i, test.name_span), message, help);
         }
     }
 }
@@ -318,11 +293,9 @@ fn check_mix(test: &Written, resolved: &Resolved, problems: &mut Problems) {
     }
     for key in ["ipv6_share", "ipv6_frame_size"] {
         let Some(given) = resolved.get(key) else { continue };
-        problems.add(
-            given.node.map_or(test.name_span, |node| &node.span),
-            format!("`{key}` of the test `{}` is for traffic of both families", test.spec.name),
-            "write `families: [ipv4, ipv6]` beside it, or leave it out",
-        );
+        let message = format!("`{key}` of the test `{}` is for traffic of both families", test.spec.name);
+        let help = "write `families: [ipv4, ipv6]` as well, or leave it out";
+        problems.add(given.node.map_or(test.name_span, |node| &node.span), message, help);
     }
 }
 
@@ -343,19 +316,14 @@ fn check_mtu(test: &Written, resolved: &Resolved, ports: &[PortConfig], problems
             if u32::from(largest) <= port.mtu {
                 continue;
             }
-            let origin = if given.node.is_none() {
-                format!("by default the test `{}` sends ", test.spec.name)
-            } else {
-                String::new()
+            let origin = match given.node {
+                None => format!("by default the test `{}` sends ", test.spec.name),
+                Some(_) => String::new(),
             };
-            problems.add(
-                item_span(given, i, test.name_span),
-                format!(
-                    "{origin}`{size}`, which needs packets of {largest} bytes, more than the MTU {} of port `{}`",
-                    port.mtu, port.name
-                ),
-                format!("set `mtu: {largest}` or more on every port, or leave `{size}` out of `{key}`"),
-            );
+            let more = format!("more than the MTU {} of port `{}`", port.mtu, port.name);
+            let message = format!("{origin}`{size}`, which needs packets of {largest} bytes, {more}");
+            let help = format!("set `mtu: {largest}` or more on every port, or leave `{size}` out of `{key}`");
+            problems.add(item_span(given, i, test.name_span), message, help);
         }
     }
 }

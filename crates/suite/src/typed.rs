@@ -1,5 +1,5 @@
-//! Reads a part of a suite into a type that derives `Deserialize`, so that its shape is written once. An error points
-//! at the innermost node that it is about.
+//! Reads a part of a suite into a type that derives `Deserialize`, so that its shape is written once. An error points at the innermost node that
+//! causes it.
 
 use super::errors::Problems;
 use super::raw::{Entry, Node, Value};
@@ -11,7 +11,7 @@ use serde::de::{
 use std::fmt;
 use std::ops::Range;
 
-/// Reads `node`. If that fails, adds an error, with `help` as its remedy if its message has none.
+/// Reads `node`. If that fails, adds an error. Its remedy is `help`, unless the message has one.
 pub(crate) fn read<T: DeserializeOwned>(node: &Node, help: &str, problems: &mut Problems) -> Option<T> {
     match T::deserialize(At(node)) {
         Ok(value) => Some(value),
@@ -68,12 +68,12 @@ impl serde::de::Error for Wrong {
     }
 }
 
-/// A node to be read.
+/// The node to read.
 #[derive(Clone, Copy)]
 struct At<'n>(&'n Node);
 
 impl<'n> At<'n> {
-    /// Visits a plain scalar as the type that its text looks like.
+    /// Visits a plain scalar as the type that its text suggests.
     fn scalar<'de, V: Visitor<'de>>(self, text: &str, visitor: V) -> Result<V::Value, Wrong> {
         let unsigned =
             text.strip_prefix("0x").map_or_else(|| parse_count(text).ok(), |hex| u64::from_str_radix(hex, 16).ok());
@@ -122,7 +122,7 @@ impl<'de> Deserializer<'de> for At<'_> {
         }
     }
 
-    /// A map whose keys are all optional may be left without a value: `udp:`.
+    /// A map whose keys are all optional may have no value: `udp:`.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -135,7 +135,7 @@ impl<'de> Deserializer<'de> for At<'_> {
                 .map_err(|wrong: Wrong| wrong.at(&self.0.span)),
             Value::Map(_) => self.deserialize_any(visitor),
             _ => {
-                Err(Wrong::custom(format!("a map of keys and values stands here, not {}", self.0.what()))
+                Err(Wrong::custom(format!("a map of keys and values is expected, not {}", self.0.what()))
                     .at(&self.0.span))
             }
         }
@@ -228,7 +228,7 @@ struct Contents<'n> {
 }
 
 impl Contents<'_> {
-    /// No value after the name is the same as a key without a value.
+    /// A name without a value is read like a key without a value.
     fn node(&self) -> Node {
         self.value.cloned().unwrap_or(Node { span: self.span.clone(), value: Value::Null })
     }
@@ -240,7 +240,7 @@ impl<'de> VariantAccess<'de> for Contents<'_> {
     fn unit_variant(self) -> Result<(), Wrong> {
         match self.value.map(|node| &node.value) {
             None | Some(Value::Null) => Ok(()),
-            Some(_) => Err(Wrong::custom("nothing can stand here; write the name alone").at(self.span)),
+            Some(_) => Err(Wrong::custom("nothing is expected here; write the name alone").at(self.span)),
         }
     }
 
@@ -296,7 +296,7 @@ mod tests {
             ("- ipv4: {source: 10.0.0.256}", "10.0.0.256", "address"),
             ("- {udp: {}, tcp: {}}", "{udp: {}, tcp: {}}", "this has 2 keys / write exactly one"),
             ("- 7", "7", "`7` is not known here"),
-            ("- vlan: [1]", "[1]", "a map of keys and values stands here, not a list"),
+            ("- vlan: [1]", "[1]", "a map of keys and values is expected, not a list"),
             ("- ipv4: {dscp: {values: []}}", "{values: []}", "at least one"),
         ] {
             let (found, message) = header(yaml).unwrap_err();

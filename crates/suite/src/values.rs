@@ -1,24 +1,24 @@
 //! Values of parameters: from a YAML node to a [`ParamValue`] of the kind that the registry states.
 
 use super::errors::{Problems, quote};
-use super::fields::{add_quantity, flag, items, text, whole, word};
+use super::fields::{flag, items, quantity, such_as, text, whole, word};
 use super::raw::{self, Node, Value};
 use super::typed;
 use drophammer_model::classes::{self, ServiceClass};
-use drophammer_model::quantity::{Bandwidth, parse_count, parse_duration, parse_frame_rate, parse_percent};
+use drophammer_model::quantity::{parse_count, parse_duration, parse_frame_rate, parse_percent};
 use drophammer_model::registry::{ParamKind, ParamSpec};
 use drophammer_model::size::PacketSize;
-use drophammer_model::suite::Profile;
-use drophammer_model::suite::{ParamValue, Params};
+use drophammer_model::suite::{ParamValue, Params, Profile};
 use drophammer_model::topology::{CoreLinkName, CoreLinksDown, MOST_ROUTERS};
 use drophammer_model::traffic::Bits;
 use drophammer_model::trial::Family;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::time::Duration;
 
-/// Longest text that is parsed as a quantity or size, in bytes.
-const MAX_QUANTITY: usize = 1_000;
+/// Longest text that is parsed as a percentage, in bytes.
+const MAX_PERCENTAGE: usize = 1_000;
 /// Longest duration that a suite may ask for: 31 days.
 const MAX_DURATION: Duration = Duration::from_secs(31 * 24 * 3600);
 /// Most links between the routers of a system.
@@ -26,12 +26,11 @@ const MOST_LINKS: u64 = (MOST_ROUTERS * (MOST_ROUTERS - 1) / 2) as u64;
 /// Longest name of a Linux interface (IFNAMSIZ without its NUL), in bytes.
 const MAX_INTERFACE: usize = 15;
 
-/// A parameter's value and the node it was read from; no node for a default of the profile.
+/// The value of a parameter.
 #[derive(Clone, Debug)]
 pub(crate) struct Given<'n> {
-    /// The value.
     pub value: ParamValue,
-    /// Its node in the suite.
+    /// Its node in the suite; `None` for a default of the profile.
     pub node: Option<&'n Node>,
 }
 
@@ -43,48 +42,47 @@ pub(crate) fn params(resolved: &Resolved) -> Params {
     Params(resolved.iter().map(|(k, g)| ((*k).to_owned(), g.value.clone())).collect())
 }
 
-/// Fills in every parameter of `specs`: the node that `find` returns, else the default of the profile. `None` after an
-/// error.
+/// The default of a parameter, as text.
+pub(crate) fn default_of(spec: &ParamSpec, profile: Profile) -> Option<&'static str> {
+    match profile {
+        Profile::Quick => spec.quick,
+        Profile::Conformant => spec.conformant,
+    }
+}
+
+/// Fills in every parameter of `specs`: from the node that `find` returns, else from the default of the profile. `missing` is the place for errors
+/// about missing parameters, and what needs them. `None` after an error.
 pub(crate) fn resolve<'n>(
     specs: &'static [ParamSpec],
     profile: Profile,
     find: impl Fn(&str) -> Option<&'n Node>,
-    missing: (&std::ops::Range<usize>, &str),
+    missing: (&Range<usize>, &str),
     problems: &mut Problems,
 ) -> Option<Resolved<'n>> {
     let mut resolved = Resolved::new();
     let mut complete = true;
     for spec in specs {
-        let default = match profile {
-            Profile::Quick => spec.quick,
-            Profile::Conformant => spec.conformant,
-        };
-        if let Some(node) = find(spec.key) {
-            match value(node, spec, problems) {
-                Some(value) => drop(resolved.insert(spec.key, Given { value, node: Some(node) })),
-                None => complete = false,
-            }
-        } else if let Some(text) = default {
-            match parse_default(spec, text) {
-                Ok(value) => drop(resolved.insert(spec.key, Given { value, node: None })),
-                Err(why) => {
+        let node = find(spec.key);
+        let value = match (node, default_of(spec, profile)) {
+            (Some(node), _) => value(node, spec, problems),
+            (None, Some(text)) => parse_default(spec, text)
+                .map_err(|why| {
                     let message = format!("the default `{text}` of `{}` is wrong: {why}", spec.key);
                     problems.add(
                         missing.0,
                         message,
                         "this is a bug in Drophammer; give the parameter yourself until then",
                     );
-                    complete = false;
-                }
+                })
+                .ok(),
+            (None, None) if spec.required => {
+                let help = format!("add for instance `{}: {}` ({})", spec.key, example(spec.kind), spec.help);
+                problems.refuse(missing.0, format!("{} needs `{}`", missing.1, spec.key), help)
             }
-        } else if spec.required {
-            problems.add(
-                missing.0,
-                format!("{} needs `{}`", missing.1, spec.key),
-                format!("add for instance `{}: {}` ({})", spec.key, example(spec.kind), spec.help),
-            );
-            complete = false;
-        }
+            (None, None) => continue,
+        };
+        complete &= value.is_some();
+        resolved.extend(value.map(|value| (spec.key, Given { value, node })));
     }
     complete.then_some(resolved)
 }
@@ -113,88 +111,69 @@ pub(crate) fn value(node: &Node, spec: &ParamSpec, problems: &mut Problems) -> O
 }
 
 fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problems) -> Option<ParamValue> {
-    let what = format!("`{}`", spec.key);
+    let what = &format!("`{}`", spec.key);
     let example = example(spec.kind);
     if matches!(node.value, Value::Null) {
-        problems.add(
-            &node.span,
-            format!("{what} has no value"),
-            format!("write for instance `{}: {example}`", spec.key),
-        );
-        return None;
+        let help = such_as(format!("{}: {example}", spec.key));
+        return problems.refuse(&node.span, format!("{what} has no value"), help);
     }
+    let texts = |read: fn(&Node, &mut Problems) -> Option<String>, problems: &mut Problems| {
+        each(node, what, example, problems, read).map(ParamValue::Texts)
+    };
     match spec.kind {
-        ParamKind::Sizes => each(node, &what, example, problems, size, |s| s.to_string()).map(ParamValue::Sizes),
+        ParamKind::Sizes => each(node, what, example, problems, size).map(ParamValue::Sizes),
         ParamKind::Size => size(node, problems).map(|size| ParamValue::Sizes(vec![size])),
         ParamKind::Percents => {
-            each(node, &what, example, problems, |item, problems| percent(item, false, problems), |n| n.to_string())
-                .map(ParamValue::Numbers)
+            let one = |item: &Node, problems: &mut Problems| percent(item, false, problems);
+            each(node, what, example, problems, one).map(ParamValue::Numbers)
         }
         ParamKind::Percent => percent(node, true, problems).map(ParamValue::Number),
         ParamKind::Duration => {
-            let text = quantity_text(node, &what, example, problems)?;
-            match parse_duration(text) {
-                Ok(d) if d > MAX_DURATION => {
-                    problems.add(&node.span, format!("{what} of {} is too long", quote(text)), "write at most `744 h`");
-                    None
-                }
-                Ok(d) if d.is_zero() && !zero_ok => {
-                    problems.add(
-                        &node.span,
-                        format!("{what} cannot be zero"),
-                        format!("write for instance `{example}`"),
-                    );
-                    None
-                }
-                Ok(d) => Some(ParamValue::Duration(d)),
-                Err(error) => {
-                    add_quantity(&node.span, &error.0, problems);
-                    None
-                }
+            let time = quantity(node, what, example, parse_duration, problems)?;
+            if time > MAX_DURATION {
+                return problems.refuse(
+                    &node.span,
+                    format!("{what} of {} is too long", node.what()),
+                    "write at most `744 h`",
+                );
             }
+            if time.is_zero() && !zero_ok {
+                return problems.refuse(&node.span, format!("{what} cannot be zero"), such_as(example));
+            }
+            Some(ParamValue::Duration(time))
         }
-        ParamKind::Count => whole(node, &what, 1, spec.most, problems).map(ParamValue::Count),
+        ParamKind::Count => whole(node, what, 1, spec.most, problems).map(ParamValue::Count),
         ParamKind::Counts => {
             let item = format!("an item of {what}");
             let count = |node: &Node, problems: &mut Problems| whole(node, &item, 1, spec.most, problems);
-            each(node, &what, example, problems, count, ToString::to_string).map(ParamValue::Counts)
+            each(node, what, example, problems, count).map(ParamValue::Counts)
         }
-        ParamKind::CountOr(word) => count_or(node, &what, word, problems).map(ParamValue::Text),
-        ParamKind::Rate => {
-            let text = quantity_text(node, &what, example, problems)?;
-            parse_frame_rate(text)
-                .map(ParamValue::Rate)
-                .map_err(|error| add_quantity(&node.span, &error.0, problems))
-                .ok()
-        }
-        ParamKind::Speed => {
-            let text = quantity_text(node, &what, example, problems)?;
-            text.parse::<Bandwidth>()
-                .map(ParamValue::Speed)
-                .map_err(|error| add_quantity(&node.span, &error.0, problems))
-                .ok()
-        }
-        ParamKind::Classes => classes_of(node, &what, example, problems).map(ParamValue::Classes),
-        ParamKind::CoreLinks => core_links(node, &what, example, problems).map(ParamValue::CoreLinks),
-        ParamKind::Flag => flag(node, &what, problems).map(ParamValue::Flag),
-        ParamKind::Families => {
-            each(node, &what, example, problems, family, |f| f.to_string()).map(ParamValue::Families)
-        }
-        ParamKind::Choice(words) => word(node, &what, words, problems).map(ParamValue::Text),
+        ParamKind::CountOr(word) => count_or(node, what, word, problems).map(ParamValue::Text),
+        ParamKind::Rate => quantity(node, what, example, parse_frame_rate, problems).map(ParamValue::Rate),
+        ParamKind::Speed => quantity(node, what, example, str::parse, problems).map(ParamValue::Speed),
+        ParamKind::Classes => classes_of(node, what, example, problems).map(ParamValue::Classes),
+        ParamKind::CoreLinks => core_links(node, what, example, problems).map(ParamValue::CoreLinks),
+        ParamKind::Flag => flag(node, what, problems).map(ParamValue::Flag),
+        ParamKind::Families => each(node, what, example, problems, family).map(ParamValue::Families),
+        ParamKind::Choice(words) => word(node, what, words, problems).map(ParamValue::Text),
         ParamKind::Choices(words) => {
             let one = |item: &Node, problems: &mut Problems| word(item, &format!("an item of {what}"), words, problems);
-            each(node, &what, example, problems, one, Clone::clone).map(ParamValue::Texts)
+            each(node, what, example, problems, one).map(ParamValue::Texts)
         }
         ParamKind::Text | ParamKind::Command | ParamKind::File => {
-            text(node, &what, example, problems).map(|t| ParamValue::Text(t.to_owned()))
+            text(node, what, example, problems).map(|t| ParamValue::Text(t.to_owned()))
         }
-        ParamKind::Interfaces => each(node, &what, example, problems, interface, Clone::clone).map(ParamValue::Texts),
-        ParamKind::DutInterfaces => {
-            each(node, &what, example, problems, dut_interface, Clone::clone).map(ParamValue::Texts)
-        }
-        ParamKind::Ports => each(node, &what, example, problems, port, Clone::clone).map(ParamValue::Texts),
-        ParamKind::Flows => each(node, &what, example, problems, flow, Clone::clone).map(ParamValue::Texts),
+        ParamKind::Interfaces => texts(interface, problems),
+        // The maker of the DUT chooses these names.
+        ParamKind::DutInterfaces => texts(|n, p| owned(n, "an interface of the DUT", "ge-0/0/0", p), problems),
+        // Whether the port or the flow exists is checked elsewhere.
+        ParamKind::Ports => texts(|n, p| owned(n, "a port", "p1", p), problems),
+        ParamKind::Flows => texts(|n, p| owned(n, "a flow", "voice", p), problems),
     }
+}
+
+fn owned(node: &Node, what: &str, example: &str, problems: &mut Problems) -> Option<String> {
+    text(node, what, example, problems).map(str::to_owned)
 }
 
 /// Reads a number or a word, as text.
@@ -250,36 +229,30 @@ fn core_links(node: &Node, what: &str, example: &str, problems: &mut Problems) -
     if !matches!(node.value, Value::List(_)) {
         return whole(node, what, 0, MOST_LINKS, problems).map(|count| CoreLinksDown::Count(count as usize));
     }
-    let name = |item: &Node, problems: &mut Problems| {
-        let text = text(item, &format!("an item of {what}"), "1-2", problems)?;
-        let read: Result<CoreLinkName, String> = text.parse();
-        read.map_err(|why| add_quantity(&item.span, &why, problems)).ok()
-    };
-    each(node, what, example, problems, name, ToString::to_string).map(CoreLinksDown::Named)
+    let item = format!("an item of {what}");
+    let name =
+        |node: &Node, problems: &mut Problems| quantity(node, &item, "1-2", str::parse::<CoreLinkName>, problems);
+    each(node, what, example, problems, name).map(CoreLinksDown::Named)
 }
 
 /// Reads a list item by item; a repeated item is an error.
-fn each<T>(
+fn each<T: ToString>(
     node: &Node,
     what: &str,
     example: &str,
     problems: &mut Problems,
     read: impl Fn(&Node, &mut Problems) -> Option<T>,
-    show: impl Fn(&T) -> String,
 ) -> Option<Vec<T>> {
     let nodes = items(node, what, example, problems)?;
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     let mut values = Vec::with_capacity(nodes.len());
     for item in nodes {
-        if let Some(value) = read(item, problems) {
-            let shown = show(&value);
-            if seen.contains(&shown) {
-                let message = format!("{what} lists {} twice", quote(&shown));
-                problems.add(&item.span, message, "list each value once");
-            } else {
-                seen.insert(shown);
-                values.push(value);
-            }
+        let Some(value) = read(item, problems) else { continue };
+        let shown = value.to_string();
+        if seen.insert(shown.clone()) {
+            values.push(value);
+        } else {
+            problems.add(&item.span, format!("{what} lists {} twice", quote(&shown)), "list each value once");
         }
     }
     (values.len() == nodes.len()).then_some(values)
@@ -297,7 +270,7 @@ struct GivenClass {
 
 /// Reads classes of service.
 fn classes_of(node: &Node, what: &str, example: &str, problems: &mut Problems) -> Option<Vec<ServiceClass>> {
-    let help = format!("write for instance `{example}`");
+    let help = such_as(example);
     let given: Vec<GivenClass> = typed::read(node, &help, problems)?;
     let mut all = Vec::with_capacity(given.len());
     for GivenClass { name, precedence, dscp, weight } in given {
@@ -307,37 +280,19 @@ fn classes_of(node: &Node, what: &str, example: &str, problems: &mut Problems) -
             _ => {
                 let message =
                     format!("class {} of {what} needs a `precedence` from 0 to 7 or a `dscp`, not both", quote(&name));
-                problems.add(&node.span, message, help);
-                return None;
+                return problems.refuse(&node.span, message, help);
             }
         };
         all.push(ServiceClass { name, dscp, weight });
     }
     match classes::refuse_classes(&all) {
-        Some(why) => {
-            problems.add(&node.span, format!("{what}: {why}"), help);
-            None
-        }
+        Some(why) => problems.refuse(&node.span, format!("{what}: {why}"), help),
         None => Some(all),
     }
 }
 
-/// Text that may be a quantity; an error when it is too long to be one.
-fn quantity_text<'n>(node: &'n Node, what: &str, example: &str, problems: &mut Problems) -> Option<&'n str> {
-    let text = text(node, what, example, problems)?;
-    if text.len() > MAX_QUANTITY {
-        let message = format!("{what} is a text of {} bytes", text.len());
-        problems.add(&node.span, message, format!("write for instance `{example}`"));
-        return None;
-    }
-    Some(text)
-}
-
 fn size(node: &Node, problems: &mut Problems) -> Option<PacketSize> {
-    let text = quantity_text(node, "a frame size", "64", problems)?;
-    text.parse()
-        .map_err(|error: drophammer_model::quantity::QuantityError| add_quantity(&node.span, &error.0, problems))
-        .ok()
+    quantity(node, "a frame size", "64", str::parse, problems)
 }
 
 fn percent(node: &Node, zero_ok: bool, problems: &mut Problems) -> Option<f64> {
@@ -349,24 +304,22 @@ fn percent(node: &Node, zero_ok: bool, problems: &mut Problems) -> Option<f64> {
         Some(n) if n <= 100.0 && (n > 0.0 || zero_ok) => Some(n),
         Some(n) => {
             let bounds = if zero_ok { "from 0 to 100" } else { "above 0 and at most 100" };
-            problems.add(&node.span, format!("a percentage of {n} is out of range"), format!("use a value {bounds}"));
-            None
+            problems.refuse(&node.span, format!("a percentage of {n} is out of range"), format!("use a value {bounds}"))
         }
         None => {
             let message = format!("a percentage is a number, not {}", node.what());
-            problems.add(
+            problems.refuse(
                 &node.span,
                 message,
                 "write a number from 0 to 100, `50` or `50 %`; `0.5` is half of one per cent",
-            );
-            None
+            )
         }
     }
 }
 
 /// A percentage with or without its sign.
 fn number(text: &str) -> Option<f64> {
-    (text.len() <= MAX_QUANTITY).then(|| parse_percent(text)).flatten().filter(|n| n.is_finite())
+    (text.len() <= MAX_PERCENTAGE).then(|| parse_percent(text)).flatten().filter(|n| n.is_finite())
 }
 
 fn family(node: &Node, problems: &mut Problems) -> Option<Family> {
@@ -376,31 +329,15 @@ fn family(node: &Node, problems: &mut Problems) -> Option<Family> {
     }
 }
 
-/// The name of a flow; does not check that the flow exists.
-fn flow(node: &Node, problems: &mut Problems) -> Option<String> {
-    text(node, "a flow", "voice", problems).map(str::to_owned)
-}
-
-/// The name of a port; does not check that the port exists.
-fn port(node: &Node, problems: &mut Problems) -> Option<String> {
-    text(node, "a port", "p1", problems).map(str::to_owned)
-}
-
-/// The name of an interface of a DUT, which its maker chooses.
-fn dut_interface(node: &Node, problems: &mut Problems) -> Option<String> {
-    text(node, "an interface of the DUT", "ge-0/0/0", problems).map(str::to_owned)
-}
-
 fn interface(node: &Node, problems: &mut Problems) -> Option<String> {
     let text = text(node, "an interface", "eth1", problems)?;
     let usable = |c: char| !c.is_whitespace() && !c.is_control() && c != '/' && c != ':';
     if text.len() <= MAX_INTERFACE && text.chars().all(usable) && text != "." && text != ".." {
         return Some(text.to_owned());
     }
-    problems.add(
+    problems.refuse(
         &node.span,
         format!("{} cannot be the name of an interface", quote(text)),
         "names of Linux interfaces have at most 15 characters, no blanks, no `/` and no `:`; `ip link` lists them",
-    );
-    None
+    )
 }

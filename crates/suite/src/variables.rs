@@ -1,16 +1,14 @@
-//! Variables of a suite: `${rate}` is replaced by the value in `variables: {rate: 100 kfps}` or `--var rate=200kfps`.
+//! Variables of a suite: `${rate}` stands for the value in `variables: {rate: 100 kfps}` or `--var rate=200kfps`.
 //!
-//! Without the section `variables` nothing is replaced, so that a shell's `${name}` in `setup` stays unchanged. With
-//! it, `$${` stands for a literal `${`.
+//! Without the section `variables` nothing is replaced, so that a shell's `${name}` in `setup` stays as it is. With it, `$${` stands for a literal
+//! `${`.
 
 use super::errors::{Problems, did_you_mean, quote};
 use super::raw::{self, Entry, MAX_WEIGHT, Node, Value};
-use super::set::move_to;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// The section.
 pub(super) const KEY: &str = "variables";
 /// Most variables.
 const MOST: usize = 1_000;
@@ -20,12 +18,12 @@ const MOST: usize = 1_000;
 pub struct Variable {
     /// Its name.
     pub name: String,
-    /// The value, in the language of suites.
+    /// Its value, written as in a suite.
     pub value: String,
 }
 
 impl Variable {
-    /// The section of a suite that gives it this value.
+    /// As the section of a suite.
     pub(super) fn as_section(&self) -> String {
         format!("{KEY}: {{{}: {}}}\n", self.name, self.value)
     }
@@ -67,22 +65,13 @@ pub(super) fn apply(root: &mut Node, given: &[Variable], problems: &mut Problems
     };
     let section = entries.remove(at);
     let Some(mut values) = values(&section, problems) else { return };
-    for variable in given {
-        let mut own = Problems::default();
-        let node = raw::parse(&variable.value, &mut own);
-        let known = values.keys().map(String::as_str);
-        match (node, own.first()) {
-            _ if !values.contains_key(&variable.name) => {
-                let message = format!("--var {}: this suite has no such variable", quote(&variable.name));
-                problems.add(&section.key_span, message, did_you_mean(&variable.name, known));
-            }
-            (Some(node), None) => {
-                values.insert(variable.name.clone(), node);
-            }
-            (_, why) => {
-                let message = format!("--var {}: {}", quote(&variable.name), why.unwrap_or_default());
-                problems.add(&section.key_span, message, "write the value as in a suite, in quotes of the shell");
-            }
+    for Variable { name, value } in given {
+        let label = format!("--var {}", quote(name));
+        if !values.contains_key(name) {
+            let help = did_you_mean(name, values.keys().map(String::as_str));
+            problems.add(&section.key_span, format!("{label}: this suite has no such variable"), help);
+        } else if let Some(node) = raw::parse_given(value, &label, &section.key_span, problems) {
+            values.insert(name.clone(), node);
         }
     }
     let mut filler = Filler { values: &values, room: MAX_WEIGHT, problems };
@@ -93,12 +82,18 @@ pub(super) fn apply(root: &mut Node, given: &[Variable], problems: &mut Problems
 fn values(section: &Entry, problems: &mut Problems) -> Option<BTreeMap<String, Node>> {
     let Value::Map(entries) = &section.value.value else {
         let message = format!("`{KEY}` is a map, not {}", section.value.what());
-        problems.add(&section.value.span, message, "write a map, for instance `variables: {rate: 100 kfps}`");
-        return None;
+        return problems.refuse(
+            &section.value.span,
+            message,
+            "write a map, for instance `variables: {rate: 100 kfps}`",
+        );
     };
     if entries.len() > MOST {
-        problems.add(&section.key_span, format!("{} variables", entries.len()), format!("a suite has at most {MOST}"));
-        return None;
+        return problems.refuse(
+            &section.key_span,
+            format!("{} variables", entries.len()),
+            format!("a suite has at most {MOST}"),
+        );
     }
     for entry in entries.iter().filter(|entry| !is_name(&entry.key)) {
         let message = format!("{} is no name of a variable", quote(&entry.key));
@@ -109,7 +104,7 @@ fn values(section: &Entry, problems: &mut Problems) -> Option<BTreeMap<String, N
 
 struct Filler<'a> {
     values: &'a BTreeMap<String, Node>,
-    /// Weight that may still be inserted.
+    /// Weight ([`Node::weight`]) that may still be inserted.
     room: usize,
     problems: &'a mut Problems,
 }
@@ -134,7 +129,7 @@ impl<'a> Filler<'a> {
         if let Some(name) = whole {
             let Some(value) = self.value(name, &place) else { return };
             let mut value = value.clone();
-            move_to(&mut value, &place);
+            value.each_span(&|span| *span = place.clone());
             *node = value;
             return;
         }
@@ -173,16 +168,11 @@ impl<'a> Filler<'a> {
         let values = self.values;
         let Some(value) = values.get(name) else {
             let message = format!("there is no variable {}", quote(name));
-            let help = format!(
-                "{}; `$${{` stands for the signs themselves",
-                did_you_mean(name, values.keys().map(String::as_str))
-            );
-            self.problems.add(place, message, help);
-            return None;
+            let known = did_you_mean(name, values.keys().map(String::as_str));
+            return self.problems.refuse(place, message, format!("{known}; `$${{` stands for the signs themselves"));
         };
         let Some(room) = self.room.checked_sub(value.weight()) else {
-            self.problems.add(place, "the variables make this suite too large", "repeat shorter values");
-            return None;
+            return self.problems.refuse(place, "the variables make this suite too large", "repeat shorter values");
         };
         self.room = room;
         Some(value)

@@ -93,7 +93,7 @@ fn only_files_of_the_folder_can_be_included() {
     for (include, message) in [
         ("link.yaml", "is a link that leads out of the folder of the suite"),
         ("away/far.yaml", "is a link that leads out of the folder of the suite"),
-        ("../far.yaml", "lies outside of the folder of the suite"),
+        ("../far.yaml", "is outside of the folder of the suite"),
         ("/etc/hostname", "is an absolute path"),
         ("missing.yaml", "cannot read `missing.yaml`"),
         ("lab", "is no ordinary file"),

@@ -39,7 +39,7 @@ const CASES: &[Case] = &[
     Case(1, "suite: [good", (2, 5), "not YAML", "indentation"),
     Case(1, "suite: good\n<<: *x", (2, 5), "not YAML", ""),
     Case(1, "suite: good\n? [a, b]\n: c", (2, 3), "cannot be a key", "one word"),
-    Case(1, "suite: &a [*a]", (1, 12), "alias stands within its own anchor", "write the value out"),
+    Case(1, "suite: &a [*a]", (1, 12), "alias is within its own anchor", "write the value out"),
     // Systems of several routers.
     Case(3, "  - {name: frr, kind: frr, topology: 4}", (3, 38), "`topology` is a map of keys and values, not `4`", "{mesh: 4}"),
     Case(3, "  - {name: frr, kind: frr, topology: {}}", (3, 38), "`topology` has 0 of the keys `mesh`, `chain` and `loop`", "{mesh: 4}"),
@@ -197,9 +197,9 @@ const CASES: &[Case] = &[
     Case(1, "suite: good\nbgp: {dut_as: AS1}", (2, 15), "whole number, not `AS1`", "without quotes"),
     Case(1, "suite: good\nbgp: {dut_as: 4294967296}", (2, 15), "more than four octets", "private use"),
     Case(1, "suite: good\nbgp: {dut_as: 23456}", (2, 15), "AS_TRANS", "64512 to 65534"),
-    Case(1, "suite: good\nbgp: {dut_as: 65002}", (2, 15), "is also that of a port: they have 65001 to 65002", "of its own"),
-    Case(1, "suite: good\nbgp: {tester_as: 65000}", (2, 1), "the DUT's AS number 65000", "of its own"),
-    Case(1, "suite: good\nbgp: {tester_as: 65534}", (2, 18), "65534 to 65535; of these, 65535 is", "4200000000"),
+    Case(1, "suite: good\nbgp: {dut_as: 65002}", (2, 15), "both have the AS number 65002: the ports have 65001 to 65002", "below `tester_as`"),
+    Case(1, "suite: good\nbgp: {tester_as: 65000}", (2, 1), "both have the AS number 65000", "below `tester_as`"),
+    Case(1, "suite: good\nbgp: {tester_as: 65534}", (2, 18), "65534 to 65535, but 65535 is", "4200000000"),
     Case(1, "suite: good\nbgp: {tester_as: 4294967295}", (2, 18), "reserved (RFC 7300)", "4294967294"),
     Case(1, "suite: good\nbgp: {peers_per_port: 254}", (2, 23), "port `p1` has room for 253 IPv4 peers from 198.18.1.2 on, not for 254", "`peers_per_port: 253` or less"),
     Case(1, "suite: good\nbgp: {peers_per_port: 10001}", (2, 23), "is 10001, which is out of range", "from 1 to 10000"),
@@ -211,7 +211,7 @@ const CASES: &[Case] = &[
     Case(1, "suite: good\nbgp: {hold_time: 2 s}", (2, 18), "cannot carry this Hold Time", "from `3 s` to `65535 s`"),
     Case(1, "suite: good\nbgp: {hold_time: 3500 ms}", (2, 18), "cannot carry this Hold Time", "whole seconds"),
     Case(1, "suite: good\nbgp: {internal: [p3]}", (2, 17), "there is no port `p3`", "the ports are p1, p2"),
-    Case(1, "suite: good\nbgp: {internal: [p1], dut_as: 65002}", (2, 31), "is also that of a port", "those of `internal`"),
+    Case(1, "suite: good\nbgp: {internal: [p1], dut_as: 65002}", (2, 31), "both have the AS number 65002", "as `internal`"),
     Case(1, "suite: good\nbgp: {internal: p1}", (2, 17), "is a list, not `p1`", "[p1, p2]"),
     Case(1, "suite: good\nbgp: {md5: \"\"}", (2, 12), "`md5` is a text", "some text"),
     Case(1, "suite: good\nbgp: {md5: \"a b\"}", (2, 12), "no spaces", "another key"),
@@ -251,9 +251,9 @@ const CASES: &[Case] = &[
     Case(1, "suite: good\ninclude:", (2, 1), "an included file is a text, not nothing", "include: common.yaml"),
     Case(1, "suite: good\ninclude: []", (2, 10), "`include` is empty", "include: common.yaml"),
     Case(1, "suite: good\ninclude: /etc/a.yaml", (2, 10), "`/etc/a.yaml` is an absolute path", "in the folder of the suite"),
-    Case(1, "suite: good\ninclude: a/../../b.yaml", (2, 10), "`a/../../b.yaml` lies outside of the folder of the suite", "or below it"),
+    Case(1, "suite: good\ninclude: a/../../b.yaml", (2, 10), "`a/../../b.yaml` is outside of the folder of the suite", "or below it"),
     Case(1, "suite: good\ninclude: ./t.yaml", (2, 10), "`t.yaml` includes itself: `t.yaml` \u{2192} `t.yaml`", "a file of its own"),
-    Case(1, "suite: good\ninclude: \"a\\u202eb\"", (2, 10), "characters that cannot be seen", "a plain name"),
+    Case(1, "suite: good\ninclude: \"a\\u202eb\"", (2, 10), "invisible characters", "a plain name"),
 ];
 
 fn changed(line: usize, new: &str) -> String {

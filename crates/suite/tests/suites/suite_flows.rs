@@ -152,7 +152,7 @@ fn flows_that_no_router_can_tell_apart_must_arrive_alike() {
     ] {
         let (at, message) = mistake(&two(a, b), "[fixed]");
         assert!(message.starts_with("the flows `a` and `b` send the same headers"), "{a}{b}: {message}");
-        assert!(message.contains(&format!("with other {what} / tell them apart by")), "{a}{b}: {message}");
+        assert!(message.contains(&format!("with different {what} / give them different")), "{a}{b}: {message}");
         assert!(at.starts_with('{') && b.contains(&at), "it points at `arrives`: {at}");
     }
     // Same place, same headers: but both demands can be met, or a field or an address tells the flows apart.

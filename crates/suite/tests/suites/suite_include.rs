@@ -144,7 +144,7 @@ fn files_that_cannot_be_included_are_told_where_they_are_named() {
         ("just text\n", ("lab/a.yaml", 1, 1), "an included file is a map of keys and values, not `just text`"),
         (" \n", ("lab/suite.yaml", 2, 10), "the file `a.yaml` is empty"),
         ("# nothing\n", ("lab/a.yaml", 1, 1), "the file is empty"),
-        ("seed: 1\ninclude: ../a.yaml\n", ("lab/a.yaml", 2, 10), "`../a.yaml` lies outside of the folder of the suite"),
+        ("seed: 1\ninclude: ../a.yaml\n", ("lab/a.yaml", 2, 10), "`../a.yaml` is outside of the folder of the suite"),
         ("include: /a.yaml\n", ("lab/a.yaml", 1, 10), "`/a.yaml` is an absolute path"),
     ] {
         let errors = load(&[("suite.yaml", "suite: s\ninclude: a.yaml\n"), ("a.yaml", text)]).unwrap_err();

@@ -2,18 +2,18 @@
 
 mod commands;
 
-pub use commands::{BgpArgs, BlastArgs, FamilyArg, LanguageArg, ListenArgs, PlanArgs, Transport, WatchArgs};
+pub use commands::{BgpArgs, BlastArgs, ListenArgs, PlanArgs, Transport, WatchArgs};
 
 use crate::Exit;
 use crate::diagnostics::of_command_line;
 use crate::output::err;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use drophammer_lab::kinds::uml::guest;
 use drophammer_model::quantity::parse_duration;
-use drophammer_model::suite::MAX_ROUNDS;
+use drophammer_model::suite::{MAX_ROUNDS, Profile};
 use drophammer_port::INTERFACE_BACKENDS;
 use drophammer_port::auto::AUTO;
 use drophammer_suite::set::Setting;
@@ -28,7 +28,7 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Examples:
   drophammer run suites/quick-look.yaml              two software routers side by side, in namespaces
-  drophammer run suites/quick-look.yaml --dut frr    one of them
+  drophammer run suites/quick-look.yaml --dut frr    only one of them
   drophammer run my.yaml --profile conformant        with the durations of the RFCs
   drophammer blast eth1 eth2 --rate 100kfps          frames from one interface to another, counted live
   drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --routes 1000000
@@ -36,17 +36,18 @@ Examples:
   drophammer init --ports eth1,eth2                  a suite for my own router
   drophammer check my.yaml                           what is wrong with my suite?
   drophammer plan my.yaml                            what will be done, and what must my router be configured with?
-  drophammer selftest                                what is this machine good for as a tester?
-  drophammer doctor                                  what should be changed on it?
+  drophammer selftest                                how good is this machine as a tester?
+  drophammer doctor                                  what should I change on it?
   drophammer list tests                              what can be tested, by which procedure
-  drophammer watch                                   how far is the run that goes on in the background?
+  drophammer watch                                   how far is the run in the background?
   drophammer report drophammer-runs/latest           write the report of a run again
-  drophammer history                                 which runs are there, and which made something worse?
+  drophammer history                                 which runs are there, and which got worse?
   drophammer compare results/old results/new         is anything worse than before?
 
-Exit codes: 0 done; 1 a router failed a test; 2 command line or suite wrong; 3 the machine lacks something; 4 results could
-not be stored; 5 a criterion is undecided: the rounds do not show whether it is met; 6 the tester or its machine spoilt a test,
-and nothing is known of the router; 7 a criterion was missed; 130 stopped by Ctrl-C. In each case what was measured is kept.";
+Exit codes: 0 done; 1 a router failed a test; 2 the command line or the suite is wrong; 3 the machine lacks something; 4 results
+could not be stored; 5 a criterion is undecided, because the rounds do not show whether it is met; 6 the tester or its machine
+spoilt a test, so that nothing is known of the router; 7 a criterion was missed; 130 stopped by Ctrl-C. Measurements are always
+kept.";
 
 /// Open router tester: find the rate at which your router drops its first packet.
 #[derive(Debug, Parser)]
@@ -65,11 +66,11 @@ Examples:
   drophammer run suites/quick-look.yaml
   drophammer run suites/quick-look.yaml --dut bird --test throughput --test latency
   drophammer run my-router.yaml --out results/monday --profile conformant
-  drophammer run my-router.yaml --live=8080               and look on in a browser
+  drophammer run my-router.yaml --live=8080               and watch it in a browser
   drophammer run my-router.yaml --baseline results/old    criteria relative to an earlier run
   drophammer run my-router.yaml --detach                  and go home; `drophammer watch` shows it
 
-Ctrl-C ends the trial under way, keeps what was measured and writes the report; a second one stops at once.
+Ctrl-C ends the current trial, keeps what was measured and writes the report; a second one stops immediately.
 Traffic stays on interfaces that the program made, except for routers of kind `external`: RFC 6815 forbids such tests on
 production networks.")]
     Run(RunArgs),
@@ -79,18 +80,19 @@ Examples:
   drophammer watch                                        the newest run in drophammer-runs
   drophammer watch results/monday --lines 100
 
-It begins with the last lines, and ends with the run. Ctrl-C ends the watching; the run goes on.
+It begins with the last lines, and ends with the run. Ctrl-C ends only `watch`; the run goes on.
 
-Exit codes: those of the run; 1 also when it was killed; 2 the folder is not that of a run.")]
+Exit codes: as of the run; 1 also if it was killed; 2 the folder does not hold a run.")]
     Watch(WatchArgs),
     /// End a run as Ctrl-C does, and wait for its report
     #[command(after_help = "\
 Example:
   drophammer stop results/monday
 
-What was measured is kept. A second `stop` more than a second later ends the run immediately, without a report, as a second Ctrl-C does.
+What was measured is kept. A second `stop` more than a second later ends the run immediately and without a report, as a second
+Ctrl-C does.
 
-Exit codes: 0 the run has ended; 2 the folder is not that of a run; 3 the run cannot be reached from here.")]
+Exit codes: 0 the run has ended; 2 the folder does not hold a run; 3 the run cannot be reached from here.")]
     Stop {
         /// Folder of the run
         dir: PathBuf,
@@ -108,12 +110,14 @@ Examples:
   drophammer blast --dut linux --rate 100kfps --for 10s
   drophammer blast eth1 eth2 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1
 
-Without addresses the two interfaces must be joined by a cable, a veth pair, a bridge or a switch. With addresses and gateways
-the frames go through routers. With one interface they go through a router between two VLANs of it. With --dut they go through a router that is brought up for it. A line per second shows the last second's rates and latencies, and what was lost and reordered so
-far. Ctrl-C ends sending, waits for the last frames and prints the summary; a second one stops at once.
+Without addresses, a cable, a veth pair, a bridge or a switch must join the two interfaces. With addresses and gateways, the
+frames go through routers. With one interface, they go through a router between two VLANs of it. With --dut, they go through a
+router that the command brings up. Every second, a line shows the rates and latencies of that second, and all frames lost and
+reordered so far. Ctrl-C ends sending, waits for the last frames and prints the summary; a second one stops immediately.
 
 Exit codes: 0 every frame arrived, or --until-loss has its answer; 1 frames were lost, corrupted or astray, or less than 99 % of
-those asked for were sent; 2 the command line is wrong; 3 an interface cannot be used or a neighbour does not answer; 130 stopped by a second Ctrl-C.")]
+the requested frames were sent; 2 the command line is wrong; 3 an interface cannot be used or a neighbour does not answer; 130
+stopped by a second Ctrl-C.")]
     Blast(BlastArgs),
     /// Count and classify frames arriving on an interface; sends nothing
     #[command(after_help = "\
@@ -122,8 +126,8 @@ Examples:
   drophammer listen eth2 --for 10s --json
   drophammer listen eth2 --top 50
 
-A line per second shows what came in it. At the end, or after Ctrl-C, a table shows what it was: tags, labels, tunnels, addresses
-and ports, those with the most frames first.
+Every second, a line shows how much arrived. At the end, or after Ctrl-C, a table shows what it was: tags, labels, tunnels,
+addresses and ports, with the most frequent first.
 
 Exit codes: 0 done, with or without frames; 1 the machine was too slow and lost frames; 2 the command line is wrong; 3 the
 interface cannot be used.")]
@@ -138,12 +142,12 @@ Examples:
   drophammer bgp eth1 --address 192.0.2.2/31 --gateway 192.0.2.3 --source 10.0.0.2 --to 10.0.0.1
   drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --for 10s --json
 
-The tester answers ARP and TCP by itself: the interface needs no address. The routes are made up and look like those of the
-Internet; advertise them in a laboratory only (RFC 6815). Ctrl-C ends the session with a NOTIFICATION and prints the
-summary; a second one stops at once.
+The tester answers ARP and TCP itself: the interface needs no address. The routes are made up and look like routes of the
+Internet; advertise them only in a laboratory (RFC 6815). Ctrl-C ends the session with a NOTIFICATION and prints the summary; a
+second one stops immediately.
 
-Exit codes: 0 the session stayed up, and the peer has acknowledged all routes; 1 it went down, or did not take them; 2 the command
-line is wrong; 3 the interface cannot be used, or the peer does not answer.")]
+Exit codes: 0 the session stayed up, and the peer acknowledged all routes; 1 the session went down, or the peer did not take the
+routes; 2 the command line is wrong; 3 the interface cannot be used, or the peer does not answer.")]
     Bgp(BgpArgs),
     /// Check a suite and report its errors; starts nothing
     #[command(after_help = "Example:\n  drophammer check suites/quick-look.yaml")]
@@ -154,7 +158,7 @@ Examples:
   drophammer init --ports eth1,eth2
   drophammer init --ports eth1,eth2,eth3,eth4 --out four-ports.yaml
 
-Without --ports it lists the interfaces of this machine on a terminal, and asks. A file that exists is left as it is.")]
+Without --ports, and on a terminal, it lists the interfaces of this machine and asks. It never overwrites a file.")]
     Init {
         /// Interfaces that lead to the router, in pairs
         #[arg(long, value_name = "A,B", value_delimiter = ',')]
@@ -163,15 +167,15 @@ Without --ports it lists the interfaces of this machine on a terminal, and asks.
         #[arg(long, value_name = "FILE", default_value = "my-router.yaml")]
         out: PathBuf,
     },
-    /// Print what a suite would do, how long it takes, and what the router must be configured with; starts nothing
+    /// Print what a suite would do, how long it takes, and how the router must be configured; starts nothing
     #[command(after_help = "\
 Examples:
   drophammer plan my-router.yaml
   drophammer plan my-router.yaml --profile conformant
   drophammer plan my-router.yaml --config frr --interfaces eth1,eth2 > frr.conf
 
-Times are estimates, as those of `check`. No command of the suite is run. Configurations but those for frr, bird and
-linux come from the same data, but were not loaded on a device.")]
+Times are estimates, as in `check`. No command of the suite is run. The configurations for frr, bird and linux were loaded on
+routers; the others come from the same data, but were never loaded on a device.")]
     Plan(PlanArgs),
     /// Print the JSON Schema of suite files, for editors
     #[command(after_help = "Example:\n  drophammer schema > suite.schema.json")]
@@ -182,18 +186,18 @@ linux come from the same data, but were not loaded on a device.")]
         /// What to list
         what: Listing,
     },
-    /// Write the report of a stored run again, also of an interrupted run
+    /// Write the report of a stored run again, even of an interrupted one
     #[command(after_help = "\
 Examples:
   drophammer report drophammer-runs/latest
-  drophammer report drophammer-runs/latest --pdf     report.pdf beside report.html; needs Chromium or Google Chrome")]
+  drophammer report drophammer-runs/latest --pdf     report.pdf next to report.html; needs Chromium or Google Chrome")]
     Report {
         /// Folder of the run
         dir: PathBuf,
-        /// Folder for the report files, if not the run's own
+        /// Folder for the report files [default: the run's own]
         #[arg(long)]
         out: Option<PathBuf>,
-        /// Print the page to report.pdf too, with a browser of this machine and without network
+        /// Also print the page to report.pdf, with a browser of this machine and without network
         #[arg(long)]
         pdf: bool,
     },
@@ -207,8 +211,8 @@ Examples:
 Figures are compared by test, figure and name of the DUT. Runs of fewer than four rounds prove nothing; `run --rounds 6`
 makes six.
 
-Exit codes: 0 nothing is proven to be worse than in the first run; 1 something is; 2 the command line is wrong, or a folder holds no run
-that can be read; 5 nothing of a run could be compared.")]
+Exit codes: 0 nothing is proven to be worse than in the first run; 1 something is; 2 the command line is wrong, or a folder holds
+no readable run; 5 nothing of a run could be compared.")]
     Compare {
         /// Folders of the runs; the others are compared with the first
         #[arg(value_name = "RUN", num_args = 2.., required = true)]
@@ -217,30 +221,30 @@ that can be read; 5 nothing of a run could be compared.")]
         #[arg(long)]
         json: bool,
     },
-    /// List the runs in a folder by suite and time, and show figures over time: which run made what worse?
+    /// List the runs in a folder by suite and time, and show figures over time: what got worse, and when?
     #[command(after_help = "\
 Examples:
   drophammer history                                      the runs in drophammer-runs
-  drophammer history results --suite my-router            those of one suite
-  drophammer history results --figure throughput          its figures over time
+  drophammer history results --suite my-router            the runs of one suite
+  drophammer history results --figure throughput          figures over time
   drophammer history results --figure latency --dut frr --json
 
-Each run is compared with the one before it of the same suite, as by `drophammer compare`.
+Each run is compared with the previous one of the same suite, as by `drophammer compare`.
 
-Exit codes: 0 the newest runs are not proven to be worse than those before; 1 one is; 2 the command line is wrong, or there
+Exit codes: 0 no newest run of a suite is proven to be worse than the one before; 1 one is; 2 the command line is wrong, or there
 are no runs; 5 nothing of a newest run could be compared.")]
     History(HistoryArgs),
     /// Measure what this machine and its ports can do as a tester
     #[command(after_help = "\
 Examples:
   drophammer selftest                                every backend, over virtual links
-  drophammer selftest --backend af_packet --long     one of them, with trials of 10 s
+  drophammer selftest --backend af_packet --long     only one, with trials of 10 s
   drophammer selftest --interfaces eth1,eth2         over two ports joined by a cable
 
-Per backend it measures the ceiling, the load up to which the tester itself loses nothing, how late frames leave, and
-the latency that the tester adds. It also compares every counter with a device that knows what it did to each frame.")]
+For each backend it measures the ceiling, the load up to which the tester itself loses nothing, how late frames leave, and the
+latency that the tester adds. It also checks every counter against a device that knows what it did to each frame.")]
     Selftest(SelftestArgs),
-    /// Say what this machine can do as a tester, and what to change; starts nothing
+    /// Report what this machine can do as a tester, and what to change; starts nothing
     #[command(after_help = "\
 Examples:
   drophammer doctor
@@ -252,7 +256,7 @@ Exit codes: 0 routers can be brought up in namespaces; 3 they cannot.")]
         #[arg(long)]
         json: bool,
     },
-    /// Print the completions of a shell
+    /// Print completions for a shell
     #[command(after_help = "\
 Examples:
   drophammer completions bash > ~/.local/share/bash-completion/completions/drophammer
@@ -264,7 +268,7 @@ Examples:
     /// Write the manual pages, one for each command
     #[command(after_help = "Example:\n  drophammer man --out ~/.local/share/man/man1")]
     Man {
-        /// Folder for them
+        /// Folder for the pages
         #[arg(long, value_name = "DIR", default_value = ".")]
         out: PathBuf,
     },
@@ -314,14 +318,14 @@ pub struct SuiteArgs {
     #[arg(long = "test", value_name = "NAME")]
     pub tests: Vec<String>,
     /// Default durations: `quick` takes seconds per trial, `conformant` those of the RFCs
-    #[arg(long, value_name = "PROFILE")]
-    pub profile: Option<ProfileArg>,
+    #[arg(long, value_name = "PROFILE", value_parser = one_of(PROFILES))]
+    pub profile: Option<Profile>,
     /// How often each router is brought up and goes through all tests [default: 1 for one router; 6 for several, or 10 with
     /// the profile conformant]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_ROUNDS as i64))]
     pub rounds: Option<u32>,
-    /// As many rounds as fit into this time, for instance 30min, but not fewer than the default. The number is fixed before the
-    /// run, from an estimate. Trials that the host disturbs are repeated in the time that is left
+    /// As many rounds as fit into this time, for instance 30min, but at least the default number. An estimate before the run sets the number.
+    /// Trials that the host disturbs are repeated in the remaining time
     #[arg(long, visible_alias = "within", value_name = "DURATION", value_parser = parse_duration, conflicts_with = "rounds")]
     pub time: Option<Duration>,
     /// Seed of every pseudo-random choice
@@ -330,20 +334,14 @@ pub struct SuiteArgs {
     /// Give a variable of the suite another value, as in `rate=200kfps`; may be repeated
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = Variable::from_str)]
     pub variables: Vec<Variable>,
-    /// Give a parameter of a test another value, as in `throughput.frame_sizes=[64]`; may be repeated. In place of the name, the id of
-    /// one test. See `drophammer list tests`
+    /// Give a parameter of a test another value, as in `throughput.frame_sizes=[64]`; may be repeated. The id of a test instead of the name
+    /// changes only that test. See `drophammer list tests`
     #[arg(long, value_name = "TEST.KEY=VALUE", value_parser = Setting::from_str)]
     pub set: Vec<Setting>,
 }
 
-/// Profiles by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProfileArg {
-    /// Seconds per trial.
-    Quick,
-    /// The durations of the RFCs.
-    Conformant,
-}
+const PROFILES: Words<Profile> =
+    &[("quick", Profile::Quick, "Seconds per trial"), ("conformant", Profile::Conformant, "The durations of the RFCs")];
 
 /// A run.
 #[derive(Debug, Args)]
@@ -353,9 +351,8 @@ pub struct RunArgs {
     /// Folder for this run's results, which must be new or empty [default: drophammer-runs/<suite>-<time>]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Resume the run in this folder, which was stopped or killed. The suite, the options that change what is measured,
-    /// the program, the machine and the routers must be the same. A router whose tests were interrupted repeats all
-    /// tests of that round
+    /// Resume the run in this folder, which was stopped or killed. The suite, the options that change what is measured, the program, the machine and
+    /// the routers must be the same. A router whose tests were interrupted repeats all tests of that round
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
     /// Earlier run that criteria such as `">= 95 % of baseline"` refer to; overrides the suite's
@@ -364,21 +361,21 @@ pub struct RunArgs {
     /// Backend for routers that are not simulated; see `drophammer list backends`
     #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
     pub backend: String,
-    /// Threads of the tester; the queues of the ports are shared out among them, and each gets its own processor
+    /// Threads of the tester. They share the queues of the ports, and each has a processor of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), default_value_t = 1)]
     pub threads: u16,
-    /// Queues of each port, so that several threads can share it. The order of frames that come to different queues is not known
+    /// Queues of each port, so that several threads can share it. The order of frames in different queues is unknown
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), default_value_t = 1)]
     pub queues: u16,
-    /// Capture ARP, routing protocols and everything else but test frames in duts/<name>/<port>.pcap; not for simulated routers
+    /// Capture everything except test frames (ARP, routing protocols and so on) in duts/<name>/<port>.pcap; not for simulated routers
     #[arg(long)]
     pub capture: bool,
-    /// Keep trials that other programs or a hypervisor disturbed, instead of repeating them: for tests of software on a
-    /// shared machine. Do not compare the figures of such a run
+    /// Keep trials that other programs or a hypervisor disturbed, instead of repeating them: for tests of software on a shared machine. Do not
+    /// compare the figures of such a run
     #[arg(long)]
     pub busy_host: bool,
-    /// Run in the background, without this terminal, once all checks have passed. The output goes into console.log in
-    /// the folder of the run, and the events of --json into events.jsonl. See `drophammer watch` and `drophammer stop`
+    /// Run in the background, without this terminal, once all checks have passed. The output goes into console.log in the folder of the run, and the
+    /// events of --json into events.jsonl. See `drophammer watch` and `drophammer stop`
     #[arg(long)]
     pub detach: bool,
     /// This is the process in the background; started by `run --detach`
@@ -387,10 +384,10 @@ pub struct RunArgs {
     /// Print plain lines instead of a live display
     #[arg(long)]
     pub plain: bool,
-    /// Serve a page on 127.0.0.1 that shows the run as it goes, with metrics for Prometheus under /metrics [default port: any]
+    /// Serve a page on 127.0.0.1 that shows the run live, with metrics for Prometheus under /metrics [default port: any]
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     pub live: Option<u16>,
-    /// Print events as JSON objects, one per line, in place of the summary; the display stays on standard error
+    /// Print events as JSON objects, one per line, instead of the summary; the display stays on standard error
     #[arg(long)]
     pub json: bool,
 }
@@ -418,7 +415,7 @@ pub struct HistoryArgs {
 /// A self-test.
 #[derive(Debug, Args)]
 pub struct SelftestArgs {
-    /// Test only this backend; may be repeated [default: all that this user may use]
+    /// Test only this backend; may be repeated [default: all backends that this user may use]
     #[arg(long = "backend", value_name = "NAME", value_parser = backends())]
     pub backends: Vec<String>,
     /// Two interfaces joined by a cable, instead of virtual links
@@ -439,6 +436,18 @@ pub struct SelftestArgs {
     /// Print plain lines instead of a live display
     #[arg(long)]
     pub plain: bool,
+}
+
+/// Words of an option, each with its value and its help.
+type Words<T> = &'static [(&'static str, T, &'static str)];
+
+/// Reads one of these words.
+fn one_of<T: Clone + Send + Sync>(words: Words<T>) -> impl TypedValueParser<Value = T> {
+    let known = words.iter().map(|(word, _, help)| PossibleValue::new(*word).help(*help));
+    PossibleValuesParser::new(known).map(|given| {
+        let (_, value, _) = words.iter().find(|(word, ..)| *word == given).expect("clap refuses other words");
+        value.clone()
+    })
 }
 
 /// The automatic choice, and the backends that a run can use.
@@ -464,7 +473,19 @@ pub fn parse() -> Command {
     }
 }
 
-/// All commands, for what is made from them.
+/// All commands, for completions and manual pages.
 pub fn commands() -> clap::Command {
     Cli::command()
+}
+
+/// Reads the arguments of a command.
+#[cfg(test)]
+pub fn parsed<A: Args>(line: &str) -> Result<A, String> {
+    #[derive(Parser)]
+    struct Line<A: Args> {
+        #[command(flatten)]
+        args: A,
+    }
+    let words = ["command"].into_iter().chain(line.split_whitespace());
+    Line::try_parse_from(words).map(|line| line.args).map_err(|e| e.to_string())
 }

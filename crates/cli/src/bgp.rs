@@ -2,97 +2,59 @@
 
 mod job;
 
-use crate::Exit;
 use crate::args::BgpArgs;
+use crate::clock::{LOOK, Lines};
 use crate::observer::stop_flag;
-use crate::run::{fail, usable_backend};
+use crate::output::{cells, milliseconds, say};
+use crate::run::usable_backend;
+use crate::{Ended, Exit, Failure};
 use drophammer_lab::kinds::external::refuse_in_use;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::routes::Routes;
-use drophammer_port::{Backend, PortError};
-use drophammer_rig::RigError;
+use drophammer_port::Backend;
 use drophammer_testbed::speaker::{Speaker, SpeakerConfig, Told};
 use job::Job;
 use serde_json::{Value, json};
-use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Time between two lines.
-const LINE: Duration = Duration::from_secs(1);
-/// How often Ctrl-C is checked.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long the peer may take to answer the first time.
+/// How long the peer may take to answer for the first time.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the session may take to end.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// `drophammer bgp`.
-pub fn run(args: &BgpArgs) -> Exit {
-    let job = match Job::read(args) {
-        Ok(job) => job,
-        Err(e) => return fail(Exit::Usage, e),
-    };
-    let routes = match job.table() {
-        Ok(routes) => routes.map(Arc::new),
-        Err(e) => return fail(Exit::Usage, e),
-    };
-    let stop = match stop_flag() {
-        Ok(stop) => stop,
-        Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
-    };
-    let backend = match usable_backend(&args.backend) {
-        Ok(backend) => backend,
-        Err(exit) => return exit,
-    };
-    match open(&job, backend).and_then(|speaker| Feed::new(&job, routes, speaker, args.json).run(&stop)) {
-        Ok(exit) => exit,
-        Err(Failure { exit, text }) => fail(exit, text),
-    }
-}
-
-/// Why the session failed.
-struct Failure {
-    exit: Exit,
-    text: String,
-}
-
-impl From<PortError> for Failure {
-    fn from(e: PortError) -> Failure {
-        Failure { exit: Exit::Environment, text: e.to_string() }
-    }
-}
-
-impl From<RigError> for Failure {
-    fn from(e: RigError) -> Failure {
-        Failure { exit: Exit::Environment, text: e.to_string() }
-    }
+pub fn run(args: &BgpArgs) -> Ended {
+    let job = Job::read(args).map_err(Failure::usage)?;
+    let routes = job.table().map_err(Failure::usage)?.map(Arc::new);
+    let stop = stop_flag()?;
+    let speaker = open(&job, usable_backend(&args.backend)?)?;
+    Feed::new(&job, routes, speaker, args.json).run(&stop)
 }
 
 fn open(job: &Job, backend: &Backend) -> Result<Speaker, Failure> {
-    refuse_in_use(&job.interface).map_err(|e| Failure { exit: Exit::Environment, text: e.to_string() })?;
-    let mut speaker = Speaker::open(&job.interface, backend, job.seed, &job.speaker)?;
-    if !speaker.has_carrier()? {
+    refuse_in_use(&job.interface).map_err(Failure::environment)?;
+    let speaker = Speaker::open(&job.interface, backend, job.seed, &job.speaker);
+    let mut speaker = speaker.map_err(Failure::environment)?;
+    if !speaker.has_carrier().map_err(Failure::environment)? {
         let text = format!("interface `{}` has no carrier; plug the cable in, or set the other end up", job.interface);
-        return Err(Failure { exit: Exit::Environment, text });
+        return Err(Failure::environment(text));
     }
     Ok(speaker)
 }
 
-/// The session, and what has been shown of it so far.
+/// The session, and what was shown of it so far.
 struct Feed<'a> {
     job: &'a Job,
     /// `None` if there are no routes to advertise.
     routes: Option<Arc<Routes>>,
     speaker: Speaker,
     json: bool,
-    begun: Instant,
-    /// Lines shown so far.
-    lines: u32,
+    lines: Lines,
     /// When the session came up for the first time.
     up: Option<Duration>,
-    /// When the peer had acknowledged all routes for the first time.
+    /// When the peer acknowledged all routes for the first time.
     done: Option<Duration>,
     /// Number of reported session losses.
     losses: u32,
@@ -104,22 +66,21 @@ struct Feed<'a> {
 
 impl<'a> Feed<'a> {
     fn new(job: &'a Job, routes: Option<Arc<Routes>>, speaker: Speaker, json: bool) -> Feed<'a> {
-        let begun = Instant::now();
-        let readable = true;
-        Feed { job, routes, speaker, json, begun, lines: 0, up: None, done: None, losses: 0, refused: None, readable }
+        let (lines, readable) = (Lines::begin(), true);
+        Feed { job, routes, speaker, json, lines, up: None, done: None, losses: 0, refused: None, readable }
     }
 
-    /// Brings the session up, advertises the routes, and keeps it until it is to end.
+    /// Brings the session up, advertises the routes, and keeps the session until it must end.
     fn run(mut self, stop: &AtomicBool) -> Result<Exit, Failure> {
         self.headline();
         if let Some(routes) = &self.routes {
-            self.speaker.advertise(routes, self.job.packing)?;
+            self.speaker.advertise(routes, self.job.packing).map_err(Failure::environment)?;
         }
         self.speaker.start();
         let kept = self.keep(stop);
         let told = self.speaker.told();
-        let ended = kept.and_then(|()| Ok(self.speaker.stop(FAREWELL)?));
-        // What a session has done is told, however it ended.
+        let ended = kept.and_then(|()| self.speaker.stop(FAREWELL).map_err(Failure::environment));
+        // A session that was up has a summary, however it ended.
         if ended.is_ok() || self.up.is_some() {
             self.summary(&told);
         }
@@ -133,7 +94,7 @@ impl<'a> Feed<'a> {
         })
     }
 
-    /// Keeps the session until it is to end.
+    /// Keeps the session until it must end.
     fn keep(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
         while !self.is_over(stop)? {
             // Events whose time is reported end the wait.
@@ -152,23 +113,20 @@ impl<'a> Feed<'a> {
         self.done.is_some() || self.routes.is_none()
     }
 
-    /// Whether it is to end. An error if the session has never come up.
+    /// Whether the session must end. Fails if it never came up.
     fn is_over(&self, stop: &AtomicBool) -> Result<bool, Failure> {
-        let elapsed = self.begun.elapsed();
+        let elapsed = self.lines.elapsed();
         if self.up.is_none() && !self.job.speaker.passive && elapsed > PATIENCE {
             let cause = self.speaker.cause().unwrap_or("it does not answer".into());
-            let SpeakerConfig { peer, source, gateway, .. } = &self.job.speaker;
+            let SpeakerConfig { peer, source, gateway, asn, peer_as, .. } = &self.job.speaker;
             let route = if peer == gateway { String::new() } else { format!("has a route to {source}, ") };
-            let text = format!(
+            return Err(Failure::environment(format!(
                 "the session with {peer} is not up after {} s: {cause}; check that the router {route}has the BGP neighbour {source} \
-                 in AS {}, and is itself in AS {}",
-                PATIENCE.as_secs(),
-                self.job.speaker.asn,
-                self.job.speaker.peer_as
-            );
-            return Err(Failure { exit: Exit::Environment, text });
+                 in AS {asn}, and is itself in AS {peer_as}",
+                PATIENCE.as_secs()
+            )));
         }
-        // The time counts from the acknowledgement of all routes.
+        // The time counts from when the peer acknowledged all routes.
         let since = if self.routes.is_none() { self.up } else { self.done };
         let kept = self.job.duration.zip(since).is_some_and(|(time, since)| elapsed >= since + time);
         Ok(kept || !self.readable || stop.load(Ordering::Relaxed))
@@ -176,7 +134,7 @@ impl<'a> Feed<'a> {
 
     /// Shows what has changed.
     fn look(&mut self) -> Result<(), Failure> {
-        let (told, elapsed) = (self.speaker.told(), self.begun.elapsed());
+        let (told, elapsed) = (self.speaker.told(), self.lines.elapsed());
         if self.up.is_none() && told.session.established {
             self.up = Some(elapsed);
             self.say("session up", elapsed, json!({"event": "session up"}), "");
@@ -188,7 +146,7 @@ impl<'a> Feed<'a> {
             self.refused = cause;
         }
         if told.skipped > 0 {
-            return Err(Failure { exit: Exit::Failed, text: too_long(told.skipped) });
+            return Err(Failure::new(Exit::Failed, too_long(told.skipped)));
         }
         if self.up.is_some() && !self.has_told_all() && is_done(&told) {
             self.done = Some(elapsed);
@@ -201,15 +159,14 @@ impl<'a> Feed<'a> {
             let value = json!({"event": "session down", "cause": cause});
             self.say("session down", elapsed, value, &format!(": {cause}"));
         }
-        if elapsed >= LINE * (self.lines + 1) {
-            self.lines = (elapsed.as_nanos() / LINE.as_nanos()) as u32;
+        if self.lines.is_due() {
             self.line(elapsed, &told);
         }
         Ok(())
     }
 
-    /// `: 100,000 routes in 1.000 s, 100,000 routes/s`, from when the session was up. After a lost session there is no
-    /// rate, because routes were advertised twice.
+    /// `: 100,000 routes in 10 UPDATEs in 1.000 s, 100,000 routes/s`, since the session came up. After a lost session there is no rate, because routes
+    /// were advertised twice.
     fn rate(&self, told: &Told) -> String {
         if told.session.losses > 0 {
             return String::new();
@@ -263,7 +220,7 @@ impl<'a> Feed<'a> {
     }
 
     fn summary(&mut self, told: &Told) {
-        let elapsed = self.begun.elapsed();
+        let elapsed = self.lines.elapsed();
         if self.json {
             let mut value = counts(told, elapsed);
             value["session_up_s"] = json!(self.up.map(milliseconds));
@@ -295,10 +252,9 @@ impl<'a> Feed<'a> {
         self.print(&lines.join("\n"));
     }
 
-    /// Once standard output is closed there is no reader, and the session is to end.
+    /// Prints a line. When nobody reads standard output, the session must end.
     fn print(&mut self, text: &str) {
-        let out = &mut io::stdout().lock();
-        self.readable &= writeln!(out, "{text}").and_then(|()| out.flush()).is_ok();
+        self.readable &= say(text).is_ok();
     }
 }
 
@@ -307,8 +263,8 @@ fn is_done(told: &Told) -> bool {
     told.session.established && told.all_acknowledged
 }
 
-/// Why routes were skipped. A session that is up has their family, and the speaker has a next hop for it. So only their
-/// attributes can be the cause. Routes that were not tried yet may be like them.
+/// Why routes were skipped. Only their attributes can be the cause: a session that is up has their family, and the speaker has a next hop for it.
+/// Routes that were not tried yet may be too long as well.
 fn too_long(skipped: u64) -> String {
     let routes = if skipped == 1 { "1 route has".into() } else { format!("{} routes have", group_digits(skipped)) };
     format!(
@@ -325,14 +281,8 @@ fn counts(told: &Told, elapsed: Duration) -> Value {
     })
 }
 
-/// Seconds, with three digits behind the point.
-fn milliseconds(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1e3).round() / 1e3
-}
-
-fn row(label: &str, cells: &[String]) -> String {
-    let cells: String = cells.iter().map(|cell| format!("{cell:>14}")).collect();
-    format!("{label:<8}{cells}")
+fn row(label: &str, values: &[String]) -> String {
+    format!("{label:<8}{}", cells(values, 14))
 }
 
 #[cfg(test)]

@@ -10,19 +10,18 @@ mod stack;
 mod template;
 mod until_loss;
 
-use crate::Exit;
 use crate::args::BlastArgs;
-use crate::clock::secret;
+use crate::clock::{LOOK, Lines, secret};
 use crate::observer::first_signal;
 use crate::output::{err, is_closed, out};
-use crate::run::{fail, queues_fit, threads_fit};
+use crate::run::{queues_fit, threads_fit, usable_backend};
+use crate::{Ended, Exit, Failure};
 use display::Display;
 use drophammer_lab::kinds::external::refuse_in_use;
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::trial::TrialResult;
-use drophammer_port::auto::AUTO;
+use drophammer_port::SystemClock;
 use drophammer_port::priority::pin;
-use drophammer_port::{Backend, INTERFACE_BACKENDS, SystemClock};
 use drophammer_rig::{Config, Live, Ports, Rig, RigError, TestTraffic, Timing, TrialKeys, Until};
 use job::Job;
 use quiet::Silence;
@@ -30,18 +29,13 @@ use router::Router;
 pub use stack::{MAX_FLOWS, MAX_SOURCES};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time for the other side to answer ARP or Neighbor Discovery.
 const ANSWER: Duration = Duration::from_secs(3);
-/// Time between two lines.
-const LINE: Duration = Duration::from_secs(1);
-/// How often Ctrl-C is checked.
-const LOOK: Duration = Duration::from_millis(20);
 /// Lanes answer a request for counts within microseconds, unless their processor is taken from them.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A generator that was held up for at most this long catches up, slightly above the requested rate; after a longer
-/// delay it leaves frames unsent.
+/// A generator that was held up for at most this long catches up, slightly above the requested rate. After a longer delay it leaves frames unsent.
 const MAX_BACKLOG_NS: u64 = 20_000_000;
 /// A tester that cannot offer the rate stops this long after the end of `--for`.
 const OVERTIME: Duration = Duration::from_millis(50);
@@ -51,24 +45,13 @@ const SEED: u64 = 0;
 const LATE_NS: u64 = 1_000_000_000;
 
 /// `drophammer blast`.
-pub fn run(args: &BlastArgs) -> Exit {
-    let mut jobs = match Job::read_each(args) {
-        Ok(jobs) => jobs,
-        Err(e) => return fail(Exit::Usage, e),
-    };
+pub fn run(args: &BlastArgs) -> Ended {
+    let mut jobs = Job::read_each(args).map_err(Failure::usage)?;
     // Before any thread starts, so that all have the handler.
-    let (stop, second) = match first_signal() {
-        Ok(signals) => signals,
-        Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
-    };
-    let router = match args.dut.as_ref().map(|kind| Router::bring_up(kind, args, &stop)).transpose() {
-        Ok(router) => router,
-        Err(Failure { exit, text }) => return fail(exit, text),
-    };
+    let (stop, second) = first_signal()?;
+    let router = args.dut.as_ref().map(|kind| Router::bring_up(kind, args, &stop)).transpose()?;
     // The router's lab needs a process with a single thread.
-    if let Err(e) = second.listen() {
-        return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}"));
-    }
+    second.listen()?;
     if let Some(router) = &router {
         jobs.iter_mut().for_each(|job| job.ports = router.interfaces().to_vec());
     }
@@ -79,8 +62,8 @@ pub fn run(args: &BlastArgs) -> Exit {
             None => blast_each(&mut rig, &jobs, args.json, &stop),
         }
     });
-    let exit = sent.unwrap_or_else(|Failure { exit, text }| fail(exit, text));
-    router.map_or(exit, |router| router.take_down(exit))
+    let exit = sent.unwrap_or_else(Failure::print);
+    router.map_or(Ok(exit), |router| router.take_down(exit))
 }
 
 /// Timing of a trial, with which frames of earlier trials are recognized.
@@ -93,7 +76,7 @@ fn timing(keys: &mut TrialKeys) -> Timing {
 fn ended(e: RigError) -> Failure {
     match e {
         RigError::Port(e) => Failure::environment(e),
-        e => Failure { exit: Exit::Failed, text: e.to_string() },
+        e => Failure::new(Exit::Failed, e),
     }
 }
 
@@ -103,28 +86,14 @@ fn flawless(result: &TrialResult) -> bool {
     damaged == 0 && result.health.unsent * 100 <= result.intended()
 }
 
-/// Why there is no result.
-struct Failure {
-    exit: Exit,
-    text: String,
-}
-
-impl Failure {
-    fn environment(text: impl std::fmt::Display) -> Failure {
-        Failure { exit: Exit::Environment, text: text.to_string() }
-    }
-}
-
-/// Opens the interfaces and puts the hosts behind them. Notes what of the jobs does not fit the interfaces.
+/// Opens the interfaces and puts the hosts behind them. Prints notes about frames that the jobs cannot send there.
 fn rig(jobs: &mut [Job], args: &BlastArgs, router: Option<&Router>) -> Result<Rig, Failure> {
-    // The command line accepts no other names, except the automatic choice.
-    let backend: &Backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&AUTO);
-    (backend.usable)().map_err(Failure::environment)?;
+    let backend = usable_backend(&args.backend)?;
     let (threads, queues) = (usize::from(args.threads), u32::from(args.queues));
     let names = jobs[0].ports.clone();
     let fit = threads_fit(threads, names.len(), queues, false).and_then(|()| queues_fit(backend, queues));
-    fit.map_err(|text| Failure { exit: Exit::Usage, text })?;
-    // The ends of the links to a router of the lab are made for it.
+    fit.map_err(Failure::usage)?;
+    // The lab made the links to its router itself.
     if router.is_none() {
         names.iter().try_for_each(|name| refuse_in_use(name)).map_err(Failure::environment)?;
     }
@@ -134,14 +103,11 @@ fn rig(jobs: &mut [Job], args: &BlastArgs, router: Option<&Router>) -> Result<Ri
     let mut mtus = Vec::new();
     for (name, port) in names.iter().zip(ports.iter_mut().step_by(queues.max(1) as usize)) {
         if !drophammer_port::has_carrier(port.as_mut()).map_err(Failure::environment)? {
-            let text = format!(
-                "interface `{name}` has no carrier; plug the cable in, or set the other end of the virtual link up"
-            );
-            return Err(Failure::environment(text));
+            let remedy = "plug the cable in, or set the other end of the virtual link up";
+            return Err(Failure::environment(format!("interface `{name}` has no carrier; {remedy}")));
         }
         let mtu = port.info().mtu;
-        let fit = jobs.iter_mut().try_for_each(|job| job.fit(args, name, mtu));
-        fit.map_err(|text| Failure { exit: Exit::Usage, text })?;
+        jobs.iter_mut().try_for_each(|job| job.fit(args, name, mtu)).map_err(Failure::usage)?;
         mtus.push(mtu);
     }
     let notes: BTreeSet<String> = jobs.iter().flat_map(Job::notes).collect();
@@ -158,7 +124,7 @@ fn rig(jobs: &mut [Job], args: &BlastArgs, router: Option<&Router>) -> Result<Ri
     Ok(Rig::new(Ports::real(ports, clock, &processors), &config))
 }
 
-/// Processors for `threads` threads; binds the calling thread to the first. None for one thread, which is not bound.
+/// Processors for `threads` threads; binds the calling thread to the first. A single thread is not bound and gets none.
 fn processors(threads: usize) -> Result<Vec<usize>, String> {
     if threads <= 1 {
         return Ok(Vec::new());
@@ -191,15 +157,15 @@ fn resolve(rig: &mut Rig, job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
     rig.serve(&Until::Resolved.or_at(end), &stopped).map_err(Failure::environment)?;
     match rig.unresolved() {
         None => Ok(()),
-        Some(_) if stopped() => Err(Failure { exit: Exit::Interrupted, text: "stopped by the user".into() }),
+        Some(_) if stopped() => Err(Failure::new(Exit::Interrupted, "stopped by the user")),
         Some(at) => Err(Failure::environment(job.unanswered(&at))),
     }
 }
 
 /// Sends the jobs one after the other, until the user stops it.
-fn blast_each(rig: &mut Rig, jobs: &[Job], json: bool, stop: &AtomicBool) -> Result<Exit, Failure> {
+fn blast_each(rig: &mut Rig, jobs: &[Job], json: bool, stop: &AtomicBool) -> Ended {
     let (mut keys, mut exit) = (TrialKeys::new(secret()), Exit::Good);
-    // Frames other than test frames by interface, told with the summary that comes next.
+    // Frames other than test frames by interface that a summary has reported.
     let mut told = vec![0; jobs[0].ports.len()];
     for (number, job) in jobs.iter().enumerate() {
         if number > 0 && stop.load(Ordering::Relaxed) {
@@ -238,7 +204,7 @@ fn blast(
     });
     let Ok(mut display) = display else { return Err(Failure::environment("the display failed")) };
     let (result, others) = result;
-    // Where a port failed, the frames until then are shown before the error.
+    // If a port failed, shows the frames until then before the error.
     let counted = result.as_ref().ok().cloned().or_else(|| rig.cut_off().map(|counted| *counted));
     let sent = told.iter_mut().enumerate().map(|(port, told)| {
         let all = rig.hosts().sent(port).frames;
@@ -246,13 +212,13 @@ fn blast(
     });
     let sent: Vec<u64> = sent.collect();
     if let Some(counted) = &counted {
-        // Standard output is closed; the exit code still gives the result.
+        // If standard output is closed, the exit code still gives the result.
         let _ = display.summary(counted, &sent, &others);
     }
     result.map_err(ended)
 }
 
-/// Drives the traffic to its end; returns its result, and what else came in meanwhile.
+/// Drives the traffic to its end; returns its result, and the other frames that arrived meanwhile.
 fn finish(rig: &mut Rig, stopped: &dyn Fn() -> bool) -> (Result<TrialResult, RigError>, OtherTraffic) {
     rig.observe(&TestTraffic::of_run(SEED), 0, Vec::new());
     let result = rig.finish(stopped);
@@ -260,43 +226,34 @@ fn finish(rig: &mut Rig, stopped: &dyn Fn() -> bool) -> (Result<TrialResult, Rig
     (result, others)
 }
 
-/// Shows a line per second, and stops sending at the user's request or when the time is over. Sets `quiet` when nothing more is to be
-/// expected.
+/// Shows a line per second, and ends sending when the user asks for it or the time is over. Sets `quiet` when nothing more can be expected.
 fn watch(live: &Live, display: &mut Display<'_>, job: &Job, stop: &AtomicBool, quiet: &AtomicBool) {
-    let begun = Instant::now();
-    let mut lines = 0;
+    let mut lines = Lines::begin();
     let mut ending = false;
+    let end = |ending: &mut bool| {
+        if !std::mem::replace(ending, true) {
+            live.end_sending();
+        }
+    };
     let mut silence = Silence::default();
     while !live.is_over() {
-        if stop.load(Ordering::Relaxed) && !ending {
-            ending = true;
-            live.end_sending();
-        }
-        let over = job.duration().is_some_and(|duration| begun.elapsed() >= duration);
+        let over = |more| job.duration().is_some_and(|duration| lines.elapsed() >= duration + more);
         // A tester that cannot offer the rate would go on with frames that were due earlier.
-        if !ending && job.duration().is_some_and(|duration| begun.elapsed() >= duration + OVERTIME) {
-            ending = true;
-            live.end_sending();
+        if stop.load(Ordering::Relaxed) || over(OVERTIME) {
+            end(&mut ending);
         }
-        if (over || ending)
+        if (over(Duration::ZERO) || ending)
             && let Some(snapshot) = live.snapshot(PATIENCE)
             && silence.holds(&snapshot)
         {
             quiet.store(true, Ordering::Relaxed);
         }
-        if begun.elapsed() < LINE * (lines + 1) {
+        if !lines.is_due() {
             std::thread::sleep(LOOK);
-            continue;
-        }
-        lines = (begun.elapsed().as_nanos() / LINE.as_nanos()) as u32;
-        if let Some(snapshot) = live.snapshot(PATIENCE)
-            && let Err(e) = display.line(&snapshot)
-            && is_closed(&e)
-            && !ending
+        } else if let Some(snapshot) = live.snapshot(PATIENCE)
+            && display.line(&snapshot).is_err_and(|e| is_closed(&e))
         {
-            // Standard output is closed.
-            ending = true;
-            live.end_sending();
+            end(&mut ending);
         }
     }
 }

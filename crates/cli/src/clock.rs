@@ -1,9 +1,41 @@
-//! A secret per run.
+//! A secret per run, and the times of displays with a line per second.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A number that differs from run to run, so that frames of one run are not taken for those of another.
+/// Time between two lines.
+const LINE: Duration = Duration::from_secs(1);
+/// How often commands with such a display check for Ctrl-C.
+pub const LOOK: Duration = Duration::from_millis(20);
+
+/// A number that differs from run to run, so that a run does not accept frames of another one.
 pub fn secret() -> u64 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     nanos ^ u64::from(std::process::id()) << 40
+}
+
+/// Says when the next line is due.
+pub struct Lines {
+    begun: Instant,
+    /// Lines shown so far.
+    shown: u32,
+}
+
+impl Lines {
+    pub fn begin() -> Lines {
+        Lines { begun: Instant::now(), shown: 0 }
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Whether a line is due. Lines that a held-up display missed are left out.
+    pub fn is_due(&mut self) -> bool {
+        let elapsed = self.elapsed();
+        let is_due = elapsed >= LINE * (self.shown + 1);
+        if is_due {
+            self.shown = (elapsed.as_nanos() / LINE.as_nanos()) as u32;
+        }
+        is_due
+    }
 }

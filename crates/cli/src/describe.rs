@@ -1,12 +1,14 @@
-//! `drophammer list` and `drophammer schema`, from the registries.
+//! What the program says about itself: `drophammer list`, `schema`, `completions` and `man`.
 
-use crate::Exit;
-use crate::args::Listing;
-use crate::output::{err, out};
+use crate::args::{Listing, commands};
+use crate::output::out;
 use crate::suite_file::with_registry;
+use crate::{Ended, Exit, Failure};
+use clap_complete::Shell;
 use drophammer_methods::METHODS;
 use drophammer_model::registry::ParamSpec;
 use drophammer_port::backends;
+use std::path::Path;
 
 fn params(params: &[ParamSpec]) {
     for p in params {
@@ -20,8 +22,8 @@ fn params(params: &[ParamSpec]) {
     }
 }
 
-/// Prints a list.
-pub fn list(what: Listing) -> Exit {
+/// `drophammer list`.
+pub fn list(what: Listing) -> Ended {
     match what {
         Listing::Tests => {
             for method in METHODS {
@@ -61,20 +63,28 @@ pub fn list(what: Listing) -> Exit {
             }
         }
     }
-    Exit::Good
+    Ok(Exit::Good)
 }
 
-/// Prints the JSON Schema of suite files.
-pub fn schema() -> Exit {
+/// `drophammer schema`.
+pub fn schema() -> Ended {
     let schema = with_registry(drophammer_suite::schema::schema);
-    match serde_json::to_string_pretty(&schema) {
-        Ok(text) => {
-            out!("{text}");
-            Exit::Good
-        }
-        Err(e) => {
-            err!("cannot print the schema: {e}");
-            Exit::Store
-        }
-    }
+    let text = serde_json::to_string_pretty(&schema);
+    out!("{}", text.map_err(|e| Failure::store(format!("cannot print the schema: {e}")))?);
+    Ok(Exit::Good)
+}
+
+/// `drophammer completions`.
+pub fn completions(shell: Shell) -> Ended {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut commands(), "drophammer", &mut script);
+    out!("{}", String::from_utf8_lossy(&script).trim_end());
+    Ok(Exit::Good)
+}
+
+/// `drophammer man`.
+pub fn manual(folder: &Path) -> Ended {
+    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(commands(), folder));
+    let failed = |e| Failure::store(format!("cannot write manual pages to `{}`: {e}", folder.display()));
+    written.map(|()| Exit::Good).map_err(failed)
 }

@@ -1,15 +1,14 @@
 //! `drophammer run --detach`: a run that continues without its terminal.
 //!
-//! The command starts itself again. The second process leaves session and terminal before anything else (so before the
-//! lab moves it into namespaces). It prints refusals on the terminal, and everything after that into the folder of its
-//! run. The first process waits for this point at a socket, which is the standard input of the second. If the socket
-//! closes without a message, the run was refused.
+//! The command starts itself again. The second process leaves session and terminal before anything else (so before the lab moves it into namespaces).
+//! It prints refusals on the terminal, and all later output into the folder of its run. Until then the first process waits at a socket, which is the
+//! standard input of the second. If the socket closes without a message, the run was refused.
 
-use crate::Exit;
 use crate::args::RunArgs;
 use crate::output::out;
-use crate::run::{RUNS, fail, from_here};
+use crate::run::{RUNS, from_here};
 use crate::running::Held;
+use crate::{Ended, Exit, Failure};
 use drophammer_model::suite::Secret;
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use std::ffi::OsString;
@@ -26,7 +25,7 @@ use std::process::{Child, Command};
 
 /// File in the folder of the run with the output of the run.
 pub const CONSOLE: &str = "console.log";
-/// File beside it with the output of `--json`.
+/// File next to it with the output of `--json`.
 const EVENTS: &str = "events.jsonl";
 /// Option of the second process, after the name of the command.
 const OPTION: &str = "--detached";
@@ -61,35 +60,26 @@ fn as_written(words: impl Iterator<Item = OsString>) -> Vec<String> {
     words.enumerate().filter(|word| !own(word)).map(|(_, word)| word.to_string_lossy().into_owned()).collect()
 }
 
-/// The command that the user types: starts the run in the background, and reports its folder, or that it was refused.
-pub fn start(args: &RunArgs) -> Exit {
+/// The command that the user types: starts the run in the background, and prints its folder. A refused run prints its own errors.
+pub fn start(args: &RunArgs) -> Ended {
     let folder = args.out.as_deref().unwrap_or(Path::new(RUNS));
     let new = if args.resume.is_some() { Vec::new() } else { missing(folder) };
-    let failed = |e: io::Error| fail(Exit::Environment, format!("--detach: the run cannot be started: {e}"));
-    let (mut child, mut told) = match again() {
-        Ok(started) => started,
-        Err(e) => return failed(e),
-    };
+    let failed = |e: io::Error| Failure::environment(format!("--detach: the run cannot be started: {e}"));
+    let (mut child, mut told) = again().map_err(failed)?;
     let mut dir = Vec::new();
-    if let Err(e) = told.read_to_end(&mut dir) {
-        return failed(e);
-    }
+    told.read_to_end(&mut dir).map_err(failed)?;
     if !dir.is_empty() {
         began(child.id(), &from_here(Path::new(&OsString::from_vec(dir))), args.json);
-        return Exit::Good;
+        return Ok(Exit::Good);
     }
-    // It has printed the reason on this terminal.
-    let status = match child.wait() {
-        Ok(status) => status,
-        Err(e) => return failed(e),
-    };
+    let status = child.wait().map_err(failed)?;
     for folder in new {
         // Removes empty folders only.
         let _ = fs::remove_dir(folder);
     }
     match status.code().map(Exit::of) {
-        Some(Some(exit)) if exit != Exit::Good => exit,
-        _ => fail(Exit::Failed, format!("--detach: the run ended before it began ({status})")),
+        Some(Some(exit)) if exit != Exit::Good => Ok(exit),
+        _ => Err(Failure::new(Exit::Failed, format!("--detach: the run ended before it began ({status})"))),
     }
 }
 
@@ -98,8 +88,7 @@ fn again() -> io::Result<(Child, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut words = std::env::args_os();
     let (name, command) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    // The second process's end of the pair is closed here at the end of the statement, so that the first process
-    // notices when the second ends.
+    // This statement also closes the second process's end here, so that the first process notices when the second ends.
     let child = Command::new(std::env::current_exe()?)
         .arg0(name)
         .arg(command)
@@ -110,7 +99,7 @@ fn again() -> io::Result<(Child, UnixStream)> {
     Ok((child, ours))
 }
 
-/// This folder and its parents as far as they do not exist yet, the innermost first.
+/// This folder and those of its parents that do not exist yet, the innermost first.
 fn missing(folder: &Path) -> Vec<PathBuf> {
     let is_new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
     folder.ancestors().take_while(is_new).map(Path::to_path_buf).collect()
@@ -144,10 +133,7 @@ pub struct Detached {
 }
 
 impl Detached {
-    /// Leaves the session, and with it the terminal, of the command that started this process.
-    ///
-    /// # Errors
-    /// Errors of the system, or this process was not started by such a command.
+    /// Leaves the session, and with it the terminal, of the command that started this process. Fails if no such command did.
     pub fn leave() -> io::Result<Detached> {
         let starter = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         // Fails if standard input is not a socket.
@@ -157,11 +143,8 @@ impl Detached {
         Ok(Detached { starter })
     }
 
-    /// The run in `dir` begins: names this process there, redirects the output there, and lets the first process end.
-    /// The flag is false if the first process is gone, because then nobody knows of this run.
-    ///
-    /// # Errors
-    /// The files cannot be made; the first process is then not informed.
+    /// Begins the run in `dir`: names this process there, redirects the output there, and lets the first process end. The flag is false if the first
+    /// process is gone, because then nobody knows of this run.
     pub fn begin(mut self, dir: &Path, json: bool) -> io::Result<(Held, bool)> {
         let mut options = OpenOptions::new();
         options.append(true).create(true).custom_flags(nix::libc::O_NOFOLLOW);

@@ -1,11 +1,10 @@
-//! Errors in one style: `error: ` and the cause, the place if there is one, and `help: ` with the remedy.
+//! Prints errors in one style: `error: ` and the cause, the place if there is one, and `help: ` with the remedy.
 
-use crate::output::err;
+use crate::output::{err, is_colored};
 use drophammer_model::visible::masked;
 use drophammer_suite::{SuiteError, SuiteErrors};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, NamedSource, SourceSpan};
 use std::fmt;
-use std::io::IsTerminal;
 
 #[derive(Debug)]
 struct Shown<'a> {
@@ -38,11 +37,8 @@ impl Diagnostic for Shown<'_> {
 
 /// Prints every error with its line and remedy to standard error.
 pub fn print(errors: &SuiteErrors) {
-    let mut theme = if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-        GraphicalTheme::unicode()
-    } else {
-        GraphicalTheme::unicode_nocolor()
-    };
+    let color = is_colored(&std::io::stderr());
+    let mut theme = if color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     theme.characters.error = "error:".into();
     let handler = GraphicalReportHandler::new_themed(theme).with_width(110).with_context_lines(1);
     for error in &errors.errors {
@@ -58,7 +54,7 @@ pub fn print(errors: &SuiteErrors) {
     err!("{} error{s}{more}; nothing was started", errors.errors.len());
 }
 
-/// A message whose remedy follows the last semicolon, with the remedy on a line of its own.
+/// Moves the remedy of a message, which follows the last semicolon of its first line, to a line of its own.
 pub fn with_help(text: &str) -> String {
     let (first, more) = text.split_once('\n').map_or((text, None), |(first, more)| (first, Some(more)));
     match first.rsplit_once("; ") {
@@ -70,7 +66,7 @@ pub fn with_help(text: &str) -> String {
     }
 }
 
-/// An error of the command line as its parser tells it, in the style of all others.
+/// An error of the parser of the command line, in the style of all other errors.
 pub fn of_command_line(text: &str) -> String {
     let mut shown = String::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

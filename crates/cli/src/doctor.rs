@@ -2,8 +2,8 @@
 
 mod interfaces;
 
-use crate::Exit;
 use crate::output::out;
+use crate::{Ended, Exit};
 use drophammer_lab::kinds::uml;
 use drophammer_lab::{KINDS, Lab, LabOptions};
 use drophammer_model::capabilities::Placement;
@@ -19,9 +19,9 @@ use serde_json::json;
 pub enum State {
     /// As it should be.
     Good,
-    /// It works, but may impair figures.
+    /// It works, but may distort figures.
     Note,
-    /// Functions that need this do not work.
+    /// What needs it does not work.
     Missing,
 }
 
@@ -38,13 +38,11 @@ impl State {
 /// A checked property of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was checked: `clock`.
+    /// Such as `clock`.
     pub subject: String,
-    /// Its judgement.
     pub state: State,
-    /// What was found.
     pub found: String,
-    /// What to change, each on its own line.
+    /// What to change.
     pub remedies: Vec<String>,
 }
 
@@ -54,7 +52,7 @@ impl Finding {
         Finding { subject: subject.into(), state: State::Good, found: found.into(), remedies: Vec::new() }
     }
 
-    /// The same finding with something to change.
+    /// Adds something to change.
     pub fn note(self, remedy: impl Into<String>) -> Finding {
         self.judged(State::Note, remedy)
     }
@@ -71,8 +69,8 @@ impl Finding {
 }
 
 /// `drophammer doctor`.
-pub fn run(json: bool) -> Exit {
-    // Checked on the host, because the lab has no interfaces of the host.
+pub fn run(json: bool) -> Ended {
+    // On the host, because the lab does not have the host's interfaces.
     let mut findings: Vec<Finding> =
         INTERFACE_BACKENDS.iter().map(|backend| of_backend(backend.spec.name, (backend.usable)())).collect();
     findings.extend(kinds());
@@ -85,15 +83,19 @@ pub fn run(json: bool) -> Exit {
     };
     findings.splice(0..0, first);
     show(&findings, json);
-    exit
+    Ok(exit)
 }
 
-/// A refusal whose last line is its remedy.
-fn refused(subject: &str, what: &str, error: &str) -> Finding {
+/// The cause and the remedy in an error, whose last line is the remedy.
+fn parts(error: &str) -> (&str, &str) {
     let (why, remedy) = error.split_once("remedy: ").unwrap_or((error, ""));
-    let finding = Finding::good(subject, format!("{what}: {}", why.trim()));
-    let remedy = if remedy.is_empty() { "docs/getting-it.md says what Drophammer needs" } else { remedy.trim() };
-    finding.missing(remedy)
+    (why.trim(), remedy.trim())
+}
+
+fn refused(subject: &str, what: &str, error: &str) -> Finding {
+    let (why, remedy) = parts(error);
+    let remedy = if remedy.is_empty() { "docs/getting-it.md says what Drophammer needs" } else { remedy };
+    Finding::good(subject, format!("{what}: {why}")).missing(remedy)
 }
 
 fn of_backend(name: &str, usable: Result<(), String>) -> Finding {
@@ -115,18 +117,14 @@ fn kinds() -> Vec<Finding> {
         let subject = format!("router {}", spec.name);
         let mut finding = Finding::good(subject, spec.summary);
         let missing: Vec<String> = drophammer_lab::missing(&dut, &[]).iter().map(ToString::to_string).collect();
-        let parts = |error: &String| {
-            let (why, remedy) = error.split_once("remedy: ").unwrap_or((error, ""));
-            (why.trim().to_owned(), remedy.trim().to_owned())
-        };
-        let (why, remedies): (Vec<String>, Vec<String>) = missing.iter().map(parts).unzip();
+        let (why, remedies): (Vec<&str>, Vec<&str>) = missing.iter().map(|error| parts(error)).unzip();
         if !why.is_empty() {
             finding.state = State::Missing;
             finding.found = why.join("; ");
             for remedy in remedies {
-                // Several missing programs may be in one package.
-                if !remedy.is_empty() && !finding.remedies.contains(&remedy) {
-                    finding.remedies.push(remedy);
+                // Several missing programs may be in the same package.
+                if !remedy.is_empty() && !finding.remedies.iter().any(|known| known == remedy) {
+                    finding.remedies.push(remedy.to_owned());
                 }
             }
         }
@@ -141,17 +139,18 @@ fn kinds() -> Vec<Finding> {
     .collect()
 }
 
-/// With less, a million routes in FRR and in the tester may not fit: 100,000 take FRR some 300 MiB (docs/routes.md).
+/// With less memory, a million routes in FRR and in the tester may not fit: 100,000 take FRR some 300 MiB (docs/routes.md).
 const MEMORY: u64 = 4 << 30;
 
 /// Properties of the machine.
 fn of_machine(here: &Environment, separate: bool) -> Vec<Finding> {
     let more = |key: &str| here.more.get(key).map_or("", String::as_str);
-    let mut findings = vec![Finding::good("namespaces", here.privilege.clone())];
-    if here.privilege != "root" {
-        let last = findings.pop();
-        findings.extend(last.map(|f| f.note("as root routers run before other work, and all backends can be used")));
-    }
+    let noted = |finding: Finding, is_good: bool, remedy: &str| if is_good { finding } else { finding.note(remedy) };
+    let mut findings = vec![noted(
+        Finding::good("namespaces", here.privilege.clone()),
+        here.privilege == "root",
+        "as root, routers have priority over other work, and all backends can be used",
+    )];
     let mut processors = Finding::good("processors", format!("{}; {}", here.cpu_model, here.cpus));
     if !separate {
         processors = processors
@@ -163,7 +162,7 @@ fn of_machine(here: &Environment, separate: bool) -> Vec<Finding> {
     }
     if more("isolated processors").is_empty() {
         processors = processors
-            .note("boot with `isolcpus=` for the processors of tester and router, and nothing else runs there");
+            .note("boot with `isolcpus=` for the processors of tester and router, so that nothing else runs there");
     }
     let governor = more("governor");
     if !governor.is_empty() && governor != "performance" {
@@ -171,28 +170,20 @@ fn of_machine(here: &Environment, separate: bool) -> Vec<Finding> {
             .note(format!("the frequency governor is {governor}: `cpupower frequency-set --governor performance`"));
     }
     findings.push(processors);
-    let load = format!("{:.2} in the last minute", here.load_average);
-    findings.push(if here.load_average < 0.5 {
-        Finding::good("load", load)
-    } else {
-        Finding::good("load", load).note("end other work: trials that it holds up are invalid and repeated")
-    });
-    let memory = format!("{:.1} GiB", here.memory_bytes as f64 / f64::from(1 << 30));
-    findings.push(if here.memory_bytes >= MEMORY {
-        Finding::good("memory", memory)
-    } else {
-        Finding::good("memory", memory)
-            .note("a million routes in a router and in the tester may need more; see docs/routes.md")
-    });
-    let clock = &here.clock_source;
-    findings.push(if matches!(clock.as_str(), "tsc" | "kvm-clock" | "arch_sys_counter") {
-        Finding::good("clock", clock)
-    } else {
-        Finding::good("clock", clock)
-            .note("reading this clock is slow; boot with `clocksource=tsc` where the processor has a constant one")
-    });
-    let queue = drophammer_lab::input_queue_here();
-    findings.push(match queue {
+    let load = Finding::good("load", format!("{:.2} in the last minute", here.load_average));
+    let remedy = "end other work: trials that it holds up are invalid and repeated";
+    findings.push(noted(load, here.load_average < 0.5, remedy));
+    let memory = Finding::good("memory", format!("{:.1} GiB", here.memory_bytes as f64 / f64::from(1 << 30)));
+    let remedy = "a million routes in a router and in the tester may need more; see docs/routes.md";
+    findings.push(noted(memory, here.memory_bytes >= MEMORY, remedy));
+    let clock = here.clock_source.as_str();
+    let remedy = "reading this clock is slow; boot with `clocksource=tsc` if the processor's is constant";
+    findings.push(noted(
+        Finding::good("clock", clock),
+        matches!(clock, "tsc" | "kvm-clock" | "arch_sys_counter"),
+        remedy,
+    ));
+    findings.push(match drophammer_lab::input_queue_here() {
         Ok(frames) => Finding::good("input queue", format!("{frames} frames in front of routers in namespaces")),
         Err(ring) => Finding::good("input queue", format!("{ring} frames, the ring of a virtual link"))
             .note("Linux 6.16 or newer lets more frames wait in front of a router, as network cards do"),
@@ -206,7 +197,7 @@ fn of_machine(here: &Environment, separate: bool) -> Vec<Finding> {
     findings
 }
 
-/// Prints the findings; in each subject those that work come first.
+/// Prints the findings.
 fn show(findings: &[Finding], json: bool) {
     if json {
         let list: Vec<_> = findings
@@ -224,7 +215,7 @@ fn show(findings: &[Finding], json: bool) {
     }
     let count = |state: State| findings.iter().filter(|f| f.state == state).count();
     out!(
-        "\n{} good, {} to note, {} missing. `drophammer selftest` measures what the tester does here.",
+        "\n{} good, {} to note, {} missing. `drophammer selftest` measures what the tester can do here.",
         count(State::Good),
         count(State::Note),
         count(State::Missing)

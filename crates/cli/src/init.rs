@@ -2,21 +2,19 @@
 
 mod prompt;
 
-use crate::Exit;
 use crate::output::out;
-use crate::run::fail;
-use crate::suite_file::with_registry;
+use crate::suite_file::read_own;
+use crate::{Ended, Exit, Failure};
 use drophammer_model::quantity::Bandwidth;
-use drophammer_suite::read::{self, Overrides};
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
-/// Speed of a port whose interface reports none.
+/// Speed of a port whose interface does not report one.
 const ASSUMED: Bandwidth = Bandwidth(1_000_000_000);
 
-/// Speed that an interface of this machine reports.
+/// The speed that an interface of this machine reports.
 pub fn reported_speed(interface: &str) -> Option<Bandwidth> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
     let mbit: u64 = text.trim().parse().ok().filter(|mbit| *mbit > 0)?;
@@ -24,49 +22,36 @@ pub fn reported_speed(interface: &str) -> Option<Bandwidth> {
 }
 
 /// `drophammer init`.
-pub fn init(ports: &[String], out: &Path) -> Exit {
-    let exists = || format!("`{}` exists and is left as it is; name another file with --out", out.display());
-    // Checked before asking: the file could not be written.
+pub fn init(ports: &[String], out: &Path) -> Ended {
+    let exists =
+        || Failure::usage(format!("`{}` exists and is left as it is; name another file with --out", out.display()));
+    // Before asking a question whose answer would be of no use.
     if out.symlink_metadata().is_ok() {
-        return fail(Exit::Usage, exists());
+        return Err(exists());
     }
-    let asked;
-    let ports = match ports {
-        [] => match prompt::on_terminal() {
-            Ok(ports) => {
-                asked = ports;
-                &asked
-            }
-            Err(why) => return fail(Exit::Usage, why),
-        },
-        named => named,
-    };
+    let ports = if ports.is_empty() { prompt::on_terminal().map_err(Failure::usage)? } else { ports.to_vec() };
     let is_name = |name: &String| {
         !name.is_empty() && name.len() < 16 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:@".contains(c))
     };
     if let Some(wrong) = ports.iter().find(|name| !is_name(name)) {
-        return fail(Exit::Usage, format!("`{wrong}` is no name of an interface; `ip link` lists them"));
+        return Err(Failure::usage(format!("`{wrong}` is no name of an interface; `ip link` lists them")));
     }
-    let text = suite(ports);
-    // The suite must pass `check` before it is written.
-    let checked =
-        with_registry(|registry| read::read(&text, &out.display().to_string(), registry, &Overrides::default()));
-    if let Err(errors) = checked {
+    let text = suite(&ports);
+    // Writes only a suite that passes `check`.
+    read_own(&text, &out.display().to_string()).map_err(|errors| {
         let why = errors.errors.first().map(|e| format!("{}; {}", e.message, e.help)).unwrap_or_default();
-        return fail(Exit::Usage, format!("no suite can be made with these ports: {why}"));
-    }
+        Failure::usage(format!("no suite can be made with these ports: {why}"))
+    })?;
     let file = OpenOptions::new().write(true).create_new(true).open(out);
-    match file.and_then(|mut file| file.write_all(text.as_bytes())) {
-        Ok(()) => {
-            let name = out.display();
-            out!(
-                "wrote {name}\n\nNext:\n  drophammer plan {name}       what the router must be configured with\n  drophammer run {name}        as root"
-            );
-            Exit::Good
-        }
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => fail(Exit::Usage, exists()),
-        Err(e) => fail(Exit::Store, format!("cannot write `{}`: {e}; name another file with --out", out.display())),
-    }
+    let name = out.display();
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|e| match e.kind() {
+        ErrorKind::AlreadyExists => exists(),
+        _ => Failure::store(format!("cannot write `{name}`: {e}; name another file with --out")),
+    })?;
+    out!(
+        "wrote {name}\n\nNext:\n  drophammer plan {name}       what the router must be configured with\n  drophammer run {name}        as root"
+    );
+    Ok(Exit::Good)
 }
 
 /// The commented suite.

@@ -1,4 +1,4 @@
-//! Keys of BGP sessions from files and the environment: never more than a few kilobytes, and no wait without end.
+//! Keys of BGP sessions from files and the environment. Reads at most a few kilobytes, and never waits for ever.
 
 use drophammer_port::wait;
 use drophammer_store::read_regular;
@@ -12,15 +12,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Most bytes of a file with a key, which has 80 at most.
+/// Most bytes of a file with a key; a key has at most 80.
 const MOST: u64 = 4096;
-/// How long a program at the other end of a pipe may take, for it may ask its user for a password.
+/// How long a program at the other end of a pipe may take: it may ask its user for a password.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The key that a suite names, with the end of its line.
-///
-/// # Errors
-/// The file is no ordinary one, is too large, or cannot be read; there is no such variable.
 pub fn of_suite(place: &KeyPlace) -> Result<String, Refusal> {
     match place {
         KeyPlace::File(path) => {
@@ -45,18 +42,15 @@ pub fn of_suite(place: &KeyPlace) -> Result<String, Refusal> {
     }
 }
 
-/// The text of a file or of a pipe, whose other end may be opened later; no more than a few kilobytes of it.
-///
-/// # Errors
-/// Errors of the system; [`ErrorKind::TimedOut`] if nothing comes.
+/// The text of a file, or of a pipe whose other end may be opened later. The error is [`ErrorKind::TimedOut`] if nothing comes.
 pub fn of_pipe(path: &Path) -> io::Result<String> {
     read(path, PATIENCE)
 }
 
 fn read(path: &Path, patience: Duration) -> io::Result<String> {
-    // A pipe without another end would block whoever opens it.
+    // Opening a pipe without another end would block.
     let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
-    // A pipe reads as ended also before its other end is opened, except one without a name, which was made with both.
+    // A named pipe reads as ended before its other end is opened. A pipe without a name was made with both ends.
     let mut begun = fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("pipe:["));
     let (deadline, mut bytes) = (Instant::now() + patience, Vec::new());
     let mut most = (&file).take(MOST);
@@ -70,7 +64,7 @@ fn read(path: &Path, patience: Duration) -> io::Result<String> {
         if left.is_zero() {
             return Err(io::Error::new(ErrorKind::TimedOut, format!("nothing came within {patience:?}")));
         }
-        // Also true once somebody has opened and closed the other end.
+        // Also true after somebody opened and closed the other end.
         begun |= wait::until_readable(&[file.as_fd()], left)?;
     }
     String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8"))
@@ -116,7 +110,7 @@ mod tests {
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         let late = read(&pipe, Duration::from_millis(1)).unwrap_err();
         assert_eq!((late.kind(), late.to_string().as_str()), (ErrorKind::TimedOut, "nothing came within 1ms"));
-        // As a shell passes `<(pass show bgp)`, also if `pass` says nothing.
+        // As a shell passes `<(pass show bgp)`, even if `pass` prints nothing.
         for said in ["sesame\n", ""] {
             let (reader, mut writer) = io::pipe().unwrap();
             writer.write_all(said.as_bytes()).unwrap();
@@ -129,7 +123,7 @@ mod tests {
         assert_eq!(of_pipe(Path::new("/dev/zero")).unwrap().len(), 4096);
     }
 
-    /// Waits until the thread sleeps with the pipe open, and returns false if that does not happen.
+    /// Waits until the thread sleeps with the pipe open; false if that does not happen.
     fn waits_for(pipe: &Path, thread: Pid) -> bool {
         let (pipe, begun) = (pipe.canonicalize().unwrap(), Instant::now());
         let is_open = || {

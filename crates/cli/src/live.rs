@@ -1,12 +1,10 @@
 //! `drophammer run --live`: a page on loopback that shows the run while it goes on, and metrics for Prometheus.
 //!
-//! It listens on 127.0.0.1 only. A request with a name in `Host` that does not mean loopback is refused, so that a page
-//! of another site cannot read it through its own name (DNS rebinding). The stop button sends a token that only the
-//! terminal shows. It is behind the `#` of the address, which browsers do not send.
+//! It listens on 127.0.0.1 only. It refuses a request whose `Host` does not name loopback, so that a page of another site cannot read it through its own
+//! name (DNS rebinding). The stop button sends a token that only the terminal shows, after the `#` of the address, which browsers do not send.
 
 mod events;
 mod metrics;
-mod places;
 mod rates;
 mod request;
 
@@ -14,7 +12,6 @@ pub use events::{of_progress, of_record};
 pub use rates::{Rates, Trial};
 
 use metrics::Metrics;
-use places::Places;
 use request::{Reply, Request, read, write};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -24,26 +21,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Events that are kept for a page that is opened later.
+/// Most events that are kept for a page that is opened later.
 const KEPT: usize = 5_000;
-/// Of these, rates of trials under way, which come once a second: the last five minutes.
+/// Most rates that are kept: one per second, for the last five minutes.
 const KEPT_RATES: usize = 300;
-/// Events in one answer.
+/// Most events in one answer.
 const AT_ONCE: usize = 500;
-/// How long a page that was open recently may take to ask for the last events.
+/// How long an open page may take to ask for the last events.
 const FAREWELL: Duration = Duration::from_millis(2_500);
 /// How long a connection may take to send its request, and then to take the reply.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Connections that are answered at the same time; further ones wait. A page has one at a time.
+/// Most connections that are answered at the same time. A page has one.
 const AT_A_TIME: usize = 32;
 
 /// Names of loopback in `Host`.
 const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
-/// The answer to a request with another name.
+/// The answer to a request for another name.
 const FOREIGN: &str = "this page answers only to 127.0.0.1, localhost and [::1]; open http://127.0.0.1 with the port \
                        that the terminal shows, or with the local port of the SSH forward";
 
-/// The page.
 const PAGE: &str = include_str!("live/page.html");
 const SCRIPT: &str = include_str!("live/page.js");
 const STYLE: &str = include_str!("live/page.css");
@@ -73,20 +69,17 @@ struct Shared {
 struct State {
     /// Events with their numbers, from 1.
     events: VecDeque<(u64, Value)>,
-    /// Rates of trials under way, likewise.
+    /// Rates of trials with their numbers.
     rates: VecDeque<(u64, Value)>,
     last: u64,
-    /// Number of the last event that a page has, and when it asked.
+    /// Number of the last event that a page got, and when it asked.
     seen: u64,
     asked_at: Option<Instant>,
     metrics: Metrics,
 }
 
 impl Waiting {
-    /// Listens on this port of loopback; 0 for any free one.
-    ///
-    /// # Errors
-    /// Errors of the socket, and of the source of random numbers.
+    /// Listens on this port of loopback; 0 for any free port.
     pub fn on(port: u16) -> io::Result<Waiting> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let port = listener.local_addr()?.port();
@@ -96,16 +89,13 @@ impl Waiting {
         Ok(Waiting { listener, port, token })
     }
 
-    /// Address of the page. `secret`: with the token that its stop button needs.
+    /// Address of the page; `secret` adds the token that its stop button needs.
     pub fn address(&self, secret: bool) -> String {
         let token = if secret { format!("#{}", self.token) } else { String::new() };
         format!("http://127.0.0.1:{}/{token}", self.port)
     }
 
-    /// Serves the page from separate threads, one for each connection, so that none waits for another one. Its stop button sets `stop`.
-    ///
-    /// # Errors
-    /// No further thread can be started.
+    /// Serves the page, with one thread per connection, so that none waits for another. Its stop button sets `stop`.
     pub fn serve(self, stop: Arc<AtomicBool>) -> io::Result<Live> {
         let state = Mutex::new(State::default());
         let shared = Arc::new(Shared { state, asked: Condvar::new(), token: self.token, stop });
@@ -119,7 +109,7 @@ impl Waiting {
                     let _place = place;
                     let _ = served.answer(&connection);
                 };
-                // If no thread can be started, the connection is closed, and the page asks again.
+                // Without a thread, the connection is closed, and the page asks again.
                 let _ = std::thread::Builder::new().name("live page".into()).spawn(answer);
             }
         })?;
@@ -142,7 +132,7 @@ impl Live {
         }
     }
 
-    /// Waits for a moment until an open page has the last event.
+    /// Gives an open page a moment to get the last event.
     pub fn finish(&self) {
         let state = self.shared.lock();
         let is_open = state.asked_at.is_some_and(|at| at.elapsed() < FAREWELL);
@@ -168,7 +158,6 @@ impl Shared {
         write(connection, &reply.bytes(), Instant::now() + PATIENCE)
     }
 
-    /// The reply to a request.
     fn reply(&self, request: &Request) -> Reply {
         let host = request.header("host").unwrap_or_default();
         if !is_loopback(host) {
@@ -221,18 +210,47 @@ impl Shared {
     }
 }
 
-/// Whether the value of `Host` names loopback. Any port is right: browsers leave 80 out, and an SSH forward may have
-/// another port than the run. The name of another site is never among these names.
+/// Whether the value of `Host` names loopback, with any port: browsers leave 80 out, and an SSH forward may have another port than the run.
 fn is_loopback(host: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let is_port = |text: &str| text.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()));
     LOOPBACK.iter().filter_map(|name| host.strip_prefix(*name)).any(|rest| rest.is_empty() || is_port(rest))
 }
 
-/// Whether they are equal, in a time that depends only on the length.
+/// Compares in a time that depends only on the length.
 fn same(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b));
     a.len() == b.len() && std::hint::black_box(differences) == 0
+}
+
+/// Bounds the connections that are answered at the same time.
+struct Places {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// A taken place; free again when it is dropped.
+struct Place(Arc<Places>);
+
+impl Places {
+    fn new(places: usize) -> Arc<Places> {
+        Arc::new(Places { free: Mutex::new(places), freed: Condvar::new() })
+    }
+
+    /// Takes a place, once one is free.
+    fn take(self: &Arc<Places>) -> Place {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+        Place(self.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.freed.notify_one();
+    }
 }
 
 #[cfg(test)]
@@ -248,6 +266,12 @@ mod tests {
         // A refusal may close the connection before everything was read.
         let _ = connection.read_to_string(&mut answer);
         answer
+    }
+
+    /// A page, and its port.
+    fn served() -> (u16, Live) {
+        let waiting = Waiting::on(0).unwrap();
+        (waiting.port, waiting.serve(Arc::default()).unwrap())
     }
 
     #[test]
@@ -269,7 +293,7 @@ mod tests {
         assert_eq!(events(1), json!({"last": 1, "events": []}));
         assert!(get("/metrics").contains("drophammer_trials_total"));
         assert!(get("/etc/passwd").starts_with("HTTP/1.1 404 "));
-        // The page has the last event, so there is nothing to wait for.
+        // Returns immediately, because the page has the last event.
         live.finish();
 
         let post =
@@ -333,9 +357,7 @@ mod tests {
         for host in foreign {
             assert!(!is_loopback(host), "{host}");
         }
-        let waiting = Waiting::on(0).unwrap();
-        let port = waiting.port;
-        let _live = waiting.serve(Arc::default()).unwrap();
+        let (port, _live) = served();
         let answer = ask(port, &format!("GET / HTTP/1.1\r\nHost: tester.example.org:{port}\r\n\r\n"));
         assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
         assert!(answer.contains("open http://127.0.0.1 with the port"), "{answer}");
@@ -343,9 +365,7 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_refused_and_harms_nothing() {
-        let waiting = Waiting::on(0).unwrap();
-        let port = waiting.port;
-        let _live = waiting.serve(Arc::default()).unwrap();
+        let (port, _live) = served();
         let long = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(100_000));
         for text in ["\r\n\r\n", "GET\r\n\r\n", "GET / SPDY\r\n\r\n", "GET / HTTP/1.1\r\nnonsense\r\n\r\n", &long] {
             let answer = ask(port, text);
@@ -357,21 +377,19 @@ mod tests {
 
     #[test]
     fn a_page_that_is_stuck_keeps_nobody_waiting() {
-        let waiting = Waiting::on(0).unwrap();
-        let port = waiting.port;
-        let live = waiting.serve(Arc::default()).unwrap();
+        let (port, live) = served();
         // More than the kernel buffers for a connection.
         (0..AT_ONCE).for_each(|_| live.tell(json!({"event": "note", "text": "x".repeat(50_000)})));
         let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-        // One says nothing, the other asks and does not read.
+        // One sends nothing, the other asks and does not read.
         let (mut silent, mut stuck) = (connect(), connect());
         write!(stuck, "GET /events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n").unwrap();
         let answer = ask(port, &format!("GET /events?after=499 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"));
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("}]}"), "{answer:.200}");
-        // The silent one was connected until then: it was not ended to make way.
+        // The silent one is still connected: it did not have to make way.
         silent.set_nonblocking(true).unwrap();
         assert_eq!(silent.read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        // Neither keeps its place for ever: when the silent one is ended, so is the other, which has only what the kernel held for it.
+        // Both are ended in the end. The other one got only what the kernel had buffered for it.
         silent.set_nonblocking(false).unwrap();
         assert_eq!(silent.read(&mut [0; 1]).unwrap_or(0), 0);
         while Arc::strong_count(&live.shared) > 2 {
@@ -397,7 +415,7 @@ mod tests {
             ((2, 1, last), (KEPT_RATES, last - KEPT_RATES as u64, last - 1))
         );
         drop(state);
-        // In order, whatever they are.
+        // In the order of their numbers.
         let body = String::from_utf8(live.shared.events(0).bytes()).unwrap();
         let body: Value = serde_json::from_str(body.split("\r\n\r\n").nth(1).unwrap()).unwrap();
         let events = body["events"].as_array().unwrap();
@@ -408,5 +426,25 @@ mod tests {
     #[test]
     fn tokens_are_compared_as_a_whole() {
         assert!(same(b"abc", b"abc") && !same(b"abc", b"abd") && !same(b"abc", b"ab") && !same(b"", b"a"));
+    }
+
+    #[test]
+    fn a_place_is_given_again_when_it_is_free() {
+        let places = Places::new(1);
+        let first = places.take();
+        let (took, taken) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn({
+            let places = places.clone();
+            move || {
+                let second = places.take();
+                took.send(()).unwrap();
+                second
+            }
+        });
+        assert!(taken.try_recv().is_err(), "it waits");
+        drop(first);
+        taken.recv().unwrap();
+        drop(thread.join().unwrap());
+        assert_eq!(*places.free.lock().unwrap(), 1);
     }
 }

@@ -2,40 +2,34 @@
 //!
 //! # Commands other than run
 //!
-//! `drophammer listen` counts the frames that arrive at an interface (`testbed/src/listen.rs`) by `wire::conversation`,
-//! without a rig. `drophammer bgp` is a rig of one port with one emulated router (`testbed/src/speaker.rs`).
-//! `drophammer blast --dut` brings a router up as a run does (`testbed::real`), with the addresses of a suite of two
-//! ports.
+//! `drophammer listen` counts the frames that arrive at an interface (`testbed/src/listen.rs`) by `wire::conversation`, without a rig.
+//! `drophammer bgp` is a rig of one port with one emulated router (`testbed/src/speaker.rs`). `drophammer blast --dut` brings a router up as a run does
+//! (`testbed::real`), with the addresses of a suite of two ports.
 //!
-//! `run --live` serves a page from threads of its own, one per connection (`cli/src/live.rs`). The observer tells them
-//! each event. `live/request.rs` reads the requests: the server has only four paths, so it needs no web library. One
-//! more thread (`live/rates.rs`) gets the rates of the current trial: `Progress::Traffic` hands it `Live`, and the
-//! lanes answer `Live::totals` between two bursts without a lock (`traffic/src/totals.rs`).
+//! `run --live` serves a page from threads of its own, one per connection (`cli/src/live.rs`). The observer tells them each event. `live/request.rs`
+//! reads the requests: the server has only a few paths, so it needs no web library. One more thread (`live/rates.rs`) gets the rates of the current
+//! trial: `Progress::Traffic` hands it `Live`, and the lanes answer `Live::totals` between two bursts without a lock (`traffic/src/totals.rs`).
 //!
-//! `run --detach` (`cli/src/detach.rs`) starts the program again, in a session of its own, before the run does anything
-//! else. Each run names and locks its process in `process.jsonl` (`cli/src/running.rs`). `watch` and `stop`
-//! (`cli/src/watch.rs`) read that file to see whether the run is still going.
+//! `run --detach` (`cli/src/detach.rs`) starts the program again, in a session of its own, before the run does anything else. Each run names and locks
+//! its process in `process.jsonl` (`cli/src/running.rs`). `watch` and `stop` (`cli/src/watch.rs`) read that file to see whether the run is still going.
 //!
-//! `drophammer history` (`report/src/compare/history.rs`) compares run after run. `drophammer doctor`
-//! (`cli/src/doctor.rs`) asks what a run would ask (backends, kinds, the lab) and judges the answers. It measures
-//! nothing.
+//! `drophammer history` (`report/src/compare/history.rs`) compares run after run. `drophammer doctor` (`cli/src/doctor.rs`) asks what a run would ask
+//! (backends, kinds, the lab) and judges the answers. It measures nothing.
 //!
-//! `drophammer compare` reads several run folders. `report/src/compare` pairs their figures by test, figure and DUT,
-//! compares them without pairing rounds (`judge::statistics::compare_unpaired`), and names the conditions that differ.
+//! `drophammer compare` reads several run folders. `report/src/compare` pairs their figures by test, figure and DUT, compares them without pairing
+//! rounds (`judge::statistics::compare_unpaired`), and names the conditions that differ.
 //!
-//! `drophammer plan` prints the suite as it would run (`testbed::estimates`; `Method::trials` gives the trials of each
-//! test). `lab/src/by_hand.rs` makes the configuration for the role: FRR and BIRD have the templates of their kinds,
-//! other makers have their own.
+//! `drophammer plan` prints the suite as it would run (`testbed::estimates`; `Method::trials` gives the trials of each test). `lab/src/by_hand.rs` makes
+//! the configuration for the role: FRR and BIRD have the templates of their kinds, other makers have their own.
 //!
-//! `drophammer selftest` is a run whose DUTs are the tester's own backends. `testbed/src/selftest/` connects the ports
-//! in a loop, runs the methods of `methods/src/selftest/` on it, starts the reference device once per fault, and
-//! computes the verdict. `port/src/auto.rs` chooses the backend of a run that names none.
+//! `drophammer selftest` is a run whose DUTs are the tester's own backends. `testbed/src/selftest/` connects the ports in a loop, runs the methods of
+//! `methods/src/selftest/` on it, starts the reference device once per fault, and computes the verdict. `port/src/auto.rs` chooses the backend of a run
+//! that names none.
 
 // These macros panic when a pipe is closed; `output` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
-mod baseline;
 mod bgp;
 mod blast;
 mod clock;
@@ -44,12 +38,10 @@ mod describe;
 mod detach;
 mod diagnostics;
 mod doctor;
-mod history;
 mod init;
 mod key_file;
 mod listen;
 mod live;
-mod manual;
 mod masked;
 mod observer;
 mod on_link;
@@ -65,6 +57,10 @@ mod suite_file;
 mod watch;
 
 use args::{Command, parse};
+use drophammer_model::visible::visible;
+use drophammer_testbed::{device, xdp_router};
+use output::err;
+use std::fmt::Display;
 use std::process::ExitCode;
 
 /// Exit code of the program.
@@ -76,39 +72,86 @@ pub enum Exit {
     Failed = 1,
     /// The command line or the suite is wrong; nothing was started.
     Usage = 2,
-    /// The machine does not permit or lacks what is needed.
+    /// The machine forbids or lacks something that the command needs.
     Environment = 3,
     /// Results could not be stored.
     Store = 4,
-    /// All tests were done and no criterion missed, but for at least one the rounds leave open whether it is met; or nothing of a
-    /// run could be compared with another.
+    /// All tests were done and no criterion missed, but the rounds do not show whether one is met; or nothing of a run could be compared with another.
     Undecided = 5,
-    /// The tester or its machine spoilt a test in every round, so that nothing is known of the DUT; all others ended
-    /// successfully.
+    /// The tester or its machine spoilt a test in every round, so that nothing is known of the DUT. No other test failed.
     Unfit = 6,
-    /// A criterion of the suite was not met; no router failed a test.
+    /// A criterion of the suite was missed; no router failed a test.
     Missed = 7,
-    /// Stopped by the user; the report of the results until then exists.
+    /// Stopped by the user; the report has the results so far.
     Interrupted = 130,
 }
 
 impl Exit {
-    /// The variant with this code.
     fn of(code: i32) -> Option<Exit> {
         use Exit::*;
         let all = [Good, Failed, Usage, Environment, Store, Undecided, Unfit, Missed, Interrupted];
         all.into_iter().find(|exit| *exit as i32 == code)
     }
-}
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit as u8)
+    /// The exit code of a comparison of runs.
+    fn compared(is_worse: bool, is_open: bool) -> Exit {
+        match (is_worse, is_open) {
+            (true, _) => Exit::Failed,
+            (_, true) => Exit::Undecided,
+            _ => Exit::Good,
+        }
     }
 }
 
+/// Why a command ended early.
+#[derive(Debug)]
+pub struct Failure {
+    exit: Exit,
+    /// The cause, with the remedy after the last semicolon; empty if it was already printed.
+    text: String,
+}
+
+impl Failure {
+    /// A failure with this exit code.
+    pub fn new(exit: Exit, text: impl Display) -> Failure {
+        Failure { exit, text: text.to_string() }
+    }
+
+    /// The command line or the suite is wrong.
+    pub fn usage(text: impl Display) -> Failure {
+        Failure::new(Exit::Usage, text)
+    }
+
+    /// The machine forbids or lacks something.
+    pub fn environment(text: impl Display) -> Failure {
+        Failure::new(Exit::Environment, text)
+    }
+
+    /// Results could not be stored.
+    pub fn store(text: impl Display) -> Failure {
+        Failure::new(Exit::Store, text)
+    }
+
+    /// A wrong command line or suite whose errors were already printed.
+    pub fn told() -> Failure {
+        Failure::usage("")
+    }
+
+    /// Prints the error and returns the exit code.
+    pub fn print(self) -> Exit {
+        if !self.text.is_empty() {
+            err!("error: {}", diagnostics::with_help(&visible(&self.text, &['\n'])));
+        }
+        self.exit
+    }
+}
+
+/// What a command returns.
+pub type Ended = Result<Exit, Failure>;
+
 fn main() -> ExitCode {
-    let exit = match parse() {
+    let part = |ended: Result<(), String>| ended.map(|()| Exit::Good).map_err(Failure::environment);
+    let ended = match parse() {
         Command::Run(args) => run::run(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::Stop { dir } => watch::stop(&dir),
@@ -121,16 +164,16 @@ fn main() -> ExitCode {
         Command::Schema => describe::schema(),
         Command::List { what } => describe::list(what),
         Command::Report { dir, out, pdf } => run::report(&dir, out.as_deref(), pdf),
-        Command::Compare { runs, json } => compare::run(&runs, json),
-        Command::History(args) => history::run(&args),
+        Command::Compare { runs, json } => compare::compare(&runs, json),
+        Command::History(args) => compare::history(&args),
         Command::Selftest(args) => selftest::run(&args),
         Command::Doctor { json } => doctor::run(json),
-        Command::Completions { shell } => manual::completions(shell),
-        Command::Man { out } => manual::pages(&out),
+        Command::Completions { shell } => describe::completions(shell),
+        Command::Man { out } => describe::manual(&out),
         Command::Clean => run::clean(),
-        Command::UmlGuest { arguments } => run::uml_guest(&arguments),
-        Command::XdpRouter { arguments } => run::xdp_router(&arguments),
-        Command::ReferenceDevice { arguments } => run::reference_device(&arguments),
+        Command::UmlGuest { arguments } => part(drophammer_lab::kinds::uml::guest::run(&arguments)),
+        Command::XdpRouter { arguments } => part(xdp_router::run(&arguments)),
+        Command::ReferenceDevice { arguments } => part(device::run(&arguments)),
     };
-    exit.into()
+    ExitCode::from(ended.unwrap_or_else(Failure::print) as u8)
 }

@@ -1,57 +1,24 @@
-//! Hides secrets in the texts of a record, and leaves what identifies things.
+//! Hides secrets in the texts of a record, but not in names.
 
 use drophammer_model::record::Record;
 use drophammer_model::suite::Mask;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Fields whose texts name things, or are words of the program. A secret that is a part of such a name is no secret:
-/// the name is all over the suite. With another name, a run could be neither continued nor compared.
+/// Fields whose texts are names, or words of the program. A secret that is part of a name is no secret, because the name is all over the suite. With a
+/// changed name, a run could be neither resumed nor compared.
+#[rustfmt::skip]
 const NAMES: &[&str] = &[
-    "backend",
-    "by",
-    "cpu_model",
-    "cpus",
-    "digest",
-    "drophammer",
-    "dut",
-    "duts",
-    "figure",
-    "group",
-    "id",
-    "interface",
-    "kernel",
-    "key",
-    "kind",
-    "label",
-    "mac",
-    "marks",
-    "metric",
-    "name",
-    "port",
-    "profile",
-    "purpose",
-    "record",
-    "routers",
-    "started",
-    "state",
-    "status",
-    "suite",
-    "test",
-    "time",
-    "unit",
-    "verdict",
-    "version",
+    "backend", "by", "cpu_model", "cpus", "digest", "drophammer", "dut", "duts", "figure", "group", "id", "interface", "kernel", "key", "kind", "label",
+    "mac", "marks", "metric", "name", "port", "profile", "purpose", "record", "routers", "started", "state", "status", "suite", "test", "time", "unit",
+    "verdict", "version",
 ];
-/// Lists of pairs, whose first part is a name.
+/// Lists of pairs whose first part is a name.
 const PAIRS: &[&str] = &["conditions", "duts", "facts", "figures", "tests"];
-/// Fields with fields of any name.
+/// Fields that contain fields of any name.
 const FREE: &[&str] = &["config", "more", "parameters"];
 
-/// The record with its secrets hidden.
-///
-/// # Errors
-/// The record cannot be written as JSON, or not be read again.
+/// The record with its secrets hidden. Fails if the record does not survive a conversion to JSON and back.
 pub fn without_secrets<'r>(mask: &Mask, record: &'r Record) -> Result<Cow<'r, Record>, String> {
     if mask.is_empty() {
         return Ok(Cow::Borrowed(record));
@@ -75,7 +42,7 @@ pub fn without_secrets<'r>(mask: &Mask, record: &'r Record) -> Result<Cow<'r, Re
     if let Ok(masked) = serde_json::from_value::<Record>(hidden(&value, &places)) {
         return Ok(Cow::Owned(masked));
     }
-    // One of the texts is a word of the format, so it is no secret there. The others are hidden.
+    // One of the texts is a word of the format, and so no secret. Hides only the others.
     let mut masked = serde_json::from_value::<Record>(value.clone()).map_err(failed)?;
     let mut value = value;
     for place in &places {
@@ -87,7 +54,7 @@ pub fn without_secrets<'r>(mask: &Mask, record: &'r Record) -> Result<Cow<'r, Re
     Ok(Cow::Owned(masked))
 }
 
-/// The places (RFC 6901) of texts to hide in `value`, which is at `place` and belongs to `field`.
+/// Finds the places (RFC 6901) of texts to hide in `value`, which is at `place` and belongs to `field`.
 fn find(mask: &Mask, value: &Value, field: &str, place: &str, places: &mut Vec<String>) {
     match value {
         Value::String(text) if !NAMES.contains(&field) && !mask.leaves(text) => places.push(place.to_owned()),
@@ -151,7 +118,7 @@ mod tests {
         let said = note("% Unknown command: neighbor 198.18.1.2 password sesame");
         assert_eq!(masked("sesame", &said), note("% Unknown command: neighbor 198.18.1.2 password <secret>"));
         assert_eq!(*without_secrets(&Mask::default(), &said).unwrap(), said);
-        // JSON writes these characters otherwise.
+        // JSON escapes these characters.
         assert_eq!(masked("se\"sa\\me", &note("password se\"sa\\me")), note("password <secret>"));
     }
 
@@ -187,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_word_of_the_format_stays_and_all_else_is_hidden() {
-        // How figures are compared is such a word.
+        // The scale of a figure is such a word.
         let with = |remark: &str| {
             let figure = json!({
                 "key": "loss", "title": "Loss", "unit": "%", "value": 1.5, "higher_is_better": false,

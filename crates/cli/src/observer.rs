@@ -1,5 +1,6 @@
-//! What the command does during a run: stores records, shows progress, watches for Ctrl-C.
+//! What the command does during a run: it stores records, shows progress, and watches for Ctrl-C.
 
+use crate::Failure;
 use crate::live::{Live, Rates, Trial, of_progress, of_record};
 use crate::masked::without_secrets;
 use crate::output::out;
@@ -17,19 +18,17 @@ use std::time::Duration;
 
 /// The observer of `drophammer run`.
 pub struct Watcher {
-    /// The run's folder.
     pub writer: RunWriter,
-    /// The display.
     pub display: Display,
-    /// The page on loopback, if there is one.
+    /// The page on loopback.
     pub live: Option<Live>,
-    /// Tells the rates of trials under way, if anybody is told events.
+    /// Reports the rates of the current trial, if anybody gets events.
     pub rates: Option<Rates>,
     /// Whether events are printed to standard output.
     pub json: bool,
     /// Set by Ctrl-C.
     pub stop: Arc<AtomicBool>,
-    /// Hides secrets in texts of others, such as the output of a router.
+    /// Hides secrets in texts that do not come from the program, such as the output of a router.
     pub mask: Mask,
 }
 
@@ -98,42 +97,41 @@ pub fn tell(live: Option<&Live>, json: bool, event: Value) {
     }
 }
 
-/// Stores a record, then does what may wait for a reader of events who does not read; also if it cannot be stored.
+/// Stores a record first, because `then` may have to wait for a slow reader of events. Calls `then` even if storing fails.
 fn stored_first(store: impl FnOnce() -> Result<(), String>, then: impl FnOnce()) -> Result<(), String> {
     let stored = store();
     then();
     stored
 }
 
-/// No more rates of the trial that the record ends. One without a record of its own ends with its test.
+/// Stops the rates of the trial that the record ends. A trial without a record of its own ends with its test.
 fn end_of_trial(rates: Option<&mut Rates>, record: &Record) {
     if let (Some(rates), Record::Trial(_) | Record::Test(_) | Record::Ended(_)) = (rates, record) {
         rates.end();
     }
 }
 
-/// Signals within this time are one request. `timeout` sends its signal twice, to the program and to its process group; `make` and a
-/// terminal do the same.
+/// Signals within this time are one request: `timeout`, `make` and a terminal send a signal twice, to the program and to its process group.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 
-/// Ctrl-C, SIGTERM and SIGHUP set the flag. Another Ctrl-C or SIGTERM after more than a second ends the program immediately (the lab
-/// ends with it). Another SIGHUP does not, because a closed terminal causes two: one from its shell, and one from the kernel when
-/// the shell ends.
-///
-/// # Errors
-/// Errors of installing a handler or of starting a thread.
-pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
+/// Ctrl-C, SIGTERM and SIGHUP set the flag. Another Ctrl-C or SIGTERM after more than a second ends the program immediately, and the lab with it.
+/// Another SIGHUP does not, because a closed terminal causes two: one from its shell, and one from the kernel when the shell ends.
+pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let (stop, second) = first_signal()?;
     second.listen()?;
     Ok(stop)
 }
 
-/// What [`stop_flag`] does without a thread, for a process that must not have one yet. Until [`SecondSignal::listen`] no signal
-/// ends the program.
-///
-/// # Errors
-/// Errors of installing a handler.
-pub fn first_signal() -> io::Result<(Arc<AtomicBool>, SecondSignal)> {
+/// Like [`stop_flag`] without its thread, for a process that must not have one yet. No signal ends the program until [`SecondSignal::listen`].
+pub fn first_signal() -> Result<(Arc<AtomicBool>, SecondSignal), Failure> {
+    register().map_err(deaf)
+}
+
+fn deaf(error: io::Error) -> Failure {
+    Failure::environment(format!("cannot listen for Ctrl-C: {error}"))
+}
+
+fn register() -> io::Result<(Arc<AtomicBool>, SecondSignal)> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let (stop, ends_now) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (signals, handler) = UnixStream::pair()?;
@@ -149,24 +147,21 @@ pub fn first_signal() -> io::Result<(Arc<AtomicBool>, SecondSignal)> {
 
 /// Decides when another signal ends the program immediately.
 pub struct SecondSignal {
-    /// Each signal writes a byte.
+    /// Gets a byte for each signal.
     signals: UnixStream,
     ends_now: Arc<AtomicBool>,
 }
 
 impl SecondSignal {
-    /// Waits for the first signal in a thread.
-    ///
-    /// # Errors
-    /// Errors of starting it.
-    pub fn listen(mut self) -> io::Result<()> {
+    /// Starts a thread that waits for the first signal.
+    pub fn listen(mut self) -> Result<(), Failure> {
         let wait = move || {
             if self.signals.read_exact(&mut [0]).is_ok() {
                 std::thread::sleep(ONE_REQUEST);
                 self.ends_now.store(true, Ordering::Relaxed);
             }
         };
-        std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+        std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop).map_err(deaf)
     }
 }
 

@@ -1,9 +1,9 @@
-//! Addresses on a link, as the command line names them.
+//! Addresses on a link, as the command line gives them.
 
 use drophammer_suite::is_lab_address;
 use std::net::IpAddr;
 
-/// `198.18.1.2/24`: an address and the length of the prefix of its link.
+/// Reads `198.18.1.2/24`: an address and the prefix length of its link.
 pub fn with_length(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
@@ -12,21 +12,18 @@ pub fn with_length(text: &str) -> Option<(IpAddr, u8)> {
     Some((address, length))
 }
 
-/// Refuses addresses that may belong to somebody on the Internet.
-///
-/// # Errors
-/// The message names the addresses that can be used.
+/// Refuses public addresses.
 pub fn refuse_public(address: IpAddr) -> Result<(), String> {
     if is_lab_address(address) || matches!(address, IpAddr::V6(address) if address.is_unicast_link_local()) {
         return Ok(());
     }
     Err(format!(
         "{address} is a public address; use addresses for benchmarks (198.18.0.0/15, 2001:2::/48), private \
-         ones or those for documentation (RFC 6815)"
+         addresses, or addresses for documentation (RFC 6815)"
     ))
 }
 
-/// Whether `other` is on the link of `address`, whose prefix has this length.
+/// Whether `other` is on the link of `address`.
 pub fn holds(address: IpAddr, length: u8, other: IpAddr) -> bool {
     let same = |a: u128, b: u128, bits: u32| {
         let host = bits - u32::from(length);

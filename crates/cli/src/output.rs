@@ -1,14 +1,15 @@
 //! Standard output and standard error of every command.
 //!
-//! If a reader closes its end of the pipe (`| head`), or the terminal is closed, further output is discarded, and the
-//! command ends with its normal exit code. A run goes on, because its results are in its folder; `blast`, which has none, ends its traffic. Output
-//! that cannot be written for another reason, such as a full disk, ends the command.
+//! If a reader closes its end of the pipe (`| head`), or the terminal is closed, further output is discarded, and the command ends with its normal exit
+//! code. A run goes on, because its results are in its folder; `blast`, which stores none, ends its traffic. Output that cannot be written for another
+//! reason, such as a full disk, ends the command.
 
 use crate::Exit;
 use std::fmt::Arguments;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 /// Prints a line to standard output.
 macro_rules! out {
@@ -22,8 +23,7 @@ macro_rules! err {
 
 pub(crate) use {err, out};
 
-/// Prints `text` and a line feed to standard output. Ends the program when that fails for another reason than
-/// that nobody reads it any more.
+/// Prints `text` and a line feed to standard output. If that fails although somebody still reads it, ends the program.
 pub fn standard_output(text: Arguments<'_>) {
     if let Err(e) = line(&mut io::stdout().lock(), text)
         && !is_closed(&e)
@@ -33,7 +33,7 @@ pub fn standard_output(text: Arguments<'_>) {
     }
 }
 
-/// Prints `text` and a line feed to standard error. A failure is ignored: it could not be reported anywhere.
+/// Prints `text` and a line feed to standard error. Ignores failures, because they cannot be reported anywhere.
 pub fn standard_error(text: Arguments<'_>) {
     let _ = line(&mut io::stderr().lock(), text);
 }
@@ -42,13 +42,33 @@ fn line(to: &mut impl Write, text: Arguments<'_>) -> io::Result<()> {
     writeln!(to, "{text}").and_then(|()| to.flush())
 }
 
-/// Whether an error of standard output means that nobody reads it any more: a closed pipe, or a terminal that has hung up.
+/// Prints `text` and a line feed to standard output, for a command that ends when nobody reads it.
+pub fn say(text: impl std::fmt::Display) -> io::Result<()> {
+    line(&mut io::stdout().lock(), format_args!("{text}"))
+}
+
+/// Whether what goes to this terminal may be coloured.
+pub fn is_colored(terminal: &impl IsTerminal) -> bool {
+    terminal.is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// Right-aligned cells of a line.
+pub fn cells(cells: &[String], width: usize) -> String {
+    cells.iter().map(|cell| format!("{cell:>width$}")).collect()
+}
+
+/// Seconds with three decimal places.
+pub fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e3).round() / 1e3
+}
+
+/// Whether an error of standard output means that nobody reads it any more: a closed pipe, or a terminal that hung up.
 pub fn is_closed(error: &io::Error) -> bool {
     let hung_up = || error.raw_os_error() == Some(nix::libc::EIO) && !is_in_file();
     error.kind() == ErrorKind::BrokenPipe || hung_up()
 }
 
-/// Whether standard output goes into a file, where the same number is an error of the disk.
+/// Whether standard output goes into a file, where EIO is an error of the disk.
 fn is_in_file() -> bool {
     let copy = io::stdout().as_fd().try_clone_to_owned();
     copy.and_then(|copy| File::from(copy).metadata()).is_ok_and(|metadata| metadata.is_file())

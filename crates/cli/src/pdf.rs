@@ -1,4 +1,4 @@
-//! The page as PDF: printed by a browser of this machine, headless and without network.
+//! The report page as PDF: a browser of this machine prints it, headless and without network.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,16 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Browsers that can print without a window, in the order in which they are tried.
+/// Browsers that can print without a window, the preferred ones first.
+#[rustfmt::skip]
 const BROWSERS: [&str; 8] = [
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-    "chrome",
-    "chrome-headless-shell",
-    "microsoft-edge",
-    "brave-browser",
+    "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "chrome-headless-shell", "microsoft-edge", "brave-browser",
 ];
 
 /// A page of thousands of trials takes seconds.
@@ -25,10 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Time between two checks of the browser.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Prints the page `html` into a file beside it, of the same name with the ending `pdf`, and returns its path.
-///
-/// # Errors
-/// A message with its remedy: no browser, or one that failed, took too long, or wrote no PDF.
+/// Prints the page `html` into a file next to it, with the extension `pdf`, and returns its path. An error has its remedy.
 pub fn print(html: &Path) -> Result<PathBuf, String> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let browser = find(&paths).ok_or_else(|| {
@@ -50,28 +41,24 @@ fn find(paths: &OsString) -> Option<PathBuf> {
 
 fn print_with(browser: &Path, html: &Path, patience: Duration) -> Result<PathBuf, String> {
     let failed = |why: String| {
-        format!(
-            "{} did not print {}: {why}; open the page in a browser and print it there",
-            browser.display(),
-            html.display()
-        )
+        let (browser, html) = (browser.display(), html.display());
+        format!("{browser} did not print {html}: {why}; open the page in a browser and print it there")
     };
     let html = fs::canonicalize(html).map_err(|e| failed(e.to_string()))?;
     let pdf = html.with_extension("pdf");
-    // Written beside and renamed, so that an old file stays complete. Beside the page, because packaged browsers do not
-    // see hidden folders.
-    let beside = html.with_extension("part.pdf");
+    // Renamed when complete, so that an old file stays intact. In the folder of the page, because packaged browsers do not see hidden folders.
+    let part = html.with_extension("part.pdf");
     // The browser would follow a link.
-    let _ = fs::remove_file(&beside);
+    let _ = fs::remove_file(&part);
     let profile = html.with_extension(format!("browser-{}", std::process::id()));
-    let result = start(browser, &html, &beside, &profile)
+    let result = start(browser, &html, &part, &profile)
         .map_err(|e| failed(e.to_string()))
         .and_then(|child| wait(child, patience).map_err(&failed))
-        .and_then(|()| whole(&beside).map_err(&failed))
-        .and_then(|()| fs::rename(&beside, &pdf).map_err(|e| failed(e.to_string())));
+        .and_then(|()| whole(&part).map_err(&failed))
+        .and_then(|()| fs::rename(&part, &pdf).map_err(|e| failed(e.to_string())));
     let _ = fs::remove_dir_all(&profile);
     if result.is_err() {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&part);
     }
     result.map(|()| pdf)
 }
@@ -109,7 +96,7 @@ fn is_root() -> bool {
 
 /// Waits for the browser to end; kills it after `patience`.
 fn wait(mut child: Child, patience: Duration) -> Result<(), String> {
-    // Its messages are read while it runs, so that a full pipe does not block it.
+    // Reads its messages while it runs, so that a full pipe does not block it.
     let stderr = child.stderr.take();
     let said = thread::spawn(move || {
         let mut text = Vec::new();
@@ -146,7 +133,7 @@ fn whole(pdf: &Path) -> Result<(), String> {
     let bytes = fs::read(pdf).map_err(|_| "it wrote no file".to_owned())?;
     let end = &bytes[bytes.len().saturating_sub(32)..];
     let is_whole = bytes.starts_with(b"%PDF-") && end.windows(5).any(|w| w == b"%%EOF");
-    is_whole.then_some(()).ok_or_else(|| "what it wrote is no whole PDF".to_owned())
+    is_whole.then_some(()).ok_or_else(|| "it wrote an incomplete PDF".to_owned())
 }
 
 /// `file:` address of an absolute path.
@@ -201,7 +188,7 @@ mod tests {
         for (script, why) in [
             ("echo cannot open display >&2; exit 3".to_owned(), "exit status: 3: cannot open display"),
             ("exit 0".to_owned(), "it wrote no file"),
-            (format!("{FILE}\nprintf '%%PDF-1.4 half' > \"$f\""), "no whole PDF"),
+            (format!("{FILE}\nprintf '%%PDF-1.4 half' > \"$f\""), "an incomplete PDF"),
             ("exec sleep 1000".to_owned(), "it took more than 0 s"),
         ] {
             let (folder, browser, html) = made(&script);

@@ -1,10 +1,9 @@
-//! `drophammer plan`: what a suite would do, and the configuration that its router needs. Nothing is started.
+//! `drophammer plan`: what a suite would do, and the configuration that its router needs. Starts nothing.
 
-use crate::Exit;
-use crate::args::{LanguageArg, PlanArgs};
+use crate::args::PlanArgs;
 use crate::output::{err, out};
-use crate::run::fail;
 use crate::suite_file::{load_without_keys, refuse_impossible, show_about};
+use crate::{Ended, Exit, Failure};
 use drophammer_lab::{Language, write_configuration};
 use drophammer_model::label_work::label_work;
 use drophammer_model::role::{Place, RouterRole};
@@ -12,55 +11,34 @@ use drophammer_model::suite::{Suite, VlanTag};
 use drophammer_model::visible::one_line;
 
 /// `drophammer plan`.
-pub fn plan(args: &PlanArgs) -> Exit {
-    // Where the key belongs, a placeholder is printed.
-    let suite = match load_without_keys(&args.suite) {
-        Ok((suite, _)) => suite,
-        Err(exit) => return exit,
-    };
-    if let Err(exit) = refuse_impossible(&suite) {
-        return exit;
-    }
+pub fn plan(args: &PlanArgs) -> Ended {
+    // A placeholder is printed for the key.
+    let (suite, _) = load_without_keys(&args.suite)?;
+    refuse_impossible(&suite)?;
     let role = RouterRole::of(&suite.ports);
     match args.config {
-        Some(language) => configuration(&suite, &role, language, &args.interfaces),
+        Some(language) => configuration(&suite, &role, language, &args.interfaces)?,
         None => {
             what_is_done(&suite);
             what_is_needed(&suite, &role);
-            Exit::Good
         }
     }
+    Ok(Exit::Good)
 }
 
-fn configuration(suite: &Suite, role: &RouterRole, language: LanguageArg, interfaces: &[String]) -> Exit {
-    let language = match language {
-        LanguageArg::Frr => Language::Frr,
-        LanguageArg::Bird => Language::Bird,
-        LanguageArg::Iosxr => Language::IosXr,
-        LanguageArg::Junos => Language::Junos,
-        LanguageArg::Sros => Language::SrOs,
-        LanguageArg::Linux => Language::Linux,
-        LanguageArg::Vyos => Language::VyOs,
-        LanguageArg::Eos => Language::Eos,
-        LanguageArg::IosXe => Language::IosXe,
-        LanguageArg::Routeros => Language::RouterOs,
-    };
+fn configuration(suite: &Suite, role: &RouterRole, language: Language, interfaces: &[String]) -> Result<(), Failure> {
     let name = suite.duts.first().map_or("router", |dut| dut.name.as_str());
-    match write_configuration(language, name, role, interfaces) {
-        Ok(text) => {
-            out!("{}", text.trim_end());
-            if interfaces.is_empty() {
-                err!(
-                    "FILL-IN-1 and so on stand for the router's interfaces, in the order of the ports; --interfaces names them"
-                );
-            }
-            if role.bgp.as_ref().is_some_and(|bgp| bgp.protection.md5.is_some()) {
-                err!("<secret> stands for the key of `md5`");
-            }
-            Exit::Good
-        }
-        Err(e) => fail(Exit::Usage, e),
+    let text = write_configuration(language, name, role, interfaces).map_err(Failure::usage)?;
+    out!("{}", text.trim_end());
+    if interfaces.is_empty() {
+        err!(
+            "FILL-IN-1 and so on stand for the router's interfaces, in the order of the ports; --interfaces names them"
+        );
     }
+    if role.bgp.as_ref().is_some_and(|bgp| bgp.protection.md5.is_some()) {
+        err!("<secret> stands for the key of `md5`");
+    }
+    Ok(())
 }
 
 /// Prints lines in aligned columns.
@@ -108,7 +86,7 @@ fn what_is_done(suite: &Suite) {
     );
 }
 
-/// A place of the role: `p1`, `p1 tag 100`, `p1 tags 0x88a8:100, 0x8100:200`.
+/// A place of the role: `p1`, `p1, VLAN tag 0x8100:100`.
 fn place_name(suite: &Suite, at: Place, tags: &[VlanTag]) -> String {
     let port = suite.ports.get(at.port).map_or("?", |port| port.name.as_str());
     let tags: Vec<String> = tags.iter().map(|tag| format!("{:#06x}:{}", tag.tpid, tag.vid)).collect();
@@ -121,7 +99,7 @@ fn place_name(suite: &Suite, at: Place, tags: &[VlanTag]) -> String {
 
 fn what_is_needed(suite: &Suite, role: &RouterRole) {
     out!(
-        "\nWhat the router must be configured with (--config frr, bird, linux, vyos, eos, ios-xe, iosxr, junos, sros or routeros prints it in their words)"
+        "\nWhat the router must be configured with (--config frr, bird, linux, vyos, eos, ios-xe, iosxr, junos, sros or routeros prints a configuration)"
     );
     let mut rows = Vec::new();
     for (at, tags, addresses) in role.places() {
@@ -144,11 +122,8 @@ fn what_is_needed(suite: &Suite, role: &RouterRole) {
             rows.push(row([&name, "BGP neighbour", &text]));
         }
         for entry in role.labels.iter().filter(|entry| entry.at == at) {
-            rows.push(row([
-                &name,
-                "label",
-                &format!("{}: {}, to {}", entry.label, label_work(true, &entry.out), entry.via),
-            ]));
+            let text = format!("{}: {}, to {}", entry.label, label_work(true, &entry.out), entry.via);
+            rows.push(row([&name, "label", &text]));
         }
         for route in role.pushed.iter().filter(|route| route.at == at) {
             let (network, length) = route.prefix;

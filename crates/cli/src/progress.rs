@@ -1,6 +1,6 @@
 //! Progress: a live line on a terminal, plain lines elsewhere.
 
-use crate::output::err;
+use crate::output::{err, is_colored};
 use drophammer_judge::held_up::{by_host_alone, cause};
 use drophammer_model::quantity::{FrameRate, show_duration};
 use drophammer_model::trial::{Load, TrialResult, TrialSpec, Validity};
@@ -12,14 +12,14 @@ use std::time::Duration;
 
 /// The display.
 pub struct Display {
-    /// The live line; absent without a terminal.
+    /// The live line, on a terminal.
     live: Option<ProgressBar>,
     color: bool,
     /// DUT of the last trial.
     dut: String,
     step: String,
     left: Duration,
-    /// Trials that have ended, and those of them that the host disturbed.
+    /// Number of trials that have ended, and of those that the host disturbed.
     trials: (u64, u64),
 }
 
@@ -46,21 +46,20 @@ fn load(spec: &TrialSpec) -> String {
     }
 }
 
-/// Frames of a trial; those that the DUT must drop are counted separately.
+/// Frames of a trial, with separate counts for frames that the DUT must drop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Offered frames that must arrive.
     pub offered: u64,
-    /// Lost frames of these.
+    /// Lost frames that must arrive.
     pub lost: u64,
     /// Offered frames that must not arrive.
     pub denied: u64,
-    /// Arrived frames of these.
+    /// Arrived frames that must not.
     pub leaked: u64,
 }
 
 impl Counts {
-    /// The counts of a trial.
     pub fn of(spec: &TrialSpec, result: &TrialResult) -> Counts {
         let mut counts = Counts::default();
         for group in &result.groups {
@@ -102,17 +101,17 @@ fn outcome(spec: &TrialSpec, result: &TrialResult) -> String {
 }
 
 impl Display {
-    /// A display for standard error; live when it is a terminal and `plain` is not asked for.
+    /// A display on standard error; live on a terminal, unless the user wants plain lines.
     pub fn new(plain: bool) -> Display {
-        let terminal = std::io::stderr().is_terminal();
-        let live = (terminal && !plain).then(|| {
+        let stderr = std::io::stderr();
+        let live = (stderr.is_terminal() && !plain).then(|| {
             let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));
             if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
                 bar.set_style(style);
             }
             bar
         });
-        let color = terminal && !plain && std::env::var_os("NO_COLOR").is_none();
+        let color = !plain && is_colored(&stderr);
         Display { live, color, dut: String::new(), step: String::new(), left: Duration::ZERO, trials: (0, 0) }
     }
 
@@ -123,13 +122,21 @@ impl Display {
         }
     }
 
-    /// What to say about a trial that the host alone disturbed; `None` about others.
+    /// The line about a trial that only the host disturbed; `None` for other trials.
     fn disturbed(&mut self, result: &TrialResult) -> Option<String> {
         let Validity::Invalid(reasons) = &result.validity else { return None };
         let cause = cause(reasons).filter(|_| by_host_alone(reasons))?;
         self.trials.1 += 1;
         let (all, disturbed) = self.trials;
         Some(format!("  disturbed ({cause}), so repeated; {disturbed} of {all} trials so far"))
+    }
+
+    /// Shows what is soon no news: as the live line, if there is one.
+    fn passing(&self, text: String) {
+        match &self.live {
+            Some(bar) => bar.set_message(text),
+            None => self.line(&text),
+        }
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
@@ -140,11 +147,7 @@ impl Display {
     pub fn show(&mut self, progress: &Progress<'_>) {
         match progress {
             Progress::BringUp { dut, kind } => {
-                let text = format!("{dut} ({kind}) is being brought up");
-                match &self.live {
-                    Some(bar) => bar.set_message(text),
-                    None => self.line(&text),
-                }
+                self.passing(format!("{dut} ({kind}) is being brought up"));
             }
             Progress::Test { dut, title, number, of, left } => {
                 let place = if *number == 0 { "first".to_owned() } else { format!("{number}/{of}") };
@@ -167,17 +170,12 @@ impl Display {
                     bar.set_message(format!("  {dut}: {step}: {load} for {length}  {left}"));
                 }
             }
-            // Rates while it runs are for the page; see `live/rates.rs`.
+            // Rates during a trial are for the page; see `live/rates.rs`.
             Progress::Traffic { .. } => {}
             Progress::TrialEnded { spec, result, attempt } => {
                 self.trials.0 += 1;
                 if let Some(text) = self.disturbed(result) {
-                    // It is repeated, so it is news only for the live line.
-                    match &self.live {
-                        Some(bar) => bar.set_message(text),
-                        None => self.line(&text),
-                    }
-                    return;
+                    return self.passing(text);
                 }
                 let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
                 let text = format!("  {}  {}{again}", self.dut, outcome(spec, result));

@@ -1,34 +1,31 @@
 //! `drophammer run`, `report` and `clean`.
 
-use crate::Exit;
 use crate::args::RunArgs;
-use crate::baseline;
 use crate::clock::secret;
 use crate::detach::{self, Detached, command_line};
-use crate::diagnostics::with_help;
 use crate::live::{Rates, Waiting, of_record};
 use crate::observer::{Watcher, stop_flag, tell};
-use crate::output::{err, out};
+use crate::output::{err, is_colored, out};
 use crate::progress::Display;
 use crate::resume;
 use crate::running::Held;
-use crate::suite_file::{Kept, load, mask, refuse_impossible};
-use drophammer_lab::{Lab, LabError, LabOptions};
+use crate::suite_file::{Kept, load, mask, read_baseline, refuse_impossible};
+use crate::{Ended, Exit, Failure};
+use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::capabilities::Need;
 use drophammer_model::environment::Environment;
 use drophammer_model::record::Record;
-use drophammer_model::suite::Suite;
-use drophammer_model::visible::{one_line, visible};
+use drophammer_model::suite::{DutConfig, Suite};
+use drophammer_model::visible::one_line;
 use drophammer_port::auto::AUTO;
 use drophammer_port::{Backend, INTERFACE_BACKENDS};
 use drophammer_report::ending::Ending;
 use drophammer_store::{RunReader, RunWriter};
 use drophammer_testbed::kinds::is_virtual;
 use drophammer_testbed::runner::Tally;
-use drophammer_testbed::{Earlier, Refusal, Run, RunError, device, run_suite, xdp_router};
-use std::ffi::OsString;
+use drophammer_testbed::{Earlier, Refusal, Run, RunError, run_suite};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -37,39 +34,21 @@ pub const VERSION: &str = env!("DROPHAMMER_VERSION");
 /// Default folder of runs.
 pub const RUNS: &str = "drophammer-runs";
 
-/// Prints an error and returns `exit`.
-pub fn fail(exit: Exit, text: impl std::fmt::Display) -> Exit {
-    err!("error: {}", with_help(&visible(&text.to_string(), &['\n'])));
-    exit
-}
-
-/// The folder in which the folder of the run will be made, absolute: the lab covers some folders of the host, but not
-/// this one.
-///
-/// # Errors
-/// The error has been printed.
-pub fn parent(out: Option<&Path>) -> Result<PathBuf, Exit> {
+/// The absolute path of the folder in which the run will make its own: the lab covers some folders of the host, but not this one.
+pub fn parent(out: Option<&Path>) -> Result<PathBuf, Failure> {
     let folder = out.map_or_else(|| PathBuf::from(RUNS), Path::to_path_buf);
     std::fs::create_dir_all(&folder).and_then(|()| folder.canonicalize()).map_err(|e| {
-        fail(Exit::Store, format!("cannot create folder `{}`: {e}; choose another one with --out", folder.display()))
+        Failure::store(format!("cannot create folder `{}`: {e}; choose another one with --out", folder.display()))
     })
 }
 
-/// The folder of an existing run, absolute.
-///
-/// # Errors
-/// The error has been printed.
-fn existing(dir: &Path) -> Result<PathBuf, Exit> {
-    dir.canonicalize().map_err(|e| {
-        fail(
-            Exit::Usage,
-            format!("cannot read folder `{}`: {e}; name the folder of a run with --resume", dir.display()),
-        )
-    })
+/// The absolute path of the folder of an existing run.
+fn existing(dir: &Path) -> Result<PathBuf, Failure> {
+    let failed = |e| format!("cannot read folder `{}`: {e}; name the folder of a run with --resume", dir.display());
+    dir.canonicalize().map_err(|e| Failure::usage(failed(e)))
 }
 
-/// Digest of everything that determines what a run measures and how. It is compared only with digests of the same
-/// program.
+/// Digest of everything that determines what a run measures and how. Only digests of the same program are compared.
 fn digest(suite: &Suite, args: &RunArgs) -> String {
     let mut hasher = DefaultHasher::new();
     (format!("{suite:?}"), &args.backend, args.threads, args.queues, args.busy_host).hash(&mut hasher);
@@ -77,24 +56,37 @@ fn digest(suite: &Suite, args: &RunArgs) -> String {
 }
 
 /// The results of the run in `dir` so far, and its records.
-///
-/// # Errors
-/// The error has been printed.
 fn earlier(
     dir: &Path,
     suite: &Suite,
     kept: &Kept,
     digest: &str,
     environment: &Environment,
-) -> Result<(Earlier, Vec<Record>), Exit> {
-    let records = RunReader::records(dir).map_err(|e| fail(Exit::Usage, e))?;
+) -> Result<(Earlier, Vec<Record>), Failure> {
+    let records = RunReader::records(dir).map_err(Failure::usage)?;
     let refused = |e: Refusal| {
         let remedy = if e == Refusal::Suite { resume::how(dir, &records, kept) } else { String::new() };
-        fail(Exit::Usage, format!("--resume {}: {e}{remedy}", dir.display()))
+        Failure::usage(format!("--resume {}: {e}{remedy}", dir.display()))
     };
     let earlier = Earlier::of(suite, digest, environment, &records).map_err(refused)?;
     let kept = earlier.keep.iter().flat_map(|range| records[range.clone()].iter().cloned()).collect();
     Ok((earlier, kept))
+}
+
+/// Refuses routers for which this machine lacks something.
+pub fn refuse_missing<'d>(duts: impl IntoIterator<Item = &'d DutConfig>, needs: &[Need]) -> Result<(), Failure> {
+    let missing = duts.into_iter().flat_map(|dut| drophammer_lab::missing(dut, needs));
+    let mut missing: Vec<String> = missing.map(|e| e.to_string()).collect();
+    missing.sort();
+    missing.dedup();
+    if missing.is_empty() { Ok(()) } else { Err(Failure::environment(missing.join("\nerror: "))) }
+}
+
+/// Removes what killed runs left behind, and says so.
+pub fn sweep() {
+    for left in drophammer_lab::sweep() {
+        err!("left by an earlier run: {left}");
+    }
 }
 
 /// Checks that `threads` threads of the tester can share `ports` ports with `queues` queues each.
@@ -112,14 +104,15 @@ pub fn threads_fit(threads: usize, ports: usize, queues: u32, simulated: bool) -
     Ok(())
 }
 
-/// The backend of this name, if this process may use it. Besides the names of backends, the command line accepts only
-/// the automatic choice.
-///
-/// # Errors
-/// The error has been printed.
-pub fn usable_backend(name: &str) -> Result<&'static Backend, Exit> {
-    let backend: &Backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == name).unwrap_or(&AUTO);
-    (backend.usable)().map(|()| backend).map_err(|e| fail(Exit::Environment, e))
+/// The backend of this name: apart from the names of backends, the command line accepts only the automatic choice.
+fn backend(name: &str) -> &'static Backend {
+    INTERFACE_BACKENDS.iter().find(|b| b.spec.name == name).unwrap_or(&AUTO)
+}
+
+/// The backend of this name, if this process may use it.
+pub fn usable_backend(name: &str) -> Result<&'static Backend, Failure> {
+    let backend = backend(name);
+    (backend.usable)().map(|()| backend).map_err(Failure::environment)
 }
 
 /// Checks that `backend` can open this number of queues of an interface.
@@ -138,115 +131,68 @@ pub fn queues_fit(backend: &Backend, queues: u32) -> Result<(), String> {
 }
 
 /// `drophammer run`.
-pub fn run(args: &RunArgs) -> Exit {
+pub fn run(args: &RunArgs) -> Ended {
     if args.detach && !args.detached {
         return detach::start(args);
     }
     // Comes first: the lab moves the process into namespaces, and raises the priority of its session.
-    let detached = match args.detached.then(Detached::leave).transpose() {
-        Ok(detached) => detached,
-        Err(e) => return fail(Exit::Environment, format!("--detach: the terminal cannot be left: {e}")),
-    };
-    let (mut suite, kept_texts) = match load(&args.suite) {
-        Ok(loaded) => loaded,
-        Err(exit) => return exit,
-    };
-    // Done before the lab covers folders of the host.
-    if let Err(exit) = refuse_impossible(&suite).and_then(|()| baseline::read(&mut suite, args.baseline.as_deref())) {
-        return exit;
-    }
-    // Printed before any measurement, and all at once.
+    let detached = args.detached.then(Detached::leave).transpose();
+    let detached = detached.map_err(|e| Failure::environment(format!("--detach: the terminal cannot be left: {e}")))?;
+    let (mut suite, kept_texts) = load(&args.suite)?;
+    // Before the lab covers folders of the host.
+    refuse_impossible(&suite)?;
+    read_baseline(&mut suite, args.baseline.as_deref())?;
+    // All obstacles are reported together, before any measurement.
     let specs =
         suite.tests.iter().filter_map(|test| Some((drophammer_methods::find(&test.test)?.spec(), &test.params)));
     let needs: Vec<Need> = specs.flat_map(|(spec, params)| spec.needs_of(params)).collect();
-    let missing = suite.duts.iter().flat_map(|dut| drophammer_lab::missing(dut, &needs));
-    let mut missing: Vec<String> = missing.map(|e| e.to_string()).collect();
-    missing.sort();
-    missing.dedup();
-    if !missing.is_empty() {
-        return fail(Exit::Environment, missing.join("\nerror: "));
-    }
-    if let Err(e) = drophammer_lab::refuse_host(&suite) {
-        return fail(Exit::Environment, e);
-    }
-    // Besides the names of backends, the command line accepts only the automatic choice.
-    let backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&AUTO);
+    refuse_missing(&suite.duts, &needs)?;
+    drophammer_lab::refuse_host(&suite).map_err(Failure::environment)?;
     let simulated = suite.duts.iter().all(is_virtual);
-    if !simulated && let Err(e) = (backend.usable)() {
-        return fail(Exit::Environment, e);
+    let backend = if simulated { backend(&args.backend) } else { usable_backend(&args.backend)? };
+    let (threads, queues) = (usize::from(args.threads), u32::from(args.queues));
+    threads_fit(threads, suite.ports.len(), queues, simulated).map_err(Failure::usage)?;
+    if !simulated {
+        queues_fit(backend, queues).map_err(Failure::usage)?;
     }
-    let threads = usize::from(args.threads);
-    let queues = u32::from(args.queues);
-    let fit = threads_fit(threads, suite.ports.len(), queues, simulated);
-    if let Err(e) = fit.and_then(|()| if simulated { Ok(()) } else { queues_fit(backend, queues) }) {
-        return fail(Exit::Usage, e);
-    }
-    for left in drophammer_lab::sweep() {
-        err!("left by an earlier run: {left}");
-    }
+    sweep();
     let folder = match &args.resume {
         None => parent(args.out.as_deref()),
         Some(dir) => existing(dir),
-    };
-    let folder = match folder {
-        Ok(folder) => folder,
-        Err(exit) => return exit,
-    };
+    }?;
     // Bound here, in the host's namespace, where the browser runs: the lab has its own loopback.
-    let waiting = match args.live.map(Waiting::on).transpose() {
-        Ok(waiting) => waiting,
-        Err(e) => return fail(Exit::Environment, format!("--live: no page can be served on loopback: {e}")),
-    };
-    // The lab moves the process into its own namespaces, which works only while it has a single thread.
-    let mut lab = if simulated {
-        None
-    } else {
-        match Lab::enter(&LabOptions { keep: vec![folder.clone()], queues, input_queue: suite.input_queue }) {
-            Ok(lab) => Some(lab),
-            Err(e) => return fail(Exit::Environment, e),
-        }
-    };
-    let processors = match lab.as_ref().map(|lab| lab.cpus().for_threads(threads)) {
-        Some(Ok(processors)) => processors.to_vec(),
-        Some(Err(e)) => return fail(Exit::Environment, e),
-        None => Vec::new(),
-    };
+    let waiting = args.live.map(Waiting::on).transpose();
+    let waiting =
+        waiting.map_err(|e| Failure::environment(format!("--live: no page can be served on loopback: {e}")))?;
+    // The lab moves the process into its own namespaces, which works only while the process has a single thread.
+    let options = || LabOptions { keep: vec![folder.clone()], queues, input_queue: suite.input_queue };
+    let lab = (!simulated).then(|| Lab::enter(&options())).transpose();
+    let mut lab = lab.map_err(Failure::environment)?;
+    let processors = lab.as_ref().map(|lab| lab.cpus().for_threads(threads)).transpose();
+    let processors = processors.map_err(Failure::environment)?.map_or(Vec::new(), <[usize]>::to_vec);
     let environment = match &lab {
         Some(lab) => lab.environment(threads),
         None => Environment { tester_threads: 1, ..Environment::default() },
     };
     let environment = Environment { drophammer: VERSION.into(), ..environment };
     let digest = digest(&suite, args);
-    let (earlier, kept) =
-        match args.resume.as_ref().map(|_| earlier(&folder, &suite, &kept_texts, &digest, &environment)).transpose() {
-            Ok(Some((earlier, kept))) => (Some(earlier), kept),
-            Ok(None) => (None, Vec::new()),
-            Err(exit) => return exit,
-        };
-    let stop = match stop_flag() {
-        Ok(stop) => stop,
-        Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
-    };
+    let resumed = args.resume.as_ref().map(|_| earlier(&folder, &suite, &kept_texts, &digest, &environment));
+    let (earlier, kept) = resumed.transpose()?.map_or((None, Vec::new()), |(earlier, kept)| (Some(earlier), kept));
+    let stop = stop_flag()?;
     let told = waiting.as_ref().map(|waiting| waiting.address(std::io::stderr().is_terminal()));
-    // For a run in the background, the address is stored without its token.
+    // The output of a background run is stored, so it must not show the token.
     let kept_address = waiting.as_ref().map(|waiting| waiting.address(false));
     // Before this thread is bound to its processor: the page's thread may run on any processor.
-    let live = match waiting.map(|waiting| waiting.serve(stop.clone())).transpose() {
-        Ok(live) => live,
-        Err(e) => return fail(Exit::Environment, format!("--live: {e}")),
-    };
+    let live = waiting.map(|waiting| waiting.serve(stop.clone())).transpose();
+    let live = live.map_err(|e| Failure::environment(format!("--live: {e}")))?;
     let (page, json) = (live.clone(), args.json);
     let is_told = page.is_some() || json;
-    let rates = match is_told.then(|| Rates::start(move |event| tell(page.as_ref(), json, event))).transpose() {
-        Ok(rates) => rates,
-        Err(e) => return fail(Exit::Environment, format!("no further thread can be started: {e}")),
-    };
-    if let Some(lab) = &lab
-        && let Err(e) = lab.pin_current_thread(lab.cpus().tester)
-    {
-        return fail(Exit::Environment, e);
+    let rates = is_told.then(|| Rates::start(move |event| tell(page.as_ref(), json, event))).transpose();
+    let rates = rates.map_err(|e| Failure::environment(format!("cannot start another thread: {e}")))?;
+    if let Some(lab) = &lab {
+        lab.pin_current_thread(lab.cpus().tester).map_err(Failure::environment)?;
     }
-    // After everything that may be refused, so that a refused run leaves no folder.
+    // After everything that may refuse the run, so that a refused run leaves no folder.
     let writer = match (&earlier, &args.out) {
         (Some(earlier), _) => RunWriter::resume(&folder, &earlier.keep),
         (None, Some(_)) => RunWriter::create_exact(&folder),
@@ -255,10 +201,7 @@ pub fn run(args: &RunArgs) -> Exit {
     let keep = |writer: RunWriter| {
         kept_texts.texts.iter().try_for_each(|(name, text)| writer.save_text(name, text).map(drop)).map(|()| writer)
     };
-    let writer = match writer.and_then(keep) {
-        Ok(writer) => writer,
-        Err(e) => return fail(Exit::Store, e),
-    };
+    let writer = writer.and_then(keep).map_err(Failure::store)?;
     let dir = writer.dir().to_owned();
     if let Some(address) = told {
         err!("live page: {address}");
@@ -268,20 +211,18 @@ pub fn run(args: &RunArgs) -> Exit {
         Some(detached) => detached.begin(&dir, args.json),
         None => Held::take(&dir, false).map(|held| (held, true)),
     };
-    let (held, is_known) = match held {
-        Ok(held) => held,
-        Err(e) => return fail(Exit::Store, format!("cannot write into folder `{}`: {e}", dir.display())),
-    };
+    let (held, is_known) =
+        held.map_err(|e| Failure::store(format!("cannot write into folder `{}`: {e}", dir.display())))?;
     if in_background && let Some(address) = kept_address {
         err!("live page: {address}");
     }
     if !is_known {
-        // The parent process was ended in the meantime, so its user never learned of this run.
+        // The parent process ended in the meantime, so its user does not know of this run.
         stop.store(true, Ordering::Relaxed);
     }
     let mask = mask(&suite);
     let mut watcher = Watcher { writer, display: Display::new(args.plain), live, rates, json: args.json, stop, mask };
-    // The page begins with the results so far.
+    // The page of a resumed run begins with the results so far.
     kept.iter().for_each(|record| watcher.tell(of_record(record)));
     let work_dir = dir.join("duts");
     let run = Run {
@@ -309,14 +250,14 @@ pub fn run(args: &RunArgs) -> Exit {
 
     let exit = finish(result, &dir, args.json);
     held.end(exit);
-    exit
+    Ok(exit)
 }
 
 /// Writes the report of a run that has ended, and returns the exit code.
 pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
     let report = write_report(dir, dir, json);
     match (result, report) {
-        // The tally counts each round. A figure that some rounds have is known, so the report decides.
+        // The report decides, not the tally of rounds, because a figure is known if some rounds have it.
         (Ok(_), Ok((ending, _))) => match ending {
             Ending::Good | Ending::Open => Exit::Good,
             Ending::Undecided(_) => Exit::Undecided,
@@ -324,47 +265,29 @@ pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
             Ending::Missed(_) => Exit::Missed,
             Ending::Failed(_) => Exit::Failed,
         },
-        (Ok(_), Err(e)) => fail(Exit::Store, e),
+        (Ok(_), Err(e)) => Failure { exit: Exit::Store, ..e }.print(),
         (Err(why), report) => {
             let exit = match why {
                 RunError::Interrupted => Exit::Interrupted,
-                e @ RunError::Changed(_) => fail(Exit::Environment, e),
+                e @ RunError::Changed(_) => Failure::environment(e).print(),
                 e @ RunError::Store(_) => {
-                    fail(Exit::Store, format!("{e}; the run ended here, what was stored before is kept"))
+                    Failure::store(format!("{e}; the run ended here, what was stored before is kept")).print()
                 }
             };
-            if let Err(e) = report {
-                let _ = fail(Exit::Store, e);
-            }
+            report.err().map(Failure::print);
             exit
         }
     }
 }
 
-/// Why there is no report.
-enum Unreported {
-    /// The folder of the run cannot be read.
-    Unread(String),
-    /// The report cannot be written.
-    Unwritten(String),
-}
-
-impl std::fmt::Display for Unreported {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (Unreported::Unread(why) | Unreported::Unwritten(why)) = self;
-        f.write_str(why)
-    }
-}
-
-/// Writes the report of the run in `dir` into `out` and prints the summary, or the path of the page as an event.
-/// Returns how the run ended, and the page.
-fn write_report(dir: &Path, out: &Path, json: bool) -> Result<(Ending, Option<PathBuf>), Unreported> {
-    let run = RunReader::open(dir).map_err(|e| Unreported::Unread(e.to_string()))?;
-    // The files come first: nothing that happens to the output may cost them.
-    let files = drophammer_report::write_all(&run, out).map_err(|e| Unreported::Unwritten(e.to_string()))?;
-    let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+/// Writes the report of the run in `dir` into `out`, and prints the summary, or with `json` the path of the page as an event. Returns how the run ended,
+/// and the page.
+fn write_report(dir: &Path, out: &Path, json: bool) -> Result<(Ending, Option<PathBuf>), Failure> {
+    let run = RunReader::open(dir).map_err(Failure::usage)?;
+    // Files come first, so that a failing output cannot prevent them.
+    let files = drophammer_report::write_all(&run, out).map_err(Failure::store)?;
     if !json {
-        out!("\n{}", drophammer_report::summary_text(&run, color).trim_end());
+        out!("\n{}", drophammer_report::summary_text(&run, is_colored(&io::stdout())).trim_end());
     }
     for warning in &run.warnings {
         err!("warning: {}", one_line(warning));
@@ -386,47 +309,18 @@ pub fn from_here(path: &Path) -> PathBuf {
 }
 
 /// `drophammer report`.
-pub fn report(dir: &Path, out: Option<&Path>, pdf: bool) -> Exit {
-    match write_report(dir, out.unwrap_or(dir), false) {
-        Ok((_, Some(html))) if pdf => match crate::pdf::print(&html) {
-            Ok(pdf) => {
-                out!("PDF: {}", from_here(&pdf).display());
-                Exit::Good
-            }
-            Err(e) => fail(Exit::Environment, e),
-        },
-        Ok(_) => Exit::Good,
-        Err(e @ Unreported::Unread(_)) => fail(Exit::Usage, e),
-        Err(e @ Unreported::Unwritten(_)) => fail(Exit::Store, e),
+pub fn report(dir: &Path, out: Option<&Path>, pdf: bool) -> Ended {
+    if let (_, Some(html)) = write_report(dir, out.unwrap_or(dir), false)?
+        && pdf
+    {
+        let pdf = crate::pdf::print(&html).map_err(Failure::environment)?;
+        out!("PDF: {}", from_here(&pdf).display());
     }
-}
-
-/// The first process of a guest of kind `uml`.
-pub fn uml_guest(arguments: &[OsString]) -> Exit {
-    match drophammer_lab::kinds::uml::guest::run(arguments) {
-        Ok(()) => Exit::Good,
-        Err(e) => fail(Exit::Environment, e),
-    }
-}
-
-/// The fast path of a router of kind `xdp`.
-pub fn xdp_router(arguments: &[OsString]) -> Exit {
-    match xdp_router::run(arguments) {
-        Ok(()) => Exit::Good,
-        Err(e) => fail(Exit::Environment, e),
-    }
-}
-
-/// The device of kind `reference` in a separate process.
-pub fn reference_device(arguments: &[OsString]) -> Exit {
-    match device::run(arguments) {
-        Ok(()) => Exit::Good,
-        Err(e) => fail(Exit::Environment, e),
-    }
+    Ok(Exit::Good)
 }
 
 /// `drophammer clean`.
-pub fn clean() -> Exit {
+pub fn clean() -> Ended {
     let left = drophammer_lab::sweep();
     if left.is_empty() {
         out!("nothing was left behind");
@@ -434,11 +328,5 @@ pub fn clean() -> Exit {
     for what in left {
         out!("left by an earlier run: {what}");
     }
-    Exit::Good
-}
-
-impl From<LabError> for Exit {
-    fn from(_: LabError) -> Exit {
-        Exit::Environment
-    }
+    Ok(Exit::Good)
 }

@@ -1,10 +1,8 @@
-//! The process of a run, as recorded in the folder of the run.
+//! The process of a run, recorded in `process.jsonl` in the folder of the run.
 //!
-//! `process.jsonl` is in the folder of each run. Its first line names the process that makes the run, its second one
-//! how it ended. The process keeps the file locked until its very end. A locked file therefore means that the run goes
-//! on, and that the process named there is not another one with the same number. The lock is the kernel's (flock) and
-//! ends with the process, however the process ends. The lock of the records (`run.lock`) is not sufficient: it is free
-//! while the report is written.
+//! The first line names the process that makes the run, the second one says how it ended. The process keeps the file locked until its very end. So if
+//! the file is locked, the run goes on, and the process that it names is not another one with the same number. The lock is the kernel's (flock) and ends
+//! with the process, however the process ends. The lock of the records (`run.lock`) is not sufficient, because it is free while the report is written.
 
 use crate::Exit;
 use drophammer_store::{open_regular, read_regular};
@@ -18,26 +16,26 @@ use std::path::Path;
 
 /// Name of the file.
 pub const FILE: &str = "process.jsonl";
-/// Most bytes of it; two lines have some hundred.
+/// Most bytes of the file; two lines have some hundred.
 const LONGEST: u64 = 64 << 10;
 
 /// A process, identified beyond its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     pid: u32,
-    /// When it started, in clock ticks since the machine did: its number may be given to a later process.
+    /// When it started, in clock ticks since the boot: a later process may get the same number.
     start: u64,
-    /// The PID namespace of its number: the same number is another process in another container.
+    /// The PID namespace of its number: in another container, the number means another process.
     namespace: u64,
     /// The boot of this machine: on a shared disk another machine may hold the lock.
     boot: String,
 }
 
 impl Process {
-    /// The process that has this number now, as seen from this namespace.
+    /// The process that has this number in this namespace now.
     fn of(pid: u32) -> Option<Process> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may hold any character, so fields are counted after the last parenthesis.
+        // Counts fields after the last parenthesis, because the name in parentheses may contain any character.
         let (_, fields) = stat.rsplit_once(')')?;
         let start = fields.split_whitespace().nth(19)?.parse().ok()?;
         let namespace = fs::metadata("/proc/self/ns/pid").ok()?.ino();
@@ -58,16 +56,12 @@ impl Process {
         })
     }
 
-    /// Its number.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Asks it to stop as Ctrl-C does. Call it only while the process holds the lock; another process with its number
-    /// gets no signal.
-    ///
-    /// # Errors
-    /// Why it could not be asked, with the remedy.
+    /// Asks the process to stop, as Ctrl-C does. Call it only while the process holds the lock. Another process with its number gets no signal. An error
+    /// has the remedy.
     pub fn interrupt(&self) -> Result<(), String> {
         if Process::of(self.pid).as_ref() != Some(self) {
             return Err("the run goes on in another container or on another machine; stop it there".into());
@@ -86,11 +80,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// Names this process in the folder of its run. `console`: its output goes into a file there. Waits while an
-    /// earlier process still writes the report of the same run.
-    ///
-    /// # Errors
-    /// Errors of the file.
+    /// Names this process in the folder of its run; `console` if its output goes into a file there. Waits while an earlier process still writes the report
+    /// of the same run.
     pub fn take(dir: &Path, console: bool) -> io::Result<Held> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).custom_flags(nix::libc::O_NOFOLLOW);
@@ -104,9 +95,9 @@ impl Held {
 
     /// Records how the run ended.
     pub fn end(mut self, exit: Exit) {
-        // Without this line the run counts as killed. The error cannot be reported anywhere.
+        // Without this line the run counts as killed. An error could not be reported anywhere.
         let _ = writeln!(self.file, "{}", json!({"exit": exit as u8}));
-        // Closing the file is not sufficient: a process that another thread starts may have a copy of it for a moment.
+        // Closing the file is not sufficient: a process that another thread is starting may have a copy of it for a moment.
         let _ = self.file.unlock();
     }
 }
@@ -123,20 +114,16 @@ pub enum State {
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Whether the run goes on.
     pub state: State,
-    /// Whether its output goes into a file of its folder.
+    /// Whether the output of the run goes into a file in its folder.
     pub console: bool,
 }
 
-/// Checks whether the run in `dir` goes on.
-///
-/// # Errors
-/// Errors of the file; [`io::ErrorKind::NotFound`] if no process of a run is recorded.
+/// Checks whether the run in `dir` goes on. The error is [`io::ErrorKind::NotFound`] if no process is recorded there.
 pub fn look(dir: &Path) -> io::Result<Found> {
     let path = dir.join(FILE);
     let file = open_regular(&path)?;
-    // Checked before reading: once the lock is free, everything has been written.
+    // Checks first, then reads: once the lock is free, everything has been written.
     let held = match file.try_lock_shared() {
         Ok(()) => false,
         Err(TryLockError::WouldBlock) => true,

@@ -1,13 +1,17 @@
-//! Reading a suite for the command line.
+//! Suites of the command line: reading them, their baselines, and `drophammer check`.
 
-use crate::args::{ProfileArg, SuiteArgs};
+use crate::args::SuiteArgs;
 use crate::output::{err, out};
-use crate::{Exit, baseline, diagnostics, key_file};
+use crate::{Ended, Exit, Failure, diagnostics, key_file};
 use drophammer_methods::METHODS;
 use drophammer_model::quantity::show_duration;
+use drophammer_model::record::Baseline;
 use drophammer_model::registry::{KindSpec, Registry, TestSpec};
-use drophammer_model::suite::{Mask, Profile, Secret, Suite, TestConfig};
-use drophammer_model::visible::one_line;
+use drophammer_model::suite::{Mask, Secret, Suite, TestConfig};
+use drophammer_model::visible::{one_line, visible};
+use drophammer_report::baseline::resolve;
+use drophammer_store::RunReader;
+use drophammer_suite::SuiteErrors;
 use drophammer_suite::include::{MAX_BYTES, Refusal};
 use drophammer_suite::keys::OpenKey;
 use drophammer_suite::read::{self, Outside, Overrides, default_rounds};
@@ -23,8 +27,12 @@ pub fn with_registry<T>(work: impl FnOnce(&Registry<'_>) -> T) -> T {
     work(&Registry { tests: &tests, kinds: &kinds })
 }
 
-/// Text of a file that a suite in `folder` includes, by its path from there. The file must be below the folder even if
-/// links are followed.
+/// Reads a suite that the program wrote itself.
+pub fn read_own(text: &str, name: &str) -> Result<Suite, SuiteErrors> {
+    with_registry(|registry| read::read(text, name, registry, &Overrides::default()))
+}
+
+/// The text of a file that a suite in `folder` includes. The file must be below the folder even if links are followed.
 fn included(folder: &Path, path: &Path) -> Result<String, Refusal> {
     let name = path.display();
     let failed = |e: io::Error| {
@@ -38,7 +46,7 @@ fn included(folder: &Path, path: &Path) -> Result<String, Refusal> {
         return Err(Refusal::new(format!("`{name}` is a link that leads out of the folder of the suite"), help));
     }
     let metadata = fs::metadata(&file).map_err(failed)?;
-    // Reading anything else might never end, or block.
+    // Anything else might never end, or block the reader.
     if !metadata.is_file() {
         return Err(Refusal::new(format!("`{name}` is no ordinary file"), "name a file with keys of a suite"));
     }
@@ -47,49 +55,45 @@ fn included(folder: &Path, path: &Path) -> Result<String, Refusal> {
         return Err(Refusal::new(format!("`{name}` has {} bytes", metadata.len()), help));
     }
     let mut bytes = Vec::new();
-    // The file may grow in the meantime; its text is then refused as too long.
+    // If the file grows in the meantime, the reader of the suite refuses its text as too long.
     File::open(&file).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)).map_err(failed)?;
     String::from_utf8(bytes).map_err(|_| Refusal::new(format!("`{name}` is not text in UTF-8"), "save it as UTF-8"))
 }
 
-/// Text of a suite file. The reader refuses a text longer than [`MAX_BYTES`], so of an endless file no more than that
-/// is read.
+/// The text of a suite file; of an endless file only a little more than the reader accepts.
 fn text_of(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// What a run keeps of its suite, without secrets.
+/// What a run stores of its suite, without secrets.
 pub struct Kept {
-    /// Texts: the name in the folder of the run, and the text.
+    /// Texts by their names in the folder of the run.
     pub texts: Vec<(String, String)>,
     /// Variables whose values on the command line are secret.
     pub secret_variables: Vec<String>,
 }
 
-/// Reads the suite, with its texts and those of the files that it includes, without secrets; prints its errors.
-pub fn load(args: &SuiteArgs) -> Result<(Suite, Kept), Exit> {
+/// Reads the suite, and what a run stores of it. Prints its errors.
+pub fn load(args: &SuiteArgs) -> Result<(Suite, Kept), Failure> {
     load_with(args, &key_file::of_suite)
 }
 
-/// As [`load`], without reading keys of BGP sessions from files and the environment: placeholders stand for them.
-pub fn load_without_keys(args: &SuiteArgs) -> Result<(Suite, Kept), Exit> {
+/// Like [`load`], but with placeholders for keys of BGP sessions that are in files or the environment.
+pub fn load_without_keys(args: &SuiteArgs) -> Result<(Suite, Kept), Failure> {
     load_with(args, &|_| Ok(Secret::HIDDEN.to_owned()))
 }
 
-fn load_with(args: &SuiteArgs, key: OpenKey<'_>) -> Result<(Suite, Kept), Exit> {
+fn load_with(args: &SuiteArgs, key: OpenKey<'_>) -> Result<(Suite, Kept), Failure> {
     let name = args.suite.display().to_string();
     let text = text_of(&args.suite).map_err(|e| {
-        err!("cannot read suite `{name}`: {e}\n  help: name a suite file, for instance suites/quick-look.yaml");
-        Exit::Usage
+        Failure::usage(format!(
+            "cannot read suite `{name}`: {e}; name a suite file, for instance suites/quick-look.yaml"
+        ))
     })?;
-    let profile = args.profile.map(|p| match p {
-        ProfileArg::Quick => Profile::Quick,
-        ProfileArg::Conformant => Profile::Conformant,
-    });
     let overrides = Overrides {
-        profile,
+        profile: args.profile,
         duts: args.duts.clone(),
         tests: args.tests.clone(),
         seed: args.seed,
@@ -103,11 +107,11 @@ fn load_with(args: &SuiteArgs, key: OpenKey<'_>) -> Result<(Suite, Kept), Exit> 
     let read = with_registry(|registry| read::read_with(&text, &name, outside, registry, &overrides));
     let loaded = read.map_err(|errors| {
         diagnostics::print(&errors);
-        Exit::Usage
+        Failure::told()
     })?;
     let mut suite = loaded.suite;
     let mut texts = vec![("suite.yaml".to_owned(), loaded.text)];
-    // In a separate folder, because they may have the name of a file of the run.
+    // In a folder of their own, because the run may have files of the same names.
     texts.extend(loaded.included.into_iter().map(|(path, text)| (format!("included/{path}"), text)));
     if let Some(time) = args.time {
         let least = default_rounds(suite.profile, suite.duts.len());
@@ -125,7 +129,7 @@ fn load_with(args: &SuiteArgs, key: OpenKey<'_>) -> Result<(Suite, Kept), Exit> 
     Ok((suite, Kept { texts, secret_variables: loaded.secret_variables }))
 }
 
-/// An estimated time: in whole seconds, or minutes.
+/// An estimated time, in whole seconds or minutes.
 pub fn show_about(time: Duration) -> String {
     match time.as_secs() {
         0..=99 => format!("{} s", time.as_secs().max(1)),
@@ -138,42 +142,69 @@ pub fn mask(suite: &Suite) -> Mask {
     suite.bgp.as_ref().map(|bgp| bgp.protection.mask()).unwrap_or_default()
 }
 
-/// Prints the known obstacles for the routers of the suite: a role that a router cannot play, a configuration of the
-/// user's that cannot be used.
-pub fn refuse_impossible(suite: &Suite) -> Result<(), Exit> {
+/// Prints what the routers of the suite cannot do: a role that one of them cannot play, a configuration of the user's that it cannot use.
+pub fn refuse_impossible(suite: &Suite) -> Result<(), Failure> {
     drophammer_testbed::kinds::check(suite).map_err(|refused| {
         let mask = mask(suite);
         refused.iter().for_each(|why| err!("error: {}", mask.text(&why.to_string())));
-        Exit::Usage
+        Failure::told()
+    })
+}
+
+/// Reads the figures to which bounds of the suite refer. A folder on the command line wins over the suite's.
+pub fn read_baseline(suite: &mut Suite, named: Option<&Path>) -> Result<(), Failure> {
+    if let Some(dir) = named {
+        suite.baseline = Some(Baseline { folder: dir.display().to_string(), ..Baseline::default() });
+    }
+    if !suite.needs_baseline() {
+        if let Some(dir) = named {
+            let dir = one_line(&dir.display().to_string());
+            err!(
+                "warning: --baseline {dir}: no criterion is a share of a baseline, such as `\">= 95 % of baseline\"`; nothing is compared"
+            );
+        }
+        return Ok(());
+    }
+    let Some(folder) = suite.baseline.as_ref().map(|baseline| baseline.folder.clone()) else {
+        return Err(Failure::usage(
+            "criteria are shares of a baseline, but no run is named; say --baseline FOLDER, or write `baseline: FOLDER` into the suite",
+        ));
+    };
+    let run = RunReader::open(Path::new(&folder)).map_err(|e| Failure::usage(format!("baseline: {e}")))?;
+    if run.running {
+        let text = format!("baseline: the run in `{folder}` still goes on; wait for its end, or name another run");
+        return Err(Failure::usage(text));
+    }
+    for warning in &run.warnings {
+        err!("warning: {}: {}", one_line(&folder), one_line(warning));
+    }
+    resolve(suite, &run).map_err(|wrong| {
+        wrong.iter().for_each(|why| err!("error: {}", visible(why, &[])));
+        err!("  help: the baseline is the run in `{}`", one_line(&folder));
+        Failure::told()
     })
 }
 
 /// `drophammer check`.
-pub fn check(args: &SuiteArgs) -> Exit {
-    match load(args) {
-        Ok((mut suite, _)) => {
-            // A baseline that is not in the suite may be given to `run`.
-            let named = suite.baseline.is_some();
-            let refused = refuse_impossible(&suite);
-            let refused = refused.and_then(|()| if named { baseline::read(&mut suite, None) } else { Ok(()) });
-            if let Err(exit) = refused {
-                return exit;
-            }
-            let list = |names: Vec<&str>| names.join(", ");
-            out!("{}: good", args.suite.display());
-            out!("  profile  {}", suite.profile);
-            out!("  routers  {}", list(suite.duts.iter().map(|d| d.name.as_str()).collect()));
-            out!("  ports    {}", list(suite.ports.iter().map(|p| p.name.as_str()).collect()));
-            let tests: Vec<String> = suite.tests.iter().map(TestConfig::label).collect();
-            out!("  tests    {}", tests.join(", "));
-            out!("  rounds   {}, about {}", suite.rounds, show_about(drophammer_testbed::estimate(&suite)));
-            match &suite.baseline {
-                Some(run) if suite.needs_baseline() => out!("  baseline {} of {}", one_line(&run.folder), run.started),
-                None if suite.needs_baseline() => out!("  baseline none; `drophammer run` needs --baseline FOLDER"),
-                _ => {}
-            }
-            Exit::Good
-        }
-        Err(exit) => exit,
+pub fn check(args: &SuiteArgs) -> Ended {
+    let (mut suite, _) = load(args)?;
+    refuse_impossible(&suite)?;
+    // If the suite names no baseline, `run` may be given one.
+    if suite.baseline.is_some() {
+        read_baseline(&mut suite, None)?;
     }
+    let list = |names: Vec<&str>| names.join(", ");
+    out!("{}: good", args.suite.display());
+    out!("  profile  {}", suite.profile);
+    out!("  routers  {}", list(suite.duts.iter().map(|d| d.name.as_str()).collect()));
+    out!("  ports    {}", list(suite.ports.iter().map(|p| p.name.as_str()).collect()));
+    let tests: Vec<String> = suite.tests.iter().map(TestConfig::label).collect();
+    out!("  tests    {}", tests.join(", "));
+    out!("  rounds   {}, about {}", suite.rounds, show_about(drophammer_testbed::estimate(&suite)));
+    match &suite.baseline {
+        Some(run) if suite.needs_baseline() => out!("  baseline {} of {}", one_line(&run.folder), run.started),
+        None if suite.needs_baseline() => out!("  baseline none; `drophammer run` needs --baseline FOLDER"),
+        _ => {}
+    }
+    Ok(Exit::Good)
 }

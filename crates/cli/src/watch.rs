@@ -1,11 +1,10 @@
 //! `drophammer watch` and `drophammer stop`: a run that another process makes.
 
-use crate::Exit;
 use crate::args::WatchArgs;
 use crate::detach::CONSOLE;
 use crate::output::{err, is_closed, out};
-use crate::run::fail;
 use crate::running::{FILE, Found, State, look};
+use crate::{Ended, Exit, Failure};
 use drophammer_model::visible::visible;
 use drophammer_store::open_regular;
 use std::fs::File;
@@ -14,99 +13,81 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Time between two checks. The command waits for a line in one file or the release of a lock on another, and nothing
-/// in the kernel wakes a process for both. A check takes some tens of microseconds of a processor that the run may need.
+/// Time between two checks. The command waits for a line in one file or the release of a lock on another, and the kernel cannot wake a process for
+/// both. A check takes some tens of microseconds of a processor that the run may need.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Bytes of the output of a run that are read at once.
+/// Bytes of the output of a run to read in one go.
 const AT_ONCE: u64 = 64 << 10;
-/// Most bytes of the output of a run that are searched for its last lines.
+/// Most bytes of the output of a run to search for its last lines.
 const MOST: u64 = 16 << 20;
 
 /// `drophammer watch`.
-pub fn watch(args: &WatchArgs) -> Exit {
-    let (dir, found) = match find(&args.folder) {
-        Ok(found) => found,
-        Err(exit) => return exit,
-    };
+pub fn watch(args: &WatchArgs) -> Ended {
+    let (dir, found) = find(&args.folder)?;
     if !found.console && matches!(found.state, State::Running(_)) {
-        err!("the run prints on the terminal that started it; here only its end is shown");
+        err!("the run prints on the terminal that started it; only its end is shown here");
     }
     let ended = Console::open(&dir, &found, args.lines).and_then(|console| follow(&dir, console));
-    match ended {
-        Ok(code) => {
-            err!("{}", how(code));
-            // Killed, or of a newer program: a failure in either case.
-            code.and_then(|code| Exit::of(code.into())).unwrap_or(Exit::Failed)
-        }
-        Err(e) => broken(&dir, &e),
-    }
+    let code = match ended {
+        Ok(code) => code,
+        Err(e) => return broken(&dir, &e),
+    };
+    err!("{}", how(code));
+    // A killed run, or an exit code of a newer program, is a failure.
+    Ok(code.and_then(|code| Exit::of(code.into())).unwrap_or(Exit::Failed))
 }
 
 /// `drophammer stop`.
-pub fn stop(folder: &Path) -> Exit {
-    let (dir, mut found) = match find(folder) {
-        Ok(found) => found,
-        Err(exit) => return exit,
-    };
-    let console = match Console::open(&dir, &found, 0) {
-        Ok(console) => console,
-        Err(e) => return broken(&dir, &e),
-    };
+pub fn stop(folder: &Path) -> Ended {
+    let (dir, found) = find(folder)?;
+    stop_run(&dir, found).unwrap_or_else(|e| broken(&dir, &e))
+}
+
+fn stop_run(dir: &Path, mut found: Found) -> io::Result<Ended> {
+    let console = Console::open(dir, &found, 0)?;
     loop {
         match &found.state {
             State::Ended(code) => {
                 out!("nothing to stop: {}", how(*code));
-                return Exit::Good;
+                return Ok(Ok(Exit::Good));
             }
             State::Running(Some(process)) => {
                 if let Err(e) = process.interrupt() {
-                    return fail(Exit::Environment, e);
+                    return Ok(Err(Failure::environment(e)));
                 }
-                err!("process {} is asked to stop; waiting for its report", process.pid());
+                err!("asked process {} to stop; waiting for its report", process.pid());
                 break;
             }
-            // It is just starting.
+            // The run is just starting.
             State::Running(None) => sleep(LOOK),
         }
-        found = match look(&dir) {
-            Ok(found) => found,
-            Err(e) => return broken(&dir, &e),
-        };
+        found = look(dir)?;
     }
-    match follow(&dir, console) {
-        Ok(code) => {
-            out!("{}", how(code));
-            Exit::Good
-        }
-        Err(e) => broken(&dir, &e),
-    }
+    out!("{}", how(follow(dir, console)?));
+    Ok(Ok(Exit::Good))
 }
 
 /// The real path of the folder of a run, so that a link to it may change, and the state of its process.
-///
-/// # Errors
-/// The error has been printed.
-fn find(folder: &Path) -> Result<(PathBuf, Found), Exit> {
+fn find(folder: &Path) -> Result<(PathBuf, Found), Failure> {
     let name = folder.display();
-    let dir = folder.canonicalize().map_err(|e| fail(Exit::Usage, format!("cannot read folder `{name}`: {e}")))?;
+    let dir = folder.canonicalize().map_err(|e| Failure::usage(format!("cannot read folder `{name}`: {e}")))?;
     let found = look(&dir).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => fail(
-            Exit::Usage,
-            format!("there is no {FILE} in `{name}`; name the folder of a run, as `drophammer run` prints it"),
-        ),
-        _ => broken(&dir, &e),
+        ErrorKind::NotFound => Failure::usage(format!(
+            "there is no {FILE} in `{name}`; name the folder of a run, as `drophammer run` prints it"
+        )),
+        _ => unwatchable(&dir, &e),
     })?;
     Ok((dir, found))
 }
 
-/// The result of an error while a run is watched.
-fn broken(dir: &Path, error: &io::Error) -> Exit {
-    match is_closed(error) {
-        // Nobody reads the output any more. The run goes on.
-        true => Exit::Good,
-        false => fail(Exit::Environment, format!("the run in `{}` cannot be watched: {error}", dir.display())),
-    }
+/// Ends the watching after an error. If nobody reads the output any more, that is no failure, and the run goes on.
+fn broken(dir: &Path, error: &io::Error) -> Ended {
+    if is_closed(error) { Ok(Exit::Good) } else { Err(unwatchable(dir, error)) }
+}
+
+fn unwatchable(dir: &Path, error: &io::Error) -> Failure {
+    Failure::environment(format!("the run in `{}` cannot be watched: {error}", dir.display()))
 }
 
 /// How a run ended, in words.
@@ -122,7 +103,7 @@ fn how(code: Option<u8>) -> String {
 /// Prints the output of a run until it ends. Returns its exit code.
 fn follow(dir: &Path, mut console: Option<Console>) -> io::Result<Option<u8>> {
     loop {
-        // Checked before reading: a run that has ended has printed everything.
+        // Checks first, then reads: a run that has ended has printed everything.
         let found = look(dir)?;
         if let Some(console) = &mut console {
             console.print(&mut io::stdout().lock())?;
@@ -143,7 +124,7 @@ fn follow(dir: &Path, mut console: Option<Console>) -> io::Result<Option<u8>> {
 #[derive(Debug)]
 struct Console {
     file: File,
-    /// Data that was read but not yet printed.
+    /// Bytes that were read but not printed yet.
     pending: Vec<u8>,
 }
 
@@ -155,7 +136,7 @@ impl Console {
         }
         let mut file = match open_regular(&dir.join(CONSOLE)) {
             Ok(file) => file,
-            // The file was removed, but we can still wait for the run to end.
+            // Somebody removed the file, but we can still wait for the run to end.
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
@@ -163,12 +144,12 @@ impl Console {
         Ok(Some(Console { file, pending }))
     }
 
-    /// Prints the lines that were added since.
+    /// Prints the lines that were added since the last call.
     fn print(&mut self, to: &mut impl Write) -> io::Result<()> {
         loop {
             let added = (&self.file).take(AT_ONCE).read_to_end(&mut self.pending)?;
             let last = self.pending.iter().rposition(|byte| *byte == b'\n').map(|last| last + 1);
-            // A longer line is broken.
+            // Breaks a longer line.
             let broken = (self.pending.len() as u64 > AT_ONCE).then_some(self.pending.len());
             if let Some(end) = last.or(broken) {
                 let lines: Vec<u8> = self.pending.drain(..end).collect();
@@ -191,8 +172,7 @@ impl Console {
     }
 }
 
-/// The last `lines` whole lines of a file and what follows them, as far as they are in its last [`MOST`] bytes. The next
-/// read from the file gets what is added to it.
+/// The last `lines` whole lines of a file and what follows them, within its last [`MOST`] bytes. The next read continues at the end of the file.
 fn last_lines(file: &mut File, lines: usize) -> io::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     let mut back = AT_ONCE;
@@ -202,7 +182,7 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<Vec<u8>> {
         let mut read = Vec::new();
         (&*file).take(length - start).read_to_end(&mut read)?;
         let mut ends = read.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
-        // The line before the first that is shown ends there.
+        // Here ends the line before the first one to show.
         if let Some(end) = ends.nth(lines) {
             read.drain(..=end);
             return Ok(read);
@@ -214,7 +194,7 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Makes control characters visible: the folder may come from elsewhere, and this goes to a terminal.
+/// Prints a line with control characters made visible, because the folder may come from elsewhere.
 fn show(line: &[u8], to: &mut impl Write) -> io::Result<()> {
     let text = String::from_utf8_lossy(line);
     writeln!(to, "{}", visible(text.trim_end_matches('\n'), &['\t']))

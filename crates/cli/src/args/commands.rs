@@ -1,13 +1,14 @@
 //! Arguments of `plan`, and of the commands that need no suite: `blast`, `listen`, `bgp`, `watch`.
 
-use super::{SuiteArgs, choices};
+use super::{SuiteArgs, Words, choices, one_of};
 use crate::blast::{MAX_FLOWS, MAX_SOURCES};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
-use drophammer_lab::KINDS;
+use drophammer_lab::{KINDS, Language};
 use drophammer_model::capabilities::Placement;
 use drophammer_model::quantity::{parse_count, parse_duration, parse_frame_rate};
 use drophammer_model::traffic::parse_dscp;
+use drophammer_model::trial::Family;
 use drophammer_port::auto::AUTO;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -21,47 +22,49 @@ pub struct BlastArgs {
     pub from: Option<String>,
     /// Receiving interface; without it, frames go from the first VLAN of --vlan to the second one and back into the same interface
     pub to: Option<String>,
-    /// Instead of two interfaces: bring a router of this kind up in namespaces, as for `run`, and send through it
+    /// Instead of two interfaces: bring up a router of this kind in namespaces, as `run` does, and send through it
     #[arg(long, value_name = "KIND", value_parser = routers(), conflicts_with_all = ["from", "address", "gateway", "vlan", "mpls"])]
     pub dut: Option<String>,
-    /// Rate of each sending interface: frames (`100kfps`, `100k`, `100000`), bits without preamble and gap (`950Mbit/s`, `1G`), or a share of the line (`50%`)
+    /// Rate of each sending interface: frames (`100kfps`, `100k`, `100000`), bits without preamble and gap (`950Mbit/s`, `1G`), or a share of the
+    /// line (`50%`)
     #[arg(long, value_name = "RATE", default_value = "1kfps")]
     pub rate: String,
-    /// Frame size with FCS, a mix of sizes (`imix`, `imix:58.33x64,33.33x570,8.33x1518`), or several sizes, sent one after the other for --for each
+    /// Frame size with FCS, a mix of sizes (`imix`, `imix:58.33x64,33.33x570,8.33x1518`), or several sizes, sent one after the other, each for the
+    /// time --for
     #[arg(long, value_name = "SIZE[,SIZE]", default_value = "64")]
     pub size: String,
-    /// How long to send [default: until Ctrl-C]. If frames are missing then, the command waits for them, at most 1 s
+    /// How long to send [default: until Ctrl-C]. The command then waits for missing frames, at most 1 s
     #[arg(long = "for", value_name = "DURATION")]
     pub duration: Option<String>,
     /// IP version of the frames [default: the version of --address, or ipv4]
-    #[arg(long, value_enum, value_name = "FAMILY")]
-    pub family: Option<FamilyArg>,
-    /// Raise the rate in steps of 1 s, from --rate on, until frames are lost; print the rate before and the rate of the loss
+    #[arg(long, value_name = "FAMILY", value_parser = one_of(FAMILIES))]
+    pub family: Option<Family>,
+    /// Raise the rate in steps of 1 s, starting with --rate, until frames are lost; print that rate and the one before
     #[arg(long, conflicts_with = "duration")]
     pub until_loss: bool,
     /// How much each step of --until-loss raises the rate
     #[arg(long, value_name = "SHARE", default_value = "10%", requires = "until_loss")]
     pub step: String,
-    /// Send from the second interface to the first too, at the same rate
+    /// Also send from the second interface to the first, at the same rate
     #[arg(long)]
     pub bidirectional: bool,
-    /// Flows in each direction, each with a source port of its own (ICMP: an identifier of its own); order is kept by flow
+    /// Flows in each direction, each with its own source port (ICMP: identifier); reordering is counted within a flow
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]
     pub flows: Option<u32>,
-    /// Header of test frames behind IP, by its name in suites
+    /// Header of test frames after IP, by its name in suites
     #[arg(long, value_enum, value_name = "HEADER", default_value_t = Transport::Udp)]
     pub transport: Transport,
-    /// Number of source addresses of each flow: the host's address and those after it
+    /// Number of source addresses of each flow: the host's address and the next ones
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_SOURCES), default_value_t = 1)]
     pub sources: u32,
-    /// Send frames with the headers and sizes of this capture (pcap or pcapng, also compressed with gzip), in the same proportions.
-    /// Their addresses are those of --address, and a payload of blast's own identifies them when they arrive
+    /// Send frames with the headers and sizes in this capture (pcap or pcapng, also compressed with gzip), in the same proportions. Their addresses
+    /// come from --address, and blast's own payload identifies them when they arrive
     #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "flows", "transport", "vlan", "mpls", "dscp"])]
     pub pcap: Option<PathBuf>,
-    /// VLAN tags of all frames, on top of --size, the outer one first; they must arrive. With one interface: the VLANs of its two ends
+    /// VLAN tags of all frames, in addition to --size, the outer one first; they must arrive. With one interface: the VLANs of its two ends
     #[arg(long, value_name = "ID[,ID]", value_delimiter = ',', num_args = 1, value_parser = clap::value_parser!(u16).range(1..=4094))]
     pub vlan: Vec<u16>,
-    /// MPLS labels of test frames, on top of --size, the outermost first; they must arrive
+    /// MPLS labels of test frames, in addition to --size, the outermost first; they must arrive
     #[arg(long, value_name = "LABEL[,LABEL]", value_delimiter = ',', num_args = 1, value_parser = clap::value_parser!(u32).range(0..=0xf_ffff))]
     pub mpls: Vec<u32>,
     /// Differentiated services codepoint of test frames (RFC 2474), a number from 0 to 63 or a name (`ef`, `af41`, `cs6`); it must arrive
@@ -70,7 +73,7 @@ pub struct BlastArgs {
     /// Address of the emulated host on each interface, with the length of its prefix
     #[arg(long, value_name = "A/LEN,B/LEN", value_delimiter = ',', num_args = 1)]
     pub address: Vec<String>,
-    /// Address of the router on each interface; asked for its MAC address by ARP or Neighbor Discovery
+    /// Address of the router on each interface; ARP or Neighbor Discovery finds its MAC address
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
     pub gateway: Vec<String>,
     /// Line speed, for rates in per cent, as in `10G` [default: reported by the interface]
@@ -82,7 +85,7 @@ pub struct BlastArgs {
     /// Threads that send and receive: 2 gives each interface its own; more need --queues
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), default_value_t = 1)]
     pub threads: u16,
-    /// Queues of each interface; what arrives is spread over them by addresses and ports
+    /// Queues of each interface; arriving frames are spread over them by addresses and ports
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), default_value_t = 1)]
     pub queues: u16,
     /// Print one JSON object per line instead of a table
@@ -90,16 +93,9 @@ pub struct BlastArgs {
     pub json: bool,
 }
 
-/// An IP version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FamilyArg {
-    /// IPv4
-    Ipv4,
-    /// IPv6
-    Ipv6,
-}
+const FAMILIES: Words<Family> = &[("ipv4", Family::Ipv4, "IPv4"), ("ipv6", Family::Ipv6, "IPv6")];
 
-/// The header behind IP.
+/// The header after IP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Transport {
     /// UDP
@@ -112,7 +108,7 @@ pub enum Transport {
     IcmpEcho,
 }
 
-/// What comes to an interface.
+/// Frames that arrive at an interface.
 #[derive(Debug, Args)]
 pub struct ListenArgs {
     /// Interface
@@ -139,13 +135,13 @@ pub struct BgpArgs {
     /// Address of the emulated router on the interface, with the length of its prefix; may be link-local (`fe80::2/64`)
     #[arg(long, value_name = "A/LEN")]
     pub address: String,
-    /// Address of the router that it peers with; a link-local one is on the interface
+    /// Address of its peer; a link-local one is on the interface
     #[arg(long, value_name = "ADDRESS", value_parser = without_zone)]
     pub to: IpAddr,
-    /// Router on the link that leads to --to, where that is a loopback or several hops away
+    /// Router on the link that leads to --to, if that is a loopback address or several hops away
     #[arg(long, value_name = "ADDRESS")]
     pub gateway: Option<IpAddr>,
-    /// Address of the emulated router's end of the session, such as its loopback [default: --address]
+    /// Address of the emulated router in the session, such as its loopback [default: --address]
     #[arg(long, value_name = "ADDRESS")]
     pub source: Option<IpAddr>,
     /// AS number of the emulated router
@@ -157,16 +153,16 @@ pub struct BgpArgs {
     /// Routes to advertise, of the family of the addresses [default: all of a file, none otherwise]
     #[arg(long, value_name = "N", value_parser = count)]
     pub routes: Option<u32>,
-    /// Where they come from: `internet`, `uniform`, or an MRT file (RFC 6396), also compressed by gzip, bzip2, xz or zstd
+    /// Source of the routes: `internet`, `uniform`, or an MRT file (RFC 6396), also compressed by gzip, bzip2, xz or zstd
     #[arg(long, value_name = "SOURCE", default_value = "internet")]
     pub table: String,
     /// Routes per second [default: as fast as the peer takes them]
     #[arg(long, value_name = "N", value_parser = per_second)]
     pub rate: Option<f64>,
-    /// Routes in an UPDATE at most [default: as many as share their attributes and fit]
+    /// Most routes in an UPDATE [default: as many as share their attributes and fit]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub routes_per_update: u16,
-    /// How long to keep the session when all routes are acknowledged [default: until Ctrl-C]
+    /// How long to keep the session after the peer has acknowledged all routes [default: until Ctrl-C]
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// Proposed hold time (RFC 4271 section 4.2)
@@ -184,7 +180,7 @@ pub struct BgpArgs {
     /// Send TTL 255, and drop segments with less (GTSM, RFC 5082)
     #[arg(long)]
     pub gtsm: bool,
-    /// With --gtsm: how many hops the peer may be away; segments with a TTL of 256 minus N or more are taken
+    /// With --gtsm: how many hops the peer may be away; accepts segments with a TTL of at least 256 minus N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254), default_value_t = 1, requires = "gtsm")]
     pub hops: u8,
     /// VLAN tag of all frames
@@ -206,38 +202,27 @@ pub struct BgpArgs {
 pub struct PlanArgs {
     #[command(flatten)]
     pub suite: SuiteArgs,
-    /// Print the configuration of the router instead, in these words
-    #[arg(long, value_name = "LANGUAGE")]
-    pub config: Option<LanguageArg>,
+    /// Print the configuration of the router instead, in this language
+    #[arg(long, value_name = "LANGUAGE", value_parser = one_of(LANGUAGES))]
+    pub config: Option<Language>,
     /// Interfaces of the router, in the order of the ports [default: FILL-IN-1, FILL-IN-2 and so on]
     #[arg(long, value_name = "A,B", value_delimiter = ',', requires = "config")]
     pub interfaces: Vec<String>,
 }
 
-/// Languages of configurations by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LanguageArg {
-    /// FRRouting
-    Frr,
-    /// BIRD 2
-    Bird,
-    /// Cisco IOS XR; not loaded on a device
-    Iosxr,
-    /// Juniper Junos; not loaded on a device
-    Junos,
-    /// Nokia SR OS; not loaded on a device
-    Sros,
-    /// Commands of ip(8) and sysctl(8)
-    Linux,
-    /// VyOS; not loaded on a device
-    Vyos,
-    /// Arista EOS; not loaded on a device
-    Eos,
-    /// Cisco IOS XE; not loaded on a device
-    IosXe,
-    /// MikroTik RouterOS 7; not loaded on a device
-    Routeros,
-}
+#[rustfmt::skip]
+const LANGUAGES: Words<Language> = &[
+    ("frr", Language::Frr, "FRRouting"),
+    ("bird", Language::Bird, "BIRD 2"),
+    ("iosxr", Language::IosXr, "Cisco IOS XR; not loaded on a device"),
+    ("junos", Language::Junos, "Juniper Junos; not loaded on a device"),
+    ("sros", Language::SrOs, "Nokia SR OS; not loaded on a device"),
+    ("linux", Language::Linux, "Commands of ip(8) and sysctl(8)"),
+    ("vyos", Language::VyOs, "VyOS; not loaded on a device"),
+    ("eos", Language::Eos, "Arista EOS; not loaded on a device"),
+    ("ios-xe", Language::IosXe, "Cisco IOS XE; not loaded on a device"),
+    ("routeros", Language::RouterOs, "MikroTik RouterOS 7; not loaded on a device"),
+];
 
 /// A run that another process makes.
 #[derive(Debug, Args)]
@@ -245,12 +230,12 @@ pub struct WatchArgs {
     /// Folder of the run
     #[arg(value_name = "DIR", default_value = "drophammer-runs/latest")]
     pub folder: PathBuf,
-    /// Lines that were printed before, to begin with
+    /// How many earlier lines to print first
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub lines: usize,
 }
 
-/// Reads an address. Its zone (`fe80::1%eth1`) says the same as the interface.
+/// Reads an address without its zone (`fe80::1%eth1`), because the interface says the same.
 fn without_zone(text: &str) -> Result<IpAddr, String> {
     let address = text.split_once('%').map_or(text, |(address, _)| address);
     address.parse().map_err(|_| format!("`{text}` is no address; write for instance `192.0.2.1` or `fe80::1`"))

@@ -18,7 +18,7 @@ const EXAMPLE: &str = "`--address 192.0.2.2/24 --to 192.0.2.1`";
 const FAR: &str = "`--address 192.0.2.2/24 --gateway 192.0.2.1 --source 10.0.0.2 --to 10.0.0.1`";
 /// EtherType of a VLAN tag (IEEE 802.1Q).
 const VLAN: u16 = 0x8100;
-/// BGP identifier of a router without an IPv4 address: of the block of shared addresses (RFC 6598), so no interface has it.
+/// BGP identifier of a router without an IPv4 address. It is a shared address (RFC 6598), so that no interface has it.
 const IDENTIFIER: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 /// Longest hold time, a field of 16 bits (RFC 4271 section 4.2).
 const LONGEST_HOLD: Duration = Duration::from_secs(65_535);
@@ -28,27 +28,22 @@ const LONGEST_KEY: usize = 80;
 /// The session, and what is advertised in it.
 #[derive(Debug)]
 pub struct Job {
-    /// Interface.
     pub interface: String,
-    /// The router.
     pub speaker: SpeakerConfig,
     /// `internet`, `uniform`, or the path of an MRT file.
     pub source: String,
-    /// Number of its routes; without it all of a file, and none that are made up.
+    /// Number of its routes; `None` for all routes of a file, or none that are made up.
     pub routes: Option<u32>,
-    /// How they are packed into messages.
+    /// How routes are packed into messages.
     pub packing: Packing,
-    /// How long the session is kept once everything is advertised; until Ctrl-C when absent.
+    /// How long to keep the session after all routes were acknowledged; `None` for until Ctrl-C.
     pub duration: Option<Duration>,
     /// Seed of random choices.
     pub seed: u64,
 }
 
 impl Job {
-    /// Reads the command line.
-    ///
-    /// # Errors
-    /// What is wrong with it, and what to write instead.
+    /// Reads the command line. An error says what is wrong, and what to write instead.
     pub fn read(args: &BgpArgs) -> Result<Job, String> {
         let bad = || format!("--address: `{}` is not an address with its prefix length; write {EXAMPLE}", args.address);
         let (address, prefix_len) = on_link::with_length(&args.address).ok_or_else(bad)?;
@@ -66,13 +61,13 @@ impl Job {
             return Err(format!("{gateway} is not on the link of {address}/{prefix_len}; {help}"));
         }
         if source.is_ipv4() != address.is_ipv4() || source.is_ipv4() != peer.is_ipv4() {
-            return Err(format!("{source} and {peer} are not of one IP version with {address}; write {FAR}"));
+            return Err(format!("{source}, {peer} and {address} must have one IP version; write {FAR}"));
         }
         // A link-local address means nothing on another link.
         let local = |address: IpAddr| matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
         if local(source) != local(peer) || (local(peer) && gateway != peer) {
             return Err(format!(
-                "a session between {source} and {peer} has one link-local end, or passes a router; write two link-local addresses of \
+                "a session between {source} and {peer} has one link-local end, or passes a router; write two link-local addresses on \
                  one link, as in `--address fe80::2/64 --to fe80::1`, or none"
             ));
         }
@@ -130,10 +125,7 @@ impl Job {
         if self.speaker.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
     }
 
-    /// The routes that it advertises, if there are any.
-    ///
-    /// # Errors
-    /// More routes than the table has, or a file that cannot be read.
+    /// The routes to advertise, if there are any. Fails if the table has fewer, or its file cannot be read.
     pub fn table(&self) -> Result<Option<Routes>, String> {
         let made_up = ["internet", "uniform"].contains(&self.source.as_str());
         match self.routes {
@@ -165,7 +157,7 @@ impl Job {
 /// The key in a file, without the end of its line.
 fn key(path: &Path) -> Result<Vec<u8>, String> {
     let name = path.display();
-    // It may be a pipe, as of `<(pass show bgp)` in a shell.
+    // It may be a pipe, such as `<(pass show bgp)` of a shell.
     let text = key_file::of_pipe(path).map_err(|e| format!("--md5-file: cannot read `{name}`: {e}"))?;
     let key = text.trim_end_matches(['\r', '\n']);
     if key.is_empty() || key.len() > LONGEST_KEY || key.contains('\n') {
@@ -177,18 +169,10 @@ fn key(path: &Path) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: BgpArgs,
-    }
+    use crate::args::parsed;
 
     fn read(line: &str) -> Result<Job, String> {
-        let line =
-            Line::try_parse_from(["bgp"].into_iter().chain(line.split_whitespace())).map_err(|e| e.to_string())?;
-        Job::read(&line.args)
+        Job::read(&parsed(line)?)
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use super::job::Job;
 use super::reasons;
+use crate::output::{cells, milliseconds, say};
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::quantity::{Instant, group_digits};
 use drophammer_model::trial::{GroupCounts, TrialResult};
 use drophammer_rig::{FlowCounts, Snapshot};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 
 /// The state at the last line.
 #[derive(Default)]
@@ -21,9 +22,8 @@ struct Last {
 }
 
 impl Last {
-    /// Frames lost so far. A frame is lost if later frames of its flow have arrived before it, or if it was sent before
-    /// the last line and has not arrived yet. Arrivals of one flow would hide the loss of another, so each flow counts
-    /// for itself.
+    /// Frames lost so far. A frame is lost if later frames of its flow have arrived before it, or if it was sent before the last line and has not arrived
+    /// yet. Counts each flow separately, because arrivals of one flow would hide the loss of another.
     fn lost(&self, now: &Snapshot) -> u64 {
         let of_flow = |(flow, counts): (&usize, &FlowCounts)| {
             let sent = self.offered.get(flow).copied().unwrap_or(0);
@@ -48,9 +48,9 @@ struct Row {
     offered_fps: f64,
     received_fps: f64,
     lost: u64,
-    /// `None` if frames came to several queues, between which there is no order.
+    /// `None` if frames arrived in several queues, between which there is no order.
     reordered: Option<u64>,
-    /// Median, 99th percentile, largest; `None` if no frames came.
+    /// Median, 99th percentile, largest; `None` if no frames arrived.
     latency_ns: Option<[u64; 3]>,
 }
 
@@ -59,17 +59,17 @@ const WIDTH: usize = 14;
 impl Row {
     fn text(&self, label: &str, widest: usize) -> String {
         let rate = |fps: f64| group_digits(fps.round() as u64);
-        let mut cells = vec![
+        let mut row = vec![
             rate(self.offered_fps),
             rate(self.received_fps),
             group_digits(self.lost),
             self.reordered.map_or("-".to_owned(), group_digits),
         ];
         match self.latency_ns {
-            Some(ns) => cells.extend(ns.map(|ns| format!("{:.1}", ns as f64 / 1e3))),
-            None => cells.extend(["-"; 3].map(str::to_owned)),
+            Some(ns) => row.extend(ns.map(|ns| format!("{:.1}", ns as f64 / 1e3))),
+            None => row.extend(["-"; 3].map(str::to_owned)),
         }
-        line(label, &cells, widest)
+        format!("{label:<widest$}{}", cells(&row, WIDTH))
     }
 
     fn json(&self) -> serde_json::Value {
@@ -79,11 +79,6 @@ impl Row {
             "latency_p50_ns": p50, "latency_p99_ns": p99, "latency_max_ns": max,
         })
     }
-}
-
-fn line(label: &str, cells: &[String], widest: usize) -> String {
-    let cells: String = cells.iter().map(|cell| format!("{cell:>WIDTH$}")).collect();
-    format!("{label:<widest$}{cells}")
 }
 
 /// The smallest value that `percentile` per cent of the frames do not exceed.
@@ -98,7 +93,6 @@ fn percentile(steps: &BTreeMap<u64, u64>, percentile: f64) -> Option<u64> {
 }
 
 impl<'a> Display<'a> {
-    /// A display for `job`, which starts at `start`.
     pub fn new(job: &'a Job, json: bool, start: Instant) -> Display<'a> {
         Display { job, json, begun: false, start, last: Last::default() }
     }
@@ -108,13 +102,14 @@ impl<'a> Display<'a> {
         self.job.ends().iter().map(|name| name.len()).sum::<usize>().max(6) + 4
     }
 
-    fn begin(&mut self, out: &mut impl Write) -> io::Result<()> {
+    fn begin(&mut self) -> io::Result<()> {
         if std::mem::replace(&mut self.begun, true) || self.json {
             return Ok(());
         }
-        writeln!(out, "{}", self.job.headline())?;
-        let columns = ["offered fps", "received fps", "lost", "reordered", "p50 µs", "p99 µs", "max µs"];
-        writeln!(out, "{}", line("time", &columns.map(str::to_owned), self.widest()))
+        let columns =
+            ["offered fps", "received fps", "lost", "reordered", "p50 µs", "p99 µs", "max µs"].map(str::to_owned);
+        let (headline, widest) = (self.job.headline(), self.widest());
+        say(format!("{headline}\n{:<widest$}{}", "time", cells(&columns, WIDTH)))
     }
 
     /// The row for the time since the last snapshot.
@@ -146,32 +141,22 @@ impl<'a> Display<'a> {
     }
 
     /// Shows the time since the last line.
-    ///
-    /// # Errors
-    /// Errors of writing it.
     pub fn line(&mut self, now: &Snapshot) -> io::Result<()> {
-        let out = &mut io::stdout().lock();
-        self.begin(out)?;
+        self.begin()?;
         let row = self.row(now);
-        let time = now.at.since(self.start).as_secs_f64();
+        let time = now.at.since(self.start);
         if self.json {
             let mut value = row.json();
-            value["time_s"] = json!((time * 1e3).round() / 1e3);
-            writeln!(out, "{value}")?;
-        } else {
-            writeln!(out, "{}", row.text(&format!("{time:.0} s"), self.widest()))?;
+            value["time_s"] = json!(milliseconds(time));
+            return say(value);
         }
-        out.flush()
+        say(row.text(&format!("{:.0} s", time.as_secs_f64()), self.widest()))
     }
 
-    /// Shows the totals. `sent` are the frames other than test frames that left each interface (ARP, Neighbor Discovery), `others` those
-    /// that were received.
-    ///
-    /// # Errors
-    /// Errors of writing it.
+    /// Shows the totals. `sent` and `others` are frames other than test frames (ARP, Neighbor Discovery): how many left each interface, and which ones
+    /// arrived.
     pub fn summary(&mut self, result: &TrialResult, sent: &[u64], others: &OtherTraffic) -> io::Result<()> {
-        let out = &mut io::stdout().lock();
-        self.begin(out)?;
+        self.begin()?;
         let seconds = [result.sending_s, result.sending_s.max(result.receiving_s)].map(|s| s.max(1e-9));
         let whole = |g: &GroupCounts| Row {
             offered_fps: g.offered as f64 / seconds[0],
@@ -203,37 +188,31 @@ impl<'a> Display<'a> {
                 "interfaces": interfaces.collect::<Vec<_>>(), "summary": groups.collect::<Vec<_>>(), "sending_s": result.sending_s,
                 "unsent": health.unsent, "tester_drops": health.receive_drops, "tester_max_gap_ns": health.max_gap_ns,
             });
-            writeln!(out, "{value}")?;
-            return out.flush();
+            return say(value);
         }
-        writeln!(out)?;
-        for g in &result.groups {
-            writeln!(out, "{}", whole(g).text(&g.group, self.widest()))?;
-        }
+        let mut lines = vec![String::new()];
+        lines.extend(result.groups.iter().map(|g| whole(g).text(&g.group, self.widest())));
         for g in &result.groups {
             let share = if g.offered == 0 { 0.0 } else { g.lost as f64 / g.offered as f64 * 100.0 };
             let counted =
                 counts(g).into_iter().filter(|(key, n)| *n > 0 || ["offered", "received", "lost"].contains(key));
             let counted: Vec<_> = counted.map(|(key, n)| format!("{key} {}", group_digits(n))).collect();
-            writeln!(out, "{}: {} frames ({share:.4} % lost)", g.group, counted.join(", "))?;
+            lines.push(format!("{}: {} frames ({share:.4} % lost)", g.group, counted.join(", ")));
         }
-        let reasons = result.groups.iter().flat_map(reasons::of_direction).chain(reasons::of_others(self.job, others));
-        for reason in reasons {
-            writeln!(out, "{reason}")?;
+        lines.extend(result.groups.iter().flat_map(reasons::of_direction));
+        lines.extend(reasons::of_others(self.job, others));
+        let (unsent, drops) = (result.health.unsent, result.health.receive_drops);
+        if unsent > 0 {
+            let unsent = group_digits(unsent);
+            lines.push(format!("warning: the tester sent {unsent} fewer frames than requested; lower --rate"));
         }
-        let health = &result.health;
-        if health.unsent > 0 {
-            writeln!(
-                out,
-                "warning: the tester sent {} fewer frames than requested; lower --rate",
-                group_digits(health.unsent)
-            )?;
+        if drops > 0 {
+            let drops = group_digits(drops);
+            lines.push(format!(
+                "warning: {drops} frames were lost in the tester's own receive path, not by the network"
+            ));
         }
-        if health.receive_drops > 0 {
-            let drops = group_digits(health.receive_drops);
-            writeln!(out, "warning: {drops} frames were lost in the tester's own receive path, not by the network")?;
-        }
-        out.flush()
+        say(lines.join("\n"))
     }
 }
 
@@ -254,16 +233,9 @@ fn counts(g: &GroupCounts) -> [(&'static str, u64); 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::BlastArgs;
-    use clap::Parser;
+    use crate::args::parsed;
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: BlastArgs,
-    }
-
-    /// Of each flow: frames offered, frames received, and frames missing below the highest number that has arrived.
+    /// For each flow: frames offered, frames received, and frames missing below the highest number that arrived.
     fn snapshot(second: u64, flows: &[(u64, u64, u64)]) -> Snapshot {
         let counts = |(flow, &(offered, received, missing)): (usize, &(u64, u64, u64))| {
             let mut counts = FlowCounts { offered, ..FlowCounts::default() };
@@ -276,8 +248,7 @@ mod tests {
 
     #[test]
     fn arrivals_of_a_flow_hide_no_loss_of_another() {
-        let line = Line::try_parse_from(["blast", "a", "b", "--flows", "8"]).unwrap();
-        let job = Job::read(&line.args).unwrap();
+        let job = Job::read(&parsed("a b --flows 8").unwrap()).unwrap();
         let mut display = Display::new(&job, true, Instant(0));
         let mut lost = Vec::new();
         for second in 1..=3 {

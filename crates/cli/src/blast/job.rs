@@ -5,20 +5,20 @@ use super::stack::{FlowHeaders, Stack};
 use super::template::Captured;
 use crate::args::BlastArgs;
 use crate::init::reported_speed;
-use drophammer_model::quantity::{Bandwidth, FrameRate, parse_duration, parse_percent};
+use drophammer_model::quantity::{Bandwidth, FrameRate, group_digits, parse_duration, parse_percent, show_duration};
 use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::suite::FlowRate;
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
 use drophammer_rig::{CONTINUOUS, DeviceConfig, PortConfig, Tags, Unresolved, host_mac};
 use std::time::Duration;
 
-/// Wait for late frames after the last departure; it ends early when every frame is accounted for.
+/// Wait for late frames after the last departure; ends early when every frame is accounted for.
 const DRAIN_S: f64 = 1.0;
 
 /// The traffic and its interfaces.
 #[derive(Debug)]
 pub struct Job {
-    /// Interfaces: one for each end, or one that has both ends, in two VLANs.
+    /// Interfaces: one for each end, or a single one with both ends, in two VLANs.
     pub ports: Vec<String>,
     /// The host at each end.
     pub links: [Link; 2],
@@ -26,24 +26,21 @@ pub struct Job {
     sources: u32,
     /// Sizes of the frames.
     pub size: PacketSize,
-    /// What the command line asked for, where a size was too small.
+    /// A note about sizes that were too small.
     enlarged: Option<String>,
     rate: FrameRate,
     duration: Duration,
     bidirectional: bool,
     /// Headers around the payload.
     stack: Stack,
-    /// Frames like those of a capture, in place of frames of `size` in `stack`.
+    /// Frames of a capture, instead of frames of `size` in `stack`.
     captured: Option<Captured>,
-    /// How much each step raises the rate, if it is raised until frames are lost: 0.1 for 10 %.
+    /// With --until-loss: how much each step raises the rate, 0.1 for 10 %.
     pub step: Option<f64>,
 }
 
 impl Job {
-    /// Reads the command line: a job for each size, one after the other.
-    ///
-    /// # Errors
-    /// What is wrong with it, and what to write instead.
+    /// Reads the command line: a job for each size. An error says what is wrong, and what to write instead.
     pub fn read_each(args: &BlastArgs) -> Result<Vec<Job>, String> {
         // A mix may have commas of its own.
         let sizes: Vec<&str> = match args.size.parse::<PacketSize>() {
@@ -62,9 +59,6 @@ impl Job {
     }
 
     /// Reads a command line with one size.
-    ///
-    /// # Errors
-    /// What is wrong with it, and what to write instead.
     pub fn read(args: &BlastArgs) -> Result<Job, String> {
         let ports = ports(args)?;
         let size: PacketSize = args.size.parse().map_err(|e| format!("--size: {e}"))?;
@@ -99,10 +93,7 @@ impl Job {
         }
     }
 
-    /// Leaves out captured frames that do not fit `mtu`, and checks that all others fit.
-    ///
-    /// # Errors
-    /// What does not fit on interface `name`, and what to do.
+    /// Leaves out captured frames that do not fit `mtu`. Fails if other frames, or all frames of the capture, do not fit interface `name`.
     pub fn fit(&mut self, args: &BlastArgs, name: &str, mtu: u32) -> Result<(), String> {
         if let Some(captured) = &mut self.captured {
             captured.fit(mtu)?;
@@ -118,7 +109,7 @@ impl Job {
         Ok(())
     }
 
-    /// What the user did not ask for: frames of a capture that are not sent, and sizes that are larger than asked for.
+    /// Where the traffic differs from the request: frames of a capture that are not sent, and enlarged sizes.
     pub fn notes(&self) -> Vec<String> {
         self.captured.iter().flat_map(Captured::left_out).chain(self.enlarged.clone()).collect()
     }
@@ -164,12 +155,12 @@ impl Job {
         }
     }
 
-    /// Rate of each sending end; the first rate if it is raised.
+    /// Rate of each sending end; with --until-loss, the first one.
     pub fn rate(&self) -> FrameRate {
         self.rate
     }
 
-    /// How long it sends; `None` for until Ctrl-C.
+    /// How long to send; `None` for until Ctrl-C.
     pub fn duration(&self) -> Option<Duration> {
         (self.duration < CONTINUOUS).then_some(self.duration)
     }
@@ -236,13 +227,13 @@ impl Job {
         } else if self.duration == CONTINUOUS {
             "until Ctrl-C".into()
         } else {
-            format!("for {}", drophammer_model::quantity::show_duration(self.duration))
+            format!("for {}", show_duration(self.duration))
         };
         let text = format!("{a} to {b} {way}");
         let frames = match &self.captured {
             Some(captured) => captured.words(),
             None if self.sources > 1 => {
-                let sources = drophammer_model::quantity::group_digits(self.sources.into());
+                let sources = group_digits(self.sources.into());
                 format!("{}{}, {sources} source addresses", self.size_words(), self.stack.words())
             }
             None => format!("{}{}", self.size_words(), self.stack.words()),
@@ -250,7 +241,7 @@ impl Job {
         format!("{}: {}, {frames}, {length}", text.trim_end(), self.rate)
     }
 
-    /// Why no neighbour of a host answers, and the remedy.
+    /// Why no neighbour of a host answers, and what to do.
     pub fn unanswered(&self, host: &Unresolved) -> String {
         let at = |end: &usize| self.port_of(*end) == host.port && self.tags(*end) == host.tags;
         let end = (0..2).find(at).unwrap_or(host.port);
@@ -260,7 +251,7 @@ impl Job {
         if gateway == self.links[end ^ 1].address {
             format!(
                 "frames from `{name}` do not reach `{other}`; join `{a}` and `{b}` by a cable, a veth pair, a bridge or a switch, or give \
-                 --address and --gateway where routers are between them"
+                 --address and --gateway if routers are between them"
             )
         } else {
             format!("the router {gateway} does not answer {how} on `{name}`; check its address, and the cable")
@@ -268,7 +259,7 @@ impl Job {
     }
 }
 
-/// The interfaces. Before a router comes up, its interfaces have no names.
+/// The interfaces; empty names for a router that is not up yet.
 fn ports(args: &BlastArgs) -> Result<Vec<String>, String> {
     let example =
         "`drophammer blast eth1 --vlan 100,200 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1`";
@@ -289,7 +280,7 @@ fn ports(args: &BlastArgs) -> Result<Vec<String>, String> {
     }
 }
 
-/// The sizes, none below `least`, the smallest frame that has room for its headers and the signature; and a note if that changed one.
+/// The sizes, raised to `least`, the smallest frame with room for its headers and the signature; and a note if that changed one.
 fn enlarged(size: PacketSize, least: u16) -> (PacketSize, Option<String>) {
     let mut small = Vec::new();
     let mut fit = |size: FrameSize| {
@@ -334,7 +325,7 @@ fn rate_of(args: &BlastArgs, frame: f64) -> Result<FrameRate, String> {
     Ok(rate)
 }
 
-/// Speed of the line, if a rate is a share of it.
+/// Speed of the line, for a rate that is a share of it.
 fn speed(args: &BlastArgs) -> Result<Bandwidth, String> {
     if let Some(text) = &args.speed {
         return text.parse().map_err(|e| format!("--speed: {e}"));

@@ -1,24 +1,23 @@
 //! The hosts of `drophammer blast` and their routers.
 
 use super::router;
-use crate::args::{BlastArgs, FamilyArg};
+use crate::args::BlastArgs;
 use crate::on_link;
+use drophammer_model::trial::Family;
 use drophammer_rig::DeviceConfig;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The host behind an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its address.
     pub address: IpAddr,
-    /// Length of the prefix of the link.
     pub prefix_len: u8,
-    /// The router; without one, the host behind the other interface.
+    /// The router, or the host behind the other interface if there is no router.
     pub gateway: IpAddr,
 }
 
 impl Link {
-    /// Gives `device` its address, and the `sources - 1` addresses behind it.
+    /// Gives `device` its address and the next `sources - 1` addresses.
     pub fn give(&self, device: &mut DeviceConfig, sources: u32) {
         if sources > 1 {
             device.also = vec![(self.nth(1), sources - 1)];
@@ -26,7 +25,7 @@ impl Link {
         device.set_address(self.address, self.prefix_len, self.gateway);
     }
 
-    /// The `n`th address after the host's. It exists if [`Link::has_room`] says so.
+    /// The `n`th address after the host's.
     pub fn nth(&self, n: u32) -> IpAddr {
         match self.address {
             IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits().wrapping_add(n)).into(),
@@ -34,10 +33,7 @@ impl Link {
         }
     }
 
-    /// Checks that the host can have `sources` addresses.
-    ///
-    /// # Errors
-    /// They go beyond the link, or include the gateway.
+    /// Checks that the link has room for `sources` addresses of the host, and that the gateway is not among them.
     fn has_room(&self, sources: u32) -> Result<(), String> {
         let Link { address, prefix_len, gateway } = *self;
         let last = self.nth(sources - 1);
@@ -56,27 +52,22 @@ impl Link {
     }
 }
 
-/// The hosts on both links, each with `sources` addresses.
-///
-/// # Errors
-/// What is wrong with the addresses, and what to write instead.
+/// The hosts on both links, each with `sources` addresses. An error says what is wrong, and what to write instead.
 pub fn of(args: &BlastArgs, sources: u32) -> Result<[Link; 2], String> {
     let found = links(args, sources)?;
     found.iter().try_for_each(|link| link.has_room(sources))?;
     let given = found[0].address.is_ipv6();
     match args.family {
-        Some(FamilyArg::Ipv4) if given => {
-            Err("--family ipv4: --address has IPv6 addresses; leave one of them out".into())
-        }
-        Some(FamilyArg::Ipv6) if !given => {
+        Some(Family::Ipv4) if given => Err("--family ipv4: --address has IPv6 addresses; leave one of them out".into()),
+        Some(Family::Ipv6) if !given => {
             Err("--family ipv6: --address has IPv4 addresses; leave one of them out".into())
         }
         _ => Ok(found),
     }
 }
 
-/// Two hosts that are neighbours of each other, from the blocks for benchmarks (RFC 2544 Appendix C.2.2, RFC 5180 section 8). Many source
-/// addresses need a larger network, and hosts that are farther apart.
+/// Two neighbouring hosts in the blocks for benchmarks (RFC 2544 Appendix C.2.2, RFC 5180 section 8). Many source addresses need a larger network, and
+/// hosts that are farther apart.
 fn neighbours(ipv6: bool, sources: u32) -> [Link; 2] {
     let v6 = |network, host| IpAddr::from([0x2001, 2, 0, network, 0, 0, 0, host]);
     let (hosts, prefix_len): ([IpAddr; 2], u8) = match (ipv6, sources) {
@@ -88,7 +79,7 @@ fn neighbours(ipv6: bool, sources: u32) -> [Link; 2] {
     [0, 1].map(|i: usize| Link { address: hosts[i], prefix_len, gateway: hosts[i ^ 1] })
 }
 
-/// The host on each link: as the user says, or two hosts on the same link.
+/// The host on each link: as the command line says, or two hosts on the same link.
 fn links(args: &BlastArgs, sources: u32) -> Result<[Link; 2], String> {
     let example = "`--address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1`";
     let two = |name: &str, given: &[String]| match given {
@@ -97,11 +88,12 @@ fn links(args: &BlastArgs, sources: u32) -> Result<[Link; 2], String> {
             Err(format!("--{name} takes two values, one for each interface, not {}; write {example}", other.len()))
         }
     };
+    let ipv6 = args.family == Some(Family::Ipv6);
     if let Some(kind) = &args.dut {
-        return router::links(kind, args.family == Some(FamilyArg::Ipv6));
+        return router::links(kind, ipv6);
     }
     if args.address.is_empty() && args.gateway.is_empty() {
-        return Ok(neighbours(args.family == Some(FamilyArg::Ipv6), sources));
+        return Ok(neighbours(ipv6, sources));
     }
     if args.address.is_empty() {
         return Err(format!("--gateway needs --address; write {example}"));
@@ -130,8 +122,7 @@ fn links(args: &BlastArgs, sources: u32) -> Result<[Link; 2], String> {
             return Err(format!("{address} cannot be both the host and its gateway"));
         }
         if !on_link::holds(address, prefix_len, gateway) {
-            let help =
-                if gateways.is_none() { "; give --gateway where routers are between the interfaces" } else { "" };
+            let help = if gateways.is_none() { "; give --gateway if routers are between the interfaces" } else { "" };
             return Err(format!("{gateway} is not on the link of {address}/{prefix_len}{help}"));
         }
         links.push(link);

@@ -6,16 +6,16 @@ use drophammer_rig::Snapshot;
 /// Shortest time without arrivals after which the wait ends, in ns.
 const LEAST_NS: u64 = 250_000_000;
 
-/// The time without arrivals. Missing frames need not be waited for when nothing has arrived for twice the longest latency. A flow of
-/// which nothing arrived at all has no latency: it is waited for.
+/// Measures the time without arrivals. When nothing has arrived for twice the longest latency, no missing frame can still arrive. A flow of which nothing
+/// arrived has no known latency, so its frames may.
 #[derive(Debug, Default)]
 pub struct Silence {
-    /// Frames sent and received when that last changed, and when.
+    /// Frames sent and received, and when these counts last changed.
     last: Option<(u64, u64, Instant)>,
 }
 
 impl Silence {
-    /// Whether nothing more is to be expected at the time of `now`. Call it repeatedly once sending should be over.
+    /// Whether nothing more can be expected at the time of `now`. Call it repeatedly once sending should be over.
     pub fn holds(&mut self, now: &Snapshot) -> bool {
         let all = |counts: &drophammer_rig::FlowCounts| counts.received.frames + counts.received.duplicated;
         let unusual: u64 = now.groups.iter().map(|group| group.corrupted + group.stray).sum();
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(holds(&[(0, 50, 1), (249, 50, 1), (250, 50, 1)]), [false, false, true]);
         assert_eq!(holds(&[(0, 50, 1), (90, 51, 1), (300, 51, 1), (340, 51, 1)]), [false, false, false, true]);
         assert_eq!(holds(&[(0, 50, 300), (500, 50, 300), (600, 50, 300)]), [false, false, true]);
-        // Of a flow of which nothing arrived, nobody knows how late its frames are.
+        // Nobody knows how late the frames of a flow are if none of them arrived.
         assert_eq!(holds(&[(0, 0, 1), (900, 0, 1)]), [false, false]);
     }
 }

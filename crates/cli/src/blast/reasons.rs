@@ -1,4 +1,4 @@
-//! Why frames did not count: what arrived in another form, and what came back instead.
+//! Why frames did not count: they arrived in another form, or an error came back instead.
 
 use super::job::Job;
 use drophammer_model::beside::{ErrorCount, OtherTraffic};
@@ -6,7 +6,7 @@ use drophammer_model::quantity::group_digits;
 use drophammer_model::trial::{Family, GroupCounts};
 use serde_json::{Value, json};
 
-/// Protocols whose frames are no news: the hosts ask for and answer them.
+/// Protocols that are no news, because the hosts themselves cause their frames.
 const EXPECTED: [&str; 5] =
     ["ARP request", "ARP reply", "neighbor solicitation", "neighbor advertisement, solicited", "router solicitation"];
 
@@ -26,28 +26,22 @@ pub fn of_direction(counts: &GroupCounts) -> Vec<String> {
     lines
 }
 
-/// The lines of a summary about everything that was received and was no test frame: ICMP errors, and protocols.
+/// The lines of a summary about received frames other than test frames: ICMP errors, and protocols.
 pub fn of_others(job: &Job, others: &OtherTraffic) -> Vec<String> {
     let error = |count: &ErrorCount| {
         let name = if count.error.family == Family::Ipv4 { "ICMP" } else { "ICMPv6" };
         let mtu = count.mtu.map_or(String::new(), |mtu| format!(", MTU {mtu}"));
-        format!(
-            "{}: {} x {name} {}{mtu} came back",
-            job.ports[count.port],
-            group_digits(count.frames),
-            count.error.words()
-        )
+        let (port, frames) = (&job.ports[count.port], group_digits(count.frames));
+        format!("{port}: {frames} x {name} {}{mtu} came back", count.error.words())
     };
-    let rest = others
-        .protocols
-        .iter()
-        .filter(|count| !EXPECTED.contains(&count.protocol.as_str()) && !is_error(&count.protocol));
+    let is_news = |protocol: &str| !EXPECTED.contains(&protocol) && !is_error(protocol);
+    let rest = others.protocols.iter().filter(|count| is_news(&count.protocol));
     let rest = rest
         .map(|count| format!("{}: {} x {} came in", job.ports[count.port], group_digits(count.frames), count.protocol));
     others.errors.iter().map(error).chain(rest).collect()
 }
 
-/// Whether ICMP errors are among the frames that have this name; they are counted by kind.
+/// Whether frames of this name include ICMP errors, which are counted by kind.
 fn is_error(protocol: &str) -> bool {
     ["ICMP, other", "ICMPv6, other"].contains(&protocol)
 }
@@ -57,7 +51,7 @@ pub fn deviations(counts: &GroupCounts) -> Value {
     counts.deviations.iter().map(|(deviation, frames)| (deviation.name().to_owned(), json!(frames))).collect()
 }
 
-/// The same as [`of_others`], for one port.
+/// The content of [`of_others`] for one port.
 pub fn others(others: &OtherTraffic, port: usize) -> (Value, Value) {
     let errors = others.errors.iter().filter(|count| count.port == port).map(|count| {
         let family = if count.error.family == Family::Ipv4 { "ipv4" } else { "ipv6" };
@@ -73,21 +67,13 @@ pub fn others(others: &OtherTraffic, port: usize) -> (Value, Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::BlastArgs;
-    use clap::Parser;
+    use crate::args::parsed;
     use drophammer_model::beside::{IcmpError, ProtocolCount};
     use drophammer_model::traffic::Deviation;
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: BlastArgs,
-    }
-
     #[test]
     fn what_did_not_count_is_told_with_its_reason() {
-        let line = Line::try_parse_from(["blast", "va", "vb"]).unwrap();
-        let job = Job::read(&line.args).unwrap();
+        let job = Job::read(&parsed("va vb").unwrap()).unwrap();
         let deviations_of = [(Deviation::Dscp, 1_200), (Deviation::Fragmented, 3)].into();
         let counts = GroupCounts {
             group: "va to vb".into(),

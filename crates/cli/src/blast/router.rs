@@ -1,22 +1,19 @@
-//! A router of this machine, in namespaces, between the two interfaces.
+//! A router in namespaces of this machine, between the two interfaces.
 
-use super::Failure;
 use super::links::Link;
-use crate::Exit;
 use crate::args::BlastArgs;
-use crate::output::err;
-use crate::run::fail;
-use crate::suite_file::with_registry;
+use crate::run::{refuse_missing, sweep};
+use crate::suite_file::read_own;
+use crate::{Ended, Exit, Failure};
 use drophammer_lab::{Dut, Lab, LabOptions};
 use drophammer_model::suite::{Addressing, Suite};
 use drophammer_model::trial::Family;
-use drophammer_suite::read::{self, Overrides};
 use drophammer_testbed::real;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Folder of its logs, which the lab covers for this process.
+/// Folder of its logs. The lab covers it for this process.
 const LOGS: &str = "/run/drophammer-blast";
 
 /// The suite of one router of this kind with two ports.
@@ -24,8 +21,10 @@ fn suite(kind: &str) -> Result<Suite, String> {
     let text = format!(
         "suite: blast\nduts: [{{name: {kind}, kind: {kind}}}]\nports: [{{name: p1, speed: 10 Gbit/s}}, {{name: p2, speed: 10 Gbit/s}}]\ntests: [throughput]\n"
     );
-    with_registry(|registry| read::read(&text, "--dut", registry, &Overrides::default()))
-        .map_err(|errors| errors.errors.first().map_or(String::new(), |e| format!("--dut: {}; {}", e.message, e.help)))
+    let first = |errors: drophammer_suite::SuiteErrors| {
+        errors.errors.first().map_or(String::new(), |e| format!("--dut: {}; {}", e.message, e.help))
+    };
+    read_own(&text, "--dut").map_err(first)
 }
 
 /// The hosts behind the two interfaces of a router of this kind.
@@ -39,27 +38,17 @@ pub fn links(kind: &str, ipv6: bool) -> Result<[Link; 2], String> {
 /// A router that is up.
 pub struct Router {
     device: Option<Box<dyn Dut>>,
-    /// Dropped last: the namespaces end with it.
+    /// Dropped last, because the namespaces end with it.
     lab: Lab,
 }
 
 impl Router {
-    /// Moves the process into separate namespaces, and brings the router up there. Call before any other thread exists.
-    ///
-    /// # Errors
-    /// What is missing or forbidden, or that the user stopped it.
+    /// Moves the process into namespaces of its own, and brings the router up there. Call it before any other thread exists.
     pub fn bring_up(kind: &str, args: &BlastArgs, stop: &AtomicBool) -> Result<Router, Failure> {
-        let suite = suite(kind).map_err(|text| Failure { exit: Exit::Usage, text })?;
-        let Some(dut) = suite.duts.first() else {
-            return Err(Failure { exit: Exit::Usage, text: "--dut names no router".into() });
-        };
-        let missing: Vec<String> = drophammer_lab::missing(dut, &[]).iter().map(ToString::to_string).collect();
-        if !missing.is_empty() {
-            return Err(Failure::environment(missing.join("\nerror: ")));
-        }
-        for left in drophammer_lab::sweep() {
-            err!("left by an earlier run: {left}");
-        }
+        let suite = suite(kind).map_err(Failure::usage)?;
+        let dut = suite.duts.first().ok_or_else(|| Failure::usage("--dut names no router"))?;
+        refuse_missing([dut], &[])?;
+        sweep();
         let options = LabOptions { queues: args.queues.into(), ..LabOptions::default() };
         let mut lab = Lab::enter(&options).map_err(Failure::environment)?;
         lab.pin_current_thread(lab.cpus().tester).map_err(Failure::environment)?;
@@ -68,7 +57,7 @@ impl Router {
         let stopped = || stop.load(Ordering::Relaxed);
         match real::bring_up(&mut lab, dut, &suite, logs, &stopped) {
             Ok(device) => Ok(Router { device: Some(device), lab }),
-            Err(_) if stopped() => Err(Failure { exit: Exit::Interrupted, text: "stopped by the user".into() }),
+            Err(_) if stopped() => Err(Failure::new(Exit::Interrupted, "stopped by the user")),
             Err(e) => Err(Failure::environment(e)),
         }
     }
@@ -79,21 +68,15 @@ impl Router {
         [0, 1].map(|port| name(port).unwrap_or_default())
     }
 
-    /// Processors for `threads` threads of the tester.
-    ///
-    /// # Errors
-    /// There are fewer.
+    /// Processors for `threads` threads of the tester. Fails if there are fewer.
     pub fn processors(&self, threads: usize) -> Result<Vec<usize>, String> {
         self.lab.cpus().for_threads(threads).map(<[usize]>::to_vec).map_err(|e| e.to_string())
     }
 
-    /// Takes the router down. Returns the exit code of the program, which is `exit` if there was no error.
-    pub fn take_down(mut self, exit: Exit) -> Exit {
+    /// Takes the router down. Returns `exit` if that works.
+    pub fn take_down(mut self, exit: Exit) -> Ended {
         let taken = self.device.take().map(|device| real::take_down(device, Path::new(LOGS)));
-        match taken {
-            Some(Err(e)) => fail(Exit::Environment, e),
-            _ => exit,
-        }
+        taken.transpose().map(|_| exit).map_err(Failure::environment)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Headers around the payload of `blast`, and the number of flows.
 
 use crate::args::{BlastArgs, Transport};
+use drophammer_model::quantity::group_digits;
 use drophammer_model::size::PacketSize;
 use drophammer_model::traffic::{
     Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Bits, Field, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls,
@@ -8,13 +9,13 @@ use drophammer_model::traffic::{
 };
 use drophammer_rig::{Tag, Tags};
 
-/// First of the ports that no service has (RFC 6335 section 6): each flow has one as source.
+/// First of the dynamic ports (RFC 6335 section 6), of which each flow has one as its source.
 const FIRST_PORT: u16 = 49_152;
 /// Number of these ports.
 pub const PRIVATE_PORTS: u32 = (u16::MAX - FIRST_PORT) as u32 + 1;
-/// More flows have all ports from this one on, the first that needs no privilege.
+/// With more flows than dynamic ports, flows have all ports from this one on, the first unprivileged one.
 const FIRST_OF_MANY: u16 = 1_024;
-/// Number of these ports. Still more flows have further source addresses.
+/// Number of these ports. Even more flows have further source addresses.
 pub const PORTS: u32 = (u16::MAX - FIRST_OF_MANY) as u32 + 1;
 /// Most flows of a direction. A signature has 20 bits for the flow.
 pub const MAX_FLOWS: u32 = 500_000;
@@ -42,32 +43,27 @@ pub struct Stack {
     transport: Transport,
 }
 
-/// Headers of one flow, and what distinguishes its frames from others.
+/// Headers of one flow, and what distinguishes its frames.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowHeaders {
-    /// The headers; empty if they are those of any flow.
+    /// The headers; empty for the default ones.
     pub headers: Vec<Header>,
     /// What must arrive: tags, labels and codepoint as they were sent. `None` if there are none.
     pub arrives: Option<Arriving>,
     /// Size of its frames, if it differs from the others.
     pub size: Option<PacketSize>,
-    /// Its first source address: this many addresses after the host's.
+    /// Its first source address, counted from the host's.
     pub source: u32,
-    /// Its share of the frames.
+    /// Its share of all frames.
     pub weight: f64,
 }
 
 impl Stack {
-    /// Reads the command line.
-    ///
-    /// # Errors
-    /// What is wrong with it, and what to write instead.
+    /// Reads the command line. An error says what is wrong, and what to write instead.
     pub fn read(args: &BlastArgs) -> Result<Stack, String> {
         if args.vlan.len() > MAX_TAGS {
-            return Err(format!(
-                "--vlan: {} tags; write one, or the outer and the inner one as in `10,20`",
-                args.vlan.len()
-            ));
+            let tags = args.vlan.len();
+            return Err(format!("--vlan: {tags} tags; write one, or the outer and the inner one as in `10,20`"));
         }
         if args.mpls.len() > MAX_LABELS {
             return Err(format!("--mpls: {} labels; write at most {MAX_LABELS}", args.mpls.len()));
@@ -78,7 +74,7 @@ impl Stack {
                 "--flows {flows}: more than {PORTS} flows have further source addresses of their own; leave out --sources"
             ));
         }
-        // With one interface, each end has one of the tags.
+        // With one interface, each end has one tag.
         let vlans = match args.vlan.as_slice() {
             [a, b] if args.to.is_none() => [vec![*a], vec![*b]],
             both => [both.to_vec(), both.to_vec()],
@@ -87,12 +83,12 @@ impl Stack {
         Ok(Stack { vlans, labels, dscp, flows, transport: args.transport })
     }
 
-    /// Tags of the other frames of the host at this end: ARP, Neighbor Discovery.
+    /// Tags of ARP, Neighbor Discovery and other frames of the host at this end.
     pub fn tags(&self, end: usize) -> Tags {
         tags(&self.around(end, false))
     }
 
-    /// Bytes of the smallest frame with FCS, without tags and labels, that has room for its headers and the signature.
+    /// Size with FCS, without tags and labels, of the smallest frame with room for its headers and the signature.
     pub fn least_bytes(&self, ipv6: bool) -> u16 {
         const ETHERNET_WITH_FCS: u16 = 18;
         const SIGNATURE: u16 = 12;
@@ -100,7 +96,7 @@ impl Stack {
         ETHERNET_WITH_FCS + if ipv6 { 40 } else { 20 } + transport + SIGNATURE
     }
 
-    /// Source addresses that the flows need.
+    /// How many source addresses the flows need.
     pub fn addresses(&self) -> u32 {
         self.flows.div_ceil(PORTS)
     }
@@ -138,7 +134,7 @@ impl Stack {
         (0..self.flows).map(flow).collect()
     }
 
-    /// Bytes in addition to Ethernet header and IP packet that count against the interface's MTU: labels. Tags do not count.
+    /// Bytes between Ethernet header and IP packet that count against the interface's MTU: labels, but not tags.
     pub fn bytes_in_mtu(&self) -> u16 {
         4 * self.labels.len() as u16
     }
@@ -150,11 +146,10 @@ impl Stack {
 
     /// Non-default settings in words: `, VLAN 10, 1,000 flows`.
     pub fn words(&self) -> String {
-        let list = |numbers: &[String]| numbers.join(",");
         let text = |numbers: Vec<String>, what: &str| {
-            if numbers.is_empty() { String::new() } else { format!(", {what} {}", list(&numbers)) }
+            if numbers.is_empty() { String::new() } else { format!(", {what} {}", numbers.join(",")) }
         };
-        // Ends with tags of their own have them in their names.
+        // If the ends have different tags, their names show them.
         let shared = if self.vlans[0] == self.vlans[1] { self.vlans[0].as_slice() } else { &[] };
         let mut words = text(shared.iter().map(u16::to_string).collect(), "VLAN");
         words += &text(self.labels.iter().map(u32::to_string).collect(), "MPLS");
@@ -167,7 +162,7 @@ impl Stack {
             Transport::IcmpEcho => ", ICMP echo",
         };
         if self.flows > 1 {
-            words += &format!(", {} flows", drophammer_model::quantity::group_digits(self.flows.into()));
+            words += &format!(", {} flows", group_digits(self.flows.into()));
         }
         words
     }
@@ -188,12 +183,12 @@ fn vids(headers: &[Header]) -> impl Iterator<Item = u16> {
     })
 }
 
-/// A value that all frames have.
+/// The value of a field, if all frames have the same.
 fn value<T: Copy>(field: &Field<T>) -> Option<T> {
     if let Field::Value(value) = field { Some(*value) } else { None }
 }
 
-/// The headers that must arrive as they were sent: tags, labels, a tunnel, and a codepoint other than 0. `None` if there are none.
+/// What must arrive as it was sent: tags, labels, a tunnel, and a codepoint other than 0. `None` if there is nothing of that.
 pub fn arriving(headers: &[Header]) -> Option<Arriving> {
     let labels = headers.iter().filter_map(|header| match header {
         Header::Mpls(mpls) => value(&mpls.label).map(|label| ArrivingLabel { label, tc: None, ttl: None }),

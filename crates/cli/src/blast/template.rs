@@ -1,35 +1,32 @@
-//! Frames like those of a capture.
+//! Frames with the headers and sizes of captured ones.
 
 use super::stack::{FlowHeaders, MAX_FLOWS, arriving, tags};
 use drophammer_model::quantity::group_digits;
 use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::traffic::HeaderKind;
-use drophammer_rig::{Tags, Templates, templates};
+use drophammer_rig::{Tags, Template, Templates, templates};
 use flate2::bufread::MultiGzDecoder;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Larger captures are refused; a part of one is sufficient.
+/// Largest capture; a part of a larger one is sufficient.
 const MAX_BYTES: u64 = 256 << 20;
-/// First bytes of a file that gzip compressed (RFC 1952 section 2.3.1).
+/// First bytes of a gzip file (RFC 1952 section 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Bytes of a label.
 const LABEL: usize = 4;
 
-/// The frames that replace the one kind of frame.
+/// The captured frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captured {
     name: String,
     templates: Templates,
-    /// Frames that do not fit the interfaces, in words.
+    /// Notes about frames that do not fit the interfaces.
     too_large: Vec<String>,
 }
 
 impl Captured {
-    /// Reads a capture; `ipv6` are the addresses of the hosts.
-    ///
-    /// # Errors
-    /// Why it cannot be used, and what can be done.
+    /// Reads a capture; `ipv6` if the hosts have IPv6 addresses. An error says why the capture cannot be used, and what to do.
     pub fn read(path: &Path, ipv6: bool) -> Result<Captured, String> {
         let name = path.display().to_string();
         let bad = |why: &dyn std::fmt::Display| format!("--pcap {name}: {why}");
@@ -46,16 +43,15 @@ impl Captured {
             let why: Vec<String> = left_out(&templates).collect();
             let other = if ipv6 { "IPv4" } else { "IPv6" };
             let why = if why.is_empty() { "it is empty".into() } else { why.join("; ") };
-            return Err(bad(&format!(
-                "no frame of it can be sent: {why}; for {other} frames give --address with {other} addresses"
-            )));
+            let remedy = format!("for {other} frames give --address with {other} addresses");
+            return Err(bad(&format!("no frame of it can be sent: {why}; {remedy}")));
         }
         Ok(Captured { name, templates, too_large: Vec::new() })
     }
 
-    /// Flows of one direction, one for each kind of frame.
+    /// The flows of one direction, one for each kind of frame.
     pub fn flows(&self) -> Vec<FlowHeaders> {
-        let flow = |template: &drophammer_rig::Template| FlowHeaders {
+        let flow = |template: &Template| FlowHeaders {
             headers: template.headers.clone(),
             arrives: arriving(&template.headers),
             size: Some(PacketSize::Fixed(template.size)),
@@ -65,24 +61,21 @@ impl Captured {
         self.templates.list.iter().map(flow).collect()
     }
 
-    /// VLAN tags of the hosts' other frames: those of the captured frames.
+    /// VLAN tags of the hosts' other frames: the tags of the captured frames.
     pub fn tags(&self) -> Tags {
         tags(&self.templates.list[0].headers)
     }
 
     /// Mean size of the frames in bytes, FCS included.
     pub fn mean_frame_bytes(&self) -> f64 {
-        let frames = |template: &drophammer_rig::Template| f64::from(template.frames);
+        let frames = |template: &Template| f64::from(template.frames);
         let list = &self.templates.list;
         let sum: f64 = list.iter().map(|t| frames(t) * f64::from(t.size.frame_bytes(false))).sum();
         sum / list.iter().map(frames).sum::<f64>()
     }
 
-    /// Leaves out frames that do not fit into `mtu` bytes. A host whose card splits its segments captures them before that, with up to
-    /// 64 KiB.
-    ///
-    /// # Errors
-    /// None fits.
+    /// Leaves out frames that do not fit into `mtu` bytes: a host captures its segments, of up to 64 KiB, before its card splits them. Fails if no frame
+    /// fits.
     pub fn fit(&mut self, mtu: u32) -> Result<(), String> {
         let largest = self.templates.list.iter().map(in_mtu).max().unwrap_or(0);
         let all = std::mem::take(&mut self.templates.list);
@@ -91,10 +84,9 @@ impl Captured {
         self.templates.list = fitting;
         let frames: u64 = larger.iter().map(|template| u64::from(template.frames)).sum();
         if self.templates.list.is_empty() {
+            let (name, frames) = (&self.name, group_digits(frames));
             return Err(format!(
-                "--pcap {}: all {} frames are larger than the MTU of {mtu} bytes; they need {largest}",
-                self.name,
-                group_digits(frames)
+                "--pcap {name}: all {frames} frames are larger than the MTU of {mtu} bytes; they need {largest}"
             ));
         }
         if frames > 0 {
@@ -108,25 +100,20 @@ impl Captured {
 
     /// The capture in words.
     pub fn words(&self) -> String {
-        let (kinds, frames) =
-            (self.templates.list.len(), self.templates.list.iter().map(|t| u64::from(t.frames)).sum());
+        let kinds = self.templates.list.len();
+        let frames = group_digits(self.templates.list.iter().map(|t| u64::from(t.frames)).sum());
         let plural = if kinds == 1 { "" } else { "s" };
-        format!(
-            "{} kind{plural} of frames as the {} of {}",
-            group_digits(kinds as u64),
-            group_digits(frames),
-            self.name
-        )
+        format!("{} kind{plural} of frames as the {frames} of {}", group_digits(kinds as u64), self.name)
     }
 
-    /// Frames of the capture that are not sent, a line for each reason.
+    /// Notes about frames that are not sent, one for each reason.
     pub fn left_out(&self) -> Vec<String> {
         left_out(&self.templates).chain(self.too_large.iter().cloned()).collect()
     }
 }
 
-/// Bytes of a frame that must fit into the MTU: the packet with its labels.
-fn in_mtu(template: &drophammer_rig::Template) -> u16 {
+/// Bytes of a frame that count against the MTU: the packet with its labels.
+fn in_mtu(template: &Template) -> u16 {
     let tags = template.headers.iter().filter(|h| h.kind() == HeaderKind::Vlan).count();
     let FrameSize::Frame(bytes) = template.size else { return 0 };
     bytes.saturating_sub(18 + (LABEL * tags) as u16)
@@ -141,7 +128,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// A capture of one frame of UDP to port 53 under VLAN 7, and of one that is no IP.
+    /// A capture of one UDP frame to port 53 in VLAN 7, twice, and of one frame that is not IP.
     fn capture() -> Vec<u8> {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 7, 8, 0];
         let ip = [0x45, 0, 0, 100, 0, 1, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
@@ -192,7 +179,7 @@ mod tests {
     fn segments_larger_than_the_mtu_are_left_out_with_a_note() {
         let template = |size, frames| {
             let headers = vec![drophammer_model::traffic::Header::Ipv4(drophammer_model::traffic::Ipv4::default())];
-            drophammer_rig::Template { headers, size: FrameSize::Frame(size), frames }
+            Template { headers, size: FrameSize::Frame(size), frames }
         };
         let list = vec![template(118, 10), template(20_018, 3)];
         let templates = Templates { list, left_out: vec![("no IP packet", 1)] };

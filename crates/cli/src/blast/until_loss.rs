@@ -1,25 +1,26 @@
 //! `blast --until-loss`: the rate goes up step by step until frames are lost.
 //!
-//! A step in which the tester itself fell short shows nothing about the path between the interfaces. It is repeated; if
-//! that does not help, the highest rate at which every frame arrived is a lower bound.
+//! A step in which the tester itself fell short shows nothing about the path between the interfaces, so it is repeated. If that does not help, the
+//! highest rate at which every frame arrived is a lower bound.
 
 use super::job::Job;
-use super::{Failure, ended, finish, reasons, timing};
-use crate::Exit;
+use super::{ended, finish, reasons, timing};
 use crate::clock::secret;
-use drophammer_model::quantity::FrameRate;
+use crate::output::{cells, say};
+use crate::{Ended, Exit, Failure};
+use drophammer_model::quantity::{FrameRate, group_digits};
 use drophammer_model::trial::TrialResult;
 use drophammer_rig::{Rig, TrialKeys};
 use serde_json::json;
-use std::io::{self, Write};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Length of a step.
 const STEP: Duration = Duration::from_secs(1);
-/// How often a step that the tester spoilt is tried.
+/// Most attempts at a step that the tester spoils.
 const TRIES: usize = 3;
-/// Of the frames due in a step, one in this many may stay unsent.
+/// One of this many frames in a step may stay unsent.
 const UNSENT: u64 = 100;
 
 /// Result of a step.
@@ -42,7 +43,7 @@ struct Found {
     lost: Option<FrameRate>,
     /// The first rate that the tester could not offer.
     spoilt: Option<FrameRate>,
-    /// What is known of the frames that did not count at the first loss, a line each.
+    /// Why frames did not count at the first loss, a line each.
     why: Vec<String>,
 }
 
@@ -56,7 +57,7 @@ fn judge(result: &TrialResult) -> Verdict {
 }
 
 /// Raises the rate, with a line for each step, until frames are lost, the tester reaches its limit, or the user stops it.
-pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &AtomicBool) -> Result<Exit, Failure> {
+pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &AtomicBool) -> Ended {
     let mut keys = TrialKeys::new(secret());
     let mut found = Found::default();
     let mut rate = job.rate();
@@ -70,10 +71,10 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
             if stop.load(Ordering::Relaxed) {
                 break 'rates;
             }
-            // A step may have sent up to a hundredth less than requested.
+            // A step may send up to a hundredth less than requested.
             let sent = rate.scaled(result.offered() as f64 / result.intended().max(1) as f64);
             let verdict = found.verdict(&result, sent);
-            // Without a reader of standard output the command ends.
+            // The command ends when nobody reads its output.
             if show(job, rate, &result, verdict, json, !std::mem::replace(&mut begun, true)).is_err() {
                 break 'rates;
             }
@@ -99,20 +100,15 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
         }
         rate = rate.scaled(1.0 + step);
     }
-    let mut out = io::stdout().lock();
-    let told = if json {
-        writeln!(out, "{}", found.json())
-    } else {
-        writeln!(out, "\n{}", found.text()).and_then(|()| found.why.iter().try_for_each(|why| writeln!(out, "{why}")))
-    };
-    let _ = told.and_then(|()| out.flush());
-    // The user's Ctrl-C ends the search; what was found by then counts.
+    let lines = || [format!("\n{}", found.text())].into_iter().chain(found.why.iter().cloned());
+    let _ = say(if json { found.json().to_string() } else { lines().collect::<Vec<_>>().join("\n") });
+    // After Ctrl-C, what was found by then counts.
     Ok(if found == Found::default() && stop.load(Ordering::Relaxed) { Exit::Interrupted } else { found.exit() })
 }
 
 impl Found {
-    /// The verdict on a step that sent at the rate `sent`. With a small `--step`, a step that left frames unsent may be
-    /// slower than one in which every frame arrived. Its loss is then no upper bound.
+    /// The verdict on a step that sent at the rate `sent`. With a small `--step`, a step that left frames unsent may be slower than an earlier one in
+    /// which every frame arrived; its loss is no upper bound then.
     fn verdict(&self, result: &TrialResult, sent: FrameRate) -> Verdict {
         match judge(result) {
             Verdict::Lost if self.passed.is_some_and(|passed| sent <= passed) => Verdict::Spoilt,
@@ -159,7 +155,6 @@ impl Found {
 }
 
 fn show(job: &Job, rate: FrameRate, result: &TrialResult, verdict: Verdict, json: bool, first: bool) -> io::Result<()> {
-    let out = &mut io::stdout().lock();
     let (offered, lost) = (result.sum(|g| g.offered), result.lost());
     let latency = |percent: f64| result.groups.iter().filter_map(|g| g.latency.percentile(percent)).max();
     let word = match verdict {
@@ -173,19 +168,15 @@ fn show(job: &Job, rate: FrameRate, result: &TrialResult, verdict: Verdict, json
             "tester_drops": result.health.receive_drops, "latency_p50_ns": latency(50.0), "latency_p99_ns": latency(99.0),
             "valid": verdict != Verdict::Spoilt,
         });
-        writeln!(out, "{value}")?;
-        return out.flush();
+        return say(value);
     }
     if first {
-        writeln!(out, "{}", job.headline())?;
-        writeln!(out, "{:>16}{:>14}{:>14}{:>14}{:>14}", "rate", "frames sent", "lost", "p50 µs", "p99 µs")?;
+        let columns = cells(&["frames sent", "lost", "p50 µs", "p99 µs"].map(str::to_owned), 14);
+        say(format!("{}\n{:>16}{columns}", job.headline(), "rate"))?;
     }
     let us = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3));
-    let digits = drophammer_model::quantity::group_digits;
-    let cells = [digits(offered), digits(lost), us(latency(50.0)), us(latency(99.0))];
-    let cells: String = cells.iter().map(|cell| format!("{cell:>14}")).collect();
-    writeln!(out, "{:>16}{cells}  {word}", rate.to_string())?;
-    out.flush()
+    let row = [group_digits(offered), group_digits(lost), us(latency(50.0)), us(latency(99.0))];
+    say(format!("{:>16}{}  {word}", rate.to_string(), cells(&row, 14)))
 }
 
 #[cfg(test)]
@@ -195,15 +186,7 @@ mod tests {
 
     fn result(change: impl Fn(&mut TrialResult)) -> TrialResult {
         let group = GroupCounts { intended: 1_000, offered: 1_000, received: 1_000, ..GroupCounts::default() };
-        let mut result = TrialResult {
-            trial: 1,
-            sending_s: 1.0,
-            receiving_s: 1.0,
-            elapsed_s: 1.0,
-            groups: vec![group],
-            senders: 1,
-            ..TrialResult::default()
-        };
+        let mut result = TrialResult { groups: vec![group], ..TrialResult::default() };
         change(&mut result);
         result
     }

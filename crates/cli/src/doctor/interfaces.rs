@@ -8,7 +8,7 @@ use std::process::Command;
 /// Where the kernel lists interfaces.
 const CLASS: &str = "/sys/class/net";
 
-/// All network cards, by name; virtual interfaces are left out.
+/// All network cards, by name, without virtual interfaces.
 pub fn all() -> Vec<Finding> {
     let mut names: Vec<String> = fs::read_dir(CLASS)
         .into_iter()
@@ -46,23 +46,23 @@ fn of(name: &str) -> Finding {
     };
     if receive > 1 {
         finding = finding.note(format!(
-            "one frame may overtake another one in another receive queue, so their order is not known: `ethtool -L {name} combined 1`"
+            "frames in one receive queue may overtake frames in another, so their order is unknown: `ethtool -L {name} combined 1`"
         ));
     }
     // Many cards have no pause frames, and ethtool then fails.
     notes(name, asked("-k").as_deref(), asked("-a").as_deref()).into_iter().fold(finding, Finding::note)
 }
 
-/// What is to be changed, by the outputs of `ethtool -k` and `-a`, where it gave one.
+/// What to change, from the outputs of `ethtool -k` and `-a`, if it gave any.
 fn notes(name: &str, features: Option<&str>, pause: Option<&str>) -> Vec<String> {
     let known = features.map(offloads).unwrap_or_default();
     let unknown =
-        known.is_empty().then(|| format!("offloads are not known: install ethtool, and see `ethtool -k {name}`"));
+        known.is_empty().then(|| format!("offloads are unknown: install ethtool, and see `ethtool -k {name}`"));
     let settings = known.into_iter().chain(pause.map(pauses).unwrap_or_default());
     unknown.into_iter().chain(settings.filter(|(_, on)| *on).map(|(setting, _)| setting.remedy(name))).collect()
 }
 
-/// A setting of a card that impairs figures.
+/// A setting of a card that distorts figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Setting {
     LargeReceive,
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn without_ethtool_offloads_are_not_known() {
         let unknown =
-            |features| notes("eth1", features, None).join("; ").contains("offloads are not known: install ethtool");
+            |features| notes("eth1", features, None).join("; ").contains("offloads are unknown: install ethtool");
         assert!(unknown(None) && unknown(Some("")) && !unknown(Some("generic-receive-offload: off\n")));
         assert_eq!(notes("eth1", Some("large-receive-offload: off\n"), Some("RX: on\n")).len(), 1);
         assert_eq!(notes("eth1", Some("large-receive-offload: off\n"), None), Vec::<String>::new());

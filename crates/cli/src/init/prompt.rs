@@ -11,7 +11,7 @@ use std::path::Path;
 const CLASS: &str = "/sys/class/net";
 /// Type of a loopback interface (ARPHRD_LOOPBACK).
 const LOOPBACK: &str = "772";
-/// The remedy if there is no answer.
+/// The remedy without an answer.
 const REMEDY: &str = "name the interfaces that lead to the router, as in --ports eth1,eth2";
 
 /// An interface that can be chosen.
@@ -24,24 +24,21 @@ struct Interface {
     is_default: bool,
 }
 
-/// Asks on the terminal.
-///
-/// # Errors
-/// There is no terminal, or the user gave no answer.
+/// Asks on the terminal. Fails without a terminal, and if the user gives no answer.
 pub fn on_terminal() -> Result<Vec<String>, String> {
     if !io::stdin().is_terminal() {
         return Err(REMEDY.into());
     }
     let routes = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let defaults = default_routes(&routes("/proc/net/route"), &routes("/proc/net/ipv6_route"));
-    // On standard error, because standard output may go into a file.
+    // Standard output may go into a file.
     ask(&mut io::stdin().lock(), &mut io::stderr().lock(), &interfaces(Path::new(CLASS), &defaults))
 }
 
 /// Shows `here` and asks until the answer can be used.
 fn ask(input: &mut impl BufRead, to: &mut impl Write, here: &[Interface]) -> Result<Vec<String>, String> {
     let failed = |e: io::Error| format!("{e}; {REMEDY}");
-    // Any answer would be refused.
+    // Without two such interfaces, any answer would be refused.
     if here.iter().filter(|interface| !interface.is_default).count() < 2 {
         return Err(format!(
             "fewer than two interfaces of this machine can lead to a router; for another machine, {REMEDY}"
@@ -60,7 +57,7 @@ fn ask(input: &mut impl BufRead, to: &mut impl Write, here: &[Interface]) -> Res
         write!(to, "> ").and_then(|()| to.flush()).map_err(failed)?;
         let mut line = String::new();
         if input.read_line(&mut line).map_err(failed)? == 0 {
-            // The end of the input leaves the cursor after the question.
+            // At the end of the input, the cursor is still behind the question.
             let _ = writeln!(to);
             return Err(REMEDY.into());
         }
@@ -80,9 +77,7 @@ fn refused(names: &[String], here: &[Interface]) -> Option<String> {
             return Some(format!("`{name}` is not in the list; for another machine, use --ports"));
         };
         if interface.is_default {
-            return Some(format!(
-                "this machine reaches others by `{name}`, and Drophammer does not send test traffic there"
-            ));
+            return Some(format!("this machine reaches others by `{name}`; Drophammer sends no test traffic there"));
         }
         if names[..number].contains(name) {
             return Some(format!("`{name}` is there twice"));
@@ -90,7 +85,7 @@ fn refused(names: &[String], here: &[Interface]) -> Option<String> {
     }
     match names.len() {
         0 => Some("name two interfaces or more".into()),
-        1 => Some("one interface is not enough: frames go in by one and come out by another".into()),
+        1 => Some("one interface is not enough: frames enter the router by one and leave it by another".into()),
         odd if odd % 2 == 1 => Some(format!("{odd} interfaces make no pairs; name an even number")),
         _ => None,
     }
@@ -101,7 +96,7 @@ fn interfaces(class: &Path, defaults: &BTreeSet<String>) -> Vec<Interface> {
     let entries = fs::read_dir(class).into_iter().flatten().flatten();
     let of = |entry: fs::DirEntry| {
         let read = |file: &str| fs::read_to_string(entry.path().join(file)).map(|text| text.trim().to_owned());
-        // An entry without a type is a file of the bonding driver.
+        // The bonding driver has a file there, which has no type.
         if read("type").ok()? == LOOPBACK {
             return None;
         }

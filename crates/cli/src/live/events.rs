@@ -1,4 +1,4 @@
-//! Events of a run as JSON objects: for the page, and for `run --json`.
+//! Events of a run as JSON objects, for the page and for `run --json`.
 
 use crate::progress::Counts;
 use drophammer_methods::METHODS;
@@ -7,7 +7,7 @@ use drophammer_model::trial::{Load, Validity};
 use drophammer_testbed::Progress;
 use serde_json::{Value, json};
 
-/// The event of a progress message; `None` for what a record reports.
+/// The event of a progress message; `None` if a record reports it.
 pub fn of_progress(progress: &Progress<'_>) -> Option<Value> {
     Some(match progress {
         Progress::BringUp { dut, kind } => json!({"event": "bring_up", "dut": dut, "kind": kind}),
@@ -26,12 +26,12 @@ pub fn of_progress(progress: &Progress<'_>) -> Option<Value> {
     })
 }
 
-/// Whether the test is run once for all routers, with a record for each.
+/// Whether a test runs once for all routers, with a record for each.
 fn is_joint(test: &TestRecord) -> bool {
     METHODS.iter().any(|method| method.spec().name == test.test && method.is_joint())
 }
 
-/// The event of a record; `None` for what the progress reports.
+/// The event of a record; `None` if a progress message reports it.
 pub fn of_record(record: &Record) -> Option<Value> {
     Some(match record {
         Record::Started(started) => json!({

@@ -1,4 +1,4 @@
-//! Counters of a run, in the text format of Prometheus.
+//! Metrics of a run, in the text format of Prometheus.
 
 use drophammer_model::environment::TESTER;
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub struct Metrics {
     test: String,
     /// Names of the tests of the suite.
     of_suite: Vec<String>,
-    /// Tests that are run once for all routers and have ended: name, id and round.
+    /// Tests that run once for all routers and have ended: name, id and round.
     joint: HashSet<String>,
     tests: u64,
     begun: u64,
@@ -29,7 +29,7 @@ pub struct Metrics {
     now: Option<Now>,
 }
 
-/// The trial under way.
+/// The current trial.
 #[derive(Debug)]
 struct Now {
     offered_fps: f64,
@@ -82,7 +82,7 @@ impl Metrics {
             }
             "test_ended" => {
                 self.now = None;
-                // What the tester measures of itself and its ports is none of the tests that are counted.
+                // Does not count what the tester measures of itself and of its ports.
                 let test = text("test");
                 if event["dut"] == TESTER || !self.of_suite.contains(&test) {
                     return;
@@ -92,7 +92,7 @@ impl Metrics {
                     return;
                 }
                 self.ended += 1;
-                // Tests of a router that does not come up end without a beginning.
+                // Tests of a router that does not come up end but never begin.
                 self.begun = self.begun.max(self.ended);
                 self.tests = self.tests.max(self.begun);
                 self.failed += u64::from(event["status"] != "completed");
@@ -119,21 +119,26 @@ impl Metrics {
         metric("tests_ended_total", "counter", "Tests that have ended.", &[("", self.ended as f64)]);
         metric("tests_failed_total", "counter", "Tests that could not be completed.", &[("", self.failed as f64)]);
         let trials = [("{valid=\"true\"}", self.valid as f64), ("{valid=\"false\"}", self.invalid as f64)];
-        metric("trials_total", "counter", "Trials, and whether the tester spoilt them.", &trials);
+        metric("trials_total", "counter", "Trials; those that are not valid were spoilt by the tester.", &trials);
         metric("frames_offered_total", "counter", "Frames of valid trials.", &[("", self.offered as f64)]);
-        metric("frames_lost_total", "counter", "Of these, frames that did not arrive.", &[("", self.lost as f64)]);
+        metric(
+            "frames_lost_total",
+            "counter",
+            "Frames of valid trials that did not arrive.",
+            &[("", self.lost as f64)],
+        );
         metric("offered_fps", "gauge", "Frames per second of the last valid trial.", &[("", self.offered_fps)]);
         metric("loss_percent", "gauge", "Loss of the last valid trial.", &[("", self.loss_percent)]);
         metric("left_seconds", "gauge", "Time left, estimated.", &[("", self.left_s)]);
         let of_now = |value: fn(&Now) -> Option<f64>| self.now.as_ref().and_then(value).map(|value| ("", value));
         let mut now = |name: &str, help: &str, value: fn(&Now) -> Option<f64>| {
-            // Between trials there is no value, which differs from 0.
+            // Between trials there is no value rather than 0.
             metric(name, "gauge", help, of_now(value).as_slice());
         };
-        now("trial_offered_fps", "Frames per second offered in the trial under way.", |now| Some(now.offered_fps));
-        now("trial_received_fps", "Frames per second received in it.", |now| Some(now.received_fps));
-        now("trial_lost_frames", "Frames lost in it so far.", |now| now.lost);
-        now("trial_left_seconds", "Time that it still sends.", |now| Some(now.left_s));
+        now("trial_offered_fps", "Frames per second offered in the current trial.", |now| Some(now.offered_fps));
+        now("trial_received_fps", "Frames per second received in the current trial.", |now| Some(now.received_fps));
+        now("trial_lost_frames", "Frames lost in the current trial so far.", |now| now.lost);
+        now("trial_left_seconds", "Time for which the current trial still sends.", |now| Some(now.left_s));
         out
     }
 }

@@ -1,7 +1,7 @@
-//! Rates of the trial under way: an event per second, from a thread of its own.
+//! Rates of the current trial: an event per second, from a thread of its own.
 //!
-//! Only this thread waits for the lanes' answers. The thread that drives the trial hands over the trial before it starts and takes it back
-//! when it is recorded; it never waits during a trial.
+//! Only this thread waits for the lanes' answers. The thread that drives the trial announces it before its start, and ends its events when it is recorded.
+//! That thread never waits during a trial.
 
 use drophammer_model::trial::TrialSpec;
 use drophammer_rig::{Live, Totals};
@@ -14,34 +14,34 @@ use std::time::{Duration, Instant};
 
 /// Time between two events.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Lanes answer within microseconds, unless their processor is taken from them or the trial has not started.
+/// Lanes answer within microseconds, unless they lose their processor or the trial has not started.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A frame that was sent this long ago is no longer under way, unless its trial waits longer for late frames.
-const UNDER_WAY: Duration = Duration::from_millis(500);
+/// A frame that was sent this long ago is no longer in flight, unless its trial waits longer for late frames.
+const IN_FLIGHT: Duration = Duration::from_millis(500);
 
-/// A trial under way.
+/// The current trial.
 pub struct Trial {
-    /// What its events say besides the counts.
+    // What its events contain in addition to the counts.
     dut: String,
     test: String,
     purpose: String,
     size: String,
     /// Time from the first to the last departure.
     sending: Duration,
-    /// False if frames must not arrive, or are in the background and need not, so that those that do not are no loss.
+    /// False if some frames must not arrive, or need not because they are in the background: then missing frames are no loss.
     all_arrive: bool,
-    /// How long a frame may be under way.
-    under_way: Duration,
-    /// Its sums at the last events, the oldest first: those of which frames may be under way, and the last ones before.
+    /// How long a frame may be in flight.
+    in_flight: Duration,
+    /// Its sums at earlier events, the oldest first: at all events since which frames may be in flight, and at the one before them.
     past: VecDeque<Totals>,
-    /// Its sums so far; `None` if they are not known.
+    /// Returns its sums so far; `None` if they are unknown.
     look: Look,
 }
 
 type Look = Box<dyn Fn() -> Option<Totals> + Send>;
 
 impl Trial {
-    /// The trial `spec` of `test` on `dut`, whose counts are at `live`.
+    /// The trial `spec` of `test` on `dut`; `live` has its counts.
     pub fn new(dut: &str, test: &str, spec: &TrialSpec, live: &Live) -> Trial {
         let live = live.clone();
         Trial::of(dut, test, spec, Box::new(move || live.totals(PATIENCE)))
@@ -57,7 +57,7 @@ impl Trial {
             size: spec.size.to_string(),
             sending: spec.sending_time(),
             all_arrive: !spec.flows.iter().any(|flow| flow.denied || flow.background),
-            under_way: drain.max(UNDER_WAY),
+            in_flight: drain.max(IN_FLIGHT),
             past: VecDeque::new(),
             look,
         }
@@ -73,9 +73,9 @@ impl Trial {
         let before = self.before();
         let since = now.elapsed.saturating_sub(before.elapsed);
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / since.as_secs_f64().max(1e-9);
-        // A frame is lost if later ones of its flow have arrived, or if it is not there and can no longer be under way.
-        let under_way = self.under_way;
-        let long_ago = |past: &Totals| now.elapsed.saturating_sub(past.elapsed) >= under_way;
+        // A frame is lost if later frames of its flow have arrived, or if it is missing and can no longer be in flight.
+        let in_flight = self.in_flight;
+        let long_ago = |past: &Totals| now.elapsed.saturating_sub(past.elapsed) >= in_flight;
         while self.past.get(1).is_some_and(long_ago) {
             self.past.pop_front();
         }
@@ -93,10 +93,10 @@ impl Trial {
     }
 }
 
-/// The thread that tells the rates.
+/// The thread that reports the rates.
 pub struct Rates {
     trials: Sender<Option<(u64, Trial)>>,
-    /// Number of the trial under way. Held while an event is told, so that none comes after its trial has ended.
+    /// Number of the current trial. Locked while an event is reported, so that no event follows the end of its trial.
     current: Arc<Mutex<Option<u64>>>,
     last: u64,
 }
@@ -107,9 +107,6 @@ fn locked(current: &Mutex<Option<u64>>) -> MutexGuard<'_, Option<u64>> {
 
 impl Rates {
     /// Starts the thread, which passes events to `tell`. It may run on any processor that the calling thread may use.
-    ///
-    /// # Errors
-    /// No further thread can be started.
     pub fn start(tell: impl Fn(Value) + Send + 'static) -> io::Result<Rates> {
         Rates::every(PERIOD, tell)
     }
@@ -130,7 +127,7 @@ impl Rates {
         let _ = self.trials.send(Some((self.last, trial)));
     }
 
-    /// The trial has ended: no more of its events follow.
+    /// The trial has ended: none of its events follows.
     pub fn end(&mut self) {
         if locked(&self.current).take().is_some() {
             let _ = self.trials.send(None);
@@ -138,25 +135,25 @@ impl Rates {
     }
 }
 
-/// Tells the rates of each trial, until the sender is gone.
+/// Reports the rates of each trial, until the sender is gone.
 fn follow(
     period: Duration,
     begun: &Receiver<Option<(u64, Trial)>>,
     current: &Mutex<Option<u64>>,
     tell: &impl Fn(Value),
 ) {
-    let mut under_way = None;
+    let mut running = None;
     loop {
-        let received = match &under_way {
+        let received = match &running {
             None => begun.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some((_, _, due)) => begun.recv_timeout(Instant::saturating_duration_since(due, Instant::now())),
         };
         match received {
-            Ok(next) => under_way = next.map(|(n, trial)| (n, trial, Instant::now() + period)),
+            Ok(next) => running = next.map(|(n, trial)| (n, trial, Instant::now() + period)),
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
-                let Some((number, trial, due)) = &mut under_way else { continue };
-                // From now on, so that a thread that was held up does not ask several times at once.
+                let Some((number, trial, due)) = &mut running else { continue };
+                // Counts from now, so that a thread that was held up does not ask several times in a row.
                 *due = Instant::now() + period;
                 let Some(now) = (trial.look)() else { continue };
                 let current = locked(current);
@@ -174,7 +171,7 @@ mod tests {
     use drophammer_model::trial::{AddressRange, FlowSpec, Load};
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// 20 s at 1,000 frames per second, after which the trial waits for as long as `drain_s` says.
+    /// 20 s at 1,000 frames per second, and then a wait of `drain_s` for late frames.
     fn spec(drain_s: f64) -> TrialSpec {
         let range = |first: &str| AddressRange { first: first.parse().unwrap(), step: 1, count: 1 };
         TrialSpec {
@@ -189,7 +186,7 @@ mod tests {
         }
     }
 
-    /// A trial of `spec`, of which the last 10 frames of each second are lost. Each look is a second later.
+    /// A trial of `spec` that loses the last 10 frames of each second. Each look is a second later.
     fn trial_of(dut: &str, spec: &TrialSpec) -> Trial {
         let looks = AtomicU64::new(0);
         let look = move || {
@@ -226,7 +223,7 @@ mod tests {
         assert_eq!(trial.event(at(60_000, 1, 1, None))["left_s"], json!(0.0));
     }
 
-    /// What the last of these events says is lost.
+    /// The loss in the last of these events.
     fn lost(spec: &TrialSpec, events: &[Totals]) -> Value {
         let mut trial = trial_of("box", spec);
         let mut lost = Value::Null;
@@ -241,7 +238,7 @@ mod tests {
         let (before, silent) = (at(1_000, 1_000, 600, Some(0)), at(2_000, 2_000, 600, Some(0)));
         assert_eq!(lost(&spec(0.2), &[before, silent]), json!(400));
         let between = at(1_400, 2_000, 600, Some(0));
-        assert_eq!(lost(&spec(0.2), &[before, between]), json!(0), "it was sent just now");
+        assert_eq!(lost(&spec(0.2), &[before, between]), json!(0), "frames may still be in flight");
         assert_eq!(lost(&spec(0.0), &[before, between]), json!(0), "however short the trial waits for late frames");
         assert_eq!(lost(&spec(0.2), &[before, between, silent]), json!(1_400));
         assert_eq!(lost(&spec(0.2), &[before, at(2_000, 2_000, 600, None)]), Value::Null);
@@ -254,7 +251,7 @@ mod tests {
         let mut denied = spec(0.2);
         denied.flows[0].denied = true;
         assert_eq!(lost(&denied, &events), json!(3));
-        // One frame in a hundred is a broadcast, which routers do not forward. After 100 s these are more than a second's frames.
+        // One frame in a hundred is a broadcast, which routers do not forward. After 100 s that is more than the frames of a second.
         let mut beside = spec(0.2);
         beside.flows.push(FlowSpec { background: true, ..beside.flows[0].clone() });
         let events: Vec<Totals> = (1..=200).map(|n| at(1_000 * n, 1_000 * n, 990 * n, Some(0))).collect();
@@ -263,7 +260,7 @@ mod tests {
 
     #[test]
     fn frames_on_a_long_line_are_not_lost_before_their_time() {
-        // A line of 3 s, which is part of the wait for late frames. It goes down after 10 s.
+        // A line with a delay of 3 s, which the wait for late frames includes. It goes down after 10 s.
         let events: Vec<Totals> =
             (1..=14).map(|n: u64| at(1_000 * n, 1_000 * n, 1_000 * n.saturating_sub(3).min(7), Some(0))).collect();
         for n in 1..=11 {
@@ -288,7 +285,7 @@ mod tests {
             );
             assert_eq!(events.recv().unwrap()["elapsed_s"], json!(2.0), "they go on");
             rates.end();
-            // Those that were told before the end are there; no more follow, which the next trial's first event shows.
+            // The next trial's first event shows that no more of this one follow.
             assert!(events.try_iter().all(|event| event["dut"] == dut));
         }
         drop(rates);

@@ -1,4 +1,4 @@
-//! Requests of HTTP/1.1 (RFC 9112), as far as the page needs them, and replies.
+//! HTTP/1.1 requests (RFC 9112), as far as the page needs them, and replies.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ const LONGEST: usize = 8 << 10;
 pub struct Request {
     /// `GET`.
     pub method: String,
-    /// Path without `?` and what follows it.
+    /// Path without the query.
     pub path: String,
     query: String,
     headers: Vec<(String, String)>,
@@ -25,10 +25,7 @@ pub struct Reply {
     body: String,
 }
 
-/// Reads a request; an invalid one gives the reply with which it is refused.
-///
-/// # Errors
-/// Errors of the connection, and that it takes longer than `deadline`.
+/// Reads a request, until `deadline` at most. For an invalid one, returns the reply that refuses it.
 pub fn read(mut connection: &TcpStream, deadline: Instant) -> io::Result<Result<Request, Reply>> {
     let mut bytes = Vec::new();
     let mut part = [0; 1024];
@@ -47,10 +44,7 @@ pub fn read(mut connection: &TcpStream, deadline: Instant) -> io::Result<Result<
     }
 }
 
-/// Sends a reply.
-///
-/// # Errors
-/// Errors of the connection, and that not everything is taken until `deadline`, however slowly the other side reads.
+/// Sends a reply. Fails if the other side has not taken all of it by `deadline`.
 pub fn write(mut connection: &TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -88,14 +82,14 @@ fn parse(head: &[u8]) -> Option<Request> {
 }
 
 impl Request {
-    /// The value of a header, by its name in small letters. `None` if it occurs twice.
+    /// The value of a header, by its lower-case name. `None` if it occurs twice.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut found = self.headers.iter().filter(|(known, _)| known == name);
         let first = found.next();
         first.filter(|_| found.next().is_none()).map(|(_, value)| value.as_str())
     }
 
-    /// A number from the query behind `?`; 0 if there is none.
+    /// A number in the query; 0 if there is none.
     pub fn number(&self, name: &str) -> u64 {
         let of = |part: &str| part.split_once('=').filter(|(key, _)| *key == name)?.1.parse().ok();
         self.query.split('&').find_map(of).unwrap_or(0)
@@ -103,7 +97,6 @@ impl Request {
 }
 
 impl Reply {
-    /// A reply with a body of this media type.
     pub fn new(status: u16, kind: &'static str, body: &str) -> Reply {
         Reply { status, kind, body: body.to_owned() }
     }
@@ -113,7 +106,6 @@ impl Reply {
         Reply::new(status, "text/plain; charset=utf-8", &format!("{text}\n"))
     }
 
-    /// The reply as sent over the connection.
     pub fn bytes(&self) -> Vec<u8> {
         let phrase = match self.status {
             200 => "OK",

@@ -1,22 +1,15 @@
 //! The command line as a job.
 
 use super::*;
+use crate::args::parsed;
 use crate::on_link;
-use clap::Parser;
 use drophammer_model::traffic::Header;
 use drophammer_model::trial::Family;
 use drophammer_rig::Config;
 use std::net::IpAddr;
 
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    args: BlastArgs,
-}
-
 fn read(line: &str) -> Result<Job, String> {
-    let line = Line::try_parse_from(["blast"].into_iter().chain(line.split_whitespace())).map_err(|e| e.to_string())?;
-    Job::read_each(&line.args).map(|mut jobs| jobs.remove(0))
+    Job::read_each(&parsed(line)?).map(|mut jobs| jobs.remove(0))
 }
 
 #[test]
@@ -101,10 +94,10 @@ fn tags_and_labels_come_on_top_and_must_arrive() {
     assert_eq!((arrives.vlans[1].vid.get(), arrives.labels[0].label.get()), (20, 100));
     let headline = job.headline();
     assert!(headline.ends_with(", 64 bytes, VLAN 10,20, MPLS 100,200, DSCP 46, 3 flows, until Ctrl-C"), "{headline}");
-    let line = Line::try_parse_from("blast a b --vlan 10 --mpls 1,2".split(' ')).unwrap();
-    let mut job = Job::read(&line.args).unwrap();
-    assert_eq!(job.fit(&line.args, "a", 54), Ok(()));
-    assert!(job.fit(&line.args, "a", 53).unwrap_err().contains("`ip link set a mtu 54`"));
+    let args = parsed("a b --vlan 10 --mpls 1,2").unwrap();
+    let mut job = Job::read(&args).unwrap();
+    assert_eq!(job.fit(&args, "a", 54), Ok(()));
+    assert!(job.fit(&args, "a", 53).unwrap_err().contains("`ip link set a mtu 54`"));
     assert_eq!(read("a b").unwrap().trial().flows[0].arrives, None);
     let raised = read("a b --until-loss --step 2.5%").unwrap();
     assert!(raised.headline().ends_with("raised by 2.5000 % every second until frames are lost"));
@@ -152,11 +145,10 @@ fn one_interface_has_both_ends_in_vlans_of_their_own() {
 
 #[test]
 fn sizes_come_one_after_the_other_and_are_never_smaller_than_sent() {
-    let each = |line: &str| {
-        let line = Line::try_parse_from(["blast"].into_iter().chain(line.split(' '))).unwrap();
-        Job::read_each(&line.args).unwrap()
+    let words = |line: &str| {
+        let jobs = Job::read_each(&parsed(line).unwrap()).unwrap();
+        jobs.iter().map(Job::size_words).collect::<Vec<_>>()
     };
-    let words = |line: &str| each(line).iter().map(Job::size_words).collect::<Vec<_>>();
     assert_eq!(words("a b --size 64,imix,1518 --for 1s"), ["64 bytes", "imix", "1518 bytes"]);
     assert_eq!(words("a b --size imix:7x64,4x570"), ["imix:7x64,4x570"]);
     for (line, least) in [

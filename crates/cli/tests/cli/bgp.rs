@@ -1,8 +1,8 @@
-//! `drophammer bgp` against BIRD, or nobody, at the other end of a virtual link, in a separate network namespace.
+//! `drophammer bgp` with BIRD, FRR or nobody at the other end of a virtual link, in a network namespace.
 
+use crate::common::{MACHINE, Ran, good, run_suite};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
 
 /// The link.
 const LINK: &str = "\
@@ -13,7 +13,7 @@ ip address add 192.0.2.1/24 dev vb
 for link in va vb lo; do ip link set $link up; done
 ";
 
-/// BIRD at vb, which has two routes to advertise.
+/// BIRD at vb, with two routes to advertise.
 const BIRD: &str = "\
 cat > bird.conf <<'END'
 router id 192.0.2.1;
@@ -29,23 +29,11 @@ bird -c bird.conf -s bird.ctl -P bird.pid
 trap 'kill $(cat bird.pid)' EXIT
 ";
 
-/// Runs a shell script in separate namespaces, which end with it.
-fn script(folder: &Path, body: &str) -> Output {
-    let mut command = Command::new("unshare");
-    // When the first process of a PID namespace ends, all others are killed.
-    let namespaces = ["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"];
-    command.args(namespaces).args(["bash", "-c", body]);
-    command.current_dir(folder).env("D", env!("CARGO_BIN_EXE_drophammer")).env("NO_COLOR", "1");
-    command.output().expect("unshare is there")
-}
-
-fn read(folder: &Path, file: &str) -> String {
-    std::fs::read_to_string(folder.join(file)).unwrap()
-}
+/// User, network and process namespaces: when the first process ends, the kernel kills all others.
+const NAMESPACES: &[&str] = &["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"];
 
 #[test]
 fn a_table_arrives_and_routes_come_back() {
-    let folder = tempfile::tempdir().unwrap();
     let body = format!(
         "{LINK}{BIRD}
 $D bgp va --address 192.0.2.2/24 --to 192.0.2.1 --routes 5000 --seed 1 > told & bgp=$!
@@ -58,27 +46,25 @@ for i in $(seq 600); do birdc -s bird.ctl show route count protocol tester > aft
 $D bgp va --address 192.0.2.2/24 --to 192.0.2.1 --routes 100 --for 0s --json > again; echo $? >> exit
 "
     );
-    let output = script(folder.path(), &body);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told = read(folder.path(), "told");
-    assert!(read(folder.path(), "count").contains("5000 of 5002 routes"), "{told}");
-    assert!(read(folder.path(), "session").contains("Established"));
-    assert!(read(folder.path(), "after").contains("0 of 2 routes"), "the session was ended");
+    let ran = Ran::script(NAMESPACES, &body);
+    let told = ran.read("told");
+    assert!(ran.read("count").contains("5000 of 5002 routes"), "{told}");
+    assert!(ran.read("session").contains("Established"));
+    assert!(ran.read("after").contains("0 of 2 routes"), "the session was ended");
     let first =
         "va: BGP from 192.0.2.2 (AS 65001) to 192.0.2.1 (AS 65000), 5,000 IPv4 routes (internet), until Ctrl-C\n";
     assert!(told.starts_with(first), "{told}");
     assert!(told.contains("session up after ") && told.contains("s: 5,000 routes in "), "{told}");
     assert!(told.ends_with("\nadvertised 5,000 routes, received 2 and 0 withdrawals\n"), "{told}");
-    let again = read(folder.path(), "again");
+    let again = ran.read("again");
     let last: Value = serde_json::from_str(again.lines().last().unwrap()).unwrap();
     assert_eq!(last["summary"]["advertised"], 100, "{again}");
     assert_eq!(last["summary"]["losses"], 0);
-    assert_eq!(read(folder.path(), "exit"), "0\n0\n");
+    assert_eq!(ran.read("exit"), "0\n0\n");
 }
 
 #[test]
 fn a_session_that_ends_is_told_with_its_cause() {
-    let folder = tempfile::tempdir().unwrap();
     let body = format!(
         "{LINK}{BIRD}
 $D bgp va --address 192.0.2.2/24 --to 192.0.2.1 > told & bgp=$!
@@ -89,18 +75,16 @@ kill -INT $bgp
 wait $bgp || echo $? > exit
 "
     );
-    let output = script(folder.path(), &body);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told = read(folder.path(), "told");
+    let ran = Ran::script(NAMESPACES, &body);
+    let told = ran.read("told");
     assert!(told.contains("session down after ") && told.contains("Cease"), "{told}");
     assert!(told.contains("warning: the session went down once"), "{told}");
-    assert_eq!(read(folder.path(), "exit"), "1\n");
+    assert_eq!(ran.read("exit"), "1\n");
 }
 
 #[test]
 fn a_session_that_never_came_up_says_nothing_of_the_router() {
     for passive in ["", "--passive"] {
-        let folder = tempfile::tempdir().unwrap();
         // Nobody speaks BGP at vb.
         let body = format!(
             "{LINK}
@@ -110,11 +94,10 @@ kill -INT $bgp
 wait $bgp || echo $? > exit
 "
         );
-        let output = script(folder.path(), &body);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let told = read(folder.path(), "told");
+        let ran = Ran::script(NAMESPACES, &body);
+        let told = ran.read("told");
         assert!(told.ends_with("\nthe session did not come up\n"), "{told}");
-        assert_eq!(read(folder.path(), "exit"), "3\n", "{passive}");
+        assert_eq!(ran.read("exit"), "3\n", "{passive}");
     }
 }
 
@@ -158,17 +141,15 @@ $D bgp va --address 192.0.2.2/24 --to 192.0.2.1 --table rib.mrt --routes 2 --for
 echo $code > exit
 "
         );
-        let output = script(folder.path(), &body);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let (told, said) = (read(folder.path(), "told"), read(folder.path(), "error"));
-        assert_eq!(read(folder.path(), "exit"), exit, "{told}{said}");
+        let ran = Ran::script_in(NAMESPACES, folder, &body);
+        let (told, said) = (ran.read("told"), ran.read("error"));
+        assert_eq!(ran.read("exit"), exit, "{told}{said}");
         assert!(said.ends_with(errors), "{said}");
         assert_eq!(told.contains("\nadvertised 2 routes, "), extended == "on", "{told}");
     }
 }
 
-/// A table as in [`table`], with the attributes that a route can have besides, a route of a peer that no table names, and
-/// nothing that is too long.
+/// [`table`] with more attributes, none of them too long, and with a route of a peer that the file does not list.
 fn rich_table() -> Vec<u8> {
     let whole = table();
     let record = |at: usize| HEAD + u32::from_be_bytes(whole[at + 8..at + 12].try_into().unwrap()) as usize;
@@ -206,9 +187,8 @@ kill -INT $bgp
 wait $bgp; echo $? > exit
 "
     );
-    let output = script(folder.path(), &body);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let (told, route) = (read(folder.path(), "told"), read(folder.path(), "route"));
+    let ran = Ran::script_in(NAMESPACES, folder, &body);
+    let (told, route) = (ran.read("told"), ran.read("route"));
     let lost = "1 IPv4 routes (rib.mrt, AS 64500 (192.0.2.9); routes that cannot be read, left out: 1; the first one left out: record 3 has a \
                 route of peer 7";
     assert!(told.contains(lost) && told.contains("\nadvertised 1 routes, "), "{told}");
@@ -217,10 +197,10 @@ wait $bgp; echo $? > exit
     {
         assert!(route.contains(attribute), "{attribute}: {route}");
     }
-    assert_eq!(read(folder.path(), "exit"), "0\n");
+    assert_eq!(ran.read("exit"), "0\n");
 }
 
-/// Addresses of vb for a session over link-local addresses, between loopbacks, and on a /31; and the options of the tester.
+/// Addresses of vb for sessions over link-local addresses, between loopbacks, and on a /31.
 const FAR: &str = "\
 for all in all default vb; do echo 0 > /proc/sys/net/ipv6/conf/$all/disable_ipv6 || true; done
 ip address flush dev vb
@@ -229,15 +209,16 @@ ip address add 192.0.2.3/31 dev vb
 ip address add 10.0.0.1/32 dev lo
 ip route add 10.0.0.2/32 via 192.0.2.2
 ";
+/// These sessions, with the options of the tester.
 const SESSIONS: [(&str, &str); 3] = [
     ("link-local", "--address fe80::2/64 --to fe80::1%va"),
     ("loopback", "--address 192.0.2.2/31 --gateway 192.0.2.3 --source 10.0.0.2 --to 10.0.0.1"),
     ("slash31", "--address 192.0.2.2/31 --to 192.0.2.3"),
 ];
 
-/// Runs the sessions, one after the other. `count` is a shell function that prints how many routes the router has in the
-/// session of this name.
-fn far(folder: &Path, run: impl Fn(&Path, &str) -> Output, setup: &str) {
+/// Runs the sessions, one after the other. The shell function `count` of `setup` prints how many routes the router has from the session that its
+/// argument names.
+fn far(namespaces: &[&str], setup: &str) {
     let mut body = format!("{LINK}{FAR}{setup}");
     for (name, options) in SESSIONS {
         body += &format!(
@@ -250,16 +231,17 @@ wait $bgp || echo \"{name} $?\" >> failed
 "
         );
     }
-    let output = run(folder, &body);
-    let told = SESSIONS.map(|(name, _)| std::fs::read_to_string(folder.join(name)).unwrap_or_default()).concat();
-    assert!(output.status.success(), "{}{told}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(read(folder, "counts"), "link-local 100\nloopback 100\nslash31 100\n", "{told}");
-    assert!(!folder.join("failed").exists(), "{told}");
+    let ran = Ran::script(namespaces, &body);
+    let told = SESSIONS.map(|(name, _)| ran.read(name)).concat();
+    assert_eq!(
+        (ran.read("counts").as_str(), ran.read("failed").as_str()),
+        ("link-local 100\nloopback 100\nslash31 100\n", ""),
+        "{told}"
+    );
 }
 
 #[test]
 fn bird_peers_over_link_local_addresses_between_loopbacks_and_on_short_links() {
-    let folder = tempfile::tempdir().unwrap();
     let setup = "\
 cat > bird.conf <<'END'
 router id 192.0.2.1;
@@ -275,7 +257,7 @@ bird -c bird.conf -s bird.ctl -P bird.pid
 trap 'kill $(cat bird.pid)' EXIT
 count() { birdc -s bird.ctl show route count protocol $(echo $1 | tr -d -) | sed -n 's/^\\([0-9]*\\) of .*/\\1/p' | grep -v '^0$' | head -1; }
 ";
-    far(folder.path(), script, setup);
+    far(NAMESPACES, setup);
 }
 
 /// FRR needs its own user, so the test needs root.
@@ -285,7 +267,6 @@ fn frr_peers_over_link_local_addresses_between_loopbacks_and_on_short_links() {
         println!("NOT CHECKED: this needs root and FRR");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
     let setup = "\
 for dir in /run /var/tmp /etc/frr; do mount -t tmpfs none $dir; done
 mkdir -p /run/frr
@@ -322,13 +303,7 @@ count() {
     esac
 }
 ";
-    let run = |folder: &Path, body: &str| {
-        let mut command = Command::new("unshare");
-        command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", body]);
-        command.current_dir(folder).env("D", env!("CARGO_BIN_EXE_drophammer")).env("NO_COLOR", "1");
-        command.output().expect("unshare is there")
-    };
-    far(folder.path(), run, setup);
+    far(MACHINE, setup);
 }
 
 /// RFC 3021 and RFC 6164, on both sides of the host.
@@ -358,9 +333,5 @@ tests:
   - bgp_table_capacity: {step: 100, max_routes: 100, families: [ipv4, ipv6], expect: {bgp_capacity_ipv4_routes: ">= 100", bgp_capacity_ipv6_routes: ">= 100"}}
 "#;
     std::fs::write(folder.path().join("suite.yaml"), suite).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_drophammer"));
-    command.args(["run", "suite.yaml", "--out", "out", "--plain", "--busy-host"]).current_dir(folder.path());
-    let output = command.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    good(&run_suite(&folder.path().join("suite.yaml"), &folder.path().join("out"), &["--plain", "--busy-host"]));
 }

@@ -1,8 +1,7 @@
-//! `drophammer blast` on virtual links in a separate network namespace, compared with the kernel's counters.
+//! `drophammer blast` on virtual links in a network namespace, compared with the kernel's counters.
 
+use crate::common::{NETWORK, Ran};
 use serde_json::Value;
-use std::path::Path;
-use std::process::{Command, Output};
 
 /// Two links, va to vb and vc to vd, on which the kernel sends nothing by itself.
 const LINKS: &str = "\
@@ -13,32 +12,24 @@ ip link add vc type veth peer name vd
 for link in va vb vc vd; do ip link set $link up; done
 ";
 
-/// Runs a shell script in separate namespaces, which end with it.
-fn script(folder: &Path, body: &str) -> Output {
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--net", "sh", "-c", &format!("{LINKS}{body}")]);
-    command.current_dir(folder).env("D", env!("CARGO_BIN_EXE_drophammer")).env("NO_COLOR", "1");
-    command.output().expect("unshare is there")
+fn script(body: &str) -> Ran {
+    Ran::script(NETWORK, &format!("{LINKS}{body}"))
 }
 
-fn text(output: &Output) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (text(&output.stdout), text(&output.stderr))
-}
-
-/// The last line of the file is the summary.
-fn summary(folder: &Path, file: &str) -> Value {
-    let text = std::fs::read_to_string(folder.join(file)).unwrap();
+/// The summary: the last line of the file.
+fn summary(ran: &Ran, file: &str) -> Value {
+    let text = ran.read(file);
     serde_json::from_str(text.lines().last().unwrap_or("")).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
-/// The kernel's counters of `interface`, from `ip -s -j link`: frames sent, frames received.
-fn kernel(folder: &Path, file: &str, interface: &str) -> (u64, u64) {
-    let text = std::fs::read_to_string(folder.join(file)).unwrap();
-    let links: Vec<Value> = serde_json::from_str(&text).unwrap();
-    let link = links.iter().find(|link| link["ifname"] == interface).unwrap();
-    let packets = |way: &str| link["stats64"][way]["packets"].as_u64().unwrap();
-    (packets("tx"), packets("rx"))
+/// Frames that va and vb sent and received, as the kernel counted them (`ip -s -j link`).
+fn kernel(ran: &Ran, file: &str) -> [(u64, u64); 2] {
+    let links: Vec<Value> = serde_json::from_str(&ran.read(file)).unwrap();
+    ["va", "vb"].map(|interface| {
+        let link = links.iter().find(|link| link["ifname"] == interface).unwrap();
+        let packets = |way: &str| link["stats64"][way]["packets"].as_u64().unwrap();
+        (packets("tx"), packets("rx"))
+    })
 }
 
 /// Compares the summary of traffic over va and vb with the kernel's counters.
@@ -58,15 +49,13 @@ fn agree(summary: &Value, kernel: [(u64, u64); 2]) {
 
 #[test]
 fn the_summary_agrees_with_the_kernel_to_the_frame() {
-    let folder = tempfile::tempdir().unwrap();
     let body = "\
 $D blast va vb --rate 2kfps --size 128 --for 300ms --bidirectional --json > both || echo $? > both.exit
 ip -s -j link > both.kernel
 ";
-    let output = script(folder.path(), body);
-    assert!(output.status.success(), "{:?}", text(&output));
-    let told = summary(folder.path(), "both");
-    agree(&told, ["va", "vb"].map(|name| kernel(folder.path(), "both.kernel", name)));
+    let ran = script(body);
+    let told = summary(&ran, "both");
+    agree(&told, kernel(&ran, "both.kernel"));
     for direction in 0..2 {
         // On a busy machine it sends less, and reports that.
         let row = &told["summary"][direction];
@@ -75,12 +64,11 @@ ip -s -j link > both.kernel
     }
     let short =
         told["unsent"].as_u64().unwrap() > 12 || told["summary"][0]["lost"] != 0 || told["summary"][1]["lost"] != 0;
-    assert_eq!(folder.path().join("both.exit").exists(), short, "{told}");
+    assert_eq!(ran.folder.path().join("both.exit").exists(), short, "{told}");
 }
 
 #[test]
 fn ctrl_c_ends_sending_and_every_frame_is_in_the_summary() {
-    let folder = tempfile::tempdir().unwrap();
     // Two threads if there are two processors.
     let body = "\
 threads=$(nproc); [ $threads -lt 3 ] || threads=2
@@ -95,14 +83,13 @@ until [ $(wc -l < table) -ge 3 ]; do sleep 0.02; done
 kill -INT $blast $blast
 wait $blast || true
 ";
-    let output = script(folder.path(), body);
-    assert!(output.status.success(), "{:?}", text(&output));
-    let told = summary(folder.path(), "live");
-    agree(&told, ["va", "vb"].map(|name| kernel(folder.path(), "kernel", name)));
-    let live = std::fs::read_to_string(folder.path().join("live")).unwrap();
+    let ran = script(body);
+    let told = summary(&ran, "live");
+    agree(&told, kernel(&ran, "kernel"));
+    let live = ran.read("live");
     let first: Value = serde_json::from_str(live.lines().next().unwrap()).unwrap();
     assert!(first["time_s"].as_f64().unwrap() >= 0.99 && first["received_fps"].as_f64().unwrap() > 0.0, "{first}");
-    let table = std::fs::read_to_string(folder.path().join("table")).unwrap();
+    let table = ran.read("table");
     for part in ["vc to vd: 500 fps, 64 bytes, until Ctrl-C", "offered fps", "\n1 s ", "\nvc to vd  ", " % lost)"] {
         assert!(table.contains(part), "{part}: {table}");
     }
@@ -110,7 +97,6 @@ wait $blast || true
 
 #[test]
 fn frames_go_through_routers_where_there_are_some() {
-    let folder = tempfile::tempdir().unwrap();
     // The kernel is the router between vb and vd.
     let body = "\
 echo 1 > /proc/sys/net/ipv4/ip_forward
@@ -119,19 +105,17 @@ ip address add 198.19.1.1/24 dev vd
 $D blast va vc --rate 1kfps --for 200ms --json --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1 > routed || true
 $D blast va vc --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.77 2> dumb || echo $? >> dumb
 ";
-    let output = script(folder.path(), body);
-    assert!(output.status.success(), "{:?}", text(&output));
-    let told = summary(folder.path(), "routed");
+    let ran = script(body);
+    let told = summary(&ran, "routed");
     let count = |key: &str| told["summary"][0][key].as_u64().unwrap();
     assert!(count("offered") > 0 && count("received") > 0, "{told}");
     assert_eq!(count("received") + count("lost"), count("offered"));
-    let dumb = std::fs::read_to_string(folder.path().join("dumb")).unwrap();
+    let dumb = ran.read("dumb");
     assert!(dumb.contains("the router 198.19.1.77 does not answer ARP on `vc`") && dumb.ends_with("\n3\n"), "{dumb}");
 }
 
 #[test]
 fn frames_that_did_not_count_have_a_reason() {
-    let folder = tempfile::tempdir().unwrap();
     // The link behind the router has a smaller MTU.
     let body = "\
 echo 1 > /proc/sys/net/ipv4/ip_forward
@@ -142,45 +126,41 @@ routed=\"--address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1\"
 $D blast va vc $routed --size 4000 --rate 100fps --for 200ms --json > json || echo $? > exit
 $D blast va vc $routed --size 4000 --rate 100fps --for 200ms > table || true
 ";
-    let output = script(folder.path(), body);
-    assert!(output.status.success(), "{:?}", text(&output));
-    let told = summary(folder.path(), "json");
+    let ran = script(body);
+    let told = summary(&ran, "json");
     let error = &told["interfaces"][0]["icmp_errors"][0];
     assert_eq!((&error["type"], &error["code"], &error["mtu"]), (&3.into(), &4.into(), &1_500.into()), "{told}");
     assert_eq!((&told["summary"][0]["received"], &told["size"]), (&0.into(), &"4000 bytes".into()), "{told}");
-    assert_eq!(std::fs::read_to_string(folder.path().join("exit")).unwrap(), "1\n");
-    let table = std::fs::read_to_string(folder.path().join("table")).unwrap();
+    assert_eq!(ran.read("exit"), "1\n");
+    let table = ran.read("table");
     assert!(table.contains(" x ICMP fragmentation needed (3/4), MTU 1500 came back\n"), "{table}");
 }
 
 #[test]
 fn sizes_are_sent_one_after_the_other_and_a_raised_one_is_told() {
-    let folder = tempfile::tempdir().unwrap();
     let body = "\
 $D blast va vb --rate 100fps --for 100ms --size 64,128 --family ipv6 --transport tcp > sizes 2> notes || true
 $D blast vc vd --rate 100fps --for 100ms --transport icmp_echo --sources 300 --flows 40 --json > echo || true
 $D blast vc vd --rate 1Gfps --for 200ms --json > fast || true
 ";
-    let output = script(folder.path(), body);
-    assert!(output.status.success(), "{:?}", text(&output));
-    let sizes = std::fs::read_to_string(folder.path().join("sizes")).unwrap();
+    let ran = script(body);
+    let sizes = ran.read("sizes");
     for part in ["va to vb: 100 fps, 90 bytes, TCP, for 100 ms\n", "\nva to vb: 100 fps, 128 bytes, TCP, for 100 ms\n"]
     {
         assert!(sizes.contains(part), "{sizes}");
     }
     assert_eq!(sizes.matches("offered 10, received 10, lost 0 frames").count(), 2, "{sizes}");
-    let notes = std::fs::read_to_string(folder.path().join("notes")).unwrap();
+    let notes = ran.read("notes");
     assert!(notes.starts_with("note: size 64 is too small") && notes.lines().count() == 1, "{notes}");
-    let echo = summary(folder.path(), "echo");
+    let echo = summary(&ran, "echo");
     assert_eq!((&echo["summary"][0]["offered"], &echo["summary"][0]["lost"]), (&10.into(), &0.into()), "{echo}");
     // 20 ms of this load take the tester seconds.
-    let fast = summary(folder.path(), "fast");
+    let fast = summary(&ran, "fast");
     assert!(fast["sending_s"].as_f64().unwrap() < 1.0 && fast["unsent"].as_u64().unwrap() > 1_000_000, "{fast}");
 }
 
 #[test]
 fn one_interface_with_two_vlans_goes_through_a_router_on_a_stick() {
-    let folder = tempfile::tempdir().unwrap();
     // The reference device is the router: not every kernel has VLANs.
     let vlan = |vid: u16, third: u8| {
         format!(
@@ -192,6 +172,7 @@ fn one_interface_with_two_vlans_goes_through_a_router_on_a_stick() {
         vlan(100, 18),
         vlan(200, 19)
     );
+    let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("router.json"), router).unwrap();
     let body = "\
 $D reference-device router.json socket vb 2> router & router=$!
@@ -200,9 +181,8 @@ $D blast va --vlan 100,200 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.1
 $D blast va --vlan 100,300 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1 2> dumb || echo $? >> dumb
 kill $router
 ";
-    let output = script(folder.path(), body);
-    assert!(output.status.success(), "{:?}", text(&output));
-    let told = summary(folder.path(), "stick");
+    let ran = Ran::script_in(NETWORK, folder, &format!("{LINKS}{body}"));
+    let told = summary(&ran, "stick");
     let names: Vec<_> = (0..2).map(|way| told["summary"][way]["direction"].as_str().unwrap().to_owned()).collect();
     assert_eq!(names, ["va.100 to va.200", "va.200 to va.100"]);
     for way in 0..2 {
@@ -215,7 +195,7 @@ kill $router
         );
     }
     assert_eq!(told["interfaces"].as_array().unwrap().len(), 1, "{told}");
-    let dumb = std::fs::read_to_string(folder.path().join("dumb")).unwrap();
+    let dumb = ran.read("dumb");
     assert!(
         dumb.contains("the router 198.19.1.1 does not answer ARP on `va.300`") && dumb.ends_with("\n3\n"),
         "{dumb}"
@@ -224,7 +204,6 @@ kill $router
 
 #[test]
 fn what_cannot_be_used_is_named_with_the_remedy() {
-    let folder = tempfile::tempdir().unwrap();
     let body = "\
 try() { \"$@\" 2>&1 || echo \"exit $?\"; }
 try $D blast va nothing
@@ -235,10 +214,8 @@ ip link set vb down
 try $D blast va vb
 try $D blast vb va
 ";
-    let output = script(folder.path(), body);
-    assert!(output.status.success(), "{:?}", text(&output));
-    let (printed, _) = text(&output);
-    let printed: Vec<&str> = printed.split_inclusive("exit ").collect();
+    let ran = script(body);
+    let printed: Vec<&str> = ran.printed.split_inclusive("exit ").collect();
     let expected = [
         ("`nothing`: there is no such interface\n  help: `ip link` lists them", "3"),
         ("join `va` and `vc` by a cable", "3"),
@@ -256,7 +233,6 @@ try $D blast vb va
 #[test]
 #[ignore = "long: `make test-all` runs it"]
 fn tags_labels_and_flows_arrive_as_they_were_sent() {
-    let folder = tempfile::tempdir().unwrap();
     let body = "\
 $D blast va vb --rate 2kfps --for 300ms --vlan 10,20 --mpls 100,200 --dscp 46 --flows 20 --bidirectional --json > all || echo $? > all.exit
 ip -s -j link > kernel
@@ -266,26 +242,24 @@ until grep -q valid..true stopped; do sleep 0.02; done
 kill -INT $blast
 wait $blast; echo $? > stopped.exit
 ";
-    let output = script(folder.path(), body);
-    assert!(output.status.success(), "{:?}", text(&output));
-    let told = summary(folder.path(), "all");
-    agree(&told, ["va", "vb"].map(|name| kernel(folder.path(), "kernel", name)));
+    let ran = script(body);
+    let told = summary(&ran, "all");
+    agree(&told, kernel(&ran, "kernel"));
     assert!(told["summary"][1]["received"].as_u64().unwrap() > 0, "{told}");
     // The rate rises tenfold until the tester or the link reaches its limit; at least one step passes.
-    let last = summary(folder.path(), "raised");
+    let last = summary(&ran, "raised");
     let passed = last["no_loss_fps"].as_f64().unwrap_or_else(|| panic!("{last}"));
     let above = last["loss_fps"].as_f64().or(last["tester_limit_fps"].as_f64()).unwrap();
     // Each step may have sent up to a hundredth less than requested.
     assert!((9.89..10.11).contains(&(above / passed)), "{last}");
-    assert_eq!(std::fs::read_to_string(folder.path().join("raised.exit")).unwrap(), "0\n");
+    assert_eq!(ran.read("raised.exit"), "0\n");
     // A bound was found before Ctrl-C ended the search.
-    assert!(summary(folder.path(), "stopped")["no_loss_fps"].as_f64().is_some());
-    assert_eq!(std::fs::read_to_string(folder.path().join("stopped.exit")).unwrap(), "0\n");
+    assert!(summary(&ran, "stopped")["no_loss_fps"].as_f64().is_some());
+    assert_eq!(ran.read("stopped.exit"), "0\n");
 }
 
 #[test]
 fn interfaces_that_the_host_uses_are_refused_before_anything_is_sent() {
-    let folder = tempfile::tempdir().unwrap();
     let body = "\
 try() { \"$@\" 2>&1 || echo \"exit $?\"; }
 ip address add 192.0.2.1/24 dev va
@@ -303,10 +277,8 @@ ip link set va master br0
 try $D blast va vb
 ip -s -j link > kernel
 ";
-    let output = script(folder.path(), body);
-    assert!(output.status.success(), "{:?}", text(&output));
-    let (printed, _) = text(&output);
-    let printed: Vec<&str> = printed.split_inclusive("exit 3\n").collect();
+    let ran = script(body);
+    let printed: Vec<&str> = ran.printed.split_inclusive("exit 3\n").collect();
     let address = "va has the address 192.0.2.1 of this machine";
     let expected = [
         address,
@@ -324,29 +296,26 @@ ip -s -j link > kernel
             "no command that could harm: {printed}"
         );
     }
-    assert_eq!(["va", "vb"].map(|name| kernel(folder.path(), "kernel", name)), [(0, 0); 2]);
+    assert_eq!(kernel(&ran, "kernel"), [(0, 0); 2]);
 }
 
 #[test]
 fn programs_are_found_without_path_and_errors_have_one_style() {
-    let folder = tempfile::tempdir().unwrap();
     let body = "\
 PATH=/nonexistent $D blast --dut linux --rate 1k --for 300ms 2> no-path || true
 $D blast va lo 2> loopback || true
 $D blast --frob 2> argument || true
 $D blast va vb --dscp af44 2> value || true
 ";
-    let output = script(folder.path(), body);
-    assert!(output.status.success(), "{:?}", text(&output));
-    let read = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
-    let no_path = read("no-path");
+    let ran = script(body);
+    let no_path = ran.read("no-path");
     assert!(!no_path.contains("Cannot allocate memory") && !no_path.contains("SIGKILL"), "{no_path}");
     for (file, cause, help) in [
         ("loopback", "error: lo is the loopback interface of this machine\n", "  help: name an interface"),
         ("argument", "error: unexpected argument '--frob' found\n", "  help: a similar argument exists: '--for'\n"),
         ("value", "af44 is no DSCP\n", "  help: write 0 to 63, or `ef`"),
     ] {
-        let shown = read(file);
+        let shown = ran.read(file);
         assert!(shown.starts_with("error: ") && shown.contains(cause) && shown.contains(help), "{shown}");
         assert!(!shown.contains("remedy:") && !shown.contains("tip:"), "{shown}");
     }

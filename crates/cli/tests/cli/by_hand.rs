@@ -1,21 +1,20 @@
-//! What `drophammer plan --config frr`, `bird` and `linux` print is loaded into these routers exactly as it says, by hand as it
-//! were, and a run with the kind `external` passes on them: no frame is lost, every route is there.
+//! Loads the output of `drophammer plan --config frr`, `bird` and `linux` into these routers exactly as it says, as a user would by hand. A run with the
+//! kind `external` must then pass on them: no frame is lost, and every route is there.
 //!
-//! Tester and router are two network namespaces joined by veth pairs, or the router is a guest of User Mode Linux, in
-//! namespaces of processes and files that end with the test. It needs root, FRR and BIRD, for VLANs also User Mode Linux,
-//! and is skipped with a message without them.
+//! Tester and router are two network namespaces joined by veth pairs, or the router is a guest of User Mode Linux, in namespaces of processes and files
+//! that end with the test. The tests need root, FRR and BIRD, for VLANs also User Mode Linux, and are skipped with a message without them.
 
-use crate::common::{assert_the_kernel_agrees, drophammer, kind_of, records, run, text};
+use crate::common::{MACHINE, assert_the_kernel_agrees, good, kind_of, records, run, shell, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const KEY: &str = "sesame4711";
 
-/// Starts the daemons without a configuration, as after an installation, and does what the printed one says: the files
-/// `shell` and `load`. `WITHIN` is in front of each command of the router.
+/// Starts the daemons without a configuration, as after an installation, and does what the printed one says, in the files `shell` and `load`. `WITHIN`
+/// precedes each command of the router.
 const START: &str = r#"
 mkdir -p /run/frr /run/bird
 $WITHIN sh -eu shell > shell.log
@@ -111,7 +110,7 @@ fn missing() -> Option<String> {
     needed.iter().find(|path| !Path::new(path).exists()).map(|path| format!("{path} is missing"))
 }
 
-/// The indented lines after the comment `title`, with the rest of their explanation taken off.
+/// The indented lines after the comment `title`, without their explanations.
 fn block(config: &str, title: &str) -> String {
     let lines = config.lines().skip_while(|line| !line.ends_with(title)).skip(1).take_while(|line| line.len() > 1);
     let line = |line: &str| line[1..].trim().split("    ").next().unwrap_or_default().to_owned() + "\n";
@@ -140,38 +139,33 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Attempts, and the exit codes with which a run says that its machine spoilt it: other programs held the tester up.
+/// Attempts, and the exit codes of a run that its machine spoilt, because other programs held the tester up.
 const TRIES: usize = 3;
 const SPOILT: [Option<i32>; 2] = [Some(5), Some(6)];
 
-/// Loads what is printed for `suite`, after `change`, into a router of the bed, and runs the suite, in which FOLDER is
-/// replaced.
+/// Loads what is printed for `suite`, after `change`, into a router of the bed, and runs the suite, with its FOLDER replaced.
 fn by_hand(bed: &str, language: &str, suite: &str, folder: &Path, change: &dyn Fn(String) -> String) -> Output {
     let file = folder.join("suite.yaml");
     fs::write(&file, suite.replace("FOLDER", folder.to_str().unwrap())).unwrap();
     let ports = suite.matches("name: p").count();
     let interfaces = (1..=ports).map(|i| format!("r{i}")).collect::<Vec<_>>().join(",");
-    let plan = run(&["plan", file.to_str().unwrap(), "--config", language, "--interfaces", &interfaces]);
-    assert!(plan.status.success(), "{}", text(&plan.stderr));
-    let config = change(text(&plan.stdout).replace("<secret>", KEY));
-    let (shell, load) = match language {
+    let plan = good(&run(&["plan", file.to_str().unwrap(), "--config", language, "--interfaces", &interfaces]));
+    let config = change(plan.replace("<secret>", KEY));
+    let (in_shell, load) = match language {
         "linux" => (config.clone(), "true FILE".to_owned()),
         _ => (block(&config, "First, in the shell of the router:"), block(&config, "Then load this file:")),
     };
-    assert!(shell.lines().count() >= ports && load.contains("FILE"), "{config}");
+    assert!(in_shell.lines().count() >= ports && load.contains("FILE"), "{config}");
     let router = folder.join("router.conf");
     fs::write(&router, &config).unwrap();
-    for (name, text) in [("shell", shell.as_str()), ("start", START), ("inside", INSIDE)] {
+    for (name, text) in [("shell", in_shell.as_str()), ("start", START), ("inside", INSIDE)] {
         fs::write(folder.join(name), text).unwrap();
     }
     fs::write(folder.join("load"), load.replace("FILE", router.to_str().unwrap())).unwrap();
-    let mut command = Command::new("unshare");
-    command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", bed]);
-    command.current_dir(folder).env("D", drophammer().get_program()).env("LANGUAGE", language).env("NO_COLOR", "1");
-    command.env("PORTS", ports.to_string()).output().expect("unshare is there")
+    shell(MACHINE, folder, bed).env("LANGUAGE", language).env("PORTS", ports.to_string()).output().unwrap()
 }
 
-/// As [`by_hand`] in a fresh folder, once more when the machine has spoilt the run.
+/// Like [`by_hand`], in a fresh folder, and again if the machine spoilt the run.
 fn unspoilt(bed: &str, language: &str, suite: &str, change: &dyn Fn(String) -> String) -> (tempfile::TempDir, Output) {
     for _ in 1..TRIES {
         let folder = tempfile::tempdir().unwrap();
@@ -186,7 +180,7 @@ fn unspoilt(bed: &str, language: &str, suite: &str, change: &dyn Fn(String) -> S
     (folder, output)
 }
 
-/// Everything that the router and the loading have said.
+/// All output of the router and of the loading.
 fn said(folder: &Path) -> String {
     let logs = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let logs = logs.filter(|path| path.extension().is_some_and(|e| e == "log"));
@@ -201,8 +195,8 @@ fn column(test: &Value, table: &str, key: &str) -> Vec<Value> {
     table["rows"].as_array().unwrap().iter().map(|row| row["cells"][place].clone()).collect()
 }
 
-/// The suite passes on both routers: all its tests are completed, no trial at the low rate lost a frame, and the kernel
-/// counted the frames of these trials as the tester did.
+/// Checks that the suite passes on the routers: all its tests are completed, no trial at the low rate lost a frame, and the kernel counted the frames of
+/// these trials as the tester did.
 fn passes(what: &str, bed: &str, languages: &[&str], suite: &str, further: &dyn Fn(&[Value])) {
     if let Some(why) = missing() {
         println!("skipped: {why}");
@@ -290,7 +284,7 @@ fn sub_interfaces_forward_and_have_neighbours_of_their_own() {
     passes("sub-interfaces", GUEST, &["frr", "bird"], vlans, &|_| ());
 }
 
-/// A configuration without a static route must fail, otherwise the tests above would prove nothing.
+/// A configuration without a static route must fail; otherwise the tests above would prove nothing.
 #[test]
 #[ignore = "long: `make test-all` runs it"]
 fn a_line_that_is_missing_is_found() {

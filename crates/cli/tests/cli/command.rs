@@ -1,11 +1,10 @@
-//! The command from the user's view: exit codes, messages, what is left on disk and what is not left on the machine.
+//! The command as its user sees it: exit codes, messages, what it leaves on disk, and that it leaves nothing else on the machine.
 
-use crate::common::{drophammer, kind_of, records, run, stored, suite, text};
+use crate::common::{drophammer, good, kind_of, records, refused, run, run_suite, stored, suite, text, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
-/// Living processes of the lab of process `main`, found by the mark in their environment.
+/// Living processes of the lab of process `main`, recognized by the mark in their environment.
 fn lab_processes(main: u32) -> Vec<u32> {
     let mark = format!("DROPHAMMER_LAB={main}:");
     std::fs::read_dir("/proc")
@@ -18,15 +17,6 @@ fn lab_processes(main: u32) -> Vec<u32> {
                 .is_ok_and(|env| env.split(|b| *b == 0).any(|v| v.starts_with(mark.as_bytes())))
         })
         .collect()
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    // Long enough for a machine that runs all tests at once.
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} did not happen");
-        std::thread::yield_now();
-    }
 }
 
 /// Starts a run on a Linux router and waits until its first trial is on disk.
@@ -55,25 +45,22 @@ fn a_run_in_virtual_time_ends_well_and_writes_every_file() {
     let tests = "  - throughput: {expect: {throughput_64_pps: \">= 90 kfps\"}}\n  - latency\n";
     let path = suite(dir.path(), "  - {name: known, kind: reference, capacity: 100 kfps}\n", tests);
     let out = dir.path().join("out");
-    let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = run_suite(&path, &out, &[]);
+    let said = good(&output);
     for file in ["report.html", "report.txt", "report.md", "report.json", "junit.xml", "csv/trials.csv", "suite.yaml"] {
         assert!(out.join(file).exists(), "{file} is missing");
     }
     let records = records(&out);
     assert_eq!(kind_of(&records[0]), "started");
     assert_eq!(kind_of(records.last().unwrap()), "ended");
-    assert!(text(&output.stdout).contains("Throughput"));
+    assert!(said.contains("Throughput"), "{said}");
 
     // Again into the same folder: refused, nothing changed.
-    let again = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
-    assert_eq!(again.status.code(), Some(4));
-    assert!(text(&again.stderr).contains("not empty"), "{}", text(&again.stderr));
+    refused(&run_suite(&path, &out, &[]), 4, "not empty");
 
     // The report can be written again from the folder alone.
     let elsewhere = dir.path().join("elsewhere");
-    let report = run(&["report", out.to_str().unwrap(), "--out", elsewhere.to_str().unwrap()]);
-    assert!(report.status.success(), "{}", text(&report.stderr));
+    good(&run(&["report", out.to_str().unwrap(), "--out", elsewhere.to_str().unwrap()]));
     assert_eq!(std::fs::read(out.join("report.html")).unwrap(), std::fs::read(elsewhere.join("report.html")).unwrap());
 }
 
@@ -86,8 +73,7 @@ fn a_test_that_does_not_apply_is_no_failure_and_no_success_by_itself() {
     for (name, tests, code) in [("beside", &*format!("{test}  - forwarding_rate\n"), 0), ("alone", test, 1)] {
         let path = suite(dir.path(), duts, tests);
         let out = dir.path().join(name);
-        let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
-        assert_eq!(output.status.code(), Some(code), "{name}: {}", text(&output.stderr));
+        refused(&run_suite(&path, &out, &[]), code, "");
         let first = records(&out).into_iter().find(|record| record["record"] == "test").unwrap();
         assert_eq!(first["status"]["status"], "skipped", "{first}");
     }
@@ -102,8 +88,7 @@ fn a_criterion_of_one_router_is_none_of_the_other() {
         let tests = format!("  - throughput: {{expect: {{throughput_64_pps: {{{name}: \">= 90 kfps\"}}}}}}\n");
         let path = suite(dir.path(), duts, &tests);
         let out = dir.path().join(name);
-        let output = run(&["run", path.to_str().unwrap(), "--rounds", "1", "--out", out.to_str().unwrap()]);
-        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+        refused(&run_suite(&path, &out, &["--rounds", "1"]), code, "");
     }
 }
 
@@ -117,7 +102,7 @@ fn a_criterion_that_nothing_decides_has_an_exit_code_of_its_own() {
         );
         let path = suite(dir.path(), "  - {name: known, kind: reference, capacity: 100 kfps}\n", &tests);
         let out = dir.path().join(name);
-        let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+        let output = run_suite(&path, &out, &[]);
         let junit = std::fs::read_to_string(out.join("junit.xml")).unwrap();
         (output.status.code(), text(&output.stdout), junit)
     };
@@ -135,8 +120,7 @@ fn a_criterion_that_is_not_met_fails_the_run() {
     let tests = "  - throughput: {expect: {throughput_64_pps: \">= 200 kfps\"}}\n";
     let path = suite(dir.path(), "  - {name: known, kind: reference, capacity: 100 kfps}\n", tests);
     let out = dir.path().join("out");
-    let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    refused(&run_suite(&path, &out, &[]), 7, "");
     assert!(std::fs::read_to_string(out.join("junit.xml")).unwrap().contains("<failure"));
 }
 
@@ -146,10 +130,8 @@ fn threads_that_cannot_be_had_are_refused_with_the_remedy() {
     let out = dir.path().join("out");
     let refused = |dut: &str, threads: &str, exit: i32, words: [&str; 2]| {
         let path = suite(dir.path(), dut, "  - throughput\n");
-        let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap(), "--threads", threads]);
-        let errors = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(exit), "{errors}");
-        assert!(words.iter().all(|w| errors.contains(w)), "{errors}");
+        let errors = refused(&run_suite(&path, &out, &["--threads", threads]), exit, words[0]);
+        assert!(errors.contains(words[1]), "{errors}");
         assert!(!out.join("run.jsonl").exists());
     };
     let linux = "  - {name: box, kind: linux}\n";
@@ -176,15 +158,11 @@ fn a_wrong_suite_starts_nothing() {
         if verb == "run" {
             command.args(["--out", out.to_str().unwrap()]);
         }
-        let output = command.output().unwrap();
-        let errors = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{errors}");
-        assert!(errors.contains("suite.yaml:4:") && errors.contains("linux"), "place and remedy: {errors}");
+        let errors = refused(&command.output().unwrap(), 2, "suite.yaml:4:");
+        assert!(errors.contains("linux"), "the remedy: {errors}");
     }
     assert!(!out.exists());
-    let missing = run(&["check", "no-such-file.yaml"]);
-    assert_eq!(missing.status.code(), Some(2));
-    assert!(text(&missing.stderr).contains("no-such-file.yaml"));
+    refused(&run(&["check", "no-such-file.yaml"]), 2, "no-such-file.yaml");
 }
 
 #[test]
@@ -197,18 +175,14 @@ fn a_self_test_is_told_what_it_can_be_run_on() {
         (&["--backend", "none-such"], 2, "none-such"),
     ];
     for (arguments, code, word) in cases {
-        let output = run(&[&["selftest"], arguments].concat());
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output.stderr));
-        assert!(text(&output.stderr).contains(word), "{arguments:?}: {}", text(&output.stderr));
+        refused(&run(&[&["selftest"], arguments].concat()), code, word);
     }
 }
 
 #[test]
 fn a_folder_without_a_run_is_no_report() {
     let dir = tempfile::tempdir().unwrap();
-    let output = run(&["report", dir.path().to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("run.jsonl"));
+    refused(&run(&["report", dir.path().to_str().unwrap()]), 2, "run.jsonl");
 }
 
 #[test]
@@ -225,17 +199,15 @@ fn lists_and_schema_come_from_the_registries() {
     for kind in ["linux", "frr", "bird", "xdp", "ovs", "uml", "external", "reference"] {
         assert!(duts.lines().any(|l| l == kind), "{kind} is not listed");
     }
-    assert!(text(&run(&["list", "backends"]).stdout).contains("af_packet\n"));
-    assert!(text(&run(&["list", "backends"]).stdout).contains("af_xdp\n"));
-    assert!(text(&run(&["list", "backends"]).stdout).contains("live_frames\n"));
+    let backends = text(&run(&["list", "backends"]).stdout);
+    assert!(["af_packet\n", "af_xdp\n", "live_frames\n"].iter().all(|name| backends.contains(name)), "{backends}");
     let schema: serde_json::Value = serde_json::from_slice(&run(&["schema"]).stdout).unwrap();
     assert!(schema["properties"]["duts"].is_object());
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../suites/quick-look.yaml");
     assert!(run(&["check", shipped]).status.success());
     let rounds = |time: &str| {
         let output = run(&["check", shipped, "--time", time]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let line = text(&output.stdout).lines().find_map(|line| Some(line.trim().strip_prefix("rounds")?.to_owned()));
+        let line = good(&output).lines().find_map(|line| Some(line.trim().strip_prefix("rounds")?.to_owned()));
         let rounds: u32 = line.as_ref().unwrap().split(',').next().unwrap().trim().parse().unwrap();
         (rounds, text(&output.stderr).contains("is too short"))
     };
@@ -258,8 +230,7 @@ fn a_router_in_a_namespace_is_measured() {
 fn refused_with(backend: &str, reason: &str) {
     let dir = tempfile::tempdir().unwrap();
     let path = suite(dir.path(), "  - {name: box, kind: linux}\n", "  - forwarding_rate\n");
-    let output = run(&["run", path.to_str().unwrap(), "--backend", backend]);
-    assert_eq!((output.status.code(), text(&output.stderr).contains(reason)), (Some(3), true));
+    refused(&run(&["run", path.to_str().unwrap(), "--backend", backend]), 3, reason);
 }
 
 fn measured_with(backend: &str) {
@@ -267,7 +238,7 @@ fn measured_with(backend: &str) {
     let tests = "  - forwarding_rate: {repeats: 1, trial_duration: 200 ms}\n";
     let path = suite(dir.path(), "  - {name: box, kind: linux}\n", tests);
     let out = dir.path().join("out");
-    let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap(), "--backend", backend]);
+    let output = run_suite(&path, &out, &["--backend", backend]);
     assert!(matches!(output.status.code(), Some(0 | 6)), "{}", text(&output.stderr));
     let ports: Vec<_> = records(&out).iter().flat_map(|r| r["ports"].as_array().cloned().unwrap_or_default()).collect();
     assert!(ports.len() >= 2 && ports.iter().all(|p| p["backend"] == backend), "{ports:?}");
@@ -298,7 +269,7 @@ fn the_simulated_router_in_its_own_process_is_measured_and_marked() {
         let dut = format!("  - {{name: known, kind: reference, links: {links}, wrong_next_hop_every: 10}}\n");
         let path = suite(dir.path(), &dut, "  - throughput: {max_load: 5 kfps, search_duration_max: 1 s}\n");
         let out = dir.path().join("out");
-        let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+        let output = run_suite(&path, &out, &[]);
         assert!(matches!(output.status.code(), Some(0 | 6)), "{}", text(&output.stderr));
         let records = records(&out);
         let known = records.iter().find(|r| kind_of(r) == "dut" && r["name"] == "known").unwrap();
@@ -347,14 +318,12 @@ fn kill_9_leaves_nothing_behind_but_the_measurements() {
     child.kill().unwrap();
     child.wait().unwrap();
     wait_until("the end of the lab", || lab_processes(pid).is_empty());
-    let report = run(&["report", out.to_str().unwrap()]);
-    assert!(report.status.success(), "{}", text(&report.stderr));
-    assert!(text(&report.stdout).contains("cut off"), "{}", text(&report.stdout));
+    let report = good(&run(&["report", out.to_str().unwrap()]));
+    assert!(report.contains("cut off"), "{report}");
     assert!(records(&out).iter().any(|r| kind_of(r) == "trial" && r["test"] == "forwarding_rate"));
     // It continues where it was killed, with the same ceilings.
     let path = dir.path().join("suite.yaml");
-    let output = run(&["run", path.to_str().unwrap(), "--busy-host", "--resume", out.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    good(&run(&["run", path.to_str().unwrap(), "--busy-host", "--resume", out.to_str().unwrap()]));
     let tests: Vec<_> = records(&out).into_iter().filter(|r| kind_of(r) == "test").collect();
     let of = |name: &str| tests.iter().filter(|test| test["test"] == name).count();
     assert_eq!((of("tester_ceiling"), of("forwarding_rate")), (1, 1), "{tests:?}");
@@ -374,11 +343,8 @@ fn a_missing_interface_is_told_before_anything_starts() {
     let duts = "  - {name: mine, kind: external, interfaces: [nosuch0, nosuch1]}\n  - {name: known, kind: reference, capacity: 50 kfps}\n";
     let path = suite(dir.path(), duts, "  - forwarding_rate: {repeats: 1, trial_duration: 100 ms}\n");
     let out = dir.path().join("out");
-    let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
-    let errors = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{errors}");
     // An ordinary user may not use interfaces of the host at all, and gets an error about that.
-    assert!(errors.contains("nosuch0"), "{errors}");
+    refused(&run_suite(&path, &out, &[]), 3, "nosuch0");
     assert!(!out.exists());
 }
 
@@ -386,18 +352,15 @@ fn a_missing_interface_is_told_before_anything_starts() {
 fn output_that_cannot_be_written_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let output = drophammer().args(["list", "tests"]).stdout(full).output().expect("the command starts");
-    assert_eq!(output.status.code(), Some(4));
-    assert!(text(&output.stderr).contains("cannot write to standard output"), "{}", text(&output.stderr));
+    refused(&output, 4, "cannot write to standard output");
 }
 
 #[test]
 fn errors_of_a_suite_show_no_key() {
     let dir = tempfile::tempdir().unwrap();
     let path = suite(dir.path(), "  - {kind: linux}\n", "  - throughput\nbgp: {md5: sesame4711, bad: 1}\n");
-    let output = run(&["check", path.to_str().unwrap()]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(!said.contains("sesame") && said.contains("{md5: **********, bad: 1}"), "{said}");
+    let said = refused(&run(&["check", path.to_str().unwrap()]), 2, "{md5: **********, bad: 1}");
+    assert!(!said.contains("sesame"), "{said}");
 }
 
 #[test]
@@ -410,8 +373,6 @@ fn a_pdf_needs_a_browser_and_says_so() {
         .env("PATH", out.path())
         .output()
         .expect("the command starts");
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("no browser to print a PDF with: install Chromium"), "{said}");
+    refused(&output, 3, "no browser to print a PDF with: install Chromium");
     assert!(out.path().join("report.html").is_file() && !out.path().join("report.pdf").exists());
 }

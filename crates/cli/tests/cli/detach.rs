@@ -1,6 +1,6 @@
 //! Runs that continue without a terminal: `run --detach`, `watch`, `stop`.
 
-use crate::common::{drophammer, kind_of, records, run, suite, text};
+use crate::common::{drophammer, good, kind_of, records, refused, run, run_suite, suite, text, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const DUT: &str = "  - {name: known, kind: reference, capacity: 100 kfps}\n";
 /// Takes far longer than the test that stops it.
@@ -18,9 +18,9 @@ const LONG: &str = "  - forwarding_rate: {repeats: 200, trial_duration: 5 s}\n";
 
 /// Starts a run in the background; returns the output, and the folder of the run.
 fn detached(dir: &Path, tests: &str, more: &[&str]) -> (Output, PathBuf) {
-    let path = suite(dir, DUT, tests);
     let out = dir.join("out");
-    let output = run(&[&["run", path.to_str().unwrap(), "--detach", "--out", out.to_str().unwrap()], more].concat());
+    let output = run_suite(&suite(dir, DUT, tests), &out, &[&["--detach"], more].concat());
+    good(&output);
     (output, out)
 }
 
@@ -35,23 +35,15 @@ fn goes_on(out: &Path) -> bool {
     matches!(File::open(out.join("process.jsonl")).unwrap().try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
-/// Fields of `/proc/PID/stat` after the name; none if there is no such process.
+/// Fields of `/proc/PID/stat` after the name; empty if there is no such process.
 fn stat(pid: u32) -> Vec<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     text.rsplit(") ").next().unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }
 
-/// Whether the process has ended, even if its exit code has not been read.
+/// Whether the process has ended, even if nobody has read its exit code.
 fn is_gone(pid: u32) -> bool {
     stat(pid).first().is_none_or(|state| state == "Z" || state == "X")
-}
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} did not happen");
-        std::thread::yield_now();
-    }
 }
 
 #[test]
@@ -59,8 +51,7 @@ fn a_run_in_the_background_is_watched_to_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let tests = "  - forwarding_rate: {repeats: 2, expect: {forwarding_rate_64_pps: \">= 200 kfps\"}}\n";
     let (started, out) = detached(dir.path(), tests, &[]);
-    let (said, errors) = (text(&started.stdout), text(&started.stderr));
-    assert_eq!(started.status.code(), Some(0), "{errors}");
+    let said = text(&started.stdout);
     let (shown, pid) = (out.canonicalize().unwrap(), process(&out));
     for words in
         [format!("process {pid}\n"), format!("drophammer watch {}", shown.display()), "drophammer stop ".into()]
@@ -83,9 +74,8 @@ fn a_run_in_the_background_is_watched_to_its_end() {
 
     let last = run(&["watch", folder, "--lines", "1"]);
     assert_eq!((last.status.code(), text(&last.stdout).lines().count()), (Some(7), 1), "{}", text(&last.stdout));
-    let stopped = run(&["stop", folder]);
-    assert_eq!(stopped.status.code(), Some(0));
-    assert!(text(&stopped.stdout).contains("nothing to stop"), "{}", text(&stopped.stdout));
+    let stopped = good(&run(&["stop", folder]));
+    assert!(stopped.contains("nothing to stop"), "{stopped}");
 }
 
 #[test]
@@ -94,7 +84,6 @@ fn a_run_is_stopped_and_nothing_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let (started, out) = detached(dir.path(), LONG, &["--live"]);
     let errors = text(&started.stderr);
-    assert_eq!(started.status.code(), Some(0), "{errors}");
     let (folder, pid) = (out.to_str().unwrap(), process(&out));
     // A separate session, and no terminal.
     let stat = stat(pid);
@@ -112,9 +101,8 @@ fn a_run_is_stopped_and_nothing_is_left() {
     assert_eq!(watch.wait().unwrap().signal(), Some(Signal::SIGINT as i32));
     assert!(goes_on(&out) && !is_gone(pid));
 
-    let stopped = run(&["stop", folder]);
-    assert_eq!(stopped.status.code(), Some(0), "{}", text(&stopped.stderr));
-    assert!(text(&stopped.stdout).contains("ended with exit code 130"), "{}", text(&stopped.stdout));
+    let stopped = good(&run(&["stop", folder]));
+    assert!(stopped.contains("ended with exit code 130"), "{stopped}");
     assert!(!goes_on(&out) && out.join("report.html").exists());
     let records = records(&out);
     let last = records.last().unwrap();
@@ -128,8 +116,7 @@ fn a_run_is_stopped_and_nothing_is_left() {
 #[test]
 fn a_terminal_that_hangs_up_twice_ends_a_run_with_its_report() {
     let dir = tempfile::tempdir().unwrap();
-    let (started, out) = detached(dir.path(), LONG, &[]);
-    assert_eq!(started.status.code(), Some(0), "{}", text(&started.stderr));
+    let (_, out) = detached(dir.path(), LONG, &[]);
     let pid = process(&out);
     // The shell passes the signal on, and the kernel sends it again when the shell ends.
     wait_until("the end of the process", || {
@@ -149,21 +136,16 @@ fn a_terminal_that_hangs_up_twice_ends_a_run_with_its_report() {
 #[test]
 fn a_run_that_is_killed_is_told_and_goes_on_in_the_background() {
     let dir = tempfile::tempdir().unwrap();
-    let (started, out) = detached(dir.path(), LONG, &[]);
-    assert_eq!(started.status.code(), Some(0), "{}", text(&started.stderr));
+    let (_, out) = detached(dir.path(), LONG, &[]);
     let (folder, pid) = (out.to_str().unwrap(), process(&out));
     wait_until("the first record", || out.join("run.jsonl").metadata().is_ok_and(|file| file.len() > 0));
     kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
-    let watched = run(&["watch", folder]);
-    assert_eq!(watched.status.code(), Some(1));
-    assert!(text(&watched.stderr).contains("was killed"), "{}", text(&watched.stderr));
+    refused(&run(&["watch", folder]), 1, "was killed");
     let path = dir.path().join("suite.yaml");
-    let resumed = run(&["run", path.to_str().unwrap(), "--detach", "--resume", folder]);
-    assert_eq!(resumed.status.code(), Some(0), "{}", text(&resumed.stderr));
+    good(&run(&["run", path.to_str().unwrap(), "--detach", "--resume", folder]));
     assert!(goes_on(&out) && process(&out) != pid);
     // A second run in the same folder is refused.
-    let again = run(&["run", path.to_str().unwrap(), "--detach", "--resume", folder]);
-    assert_eq!(again.status.code(), Some(4), "{}", text(&again.stderr));
+    refused(&run(&["run", path.to_str().unwrap(), "--detach", "--resume", folder]), 4, "");
     assert!(goes_on(&out));
     assert_eq!(run(&["stop", folder]).status.code(), Some(0));
 }
@@ -172,40 +154,34 @@ fn a_run_that_is_killed_is_told_and_goes_on_in_the_background() {
 fn what_is_refused_is_told_on_the_terminal_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("deep/out");
-    let refused = |dut: &str, more: &[&str], code: i32, word: &str| {
+    let is_refused = |dut: &str, more: &[&str], code: i32, word: &str| {
         let path = suite(dir.path(), dut, "  - forwarding_rate\n");
-        let all = [&["run", path.to_str().unwrap(), "--detach", "--out", out.to_str().unwrap()], more].concat();
-        let output = run(&all);
-        let said = text(&output.stderr);
-        assert_eq!((output.status.code(), said.contains(word)), (Some(code), true), "{said}");
+        let output = run_suite(&path, &out, &[&["--detach"], more].concat());
+        let said = refused(&output, code, word);
         assert!(output.stdout.is_empty() && !dir.path().join("deep").exists(), "{said}");
     };
-    refused("  - {name: box, kind: linnux}\n", &[], 2, "suite.yaml:4:");
-    refused(DUT, &["--threads", "2"], 2, "virtual time");
+    is_refused("  - {name: box, kind: linnux}\n", &[], 2, "suite.yaml:4:");
+    is_refused(DUT, &["--threads", "2"], 2, "virtual time");
     for backend in drophammer_port::INTERFACE_BACKENDS {
         if let Err(reason) = (backend.usable)() {
-            refused("  - {name: box, kind: linux}\n", &["--backend", backend.spec.name], 3, &reason);
+            is_refused("  - {name: box, kind: linux}\n", &["--backend", backend.spec.name], 3, &reason);
         }
     }
     // A port of loopback that is in use.
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let live = format!("--live={}", taken.local_addr().unwrap().port());
-    refused(DUT, &[&live], 3, "no page can be served");
+    is_refused(DUT, &[&live], 3, "no page can be served");
     // A folder that existed before is left unchanged.
     fs::create_dir_all(&out).unwrap();
     fs::write(out.join("mine"), "").unwrap();
     let path = suite(dir.path(), DUT, "  - forwarding_rate\n");
-    let output = run(&["run", path.to_str().unwrap(), "--detach", "--out", out.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    refused(&run_suite(&path, &out, &["--detach"]), 4, "");
     assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
     // A folder without a run cannot be watched or stopped, and the second process does nothing without the first.
     for command in ["watch", "stop"] {
-        let output = run(&[command, out.to_str().unwrap()]);
-        assert_eq!(output.status.code(), Some(2), "{command}");
-        assert!(text(&output.stderr).contains("process.jsonl"), "{}", text(&output.stderr));
+        refused(&run(&[command, out.to_str().unwrap()]), 2, "process.jsonl");
     }
-    let alone = run(&["run", path.to_str().unwrap(), "--detach", "--detached"]);
-    assert_eq!(alone.status.code(), Some(3), "{}", text(&alone.stderr));
+    refused(&run(&["run", path.to_str().unwrap(), "--detach", "--detached"]), 3, "");
 }
 
 #[test]
@@ -214,9 +190,8 @@ fn events_go_into_a_file_of_their_own() {
     let (started, out) = detached(dir.path(), "  - forwarding_rate: {repeats: 1}\n", &["--json"]);
     let told: Value = serde_json::from_slice(&started.stdout).unwrap();
     assert_eq!((told["event"].as_str(), told["process"].as_u64()), (Some("detached"), Some(process(&out).into())));
-    let watched = run(&["watch", told["folder"].as_str().unwrap()]);
-    assert_eq!(watched.status.code(), Some(0), "{}", text(&watched.stderr));
-    assert!(text(&watched.stdout).contains("offered") && !text(&watched.stdout).contains("{\""));
+    let watched = good(&run(&["watch", told["folder"].as_str().unwrap()]));
+    assert!(watched.contains("offered") && !watched.contains("{\""), "{watched}");
     let events = fs::read_to_string(out.join("events.jsonl")).unwrap();
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&events[0]["event"], &events.last().unwrap()["event"]), (&"started".into(), &"report".into()));

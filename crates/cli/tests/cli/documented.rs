@@ -1,17 +1,12 @@
-//! Runs the documented command lines in the order of each page, in a folder of its own, with simulated routers in the place
-//! of those that the page's reader has.
+//! Runs the documented command lines of each page in order, in a folder of its own, with simulated routers in place of the reader's.
 
-use crate::common::command_lines;
-use crate::common::pages;
-use crate::common::workers;
-
-use command_lines::{example, examples};
-use pages::{pages, root, suites};
+use crate::common::pages::{example, examples, pages, root, suites};
+use crate::common::{commands, drophammer, for_each, good, run, text};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::sync::Mutex;
 
-/// Command lines that are not run: a word of theirs or the beginning of one, and why. Other tests run them.
+/// Command lines that other tests run: a word, or the beginning of one, and the reason.
 const NOT_RUN: [(&str, &str); 8] = [
     ("blast", "needs root and interfaces; blast.rs"),
     ("listen", "needs root and an interface; listen.rs"),
@@ -23,11 +18,10 @@ const NOT_RUN: [(&str, &str); 8] = [
     ("suites/differences/", "its links are of the kernel, which needs root; the tests of testbed"),
 ];
 
-/// Documented exit codes of commands that may end with another one than 0: on some machine, or with the runs of one round that
-/// these tests make.
+/// Documented exit codes other than 0 of commands: on some machines, or because the runs of these tests have one round.
 const CODES: [(&str, &[i32]); 3] = [("doctor", &[0, 3]), ("compare", &[0, 5]), ("history", &[0, 5])];
 
-/// A suite of the reader's, on simulated routers of slow ports. It has the tests that examples name.
+/// The reader's suite, on simulated routers with slow ports. It has the tests that examples name.
 const STAND_IN: &str = "
 rounds: 1
 duts:
@@ -53,12 +47,10 @@ struct Place<'p> {
 
 impl Place<'_> {
     fn run(&self, words: &[String]) -> Output {
-        // The home of this user is none of the test's business, as of a shell.
+        // `~` must not be the home of this user.
         let home = self.folder.display().to_string();
         let words = words.iter().map(|word| word.replacen("~/", &format!("{home}/"), 1));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_drophammer"));
-        command.args(words).current_dir(self.folder).stdin(Stdio::null()).env("NO_COLOR", "1");
-        command.output().unwrap()
+        drophammer().args(words).current_dir(self.folder).output().unwrap()
     }
 
     /// The suite `file` of the command `name`: one that the page shows, or a stand-in where routers are run.
@@ -74,8 +66,7 @@ impl Place<'_> {
         std::fs::write(path, text).unwrap();
     }
 
-    /// Provides what the reader has: suites, and the runs that a command reads. Returns the words with the name of a run
-    /// that exists in place of one of another day.
+    /// Provides what the reader has: suites, and the runs that a command reads. Returns the words, in which an existing run replaces a run of another day.
     fn prepare(&self, words: &[String]) -> Vec<String> {
         let name = words[0].as_str();
         let out = words.iter().position(|word| word == "--out").and_then(|at| words.get(at + 1));
@@ -113,8 +104,7 @@ impl Place<'_> {
         let suite = PathBuf::from("prepared/my-router.yaml");
         self.suite("run", &suite);
         let out = run.display().to_string();
-        let output = self.run(&["run", "prepared/my-router.yaml", "--out", &out].map(str::to_owned));
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        good(&self.run(&["run", "prepared/my-router.yaml", "--out", &out].map(str::to_owned)));
     }
 }
 
@@ -128,16 +118,9 @@ fn not_run(words: &[String]) -> Option<usize> {
 
 /// The pages of the manual and the help of each command, as (name, command lines, suites).
 fn all() -> Vec<(String, Vec<Vec<String>>, String)> {
-    let help = |arguments: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_drophammer")).args(arguments).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
     let mut all: Vec<_> = pages().into_iter().map(|(page, text)| (page, examples(&text), text)).collect();
-    let overview = help(&["--help"]);
-    let commands = overview.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|l| !l.is_empty());
-    let first = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
-    for command in commands.filter(first).filter_map(|line| line.split_whitespace().next()) {
-        let text = help(&[command, "--help"]);
+    for command in commands() {
+        let text = text(&run(&[&command, "--help"]).stdout);
         all.push((format!("{command} --help"), text.lines().filter_map(example).collect(), String::new()));
     }
     all.retain(|(_, lines, _)| !lines.is_empty());
@@ -149,7 +132,7 @@ fn all() -> Vec<(String, Vec<Vec<String>>, String)> {
 fn documented_commands_do_what_is_documented() {
     let counts = Mutex::new((0, vec![0; NOT_RUN.len()]));
     // Each page has a folder of its own, and its routers are in virtual time.
-    workers::for_each(&all(), |_, (page, lines, text)| {
+    for_each(&all(), |_, (page, lines, text)| {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(root().join("docs"), folder.path().join("docs")).unwrap();
         let place = Place { folder: folder.path(), shown: suites(text) };

@@ -1,9 +1,6 @@
-//! Runs every suite of the manual: on the simulated router instead of its own, on slow ports, once.
+//! Runs every suite of the manual once, on simulated routers with slow ports.
 
-use crate::common::pages;
-use crate::common::workers;
-
-use std::process::Command;
+use crate::common::{drophammer, for_each, pages};
 
 /// Parameters that would take hours even in virtual time: suite, and the values for `--set` instead.
 const SHORTER: [(&str, &[&str]); 1] = [("overnight", &["soak.duration=5 s", "soak.interval=1 s"])];
@@ -64,7 +61,7 @@ fn suites_of_the_manual_run() {
         pages.iter().flat_map(|(page, text)| pages::suites(text).into_iter().map(move |suite| (page, suite))).collect();
     assert!(all.len() > 15, "{} suites", all.len());
     // In virtual time a run is the same however busy the processors are.
-    workers::for_each(&all, |number, (page, suite)| {
+    for_each(&all, |number, (page, suite)| {
         let (file, results) = (folder.path().join(format!("{number}.yaml")), folder.path().join(number.to_string()));
         let text = on_simulated_routers(suite);
         let baseline = folder.path().join(format!("{number}-baseline"));
@@ -72,14 +69,14 @@ fn suites_of_the_manual_run() {
         if is_compared {
             let before = folder.path().join(format!("{number}-before.yaml"));
             std::fs::write(&before, text.replace("% of baseline", "")).unwrap();
-            let mut command = Command::new(env!("CARGO_BIN_EXE_drophammer"));
+            let mut command = drophammer();
             let output = command.args(["run", "--rounds", "1", "--out"]).arg(&baseline).arg(&before).output().unwrap();
             assert_eq!(output.status.code(), Some(0), "{page}: {}", String::from_utf8_lossy(&output.stderr));
         }
         std::fs::write(&file, &text).unwrap();
         let name = suite.lines().next().and_then(|line| line.split_whitespace().nth(1)).unwrap();
         let shorter = SHORTER.iter().filter(|(of, _)| *of == name).flat_map(|(_, set)| *set);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_drophammer"));
+        let mut command = drophammer();
         command.args(["run", "--rounds", "1", "--profile", "quick"]).args(shorter.flat_map(|set| ["--set", set]));
         if is_compared {
             command.arg("--baseline").arg(&baseline);

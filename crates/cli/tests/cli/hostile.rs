@@ -1,6 +1,6 @@
-//! Run folders and files that were made to harm: links to the user's files, files that never end, pipes that block.
+//! Malicious run folders and files: links to the user's files, files that never end, pipes that block.
 
-use crate::common::{run, stored, text};
+use crate::common::{good, refused, run, stored, text};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use std::fs;
@@ -38,15 +38,12 @@ fn a_report_overwrites_nothing_outside_of_the_folder() {
     }
     fs::create_dir(dir.join("csv")).unwrap();
     symlink(&mine, dir.join("csv/trials.part")).unwrap();
-    let good = run(&["report", dir.to_str().unwrap()]);
-    assert_eq!(good.status.code(), Some(0), "{}", text(&good.stderr));
+    good(&run(&["report", dir.to_str().unwrap()]));
     assert!(fs::symlink_metadata(dir.join("report.html")).unwrap().is_file() && dir.join("csv/trials.csv").is_file());
     fs::remove_dir_all(dir.join("csv")).unwrap();
     fs::create_dir(folder.path().join("others")).unwrap();
     symlink(folder.path().join("others"), dir.join("csv")).unwrap();
-    let refused = run(&["report", dir.to_str().unwrap()]);
-    assert_eq!(refused.status.code(), Some(4), "{}", text(&refused.stderr));
-    assert!(text(&refused.stderr).contains("it is a link"), "{}", text(&refused.stderr));
+    refused(&run(&["report", dir.to_str().unwrap()]), 4, "it is a link");
     assert_eq!(fs::read_dir(folder.path().join("others")).unwrap().count(), 0);
     assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
 }
@@ -112,13 +109,7 @@ fn files_that_a_suite_names_are_refused_if_they_never_end_or_never_come() {
     ] {
         let suite = crate::common::suite(folder.path(), &format!("  - {dut}\n"), "  - throughput\n");
         for command in ["check", "plan"] {
-            let output = limited(&[command, suite.to_str().unwrap()]);
-            let said = text(&output.stderr);
-            assert!(
-                output.status.code() == Some(2) && said.contains(words),
-                "{command} {dut}: {:?} {said}",
-                output.status
-            );
+            refused(&limited(&[command, suite.to_str().unwrap()]), 2, words);
         }
     }
 }

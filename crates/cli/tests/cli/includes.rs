@@ -1,6 +1,6 @@
 //! Suites that include files: what the command reads, refuses and keeps.
 
-use crate::common::{run, text};
+use crate::common::{files_with, run, text, unwrapped};
 use std::path::{Path, PathBuf};
 
 const SUITE: &str = "include: [bench.yaml, lab/keys.yaml]\nsuite: small\ntests:\n  - forwarding_rate: {id: short, repeats: 1, trial_duration: 50 ms}\n";
@@ -18,12 +18,7 @@ fn bench(dir: &Path) -> PathBuf {
 
 /// The error output of a command as one line: it is wrapped for people.
 fn said(bytes: &[u8]) -> String {
-    text(bytes).replace('\u{2502}', " ").split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    unwrapped(&text(bytes))
 }
 
 #[test]
@@ -40,14 +35,13 @@ fn a_run_keeps_what_its_suite_includes_without_keys_and_goes_on_with_nothing_els
     let kept = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
     assert_eq!((kept("suite.yaml").as_str(), kept("included/bench.yaml").as_str()), (SUITE, BENCH));
     assert_eq!(kept("included/lab/keys.yaml"), "variables: {key: <secret>}\nbgp: {md5: <secret>}\n");
-    let holds_key = |file: &PathBuf| String::from_utf8_lossy(&std::fs::read(file).unwrap()).contains("sesame4711");
-    assert_eq!(files(&out).into_iter().filter(holds_key).collect::<Vec<_>>(), Vec::<PathBuf>::new());
+    assert_eq!(files_with(&out, "sesame4711"), Vec::<PathBuf>::new());
     // Neither has one that the command line gives.
     let given = dir.path().join("given");
     let words = ["run", path, "--test", "short", "--var", "key=sesame4711", "--out", given.to_str().unwrap()];
     assert!(run(&words).status.success());
     assert!(std::fs::read_to_string(given.join("run.jsonl")).unwrap().contains("\"key=<secret>\""));
-    assert_eq!(files(&given).into_iter().filter(holds_key).collect::<Vec<_>>(), Vec::<PathBuf>::new());
+    assert_eq!(files_with(&given, "sesame4711"), Vec::<PathBuf>::new());
     // A run is continued only with an unchanged suite, included files among it.
     let resume = || {
         let output = run(&["run", path, "--test", "short", "--resume", out.to_str().unwrap()]);

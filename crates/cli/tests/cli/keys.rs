@@ -1,6 +1,6 @@
 //! Keys of BGP sessions that a suite names: from a file, from the environment, and never in what a run leaves or prints.
 
-use crate::common::{drophammer, text};
+use crate::common::{drophammer, files_with, text, unwrapped};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -27,13 +27,7 @@ fn run_in(folder: &Path, args: &[&str]) -> Output {
 }
 
 fn said(output: &Output) -> String {
-    let all = format!("{} {}", text(&output.stdout), text(&output.stderr));
-    all.replace('\u{2502}', " ").split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    unwrapped(&format!("{} {}", text(&output.stdout), text(&output.stderr)))
 }
 
 /// A folder `lab` with the suite, which has `bgp` in place of its own section, and the key.
@@ -53,8 +47,7 @@ fn a_key_from_elsewhere_is_in_nothing_that_a_run_leaves() {
         assert!(output.status.success(), "{bgp}: {}", said(&output));
         assert!(!said(&output).contains("sesame4711"), "{bgp}: {}", said(&output));
         let out = folder.path().join("out");
-        let holds_key = |file: &PathBuf| String::from_utf8_lossy(&std::fs::read(file).unwrap()).contains("sesame4711");
-        assert_eq!(files(&out).into_iter().filter(holds_key).collect::<Vec<_>>(), Vec::<PathBuf>::new(), "{bgp}");
+        assert_eq!(files_with(&out, "sesame4711"), Vec::<PathBuf>::new(), "{bgp}");
         // What is around the key stays.
         let kept = std::fs::read_to_string(out.join("suite.yaml")).unwrap();
         assert!(kept.contains("title: The run with x-<secret>-y") && kept.contains(bgp), "{kept}");

@@ -12,21 +12,10 @@ use std::process::Command;
 const PURE: &[&str] = &["wire", "emulation", "reference", "methods", "suite", "judge", "model"];
 
 /// Paths that they must not name, with everything below them.
+#[rustfmt::skip]
 const IMPURE: &[&str] = &[
-    "std::env",
-    "std::fs",
-    "std::io::stderr",
-    "std::io::stdin",
-    "std::io::stdout",
-    "std::net::TcpListener",
-    "std::net::TcpStream",
-    "std::net::ToSocketAddrs",
-    "std::net::UdpSocket",
-    "std::os",
-    "std::process",
-    "std::thread",
-    "std::time::Instant",
-    "std::time::SystemTime",
+    "std::env", "std::fs", "std::io::stderr", "std::io::stdin", "std::io::stdout", "std::net::TcpListener", "std::net::TcpStream",
+    "std::net::ToSocketAddrs", "std::net::UdpSocket", "std::os", "std::process", "std::thread", "std::time::Instant", "std::time::SystemTime",
 ];
 /// Macros that write to a terminal.
 const IMPURE_MACROS: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];

@@ -1,8 +1,7 @@
-//! `drophammer listen` on a virtual link in a separate network namespace, compared with the kernel's counters.
+//! `drophammer listen` on a virtual link in a network namespace, compared with the kernel's counters.
 
+use crate::common::{NETWORK, Ran};
 use serde_json::Value;
-use std::path::Path;
-use std::process::{Command, Output};
 
 const LINK: &str = "\
 set -eu
@@ -11,21 +10,18 @@ ip link add va type veth peer name vb
 for link in va vb; do ip link set $link up; done
 ";
 
-/// Runs a shell script in separate namespaces, which end with it.
-fn script(folder: &Path, body: &str) -> Output {
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--net", "sh", "-c", &format!("{LINK}{body}")]);
-    command.current_dir(folder).env("D", env!("CARGO_BIN_EXE_drophammer")).env("NO_COLOR", "1");
-    command.output().expect("unshare is there")
+fn script(body: &str) -> Ran {
+    Ran::script(NETWORK, &format!("{LINK}{body}"))
 }
 
-fn read(folder: &Path, file: &str) -> String {
-    std::fs::read_to_string(folder.join(file)).unwrap()
+/// The kernel's counters of vb in the output of `ip -s -j link`.
+fn counters(links: &str) -> Value {
+    let links: Vec<Value> = serde_json::from_str(links).unwrap();
+    links.iter().find(|link| link["ifname"] == "vb").unwrap()["stats64"].clone()
 }
 
 #[test]
 fn every_frame_that_comes_is_counted_and_named() {
-    let folder = tempfile::tempdir().unwrap();
     let body = "\
 $D listen vb --for 60s > heard & listen=$!
 until [ -s heard ]; do sleep 0.02; done
@@ -35,9 +31,8 @@ wait $listen || echo $? > exit
 ip -s -j link > kernel
 $D listen vb --for 50ms --json > silence
 ";
-    let output = script(folder.path(), body);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let heard = read(folder.path(), "heard");
+    let ran = script(body);
+    let heard = ran.read("heard");
     assert!(heard.starts_with("vb: listening for 60 s\ntime "), "{heard}");
     let number = |text: &str| text.replace(',', "").parse::<u64>().unwrap();
     let rows = heard.lines().skip_while(|line| !line.ends_with("  what")).skip(1);
@@ -47,7 +42,7 @@ $D listen vb --for 50ms --json > silence
             (number(words.next().unwrap()), words.skip(1).collect::<Vec<_>>().join(" "))
         })
         .collect();
-    let sent: Value = serde_json::from_str(read(folder.path(), "sent").lines().last().unwrap()).unwrap();
+    let sent: Value = serde_json::from_str(ran.read("sent").lines().last().unwrap()).unwrap();
     let left = |key: &str| sent["summary"][0][key].as_u64().unwrap_or(0);
     let of = |end: &str| counts.iter().filter(|(_, what)| what.ends_with(end)).map(|row| row.0).sum::<u64>();
     assert!(left("offered") > 0, "{sent}");
@@ -57,18 +52,15 @@ $D listen vb --for 50ms --json > silence
     }
     // The kernel has counted every frame too, including the hosts' ARP.
     assert!(of("vlan 10, arp") > 0, "{heard}");
-    let links: Vec<Value> = serde_json::from_str(&read(folder.path(), "kernel")).unwrap();
-    let vb = links.iter().find(|link| link["ifname"] == "vb").unwrap();
-    let received = vb["stats64"]["rx"]["packets"].as_u64().unwrap();
+    let received = counters(&ran.read("kernel"))["rx"]["packets"].as_u64().unwrap();
     assert_eq!(counts.iter().map(|row| row.0).sum::<u64>(), received, "{heard}");
-    assert!(!folder.path().join("exit").exists());
-    let silence: Value = serde_json::from_str(read(folder.path(), "silence").lines().last().unwrap()).unwrap();
+    assert_eq!(ran.read("exit"), "");
+    let silence: Value = serde_json::from_str(ran.read("silence").lines().last().unwrap()).unwrap();
     assert_eq!((silence["frames"].as_u64(), silence["interface"].as_str()), (Some(0), Some("vb")));
 }
 
 #[test]
 fn nothing_is_sent() {
-    let folder = tempfile::tempdir().unwrap();
     // The kernel at va asks for the address by ARP, and nobody has it.
     let body = "\
 ip address add 198.18.0.1/24 dev va
@@ -80,21 +72,17 @@ kill -INT $listen
 wait $listen
 ip -s -j link > kernel
 ";
-    let output = script(folder.path(), body);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let heard = read(folder.path(), "heard");
+    let ran = script(body);
+    let heard = ran.read("heard");
     assert!(heard.contains("arp"), "{heard}");
-    let links: Vec<Value> = serde_json::from_str(&read(folder.path(), "kernel")).unwrap();
-    let vb = links.iter().find(|link| link["ifname"] == "vb").unwrap();
-    assert!(vb["stats64"]["rx"]["packets"].as_u64().unwrap() > 0);
-    assert_eq!(vb["stats64"]["tx"]["packets"], 0, "listen sends nothing");
+    let vb = counters(&ran.read("kernel"));
+    assert!(vb["rx"]["packets"].as_u64().unwrap() > 0);
+    assert_eq!(vb["tx"]["packets"], 0, "listen sends nothing");
 }
 
 #[test]
 fn an_interface_that_is_not_there_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = script(folder.path(), "$D listen vx 2> said || echo $? >> said\n");
-    assert!(output.status.success());
-    let said = read(folder.path(), "said");
+    let ran = script("$D listen vx 2> said || echo $? >> said\n");
+    let said = ran.read("said");
     assert!(said.contains("`vx`") && said.ends_with("3\n"), "{said}");
 }

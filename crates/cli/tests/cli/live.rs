@@ -1,6 +1,6 @@
-//! A run that is observed: its page on loopback, its metrics, its events as JSON.
+//! Watching a run: its page on loopback, its metrics, its events as JSON.
 
-use crate::common::{drophammer, run, suite, text};
+use crate::common::{drophammer, good, kind_of, records, run_suite, suite};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -64,9 +64,7 @@ fn events_are_printed_as_json() {
     let duts = "  - {name: known, kind: reference, capacity: 100 kfps}\n";
     let path = suite(folder.path(), duts, "  - forwarding_rate: {frame_sizes: [64], repeats: 2}\n");
     let out = folder.path().join("out");
-    let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap(), "--json"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let events: Vec<Value> = text(&output.stdout)
+    let events: Vec<Value> = good(&run_suite(&path, &out, &["--json"]))
         .lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
         .collect();
@@ -88,11 +86,9 @@ fn rates_of_a_trial_are_told_each_second_and_change_nothing() {
     let path = suite(folder.path(), duts, "  - forwarding_rate: {repeats: 1, trial_duration: 10 s}\n");
     let trial = |name: &str, more: &[&str]| {
         let out = folder.path().join(name);
-        let output = run(&[&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()], more].concat());
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let trial =
-            crate::common::records(&out).into_iter().find(|record| crate::common::kind_of(record) == "trial").unwrap();
-        (trial["result"].clone(), text(&output.stdout))
+        let told = good(&run_suite(&path, &out, more));
+        let trial = records(&out).into_iter().find(|record| kind_of(record) == "trial").unwrap();
+        (trial["result"].clone(), told)
     };
     let (watched, told) = trial("watched", &["--json"]);
     let (alone, _) = trial("alone", &[]);

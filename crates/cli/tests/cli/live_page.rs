@@ -1,18 +1,16 @@
 //! The page of a run in a browser: rates that move, and the button that stops the run.
 
-use crate::common::devtools;
-
-use crate::common::{kind_of, records, suite};
-use devtools::Page;
+use crate::common::devtools::Page;
+use crate::common::{kind_of, on_terminal, records, suite};
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 const DUT: &str = "  - {name: known, kind: reference, capacity: 100 kfps}\n";
 /// The second one takes far longer than this test.
 const TESTS: &str =
     "  - forwarding_rate: {repeats: 2, trial_duration: 100 ms}\n  - frame_loss_rate: {trial_duration: 600 s}\n";
 
-/// A run on a terminal of its own, which ends with this.
+/// A run on a terminal of its own. Dropping it ends the run.
 struct Running(Child);
 
 impl Drop for Running {
@@ -37,16 +35,9 @@ fn the_page_shows_rates_as_they_move_and_its_button_stops_the_run() {
     std::fs::create_dir(&profile).unwrap();
     let program = env!("CARGO_BIN_EXE_drophammer");
     let command = format!("'{program}' run '{}' --out '{}' --live --plain", path.display(), out.display());
-    // Only a terminal is told the token; script(1) has one.
-    let started = Command::new("script")
-        .args(["-qec", &command, "/dev/null"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn();
-    let Ok(mut script) = started else {
-        println!("NOT CHECKED: script is not installed; remedy: apt-get install bsdutils");
-        return;
-    };
+    // The program shows the token only on a terminal.
+    let Some(mut script) = on_terminal(&command) else { return };
+    let mut script = script.stdout(Stdio::piped()).spawn().unwrap();
     let mut told = BufReader::new(script.stdout.take().unwrap()).lines();
     let mut running = Running(script);
     let address = told.find_map(|line| line.unwrap().trim().strip_prefix("live page: ").map(str::to_owned)).unwrap();

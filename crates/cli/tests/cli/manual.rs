@@ -1,17 +1,9 @@
 //! The examples of the manual, tested with the command itself.
 
-use crate::common::command_lines;
-use crate::common::pages;
+use crate::common::pages::{example, examples, pages, root, suites};
+use crate::common::{commands, good, run, text};
 
-use command_lines::{example, examples};
-use pages::{pages, root, suites};
-use std::process::{Command, Output};
-
-fn drophammer(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_drophammer")).args(arguments).current_dir(root()).output().unwrap()
-}
-
-/// Targets of links, without those of pictures.
+/// Targets of links, except pictures.
 fn links(text: &str) -> Vec<&str> {
     let ends = text.match_indices("](");
     let targets = ends.filter_map(|(i, _)| {
@@ -29,7 +21,7 @@ fn suites_of_the_manual_are_accepted() {
     for (page, text) in pages() {
         for suite in suites(&text) {
             std::fs::write(&file, suite).unwrap();
-            let output = drophammer(&["check", file.to_str().unwrap()]);
+            let output = run(&["check", file.to_str().unwrap()]);
             assert!(output.status.success(), "{page}: {}", String::from_utf8_lossy(&output.stderr));
             external |= page == "README.md" && suite.contains("kind: external");
         }
@@ -37,7 +29,7 @@ fn suites_of_the_manual_are_accepted() {
     assert!(external, "README.md has no suite for a router of one's own");
     // A suite with a mistake is refused; otherwise the check above would prove nothing.
     std::fs::write(&file, "suite: x\nduts: [{name: a, kind: no-such}]\n").unwrap();
-    assert_eq!(drophammer(&["check", file.to_str().unwrap()]).status.code(), Some(2));
+    assert_eq!(run(&["check", file.to_str().unwrap()]).status.code(), Some(2));
 }
 
 #[test]
@@ -47,8 +39,7 @@ fn suites_of_the_project_are_accepted() {
     let suites: Vec<_> = all.filter(|p| p.extension().is_some_and(|e| e == "yaml")).collect();
     assert!(suites.iter().any(|suite| suite.ends_with("differences/rules.yaml")));
     for suite in suites {
-        let output = drophammer(&["check", suite.to_str().unwrap()]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        good(&run(&["check", suite.to_str().unwrap()]));
     }
 }
 
@@ -67,8 +58,7 @@ fn links_lead_somewhere() {
 #[test]
 fn whatever_can_be_listed_has_a_page() {
     for (what, folder) in [("tests", "tests"), ("duts", "duts"), ("backends", "backends")] {
-        let output = drophammer(&["list", what]);
-        let text = String::from_utf8(output.stdout).unwrap();
+        let text = text(&run(&["list", what]).stdout);
         let names: Vec<&str> = text.lines().filter(|l| !l.is_empty() && !l.starts_with(' ')).collect();
         assert!(names.len() > 1, "{text}");
         for name in names {
@@ -90,8 +80,8 @@ fn first_sentence(text: &str) -> String {
     words.split_inclusive(". ").next().unwrap_or_default().trim().trim_end_matches('.').to_owned()
 }
 
-/// The index with an entry for each page of docs/, and none for pages that are gone: the entries that `old` has, and
-/// behind those of the same folder the missing ones. A page of docs/ itself is a row of the table, with its first sentence.
+/// The index with an entry for each page of docs/, and none for pages that are gone. A missing entry follows the entries of the same folder. A page in
+/// docs/ itself is a row of the table, with its first sentence.
 fn with_all_pages(old: &str, pages: &[(String, String)]) -> String {
     let mut lines: Vec<String> = old.lines().map(str::to_owned).collect();
     let of_row = |line: &str| Some(line.strip_prefix("| [")?.split_once("](")?.1.split_once(')')?.0.to_owned());
@@ -172,26 +162,20 @@ fn every_example_is_a_command_of_the_program() {
         examples(&text).into_iter().map(|words| (page.clone(), words)).collect()
     };
     let mut examples: Vec<(String, Vec<String>)> = pages().into_iter().flat_map(of_page).collect();
-    let help = |command: &[&str]| String::from_utf8(drophammer(&[command, &["--help"]].concat()).stdout).unwrap();
-    let all = help(&[]);
-    let commands = all.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    // The description of a command may continue on a second line.
-    let first = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
-    let commands: Vec<&str> = commands.filter(first).filter_map(|line| line.split_whitespace().next()).collect();
-    assert!(commands.contains(&"run") && commands.contains(&"blast"), "{commands:?}");
-    for command in commands.iter().filter(|command| **command != "help") {
-        let said = help(&[command]);
+    let help = |command: &[&str]| text(&run(&[command, &["--help"]].concat()).stdout);
+    for command in commands().iter().filter(|command| *command != "help") {
+        let said = help(&[command.as_str()]);
         assert!(said.contains("Example"), "`drophammer {command} --help` has no example");
         examples.extend(said.lines().filter_map(example).map(|words| (format!("help of {command}"), words)));
     }
-    examples.extend(all.lines().filter_map(example).map(|words| ("help".to_owned(), words)));
+    examples.extend(help(&[]).lines().filter_map(example).map(|words| ("help".to_owned(), words)));
     assert!(examples.len() > 60, "{} examples", examples.len());
     for (page, words) in &examples {
         // With `--help` nothing is done, and an unknown word is reported as an error before it.
         let words: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
-        let output = drophammer(&words);
+        let output = run(&words);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{page}: drophammer {}: {said}", words.join(" "));
     }
-    assert_eq!(drophammer(&["run", "x.yaml", "--no-such", "--help"]).status.code(), Some(2));
+    assert_eq!(run(&["run", "x.yaml", "--no-such", "--help"]).status.code(), Some(2));
 }

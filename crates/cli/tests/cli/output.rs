@@ -1,8 +1,7 @@
-//! Reports whose output nobody reads, or that cannot be written.
+//! Reports whose output nobody reads, and reports that cannot be written.
 
-use crate::common::{drophammer, run, stored, text};
+use crate::common::{drophammer, on_terminal, refused, run, stored, wait_until};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 #[test]
 fn a_report_is_complete_before_its_summary_is_printed() {
@@ -28,17 +27,10 @@ fn a_terminal_that_hangs_up_is_no_error() {
         out.path().join("said").display(),
         exit.display()
     );
-    let mut script = std::process::Command::new("script");
-    if script.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::null()).status().is_err() {
-        println!("NOT CHECKED: script is not installed; remedy: apt-get install bsdutils");
-        return;
-    }
+    let Some(mut script) = on_terminal(&command) else { return };
+    script.stdout(Stdio::null()).status().unwrap();
     std::fs::write(&go, "").unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !std::fs::read_to_string(&exit).is_ok_and(|code| code.ends_with('\n')) {
-        assert!(Instant::now() < deadline, "there is no exit code");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the end", || std::fs::read_to_string(&exit).is_ok_and(|code| code.ends_with('\n')));
     let said = std::fs::read_to_string(out.path().join("said")).unwrap();
     assert_eq!((std::fs::read_to_string(&exit).unwrap().as_str(), said.as_str()), ("0\n", ""));
     assert!(out.path().join("report.html").is_file());
@@ -50,6 +42,5 @@ fn a_report_that_cannot_be_written_has_the_exit_code_of_results_that_cannot_be_s
     let file = out.path().join("file");
     std::fs::write(&file, "").unwrap();
     let report = run(&["report", stored().to_str().unwrap(), "--out", file.to_str().unwrap()]);
-    assert_eq!(report.status.code(), Some(4), "{}", text(&report.stderr));
-    assert!(text(&report.stderr).contains("cannot write"), "{}", text(&report.stderr));
+    refused(&report, 4, "cannot write");
 }

@@ -1,9 +1,8 @@
-//! Interfaces of this machine that cannot be used, or are set down during a test: the tester's failure, never the router's.
-//! Everything happens in namespaces that end with the test.
+//! Interfaces of this machine that cannot be used, or go down during a test: the tester's failure, never the router's. The tests run in namespaces
+//! that end with them.
 
-use crate::common::{kind_of, records};
+use crate::common::{MACHINE, kind_of, records, refused, shell};
 use std::path::Path;
-use std::process::{Command, Output};
 
 /// A router, the kernel of the namespace `router`, with the end r1 and r2 of each link.
 const ROUTER: &str = "\
@@ -37,14 +36,6 @@ fn suite(folder: &Path, setup: bool) {
     std::fs::write(folder.join("suite.yaml"), suite).unwrap();
 }
 
-/// Runs a shell script in separate namespaces of processes, mounts and network.
-fn script(folder: &Path, body: &str) -> Output {
-    let mut command = Command::new("unshare");
-    command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", body]);
-    command.current_dir(folder).env("D", env!("CARGO_BIN_EXE_drophammer")).env("NO_COLOR", "1");
-    command.output().expect("unshare is there")
-}
-
 fn is_root() -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
@@ -68,11 +59,9 @@ fn what_cannot_be_used_is_refused_before_anything_starts() {
     for (spoil, message) in spoilt {
         let folder = tempfile::tempdir().unwrap();
         suite(folder.path(), false);
-        let output =
-            script(folder.path(), &format!("{ROUTER}{spoil}\nchmod 755 .\nexec $D run suite.yaml --out out\n"));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(3), "{spoil}: {said}");
-        assert!(said.contains(message) && said.contains("help: "), "{spoil}: {said}");
+        let body = format!("{ROUTER}{spoil}\nchmod 755 .\nexec $D run suite.yaml --out out\n");
+        let said = refused(&shell(MACHINE, folder.path(), &body).output().unwrap(), 3, message);
+        assert!(said.contains("help: "), "{spoil}: {said}");
         assert!(!folder.path().join("out").exists(), "{spoil}: nothing was started");
     }
 }
@@ -92,7 +81,7 @@ status=0; wait $run || status=$?
 exit $status
 "
     );
-    let output = script(folder.path(), &body);
+    let output = shell(MACHINE, folder.path(), &body).output().unwrap();
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     assert_eq!(output.status.code(), Some(6), "{}{}", read("events"), read("errors"));
     let records = records(&folder.path().join("out"));
@@ -124,7 +113,7 @@ until grep -q acknowledged bgp; do kill -0 $bgp; sleep 0.05; done
 ip link set vb down
 wait $bgp || echo $? >> bgp
 ";
-    let output = script(folder.path(), body);
+    let output = shell(MACHINE, folder.path(), body).output().unwrap();
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     assert!(output.status.success(), "{output:?} {} {}", read("blast.errors"), read("bgp.errors"));
     let blast = read("blast");

@@ -1,6 +1,6 @@
 //! Commands around a run: `plan`, `init`, `compare`, and `--set`.
 
-use crate::common::{kind_of, records, run, stored, suite, text};
+use crate::common::{good, kind_of, records, refused, run, run_suite, stored, suite, text};
 use std::path::Path;
 
 #[test]
@@ -10,8 +10,7 @@ fn runs_are_held_against_each_other() {
         let dut = format!("  - {{name: known, kind: reference, capacity: {capacity}}}\n");
         let path = suite(dir.path(), &dut, "  - throughput: {pdr: false, max_load: 200 kfps}\n");
         let out = dir.path().join(name);
-        let output = run(&["run", path.to_str().unwrap(), "--rounds", "4", "--out", out.to_str().unwrap()]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        good(&run_suite(&path, &out, &["--rounds", "4"]));
         out.to_str().unwrap().to_owned()
     };
     let (old, slow) = (made("old", "100 kfps"), made("slow", "80 kfps"));
@@ -22,18 +21,15 @@ fn runs_are_held_against_each_other() {
         said.contains("WORSE") && said.contains("Different conditions") && said.contains("known: configuration"),
         "{said}"
     );
-    let better = run(&["compare", &slow, &old, "--json"]);
-    assert_eq!(better.status.code(), Some(0), "{}", text(&better.stderr));
-    let json: serde_json::Value = serde_json::from_slice(&better.stdout).unwrap();
+    let better = good(&run(&["compare", &slow, &old, "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&better).unwrap();
     assert_eq!(json["figures"][0]["against"][0]["verdict"], "better");
 
     // Wrong arguments, and folders without a run.
     assert_eq!(run(&["compare", &old]).status.code(), Some(2));
     let refused = |folder: &str, word: &str| {
-        let output = run(&["compare", &old, folder]);
-        let errors = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{errors}");
-        assert!(errors.contains(folder) && errors.contains(word) && !errors.contains("panicked"), "{errors}");
+        let errors = refused(&run(&["compare", &old, folder]), 2, word);
+        assert!(errors.contains(folder) && !errors.contains("panicked"), "{errors}");
     };
     refused(&old, "are one run");
     let bad = dir.path().join("bad");
@@ -55,9 +51,7 @@ fn a_plan_starts_nothing_and_says_what_the_router_needs() {
         format!("  - {{name: box, kind: external, interfaces: [eth1, eth2], setup: touch {}}}\n", touched.display());
     let path = suite(dir.path(), &dut, "  - throughput\n  - latency\nbgp: {peers_per_port: 3}\n");
     let path = path.to_str().unwrap();
-    let output = run(&["plan", path, "--rounds", "2"]);
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = good(&run(&["plan", path, "--rounds", "2"]));
     for expected in [
         "1.  throughput  about ",
         // One size at four loads, of a throughput that is then known.
@@ -99,9 +93,7 @@ fn a_plan_says_which_labels_are_swapped_popped_and_pushed() {
         labels: [{label: 100, out: [200]}, {label: 101}, {label: 102, out: [201, 301]}, {to: 10.99.0.0/24, out: [300]}]\n\
         tests: [throughput]\n";
     std::fs::write(&path, text_of_suite).unwrap();
-    let output = run(&["plan", path.to_str().unwrap()]);
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = good(&run(&["plan", path.to_str().unwrap()]));
     for expected in
         ["100: swap to 200, to ", "101: pop, to ", "102: swap to 301, push 201, to ", "10.99.0.0/24: push 300, to "]
     {
@@ -135,8 +127,7 @@ fn a_report_runs_no_command_of_the_suite() {
     });
     std::fs::write(out.join("run.jsonl"), lines.collect::<String>()).unwrap();
     assert!(changed > 0);
-    let report = run(&["report", out.to_str().unwrap()]);
-    assert!(report.status.success(), "{}", text(&report.stderr));
+    good(&run(&["report", out.to_str().unwrap()]));
     assert!(std::fs::read_to_string(out.join("report.html")).unwrap().contains(&hook));
     assert!(!touched.exists(), "no command of the suite runs");
 }
@@ -156,9 +147,7 @@ fn a_parameter_can_be_set_on_the_command_line() {
         ("latency.loads=[1]", "no such test"),
         ("x", "test.key=value"),
     ] {
-        let output = run(&["check", path, "--set", set]);
-        assert_eq!(output.status.code(), Some(2), "{set}");
-        assert!(text(&output.stderr).contains(word), "{set}: {}", text(&output.stderr));
+        refused(&run(&["check", path, "--set", set]), 2, word);
     }
 }
 
@@ -169,18 +158,14 @@ fn a_first_suite_is_written_once_and_is_good() {
     let file = file.to_str().unwrap();
     let init = |ports: &str| run(&["init", "--ports", ports, "--out", file]);
     for (ports, word) in [("lo", "even number"), ("a b,c", "no name of an interface"), ("lo,lo", "lo")] {
-        let output = init(ports);
-        assert_eq!(output.status.code(), Some(2), "{ports}");
-        assert!(text(&output.stderr).contains(word), "{ports}: {}", text(&output.stderr));
+        refused(&init(ports), 2, word);
         assert!(!Path::new(file).exists(), "{ports}");
     }
     assert_eq!(init("nosuch0,nosuch1").status.code(), Some(0));
     let written = std::fs::read_to_string(file).unwrap();
     assert!(written.contains("interfaces: [nosuch0, nosuch1]") && written.contains("assumed"), "{written}");
     assert!(run(&["check", file]).status.success());
-    let again = init("nosuch2,nosuch3");
-    assert_eq!(again.status.code(), Some(2));
-    assert!(text(&again.stderr).contains("exists"), "{}", text(&again.stderr));
+    refused(&init("nosuch2,nosuch3"), 2, "exists");
     assert_eq!(std::fs::read_to_string(file).unwrap(), written);
     let nobody = run(&["init", "--out", dir.path().join("other.yaml").to_str().unwrap()]);
     assert_eq!(nobody.status.code(), Some(2), "nobody is there to ask");

@@ -1,23 +1,16 @@
 //! The question of `init`, on a pseudo-terminal.
 
+use crate::common::on_terminal;
 use std::io::{Read, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 #[test]
 fn the_question_of_init_is_asked_on_a_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("mine.yaml");
     let command = format!("'{}' init --out '{}'", env!("CARGO_BIN_EXE_drophammer"), file.display());
-    // script(1) runs a command on a new pseudo-terminal.
-    let started = Command::new("script")
-        .args(["-qec", &command, "/dev/null"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let Ok(mut script) = started else {
-        println!("NOT CHECKED: script is not installed; remedy: apt-get install bsdutils");
-        return;
-    };
+    let Some(mut script) = on_terminal(&command) else { return };
+    let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     // `lo` does not lead to a router; then Ctrl-D.
     script.stdin.take().unwrap().write_all(b"lo\n\x04").unwrap();
     let mut said = String::new();

@@ -1,10 +1,10 @@
-//! `run --resume` in virtual time: an interrupted run has the same results as one that was not interrupted.
+//! `run --resume` in virtual time: a resumed run has the same results as an uninterrupted one.
 
-use crate::common::{drophammer, kind_of, records, run, suite, text};
+use crate::common::{drophammer, good, kind_of, records, refused, run, run_suite, suite, text};
 use nix::fcntl::{FcntlArg, fcntl};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 const DUTS: &str = "  - {name: fast, kind: reference, capacity: 60 kfps}\n  - {name: slow, kind: reference, capacity: 40 kfps, jitter: 20 us}\n";
@@ -29,11 +29,7 @@ fn a_run_that_was_cut_off_anywhere_goes_on_and_finds_the_same() {
     let path = suite(dir.path(), DUTS, TESTS);
     let path = path.to_str().unwrap();
     let whole = dir.path().join("whole");
-    let begin = |out: &Path, more: &[&str]| {
-        let all = [&["run", path, "--rounds", "3", "--out", out.to_str().unwrap()], more].concat();
-        run(&all)
-    };
-    assert_eq!(begin(&whole, &[]).status.code(), Some(0));
+    good(&run_suite(Path::new(path), &whole, &["--rounds", "3"]));
     let text = std::fs::read_to_string(whole.join("run.jsonl")).unwrap();
     let lines = text.lines().count();
     let resume = |dir: &Path, more: &[&str]| run(&[&["run", path, "--resume", dir.to_str().unwrap()], more].concat());
@@ -48,14 +44,9 @@ fn a_run_that_was_cut_off_anywhere_goes_on_and_finds_the_same() {
         // A record that was only half written.
         kept.push_str("{\"record\":\"tr");
         std::fs::write(cut.join("run.jsonl"), kept).unwrap();
-        let output = resume(&cut, &["--rounds", "3"]);
-        assert_eq!(output.status.code(), Some(0), "{keep}: {}", self::text(&output.stderr));
-        assert!(
-            measured(&cut) == measured(&whole),
-            "{keep} records kept: {} and {} differ",
-            cut.display(),
-            whole.display()
-        );
+        good(&resume(&cut, &["--rounds", "3"]));
+        let (cut_at, all) = (cut.display(), whole.display());
+        assert!(measured(&cut) == measured(&whole), "{keep} records kept: {cut_at} and {all} differ");
         let notes: Vec<_> = records(&cut).into_iter().filter(|r| kind_of(r) == "note").collect();
         assert!(notes.iter().any(|n| n["text"].as_str().unwrap().starts_with("the run goes on: ")), "{notes:?}");
         assert!(cut.join("cut-off-1.jsonl").exists() && cut.join("report.html").exists());
@@ -65,26 +56,23 @@ fn a_run_that_was_cut_off_anywhere_goes_on_and_finds_the_same() {
     for (more, why) in
         [(&["--rounds", "3"][..], "the run is complete"), (&["--rounds", "2"], "differs from that of the run")]
     {
-        let output = resume(&cut, more);
-        assert_eq!(output.status.code(), Some(2), "{}", self::text(&output.stderr));
-        assert!(self::text(&output.stderr).contains(why), "{}", self::text(&output.stderr));
+        refused(&resume(&cut, more), 2, why);
     }
-    let other = std::fs::read_to_string(cut.join("run.jsonl")).unwrap().replacen(
-        "\"drophammer\":\"",
-        "\"drophammer\":\"0.0.0 ",
-        1,
-    );
+    let records = std::fs::read_to_string(cut.join("run.jsonl")).unwrap();
+    let other = records.replacen("\"drophammer\":\"", "\"drophammer\":\"0.0.0 ", 1);
     std::fs::write(cut.join("run.jsonl"), &other).unwrap();
-    let output = resume(&cut, &["--rounds", "3"]);
-    assert!(
-        self::text(&output.stderr).contains("the run was begun by Drophammer 0.0.0 "),
-        "{}",
-        self::text(&output.stderr)
-    );
+    refused(&resume(&cut, &["--rounds", "3"]), 2, "the run was begun by Drophammer 0.0.0 ");
     assert_eq!(std::fs::read_to_string(cut.join("run.jsonl")).unwrap(), other);
 }
 
-/// Starts the run and kills its process (SIGKILL) when it has told its `nth` event. It is never far ahead: the pipe of its events is small.
+/// A run of three rounds: its suite and its folder.
+fn three_rounds(dir: &Path) -> (PathBuf, PathBuf) {
+    let (path, out) = (suite(dir, DUTS, TESTS), dir.join("out"));
+    good(&run_suite(&path, &out, &["--rounds", "3"]));
+    (path, out)
+}
+
+/// Starts the run, and kills its process (SIGKILL) after its `nth` event. The run is never far ahead, because the pipe of its events is small.
 fn killed_after(path: &str, out: &Path, nth: usize) {
     let mut child = drophammer()
         .args(["run", path, "--rounds", "3", "--json", "--out", out.to_str().unwrap()])
@@ -106,9 +94,7 @@ fn a_run_that_is_killed_at_five_places_goes_on_and_finds_the_same() {
     let path = suite(dir.path(), DUTS, TESTS);
     let path = path.to_str().unwrap();
     let whole = dir.path().join("whole");
-    let output = run(&["run", path, "--rounds", "3", "--json", "--out", whole.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let events = text(&output.stdout).lines().count();
+    let events = good(&run_suite(Path::new(path), &whole, &["--rounds", "3", "--json"])).lines().count();
     assert!(events > 100, "{events}");
     let mut stored = vec![0];
     for place in 0..5 {
@@ -117,8 +103,7 @@ fn a_run_that_is_killed_at_five_places_goes_on_and_finds_the_same() {
         let before = records(&out);
         assert!(before.iter().all(|record| kind_of(record) != "ended"));
         stored.push(before.len());
-        let output = run(&["run", path, "--rounds", "3", "--resume", out.to_str().unwrap()]);
-        assert_eq!(output.status.code(), Some(0), "{place}: {}", text(&output.stderr));
+        good(&run(&["run", path, "--rounds", "3", "--resume", out.to_str().unwrap()]));
         assert!(measured(&out) == measured(&whole), "{} and {} differ", out.display(), whole.display());
         let figures = |dir: &Path| std::fs::read_to_string(dir.join("csv/summary.csv")).unwrap();
         assert_eq!(figures(&out), figures(&whole));
@@ -129,11 +114,8 @@ fn a_run_that_is_killed_at_five_places_goes_on_and_finds_the_same() {
 #[test]
 fn a_run_does_not_go_on_with_another_version_of_a_router() {
     let dir = tempfile::tempdir().unwrap();
-    let path = suite(dir.path(), DUTS, TESTS);
-    let path = path.to_str().unwrap();
-    let out = dir.path().join("out");
-    let folder = out.to_str().unwrap();
-    assert_eq!(run(&["run", path, "--rounds", "3", "--out", folder]).status.code(), Some(0));
+    let (path, out) = three_rounds(dir.path());
+    let (path, folder) = (path.to_str().unwrap(), out.to_str().unwrap());
     let whole = measured(&out);
     // Cut off in the second round, after a router has had its turn with another version.
     let text = std::fs::read_to_string(out.join("run.jsonl")).unwrap();
@@ -150,34 +132,29 @@ fn a_run_does_not_go_on_with_another_version_of_a_router() {
     assert_ne!(changed, kept);
     std::fs::write(out.join("run.jsonl"), changed.join("\n") + "\n").unwrap();
     let output = run(&["run", path, "--rounds", "3", "--resume", folder]);
-    let said = self::text(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
+    let said = refused(&output, 3, "the run cannot go on: ");
     let why = format!(
         " was `0.1 of old` when the run began, now it is `{now}`\n  help: install `0.1 of old` again, or begin a new run without --resume"
     );
-    assert!(said.contains("the run cannot go on: ") && said.contains(&why), "{said}");
+    assert!(said.contains(&why), "{said}");
     // What was measured is kept, and with the version of the beginning the run goes on.
     let left = std::fs::read_to_string(out.join("run.jsonl")).unwrap();
     assert_eq!(left.lines().filter(|line| line.contains("\"record\":\"test\"")).count(), 4, "the complete turns");
     assert!(!left.contains("\"record\":\"ended\""));
     std::fs::write(out.join("run.jsonl"), left.replace("0.1 of old", now)).unwrap();
-    let output = run(&["run", path, "--rounds", "3", "--resume", folder]);
-    assert_eq!(output.status.code(), Some(0), "{}", self::text(&output.stderr));
+    good(&run(&["run", path, "--rounds", "3", "--resume", folder]));
     assert!(measured(&out) == whole);
 }
 
 #[test]
 fn a_spoilt_round_of_a_complete_run_is_measured_again_and_finds_the_same() {
     let dir = tempfile::tempdir().unwrap();
-    let path = suite(dir.path(), DUTS, TESTS);
-    let path = path.to_str().unwrap();
-    let out = dir.path().join("out");
-    let folder = out.to_str().unwrap();
-    assert_eq!(run(&["run", path, "--rounds", "3", "--out", folder]).status.code(), Some(0));
+    let (path, out) = three_rounds(dir.path());
+    let (path, folder) = (path.to_str().unwrap(), out.to_str().unwrap());
     let summary = || std::fs::read_to_string(out.join("csv/summary.csv")).unwrap();
     let whole = summary();
     let output = run(&["run", path, "--rounds", "3", "--resume", folder]);
-    assert!(text(&output.stderr).contains("the run is complete, and no test was spoilt"), "{}", text(&output.stderr));
+    refused(&output, 2, "the run is complete, and no test was spoilt");
     // The host spoils the last test of each round on one router.
     let records = std::fs::read_to_string(out.join("run.jsonl")).unwrap();
     let (mut lines, mut spoilt) = (Vec::new(), 0);
@@ -201,8 +178,7 @@ fn a_spoilt_round_of_a_complete_run_is_measured_again_and_finds_the_same() {
         said.contains("could not be measured") && said.replace(' ', "").contains(&remedy.replace(' ', "")),
         "{said}"
     );
-    let output = run(&["run", path, "--rounds", "3", "--resume", folder]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    good(&run(&["run", path, "--rounds", "3", "--resume", folder]));
     assert_eq!(summary(), whole);
     assert!(out.join("cut-off-1.jsonl").exists(), "what was spoilt is kept");
 }
@@ -215,11 +191,7 @@ fn what_differs_from_the_start_of_a_run_is_named() {
     let out = dir.path().join("out");
     let folder = out.to_str().unwrap();
     killed_after(name, &out, 20);
-    let refused = |args: &[&str]| {
-        let output = run(&[&["run", name, "--resume", folder][..], args].concat());
-        assert_eq!(output.status.code(), Some(2));
-        text(&output.stderr)
-    };
+    let refused = |args: &[&str]| refused(&run(&[&["run", name, "--resume", folder][..], args].concat()), 2, "");
     let said = refused(&["--rounds", "4"]);
     assert!(said.contains("differs: the run had `--rounds 3`"), "{said}");
     assert!(said.contains(&format!("help: drophammer run {name} --rounds 3 --resume {folder}")), "{said}");

@@ -1,12 +1,13 @@
 //! What the tests of the program share.
 
-pub mod command_lines;
 pub mod devtools;
 pub mod pages;
-pub mod workers;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 const PORTS: &str = "ports:\n  - {name: p1, speed: 1 Gbit/s}\n  - {name: p2, speed: 1 Gbit/s}\n";
 
@@ -22,6 +23,130 @@ pub fn run(args: &[&str]) -> Output {
 
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a suite, with its results in `out`.
+pub fn run_suite(suite: &Path, out: &Path, more: &[&str]) -> Output {
+    run(&[&["run", suite.to_str().unwrap(), "--out", out.to_str().unwrap()], more].concat())
+}
+
+/// Asserts that the command succeeded, and returns its standard output.
+#[track_caller]
+pub fn good(output: &Output) -> String {
+    assert!(output.status.success(), "{}: {}{}", output.status, text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Asserts that the command ended with this exit code and said `word` on standard error, and returns all that it said there.
+#[track_caller]
+pub fn refused(output: &Output, code: i32, word: &str) -> String {
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.contains(word)), (Some(code), true), "{word}: {said}");
+    said
+}
+
+/// A text as one line: errors are wrapped and framed for people.
+pub fn unwrapped(text: &str) -> String {
+    text.replace('\u{2502}', " ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// All files in a folder and below.
+pub fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+/// The files of a run that contain this text.
+pub fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
+    let mut files = files(dir);
+    files.retain(|file| String::from_utf8_lossy(&std::fs::read(file).unwrap()).contains(text));
+    files
+}
+
+/// Waits for a condition, long enough for a machine that runs all tests at once.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} did not happen");
+        std::thread::yield_now();
+    }
+}
+
+/// A network namespace in which the test is root.
+pub const NETWORK: &[&str] = &["--user", "--map-root-user", "--net"];
+/// Namespaces of network, mounts and processes, which need root. When their first process ends, the kernel kills all others.
+pub const MACHINE: &[&str] = &["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+
+/// A shell script in new namespaces, which end with it. `$D` is the program.
+pub fn shell(namespaces: &[&str], folder: &Path, body: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(namespaces).args(["bash", "-c", body]).current_dir(folder);
+    command.env("D", drophammer().get_program()).env("NO_COLOR", "1");
+    command
+}
+
+/// A shell script that has ended well, and what it left in its folder.
+pub struct Ran {
+    pub folder: TempDir,
+    /// Its standard output.
+    pub printed: String,
+}
+
+impl Ran {
+    pub fn script(namespaces: &[&str], body: &str) -> Ran {
+        Ran::script_in(namespaces, tempfile::tempdir().unwrap(), body)
+    }
+
+    pub fn script_in(namespaces: &[&str], folder: TempDir, body: &str) -> Ran {
+        let printed = good(&shell(namespaces, folder.path(), body).output().unwrap());
+        Ran { folder, printed }
+    }
+
+    /// The text of a file; empty if it is missing.
+    pub fn read(&self, file: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(file)).unwrap_or_default()
+    }
+}
+
+/// Runs a command on a terminal of its own, by script(1); `None`, with a message, if that is not installed.
+pub fn on_terminal(command: &str) -> Option<Command> {
+    if Command::new("script").arg("--version").output().is_err() {
+        println!("NOT CHECKED: script is not installed; remedy: apt-get install bsdutils");
+        return None;
+    }
+    let mut script = Command::new("script");
+    script.args(["-qec", command, "/dev/null"]).stdin(Stdio::null());
+    Some(script)
+}
+
+/// The commands that `drophammer --help` lists.
+pub fn commands() -> Vec<String> {
+    let help = text(&run(&["--help"]).stdout);
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // The description of a command may continue on a second line.
+    let first = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let commands: Vec<String> = first.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
+    assert!(commands.len() > 15, "{commands:?}");
+    commands
+}
+
+/// Calls `work` with each of `all` and its index, on one thread per processor. Only for tests that do not depend on time.
+///
+/// # Panics
+/// If a call panics, once the other threads have done the rest.
+pub fn for_each<T: Sync>(all: &[T], work: impl Fn(usize, &T) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(one) = all.get(index) else { return };
+                    work(index, one);
+                }
+            });
+        }
+    });
 }
 
 /// Writes a suite with these routers and tests into `dir`.
@@ -42,13 +167,12 @@ pub fn kind_of(record: &serde_json::Value) -> &str {
     record["record"].as_str().unwrap_or("")
 }
 
-/// Most frames by which the kernel's count of a trial may differ. The router may send frames of its own, such as ARP
-/// requests, between a reading of the counters and the trial.
+/// Most frames by which the kernel's count of a trial may differ from ours: between the reading of the counters and the trial, the router may send
+/// frames of its own, such as ARP requests.
 const MOST_OFF: i64 = 5;
 
-/// Checks how the kernel's counters of the tester's interfaces agree with the tester's own counts, as `report.json` of the
-/// run in `dir` tells it of a test: to the frame, but for single frames in few trials. All valid trials must have been
-/// compared; returns their number.
+/// Checks that the kernel's counters of the tester's interfaces agree with the tester's own counts, as `report.json` of the run in `dir` states for a
+/// test: to the frame, except for single frames in few trials. The run must have compared all valid trials; returns their number.
 pub fn assert_the_kernel_agrees(dir: &Path, test: &str) -> usize {
     let report = std::fs::read_to_string(dir.join("report.json")).expect("the report");
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
@@ -59,7 +183,7 @@ pub fn assert_the_kernel_agrees(dir: &Path, test: &str) -> usize {
     for counts in &all {
         for way in ["sent", "received"] {
             let (agree, most_off) = (number(&counts[way]["agree"]), number(&counts[way]["most_off"]));
-            // Only the tester sends at its own interfaces; at the router's, its kernel may.
+            // Only the tester sends from its own interfaces; the router's kernel may send from the router's.
             let trials = number(&counts["trials"]);
             let least = if way == "sent" { trials - 1 } else { (trials - 1) / 2 };
             assert!(most_off.abs() <= MOST_OFF && agree >= least, "{test}, {way}: {counts}");

@@ -1,4 +1,4 @@
-//! The pages of the manual, and the suites in them.
+//! The pages of the manual, and the suites and command lines in them.
 
 use std::path::{Path, PathBuf};
 
@@ -30,4 +30,19 @@ pub fn pages() -> Vec<(String, String)> {
 pub fn suites(text: &str) -> Vec<&str> {
     let blocks = text.split("```yaml\n").skip(1).filter_map(|b| b.split("```").next());
     blocks.filter(|b| b.starts_with("suite:")).collect()
+}
+
+/// The arguments of an example command line, without `sudo`, the folder of the program, the description, and the redirection of the output.
+pub fn example(line: &str) -> Option<Vec<String>> {
+    let line = line.trim();
+    let line = line.strip_prefix("sudo ").unwrap_or(line);
+    let line = line.strip_prefix("target/release/").unwrap_or(line).strip_prefix("drophammer ")?;
+    let said = ["   ", " # ", " > ", " | "].iter().filter_map(|mark| line.find(mark)).min();
+    let words = line[..said.unwrap_or(line.len())].split_whitespace();
+    Some(words.map(|word| word.trim_matches('\'').to_owned()).collect())
+}
+
+/// The example command lines of a page, in order.
+pub fn examples(text: &str) -> Vec<Vec<String>> {
+    text.split("```").skip(1).step_by(2).flat_map(str::lines).filter_map(example).collect()
 }

@@ -1,5 +1,6 @@
 //! Invalid suites, each with the place, the message and the remedy that the user must see.
 use crate::common::{QUICK_LOOK, REGISTRY, suite};
+use drophammer_suite::SuiteError;
 use drophammer_suite::read::{Overrides, read};
 
 /// A suite without mistakes; the cases below change one line each.
@@ -17,7 +18,7 @@ tests:
   - latency: {loads: [50]}
 ";
 
-/// `GOOD` with line `line` replaced, the line and column of the first error, and parts of its message and help.
+/// The line of `GOOD` to replace, its new text, line and column of an error, and parts of its message and help.
 struct Case(usize, &'static str, (usize, usize), &'static str, &'static str);
 
 #[rustfmt::skip]
@@ -271,11 +272,8 @@ fn each_mistake_is_told_with_its_place_and_its_remedy() {
         match suite(&text) {
             Ok(_) => wrong.push(format!("accepted: {new}")),
             Err(errors) => {
-                let hit = errors
-                    .errors
-                    .iter()
-                    .any(|e| (e.line, e.column) == *place && e.message.contains(message) && e.help.contains(help));
-                if !hit {
+                let says = |e: &SuiteError| e.message.contains(message) && e.help.contains(help);
+                if !errors.errors.iter().any(|e| (e.line, e.column) == *place && says(e)) {
                     wrong.push(format!("{new}\n  wanted {place:?}: {message} / {help}\n  got\n{errors}"));
                 }
             }
@@ -395,18 +393,19 @@ fn control_characters_of_the_file_do_not_reach_the_terminal() {
     assert!(!errors.to_string().chars().any(|c| c.is_control() && c != '\n'), "{errors:?}");
 }
 
+/// Only these DUTs and tests; all if there are none.
+fn only(duts: &[&str], tests: &[&str]) -> Overrides {
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    Overrides { duts: names(duts), tests: names(tests), ..Overrides::default() }
+}
+
 #[test]
 fn the_command_line_selects_and_unknown_names_are_told_with_the_known() {
-    let of = |duts: &[&str], tests: &[&str]| Overrides {
-        duts: duts.iter().map(ToString::to_string).collect(),
-        tests: tests.iter().map(ToString::to_string).collect(),
-        ..Overrides::default()
-    };
-    let suite = read(QUICK_LOOK, "q", &REGISTRY, &of(&["bird"], &["latency", "throughput"])).unwrap();
+    let suite = read(QUICK_LOOK, "q", &REGISTRY, &only(&["bird"], &["latency", "throughput"])).unwrap();
     assert_eq!(suite.duts.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(), ["bird"]);
     assert_eq!(suite.tests.iter().map(|t| t.test.as_str()).collect::<Vec<_>>(), ["throughput", "latency"]);
 
-    let errors = read(QUICK_LOOK, "q", &REGISTRY, &of(&["brid"], &["reset"])).unwrap_err();
+    let errors = read(QUICK_LOOK, "q", &REGISTRY, &only(&["brid"], &["reset"])).unwrap_err();
     assert_eq!(errors.errors.len(), 2);
     assert!(errors.errors[0].message.contains("`--dut brid`"), "{errors}");
     assert!(errors.errors[0].help.contains("did you mean `bird`? known: `frr` and `bird`"), "{errors}");
@@ -417,11 +416,6 @@ fn the_command_line_selects_and_unknown_names_are_told_with_the_known() {
 
 #[test]
 fn bgp_needs_routers_that_speak_it_and_families_that_the_ports_have() {
-    let only = |duts: &[&str], tests: &[&str]| Overrides {
-        duts: duts.iter().map(ToString::to_string).collect(),
-        tests: tests.iter().map(ToString::to_string).collect(),
-        ..Overrides::default()
-    };
     let text = changed(3, "  - {name: frr, kind: frr}\n  - {name: b, kind: bird}\nbgp: {}")
         .replace("latency: {loads: [50]}", "routes");
     let errors = suite(&text).unwrap_err();
@@ -454,8 +448,7 @@ fn a_router_that_cannot_play_the_role_of_the_ports_is_told_with_those_that_can()
     assert!(errors.errors[0].help.contains("kinds that can: `frr`"), "{errors}");
     // A router that does not run need not support the role.
     let both = text.replace("- {name: frr, kind: bird}", "- {name: a, kind: bird}\n  - {name: b, kind: frr}");
-    let only = Overrides { duts: vec!["b".into()], ..Overrides::default() };
-    read(&both, "t.yaml", &REGISTRY, &only).unwrap_or_else(|e| panic!("{e}"));
+    read(&both, "t.yaml", &REGISTRY, &only(&["b"], &[])).unwrap_or_else(|e| panic!("{e}"));
 }
 
 #[test]

@@ -3,7 +3,7 @@ use crate::common::REGISTRY;
 use drophammer_model::param::{FlowNames, Param};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::registry::{FigureShape, ParamSpec, Registry, TestSpec};
-use drophammer_model::suite::{Endpoint, FlowConfig, FlowRate};
+use drophammer_model::suite::{Endpoint, FlowConfig, FlowRate, Suite};
 use drophammer_model::traffic::{FieldName, HeaderKind};
 use drophammer_model::trial::{Family, FlowDuration};
 use drophammer_suite::SuiteErrors;
@@ -23,21 +23,28 @@ static FIXED: TestSpec = TestSpec {
     needs: &[],
 };
 
+fn read_with_fixed(text: &str) -> Result<Suite, SuiteErrors> {
+    let tests: Vec<_> = REGISTRY.tests.iter().copied().chain([&FIXED]).collect();
+    let registry = Registry { tests: &tests, ..REGISTRY };
+    read(text, "suite.yaml", &registry, &Overrides::default())
+}
+
 fn suite(flows: &str, tests: &str) -> Result<Vec<FlowConfig>, SuiteErrors> {
     let text = format!(
         "suite: flows\nduts:\n  - {{name: linux, kind: frr}}\nports:\n  - {{name: p1, speed: 1 Gbit/s, vlans: [{{id: 100}}, {{id: [200, 7]}}]}}\n  \
          - {{name: p2, speed: 1 Gbit/s, vlans: [{{id: 300}}]}}\n{flows}tests: {tests}\n"
     );
-    let tests: Vec<_> = REGISTRY.tests.iter().copied().chain([&FIXED]).collect();
-    let registry = Registry { tests: &tests, ..REGISTRY };
-    read(&text, "suite.yaml", &registry, &Overrides::default()).map(|suite| suite.flows)
+    read_with_fixed(&text).map(|suite| suite.flows)
 }
 
 /// The first error: the text that it points at, its message and its help.
-fn mistake(flows: &str, tests: &str) -> (String, String) {
-    let errors = suite(flows, tests).expect_err(flows);
+fn first(errors: &SuiteErrors) -> (String, String) {
     let first = &errors.errors[0];
     (errors.source[first.span.clone()].to_owned(), format!("{} / {}", first.message, first.help))
+}
+
+fn mistake(flows: &str, tests: &str) -> (String, String) {
+    first(&suite(flows, tests).expect_err(flows))
 }
 
 const ONE: &str = "flows:\n  - {name: a, from: p1, to: p2, size: 64, rate: 1 kfps";
@@ -197,11 +204,7 @@ fn label_entries_have_their_place_and_their_remedy() {
             "suite: labels\nduts:\n  - {{name: box, kind: frr}}\nports:\n  - {{name: p1, speed: 1 Gbit/s}}\n  \
              - {{name: p2, speed: 1 Gbit/s, labels: {labels}}}\ntests: [fixed]\n"
         );
-        let tests: Vec<_> = REGISTRY.tests.iter().copied().chain([&FIXED]).collect();
-        let registry = Registry { tests: &tests, ..REGISTRY };
-        let errors = read(&text, "suite.yaml", &registry, &Overrides::default()).expect_err(labels);
-        let first = &errors.errors[0];
-        (errors.source[first.span.clone()].to_owned(), format!("{} / {}", first.message, first.help))
+        first(&read_with_fixed(&text).expect_err(labels))
     };
     for (labels, at, part) in [
         ("7", "7", "`labels` is a list, not `7` / write for instance"),

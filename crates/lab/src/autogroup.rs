@@ -1,23 +1,23 @@
 //! Scheduling priority of this session.
 //!
-//! Where the kernel groups processes by session (autogroup), the nice value of a thread counts only within its own
-//! session: a compiler in another terminal would take half of a processor from the packet loop. So the session gets the
-//! highest priority among sessions while a lab exists, and its former one afterwards.
+//! If the kernel groups processes by session (autogroup), the nice value of a thread counts only within its own session:
+//! a compiler in another terminal would take half of a processor from the packet loop. So this session has the highest
+//! priority of all sessions while a lab exists, and its former one afterwards.
 
 use std::fs;
 
 const OWN: &str = "/proc/self/autogroup";
 const HIGHEST: i32 = -20;
 
-/// While this value lives, this session has priority over others.
+/// This session has priority over others while this value lives.
 #[derive(Debug)]
 pub(crate) struct Favoured {
     before: i32,
 }
 
 impl Favoured {
-    /// Raises the priority of this session; `None` where the kernel has no autogroups, the change is not allowed, or
-    /// the priority is already the highest.
+    /// Raises the priority of this session; `None` if the kernel has no autogroups, forbids the change, or the priority is
+    /// already the highest.
     pub(crate) fn new() -> Option<Favoured> {
         let enabled = fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").ok()?;
         let before = nice(&fs::read_to_string(OWN).ok()?)?;
@@ -28,7 +28,7 @@ impl Favoured {
         Some(Favoured { before })
     }
 
-    /// A shell command that restores the former priority of the session, for a process that outlives this one.
+    /// A shell command for a process that outlives this one: it restores the former priority of the session.
     pub(crate) fn undo(&self) -> String {
         format!("echo {} >{OWN}", self.before)
     }

@@ -1,4 +1,4 @@
-//! BGP of a role: what templates see, and whether a DUT listens for its peers.
+//! BGP of a role: the variables of templates, and whether a DUT listens for its peers.
 
 use crate::router::word;
 use crate::{LabError, Netns};
@@ -23,16 +23,22 @@ pub(crate) fn core_name(peer: &CorePeer) -> String {
     format!("r{}_{}", peer.number, word(peer.family))
 }
 
-/// A message when a session with another router of the system is not up; `None` if its daemon reports it as up.
+/// A message if a session with another router of the system is not up, given its state according to the daemon.
 pub(crate) fn session_down(peer: &CorePeer, state: Option<&str>) -> Option<String> {
     let state = state.map(str::trim).unwrap_or_default();
     let (number, family) = (peer.number, word(peer.family));
     let said = if state.is_empty() { "unknown" } else { state };
-    (state != "Established").then(|| format!("the session of {family} with r{number} is not up: {said}"))
+    (state != "Established").then(|| format!("the {family} session with r{number} is not up: {said}"))
 }
 
-/// What templates see as `bgp`: `dut_as`, `hold` and `keepalive` in seconds, `next_hop_self`, `md5` (the key, or none), `gtsm`, `groups` with `name`, `family`,
-/// `asn`, `internal`, `local` and `peers`, and `core` with `name`, `family`, `local`, `peer` and `next_hop_self`.
+/// The state in what FRR and OpenBGPD print about a neighbour.
+pub(crate) fn state_in(told: &str) -> Option<&str> {
+    told.lines().find_map(|line| line.trim().strip_prefix("BGP state = "))?.split(',').next()
+}
+
+/// The variable `bgp` of templates: `dut_as`, `hold` and `keepalive` in seconds, `next_hop_self`, `md5` (the key, or
+/// none), `gtsm`, `groups` with `name`, `family`, `asn`, `internal`, `local` and `peers`, and `core` with `name`,
+/// `family`, `local`, `peer` and `next_hop_self`.
 pub(crate) fn context(bgp: &BgpRole) -> Value {
     let group = |g: &PeerGroup| {
         let peers: Vec<String> = g.peers.iter().map(IpAddr::to_string).collect();
@@ -66,7 +72,7 @@ pub(crate) fn locals(bgp: &BgpRole) -> Vec<IpAddr> {
     bgp.groups.iter().map(|g| g.local).chain(bgp.core.iter().map(|peer| peer.local)).collect()
 }
 
-/// A message when no process in `netns` listens for BGP although there are peers; `None` otherwise.
+/// A message if there are peers but no process in `netns` listens for BGP.
 pub(crate) fn deaf(netns: &Netns, bgp: &BgpRole) -> Result<Option<String>, LabError> {
     netns.run(|| deaf_here(bgp))
 }
@@ -78,10 +84,10 @@ pub(crate) fn deaf_here(bgp: &BgpRole) -> Option<String> {
     let deaf = [(Family::Ipv4, "tcp"), (Family::Ipv6, "tcp6")]
         .into_iter()
         .find(|(family, name)| spoken(*family) && !listening(&table(name), PORT));
-    deaf.map(|(family, _)| format!("nobody listens on TCP port {PORT} over {family}"))
+    deaf.map(|(family, _)| format!("no process listens on TCP port {PORT} over {family}"))
 }
 
-/// True if this text of `/proc/net/tcp` has a listening socket on `port`.
+/// True if this text of `/proc/net/tcp` contains a listening socket on `port`.
 fn listening(table: &str, port: u16) -> bool {
     const LISTEN: &str = "0A";
     let end = format!(":{port:04X}");

@@ -1,7 +1,8 @@
-//! The configuration for a role of the user's own router, to be loaded by hand before a run with kind `external`.
+//! The configuration that the user's own router needs for a role. The user loads it by hand before a run with kind
+//! `external`.
 //!
-//! For FRR and BIRD it is what the lab's own kinds use, plus the interface addresses, which the lab otherwise sets. The
-//! configurations for other vendors come from the same role, but cannot be tested here.
+//! For FRR and BIRD it is the configuration of the lab's own kinds, plus the interface addresses, which the lab otherwise
+//! sets. The configurations for other vendors come from the same role, but cannot be tested here.
 
 use crate::LabError;
 use crate::configuration::render_for;
@@ -47,14 +48,14 @@ const EOS: &str = include_str!("../templates/eos.conf.j2");
 const IOS_XE: &str = include_str!("../templates/iosxe.conf.j2");
 const ROUTER_OS: &str = include_str!("../templates/routeros.conf.j2");
 
-/// Placeholder name of the interface of port `port` (from 0) when the user has given none. It is short enough for a
-/// Linux interface name with a VLAN tag.
+/// Placeholder for the interface of port `port` (from 0) if the user gave none. It is short enough for a Linux interface
+/// name with a VLAN tag.
 pub fn placeholder(port: usize) -> String {
     format!("FILL-IN-{}", port + 1)
 }
 
-/// The configuration of a router `name` for `role`. The interface to port i is `interfaces[i]`, or [`placeholder`]
-/// where none is given. Session keys are left out: `<secret>` stands in their place.
+/// The configuration of a router `name` for `role`. The interface to port i is `interfaces[i]`, or [`placeholder`] if
+/// there are none. In place of session keys it contains `<secret>`.
 ///
 /// # Errors
 /// [`LabError::Unusable`] if the number of interfaces differs from the number of ports, or a name is invalid.
@@ -65,17 +66,17 @@ pub fn write(language: Language, name: &str, role: &RouterRole, interfaces: &[St
         given => given.to_vec(),
     };
     if given.len() != ports {
-        return Err(LabError::Unusable {
-            what: format!("{} interfaces for {ports} ports", given.len()),
-            remedy: "name one interface of the router for each port, in the order of the ports".into(),
-        });
+        return Err(LabError::unusable(
+            format!("{} interfaces for {ports} ports", given.len()),
+            "name one interface of the router for each port, in the order of the ports",
+        ));
     }
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
     if let Some(wrong) = given.iter().find(|name| name.is_empty() || !name.chars().all(is_name)) {
-        return Err(LabError::Unusable {
-            what: format!("`{wrong}` is no name of an interface"),
-            remedy: "names have letters, digits and -_./: only".into(),
-        });
+        return Err(LabError::unusable(
+            format!("`{wrong}` is not a name of an interface"),
+            "use only letters, digits and -_./:",
+        ));
     }
     let role = &role.without_secrets();
     let names = Names::Given(&given);
@@ -127,7 +128,7 @@ fn linux(name: &str, role: &RouterRole, names: Names<'_>) -> String {
     text
 }
 
-/// How FRR takes its configuration: `vtysh -f` adds it to what the daemons have.
+/// How to load the configuration into FRR: `vtysh -f` adds it to what the daemons have.
 fn loading_frr(role: &RouterRole) -> String {
     let daemons = if role.bgp.is_some() {
         "zebra, staticd and bgpd run (bgpd=yes in /etc/frr/daemons)"
@@ -137,11 +138,11 @@ fn loading_frr(role: &RouterRole) -> String {
     format!("vtysh -f FILE    where {daemons}")
 }
 
-/// How BIRD takes its configuration, which replaces the one that it has.
+/// How to load the configuration into BIRD, where it replaces the present one.
 const LOADING_BIRD: &str = "birdc 'configure \"FILE\"'";
 
-/// Lines for the router's shell: what the routing daemons do not configure, and the settings of the kernel with which the
-/// lab's own routers run.
+/// Lines for the router's shell: everything that the routing daemons do not configure, and the kernel settings that the
+/// lab's own routers have.
 fn shell_lines(role: &RouterRole, names: Names<'_>, addresses: bool) -> Vec<String> {
     let ip = |line: String| format!("ip {line}");
     let mut lines: Vec<String> = Vec::new();
@@ -153,9 +154,9 @@ fn shell_lines(role: &RouterRole, names: Names<'_>, addresses: bool) -> Vec<Stri
         lines.extend(address_lines(role, names).into_iter().map(ip));
         lines.push("sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1".into());
     }
-    // With a slash as separator, a name may have dots.
+    // With slashes as separators, a name may contain dots.
     let interfaces: Vec<String> = role.places().map(|(at, ..)| names.at(role, at)).collect();
-    // The kernel uses the larger value of `all` and the interface's.
+    // The kernel uses the larger of the values for `all` and for the interface.
     let unfiltered = interfaces.iter().map(|name| format!(" net/ipv4/conf/{name}/rp_filter=0")).collect::<String>();
     lines.push(format!("sysctl -w net/ipv4/conf/all/rp_filter=0{unfiltered}"));
     lines.extend(neighbour_lines(role));
@@ -168,7 +169,7 @@ fn shell_lines(role: &RouterRole, names: Names<'_>, addresses: bool) -> Vec<Stri
     lines
 }
 
-/// Room in the kernel's neighbour tables, where the emulated routers are more than it keeps by default.
+/// Enlarges the kernel's neighbour tables if there are more emulated routers than it keeps by default.
 fn neighbour_lines(role: &RouterRole) -> Vec<String> {
     let count = |family| {
         let groups = role.bgp.iter().flat_map(|bgp| &bgp.groups).filter(|group| group.family == family);
@@ -181,7 +182,7 @@ fn neighbour_lines(role: &RouterRole) -> Vec<String> {
     [(Family::Ipv4, "ipv4"), (Family::Ipv6, "ipv6")].into_iter().filter_map(line).collect()
 }
 
-/// The lines as comments, and how the rest is loaded after them.
+/// The lines as comments, followed by how to load the rest.
 fn in_the_shell(comment: &str, lines: &[String], loading: &str) -> String {
     let block = |title: &str, lines: &[String]| {
         let lines: String = lines.iter().map(|line| format!("{comment}   {line}\n")).collect();
@@ -277,7 +278,7 @@ mod tests {
             write(Language::Frr, "box", &role, &names).unwrap_err().to_string()
         };
         assert!(refused(&["eth1"]).contains("1 interfaces for 2 ports"), "{}", refused(&["eth1"]));
-        assert!(refused(&["eth1", "eth2\nip route 0.0.0.0/0 Null0"]).contains("no name of an interface"));
+        assert!(refused(&["eth1", "eth2\nip route 0.0.0.0/0 Null0"]).contains("not a name of an interface"));
     }
 
     #[test]

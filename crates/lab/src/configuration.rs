@@ -1,4 +1,4 @@
-//! Configuration files of routers: our templates, or the user's file or template instead.
+//! Configuration files of routers: from our templates, or from the user's file or template.
 
 use crate::router::{Names, family_of, prefix_of};
 use crate::{LabError, bgp};
@@ -18,39 +18,34 @@ use std::path::{Path, PathBuf};
 pub(crate) const CONFIG: ParamSpec = ParamSpec::optional(
     "config",
     ParamKind::File,
-    "your own configuration file in place of ours; relative to the suite file",
+    "your own configuration file instead of ours; relative to the suite file",
 );
 /// Parameter: the user's template, rendered with the same variables as ours.
 pub(crate) const TEMPLATE: ParamSpec = ParamSpec::optional(
     "template",
     ParamKind::File,
-    "your own template in place of ours, with the same variables; relative to the suite file",
+    "your own template instead of ours, with the same variables; relative to the suite file",
 );
 
-/// Most bytes of a file that a suite names.
+/// Maximum size of a file that a suite names, in bytes.
 const LONGEST: u64 = 16 << 20;
 
 /// BGP identifier of a router that is not part of a system.
 const ROUTER_ID: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 
-/// True if the DUT has a configuration of the user's. Its routes are then not known here.
+/// True if the DUT has the user's configuration. Then we do not know its routes.
 pub fn is_own(dut: &DutConfig) -> bool {
     dut.params.text(CONFIG.key).is_some() || dut.params.text(TEMPLATE.key).is_some()
 }
 
-/// The user's configuration of a DUT; `None` where the DUT has none.
-///
-/// # Errors
-/// [`LabError::Unusable`] with file, line and remedy: both parameters are given, a file cannot be read, a template does
-/// not render.
+/// The user's configuration of a DUT, if any.
 pub(crate) fn own(dut: &DutConfig, role: &RouterRole) -> Result<Option<String>, LabError> {
     let path = |spec: &ParamSpec| dut.params.text(spec.key).map(PathBuf::from);
     match (path(&CONFIG), path(&TEMPLATE)) {
         (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(LabError::Unusable {
-            what: format!("`{}` has both `config` and `template`", dut.name),
-            remedy: "keep one of them".into(),
-        }),
+        (Some(_), Some(_)) => {
+            Err(LabError::unusable(format!("`{}` has both `config` and `template`", dut.name), "keep one of them"))
+        }
         (Some(file), None) => read(dut, CONFIG.key, &file).map(Some),
         (None, Some(file)) => {
             let text = read(dut, TEMPLATE.key, &file)?;
@@ -59,8 +54,8 @@ pub(crate) fn own(dut: &DutConfig, role: &RouterRole) -> Result<Option<String>, 
     }
 }
 
-/// Writes configuration files, `(name, text)`: `shown` to `work_dir`, and those of `whole` that differ to `state`,
-/// which is removed with the lab. Returns the folder with the complete files.
+/// Writes the configuration files `shown`, `(name, text)`, to `work_dir`. If `whole` differs, writes it to `state`, which
+/// is removed with the lab. Returns the folder with the complete files.
 pub(crate) fn store(
     work_dir: &Path,
     state: &Path,
@@ -85,18 +80,17 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), LabError> {
 }
 
 /// The text of a file that the parameter `key` of a DUT names.
-///
-/// # Errors
-/// [`LabError::Unusable`] with the file.
 pub(crate) fn read(dut: &DutConfig, key: &str, file: &Path) -> Result<String, LabError> {
-    text_of(file).map_err(|e| LabError::Unusable {
-        what: format!("`{key}` of `{}`: cannot read {}: {e}", dut.name, file.display()),
-        remedy: "name a text file that this user can read; the path is relative to the folder of the suite file".into(),
+    text_of(file).map_err(|e| {
+        LabError::unusable(
+            format!("`{key}` of `{}`: cannot read {}: {e}", dut.name, file.display()),
+            "name a text file that this user can read; the path is relative to the folder of the suite file",
+        )
     })
 }
 
-/// The text of a file that a suite names: an ordinary one of at most [`LONGEST`] bytes. Anything else might never end, or
-/// block whoever reads it.
+/// The text of a file that a suite names: an ordinary file of at most [`LONGEST`] bytes. Other files might never end, or
+/// block the reader.
 pub(crate) fn text_of(file: &Path) -> io::Result<String> {
     let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(file)?;
     let metadata = opened.metadata()?;
@@ -104,7 +98,7 @@ pub(crate) fn text_of(file: &Path) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no ordinary file"));
     }
     let mut text = String::new();
-    // It may grow in the meantime.
+    // It may grow while we read it.
     if metadata.len() <= LONGEST {
         opened.take(LONGEST + 1).read_to_string(&mut text)?;
     }
@@ -125,11 +119,11 @@ pub(crate) fn render_for(template: &str, name: &str, role: &RouterRole, names: N
     render_as("our own template", template, variables(name, role, names))
 }
 
-/// Renders a template, which sees the variables of [`variables`].
+/// Renders a template with [`variables`].
 fn render_as(file: &str, template: &str, variables: Value) -> Result<String, LabError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    // Lines that hold only a block leave no empty line behind.
+    // A line with only a block leaves no empty line.
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build();
     let rendered = syntax.and_then(|syntax| {
         environment.set_syntax(syntax);
@@ -138,23 +132,22 @@ fn render_as(file: &str, template: &str, variables: Value) -> Result<String, Lab
     rendered.map_err(|e| {
         let line = e.line().map_or(String::new(), |line| format!(":{line}"));
         let detail = e.detail().map_or(String::new(), |detail| format!(": {detail}"));
-        LabError::Unusable {
-            what: format!("{file}{line}: the template does not render: {}{detail}", e.kind()),
-            remedy: "templates are in the language of Jinja2; they see `name`, `interfaces`, `routes` and `bgp` (none without \
-                     BGP), as docs/duts/README.md lists them"
-                .into(),
-        }
+        LabError::unusable(
+            format!("{file}{line}: the template cannot be rendered: {}{detail}", e.kind()),
+            "templates are written in Jinja2; they see `name`, `interfaces`, `routes` and `bgp` (none without BGP), as \
+             docs/duts/README.md lists them",
+        )
     })
 }
 
-/// The mask of an IPv4 prefix of this length, `255.255.255.0`; none for IPv6.
+/// The mask of an IPv4 prefix of this length, as `255.255.255.0`.
 fn mask(address: IpAddr, length: u8) -> Option<String> {
     let bits = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
     address.is_ipv4().then(|| Ipv4Addr::from(bits).to_string())
 }
 
-/// What templates see: `name`, `router_id`, `interfaces`, `routes`, their `ranks`, `labels`, `pushed`, `bgp` ([`bgp::context`];
-/// none if the role has no BGP), and `lab`: true if the lab runs the router and sets its addresses.
+/// The variables of templates: `name`, `router_id`, `interfaces`, `routes`, their `ranks`, `labels`, `pushed`, `bgp`
+/// ([`bgp::context`]; none if the role has no BGP), and `lab`: true if the lab runs the router and sets its addresses.
 fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
     let index = |at: Place| at.vlan.map(|i| i + 1);
     let route = |r: &StaticRoute| {
@@ -166,8 +159,8 @@ fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
     };
     let label = |entry: &LabelRoute| {
         context! {
-            label => entry.label, out => entry.out.clone(), work => label_work(true, &entry.out), via => entry.via.to_string(), family => family_of(entry.via),
-            parent => names.port(entry.at.port),
+            label => entry.label, out => entry.out.clone(), work => label_work(true, &entry.out),
+            via => entry.via.to_string(), family => family_of(entry.via), parent => names.port(entry.at.port),
         }
     };
     let labels: Vec<Value> = role.labels.iter().map(label).collect();
@@ -203,7 +196,7 @@ fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::tests_support::{two_ports, two_ports_with_bgp, with_vlans};
+    use crate::kinds::tests_support::{self, two_ports, two_ports_with_bgp, with_vlans};
     use drophammer_model::suite::{FecConfig, LabelConfig, ParamValue, Params};
 
     fn role() -> RouterRole {
@@ -216,12 +209,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             ((*key).to_owned(), ParamValue::Text(path.display().to_string()))
         };
-        DutConfig {
-            name: "mine".into(),
-            kind: "frr".into(),
-            params: Params(params.iter().map(value).collect()),
-            topology: None,
-        }
+        tests_support::dut("mine", "frr", Params(params.iter().map(value).collect()))
     }
 
     #[test]
@@ -240,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_template_sees_what_ours_see() {
+    fn the_users_template_sees_the_same_variables() {
         let folder = tempfile::tempdir().unwrap();
         let text = "{{ name }}\n{% for r in routes if r.family == 'ipv6' %}\n{{ r.prefix }} {{ r.via }} {{ r.interface }}\n{% endfor %}\n\
                     {% for i in interfaces %}\n{{ i.name }} {{ i.mtu }} {{ i.tags|join(',') }} {{ i.addresses[0] }}\n{% endfor %}\n\

@@ -1,8 +1,8 @@
-//! Confining the forwarding of a DUT in a namespace to one processor.
+//! Confines the forwarding of a DUT in a namespace to one processor.
 //!
 //! By default a veth pair forwards in the context of the sender: the router's work would run on the tester's processor.
-//! Threaded NAPI moves the receive work of an interface into a kernel thread, which can be pinned and whose processor
-//! time is the DUT's.
+//! Threaded NAPI moves the receive work of an interface into a kernel thread, which we can pin and whose processor time
+//! is the DUT's.
 
 use crate::cpu::{self, CpuPlan};
 use crate::probe::ThreadTimes;
@@ -20,10 +20,10 @@ pub(crate) struct Confinement {
     pub(crate) text: String,
     /// Kernel threads that do the receive work, with their names.
     threads: Vec<(u32, String)>,
-    /// Processor time of threads that ended with their link; `None` if there are no such threads, or the time of one is
-    /// not known.
+    /// Processor time of threads that ended with their link; `None` if the interfaces have no threads, or the time of one
+    /// is not known.
     ended: Option<Duration>,
-    /// True if they run before other work of their processor.
+    /// True if they have priority over other work of their processor.
     favoured: bool,
     /// True if they are bound to the DUT's processor, and the tester does not share it.
     pub(crate) alone: bool,
@@ -35,19 +35,19 @@ impl Confinement {
         Confinement { text: String::new(), threads: Vec::new(), ended: None, favoured: false, alone: false }
     }
 
-    /// Processor time of the forwarding; `None` if it has no threads of its own.
+    /// Processor time of the forwarding; `None` if no threads do it.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
         with_times(self.ended?, &self.threads)
     }
 
-    /// Times of the threads that forward; `None` if it has no threads of its own.
+    /// Times of the threads that forward; `None` if there are none.
     pub(crate) fn threads(&self) -> Option<Vec<ThreadTimes>> {
         self.ended?;
         self.threads.iter().map(|(pid, _)| probe::thread_times(*pid)).collect()
     }
 
-    /// The link of `interface` is about to go down, and the kernel then ends the threads of the interface: keeps the
-    /// time that they have used.
+    /// The link of `interface` is about to go down, and then the kernel ends the threads of the interface: saves the time
+    /// that they have used.
     pub(crate) fn link_leaves(&mut self, interface: &str) {
         let all = std::mem::take(&mut self.threads);
         let (leaving, staying): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, name)| is_of(name, interface));
@@ -55,14 +55,14 @@ impl Confinement {
         self.ended = self.ended.and_then(|ended| with_times(ended, &leaving));
     }
 
-    /// The link of `interface` is up again, for which the kernel made these threads: confines them as their
-    /// predecessors were.
+    /// The link of `interface` is up again, and the kernel made these threads for it: confines them like their
+    /// predecessors.
     pub(crate) fn link_returned(&mut self, interface: &str, threads: Vec<(u32, String)>, cpu: usize) {
         if self.ended.is_none() {
             return;
         }
         if threads.is_empty() {
-            // Without threads, the receive work runs at the sender. An interface that never was down keeps its own.
+            // Without threads, the receive work runs at the sender. An interface that never was down keeps its threads.
             if !self.threads.iter().any(|(_, name)| is_of(name, interface)) {
                 (self.ended, self.alone) = (None, false);
             }
@@ -77,22 +77,21 @@ impl Confinement {
     }
 }
 
-/// `sum` and the processor time of these threads; `None` if that of one is not known.
+/// `sum` plus the processor time of these threads; `None` if the time of one is not known.
 fn with_times(sum: Duration, threads: &[(u32, String)]) -> Option<Duration> {
     threads.iter().try_fold(sum, |sum, (pid, _)| Some(sum + probe::thread_time(*pid)?))
 }
 
-/// Sets an interface up that was down, and returns the kernel threads that this created for it: (process id, name).
+/// Sets an interface up that was down, and returns the kernel threads (process id, name) that this created for it.
 pub(crate) fn set_up_again(
     netns: &Netns,
     interface: &str,
     lock: Option<&File>,
 ) -> Result<Vec<(u32, String)>, LabError> {
-    // Routers of a system, and other labs, have threads of the same names.
-    let _locked = lock.map(hold).transpose()?;
-    let before = napi_threads();
-    netns.ip(&[format!("link set {interface} up")])?;
-    Ok(napi_threads().into_iter().filter(|t| is_of(&t.1, interface) && !before.contains(t)).collect())
+    let mut made = threads_made(lock, || netns.ip(&[format!("link set {interface} up")]))?;
+    // Other routers of a system have threads of the same names.
+    made.retain(|thread| is_of(&thread.1, interface));
+    Ok(made)
 }
 
 /// True if the thread called `name` receives for `interface`.
@@ -101,8 +100,8 @@ pub(crate) fn is_of(name: &str, interface: &str) -> bool {
     named.is_some_and(|number| number.starts_with('-'))
 }
 
-/// Confines the receive work of `interfaces` (up, in `netns`) to the DUT's processor: threaded NAPI, pinned where
-/// permitted; RPS where its threads cannot be seen (a container with its own PID namespace).
+/// Confines the receive work of `interfaces` (up, in `netns`) to the DUT's processor: by threaded NAPI, pinned if
+/// permitted, or by RPS if its threads cannot be seen (in a container with its own PID namespace).
 pub(crate) fn confine(
     netns: &Netns,
     interfaces: &[String],
@@ -114,54 +113,48 @@ pub(crate) fn confine(
         // Frames that the DUT itself sends must carry complete checksums.
         netns.output("ethtool", "ethtool", &["-K", name, "tx", "off"], None)?;
     }
-    let shared = if cpus.separate() {
-        String::new()
-    } else {
-        "; tester and DUT share the only processor, so each slows the other".into()
+    let shared = match cpus.separate() {
+        true => "",
+        false => "; tester and DUT share the only processor, so each slows the other",
     };
-    let threads = threaded(netns, interfaces, lock)?;
-    let why = match complete(&threads, interfaces) {
-        Ok(()) => {
-            let pinned = threads.iter().try_for_each(|(pid, _)| cpu::pin(*pid, cpus.dut));
-            let alone = pinned.is_ok() && cpus.separate();
-            let place = match pinned {
-                Ok(()) => format!("on processor {}", cpus.dut),
-                Err(_) if !root => "on the processor that the scheduler chooses (only root may pin it)".into(),
-                Err(e) => format!("on the processor that the scheduler chooses ({e})"),
-            };
-            let favoured = root && favour("-p", threads.iter().map(|(pid, _)| *pid));
-            let priority = if favoured { ", before other work there (nice -20)" } else { "" };
-            let text = format!(
-                "network namespace; receive work of each interface is a kernel thread (threaded NAPI) \
-                           {place}{priority}{shared}"
-            );
-            return Ok(Confinement { text, threads, ended: Some(Duration::ZERO), favoured, alone });
-        }
-        Err(why) => why,
+    let threads = threads_made(lock, || {
+        interfaces.iter().try_for_each(|name| {
+            netns.output("ethtool", "ethtool", &["-K", name, "gro", "on"], None)?;
+            write_sys(netns, &format!("class/net/{name}/threaded"), "1")
+        })
+    })?;
+    let Err(why) = complete(&threads, interfaces) else {
+        let pinned = threads.iter().try_for_each(|(pid, _)| cpu::pin(*pid, cpus.dut));
+        let alone = pinned.is_ok() && cpus.separate();
+        let place = match pinned {
+            Ok(()) => format!("on processor {}", cpus.dut),
+            Err(_) if !root => "on the processor that the scheduler chooses (only root may pin it)".into(),
+            Err(e) => format!("on the processor that the scheduler chooses ({e})"),
+        };
+        let favoured = root && favour("-p", threads.iter().map(|(pid, _)| *pid));
+        let priority = if favoured { ", before other work there (nice -20)" } else { "" };
+        let text = format!(
+            "network namespace; receive work of each interface is a kernel thread (threaded NAPI) {place}{priority}{shared}"
+        );
+        return Ok(Confinement { text, threads, ended: Some(Duration::ZERO), favoured, alone });
     };
     for name in interfaces {
         write_sys(netns, &format!("class/net/{name}/threaded"), "0")?;
         netns.output("ethtool", "ethtool", &["-K", name, "gro", "off"], None)?;
     }
-    let steered: Result<(), LabError> = interfaces.iter().try_for_each(|name| steer(netns, name, cpus.dut));
-    let text = match steered {
-        Ok(()) => format!(
-            "network namespace; receive work is steered (RPS) to processor {}, its processor time is not \
-                           known ({why}){shared}",
-            cpus.dut
-        ),
-        Err(e) => format!(
-            "network namespace; forwarding is NOT confined and runs on the tester's processor ({why}; {e})\
-                           {shared}"
-        ),
+    let how = match interfaces.iter().try_for_each(|name| steer(netns, name, cpus.dut)) {
+        Ok(()) => {
+            format!("receive work is steered (RPS) to processor {}, its processor time is not known ({why})", cpus.dut)
+        }
+        Err(e) => format!("forwarding is NOT confined and runs on the tester's processor ({why}; {e})"),
     };
-    Ok(Confinement { text, ..Confinement::none() })
+    Ok(Confinement { text: format!("network namespace; {how}{shared}"), ..Confinement::none() })
 }
 
-/// Gives the threads priority over other work of their processor, such as the kernel's own softirq thread: if that and
-/// a forwarding thread alternate, a turn lasts a tick (4 ms at 250 Hz), and a receive ring of 256 frames overflows in
-/// that time at 64,000 frames per second. The priority ends with the threads. `which` is an option of renice(1): `-p`
-/// for threads, `-g` for groups of processes.
+/// Gives the threads priority over other work of their processor, such as the kernel's softirq thread: if that thread
+/// and a forwarding thread alternate, a turn lasts a tick (4 ms at 250 Hz), and a receive ring of 256 frames overflows
+/// in that time at 64,000 frames per second. The priority ends with the threads. `which` is an option of renice(1):
+/// `-p` for threads, `-g` for groups of processes.
 pub(crate) fn favour(which: &str, ids: impl Iterator<Item = u32>) -> bool {
     let Ok(program) = process::find("renice", "bsdutils") else { return false };
     let mut command = Command::new(program);
@@ -187,39 +180,26 @@ pub(crate) fn write_sys(netns: &Netns, file: &str, value: &str) -> Result<(), La
     fs::write(&path, value).map_err(LabError::file("write", &path))
 }
 
-/// Turns threaded NAPI on and returns the kernel threads that this created: (process id, name).
-fn threaded(netns: &Netns, interfaces: &[String], lock: Option<&File>) -> Result<Vec<(u32, String)>, LabError> {
-    threads_made(lock, || {
-        interfaces.iter().try_for_each(|name| {
-            netns.output("ethtool", "ethtool", &["-K", name, "gro", "on"], None)?;
-            write_sys(netns, &format!("class/net/{name}/threaded"), "1")
-        })
-    })
-}
-
-/// Runs `step`, and returns the threads of threaded NAPI that this created.
+/// Runs `step`, and returns the threads of threaded NAPI (process id, name) that this created.
 pub(crate) fn threads_made(
     lock: Option<&File>,
     step: impl FnOnce() -> Result<(), LabError>,
 ) -> Result<Vec<(u32, String)>, LabError> {
-    // Threads of another lab have the same names, so two labs must not look for new ones at the same time.
+    // Other labs have threads of the same names, so two labs must not look for new ones at the same time.
     let _locked = lock.map(hold).transpose()?;
     let before = napi_threads();
     step()?;
     Ok(napi_threads().into_iter().filter(|t| !before.contains(t)).collect())
 }
 
-/// Checks that each interface has its thread; the error says which one has none.
+/// Checks that each interface has its thread.
 fn complete(threads: &[(u32, String)], interfaces: &[String]) -> Result<(), String> {
-    for interface in interfaces {
-        if !threads.iter().any(|(_, name)| is_of(name, interface)) {
-            return Err(format!("the kernel thread of {interface} cannot be seen from here"));
-        }
-    }
-    Ok(())
+    let has_none = |interface: &&String| !threads.iter().any(|(_, name)| is_of(name, interface));
+    let lacking = interfaces.iter().find(has_none);
+    lacking.map_or(Ok(()), |name| Err(format!("the kernel thread of {name} cannot be seen from here")))
 }
 
-/// All threads of threaded NAPI on this machine: (process id, name as `napi/d0-8193`).
+/// All threads of threaded NAPI on this machine: process id, and a name such as `napi/d0-8193`.
 pub(crate) fn napi_threads() -> Vec<(u32, String)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut found: Vec<(u32, String)> = entries
@@ -233,7 +213,7 @@ pub(crate) fn napi_threads() -> Vec<(u32, String)> {
     found
 }
 
-/// Locks the folder that all labs of this machine share.
+/// Locks the folder that all labs on this machine share.
 fn hold(folder: &File) -> Result<Flock<File>, LabError> {
     // A lock belongs to the open file description, which duplicates share: open the folder again.
     let again = File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(folder)));
@@ -265,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_thread_that_ended_with_its_link_counts_on() {
+    fn the_time_of_a_thread_that_ended_with_its_link_still_counts() {
         let thread = |pid, name: &str| (pid, name.to_owned());
         let start = || Command::new("sleep").arg("600").spawn().unwrap();
         let cpu = CpuPlan::make().unwrap().dut;

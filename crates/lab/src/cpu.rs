@@ -1,4 +1,4 @@
-//! Assignment of processors to tester and DUT.
+//! Assigns processors to tester and DUT.
 
 use crate::LabError;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -9,12 +9,12 @@ use nix::unistd::Pid;
 pub struct CpuPlan {
     /// The tester's packet loop: the first usable processor.
     pub tester: usize,
-    /// All processors for the tester's threads, ascending, [`CpuPlan::tester`] first: the usable ones without the
-    /// DUT's. A single processor is shared.
+    /// All processors for the tester's threads, ascending, [`CpuPlan::tester`] first: the usable ones except the DUT's. A
+    /// single processor is shared.
     pub testers: Vec<usize>,
     /// The DUT: the last usable processor.
     pub dut: usize,
-    /// For work that the tester can leave to another processor: the second usable one, if there are three.
+    /// A processor for the tester's less urgent work: the second usable one, if there are three.
     pub spare: Option<usize>,
 }
 
@@ -23,9 +23,11 @@ impl CpuPlan {
     pub(crate) fn make() -> Result<CpuPlan, LabError> {
         let set = sched_getaffinity(Pid::from_raw(0)).map_err(LabError::io("cannot read the processor affinity"))?;
         let usable: Vec<usize> = (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect();
-        CpuPlan::of(&usable).ok_or_else(|| LabError::Unusable {
-            what: "no processor may be used by this process".into(),
-            remedy: "start it without a restricting taskset or cpuset".into(),
+        CpuPlan::of(&usable).ok_or_else(|| {
+            LabError::unusable(
+                "no processor may be used by this process",
+                "start it without a restricting taskset or cpuset",
+            )
         })
     }
 
@@ -37,27 +39,25 @@ impl CpuPlan {
         Some(CpuPlan { tester: testers[0], testers, dut: *dut, spare })
     }
 
-    /// The processors for `threads` threads of the tester.
-    ///
-    /// # Errors
-    /// [`LabError::Unusable`] if the tester has fewer.
+    /// The processors for `threads` threads of the tester; an error if it has fewer.
     pub fn for_threads(&self, threads: usize) -> Result<&[usize], LabError> {
         self.testers.get(..threads.max(1)).ok_or_else(|| {
             let has = self.testers.len();
-            LabError::Unusable {
-                what: format!(
-                    "{threads} threads of the tester need {threads} processors besides the router's; this machine has {has} for them"
+            LabError::unusable(
+                format!(
+                    "{threads} threads of the tester need {threads} processors in addition to the router's; this \
+                     machine has {has} for them"
                 ),
-                remedy: format!(
-                    "say --threads {has}, or let this process use at least {} processors (number {} is the router's)",
+                format!(
+                    "use --threads {has}, or let this process use at least {} processors (number {} is the router's)",
                     threads + 1,
                     self.dut
                 ),
-            }
+            )
         })
     }
 
-    /// The processor for threads that question a router during a trial: the spare one, or the router's.
+    /// The processor for threads that ask a router questions during a trial: the spare one, or the router's.
     pub(crate) fn for_questions(&self) -> usize {
         self.spare.unwrap_or(self.dut)
     }
@@ -76,7 +76,7 @@ pub(crate) fn pin(pid: u32, cpu: usize) -> Result<(), LabError> {
         .map_err(LabError::io(format!("cannot pin a thread to processor {cpu}")))
 }
 
-/// `cpu` as the kernel writes a set of processors: hexadecimal words of 32 bits, the highest first.
+/// The set of this one processor as the kernel writes it: hexadecimal words of 32 bits, the highest first.
 pub(crate) fn mask(cpu: usize) -> String {
     let mut words = vec![format!("{:x}", 1u32 << (cpu % 32))];
     words.extend(std::iter::repeat_n("00000000".to_owned(), cpu / 32));

@@ -1,17 +1,16 @@
-//! Moving this process into its own namespaces.
+//! Moves this process into its own namespaces.
 
 use crate::autogroup::Favoured;
 use crate::cpu::{self, CpuPlan};
 use crate::environment;
 use crate::input_queue::InputQueue;
+use crate::links::{Loop, VethLinks, tester_interface};
 use crate::neighbours::Limits;
-use crate::netns::{Netns, on_a_thread, own_namespace};
-use crate::topology::{Loop, Topology, tester_interface};
+use crate::netns::{Netns, kernel_has_ipv6, on_a_thread, own_namespace};
 use crate::{LabError, kinds, mounts, process, sweep};
 use drophammer_model::environment::Environment;
 use drophammer_model::registry::KindSpec;
-use drophammer_model::suite::DEFAULT_INPUT_QUEUE;
-use drophammer_model::suite::PortConfig;
+use drophammer_model::suite::{DEFAULT_INPUT_QUEUE, PortConfig};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
 use std::collections::BTreeMap;
@@ -22,24 +21,23 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Folders in which daemons leave files; the lab has its own, empty ones.
+/// Folders where daemons leave files; the lab covers them with empty ones.
 const HIDDEN: [&str; 2] = ["/run", "/var/tmp"];
 
 /// Options for entering the lab.
 #[derive(Clone, Debug)]
 pub struct LabOptions {
-    /// Existing folders that must stay visible even where they lie below `/run` or `/var/tmp`, which the lab covers: the
-    /// folder of results. The current folder always stays.
+    /// Existing folders that must stay visible even below `/run` or `/var/tmp`, which the lab covers: the folder of
+    /// results. The current folder always stays visible.
     pub keep: Vec<PathBuf>,
-    /// Queues of the links between tester and router, in each direction; 0 means one.
+    /// Queues per direction of the links between tester and router; 0 means one.
     pub queues: u32,
-    /// Frames of each queue that may wait in front of a router while the ring of its link is full; 0 for the ring
-    /// alone.
+    /// Frames per queue that may wait in front of a router while the ring of its link is full; 0 for the ring alone.
     pub input_queue: u32,
 }
 
 impl Default for LabOptions {
-    /// The defaults of suites: selftest and tests measure under the same conditions as runs.
+    /// The defaults of suites, so that selftest and tests measure under the same conditions as runs.
     fn default() -> LabOptions {
         LabOptions { keep: Vec::new(), queues: 1, input_queue: DEFAULT_INPUT_QUEUE }
     }
@@ -50,19 +48,19 @@ impl Default for LabOptions {
 pub(crate) struct Shared {
     /// True if the process is root on the host, not in a user namespace of ours.
     pub(crate) root: bool,
-    /// Network namespace of the host, in which the process was started.
+    /// Network namespace of the host, where the process was started.
     host: File,
-    /// Mount namespace of the host, in which the process was started.
+    /// Mount namespace of the host, where the process was started.
     host_mounts: File,
-    /// Network namespace of the tester: the one of this process.
+    /// Network namespace of the tester, which is this process's.
     pub(crate) tester: File,
     /// PID namespace of the DUTs' daemons.
     pub(crate) pids: File,
-    /// Folder of the host with the lock that labs take while they look for new kernel threads.
+    /// Folder of the host that labs lock while they look for new kernel threads.
     pub(crate) lock: Option<File>,
     pub(crate) cpus: CpuPlan,
     queues: u32,
-    /// Ports of the tester that DUTs which are already up have; see [`Lab::begin_at_port`].
+    /// Number of the tester's ports taken by DUTs that are already up; see [`Lab::begin_at_port`].
     first_port: AtomicUsize,
     pub(crate) input_queue: InputQueue,
     neighbours: Limits,
@@ -72,8 +70,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Processors for the tester's receive work: none if it stays on the router's. A processor that also has the packet
-    /// loop is no place for it: while the loop has the processor, the ring of a link, 256 frames, overflows.
+    /// Processors for the tester's receive work: none if it stays on the router's. The packet loop's processor is not
+    /// suitable: while the loop runs, the ring of a link, 256 frames, overflows.
     pub(crate) fn receivers(&self) -> &[usize] {
         if self.root { self.cpus.testers.get(1..).unwrap_or_default() } else { &[] }
     }
@@ -88,14 +86,49 @@ impl Shared {
         tester_interface(self.first_port.load(Ordering::Relaxed) + i)
     }
 
-    /// Options of ip(8) for the queues of a link. They are given for a single queue as well: by default veth makes one
-    /// queue for each processor and uses only the first. The kernel then treats the link as multiqueue, and its
-    /// queueing discipline hands over up to nine frames at once. If the ring is full, all of them are put back; if it
-    /// is full a second time, the first one moves to the end of the nine. Frames would arrive up to eight places late,
-    /// and a router would be blamed for it.
+    /// Options of ip(8) for the queues of a link, even for a single queue: by default veth makes one queue for each
+    /// processor and uses only the first. The kernel then treats the link as multiqueue, and its queueing discipline
+    /// hands over up to nine frames together. If the ring is full, it puts all of them back; if it is full a second
+    /// time, the first one moves to the end of the nine. Frames would arrive up to eight places late, and the router
+    /// would get the blame.
     pub(crate) fn queues(&self) -> String {
-        let count = self.queues;
-        format!(" numtxqueues {count} numrxqueues {count}")
+        format!(" numtxqueues {0} numrxqueues {0}", self.queues)
+    }
+
+    /// An empty folder for the sockets of a DUT's daemons: with a socket left by an earlier daemon, the DUT would look
+    /// ready.
+    pub(crate) fn fresh_state(&self, dut: &str) -> Result<PathBuf, LabError> {
+        let folder = self.state.join(format!("dut-{dut}"));
+        match fs::remove_dir_all(&folder) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(LabError::file("empty", &folder)(e)),
+            _ => fs::create_dir_all(&folder).map_err(LabError::file("create", &folder)),
+        }?;
+        Ok(folder)
+    }
+
+    /// A handle of the host's network namespace, for threads with root rights.
+    pub(crate) fn host_netns(&self) -> Result<OwnedFd, LabError> {
+        self.host.as_fd().try_clone_to_owned().map_err(LabError::io("cannot duplicate a descriptor"))
+    }
+
+    /// See [`Lab::in_host_netns`].
+    pub(crate) fn on_host<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+        if !self.root {
+            return Err(LabError::forbidden(
+                "only root can use the interfaces of this machine in a run",
+                "run as root (routers on real interfaces need it), or use a kind that runs in a namespace",
+            ));
+        }
+        let here = std::env::current_dir().ok();
+        let before = || {
+            // The kernel lets a thread change its mount namespace only if it has its own working folder.
+            setns(&self.host, CloneFlags::CLONE_NEWNET)
+                .and_then(|()| unshare(CloneFlags::CLONE_FS))
+                .and_then(|()| setns(&self.host_mounts, CloneFlags::CLONE_NEWNS))
+                .map_err(LabError::io("cannot return to the host's namespaces"))?;
+            here.as_deref().map_or(Ok(()), |h| std::env::set_current_dir(h).map_err(LabError::file("return to", h)))
+        };
+        on_a_thread(before, work)
     }
 }
 
@@ -104,21 +137,20 @@ impl Shared {
 /// The process stays in the host's PID namespace, so that it sees the kernel threads of the DUT's interfaces. Daemons
 /// run in a PID namespace whose first process reads a pipe from us: however we end, the pipe closes, that process ends,
 /// and the kernel kills all others in the namespace.
-#[derive(Debug)]
 pub struct Lab {
     shared: Arc<Shared>,
     holder: Child,
     /// Namespaces of the routers of a system that have not been started yet, by name.
-    sites: BTreeMap<String, Topology>,
+    sites: BTreeMap<String, VethLinks>,
     /// Raised priority of this session; restored when the lab ends.
     _favoured: Option<Favoured>,
 }
 
 impl Lab {
-    /// Enters the lab. Call it once, before the process has started any other thread.
+    /// Enters the lab. Call it once, before the process starts any other thread.
     ///
     /// # Errors
-    /// [`LabError::Forbidden`] with the responsible setting if the system does not allow namespaces;
+    /// [`LabError::Forbidden`] with the responsible setting if the system forbids namespaces;
     /// [`LabError::MissingProgram`].
     pub fn enter(options: &LabOptions) -> Result<Lab, LabError> {
         process::find("ip", "iproute2")?;
@@ -163,27 +195,27 @@ impl Lab {
             state,
         });
         let lab = Lab { shared, holder, sites: BTreeMap::new(), _favoured: favoured };
-        // The tester's ends have no addresses and send nothing by themselves.
+        // The tester's ends have no addresses and send nothing on their own.
         let quiet = [("net/ipv6/conf/default/disable_ipv6".to_owned(), "1")];
         let tester = Netns::tester(&lab.shared)?;
-        tester.sysctl(if Path::new("/proc/sys/net/ipv6").exists() { &quiet } else { &[] })?;
+        tester.sysctl(if kernel_has_ipv6() { &quiet } else { &[] })?;
         tester.ip(&["link set lo up".into()])?;
         Ok(lab)
     }
 
-    /// DUTs that are brought up from now on face the tester's interfaces `t<first>`, `t<first + 1>` and so on, so several
-    /// DUTs can be up at the same time.
+    /// Lets the next DUTs face the tester's interfaces `t<first>`, `t<first + 1>` and so on, so that several DUTs can be
+    /// up at the same time.
     pub fn begin_at_port(&mut self, first: usize) {
         self.shared.first_port.store(first, Ordering::Relaxed);
     }
 
-    /// Namespaces with links for the routers of these names, which then make none themselves.
-    pub(crate) fn set_sites(&mut self, sites: BTreeMap<String, Topology>) {
+    /// Gives the routers of these names their namespaces with links, so that they make none themselves.
+    pub(crate) fn set_sites(&mut self, sites: BTreeMap<String, VethLinks>) {
         self.sites = sites;
     }
 
-    /// The namespace that was made for the router of this name.
-    pub(crate) fn take_site(&mut self, name: &str) -> Option<Topology> {
+    /// The links that were made for the router of this name.
+    pub(crate) fn take_site(&mut self, name: &str) -> Option<VethLinks> {
         self.sites.remove(name)
     }
 
@@ -191,7 +223,7 @@ impl Lab {
         &self.shared
     }
 
-    /// True if the lab has the host's root rights; false in a user namespace.
+    /// True if the lab has root rights on the host; false in a user namespace.
     pub fn is_root(&self) -> bool {
         self.shared.root
     }
@@ -202,57 +234,52 @@ impl Lab {
         &self.shared.cpus
     }
 
-    /// A message with a remedy if the neighbour tables of the kernel are too small for the emulated routers on `ports` of `duts` DUTs:
-    /// the sessions of the rest would never come up. `None` if all fit, or the limit is not known.
+    /// A message with a remedy if the kernel's neighbour tables are too small for the emulated routers on `ports` of
+    /// `duts` DUTs: some sessions would never come up. `None` if all fit, or the limit is not known.
     pub fn too_many_neighbours(&self, ports: &[PortConfig], duts: usize) -> Option<String> {
         self.shared.neighbours.exceeded(ports, duts)
     }
 
-    /// Refuses if the kernel of this machine supports no VLAN sub-interfaces, of one or two tags, for a router of this
-    /// kind.
+    /// Refuses a router of this kind if this machine's kernel cannot make VLAN sub-interfaces with one or two tags.
     pub(crate) fn refuse_without_vlans(&self, kind: &KindSpec) -> Result<(), LabError> {
-        let probe = Netns::create(&self.shared, "vlan-probe")?;
-        let lines = ["add a type veth peer name b", "add link a name c type vlan protocol 802.1ad id 1"];
-        probe.ip(&lines.map(|l| format!("link {l}"))).map_err(|e| LabError::Unusable {
-            what: format!(
-                "a router of kind `{}` has no VLAN sub-interfaces here, for this kernel makes none: {e}",
-                kind.name
-            ),
-            remedy: format!(
-                "load the module (`modprobe 8021q`), or take a kind that brings its own: {}",
-                kinds::with_own_vlans()
-            ),
-        })
+        let lines = ["link add a type veth peer name b", "link add a link a name c type vlan protocol 802.1ad id 1"];
+        self.refuse_unless_made(&lines, kind, "VLAN sub-interfaces", "8021q", kinds::with_own_vlans)
     }
 
-    /// Refuses if the kernel of this machine supports no GRE tunnels or no policy routing for a router of this kind.
+    /// Refuses a router of this kind if this machine's kernel cannot make GRE tunnels or policy routing.
     pub(crate) fn refuse_without_tunnels(&self, kind: &KindSpec) -> Result<(), LabError> {
-        let probe = Netns::create(&self.shared, "tunnel-probe")?;
         let lines = [
             "link add name gre1 type gre local 192.0.2.1 remote 192.0.2.2 ttl 64",
             "rule add pref 1001 iif gre1 lookup 1001",
         ];
-        probe.ip(&lines.map(str::to_owned)).map_err(|e| LabError::Unusable {
-            what: format!(
-                "routers of kind `{}` have no tunnels and policies here, for this kernel makes none: {e}",
-                kind.name
-            ),
-            remedy: format!(
-                "load the module (`modprobe ip_gre`), or take a kind that brings its own: {}",
-                kinds::with_own_tunnels()
-            ),
+        self.refuse_unless_made(&lines, kind, "tunnels and policies", "ip_gre", kinds::with_own_tunnels)
+    }
+
+    /// Tries lines of ip(8) in a namespace of their own.
+    fn refuse_unless_made(
+        &self,
+        lines: &[&str],
+        kind: &KindSpec,
+        what: &str,
+        module: &str,
+        others: fn() -> String,
+    ) -> Result<(), LabError> {
+        let probe = Netns::create(&self.shared, &format!("{module}-probe"))?;
+        let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        probe.ip(&lines).map_err(|e| {
+            LabError::unusable(
+                format!("kind `{}` has no {what} here, because this kernel cannot make them: {e}", kind.name),
+                format!("load the module (`modprobe {module}`), or take a kind that brings its own: {}", others()),
+            )
         })
     }
 
     /// Pins the calling thread to one processor.
-    ///
-    /// # Errors
-    /// [`LabError::Io`] if the processor may not be used.
     pub fn pin_current_thread(&self, cpu: usize) -> Result<(), LabError> {
         cpu::pin(0, cpu)
     }
 
-    /// Conditions of a run whose tester has `threads` threads, as found on this machine now.
+    /// The current conditions on this machine for a run whose tester has `threads` threads.
     pub fn environment(&self, threads: usize) -> Environment {
         environment::read(self.shared.root, &self.shared.cpus, threads)
     }
@@ -266,27 +293,18 @@ impl Lab {
         self.shared.on_host(work)
     }
 
-    /// A further network namespace, empty, with its own view of /sys as long as it lives; `name` is for messages and
-    /// must be unique.
-    ///
-    /// # Errors
-    /// [`LabError::Io`], [`LabError::Forbidden`].
+    /// Makes another network namespace, empty, with its own view of /sys as long as it lives. `name` must be unique.
     pub fn namespace(&self, name: &str) -> Result<Netns, LabError> {
         Netns::create(&self.shared, name)
     }
 
     /// The tester's own namespace.
-    ///
-    /// # Errors
-    /// [`LabError::Io`] if no descriptor is left.
     pub fn tester(&self) -> Result<Netns, LabError> {
         Netns::tester(&self.shared)
     }
 
-    /// Joins the tester's ports to each other without a DUT, to find the tester's own ceiling; see [`Loop`].
-    ///
-    /// # Errors
-    /// [`LabError::Unusable`] for fewer than two ports; errors of making links.
+    /// Joins the tester's ports to each other without a DUT, to find the tester's own ceiling; see [`Loop`]. It needs at
+    /// least two ports.
     pub fn loop_without_dut(&self, ports: &[PortConfig]) -> Result<Loop, LabError> {
         Loop::make(self, ports)
     }
@@ -300,45 +318,7 @@ impl Drop for Lab {
     }
 }
 
-impl Shared {
-    /// A fresh folder for the sockets of a DUT's daemons: a socket left by an earlier daemon would look like readiness.
-    pub(crate) fn fresh_state(&self, dut: &str) -> Result<PathBuf, LabError> {
-        let folder = self.state.join(format!("dut-{dut}"));
-        match fs::remove_dir_all(&folder) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(LabError::file("empty", &folder)(e)),
-            _ => fs::create_dir_all(&folder).map_err(LabError::file("create", &folder)),
-        }?;
-        Ok(folder)
-    }
-
-    /// A handle of the host's network namespace, for threads of root.
-    pub(crate) fn host_netns(&self) -> Result<OwnedFd, LabError> {
-        self.host.as_fd().try_clone_to_owned().map_err(LabError::io("cannot duplicate a descriptor"))
-    }
-
-    /// See [`Lab::in_host_netns`].
-    pub(crate) fn on_host<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
-        if !self.root {
-            return Err(LabError::Forbidden {
-                what: "only root can use the interfaces of this machine in a run".into(),
-                remedy: "run as root (routers on real interfaces need it), or use a kind that runs in a namespace"
-                    .into(),
-            });
-        }
-        let here = std::env::current_dir().ok();
-        let before = || {
-            // A thread must have its own working folder before it may change the mount namespace.
-            setns(&self.host, CloneFlags::CLONE_NEWNET)
-                .and_then(|()| unshare(CloneFlags::CLONE_FS))
-                .and_then(|()| setns(&self.host_mounts, CloneFlags::CLONE_NEWNS))
-                .map_err(LabError::io("cannot return to the host's namespaces"))?;
-            here.as_deref().map_or(Ok(()), |h| std::env::set_current_dir(h).map_err(LabError::file("return to", h)))
-        };
-        on_a_thread(before, work)
-    }
-}
-
-/// Folders that stay visible, absolute, and the current folder if it must be entered again.
+/// The folders that stay visible, as absolute paths, and the current folder if we must return to it.
 fn kept(options: &LabOptions) -> Result<(Vec<PathBuf>, Option<PathBuf>), LabError> {
     let mut keep = Vec::new();
     for folder in &options.keep {
@@ -349,8 +329,8 @@ fn kept(options: &LabOptions) -> Result<(Vec<PathBuf>, Option<PathBuf>), LabErro
     Ok((keep, here))
 }
 
-/// Leaves the host's mount and network namespaces, through a user namespace if we lack the right. True if the rights
-/// are the host's.
+/// Leaves the host's mount and network namespaces, through a user namespace if we lack the rights. True if we keep root
+/// rights on the host.
 fn leave_host() -> Result<bool, LabError> {
     let own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET;
     if geteuid().is_root() && unshare(own).is_ok() {
@@ -360,9 +340,11 @@ fn leave_host() -> Result<bool, LabError> {
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|e| user_namespace_refused(e, threads()))?;
     let write = |file: &str, text: String| {
         let path = Path::new("/proc/self").join(file);
-        fs::write(&path, text).map_err(|e| LabError::Forbidden {
-            what: format!("cannot write {}: {e}", path.display()),
-            remedy: "run as root, or allow user namespaces to ordinary users".into(),
+        fs::write(&path, text).map_err(|e| {
+            LabError::forbidden(
+                format!("cannot write {}: {e}", path.display()),
+                "run as root, or allow user namespaces to ordinary users",
+            )
         })
     };
     write("setgroups", "deny".into())?;
@@ -377,13 +359,13 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
-/// Why the kernel refuses a user namespace, with the responsible setting.
+/// The error of a user namespace that the kernel refuses, with the responsible setting.
 fn user_namespace_refused(error: nix::Error, threads: usize) -> LabError {
     if threads > 1 {
-        return LabError::Unusable {
-            what: format!("the lab was entered with {threads} threads running; the kernel wants one"),
-            remedy: "this is a fault of the program: enter the lab before anything else".into(),
-        };
+        return LabError::unusable(
+            format!("the lab was entered with {threads} threads running; the kernel allows one"),
+            "this is a bug in Drophammer: enter the lab before anything else",
+        );
     }
     let is = |file: &str, value: &str| fs::read_to_string(file).is_ok_and(|t| t.trim() == value);
     let switches = [
@@ -403,15 +385,16 @@ fn user_namespace_refused(error: nix::Error, threads: usize) -> LabError {
                 .into()
         }
     };
-    LabError::Forbidden { what: format!("this system forbids user namespaces to this user: {error}"), remedy }
+    LabError::forbidden(format!("this system forbids user namespaces to this user: {error}"), remedy)
 }
 
 /// Makes the PID namespace of the daemons and its first process.
 fn start_holder(mark: &str, favoured: Option<&Favoured>) -> Result<(Child, File), LabError> {
     let shell = process::find("sh", "dash")?;
-    // By its path: a shell whose PATH lacks it would end at once, and the namespace would take no process any more.
+    // By its path: a shell whose PATH lacks it would end immediately, and then the namespace accepts no more processes.
     let cat = process::find("cat", "coreutils")?.display().to_string();
-    // Dropping the lab kills it. If this process is killed, it reads the end of the pipe and does what the drop would have done.
+    // Dropping the lab kills it. If this process is killed, the shell sees the end of the pipe and does what the drop
+    // would have done.
     let script = [cat].into_iter().chain(favoured.map(Favoured::undo)).collect::<Vec<_>>().join("; ");
     let start = || -> Result<Child, LabError> {
         unshare(CloneFlags::CLONE_NEWPID).map_err(LabError::io("cannot create a PID namespace"))?;

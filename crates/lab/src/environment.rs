@@ -1,4 +1,4 @@
-//! The conditions of a run: read once, without side effects.
+//! Reads the conditions of a run.
 
 use crate::cpu::CpuPlan;
 use drophammer_model::environment::Environment;

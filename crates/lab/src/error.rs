@@ -1,11 +1,11 @@
-//! Errors of the lab, each with its remedy.
+//! Errors of the lab.
 
 use std::path::Path;
 
-/// An error of the lab. Every text says what failed and, if there is one, the remedy.
+/// An error of the lab. Every text says what failed and, if there is one, how to fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The system does not allow what the lab needs.
+    /// The system forbids something that the lab needs.
     #[error("{what}\n  help: {remedy}")]
     Forbidden {
         /// What was refused.
@@ -20,7 +20,7 @@ pub enum LabError {
     MissingProgram {
         /// Its name.
         program: String,
-        /// Debian package that has it.
+        /// The Debian package that contains it.
         package: String,
     },
     /// A command ended with an error.
@@ -44,14 +44,14 @@ pub enum LabError {
     /// A condition did not come true in time.
     #[error("not ready after {seconds:.1} s: {condition}{log}")]
     NotReady {
-        /// The awaited condition, and how far it got.
+        /// What the lab waited for, and how far it got.
         condition: String,
         /// How long the lab waited.
         seconds: f64,
         /// Last lines of the logs, empty or starting with a newline.
         log: String,
     },
-    /// A daemon of the DUT ended by itself.
+    /// A daemon of the DUT ended on its own.
     #[error("{name} ended by itself ({status}){log}")]
     DaemonDied {
         /// Name of the daemon.
@@ -69,7 +69,7 @@ pub enum LabError {
         /// What the user can do.
         remedy: String,
     },
-    /// Somebody set one of the tester's own interfaces down, so nothing is known of the DUT.
+    /// Somebody set one of the tester's own interfaces down. This says nothing about the DUT.
     #[error("the interface {0} of this machine went down\n  help: ip link set {0} up")]
     OwnInterface(String),
     /// The user asked to stop.
@@ -78,6 +78,24 @@ pub enum LabError {
 }
 
 impl LabError {
+    /// [`LabError::Unusable`].
+    pub(crate) fn unusable(what: impl Into<String>, remedy: impl Into<String>) -> LabError {
+        LabError::Unusable { what: what.into(), remedy: remedy.into() }
+    }
+
+    /// [`LabError::Forbidden`].
+    pub(crate) fn forbidden(what: impl Into<String>, remedy: impl Into<String>) -> LabError {
+        LabError::Forbidden { what: what.into(), remedy: remedy.into() }
+    }
+
+    /// A link of the DUT that was up has no carrier any more.
+    pub(crate) fn lost_carrier(link: &str) -> LabError {
+        LabError::unusable(
+            format!("{link} of the DUT lost its carrier"),
+            "see the logs of the DUT in the folder of the run",
+        )
+    }
+
     /// Wraps a failed system call: `.map_err(LabError::io("mount sysfs"))`.
     pub(crate) fn io<E: Into<std::io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> LabError {
         let what = what.into();
@@ -89,7 +107,7 @@ impl LabError {
         LabError::io(format!("cannot {verb} {}", path.display()))
     }
 
-    /// Adds the last lines of a log to an error that has none yet.
+    /// Adds the last lines of a log to an error without any.
     pub(crate) fn with_log(self, text: &str) -> LabError {
         match self {
             LabError::NotReady { condition, seconds, log } if log.is_empty() && !text.is_empty() => {

@@ -1,15 +1,20 @@
 //! The input queue of a DUT in a network namespace.
 //!
-//! A veth pair has a ring of 256 frames in each direction: half a millisecond at 500,000 frames per second. Anything
-//! that delays the forwarding thread for longer loses frames, whereas network cards have room for 512 to 4,096. So the
-//! tester's end of each link gets a queueing discipline in front of the ring. This works with Linux 6.16 and later:
-//! veth makes the discipline wait while the ring is full. Earlier kernels drop.
+//! A veth pair has a ring of 256 frames in each direction: half a millisecond at 500,000 frames per second. If anything
+//! delays the forwarding thread for longer, frames get lost, whereas network cards have room for 512 to 4,096 frames. So
+//! the tester's end of each link gets a queueing discipline in front of the ring. Since Linux 6.16, veth makes the
+//! discipline wait while the ring is full; earlier kernels drop the frames.
 
 use crate::environment::kernel_release;
 use crate::{LabError, Netns};
 use drophammer_model::suite::DEFAULT_INPUT_QUEUE;
 
-/// Frames of the ring of a veth pair.
+/// Adds a queueing discipline to an interface.
+pub(crate) fn add_qdisc(netns: &Netns, interface: &str, args: &[&str]) -> Result<(), LabError> {
+    netns.output("tc", "iproute2", &[&["qdisc", "add", "dev", interface], args].concat(), None).map(drop)
+}
+
+/// Frames in the ring of a veth pair.
 const RING: u32 = 256;
 /// The first kernel whose veth makes the discipline wait.
 const FIRST: (u32, u32) = (6, 16);
@@ -25,9 +30,6 @@ pub(crate) struct InputQueue {
 
 /// Default number of frames in the input queue of a lab; `Err` with the size of the ring if this kernel supports only
 /// the ring.
-///
-/// # Errors
-/// See above.
 pub fn here() -> Result<u32, u32> {
     let queue = InputQueue::new(DEFAULT_INPUT_QUEUE);
     if queue.too_old { Err(RING) } else { Ok(queue.frames) }
@@ -51,10 +53,7 @@ impl InputQueue {
         if self.frames == 0 {
             return Ok(());
         }
-        let tc = |args: &[&str]| {
-            let args = [&["qdisc", "add", "dev", interface], args].concat();
-            netns.output("tc", "iproute2", &args, None).map(drop)
-        };
+        let tc = |args: &[&str]| add_qdisc(netns, interface, args);
         let limit = self.frames.to_string();
         if queues <= 1 {
             return tc(&["root", "pfifo", "limit", &limit]);

@@ -7,9 +7,23 @@ use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
 use std::path::Path;
 
+/// What a kind needs to start a DUT.
+pub struct Start<'a> {
+    /// The lab.
+    pub lab: &'a mut Lab,
+    /// The DUT in the suite.
+    pub dut: &'a DutConfig,
+    /// The role to play.
+    pub role: &'a RouterRole,
+    /// Existing folder for logs and rendered configuration.
+    pub work_dir: &'a Path,
+    /// Returns true once the user asks to stop.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
 /// A kind of DUT. Each has its own file in `kinds/`.
 pub trait DutKind: Sync {
-    /// Name, parameters, capabilities and what must be installed.
+    /// Name, parameters, capabilities and required programs.
     fn spec(&self) -> &'static KindSpec;
 
     /// Its capabilities.
@@ -17,29 +31,19 @@ pub trait DutKind: Sync {
         &self.spec().capabilities
     }
 
-    /// What must be installed for a DUT of this configuration, `(program, Debian package)`.
+    /// Programs that a DUT of this configuration needs, `(program, Debian package)`.
     fn needs(&self, _dut: &DutConfig) -> Vec<(&'static str, &'static str)> {
         self.spec().needs.to_vec()
     }
 
-    /// Configuration files of a DUT in this role, `(name, text)`; nothing is started or written.
+    /// Configuration files of a DUT in this role, `(name, text)`. Starts and writes nothing.
     ///
     /// # Errors
-    /// [`LabError::Unusable`] with file, line and remedy where the user's configuration cannot be used.
+    /// [`LabError::Unusable`] with file, line and remedy if the user's configuration cannot be used.
     fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError>;
 
     /// Starts a DUT in a role that the kind can play: [`DutKind::bring_up`] without its checks.
-    ///
-    /// # Errors
-    /// Those of [`DutKind::bring_up`].
-    fn start(
-        &self,
-        lab: &mut Lab,
-        dut: &DutConfig,
-        role: &RouterRole,
-        work_dir: &Path,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Box<dyn Dut>, LabError>;
+    fn start(&self, start: Start<'_>) -> Result<Box<dyn Dut>, LabError>;
 
     /// The part of a role that the kind plays: all of it, without BGP if the kind does not speak BGP.
     fn part_of(&self, role: &RouterRole) -> RouterRole {
@@ -48,7 +52,7 @@ pub trait DutKind: Sync {
     }
 
     /// The role of the namespace's kernel at the links of a router of a system: without addresses if the kernel must
-    /// not handle its packets.
+    /// not handle the router's packets.
     fn of_kernel(&self, role: &RouterRole) -> RouterRole {
         role.clone()
     }
@@ -64,33 +68,29 @@ pub trait DutKind: Sync {
         false
     }
 
-    /// Checks whether a DUT of this configuration can play the role. Covers everything that needs no lab, and starts no
-    /// DUT.
+    /// Checks whether a DUT of this configuration can play the role. Checks everything that needs no lab, and starts
+    /// nothing.
     ///
     /// # Errors
-    /// [`LabError::Unusable`] with the need that the kind cannot meet and the kinds that can; those of
-    /// [`DutKind::configuration`].
+    /// [`LabError::Unusable`] with the need that the kind cannot meet and the kinds that can.
     fn check(&self, dut: &DutConfig, role: &RouterRole) -> Result<(), LabError> {
         kinds::refuse_unless_able(self.spec(), role)?;
         self.configuration(dut, &self.part_of(role)).map(drop)
     }
 
-    /// Refuses a DUT for which the host lacks something that can be seen before a lab exists: its interfaces, and the right to use
-    /// them. Called in the host's namespaces.
-    ///
-    /// # Errors
-    /// [`LabError::Unusable`] with the remedy.
+    /// Refuses a DUT if the host lacks something that can be checked before a lab exists: its interfaces, and the right
+    /// to use them. Called in the host's namespaces.
     fn refuse_host(&self, _dut: &DutConfig, _role: &RouterRole) -> Result<(), LabError> {
         Ok(())
     }
 
-    /// Brings a DUT up in a role: interface i faces port i of the tester. Returns when probing shows that it is ready.
-    /// Logs and rendered configuration go to the existing folder `work_dir`.
+    /// Brings a DUT up in a role: interface i faces port i of the tester. Returns when it is ready. Logs and rendered
+    /// configuration go to the existing folder `work_dir`.
     ///
     /// # Errors
     /// Those of [`DutKind::check`] before anything is started, [`LabError::NotReady`] with the condition and the last
-    /// log lines, [`LabError::Stopped`] when `stop` returns true, and any other failure. What was brought up before the
-    /// error is removed.
+    /// log lines, [`LabError::Stopped`] when `stop` returns true, and any other failure. Everything that was started
+    /// before the error is removed.
     fn bring_up(
         &self,
         lab: &mut Lab,
@@ -104,6 +104,6 @@ pub trait DutKind: Sync {
         if tagged && self.capabilities().vlans == Vlans::HostKernel {
             lab.refuse_without_vlans(self.spec())?;
         }
-        self.start(lab, dut, &self.part_of(role), work_dir, stop)
+        self.start(Start { lab, dut, role: &self.part_of(role), work_dir, stop })
     }
 }

@@ -1,9 +1,9 @@
 //! Real routers as devices under test: namespaces, links, daemons, probes.
 //!
 //! [`Lab::enter`] moves the (still single-threaded) process into its own namespaces: from then on the process's network
-//! namespace *is* the tester's. A [`DutKind`] brings a router up in a further namespace, veth pairs join the two:
-//! tester `t0 t1 ...`, DUT `d0 d1 ...`. Everything that the lab makes depends on the life of the process: however it
-//! ends, even by SIGKILL, its daemons, links, routes and mounts end with it.
+//! namespace *is* the tester's. A [`DutKind`] brings a router up in another namespace, and veth pairs join the two:
+//! `t0 t1 ...` at the tester, `d0 d1 ...` at the DUT. Everything that the lab makes depends on the life of the process:
+//! however it ends, even by SIGKILL, its daemons, links, routes and mounts end with it.
 //!
 //! A new kind of DUT is one file in `kinds/` and one line in [`KINDS`].
 //!
@@ -12,29 +12,28 @@
 //! The process unshares its network and mount namespaces, as an ordinary user through a user namespace. Its network
 //! namespace is the tester's; each router gets another, joined by veth pairs. The kind `external` uses real interfaces
 //! instead, and `uml` runs a User Mode Linux guest behind taps: `lab/src/kinds/uml/guest.rs` is its first process,
-//! `dut.rs` the outside, `agent.rs` their protocol. Where its links are veth pairs `links.rs` opens the packet sockets,
-//! hands them to the guest's kernel, and tells it again of frames that it misses. The guest's kernel is itself the
-//! first process of a PID namespace (`guest::hold`): it traces the guest's processes, and without it they would go on
-//! with system calls of the host.
+//! `dut.rs` the outside, `agent.rs` their protocol. If its links are veth pairs, `links.rs` opens the packet sockets,
+//! hands them to the guest's kernel, and signals it again if it misses frames. The guest's kernel is itself the first
+//! process of a PID namespace (`guest::hold`): it traces the guest's processes, which without it would go on with system
+//! calls of the host.
 //!
 //! `DutKind` (`lab/src/kind.rs`) starts a DUT. `Dut` (`lab/src/dut.rs`) is all that a bench knows of a running DUT:
-//! record, liveness, counters, routes, and its capabilities. Each capability is a trait (`lab/src/dut/capabilities.rs`)
-//! with a getter in `Dut` that returns `None` where the DUT lacks it: `usage`, `filters`, `classes`, `core_links`,
-//! `management`, `member`, `resets`. Every kind of the lab implements `Dut`. So do the reference device in virtual time
-//! and the loop without DUT (`testbed/src/simulated.rs`).
+//! record, liveness, counters, routes, and its capabilities. Each capability is a trait with a method in `Dut` that
+//! returns `None` if the DUT lacks it: `usage`, `filters`, `classes`, `core_links`, `management`, `member`, `resets`.
+//! Every kind of the lab implements `Dut`. So do the reference device in virtual time and the loop without a DUT
+//! (`testbed/src/simulated.rs`).
 //!
-//! A veth pair's ring holds 256 frames. On Linux 6.16 and later, `input_queue.rs` puts a stated queue in front of it
-//! (2,048 frames, suite key `input_queue`), so that a router held off its processor for half a millisecond loses
-//! nothing. `af_packet` sends through this queue; for `af_xdp` the send ring is the queue. What does not fit is refused
-//! and counts as lost by the DUT.
+//! A veth pair's ring holds 256 frames. On Linux 6.16 and later, `input_queue.rs` puts a queue of known length in front
+//! of it (2,048 frames, suite key `input_queue`), so that a router kept off its processor for half a millisecond loses
+//! nothing. `af_packet` sends through this queue; for `af_xdp` the send ring is the queue. Frames that do not fit are
+//! refused and count as lost by the DUT.
 //!
 //! No clean-up code is needed. Daemons run in a PID namespace whose first process (the holder) reads a pipe from the
 //! tester. When the tester ends, for whatever reason, the pipe closes, the holder ends, and the kernel kills the
-//! namespace. Links, routes and mounts disappear with their namespaces. `/run` and `/var/tmp` are covered by empty
-//! folders, so the host's daemons are neither used nor disturbed. Only user commands of kind `external` can survive a
-//! SIGKILL; they carry a mark, and the next run or `drophammer clean` ends them. No kind changes a setting of the host.
-//! The run itself stays in the host's PID namespace, because it must see the kernel threads that forward for the
-//! router.
+//! namespace. Links, routes and mounts disappear with their namespaces. Empty folders cover `/run` and `/var/tmp`, so the
+//! host's daemons are neither used nor disturbed. Only the user's commands of kind `external` can survive a SIGKILL; they
+//! carry a mark, and the next run or `drophammer clean` ends them. No kind changes a setting of the host. The run itself
+//! stays in the host's PID namespace, because it must see the kernel threads that forward for the router.
 
 mod autogroup;
 mod bgp;
@@ -43,7 +42,6 @@ mod configuration;
 mod confine;
 mod cpu;
 mod dut;
-mod ends;
 mod enter;
 mod environment;
 mod error;
@@ -51,26 +49,23 @@ mod input_queue;
 mod kind;
 pub mod kinds;
 mod link_delay;
+mod links;
 mod management;
 mod mounts;
+mod namespace_dut;
 mod neighbours;
 mod netns;
-mod nftables;
 mod packet_filter;
-mod packet_sockets;
 mod probe;
 mod process;
 mod program;
 mod receiving;
 mod router;
-mod slow_path;
 mod snmp;
 mod ssh;
 mod sweep;
 mod system;
-mod topology;
 mod traffic_classes;
-mod ttl_model;
 mod wait;
 
 pub use by_hand::{Language, write as write_configuration};
@@ -81,15 +76,14 @@ pub use dut::{no_classes, no_core_link, no_filters};
 pub use enter::{Lab, LabOptions};
 pub use error::LabError;
 pub use input_queue::here as input_queue_here;
-pub use kind::DutKind;
-pub use kinds::{KINDS, find, missing, refuse_host};
+pub use kind::{DutKind, Start};
+pub use kinds::{KINDS, TTL_MODEL, find, is_pipe, missing, refuse_host};
+pub use links::{Links, Loop};
 pub use management::Asking;
 pub use netns::Netns;
 pub use packet_filter::{MOST_COUNTED as MOST_FILTER_COUNTERS, counter_name as filter_counter};
 pub use probe::ThreadTimes;
-pub use program::{Links, Program, ProgramDut, flatten};
+pub use program::{Program, ProgramDut, flatten};
 pub use receiving::{receive_at_sender, receive_time, receiving};
 pub use sweep::sweep;
 pub use system::{bring_up as bring_up_system, check as check_system, filters_of};
-pub use topology::Loop;
-pub use ttl_model::{TTL_MODEL, is_pipe};

@@ -1,11 +1,12 @@
 //! Delay and loss of a link between two routers, made by the kernel of the receiving router.
 //!
-//! Packets that arrive at an interface are held by [`netem`](https://man7.org/linux/man-pages/man8/tc-netem.8.html) on
-//! an intermediate device until their time is over. Queue and speed of the link come before that, as without a delay.
-//! With netem in the queue of the sender instead, packets under way would share it with packets that wait for the line.
+//! [`netem`](https://man7.org/linux/man-pages/man8/tc-netem.8.html) holds arriving packets on an intermediate device until
+//! their delay is over. Queue and speed of the link come before that, as without a delay. With netem in the queue of the
+//! sender, packets in flight would share that queue with packets that wait for the line.
 
+use crate::LabError;
 use crate::router::dut_interface;
-use crate::{LabError, Netns};
+use crate::traffic_classes::{Tc, listed};
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::role::RouterRole;
 use drophammer_model::topology::{CoreLink, LinkLoss};
@@ -14,11 +15,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Kernel modules for it.
+/// Kernel modules that this needs.
 pub(crate) const MODULES: [&str; 5] = ["ifb", "sch_ingress", "cls_matchall", "act_mirred", "sch_netem"];
-/// Least number of packets that can be under way at once.
+/// Minimum number of packets that can be in flight.
 const LEAST_PACKETS: u128 = 10_000;
-/// Speed assumed for a link without one, for the number of packets on it: more than the router of one processor
+/// Assumed speed of a link without one, to compute the number of packets on it: more than a router on one processor
 /// forwards.
 const UNLIMITED: Bandwidth = Bandwidth(200_000_000);
 /// Bits of the shortest frame with preamble and gap.
@@ -31,15 +32,15 @@ pub(crate) struct LinkDelay {
     pub(crate) interface: usize,
     /// The delay.
     time: Duration,
-    /// Most packets under way; packets beyond that are dropped and counted.
+    /// Maximum number of packets in flight; more packets are dropped and counted.
     packets: u128,
-    /// Share of the packets that are lost, at random, once the system has been found to forward.
+    /// Share of packets that get lost, at random, once the tester has found that the system forwards.
     loss: LinkLoss,
 }
 
 impl LinkDelay {
-    /// The delay of a link at the end that is interface `interface` of its router; `None` for a link with neither
-    /// delay nor loss.
+    /// The delay of a link at interface `interface` of the router at one end; `None` for a link with neither delay nor
+    /// loss.
     pub(crate) fn of(link: &CoreLink, interface: usize) -> Option<LinkDelay> {
         let speed = link.speed.unwrap_or(UNLIMITED);
         // Twice what the line carries in this time, because a token bucket lets bursts pass.
@@ -59,12 +60,12 @@ impl LinkDelay {
         [format!("link add name {device} type ifb"), format!("link set {device} up")]
     }
 
-    /// What netem does with each packet.
+    /// The arguments of netem.
     fn netem(&self) -> String {
         format!("netem delay {}us limit {}", self.time.as_micros(), self.packets)
     }
 
-    /// Line of tc(8) that begins the loss, if there is any.
+    /// Line of tc(8) that starts the loss, if there is any.
     pub(crate) fn loss_line(&self) -> Option<String> {
         let line = format!("qdisc change dev {} root {} loss {}%", self.device(), self.netem(), self.loss.percent());
         (!self.loss.is_none()).then_some(line)
@@ -82,21 +83,20 @@ impl LinkDelay {
         ]
     }
 
-    /// Name of the counter of packets that were lost at random or because too many were under way. netem counts them
+    /// Name of the counter of packets that were lost at random or because too many were in flight: netem counts both
     /// together.
     fn counter(&self) -> String {
         format!("{}.delay_dropped", dut_interface(self.interface))
     }
 }
 
-/// Name of the counter of packets that the full queue of an interface dropped.
+/// Name of the counter of packets that an interface dropped because its queue was full.
 fn queue_counter(interface: usize) -> String {
     format!("{}.queue_dropped", dut_interface(interface))
 }
 
-/// Drops of the queues of a router with this number of interfaces, from `tc -j -s qdisc show`: those of the interfaces,
-/// and those of the delays.
-pub(crate) fn dropped(listed: &Value, interfaces: usize, delays: &[LinkDelay]) -> BTreeMap<String, u64> {
+/// Drops, from `tc -j -s qdisc show`, in the queues of a router with this number of interfaces and these delays.
+fn dropped(listed: &Value, interfaces: usize, delays: &[LinkDelay]) -> BTreeMap<String, u64> {
     let of_root = |device: &str| {
         let root = |q: &&Value| q["dev"] == device && q["root"] == true;
         listed.as_array().into_iter().flatten().find(root)?["drops"].as_u64()
@@ -106,24 +106,17 @@ pub(crate) fn dropped(listed: &Value, interfaces: usize, delays: &[LinkDelay]) -
     queues.chain(delays).filter_map(|(name, dropped)| Some((name, dropped?))).collect()
 }
 
-/// Adds the drops of the queues of a router in a namespace, if it is one of several: their queues belong to the DUT. In
-/// front of a single router there are only those of the tester.
-///
-/// # Errors
-/// Those of tc(8).
+/// Adds the drops in the queues of a router if it is one of several: their queues belong to the DUT. A single router has
+/// only the tester's queues in front of it.
 pub(crate) fn count_drops(
-    netns: &Netns,
+    tc: Tc<'_>,
     role: &RouterRole,
     delays: &[LinkDelay],
     counters: &mut BTreeMap<String, u64>,
 ) -> Result<(), LabError> {
-    if role.member.is_none() {
-        return Ok(());
+    if role.member.is_some() {
+        counters.extend(dropped(&listed(tc, &[])?, role.interfaces.len(), delays));
     }
-    let text = netns.output("tc", "iproute2", &["-j", "-s", "qdisc", "show"], None)?;
-    let listed: Value = serde_json::from_str(&text)
-        .map_err(|e| LabError::io("cannot read the JSON of tc(8)")(std::io::Error::from(e)))?;
-    counters.extend(dropped(&listed, role.interfaces.len(), delays));
     Ok(())
 }
 
@@ -139,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_waits_on_a_device_of_its_own() {
+    fn arriving_packets_wait_on_a_separate_device() {
         let delay = LinkDelay::of(&link(Some(44_210_000), Duration::from_millis(277)), 2).unwrap();
         assert_eq!(delay.ip_lines(), ["link add name w2 type ifb", "link set w2 up"]);
         assert_eq!(
@@ -168,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_what_is_under_way() {
+    fn there_is_room_for_the_packets_in_flight() {
         assert_eq!(LinkDelay::of(&link(None, Duration::ZERO), 0), None);
         let packets = |speed, ms| LinkDelay::of(&link(speed, Duration::from_millis(ms)), 0).unwrap().packets;
         assert_eq!(packets(Some(1_000_000), 1), LEAST_PACKETS);

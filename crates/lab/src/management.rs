@@ -1,8 +1,9 @@
-//! Questions of an operator to a router, to see whether it still answers. They leave from a namespace beside the
-//! tester's, over a link that carries nothing else, or from the host to the address of the user's own router.
+//! Questions of an operator to a router, to see whether it still answers. They leave from a separate namespace over a
+//! link that carries nothing else, or from the host to the address of the user's own router.
 
 use crate::configuration::text_of;
 use crate::confine::steer;
+use crate::netns::kernel_has_ipv6;
 use crate::snmp::Agent;
 use crate::{Lab, LabError, Netns, cpu, probe, snmp, ssh};
 use drophammer_model::management::Question;
@@ -19,17 +20,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Parameter of kinds in namespaces.
+/// Parameter of the kinds in namespaces.
 pub(crate) const MANAGEMENT: Param<bool> = Param::new(
     "management",
     "false",
     "false",
-    "a management link beside the ports, over which it is also asked whether it answers under load",
+    "a management link in addition to the ports, to ask it over this link too whether it answers under load",
 );
 
 /// Name of the interface, at both ends.
 const INTERFACE: &str = "mgmt0";
-/// Its addresses: link-local (RFC 3927), which suites must not use on their ports.
+/// Its addresses are link-local (RFC 3927); suites must not use them on their ports.
 pub(crate) const ROUTER: Ipv4Addr = Ipv4Addr::new(169, 254, 73, 1);
 pub(crate) const OPERATOR: Ipv4Addr = Ipv4Addr::new(169, 254, 73, 2);
 const LENGTH: u8 = 30;
@@ -43,26 +44,23 @@ type Asked = Vec<(Instant, Option<Duration>)>;
 /// The management link of a router in a namespace.
 pub(crate) struct ManagementLink {
     operator: Netns,
-    /// In words: the processor that does the router's receive work of this link.
+    /// In words, for the record: the processor that does the router's receive work for this link.
     pub(crate) text: String,
 }
 
 impl ManagementLink {
-    /// Joins the namespace of the router `name` with one for its operator.
-    ///
-    /// # Errors
-    /// Those of ip(8) and of the settings.
+    /// Joins the namespace of the router `name` to one for its operator.
     pub(crate) fn make(lab: &Lab, router: &Netns, name: &str) -> Result<ManagementLink, LabError> {
         let shared = lab.shared();
         let operator = Netns::create(shared, &format!("management-{name}"))?;
         let quiet = [("net/ipv6/conf/default/disable_ipv6".to_owned(), "1")];
-        if Path::new("/proc/sys/net/ipv6").exists() {
+        if kernel_has_ipv6() {
             operator.sysctl(&quiet)?;
         }
         let group = format!("{0} {0}", getegid());
         operator.sysctl(&[("net/ipv4/ping_group_range".to_owned(), &group)])?;
         operator.ip(&[format!("link add {INTERFACE} type veth peer name {INTERFACE} netns {}", router.path())])?;
-        if Path::new("/proc/sys/net/ipv6").exists() {
+        if kernel_has_ipv6() {
             // Neighbor Discovery would change the counters of the router.
             router.sysctl(&[(format!("net/ipv6/conf/{INTERFACE}/disable_ipv6"), "1")])?;
         }
@@ -70,14 +68,11 @@ impl ManagementLink {
             |address| [format!("address add {address}/{LENGTH} dev {INTERFACE}"), format!("link set {INTERFACE} up")];
         router.ip(&up(ROUTER))?;
         operator.ip(&up(OPERATOR))?;
-        // Without this, the kernel would answer on the processor of the asking thread, however busy the router's
-        // processor is.
+        // Otherwise the kernel would answer on the processor of the asking thread, even if the router's processor is busy.
         let dut = shared.cpus.dut;
         let text = match steer(router, INTERFACE, dut) {
             Ok(()) => format!("; management link {INTERFACE}, whose receive work is steered (RPS) to processor {dut}"),
-            Err(e) => {
-                format!("; management link {INTERFACE}, whose receive work is done by the processor that asks ({e})")
-            }
+            Err(e) => format!("; management link {INTERFACE}, whose receive work runs on the asking processor ({e})"),
         };
         Ok(ManagementLink { operator, text })
     }
@@ -87,19 +82,16 @@ impl ManagementLink {
         &self.operator
     }
 
-    /// IP packets that the operator has sent over it. The counters of the interface would include ARP.
-    ///
-    /// # Errors
-    /// Those of reading it.
+    /// IP packets that the operator has sent over it. The interface's own counters would include ARP.
     pub(crate) fn questions(&self) -> Result<u64, LabError> {
-        let sent = self.operator.run(probe::own_ip)??.remove("ip.OutRequests");
+        let sent = self.operator.run(probe::ip)??.remove("ip.OutRequests");
         let missing =
             || LabError::io("cannot count the packets of the management link")(std::io::Error::other("no row Ip"));
         sent.ok_or_else(missing)
     }
 }
 
-/// The management address of a user's own router, beside its ports.
+/// The management address of the user's own router.
 pub(crate) struct ManagementPort {
     pub(crate) address: IpAddr,
     /// Community of its SNMP agent, if the agent is to be asked.
@@ -108,24 +100,21 @@ pub(crate) struct ManagementPort {
 
 impl ManagementPort {
     /// Reads it from the suite.
-    ///
-    /// # Errors
-    /// An agent without an address, an invalid address, a file that cannot be read.
     pub(crate) fn of(dut: &DutConfig) -> Result<Option<ManagementPort>, LabError> {
         let (address, file) = (dut.params.text("management"), dut.params.text("snmp_community_file"));
-        let unusable = |what: String, remedy: &str| LabError::Unusable { what, remedy: remedy.into() };
+        let unusable = |what: String, remedy: &str| LabError::unusable(what, remedy);
         let Some(address) = address else {
             return match file {
                 None => Ok(None),
                 Some(_) => Err(unusable(
-                    format!("`{}` has `snmp_community_file` and no address to ask", dut.name),
+                    format!("`{}` has `snmp_community_file` but no address to ask", dut.name),
                     "give the address of its agent: `management: 192.0.2.9`",
                 )),
             };
         };
         let address = address.parse().map_err(|_| {
             unusable(
-                format!("`management: {address}` of `{}` is no IP address", dut.name),
+                format!("`management: {address}` of `{}` is not an IP address", dut.name),
                 "write the address of the router's management port, for instance 192.0.2.9",
             )
         })?;
@@ -134,17 +123,17 @@ impl ManagementPort {
     }
 }
 
-/// The community in a file of the user's: its first line.
+/// The community: the first line of the user's file.
 fn community(file: &str) -> Result<String, LabError> {
     let path = Path::new(file);
     let text = text_of(path).map_err(LabError::file("read", path))?;
     let line = text.lines().next().unwrap_or_default().trim();
     match line.len() {
         1..=255 => Ok(line.to_owned()),
-        length => Err(LabError::Unusable {
-            what: format!("the community in {file} has {length} bytes"),
-            remedy: "write it in the first line of the file, with 1 to 255 bytes".into(),
-        }),
+        length => Err(LabError::unusable(
+            format!("the community in {file} has {length} bytes"),
+            "write it in the first line of the file, with 1 to 255 bytes",
+        )),
     }
 }
 
@@ -152,7 +141,7 @@ fn community(file: &str) -> Result<String, LabError> {
 pub(crate) struct Operator {
     pub(crate) netns: OwnedFd,
     pub(crate) cpu: usize,
-    /// The path of the questions: `management link`.
+    /// How the questions reach the router: `management link`.
     pub(crate) over: String,
 }
 
@@ -163,11 +152,7 @@ impl Operator {
         Ok(Operator { netns, cpu, over: format!("management link {INTERFACE}") })
     }
 
-    /// Sends `question` to the router at `address` every `interval` from now on, one at a time. The community is for
-    /// SNMP.
-    ///
-    /// # Errors
-    /// A thread that cannot be started.
+    /// Starts sending `question` to the router at `address` every `interval`, one at a time. The community is for SNMP.
     pub(crate) fn ask(
         &self,
         question: Question,
@@ -205,11 +190,8 @@ pub(crate) fn duplicate(netns: &Netns) -> Result<OwnedFd, LabError> {
     netns.as_fd().try_clone_to_owned().map_err(LabError::io("cannot duplicate a descriptor"))
 }
 
-/// Asks those of `questions` that a router in a namespace can answer beside its ports: over its management link, or,
-/// for SNMP without such a link, over the loopback of its namespace.
-///
-/// # Errors
-/// Threads that cannot be started.
+/// Asks those of `questions` that do not need the ports of a router in a namespace: over its management link, or, for
+/// SNMP without such a link, over the loopback of its namespace.
 pub(crate) fn ask(
     link: Option<&Operator>,
     agent: Option<&Agent>,
@@ -263,7 +245,7 @@ impl Ping {
             None => PingSocket::open(self.to),
         };
         let asked = socket.and_then(|socket| Ok((socket.ask(self.sequence)?, socket)));
-        // A socket that fails is opened again: an unreachable address may become reachable later.
+        // Open a failed socket again next time: an unreachable address may become reachable.
         let (answered, socket) = asked.map_or((false, None), |(answered, socket)| (answered, Some(socket)));
         self.socket = socket;
         answered
@@ -274,7 +256,7 @@ impl Ping {
 struct PingSocket {
     socket: UdpSocket,
     ipv4: bool,
-    /// True for a raw socket, which sends and receives whole ICMP packets, the latter with the IP header if IPv4;
+    /// True for a raw socket, which sends and receives whole ICMP packets (IPv4 packets arrive with their IP header);
     /// otherwise the kernel handles checksum and identifier.
     raw: bool,
 }
@@ -323,7 +305,7 @@ impl PingSocket {
             else {
                 continue;
             };
-            // A late answer must not count for this question, nor an answer to another program.
+            // Neither a late answer nor an answer to another program may count for this question.
             let own = !self.raw || *id == [id_high, id_low];
             if *kind == reply && own && [*answered_high, *answered_low] == [high, low] {
                 return Ok(true);
@@ -340,23 +322,23 @@ fn checksum(packet: &[u8]) -> u16 {
     !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
-/// Why a thread cannot ping from its namespace; `None` if it can.
+/// The reason why this thread cannot ping from its namespace, if any.
 pub(crate) fn cannot_ping(to: IpAddr) -> Option<std::io::Error> {
     PingSocket::open(to).err()
 }
 
-/// Questions of one kind under way.
+/// Questions of one kind, asked until this value ends.
 pub struct Asking {
     /// Kind of the questions.
     pub question: Question,
-    /// The path of the questions: `management link mgmt0`.
+    /// How the questions reach the router: `management link mgmt0`.
     pub over: String,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<Asked>>,
 }
 
 impl Asking {
-    /// Ends them. Returns the time of each question, and the time until its answer if that came within a second.
+    /// Ends them. Returns the time of each question, and the time until its answer if it came within a second.
     pub fn end(mut self) -> Vec<(Instant, Option<Duration>)> {
         self.stop()
     }

@@ -7,24 +7,26 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Makes all mounts private, so that mounts made here are not visible outside.
+/// Makes all mounts private, so that new mounts are not visible outside.
 pub(crate) fn make_private() -> Result<(), LabError> {
     let none: Option<&str> = None;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
         .map_err(LabError::io("cannot make the mounts private"))
 }
 
-/// Mounts the calling thread's view of /sys (its network namespace's interfaces) at `target`.
+/// Mounts the calling thread's view of /sys, with the interfaces of its network namespace, at `target`.
 pub(crate) fn sysfs(target: &Path) -> Result<(), LabError> {
     let none: Option<&str> = None;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mount(Some("sysfs"), target, Some("sysfs"), flags, none).map_err(|source| LabError::Forbidden {
-        what: format!("cannot mount sysfs at {}: {source}", target.display()),
-        remedy: "run as root; in a container, with /sys fully visible (docker: --privileged)".into(),
+    mount(Some("sysfs"), target, Some("sysfs"), flags, none).map_err(|source| {
+        LabError::forbidden(
+            format!("cannot mount sysfs at {}: {source}", target.display()),
+            "run as root; a container must see all of /sys (docker: --privileged)",
+        )
     })
 }
 
-/// Mounts an empty folder over `target`, visible only in the lab; does nothing if `target` does not exist.
+/// Mounts an empty folder over `target` if that exists; only the lab sees it.
 pub(crate) fn empty_over(target: &Path) -> Result<(), LabError> {
     if !target.is_dir() {
         return Ok(());
@@ -46,9 +48,9 @@ pub(crate) fn undo(target: &Path) -> Result<(), LabError> {
     umount2(target, MntFlags::MNT_DETACH).map_err(LabError::file("unmount", target))
 }
 
-/// Mounts empty folders over all of `hidden`, but keeps the folders `keep` (absolute, existing) below them visible.
+/// Mounts empty folders over all of `hidden`. The existing folders `keep`, as absolute paths, stay visible.
 pub(crate) fn hide(hidden: &[&str], keep: &[PathBuf]) -> Result<(), LabError> {
-    // An O_PATH handle still reaches the folder once it is covered.
+    // An O_PATH handle reaches the folder even when it is covered.
     let open = |path: &PathBuf| File::options().read(true).custom_flags(nix::libc::O_PATH).open(path);
     let mut kept = Vec::new();
     for path in keep.iter().filter(|p| hidden.iter().any(|h| p.starts_with(h))) {

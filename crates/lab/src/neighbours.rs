@@ -1,11 +1,10 @@
-//! The kernel's tables of neighbours (ARP and Neighbor Discovery), which all namespaces share, and their limit.
+//! The limit of the kernel's neighbour tables (ARP and Neighbor Discovery), which all namespaces share.
 
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::Family;
 use std::fs;
 
-/// Limit of the neighbour tables over all namespaces together, by family; it can be read only in the host's own network
-/// namespace.
+/// Limit of the neighbour tables for all namespaces together, by family. Only the host's own network namespace shows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits([Option<usize>; 2]);
 
@@ -13,15 +12,14 @@ const FAMILIES: [(Family, &str); 2] =
     [(Family::Ipv4, "net.ipv4.neigh.default.gc_thresh3"), (Family::Ipv6, "net.ipv6.neigh.default.gc_thresh3")];
 
 impl Limits {
-    /// The limits, read in the network namespace of this process.
+    /// Reads the limits in the network namespace of this process.
     pub(crate) fn read() -> Limits {
         Limits(FAMILIES.map(|(_, sysctl)| {
             fs::read_to_string(format!("/proc/sys/{}", sysctl.replace('.', "/"))).ok()?.trim().parse().ok()
         }))
     }
 
-    /// A message with a remedy if the emulated routers on `ports` of `duts` DUTs exceed the limit; `None` if all fit or the
-    /// limit is not known.
+    /// See [`crate::Lab::too_many_neighbours`].
     pub(crate) fn exceeded(self, ports: &[PortConfig], duts: usize) -> Option<String> {
         FAMILIES.iter().zip(self.0).find_map(|((family, sysctl), limit)| {
             let links = ports.iter().flat_map(|p| p.peer_links()).filter(|link| link.family == *family);
@@ -34,9 +32,9 @@ impl Limits {
 fn beyond(family: Family, routers: usize, sysctl: &str, limit: usize) -> Option<String> {
     (routers > limit).then(|| {
         format!(
-            "{routers} emulated {family} routers would be up at the same time, but this machine's kernel keeps no more than {limit} neighbours \
-             in all namespaces together: about so many sessions can come up on a router that uses it; set \
-             sysctl {sysctl}={}",
+            "{routers} emulated {family} routers would be up at the same time, but this machine's kernel keeps at most {limit} \
+             neighbours in all namespaces together, so only about that many sessions can come up on a router that uses it; \
+             set sysctl {sysctl}={}",
             (2 * routers).next_power_of_two()
         )
     })

@@ -27,7 +27,7 @@ pub(crate) fn on_a_thread<T: Send>(
     })
 }
 
-/// A network namespace of the lab, alive as long as this value or a process in it. It has no name in the file system.
+/// A network namespace of the lab. It lives as long as this value or a process in it, and has no name in the file system.
 #[derive(Debug)]
 pub struct Netns {
     shared: Arc<Shared>,
@@ -47,8 +47,7 @@ impl Netns {
             own_namespace()
         };
         let file = on_a_thread(|| Ok(()), make)??;
-        let own_sys = true;
-        Ok(Netns { shared: Arc::clone(shared), file, sys, own_sys })
+        Ok(Netns { shared: Arc::clone(shared), file, sys, own_sys: true })
     }
 
     /// The tester's namespace.
@@ -65,9 +64,6 @@ impl Netns {
 
     /// Runs `work` on a thread inside the namespace. Sockets that it opens and processes that it starts belong to the
     /// namespace.
-    ///
-    /// # Errors
-    /// [`LabError::Io`] if the thread cannot be started or moved.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         let before = || {
             setns(&self.file, CloneFlags::CLONE_NEWNET)
@@ -99,18 +95,11 @@ impl Netns {
     }
 
     /// Runs lines of ip(8) inside the namespace; stops at the first one that fails.
-    ///
-    /// # Errors
-    /// [`LabError::Command`] with the text of ip(8), [`LabError::MissingProgram`].
     pub fn ip(&self, lines: &[String]) -> Result<(), LabError> {
         self.run(|| self.batch(lines))?
     }
 
-    /// As [`Netns::ip`], but outside of the lab's PID namespace, which accepts no new process once its first one has
-    /// ended.
-    ///
-    /// # Errors
-    /// Those of [`Netns::ip`].
+    /// As [`Netns::ip`], but outside the lab's PID namespace, which accepts no new process once its first one has ended.
     pub(crate) fn ip_unheld(&self, lines: &[String]) -> Result<(), LabError> {
         let before =
             || setns(&self.file, CloneFlags::CLONE_NEWNET).map_err(LabError::io("cannot enter a namespace of the lab"));
@@ -122,7 +111,7 @@ impl Netns {
         let mut command = self.command(&process::find("ip", "iproute2")?);
         command.args(["-batch", "-"]);
         process::output(command, Some(&(lines.join("\n") + "\n"))).map(drop).map_err(|e| match e {
-            // "Command failed -:3" is of little use without the lines.
+            // "Command failed -:3" means little without the lines.
             LabError::Command { command, status, output } => {
                 LabError::Command { command, status, output: format!("{output}\n    of: {}", lines.join("; ")) }
             }
@@ -151,24 +140,28 @@ impl Netns {
         self.sys.join(file)
     }
 
+    /// The folder of its interfaces in /sys.
+    pub(crate) fn interfaces(&self) -> PathBuf {
+        self.sys.join("class/net")
+    }
+
     /// Path under which other programs can open the namespace while this process lives.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 }
 
-/// Why a setting of the kernel could not be written. Runtimes of containers mount `/proc/sys` read-only, even for a
-/// container that has the capabilities to write there.
+/// The error of a setting of the kernel that could not be written. Container runtimes mount `/proc/sys` read-only, even
+/// for a container with the capabilities to write there.
 fn setting_refused(path: &Path, error: std::io::Error) -> LabError {
     if error.kind() != std::io::ErrorKind::ReadOnlyFilesystem {
         return LabError::file("write", path)(error);
     }
-    LabError::Forbidden {
-        what: format!("cannot write {}: {error}", path.display()),
-        remedy: "in a container, have /proc/sys writable: `docker run --privileged`, or `--security-opt systempaths=unconfined` beside \
-                 the capabilities of docs/getting-it.md"
-            .into(),
-    }
+    LabError::forbidden(
+        format!("cannot write {}: {error}", path.display()),
+        "in a container, make /proc/sys writable: `docker run --privileged`, or `--security-opt \
+         systempaths=unconfined` in addition to the capabilities in docs/getting-it.md",
+    )
 }
 
 impl AsFd for Netns {
@@ -187,12 +180,17 @@ impl Drop for Netns {
     }
 }
 
-/// The JSON list that ip(8) writes; it writes nothing at all for an empty list.
+/// True if this machine's kernel has IPv6.
+pub(crate) fn kernel_has_ipv6() -> bool {
+    Path::new("/proc/sys/net/ipv6").exists()
+}
+
+/// Reads the JSON list that ip(8) writes; it writes nothing at all for an empty list.
 pub(crate) fn ip_json(text: &str) -> Result<Vec<serde_json::Value>, LabError> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    serde_json::from_str(text).map_err(|e| LabError::io("cannot read the JSON of ip(8)")(std::io::Error::from(e)))
+    serde_json::from_str(text).map_err(LabError::io("cannot read the JSON of ip(8)"))
 }
 
 /// The calling thread's network namespace.

@@ -1,9 +1,8 @@
 //! Packet filters of routers that forward with this machine's kernel: lists of rules as nftables rulesets.
 //!
-//! They are in separate tables, one for each family, so the user's own rules are not touched. Lists of both directions
-//! use the hook `forward`: a packet is routed first, whatever the direction.
+//! They are in separate tables, one for each family, so the user's own rules stay as they are. Lists of both directions
+//! use the hook `forward`: the kernel routes a packet before it filters it in either direction.
 
-use crate::nftables::NEED;
 use crate::router::interface_at;
 use crate::{LabError, Netns};
 use drophammer_model::Param;
@@ -17,11 +16,11 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 drophammer_model::choice! {
-    /// How rules are looked up.
+    /// How the kernel looks up rules.
     pub(crate) enum FilterStyle {
-        /// Each rule is a rule of nftables, evaluated one after the other.
+        /// Each rule is a rule of nftables; the kernel evaluates one after the other.
         List = "list",
-        /// Consecutive rules with the same verdict and form become a set with a single lookup.
+        /// Consecutive rules with the same verdict and fields become a set with a single lookup.
         Sets = "sets",
     }
 }
@@ -31,38 +30,32 @@ pub(crate) const FILTERS: Param<FilterStyle> = Param::new(
     "filters",
     "list",
     "list",
-    "how the filters of a test become rules of nftables: one by one, or neighbours of one form as a set that is looked up at once",
+    "how the filters of a test become rules of nftables: one by one, or as sets: consecutive rules with the same fields need one lookup",
 );
 
-/// The tables.
+/// The program, and the Debian package that contains it.
+pub(crate) const NEED: (&str, &str) = ("nft", "nftables");
+/// Name of the tables.
 const TABLE: &str = "drophammer_filter";
-/// Filters with more rules are not counted rule by rule: their counters would dominate the records of a run.
+/// Rules of a longer filter are not counted one by one: their counters would dominate the records of a run.
 pub const MOST_COUNTED: usize = 1_000;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// Replaces the current lists by these in one transaction; an empty slice removes them.
-///
-/// # Errors
-/// [`LabError::Unusable`] for lists that no router of this role can have, [`LabError::Command`] with the message of
-/// nft, [`LabError::MissingProgram`].
 pub(crate) fn set(netns: &Netns, role: &RouterRole, lists: &[FilterList], style: FilterStyle) -> Result<(), LabError> {
     if let Some(why) = filter::refuse(lists, role.interfaces.len()) {
-        return Err(LabError::Unusable { what: why, remedy: "this is a bug in Drophammer".into() });
+        return Err(LabError::unusable(why, "this is a bug in Drophammer"));
     }
     netns.output(NEED.0, NEED.1, &["--file", "-"], Some(&ruleset(role, lists, style))).map(drop)
 }
 
-/// Adds the counter of each rule, by its place among the rules of all lists; a set counts for its first rule. Adds also
-/// the sum of those rules that drop.
-///
-/// # Errors
-/// Those of nft.
+/// Adds the counter of each rule, by its place among the rules of all lists (a set counts for its first rule), and the
+/// sum of the rules that drop.
 pub(crate) fn counters(netns: &Netns, counters: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
     for family in ["ip", "ip6"] {
         let text = netns.output(NEED.0, NEED.1, &["--json", "list", "table", family, TABLE], None)?;
-        let listed: Value = serde_json::from_str(&text)
-            .map_err(|e| LabError::io("cannot read the JSON of nft(8)")(std::io::Error::from(e)))?;
+        let listed: Value = serde_json::from_str(&text).map_err(LabError::io("cannot read the JSON of nft(8)"))?;
         for (rule, packets, drops) in counted(&listed) {
             *counters.entry(counter_name(rule)).or_default() += packets;
             if drops {
@@ -78,7 +71,7 @@ pub fn counter_name(rule: usize) -> String {
     format!("filter{rule}.matches")
 }
 
-/// Rules, their packets, and whether they drop them, in what `nft --json list table` writes.
+/// Rules, their packets, and whether they drop them, from the output of `nft --json list table`.
 fn counted(listed: &Value) -> Vec<(usize, u64, bool)> {
     let of_rule = |rule: &Value| {
         let number = rule["comment"].as_str()?.parse().ok()?;
@@ -148,7 +141,7 @@ fn form(rule: &FilterRule) -> Form {
     [rule.source.is_some(), rule.destination.is_some(), rule.protocol.is_some() || ports, ports]
 }
 
-/// The rules of one family as lines of a chain; `number` is that of the first rule of the list.
+/// The rules of one family as lines of a chain; `number` is the number of the list's first rule.
 fn lines(list: &FilterList, number: usize, family: Family, style: FilterStyle) -> Vec<String> {
     let rules = list.rules.iter().enumerate().filter(|(_, rule)| rule.is_of(family) && can_match(rule));
     let rules: Vec<(usize, &FilterRule)> = rules.collect();
@@ -167,7 +160,7 @@ fn lines(list: &FilterList, number: usize, family: Family, style: FilterStyle) -
     rules.chunk_by(alike).map(line).collect()
 }
 
-/// Only TCP and UDP have ports, and no packet is of both families.
+/// False for rules that match no packet: only TCP and UDP have ports, and no packet is of both families.
 fn can_match(rule: &FilterRule) -> bool {
     let of_both = |a: (IpAddr, u8), b: (IpAddr, u8)| a.0.is_ipv4() != b.0.is_ipv4();
     let mixed = rule.source.zip(rule.destination).is_some_and(|(a, b)| of_both(a, b));

@@ -1,4 +1,4 @@
-//! Reads counters of the kernel: processor time, interfaces, IP, softnet.
+//! Reads the kernel's counters: processor time, memory, interfaces, IP, softnet, packet sockets.
 
 use crate::{LabError, Netns};
 use drophammer_model::trial::Family;
@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
+
+/// Folder of the interfaces of this process's namespace.
+pub(crate) const OWN: &str = "/sys/class/net";
 
 /// Recorded counters of an interface, as files of `statistics/`.
 const INTERFACE: [&str; 8] =
@@ -24,10 +27,10 @@ const IPV4: [&str; 9] = [
     "FragFails",
 ];
 
-/// Further ones from the row `IpExt` of `/proc/net/netstat`: invalid packets.
+/// Invalid packets, from the row `IpExt` of `/proc/net/netstat`.
 const IPV4_MORE: [&str; 3] = ["InTruncatedPkts", "InCsumErrors", "InNoRoutes"];
 
-/// Counters of `/proc/net/snmp6`, without their prefix `Ip6`.
+/// Counters of `/proc/net/snmp6`, without the prefix `Ip6`.
 const IPV6: [&str; 11] = [
     "InReceives",
     "InHdrErrors",
@@ -55,8 +58,8 @@ fn ticks(n: u64) -> Duration {
     Duration::from_nanos(n.saturating_mul(1_000_000_000 / ticks_per_second()))
 }
 
-/// Processor time of a process with all its threads: to the nanosecond if the kernel counts it so for each thread and
-/// none has ended, otherwise in ticks of 10 ms.
+/// Processor time of a process with all its threads: to the nanosecond if the kernel counts that for each thread and no
+/// thread has ended, otherwise in ticks of 10 ms.
 pub(crate) fn process_time(pid: u32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat_time(&stat).map(|in_ticks| threads_time(pid, ticks(in_ticks)))
@@ -67,7 +70,7 @@ fn threads_time(pid: u32, in_ticks: Duration) -> Duration {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let times: Vec<Duration> = threads.filter_map(|thread| schedstat(&thread.path(), 0)).collect();
     let sum: Duration = times.iter().sum();
-    // Only the ticks include the time of threads that have ended. Ticks are samples: each thread may be off by a few.
+    // Only the ticks include threads that have ended. Ticks are samples: each thread may be off by a few.
     let doubt = ticks(2) * (times.len() as u32 + 1) + in_ticks / 10;
     if times.is_empty() || sum + doubt < in_ticks { in_ticks } else { sum }
 }
@@ -79,7 +82,7 @@ pub struct ThreadTimes {
     pub id: u32,
     /// Time for which it ran.
     pub ran: Duration,
-    /// Time for which it was runnable and did not run.
+    /// Time for which it was ready but did not run.
     pub waited: Duration,
     /// Number of times that it got a processor.
     pub turns: u64,
@@ -148,9 +151,9 @@ pub(crate) fn resident(pid: u32) -> Option<u64> {
     status_kib(&status, "VmRSS:").map(|kib| kib * 1024)
 }
 
-/// Memory that a process and its descendants have in RAM, in bytes: the sum of their proportional sets (PSS), in which
-/// a page that several processes share counts once in all. User Mode Linux has processes with one address space, for
-/// which the kernel reports the same pages; they have the same map and count once. `None` if it cannot be read.
+/// Memory of a process and its descendants in RAM, in bytes: the sum of their proportional sets (PSS), so that a page
+/// shared by several processes counts once. Processes of User Mode Linux share one address space, and the kernel reports
+/// its pages for each; they have the same map, so they count once. `None` if it cannot be read.
 pub(crate) fn proportional(pid: u32) -> Option<u64> {
     let mut maps = Vec::new();
     let mut of = |pid: u32| {
@@ -170,14 +173,9 @@ fn status_kib(status: &str, key: &str) -> Option<u64> {
     status.lines().find_map(|l| l.strip_prefix(key))?.split_whitespace().next()?.parse().ok()
 }
 
-/// Routes that the kernel of `netns` holds, including those to its own addresses and links. Costs a walk over the IPv4
-/// trie (about 40 ms for a million routes), nothing for IPv6.
-pub(crate) fn fib_routes(netns: &Netns, family: Family) -> Result<Option<u64>, LabError> {
-    netns.run(|| own_fib_routes(family))
-}
-
-/// As [`fib_routes`], for the namespace of the calling thread.
-pub(crate) fn own_fib_routes(family: Family) -> Option<u64> {
+/// Routes in the kernel for the namespace of the calling thread, including those to its own addresses and links. For IPv4
+/// the kernel walks its trie (about 40 ms for a million routes); IPv6 costs nothing.
+pub(crate) fn fib_routes(family: Family) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
     match family {
         Family::Ipv4 => trie_prefixes(&read("fib_triestat")),
@@ -216,59 +214,73 @@ pub(crate) fn thread_time(pid: u32) -> Option<Duration> {
     precise.or_else(|| process_time(pid))
 }
 
-/// One counter of an interface: a file of its `statistics/`.
-pub(crate) fn interface_counter(netns: &Netns, name: &str, counter: &str) -> Result<u64, LabError> {
-    counter_at(&netns.sys("class/net"), name, counter)
-}
-
 /// One counter of an interface, in the folder of all interfaces.
-fn counter_at(folder: &Path, name: &str, counter: &str) -> Result<u64, LabError> {
+pub(crate) fn interface_counter(folder: &Path, name: &str, counter: &str) -> Result<u64, LabError> {
     let path = folder.join(format!("{name}/statistics/{counter}"));
     let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
     text.trim().parse().map_err(|_| LabError::file("read", &path)(std::io::Error::other("it holds no number")))
 }
 
-/// One counter of an interface of this process's own /sys.
-pub(crate) fn own_counter(name: &str, counter: &str) -> Result<u64, LabError> {
-    counter_at(Path::new("/sys/class/net"), name, counter)
-}
-
-/// Adds the counters of an interface of this process's own /sys to `into`.
-pub(crate) fn own_interface(name: &str, into: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
-    for counter in INTERFACE {
-        into.insert(format!("{name}.{counter}"), own_counter(name, counter)?);
-    }
-    Ok(())
-}
-
 /// Adds the counters of an interface to `into`, as `d0.rx_packets`.
-pub(crate) fn interface(netns: &Netns, name: &str, into: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
+pub(crate) fn interface(folder: &Path, name: &str, into: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
     for counter in INTERFACE {
-        into.insert(format!("{name}.{counter}"), interface_counter(netns, name, counter)?);
+        into.insert(format!("{name}.{counter}"), interface_counter(folder, name, counter)?);
     }
     Ok(())
 }
 
-/// Adds the IP counters of a namespace to `into`, as `ip.InHdrErrors` and `ip6.InHdrErrors`.
-pub(crate) fn ip(netns: &Netns, into: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
-    into.append(&mut netns.run(own_ip)??);
-    Ok(())
-}
-
-/// The IP counters of the calling thread's namespace.
-pub(crate) fn own_ip() -> Result<BTreeMap<String, u64>, LabError> {
+/// The IP counters of the calling thread's namespace, as `ip.InHdrErrors` and `ip6.InHdrErrors`.
+pub(crate) fn ip() -> Result<BTreeMap<String, u64>, LabError> {
     // /proc/net belongs to the main thread; /proc/thread-self to the reading thread.
     let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
-    let (four, six) = (read("snmp"), read("snmp6"));
     let mut into = BTreeMap::new();
-    let four = snmp(&four.map_err(LabError::io("cannot read /proc/net/snmp"))?, "Ip: ");
+    let four = snmp(&read("snmp").map_err(LabError::io("cannot read /proc/net/snmp"))?, "Ip: ");
     let more = snmp(&read("netstat").unwrap_or_default(), "IpExt: ");
     into.extend(IPV4_MORE.iter().filter_map(|n| Some((format!("ip.{n}"), *more.get(*n)?))));
     into.extend(IPV4.iter().filter_map(|n| Some((format!("ip.{n}"), *four.get(*n)?))));
-    // Without IPv6 in the kernel the file is missing and there is nothing to count.
-    let six = snmp6(&six.unwrap_or_default());
+    // A kernel without IPv6 has no such file, and there is nothing to count.
+    let six = snmp6(&read("snmp6").unwrap_or_default());
     into.extend(IPV6.iter().filter_map(|n| Some((format!("ip6.{n}"), *six.get(&format!("Ip6{n}"))?))));
     Ok(into)
+}
+
+/// Renames the kernel's counters of received and forwarded packets if another forwarder in its namespace leaves it only
+/// some packets, the slow path. Errors and discards keep their names, since only the kernel detects them.
+pub(crate) fn rename_slow_path(counters: &mut BTreeMap<String, u64>) {
+    for name in ["ip.InReceives", "ip.ForwDatagrams", "ip6.InReceives", "ip6.OutForwDatagrams"] {
+        if let Some(value) = counters.remove(name) {
+            counters.insert(format!("slow_path.{name}"), value);
+        }
+    }
+}
+
+/// Frames dropped at full packet sockets of the links `d0 d1 ...` in a namespace: their reader is too slow.
+pub(crate) fn socket_drops(netns: &Netns) -> Result<BTreeMap<String, u64>, LabError> {
+    let arguments = ["--packet", "--all", "--numeric", "--memory", "--no-header"];
+    netns.output("ss", "iproute2", &arguments, None).map(|text| socket_drops_in(&text))
+}
+
+/// For each socket, the last field of `skmem:(r0,...,d12)` after `*:d0`.
+fn socket_drops_in(text: &str) -> BTreeMap<String, u64> {
+    let of_link = |word: &str| {
+        let name = word.strip_prefix("*:")?;
+        name.strip_prefix('d')?.parse::<u16>().ok()?;
+        Some(name.to_owned())
+    };
+    let (mut found, mut link) = (BTreeMap::new(), None);
+    for word in text.split_whitespace() {
+        if word.starts_with("p_") {
+            // The next socket.
+            link = None;
+        } else if let Some(name) = of_link(word) {
+            link = Some(name);
+        } else if let (Some(name), Some(memory)) = (&link, word.strip_prefix("skmem:(")) {
+            let mut fields = memory.trim_end_matches(')').split(',');
+            let dropped = fields.find_map(|field| field.strip_prefix('d')?.parse().ok());
+            *found.entry(name.clone()).or_default() += dropped.unwrap_or(0u64);
+        }
+    }
+    found
 }
 
 /// The rows with this prefix of `/proc/net/snmp` or `/proc/net/netstat`: names, then values.
@@ -287,7 +299,7 @@ fn snmp6(text: &str) -> BTreeMap<String, u64> {
     text.lines().filter_map(pair).collect()
 }
 
-/// Adds the drops in the backlog of processor `cpu`, for the whole machine, to `into` as `softnet.cpu1.dropped`.
+/// Adds the drops in the backlog of processor `cpu`, for the whole machine, as `softnet.cpu1.dropped`.
 pub(crate) fn softnet(cpu: usize, into: &mut BTreeMap<String, u64>) {
     let text = fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
     if let Some((processed, dropped, squeezed)) = softnet_row(&text, cpu) {
@@ -297,8 +309,8 @@ pub(crate) fn softnet(cpu: usize, into: &mut BTreeMap<String, u64>) {
     }
 }
 
-/// Processed, dropped and time_squeeze of `cpu`. Offline processors have no row; column 13, if the kernel has it, is
-/// the number of the processor.
+/// Processed, dropped and time_squeeze of `cpu`. Offline processors have no row; column 13, if there is one, is the
+/// number of the processor.
 fn softnet_row(text: &str, cpu: usize) -> Option<(u64, u64, u64)> {
     let hex = |word: &str| u64::from_str_radix(word, 16).ok();
     let rows: Vec<Vec<u64>> = text.lines().map(|l| l.split_whitespace().filter_map(hex).collect()).collect();
@@ -369,6 +381,25 @@ mod tests {
         assert_eq!(status_kib("VmPeak:\t  9 kB\nVmRSS:\t    1200 kB\n", "VmRSS:"), Some(1200));
         let rollup = "55d0c0de8000-7ffd8a5f1000 ---p 00000000 00:00 0 [rollup]\nRss:  1692 kB\nPss:   270 kB\nPss_Dirty: 88 kB\n";
         assert_eq!(status_kib(rollup, "Pss:"), Some(270));
+    }
+
+    #[test]
+    fn what_only_the_kernel_detects_keeps_its_name() {
+        let names = ["ip.ForwDatagrams", "ip6.InReceives", "ip.InHdrErrors", "d0.rx_packets"];
+        let mut counters: BTreeMap<String, u64> = names.iter().map(|name| ((*name).to_owned(), 3)).collect();
+        rename_slow_path(&mut counters);
+        assert_eq!(counters.get("slow_path.ip.ForwDatagrams"), Some(&3));
+        let known = drophammer_model::counters::DutCounter::all_of("kernel", &counters);
+        assert_eq!(known.into_iter().map(|c| c.name).collect::<Vec<_>>(), ["rx_packets", "ip.InHdrErrors"]);
+    }
+
+    #[test]
+    fn drops_of_the_links_are_found() {
+        let text = "p_raw UNCONN 0 0 *:d1 * skmem:(r0,rb212992,t0,tb212992,f0,w0,o176,bl0,d12)\n\
+                    p_raw UNCONN 0 0 [0]:* * skmem:(r0,rb1,t0,tb1,f0,w0,o0,bl0,d5)\n\
+                    p_raw UNCONN 0 0 *:dummy0 * skmem:(r0,d9)\n\
+                    p_raw UNCONN 0 0 *:d0 *\n\t skmem:(r0,rb1,d0)\n";
+        assert_eq!(socket_drops_in(text), [("d0", 0), ("d1", 12)].map(|(name, n)| (name.to_owned(), n)).into());
     }
 
     #[test]

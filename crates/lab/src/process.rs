@@ -1,7 +1,7 @@
 //! Finds, starts, watches and ends programs and daemons.
 
-use crate::LabError;
 use crate::wait::{self, Look};
+use crate::{LabError, Netns, cpu};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use std::fs::{File, OpenOptions};
@@ -13,19 +13,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// Name of the environment variable in every process of a lab; see [`crate::sweep`].
+/// Name of an environment variable that every process of a lab has; see [`crate::sweep`].
 pub(crate) const MARK: &str = "DROPHAMMER_LAB";
 
-/// Folders searched besides `PATH`: an ordinary user's lacks the sbin folders, and FRR has its own.
+/// Folders searched after `PATH`, which for ordinary users lacks the sbin folders; FRR has its own.
 const FOLDERS: [&str; 6] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/usr/lib/frr", "/usr/libexec/frr"];
 
 /// Time for a daemon to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Path of a program.
-///
-/// # Errors
-/// [`LabError::MissingProgram`] with the name of the Debian package.
+/// Path of a program, or [`LabError::MissingProgram`] with its Debian package.
 pub(crate) fn find(program: &str, package: &str) -> Result<PathBuf, LabError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -35,22 +32,18 @@ pub(crate) fn find(program: &str, package: &str) -> Result<PathBuf, LabError> {
         .ok_or_else(|| LabError::MissingProgram { program: program.into(), package: package.into() })
 }
 
-/// A command in its own process group, so that a terminal's Ctrl-C does not reach it, with the mark of the lab.
+/// A command with the mark of the lab, in its own process group, so that a terminal's Ctrl-C does not reach it.
 pub(crate) fn command(program: &Path, mark: &str) -> Command {
     let mut command = Command::new(program);
     command.process_group(0).env(MARK, mark).stdin(Stdio::null());
     command
 }
 
-/// Runs a short command to its end and returns its standard output.
-///
-/// # Errors
-/// [`LabError::Command`] with its output if it cannot be started or fails.
+/// Runs a short command to its end and returns its standard output, or [`LabError::Command`] with all of its output.
 pub(crate) fn output(mut command: Command, stdin: Option<&str>) -> Result<String, LabError> {
-    let failed = |command: &Command, status: String, output: String| LabError::Command {
-        command: command_line(command),
-        status,
-        output,
+    let failed = |command: &Command, status: String, output: String| {
+        let command = command_line(command);
+        LabError::Command { command, status, output }
     };
     command.stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -68,22 +61,37 @@ pub(crate) fn output(mut command: Command, stdin: Option<&str>) -> Result<String
     Err(failed(&command, out.status.to_string(), text.trim().into()))
 }
 
+/// What a program prints about its version, on standard output or standard error.
+pub(crate) fn version(mut command: Command, option: &str) -> Result<String, LabError> {
+    let name = command_line(&command);
+    let out = command.arg(option).output().map_err(LabError::io(format!("cannot start {name}")))?;
+    let text = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+    Ok(text.trim().to_owned())
+}
+
 fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
+/// True once a child has ended.
+fn gone(child: &mut Child) -> bool {
+    !matches!(child.try_wait(), Ok(None))
+}
+
+/// Waits until a child ends, at most for `limit`; true if it did.
+fn ends(child: &mut Child, limit: Duration) -> bool {
+    wait::while_missing(limit, &|| false, || Ok((!gone(child)).then(String::new))).is_ok()
+}
+
 /// Ends a process by SIGKILL, or by SIGTERM first if `polite`; returns once it is gone.
 fn end(child: &mut Child, polite: bool) {
-    let gone = |child: &mut Child| !matches!(child.try_wait(), Ok(None));
     if gone(child) {
         return;
     }
     if polite {
-        let pid = Pid::from_raw(child.id().cast_signed());
-        let _ = kill(pid, Signal::SIGTERM);
-        let look = || Ok(if gone(child) { Look::Ready(()) } else { Look::NotYet(String::new()) });
-        if wait::until(GRACE, &|| false, look).is_ok() {
+        let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM);
+        if ends(child, GRACE) {
             return;
         }
     }
@@ -91,20 +99,34 @@ fn end(child: &mut Child, polite: bool) {
     let _ = child.wait();
 }
 
-/// A daemon of a DUT that runs in the foreground as our child. Dropping it kills it.
+/// A daemon of a DUT, in the foreground as our child. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     name: String,
     child: Child,
     /// The command that starts it, kept for a restart.
     command: Command,
-    /// Socket on which it must listen before others are started.
+    /// Socket on which it must listen before a restart goes on with the next daemon.
     listens: Option<PathBuf>,
     log: PathBuf,
 }
 
 impl Daemon {
-    /// Starts `command` with its output in `folder/<name>.log`. Call it inside the DUT's namespace.
+    /// Starts a daemon in a namespace, on processor `cpu`, with its output in `folder/<name>.log`.
+    pub(crate) fn start_in(
+        netns: &Netns,
+        cpu: usize,
+        name: &str,
+        command: Command,
+        folder: &Path,
+    ) -> Result<Daemon, LabError> {
+        netns.run(|| {
+            cpu::pin(0, cpu)?;
+            Daemon::start(name, command, folder)
+        })?
+    }
+
+    /// As [`Daemon::start_in`], here.
     pub(crate) fn start(name: &str, mut command: Command, folder: &Path) -> Result<Daemon, LabError> {
         let log = folder.join(format!("{name}.log"));
         let file = File::create(&log).map_err(LabError::file("create", &log))?;
@@ -114,12 +136,12 @@ impl Daemon {
         Ok(Daemon { name: name.into(), child, command, listens: None, log })
     }
 
-    /// Sets the socket on which it must listen before others are started.
+    /// Sets the socket on which it must listen before a restart goes on with the next daemon.
     pub(crate) fn listens(&mut self, socket: &Path) {
         self.listens = Some(socket.to_owned());
     }
 
-    /// Ends it: SIGTERM, and SIGKILL after three seconds; or SIGKILL at once, with all processes of its group.
+    /// Ends it: politely by SIGTERM, and SIGKILL after three seconds; else by SIGKILL, with all processes of its group.
     pub(crate) fn end(&mut self, politely: bool) {
         if !politely {
             let _ = killpg(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGKILL);
@@ -127,24 +149,23 @@ impl Daemon {
         end(&mut self.child, politely);
     }
 
-    /// Starts it again as before and appends to its log. Call it inside the DUT's namespace, once the daemon has ended.
+    /// Starts it again as before; it appends to its log. Call it inside the DUT's namespace, once the daemon has ended.
     pub(crate) fn start_again(&mut self) -> Result<(), LabError> {
         let line = command_line(&self.command);
         self.child = self.command.spawn().map_err(LabError::io(format!("cannot start {line} again")))?;
         Ok(())
     }
 
-    /// Waits until it listens, if others need that, for `limit` at most.
+    /// Waits until it listens, if others need that, at most for `limit`.
     pub(crate) fn await_listening(&mut self, limit: Duration) -> Result<(), LabError> {
         let Some(socket) = self.listens.clone() else { return self.check() };
-        wait::until(limit, &|| false, || {
+        wait::while_missing(limit, &|| false, || {
             self.check()?;
             let refused = UnixStream::connect(&socket).err();
-            Ok(refused.map_or(Look::Ready(()), |e| Look::NotYet(format!("{} does not listen: {e}", self.name))))
+            Ok(refused.map(|e| format!("{} does not listen: {e}", self.name)))
         })
     }
 
-    /// Name, as in [`Daemon::start`].
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -168,7 +189,8 @@ impl Daemon {
         }
     }
 
-    /// As [`Daemon::check`], for a program that may stop work without ending: its log then has a line that begins with `words`.
+    /// As [`Daemon::check`], for a program that may stop working without ending. Its log then has a line that begins with
+    /// `words`.
     pub(crate) fn check_works(&mut self, words: &str) -> Result<(), LabError> {
         self.check()?;
         match end_of(&self.log).lines().find(|line| line.starts_with(words)) {
@@ -183,12 +205,9 @@ impl Daemon {
         LabError::DaemonDied { name: self.name.clone(), status: status.into(), log }
     }
 
-    /// Waits until it has ended by itself, for `limit` at most. What runs longer is left to [`Daemon::end`].
+    /// Waits until it ends on its own, at most for `limit`; then call [`Daemon::end`].
     pub(crate) fn await_end(&mut self, limit: Duration) {
-        let child = &mut self.child;
-        let look =
-            || Ok(if matches!(child.try_wait(), Ok(None)) { Look::NotYet(String::new()) } else { Look::Ready(()) });
-        let _ = wait::until(limit, &|| false, look);
+        ends(&mut self.child, limit);
     }
 
     /// Ends it: SIGTERM, and SIGKILL after three seconds.
@@ -203,18 +222,15 @@ impl Drop for Daemon {
     }
 }
 
-/// A log without content. A process that the command leaves appends to it, also after the log was rewritten.
+/// An empty log, opened for appending: a process that outlives its command writes to it even after it was rewritten.
 fn emptied(log: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().create(true).append(true).open(log)?;
     file.set_len(0)?;
     Ok(file)
 }
 
-/// Runs a shell command of the user to its end, with its output in `log`; ends its whole process group at the limit or
-/// if the user asks to stop.
-///
-/// # Errors
-/// [`LabError::Stopped`], [`LabError::NotReady`] at the limit, [`LabError::Command`] if the shell cannot be started.
+/// Runs a shell command of the user to its end, with its output in `log`. Ends its whole process group with
+/// [`LabError::NotReady`] at the limit, and with [`LabError::Stopped`] if the user asks to stop.
 pub(crate) fn shell(
     text: &str,
     mark: &str,
@@ -254,7 +270,7 @@ fn end_of(log: &Path) -> String {
     String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
-/// The last 12 lines of a log (of its last 8 KiB) after its name; empty if there are none.
+/// The name of a log and its last 12 lines, from the last 8 KiB; empty if there are none.
 pub(crate) fn tail(log: &Path) -> String {
     let text = end_of(log);
     let lines: Vec<_> = text.lines().filter(|l| !l.trim().is_empty()).collect();
@@ -265,20 +281,25 @@ pub(crate) fn tail(log: &Path) -> String {
     format!("  last lines of {}:\n{}", log.display(), last.join("\n"))
 }
 
-/// Daemons of tests that have a child.
+/// Daemons with a child, for tests.
 #[cfg(test)]
 pub(crate) mod tests_support {
     use super::*;
 
-    /// Time limit of what happens at once.
+    /// Time limit for what takes no time.
     const AT_ONCE: Duration = Duration::from_secs(10);
 
-    /// Starts a daemon `guest` that runs this shell script, and waits until its log ends with the number of a process,
-    /// which is returned.
-    pub(crate) fn with_child(script: &str, folder: &Path) -> (Daemon, u32) {
+    /// A shell that runs this script.
+    pub(crate) fn sh(script: &str) -> Command {
         let mut sh = command(&find("sh", "dash").unwrap(), "test");
         sh.args(["-c", script]);
-        let daemon = Daemon::start("guest", sh, folder).unwrap();
+        sh
+    }
+
+    /// Starts a daemon `guest` that runs this shell script, and waits until its log ends with the number of a process,
+    /// which it returns.
+    pub(crate) fn with_child(script: &str, folder: &Path) -> (Daemon, u32) {
+        let daemon = Daemon::start("guest", sh(script), folder).unwrap();
         let told = || {
             let text = std::fs::read_to_string(folder.join("guest.log")).unwrap_or_default();
             let last = text.strip_suffix('\n').and_then(|text| text.lines().last());
@@ -289,20 +310,21 @@ pub(crate) mod tests_support {
         (daemon, child)
     }
 
-    /// Waits until a process has ended. Its parent may not have asked for its status yet.
+    /// Waits until a process ends, whether or not its parent has asked for its status.
     pub(crate) fn await_gone(pid: u32) {
         let gone = || {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             let state = stat.rsplit(") ").next().unwrap_or_default();
             let gone = state.is_empty() || state.starts_with(['Z', 'X']);
-            Ok(if gone { Look::Ready(()) } else { Look::NotYet(format!("a process lives: {stat}")) })
+            Ok((!gone).then(|| format!("a process lives: {stat}")))
         };
-        wait::until(AT_ONCE, &|| false, gone).unwrap();
+        wait::while_missing(AT_ONCE, &|| false, gone).unwrap();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::tests_support::sh;
     use super::*;
 
     #[test]
@@ -313,18 +335,14 @@ mod tests {
 
     #[test]
     fn a_failed_command_tells_what_it_wrote() {
-        let mut sh = command(&find("sh", "dash").unwrap(), "test");
-        sh.args(["-c", "cat >&2; exit 3"]);
-        let error = output(sh, Some("no carrier")).unwrap_err().to_string();
+        let error = output(sh("cat >&2; exit 3"), Some("no carrier")).unwrap_err().to_string();
         assert!(error.contains("no carrier") && error.contains('3'), "{error}");
     }
 
     #[test]
     fn a_daemon_that_ends_is_told_with_its_log() {
         let folder = tempfile::tempdir().unwrap();
-        let mut sh = command(&find("sh", "dash").unwrap(), "test");
-        sh.args(["-c", "echo cannot read table; exit 4"]);
-        let mut daemon = Daemon::start("routed", sh, folder.path()).unwrap();
+        let mut daemon = Daemon::start("routed", sh("echo cannot read table; exit 4"), folder.path()).unwrap();
         let look = || Ok(daemon.check().map_or_else(|e| Look::Ready(e.to_string()), |()| Look::NotYet(String::new())));
         let text = wait::until(Duration::from_secs(10), &|| false, look).unwrap();
         assert!(text.contains("routed") && text.contains('4') && text.contains("cannot read table"), "{text}");
@@ -333,9 +351,8 @@ mod tests {
     #[test]
     fn a_program_that_works_no_more_is_told_by_its_log() {
         let folder = tempfile::tempdir().unwrap();
-        let mut sh = command(&find("sh", "dash").unwrap(), "test");
-        sh.args(["-c", "echo up; echo 'Kernel panic: BUG!'; exec sleep 600"]);
-        let mut daemon = Daemon::start("guest", sh, folder.path()).unwrap();
+        let script = "echo up; echo 'Kernel panic: BUG!'; exec sleep 600";
+        let mut daemon = Daemon::start("guest", sh(script), folder.path()).unwrap();
         let mut look = |words: &'static str| {
             let found = daemon.check_works(words);
             Ok(found.map_or_else(|e| Look::Ready(e.to_string()), |()| Look::NotYet(String::new())))

@@ -1,21 +1,18 @@
-//! A DUT that is a program of the caller's. It handles the frames of its links itself, in a process on the DUT's
+//! A DUT that is a program of the caller. It handles the frames of its links itself, in a process on the DUT's
 //! processor, and answers questions on a socket. The lab starts, asks and ends it.
 
-use crate::cpu;
-use crate::dut::READY;
-use crate::dut::{Classes, Filters, Management, TesterInterface, Usage, Where};
-use crate::ends::Ends;
+use crate::dut::{Classes, Filters, Management, TesterInterface, Usage, capabilities};
+use crate::links::{Ends, Links, tap_lines};
+use crate::namespace_dut::READY;
 use crate::probe::ThreadTimes;
 use crate::process::Daemon;
 use crate::router::dut_interface;
-use crate::topology::{Topology, room_for_tags};
-use crate::wait::{self, Look};
-use crate::{Dut, Lab, LabError, Netns, configuration, probe};
+use crate::{Dut, Lab, LabError, configuration, probe, wait};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::registry::KindSpec;
-use drophammer_model::role::{Interface, RouterRole};
+use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
 use drophammer_model::trial::Family;
 use serde_json::Value;
@@ -25,20 +22,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Kind of the links between tester and program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Links {
-    /// veth pairs, as for any DUT in a namespace: the program opens `d0 d1 ...` in its own namespace.
-    Veth,
-    /// The program makes taps `t0 t1 ...` in the tester's namespace and reads their far ends. They end with it.
-    Tap,
-}
-
-/// A program to be started as `executable arguments... CONFIGURATION SOCKET INTERFACE...`.
+/// A program that the lab starts as `executable arguments... CONFIGURATION SOCKET INTERFACE...`.
 ///
 /// It opens the interfaces, then listens on the socket. There it reads one line per connection and answers with one
-/// line of JSON: to `counters` with an object of its counters (names of nested objects are joined by dots), to other
-/// lines with an object that has a text `error` if it refuses.
+/// line of JSON: to `counters` with an object of its counters (names of nested objects are joined by dots), to any other
+/// line with an object that contains a text `error` if the program refuses.
 pub struct Program {
     /// Its kind.
     pub kind: &'static KindSpec,
@@ -54,18 +42,16 @@ pub struct Program {
     pub file: String,
     /// Text of that file.
     pub configuration: String,
-    /// The configuration without secrets, to be kept.
+    /// The configuration without secrets, for the record.
     pub shown: String,
-    /// Line to send once the DUT has been found to forward; see [`Dut::forwards`].
+    /// Line for [`Dut::forwards`].
     pub when_forwarding: Option<String>,
 }
 
-/// Time limit of an answer.
+/// Time limit for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Frames that a tap queues for its reader: the kernel's default.
-const TAP_QUEUE: u32 = 1000;
 
-/// A program that is up.
+/// A running program.
 pub struct ProgramDut {
     // Declared before the links, so that the process ends first.
     daemon: Daemon,
@@ -78,10 +64,7 @@ pub struct ProgramDut {
 
 impl ProgramDut {
     /// Makes the links, starts the program on the DUT's processor, and returns once it listens and the links are up.
-    /// Its configuration and log go to the existing folder `work_dir`.
-    ///
-    /// # Errors
-    /// Those of [`crate::DutKind::bring_up`].
+    /// Its configuration and log go to the existing folder `work_dir`. Errors as in [`crate::DutKind::bring_up`].
     pub fn bring_up(
         lab: &Lab,
         dut: &DutConfig,
@@ -97,23 +80,14 @@ impl ProgramDut {
         let configuration = configuration::store(work_dir, &state, &config, &whole)?.join(&program.file);
         let socket = state.join("control");
         let cpu = shared.cpus.dut;
-        let ports = role.interfaces.len();
-        let interface = |i| TesterInterface { name: shared.tester_interface(i), netns: Where::Tester, dut_mac: None };
-        let (ends, names): (_, Vec<String>) = match program.links {
-            Links::Veth => (Ends::Veth(Topology::bare(lab, &dut.name, role)?), (0..ports).map(dut_interface).collect()),
-            Links::Tap => {
-                let interfaces: Vec<_> = (0..ports).map(interface).collect();
-                let names = interfaces.iter().map(|interface| interface.name.clone()).collect();
-                let cpu = shared.cpus.separate().then_some(cpu);
-                (Ends::Tap { tester: Netns::tester(shared)?, interfaces, cpu }, names)
-            }
+        let ends = Ends::make(lab, &dut.name, role, program.links)?;
+        let names: Vec<String> = match &ends {
+            Ends::Veth(_) => (0..role.interfaces.len()).map(dut_interface).collect(),
+            Ends::Tap { interfaces, .. } => interfaces.iter().map(|interface| interface.name.clone()).collect(),
         };
         let mut command = ends.netns().command(&program.executable);
         command.args(&program.arguments).arg(&configuration).arg(&socket).args(names);
-        let started = ends.netns().run(|| {
-            cpu::pin(0, cpu)?;
-            Daemon::start(program.kind.name, command, work_dir)
-        })?;
+        let daemon = Daemon::start_in(ends.netns(), cpu, program.kind.name, command, work_dir)?;
         let record = DutRecord {
             name: dut.name.clone(),
             kind: program.kind.name.into(),
@@ -125,7 +99,7 @@ impl ProgramDut {
         };
         let when_forwarding = program.when_forwarding;
         let ssh = dut.params.flag("ssh") == Some(true);
-        let mut up = ProgramDut { daemon: started?, ends, socket, record, when_forwarding, ssh };
+        let mut up = ProgramDut { daemon, ends, socket, record, when_forwarding, ssh };
         up.wait(stop, |up| match UnixStream::connect(&up.socket) {
             Ok(_) => Ok(None),
             Err(e) => Ok(Some(format!("{} does not listen: {e}", up.record.kind))),
@@ -142,9 +116,9 @@ impl ProgramDut {
         stop: &dyn Fn() -> bool,
         mut look: impl FnMut(&ProgramDut) -> Result<Option<String>, LabError>,
     ) -> Result<(), LabError> {
-        let result = wait::until(READY, stop, || {
+        let result = wait::while_missing(READY, stop, || {
             self.daemon.check()?;
-            Ok(look(self)?.map_or(Look::Ready(()), Look::NotYet))
+            look(self)
         });
         result.map_err(|e| e.with_log(&self.daemon.log_tail()))
     }
@@ -157,10 +131,9 @@ impl ProgramDut {
         let failed = LabError::io(format!("{} does not answer", self.record.kind));
         let answer = question(&self.socket, line).map_err(failed)?;
         match answer.get("error").and_then(Value::as_str) {
-            Some(why) => Err(LabError::Unusable {
-                what: format!("{} refuses: {why}", self.record.kind),
-                remedy: "see its page in the manual".into(),
-            }),
+            Some(why) => {
+                Err(LabError::unusable(format!("{} refuses: {why}", self.record.kind), "see its page in the manual"))
+            }
             None => Ok(answer),
         }
     }
@@ -168,7 +141,7 @@ impl ProgramDut {
 
 fn confinement(ends: &Ends) -> &str {
     match ends {
-        Ends::Veth(topology) => topology.confinement(),
+        Ends::Veth(links) => links.confinement(),
         Ends::Tap { .. } => "it reads the far ends of taps, whose near ends are the tester's interfaces",
     }
 }
@@ -183,15 +156,6 @@ pub(crate) fn question(socket: &Path, line: &str) -> std::io::Result<Value> {
     Ok(serde_json::from_str(&answer)?)
 }
 
-/// Lines of ip(8) that set the tester's ends of taps up, with room for the tags of the role.
-pub(crate) fn tap_lines(interfaces: &[TesterInterface], role: &RouterRole) -> Vec<String> {
-    let up = |(i, interface): (&TesterInterface, &Interface)| {
-        let mtu = interface.mtu + room_for_tags(interface.vlans.iter().map(|v| v.tags.len()));
-        format!("link set {} mtu {mtu} txqueuelen {TAP_QUEUE} arp off multicast off up", i.name)
-    };
-    interfaces.iter().zip(&role.interfaces).map(up).collect()
-}
-
 /// Adds the numbers in `value` under `name`; names of nested values are joined by dots.
 pub fn flatten(name: &str, value: &Value, to: &mut BTreeMap<String, u64>) {
     match value {
@@ -204,6 +168,8 @@ pub fn flatten(name: &str, value: &Value, to: &mut BTreeMap<String, u64>) {
 }
 
 impl Dut for ProgramDut {
+    capabilities!(usage: Usage, filters: Filters, classes: Classes, management: Management);
+
     fn interfaces(&self) -> &[TesterInterface] {
         self.ends.interfaces()
     }
@@ -214,13 +180,7 @@ impl Dut for ProgramDut {
 
     fn check(&mut self) -> Result<(), LabError> {
         self.daemon.check()?;
-        match self.ends.link_not_up() {
-            Some(link) => Err(LabError::Unusable {
-                what: format!("{link} of the DUT lost its carrier"),
-                remedy: "see the logs of the DUT in the folder of the run".into(),
-            }),
-            None => Ok(()),
-        }
+        self.ends.link_not_up().map_or(Ok(()), |link| Err(LabError::lost_carrier(&link)))
     }
 
     fn forwards(&mut self) -> Result<(), LabError> {
@@ -230,23 +190,7 @@ impl Dut for ProgramDut {
         }
     }
 
-    fn usage(&mut self) -> Option<&mut dyn Usage> {
-        Some(self)
-    }
-
-    fn filters(&mut self) -> Option<&mut dyn Filters> {
-        Some(self)
-    }
-
-    fn classes(&mut self) -> Option<&mut dyn Classes> {
-        Some(self)
-    }
-
-    fn management(&mut self) -> Option<&mut dyn Management> {
-        Some(self)
-    }
-
-    /// Reported by the program in answer to `fib`.
+    /// The program's answer to `fib`.
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
         let told = self.ask("fib")?;
         Ok(told.get(if family == Family::Ipv4 { "ipv4" } else { "ipv6" }).and_then(Value::as_u64))
@@ -271,7 +215,7 @@ impl Dut for ProgramDut {
         let ProgramDut { daemon, ends, .. } = *self;
         daemon.stop();
         match ends {
-            Ends::Veth(topology) => topology.take_down(),
+            Ends::Veth(links) => links.take_down(),
             // The taps ended with the program.
             Ends::Tap { .. } => Ok(()),
         }
@@ -287,8 +231,7 @@ impl Management for ProgramDut {
 impl Filters for ProgramDut {
     /// Sends `filter` and the lists as JSON.
     fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
-        let lists = serde_json::to_string(lists)
-            .map_err(|e| LabError::io("cannot write the filter")(std::io::Error::from(e)))?;
+        let lists = serde_json::to_string(lists).map_err(LabError::io("cannot write the filter"))?;
         self.ask(&format!("filter {lists}")).map(drop)
     }
 }
@@ -296,8 +239,7 @@ impl Filters for ProgramDut {
 impl Classes for ProgramDut {
     /// Sends `classes` and the lists as JSON.
     fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
-        let lists = serde_json::to_string(lists)
-            .map_err(|e| LabError::io("cannot write the classes")(std::io::Error::from(e)))?;
+        let lists = serde_json::to_string(lists).map_err(LabError::io("cannot write the classes"))?;
         self.ask(&format!("classes {lists}")).map(drop)
     }
 }

@@ -1,10 +1,10 @@
-//! The tester's receive work, kept off the router's processor.
+//! Keeps the tester's receive work off the router's processor.
 //!
-//! What a router sends over a veth pair is received in a softirq on the processor of the sender, so the tester's work
-//! slows the router down, and by another share with each backend. Two means move it to the tester's processors. Receive
-//! packet steering does it for packet sockets, after the kernel has taken the time of arrival. A program of XDP runs
-//! before that, so the receive work of an interface that has one becomes a kernel thread. The thread runs before
-//! ordinary threads: if it took turns with the packet loop, frames would wait for milliseconds.
+//! The kernel receives a frame from a veth pair in a softirq on the sender's processor, so the tester's work slows the
+//! router down, by a different share with each backend. Two ways move it to the tester's processors. For packet sockets,
+//! receive packet steering does it, after the kernel has taken the time of arrival. An XDP program runs before that, so
+//! the receive work of its interface becomes a kernel thread. The thread has priority over ordinary threads: if it took
+//! turns with the packet loop, frames would wait for milliseconds.
 
 use crate::confine::{is_of, napi_threads, steer, threads_made, write_sys};
 use crate::dut::{TesterInterface, Where};
@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What receives for this process. The lab is the process's own namespaces, so there is one.
+/// The threads that receive for this process, which has at most one lab.
 static RECEIVERS: Mutex<Receivers> = Mutex::new(Receivers { threads: Vec::new(), text: "" });
 
 struct Receivers {
@@ -27,8 +27,7 @@ fn receivers() -> MutexGuard<'static, Receivers> {
     RECEIVERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where the kernel receives for the ports that were opened last, in words, for the record; empty if it does so at
-/// the sender.
+/// Where the kernel receives for the ports opened last, in words, for the record; empty if it receives at the sender.
 pub fn receiving() -> &'static str {
     receivers().text
 }
@@ -38,7 +37,7 @@ pub fn receive_time() -> Duration {
     receivers().threads.iter().filter_map(|(pid, _)| probe::thread_time(*pid)).sum()
 }
 
-/// Says that the kernel receives at the sender for ports that are opened from now on.
+/// Notes that the kernel receives at the sender for the ports opened next.
 pub fn receive_at_sender() {
     let mut receivers = receivers();
     receivers.text = "";
@@ -48,12 +47,8 @@ pub fn receive_at_sender() {
 }
 
 impl Lab {
-    /// Moves the receive work of the tester's ends of virtual links to the tester's processors. To be called when the
-    /// ports are open: a program of XDP changes how its interface receives. Where it is not permitted, the work stays
-    /// where the kernel does it.
-    ///
-    /// # Errors
-    /// The tester's namespace cannot be entered.
+    /// Moves the receive work of the tester's ends of virtual links to the tester's processors, if the kernel permits it.
+    /// Call it when the ports are open: an XDP program changes how its interface receives.
     pub fn receive_on_tester(&self, interfaces: &[TesterInterface]) -> Result<(), LabError> {
         let shared = self.shared();
         let ours = interfaces.iter().filter(|interface| matches!(interface.netns, Where::Tester));
@@ -71,13 +66,13 @@ impl Lab {
         }
         receivers().text = match moved {
             true => "; the tester receives on its own processors",
-            false => "; the tester receives on the router's processor in part, for the kernel refuses another one",
+            false => "; the tester receives partly on the router's processor, because the kernel refuses another one",
         };
         Ok(())
     }
 
-    /// Gives the receive work of `interface` a thread on `processor`, if a driver's receive work can be one. False if
-    /// the thread cannot be bound to it.
+    /// Gives the receive work of `interface` a thread on `processor`, if the driver supports that. False if the thread
+    /// cannot be bound to it.
     fn thread_on(&self, tester: &Netns, interface: &str, processor: usize) -> Result<bool, LabError> {
         let file = format!("class/net/{interface}/threaded");
         // The kernel refuses while the interface receives without NAPI. Threads of an earlier port end here.
@@ -98,7 +93,7 @@ impl Lab {
     }
 }
 
-/// Lets a thread run before all ordinary ones (SCHED_FIFO).
+/// Gives a thread priority over all ordinary threads (SCHED_FIFO).
 fn before_ordinary(pid: u32) -> bool {
     let Ok(program) = process::find("chrt", "util-linux") else { return false };
     let mut command = Command::new(program);

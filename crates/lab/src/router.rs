@@ -1,9 +1,9 @@
-//! The role of a router as lines of ip(8): interfaces, VLAN sub-interfaces, addresses, static routes, tunnels,
-//! policies.
+//! The role of a router as lines of ip(8): VLAN sub-interfaces, addresses, static routes, labels, tunnels, policies.
 
 use crate::{LabError, Netns};
 use drophammer_model::role::{
-    LabelRoute, Place, Policy, PolicySource, PolicyTarget, PushedRoute, RouterRole, StaticRoute, TUNNEL_TTL, Tunnel,
+    InterfaceAddress, LabelRoute, Place, Policy, PolicySource, PolicyTarget, PushedRoute, RouterRole, StaticRoute,
+    TUNNEL_TTL, Tunnel,
 };
 use drophammer_model::router_interfaces::{InterfaceOf, RouterInterface};
 use drophammer_model::suite::VlanTag;
@@ -16,18 +16,18 @@ use std::net::IpAddr;
 /// EtherType of IEEE 802.1ad.
 const S_TAG: u16 = 0x88a8;
 
-/// The kernel's metric of an IPv6 route without one; for IPv4 it is 0.
+/// The kernel's default metric of an IPv6 route; for IPv4 it is 0.
 const IPV6_METRIC: u32 = 1_024;
 
-/// Table of the first policy of a role: 253 to 255 are the kernel's own.
+/// Table of the first policy of a role. The kernel itself uses 253 to 255.
 const FIRST_POLICY: usize = 1_001;
 
-/// Settings of a router in a deliberate loop ([`LOOP_PREFIX`]): it answers every packet whose TTL ends there, so that
-/// the number of answers in the counters is known.
+/// Settings of a router in a deliberate loop ([`LOOP_PREFIX`]): it answers every packet whose TTL ends there, so that we
+/// know the number of answers in the counters.
 pub(crate) const LOOP: [(&str, &str); 1] = [("net/ipv4/icmp_ratemask", "0")];
 
-/// Settings of each interface of such a router, after its name: it resolves a neighbour once and keeps it for four
-/// hours, as many routers do, so that packet counters contain no ARP. By default the kernel asks every half minute.
+/// Settings of each interface of such a router: it resolves a neighbour once and keeps it for four hours, as many routers
+/// do, so that packet counters contain no ARP. By default the kernel asks every half minute.
 const LOOP_NEIGHBOURS: [(&str, &str); 2] = [("base_reachable_time_ms", "14400000"), ("delay_first_probe_time", "0")];
 
 /// Name of the DUT's interface of port `i`.
@@ -38,7 +38,7 @@ pub(crate) fn dut_interface(i: usize) -> String {
 /// Names of the DUT's interfaces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Names<'a> {
-    /// The names that the lab gives them.
+    /// The lab's names.
     Lab,
     /// The user's names, one for each port.
     Given(&'a [String]),
@@ -98,8 +98,8 @@ pub(crate) fn route_lines(role: &RouterRole) -> Vec<String> {
     role.routes.iter().map(|route| format!("route add {}", route_text(role, route))).collect()
 }
 
-/// Lines of ip(8) for the family `mpls` that add the label entries. With `as`, the kernel replaces the incoming label
-/// by these labels; without it, the label is removed.
+/// Lines of ip(8) for the family `mpls` that add the label entries. With `as`, the kernel replaces the incoming label by
+/// these labels; without it, the kernel removes the label.
 pub(crate) fn label_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     let line = |entry: &LabelRoute| {
         let out: Vec<String> = entry.out.iter().map(u32::to_string).collect();
@@ -121,13 +121,17 @@ pub(crate) fn pushed_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     role.pushed.iter().map(line).collect()
 }
 
-/// The label entries as a configuration file, `(name, text)`; `None` for a role without any.
-pub(crate) fn labels_file(role: &RouterRole) -> Option<(String, String)> {
-    let lines = [label_lines(role, Names::Lab), pushed_lines(role, Names::Lab)].concat();
-    (!lines.is_empty()).then(|| ("labels.ip".into(), lines.join("\n") + "\n"))
+/// Lines as a configuration file, `(name, text)`, if there are any.
+fn file(name: &str, lines: &[String]) -> Option<(String, String)> {
+    (!lines.is_empty()).then(|| (name.to_owned(), lines.join("\n") + "\n"))
 }
 
-/// True if the role is that of a router in a deliberate loop.
+/// The label entries as a configuration file, if there are any.
+pub(crate) fn labels_file(role: &RouterRole) -> Option<(String, String)> {
+    file("labels.ip", &[label_lines(role, Names::Lab), pushed_lines(role, Names::Lab)].concat())
+}
+
+/// True if the router is in a deliberate loop.
 pub(crate) fn in_a_loop(role: &RouterRole) -> bool {
     role.routes.iter().any(|route| route.prefix == (LOOP_PREFIX.0.into(), LOOP_PREFIX.1))
 }
@@ -139,7 +143,7 @@ pub(crate) fn neighbour_settings(role: &RouterRole) -> Vec<(String, &'static str
     (0..role.interfaces.len()).flat_map(of).collect()
 }
 
-/// Lines of ip(8) that make the tunnels of the role. They are not up yet.
+/// Lines of ip(8) that make the tunnels of the role, but do not set them up.
 pub(crate) fn tunnel_lines(role: &RouterRole) -> Vec<String> {
     let line = |(i, tunnel): (usize, &Tunnel)| {
         let Tunnel { local, remote, mtu } = tunnel;
@@ -155,8 +159,8 @@ pub(crate) fn tunnel_settings(role: &RouterRole) -> Vec<(String, &'static str)> 
     (0..role.tunnels.len()).map(|i| (key(i), "1")).collect()
 }
 
-/// The routing table of policy `i` of a role, which is also the preference of its rule: after the table of local
-/// addresses, before the main table.
+/// The routing table of policy `i` of a role, which is also the preference of its rule: between the table of local
+/// addresses and the main table.
 fn policy_table(i: usize) -> usize {
     FIRST_POLICY + i
 }
@@ -186,15 +190,13 @@ fn policy_route(i: usize, policy: &Policy) -> String {
     }
 }
 
-/// Tunnels and policies as a configuration file, `(name, text)`; `None` for a role without any.
+/// Tunnels and policies as a configuration file, if there are any.
 pub(crate) fn policies_file(role: &RouterRole) -> Option<(String, String)> {
-    let lines = [tunnel_lines(role), policy_lines(role)].concat();
-    (!lines.is_empty()).then(|| ("policies.ip".into(), lines.join("\n") + "\n"))
+    file("policies.ip", &[tunnel_lines(role), policy_lines(role)].concat())
 }
 
-/// The kernel's counters of the interfaces and tunnels of a role, out of counters by name as `d0.rx_packets`. `header`:
-/// bytes of each arriving frame that the driver of an interface does not count. The router index is 0; `None` if a
-/// counter is missing.
+/// The kernel's counters of the interfaces and tunnels of a role, from counters by name such as `d0.rx_packets`. `header`:
+/// bytes of each arriving frame that the driver of an interface does not count. `None` if a counter is missing.
 pub(crate) fn counted(
     role: &RouterRole,
     counters: &BTreeMap<String, u64>,
@@ -224,30 +226,27 @@ fn route_text(role: &RouterRole, route: &StaticRoute) -> String {
     if route.rank == 0 { text } else { format!("{text} metric {}", first + route.rank) }
 }
 
-/// Lines of ip(8) that restore what the kernel removed from an interface that went down: its IPv6 addresses, the routes
-/// by it if the lab set them, and the routes of policies.
+/// Lines of ip(8) that restore what the kernel removed from an interface that went down: its IPv6 addresses, its routes if
+/// the lab set them, and the routes of policies.
 pub(crate) fn lines_of_link(role: &RouterRole, interface: usize, with_routes: bool) -> Vec<String> {
     let name = dut_interface(interface);
     let addresses = role.interfaces[interface].addresses.iter();
-    let addresses = addresses.map(|a| {
-        let no_dad = if a.address.is_ipv6() { " nodad" } else { "" };
-        format!("address replace {}/{} dev {name}{no_dad}", a.address, a.prefix_len)
-    });
+    let addresses = addresses.map(|a| address_line("replace", a, &name));
     let routes = role.routes.iter().filter(|route| with_routes && route.at.port == interface);
     let routes = routes.map(|route| format!("route replace {}", route_text(role, route)));
-    // Routes of policies are always set by the lab. A route into a tunnel stays, since the tunnel does.
+    // The lab always sets the routes of policies. A route into a tunnel stays, since the tunnel does.
     let by_it = |policy: &Policy| matches!(policy.to, PolicyTarget::NextHop { interface: by, .. } if by == interface);
     let policies = role.policies.iter().enumerate().filter(|(_, policy)| by_it(policy));
     let policies = policies.map(|(i, policy)| format!("route replace {}", policy_route(i, policy)));
     addresses.chain(routes).chain(policies).collect()
 }
 
-/// The routes as a configuration file, `(name, text)`.
+/// The routes as a configuration file.
 pub(crate) fn routes_file(role: &RouterRole) -> (String, String) {
     ("routes.ip".into(), route_lines(role).join("\n") + "\n")
 }
 
-/// Lines of ip(8) that make the VLAN sub-interfaces, outer tags before inner ones, and set them up.
+/// Lines of ip(8) that make the VLAN sub-interfaces, from outer tags to inner ones, and set them up.
 pub(crate) fn vlan_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     let mut made = Vec::new();
     let mut lines = Vec::new();
@@ -271,23 +270,25 @@ pub(crate) fn vlan_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     lines
 }
 
+/// A line of ip(8) for an address.
+pub(crate) fn address_line(verb: &str, a: &InterfaceAddress, interface: &str) -> String {
+    // Duplicate address detection would keep the address silent for a second.
+    let no_dad = if a.address.is_ipv6() { " nodad" } else { "" };
+    format!("address {verb} {}/{} dev {interface}{no_dad}", a.address, a.prefix_len)
+}
+
 /// Lines of ip(8) that add the addresses of the DUT's interfaces and sub-interfaces.
 pub(crate) fn address_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
-    let line = |(at, _, addresses): (Place, &[VlanTag], &[_])| {
+    let line = |(at, _, addresses): (Place, &[VlanTag], &[InterfaceAddress])| {
         let interface = names.at(role, at);
-        let line = move |a: &drophammer_model::role::InterfaceAddress| {
-            // Duplicate address detection would keep the address silent for a second.
-            let no_dad = if a.address.is_ipv6() { " nodad" } else { "" };
-            format!("address add {}/{} dev {interface}{no_dad}", a.address, a.prefix_len)
-        };
-        addresses.iter().map(line).collect::<Vec<_>>()
+        addresses.iter().map(|a| address_line("add", a, &interface)).collect::<Vec<_>>()
     };
     let loopbacks = role.member.iter().flat_map(|member| &member.loopbacks);
     let loopbacks = loopbacks.map(|address| format!("address add {address} dev lo"));
     role.places().flat_map(line).chain(loopbacks).collect()
 }
 
-/// The first static route that is missing in the kernel of `netns`; `None` if all are there.
+/// A message about the first static route that the kernel of `netns` lacks, if any.
 pub(crate) fn missing(netns: &Netns, role: &RouterRole) -> Result<Option<String>, LabError> {
     missing_of(role, |option| netns.ip_json(&[option, "route", "show"]))
 }
@@ -298,7 +299,7 @@ pub(crate) fn missing_of(
     ask: impl Fn(&str) -> Result<Vec<Value>, LabError>,
 ) -> Result<Option<String>, LabError> {
     for (ipv4, option) in [(true, "-4"), (false, "-6")] {
-        // Of several routes to the same prefix a daemon gives the kernel only the best one.
+        // A daemon gives the kernel only the best of several routes to the same prefix.
         let mut wanted = role.routes.iter().filter(|r| r.via.is_ipv4() == ipv4 && r.rank == 0).peekable();
         if wanted.peek().is_none() {
             continue;
@@ -317,8 +318,7 @@ pub(crate) fn missing_of(
     Ok(None)
 }
 
-/// Prefix, next hop and interface of an entry of `ip -j route`; `None` for an entry without next hop, or one that is
-/// not in use.
+/// Prefix, next hop and interface of an entry of `ip -j route` if it has a next hop and is in use.
 fn usable(entry: &Value, ipv6: bool) -> Option<((IpAddr, u8), IpAddr, String)> {
     let text = |key: &str| entry.get(key).and_then(|v| v.as_str()).unwrap_or_default();
     let unusable = entry
@@ -329,7 +329,7 @@ fn usable(entry: &Value, ipv6: bool) -> Option<((IpAddr, u8), IpAddr, String)> {
     (!unusable).then(|| (prefix, via, text("dev").to_owned()))
 }
 
-/// Parses a prefix as ip(8) writes it: `default`, or an address without length for a host route.
+/// Parses a prefix as ip(8) writes it: also `default`, and an address without length for a host route.
 fn prefix(text: &str, ipv6: bool) -> Option<(IpAddr, u8)> {
     let (any, host) = if ipv6 { ("::", 128) } else { ("0.0.0.0", 32) };
     if text == "default" {

@@ -1,8 +1,8 @@
-//! Questions to SNMP agents, and the agent in the namespace of a router: Debian's snmpd, asked over the management link
-//! of the router if it has one, or else over the loopback of the namespace.
+//! Questions to SNMP agents, and the agent in the namespace of a router: Debian's snmpd. We ask it over the management
+//! link of the router if it has one, else over the loopback of the namespace.
 
-use crate::dut::NamespaceDut;
 use crate::management::{self, Asking, ManagementLink, Operator, PATIENCE};
+use crate::namespace_dut::NamespaceDut;
 use crate::router::dut_interface;
 use crate::{Lab, LabError, Netns};
 use drophammer_model::counters::DutCounter;
@@ -17,19 +17,18 @@ use std::time::Duration;
 /// Required program.
 pub(crate) const NEED: (&str, &str) = ("snmpd", "snmpd");
 
-/// Parameter of kinds in namespaces.
+/// Parameter of the kinds in namespaces.
 pub(crate) const SNMP: Param<bool> = Param::new(
     "snmp",
     "false",
     "false",
-    "an SNMP agent (snmpd) beside it, for its counters and for questions under load",
+    "also start an SNMP agent (snmpd), for its counters and for questions under load",
 );
 
 /// Port of agents.
 pub(crate) const PORT: u16 = 161;
 /// The agent answers its namespace here, and the operator's end of a management link at [`management::ROUTER`].
 const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Its community.
 pub(crate) const COMMUNITY: &str = "drophammer";
 /// Name of its configuration.
 const FILE: &str = "snmpd.conf";
@@ -74,37 +73,21 @@ const OF_A_PORT: &[(&[u64], Counters)] = &[
 ];
 /// ipSystemStatsTable (RFC 4293).
 const OF_ALL: &[u64] = &[1, 3, 6, 1, 2, 1, 4, 31, 1, 1];
-/// Its rows, and their columns.
-const IP_VERSIONS: [(u64, Counters); 2] = [
-    (
-        1,
-        &[
-            (3, "ipSystemStatsInReceives.ipv4"),
-            (7, "ipSystemStatsInHdrErrors.ipv4"),
-            (8, "ipSystemStatsInNoRoutes.ipv4"),
-            (9, "ipSystemStatsInAddrErrors.ipv4"),
-            (17, "ipSystemStatsInDiscards.ipv4"),
-            (22, "ipSystemStatsOutNoRoutes.ipv4"),
-            (23, "ipSystemStatsOutForwDatagrams.ipv4"),
-            (25, "ipSystemStatsOutDiscards.ipv4"),
-        ],
-    ),
-    (
-        2,
-        &[
-            (3, "ipSystemStatsInReceives.ipv6"),
-            (7, "ipSystemStatsInHdrErrors.ipv6"),
-            (8, "ipSystemStatsInNoRoutes.ipv6"),
-            (9, "ipSystemStatsInAddrErrors.ipv6"),
-            (17, "ipSystemStatsInDiscards.ipv6"),
-            (22, "ipSystemStatsOutNoRoutes.ipv6"),
-            (23, "ipSystemStatsOutForwDatagrams.ipv6"),
-            (25, "ipSystemStatsOutDiscards.ipv6"),
-        ],
-    ),
+/// Its rows.
+const IP_VERSIONS: [(u64, &str); 2] = [(1, "ipv4"), (2, "ipv6")];
+/// The columns of each row.
+const OF_A_VERSION: Counters = &[
+    (3, "ipSystemStatsInReceives"),
+    (7, "ipSystemStatsInHdrErrors"),
+    (8, "ipSystemStatsInNoRoutes"),
+    (9, "ipSystemStatsInAddrErrors"),
+    (17, "ipSystemStatsInDiscards"),
+    (22, "ipSystemStatsOutNoRoutes"),
+    (23, "ipSystemStatsOutForwDatagrams"),
+    (25, "ipSystemStatsOutDiscards"),
 ];
-/// nsCacheTimeout of net-snmp: for how long it caches the values of a table. It is set to a second for the tables
-/// above; the defaults are 3 and 60.
+/// nsCacheTimeout of net-snmp: how many seconds it caches the values of a table. We set 1 for the tables above; the
+/// defaults are 3 and 60.
 const CACHE_TIMEOUT: &[u64] = &[1, 3, 6, 1, 4, 1, 8072, 1, 5, 3, 1, 2];
 const CACHES: [&[u64]; 2] = [&[1, 3, 6, 1, 2, 1, 2, 2], &[1, 3, 6, 1, 2, 1, 4, 31, 1]];
 
@@ -115,13 +98,13 @@ pub(crate) fn oid(parts: &[&[u64]]) -> Oid<'static> {
 }
 
 fn failed(address: Ipv4Addr, what: &str) -> LabError {
-    LabError::Unusable {
-        what: format!("the SNMP agent at {address}:{PORT} of the DUT's namespace: {what}"),
-        remedy: "see snmpd.log in the folder of the run, or leave `snmp: true` out".into(),
-    }
+    LabError::unusable(
+        format!("the SNMP agent at {address}:{PORT} of the DUT's namespace: {what}"),
+        "see snmpd.log in the folder of the run, or leave `snmp: true` out",
+    )
 }
 
-/// Why a question got no answer.
+/// The reason why a question got no answer.
 pub(crate) fn why(e: snmp2::Error) -> String {
     match e {
         snmp2::Error::Receive => format!("no answer within {} s", PATIENCE.as_secs()),
@@ -129,7 +112,7 @@ pub(crate) fn why(e: snmp2::Error) -> String {
     }
 }
 
-/// Refuses an answer that says an error: its values are none.
+/// Refuses an answer that reports an error: it has no values.
 pub(crate) fn without_error(answer: Pdu<'_>) -> Result<Pdu<'_>, String> {
     match answer.error_status {
         0 => Ok(answer),
@@ -158,7 +141,7 @@ fn answers(session: &mut SyncSession) -> Result<(), String> {
     }
 }
 
-/// The agent of a router, and the interfaces to ask it for.
+/// The agent of a router, and the router's interfaces.
 pub(crate) struct Agent {
     operator: Operator,
     /// ifIndex of each port.
@@ -166,11 +149,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts the agent if the DUT is configured to have one, and waits until it answers. If `managed`, it also answers
-    /// over the management link.
-    ///
-    /// # Errors
-    /// [`LabError::MissingProgram`]; an error if it does not answer.
+    /// Starts the agent, and waits until it answers; if `managed`, over the management link too.
     pub(crate) fn start(
         lab: &Lab,
         router: &mut NamespaceDut,
@@ -186,7 +165,7 @@ impl Agent {
         let file = work_dir.join(FILE);
         fs::write(&file, configuration()).map_err(LabError::file("write", &file))?;
         let mut command = router.netns().command(&program);
-        // In the foreground, without the host's configuration and without modules that open further sockets.
+        // In the foreground, without the host's configuration and without modules that open other sockets.
         command.args(["-f", "-Lo", "-C", "-I", "-smux", "-c"]).arg(&file).arg(format!("udp:{ADDRESS}:{PORT}"));
         if managed {
             command.arg(format!("udp:{}:{PORT}", management::ROUTER));
@@ -204,11 +183,8 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Counters of IF-MIB and of the IP group, asked over the management link, or over the loopback of `router`, its
-    /// namespace.
-    ///
-    /// # Errors
-    /// Those of asking.
+    /// Asks for the counters of IF-MIB and of the IP group over the management link, or else over the loopback of the
+    /// namespace `router`.
     pub(crate) fn counters(&self, router: &Netns, link: Option<&ManagementLink>) -> Result<Vec<DutCounter>, LabError> {
         let (from, address) = match link {
             Some(link) => (link.operator(), management::ROUTER),
@@ -220,19 +196,16 @@ impl Agent {
             all.extend(of_ip(&mut session)?);
             Ok(all)
         })?;
-        asked.map_err(|e| failed(address, &format!("it does not tell its counters: {e}")))
+        asked.map_err(|e| failed(address, &format!("it does not report its counters: {e}")))
     }
 
-    /// Asks for sysUpTime from now on, every `interval`, one request at a time.
-    ///
-    /// # Errors
-    /// A thread that cannot be started.
+    /// Starts asking for sysUpTime every `interval`, one request at a time.
     pub(crate) fn ask(&self, interval: Duration) -> Result<Asking, LabError> {
         self.operator.ask(Question::Snmp, ADDRESS.into(), COMMUNITY, interval)
     }
 }
 
-/// An agent that is asked for sysUpTime.
+/// Asks an agent for sysUpTime.
 pub(crate) struct UpTime {
     address: String,
     community: String,
@@ -240,7 +213,7 @@ pub(crate) struct UpTime {
 }
 
 impl UpTime {
-    /// The agent at `address`, asked from the namespace of the calling thread.
+    /// For the agent at `address`, from the namespace of the calling thread.
     pub(crate) fn new(address: IpAddr, community: &str) -> UpTime {
         let address = SocketAddr::new(address, PORT).to_string();
         UpTime { address, community: community.to_owned(), session: None }
@@ -253,14 +226,14 @@ impl UpTime {
             None => SyncSession::new_v2c(&self.address, self.community.as_bytes(), Some(PATIENCE), 0),
         };
         let answered = session.map(|mut session| answers(&mut session).map(|()| session));
-        // A session with a late answer is not used again: that answer must not count for the next question.
+        // Do not use a session again after a late answer: that answer must not count for the next question.
         self.session = answered.ok().and_then(Result::ok);
         self.session.is_some()
     }
 }
 
-/// Counters of IF-MIB of the interfaces with these ifIndexes, which face the ports in this order. Those that the agent
-/// does not have are left out.
+/// Counters of IF-MIB for the interfaces with these ifIndexes, which face the ports in this order. Leaves out those that
+/// the agent does not have.
 pub(crate) fn of_interfaces(session: &mut SyncSession, indexes: &[u64]) -> Result<Vec<DutCounter>, String> {
     let mut all = Vec::new();
     for (port, index) in indexes.iter().enumerate() {
@@ -275,14 +248,15 @@ pub(crate) fn of_interfaces(session: &mut SyncSession, indexes: &[u64]) -> Resul
 /// As [`of_interfaces`], for the counters of the IP group.
 pub(crate) fn of_ip(session: &mut SyncSession) -> Result<Vec<DutCounter>, String> {
     let mut all = Vec::new();
-    for (version, columns) in IP_VERSIONS {
-        let asked = values(session, columns, |column| oid(&[OF_ALL, &[column, version]]))?;
-        all.extend(asked.into_iter().filter_map(|(name, n)| DutCounter::of_device("SNMP", name, n)));
+    for (row, version) in IP_VERSIONS {
+        let asked = values(session, OF_A_VERSION, |column| oid(&[OF_ALL, &[column, row]]))?;
+        let named = asked.into_iter().map(|(name, n)| (format!("{name}.{version}"), n));
+        all.extend(named.filter_map(|(name, n)| DutCounter::of_device("SNMP", &name, n)));
     }
     Ok(all)
 }
 
-/// Values of counters by name; counters that the agent does not have are left out.
+/// Values of counters by name, without those that the agent does not have.
 fn values(
     session: &mut SyncSession,
     names: Counters,

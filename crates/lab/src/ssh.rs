@@ -1,8 +1,7 @@
-//! An SSH server in the namespace of a router, for questions under load: dropbear, of which the tester reads the
-//! banner. No login is possible.
+//! An SSH server (dropbear) in the namespace of a router: under load, the tester reads its banner. Nobody can log in.
 
-use crate::dut::NamespaceDut;
 use crate::management::PATIENCE;
+use crate::namespace_dut::NamespaceDut;
 use crate::{Lab, LabError, process};
 use drophammer_model::param::Param;
 use std::fs;
@@ -12,26 +11,23 @@ use std::path::Path;
 
 /// Required program.
 pub(crate) const NEED: (&str, &str) = ("dropbear", "dropbear-bin");
-/// Program that makes its key, from the same package.
+/// Program of the same package that makes its key.
 const KEY_MAKER: &str = "dropbearkey";
 
-/// Parameter of kinds in namespaces.
+/// Parameter of the kinds in namespaces.
 pub(crate) const SSH: Param<bool> = Param::new(
     "ssh",
     "false",
     "false",
-    "an SSH server (dropbear) beside it that answers at its addresses, for questions under load",
+    "also start an SSH server (dropbear) that answers at its addresses, for questions under load",
 );
 
 const PORT: u16 = 22;
-/// Start of a banner (RFC 4253 section 4.2), and the most bytes that are read for it.
+/// Start of a banner (RFC 4253 section 4.2), and the maximum number of bytes to read.
 const BANNER: &str = "SSH-";
 const MOST: u64 = 255;
 
 /// Starts the server, and waits until it sends its banner.
-///
-/// # Errors
-/// [`LabError::MissingProgram`]; an error if no key can be made or the server does not answer.
 pub(crate) fn start(
     lab: &Lab,
     router: &mut NamespaceDut,
@@ -51,7 +47,7 @@ pub(crate) fn start(
         process::output(command, None)?;
     }
     let mut command = router.netns().command(&server);
-    // In the foreground, its log to standard error, without passwords and without root.
+    // In the foreground, with its log on standard error, without passwords and without root.
     command.args(["-F", "-E", "-s", "-w", "-r"]).arg(&key).arg("-P").arg(state.join("pid"));
     command.arg("-p").arg(PORT.to_string());
     router.helper(NEED.0, command, work_dir)?;
@@ -61,7 +57,7 @@ pub(crate) fn start(
     })
 }
 
-/// Checks that the server at `address` sends its banner to the calling thread in time.
+/// Checks, from the calling thread's namespace, that the server at `address` sends its banner in time.
 pub(crate) fn greets(address: IpAddr) -> Result<(), String> {
     let server = SocketAddr::from((address, PORT));
     let asked = || -> std::io::Result<String> {

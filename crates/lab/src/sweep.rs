@@ -1,10 +1,10 @@
-//! Removal of what an earlier lab may have left.
+//! Ends processes that an earlier lab may have left.
 //!
-//! A lab cleans up by construction: its daemons end with its PID namespace, its links with its network namespaces, its
-//! files with a tmpfs that only it sees. What can remain are commands of the user that the kind `external` runs outside
-//! of these namespaces. Every process of a lab carries a mark in its environment that names the lab's main process; a
-//! marked process whose main process has ended is ended here. No kind changes a host-wide setting today. A kind that
-//! must change one first writes the old value to a journal file, and restores it here.
+//! A lab leaves nothing behind by design: its daemons end with its PID namespace, its links with its network namespaces,
+//! its files with a tmpfs that only it sees. Only the user's commands that kind `external` runs outside of these
+//! namespaces can remain. Every process of a lab carries a mark in its environment that names the lab's main process.
+//! [`sweep`] ends marked processes whose main process has ended. No kind changes a setting of the host today. A kind
+//! that must do so first writes the old value to a journal file, and restores it here.
 
 use crate::process::MARK;
 use nix::sys::signal::{Signal, kill};
@@ -21,12 +21,12 @@ pub(crate) fn mark() -> String {
 /// Time at which a process started, in clock ticks since boot (field 22 of `/proc/PID/stat`).
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, so fields are counted after the last one.
+    // The name in parentheses may contain anything, so count the fields after the last parenthesis.
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Identity of our PID namespace: process ids of another one have no meaning here.
+/// Identity of our PID namespace: process ids of other namespaces mean nothing here.
 fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
 }
@@ -41,8 +41,8 @@ fn orphaned(mark: &str) -> bool {
     namespace == pid_namespace() && start_time(pid) != Some(start)
 }
 
-/// Ends what earlier labs left and returns a description of it, one line each; empty if there was nothing. Safe while
-/// other labs run: their main process is alive.
+/// Ends processes that earlier labs left, and returns a line about each. Safe while other labs run: their main processes
+/// are alive.
 pub fn sweep() -> Vec<String> {
     let mut found = Vec::new();
     let prefix = format!("{MARK}=");

@@ -2,59 +2,58 @@
 //!
 //! # Systems of several routers
 //!
-//! A DUT with `topology` is several routers. `model::topology::System` deals the ports among them and computes the role
-//! of each: edge interfaces first, then those to other routers (`RouterRole::member`), static routes with alternatives
-//! (`StaticRoute::rank`), and sessions of internal BGP (`BgpRole::core`). It is a pure function, and
-//! `model/tests/suites/topology.rs` follows its routes with all kinds of links down. `lab/src/system.rs` makes all
-//! namespaces and links first (`system/links.rs`), hands each namespace to the kind that starts a router in it
-//! (`Lab::take_site`), and is itself a `Dut`: it adds up and prefixes what its routers say. `CoreLinks::set_core_link`
-//! takes a link between two of them down. `Dut::hops` says how many routers a frame passes; `Bench` lowers the expected
-//! TTL of flows and of extra frames by it, and gives late frames as much more time as links delay them
-//! (`bench/through.rs`). A link between guests of kind `uml` is taken down inside both guests
-//! (`kinds/uml/link_end.rs`): the guest's driver ends for good when the host's end goes down.
+//! A DUT with `topology` is several routers. `model::topology::System` distributes the ports among them and computes the
+//! role of each: edge interfaces first, then those to other routers (`RouterRole::member`), static routes with
+//! alternatives (`StaticRoute::rank`), and sessions of internal BGP (`BgpRole::core`). It is a pure function, and
+//! `model/tests/suites/topology.rs` follows its routes with all kinds of links down. `lab/src/system.rs` first makes all
+//! namespaces and links (`system/core_links.rs`), then hands each namespace to the kind, which starts a router in it
+//! (`Lab::take_site`). The system is itself a `Dut`: it adds up what its routers report, or prefixes it with their names.
+//! `CoreLinks::set_core_link` takes a link between two of them down. `Dut::hops` says how many routers a frame passes;
+//! `Bench` lowers the expected TTL of flows and of extra frames by it, and waits for late frames longer by the delay of
+//! the links (`bench/through.rs`). A link between guests of kind `uml` is taken down inside both guests
+//! (`kinds/uml/link_end.rs`), because the guest's driver stops for good when the host's end goes down.
 //!
-//! A loop (`topology/cycle.rs`) adds routes to a prefix of its own, a tunnel and policies to the roles
-//! (`RouterRole::{tunnels, policies}`), and says which hops a packet passes (`System::cycle`, `System::passes`).
-//! `lab/src/router.rs` sets them with ip(8), in the namespace or in the guest. The kernel at which packets arrive makes
+//! A loop (`topology/cycle.rs`) adds routes to its own prefix, a tunnel and policies to the roles
+//! (`RouterRole::{tunnels, policies}`), and knows which hops a packet passes (`System::cycle`, `System::passes`).
+//! `lab/src/router.rs` sets them with ip(8), in the namespace or in the guest. The kernel of the receiving router makes
 //! the delay of a link (`lab/src/link_delay.rs`), so the queue and the speed in front of the line are the same with and
-//! without it. `Dut::router_interfaces` tells what each router counts at each interface and tunnel, `Usage::router_cpu`
-//! the processor time of each.
+//! without it. `Dut::router_interfaces` returns what each router counts at each interface and tunnel,
+//! `Usage::router_cpu` the processor time of each.
 //!
 //! In a mesh, routes around a link that is down follow a ring: up to routers with an odd number, and down to the
 //! others. One direction per destination keeps the routes free of loops. Two directions in all spread the detours: if
 //! two links of a mesh of four are down, all remaining ways carry the same.
 //!
 //! Tests see a system as `Testbed::system`, which is `model::topology::System` itself: data, no lab. `topology/ways.rs`
-//! names what leaves one router for another (`CoreWay`), `topology/loads.rs` computes what each way carries of a full
-//! mesh of flows, and which links may go down so that the others are overloaded evenly (`System::choose_down`).
-//! `methods::Setting::CoreLinks` takes a set of links down and all others up (`testbed/src/bench/core_links.rs`). The call
-//! takes the whole set, so the result does not depend on the state before. It returns when frames between all ports
+//! names what leaves one router for another (`CoreWay`), `topology/loads.rs` computes how much each way carries of a
+//! full mesh of flows, and which links may go down so that the others are overloaded evenly (`System::choose_down`).
+//! `methods::Setting::CoreLinks` takes a set of links down and all others up (`testbed/src/bench/core_links.rs`). The
+//! call names the whole set, so the result does not depend on the state before. It returns when frames between all ports
 //! arrive with the TTL that the new routes leave. This condition is the same in both testbeds, so `Dut` need not say
-//! when routes have settled. `Bench::end_test` brings all links up. Links that are down are `Record::CoreLinks` and
-//! `TrialRecord::links_down`.
+//! when routes have settled. `Bench::end_test` brings all links up. `Record::CoreLinks` and `TrialRecord::links_down`
+//! name the links that are down.
 
-mod filters;
-mod links;
-mod usage;
+mod core_links;
 
+use crate::dut::capabilities;
 use crate::management::MANAGEMENT;
 use crate::packet_filter::counter_name;
+use crate::probe::ThreadTimes;
 use crate::snmp::SNMP;
 use crate::ssh::SSH;
-use crate::wait::{self, Look};
-use crate::{Classes, Dut, DutKind, Filters, Lab, LabError, TesterInterface, Usage, configuration, is_pipe};
-use crate::{SystemMember, no_classes, no_filters};
+use crate::{Classes, CoreLinks, Dut, DutKind, Filters, Lab, LabError, SystemMember, TesterInterface, Usage};
+use crate::{configuration, is_pipe, no_classes, no_filters, wait};
+use core_links::{RouterLinks, router_name};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
+use drophammer_model::param::Param;
 use drophammer_model::role::RouterRole;
 use drophammer_model::router_interfaces::RouterInterface;
 use drophammer_model::suite::DutConfig;
-use drophammer_model::topology::{CoreEnd, CoreLinkName, System};
+use drophammer_model::topology::{CoreEnd, CoreLinkName, System, SystemRouter};
 use drophammer_model::trial::{Family, PortIndex};
-pub use filters::filters_of;
-use links::{CoreLinks, router_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -69,7 +68,7 @@ const EACH: Duration = Duration::from_secs(1);
 struct SystemDut {
     name: String,
     system: System,
-    core: CoreLinks,
+    core: RouterLinks,
     /// The routers, in order.
     routers: Vec<Box<dyn Dut>>,
     /// The tester's interfaces of all of them.
@@ -80,33 +79,25 @@ struct SystemDut {
     classed: Vec<BTreeSet<usize>>,
     /// Description of the system, for the record.
     text: String,
-    /// True if labels have a TTL of their own.
+    /// True if labels have their own TTL.
     pipe: bool,
 }
 
-/// Checks whether routers of this kind can play these roles. Covers everything that needs no lab.
-///
-/// # Errors
-/// Those of [`DutKind::check`]; [`LabError::Unusable`] for a configuration of the user's, which would be the same for
-/// all routers, for an SNMP agent, an SSH server and a management link.
+/// Checks whether routers of this kind can play these roles, as far as that needs no lab. It refuses the user's own
+/// configuration, which would be the same for all routers, an SNMP agent, an SSH server and a management link.
 pub fn check(kind: &dyn DutKind, dut: &DutConfig, system: &System) -> Result<(), LabError> {
-    let unusable = |what: &str, remedy: &str| {
-        let (what, remedy) = (format!("with a `topology`, `{}` cannot have {what}", dut.name), remedy.into());
-        LabError::Unusable { what, remedy }
-    };
-    if configuration::is_own(dut) {
-        return Err(unusable("a configuration of your own", "leave `config` and `template` out, or `topology`"));
+    let flag = |param: &Param<bool>| param.find(&dut.params) == Some(true);
+    let refused = [
+        (configuration::is_own(dut), "a configuration of your own", "leave `config` and `template` out, or `topology`"),
+        (flag(&SNMP), "`snmp: true`", "leave `snmp` out: there is no single agent to ask"),
+        (flag(&SSH), "`ssh: true`", "leave `ssh` out: there is no single server to ask"),
+        (flag(&MANAGEMENT), "`management: true`", "leave `management` out: there is no single router to ask"),
+    ];
+    if let Some((_, what, remedy)) = refused.into_iter().find(|(is_there, ..)| *is_there) {
+        let what = format!("with a `topology`, `{}` cannot have {what}", dut.name);
+        return Err(LabError::unusable(what, remedy));
     }
-    if SNMP.find(&dut.params) == Some(true) {
-        return Err(unusable("`snmp: true`", "leave `snmp` out: there is no single agent to ask"));
-    }
-    if SSH.find(&dut.params) == Some(true) {
-        return Err(unusable("`ssh: true`", "leave `ssh` out: there is no single server to ask"));
-    }
-    if MANAGEMENT.find(&dut.params) == Some(true) {
-        return Err(unusable("`management: true`", "leave `management` out: there is no single router to ask"));
-    }
-    links::refuse_unless_made(kind, system)?;
+    core_links::refuse_unless_made(kind, system)?;
     system.routers.iter().enumerate().try_for_each(|(i, router)| kind.check(&member(dut, i), &router.role))
 }
 
@@ -116,10 +107,7 @@ fn member(dut: &DutConfig, index: usize) -> DutConfig {
 }
 
 /// Brings a system up: links first, then router by router. Returns once each router is ready and has its sessions with
-/// all others. Each router has its own folder in `work_dir`: `r1`.
-///
-/// # Errors
-/// Those of [`check`] before anything is started, and those of [`DutKind::bring_up`].
+/// all others. Each router has its own folder in `work_dir`: `r1`. Errors as in [`DutKind::bring_up`].
 pub fn bring_up(
     kind: &dyn DutKind,
     lab: &mut Lab,
@@ -129,43 +117,26 @@ pub fn bring_up(
     stop: &dyn Fn() -> bool,
 ) -> Result<Box<dyn Dut>, LabError> {
     check(kind, dut, &system)?;
-    if system.routers.iter().any(|router| tunnels_or_policies(&kind.of_kernel(&router.role))) {
+    let by_kernel = |role: RouterRole| !role.tunnels.is_empty() || !role.policies.is_empty();
+    if system.routers.iter().any(|router| by_kernel(kind.of_kernel(&router.role))) {
         lab.refuse_without_tunnels(kind.spec())?;
     }
-    let core = CoreLinks::make(kind, lab, dut, &system)?;
-    let started = start(kind, lab, dut, &system, work_dir, stop);
-    // Namespaces that are unused because of an error are dropped.
+    let core = RouterLinks::make(kind, lab, dut, &system)?;
+    let mut start = |(index, router): (usize, &SystemRouter)| {
+        let folder = work_dir.join(label(index));
+        fs::create_dir_all(&folder).map_err(LabError::file("create", &folder))?;
+        kind.bring_up(lab, &member(dut, index), &router.role, &folder, stop)
+    };
+    let started: Result<Vec<_>, LabError> = system.routers.iter().enumerate().map(&mut start).collect();
+    // After an error, drops the unused namespaces.
     lab.set_sites(BTreeMap::new());
     let routers = started?;
     let interfaces = routers.iter().flat_map(|router| router.interfaces().to_vec()).collect();
     let (rules, classed) = (vec![Vec::new(); routers.len()], vec![BTreeSet::new(); routers.len()]);
-    let (text, pipe) = (links::text(&system), is_pipe(&dut.params));
+    let (text, pipe) = (core_links::text(&system), is_pipe(&dut.params));
     let mut up = SystemDut { name: dut.name.clone(), system, core, routers, interfaces, rules, classed, text, pipe };
-    wait::until(READY + EACH * up.routers.len() as u32, stop, || {
-        Ok(up.lacking()?.map_or(Look::Ready(()), Look::NotYet))
-    })?;
+    wait::while_missing(READY + EACH * up.routers.len() as u32, stop, || up.lacking())?;
     Ok(Box::new(up))
-}
-
-fn tunnels_or_policies(role: &RouterRole) -> bool {
-    !role.tunnels.is_empty() || !role.policies.is_empty()
-}
-
-fn start(
-    kind: &dyn DutKind,
-    lab: &mut Lab,
-    dut: &DutConfig,
-    system: &System,
-    work_dir: &Path,
-    stop: &dyn Fn() -> bool,
-) -> Result<Vec<Box<dyn Dut>>, LabError> {
-    let mut routers = Vec::new();
-    for (index, router) in system.routers.iter().enumerate() {
-        let folder = work_dir.join(label(index));
-        fs::create_dir_all(&folder).map_err(LabError::file("create", &folder))?;
-        routers.push(kind.bring_up(lab, &member(dut, index), &router.role, &folder, stop)?);
-    }
-    Ok(routers)
 }
 
 /// `r1`
@@ -174,8 +145,8 @@ fn label(index: usize) -> String {
 }
 
 impl SystemDut {
-    /// A message with what one of its routers lacks of its role. A router with a link that is down is not asked: what
-    /// waits for the link is not missing.
+    /// A message about what one of its routers lacks of its role. It does not ask a router with a link that is down, which
+    /// must lack something.
     fn lacking(&mut self) -> Result<Option<String>, LabError> {
         if let Some(link) = self.core.not_up() {
             return Ok(Some(format!("link {link} has no carrier")));
@@ -190,7 +161,7 @@ impl SystemDut {
         Ok(None)
     }
 
-    /// Does this at each of these ends of links, with their routers.
+    /// Calls `act` for the routers and interfaces at these ends of links.
     fn at_ends(
         &mut self,
         ends: &[CoreEnd],
@@ -201,9 +172,16 @@ impl SystemDut {
             None => Ok(()),
         })
     }
+
+    /// Asks each router, in order; `None` if one has no answer.
+    fn each<T>(&mut self, ask: impl Fn(&mut dyn Usage) -> Option<T>) -> Option<Vec<T>> {
+        self.routers.iter_mut().map(|router| ask(router.usage()?)).collect()
+    }
 }
 
 impl Dut for SystemDut {
+    capabilities!(usage: Usage, filters: Filters, classes: Classes, core_links: CoreLinks);
+
     fn interfaces(&self) -> &[TesterInterface] {
         &self.interfaces
     }
@@ -226,13 +204,8 @@ impl Dut for SystemDut {
 
     fn check(&mut self) -> Result<(), LabError> {
         self.routers.iter_mut().try_for_each(|router| router.check())?;
-        match self.core.not_up() {
-            None => Ok(()),
-            Some(link) => Err(LabError::Unusable {
-                what: format!("link {link} between routers of the DUT lost its carrier"),
-                remedy: "see the logs of the DUT in the folder of the run".into(),
-            }),
-        }
+        let down = self.core.not_up().map(|link| format!("link {link} between routers"));
+        down.map_or(Ok(()), |link| Err(LabError::lost_carrier(&link)))
     }
 
     fn forwards(&mut self) -> Result<(), LabError> {
@@ -242,34 +215,17 @@ impl Dut for SystemDut {
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         let mut all = Vec::new();
         for (router, dut) in self.routers.iter_mut().enumerate() {
-            // Without the counters of one router there is no answer for the system.
+            // If one router has no counters, there is no answer for the system.
             let Some(own) = dut.router_interfaces()? else { return Ok(None) };
             all.extend(own.into_iter().map(|interface| RouterInterface { router, ..interface }));
         }
         Ok(Some(all))
     }
 
-    /// The smallest count of all routers: all have the same routes to what the tester advertises, and each has its own
-    /// links in addition.
+    /// The smallest count: all routers have the same routes from the tester, and each also has routes to its own links.
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
         let counts: Result<Vec<_>, _> = self.routers.iter_mut().map(|router| router.fib_routes(family)).collect();
         Ok(counts?.into_iter().collect::<Option<Vec<u64>>>().and_then(|counts| counts.into_iter().min()))
-    }
-
-    fn usage(&mut self) -> Option<&mut dyn Usage> {
-        Some(self)
-    }
-
-    fn filters(&mut self) -> Option<&mut dyn Filters> {
-        Some(self)
-    }
-
-    fn classes(&mut self) -> Option<&mut dyn Classes> {
-        Some(self)
-    }
-
-    fn core_links(&mut self) -> Option<&mut dyn crate::CoreLinks> {
-        Some(self)
     }
 
     fn system(&self) -> Option<&System> {
@@ -288,8 +244,8 @@ impl Dut for SystemDut {
         self.routers.iter_mut().try_for_each(|router| router.sessions_ended())
     }
 
-    /// Counters of a router begin with `r1.`. Those of the tester's interfaces and of the machine belong to no router,
-    /// and rules are numbered as on a single router.
+    /// Counters of a router begin with `r1.`. Those of the tester's interfaces and of the machine belong to no router.
+    /// Rules have the same numbers as on a single router.
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut all = BTreeMap::new();
         for (index, router) in self.routers.iter_mut().enumerate() {
@@ -308,8 +264,7 @@ impl Dut for SystemDut {
     }
 
     /// Counters of the interfaces to the tester, as on a single router, and the sum of drops between routers, since a
-    /// packet is dropped only once. Other counters of a router are left out: they would count a packet at each router
-    /// that it passes.
+    /// packet is dropped only once. Other counters are left out: they would count a packet at each router that it passes.
     fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
         let mut all: Vec<DutCounter> = Vec::new();
         for (router, at) in self.routers.iter_mut().zip(&self.system.routers) {
@@ -331,7 +286,7 @@ impl Dut for SystemDut {
         Ok(all)
     }
 
-    /// Loss between two routers is loss of the system. The ports of the routers follow each other.
+    /// The ports of the routers follow each other. A frame lost between two routers is lost by the system.
     fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
         let lost: Result<Vec<_>, _> = self.routers.iter_mut().map(|router| router.lost_by_tester()).collect();
         Ok(lost?.into_iter().collect::<Option<Vec<_>>>().map(|lost| lost.concat()))
@@ -363,7 +318,7 @@ impl Filters for SystemDut {
 
 impl Classes for SystemDut {
     fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
-        let unusable = |what| LabError::Unusable { what, remedy: "change the classes of the test in the suite".into() };
+        let unusable = |what| LabError::unusable(what, "change the classes of the test in the suite");
         let of_router = |router| self.system.classes_of(router, lists).map_err(unusable);
         let own = (0..self.routers.len()).map(of_router).collect::<Result<Vec<_>, _>>()?;
         for (index, (router, own)) in self.routers.iter_mut().zip(&own).enumerate() {
@@ -381,7 +336,7 @@ impl Classes for SystemDut {
     }
 }
 
-impl crate::CoreLinks for SystemDut {
+impl CoreLinks for SystemDut {
     fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError> {
         let ends = self.core.ends(link)?;
         if !up {
@@ -395,8 +350,60 @@ impl crate::CoreLinks for SystemDut {
             }
         })?;
         self.at_ends(&ends, |router, interface| router.link_returned(interface))?;
-        wait::until(READY, &|| false, || Ok(self.lacking()?.map_or(Look::Ready(()), Look::NotYet)))
+        wait::while_missing(READY, &|| false, || self.lacking())
     }
+}
+
+impl Usage for SystemDut {
+    fn cpu_time(&mut self) -> Option<Duration> {
+        Some(self.router_cpu()?.into_iter().sum())
+    }
+
+    fn router_cpu(&mut self) -> Option<Vec<Duration>> {
+        self.each(|router| router.cpu_time())
+    }
+
+    fn router_memory(&mut self) -> Option<Vec<u64>> {
+        Some(self.each(|router| router.router_memory())?.concat())
+    }
+
+    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
+        Some(self.each(|router| router.threads())?.concat())
+    }
+
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        let mut all = Vec::new();
+        for (index, router) in self.routers.iter_mut().enumerate() {
+            let own = router.usage().map(|router| router.memory()).unwrap_or_default();
+            all.extend(own.into_iter().map(|(name, bytes)| (format!("{}.{name}", label(index)), bytes)));
+        }
+        all
+    }
+
+    /// The processor that all routers share.
+    fn processor(&mut self) -> Option<usize> {
+        let all = self.each(|router| router.processor())?;
+        all.first().copied().filter(|first| all.iter().all(|processor| processor == first))
+    }
+}
+
+/// The lists of a system that apply to one router, at its own interfaces, and the place of each of its rules among all
+/// rules.
+pub fn filters_of(lists: &[FilterList], ports: &std::ops::Range<usize>) -> (Vec<FilterList>, Vec<usize>) {
+    let (mut own, mut rules) = (Vec::new(), Vec::new());
+    let mut first = 0;
+    for list in lists {
+        let all = list.interfaces.is_empty();
+        let at = ports.clone().filter(|port| all || list.interfaces.contains(port)).map(|port| port - ports.start);
+        let interfaces: Vec<usize> = at.collect();
+        // A list without interfaces would also apply at the links to other routers.
+        if !interfaces.is_empty() {
+            rules.extend(first..first + list.rules.len());
+            own.push(FilterList { interfaces, ..list.clone() });
+        }
+        first += list.rules.len();
+    }
+    (own, rules)
 }
 
 /// True if the counter called `name` belongs to this interface.
@@ -407,22 +414,15 @@ fn is_of(name: &str, interface: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::tests_support::two_ports_with_bgp;
+    use crate::kinds::tests_support::{dut, first_of_mesh, three_ports, two_ports_with_bgp};
     use crate::router::{lines_of_link, route_lines};
     use crate::{find, kinds};
-    use drophammer_model::suite::{Params, PortConfig};
-    use drophammer_model::topology::{Shape, Topology};
+    use drophammer_model::filter::{FilterDirection, FilterRule};
+    use drophammer_model::suite::Params;
 
     /// The role of the first of three fully meshed routers, each with one port.
     fn role(internal: bool) -> RouterRole {
-        let mut ports: Vec<PortConfig> = two_ports_with_bgp(1);
-        let mut third = ports[1].clone();
-        let ipv4 = third.ipv4.as_mut().unwrap();
-        (ipv4.dut, ipv4.behind) = ("198.19.2.1".parse().unwrap(), ("198.19.128.0".parse().unwrap(), 18));
-        third.ipv6 = None;
-        ports.push(third);
-        let topology = Topology { shape: Shape::Mesh, routers: 3, core_speed: None, wan: None };
-        let mut role = System::of(&ports, &topology).unwrap().routers.remove(0).role;
+        let mut role = first_of_mesh(&three_ports(two_ports_with_bgp(1)));
         if let Some(bgp) = role.bgp.as_mut().filter(|_| internal) {
             bgp.groups.iter_mut().for_each(|group| group.internal = true);
             bgp.core.iter_mut().for_each(|peer| peer.next_hop_self = false);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     fn files(kind: &str, internal: bool) -> String {
-        let dut = DutConfig { name: "m-r1".into(), kind: kind.into(), params: Params::default(), topology: None };
+        let dut = dut("m-r1", kind, Params::default());
         let files = find(kind).unwrap().configuration(&dut, &role(internal)).unwrap();
         files.into_iter().map(|(_, text)| text).collect()
     }
@@ -489,13 +489,27 @@ mod tests {
     }
 
     #[test]
+    fn a_list_goes_to_the_routers_with_its_ports() {
+        let list = |interfaces: &[usize], n| FilterList {
+            direction: FilterDirection::Ingress,
+            interfaces: interfaces.to_vec(),
+            rules: vec![FilterRule::DENY_ALL; n],
+        };
+        let lists = [list(&[0, 3], 2), list(&[2], 1), list(&[], 3)];
+        let of = |ports| {
+            let (own, rules) = filters_of(&lists, &ports);
+            (own.into_iter().map(|list| list.interfaces).collect::<Vec<_>>(), rules)
+        };
+        assert_eq!(of(0..2), (vec![vec![0], vec![0, 1]], vec![0, 1, 3, 4, 5]));
+        assert_eq!(of(2..4), (vec![vec![1], vec![0], vec![0, 1]], vec![0, 1, 2, 3, 4, 5]));
+        assert_eq!(of(2..2), (vec![], vec![]), "a router in the middle of a chain");
+    }
+
+    #[test]
     fn kinds_in_namespaces_alone_can_be_several() {
         let several: Vec<_> = kinds::KINDS.iter().filter(|k| k.capabilities().systems).map(|k| k.spec().name).collect();
         assert_eq!(several, ["linux", "frr", "bird", "openbgpd", "ovs", "uml"]);
-        let refused = find("xdp").unwrap().check(
-            &DutConfig { name: "m".into(), kind: "xdp".into(), params: Params::default(), topology: None },
-            &role(false),
-        );
+        let refused = find("xdp").unwrap().check(&dut("m", "xdp", Params::default()), &role(false));
         assert!(refused.unwrap_err().to_string().contains("`systems`"));
     }
 }

@@ -5,7 +5,7 @@
 //! no share of its own, and spare rate goes to the first class. The scheduler `prio` has one HTB class with the full
 //! rate, and below it a band for each class of service. Packets of the router itself (ARP, ICMPv6, codepoint CS6 of
 //! routing protocols) bypass the classes, unless a class names their codepoint: an overload of test frames must not end
-//! its sessions.
+//! the router's sessions.
 
 use crate::router::interface_at;
 use crate::{LabError, Netns};
@@ -30,17 +30,17 @@ drophammer_model::choice! {
     }
 }
 
-/// Parameter of the kinds whose kernel supports both.
+/// Parameter of the kinds whose kernel supports both schedulers.
 pub(crate) const SCHEDULER: Param<Scheduler> = Param::new(
     "scheduler",
     "htb",
     "htb",
-    "what serves the classes of a test: HTB, by weight or by priority, or `prio` below HTB, which is always strict priority in the order of the weights",
+    "scheduler for the classes of a test: HTB, by weight or by priority, or `prio` below HTB, which is always strict priority in the order of the weights",
 );
 
-/// The program, and the Debian package that has it.
+/// The program, and the Debian package that contains it.
 pub(crate) const NEED: (&str, &str) = ("tc", "iproute2");
-/// Kernel modules required for this.
+/// Kernel modules that this needs.
 pub(crate) const MODULES: [&str; 3] = ["sch_htb", "sch_prio", "cls_u32"];
 /// Handle of the HTB queueing disciplines, by which they are recognized.
 const HANDLE: &str = "d0c5:";
@@ -48,23 +48,22 @@ const HANDLE: &str = "d0c5:";
 const BANDS: &str = "d0c6:";
 /// Minor number of the first class; the parent of all classes is 1.
 const FIRST: usize = 0x11;
-/// Bytes of a frame on an Ethernet line beyond those that the kernel counts: FCS, preamble and gap.
-const OVERHEAD: u32 = 24;
-/// Fewest bytes of a frame on the line.
-const LEAST: u32 = 84;
-/// Fewest bytes in the turn of the class with the least weight: a frame of an Ethernet line.
+/// Bytes of a frame on an Ethernet line that the kernel does not count: FCS, preamble and gap.
+pub(crate) const OVERHEAD: u32 = 24;
+/// The shortest frame on the line, including these.
+pub(crate) const SHORTEST: u32 = 84;
+/// Bytes per turn of the class with the least weight: one frame of an Ethernet line.
 const TURN: u64 = 1_600;
-/// A bucket holds the bytes of 1/250 s at its rate. A processor that is delayed for longer leaves the line idle.
+/// A bucket holds the bytes of 1/250 s at its rate. If the processor is delayed for longer, the line is idle.
 const BURST_PER_SECOND: u64 = 250;
-/// Guaranteed bits per second of each class where the rest goes by priority: a frame or two. HTB requires a share for
-/// each class.
+/// Guaranteed bits per second of each class under strict priority: a frame or two. HTB requires a share for each class.
 const LITTLE: u64 = 1_000;
-/// Packet priorities of the kernel, each of which must be mapped to a band.
+/// Packet priorities of the kernel; each needs a band.
 const PRIORITIES: usize = 16;
 /// Codepoint of routing protocols (CS6).
 const ROUTING: u8 = 48;
 
-/// Runs tc(8) with these arguments and this input in the router's namespace, and returns its output.
+/// Runs tc(8) with these arguments and input in the router's namespace, and returns its output.
 pub(crate) type Tc<'a> = &'a dyn Fn(&[&str], Option<&str>) -> Result<String, LabError>;
 
 /// tc(8) of a router in a namespace.
@@ -87,15 +86,9 @@ impl Given {
 
     /// Replaces the current classes, and any other queue of their devices, by these; an empty slice removes the
     /// classes.
-    ///
-    /// # Errors
-    /// [`LabError::Unusable`] for classes that no router of this role can have, [`LabError::Command`] with the message
-    /// of tc, [`LabError::MissingProgram`].
     pub(crate) fn set(&mut self, tc: Tc<'_>, role: &RouterRole, lists: &[EgressClasses]) -> Result<(), LabError> {
-        let lists = by_port(lists, role.interfaces.len()).map_err(|what| LabError::Unusable {
-            what,
-            remedy: "change the classes of the test in the suite".into(),
-        })?;
+        let lists = by_port(lists, role.interfaces.len())
+            .map_err(|what| LabError::unusable(what, "change the classes of the test in the suite"))?;
         self.lists.clear();
         let mut text = String::new();
         for device in own_roots(&listed(tc, &[])?) {
@@ -114,9 +107,6 @@ impl Given {
     }
 
     /// Adds the packets that each class has sent and dropped.
-    ///
-    /// # Errors
-    /// Those of tc.
     pub(crate) fn counters(&self, tc: Tc<'_>, counters: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
         for (device, port, list) in &self.lists {
             let listed = listed(tc, &["dev", device])?;
@@ -132,13 +122,13 @@ impl Given {
     }
 }
 
-/// Queueing disciplines with their counters.
-fn listed(tc: Tc<'_>, of: &[&str]) -> Result<Value, LabError> {
+/// Queueing disciplines with their counters: of all devices, or `of` one.
+pub(crate) fn listed(tc: Tc<'_>, of: &[&str]) -> Result<Value, LabError> {
     let text = tc(&[&["-j", "-s", "qdisc", "show"], of].concat(), None)?;
-    serde_json::from_str(&text).map_err(|e| LabError::io("cannot read the JSON of tc(8)")(std::io::Error::from(e)))
+    serde_json::from_str(&text).map_err(LabError::io("cannot read the JSON of tc(8)"))
 }
 
-/// Devices with our classes at their output.
+/// Devices with our classes.
 fn own_roots(listed: &Value) -> Vec<String> {
     let own = |q: &&Value| q["root"] == true && q["handle"] == HANDLE;
     let all = listed.as_array().into_iter().flatten().filter(own);
@@ -164,7 +154,7 @@ fn parents(list: &EgressClasses, scheduler: Scheduler) -> Vec<String> {
 fn commands(device: &str, list: &EgressClasses, scheduler: Scheduler) -> String {
     let rate = list.rate.0;
     let burst = (rate / 8 / BURST_PER_SECOND).max(2 * TURN);
-    let ceiling = format!("ceil {rate}bit cburst {burst}b mpu {LEAST} overhead {OVERHEAD}");
+    let ceiling = format!("ceil {rate}bit cburst {burst}b mpu {SHORTEST} overhead {OVERHEAD}");
     let parents = parents(list, scheduler);
     let default = match scheduler {
         Scheduler::Htb => FIRST + list.classes.len() - 1,
@@ -217,7 +207,7 @@ fn shares(list: &EgressClasses, burst: u64) -> Vec<String> {
     weights.map(words).collect()
 }
 
-/// Filters that lead packets to their classes, and packets of the router itself past them.
+/// Filters that lead packets to their classes, but let packets of the router itself bypass them.
 fn filters(device: &str, list: &EgressClasses, scheduler: Scheduler, parents: &[String]) -> String {
     let mut text = String::new();
     let mut filter = |at: &str, protocol: &str, priority: u32, condition: &str, to: &str| {
@@ -230,12 +220,11 @@ fn filters(device: &str, list: &EgressClasses, scheduler: Scheduler, parents: &[
         let bits = u32::from(dscp) << 2;
         (format!("ip dsfield {bits:#04x} 0xfc"), format!("ip6 priority {bits:#04x} 0xfc"))
     };
-    let beside = format!("{HANDLE}0");
-    // Neighbor Discovery must not wait behind a full line, or the router loses all neighbours: with strict priority a
-    // class may wait for ever.
+    let bypass = format!("{HANDLE}0");
+    // With strict priority a class may wait for ever. Neighbor Discovery must not, or the router loses all neighbours.
     let strict = scheduler == Scheduler::Prio || list.scheduling == Scheduling::Priority;
     if strict {
-        filter(HANDLE, "ipv6", 2, "ip6 protocol 58 0xff", &beside);
+        filter(HANDLE, "ipv6", 2, "ip6 protocol 58 0xff", &bypass);
     }
     let at = match scheduler {
         Scheduler::Htb => HANDLE,
@@ -246,15 +235,15 @@ fn filters(device: &str, list: &EgressClasses, scheduler: Scheduler, parents: &[
         filter(at, "ip", 1, &ipv4, parent);
         filter(at, "ipv6", 2, &ipv6, parent);
     }
-    filter(HANDLE, "arp", 3, "u32 0 0", &beside);
+    filter(HANDLE, "arp", 3, "u32 0 0", &bypass);
     if !strict {
-        filter(HANDLE, "ipv6", 2, "ip6 protocol 58 0xff", &beside);
+        filter(HANDLE, "ipv6", 2, "ip6 protocol 58 0xff", &bypass);
     }
-    // At the same parent, the filters of classes come before this one.
+    // At the same parent, the filters of the classes come before this one.
     if scheduler == Scheduler::Htb || list.classes.iter().all(|class| class.dscp != ROUTING) {
         let (ipv4, ipv6) = codepoint(ROUTING);
-        filter(HANDLE, "ip", 1, &ipv4, &beside);
-        filter(HANDLE, "ipv6", 2, &ipv6, &beside);
+        filter(HANDLE, "ip", 1, &ipv4, &bypass);
+        filter(HANDLE, "ipv6", 2, &ipv6, &bypass);
     }
     text
 }
@@ -373,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn only_classes_of_ours_are_taken_back() {
+    fn only_our_own_classes_are_removed() {
         let listed = json!([
             {"kind": "htb", "handle": "d0c5:", "dev": "d1", "root": true},
             {"kind": "pfifo", "handle": "8001:", "dev": "d1", "parent": "d0c5:11"},

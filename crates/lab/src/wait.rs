@@ -14,11 +14,8 @@ pub(crate) enum Look<T> {
     NotYet(String),
 }
 
-/// Checks until the condition holds.
-///
-/// # Errors
-/// [`LabError::Stopped`] as soon as `stop` returns true, [`LabError::NotReady`] with the last reason after `limit`, and
-/// any error of `look`.
+/// Checks until the condition holds. Fails with [`LabError::Stopped`] as soon as `stop` returns true, with
+/// [`LabError::NotReady`] and the last reason after `limit`, and with any error of `look`.
 pub(crate) fn until<T>(
     limit: Duration,
     stop: &dyn Fn() -> bool,
@@ -41,6 +38,15 @@ pub(crate) fn until<T>(
     }
 }
 
+/// As [`until`], while `look` returns a message about what is still missing.
+pub(crate) fn while_missing(
+    limit: Duration,
+    stop: &dyn Fn() -> bool,
+    mut look: impl FnMut() -> Result<Option<String>, LabError>,
+) -> Result<(), LabError> {
+    until(limit, stop, || Ok(look()?.map_or(Look::Ready(()), Look::NotYet)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,13 +63,13 @@ mod tests {
 
     #[test]
     fn the_last_reason_is_told() {
-        let error = until::<()>(Duration::ZERO, &|| false, || Ok(Look::NotYet("no carrier on d0".into()))).unwrap_err();
+        let error = while_missing(Duration::ZERO, &|| false, || Ok(Some("no carrier on d0".into()))).unwrap_err();
         assert!(error.to_string().contains("no carrier on d0"), "{error}");
     }
 
     #[test]
     fn stop_ends_the_wait() {
-        let error = until::<()>(Duration::from_secs(60), &|| true, || Ok(Look::NotYet(String::new()))).unwrap_err();
+        let error = while_missing(Duration::from_secs(60), &|| true, || Ok(Some(String::new()))).unwrap_err();
         assert!(matches!(error, LabError::Stopped));
     }
 }

@@ -1,16 +1,15 @@
-//! BIRD 2 with static routes and BGP, exported to the kernel, which forwards.
+//! BIRD 2 with static routes and BGP. It exports routes to the kernel, which forwards.
 
-use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::management::MANAGEMENT;
+use crate::namespace_dut::NamespaceDut;
 use crate::snmp::SNMP;
 use crate::ssh::SSH;
-use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, packet_filter, process};
+use crate::{Dut, DutKind, LabError, Start, bgp, configuration, kinds, packet_filter, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
-use std::path::Path;
 
 static SPEC: KindSpec = KindSpec {
     name: "bird",
@@ -30,7 +29,7 @@ static SPEC: KindSpec = KindSpec {
 
 pub(crate) const TEMPLATE: &str = include_str!("../../templates/bird.conf.j2");
 
-/// The line of the template that exports routes to the kernel, one per address family.
+/// The line of the template, one per address family, that exports routes to the kernel.
 const EXPORT: &str = "export all;";
 
 /// Kind `bird`.
@@ -44,13 +43,12 @@ impl DutKind for Bird {
     fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
         let installs = INSTALL_ROUTES.find(&dut.params) != Some(false);
         let text = match configuration::own(dut, role)? {
-            // In a configuration of the user's, only the user knows which protocol exports what.
+            // In the user's configuration, only the user knows what each protocol exports.
             Some(_) if !installs => {
-                return Err(LabError::Unusable {
-                    what: format!("`{}` has `install_routes: false` and a configuration of its own", dut.name),
-                    remedy: "leave `install_routes` out, and export no BGP routes to the kernel in that configuration"
-                        .into(),
-                });
+                return Err(LabError::unusable(
+                    format!("`{}` has `install_routes: false` and its own configuration", dut.name),
+                    "leave `install_routes` out, and export no BGP routes to the kernel in that configuration",
+                ));
             }
             Some(text) => text,
             None if installs => configuration::render(TEMPLATE, &dut.name, role)?,
@@ -62,24 +60,14 @@ impl DutKind for Bird {
         Ok(vec![("bird.conf".into(), text)])
     }
 
-    fn start(
-        &self,
-        lab: &mut Lab,
-        dut: &DutConfig,
-        role: &RouterRole,
-        work_dir: &Path,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Box<dyn Dut>, LabError> {
+    fn start(&self, start: Start<'_>) -> Result<Box<dyn Dut>, LabError> {
+        let Start { lab, dut, role, work_dir, stop } = start;
         let program = process::find("bird", "bird2")?;
         let control = process::find("birdc", "bird2")?;
-        let mut ask = process::command(&program, &lab.shared().mark);
-        // BIRD prints its version to standard error.
-        ask.arg("--version").stderr(std::process::Stdio::piped());
-        let told = ask.output().map_err(LabError::io("cannot start bird"))?;
-        let told = String::from_utf8_lossy(&told.stderr).trim().replace("BIRD version", "BIRD");
-        let version = format!("{told}, Linux {}", kernel_release());
+        let told = process::version(process::command(&program, &lab.shared().mark), "--version")?;
+        let version = format!("{}, Linux {}", told.replace("BIRD version", "BIRD"), kernel_release());
 
-        let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
+        let mut router = NamespaceDut::with_links(lab, dut, &SPEC, role, version)?;
         let state = lab.shared().fresh_state(&dut.name)?;
         let configs = router.keep(work_dir, &state, role, &|role| self.configuration(dut, role))?;
         if configuration::is_own(dut) {
@@ -90,12 +78,12 @@ impl DutKind for Bird {
         let socket = state.join("bird.ctl");
         command.arg("-s").arg(&socket).arg("-P").arg(state.join("bird.pid"));
         router.daemon("bird", command, work_dir)?;
-        router.ask_sessions(move |router, peer| {
+        router.session = Some(Box::new(move |router, peer| {
             let mut command = router.netns().command(&control);
             command.arg("-r").arg("-s").arg(&socket).args(["show", "protocols", &bgp::core_name(peer)]);
             let told = process::output(command, None).unwrap_or_default();
             bgp::session_down(peer, told.split_whitespace().next_back())
-        });
+        }));
         router.with_agent(lab, dut, work_dir, stop)?;
         router.ready(stop)
     }
@@ -104,7 +92,7 @@ impl DutKind for Bird {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::tests_support::{one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports};
+    use crate::kinds::tests_support::{dut, one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports};
 
     #[test]
     fn the_configuration_holds_every_route() {
@@ -132,8 +120,7 @@ mod tests {
     fn without_installation_the_kernel_gets_static_routes_alone() {
         let role = RouterRole::of(&two_ports_with_bgp(1));
         let text = |install: bool| {
-            let mut dut =
-                DutConfig { name: "bird".into(), kind: "bird".into(), params: Default::default(), topology: None };
+            let mut dut = dut("bird", "bird", Default::default());
             INSTALL_ROUTES.set(&mut dut.params, install);
             Bird.configuration(&dut, &role).unwrap().remove(0).1
         };

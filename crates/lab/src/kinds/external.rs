@@ -1,13 +1,14 @@
 //! The user's own router on real interfaces of this machine.
 
-use crate::dut::{TesterInterface, Where};
+use crate::dut::{TesterInterface, Where, capabilities};
 use crate::enter::Shared;
-use crate::management::{self, ManagementPort};
+use crate::management::{self, Asking, ManagementPort, Operator};
 use crate::wait::{self, Look};
-use crate::{Dut, DutKind, Lab, LabError, Management, kinds, probe, process};
+use crate::{Dut, DutKind, LabError, Management, Start, kinds, probe, process};
 use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
 use drophammer_model::counters::{DutCounter, tester_counter, tester_port};
 use drophammer_model::environment::DutRecord;
+use drophammer_model::management::Question;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, Mask};
@@ -21,14 +22,9 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[path = "external_free.rs"]
 mod free;
-#[path = "external_logs.rs"]
 mod logs;
-#[path = "external_mib.rs"]
 mod mib;
-#[path = "external_questions.rs"]
-mod questions;
 
 static SPEC: KindSpec = KindSpec {
     name: "external",
@@ -49,12 +45,12 @@ static SPEC: KindSpec = KindSpec {
         ParamSpec::optional(
             "dut_macs",
             ParamKind::Text,
-            "MAC addresses of the DUT's ports, separated by spaces, for a DUT that answers no ARP and ND",
+            "MAC addresses of the DUT's ports, separated by spaces, for a DUT that does not answer ARP and ND",
         ),
         ParamSpec::optional(
             "setup",
             ParamKind::Command,
-            "command that configures the DUT; sees DUT_PORTS and PORT_0_...",
+            "command that configures the DUT; it sees the variables DUT_PORTS and PORT_0_...",
         ),
         ParamSpec::optional("teardown", ParamKind::Command, "command that undoes it, also after an error"),
         ParamSpec::optional("counters", ParamKind::Command, "command that writes lines `name value`"),
@@ -63,35 +59,35 @@ static SPEC: KindSpec = KindSpec {
             ParamKind::Flag,
             "false",
             "false",
-            "it has an SSH server at its addresses on the links, which tests may ask for its banner",
+            "it has an SSH server at its addresses on the links; tests may read its banner",
         ),
         ParamSpec::optional(
             "management",
             ParamKind::Text,
-            "address of its management port, where it is also asked whether it answers under load",
+            "address of its management port, to ask it there too whether it answers under load",
         ),
         ParamSpec::optional(
             "snmp_community_file",
             ParamKind::File,
-            "file with the community of its SNMP agent (version 2c) at that address, which is then asked for sysUpTime",
+            "file with the community of its SNMP agent (version 2c) at that address, to ask it for sysUpTime",
         ),
         ParamSpec::optional(
             mib::KEY,
             ParamKind::DutInterfaces,
-            "ifName or ifDescr of its interface at each port, whose counters its SNMP agent is then asked for",
+            "ifName or ifDescr of its interface at each port, to ask its SNMP agent for their counters",
         ),
-        ParamSpec::optional("alive", ParamKind::Command, "command that succeeds while the DUT is well"),
+        ParamSpec::optional("alive", ParamKind::Command, "command that succeeds while the DUT works"),
         ParamSpec::new(
             "timeout",
             ParamKind::Duration,
             "60 s",
             "300 s",
-            "time in which each command and link must be done",
+            "time limit for each command, and for the links to come up",
         ),
     ],
 };
 
-/// The kernel's counters of the tester's interfaces that the report compares with the tester's own counts.
+/// The kernel's counters of the tester's interfaces; the report compares them with the tester's own counts.
 const KERNEL: [&str; 2] = ["tx_packets", "rx_packets"];
 
 /// Kind `external`.
@@ -114,27 +110,21 @@ impl DutKind for External {
         free::refuse_host(&names, role, dut.params.text("setup").is_none())
     }
 
-    /// The user's commands configure it.
+    /// None: the user's commands configure it.
     fn configuration(&self, _dut: &DutConfig, _role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
         Ok(Vec::new())
     }
 
-    fn start(
-        &self,
-        lab: &mut Lab,
-        dut: &DutConfig,
-        role: &RouterRole,
-        work_dir: &Path,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Box<dyn Dut>, LabError> {
+    fn start(&self, start: Start<'_>) -> Result<Box<dyn Dut>, LabError> {
+        let Start { lab, dut, role, work_dir, stop } = start;
         let names = dut.params.texts("interfaces").unwrap_or_default();
         let macs = macs(&dut.params.text("dut_macs").unwrap_or_default())?;
         let ports = role.interfaces.len();
         if names.len() != ports || !(macs.is_empty() || macs.len() == ports) {
-            return Err(LabError::Unusable {
-                what: format!("{ports} ports, {} interfaces, {} MAC addresses", names.len(), macs.len()),
-                remedy: "give `interfaces` one entry for each port, and `dut_macs` as many or none".into(),
-            });
+            return Err(LabError::unusable(
+                format!("{ports} ports, {} interfaces, {} MAC addresses", names.len(), macs.len()),
+                "give `interfaces` one entry for each port, and `dut_macs` as many or none",
+            ));
         }
         let shared = Arc::clone(lab.shared());
         for (name, interface) in names.iter().zip(&role.interfaces) {
@@ -183,19 +173,19 @@ struct ExternalDut {
     name: String,
     ssh: bool,
     management: Option<ManagementPort>,
-    /// Its SNMP agent and its interfaces there, if it is to be asked for counters.
+    /// Its SNMP agent and its interfaces there, if the suite asks for its counters.
     mib: Option<Mib>,
     interfaces: Vec<TesterInterface>,
     hooks: BTreeMap<&'static str, String>,
     environment: Vec<(String, String)>,
     mask: Mask,
     work_dir: PathBuf,
-    /// Time limit of each command, also between trials: a router may answer slowly after a flood.
+    /// Time limit of each command. It is the same between trials, because a router may answer slowly after a flood.
     limit: Duration,
     torn_down: bool,
 }
 
-/// The error without secrets, which a command of the user may contain by a variable of the suite.
+/// The error without secrets: a variable of the suite may bring one into the user's command.
 fn masked(mask: &Mask, error: LabError) -> LabError {
     let hide = |text: String| mask.text(&text).into_owned();
     match error {
@@ -211,7 +201,7 @@ fn masked(mask: &Mask, error: LabError) -> LabError {
 }
 
 impl ExternalDut {
-    /// Runs a command of the user on the host; `None` if there is none of this name. Its log has no secrets afterwards.
+    /// Runs the user's command of this name, if any, on the host, and removes secrets from its log.
     fn hook(&self, key: &str, stop: &dyn Fn() -> bool) -> Result<Option<ExitStatus>, LabError> {
         let status = self.unmasked(key, stop);
         let log = self.log(key);
@@ -220,11 +210,11 @@ impl ExternalDut {
         hidden.map(|()| status)
     }
 
-    /// As [`ExternalDut::hook`], but the log is as the command wrote it.
+    /// As [`ExternalDut::hook`], but leaves secrets in the log.
     fn unmasked(&self, key: &str, stop: &dyn Fn() -> bool) -> Result<Option<ExitStatus>, LabError> {
         let Some(text) = self.hooks.get(key) else { return Ok(None) };
         let log = &self.log(key);
-        // `stop` cannot move to the other thread, so it is polled here while that thread runs.
+        // `stop` cannot move to the other thread, so we poll it here while that thread runs.
         let stopped = std::sync::atomic::AtomicBool::new(false);
         let flag = &stopped;
         let (done, finished) = std::sync::mpsc::channel();
@@ -276,15 +266,15 @@ impl ExternalDut {
         if text.is_empty() { text } else { format!("\n{text}") }
     }
 
-    /// Pings to the management port need a route, and the host's permission.
+    /// Pings to the management port need a route and the host's permission.
     fn refuse_unless_it_can_be_pinged(&self) -> Result<(), LabError> {
         let Some(ManagementPort { address, .. }) = &self.management else { return Ok(()) };
         match self.shared.on_host(|| management::cannot_ping(*address))? {
             None => Ok(()),
-            Some(e) => Err(LabError::Unusable {
-                what: format!("the host cannot ping {address}: {e}"),
-                remedy: format!("see `ip route get {address}`, or leave `management` out"),
-            }),
+            Some(e) => Err(LabError::unusable(
+                format!("the host cannot ping {address}: {e}"),
+                format!("see `ip route get {address}`, or leave `management` out"),
+            )),
         }
     }
 
@@ -292,12 +282,15 @@ impl ExternalDut {
         self.shared.on_host(|| self.interfaces.iter().find(|i| !free::has_link(&i.name)).map(|i| i.name.clone()))
     }
 
-    /// The kernel's counters of the tester's interfaces, named as those of the lab's interfaces. None at all if one of
-    /// them cannot be read: the rest would look like the whole.
+    /// The kernel's counters of the tester's interfaces, under the names of the lab's interfaces. Empty if one cannot be
+    /// read: the rest would look like the whole.
     fn kernel_counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
         self.shared.on_host(|| {
             let read = |port: usize, interface: &TesterInterface, counter: &str| {
-                Some((tester_counter(port, counter), probe::own_counter(&interface.name, counter).ok()?))
+                Some((
+                    tester_counter(port, counter),
+                    probe::interface_counter(Path::new(probe::OWN), &interface.name, counter).ok()?,
+                ))
             };
             let of =
                 |(port, interface): (usize, &TesterInterface)| KERNEL.map(|counter| read(port, interface, counter));
@@ -306,14 +299,14 @@ impl ExternalDut {
         })
     }
 
-    /// What the command `counters` prints; nothing without one.
+    /// The output of the command `counters`, if there is one.
     fn told_counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
         if !self.hooks.contains_key("counters") {
             return Ok(BTreeMap::new());
         }
         let status = self.unmasked("counters", &|| false);
         let log = self.log("counters");
-        // A secret may be a part of a value, so they are read before secrets are hidden.
+        // A secret may be part of a value, so read the values before hiding secrets.
         let text = logs::read(&log).map_err(LabError::file("read", &log));
         logs::mask(&self.mask, &log).map_err(LabError::file("hide a key in", &log))?;
         self.succeeded("counters", status?)?;
@@ -325,7 +318,7 @@ impl ExternalDut {
             return Ok(());
         }
         let done = self.must("teardown", &|| false);
-        // Processes that the commands have left may have written since, and may do so later.
+        // Processes that outlive their command may have written since, and may write later.
         let close = |key: &&str| {
             let log = self.log(key);
             logs::close(&self.mask, &log).map_err(LabError::file("hide a key in", &log))
@@ -342,6 +335,8 @@ impl Drop for ExternalDut {
 }
 
 impl Dut for ExternalDut {
+    capabilities!(management: Management);
+
     fn interfaces(&self) -> &[TesterInterface] {
         &self.interfaces
     }
@@ -368,17 +363,14 @@ impl Dut for ExternalDut {
     fn check(&mut self) -> Result<(), LabError> {
         if let Some(name) = self.link_down()? {
             self.shared.on_host(|| free::refuse_down(&name))??;
-            return Err(LabError::Unusable {
-                what: format!("{name} lost its carrier"),
-                remedy: "check the cable and the router".into(),
-            });
+            return Err(LabError::unusable(format!("{name} lost its carrier"), "check the cable and the router"));
         }
         self.must("alive", &|| false)
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
-        // Before the command, which may take long: the tester counts frames that arrive meanwhile for the trial that
-        // follows, and not for the one that has ended.
+        // Before the command, which may take long: the tester counts frames that arrive meanwhile for the next trial, not
+        // for the one that has ended.
         let kernel = self.kernel_counters()?;
         let mut counters = self.told_counters()?;
         counters.retain(|name, _| KERNEL.iter().all(|counter| tester_port(name, counter).is_none()));
@@ -386,7 +378,7 @@ impl Dut for ExternalDut {
         Ok(counters)
     }
 
-    /// Those of the user's command, and those of the SNMP agent.
+    /// From the user's command and from the SNMP agent.
     fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
         let mut all = DutCounter::all_of("command", &self.counters()?);
         if let Some(mib) = &mut self.mib {
@@ -395,13 +387,9 @@ impl Dut for ExternalDut {
         Ok(all)
     }
 
-    /// The command decides which counters it writes.
+    /// The user's command decides which counters it prints.
     fn counters_begin_at_zero(&self) -> bool {
         false
-    }
-
-    fn management(&mut self) -> Option<&mut dyn Management> {
-        Some(self)
     }
 
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
@@ -409,7 +397,27 @@ impl Dut for ExternalDut {
     }
 }
 
-/// Parses lines `name value`; others are skipped. Names are recorded, so secrets in them are hidden.
+impl Management for ExternalDut {
+    fn ask(&mut self, questions: &[Question], interval: Duration) -> Result<Vec<Asking>, LabError> {
+        let Some(ManagementPort { address, community }) = &self.management else { return Ok(Vec::new()) };
+        let (netns, cpu) = (self.shared.host_netns()?, self.shared.cpus.for_questions());
+        let operator = Operator { netns, cpu, over: format!("management port {address}") };
+        let possible = |question: &&Question| match question {
+            Question::Ping => true,
+            Question::Ssh => self.ssh,
+            Question::Snmp => community.is_some(),
+        };
+        let community = community.as_deref().unwrap_or_default();
+        let asked = questions.iter().filter(possible);
+        asked.map(|question| operator.ask(*question, *address, community, interval)).collect()
+    }
+
+    fn has_ssh(&self) -> bool {
+        self.ssh
+    }
+}
+
+/// Parses lines `name value`, and skips others. Hides secrets in names, because the record contains the names.
 fn parse_counters(text: &str, mask: &Mask) -> BTreeMap<String, u64> {
     let pair = |line: &str| {
         let (name, value) = line.trim().rsplit_once(char::is_whitespace)?;
@@ -425,16 +433,18 @@ fn macs(text: &str) -> Result<Vec<[u8; 6]>, LabError> {
         .map(|word| {
             let bytes: Option<Vec<u8>> =
                 word.split(':').map(|b| (b.len() == 2).then(|| u8::from_str_radix(b, 16).ok())?).collect();
-            bytes.and_then(|b| <[u8; 6]>::try_from(b).ok()).ok_or_else(|| LabError::Unusable {
-                what: format!("`{word}` in dut_macs is no MAC address"),
-                remedy: "write it as 02:00:00:00:00:01".into(),
+            bytes.and_then(|b| <[u8; 6]>::try_from(b).ok()).ok_or_else(|| {
+                LabError::unusable(
+                    format!("`{word}` in dut_macs is not a MAC address"),
+                    "write it as 02:00:00:00:00:01",
+                )
             })
         })
         .collect()
 }
 
-/// Environment of the user's commands: `DUT_PORTS`, and per port its interface, addresses and routes, the same per VLAN
-/// sub-interface with its tags; with BGP also the AS numbers, the Hold Time and the number of peers.
+/// Environment of the user's commands: `DUT_PORTS`, and for each port its interface, addresses and routes, the same for
+/// each VLAN sub-interface with its tags; with BGP also the AS numbers, the Hold Time and the number of peers.
 fn environment(names: &[String], role: &RouterRole) -> Vec<(String, String)> {
     let mut variables = vec![("DUT_PORTS".to_owned(), role.interfaces.len().to_string())];
     if let Some(bgp) = &role.bgp {
@@ -482,5 +492,120 @@ fn environment(names: &[String], role: &RouterRole) -> Vec<(String, String)> {
 }
 
 #[cfg(test)]
-#[path = "external_tests.rs"]
-mod tests;
+mod tests {
+    use super::free::objection;
+    use super::*;
+    use crate::kinds::tests_support;
+    use serde_json::{Value, json};
+
+    fn link(name: &str) -> Value {
+        json!({"ifname": name, "flags": ["BROADCAST", "UP"], "mtu": 1500, "addr_info": [{"local": "fe80::1", "scope": "link"}]})
+    }
+
+    #[test]
+    fn a_free_interface_is_taken() {
+        let routes = [json!({"dst": "fe80::/64", "dev": "eth1"}), json!({"dst": "default", "dev": "eth0"})];
+        assert_eq!(objection("eth1", 1500, &[link("eth1")], &routes), None);
+    }
+
+    #[test]
+    fn an_interface_in_use_is_refused_with_a_remedy() {
+        let with = |key: &str, value: Value| {
+            let mut l = link("eth1");
+            l[key] = value;
+            l
+        };
+        let default = vec![json!({"dst": "default", "dev": "eth1"})];
+        let multipath = vec![json!({"dst": "default", "nexthops": [{"dev": "eth0"}, {"dev": "eth1"}]})];
+        let route = vec![json!({"dst": "10.0.0.0/8", "dev": "eth1"})];
+        let address = with("addr_info", json!([{"local": "192.0.2.1", "scope": "global"}]));
+        for (link, routes, word) in [
+            (link("eth1"), default, "default route"),
+            (link("eth1"), multipath, "default route"),
+            (link("eth1"), route, "10.0.0.0/8"),
+            (address, vec![], "192.0.2.1"),
+            (with("master", json!("br0")), vec![], "br0"),
+            (with("flags", json!(["BROADCAST"])), vec![], "down"),
+            (with("mtu", json!(1400)), vec![], "1400"),
+            (link("eth2"), vec![], "no interface eth1"),
+        ] {
+            let (what, remedy) = objection("eth1", 1500, &[link], &routes).expect(word);
+            assert!(what.contains(word), "{what}");
+            assert!(!remedy.is_empty());
+            assert!(!remedy.contains("flush") && !remedy.contains("nomaster"), "no command that could harm: {remedy}");
+        }
+        let mut loopback = with("addr_info", json!([{"local": "127.0.0.1", "scope": "host"}]));
+        loopback["flags"] = json!(["LOOPBACK", "UP"]);
+        let (what, _) = objection("eth1", 1500, &[loopback], &[]).unwrap();
+        assert!(what.contains("is the loopback interface"), "{what}");
+    }
+
+    #[test]
+    fn mac_addresses() {
+        let two = macs("02:00:00:00:00:01, 02:00:00:00:00:Ff").unwrap();
+        assert_eq!(two, [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 255]]);
+        assert!(macs("").unwrap().is_empty());
+        for bad in ["02:00", "02:00:00:00:00:0g", "2:0:0:0:0:1", "02:00:00:00:00:01:02"] {
+            assert!(macs(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn counters_are_lines_of_name_and_value() {
+        let found = parse_counters("# uptime 3 days\nge-0/0/0 in drops 12\ntx\t9\nbroken\n", &Mask::default());
+        assert_eq!(found, BTreeMap::from([("ge-0/0/0 in drops".into(), 12), ("tx".into(), 9)]));
+        let found = parse_counters("rx 14711\nsession 4711 resets 2\n", &Mask::of(["4711"]));
+        assert_eq!(found, BTreeMap::from([("rx".into(), 14_711), ("session <secret> resets".into(), 2)]));
+    }
+
+    fn variables(ports: &[drophammer_model::suite::PortConfig]) -> BTreeMap<String, String> {
+        environment(&["eth1".into(), "eth2".into()], &RouterRole::of(ports)).into_iter().collect()
+    }
+
+    #[test]
+    fn commands_see_the_role() {
+        let variables = variables(&tests_support::two_ports());
+        assert_eq!(variables["PORT_0_IPV4_DUT"], "198.18.1.1/24");
+        assert_eq!(variables["PORT_1_IPV6_BEHIND"], "2001:2:0:c000::/50");
+        assert_eq!(variables["PORT_1_INTERFACE"], "eth2");
+        assert!(variables.keys().all(|key| !key.ends_with("_AS") && !key.ends_with("_PEERS")));
+    }
+
+    #[test]
+    fn commands_see_the_neighbours() {
+        let plain = variables(&tests_support::two_ports_with_bgp(5));
+        assert_eq!((&*plain["DUT_AS"], &*plain["DUT_HOLD_TIME"]), ("65000", "90"));
+        assert_eq!((&*plain["PORT_0_AS"], &*plain["PORT_1_AS"]), ("65001", "65002"));
+        assert_eq!((&*plain["PORT_0_IPV4_PEERS"], &*plain["PORT_1_IPV6_PEERS"]), ("5", "5"));
+        assert!(!plain.contains_key("DUT_MD5") && !plain.contains_key("DUT_GTSM"));
+        let variables = variables(&tests_support::two_protected_ports());
+        assert_eq!((&*variables["DUT_MD5"], &*variables["DUT_GTSM"]), ("sesame", "1"));
+    }
+
+    #[test]
+    fn commands_see_the_sub_interfaces() {
+        let variables = variables(&tests_support::with_vlans(tests_support::two_ports()));
+        assert_eq!((&*variables["PORT_0_VLANS"], &*variables["PORT_1_VLANS"]), ("3", "0"));
+        assert_eq!(variables["PORT_0_VLAN_1_TAGS"], "0x88a8:100 0x8100:200");
+        assert_eq!(variables["PORT_0_VLAN_1_IPV4_DUT"], "198.18.32.33/27");
+        assert_eq!(variables["PORT_0_VLAN_2_IPV4_BEHIND"], "198.18.48.128/26");
+        assert!(!variables.contains_key("PORT_0_VLAN_0_IPV6_DUT"));
+    }
+
+    #[test]
+    fn the_key_of_a_session_is_in_no_record_and_no_error() {
+        let mask = RouterRole::of(&tests_support::two_protected_ports()).mask();
+        assert_eq!(mask.text("./set --key sesame --as 1"), "./set --key <secret> --as 1");
+        let error = LabError::Command {
+            command: "setup: ./set sesame".into(),
+            status: "exit status: 1".into(),
+            output: "\n    sesame is too short".into(),
+        };
+        let error = masked(&mask, error).to_string();
+        assert_eq!(error, "`setup: ./set <secret>` failed (exit status: 1): \n    <secret> is too short");
+        let error =
+            LabError::NotReady { condition: "`x sesame` still runs".into(), seconds: 1.0, log: "\nsesame".into() };
+        assert!(!masked(&mask, error).to_string().contains("sesame"));
+        assert_eq!(RouterRole::of(&tests_support::two_ports()).mask().text("sesame"), "sesame");
+    }
+}

@@ -1,11 +1,11 @@
 //! FRRouting: zebra puts the routes of staticd and bgpd into the kernel, which forwards.
 
-use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::management::MANAGEMENT;
+use crate::namespace_dut::NamespaceDut;
 use crate::snmp::SNMP;
 use crate::ssh::SSH;
-use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, mounts, packet_filter, process};
+use crate::{Dut, DutKind, LabError, Start, bgp, configuration, kinds, mounts, packet_filter, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::{CorePeer, RouterRole};
@@ -39,11 +39,11 @@ static SPEC: KindSpec = KindSpec {
 pub(crate) const TEMPLATE: &str = include_str!("../../templates/frr.conf.j2");
 pub(crate) const BGP_TEMPLATE: &str = include_str!("../../templates/bgpd.conf.j2");
 
-/// Receive buffer of zebra's netlink sockets, in bytes: a million routes at once overflow the default of 212,992. The
-/// kernel gives an ordinary user less.
+/// Receive buffer of zebra's netlink sockets, in bytes: a burst of a million routes overflows the default of 212,992. The
+/// kernel gives ordinary users less.
 const NETLINK_BUFFER: &str = "90000000";
 
-/// Socket on which zebra serves the daemons, in the folder of their state.
+/// Socket on which zebra serves the daemons, in their state folder.
 pub(super) const ZEBRA_SOCKET: &str = "zserv.api";
 
 /// Groups that the daemons require.
@@ -61,14 +61,8 @@ impl DutKind for Frr {
         files(dut, role)
     }
 
-    fn start(
-        &self,
-        lab: &mut Lab,
-        dut: &DutConfig,
-        role: &RouterRole,
-        work_dir: &Path,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Box<dyn Dut>, LabError> {
+    fn start(&self, start: Start<'_>) -> Result<Box<dyn Dut>, LabError> {
+        let Start { lab, dut, role, work_dir, stop } = start;
         let zebra = process::find("zebra", "frr")?;
         let staticd = process::find("staticd", "frr")?;
         // Not looked up by name: OpenBGPD's program has the same name.
@@ -77,7 +71,7 @@ impl DutKind for Frr {
         let state = lab.shared().fresh_state(&dut.name)?;
         own_surroundings(&lab.shared().state)?;
 
-        let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
+        let mut router = NamespaceDut::with_links(lab, dut, &SPEC, role, version)?;
         let configs = router.keep(work_dir, &state, role, &|role| files(dut, role))?;
         let speaks_bgp = speaks_bgp(role, &files(dut, role)?);
         let own = configuration::is_own(dut);
@@ -95,7 +89,7 @@ impl DutKind for Frr {
         };
         start("zebra", &zebra, &mut router)?;
         router.listens(&socket);
-        // A daemon that finds zebra not listening tries again only ten seconds later.
+        // A daemon that cannot connect to zebra tries again only ten seconds later.
         router.wait(stop, |_| Ok(UnixStream::connect(&socket).err().map(|e| format!("zebra does not listen: {e}"))))?;
         start("staticd", &staticd, &mut router)?;
         if speaks_bgp {
@@ -104,11 +98,9 @@ impl DutKind for Frr {
         if let Some(bgp) = &role.bgp {
             let (vty, locals) = (state.join("bgpd.vty"), bgp::locals(bgp));
             router.wait(stop, |_| Ok(not_told(&vty, &locals).or_else(|| idle(&vty))))?;
-            router.idle_neighbours({
-                let vty = vty.clone();
-                move || idle(&vty)
-            });
-            router.ask_sessions(move |_, peer| session_down(&vty, peer));
+            let own = vty.clone();
+            router.idle = Some(Box::new(move || idle(&own)));
+            router.session = Some(Box::new(move |_, peer| session_down(&vty, peer)));
         }
         router.with_agent(lab, dut, work_dir, stop)?;
         router.ready(stop)
@@ -135,13 +127,13 @@ pub(super) fn files(dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, S
     Ok(files)
 }
 
-/// True if bgpd is needed.
+/// True if the router needs bgpd.
 pub(super) fn speaks_bgp(role: &RouterRole, files: &[(String, String)]) -> bool {
     role.bgp.is_some() || files.iter().any(|(_, text)| text.lines().any(|l| l.starts_with("router bgp")))
 }
 
-/// The file that a daemon reads; `None` for an empty configuration. Each daemon reads its part of the user's file
-/// (`own`) and ignores the rest.
+/// The file that a daemon reads; `None` for an empty configuration. Each daemon reads its part of the user's `own` file
+/// and ignores the rest.
 pub(super) fn config_of(daemon: &str, own: bool) -> Option<&'static str> {
     match daemon {
         "zebra" if !own => None,
@@ -167,19 +159,19 @@ pub(super) fn arguments(daemon: &str, config: Option<&Path>, state: &Path) -> Ve
     all
 }
 
-/// bgpd listens before it has read its neighbours and learned of its interfaces, and rejects connections that come so
-/// early. A message with the first address that it does not know yet.
+/// A message about the first address that bgpd does not know yet. bgpd listens before it has read its neighbours and
+/// learned of its interfaces, and rejects such early connections.
 pub(super) fn not_told(vty: &Path, locals: &[IpAddr]) -> Option<String> {
     let told = match ask(vty, "show bgp martian next-hop") {
         Ok(told) => told,
         Err(e) => return Some(format!("bgpd does not answer: {e}")),
     };
     let missing = locals.iter().find(|a| !told.contains(&format!("addr: {a},")));
-    missing.map(|address| format!("bgpd has not heard of its address {address}"))
+    missing.map(|address| format!("bgpd does not know its address {address} yet"))
 }
 
-/// A message with a neighbour that bgpd keeps in state Idle. bgpd accepts its connection all the same, against RFC 4271
-/// section 8.2.2, and ends the new session if the neighbour's start timer fires just then.
+/// A message about a neighbour that bgpd keeps in state Idle. bgpd accepts its connection all the same, against RFC 4271
+/// section 8.2.2, but ends the new session if the neighbour's start timer fires at that moment.
 pub(super) fn idle(vty: &Path) -> Option<String> {
     match ask(vty, "show bgp summary json") {
         Ok(told) => idle_in(&told).map(|peer| format!("bgpd keeps its neighbour {peer} in state Idle")),
@@ -187,7 +179,7 @@ pub(super) fn idle(vty: &Path) -> Option<String> {
     }
 }
 
-/// The first neighbour in state Idle of `show bgp summary json`. One that is shut down has another state.
+/// The first neighbour in state Idle in `show bgp summary json`. A neighbour that is shut down has another state.
 fn idle_in(summary: &str) -> Option<String> {
     let all: Value = serde_json::from_str(summary).ok()?;
     let families = all.as_object()?.values();
@@ -197,17 +189,15 @@ fn idle_in(summary: &str) -> Option<String> {
         .map(|(address, _)| address.clone())
 }
 
-/// A message from bgpd when a session with another router of the system is not up.
+/// A message if, according to bgpd, a session with another router of the system is not up.
 pub(super) fn session_down(vty: &Path, peer: &CorePeer) -> Option<String> {
-    let told = match ask(vty, &format!("show bgp neighbors {}", peer.peer)) {
-        Ok(told) => told,
-        Err(e) => return Some(format!("bgpd does not answer: {e}")),
-    };
-    let state = told.lines().find_map(|line| line.trim().strip_prefix("BGP state = "));
-    bgp::session_down(peer, state.unwrap_or_default().split(',').next())
+    match ask(vty, &format!("show bgp neighbors {}", peer.peer)) {
+        Ok(told) => bgp::session_down(peer, bgp::state_in(&told)),
+        Err(e) => Some(format!("bgpd does not answer: {e}")),
+    }
 }
 
-/// Asks a daemon over the socket that vtysh uses: a command ends with NUL, its answer with three NULs and a status.
+/// Asks a daemon over the socket for vtysh: a command ends with NUL, its answer with three NULs and a status.
 fn ask(vty: &Path, command: &str) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(vty)?;
     stream.set_read_timeout(Some(Duration::from_millis(500)))?;
@@ -225,7 +215,7 @@ fn ask(vty: &Path, command: &str) -> std::io::Result<String> {
 }
 
 /// Gives FRR an empty /etc/frr, so that the host's configuration has no effect, and groups that exist in every user
-/// namespace. Once per lab or guest, and visible only there.
+/// namespace. Done once per lab or guest; only processes there see it.
 pub(super) fn own_surroundings(state: &Path) -> Result<(), LabError> {
     let group = state.join("group");
     if group.exists() {
@@ -238,7 +228,7 @@ pub(super) fn own_surroundings(state: &Path) -> Result<(), LabError> {
     mounts::show_at(&group, path)
 }
 
-/// A group file in which FRR's groups have the id of root's: the only group that a user namespace of one user has.
+/// A group file that gives FRR's groups the id of root's: a user namespace of one user has no other group.
 fn with_groups(text: &str) -> String {
     let foreign = |line: &&str| !GROUPS.iter().any(|g| line.strip_prefix(g).is_some_and(|rest| rest.starts_with(':')));
     let mut lines: Vec<String> = text.lines().filter(foreign).map(str::to_owned).collect();

@@ -1,21 +1,22 @@
-//! The kernel's own forwarding with static routes: the simplest router, and the forwarding plane of every software
-//! router here.
+//! The kernel's own forwarding with static routes: the simplest router, and the forwarding plane of the software routers
+//! here. The user's nftables ruleset is checked before the run and loaded into the router.
 
-use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::management::MANAGEMENT;
+use crate::namespace_dut::NamespaceDut;
 use crate::snmp::SNMP;
 use crate::ssh::SSH;
-use crate::{Dut, DutKind, Lab, LabError, kinds, nftables};
-use crate::{configuration, packet_filter, router};
+use crate::{Dut, DutKind, LabError, Netns, Start, configuration, kinds, packet_filter, process, router};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 static SPEC: KindSpec = KindSpec {
     name: "linux",
-    summary: "Linux kernel forwarding in a network namespace, static routes, nftables rules if wanted",
+    summary: "Linux kernel forwarding in a network namespace, with static routes and optional nftables rules",
     capabilities: kinds::IN_NAMESPACE,
     needs: &[("ip", "iproute2"), ("ethtool", "ethtool")],
     params: &[NFTABLES, packet_filter::FILTERS.spec(), SNMP.spec(), SSH.spec(), MANAGEMENT.spec()],
@@ -27,6 +28,9 @@ const NFTABLES: ParamSpec = ParamSpec::optional(
     ParamKind::File,
     "your own nftables ruleset, loaded with `nft -f`; relative to the suite file",
 );
+
+/// Name of the copy of the ruleset.
+const FILE: &str = "nftables.conf";
 
 /// Kind `linux`.
 pub struct Linux;
@@ -42,59 +46,86 @@ impl DutKind for Linux {
     }
 
     fn needs(&self, dut: &DutConfig) -> Vec<(&'static str, &'static str)> {
-        let nft = ruleset(dut).map(|_| nftables::NEED);
+        let nft = ruleset(dut).map(|_| packet_filter::NEED);
         SPEC.needs.iter().copied().chain(nft).collect()
     }
 
     fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
         let rules = ruleset(dut).map(|file| configuration::read(dut, NFTABLES.key, &file)).transpose()?;
-        Ok([router::routes_file(role)].into_iter().chain(rules.map(|text| (nftables::FILE.into(), text))).collect())
+        Ok([router::routes_file(role)].into_iter().chain(rules.map(|text| (FILE.into(), text))).collect())
     }
 
     fn check(&self, dut: &DutConfig, role: &RouterRole) -> Result<(), LabError> {
         kinds::refuse_unless_able(&SPEC, role)?;
         self.configuration(dut, role)?;
-        ruleset(dut).map_or(Ok(()), |file| nftables::check(&dut.name, &file))
+        ruleset(dut).map_or(Ok(()), |file| check(&dut.name, &file))
     }
 
-    fn start(
-        &self,
-        lab: &mut Lab,
-        dut: &DutConfig,
-        role: &RouterRole,
-        work_dir: &Path,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Box<dyn Dut>, LabError> {
+    fn start(&self, start: Start<'_>) -> Result<Box<dyn Dut>, LabError> {
+        let Start { lab, dut, role, work_dir, stop } = start;
         let version = format!("Linux {}", kernel_release());
-        let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
+        let mut router = NamespaceDut::with_links(lab, dut, &SPEC, role, version)?;
         let kept = router.keep(work_dir, work_dir, role, &|role| self.configuration(dut, role))?;
         router.add_routes()?;
         if let Some(file) = ruleset(dut) {
-            nftables::load(router.netns(), &file, &kept.join(nftables::FILE))?;
+            load(router.netns(), &file, &kept.join(FILE))?;
         }
         router.with_agent(lab, dut, work_dir, stop)?;
         router.ready(stop)
     }
 }
 
+/// Asks nft(8) whether the kernel would accept the ruleset in `file`. It runs in an empty, temporary network namespace,
+/// so ordinary users may ask too. Succeeds if nft is not installed: other code reports missing programs.
+fn check(name: &str, file: &Path) -> Result<(), LabError> {
+    let (program, package) = packet_filter::NEED;
+    let (Ok(nft), Ok(unshare)) = (process::find(program, package), process::find("unshare", "util-linux")) else {
+        return Ok(());
+    };
+    let mut command = Command::new(unshare);
+    if !nix::unistd::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--net", "--"]).arg(nft).arg("--check").args(arguments(file, file));
+    match process::output(command, None) {
+        Ok(_) => Ok(()),
+        Err(LabError::Command { output, .. }) => Err(LabError::unusable(
+            format!("`nftables` of `{name}`: nft rejects {}: {output}", file.display()),
+            "correct the ruleset; `nft --check --file FILE` checks it again",
+        )),
+        Err(other) => Err(other),
+    }
+}
+
+/// Loads the copy of the user's `file` into the namespace of a router.
+fn load(netns: &Netns, file: &Path, kept: &Path) -> Result<(), LabError> {
+    let nft = process::find(packet_filter::NEED.0, packet_filter::NEED.1)?;
+    netns.run(|| {
+        let mut command = netns.command(&nft);
+        command.args(arguments(file, kept));
+        process::output(command, None).map(drop)
+    })?
+}
+
+/// Arguments of nft for the ruleset in `text`. It finds included files next to the user's `file`.
+fn arguments<'a>(file: &'a Path, text: &'a Path) -> [&'a OsStr; 4] {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    ["--includepath".as_ref(), folder.as_os_str(), "--file".as_ref(), text.as_os_str()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::tests_support::two_ports;
+    use crate::kinds::tests_support::{self, two_ports};
     use drophammer_model::suite::{ParamValue, Params};
 
     fn dut(file: Option<&Path>) -> DutConfig {
         let value = |file: &Path| (NFTABLES.key.to_owned(), ParamValue::Text(file.display().to_string()));
-        DutConfig {
-            name: "wall".into(),
-            kind: "linux".into(),
-            params: Params(file.map(value).into_iter().collect()),
-            topology: None,
-        }
+        tests_support::dut("wall", "linux", Params(file.map(value).into_iter().collect()))
     }
 
     #[test]
-    fn rules_need_nft_and_are_kept_beside_the_routes() {
+    fn rules_need_nft_and_are_kept_with_the_routes() {
         let role = RouterRole::of(&two_ports());
         let names = |dut: &DutConfig| {
             let files = Linux.configuration(dut, &role).unwrap();

@@ -1,13 +1,14 @@
 //! The kinds of DUT, each in its own file.
 //!
-//! # Forwarding beside the kernel
+//! # Forwarding outside the kernel's network stack
 //!
-//! Kind `xdp` is configured like `linux`; its fast path is a program of the kernel, assembled in `port/src/xdp_router`,
+//! Kind `xdp` is configured like `linux`; its fast path is a program in the kernel, assembled in `port/src/xdp_router`,
 //! and a process that holds it. That process is this program (`testbed/src/xdp_router.rs`, hidden subcommand
 //! `xdp-router`); the kind starts it as a daemon. Kind `ovs` renders the role as OpenFlow flows
-//! (`lab/src/kinds/ovs/flows.rs`). The switch learns neighbours from their packets, so no neighbour has to be known
-//! before the tester answers. A kind that forwards beside the kernel adds its counters by `Topology::also_counts`.
-//! `slow_path.rs` renames those counters of the kernel that would count less than their name says.
+//! (`lab/src/kinds/ovs/flows.rs`). The switch learns neighbours from their packets, so it need not know a neighbour
+//! before the tester answers. A kind that forwards outside the kernel's network stack adds its counters by
+//! `VethLinks::also_counts`, and renames those of the kernel's counters that count less than their names say
+//! (`probe::rename_slow_path`).
 
 pub mod bird;
 pub mod external;
@@ -18,12 +19,11 @@ pub mod ovs;
 pub mod uml;
 pub mod xdp;
 
-use crate::traffic_classes;
-use crate::{DutKind, LabError, nftables, process, snmp, ssh};
+use crate::{DutKind, LabError, packet_filter, process, snmp, ssh, traffic_classes};
 use drophammer_model::capabilities::{Capabilities, Counters, Need, Vlans};
-use drophammer_model::registry::KindSpec;
+use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::{RouterRole, Tunnel};
-use drophammer_model::suite::{DutConfig, Suite};
+use drophammer_model::suite::{DutConfig, Params, Suite};
 use std::net::Ipv4Addr;
 
 /// All kinds that the lab can bring up, in the order in which `drophammer list duts` shows them.
@@ -35,26 +35,37 @@ pub fn find(name: &str) -> Option<&'static dyn DutKind> {
     KINDS.iter().copied().find(|k| k.spec().name == name)
 }
 
-/// What this machine lacks for a DUT under tests with these needs; nothing for a kind that the lab does not know.
+/// Programs that this machine lacks for a DUT in tests with these needs; empty for a kind that the lab does not know.
 pub fn missing(dut: &DutConfig, tests: &[Need]) -> Vec<LabError> {
     let Some(kind) = find(&dut.kind) else { return Vec::new() };
     let filters = tests.contains(&Need::Filters) && kind.capabilities().filters;
     let server = ssh::SSH.find(&dut.params) == Some(true);
     let agent = snmp::SNMP.find(&dut.params) == Some(true);
     let classes = tests.contains(&Need::Classes) && kind.capabilities().classes;
-    let of_tests = filters.then_some(nftables::NEED).into_iter().chain(classes.then_some(traffic_classes::NEED));
+    let of_tests = filters.then_some(packet_filter::NEED).into_iter().chain(classes.then_some(traffic_classes::NEED));
     let needs = kind.needs(dut).into_iter().chain(of_tests).chain(agent.then_some(snmp::NEED));
     let needs = needs.chain(server.then_some(ssh::NEED));
     needs.filter_map(|(program, package)| process::find(program, package).err()).collect()
 }
 
-/// Refuses DUTs for which the host lacks something ([`DutKind::refuse_host`]). To be called in the host's namespaces.
-///
-/// # Errors
-/// [`DutKind::refuse_host`] refuses a DUT; only the first refusal is returned.
+/// Calls [`DutKind::refuse_host`] for each DUT until the first refusal. Call it in the host's namespaces.
 pub fn refuse_host(suite: &Suite) -> Result<(), LabError> {
     let role = RouterRole::of(&suite.ports);
     suite.duts.iter().try_for_each(|dut| find(&dut.kind).map_or(Ok(()), |kind| kind.refuse_host(dut, &role)))
+}
+
+/// Parameter `ttl_model` of the kinds that forward by labels (RFC 3443).
+pub const TTL_MODEL: ParamSpec = ParamSpec::new(
+    "ttl_model",
+    ParamKind::Choice(&["uniform", "pipe"]),
+    "uniform",
+    "uniform",
+    "labels have the TTL of the packet and give it back (uniform), or their own, 255 where they are pushed (pipe; RFC 3443)",
+);
+
+/// True if labels have their own TTL.
+pub fn is_pipe(params: &Params) -> bool {
+    params.text(TTL_MODEL.key).as_deref() == Some("pipe")
 }
 
 /// Capabilities of a router in a network namespace that forwards with this machine's kernel.
@@ -84,15 +95,15 @@ pub(crate) fn with_own_tunnels() -> String {
     own.map(|k| k.spec().name).collect::<Vec<_>>().join(", ")
 }
 
-/// Refuses a role that a kind cannot play, naming the kinds of the lab that can.
+/// Refuses a role that a kind cannot play; the remedy names the kinds that can.
 pub(crate) fn refuse_unless_able(kind: &KindSpec, role: &RouterRole) -> Result<(), LabError> {
     let needs = role.needs();
     let Some(need) = kind.capabilities.lacks(&needs) else { return Ok(()) };
     let able = KINDS.iter().map(|k| k.spec()).filter(|k| needs.iter().all(|need| k.capabilities.has(*need)));
-    Err(LabError::Unusable {
-        what: format!("the ports need `{need}`, which routers of kind `{}` do not support", kind.name),
-        remedy: format!("take a kind that can: {}", able.map(|k| k.name).collect::<Vec<_>>().join(", ")),
-    })
+    Err(LabError::unusable(
+        format!("the ports need `{need}`, which routers of kind `{}` do not support", kind.name),
+        format!("take a kind that can: {}", able.map(|k| k.name).collect::<Vec<_>>().join(", ")),
+    ))
 }
 
 #[cfg(test)]
@@ -141,14 +152,41 @@ mod tests {
 #[cfg(test)]
 #[path = "../../../model/tests/ports/mod.rs"]
 mod ports;
+#[cfg(test)]
+#[path = "../../tests/ports_with_bgp/mod.rs"]
+mod ports_with_bgp;
 
 /// Shared by the tests of the kinds.
 #[cfg(test)]
 pub(crate) mod tests_support {
     pub(crate) use super::ports::two_ports;
-    use drophammer_model::suite::{Addressing, BgpProtection, PortBgp, PortConfig, Secret, VlanConfig, VlanTag};
-    use drophammer_model::trial::{AddressRange, Family};
-    use std::time::Duration;
+    pub(crate) use super::ports_with_bgp::with_bgp;
+    use drophammer_model::role::RouterRole;
+    use drophammer_model::suite::{
+        Addressing, BgpProtection, DutConfig, Params, PortConfig, Secret, VlanConfig, VlanTag,
+    };
+    use drophammer_model::topology::{Shape, System, Topology};
+    use drophammer_model::trial::AddressRange;
+
+    pub(crate) fn dut(name: &str, kind: &str, params: Params) -> DutConfig {
+        DutConfig { name: name.into(), kind: kind.into(), params, topology: None }
+    }
+
+    /// Adds a third port, with IPv4 only.
+    pub(crate) fn three_ports(mut ports: Vec<PortConfig>) -> Vec<PortConfig> {
+        let mut third = ports[1].clone();
+        let ipv4 = third.ipv4.as_mut().unwrap();
+        (ipv4.dut, ipv4.behind) = ("198.19.2.1".parse().unwrap(), ("198.19.128.0".parse().unwrap(), 18));
+        third.ipv6 = None;
+        ports.push(third);
+        ports
+    }
+
+    /// The role of the first of three fully meshed routers, each with one port.
+    pub(crate) fn first_of_mesh(ports: &[PortConfig]) -> RouterRole {
+        let topology = Topology { shape: Shape::Mesh, routers: 3, core_speed: None, wan: None };
+        System::of(ports, &topology).unwrap().routers.remove(0).role
+    }
 
     /// Two ports with one BGP peer each in each family, whose sessions are protected.
     pub(crate) fn two_protected_ports() -> Vec<PortConfig> {
@@ -161,22 +199,7 @@ pub(crate) mod tests_support {
 
     /// Two ports with `peers` BGP peers each in each family.
     pub(crate) fn two_ports_with_bgp(peers: u32) -> Vec<PortConfig> {
-        let mut ports = two_ports();
-        for (port, asn) in ports.iter_mut().zip(65001..) {
-            let families = vec![Family::Ipv4, Family::Ipv6];
-            let hold = Duration::from_secs(90);
-            port.bgp = Some(PortBgp {
-                asn,
-                dut_as: 65000,
-                peers,
-                vlan_peers: 0,
-                hold,
-                families,
-                next_hop_self: false,
-                protection: Default::default(),
-            });
-        }
-        ports
+        with_bgp(two_ports(), peers)
     }
 
     /// Two ports with two BGP peers each in each family, those of the first port internal.

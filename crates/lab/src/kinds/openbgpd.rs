@@ -1,11 +1,11 @@
-//! OpenBGPD: a control plane only. On Linux it puts no routes into the kernel; the kernel forwards by static routes.
+//! OpenBGPD: only a control plane. On Linux it puts no routes into the kernel, which forwards by static routes.
 
-use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::management::MANAGEMENT;
+use crate::namespace_dut::NamespaceDut;
 use crate::snmp::SNMP;
 use crate::ssh::SSH;
-use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, packet_filter, process, router};
+use crate::{Dut, DutKind, LabError, Start, bgp, configuration, kinds, packet_filter, process, router};
 use drophammer_model::capabilities::Capabilities;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
@@ -32,7 +32,7 @@ static SPEC: KindSpec = KindSpec {
 
 const TEMPLATE: &str = include_str!("../../templates/openbgpd.conf.j2");
 
-/// User of its processes, which they confine to the user's home (chroot).
+/// User of its processes, which confine themselves to the user's home (chroot).
 const USER: &str = "_openbgpd";
 
 /// Kind `openbgpd`.
@@ -48,49 +48,40 @@ impl DutKind for OpenBgpd {
             (Some(text), _) => text,
             (None, Some(_)) => configuration::render(TEMPLATE, &dut.name, role)?,
             (None, None) => {
-                return Err(LabError::Unusable {
-                    what: "openbgpd speaks BGP and nothing else, but the suite has no `bgp:`".into(),
-                    remedy: "add `bgp: {}` to the suite".into(),
-                });
+                return Err(LabError::unusable(
+                    "openbgpd speaks only BGP, but the suite has no `bgp:`",
+                    "add `bgp: {}` to the suite",
+                ));
             }
         };
         Ok(vec![router::routes_file(role), ("bgpd.conf".into(), text)])
     }
 
-    fn start(
-        &self,
-        lab: &mut Lab,
-        dut: &DutConfig,
-        role: &RouterRole,
-        work_dir: &Path,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Box<dyn Dut>, LabError> {
+    fn start(&self, start: Start<'_>) -> Result<Box<dyn Dut>, LabError> {
+        let Start { lab, dut, role, work_dir, stop } = start;
         // bgpd is not looked up by name: FRR has a program of the same name.
         let control = process::find("bgpctl", "openbgpd")?;
         let program = control.with_file_name("bgpd");
         if !lab.is_root() {
-            return Err(LabError::Forbidden {
-                what: "OpenBGPD changes to a user of its own, which only root may do".into(),
-                remedy: "run as root, or leave the kind openbgpd out".into(),
-            });
+            return Err(LabError::forbidden(
+                "OpenBGPD changes to its own user, which only root may do",
+                "run as root, or leave the kind openbgpd out",
+            ));
         }
-        let mut ask = process::command(&program, &lab.shared().mark);
-        // OpenBGPD prints its version to standard error.
-        ask.arg("-V").stderr(std::process::Stdio::piped());
-        let told = ask.output().map_err(LabError::io("cannot start bgpd"))?;
-        let version = format!("{}, Linux {}", String::from_utf8_lossy(&told.stderr).trim(), kernel_release());
+        let told = process::version(process::command(&program, &lab.shared().mark), "-V")?;
+        let version = format!("{told}, Linux {}", kernel_release());
         let cage = home(USER)?;
         fs::create_dir_all(&cage).map_err(LabError::file("create", &cage))?;
         let state = lab.shared().fresh_state(&dut.name)?;
 
-        let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
+        let mut router = NamespaceDut::with_links(lab, dut, &SPEC, role, version)?;
         let socket = state.join("bgpd.sock");
         let files = |role: &RouterRole| {
             let mut files = self.configuration(dut, role)?;
             files.iter_mut().for_each(|(_, text)| *text = text.replace("@SOCKET@", &socket.display().to_string()));
             Ok::<_, LabError>(files)
         };
-        // Testbed and tests reach the networks behind the ports as with all other kinds.
+        // The tester reaches the networks behind the ports as with all other kinds.
         router.add_routes()?;
         router.keep(work_dir, &state, role, &files)?;
         // OpenBGPD refuses a file that others may read.
@@ -100,21 +91,19 @@ impl DutKind for OpenBgpd {
         let mut command = router.netns().command(&program);
         command.arg("-d").arg("-f").arg(&config);
         router.daemon("bgpd", command, work_dir)?;
-        // OpenBGPD would refuse a session that was ended for 30 s, then for 60, then for 120.
+        // Without this, OpenBGPD refuses a session that has ended for 30 s, then for 60, then for 120.
         let up = |peer: IpAddr| {
             let mut command = router.netns().command(&control);
             command.arg("-s").arg(&socket).args(["neighbor", &peer.to_string(), "up"]);
             command
         };
-        let commands = role.peers().map(up).collect();
-        router.after_sessions(commands);
-        router.ask_sessions(move |router, peer| {
+        router.after_sessions = role.peers().map(up).collect();
+        router.session = Some(Box::new(move |router, peer| {
             let mut command = router.netns().command(&control);
             command.arg("-s").arg(&socket).args(["show", "neighbor", &peer.peer.to_string()]);
             let told = process::output(command, None).unwrap_or_default();
-            let state = told.lines().find_map(|line| line.trim().strip_prefix("BGP state = "));
-            bgp::session_down(peer, state.unwrap_or_default().split(',').next())
-        });
+            bgp::session_down(peer, bgp::state_in(&told))
+        }));
         router.with_agent(lab, dut, work_dir, stop)?;
         router.ready(stop)
     }
@@ -124,9 +113,11 @@ impl DutKind for OpenBgpd {
 fn home(user: &str) -> Result<PathBuf, LabError> {
     let path = Path::new("/etc/passwd");
     let text = fs::read_to_string(path).map_err(LabError::file("read", path))?;
-    home_in(&text, user).ok_or_else(|| LabError::Unusable {
-        what: format!("this machine has no user {user}"),
-        remedy: "install the package openbgpd again: it makes the user".into(),
+    home_in(&text, user).ok_or_else(|| {
+        LabError::unusable(
+            format!("this machine has no user {user}"),
+            "reinstall the package openbgpd, which creates the user",
+        )
     })
 }
 

@@ -1,34 +1,32 @@
 //! User Mode Linux: a complete kernel as a process of this machine, with its own VLAN devices and FRR inside.
 //!
-//! Its ports are taps in the tester's namespace. This program runs inside once more, as the guest's first process
-//! ([`guest`]): it configures the kernel, starts the daemons and answers questions over a separate tap, `m0`.
+//! Its ports are taps in the tester's namespace. This program is also the guest's first process ([`guest`]): there it
+//! configures the kernel, starts the daemons and answers questions over a separate tap, `m0`.
 
 mod agent;
 mod dut;
-mod ending;
 pub mod guest;
 mod link_end;
 mod links;
-mod processor;
-mod tools;
 
-use super::frr;
+use super::{TTL_MODEL, frr, is_pipe};
 use crate::link_delay::LinkDelay;
-use crate::topology::links_only;
+use crate::links::{Links, links_only};
 use crate::traffic_classes::{SCHEDULER, Scheduler};
-use crate::ttl_model::{TTL_MODEL, is_pipe};
-use crate::{Dut, DutKind, Lab, LabError, Links, configuration, process, router};
+use crate::{Dut, DutKind, LabError, Start, configuration, process, router};
 use drophammer_model::capabilities::{Capabilities, Counters, Vlans};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
 use dut::{Boot, UmlDut};
 use serde::{Deserialize, Serialize};
+use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 static SPEC: KindSpec = KindSpec {
     name: "uml",
-    summary: "User Mode Linux: a kernel of its own in a process, with VLAN sub-interfaces and QinQ, and FRR inside",
+    summary: "User Mode Linux: its own kernel in a process, with VLAN sub-interfaces and QinQ, and FRR inside",
     capabilities: Capabilities {
         bgp: true,
         bgp_forwarding: true,
@@ -54,20 +52,20 @@ static SPEC: KindSpec = KindSpec {
         ("staticd", "frr"),
     ],
     params: &[
-        ParamSpec::new("memory", ParamKind::Count, "512", "512", "memory of the guest in MiB, 64 at least"),
+        ParamSpec::new("memory", ParamKind::Count, "512", "512", "memory of the guest in MiB, at least 64"),
         ParamSpec::new(
             "routing",
             ParamKind::Choice(&["frr", "static"]),
             "frr",
             "frr",
-            "who puts routes into the kernel: FRR (zebra, staticd, bgpd), or ip(8) and nobody for BGP",
+            "what puts routes into the kernel: FRR (zebra, staticd, bgpd), or ip(8), without BGP",
         ),
         ParamSpec::new(
             "links",
             ParamKind::Choice(&["tap", "veth"]),
             "tap",
             "tap",
-            "what joins it to the tester: taps, or veth pairs that it reads by packet sockets, without VLANs; routers of a `topology` have the latter",
+            "its links to the tester: taps, or veth pairs that it reads by packet sockets, without VLANs; routers of a `topology` have veth pairs",
         ),
         TTL_MODEL,
         SCHEDULER.spec(),
@@ -78,10 +76,10 @@ static SPEC: KindSpec = KindSpec {
 
 /// The program that is the guest's kernel.
 const KERNEL: &str = "linux.uml";
-/// Least memory of a guest, in MiB.
+/// Minimum memory of a guest, in MiB.
 const LEAST_MEMORY: u64 = 64;
 
-/// Contents of the job file of a guest.
+/// The job file of a guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Job {
     /// What puts routes into the kernel.
@@ -90,14 +88,14 @@ struct Job {
     role: RouterRole,
     /// Configuration files, `(name, text)`.
     files: Vec<(String, String)>,
-    /// True if these are the user's.
+    /// True if these are the user's files.
     own: bool,
     /// Folder of the modules of the guest's kernel.
     modules: String,
-    /// True if labels have a TTL of their own.
+    /// True if labels have their own TTL.
     pipe: bool,
-    /// True if its ports are packet sockets, which accept only complete frames: no checksum or segmentation is left to
-    /// offload.
+    /// True if its ports are packet sockets, which accept only complete frames: checksums and segmentation cannot be
+    /// offloaded.
     raw: bool,
     /// Delays of packets that arrive from other routers of its system.
     delays: Vec<LinkDelay>,
@@ -106,8 +104,8 @@ struct Job {
 }
 
 impl Job {
-    /// True if the kernel must be told that labels have a TTL of their own. Without labels, the module with that
-    /// setting is not loaded.
+    /// True if the kernel needs the setting that labels have their own TTL. Without labels, the module with that setting is
+    /// not loaded.
     fn label_ttl_is_own(&self) -> bool {
         self.pipe && !(self.role.labels.is_empty() && self.role.pushed.is_empty())
     }
@@ -120,10 +118,46 @@ enum Routing {
     Static,
 }
 
-/// Why guests cannot run on this machine's processor; `None` if they can, or if no guest kernel is installed.
+/// Flag in /proc/cpuinfo of processors with AMX, whose registers are larger than the guest's buffer.
+const LARGE: &str = "amx_tile";
+/// The first version that saves these registers.
+const SAVES: (u32, u32) = (6, 13);
+
+/// Refuses a guest kernel that cannot save the registers of this machine's processor. User Mode Linux before 6.13 saves the
+/// extended registers of a process in a buffer of fixed size and restores them by ptrace(2), which requires all of them.
+/// With AMX the registers are larger than the buffer: the first process of the guest ends in a kernel panic ("ptrace set
+/// fp regs failed").
+fn refuse_unsaved_registers(kernel: &Path) -> Result<(), LabError> {
+    if !has_large_registers(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()) {
+        return Ok(());
+    }
+    let mut ask = Command::new(kernel);
+    ask.arg("--version");
+    let told = process::output(ask, None)?;
+    match version(&told) {
+        Some(version) if version < SAVES => Err(LabError::unusable(
+            format!("User Mode Linux {} cannot save the registers of this machine's processor (AMX)", told.trim()),
+            format!("take a machine without AMX, or User Mode Linux {}.{} or newer", SAVES.0, SAVES.1),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn has_large_registers(cpuinfo: &str) -> bool {
+    let mut flags = cpuinfo.lines().filter(|line| line.starts_with("flags"));
+    flags.next().is_some_and(|line| line.split_whitespace().any(|flag| flag == LARGE))
+}
+
+/// Reads `6.1.176`, followed by any text.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.trim().split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// The reason why guests cannot run on this machine's processor, if any; `None` also without a guest kernel.
 pub fn unfit_processor() -> Option<String> {
     let kernel = process::find(KERNEL, "user-mode-linux").ok()?;
-    processor::refuse_unsaved_registers(&kernel).err().map(|e| e.to_string())
+    refuse_unsaved_registers(&kernel).err().map(|e| e.to_string())
 }
 
 /// Kind `uml`.
@@ -160,10 +194,10 @@ impl DutKind for Uml {
     }
 
     fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
-        let unusable = |what: String, remedy: &str| Err(LabError::Unusable { what, remedy: remedy.into() });
+        let unusable = |what: String, remedy: &str| Err(LabError::unusable(what, remedy));
         let memory = memory(dut);
         if memory < LEAST_MEMORY {
-            let what = format!("`{}` has {memory} MiB of memory, in which its kernel does not start", dut.name);
+            let what = format!("`{}` has {memory} MiB of memory, too little for its kernel to start", dut.name);
             return unusable(what, &format!("write `memory: {LEAST_MEMORY}` or more"));
         }
         if links(dut, role) == Links::Veth && role.places().any(|(_, tags, _)| !tags.is_empty()) {
@@ -177,7 +211,7 @@ impl DutKind for Uml {
             Routing::Frr => frr::files(dut, role)?,
             Routing::Static if configuration::is_own(dut) => {
                 return unusable(
-                    format!("`{}` has a configuration file, which no daemon reads with `routing: static`", dut.name),
+                    format!("`{}` has a configuration file, but no daemon reads it with `routing: static`", dut.name),
                     "remove `routing: static`",
                 );
             }
@@ -194,16 +228,10 @@ impl DutKind for Uml {
         Ok(files)
     }
 
-    fn start(
-        &self,
-        lab: &mut Lab,
-        dut: &DutConfig,
-        role: &RouterRole,
-        work_dir: &Path,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Box<dyn Dut>, LabError> {
+    fn start(&self, start: Start<'_>) -> Result<Box<dyn Dut>, LabError> {
+        let Start { lab, dut, role, work_dir, stop } = start;
         let kernel = process::find(KERNEL, "user-mode-linux")?;
-        processor::refuse_unsaved_registers(&kernel)?;
+        refuse_unsaved_registers(&kernel)?;
         dut::refuse_without_taps()?;
         let job = Job {
             routing: routing(dut),
@@ -217,7 +245,7 @@ impl DutKind for Uml {
             scheduler: SCHEDULER.find(&dut.params).unwrap_or_default(),
         };
         let mut kept = self.configuration(dut, &role.without_secrets())?;
-        // A file of the user's may contain a secret itself.
+        // The user's file may itself contain a secret.
         let mask = role.mask();
         kept.iter_mut().for_each(|(_, text)| *text = mask.text(text).into_owned());
         let boot = Boot { kernel: &kernel, memory: memory(dut), job, links: links(dut, role), kept };
@@ -232,7 +260,7 @@ fn memory(dut: &DutConfig) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::tests_support::{two_ports, two_ports_with_bgp, with_vlans};
+    use crate::kinds::tests_support::{self, two_ports, two_ports_with_bgp, with_vlans};
     use drophammer_model::role::{LabelRoute, Place, PushedRoute};
     use drophammer_model::suite::{ParamValue, Params};
     use drophammer_model::topology::{Shape, System, Topology, Wan};
@@ -240,10 +268,10 @@ mod tests {
 
     fn dut(params: &[(&str, ParamValue)]) -> DutConfig {
         let params = params.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-        DutConfig { name: "guest".into(), kind: SPEC.name.into(), params: Params(params), topology: None }
+        tests_support::dut("guest", SPEC.name, Params(params))
     }
 
-    fn job(role: RouterRole) -> Job {
+    pub(super) fn job(role: RouterRole) -> Job {
         Job {
             routing: Routing::Frr,
             role,
@@ -270,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn label_entries_stand_beside_the_routes() {
+    fn label_entries_come_after_the_routes() {
         let mut role = RouterRole::of(&two_ports());
         let at = Place { port: 1, vlan: None };
         role.labels = vec![LabelRoute { label: 100, out: vec![200], via: "198.19.1.2".parse().unwrap(), at }];
@@ -282,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_have_a_ttl_of_their_own_only_where_there_are_labels() {
+    fn labels_have_their_own_ttl_only_if_there_are_labels() {
         let (at, via): (_, std::net::IpAddr) = (Place { port: 1, vlan: None }, "198.19.1.2".parse().unwrap());
         let none = Job { pipe: true, ..job(RouterRole::of(&two_ports())) };
         let mut swapped = none.clone();
@@ -305,7 +333,7 @@ mod tests {
         let error = refused(std::slice::from_ref(&fixed));
         assert!(error.contains("speaks no BGP") && error.contains("remove `routing: static`"), "{error}");
         let error = refused(&[fixed, ("config", ParamValue::Text("/dev/null".into()))]);
-        assert!(error.contains("which no daemon reads"), "{error}");
+        assert!(error.contains("but no daemon reads it"), "{error}");
     }
 
     #[test]
@@ -320,5 +348,17 @@ mod tests {
         let job = Job { files, delays, ..job(role) };
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
+    }
+
+    #[test]
+    fn large_registers_are_a_flag_of_their_own() {
+        assert!(has_large_registers("processor: 0\nflags\t\t: fpu avx512f amx_tile amx_int8\n"));
+        assert!(!has_large_registers("flags\t\t: fpu avx512f amx_tiles\nbugs: amx_tile\n"));
+    }
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert_eq!([version("6.1.176\n"), version("6.13"), version("x")], [Some((6, 1)), Some((6, 13)), None]);
+        assert!(version("6.9.1") < Some(SAVES) && version("7.0") > Some(SAVES));
     }
 }

@@ -141,7 +141,7 @@ fn managed(work: &Path, params: &mut BTreeMap<String, ParamValue>, attempt: &mut
     ensure(error.contains("no address to ask"), &error)?;
     params.insert("management".into(), ParamValue::Text("router.example".into()));
     let error = refused(params, attempt)?;
-    ensure(error.contains("is no IP address"), &error)?;
+    ensure(error.contains("is not an IP address"), &error)?;
     params.insert("management".into(), ParamValue::Text("127.0.0.1".into()));
     let mut dut = attempt(params)?;
     // A router without `ssh: true` is not asked for a banner. This host has no agent that would answer.

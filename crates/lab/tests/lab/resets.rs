@@ -36,7 +36,7 @@ pub fn reset(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
         let after = Duration::from_millis(30);
         dut.resets().ok_or("it can be reset")?.begin(how, Instant(0), after).map_err(|e| e.to_string())?;
         let again = dut.resets().ok_or("it is being reset")?.begin(how, Instant(0), after);
-        ensure(again.is_err_and(|e| e.to_string().contains("under way")), "one reset at a time")?;
+        ensure(again.is_err_and(|e| e.to_string().contains("in progress")), "one reset at a time")?;
         dut.check().map_err(|e| format!("nobody died: {e}"))?;
         let done = over(&mut *dut)?;
         println!("{how:?}: {done:?}");

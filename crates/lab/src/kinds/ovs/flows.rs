@@ -1,20 +1,20 @@
 //! The role of a router as OpenFlow 1.3 flows of Open vSwitch, with its extensions (ovs-fields(7), ovs-actions(7)).
 //!
 //! Each port has two sides in the bridge: the link `dN`, and the internal port `iN`, behind which the kernel of the
-//! namespace has the router's addresses. The switch forwards what it can. All else goes to the kernel: ARP, Neighbor
-//! Discovery, packets to the router, packets whose TTL ends here, and packets whose neighbour is not yet known. A
-//! packet passes four tables:
+//! namespace has the router's addresses. The switch forwards what it can. Everything else goes to the kernel: ARP,
+//! Neighbor Discovery, packets to the router, packets whose TTL ends here, and packets to a neighbour that is not known
+//! yet. A packet passes four tables:
 //!
-//! - 0: by side of arrival. ARP and Neighbor Discovery teach table 2 the MAC addresses of neighbours on their way to
-//!   the kernel.
+//! - 0: by side of arrival. On their way to the kernel, ARP and Neighbor Discovery teach table 2 the MAC addresses of
+//!   neighbours.
 //! - 1: the routes; the priority is the prefix length. Registers get the next hop and the output port.
 //! - 2: the learned neighbours. Each sets the destination of the frame.
-//! - 3: a frame that still has the router's own address has no known neighbour and goes to the kernel. All others
-//!   leave.
+//! - 3: if a frame still has the router's own address, its neighbour is not known, and it goes to the kernel. All other
+//!   frames leave.
 //!
 //! Packets with labels follow the static entries of the role in table 1. They keep their labels on the way, so their
 //! neighbours are in separate tables: 4 and 5 have the neighbours of IPv4 and IPv6 for packets of any kind. The kernel
-//! has no label entries: labelled packets that go to it are dropped.
+//! has no label entries and drops labelled packets.
 
 use drophammer_model::role::{InterfaceAddress, LabelRoute, Place, PushedRoute, RouterRole};
 use std::fmt::Write as _;
@@ -30,9 +30,9 @@ const TTL: &str = "NXM_NX_REG6[0..7]";
 pub(super) const ROUTES: usize = 1;
 /// The tables of the neighbours of IPv4 and of IPv6 for packets with labels.
 const LABELLED: [usize; 2] = [4, 5];
-/// The number of an internal port is that of its link plus this.
+/// Difference between the numbers of an internal port and of its link.
 const INTERNAL: usize = 1000;
-/// A priority above that of any route.
+/// A higher priority than any route has.
 const BEFORE_ROUTES: usize = 1000;
 
 /// Number of the link of port `i` in the bridge.
@@ -40,18 +40,18 @@ pub(super) fn link_number(i: usize) -> usize {
     i + 1
 }
 
-/// Number of the internal port beside it.
+/// Number of the internal port of port `i`.
 pub(super) fn kernel_number(i: usize) -> usize {
     link_number(i) + INTERNAL
 }
 
-/// Name of the internal port beside the link of port `i`.
+/// Name of the internal port of port `i`.
 pub(super) fn kernel_interface(i: usize) -> String {
     format!("i{i}")
 }
 
-/// MAC address of the router at port `i`: a locally administered one, since the flows need it before the interface
-/// exists. The routers of a system have different addresses, because they are neighbours.
+/// MAC address of the router at port `i`, locally administered, since the flows need it before the interface exists. The
+/// routers of a system have different addresses, because they are neighbours.
 pub(super) fn mac(role: &RouterRole, i: usize) -> String {
     let router = role.member.as_ref().map_or(0x73, |member| member.number);
     format!("02:6f:76:{router:02x}:{:02x}:{:02x}", i >> 8, i & 0xff)
@@ -68,23 +68,18 @@ pub(super) fn render(role: &RouterRole, pipe: bool) -> String {
     for (i, interface) in role.interfaces.iter().enumerate() {
         interface.addresses.iter().for_each(|a| on_link(&mut text, i, a));
     }
-    // The switch would not learn that it should use the next best route, so only the best ones are given.
+    // Only the best routes: the switch would not notice when to use the next best one.
     for route in role.routes.iter().filter(|route| route.rank == 0) {
         let (key, register) = words(route.via);
         let (address, length) = route.prefix;
         let to = format!("set_field:{}->{register}", number(route.via));
-        flow(
-            &mut text,
-            1,
-            usize::from(length) + 1,
-            &format!("{key}={address}/{length}"),
-            &format!("{to},{}", way_out(route.at)),
-        );
+        let (matches, actions) = (format!("{key}={address}/{length}"), format!("{to},{}", way_out(route.at)));
+        flow(&mut text, ROUTES, usize::from(length) + 1, &matches, &actions);
     }
     role.labels.iter().for_each(|entry| exchange(&mut text, role, entry, pipe));
     role.pushed.iter().for_each(|route| push(&mut text, route, pipe));
     // Packets without a route, and packets that are not IP.
-    flow(&mut text, 1, 0, "", &format!("output:{KERNEL}"));
+    flow(&mut text, ROUTES, 0, "", &format!("output:{KERNEL}"));
     text
 }
 
@@ -114,7 +109,7 @@ fn way_out(at: Place) -> String {
 fn sides(text: &mut String, role: &RouterRole, i: usize) {
     let (link, kernel, mac, labels) = (link_number(i), kernel_number(i), mac(role, i), has_labels(role));
     flow(text, 0, 1, &format!("in_port={kernel}"), &format!("output:{link}"));
-    // A neighbour is learned from the sender of the message, at the link on which it arrived.
+    // The sender of a message is a neighbour, on the link where the message arrived.
     let learn = |ether_type: &str, labelled: usize, next_hop: &str, address: &str| {
         let table = |table: usize, ether_type: &str| {
             format!(
@@ -131,7 +126,7 @@ fn sides(text: &mut String, role: &RouterRole, i: usize) {
         (136, "NXM_NX_ND_TARGET[]", "nd_tll", "NXM_NX_ND_TLL[]"),
     ] {
         // RFC 4861 section 7.1: senders on the link use hop limit 255. Section 4: the option with the address may be
-        // left out; the field is then zero.
+        // missing; then the field is zero.
         let message = format!("in_port={link},icmp6,nw_ttl=255,icmp_type={kind},icmp_code=0");
         flow(text, 0, 5, &format!("{message},{option}=00:00:00:00:00:00"), &format!("output:{kernel}"));
         flow(text, 0, 4, &message, &learn("eth_type=0x86dd,", LABELLED[1], &format!("NXM_NX_XXREG0[]={who}"), field));
@@ -142,11 +137,11 @@ fn sides(text: &mut String, role: &RouterRole, i: usize) {
     flow(text, 0, 2, &format!("in_port={link},dl_dst={group}"), &format!("output:{kernel}"));
 }
 
-/// Packets that leave by a port, or go to the kernel because they still have the MAC address with which they arrived.
+/// Packets that leave by a port, or go to the kernel because they still have the MAC address that they arrived with.
 fn leave(text: &mut String, role: &RouterRole, i: usize) {
     let (link, mac, labels) = (link_number(i), mac(role, i), has_labels(role));
     flow(text, 3, 3, &format!("dl_dst={mac}"), &format!("output:{KERNEL}"));
-    // The TTL of a label is decremented where the label is swapped.
+    // The flow that swaps a label also decrements its TTL.
     let kinds = [("ip", "dec_ttl,"), ("ipv6", "dec_ttl,"), ("mpls", "")];
     for (family, count_down) in &kinds[..if labels { 3 } else { 2 }] {
         let actions = |port: &str| format!("set_field:{mac}->eth_src,{count_down}output:{port}");
@@ -156,9 +151,9 @@ fn leave(text: &mut String, role: &RouterRole, i: usize) {
     }
 }
 
-/// Handling of packets whose outermost label is that of the entry. New labels take TTL and traffic class from the
-/// previous one. A packet whose last label is removed takes its TTL (uniform model, RFC 3443), or keeps its own
-/// (`pipe`). The switch drops packets whose TTL ends.
+/// Packets with the label of the entry outermost. New labels take TTL and traffic class from the previous one. When the
+/// last label is removed, the packet takes the label's TTL (uniform model, RFC 3443), or keeps its own (`pipe`). The
+/// switch drops packets whose TTL ends.
 fn exchange(text: &mut String, role: &RouterRole, entry: &LabelRoute, pipe: bool) {
     let (_, register) = words(entry.via);
     let labelled = LABELLED[usize::from(entry.via.is_ipv6())];
@@ -172,8 +167,7 @@ fn exchange(text: &mut String, role: &RouterRole, entry: &LabelRoute, pipe: bool
         Some((innermost, others)) => {
             let push = |label: &u32| format!(",push_mpls:0x8847,set_field:{label}->mpls_label");
             let pushed: String = others.iter().rev().map(push).collect();
-            // A datapath flow rewrites the whole label entry, including the bottom-of-stack bit: so one flow for each
-            // value.
+            // A datapath flow rewrites the whole label entry, including the bottom-of-stack bit, so each value needs a flow.
             for bottom in [",mpls_bos=0", ",mpls_bos=1"] {
                 add("mpls", bottom, &format!("dec_mpls_ttl,set_field:{innermost}->mpls_label{pushed}"), labelled);
             }
@@ -193,12 +187,12 @@ fn exchange(text: &mut String, role: &RouterRole, entry: &LabelRoute, pipe: bool
     }
 }
 
-/// EtherType of what follows the last label.
+/// EtherType of the packet behind the last label.
 fn ether_type(role: &RouterRole) -> &'static str {
     if of_one_family(role) == Some(false) { "0x86dd" } else { "0x0800" }
 }
 
-/// Pushes labels on packets to a network, each with the packet's decremented TTL, or one of its own (`pipe`).
+/// Pushes labels on packets to a network, each with the packet's decremented TTL, or with their own (`pipe`).
 fn push(text: &mut String, route: &PushedRoute, pipe: bool) {
     let (key, register) = words(route.via);
     let (address, length) = route.prefix;
@@ -207,13 +201,8 @@ fn push(text: &mut String, route: &PushedRoute, pipe: bool) {
         route.out.iter().rev().map(|label| format!(",push_mpls:0x8847,set_field:{label}->mpls_label{own}")).collect();
     let next_hop = format!("set_field:{}->{register},load:{}->{OUT}", number(route.via), link_number(route.at.port));
     let neighbours = LABELLED[usize::from(route.via.is_ipv6())];
-    flow(
-        text,
-        ROUTES,
-        usize::from(length) + 1,
-        &format!("{key}={address}/{length}"),
-        &format!("dec_ttl{labels},{next_hop},resubmit(,{neighbours}),resubmit(,3)"),
-    );
+    let actions = format!("dec_ttl{labels},{next_hop},resubmit(,{neighbours}),resubmit(,3)");
+    flow(text, ROUTES, usize::from(length) + 1, &format!("{key}={address}/{length}"), &actions);
 }
 
 /// True if the role uses labels.
@@ -221,8 +210,7 @@ fn has_labels(role: &RouterRole) -> bool {
     !role.labels.is_empty() || !role.pushed.is_empty()
 }
 
-/// True if all addresses of the role are IPv4, false if IPv6. `None` if there are both: a label does not say which of
-/// them follows.
+/// True if all addresses of the role are IPv4, false if IPv6; `None` for both: a label does not say which one follows.
 pub(super) fn of_one_family(role: &RouterRole) -> Option<bool> {
     let mut addresses = role.interfaces.iter().flat_map(|i| &i.addresses).map(|a| a.address.is_ipv4());
     let first = addresses.next()?;
@@ -287,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_prefixes_come_first_and_what_is_the_routers_own_before_all() {
+    fn longer_prefixes_come_first_and_the_routers_own_addresses_before_all() {
         let priority = |flow: &String| -> usize {
             let rest = flow.split("priority=").nth(1).unwrap();
             rest.split(',').next().unwrap().parse().unwrap()
@@ -300,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_exchanged_with_neighbours_of_their_own() {
+    fn labelled_packets_have_separate_neighbours() {
         let mut role = RouterRole::of(&two_ports());
         let at = Place { port: 1, vlan: None };
         let entry = |label, out: &[u32]| LabelRoute { label, out: out.into(), via: "198.19.1.2".parse().unwrap(), at };

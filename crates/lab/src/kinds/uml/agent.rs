@@ -1,4 +1,4 @@
-//! Questions to a guest: one line per connection, with one line of JSON as the answer.
+//! Questions to a guest: one line per connection, answered by one line of JSON.
 
 use crate::{LabError, Netns};
 use serde_json::{Value, json};
@@ -8,35 +8,32 @@ use std::time::{Duration, Instant};
 
 /// The tap of the management network, and its interface in the guest.
 pub(super) const INTERFACE: &str = "m0";
-/// The lab's address on it. Suites must not use link-local addresses, so no port can have this network.
+/// The lab's address there. Suites must not use link-local addresses, so no port can have this network.
 pub(super) const TESTER: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 1);
-/// The guest's address on it.
+/// The guest's address there.
 pub(super) const GUEST: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 2);
-/// Length of the prefix that both share.
+/// Prefix length of both.
 pub(super) const PREFIX: u8 = 30;
 /// Port on which the guest listens.
 pub(super) const PORT: u16 = 7077;
 
-/// Time limit of a connection. A guest accepts at once or is not there yet.
+/// Time limit for a connection. A guest accepts immediately or is not up yet.
 const CONNECT: Duration = Duration::from_millis(200);
-/// Time for which a guest that is up may be too busy with frames to accept a connection, or to answer: its kernel forwards
-/// before its processes run, and works through the backlog after an overload. In a loop with a satellite link, packets of
-/// the last trial circle for 15 s.
+/// How long a running guest may be too busy with frames to accept a connection or to answer: its kernel forwards before
+/// its processes run, and works through the backlog after an overload. In a loop with a satellite link, packets of the
+/// last trial circulate for 15 s.
 const BUSY: Duration = Duration::from_secs(60);
-/// Interval of the checks whether a guest that owes an answer is still alive.
+/// Interval of the checks whether a guest that has not answered yet is still alive.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The answer with the reason why a question was refused.
+/// An answer that refuses a question, with the reason.
 pub(super) fn refusal(why: &str) -> Value {
     json!({ "error": why })
 }
 
-/// Asks the guest whose management network is in the namespace `home`. The guest is up, and may be busy with forwarding
-/// for a while. `alive` fails as soon as the guest has ended, which also ends the wait for an answer.
-///
-/// # Errors
-/// Those of `alive`; [`LabError::Io`] if the guest does not answer, [`LabError::Unusable`] with its reason if it
-/// refuses the question.
+/// Asks the guest whose management network is in the namespace `home`. The guest is up, but may be busy with forwarding for
+/// a while. `alive` fails once the guest has ended, which also ends the wait for an answer. Fails with [`LabError::Io`] if
+/// the guest does not answer, with [`LabError::Unusable`] and its reason if it refuses the question.
 pub(super) fn ask(
     home: &Netns,
     question: &str,
@@ -46,7 +43,7 @@ pub(super) fn ask(
     loop {
         match ask_once(home, question, &mut alive) {
             Err(LabError::Io { source, .. }) if is_busy(source.kind()) && start.elapsed() < BUSY => alive()?,
-            // If the guest has just ended, report that rather than the missing answer.
+            // If the guest has just ended, report this rather than the missing answer.
             answer => return answer.or_else(|e| alive().and(Err(e))),
         }
     }
@@ -57,10 +54,7 @@ pub(super) fn is_busy(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::TimedOut | ErrorKind::HostUnreachable)
 }
 
-/// Asks a guest that may not be up yet.
-///
-/// # Errors
-/// Those of [`ask`].
+/// As [`ask`], for a guest that may not be up yet.
 pub(super) fn ask_once(
     home: &Netns,
     question: &str,
@@ -81,10 +75,7 @@ pub(super) fn ask_once(
     }
     let answer: Value = serde_json::from_slice(&line).map_err(|e| failed(e.into()))?;
     match answer.get("error").and_then(Value::as_str) {
-        Some(why) => Err(LabError::Unusable {
-            what: format!("the guest: {why}"),
-            remedy: "see uml.log in the folder of the run".into(),
-        }),
+        Some(why) => Err(LabError::unusable(format!("the guest: {why}"), "see uml.log in the folder of the run")),
         None => Ok(answer),
     }
 }
@@ -97,7 +88,7 @@ mod tests {
     #[test]
     fn a_guest_without_time_is_asked_again() {
         let kind = |errno: Errno| std::io::Error::from(errno).kind();
-        // Without an answer to ARP, the kernel gives up the connection as unreachable.
+        // Without an answer to ARP, the kernel gives the connection up as unreachable.
         assert!([Errno::ETIMEDOUT, Errno::EHOSTUNREACH].into_iter().all(|errno| is_busy(kind(errno))));
         assert!(![Errno::ECONNREFUSED, Errno::ECONNRESET].into_iter().any(|errno| is_busy(kind(errno))));
     }

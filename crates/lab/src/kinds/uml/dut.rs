@@ -1,15 +1,13 @@
-//! The outside of a guest: starts it, joins its taps to the tester, asks it, ends it.
+//! The outside of a guest: starts it, joins its links to the tester, asks it, ends it.
 
-use super::ending::{self, works};
 use super::{Job, Routing, SPEC, agent};
-use crate::dut::{Classes, SystemMember, TesterInterface, Usage, Where, await_no_idle};
-use crate::ends::Ends;
+use crate::dut::{Classes, SystemMember, TesterInterface, Usage, await_no_idle, capabilities};
+use crate::links::{Ends, Links, silence, tap_lines};
 use crate::probe::ThreadTimes;
 use crate::process::{self, Daemon};
-use crate::program::{flatten, tap_lines};
-use crate::topology::{Topology, silence};
+use crate::program::flatten;
 use crate::wait::{self, Look};
-use crate::{Dut, Lab, LabError, Links, Netns, bgp, configuration, confine, cpu, packet_sockets, probe, router};
+use crate::{Dut, Lab, LabError, bgp, configuration, confine, probe, router};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::role::RouterRole;
@@ -27,18 +25,21 @@ use std::time::{Duration, Instant};
 const READY: Duration = Duration::from_secs(60);
 /// Additional time for each BGP neighbour.
 const NEIGHBOUR: Duration = Duration::from_millis(150);
-/// The pause between two checks of what a guest lacks, as a multiple of the duration of a check: a check takes
-/// processor time of the guest, more of it the more routes there are.
+/// Pause between two checks of what a guest lacks, as a multiple of the duration of a check: a check takes the guest's
+/// processor time, the more the more routes there are.
 const LOOKING: u32 = 5;
 /// Milliseconds between two ARP requests for the guest's address on the management network.
 const NEIGHBOUR_AGAIN_MS: &str = "200";
 /// Device that makes taps.
 const TAPS: &str = "/dev/net/tun";
-/// Bytes of each arriving frame that the driver of the guest's interfaces, and a veth interface with NAPI, do not
-/// count: the Ethernet header.
+/// Bytes of each arriving frame that neither the driver of the guest's interfaces nor a veth interface with NAPI counts:
+/// the Ethernet header.
 const UNCOUNTED_HEADER: u64 = 14;
 /// Folder of the modules of Debian's kernel, one subfolder per version.
 const MODULES: &str = "/usr/lib/uml/modules";
+
+/// Time in which a guest must end after we ask it to halt.
+const HALT: Duration = Duration::from_secs(3);
 
 /// Parameters for the start of a guest.
 pub(super) struct Boot<'a> {
@@ -48,27 +49,29 @@ pub(super) struct Boot<'a> {
     pub(super) job: Job,
     /// Its links to the tester.
     pub(super) links: Links,
-    /// Its configuration files without secrets, to be kept.
+    /// Its configuration files without secrets, for the record.
     pub(super) kept: Vec<(String, String)>,
 }
 
-/// A guest that is up.
+/// A running guest.
 pub(super) struct UmlDut {
     daemon: Option<Daemon>,
     ends: Ends,
     record: DutRecord,
     role: RouterRole,
     routing: Routing,
-    /// Time of the next check, and what was lacking at the last one.
+    /// Time of the next check, and what the guest lacked at the last one.
     lacked: Option<(Instant, String)>,
 }
 
 /// Refuses if this process may not make taps.
 pub(super) fn refuse_without_taps() -> Result<(), LabError> {
     let opened = OpenOptions::new().read(true).write(true).open(TAPS);
-    opened.map(drop).map_err(|e| LabError::Forbidden {
-        what: format!("a router of kind `{}` needs taps, but {TAPS} cannot be opened: {e}", SPEC.name),
-        remedy: "run as root, let this user read and write the device, or load the module (`modprobe tun`)".into(),
+    opened.map(drop).map_err(|e| {
+        LabError::forbidden(
+            format!("a router of kind `{}` needs taps, but {TAPS} cannot be opened: {e}", SPEC.name),
+            "run as root, let this user read and write the device, or load the module (`modprobe tun`)",
+        )
     })
 }
 
@@ -76,10 +79,10 @@ pub(super) fn refuse_without_taps() -> Result<(), LabError> {
 pub(super) fn modules() -> Result<String, LabError> {
     match Path::new(MODULES).is_dir() {
         true => Ok(MODULES.into()),
-        false => Err(LabError::Unusable {
-            what: format!("the modules of User Mode Linux are not in {MODULES}"),
-            remedy: "install the Debian package `user-mode-linux`".into(),
-        }),
+        false => Err(LabError::unusable(
+            format!("the modules of User Mode Linux are not in {MODULES}"),
+            "install the Debian package `user-mode-linux`",
+        )),
     }
 }
 
@@ -93,32 +96,31 @@ impl UmlDut {
         stop: &dyn Fn() -> bool,
     ) -> Result<UmlDut, LabError> {
         let ends = ends(lab, dut, &boot)?;
-        if let Ends::Veth(topology) = &ends {
-            boot.job.delays = topology.delays().to_vec();
+        if let Ends::Veth(links) = &ends {
+            boot.job.delays = links.delays().to_vec();
         }
         let shared = lab.shared();
         let state = shared.fresh_state(&dut.name)?;
         let job = &boot.job;
         configuration::store(work_dir, work_dir, &boot.kept, &boot.kept)?;
-        // A copy in a folder that the guest sees: the program's own file may be replaced or hidden.
+        // A copy in a folder that the guest sees: somebody may replace or hide the program's own file.
         let (init, told) = (state.join("init"), state.join("job.json"));
         fs::copy("/proc/self/exe", &init).map_err(LabError::file("write", &init))?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(LabError::file("protect", &init))?;
-        let text =
-            serde_json::to_string_pretty(job).map_err(|e| LabError::file("write", &told)(std::io::Error::from(e)))?;
+        let text = serde_json::to_string_pretty(job).map_err(LabError::file("write", &told))?;
         configuration::write_private(&told, &text)?;
 
         let ports = job.role.interfaces.len();
         let mut command = ends.netns().command(&init);
         command.args([super::guest::SUBCOMMAND, super::guest::KERNEL]).arg(boot.kernel).arg(&told);
-        // The guest's memory is an unnamed file in this folder: on the lab's tmpfs, whatever the size of the host's
-        // /dev/shm.
+        // The guest's memory is an unnamed file in this folder: on the lab's tmpfs, so that the size of the host's /dev/shm
+        // does not matter.
         command.env("TMPDIR", &state).current_dir(&state);
         command.arg(format!("mem={}M", boot.memory));
         command.args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "selinux=0", "panic=1"]);
         command.args(["con=null", "con0=null,fd:1", "ssl=null", "umid=guest"]);
         command.arg(format!("uml_dir={}/", state.display()));
-        // veth links are opened by the process that starts the guest's kernel.
+        // The process that starts the guest's kernel opens veth links.
         if let Ends::Tap { interfaces, .. } = &ends {
             for (i, (tap, interface)) in interfaces.iter().zip(&job.role.interfaces).enumerate() {
                 command.arg(format!("vec{i}:transport=tap,ifname={},mtu={}", tap.name, interface.mtu));
@@ -143,10 +145,7 @@ impl UmlDut {
         let neighbours = job.role.bgp.as_ref().map_or(0, bgp::neighbours) as u32;
         let limit = READY + NEIGHBOUR * neighbours;
         up.make_taps(&job.role)?;
-        up.daemon = Some(up.ends.netns().run(|| {
-            cpu::pin(0, cpu)?;
-            Daemon::start("uml", command, work_dir)
-        })??);
+        up.daemon = Some(Daemon::start_in(up.ends.netns(), cpu, "uml", command, work_dir)?);
         // It leads a process group; the processes that it starts inherit the priority.
         if shared.root && up.pid().is_some_and(|pid| confine::favour("-g", std::iter::once(pid))) {
             up.record.confinement.push_str("; it runs before other work there (nice -20)");
@@ -163,8 +162,8 @@ impl UmlDut {
         Ok(up)
     }
 
-    /// Makes the taps and sets the near ends up before the guest opens them: a tap that is down refuses frames, and the
-    /// guest's driver gives up an interface for ever once a frame is refused.
+    /// Makes the taps and sets the near ends up before the guest opens them: a tap that is down refuses frames, and after
+    /// one refused frame the guest's driver gives up its interface for ever.
     fn make_taps(&self, role: &RouterRole) -> Result<(), LabError> {
         let mut lines: Vec<String> = self.taps().map(|name| format!("tuntap add dev {name} mode tap")).collect();
         if let Ends::Tap { interfaces, .. } = &self.ends {
@@ -174,16 +173,16 @@ impl UmlDut {
         lines.push(format!("link set {} up", agent::INTERFACE));
         let home = self.ends.netns();
         home.ip(&lines)?;
-        // The kernel asks once a second for the guest's address, and a guest that is up would be found that much later.
-        // The namespaces of ordinary users do not have this setting.
+        // By default the kernel asks for the guest's address once a second, and finds a running guest that much later. The
+        // namespaces of ordinary users do not have this setting.
         let setting = format!("net/ipv4/neigh/{}/retrans_time_ms", agent::INTERFACE);
         let _ = home.sysctl(&[(setting, NEIGHBOUR_AGAIN_MS)]);
-        // The guest passes frames on as complete, even if checksum or segmentation is left to the tap.
+        // The guest treats frames as complete, even if the tap is left to add checksums or to segment them.
         let mut ports = self.taps().filter(|name| *name != agent::INTERFACE);
         ports.try_for_each(|name| home.output("ethtool", "ethtool", &["-K", name, "tx", "off"], None).map(drop))
     }
 
-    /// All taps; that of the management network is the last.
+    /// All taps, the management network's last.
     fn taps(&self) -> impl Iterator<Item = &str> {
         let ports = match &self.ends {
             Ends::Tap { interfaces, .. } => &interfaces[..],
@@ -210,7 +209,7 @@ impl UmlDut {
                 return Ok(Look::NotYet(last.clone()));
             }
             let answer = agent::ask_once(dut.ends.netns(), "ready", || Ok(()));
-            // A guest whose kernel is not up yet has no work with the question.
+            // A guest whose kernel is not up yet spends no time on the question.
             let silent = matches!(&answer, Err(LabError::Io { source, .. }) if agent::is_busy(source.kind()));
             let found = look(dut, answer)?;
             next = begun + if silent { Duration::ZERO } else { begun.elapsed() * LOOKING };
@@ -248,7 +247,7 @@ impl UmlDut {
         self.daemon.as_ref().map(Daemon::pid)
     }
 
-    /// Process of the guest's kernel: the child of the one that we started.
+    /// Process of the guest's kernel: the child of the process that we started.
     fn kernel(&self) -> Option<u32> {
         let pid = self.pid()?;
         fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?.split_whitespace().next()?.parse().ok()
@@ -260,16 +259,10 @@ impl UmlDut {
         agent::ask(ends.netns(), question, || daemon.as_mut().map_or(Ok(()), works))
     }
 
-    /// Numbers that the guest reports, by name.
-    fn numbers(&mut self, question: &str) -> Vec<(String, Value)> {
-        let told = self.ask(question).unwrap_or_default();
-        told.as_object().map(|o| o.iter().map(|(k, v)| (k.clone(), v.clone())).collect()).unwrap_or_default()
-    }
-
     /// Ends every process of the guest and removes the taps, even if the lab's PID namespace has already ended.
     fn remove(&mut self) -> Result<(), LabError> {
         if let Some(daemon) = self.daemon.take() {
-            ending::kill(daemon);
+            kill(daemon);
         }
         let home = self.ends.netns();
         let there = |name: &&str| home.sys(&format!("class/net/{name}")).exists();
@@ -278,11 +271,11 @@ impl UmlDut {
     }
 }
 
-/// Prefix of the counters of a guest's links outside of it.
+/// Prefix of counters at the outer ends of a guest's links.
 const OUTSIDE: &str = "outside.";
 
-/// Prefixes the counters of a namespace that holds only the links of a guest. The ends there have the same names as the
-/// guest's interfaces, and the IP counters of that kernel are not the guest's.
+/// Prefixes the counters of a namespace that contains only the links of a guest: their ends have the same names as the
+/// guest's interfaces. Leaves out the IP counters, which are not the guest's.
 fn outside(counters: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let is_ip = |name: &str| name.starts_with("ip.") || name.starts_with("ip6.");
     let far = |name: &str| name.strip_prefix('d').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
@@ -293,32 +286,44 @@ fn outside(counters: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
 /// Makes the links of a guest to the tester, and to other routers of its system.
 fn ends(lab: &mut Lab, dut: &DutConfig, boot: &Boot<'_>) -> Result<Ends, LabError> {
     let role = &boot.job.role;
-    if let Some(topology) = lab.take_site(&dut.name) {
-        silence(topology.netns(), role.interfaces.len())?;
-        return Ok(Ends::Veth(topology));
-    }
-    match boot.links {
-        Links::Veth => Topology::bare(lab, &dut.name, role).map(Ends::Veth),
-        Links::Tap => {
-            let shared = lab.shared();
-            let interface =
-                |i| TesterInterface { name: shared.tester_interface(i), netns: Where::Tester, dut_mac: None };
-            let interfaces = (0..role.interfaces.len()).map(interface).collect();
-            let cpu = shared.cpus.separate().then_some(shared.cpus.dut);
-            Ok(Ends::Tap { tester: Netns::tester(shared)?, interfaces, cpu })
+    match lab.take_site(&dut.name) {
+        Some(links) => {
+            silence(links.netns(), role.interfaces.len())?;
+            Ok(Ends::Veth(links))
         }
+        None => Ends::make(lab, &dut.name, role, boot.links),
     }
 }
 
 fn confinement(ends: &Ends, root: bool) -> String {
     match ends {
-        Ends::Veth(topology) => {
+        Ends::Veth(links) => {
             // Ordinary users get no more than the kernel's default.
             let room = if root { " of 2,048 frames" } else { "" };
-            format!("it reads veth links by packet sockets{room}; {}", topology.confinement())
+            format!("it reads veth links by packet sockets{room}; {}", links.confinement())
         }
         Ends::Tap { .. } => "its ports are the far ends of taps, whose near ends are the tester's interfaces".into(),
     }
+}
+
+/// Fails once the guest has ended. After a panic of its kernel, its process waits for ever.
+fn works(guest: &mut Daemon) -> Result<(), LabError> {
+    guest.check_works("Kernel panic")
+}
+
+/// Ends every process of a guest. If the guest works and `halt` succeeds, it may end on its own within `limit`. Then kills
+/// what is left of it.
+fn end(mut guest: Daemon, halt: impl FnOnce(&mut Daemon) -> Result<(), LabError>, limit: Duration) {
+    if works(&mut guest).is_ok() && halt(&mut guest).is_ok() {
+        guest.await_end(limit);
+    }
+    kill(guest);
+}
+
+/// Kills every process of a guest. The process leads a group; the guest's processes are its children and do not all end
+/// with it.
+fn kill(mut guest: Daemon) {
+    guest.end(false);
 }
 
 impl Drop for UmlDut {
@@ -328,6 +333,8 @@ impl Drop for UmlDut {
 }
 
 impl Dut for UmlDut {
+    capabilities!(usage: Usage, classes: Classes, member: SystemMember);
+
     fn interfaces(&self) -> &[TesterInterface] {
         self.ends.interfaces()
     }
@@ -339,10 +346,7 @@ impl Dut for UmlDut {
     fn check(&mut self) -> Result<(), LabError> {
         self.check_process()?;
         if let Some(link) = self.ends.link_not_up() {
-            return Err(LabError::Unusable {
-                what: format!("{link} of the DUT lost its carrier"),
-                remedy: "see the logs of the DUT in the folder of the run".into(),
-            });
+            return Err(LabError::lost_carrier(&link));
         }
         self.ask("check").map(drop)
     }
@@ -370,11 +374,10 @@ impl Dut for UmlDut {
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = self.ends.counters()?;
-        if let Ends::Veth(topology) = &self.ends {
+        if let Ends::Veth(links) = &self.ends {
             counters = outside(counters);
-            let dropped = packet_sockets::dropped(topology.netns())?;
-            counters
-                .extend(dropped.into_iter().map(|(link, frames)| (format!("{OUTSIDE}{link}.socket_dropped"), frames)));
+            let dropped = probe::socket_drops(links.netns())?.into_iter();
+            counters.extend(dropped.map(|(link, frames)| (format!("{OUTSIDE}{link}.socket_dropped"), frames)));
         }
         flatten("", &self.ask("counters")?, &mut counters);
         Ok(counters)
@@ -388,22 +391,10 @@ impl Dut for UmlDut {
         true
     }
 
-    fn usage(&mut self) -> Option<&mut dyn Usage> {
-        Some(self)
-    }
-
-    fn classes(&mut self) -> Option<&mut dyn Classes> {
-        Some(self)
-    }
-
-    fn member(&mut self) -> Option<&mut dyn SystemMember> {
-        Some(self)
-    }
-
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
         if let Some(daemon) = self.daemon.take() {
             let home = self.ends.netns();
-            ending::end(daemon, |daemon| agent::ask(home, "halt", || works(daemon)).map(drop), ending::HALT);
+            end(daemon, |daemon| agent::ask(home, "halt", || works(daemon)).map(drop), HALT);
         }
         self.remove()
     }
@@ -436,8 +427,7 @@ impl SystemMember for UmlDut {
 impl Classes for UmlDut {
     /// Sends `classes` and the lists as JSON.
     fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
-        let lists = serde_json::to_string(lists)
-            .map_err(|e| LabError::io("cannot write the classes")(std::io::Error::from(e)))?;
+        let lists = serde_json::to_string(lists).map_err(LabError::io("cannot write the classes"))?;
         self.ask(&format!("classes {lists}")).map(drop)
     }
 }
@@ -448,7 +438,7 @@ impl Usage for UmlDut {
         Some(self.ends.cpu_time()? + probe::tree_time(self.pid()?)?)
     }
 
-    /// Of the host's processes: all pages that the guest has used, which it never gives back.
+    /// Of the host's processes: all pages that the guest has ever used, since it gives none back.
     fn router_memory(&mut self) -> Option<Vec<u64>> {
         Some(vec![probe::proportional(self.pid()?)?])
     }
@@ -463,7 +453,8 @@ impl Usage for UmlDut {
     fn memory(&mut self) -> Vec<(String, u64)> {
         match self.routing {
             Routing::Frr => {
-                self.numbers("memory").into_iter().filter_map(|(name, v)| Some((name, v.as_u64()?))).collect()
+                let told = self.ask("memory").unwrap_or_default();
+                told.as_object().into_iter().flatten().filter_map(|(n, v)| Some((n.clone(), v.as_u64()?))).collect()
             }
             Routing::Static => {
                 let resident = self.kernel().and_then(probe::resident);
@@ -474,5 +465,60 @@ impl Usage for UmlDut {
 
     fn processor(&mut self) -> Option<usize> {
         self.ends.processor()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests_support::{await_gone, with_child};
+    use nix::sys::signal::Signal;
+    use nix::unistd::Pid;
+
+    /// Longer than any of these tests takes.
+    const LONG: Duration = Duration::from_secs(60);
+    /// A guest of two processes that never ends by itself.
+    const ENDLESS: &str = "sleep 600 & echo $!; wait";
+
+    /// Ends a guest that runs this shell script. Once none of its processes is left, returns how long that took, and the
+    /// guest's log.
+    fn ended(
+        script: &str,
+        halt: impl FnOnce(&mut Daemon) -> Result<(), LabError>,
+        limit: Duration,
+    ) -> (Duration, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let (guest, child) = with_child(script, folder.path());
+        let (leader, begun) = (guest.pid(), Instant::now());
+        end(guest, halt, limit);
+        let took = begun.elapsed();
+        [leader, child].into_iter().for_each(await_gone);
+        (took, std::fs::read_to_string(folder.path().join("guest.log")).unwrap())
+    }
+
+    #[test]
+    fn a_guest_that_does_not_halt_in_time_is_killed_with_its_processes() {
+        let limit = Duration::from_millis(50);
+        let (took, _) = ended(ENDLESS, |_| Ok(()), limit);
+        assert!(took >= limit && took < LONG, "{took:?}");
+    }
+
+    #[test]
+    fn a_guest_that_cannot_halt_is_killed_at_once() {
+        let (took, _) = ended(ENDLESS, |_| Err(LabError::Stopped), LONG);
+        assert!(took < LONG, "it does not answer: {took:?}");
+        let panicked = format!("echo 'Kernel panic: BUG!'; {ENDLESS}");
+        let (took, _) = ended(&panicked, |_| panic!("it is asked"), LONG);
+        assert!(took < LONG, "it works no more: {took:?}");
+    }
+
+    #[test]
+    fn a_guest_that_halts_is_not_killed_before() {
+        let halt = |guest: &mut Daemon| {
+            nix::sys::signal::kill(Pid::from_raw(guest.pid().cast_signed()), Signal::SIGTERM).unwrap();
+            Ok(())
+        };
+        let (took, log) = ended(&format!("trap 'echo halted; exit' TERM; {ENDLESS}"), halt, LONG);
+        assert!(log.ends_with("\nhalted\n") && took < LONG, "{took:?}: {log}");
     }
 }

@@ -1,17 +1,16 @@
 //! The inside of a guest: this program as its first process.
 //!
-//! The guest's root is the host's file system, read-only; all written files are on tmpfs.
+//! The guest's root is the host's file system, read-only; the guest writes files only to tmpfs.
 
 use super::super::frr;
 use super::links::{self, Link};
-use super::tools::{command, ip, ip_batch, ip_command, tc, tc_batch, write_sysctl};
 use super::{Job, Routing, agent, link_end};
 use crate::link_delay::{self, LinkDelay};
+use crate::links::{NO_IPV6, ROUTER, ROUTER_IPV6};
+use crate::netns::kernel_has_ipv6;
 use crate::process::{self, Daemon};
-use crate::topology::{ROUTER, ROUTER_IPV6};
 use crate::traffic_classes::{self, Given};
-use crate::wait::{self, Look};
-use crate::{LabError, bgp, mounts, netns, probe, router};
+use crate::{LabError, bgp, mounts, netns, probe, router, wait};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::role::RouterRole;
 use drophammer_model::trial::Family;
@@ -31,26 +30,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// First argument of this program when it is to be a guest's first process; the lab gives the arguments that follow.
-/// Its `main` must call [`run`].
+/// First argument that makes this program a guest's first process; the lab adds more arguments. Its `main` must call
+/// [`run`].
 pub const SUBCOMMAND: &str = "uml-guest";
-/// The next argument when the program is to run the guest's kernel; the kernel, the job file and the kernel's arguments
-/// follow.
+/// The next argument that makes it run the guest's kernel; the kernel, the job file and the kernel's arguments follow.
 pub(super) const KERNEL: &str = "kernel";
 
-/// Folders that the guest has for itself, on tmpfs.
+/// Folders of the guest's own, on tmpfs.
 const OWN: [&str; 4] = ["/run", "/tmp", "/var/tmp", "/var/log"];
 /// Folder of configurations, sockets and logs, on the guest's tmpfs.
 const STATE: &str = "/run/drophammer";
-/// Time limit until zebra listens.
+/// Time in which zebra must listen.
 const START: Duration = Duration::from_secs(20);
-/// Time limit for reading a question: it arrives at once, or its sender is gone.
+/// Time limit for reading a question: it arrives immediately, or its sender is gone.
 const QUESTION: Duration = Duration::from_secs(1);
 
-/// Runs as the guest with the job file `JOB` until it is asked to halt. Returns only if the guest could not start.
-///
-/// # Errors
-/// The reason. The guest is then switched off, for nothing else runs in it.
+/// Runs as the guest with the job file `JOB` until the lab asks it to halt. If the guest cannot start or go on, it prints the
+/// reason and switches itself off, because nothing else runs in it.
 pub fn run(arguments: &[OsString]) -> Result<(), String> {
     if let [first, kernel, job, rest @ ..] = arguments
         && first == KERNEL
@@ -63,17 +59,17 @@ pub fn run(arguments: &[OsString]) -> Result<(), String> {
     // The kernel adds arguments of its own (`console=tty0`).
     let [job, ..] = arguments else { return Err("the guest is started by the lab: JOB".into()) };
     if let Err(e) = Guest::start(Path::new(job)).and_then(|mut guest| guest.serve()) {
-        // No process reads the return value: the console is the log of the guest.
+        // Nobody reads the return value: the console is the log of the guest.
         eprintln!("the guest cannot go on: {e}");
         halt();
     }
     Ok(())
 }
 
-/// Runs the guest's kernel as the first process of a PID namespace, and ends with the same status. The kernel traces
-/// the processes of the guest and executes their system calls. If it is killed, they continue on their own, with system
-/// calls of this machine: the first process of a guest then switched its machine off, which ended the lab's PID
-/// namespace. The end of the first process of the namespace ends them all.
+/// Runs the guest's kernel as the first process of a PID namespace, and ends with the same status. The kernel traces the
+/// processes of the guest and executes their system calls. If it is killed, they go on with system calls of this machine:
+/// once, the first process of a guest then switched its machine off, which ended the lab's PID namespace. In a PID
+/// namespace, the end of the kernel ends them all.
 fn hold(kernel: &OsStr, job: &OsStr, arguments: &[OsString]) -> Result<(), String> {
     let told = read(Path::new(job)).map_err(|e| e.to_string())?;
     let ports = if told.raw { &told.role.interfaces[..] } else { &[] };
@@ -95,14 +91,14 @@ fn hold(kernel: &OsStr, job: &OsStr, arguments: &[OsString]) -> Result<(), Strin
 /// Reads the job file.
 fn read(job: &Path) -> Result<Job, LabError> {
     let text = fs::read_to_string(job).map_err(LabError::file("read", job))?;
-    serde_json::from_str(&text).map_err(|e| LabError::file("read", job)(std::io::Error::from(e)))
+    serde_json::from_str(&text).map_err(LabError::file("read", job))
 }
 
 fn halt() {
     let _ = reboot(RebootMode::RB_POWER_OFF);
 }
 
-/// Prefix of the kernel's names of interfaces before they are renamed; a number follows.
+/// Prefix of the interface names that the kernel assigns at first; a number follows.
 const KERNEL_INTERFACE: &str = "vec";
 /// Settings of interfaces that are created later.
 const IPV6_DEFAULT: &str = "net/ipv6/conf/default/";
@@ -118,7 +114,7 @@ struct Guest {
 impl Guest {
     /// Configures the kernel and starts the daemons.
     fn start(job: &Path) -> Result<Guest, LabError> {
-        // Read before /run, where the file is, is covered.
+        // Read it first: below, the guest covers /run, where the file is.
         let job = read(job)?;
         surroundings()?;
         modules(&job)?;
@@ -152,14 +148,11 @@ impl Guest {
         }
         let zebra = process::find("zebra", "frr")?;
         self.daemon("zebra", &zebra)?;
-        // A daemon that finds zebra not listening tries again only ten seconds later.
+        // A daemon that cannot connect to zebra tries again only ten seconds later.
         let socket = state.join(frr::ZEBRA_SOCKET);
-        wait::until(START, &|| false, || {
+        wait::while_missing(START, &|| false, || {
             self.check()?;
-            Ok(match UnixStream::connect(&socket) {
-                Ok(_) => Look::Ready(()),
-                Err(e) => Look::NotYet(format!("zebra does not listen: {e}")),
-            })
+            Ok(UnixStream::connect(&socket).err().map(|e| format!("zebra does not listen: {e}")))
         })?;
         self.daemon("staticd", &process::find("staticd", "frr")?)?;
         if frr::speaks_bgp(&self.job.role, &self.job.files) {
@@ -187,7 +180,7 @@ impl Guest {
         let listener = TcpListener::bind((agent::GUEST, agent::PORT)).map_err(LabError::io("cannot listen on m0"))?;
         loop {
             let (stream, _) = listener.accept().map_err(LabError::io("cannot listen on m0"))?;
-            // A client that disconnects is no reason to end.
+            // If a client disconnects, go on with the next one.
             if let Ok(Some(question)) = self.question(&stream) {
                 let answer = self.answer(&question).unwrap_or_else(|e| agent::refusal(&e.to_string()));
                 let _ = (&stream).write_all(format!("{answer}\n").as_bytes());
@@ -233,8 +226,8 @@ impl Guest {
                 json!({})
             }
             "classes" => {
-                let lists: Vec<EgressClasses> = serde_json::from_str(rest)
-                    .map_err(|e| LabError::io("cannot read the classes")(std::io::Error::from(e)))?;
+                let lists: Vec<EgressClasses> =
+                    serde_json::from_str(rest).map_err(LabError::io("cannot read the classes"))?;
                 if !lists.is_empty() {
                     load(&traffic_classes::MODULES)?;
                 }
@@ -243,18 +236,20 @@ impl Guest {
             }
             "logs" => json!({ "logs": self.daemons.iter().map(Daemon::log_tail).collect::<Vec<_>>().join("\n") }),
             "counters" => json!(self.counters()?),
-            "cpu" => json!(self.each(|pid| probe::process_time(pid).map(|t| t.as_secs_f64()))),
-            "memory" => json!(self.each(probe::resident)),
+            "memory" => {
+                let resident = |d: &Daemon| Some((d.name().to_owned(), probe::resident(d.pid())?));
+                json!(self.daemons.iter().filter_map(resident).collect::<BTreeMap<_, _>>())
+            }
             "fib" => json!({
-                "ipv4": probe::own_fib_routes(Family::Ipv4),
-                "ipv6": probe::own_fib_routes(Family::Ipv6),
+                "ipv4": probe::fib_routes(Family::Ipv4),
+                "ipv6": probe::fib_routes(Family::Ipv6),
             }),
             "halt" => json!({}),
             _ => agent::refusal(&format!("there is no question `{question}`")),
         })
     }
 
-    /// A message with what is still missing; `None` once the role is played.
+    /// A message about what is still missing; `None` once the guest plays its role.
     fn not_ready(&self) -> Result<Option<String>, LabError> {
         let role = &self.job.role;
         if !self.job.own {
@@ -268,38 +263,27 @@ impl Guest {
         Ok(frr::not_told(&bgpd(), &bgp::locals(bgp)).or_else(|| bgp::deaf_here(bgp)))
     }
 
-    /// A message when a neighbour cannot have a session yet.
+    /// A message if a neighbour cannot have a session yet.
     fn idle(&self) -> Option<String> {
         self.job.role.bgp.as_ref().and_then(|_| frr::idle(&bgpd()))
     }
 
-    /// A message when a session with another router of its system is not up.
+    /// A message if a session with another router of its system is not up.
     fn session_down(&self) -> Option<String> {
         let mut peers = self.job.role.bgp.iter().flat_map(|bgp| &bgp.core);
         peers.find_map(|peer| frr::session_down(&bgpd(), peer))
     }
 
     fn counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
-        let mut counters = probe::own_ip()?;
+        let mut counters = probe::ip()?;
         let role = &self.job.role;
-        for (at, _, _) in role.places() {
-            probe::own_interface(&router::interface_at(role, at), &mut counters)?;
-        }
-        for tunnel in 0..role.tunnels.len() {
-            probe::own_interface(&router::tunnel_name(tunnel), &mut counters)?;
+        let interfaces = role.places().map(|(at, _, _)| router::interface_at(role, at));
+        for name in interfaces.chain((0..role.tunnels.len()).map(router::tunnel_name)) {
+            probe::interface(Path::new(probe::OWN), &name, &mut counters)?;
         }
         self.classes.counters(&tc, &mut counters)?;
-        if role.member.is_some() {
-            let text = tc(&["-j", "-s", "qdisc", "show"], None)?;
-            let listed: Value = serde_json::from_str(&text)
-                .map_err(|e| LabError::io("cannot read the JSON of tc(8)")(std::io::Error::from(e)))?;
-            counters.extend(link_delay::dropped(&listed, role.interfaces.len(), &self.job.delays));
-        }
+        link_delay::count_drops(&tc, role, &self.job.delays, &mut counters)?;
         Ok(counters)
-    }
-
-    fn each<T>(&self, ask: impl Fn(u32) -> Option<T>) -> BTreeMap<String, T> {
-        self.daemons.iter().filter_map(|d| Some((d.name().to_owned(), ask(d.pid())?))).collect()
     }
 }
 
@@ -307,7 +291,7 @@ fn bgpd() -> PathBuf {
     Path::new(STATE).join("bgpd.vty")
 }
 
-/// Makes the guest's own folders. The folder of the state is made last.
+/// Mounts the guest's own folders, then makes the state folder.
 fn surroundings() -> Result<(), LabError> {
     let none: Option<&str> = None;
     for (kind, target) in [("proc", "/proc"), ("sysfs", "/sys")] {
@@ -318,14 +302,14 @@ fn surroundings() -> Result<(), LabError> {
     fs::create_dir_all(STATE).map_err(LabError::file("create", Path::new(STATE)))
 }
 
-/// Folder in which modprobe(8) looks for modules, below the folder of the state.
+/// Folder below the state folder in which modprobe(8) looks for modules.
 const MODULES: &str = "modules";
 
 fn has_ipv6(role: &RouterRole) -> bool {
     role.places().any(|(_, _, addresses)| addresses.iter().any(|a| a.address.is_ipv6()))
 }
 
-/// Loads modules that are not built into Debian's kernel.
+/// Loads the modules that Debian's kernel does not have built in.
 fn modules(job: &Job) -> Result<(), LabError> {
     let library = Path::new(STATE).join(MODULES).join("lib");
     fs::create_dir_all(&library).map_err(LabError::file("create", &library))?;
@@ -343,7 +327,7 @@ fn modules(job: &Job) -> Result<(), LabError> {
     wanted.iter().filter(|(wanted, _)| *wanted).try_for_each(|(_, modules)| load(modules))
 }
 
-/// Loads kernel modules; those already loaded stay as they are.
+/// Loads kernel modules, unless they are loaded already.
 fn load(modules: &[&str]) -> Result<(), LabError> {
     modules.iter().try_for_each(|module| {
         let mut load = command(&process::find("modprobe", "kmod")?);
@@ -352,7 +336,7 @@ fn load(modules: &[&str]) -> Result<(), LabError> {
     })
 }
 
-/// Makes the kernel send complete frames, with checksums and no longer than the link permits.
+/// Makes the kernel send complete frames: with checksums, and no longer than the link permits.
 fn whole_frames(ports: usize) -> Result<(), LabError> {
     (0..ports).map(router::dut_interface).try_for_each(|name| {
         let mut set = command(&process::find("ethtool", "ethtool")?);
@@ -366,7 +350,7 @@ fn labels(role: &RouterRole) -> Result<(), LabError> {
     let Some(highest) = role.labels.iter().map(|entry| entry.label).max() else { return Ok(()) };
     write_sysctl("net/mpls/platform_labels", &(highest + 1).to_string())?;
     for (at, _, _) in role.places() {
-        // A dot in the name of an interface is a slash in the name of its settings.
+        // A dot in an interface name is a slash in the names of its settings.
         let interface = router::interface_at(role, at).replace('.', "/");
         write_sysctl(&format!("net/mpls/conf/{interface}/input"), "1")?;
     }
@@ -391,26 +375,21 @@ fn policies(role: &RouterRole) -> Result<(), LabError> {
     let (tunnels, policies) = (router::tunnel_lines(role), router::policy_lines(role));
     if !tunnels.is_empty() {
         ip(&tunnels)?;
-        // Their module loads IPv6.
+        // The module of tunnels loads IPv6.
         router::tunnel_settings(role).iter().try_for_each(|(key, value)| write_sysctl(key, value))?;
     }
     if policies.is_empty() { Ok(()) } else { ip(&policies) }
 }
 
-/// Settings of a router without IPv6 where a kernel module has loaded IPv6: packets that the kernel sends by itself
-/// would be counted.
-const NO_IPV6: [(&str, &str); 2] =
-    [("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1")];
-
 fn sysctls(role: &RouterRole) -> Result<(), LabError> {
-    let ipv6 = match Path::new("/proc/sys/net/ipv6").exists() {
+    let ipv6 = match kernel_has_ipv6() {
         true if has_ipv6(role) => &ROUTER_IPV6[..],
         true => &NO_IPV6,
         false => &[],
     };
     ROUTER.iter().chain(ipv6).try_for_each(|(key, value)| write_sysctl(key, value))?;
-    // The ports were created before the module `ipv6` was loaded and have its defaults. Duplicate address detection
-    // would add the routes of their link-local addresses after the guest is ready.
+    // The ports are older than the module `ipv6` and have its defaults. Duplicate address detection would add the routes of
+    // their link-local addresses after the guest is ready.
     for (key, value) in ipv6 {
         let Some(setting) = key.strip_prefix(IPV6_DEFAULT) else { continue };
         for interface in fs::read_dir(IPV6_INTERFACES).into_iter().flatten().flatten() {
@@ -425,8 +404,8 @@ fn sysctls(role: &RouterRole) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Lines of ip(8) that name the interfaces, set them up and give them addresses. The management network is the kernel's
-/// last interface.
+/// Lines of ip(8) that name the interfaces, set them up and give them addresses. The kernel's last interface is the
+/// management network's.
 fn interfaces(job: &Job) -> Vec<String> {
     let ports = job.role.interfaces.len();
     let mut lines = vec!["link set lo up".to_owned()];
@@ -441,26 +420,48 @@ fn interfaces(job: &Job) -> Vec<String> {
     lines
 }
 
+pub(super) fn write_sysctl(key: &str, value: &str) -> Result<(), LabError> {
+    let path = Path::new("/proc/sys").join(key);
+    fs::write(&path, value).map_err(LabError::file("write", &path))
+}
+
+fn command(program: &Path) -> Command {
+    process::command(program, "guest")
+}
+
+fn ip_command(arguments: &[&str]) -> Result<Command, LabError> {
+    let mut command = command(&process::find("ip", "iproute2")?);
+    command.args(arguments);
+    Ok(command)
+}
+
+fn tc(arguments: &[&str], input: Option<&str>) -> Result<String, LabError> {
+    let mut command = command(&process::find("tc", "iproute2")?);
+    command.args(arguments);
+    process::output(command, input)
+}
+
+pub(super) fn ip(lines: &[String]) -> Result<(), LabError> {
+    ip_batch(&["-batch", "-"], lines)
+}
+
+pub(super) fn ip_batch(arguments: &[&str], lines: &[String]) -> Result<(), LabError> {
+    process::output(ip_command(arguments)?, Some(&(lines.join("\n") + "\n"))).map(drop)
+}
+
+fn tc_batch(lines: &[String]) -> Result<(), LabError> {
+    if lines.is_empty() { Ok(()) } else { tc(&["-batch", "-"], Some(&(lines.join("\n") + "\n"))).map(drop) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kinds::tests_support::{two_ports, with_vlans};
 
     #[test]
-    fn the_last_interface_of_the_kernel_is_that_of_the_questions() {
+    fn the_last_interface_of_the_kernel_is_for_the_questions() {
         let role = RouterRole::of(&with_vlans(two_ports()));
-        let job = Job {
-            routing: Routing::Static,
-            role,
-            files: Vec::new(),
-            own: false,
-            modules: String::new(),
-            pipe: false,
-            raw: false,
-            delays: Vec::new(),
-            scheduler: Default::default(),
-        };
-        let lines = interfaces(&job);
+        let lines = interfaces(&super::super::tests::job(role));
         let place = |line: &str| lines.iter().position(|l| l == line).unwrap_or_else(|| panic!("{line} in {lines:?}"));
         assert!(place("link set vec1 name d1") < place("link set vec2 name m0"));
         assert!(place("link set m0 up") < place("address add 169.254.77.2/30 dev m0"));

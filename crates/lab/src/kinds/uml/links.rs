@@ -1,10 +1,9 @@
-//! Links of a guest that are veth pairs of this machine: packet sockets that the guest inherits, and a check that it
-//! reads them.
+//! Links of a guest that are veth pairs: packet sockets that the guest inherits, and a check that it reads them.
 //!
 //! If the guest's kernel takes an interrupt while it handles another one, it can forget a descriptor that became
-//! readable. It learns that a socket is readable when the next frame arrives, and none arrives at a socket that is
-//! full: such a link would stay deaf for ever. So the process that starts the guest keeps the sockets open too, and
-//! signals the guest again if the first frame of a socket stays unread.
+//! readable. It would notice when the next frame arrives, but none arrives at a full socket, so such a link would stay
+//! deaf for ever. So the process that starts the guest also keeps the sockets open, and signals the guest again if the
+//! first frame of a socket stays unread.
 
 use crate::LabError;
 use crate::router::dut_interface;
@@ -21,20 +20,20 @@ use std::process::{Child, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
-/// Interval of the check whether the guest reads.
+/// Interval of the checks whether the guest reads.
 const LOOK: Duration = Duration::from_millis(10);
-/// After this number of checks the guest is signalled in any case: it can also forget that a socket accepts frames
-/// again. Its driver resets a queue that makes no progress for half a second, and then the kernel panics.
+/// After this number of checks we signal the guest in any case: it can also forget that a socket accepts frames again. Its
+/// driver resets a queue that makes no progress for half a second, and then the kernel panics.
 const IN_ANY_CASE: u32 = 10;
-/// Frames that a socket holds: as many as the input queue of other links.
+/// Frames that fit into a socket, as in the input queue of other links.
 const FRAMES: usize = 2048;
-/// Bytes that the kernel accounts for a frame of 1,500 bytes in a socket.
+/// Bytes that the kernel charges for a frame of 1,500 bytes in a socket.
 const FRAME: usize = 2304;
 /// Send buffer in bytes: the kernel's default.
 const SEND: usize = 212_992;
-/// Bytes compared to tell frames apart. Frames of a flow differ in the tester's signature.
+/// Number of bytes to compare to tell frames apart. Frames of a flow differ in the tester's signature.
 const HEAD: usize = 128;
-/// Most lines about a link in the log of the guest.
+/// Maximum number of lines about a link in the log of the guest.
 const LINES: u64 = 20;
 
 /// The socket of a link.
@@ -61,19 +60,18 @@ impl Link {
         let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_NONBLOCK, SockProtocol::EthAll)
             .map_err(failed)?;
         fcntl(&socket, FcntlArg::F_SETFD(FdFlag::empty())).map_err(failed)?;
-        // Only root may set this; others have the kernel's default. The kernel doubles the value.
+        // Only root may set this; other users get the kernel's default. The kernel doubles the value.
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &(FRAMES * FRAME / 2));
         bind(socket.as_raw_fd(), &address).map_err(failed)?;
         Ok(Link { name, socket, taken: false, first: None, told: 0 })
     }
 
-    /// `vec0:transport=fd,fd=5,mtu=1500`: the argument by which the guest's kernel opens it.
+    /// The argument that makes the guest's kernel open it: `vec0:transport=fd,fd=5,mtu=1500`.
     pub(super) fn words(&self, index: usize, mtu: u32) -> String {
         format!("vec{index}:transport=fd,fd={},mtu={mtu}", self.socket.as_raw_fd())
     }
 
-    /// True if the guest has opened the socket: it then asks for signals. Frames that arrived earlier have no reader
-    /// and are dropped.
+    /// True if the guest has opened the socket, for which it then asks for signals. Until then, drops the frames that arrive.
     fn is_taken(&mut self) -> bool {
         if !self.taken {
             let flags = fcntl(&self.socket, FcntlArg::F_GETFL).unwrap_or_default();
@@ -94,7 +92,7 @@ impl Link {
         unread
     }
 
-    /// Makes the socket ready again for epoll(7): setting the size of its send buffer wakes waiting senders.
+    /// Makes the socket ready again for epoll(7): setting its send buffer size wakes waiting senders.
     fn make_ready(&self) {
         let _ = setsockopt(&self.socket, sockopt::SndBuf, &(SEND / 2));
     }
@@ -103,12 +101,12 @@ impl Link {
     fn note(&mut self) {
         self.told += 1;
         if self.told <= LINES {
-            println!("{}: a frame was not read for {} ms; the guest is told once more", self.name, LOOK.as_millis());
+            println!("{}: a frame was not read for {} ms; the guest gets another signal", self.name, LOOK.as_millis());
         }
     }
 }
 
-/// Waits until the guest's kernel ends, and signals it again about frames that it does not read.
+/// Waits until the guest's kernel ends, and signals it again if it does not read frames.
 pub(super) fn attend(kernel: &mut Child, links: &mut [Link]) -> std::io::Result<ExitStatus> {
     if links.is_empty() {
         return kernel.wait();

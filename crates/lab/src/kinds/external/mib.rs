@@ -1,5 +1,5 @@
-//! Counters of the user's own router from its SNMP agent: those of IF-MIB (RFC 2863) of the interfaces that face the
-//! ports, and those of the IP group (RFC 4293).
+//! Counters of the user's own router from its SNMP agent: IF-MIB (RFC 2863) for the interfaces that face the ports, and the
+//! IP group (RFC 4293).
 
 use crate::enter::Shared;
 use crate::management::ManagementPort;
@@ -13,30 +13,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Key of the names of the interfaces in the suite.
+/// Key in the suite for the names of the interfaces.
 pub(super) const KEY: &str = "snmp_interfaces";
 
 /// ifName and ifDescr.
 const IF_NAME: &[u64] = &[1, 3, 6, 1, 2, 1, 31, 1, 1, 1, 1];
 const IF_DESCR: &[u64] = &[1, 3, 6, 1, 2, 1, 2, 2, 1, 2];
-/// Rows of a column that one question asks for.
+/// Rows of a column per question.
 const ROWS: u32 = 20;
-/// Most interfaces that are read, and most of them that an error message names.
+/// Maximum number of interfaces to read, and to name in an error message.
 const MOST: usize = 100_000;
 const SHOWN: usize = 100;
-/// Attempts at a question: the network may lose a datagram.
+/// Attempts per question: the network may lose a datagram.
 const ATTEMPTS: usize = 3;
 
-/// The names of the router's interfaces in the suite, one for each of `ports` ports; `None` if the suite has none.
-///
-/// # Errors
-/// [`LabError::Unusable`] without a community, and for another number of names.
+/// The names of the router's interfaces in the suite, if any. There must be one for each of `ports` ports, and a community.
 pub(super) fn names(dut: &DutConfig, ports: usize) -> Result<Option<Vec<String>>, LabError> {
     let Some(names) = dut.params.texts(KEY) else { return Ok(None) };
-    let unusable = |what: String, remedy: &str| Err(LabError::Unusable { what, remedy: remedy.into() });
+    let unusable = |what: String, remedy: &str| Err(LabError::unusable(what, remedy));
     if dut.params.text("snmp_community_file").is_none() {
         return unusable(
-            format!("`{}` has `{KEY}` and no community for its SNMP agent", dut.name),
+            format!("`{}` has `{KEY}` but no community for its SNMP agent", dut.name),
             "give `snmp_community_file`, and the address of the agent as `management`",
         );
     }
@@ -62,7 +59,7 @@ impl Interface {
         self.name == name || self.description == name
     }
 
-    /// What a suite may call it. The names are from the network.
+    /// The names that a suite may use for it. They come from the network.
     fn shown(&self) -> String {
         let [name, description] = [&self.name, &self.description].map(|text| visible(text, &[]));
         match (name.is_empty(), description.is_empty()) {
@@ -73,11 +70,8 @@ impl Interface {
     }
 }
 
-/// ifIndex of each of `names`. An interface with this ifName comes before those with this ifDescr, which several
-/// interfaces may share.
-///
-/// # Errors
-/// What is wrong, with the names that are possible.
+/// ifIndex of each of `names`, or an error with the possible names. An interface with this ifName comes before those with
+/// this ifDescr, which several interfaces may share.
 fn find(names: &[String], known: &[Interface]) -> Result<Vec<u64>, String> {
     let mut found = Vec::with_capacity(names.len());
     for name in names {
@@ -87,10 +81,10 @@ fn find(names: &[String], known: &[Interface]) -> Result<Vec<u64>, String> {
             false => named,
         };
         match those.as_slice() {
-            [] if known.is_empty() => return Err(format!("it tells no interfaces, so none is called `{name}`")),
+            [] if known.is_empty() => return Err(format!("it reports no interfaces, so none is called `{name}`")),
             [] => return Err(format!("it has no interface `{name}`, only {}", list(known))),
             [one] if found.contains(&one.index) => {
-                return Err(format!("`{name}` is an interface that another port has already: {}", one.shown()));
+                return Err(format!("`{name}` is already the interface of another port: {}", one.shown()));
             }
             [one] => found.push(one.index),
             several => return Err(format!("{} of its interfaces are called `{name}`", several.len())),
@@ -107,22 +101,19 @@ fn list(known: &[Interface]) -> String {
     }
 }
 
-/// The agent of the router, and the interfaces to ask it for.
+/// The agent of the router, and the router's interfaces.
 pub(super) struct Mib {
     address: IpAddr,
     community: String,
     names: Vec<String>,
     /// ifIndex of each. It may change when the router starts again (RFC 2863 section 3.1.5).
     indexes: Vec<u64>,
-    /// Most time for reading the names of all interfaces.
+    /// Time limit for reading the names of all interfaces.
     limit: Duration,
 }
 
 impl Mib {
     /// Waits until the agent at the management port answers, and finds the interfaces. `None` without `names`.
-    ///
-    /// # Errors
-    /// An agent that does not answer within `limit`, and those of [`find`].
     pub(super) fn begin(
         shared: &Shared,
         port: Option<&ManagementPort>,
@@ -152,9 +143,6 @@ impl Mib {
     }
 
     /// The counters of the interfaces, with the number of the port that each one faces, and those of the whole router.
-    ///
-    /// # Errors
-    /// An agent that does not answer; a router that has lost an interface.
     pub(super) fn counters(&mut self, shared: &Shared) -> Result<Vec<DutCounter>, LabError> {
         shared.on_host(|| self.read())?
     }
@@ -169,7 +157,7 @@ impl Mib {
         }
         let counters = self.ask(|session| {
             let mut all = snmp::of_interfaces(session, &self.indexes)?;
-            // The packets that the router received include the questions to its agent, which pass no port.
+            // Received packets include the questions to the router's agent, which pass no port.
             let of_ip = snmp::of_ip(session)?;
             all.extend(of_ip.into_iter().filter(|counter| !matches!(counter.counts, Counts::IpReceived(_))));
             Ok(all)
@@ -191,35 +179,32 @@ impl Mib {
         Ok(indexes.into_iter().map(of).collect())
     }
 
-    /// Asks from the namespace of the calling thread. Each attempt has a socket of its own: a late answer to an
-    /// earlier one does not count.
+    /// Asks from the namespace of the calling thread. Each attempt uses a new socket, so that a late answer to an earlier
+    /// attempt does not count.
     fn ask<T>(&self, question: impl Fn(&mut SyncSession) -> Result<T, String>) -> Result<T, String> {
         let attempt = || snmp::open(self.address, &self.community).and_then(|mut session| question(&mut session));
         let mut result = attempt();
         for _ in 1..ATTEMPTS {
-            if result.is_ok() {
-                break;
-            }
-            result = attempt();
+            result = result.or_else(|_| attempt());
         }
         result
     }
 
     fn silent(&self, why: &str) -> LabError {
-        LabError::Unusable {
-            what: format!("the SNMP agent at {}, UDP port {}: {why}", self.address, snmp::PORT),
-            remedy: format!(
+        LabError::unusable(
+            format!("the SNMP agent at {}, UDP port {}: {why}", self.address, snmp::PORT),
+            format!(
                 "check that the agent is on, that it permits this machine's address, and the community in \
                  `snmp_community_file`, or leave `{KEY}` out"
             ),
-        }
+        )
     }
 
     fn unnamed(&self, what: &str) -> LabError {
-        LabError::Unusable {
-            what: format!("the router whose SNMP agent is at {}: {what}", self.address),
-            remedy: format!("write in `{KEY}` the ifName or ifDescr of the router's interface of each port"),
-        }
+        LabError::unusable(
+            format!("the router whose SNMP agent is at {}: {what}", self.address),
+            format!("write in `{KEY}` the ifName or ifDescr of the router's interface of each port"),
+        )
     }
 }
 
@@ -252,11 +237,11 @@ fn column(session: &mut SyncSession, column: &[u64], deadline: Instant) -> Resul
         let answer = session.getbulk(&[&from], 0, ROWS).map_err(snmp::why).and_then(snmp::without_error)?;
         let before = last;
         for (asked, value) in answer.varbinds {
-            // Behind the last row are the rows of another column, or nothing.
+            // After the last row come the rows of another column, or nothing.
             let (Value::OctetString(bytes), Some(index)) = (value, row(&asked, column)) else { return Ok(found) };
             // Otherwise an agent could keep the tester for ever.
             if last.is_some_and(|last| index <= last) || found.len() >= MOST {
-                return Err(format!("the rows of its table of interfaces have no order, or are more than {MOST}"));
+                return Err(format!("the rows of its interface table are not in order, or more than {MOST}"));
             }
             last = Some(index);
             found.insert(index, text(bytes));
@@ -270,7 +255,7 @@ fn column(session: &mut SyncSession, column: &[u64], deadline: Instant) -> Resul
     }
 }
 
-/// The index of a row with one index; `None` for an object of another column.
+/// The index of a row of this column; `None` for other objects.
 fn row(of: &Oid<'_>, column: &[u64]) -> Option<u64> {
     let parts: Vec<u64> = of.iter()?.collect();
     match parts.strip_prefix(column)? {
@@ -284,7 +269,7 @@ mod tests {
     use super::super::External;
     use super::*;
     use crate::DutKind;
-    use crate::kinds::tests_support::two_ports;
+    use crate::kinds::tests_support::{dut, two_ports};
     use drophammer_model::role::RouterRole;
     use drophammer_model::suite::{ParamValue, Params};
 
@@ -297,7 +282,7 @@ mod tests {
         vec![
             one(1, "Gi0/0", "GigabitEthernet0/0"),
             one(7, "Gi0/1", "GigabitEthernet0/1"),
-            // Without ifXTable, with an ifDescr that is the ifName of another one, and with one that two have.
+            // One without ifXTable, one whose ifDescr is another one's ifName, and two with the same ifDescr.
             one(8, "", "Management"),
             one(9, "Po1", "Gi0/0"),
             one(10, "Tu1", "tunnel"),
@@ -328,9 +313,9 @@ mod tests {
         assert!(found(&["gi0/0"]).is_err() && found(&["Gi0"]).is_err());
         assert_eq!(found(&["tunnel"]).unwrap_err(), "2 of its interfaces are called `tunnel`");
         let error = found(&["Gi0/1", "GigabitEthernet0/1"]).unwrap_err();
-        assert!(error.contains("another port has already"), "{error}");
+        assert!(error.contains("already the interface of another port"), "{error}");
         let error = find(&["Gi0/0".to_owned()], &[]).unwrap_err();
-        assert!(error.contains("tells no interfaces"), "{error}");
+        assert!(error.contains("reports no interfaces"), "{error}");
     }
 
     #[test]
@@ -360,7 +345,7 @@ mod tests {
         let mut params = Params::default();
         let mut checked = |key: &str, value: ParamValue| {
             params.0.insert(key.into(), value);
-            let dut = DutConfig { name: "box".into(), kind: "external".into(), params: params.clone(), topology: None };
+            let dut = dut("box", "external", params.clone());
             External.check(&dut, &RouterRole::of(&two_ports())).map_err(|e| e.to_string())
         };
         let names = |names: &[&str]| ParamValue::Texts(names.iter().map(|name| (*name).to_owned()).collect());

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// Most bytes of a log that are read. What is rewritten keeps as many.
+/// Maximum number of bytes that we read, or keep when rewriting a log.
 const MOST: u64 = 16 << 20;
 
 /// The last 16 MiB of a log, from the beginning of a line.
@@ -19,13 +19,13 @@ pub(super) fn mask(mask: &Mask, log: &Path) -> io::Result<()> {
     if whole && mask.leaves(&text) {
         return Ok(());
     }
-    // Not a new file: processes that the command has left go on to write to this one.
+    // Not a new file: processes that outlive the command continue to write to this one.
     let mut file = OpenOptions::new().append(true).open(log)?;
     file.set_len(0)?;
     file.write_all(mask.text(&text).as_bytes())
 }
 
-/// Hides secrets in a log for good. Processes that still have the old file open write to one without a name.
+/// Hides secrets in a log for good. Processes that still have the old file open write to a file without a name.
 pub(super) fn close(mask: &Mask, log: &Path) -> io::Result<()> {
     let Some((text, _)) = to_mask(mask, log, MOST)? else { return Ok(()) };
     let new = log.with_extension("masked");
@@ -33,7 +33,7 @@ pub(super) fn close(mask: &Mask, log: &Path) -> io::Result<()> {
     fs::rename(&new, log)
 }
 
-/// As [`last`]; `None` without a log or without secrets.
+/// As [`last`]; `None` if there is no log or no secret.
 fn to_mask(mask: &Mask, log: &Path, most: u64) -> io::Result<Option<(String, bool)>> {
     if mask.is_empty() {
         return Ok(None);
@@ -44,7 +44,7 @@ fn to_mask(mask: &Mask, log: &Path, most: u64) -> io::Result<Option<(String, boo
     }
 }
 
-/// The last `most` bytes of a log, and whether they are all. A line whose beginning is left out is left out.
+/// The last `most` bytes of a log without an incomplete first line, and whether they are the whole log.
 fn last(log: &Path, most: u64) -> io::Result<(String, bool)> {
     let mut file = File::open(log)?;
     let left_out = file.metadata()?.len().saturating_sub(most);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_log_the_last_lines_are_read() {
+    fn the_last_lines_of_a_long_log_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("setup.log");
         fs::write(&log, "sesame\ntwo\nthree\n").unwrap();

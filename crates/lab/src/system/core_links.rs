@@ -1,17 +1,18 @@
 //! Links between the routers of a system.
 //!
 //! A link is a veth pair between the namespaces of two routers. Each end receives in its own kernel thread on the DUT's
-//! processor, as at a link to the tester ([`crate::confine`]). Each end also has the input queue of the suite, because
-//! it sends into the other end's ring. On a link with a speed, each end has a token bucket instead.
+//! processor, like a link to the tester ([`crate::confine`]). Each end also has the suite's input queue, because it sends
+//! into the other end's ring. On a link with a speed, each end has a token bucket instead.
 
 use crate::confine;
 use crate::enter::Shared;
+use crate::input_queue::add_qdisc;
 use crate::kinds::KINDS;
 use crate::link_delay::LinkDelay;
+use crate::links::{VethLinks, operational};
 use crate::router::dut_interface;
-use crate::topology::{Topology, operational};
-use crate::wait::{self, Look};
-use crate::{DutKind, Lab, LabError, Netns};
+use crate::traffic_classes::{OVERHEAD, SHORTEST};
+use crate::{DutKind, Lab, LabError, Netns, wait};
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::suite::DutConfig;
 use drophammer_model::topology::{CoreEnd, CoreLink, CoreLinkName, System};
@@ -19,27 +20,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of a frame on an Ethernet line beyond those that the kernel counts: FCS, preamble and gap.
-const OVERHEAD: u32 = 24;
-/// The shortest frame, including these.
-const SHORTEST: u32 = 84;
-/// A token bucket passes this number of largest frames at once, or what the link carries in this time if that is more:
-/// the kernel's timers are not exact.
+/// A token bucket passes a burst of this number of largest frames, or of as many bytes as the link carries in this time,
+/// whichever is more: the kernel's timers are not exact.
 const BURST_FRAMES: u64 = 2;
 const BURST: Duration = Duration::from_millis(1);
 /// Time limit for a link to come up once both ends are up.
 const CARRIER: Duration = Duration::from_secs(5);
 
 /// The links between the routers of a system. Dropping it removes them.
-pub(super) struct CoreLinks {
+pub(super) struct RouterLinks {
     links: Vec<CoreLink>,
-    /// Largest packets of each link.
+    /// MTU of each link.
     mtus: Vec<u32>,
     shared: Arc<Shared>,
     /// Links that have been taken down.
     down: BTreeSet<CoreLinkName>,
-    /// The routers have their own kernels: links are taken down and have queues of classes there, and the ends here
-    /// stay unchanged.
+    /// True if the routers have their own kernels: links go down and have queues of classes there, and the ends here stay
+    /// unchanged.
     inside: bool,
     /// Namespaces of the routers.
     netns: Vec<Netns>,
@@ -50,22 +47,22 @@ pub(super) fn router_name(dut: &DutConfig, index: usize) -> String {
     format!("{}-r{}", dut.name, index + 1)
 }
 
-impl CoreLinks {
-    /// Makes the namespaces of all routers with their links to the tester and to each other, ready for the routers to be started.
+impl RouterLinks {
+    /// Makes the namespaces of all routers, with their links to the tester and to each other, so that the routers can start.
     pub(super) fn make(
         kind: &dyn DutKind,
         lab: &mut Lab,
         dut: &DutConfig,
         system: &System,
-    ) -> Result<CoreLinks, LabError> {
+    ) -> Result<RouterLinks, LabError> {
         let mut sites = Vec::new();
         for (index, router) in system.routers.iter().enumerate() {
             let edges = &router.role.interfaces[..router.ports.len()];
-            sites.push(Topology::begin(lab, &router_name(dut, index), edges, router.ports.start)?);
+            sites.push(VethLinks::begin(lab, &router_name(dut, index), edges, router.ports.start)?);
         }
         let netns: Vec<Netns> = sites.iter().map(|site| site.netns().again()).collect::<Result<_, _>>()?;
         let mtu = |link: &CoreLink| system.routers[link.ends[0].router].role.interfaces[link.ends[0].interface].mtu;
-        let made = CoreLinks {
+        let made = RouterLinks {
             links: system.links.clone(),
             mtus: system.links.iter().map(mtu).collect(),
             shared: lab.shared().clone(),
@@ -101,17 +98,14 @@ impl CoreLinks {
         self.netns[a.router].ip(&[add])
     }
 
-    /// Gives an interface without a queue the queue of its link; interfaces to the tester are left unchanged.
+    /// Gives an interface without a queue the queue of its link. Interfaces to the tester stay unchanged.
     fn add_queue_at(&self, router: usize, interface: usize) -> Result<(), LabError> {
         let end = CoreEnd { router, interface };
         let at = self.links.iter().position(|link| link.ends.contains(&end));
         let Some((link, mtu)) = at.map(|at| (&self.links[at], self.mtus[at])) else { return Ok(()) };
         let (netns, name, shared) = (&self.netns[router], dut_interface(interface), &self.shared);
         let Some(speed) = link.speed else { return shared.add_input_queue(netns, &name) };
-        let tc = |args: &str| {
-            let args: Vec<_> = ["qdisc", "add", "dev", &name].into_iter().chain(args.split(' ')).collect();
-            netns.output("tc", "iproute2", &args, None).map(drop)
-        };
+        let tc = |args: &str| add_qdisc(netns, &name, &args.split(' ').collect::<Vec<_>>());
         let (burst, frames) = (burst(speed, mtu), shared.input_queue.length());
         tc(&format!(
             "root handle 1: tbf rate {}bit burst {burst} limit {burst} overhead {OVERHEAD} mpu {SHORTEST}",
@@ -120,7 +114,7 @@ impl CoreLinks {
         tc(&format!("parent 1:1 handle 2: pfifo limit {frames}"))
     }
 
-    /// As [`CoreLinks::add_queue_at`], for an interface that may have another queue.
+    /// As [`RouterLinks::add_queue_at`], for an interface that may have another queue.
     pub(super) fn restore_queue_at(&self, router: usize, interface: usize) -> Result<(), LabError> {
         if self.inside {
             return Ok(());
@@ -143,14 +137,14 @@ impl CoreLinks {
         }
         let all: BTreeSet<_> = self.links.iter().map(|link| link.name).collect();
         let all: Vec<_> = all.iter().map(ToString::to_string).collect();
-        Err(LabError::Unusable {
-            what: format!("this system has no link {name} between routers"),
-            remedy: format!("its links are {}", all.join(", ")),
-        })
+        Err(LabError::unusable(
+            format!("this system has no link {name} between routers"),
+            format!("its links are {}", all.join(", ")),
+        ))
     }
 
-    /// Takes all links of this name down at both ends, or up, and then waits for carrier. Routers with their own
-    /// kernels do that themselves. `returned` gets each end that is up, with the kernel threads that now receive there.
+    /// Takes all links of this name down at both ends, or up, and then waits for carrier. Routers with their own kernels do
+    /// that themselves. Calls `returned` for each end that is up, with the kernel threads that now receive there.
     pub(super) fn set(
         &mut self,
         name: CoreLinkName,
@@ -168,8 +162,8 @@ impl CoreLinks {
         }
         if up {
             self.down.remove(&name);
-            return wait::until(CARRIER, &|| false, || {
-                Ok(self.not_up().map_or(Look::Ready(()), |link| Look::NotYet(format!("link {link} has no carrier"))))
+            return wait::while_missing(CARRIER, &|| false, || {
+                Ok(self.not_up().map(|link| format!("link {link} has no carrier")))
             });
         }
         self.down.insert(name);
@@ -183,7 +177,7 @@ impl CoreLinks {
         wanted.find(|link| !link.ends.iter().all(up)).map(|link| link.name)
     }
 
-    /// Removes the links, which takes effect at once; with the end of a namespace it would take time.
+    /// Removes the links. This takes effect immediately, unlike the end of a namespace.
     pub(super) fn remove(&mut self) -> Result<(), LabError> {
         let mut result = Ok(());
         for link in std::mem::take(&mut self.links) {
@@ -196,25 +190,22 @@ impl CoreLinks {
     }
 }
 
-impl Drop for CoreLinks {
+impl Drop for RouterLinks {
     fn drop(&mut self) {
         let _ = self.remove();
     }
 }
 
-/// Refuses a system with links that delay or lose frames, which routers of this kind do not make.
-///
-/// # Errors
-/// [`LabError::Unusable`] with the first such link and the kinds that make it.
+/// Refuses a system with links that delay or lose frames if routers of this kind cannot make them.
 pub(super) fn refuse_unless_made(kind: &dyn DutKind, system: &System) -> Result<(), LabError> {
     let mut special = system.links.iter().filter(|link| !link.delay.is_zero() || !link.loss.is_none());
     let Some(link) = special.next().filter(|_| !kind.delays_links()) else { return Ok(()) };
     let (verb, key) = if link.delay.is_zero() { ("lose frames on", "wan_loss") } else { ("delay", "wan_delay") };
     let able: Vec<_> = KINDS.iter().filter(|kind| kind.delays_links()).map(|kind| kind.spec().name).collect();
-    Err(LabError::Unusable {
-        what: format!("routers of kind `{}` cannot {verb} link {} between them", kind.spec().name, link.name),
-        remedy: format!("leave `{key}` out, or take kind {}", able.join(", ")),
-    })
+    Err(LabError::unusable(
+        format!("routers of kind `{}` cannot {verb} link {} between them", kind.spec().name, link.name),
+        format!("leave `{key}` out, or take kind {}", able.join(", ")),
+    ))
 }
 
 /// Bytes that a token bucket passes at once.

@@ -1,9 +1,9 @@
 //! Whether an interface of the host is free for tests.
 
 use crate::enter::Shared;
+use crate::links::is_set_up;
 use crate::netns::ip_json;
-use crate::wait::{self, Look};
-use crate::{LabError, process, sweep};
+use crate::{LabError, probe, process, sweep, wait};
 use drophammer_model::role::RouterRole;
 use nix::unistd::geteuid;
 use serde_json::Value;
@@ -41,46 +41,36 @@ pub(super) fn refuse_unless_free(shared: &Shared, name: &str, mtu: u32) -> Resul
     refuse(objection(name, mtu, &host.links, &host.routes))
 }
 
-/// Refuses an interface that the host uses: one with an address, a route, or a master. Other faults are left to those who
-/// open it. It is asked for in the network namespace of this thread, without a lab.
-///
-/// # Errors
-/// [`LabError::Unusable`] with the use and the remedy; [`LabError::MissingProgram`], [`LabError::Command`] of ip(8).
+/// Refuses an interface that the host uses: one with an address, a route, or a master. It finds no other faults. It looks in
+/// the network namespace of this thread, without a lab.
 pub fn refuse_in_use(name: &str) -> Result<(), LabError> {
     let host = Host::ask(&process::find("ip", "iproute2")?, &sweep::mark())?;
     let link = host.links.iter().find(|link| text(link, "ifname") == name);
     refuse(link.and_then(|link| use_of(name, link, &host.routes)))
 }
 
-/// Time for links to come up before a run begins; auto-negotiation takes some seconds.
+/// Time for links to come up before a run begins: auto-negotiation takes some seconds.
 const LINK: Duration = Duration::from_secs(5);
 
 /// Refuses interfaces that cannot be used in a run, before anything is started; `with_link`: also those without a link.
-///
-/// # Errors
-/// [`LabError::Unusable`] with the remedy; [`LabError::MissingProgram`], [`LabError::Command`] of ip(8).
 pub(super) fn refuse_host(names: &[String], role: &RouterRole, with_link: bool) -> Result<(), LabError> {
     if !geteuid().is_root() {
-        return Err(LabError::Unusable {
-            what: format!("only root can use {} in a run", names.join(" and ")),
-            remedy: "run as root, or use a DUT of a kind that runs in a namespace".into(),
-        });
+        return Err(LabError::unusable(
+            format!("only root can use {} in a run", names.join(" and ")),
+            "run as root, or use a DUT of a kind that runs in a namespace",
+        ));
     }
     let host = Host::ask(&process::find("ip", "iproute2")?, &sweep::mark())?;
     for (name, interface) in names.iter().zip(&role.interfaces) {
         refuse(objection(name, interface.mtu, &host.links, &host.routes))?;
     }
-    let down = || names.iter().find(|name| !has_link(name));
-    let awaited = wait::until(LINK, &|| false, || match down() {
-        Some(name) if with_link => Ok(Look::NotYet(name.clone())),
-        _ => Ok(Look::Ready(())),
-    });
-    match (awaited, down()) {
-        (Err(LabError::NotReady { .. }), Some(name)) => Err(LabError::Unusable {
-            what: format!("{name} has no link"),
-            remedy: "plug the cable in, or set the router's end up; a command `setup` may do that too".into(),
-        }),
-        (awaited, _) => awaited,
+    let down = || names.iter().find(|name| with_link && !has_link(name));
+    match wait::while_missing(LINK, &|| false, || Ok(down().cloned())) {
+        Err(LabError::NotReady { condition: name, .. }) => Err(LabError::unusable(
+            format!("{name} has no link"),
+            "plug the cable in, or set the router's end up; a command `setup` may do that too",
+        )),
+        other => other,
     }
 }
 
@@ -90,19 +80,15 @@ pub(super) fn has_link(name: &str) -> bool {
 }
 
 /// Refuses an interface that was set down on this machine, which no router can do.
-///
-/// # Errors
-/// [`LabError::OwnInterface`].
 pub(super) fn refuse_down(name: &str) -> Result<(), LabError> {
-    /// `IFF_UP`
-    const UP: u32 = 1;
-    let flags = std::fs::read_to_string(format!("/sys/class/net/{name}/flags")).ok();
-    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).ok());
-    if flags.is_some_and(|flags| flags & UP != 0) { Ok(()) } else { Err(LabError::OwnInterface(name.to_owned())) }
+    match is_set_up(Path::new(probe::OWN), name) {
+        Some(true) => Ok(()),
+        _ => Err(LabError::OwnInterface(name.to_owned())),
+    }
 }
 
 fn refuse(objection: Option<Objection>) -> Result<(), LabError> {
-    objection.map_or(Ok(()), |(what, remedy)| Err(LabError::Unusable { what, remedy }))
+    objection.map_or(Ok(()), |(what, remedy)| Err(LabError::unusable(what, remedy)))
 }
 
 fn text(value: &Value, key: &str) -> String {
@@ -114,7 +100,7 @@ pub(super) fn objection(name: &str, mtu: u32, links: &[Value], routes: &[Value])
     let Some(link) = links.iter().find(|link| text(link, "ifname") == name) else {
         let known: Vec<_> = links.iter().map(|link| text(link, "ifname")).filter(|n| n != "lo").collect();
         let remedy = match known.as_slice() {
-            [] => "it has none but lo".to_owned(),
+            [] => "it has only lo".to_owned(),
             known => format!("name one that it has: {}", known.join(", ")),
         };
         return Some((format!("this machine has no interface {name}"), remedy));
@@ -129,17 +115,17 @@ pub(super) fn objection(name: &str, mtu: u32, links: &[Value], routes: &[Value])
     let own = link.get("mtu").and_then(Value::as_u64).unwrap_or(0);
     (own < u64::from(mtu)).then(|| {
         (
-            format!("{name} has an MTU of {own}, the suite wants {mtu}"),
+            format!("{name} has an MTU of {own}, but the suite needs {mtu}"),
             format!("ip link set {name} mtu {mtu}, or a smaller mtu in the suite"),
         )
     })
 }
 
-/// What the host uses the interface for, and the remedy.
+/// The host's use of the interface, and the remedy.
 fn use_of(name: &str, link: &Value, routes: &[Value]) -> Option<Objection> {
-    // No command: it would cut off a user who is connected through this very interface.
+    // Suggest no command: it would cut off a user who is connected through this very interface.
     let free = |first: &str| {
-        format!("name an interface that this machine does not use; if tests alone use {name}, {first} first")
+        format!("name an interface that this machine does not use; if only tests use {name}, {first} first")
     };
     let flags = link.get("flags").and_then(Value::as_array).into_iter().flatten();
     if flags.filter_map(Value::as_str).any(|flag| flag == "LOOPBACK") {

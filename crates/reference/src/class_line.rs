@@ -8,7 +8,7 @@ use drophammer_model::Instant;
 use drophammer_model::classes::{EgressClasses, Scheduling, by_priority};
 use std::collections::VecDeque;
 
-/// Result of a frame.
+/// What happened to a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<T> {
     /// Its last bit left the line at this instant.
@@ -23,15 +23,14 @@ pub enum Step<T> {
 struct Coming<T> {
     ready: Instant,
     dscp: u8,
-    /// Length in bytes, FCS included.
     len: usize,
     frame: T,
 }
 
 /// The line; `T` is the caller's representation of a frame.
 ///
-/// Events are computed in order of time when the caller asks: a frame that becomes ready at the end of another one's
-/// service finds the line free.
+/// Events are computed on request, in order of time: a frame that becomes ready when the service of another ends finds
+/// the line free.
 pub struct ClassLine<T> {
     classes: Classes<T>,
     names: Vec<String>,
@@ -52,10 +51,6 @@ fn reduced(weights: Vec<u32>) -> Vec<u32> {
 }
 
 impl<T> ClassLine<T> {
-    /// An idle line with these classes, as changed by the faults.
-    ///
-    /// # Errors
-    /// A rate out of range, a class without weight or room.
     pub fn new(list: &EgressClasses, faults: ClassFaults) -> Result<ClassLine<T>, ConfigError> {
         if !(1..=1_000_000_000_000_000).contains(&list.rate.0) {
             return Err(ConfigError::Limit("rate of classes"));
@@ -86,14 +81,13 @@ impl<T> ClassLine<T> {
         Ok(ClassLine { names, classes, coming: VecDeque::new(), last: Instant(0), faults, first: 0 })
     }
 
-    /// A frame of `len` bytes, FCS included, is ready for the line at `ready`. If it is ready before its predecessor,
-    /// it waits for it.
+    /// Queues a frame of `len` bytes, FCS included, that is ready at `ready`. A frame that is ready before its predecessor
+    /// waits for it.
     pub fn offer(&mut self, ready: Instant, dscp: u8, len: usize, frame: T) {
         self.last = self.last.max(ready);
         self.coming.push_back(Coming { ready: self.last, dscp, len, frame });
     }
 
-    /// Instant of the next event.
     pub fn next_event(&self) -> Option<Instant> {
         let (ready, done) = (self.coming.front().map(|coming| coming.ready), self.classes.deadline());
         ready.into_iter().chain(done).min()
@@ -126,7 +120,6 @@ impl<T> ClassLine<T> {
         self.coming.into_iter().map(|coming| coming.frame).chain(self.classes.into_frames())
     }
 
-    /// Name and counters of each class.
     pub fn counters(&self) -> impl Iterator<Item = (&str, ClassCounters)> {
         self.names.iter().map(String::as_str).zip(self.classes.counters.iter().copied())
     }
@@ -164,7 +157,7 @@ mod tests {
             }
         };
         for n in 0..rounds {
-            // The classes take turns to come first, or a single queue would always drop the one that comes last.
+            // The classes take turns to be first; otherwise a single queue would always drop the last one.
             for class in (0..3).map(|i| (i + n) % 3) {
                 line.offer(Instant(n * every), [40, 24, 0][class as usize], 64, class);
             }
@@ -192,7 +185,7 @@ mod tests {
         let counters: Vec<_> = shared.counters().collect();
         assert_eq!(counters[0], ("gold", ClassCounters { served: gold, dropped: 0 }));
         assert_eq!(counters[2].1.served, bronze);
-        // 3 times: all three get their weights.
+        // 3 times what it carries: each gets its weight.
         let ([gold, silver, bronze], last) = out(&mut line([70, 20, 5], 100, ClassFaults::default()), 672, 9_500);
         assert!(gold.abs_diff(7_000) <= 20 && silver.abs_diff(2_000) <= 20 && bronze.abs_diff(500) <= 20);
         assert_eq!((gold + silver + bronze, last), (9_500, Instant(9_500 * 672)));

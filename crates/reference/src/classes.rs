@@ -1,5 +1,5 @@
-//! Classes of service: one queue and buffer per class, selected by DSCP (RFC 2474), served in turns by weight. They are
-//! at the server of the box, or at the line of a port ([`crate::class_line`]).
+//! Classes of service: one queue and buffer per class, selected by DSCP (RFC 2474), served in turns by weight. The
+//! device has classes at its server or at the line of a port ([`crate::class_line`]).
 
 use crate::config::ConfigError;
 use crate::moment::Moment;
@@ -7,8 +7,8 @@ use drophammer_model::Instant;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// A class. With classes, the server of the box takes up to `weight` frames of each class in turn, skipping those that
-/// have none waiting; the frame in service is finished first.
+/// A class. With classes, the server of the device takes up to `weight` frames of each class in turn, skipping empty
+/// queues; it finishes the frame in service first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Class {
@@ -16,9 +16,9 @@ pub struct Class {
     pub dscp: Vec<u8>,
     /// Frames in a turn, at least 1.
     pub weight: u32,
-    /// Frames that may wait or be in service, at least 1; further ones are dropped at the tail.
+    /// Frames that may wait or be in service, at least 1; more are dropped (tail drop).
     pub buffer: usize,
-    /// Bytes that these frames may have together, FCS included; `None` for no limit.
+    /// Total bytes of these frames, FCS included; `None` for no limit.
     pub buffer_bytes: Option<usize>,
 }
 
@@ -74,15 +74,11 @@ pub(crate) struct Classes<T> {
     current: Option<(usize, usize, T, Moment)>,
     /// The class whose turn it is, and how many frames of it have been served in this turn.
     turn: (usize, u32),
-    /// For strict priority instead of turns: all classes in order. The first one that has a frame waiting is served.
+    /// For strict priority: all classes in order. The first class with a waiting frame is served.
     order: Option<Vec<usize>>,
 }
 
 impl<T> Classes<T> {
-    /// Idle queues.
-    ///
-    /// # Errors
-    /// A class without weight or room.
     pub fn new(classes: Vec<Class>, pace: Pace) -> Result<Classes<T>, ConfigError> {
         if classes.iter().any(|c| c.weight == 0 || c.buffer == 0) {
             return Err(ConfigError::Limit("weight or buffer of a class"));
@@ -99,8 +95,8 @@ impl<T> Classes<T> {
         })
     }
 
-    /// The same with strict priority: of the classes that have frames waiting, the first one in `order` is served.
-    /// `order` contains all classes.
+    /// Strict priority instead of turns: serves the first class in `order` with a waiting frame. `order` contains all
+    /// classes.
     pub fn in_order(self, order: Vec<usize>) -> Classes<T> {
         Classes { order: Some(order), ..self }
     }
@@ -111,8 +107,8 @@ impl<T> Classes<T> {
         named.unwrap_or(self.queues.len() - 1)
     }
 
-    /// A frame of `len` bytes arrives, after [`Classes::next`] has returned all frames until `now`. Returns the frame
-    /// if there is no room.
+    /// Takes a frame of `len` bytes. Call [`Classes::next`] for all frames until `now` before. Returns the frame if there
+    /// is no room.
     pub fn offer(&mut self, now: Instant, class: usize, len: usize, frame: T) -> Result<(), T> {
         let queue = &mut self.queues[class];
         let room = queue.class.buffer_bytes.is_none_or(|most| queue.bytes + len <= most);
@@ -130,12 +126,18 @@ impl<T> Classes<T> {
     }
 
     fn start(&mut self, at: Moment) {
+        self.current = self.take_next().map(|(class, len, frame)| {
+            let end = at.plus(self.pace.service(len), self.denominator);
+            (class, len, frame, end)
+        });
+    }
+
+    /// Class, length and frame whose turn it is.
+    fn take_next(&mut self) -> Option<(usize, usize, T)> {
         if let Some(order) = &self.order {
-            let first = order.iter().find(|class| !self.waiting[**class].is_empty());
-            let next = first.and_then(|class| Some((*class, self.waiting[*class].pop_front()?)));
-            self.current = next
-                .map(|(class, (len, frame))| (class, len, frame, at.plus(self.pace.service(len), self.denominator)));
-            return;
+            let class = *order.iter().find(|class| !self.waiting[**class].is_empty())?;
+            let (len, frame) = self.waiting[class].pop_front()?;
+            return Some((class, len, frame));
         }
         for _ in 0..=self.queues.len() {
             let (class, had) = self.turn;
@@ -143,11 +145,11 @@ impl<T> Classes<T> {
                 && let Some((len, frame)) = self.waiting[class].pop_front()
             {
                 self.turn.1 += 1;
-                self.current = Some((class, len, frame, at.plus(self.pace.service(len), self.denominator)));
-                return;
+                return Some((class, len, frame));
             }
             self.turn = ((class + 1) % self.queues.len(), 0);
         }
+        None
     }
 
     /// All frames that wait or are in service.

@@ -26,21 +26,21 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// Static label entries.
     pub labels: Vec<LabelRoute>,
-    /// Networks to which packets leave with labels.
+    /// Networks to which the device sends packets with labels.
     pub pushed: Vec<PushedRoute>,
-    /// Labels have a separate TTL, 255 when they are pushed (pipe model, RFC 3443); otherwise they have that of the
-    /// packet (uniform model).
+    /// Labels have their own TTL, 255 when pushed (pipe model, RFC 3443); otherwise they copy the packet's TTL (uniform
+    /// model).
     pub pipe: bool,
     /// GRE tunnels, each from an address of the device.
     pub tunnels: Vec<Tunnel>,
-    /// Policies that replace the routes for IPv4 packets, by the interface or tunnel that they came by; one for each at most.
+    /// Policies that replace the routes for IPv4 packets from an interface or a tunnel; one for each at most.
     pub policies: Vec<Policy>,
-    /// Frames per second that it serves, 1 to 10^9; `None` for no limit and no service time.
+    /// Frames per second that the device serves, 1 to 10^9; `None` for no limit and no service time.
     pub capacity_pps: Option<u64>,
     /// Frames that may wait or be in service, at least 1. Without a capacity nothing ever waits.
     pub buffer: usize,
-    /// Queues of the server by DSCP, in place of `buffer`; an empty list for one queue. They need a capacity, and do
-    /// not support a sag.
+    /// Queues of the server by DSCP, instead of `buffer`; an empty list for one queue. Classes need a capacity, and do not
+    /// support a sag.
     pub classes: Vec<Class>,
     /// Delay from the end of service to the line.
     pub delay: Duration,
@@ -48,14 +48,14 @@ pub struct Config {
     pub jitter: Duration,
     /// Seed of all random choices.
     pub seed: u64,
-    /// A neighbour is resolved again this long after it last answered; `None`: never.
+    /// The device resolves a neighbour again this long after its last answer; `None` for never.
     pub neighbour_lifetime: Option<Duration>,
-    /// Frames that wait for a neighbour to answer; further ones are dropped.
+    /// Frames that may wait for a neighbour to answer; more are dropped.
     pub pending_per_neighbour: usize,
     /// ICMP errors in each second of the clock, 0 for none.
     pub icmp_errors_per_second: u32,
-    /// Routes that the forwarding table (FIB) holds in addition to those of the device's own addresses. Further ones,
-    /// in the order in which they were added, are accepted, but packets to them are silently dropped; `None` for no limit.
+    /// Routes that the forwarding table (FIB) holds in addition to the device's own addresses. Routes added after that are
+    /// accepted, but packets to them are silently dropped; `None` for no limit.
     pub fib_limit: Option<usize>,
     /// Likewise for IPv4 routes alone. BGP routes count too.
     pub fib_limit_ipv4: Option<usize>,
@@ -68,7 +68,7 @@ pub struct Config {
     pub filter_time_per_rule: Duration,
     /// Additional service time of an IPv6 packet with extension headers. Not supported with classes.
     pub extension_time: Duration,
-    /// Configuration of BGP, if it speaks it.
+    /// BGP, if the device speaks it.
     pub bgp: Option<BgpConfig>,
     /// Whether an SSH server sends its banner to clients that connect to port 22 of its addresses.
     pub ssh: bool,
@@ -77,7 +77,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// No ports, no limit, no delay, no fault; neighbours as Linux keeps them, one hundred ICMP errors per second.
+    /// No ports, no limit, no delay, no fault; neighbours kept as in Linux, one hundred ICMP errors per second.
     fn default() -> Config {
         Config {
             ports: Vec::new(),
@@ -118,8 +118,8 @@ pub struct BgpConfig {
     pub asn: u32,
     /// BGP identifier.
     pub router_id: Ipv4Addr,
-    /// Its neighbours. It waits for them to connect, and advertises each one's routes to all others; from one internal
-    /// neighbour to another only if one of them is a client.
+    /// Its neighbours. The device waits for them to connect, and advertises the routes of each to all others; from one
+    /// internal neighbour to another only if one of the two is a client.
     pub peers: Vec<BgpPeer>,
     /// External routes are advertised to internal neighbours with the device as next hop (RFC 4271 section 5.1.3).
     pub next_hop_self: bool,
@@ -129,13 +129,13 @@ pub struct BgpConfig {
     pub propagation_delay: Duration,
     /// Time from the change of a best path to the forwarding table.
     pub fib_delay: Duration,
-    /// A change that comes while others are on their way to the forwarding table follows the one before it by this time.
+    /// Shortest time between two changes of the forwarding table.
     pub fib_time_per_route: Duration,
-    /// Paths that it keeps, of all peers together; `None` for no limit.
+    /// Limit on the paths of all peers together; `None` for no limit.
     pub rib_limit: Option<RibLimit>,
-    /// How long its TCP delays an acknowledgement to wait for more data, as many implementations do; zero: not at all.
+    /// How long its TCP delays an acknowledgement to wait for more data, as many implementations do; zero for no delay.
     pub ack_delay: Duration,
-    /// Protection of all sessions. It is not serialized, so that its key is in no file.
+    /// Protection of all sessions. Not serialized, so no file contains the key.
     #[serde(skip)]
     pub protection: BgpProtection,
 }
@@ -163,9 +163,9 @@ impl Default for BgpConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BgpPeer {
-    /// On the link of this port, or of the interface of this number (see [`Config::sub_interfaces`]).
+    /// Its port, or its interface number (see [`Config::sub_interfaces`]).
     pub port: usize,
-    /// Its address there. A session over IPv4 carries IPv4 routes, one over IPv6 carries IPv6 routes.
+    /// Its address on that link. A session over IPv4 carries IPv4 routes, one over IPv6 carries IPv6 routes.
     pub address: IpAddr,
     /// Its AS.
     pub asn: u32,
@@ -177,13 +177,13 @@ pub struct BgpPeer {
     pub client: bool,
 }
 
-/// A limit of the memory for routes.
+/// A limit on the memory for routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RibLimit {
-    /// Paths that it has room for.
+    /// Paths that fit.
     pub paths: usize,
-    /// Treatment of further paths.
+    /// What happens to paths beyond the limit.
     pub beyond: Beyond,
 }
 
@@ -191,10 +191,10 @@ pub struct RibLimit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Beyond {
-    /// Forget it silently.
+    /// Drop it silently.
     #[default]
     Ignore,
-    /// End the session that it came by with a NOTIFICATION: Cease, Maximum Number of Prefixes Reached (RFC 4486).
+    /// End the session that announced it with a NOTIFICATION: Cease, Maximum Number of Prefixes Reached (RFC 4486).
     Reset,
 }
 
@@ -207,13 +207,13 @@ pub struct PortConfig {
     pub mac: MacAddr,
     /// IPv4 address and length of the connected prefix.
     pub ipv4: Option<(Ipv4Addr, u8)>,
-    /// IPv6 address and length of the connected prefix; the port also has a link-local address in any case.
+    /// IPv6 address and length of the connected prefix; the port always has a link-local address too.
     pub ipv6: Option<(Ipv6Addr, u8)>,
     /// Largest IP packet that leaves by this port, in bytes.
     pub mtu: u32,
     /// Speed of the output line; `None`: frames take no time on it.
     pub speed: Option<Bandwidth>,
-    /// Frames that may wait for the line or be on it; without a speed nothing waits.
+    /// Frames that may wait for the line or be on it. Without a speed nothing waits.
     pub egress_buffer: usize,
 }
 
@@ -232,22 +232,22 @@ pub struct Route {
     pub prefix: IpAddr,
     /// Its length.
     pub prefix_len: u8,
-    /// Way out: a port, or the interface of this number (see [`Config::sub_interfaces`]).
+    /// Output port, or interface number (see [`Config::sub_interfaces`]).
     pub port: usize,
-    /// Neighbour on that link, of the family of the prefix.
+    /// Neighbour on that link, of the same family as the prefix.
     pub next_hop: IpAddr,
 }
 
-/// Why a configuration is not possible.
+/// Why a configuration is impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
     /// A route, misroute, sub-interface, BGP peer or unsolicited frame names a port that does not exist.
     NoSuchPort(usize),
     /// A prefix length beyond the family's.
     PrefixLength(u8),
-    /// The filter is not possible, and why.
+    /// The filter is impossible; why.
     Filter(String),
-    /// The classes of service are not possible, and why.
+    /// The classes of service are impossible; why.
     Classes(String),
     /// Prefix and next hop of a route are of different families.
     Family(Route),
@@ -260,9 +260,9 @@ pub enum ConfigError {
         /// Why.
         why: &'static str,
     },
-    /// A tunnel from this address is not possible.
+    /// A tunnel from this address is impossible.
     Tunnel(Ipv4Addr, &'static str),
-    /// An entry for this label is not possible.
+    /// An entry for this label is impossible.
     Label(u32, &'static str),
     /// A capacity outside 1 to 10^9, a line of 0 bit/s or above 10^15, or a buffer of 0.
     Limit(&'static str),
@@ -277,7 +277,7 @@ impl std::fmt::Display for ConfigError {
             ConfigError::Family(r) => {
                 write!(f, "{}/{} cannot lead to {}: different families", r.prefix, r.prefix_len, r.next_hop)
             }
-            ConfigError::Peer(address) => write!(f, "{address} can be no BGP peer on its port"),
+            ConfigError::Peer(address) => write!(f, "{address} cannot be a BGP peer on its port"),
             ConfigError::Tags { port, why } => write!(f, "tags of a sub-interface of port {port}: {why}"),
             ConfigError::Tunnel(local, why) => write!(f, "the tunnel from {local}: {why}"),
             ConfigError::Label(label, why) => write!(f, "label {label}: {why}"),
@@ -287,6 +287,45 @@ impl std::fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// Checks the limits of a configuration that no constructor checks.
+pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
+    if config.capacity_pps.is_some_and(|c| !(1..=1_000_000_000).contains(&c)) {
+        return Err(ConfigError::Limit("capacity_pps"));
+    }
+    if config.buffer == 0 {
+        return Err(ConfigError::Limit("buffer"));
+    }
+    if !config.filter_time_per_rule.is_zero() && !config.classes.is_empty() {
+        return Err(ConfigError::Limit("a time per rule of a device with classes"));
+    }
+    if !config.extension_time.is_zero() && !config.classes.is_empty() {
+        return Err(ConfigError::Limit("a time for extension headers of a device with classes"));
+    }
+    if config.faults.sag.is_some() && !config.classes.is_empty() {
+        return Err(ConfigError::Limit("a sag of a device with classes"));
+    }
+    for port in &config.ports {
+        if port.speed.is_some_and(|s| !(1..=1_000_000_000_000_000).contains(&s.0)) {
+            return Err(ConfigError::Limit("speed"));
+        }
+        if port.speed.is_some() && port.egress_buffer == 0 {
+            return Err(ConfigError::Limit("egress_buffer"));
+        }
+    }
+    check_faults(&config.faults, config.ports.len())
+}
+
+pub(crate) fn check_faults(faults: &Faults, ports: usize) -> Result<(), ConfigError> {
+    let named = [faults.misroute.map(|m| m.to_port), faults.own_frames.map(|o| o.port)];
+    if let Some(port) = named.into_iter().flatten().find(|p| *p >= ports) {
+        return Err(ConfigError::NoSuchPort(port));
+    }
+    if faults.sag.is_some_and(|s| !(1..=1_000_000_000).contains(&s.capacity_pps)) {
+        return Err(ConfigError::Limit("capacity_pps of the sag"));
+    }
+    Ok(())
+}
 
 /// MAC addresses as `02:00:00:00:00:01`.
 pub(crate) mod mac {
@@ -302,7 +341,7 @@ pub(crate) mod mac {
         let mut bytes = text.split(':').map(|b| u8::from_str_radix(b, 16).ok().filter(|_| b.len() == 2));
         let mac: Option<Vec<u8>> = bytes.by_ref().collect();
         let mac = mac.and_then(|m| <[u8; 6]>::try_from(m).ok());
-        mac.map(MacAddr).ok_or_else(|| D::Error::custom(format!("`{text}` is no MAC address")))
+        mac.map(MacAddr).ok_or_else(|| D::Error::custom(format!("`{text}` is not a MAC address")))
     }
 }
 

@@ -24,13 +24,12 @@ pub struct Line {
 }
 
 impl Line {
-    /// An idle line.
     pub fn new(speed: Option<Bandwidth>, buffer: usize) -> Line {
         let ends = VecDeque::with_capacity(if speed.is_some() { buffer.min(65_536) } else { 0 });
         Line { speed_bps: speed.map(|s| s.0), buffer, ends, free_at: Moment::default(), last: Instant(0) }
     }
 
-    /// When the buffer has room for a frame that is ready at `at`, behind all that were ready before it.
+    /// When the buffer has room for a frame that is ready at `at`, behind all earlier frames.
     pub fn room_at(&self, at: Instant) -> Instant {
         let at = at.max(self.last);
         match self.ends.len().checked_sub(self.buffer) {
@@ -66,19 +65,16 @@ impl Line {
 /// A frame on its output port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Departure {
-    /// Instant of departure.
     pub at: Instant,
     /// Orders frames of the same instant: first scheduled, first out.
     number: u64,
-    /// Output port.
     pub port: usize,
-    /// The frame.
     pub slot: Slot,
     /// True for transit frames, false for the device's own.
     pub transit: bool,
-    /// True if another station may answer it, which is not so for test frames.
+    /// True if another station may answer it; false for test frames.
     notice: bool,
-    /// True if it is known not to be for a group.
+    /// True if it is certainly unicast.
     pub unicast: bool,
 }
 
@@ -95,12 +91,11 @@ pub struct Departures {
 }
 
 impl Departures {
-    /// No departures yet, for this many ports.
     pub fn new(ports: usize) -> Departures {
         Departures { lanes: vec![VecDeque::new(); ports], ..Departures::default() }
     }
 
-    /// Adds a test frame in its turn; `unicast` if it is known not to be for a group.
+    /// Adds a test frame in its turn; `unicast` if it is certainly unicast.
     #[inline(always)]
     pub fn schedule(&mut self, at: Instant, port: usize, slot: Slot, unicast: bool) {
         let departure = Departure { unicast, ..self.number(at, port, slot, true, false) };
@@ -116,7 +111,7 @@ impl Departures {
         self.heap.push(Reverse(departure));
     }
 
-    /// Adds any other frame, in transit or the device's own.
+    /// Adds any other frame: transit, or the device's own.
     pub fn schedule_other(&mut self, at: Instant, port: usize, slot: Slot, transit: bool) {
         let departure = self.number(at, port, slot, transit, true);
         self.heap.push(Reverse(departure));
@@ -129,7 +124,7 @@ impl Departures {
         Departure { at, number: self.scheduled, port, slot, transit, notice, unicast: false }
     }
 
-    /// Instant and number of the next one, and its lane; the heap counts as the lane after the last.
+    /// Instant, number and lane of the next frame; the heap counts as the lane after the last.
     #[inline]
     fn first(&self) -> Option<(Instant, u64, usize)> {
         let mut first = self.heap.peek().map(|d| (d.0.at, d.0.number, self.lanes.len()));
@@ -143,24 +138,23 @@ impl Departures {
         first
     }
 
-    /// When the next one departs.
     pub fn next(&self) -> Option<Instant> {
         self.first().map(|(at, ..)| at)
     }
 
-    /// When the next one departs by one of these ports; frames out of their turn count for all ports.
+    /// When the next frame departs by one of these ports; frames out of turn count for all ports.
     pub fn next_at(&self, ports: &[bool]) -> Option<Instant> {
         let apart = self.heap.peek().map(|departure| departure.0.at);
         let lanes = self.lanes.iter().zip(ports).filter(|(_, named)| **named);
         lanes.filter_map(|(lane, _)| Some(lane.front()?.at)).chain(apart).min()
     }
 
-    /// When the next one departs that is not a test frame.
+    /// When the next frame departs that is not a test frame.
     pub fn next_notice(&self) -> Option<Instant> {
         self.notices.peek().map(|at| at.0)
     }
 
-    /// Takes the next one if it departs at `now` or before.
+    /// Takes the next frame if it departs at `now` or before.
     #[inline(always)]
     pub fn take(&mut self, now: Instant) -> Option<Departure> {
         let (_, _, lane) = self.first().filter(|(at, ..)| *at <= now)?;
@@ -169,22 +163,45 @@ impl Departures {
         }
         let departure = self.heap.pop()?.0;
         if departure.notice {
-            // Nothing departs before it any more, so its notice is the first.
+            // Nothing departs before this frame, so its notice is the first.
             self.notices.pop();
         }
         Some(departure)
     }
 }
 
-/// A frame that lets others pass.
+/// A frame that waits for others to pass it.
 #[derive(Clone, Copy, Debug)]
 pub struct Parked {
-    /// The frame.
     pub slot: Slot,
-    /// How many are still to pass it.
+    /// Frames that still have to pass it.
     pub to_pass: u64,
-    /// When it departs at the latest.
+    /// Latest departure.
     pub limit: Instant,
+}
+
+/// The input queue of a port with head-of-line blocking, a fault: frames wait in order until the line of the first one
+/// has room.
+#[derive(Clone, Debug, Default)]
+pub struct InputQueue {
+    /// When each frame leaves, ascending.
+    leaves: VecDeque<Instant>,
+}
+
+impl InputQueue {
+    /// A frame arrives at `at`; the queue has room for `room` frames. Returns when all frames before it have left; `None`
+    /// if the queue is full.
+    pub fn behind(&mut self, at: Instant, room: usize) -> Option<Instant> {
+        while self.leaves.front().is_some_and(|leave| *leave <= at) {
+            self.leaves.pop_front();
+        }
+        (self.leaves.len() < room).then(|| self.leaves.back().copied().unwrap_or(at))
+    }
+
+    /// The frame leaves the queue at `leave`, not before the one ahead of it.
+    pub fn push(&mut self, leave: Instant) {
+        self.leaves.push_back(leave);
+    }
 }
 
 #[cfg(test)]
@@ -205,5 +222,19 @@ mod tests {
         let mut line = Line::new(Some(Bandwidth(10_000_000_000)), 10);
         let ends: Vec<_> = (0..5).map(|_| line.offer(Instant(0), 60).map(|i| i.0)).collect();
         assert_eq!(ends, [68, 135, 202, 269, 336].map(Some));
+    }
+
+    #[test]
+    fn a_frame_waits_for_the_one_before_it_and_a_full_queue_takes_none() {
+        let mut queue = InputQueue::default();
+        assert_eq!(queue.behind(Instant(5), 2), Some(Instant(5)));
+        queue.push(Instant(5));
+        // The first left immediately, so two more have room.
+        for leave in [40, 60] {
+            assert!(queue.behind(Instant(6), 2).is_some());
+            queue.push(Instant(leave));
+        }
+        assert_eq!(queue.behind(Instant(39), 2), None);
+        assert_eq!(queue.behind(Instant(40), 2), Some(Instant(60)));
     }
 }

@@ -1,31 +1,29 @@
-//! Changes of the encapsulation of a frame; an observer finds each one as the deviation of the same name.
+//! Changes to the encapsulation of a frame. The analyzer reports each as the deviation of the same name.
 
 use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::{Bits, Deviation, FieldName, Gre, Header, HeaderKind, Ipv4, Ipv6, Mpls, Vlan};
 use drophammer_wire::stack::{Payload, compile, decode, fit, locate};
 use std::ops::Range;
 
-/// VLAN identifier of a tag that should not be there.
+/// VLAN identifier of a surplus tag.
 const VID: Bits<12> = Bits::new(4094);
-/// Label that should not be there: the first that is not reserved.
+/// A surplus label: the first label that is not reserved.
 const LABEL: Bits<20> = Bits::new(16);
 
-/// Protocol number of UDP.
 const UDP: u8 = drophammer_wire::ipv4::protocol::UDP;
 
-/// Changes the encapsulation of a whole frame. Correct lengths, types and checksums are adapted; wrong ones stay as
-/// they are. `None` if the frame has nothing to change in this way.
+/// Changes the encapsulation of a whole frame. Updates correct lengths, types and checksums; wrong ones stay
+/// wrong. `None` if the frame has nothing to change in this way.
 pub(crate) fn changed(frame: &[u8], change: Deviation) -> Option<Vec<u8>> {
     let mut headers = decode(frame).headers;
     apply(&mut headers, change)?;
     let payload = Payload::Plain(&|_| {});
-    // All of the payload is in the headers as raw bytes, so the smallest size is the right one.
+    // The headers contain all of the payload as raw bytes, so the smallest size is right.
     let size = fit(&headers, FrameSize::Ip(0), payload).ok()?;
     Some(compile(&headers, size, payload).ok()?.bytes)
 }
 
-/// Restores the TTL with which a frame that this router forwards arrived, in its outermost label or IP header. False if
-/// it has none.
+/// Undoes the decrement of the TTL in the outermost label or IP header of a forwarded frame. False if it has none.
 pub(crate) fn undo_decrement(frame: &mut [u8]) -> bool {
     let layers = locate(frame);
     let named = |kind| match kind {
@@ -51,7 +49,7 @@ fn apply(headers: &mut Vec<Header>, change: Deviation) -> Option<()> {
     let labels = range(headers, link_end, HeaderKind::Mpls);
     let tunnelled = inner != link_end;
     match change {
-        // The innermost one, because the others are compared with the expected ones.
+        // The innermost tag, because the analyzer compares the others with the expected tags.
         Deviation::VlanMissing if !tags.is_empty() => drop(headers.remove(tags.end - 1)),
         Deviation::VlanUnexpected => {
             headers.insert(tags.end, Header::Vlan(Vlan { vid: VID.into(), ..Vlan::default() }))
@@ -76,7 +74,7 @@ fn apply(headers: &mut Vec<Header>, change: Deviation) -> Option<()> {
         Deviation::TunnelKind if inner == link_end + 2 => drop(headers.remove(link_end + 1)),
         Deviation::TunnelKey if tunnelled => alter(headers, link_end + 1, FieldName::Key, |key| key ^ 1)?,
         Deviation::TunnelAddress if tunnelled => alter(headers, link_end, FieldName::Source, |source| source ^ 1)?,
-        // The last one of two; the first one, of eight bytes, is lost.
+        // The second of two fragments; the first one, of eight bytes, is lost.
         Deviation::Fragmented if matches!(headers.get(inner + 1), Some(Header::Udp(_))) => {
             headers.remove(inner + 1);
             let set = [(FieldName::Protocol, u128::from(UDP)), (FieldName::FragmentOffset, 1)];
@@ -104,14 +102,14 @@ fn range(headers: &[Header], link_end: usize, kind: HeaderKind) -> Range<usize> 
     start..start + count
 }
 
-/// Gives a field another value; `None` if the header does not have it.
+/// Changes the value of a field; `None` if the header does not have it.
 fn alter(headers: &mut [Header], at: usize, name: FieldName, with: impl Fn(u128) -> u128) -> Option<()> {
     let header = headers.get_mut(at)?;
     let value = header.field(name)?.bits(0);
     header.set(name, with(value)).then_some(())
 }
 
-/// The TTL that one more router would leave; if that is 0, one more than `ttl`.
+/// The TTL after one more router; if that is 0, one more than `ttl`.
 fn one_less(ttl: u128) -> u128 {
     if ttl > 1 { ttl - 1 } else { ttl + 1 }
 }
@@ -151,7 +149,7 @@ mod tests {
         compile(&headers, fit(&headers, FrameSize::Ip(0), payload).unwrap(), payload).unwrap().bytes
     }
 
-    /// Headers without the payload, which must be as it was.
+    /// The headers after the change. Checks that the payload is unchanged.
     fn after(before: &[u8], change: Deviation) -> Option<Vec<Header>> {
         let bytes = changed(before, change)?;
         assert!(is_intact(&bytes), "{change}");
@@ -213,7 +211,7 @@ mod tests {
         assert_eq!(values(&after(&gre, Deviation::TunnelKey).unwrap(), H::Gre, FieldName::Key), [9]);
         let plain = frame(&[IPV6, UDP]);
         assert_eq!(kinds(&plain, Deviation::TunnelUnexpected).unwrap(), [H::Ipv6, H::Gre, H::Ipv6, H::Udp]);
-        // The TTL that a tester looks at is that of the innermost packet.
+        // A tester checks the TTL of the innermost packet.
         let ttl = after(&gre, Deviation::Ttl).unwrap();
         assert_eq!(values(&ttl, H::Ipv4, FieldName::Ttl), [6]);
         assert_eq!(values(&ttl, H::Ipv6, FieldName::HopLimit), [1]);

@@ -1,4 +1,4 @@
-//! Faults of a reference device: each is exact, and all may be active at the same time.
+//! Faults of a reference device. Each fault is exact, and any number may be active together.
 
 use drophammer_model::Instant;
 use drophammer_model::traffic::Deviation;
@@ -6,25 +6,25 @@ use drophammer_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A reordered frame departs at the latest this long after its turn, if too few others follow.
+/// A reordered frame departs this long after its turn at the latest, if too few frames follow.
 pub const REORDER_LIMIT: Duration = Duration::from_millis(100);
 
 /// Faults of a device; the default has none.
 ///
-/// The faults of the filter act where it decides, and count its decisions. The others act on frames whose innermost
-/// header is UDP, TCP or ICMP echo (unfragmented, in a tunnel or not) after the server has taken them, so that a frame
-/// lost to a fault has used capacity. Frames are numbered over the whole box from 1; "every n" means the numbers n, 2n,
-/// 3n and so on, and 0 means never. A frame passes the faults in the order of the fields: a dropped frame is not
-/// subject to the rest; a copy is made after corruption, misrouting, TTL and encapsulation and is itself neither held
-/// nor reordered; a frame that is held is not also reordered.
+/// Filter faults act on the filter's decisions and count them. The other faults act on frames whose innermost header is
+/// UDP, TCP or ICMP echo (unfragmented, in a tunnel or not) after the server has accepted them, so a frame lost to a
+/// fault has used capacity. Frames are numbered over the whole box from 1; "every n" means the numbers n, 2n,
+/// 3n and so on, and 0 means never. A frame passes the faults in the order of the fields: a dropped frame skips
+/// the rest; a copy is made after corruption, misrouting, TTL and encapsulation, and is neither held nor reordered; a
+/// held frame is not also reordered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
-    /// Drop every n-th.
+    /// Drop every n-th frame.
     pub drop_every: u64,
-    /// Drop each with this probability, 0 to 1, drawn from the seed.
+    /// Drop each frame with this probability, 0 to 1, drawn from the seed.
     pub drop_share: f64,
-    /// Drop all that arrive from the first instant until before the second.
+    /// Drop all frames that arrive at or after the first instant and before the second.
     pub drop_window: Option<(Instant, Instant)>,
     /// Drop while the load is low.
     pub drop_at_low_load: Option<DropAtLowLoad>,
@@ -36,14 +36,14 @@ pub struct Faults {
     pub misroute: Option<Misroute>,
     /// Send by the right port to a wrong neighbour.
     pub wrong_next_hop: Option<WrongNextHop>,
-    /// Send every n-th with the TTL or hop limit with which it came: that of its outermost label or IP header.
+    /// Send every n-th frame with the TTL or hop limit that it arrived with, in its outermost label or IP header.
     pub ttl_kept_every: u64,
     /// Send in another encapsulation.
     pub encapsulation: Option<Encapsulation>,
-    /// Send all frames, its own too, with a priority tag: an 802.1Q tag of VLAN 0, outside all others. Its counters of octets
-    /// do not count the tag. A tester counts such frames as untagged.
+    /// Send all frames, also the device's own, with a priority tag: an 802.1Q tag of VLAN 0, outside all other tags. Octet
+    /// counters do not include the tag. A tester counts such frames as untagged.
     pub priority_tags: bool,
-    /// Send every n-th twice, one copy directly behind the other.
+    /// Send every n-th frame twice, one copy directly behind the other.
     pub duplicate_every: u64,
     /// Send late.
     pub hold: Option<Hold>,
@@ -51,12 +51,12 @@ pub struct Faults {
     pub reorder: Option<Reorder>,
     /// Become slow.
     pub sag: Option<Sag>,
-    /// Become steadily slower and larger.
+    /// Become steadily slower and use more memory.
     pub ageing: Option<Ageing>,
-    /// Have an input queue of this many frames at each port; 0 for none. A frame leaves it when the line to which it is
-    /// bound has room in its buffer, instead of being dropped there. The frames behind it wait, whatever line they are
-    /// bound to, and frames that find the queue full are dropped. Acts only for lines with a speed and without classes,
-    /// which take frames in their order of arrival.
+    /// Have an input queue of this many frames at each port; 0 for none. A frame leaves the queue when its output line has
+    /// room in its buffer, instead of being dropped there. The frames behind it wait, whatever their output line, and
+    /// frames that find the queue full are dropped. Acts only for lines with a speed and without classes, which take
+    /// frames in order of arrival.
     pub input_queue: usize,
     /// Before ignoring a broadcast frame of an unknown type, serve it as long as this many frames.
     pub broadcast_services: u64,
@@ -72,68 +72,35 @@ pub struct Faults {
     pub extension_drop_every: u64,
     /// Faults with classes of service, from the next [`crate::Router::set_classes`] on.
     pub classes: ClassFaults,
-    /// Forward frames that it must drop. To the other faults they are test frames only if their contents are.
+    /// Forward frames that a router must drop. The other faults treat them as test frames only if their contents are.
     pub forwards: Option<WrongFrame>,
     /// Send every n-th ICMP error twice.
     pub icmp_twice_every: u64,
     /// Drop every n-th packet sent into a tunnel, after counting it.
     pub tunnel_drop_every: u64,
-    /// Lose all packets that it sends into a tunnel once it has sent this many there; 0 for never.
+    /// Lose all packets sent into tunnels after this many; 0 for never.
     pub tunnel_sticks_after: u64,
-    /// Do not decrement the TTL of packets that it sends into a tunnel.
+    /// Do not decrement the TTL of packets sent into a tunnel.
     pub tunnel_keeps_ttl: bool,
     /// Ignore the policies and send everything by the routes.
     pub policy_ignored: bool,
     /// Added to the reported counters for unicast frames in and out of each port.
     pub counter_error: i64,
-    /// Each of these counters is wrong only once it has counted this many; 0 for always.
+    /// Each of these counters is wrong only after it has counted this many; 0 for always.
     pub counter_error_after: u64,
-    /// Answer its operator badly while it is overloaded.
+    /// Answer its operator badly while overloaded.
     pub management: Option<ManagementFault>,
     /// Faults with routes.
     pub bgp: BgpFaults,
 }
 
 impl Faults {
-    /// Whether any of them acts on single frames.
+    /// Whether any fault acts on single test frames.
     pub(crate) fn act_on_frames(&self) -> bool {
-        let Faults {
-            drop_every,
-            drop_share,
-            drop_window,
-            drop_at_low_load,
-            drop_growth,
-            corrupt,
-            misroute,
-            wrong_next_hop,
-            ttl_kept_every,
-            encapsulation,
-            priority_tags: _,
-            duplicate_every,
-            hold,
-            reorder,
-            sag: _,
-            ageing: _,
-            input_queue: _,
-            broadcast_services: _,
-            broadcast_flooded: _,
-            own_frames: _,
-            filter_leak_every: _,
-            filter_deny_every: _,
-            extension_drop_every: _,
-            classes: _,
-            forwards: _,
-            icmp_twice_every: _,
-            tunnel_drop_every: _,
-            tunnel_sticks_after: _,
-            tunnel_keeps_ttl: _,
-            policy_ignored: _,
-            counter_error: _,
-            counter_error_after: _,
-            management: _,
-            bgp: _,
-        } = self;
-        let often = *drop_every != 0 || *drop_share > 0.0 || *duplicate_every != 0 || *ttl_kept_every != 0;
+        let Faults { drop_every, drop_share, duplicate_every, ttl_kept_every, .. } = *self;
+        let Faults { drop_window, drop_at_low_load, drop_growth, corrupt, misroute, .. } = self;
+        let Faults { wrong_next_hop, encapsulation, hold, reorder, .. } = self;
+        let often = drop_every != 0 || drop_share > 0.0 || duplicate_every != 0 || ttl_kept_every != 0;
         let dropped = drop_window.is_some() || drop_at_low_load.is_some() || drop_growth.is_some();
         let changed = corrupt.is_some() || misroute.is_some() || wrong_next_hop.is_some() || encapsulation.is_some();
         often || dropped || changed || hold.is_some() || reorder.is_some()
@@ -154,48 +121,48 @@ impl Faults {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClassFaults {
-    /// Have one queue for all classes, as large as theirs together.
+    /// Have one queue for all classes, as large as all their queues together.
     pub ignored: bool,
     /// Give the last class this weight instead of its own; 0 for its own.
     pub last_weight: u32,
-    /// Drop every n-th frame of the first class that comes to a line; 0 for none.
+    /// Drop every n-th frame of the first class that arrives at a line; 0 for none.
     pub drop_every: u64,
 }
 
 /// Faults with the routes of BGP; the default has none.
 ///
-/// "Every n" means the prefixes with the numbers n, 2n, 3n and so on, as [`crate::rib`] numbers them; 0 means never. A
-/// route is advertised, or installed, with the faults of that instant: what was done before they were set stays. A lost
-/// route is not also wrong; a route may have both a wrong next hop and a wrong AS path.
+/// "Every n" means the prefixes with the numbers n, 2n, 3n and so on, in the order in which the device learned
+/// them; 0 means never. A route is advertised, or installed, with the faults of that instant; setting faults does not
+/// change earlier actions. A lost route is not also wrong; a route may have both a wrong next hop and a wrong AS path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BgpFaults {
     /// Advertise every n-th prefix, and silently drop packets to it.
     pub blackhole_every: u64,
-    /// When the last path of a prefix goes, pass the withdrawal on and stop forwarding this much later.
+    /// When a prefix loses its last path, delay the withdrawal and the end of forwarding by this time.
     pub withdraw_late: Duration,
-    /// Advertise every n-th prefix with the next hop that it was learned with, instead of the device's own address.
+    /// Advertise every n-th prefix with the next hop that the device received, instead of its own address.
     pub wrong_next_hop_every: u64,
     /// Advertise every n-th prefix with the device's own AS twice in front of the path.
     pub wrong_as_path_every: u64,
     /// Do not advertise every n-th prefix.
     pub lost_route_every: u64,
-    /// Read nothing more from TCP.
+    /// Stop reading from TCP.
     pub never_reads: bool,
-    /// Read at most this many bytes per second of each session from TCP: its share at every multiple of 10 ms, in whole
-    /// messages. The rest of a share that is too small for the next message is added to the next share. 0 for no limit.
+    /// Read at most this many bytes per second of each session from TCP: one share at every multiple of 10 ms, in whole
+    /// messages. A rest that is too small for the next message is added to the next share. 0 for no limit.
     pub reads_per_second: u64,
     /// Withdraw and re-advertise every n-th prefix, alternately, at every multiple of `flap_interval` without end.
     /// Forwarding does not change.
     pub flap_every: u64,
-    /// See `flap_every`; below 1 ms is taken for 1 ms.
+    /// See `flap_every`; at least 1 ms.
     pub flap_interval: Duration,
-    /// After the n-th route received since the faults were set, end its session by a NOTIFICATION (Cease,
-    /// Administrative Reset), once. 0 for never.
+    /// End the session of the n-th route received since the faults were set with a NOTIFICATION (Cease, Administrative
+    /// Reset), once. 0 for never.
     pub reset_after: u64,
     /// After the n-th route advertised since the faults were set, send a malformed UPDATE to the same peer, once. 0 for never.
     pub malformed_after: u64,
-    /// Send no KEEPALIVEs on sessions that are established.
+    /// Send no KEEPALIVEs on established sessions.
     pub hold_silence: bool,
 }
 
@@ -207,11 +174,11 @@ pub enum WrongFrame {
     Runt,
     /// Frames beyond the MTU.
     Giant,
-    /// IPv4 packets with a wrong header checksum; it stays as wrong.
+    /// IPv4 packets with a wrong header checksum, which is forwarded as wrong as before.
     Checksum,
     /// Packets with a TTL or hop limit of 1 or 0; it is decremented and wraps.
     Ttl,
-    /// IPv4 packets with a source route. They go to their current destination.
+    /// IPv4 packets with a source route; forwarded to their current destination.
     SourceRoute,
     /// IPv4 packets from an address that no host has.
     Martian,
@@ -221,7 +188,7 @@ impl WrongFrame {
     /// Names, as in a suite.
     pub const NAMES: &'static [&'static str] = &["runt", "giant", "checksum", "ttl", "source_route", "martian"];
 
-    /// Those of [`WrongFrame::NAMES`], in their order.
+    /// The values named by [`WrongFrame::NAMES`], in that order.
     pub const ALL: &'static [WrongFrame] = &[
         WrongFrame::Runt,
         WrongFrame::Giant,
@@ -240,7 +207,7 @@ pub struct Corrupt {
     pub every: u64,
     /// Which byte of the payload, modulo its length; `None`: drawn from the seed.
     pub offset: Option<usize>,
-    /// Update the checksums that were right, so that only the content shows the change.
+    /// Update the checksums that were right, so only the content shows the change.
     pub fix_checksum: bool,
 }
 
@@ -248,27 +215,27 @@ pub struct Corrupt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Misroute {
-    /// Every n-th frame; one that belongs to `to_port` anyway is not counted as misrouted.
+    /// Every n-th frame; frames that belong to `to_port` anyway do not count as misrouted.
     pub every: u64,
     /// The wrong port.
     pub to_port: usize,
 }
 
-/// Drops frames that a busier device would forward. Time is divided into intervals, beginning at every multiple of
-/// `interval` since instant 0; the load of one is judged by the number of such frames that arrived in the one before it.
+/// Drops frames while the load is low. Time is divided into intervals that begin at every multiple of `interval` since
+/// instant 0; the load of an interval is the number of test frames that arrived in the interval before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DropAtLowLoad {
     /// Every n-th frame.
     pub every: u64,
-    /// Length of an interval; below 1 ns is taken for 1 ns.
+    /// Length of an interval, at least 1 ns.
     pub interval: Duration,
-    /// The load is low when fewer frames than these arrived in the interval before.
+    /// The load is low if fewer frames arrived in the interval before.
     pub below_frames: u64,
 }
 
-/// Drops a share of the frames that is 0 at an instant and grows evenly from then on, up to all of them. The dropped
-/// frames are evenly spaced: the shares of the frames are added up, and the one with which the sum reaches 1 is dropped.
+/// Drops a share of the frames that grows evenly from 0 at an instant up to 1. The dropped frames are evenly spaced: the
+/// device adds up the shares of the frames, and drops each frame with which the sum reaches 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DropGrowth {
@@ -282,7 +249,7 @@ pub struct DropGrowth {
 const WHOLE: u64 = 1_000_000_000;
 
 impl DropGrowth {
-    /// Adds the share of a frame that arrives at `at` to `sum`, in billionths; returns whether the frame is dropped.
+    /// Adds the share of a frame that arrives at `at` to `sum`, in billionths. True if the frame is dropped.
     pub(crate) fn drops(&self, at: Instant, sum: &mut u64) -> bool {
         let passed = at.0.saturating_sub(self.from.0);
         let share = u128::from(self.millionths_per_second) * u128::from(passed) / 1_000_000;
@@ -297,7 +264,7 @@ impl DropGrowth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WrongNextHop {
-    /// Every n-th frame; one that was misrouted too counts as both.
+    /// Every n-th frame; a frame that was also misrouted counts as both.
     pub every: u64,
     /// Address of that station; no station has [`NOBODY`].
     #[serde(with = "crate::config::mac")]
@@ -305,10 +272,10 @@ pub struct WrongNextHop {
 }
 
 /// Changes the encapsulation of frames: tags, labels, tunnel, DSCP, ECN or TTL, depending on the change. Checksums and
-/// lengths fit the frame that leaves. A frame that cannot be changed in this way (no tag whose identifier could be
-/// wrong) leaves as it is and is not counted. The outermost tag or label gets a wrong value; the innermost one is
-/// missing or too many. A tunnel that should not be there is GRE with the addresses of the packet. A TTL is one less
-/// than it should be, or one more where that is 0.
+/// lengths fit the changed frame. A frame that cannot be changed in this way (for example a wrong tag in an untagged
+/// frame) leaves unchanged and is not counted. A wrong value is in the outermost tag or label; a missing or surplus one
+/// is the innermost. A surplus tunnel is GRE with the addresses of the packet. A wrong TTL is one less than it should
+/// be, or one more where that is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Encapsulation {
@@ -382,17 +349,17 @@ impl Ageing {
     }
 }
 
-/// Treatment of echo requests to its own addresses while many frames wait for service.
+/// How the device treats echo requests to its own addresses while many frames wait for service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManagementFault {
-    /// Acts from this many frames that wait or are in service on.
+    /// Acts while at least this many frames wait or are in service.
     pub waiting: usize,
-    /// Every n-th such request is not answered; 1 for all of them, 0 for none.
+    /// Leave every n-th such request unanswered; 1 for all, 0 for none.
     pub drop_every: u64,
-    /// The others are answered this much later.
+    /// Answer the others this much later.
     pub delay: Duration,
-    /// Once there were that many frames, no request is ever answered again.
+    /// Once that many frames have waited, never answer again.
     pub dies: bool,
 }
 
@@ -400,13 +367,13 @@ pub struct ManagementFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnFrames {
-    /// Time between two; below 1 µs is taken for 1 µs.
+    /// Time between two frames, at least 1 µs.
     pub interval: Duration,
     /// Output port.
     pub port: usize,
 }
 
-/// The load over time, as [`DropAtLowLoad`] judges it.
+/// The load over time, for [`DropAtLowLoad`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoadMeter {
     interval: u64,

@@ -1,4 +1,4 @@
-//! The forwarding table: longest match over connected, static and BGP routes, with limited room.
+//! The forwarding table: longest match over connected, static and BGP routes, with a limited size.
 
 use crate::config::ConfigError;
 use crate::rib::{Net, net};
@@ -7,23 +7,20 @@ use crate::truth::FibTruth;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Room for routes that are not the device's own.
+/// Room for routes, not counting the device's own.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Routes of both families together.
     pub all: usize,
-    /// IPv4 routes.
     pub ipv4: usize,
-    /// IPv6 routes.
     pub ipv6: usize,
 }
 
-/// The table. Of several routes for one prefix the device's own and the static ones come first.
+/// The table. For one prefix, the device's own and static routes take precedence over BGP.
 pub struct Fib {
     table: Table,
     room: Room,
     used: [usize; 2],
-    /// Prefixes with a route that is not BGP's.
+    /// Prefixes with a route from another source than BGP.
     fixed: HashSet<Net>,
     /// BGP's target for such a prefix.
     shadowed: HashMap<Net, Target>,
@@ -35,16 +32,12 @@ fn of(net: Net) -> usize {
 }
 
 impl Fib {
-    /// An empty table.
     pub fn new(room: Room) -> Fib {
         let (fixed, shadowed) = (HashSet::new(), HashMap::new());
         Fib { table: Table::default(), room, used: [0; 2], fixed, shadowed, truth: FibTruth::default() }
     }
 
     /// Adds a route of the device's own, which uses no room.
-    ///
-    /// # Errors
-    /// A length beyond the family's.
     pub fn add_own(&mut self, prefix: IpAddr, len: u8, target: Target) -> Result<(), ConfigError> {
         let net = net(prefix, len).ok_or(ConfigError::PrefixLength(len))?;
         self.fixed.insert(net);
@@ -52,9 +45,6 @@ impl Fib {
     }
 
     /// Adds or replaces a static route through a neighbour.
-    ///
-    /// # Errors
-    /// A length beyond the family's.
     pub fn add_static(&mut self, prefix: IpAddr, len: u8, neighbour: usize) -> Result<(), ConfigError> {
         let net = net(prefix, len).ok_or(ConfigError::PrefixLength(len))?;
         if !self.fixed.contains(&net) {
@@ -103,9 +93,8 @@ impl Fib {
         }
     }
 
-    /// Replaces or removes the route of a prefix, and returns the new one. A route that changes keeps its place; a
-    /// route without room drops the packets to it. A place that becomes free goes to a route that is added later:
-    /// routes that found no room before stay without.
+    /// Replaces or removes the route of a prefix, and returns the new one. A changed route keeps its place; packets to a
+    /// route without room are dropped. A free place goes to the next new route, not to a route that found no room before.
     fn place(&mut self, net: Net, before: Option<Target>, target: Option<Target>) -> Option<Target> {
         let takes_place = |t: Option<Target>| matches!(t, Some(Target::Via(_) | Target::Sink));
         let Room { all, ipv4, ipv6 } = self.room;
@@ -115,25 +104,22 @@ impl Fib {
         let after = target.map(|target| if takes_place(before) || has_room { target } else { Target::Blackhole });
         self.used[of(net)] += usize::from(takes_place(after));
         match after {
-            // The length was checked before.
+            // The length is already checked.
             Some(target) => drop(self.table.insert(net.0, net.1, target)),
             None => drop(self.table.remove(net.0, net.1)),
         }
         after
     }
 
-    /// BGP routes in it.
     pub fn truth(&self) -> &FibTruth {
         &self.truth
     }
 
-    /// Longest match.
     #[inline]
     pub fn find4(&self, destination: Ipv4Addr) -> Option<Target> {
         self.table.find4(destination)
     }
 
-    /// Longest match.
     #[inline]
     pub fn find6(&self, destination: Ipv6Addr) -> Option<Target> {
         self.table.find6(destination)
@@ -167,7 +153,7 @@ mod tests {
         (0..5).for_each(|n| fib.set_bgp(v6(n), Some(Target::Via(8))));
         assert_eq!(*fib.truth(), FibTruth { ipv4: 3, ipv6: 2, without_room: 5, sunk: 0 });
         assert_eq!((via(&fib, 2), via(&fib, 3), via(&fib, 9)), (Some(Target::Via(7)), Some(Target::Blackhole), None));
-        // A place that becomes free goes to the next route, not to one that found none.
+        // A free place goes to the next new route, not to one that found no room before.
         fib.set_bgp(v4(0), None);
         assert_eq!((via(&fib, 0), via(&fib, 4)), (None, Some(Target::Blackhole)));
         fib.set_bgp(v4(4), Some(Target::Via(7)));

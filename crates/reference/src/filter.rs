@@ -18,7 +18,7 @@ pub(crate) struct Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub permits: bool,
-    /// Rules of the packet's family that were examined, the one that decides included.
+    /// Rules of the packet's family that were examined, including the one that decides.
     pub looked_at: u64,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Filter {
     lists: Vec<FilterList>,
     /// Index of the first rule of each list among all rules.
     first: Vec<usize>,
-    /// By direction and port: the list that applies there.
+    /// The list for each direction and port.
     at: [Vec<Option<usize>>; 2],
     /// Packets that each rule decided on, list after list.
     pub matches: Vec<u64>,
@@ -55,10 +55,7 @@ fn matches(rule: &FilterRule, packet: &Packet) -> bool {
 }
 
 impl Filter {
-    /// Lists of a device with `ports` ports.
-    ///
-    /// # Errors
-    /// A port that does not exist or has two lists in one direction, a prefix length beyond its family's.
+    /// Filter of a device with `ports` ports.
     pub fn new(lists: Vec<FilterList>, ports: usize) -> Result<Filter, ConfigError> {
         if let Some(why) = filter::refuse(&lists, ports) {
             return Err(ConfigError::Filter(why));
@@ -77,7 +74,6 @@ impl Filter {
         Ok(Filter { lists, first, at, matches: vec![0; rules] })
     }
 
-    /// True if there is no list.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.lists.is_empty()

@@ -1,5 +1,4 @@
-//! The SSH server of the device, reduced to the start of a connection: it accepts connections and sends its banner (RFC
-//! 4253 section 4.2). Packets and instants in, packets and deadlines out.
+//! The SSH server of the device. It only accepts connections and sends its banner (RFC 4253 section 4.2). Packets and instants in, packets and deadlines out.
 
 use crate::interfaces::Interface;
 use drophammer_emulation::tcp::{ConnState, ConnectionId, TcpConfig, TcpStack};
@@ -7,18 +6,15 @@ use drophammer_model::Instant;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The port on which it listens.
 pub(crate) const PORT: u16 = 22;
-/// Its banner.
 const BANNER: &[u8] = b"SSH-2.0-drophammer_reference\r\n";
-/// Bytes of the buffers of a connection: received data is not read.
+/// Buffer sizes of a connection, in bytes. Received data is never read.
 const BUFFER: usize = 4096;
 
-/// The server.
 pub(crate) struct Greeter {
     /// One stack per interface.
     stacks: Vec<TcpStack>,
-    /// Connections that are to be greeted, each with its interface.
+    /// Connections that wait for the banner, each with its interface.
     due: BinaryHeap<Reverse<(Instant, usize, ConnectionId)>>,
     ready: Vec<ConnectionId>,
     /// Next deadline of [`Greeter::poll`], cached because it is queried often.
@@ -26,7 +22,7 @@ pub(crate) struct Greeter {
 }
 
 impl Greeter {
-    /// It listens at all addresses of the device.
+    /// A server that listens on all addresses of the device.
     pub fn new(seed: u64, interfaces: &[Interface]) -> Greeter {
         let stack = |interface: &Interface| {
             let mut tcp = TcpConfig::new(interface.mtu, !seed);
@@ -46,7 +42,7 @@ impl Greeter {
         }
     }
 
-    /// A packet to [`PORT`] of the device arrives; `answers` returns when a new connection is greeted, `None` for never.
+    /// Takes a packet to [`PORT`] of the device; `answers` returns when a new connection gets the banner, `None` for never.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -75,7 +71,7 @@ impl Greeter {
         self.wake = Some(now);
     }
 
-    /// Does what is due until `now` and hands out the packets that leave, each with its interface.
+    /// Does everything due until `now`; passes each outgoing packet and its interface to `out`.
     pub fn poll(&mut self, now: Instant, out: &mut dyn FnMut(usize, &[u8])) {
         if self.wake.is_none_or(|wake| wake > now) {
             return;

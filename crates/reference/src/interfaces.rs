@@ -1,4 +1,4 @@
-//! Interfaces: those of the ports, and VLAN sub-interfaces of these.
+//! Interfaces: the ports, and VLAN sub-interfaces of ports.
 
 use crate::config::{Config, ConfigError};
 use drophammer_model::suite::VlanTag;
@@ -14,17 +14,17 @@ const MAX_TAGS: usize = 2;
 /// Bytes of a tag.
 const TAG: usize = 4;
 
-/// A VLAN sub-interface: IP behind one tag or two on a port. It has the MAC address and the MTU of its port.
+/// A VLAN sub-interface: IP behind one or two tags on a port. It shares the MAC address and the MTU of its port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubInterface {
     /// Its port.
     pub port: usize,
-    /// One tag or two, the outermost first. Frames arrive with any priority and leave with priority 0.
+    /// One or two tags, the outermost first. Frames arrive with any priority and leave with priority 0.
     pub tags: Vec<VlanTag>,
     /// IPv4 address and length of the connected prefix.
     pub ipv4: Option<(Ipv4Addr, u8)>,
-    /// IPv6 address and length of the connected prefix; a link-local address is there in any case.
+    /// IPv6 address and length of the connected prefix; there is always a link-local address too.
     pub ipv6: Option<(Ipv6Addr, u8)>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Interface {
     pub ipv6: Option<(Ipv6Addr, u8)>,
     pub link_local: Ipv6Addr,
     pub mtu: usize,
-    /// Its tags as they stand in a frame, behind the MAC addresses.
+    /// Its tags as in a frame, behind the MAC addresses.
     pub tags: Vec<u8>,
 }
 
@@ -46,7 +46,7 @@ impl Interface {
         matches!(address, IpAddr::V6(a) if a.is_unicast_link_local()) || self.is_neighbour(address)
     }
 
-    /// Whether an address is within one of the connected prefixes, and not the device's own.
+    /// Whether an address is in one of the connected prefixes and is not the device's own.
     pub fn is_neighbour(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(a) => self.ipv4.is_some_and(|(own, len)| {
@@ -64,7 +64,7 @@ impl Interface {
     }
 }
 
-/// The interfaces of a device: those of the ports in their order, then the sub-interfaces in theirs.
+/// The interfaces of a device: the ports in order, then the sub-interfaces in order.
 pub(crate) fn interfaces(config: &Config) -> Result<Vec<Interface>, ConfigError> {
     let mut all: Vec<Interface> = Vec::with_capacity(config.ports.len() + config.sub_interfaces.len());
     for (port, p) in config.ports.iter().enumerate() {
@@ -83,15 +83,9 @@ pub(crate) fn interfaces(config: &Config) -> Result<Vec<Interface>, ConfigError>
             return Err(ConfigError::Tags { port: sub.port, why: "the type of a tag is 0x8100 or 0x88a8" });
         }
         let tags = sub.tags.iter().flat_map(|tag| [tag.tpid.to_be_bytes(), tag.vid.to_be_bytes()].concat());
-        all.push(Interface {
-            port: sub.port,
-            mac: port.mac,
-            ipv4: sub.ipv4,
-            ipv6: sub.ipv6,
-            link_local: ndp::link_local(port.mac),
-            mtu: port.mtu as usize,
-            tags: tags.collect(),
-        });
+        let (mac, mtu, link_local) = (port.mac, port.mtu as usize, ndp::link_local(port.mac));
+        let (port, ipv4, ipv6, tags) = (sub.port, sub.ipv4, sub.ipv6, tags.collect());
+        all.push(Interface { port, mac, ipv4, ipv6, link_local, mtu, tags });
     }
     Ok(all)
 }
@@ -100,10 +94,7 @@ pub(crate) fn interfaces(config: &Config) -> Result<Vec<Interface>, ConfigError>
 pub(crate) struct ByTags(HashMap<(usize, [u8; MAX_TAGS * TAG]), usize>);
 
 impl ByTags {
-    /// Collects them from all interfaces of a device.
-    ///
-    /// # Errors
-    /// Two on one port have the same tags.
+    /// The sub-interfaces among all interfaces of a device.
     pub fn new(interfaces: &[Interface]) -> Result<ByTags, ConfigError> {
         let mut map = HashMap::new();
         for (i, interface) in interfaces.iter().enumerate().filter(|(_, interface)| !interface.tags.is_empty()) {
@@ -116,7 +107,7 @@ impl ByTags {
         Ok(ByTags(map))
     }
 
-    /// The interface behind `tags`, as they stand in a frame, on `port`.
+    /// The interface on `port` behind `tags`, which are as in a frame.
     pub fn find(&self, port: usize, tags: &[u8]) -> Option<usize> {
         let mut key = [0; MAX_TAGS * TAG];
         key.get_mut(..tags.len())?.copy_from_slice(tags);

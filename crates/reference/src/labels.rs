@@ -1,4 +1,4 @@
-//! Static label entries: treatment of packets with MPLS labels (RFC 3031, RFC 3032).
+//! Static label entries: how to forward packets with MPLS labels (RFC 3031, RFC 3032).
 
 use crate::config::ConfigError;
 use drophammer_model::role::PushedRoute;
@@ -17,7 +17,7 @@ const STACK: usize = ethernet::LEN;
 /// Bytes of an entry of the label stack.
 const ENTRY: usize = 4;
 
-/// Treatment of packets whose outermost label is `label`, from any interface.
+/// How to forward packets whose outermost label is `label`, from any interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LabelRoute {
@@ -25,7 +25,7 @@ pub struct LabelRoute {
     pub label: u32,
     /// Labels that replace it, the outermost first: none pops it, one swaps it, more also push.
     pub out: Vec<u32>,
-    /// Way out: a port, or the interface of this number (see [`crate::Config::sub_interfaces`]).
+    /// Output port, or interface number (see [`crate::Config::sub_interfaces`]).
     pub port: usize,
     /// Neighbour on that link.
     pub next_hop: IpAddr,
@@ -37,9 +37,6 @@ pub(crate) struct Pushed(Vec<(Prefix, Entry)>);
 
 impl Pushed {
     /// Adds a route, whose next hop has this number.
-    ///
-    /// # Errors
-    /// A reserved label, no label, or an invalid prefix.
     pub fn add(&mut self, route: &PushedRoute, next_hop: usize) -> Result<(), ConfigError> {
         if let Some(label) = route.out.iter().find(|label| !(FIRST..END).contains(*label)) {
             return Err(ConfigError::Label(*label, "labels are 16 to 1048575"));
@@ -60,13 +57,17 @@ impl Pushed {
 /// padding.
 pub(crate) fn push(frame: &mut Vec<u8>, out: &[u32], ttl: u8, total: usize) {
     frame.truncate(STACK + total);
-    let entry = |(i, label): (usize, &u32)| {
-        let bottom = u32::from(i + 1 == out.len());
-        (label << 12 | bottom << 8 | u32::from(ttl)).to_be_bytes()
-    };
-    let entries: Vec<u8> = out.iter().enumerate().flat_map(entry).collect();
-    frame.splice(STACK..STACK, entries);
+    frame.splice(STACK..STACK, entries(out, 0, true, ttl));
     frame[STACK - 2..STACK].copy_from_slice(&ethertype::MPLS.to_be_bytes());
+}
+
+/// The bytes of a label stack; its last entry ends the stack if `bottom`.
+fn entries(labels: &[u32], tc: u8, bottom: bool, ttl: u8) -> Vec<u8> {
+    let entry = |(i, label): (usize, &u32)| {
+        let last = u32::from(bottom && i + 1 == labels.len());
+        (label << 12 | u32::from(tc) << 9 | last << 8 | u32::from(ttl)).to_be_bytes()
+    };
+    labels.iter().enumerate().flat_map(entry).collect()
 }
 
 /// All entries, by label.
@@ -82,9 +83,6 @@ pub(crate) struct Entry {
 
 impl Labels {
     /// Adds an entry, whose next hop has this number.
-    ///
-    /// # Errors
-    /// A reserved label, or a second entry for the same label.
     pub fn add(&mut self, route: &LabelRoute, next_hop: usize) -> Result<(), ConfigError> {
         let reserved = |label: &u32| !(FIRST..END).contains(label);
         if let Some(label) = std::iter::once(&route.label).chain(&route.out).find(|label| reserved(label)) {
@@ -113,7 +111,7 @@ pub(crate) struct Outermost {
     pub tc: u8,
     pub bottom: bool,
     pub ttl: u8,
-    /// Bytes from the label stack to the end of the packet: without the padding of the line.
+    /// Bytes from the label stack to the end of the packet, without padding.
     pub length: usize,
 }
 
@@ -141,18 +139,13 @@ pub(crate) fn outermost(frame: &[u8]) -> Option<Outermost> {
     })
 }
 
-/// Replaces the outermost label by those of `out`, each with the traffic class and the decremented TTL of the one
-/// before (uniform model, RFC 3443). If no label is left, the packet gets this TTL. With `pipe`, the exposed header
-/// keeps its own TTL, which is decremented if it is a packet's. The frame ends with the packet, without padding.
+/// Replaces the outermost label with the labels `out`, which copy its traffic class and its decremented TTL (uniform
+/// model, RFC 3443). If no label is left, the packet gets this TTL. With `pipe`, the exposed header keeps its own TTL,
+/// and the TTL of an exposed packet is decremented. The frame then ends with the packet, without padding.
 pub(crate) fn exchange(frame: &mut Vec<u8>, outermost: Outermost, out: &[u32], pipe: bool) {
     let ttl = outermost.ttl - 1;
     frame.truncate(STACK + outermost.length);
-    let entry = |(i, label): (usize, &u32)| {
-        let bottom = u32::from(outermost.bottom && i + 1 == out.len());
-        (label << 12 | u32::from(outermost.tc) << 9 | bottom << 8 | u32::from(ttl)).to_be_bytes()
-    };
-    let entries: Vec<u8> = out.iter().enumerate().flat_map(entry).collect();
-    frame.splice(STACK..STACK + ENTRY, entries);
+    frame.splice(STACK..STACK + ENTRY, entries(out, outermost.tc, outermost.bottom, ttl));
     if !out.is_empty() {
         return;
     }

@@ -1,9 +1,9 @@
-//! Exact times: whole nanoseconds and a fraction with a fixed denominator.
+//! Exact times: whole nanoseconds plus a fraction with a fixed denominator.
 
 use drophammer_model::Instant;
 
-/// A time or a length of time: `ns + part / denominator`, `part < denominator`. The user keeps the denominator, at most
-/// 10^18, and compares only moments with the same one.
+/// A time or a length of time: `ns + part / denominator`, `part < denominator`. The caller keeps the denominator, at most
+/// 10^18, and compares only moments with the same denominator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     ns: u64,
@@ -18,13 +18,11 @@ impl Moment {
         Moment { ns, part: (numerator % denominator) as u64 }
     }
 
-    /// The whole instant.
     #[inline]
     pub fn at(instant: Instant) -> Moment {
         Moment { ns: instant.0, part: 0 }
     }
 
-    /// `self + length`.
     #[inline]
     pub fn plus(self, length: Moment, denominator: u64) -> Moment {
         let part = self.part + length.part;
@@ -33,16 +31,24 @@ impl Moment {
         Moment { ns, part: if carry { part - denominator } else { part } }
     }
 
-    /// `self` and `ns` whole nanoseconds.
+    /// `self` plus `ns` whole nanoseconds.
     #[inline]
     pub fn later(self, ns: u64) -> Moment {
         Moment { ns: self.ns.saturating_add(ns), ..self }
     }
 
-    /// The first whole nanosecond that is not before it.
+    /// The first whole nanosecond at or after it.
     #[inline]
     pub fn ceil(self) -> Instant {
         Instant(self.ns.saturating_add(u64::from(self.part > 0)))
+    }
+}
+
+/// The earlier of two instants, either of which may never come.
+pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
 

@@ -9,17 +9,15 @@ use std::time::Duration;
 
 const ATTEMPTS: u32 = 3;
 const RETRY: Duration = Duration::from_secs(1);
-/// Most neighbours; further ones do not resolve.
+/// Most neighbours; any beyond that do not resolve.
 const LIMIT: usize = 65_536;
 /// Deadlines are checked on this grid, so that many neighbours need few checks.
 const GRID_NS: u64 = 10_000_000;
 
-/// A neighbour.
 #[derive(Clone, Debug)]
 pub struct Neighbour {
     /// Interface of its link.
     pub interface: usize,
-    /// Its address.
     pub address: IpAddr,
     /// Its MAC address, if known.
     pub mac: Option<MacAddr>,
@@ -43,7 +41,7 @@ pub struct Pending {
 /// The action that is due for a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Ask for it: at the known address if `Some`, else everybody.
+    /// Ask for its address: the neighbour itself if `Some`, else everybody.
     Ask(Option<MacAddr>),
     /// It did not answer; its pending frames are lost.
     GiveUp,
@@ -56,7 +54,6 @@ impl Neighbour {
     }
 }
 
-/// All neighbours.
 #[derive(Clone, Debug, Default)]
 pub struct Neighbours {
     all: Vec<Neighbour>,
@@ -66,7 +63,6 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// No neighbours yet.
     pub fn new(lifetime: Option<Duration>) -> Neighbours {
         Neighbours { lifetime, ..Neighbours::default() }
     }
@@ -92,29 +88,26 @@ impl Neighbours {
         Some(self.all.len() - 1)
     }
 
-    /// Index of an existing neighbour.
     pub fn find(&self, interface: usize, address: IpAddr) -> Option<usize> {
         self.index.get(&(interface, address)).copied()
     }
 
-    /// The neighbour.
     #[inline]
     pub fn get(&self, i: usize) -> &Neighbour {
         &self.all[i]
     }
 
-    /// The neighbour.
     #[inline]
     pub fn get_mut(&mut self, i: usize) -> &mut Neighbour {
         &mut self.all[i]
     }
 
-    /// Address of any known neighbour on `interface`.
+    /// MAC address of any known neighbour on `interface`.
     pub fn any_on(&self, interface: usize) -> Option<MacAddr> {
         self.all.iter().filter(|n| n.interface == interface).find_map(|n| n.mac)
     }
 
-    /// Starts to ask for a neighbour; false if that is already under way.
+    /// Starts to ask for a neighbour; false if the device is already asking.
     pub fn start(&mut self, i: usize, now: Instant) -> bool {
         let neighbour = &mut self.all[i];
         if neighbour.due.is_some() && neighbour.attempts > 0 {
@@ -142,12 +135,11 @@ impl Neighbours {
         self.wake = Some(self.wake.map_or(at, |w| w.min(at)));
     }
 
-    /// When the next action is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.wake
     }
 
-    /// Hands out the actions that are due until `now`, one after the other.
+    /// Passes the actions due until `now` to `act`, one after the other.
     pub fn poll(&mut self, now: Instant, mut act: impl FnMut(usize, &mut Neighbour, Action)) {
         if self.wake.is_none_or(|w| w > now) {
             return;

@@ -1,34 +1,29 @@
-//! Several devices with links between them that act as one: a system of routers in virtual time.
+//! A system of routers in virtual time: several devices, joined by links, that act as one.
 //!
-//! A frame that leaves a router by a core port at instant t reaches the router at the other end at t, or later by the
-//! delay of the link. Events are processed in order of time. At the same instant, changes of links come first, then
-//! frames that arrive after a delay, then the routers in their order. So figures do not depend on how often the network is polled.
+//! A frame that leaves a core port at instant t reaches the router at the other end at t plus the delay of the link.
+//! Events are processed in order of time. At one instant, link changes come first, then frames that arrive after a
+//! delay, then the routers in order. So figures do not depend on how often the network is polled.
 //!
 //! # Systems of simulated routers
 //!
-//! `reference::Network` joins several routers: what leaves a core port at an instant reaches the router at the other
-//! end in that instant, or later by the delay of the link. It works out everything in order of time and keeps what
-//! leaves at edge ports until it is fetched, so figures do not depend on how far ahead the clock runs
-//! (`testbed/tests/virtual_time/simulated/simulated_systems.rs`, also frame by frame). The clock stops for each frame
-//! on its way to another router, because that router may send something that needs an answer. So two routers pass about
+//! `reference::Network` keeps frames that leave at edge ports until they are fetched, so figures do not depend on how
+//! far ahead the clock runs (`testbed/tests/virtual_time/simulated/simulated_systems.rs`, also frame by frame). The clock stops for each frame
+//! on its way to another router, because that router may send a frame that needs an answer. Two routers pass about
 //! 400,000 frames per second of real time. `testbed/src/simulated/system.rs` makes the network from
-//! `model::topology::System`. Sessions between routers are on the addresses of their link; a chain of more than two has
-//! no BGP.
+//! `model::topology::System`. Sessions between routers use the addresses of their link; a chain of more than two routers
+//! has no BGP.
 
-mod routes;
-
-pub use routes::RankedRoute;
-
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Route};
+use crate::moment::earlier;
 use crate::router::Router;
 use drophammer_model::Instant;
 use drophammer_wire::frame::Frame;
-use routes::Routes;
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::net::IpAddr;
 use std::time::Duration;
 
-/// Routers and how they are joined. A port that is not named is open: it receives and sends nothing.
+/// Routers and the links between them. A port that is not named is open: it receives and sends nothing.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkConfig {
     /// The routers.
@@ -40,11 +35,11 @@ pub struct NetworkConfig {
     /// Delay of each link, in both directions; links beyond the end of this list have none.
     pub delays: Vec<Duration>,
     /// Share of the frames that each link loses in each direction, in millionths; links beyond the end of this list lose
-    /// none. Of N frames exactly the whole part of N times this share is lost, from [`Network::lose`] on.
+    /// none. After [`Network::lose`], N frames lose exactly N times this share, rounded down.
     pub losses: Vec<u32>,
-    /// Static routes of each router in addition to those of its configuration; the best one whose link is up is used.
+    /// Static routes of each router in addition to its configuration; the router uses the best one whose link is up.
     pub routes: Vec<Vec<RankedRoute>>,
-    /// Time from the change of a link between routers to the change of the routes at both ends.
+    /// Time from a link change to the change of the routes at both ends.
     pub detection: Duration,
 }
 
@@ -59,14 +54,14 @@ enum Place {
     Core { router: usize, port: usize, delay: Duration },
 }
 
-/// What a link does with the frames that arrive at one of its ends.
+/// Losses of a link in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
-    /// Share of them that it loses, in millionths.
+    /// Share of the frames lost, in millionths.
     millionths: u32,
-    /// Millionths of a frame that it owes.
+    /// Millionths of a frame still to be lost.
     owed: u32,
-    /// Frames that it has lost.
+    /// Frames lost so far.
     lost: u64,
 }
 
@@ -91,51 +86,21 @@ impl Loss {
 enum Change {
     /// A link goes down or comes up.
     Link { link: usize, up: bool },
-    /// The routers at its ends detect that.
+    /// The routers at its ends detect the change.
     Routes { link: usize, up: bool },
 }
 
-/// A frame on its way on a link with a delay.
+/// A frame on a link with a delay.
 struct Flying {
-    /// When it arrives.
-    at: Instant,
-    /// Orders frames of the same instant: first sent, first received.
-    number: u64,
     router: usize,
     port: usize,
     frame: Frame,
 }
 
-impl Flying {
-    fn order(&self) -> (Instant, u64) {
-        (self.at, self.number)
-    }
-}
-
-impl PartialEq for Flying {
-    fn eq(&self, other: &Flying) -> bool {
-        self.order() == other.order()
-    }
-}
-
-impl Eq for Flying {}
-
-impl PartialOrd for Flying {
-    fn partial_cmp(&self, other: &Flying) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Flying {
-    fn cmp(&self, other: &Flying) -> Ordering {
-        self.order().cmp(&other.order())
-    }
-}
-
 /// The routers.
 pub struct Network {
     routers: Vec<Router>,
-    /// Next deadline and next notice of each router, cached because they are queried at every frame.
+    /// Next deadline and next notice of each router, cached because every frame needs them.
     deadlines: Vec<(Option<Instant>, Option<Instant>)>,
     edges: Vec<(usize, usize)>,
     links: Vec<[(usize, usize); 2]>,
@@ -145,27 +110,23 @@ pub struct Network {
     core: Vec<Vec<bool>>,
     routes: Vec<Routes>,
     detection: Duration,
-    /// In order of time; at one instant in the order in which they were requested.
+    /// In order of time; at one instant, in order of request.
     changes: BinaryHeap<Reverse<(Instant, u64, Change)>>,
     asked: u64,
-    flying: BinaryHeap<Reverse<Flying>>,
+    /// By arrival; at one instant, in the order in which they were sent.
+    flying: BTreeMap<(Instant, u64), Flying>,
     flown: u64,
     /// By link, at each of its ends; empty until links lose frames.
     losses: Vec<[Loss; 2]>,
     /// Their shares.
     lossy: Vec<u32>,
-    /// Frames that left at edge ports and were not fetched yet, in order of time.
+    /// Frames that left at edge ports and have not been fetched, in order of time.
     out: VecDeque<(Instant, usize, Frame)>,
-    /// Instants of those that another station may answer, in order.
+    /// Instants of the frames that another station may answer, in order.
     notices: VecDeque<Instant>,
     /// Buffer for the frames that a router sends.
     moving: Vec<(Instant, usize, Frame)>,
     now: Instant,
-}
-
-/// The earlier of two instants, either of which may never come.
-fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    a.into_iter().chain(b).min()
 }
 
 impl Network {
@@ -208,7 +169,7 @@ impl Network {
             detection,
             changes: BinaryHeap::new(),
             asked: 0,
-            flying: BinaryHeap::new(),
+            flying: BTreeMap::new(),
             flown: 0,
             losses: Vec::new(),
             lossy: losses,
@@ -232,7 +193,7 @@ impl Network {
         self.deadlines[router] = (one.next_deadline(), one.next_notice_or_at(&self.core[router]));
     }
 
-    /// The latest instant that was passed to it.
+    /// The latest instant passed to it.
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -247,7 +208,7 @@ impl Network {
         self.edges.get(port).copied()
     }
 
-    /// Links begin to lose frames, if they did not before.
+    /// Makes the links lose frames from now on.
     pub fn lose(&mut self) {
         if self.losses.is_empty() && self.lossy.iter().any(|millionths| *millionths > 0) {
             let of = |millionths: &u32| [Loss { millionths: *millionths, ..Loss::default() }; 2];
@@ -255,7 +216,7 @@ impl Network {
         }
     }
 
-    /// Frames that a link has lost that were to arrive at this port; `None` if no link loses frames there.
+    /// Frames lost by the link on their way to this port; `None` if that link loses none.
     pub fn lost_before(&self, router: usize, port: usize) -> Option<u64> {
         let at = self.links.iter().position(|ends| ends.contains(&(router, port)))?;
         let loses = self.lossy.get(at).is_some_and(|millionths| *millionths > 0);
@@ -263,7 +224,7 @@ impl Network {
         loses.then(|| self.losses.get(at).map_or(0, |ends| ends[end].lost))
     }
 
-    /// True if the link loses the next frame that is to arrive at this port.
+    /// True if the link loses the next frame to this port.
     fn loses(&mut self, router: usize, port: usize) -> bool {
         if self.losses.is_empty() {
             return false;
@@ -279,15 +240,15 @@ impl Network {
     /// When there is no such router.
     pub fn change<T>(&mut self, router: usize, change: impl FnOnce(&mut Router) -> T) -> T {
         self.advance(self.now);
-        // The clock of a router that had nothing to do is behind.
+        // The clock of an idle router lags.
         self.work(router);
         let done = change(&mut self.routers[router]);
         self.look(router);
         done
     }
 
-    /// A frame (without FCS) reaches an edge port, its last bit at `now`. The network may keep the frame's memory, and
-    /// then leaves other memory or none in its place.
+    /// Takes a frame (without FCS) whose last bit reaches an edge port at `now`. The network may keep the frame's memory,
+    /// and leaves other memory or none in its place.
     ///
     /// # Panics
     /// When there is no such port.
@@ -298,7 +259,7 @@ impl Network {
         self.look(router);
     }
 
-    /// As [`Network::take`], for a frame that keeps its memory.
+    /// Like [`Network::take`], but copies the frame.
     ///
     /// # Panics
     /// When there is no such port.
@@ -319,14 +280,14 @@ impl Network {
         self.notices.clear();
     }
 
-    /// When [`Network::give`] has something to do next; `None` while nothing is under way.
+    /// When [`Network::give`] has something to do next; `None` if nothing is pending.
     pub fn next_deadline(&self) -> Option<Instant> {
         let routers = self.deadlines.iter().filter_map(|deadline| deadline.0).min();
         earlier(self.out.front().map(|frame| frame.0), earlier(routers, self.next_between()))
     }
 
-    /// As [`Network::next_deadline`], without test frames that only have to leave by an edge port. A test frame on its
-    /// way to another router counts: that router may send a frame because of it that another station answers.
+    /// Like [`Network::next_deadline`], without test frames that only have to leave by an edge port. A test frame on its
+    /// way to another router counts, because it may make that router send a frame that another station answers.
     pub fn next_notice(&self) -> Option<Instant> {
         let routers = self.deadlines.iter().filter_map(|deadline| deadline.1).min();
         earlier(self.notices.front().copied(), earlier(routers, self.next_between()))
@@ -334,7 +295,7 @@ impl Network {
 
     /// When a link changes or a frame comes out of a link with a delay.
     fn next_between(&self) -> Option<Instant> {
-        earlier(self.changes.peek().map(|change| change.0.0), self.flying.peek().map(|flying| flying.0.at))
+        earlier(self.changes.peek().map(|change| change.0.0), self.flying.first_key_value().map(|(key, _)| key.0))
     }
 
     /// The link of an edge port goes down or comes up at `now`.
@@ -371,7 +332,7 @@ impl Network {
         loop {
             let due = self.deadlines.iter().enumerate().filter_map(|(i, deadline)| Some((deadline.0?, i))).min();
             let due = due.filter(|(at, _)| *at <= to);
-            let landing = self.flying.peek().map(|flying| flying.0.at);
+            let landing = self.flying.first_key_value().map(|(key, _)| key.0);
             let landing = landing.filter(|landing| *landing <= to && due.is_none_or(|(at, _)| *landing <= at));
             let first = landing.or(due.map(|(at, _)| at));
             let change =
@@ -382,10 +343,10 @@ impl Network {
                     self.carry_out(change);
                 }
             } else if landing.is_some() {
-                if let Some(Reverse(mut landed)) = self.flying.pop() {
-                    self.now = self.now.max(landed.at);
-                    self.routers[landed.router].take(landed.at, landed.port, &mut landed.frame);
-                    self.look(landed.router);
+                if let Some(((at, _), Flying { router, port, mut frame })) = self.flying.pop_first() {
+                    self.now = self.now.max(at);
+                    self.routers[router].take(at, port, &mut frame);
+                    self.look(router);
                 }
             } else if let Some((at, router)) = due {
                 self.now = self.now.max(at);
@@ -417,7 +378,7 @@ impl Network {
                 Place::Core { router, port, .. } if self.loses(router, port) => {}
                 Place::Core { router, port, delay } if !delay.is_zero() => {
                     self.flown += 1;
-                    self.flying.push(Reverse(Flying { at: at + delay, number: self.flown, router, port, frame }));
+                    self.flying.insert((at + delay, self.flown), Flying { router, port, frame });
                 }
                 Place::Core { router, port, .. } => {
                     self.routers[router].take(at, port, &mut frame);
@@ -439,6 +400,81 @@ impl Network {
         }
         if let Change::Link { .. } = change {
             self.plan(self.now + self.detection, Change::Routes { link, up });
+        }
+    }
+}
+
+/// A static route with its rank among the routes to the same prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankedRoute {
+    /// The route; its port is a port, not a sub-interface.
+    pub route: Route,
+    /// The router uses the route with the lowest rank among those whose link is not known to be down.
+    pub rank: u32,
+}
+
+/// The routes to one prefix.
+struct Choice {
+    /// In order of rank.
+    routes: Vec<Route>,
+    /// Index of the route in use.
+    used: Option<usize>,
+}
+
+/// The routes of one router.
+struct Routes {
+    choices: BTreeMap<(IpAddr, u8), Choice>,
+    /// Ports whose links are known to be down.
+    down: BTreeSet<usize>,
+}
+
+impl Choice {
+    /// Gives the router the best available route.
+    fn choose(&mut self, down: &BTreeSet<usize>, router: &mut Router) -> Result<(), ConfigError> {
+        let best = self.routes.iter().position(|route| !down.contains(&route.port));
+        if best == self.used {
+            return Ok(());
+        }
+        match best.or(self.used).map(|i| (self.routes[i], best)) {
+            Some((route, Some(_))) => router.add_route(route)?,
+            Some((route, None)) => drop(router.remove_route(route.prefix, route.prefix_len)),
+            None => {}
+        }
+        self.used = best;
+        Ok(())
+    }
+}
+
+impl Routes {
+    /// Gives a router the best of `routes` while all links are up.
+    ///
+    /// # Errors
+    /// A refused route. All routes are tried here, so none is refused later.
+    fn install(routes: &[RankedRoute], router: &mut Router) -> Result<Routes, ConfigError> {
+        let mut sorted = routes.to_vec();
+        sorted.sort_by_key(|route| route.rank);
+        let mut choices: BTreeMap<(IpAddr, u8), Choice> = BTreeMap::new();
+        for RankedRoute { route, .. } in &sorted {
+            router.add_route(*route)?;
+            let of_prefix = choices.entry((route.prefix, route.prefix_len));
+            of_prefix.or_insert(Choice { routes: Vec::new(), used: None }).routes.push(*route);
+        }
+        let mut routes = Routes { choices, down: BTreeSet::new() };
+        routes.choose(router)?;
+        Ok(routes)
+    }
+
+    fn choose(&mut self, router: &mut Router) -> Result<(), ConfigError> {
+        self.choices.values_mut().try_for_each(|choice| choice.choose(&self.down, router))
+    }
+
+    /// Notes that the link of a port is known to be down, or up again.
+    fn link(&mut self, port: usize, up: bool, router: &mut Router) {
+        let changed = if up { self.down.remove(&port) } else { self.down.insert(port) };
+        if changed {
+            // `install` has tried every route.
+            let accepted = self.choose(router);
+            debug_assert_eq!(accepted, Ok(()));
         }
     }
 }

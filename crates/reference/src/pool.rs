@@ -8,7 +8,7 @@ const ROOM: usize = 1600;
 /// Index of a frame in the pool.
 pub type Slot = u32;
 
-/// All frames that are in the box.
+/// All frames in the device.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     frames: Vec<Frame>,
@@ -53,19 +53,16 @@ impl Pool {
         copy
     }
 
-    /// Returns a buffer to the pool.
     #[inline]
     pub fn release(&mut self, slot: Slot) {
         self.free.push(slot);
     }
 
-    /// The frame in `slot`.
     #[inline]
     pub fn get(&self, slot: Slot) -> &[u8] {
         &self.frames[slot as usize]
     }
 
-    /// The buffer of `slot`.
     #[inline]
     pub fn get_mut(&mut self, slot: Slot) -> &mut Frame {
         &mut self.frames[slot as usize]

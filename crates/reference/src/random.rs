@@ -1,6 +1,5 @@
 //! Pseudo-random numbers that are the same for the same seed (SplitMix64, Steele et al. 2014).
 
-/// A generator.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

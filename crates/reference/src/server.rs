@@ -1,4 +1,4 @@
-//! The one server of the box, with its buffer.
+//! The single server of the device, with its buffer.
 
 use crate::faults::Sag;
 use crate::moment::Moment;
@@ -27,7 +27,7 @@ struct Rates {
 }
 
 impl Rates {
-    /// Capacities in 1 to 10^9, so that their product is a denominator that [`Moment`] can bear.
+    /// Capacities are 1 to 10^9, so their product fits the denominator of a [`Moment`].
     fn new(capacity: Option<u64>, sag: Option<Sag>) -> Option<Rates> {
         let slow = sag.map_or(1, |s| s.capacity_pps);
         let fast = match (capacity, sag) {
@@ -46,14 +46,13 @@ impl Rates {
 }
 
 impl Server {
-    /// An idle server.
     pub fn new(capacity_pps: Option<u64>, buffer: usize, sag: Option<Sag>) -> Server {
         let ends = VecDeque::with_capacity(buffer.min(65_536));
         let rates = Rates::new(capacity_pps, sag);
         Server { ends, free_at: Moment::default(), buffer, capacity_pps, rates }
     }
 
-    /// Changes when it sags. What was accepted keeps its end, rounded up to a whole nanosecond.
+    /// Changes the sag. Accepted frames keep their end of service, rounded up to a whole nanosecond.
     pub fn set_sag(&mut self, sag: Option<Sag>) {
         self.free_at = Moment::at(self.free_at.ceil());
         for end in &mut self.ends {
@@ -68,7 +67,7 @@ impl Server {
         self.ends.iter().filter(|end| **end > now).count()
     }
 
-    /// A frame arrives whose service takes `more_ns` longer than usual. Returns when its service ends, or `None` if the
+    /// Takes a frame whose service takes `more_ns` longer than usual. Returns when its service ends, or `None` if the
     /// buffer is full.
     #[inline(always)]
     pub fn offer(&mut self, now: Instant, more_ns: u64) -> Option<Instant> {
@@ -136,8 +135,8 @@ mod tests {
 
         #[test]
         fn load_above_capacity_loses_what_it_must(capacity in 1_000u64..1_000_000, factor in 2u64..5, buffer in 2usize..50) {
-            // Over one second exactly `capacity` frames can be served and `buffer` be left in the box. With room for one to
-            // wait the server is never idle.
+            // In one second, the server serves exactly `capacity` frames and keeps `buffer`. With room for one waiting
+            // frame it is never idle.
             let mut server = Server::new(Some(capacity), buffer, None);
             let load = capacity * factor;
             let taken = (0..load).filter(|i| {

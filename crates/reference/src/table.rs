@@ -4,7 +4,7 @@ use crate::config::ConfigError;
 use prefix_trie::PrefixMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Target of a destination.
+/// Where packets to a destination go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// An address of the device.
@@ -15,11 +15,11 @@ pub enum Target {
     Connected(usize),
     /// Through this neighbour.
     Via(usize),
-    /// Into this tunnel; by a policy only.
+    /// Into this tunnel; only policies have this target.
     Tunnel(usize),
-    /// By a route for which there was no room: packets to it are silently dropped.
+    /// A route without room in the table: packets to it are silently dropped.
     Blackhole,
-    /// By a route that was learned and never reached the hardware ([`crate::BgpFaults::blackhole_every`]).
+    /// A route that was learned but never reached the hardware ([`crate::BgpFaults::blackhole_every`]).
     Sink,
 }
 
@@ -28,7 +28,7 @@ pub enum Target {
 pub struct Table {
     v4: PrefixMap<(u32, u8), Target>,
     v6: PrefixMap<(u128, u8), Target>,
-    /// The same routes as a list while they are few, because a list is then faster than a tree.
+    /// The IPv4 routes as a list while they are few, because a short list is faster than a tree.
     few4: Few<u32>,
     few6: Few<u128>,
 }
@@ -70,9 +70,6 @@ impl<T: Copy + Eq + std::ops::BitAnd<Output = T>> Few<T> {
 
 impl Table {
     /// Adds or replaces a route.
-    ///
-    /// # Errors
-    /// A length beyond the family's.
     pub fn insert(&mut self, prefix: IpAddr, len: u8, target: Target) -> Result<(), ConfigError> {
         match prefix {
             IpAddr::V4(p) if len <= 32 => {
@@ -123,7 +120,6 @@ impl Table {
         }
     }
 
-    /// Longest match.
     #[inline]
     pub fn find4(&self, destination: Ipv4Addr) -> Option<Target> {
         if self.few4.complete {
@@ -132,7 +128,6 @@ impl Table {
         self.v4.get_lpm(&(destination.to_bits(), 32)).map(|(_, t)| *t)
     }
 
-    /// Longest match.
     #[inline]
     pub fn find6(&self, destination: Ipv6Addr) -> Option<Target> {
         if self.few6.complete {
@@ -173,9 +168,9 @@ mod tests {
                 table.insert(Ipv4Addr::from_bits(*prefix).into(), *len, Target::Via(i)).unwrap();
                 table.insert(Ipv6Addr::from_bits(u128::from(*prefix) << 96).into(), *len, Target::Via(i)).unwrap();
             }
-            // Few routes and many are looked up in different ways.
+            // Short and long tables use different lookups.
             prop_assert_eq!(table.few4.complete, table.v4.len() <= FEW);
-            // Some probes hit for certain.
+            // Some probes are certain to hit.
             for probe in probes.iter().copied().chain(routes.iter().map(|r| r.0)) {
                 let covers = |(prefix, len): &(u32, u8)| (prefix ^ probe).checked_shr(32 - u32::from(*len)).unwrap_or(0) == 0;
                 let expected = routes.iter().enumerate().filter(|(_, r)| covers(r)).max_by_key(|(i, r)| (r.1, *i));
@@ -183,7 +178,7 @@ mod tests {
                 prop_assert_eq!(table.find4(Ipv4Addr::from_bits(probe)), expected);
                 prop_assert_eq!(table.find6(Ipv6Addr::from_bits(u128::from(probe) << 96 | 7)), expected);
             }
-            // Many become few again.
+            // A long table becomes short again.
             let (gone, left) = routes.split_at(routes.len() * 3 / 4);
             for (prefix, len) in gone {
                 table.remove(Ipv4Addr::from_bits(*prefix).into(), *len);

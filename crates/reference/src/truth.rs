@@ -1,18 +1,18 @@
-//! What a reference device really did.
+//! What a reference device did.
 
 use serde::{Deserialize, Serialize};
 
-/// Exact counts, in frames, since the device was made.
+/// Exact counts, in frames, since the device started.
 ///
 /// Two sums always hold: `received = control + ignored + transit`, and
 /// `transit + duplicated = forwarded + dropped.total() + queued`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truth {
-    /// Frames that came in.
+    /// Frames received.
     pub received: u64,
-    /// Of these: ARP, Neighbor Discovery and packets for the device's own addresses.
+    /// Of the received: ARP, Neighbor Discovery and packets for the device's own addresses.
     pub control: u64,
-    /// Of these: to another MAC address, multicast and broadcast, unknown types and tags, too short for Ethernet.
+    /// Of the received: to another MAC address, multicast and broadcast, unknown types and tags, too short for Ethernet.
     pub ignored: u64,
     /// Of the ignored: with VLAN tags that no sub-interface of the port has.
     pub unknown_vlan: u64,
@@ -22,7 +22,7 @@ pub struct Truth {
     pub giants: u64,
     /// Of the ignored: IPv4 packets from or to addresses that no router forwards (RFC 1812 section 5.3.7).
     pub martians: u64,
-    /// Of these: to be forwarded.
+    /// Of the received: to be forwarded.
     pub transit: u64,
     /// Transit frames that have departed, copies and misrouted ones included.
     pub forwarded: u64,
@@ -30,7 +30,7 @@ pub struct Truth {
     pub queued: u64,
     /// Transit frames that were dropped.
     pub dropped: Drops,
-    /// Frames that the faults have seen.
+    /// Frames that went through the faults.
     pub test_frames: u64,
     /// Copies made.
     pub duplicated: u64,
@@ -50,7 +50,7 @@ pub struct Truth {
     pub held: u64,
     /// Frames overtaken by as many others as configured.
     pub reordered: u64,
-    /// Frames that were to be overtaken but went before, because too few others followed in time.
+    /// Frames that a fault held back but released early, because too few others followed in time.
     pub reorder_expired: u64,
     /// Unsolicited frames sent.
     pub own_frames: u64,
@@ -58,11 +58,11 @@ pub struct Truth {
     pub leaked: u64,
     /// What BGP did.
     pub bgp: BgpTruth,
-    /// Routes of BGP in the forwarding table.
+    /// BGP routes in the forwarding table.
     pub fib: FibTruth,
     /// ICMP errors sent.
     pub icmp_errors: u64,
-    /// ICMP errors sent once more; see [`crate::Faults::icmp_twice_every`].
+    /// ICMP errors sent a second time; see [`crate::Faults::icmp_twice_every`].
     pub icmp_repeated: u64,
     /// ICMP errors that the rate limit held back.
     pub icmp_suppressed: u64,
@@ -72,10 +72,9 @@ pub struct Truth {
     pub resolution_replies: u64,
     /// ARP requests and neighbor solicitations sent.
     pub resolution_requests: u64,
-    /// Frames of any kind that came to the device's links and were lost before they reached it, so that they are not in
-    /// `received`: see [`crate::Router::note_receive_overflow`]. 0 in virtual time.
+    /// Frames of any kind lost between the device's links and the device, and so not in `received`: see [`crate::Router::note_receive_overflow`]. 0 in virtual time.
     pub receive_overflow: u64,
-    /// Frames of any kind, in `forwarded` where they are transit, that a link of the device refused: see
+    /// Frames of any kind that a link of the device refused; refused transit frames are also in `forwarded`. See
     /// [`crate::Router::note_transmit_refused`]. 0 in virtual time.
     pub transmit_refused: u64,
 }
@@ -91,7 +90,7 @@ pub struct Drops {
     pub source_route: u64,
     /// Denied by the filter; see [`crate::Config::filter`].
     pub filtered: u64,
-    /// TTL or hop limit used up.
+    /// TTL or hop limit expired.
     pub ttl: u64,
     /// No route.
     pub no_route: u64,
@@ -101,7 +100,7 @@ pub struct Drops {
     pub no_label: u64,
     /// Larger than the MTU.
     pub mtu: u64,
-    /// The next hop did not answer, or too many waited for it.
+    /// The next hop did not answer, or too many frames waited for it.
     pub unresolved: u64,
     /// The buffer of the server was full.
     pub buffer: u64,
@@ -134,7 +133,7 @@ pub struct Drops {
 }
 
 impl Drops {
-    /// All of them.
+    /// All drops.
     pub fn total(&self) -> u64 {
         let Drops { malformed, checksum, filtered, ttl, no_route, no_label, mtu, unresolved, .. } = *self;
         let Drops { fib_full, buffer, egress, .. } = *self;
@@ -158,12 +157,12 @@ impl Drops {
     }
 }
 
-/// Counters of BGP since the device was made. "Routes" are prefixes in UPDATEs, counted each time that they come.
+/// Counters of BGP since the device started. "Routes" are prefixes in UPDATEs, each counted every time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BgpTruth {
     /// Sessions that are established now.
     pub sessions: u64,
-    /// Sessions that were established.
+    /// Sessions established so far.
     pub established: u64,
     /// NOTIFICATIONs sent.
     pub notifications_sent: u64,
@@ -181,25 +180,25 @@ pub struct BgpTruth {
     pub unreachable: u64,
     /// Of the routes received: not kept because there was no room ([`crate::BgpConfig::rib_limit`]).
     pub over_limit: u64,
-    /// Of the routes received: their attributes were malformed, so that they count as withdrawn (RFC 7606).
+    /// Of the routes received: treated as withdrawn, because their attributes were malformed (RFC 7606).
     pub treated_as_withdrawn: u64,
     /// Paths in all Adj-RIBs-In now.
     pub paths: u64,
     /// Prefixes with a best path now.
     pub routes: u64,
-    /// Changes that the forwarding table has taken.
+    /// Changes made to the forwarding table.
     pub fib_changes: u64,
-    /// Changes on their way there now.
+    /// Changes still on their way there.
     pub fib_backlog: u64,
-    /// When it took the last one, in ns of the device's clock.
+    /// When the last change was made, in ns of the device's clock.
     pub fib_changed_at: u64,
     /// UPDATEs handed to TCP.
     pub updates_sent: u64,
-    /// Routes announced in these.
+    /// Routes announced in them.
     pub routes_sent: u64,
-    /// Routes withdrawn in these.
+    /// Routes withdrawn in them.
     pub withdrawals_sent: u64,
-    /// When the last of them was handed over, in ns of the device's clock.
+    /// When the last UPDATE was handed to TCP, in ns of the device's clock.
     pub sent_at: u64,
     /// Of the routes sent: with a wrong next hop.
     pub wrong_next_hop: u64,
@@ -213,7 +212,7 @@ pub struct BgpTruth {
     pub silenced: u64,
 }
 
-/// Routes of BGP in the forwarding table now.
+/// BGP routes in the forwarding table now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FibTruth {
     /// IPv4 routes that forward.
@@ -222,11 +221,11 @@ pub struct FibTruth {
     pub ipv6: u64,
     /// Routes that found no room; packets to them are dropped.
     pub without_room: u64,
-    /// Routes with room that do not forward nevertheless ([`crate::BgpFaults::blackhole_every`]).
+    /// Routes that have room but do not forward ([`crate::BgpFaults::blackhole_every`]).
     pub sunk: u64,
 }
 
-/// Counters of one port, after the interfaces group of RFC 2863. Octets include the FCS.
+/// Counters of one port, named as in RFC 2863. Octets include the FCS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortCounters {
     /// ifHCInOctets.
@@ -237,7 +236,7 @@ pub struct PortCounters {
     pub in_group: u64,
     /// ifInDiscards: no room in the buffer.
     pub in_discards: u64,
-    /// ifInErrors: no Ethernet frame.
+    /// ifInErrors: not an Ethernet frame.
     pub in_errors: u64,
     /// ifHCOutOctets.
     pub out_octets: u64,

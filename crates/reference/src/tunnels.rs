@@ -1,4 +1,4 @@
-//! GRE tunnels (RFC 2784) of IPv4 in IPv4: the two headers in front of a packet, and what each tunnel counts.
+//! GRE tunnels (RFC 2784) of IPv4 in IPv4: the two headers in front of a packet, and the counters of each tunnel.
 
 use drophammer_model::role::{TUNNEL_OVERHEAD, TUNNEL_TTL, Tunnel};
 use drophammer_wire::ethernet::{self, ethertype};
@@ -10,17 +10,17 @@ use std::ops::Range;
 const IP: usize = ethernet::LEN;
 /// Bytes of a GRE header without checksum, key and sequence number.
 const GRE: usize = 4;
-/// Bits of the first two bytes that must be 0: checksum present, reserved bits 1 to 5 (RFC 2784 section 2.3), version. Those between are ignored.
+/// Bits of the first two bytes that must be 0: checksum present, reserved bits 1 to 5 (RFC 2784 section 2.3), version. The bits in between are ignored.
 const MUST_BE_ZERO: u16 = 0xfc07;
 
-/// Counters of a tunnel: IP packets, without the headers that it adds.
+/// Counters of a tunnel: IP packets, without the tunnel's headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelCounters {
-    /// Packets that came out of it.
+    /// Packets received from it.
     pub in_packets: u64,
     /// Their bytes.
     pub in_octets: u64,
-    /// Packets that were sent into it.
+    /// Packets sent into it.
     pub out_packets: u64,
     /// Their bytes.
     pub out_octets: u64,
@@ -34,15 +34,14 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// A new end.
     pub fn new(tunnel: Tunnel) -> End {
         End { tunnel, counters: TunnelCounters::default() }
     }
 }
 
-/// Puts the headers of a tunnel in front of the packet of `total` bytes in an untagged frame, and removes what follows
-/// the packet. The outer packet may not be fragmented, so it needs no identification (RFC 6864 section 4.1). Its type
-/// of service is that of the packet.
+/// Puts the headers of a tunnel in front of the packet of `total` bytes in an untagged frame, and removes the padding. The
+/// outer packet may not be fragmented, so it needs no identification (RFC 6864 section 4.1). It copies the type of
+/// service of the packet.
 pub(crate) fn wrap(frame: &mut Vec<u8>, total: usize, tunnel: &Tunnel) {
     frame.truncate(IP + total);
     let outer = ipv4::Repr {
@@ -61,8 +60,8 @@ pub(crate) fn wrap(frame: &mut Vec<u8>, total: usize, tunnel: &Tunnel) {
     frame.splice(IP..IP, headers);
 }
 
-/// Position of the carried packet in a packet of a tunnel. `None` if it carries no IPv4 packet, or has a feature that
-/// these tunnels do not use: checksum, key, sequence number, fragments.
+/// Position of the inner packet in a tunnel packet. `None` if the inner packet is not IPv4, or if the outer one uses an
+/// unsupported feature: checksum, key, sequence number, fragments.
 pub fn carried(packet: &[u8]) -> Option<Range<usize>> {
     let (outer, payload) = ipv4::Repr::parse(packet).ok()?;
     let [a, b, c, d] = *payload.first_chunk::<GRE>()?;
@@ -149,7 +148,7 @@ mod tests {
         #[test]
         fn no_packet_leads_outside(mut packet in proptest::collection::vec(any::<u8>(), 0..100), valid: bool) {
             if valid && packet.len() >= 24 {
-                // So that more than the outer checksum is looked at.
+                // A correct outer checksum, so the checks behind it run.
                 let payload_len = packet.len() - 20;
                 let addresses = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
                 let (source, destination) = addresses;

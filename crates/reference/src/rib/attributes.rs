@@ -1,4 +1,4 @@
-//! Path attributes, each set of them kept once.
+//! Path attributes; each distinct set is stored once.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ mod segment {
     pub const SEQUENCE: u8 = 2;
 }
 
-/// LOCAL_PREF of a path without one.
+/// Default LOCAL_PREF.
 const LOCAL_PREF: u32 = 100;
 
 /// The path attributes of a route as it was received.
@@ -23,32 +23,31 @@ pub struct Attributes {
     pub next_hop: IpAddr,
     /// MULTI_EXIT_DISC.
     pub med: Option<u32>,
-    /// LOCAL_PREF; of internal peers only.
+    /// LOCAL_PREF; from internal peers only.
     pub local_pref: Option<u32>,
-    /// ORIGINATOR_ID; that peer's identifier for a path from an internal peer that came without one. `None` for external paths.
+    /// ORIGINATOR_ID, or the identifier of the internal peer if it sent none. `None` for external paths.
     pub originator: Option<u32>,
-    /// CLUSTER_LIST: 4 bytes each, as on the wire; of internal peers only.
+    /// CLUSTER_LIST: 4 bytes each, as on the wire; from internal peers only.
     pub clusters: Vec<u8>,
     /// All other attributes, encoded as they are re-advertised.
     pub others: Vec<u8>,
 }
 
-/// The properties of a set of attributes that the decision compares.
+/// What the decision compares of a set of attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
     /// LOCAL_PREF, or its default.
     pub local_pref: u32,
     /// ASes in the path, a set counting as one.
     pub length: u32,
-    /// ORIGIN.
     pub origin: u8,
     /// First AS of the path, 0 for none.
     pub neighbour: u32,
     /// MULTI_EXIT_DISC; a missing one is 0, the best.
     pub med: u32,
-    /// Originator of the route in the AS.
+    /// Originator of the route in this AS.
     pub originator: Option<u32>,
-    /// Number of reflectors that it passed.
+    /// Number of reflectors passed.
     pub clusters: u32,
 }
 
@@ -63,7 +62,7 @@ fn segments(path: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// The path with `asn` put in front of it `times` times (RFC 4271 section 5.1.2).
+/// The path with `asn` prepended `times` times (RFC 4271 section 5.1.2).
 pub fn prepended(path: &[u8], asn: u32, times: u8) -> Vec<u8> {
     let own = asn.to_be_bytes().repeat(times.into());
     let mut out = Vec::with_capacity(path.len() + own.len() + 2);
@@ -119,9 +118,8 @@ impl Attributes {
     }
 }
 
-/// Identifies the attributes that an external peer receives, except the next hop: sets that are the same there share one number.
+/// Identifies the attributes that an external peer receives, except the next hop: equal sets share one number.
 pub type ExportId = u32;
-/// A set of attributes.
 pub type AttributesId = u32;
 
 /// All sets of attributes.
@@ -129,12 +127,12 @@ pub type AttributesId = u32;
 pub struct Interned {
     all: Vec<(Attributes, Rank, ExportId)>,
     ids: HashMap<Attributes, AttributesId>,
-    /// Attributes that an external peer receives, with the first set that leads to them.
+    /// Attributes that an external peer receives, and the first set that results in them.
     exports: HashMap<(u8, Vec<u8>, Vec<u8>), ExportId>,
 }
 
 impl Interned {
-    /// Number of this set, the same for the same content.
+    /// Number of this set; equal sets have equal numbers.
     pub fn intern(&mut self, attributes: &Attributes) -> AttributesId {
         if let Some(id) = self.ids.get(attributes) {
             return *id;
@@ -147,7 +145,6 @@ impl Interned {
         id
     }
 
-    /// The set.
     pub fn get(&self, id: AttributesId) -> &Attributes {
         &self.all[id as usize].0
     }
@@ -157,12 +154,11 @@ impl Interned {
         self.all[id as usize].1
     }
 
-    /// The first set that is the same for an external peer.
+    /// The first set that is equal for an external peer.
     pub fn export(&self, id: AttributesId) -> ExportId {
         self.all[id as usize].2
     }
 
-    /// Forgets all.
     pub fn clear(&mut self) {
         *self = Interned::default();
     }
@@ -211,7 +207,7 @@ mod tests {
         assert_eq!(prepended(&path(&[(2, &[2])]), 1, 2), path(&[(2, &[1, 1, 2])]));
         assert_eq!(prepended(&[], 1, 1), path(&[(2, &[1])]));
         assert_eq!(prepended(&path(&[(1, &[2])]), 1, 1), path(&[(2, &[1]), (1, &[2])]));
-        // A segment that is full gets another one in front of it.
+        // A full segment gets a new segment in front of it.
         let full = vec![7; 255];
         assert_eq!(prepended(&path(&[(2, &full)]), 1, 1), path(&[(2, &[1]), (2, &full)]));
     }

@@ -16,7 +16,7 @@ pub struct Candidate {
     pub address: IpAddr,
 }
 
-/// Index of the best one; `None` if there are none. The age of a path does not matter, and all next hops cost the same.
+/// Index of the best path; `None` if there is none. The age of a path does not matter, and all next hops cost the same.
 pub fn best(candidates: &[Candidate]) -> Option<usize> {
     if candidates.len() < 2 {
         return (!candidates.is_empty()).then_some(0);

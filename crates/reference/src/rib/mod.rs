@@ -1,39 +1,181 @@
 //! The routing table of BGP (RFC 4271 section 3.2): the routes received from each peer (Adj-RIBs-In), the best of them
-//! (Loc-RIB), the routes advertised to each peer (Adj-RIBs-Out), and their way to the forwarding table. Instants in,
-//! changes and deadlines out.
+//! (Loc-RIB), the routes advertised to each peer (Adj-RIBs-Out), and the changes on their way to the forwarding table. Instants go in,
+//! changes and deadlines come out.
 //!
 //! # What is exact
 //!
-//! - A route takes effect when the segment with the last byte of its UPDATE has arrived. The best path is chosen at that instant.
-//! - Prefixes are numbered from 1 in the order in which the device learned them, since its table was last empty; a
-//!   prefix keeps its number when it is withdrawn and comes back.
-//! - A change of the best path is advertised to the other peers `propagation_delay` later, whatever its first instant there.
-//! - A change of the next hop enters the forwarding table as [`FibQueue`] specifies, in the order of the changes;
-//!   changes of one instant in the order in which the UPDATE lists them, and those of a peer that went down in the
-//!   order of their numbers.
-//! - A path whose next hop is not on the link of its peer, or that has passed this AS, is kept and never used.
+//! - A route takes effect, and the best path is chosen, when the segment with the last byte of its UPDATE arrives.
+//! - Prefixes are numbered from 1, in the order in which the device learned them since its table was last empty. A
+//!   prefix keeps its number when it is withdrawn and announced again.
+//! - A change of the best path is advertised to the other peers `propagation_delay` later.
+//! - Changes of the next hop enter the forwarding table in order, when [`FibQueue`] says. Changes of one instant are in
+//!   the order of the UPDATE; changes due to a peer that went down are in the order of their prefix numbers.
+//! - A path whose next hop is not on the link of its peer, or whose AS path contains this AS, is kept but never used.
 
-mod adjacent;
 mod attributes;
 mod decision;
-mod entry;
 mod queue;
 
-pub use attributes::{Attributes, AttributesId, ExportId, prepended};
-pub use entry::{FibChange, Net, Path, Peer, PeerId, Telling, Timing, net};
+pub use attributes::{Attributes, AttributesId, prepended};
 pub use queue::FibQueue;
 
 use crate::faults::is_nth;
-use adjacent::AdjRibOut;
 use attributes::Interned;
 use decision::Candidate;
 use drophammer_model::Instant;
-use entry::{Entry, Paths, wanted};
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// The routing table.
+/// A prefix: its first address and its length.
+pub type Net = (IpAddr, u8);
+
+pub type PeerId = u16;
+
+/// Times of a table.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timing {
+    /// Time from reception to re-advertisement.
+    pub propagation_delay: Duration,
+    /// Time from a change of the best path to the forwarding table.
+    pub fib_delay: Duration,
+    /// Shortest time between two changes of the forwarding table.
+    pub fib_time_per_route: Duration,
+}
+
+/// A session that is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// True if it is in the same AS.
+    pub internal: bool,
+    /// True if routes are reflected for it.
+    pub client: bool,
+    pub router_id: u32,
+    pub address: IpAddr,
+    /// Whether IPv4 routes are advertised.
+    pub ipv4: bool,
+    /// Whether IPv6 routes are advertised.
+    pub ipv6: bool,
+}
+
+/// A path received from a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    pub attributes: AttributesId,
+    /// Its next hop, as a number chosen by the caller; a path with `None` is never used.
+    pub hop: Option<u32>,
+    /// The peer that advertised it.
+    pub peer: PeerId,
+    /// Whether that peer is internal.
+    pub internal: bool,
+    /// Whether routes are reflected for that peer.
+    pub client: bool,
+}
+
+/// What to send to a peer about a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Telling {
+    /// A route with this set of attributes; for external peers, the first set that is equal for them.
+    Announce(AttributesId),
+    Withdraw,
+}
+
+/// A change of the forwarding table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FibChange {
+    pub net: Net,
+    /// Its number, from 1.
+    pub number: u32,
+    /// The next hop; `None` if the route is removed.
+    pub hop: Option<u32>,
+}
+
+/// A prefix with all its state.
+#[derive(Clone, Debug)]
+struct Entry {
+    pub net: Net,
+    pub paths: Paths,
+    pub best: Option<Path>,
+    /// The best path as it is advertised to peers.
+    pub exported: Option<Path>,
+    /// The next hop that the forwarding table has or will have.
+    pub hop: Option<u32>,
+    /// Delayed withdrawals of the prefix.
+    pub late: u32,
+}
+
+/// Paths to a prefix, mostly one or two.
+#[derive(Clone, Debug)]
+enum Paths {
+    None,
+    One(Path),
+    Many(Vec<Path>),
+}
+
+impl Paths {
+    pub fn all(&self) -> &[Path] {
+        match self {
+            Paths::None => &[],
+            Paths::One(path) => std::slice::from_ref(path),
+            Paths::Many(paths) => paths,
+        }
+    }
+
+    pub fn put(&mut self, path: Path) {
+        match self {
+            Paths::None => *self = Paths::One(path),
+            Paths::One(own) if own.peer == path.peer => *own = path,
+            Paths::One(own) => *self = Paths::Many(vec![*own, path]),
+            Paths::Many(paths) => match paths.iter_mut().find(|p| p.peer == path.peer) {
+                Some(own) => *own = path,
+                None => paths.push(path),
+            },
+        }
+    }
+
+    pub fn remove(&mut self, peer: PeerId) -> bool {
+        match self {
+            Paths::One(own) if own.peer == peer => *self = Paths::None,
+            Paths::Many(paths) => {
+                let before = paths.len();
+                paths.retain(|p| p.peer != peer);
+                let gone = paths.len() < before;
+                if let [only] = paths[..] {
+                    *self = Paths::One(only);
+                }
+                return gone;
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// The attributes to advertise to peer `id` for a prefix. No route goes back to the peer that sent it, nor from one
+/// internal peer to another (RFC 4271 section 9.2) unless one of the two is a client (RFC 4456 section 6).
+fn wanted(entry: &Entry, id: PeerId, peer: &Peer, interned: &Interned) -> Option<AttributesId> {
+    let path = entry.exported.filter(|p| p.peer != id)?;
+    let family = if entry.net.0.is_ipv4() { peer.ipv4 } else { peer.ipv6 };
+    if !family || path.internal && peer.internal && !path.client && !peer.client {
+        return None;
+    }
+    Some(if peer.internal { path.attributes } else { interned.export(path.attributes) })
+}
+
+/// A prefix without the bits beyond its length; `None` if its family has no such length.
+pub fn net(address: IpAddr, len: u8) -> Option<Net> {
+    let address = match address {
+        IpAddr::V4(a) if len <= 32 => {
+            Ipv4Addr::from_bits(a.to_bits() & u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)).into()
+        }
+        IpAddr::V6(a) if len <= 128 => {
+            Ipv6Addr::from_bits(a.to_bits() & u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)).into()
+        }
+        _ => return None,
+    };
+    Some((address, len))
+}
+
 pub struct Rib {
     timing: Timing,
     limit: usize,
@@ -49,19 +191,19 @@ pub struct Rib {
     exports: VecDeque<(Instant, u32, Option<Path>)>,
     fib: FibQueue<(u32, Option<u32>)>,
     scratch: Vec<Candidate>,
-    /// Peers that had nothing pending and have something now.
+    /// Peers for which something has become pending.
     awake: Vec<PeerId>,
     flap: Option<Flap>,
 }
 
-/// Prefixes that are withdrawn and advertised again.
+/// Prefixes that are alternately withdrawn and advertised.
 #[derive(Clone, Copy, Debug)]
 struct Flap {
     every: u64,
     interval: u64,
     /// The next change, once the first instant is known.
     next: Option<Instant>,
-    /// True while they are withdrawn.
+    /// True while the prefixes are withdrawn.
     away: bool,
 }
 
@@ -100,14 +242,12 @@ impl Rib {
         }
     }
 
-    /// From now on the loss of a prefix's last path takes effect this much later. Withdrawals that are already delayed
-    /// keep their instants.
+    /// Delays the loss of a prefix's last path by this time from now on. Withdrawals already delayed keep their instants.
     pub fn set_withdraw_late(&mut self, late: Duration) {
         self.withdraw_late = late;
     }
 
-    /// From now on every `every`-th prefix is withdrawn and advertised again, alternately, at each multiple of
-    /// `interval`; 0 for none.
+    /// Alternately withdraws and advertises every `every`-th prefix, at each multiple of `interval`; 0 for none.
     pub fn set_flap(&mut self, every: u64, interval: Duration) {
         let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1_000_000);
         let new = (every > 0).then_some(Flap { every, interval, next: None, away: false });
@@ -125,7 +265,7 @@ impl Rib {
         }
     }
 
-    /// The attributes that should be advertised to a peer for entry `i`.
+    /// The attributes to advertise to a peer for entry `i`.
     fn wanted(&self, i: u32, id: PeerId, peer: &Peer) -> Option<AttributesId> {
         if self.flap.is_some_and(|flap| flap.hides(i)) {
             return None;
@@ -133,24 +273,16 @@ impl Rib {
         wanted(&self.entries[i as usize], id, peer, &self.interned)
     }
 
-    /// Paths in all Adj-RIBs-In.
     pub fn paths(&self) -> usize {
         self.paths
     }
 
-    /// Prefixes with a best path.
     pub fn routes(&self) -> usize {
         self.best
     }
 
-    /// Changes on their way to the forwarding table.
     pub fn fib_backlog(&self) -> usize {
         self.fib.backlog()
-    }
-
-    /// The best path of a prefix.
-    pub fn best(&self, net: Net) -> Option<Path> {
-        self.entries[self.find(net)? as usize].best
     }
 
     /// Number of a set of attributes.
@@ -158,12 +290,11 @@ impl Rib {
         self.interned.intern(attributes)
     }
 
-    /// A set of attributes.
     pub fn attributes(&self, id: AttributesId) -> &Attributes {
         self.interned.get(id)
     }
 
-    /// A session came up: all routes will be advertised to its peer.
+    /// A session came up: marks all routes for its peer.
     pub fn peer_up(&mut self, now: Instant, id: PeerId, peer: Peer) {
         self.advance(now);
         let (state, out) = &mut self.peers[usize::from(id)];
@@ -190,7 +321,7 @@ impl Rib {
         }
     }
 
-    /// A session ended: its paths are removed, in the order of the numbers of their prefixes.
+    /// A session ended: removes its paths, in order of their prefix numbers.
     pub fn peer_down(&mut self, now: Instant, id: PeerId) {
         self.advance(now);
         let (state, out) = &mut self.peers[usize::from(id)];
@@ -206,7 +337,7 @@ impl Rib {
         }
     }
 
-    /// A peer that is up advertises a path, which replaces its former one; false if there is no room for another.
+    /// A peer that is up announces a path, which replaces its former path; false if there is no room.
     pub fn announce(&mut self, now: Instant, net: Net, path: Path) -> bool {
         self.advance(now);
         let known = self.find(net);
@@ -230,8 +361,8 @@ impl Rib {
         true
     }
 
-    /// Forgets numbers and attributes if nothing is left anywhere; true if it did. Attributes that were interned before
-    /// are invalid then.
+    /// Forgets prefix numbers and attributes if nothing is left anywhere; true if it did. This invalidates all
+    /// [`AttributesId`]s.
     pub fn forget(&mut self) -> bool {
         let idle = self.paths == 0
             && self.late.is_empty()
@@ -299,7 +430,7 @@ impl Rib {
         }
     }
 
-    /// The best path of entry `i` takes effect.
+    /// Exports the best path of entry `i`.
     fn changed(&mut self, now: Instant, i: u32) {
         let entry = &mut self.entries[i as usize];
         self.exports.push_back((now + self.timing.propagation_delay, i, entry.best));
@@ -310,7 +441,7 @@ impl Rib {
         }
     }
 
-    /// Does what is due until `now`.
+    /// Does everything due until `now`.
     pub fn advance(&mut self, now: Instant) {
         loop {
             let late = self.late.front().filter(|l| l.0 <= now).copied();
@@ -320,7 +451,7 @@ impl Rib {
                     self.late.pop_front();
                     let entry = &mut self.entries[i as usize];
                     entry.late -= 1;
-                    // Otherwise it came back in the meantime, or a later withdrawal is still delayed.
+                    // Otherwise the prefix has come back, or a later withdrawal is still delayed.
                     if entry.late == 0 && entry.best.is_none() {
                         self.changed(at, i);
                     }
@@ -354,26 +485,25 @@ impl Rib {
         self.awake.pop()
     }
 
-    /// When something is due that is to be advertised to peers.
+    /// When the next advertisement to peers is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         let (late, export) = (self.late.front().map(|l| l.0), self.exports.front().map(|e| e.0));
         let flap = self.flap.filter(|_| !self.entries.is_empty()).map(|flap| flap.next.unwrap_or(Instant(0)));
         late.into_iter().chain(export).chain(flap).min()
     }
 
-    /// When the last change on its way to the forwarding table is done.
+    /// When the last change reaches the forwarding table.
     pub fn fib_end(&self) -> Option<Instant> {
         self.fib.end()
     }
 
-    /// The next change of the forwarding table until `now`, with its instant. Changes that [`Rib::advance`] has not
-    /// processed are not included.
+    /// The next change of the forwarding table until `now`, with its instant. Call [`Rib::advance`] before.
     pub fn take_fib(&mut self, now: Instant) -> Option<(Instant, FibChange)> {
         let (at, (i, hop)) = self.fib.take(now)?;
         Some((at, FibChange { net: self.entries[i as usize].net, number: i + 1, hop }))
     }
 
-    /// The next message to a peer: the prefix, its number, the path (none for a withdrawal), and the content.
+    /// The next message to a peer: prefix, prefix number, path (`None` for a withdrawal), and content.
     pub fn next_telling(&mut self, id: PeerId) -> Option<(Net, u32, Option<Path>, Telling)> {
         let peer = self.peers.get(usize::from(id))?.0?;
         loop {
@@ -381,7 +511,7 @@ impl Rib {
             let (entry, wanted) = (&self.entries[i as usize], self.wanted(i, id, &peer));
             let out = &mut self.peers[usize::from(id)].1;
             if wanted == out.told(i) {
-                // It changed and changed back before anything was sent to the peer.
+                // The route changed and changed back before the peer heard of it.
                 out.pop();
                 continue;
             }
@@ -405,10 +535,67 @@ impl Rib {
     pub fn has_news(&self, id: PeerId) -> bool {
         self.peers.get(usize::from(id)).is_some_and(|(_, out)| out.first().is_some())
     }
+}
 
-    /// Prefixes that are advertised to this peer and not withdrawn.
-    pub fn told_count(&self, id: PeerId) -> usize {
-        self.peers.get(usize::from(id)).map_or(0, |(_, out)| out.count())
+/// Not advertised.
+const NOTHING: u32 = u32::MAX;
+
+/// An Adj-RIB-Out, by index of the prefix: what has been advertised to one peer, and what is still to be advertised.
+#[derive(Clone, Debug, Default)]
+struct AdjRibOut {
+    told: Vec<u32>,
+    count: usize,
+    /// Prefixes that may have changed for this peer, each once, in the order in which they changed.
+    news: VecDeque<u32>,
+    waits: Vec<bool>,
+}
+
+impl AdjRibOut {
+    fn clear(&mut self) {
+        *self = AdjRibOut::default();
+    }
+
+    /// True if nothing has been advertised and nothing is pending.
+    fn is_empty(&self) -> bool {
+        self.count == 0 && self.news.is_empty()
+    }
+
+    /// The attributes advertised for a prefix.
+    fn told(&self, i: u32) -> Option<AttributesId> {
+        self.told.get(i as usize).copied().filter(|told| *told != NOTHING)
+    }
+
+    /// Records what has been advertised for a prefix.
+    fn tell(&mut self, i: u32, attributes: Option<AttributesId>) {
+        let at = i as usize;
+        if self.told.len() <= at {
+            self.told.resize(at + 1, NOTHING);
+        }
+        self.count = self.count + usize::from(attributes.is_some()) - usize::from(self.told[at] != NOTHING);
+        self.told[at] = attributes.unwrap_or(NOTHING);
+    }
+
+    /// Marks a prefix as possibly changed.
+    fn mark(&mut self, i: u32) {
+        let at = i as usize;
+        if self.waits.len() <= at {
+            self.waits.resize(at + 1, false);
+        }
+        if !std::mem::replace(&mut self.waits[at], true) {
+            self.news.push_back(i);
+        }
+    }
+
+    /// The next marked prefix.
+    fn first(&self) -> Option<u32> {
+        self.news.front().copied()
+    }
+
+    /// Unmarks the next prefix.
+    fn pop(&mut self) {
+        if let Some(i) = self.news.pop_front() {
+            self.waits[i as usize] = false;
+        }
     }
 }
 

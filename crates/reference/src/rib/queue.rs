@@ -1,22 +1,22 @@
-//! From the best path to the forwarding table: changes one after the other, each at an instant known beforehand.
+//! From the best path to the forwarding table: a queue of changes, each with its instant.
 
 use drophammer_model::Instant;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Changes on their way to the forwarding table, in the order in which they came about. A change of instant `t` is done at
-/// `max(t + delay, the one before it + each)`: of many at once, the first after `delay`, every further one `each` later.
+/// Changes on their way to the forwarding table, in order. A change of instant `t` is done at
+/// `max(t + delay, previous + each)`: of many changes at one instant, the first is done after `delay`, and each next one
+/// `each` later.
 #[derive(Clone, Debug)]
 pub struct FibQueue<T> {
     delay: Duration,
     each: Duration,
     waiting: VecDeque<(Instant, T)>,
-    /// When the last one that was ever pushed is done.
+    /// When the latest change is done, even if it has left the queue.
     last: Option<Instant>,
 }
 
 impl<T> FibQueue<T> {
-    /// An empty queue.
     pub fn new(delay: Duration, each: Duration) -> FibQueue<T> {
         FibQueue { delay, each, waiting: VecDeque::new(), last: None }
     }
@@ -29,17 +29,16 @@ impl<T> FibQueue<T> {
         at
     }
 
-    /// The next change that is done until `now`, with its instant.
+    /// The next change until `now`, with its instant.
     pub fn take(&mut self, now: Instant) -> Option<(Instant, T)> {
         self.waiting.pop_front_if(|(at, _)| *at <= now)
     }
 
-    /// When the last one is done; `None` when none waits.
+    /// When the last waiting change is done; `None` if none waits.
     pub fn end(&self) -> Option<Instant> {
         self.waiting.back().map(|w| w.0)
     }
 
-    /// Number of waiting changes.
     pub fn backlog(&self) -> usize {
         self.waiting.len()
     }
@@ -62,7 +61,7 @@ mod tests {
         assert_eq!((queue.backlog(), queue.end()), (3, Some(Instant(1_064))));
         assert_eq!(queue.take(Instant(1_049)), None);
         assert_eq!(queue.take(Instant(1_050)), Some((Instant(1_050), 0)));
-        // While it is busy the delay is over before its turn comes; when it is idle the delay counts again.
+        // In a busy queue the delay is over before a change's turn; in an idle queue the delay counts again.
         assert_eq!(queue.push(Instant(60), 3).0, 1_071);
         assert_eq!(queue.push(Instant(2_000), 4).0, 3_000);
         assert_eq!(times(&mut queue), [(1_057, 1), (1_064, 2), (1_071, 3), (3_000, 4)]);

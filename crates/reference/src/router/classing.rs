@@ -1,4 +1,4 @@
-//! Classes of service of the router: at its one server, and at the lines of its ports.
+//! Classes of service, at the server of the router and at the lines of its ports.
 
 use super::Router;
 use super::forward::{Served, Waiting};
@@ -18,12 +18,12 @@ pub(super) struct OnLine {
 }
 
 impl Router {
-    /// Replaces the classes of service at the lines of its ports from now on; an empty list removes them, and the line
-    /// of a port follows the configuration again. Frames that wait at a line with classes are dropped. Faults neither
-    /// hold nor reorder frames of a line with classes.
+    /// Replaces the classes of service at the lines of the ports from now on; an empty list removes them and restores the
+    /// configured lines. Frames that wait at a line with classes are dropped. Faults neither hold nor reorder frames of a
+    /// line with classes.
     ///
     /// # Errors
-    /// [`ConfigError::Classes`]; nothing changes then.
+    /// [`ConfigError::Classes`]; the classes are then unchanged.
     pub fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), ConfigError> {
         let by_port = by_port(lists, self.ports.len()).map_err(ConfigError::Classes)?;
         let line = |(port, list): (usize, &EgressClasses)| Ok((port, ClassLine::new(list, self.faults.classes)?));
@@ -40,7 +40,7 @@ impl Router {
         Ok(())
     }
 
-    /// Counters of each class of its server.
+    /// Counters of each class of the server.
     pub fn class_counters(&self) -> &[ClassCounters] {
         self.classes.as_ref().map_or(&[], |c| &c.counters)
     }
@@ -51,7 +51,7 @@ impl Router {
         lines.flat_map(|(port, line)| line.counters().map(move |(name, counters)| (port, name, counters)))
     }
 
-    /// Sends the frames that the classes of the server have served until `now` on their way.
+    /// Moves on the frames that the server has served until `now`.
     pub(super) fn serve_classes(&mut self, now: Instant) {
         while let Some((end, frame)) = self.classes.as_mut().and_then(|c| c.next(now)) {
             let Waiting { slot, arrived, ingress, port, contents } = frame;
@@ -59,7 +59,7 @@ impl Router {
         }
     }
 
-    /// The frame in `slot` is ready for a line with classes at `ready`.
+    /// Queues the frame in `slot`, ready at `ready`, at a line with classes.
     #[cold]
     pub(super) fn queue_on_line(&mut self, port: usize, ready: Instant, slot: Slot) {
         let frame = self.pool.get(slot);
@@ -97,13 +97,13 @@ impl Router {
         }
     }
 
-    /// A frame leaves the queues of a line and is dropped.
+    /// Drops a frame from the queues of a line.
     fn leave_line(&mut self, frame: OnLine, cause: impl FnOnce(&mut crate::Drops) -> &mut u64) {
         self.answerable -= usize::from(!frame.datagram);
         self.discard(frame.slot, cause);
     }
 
-    /// Instant of the next event at a line with classes.
+    /// The next event at a line with classes.
     pub(super) fn next_on_lines(&self) -> Option<Instant> {
         if !self.classed {
             return None;
@@ -111,7 +111,7 @@ impl Router {
         self.ports.iter().filter_map(|port| port.classes.as_ref()?.next_event()).min()
     }
 
-    /// As `next_on_lines`, but only while a frame in the queues may be answered.
+    /// Like `next_on_lines`, but only while a frame in the queues may be answered.
     pub(super) fn next_answerable_on_lines(&self) -> Option<Instant> {
         if self.answerable == 0 { None } else { self.next_on_lines() }
     }

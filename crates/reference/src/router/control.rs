@@ -1,7 +1,7 @@
-//! The control plane: ARP, Neighbor Discovery, echo, and the device's other own frames.
+//! The control plane: ARP, Neighbor Discovery, echo, and other frames that the device originates.
 
 use super::Router;
-use super::forward::push_tags;
+use super::forward::{Arrival, push_tags};
 use super::routing::TCP;
 use crate::faults::is_nth;
 use crate::interfaces::Interface;
@@ -28,7 +28,7 @@ impl Router {
         }
     }
 
-    /// Sends one of the device's own frames: `compose` fills the buffer.
+    /// Sends a frame of the device's own; `compose` writes it.
     pub(super) fn send(&mut self, now: Instant, interface: usize, compose: impl FnOnce(&mut Vec<u8>)) {
         let Interface { port, tags, .. } = &self.interfaces[interface];
         let port = *port;
@@ -42,7 +42,7 @@ impl Router {
         self.departures.schedule_other(now, port, slot, false);
     }
 
-    /// Asks for a neighbour: at its known address, or everybody on the link.
+    /// Asks for the address of a neighbour: the neighbour itself if its address is known, else everybody on the link.
     pub(super) fn ask(&mut self, now: Instant, i: usize, known: Option<MacAddr>) {
         let neighbour = self.neighbours.get(i);
         let (interface, address) = (neighbour.interface, neighbour.address);
@@ -69,7 +69,7 @@ impl Router {
         self.truth.resolution_requests += 1;
     }
 
-    /// Learns the MAC address of a station. `asked`: its message was for this device, which justifies a new entry.
+    /// Learns the MAC address of a station. Creates an entry only if the message was for this device (`asked`).
     fn learn(&mut self, now: Instant, interface: usize, address: IpAddr, mac: MacAddr, asked: bool) {
         if mac.is_group() || mac == MacAddr::default() || !self.interfaces[interface].on_link(address) {
             return;
@@ -96,7 +96,7 @@ impl Router {
         }
     }
 
-    /// When it answers its operator; `None` for not at all.
+    /// When the device answers its operator; `None` for never.
     pub(super) fn answers_at(&mut self, now: Instant) -> Option<Instant> {
         let Some(fault) = self.faults.management else { return Some(now) };
         if self.server.waiting(now) < fault.waiting {
@@ -109,14 +109,15 @@ impl Router {
     }
 
     /// Takes an IPv4 packet for an address of this device.
-    pub(super) fn take_own_ipv4(&mut self, now: Instant, interface: usize, from: MacAddr, packet: &[u8]) {
+    pub(super) fn take_own_ipv4(&mut self, arrival: Arrival, packet: &[u8]) {
+        let Arrival { now, interface, from } = arrival;
         let Ok((ip, payload)) = ipv4::Repr::parse(packet) else { return };
         if ip.protocol != protocol::ICMP {
             if ip.protocol == TCP {
                 self.take_tcp(now, interface, packet);
             }
             if ip.protocol == protocol::UDP {
-                self.report4(now, interface, from, packet, |original| icmpv4::Repr::DestinationUnreachable {
+                self.report4(arrival, packet, |original| icmpv4::Repr::DestinationUnreachable {
                     code: icmpv4::unreachable::PORT,
                     next_hop_mtu: 0,
                     original,
@@ -136,7 +137,8 @@ impl Router {
     }
 
     /// Takes an IPv6 packet for an address of this device or for a group.
-    pub(super) fn take_own_ipv6(&mut self, now: Instant, interface: usize, from: MacAddr, packet: &[u8]) {
+    pub(super) fn take_own_ipv6(&mut self, arrival: Arrival, packet: &[u8]) {
+        let Arrival { now, interface, from } = arrival;
         let group = packet[24] == 0xff;
         let Ok((ip, payload)) = ipv6::Repr::parse(packet) else {
             self.truth.ignored += 1;
@@ -145,13 +147,13 @@ impl Router {
         if !group && let Some((code, pointer)) = unprocessable(packet) {
             self.truth.control += 1;
             let (kind, word) = (PARAMETER_PROBLEM, u32::from(pointer).to_be_bytes());
-            self.report6(now, interface, from, packet, |data| icmpv6::Repr::Other { kind, code, word, data });
+            self.report6(arrival, packet, |data| icmpv6::Repr::Other { kind, code, word, data });
             return;
         }
         let message = match ip.next_header {
             protocol::ICMPV6 => icmpv6::Repr::parse(payload, ip.pseudo_header_sum()).ok(),
             protocol::UDP if !group => {
-                self.report6(now, interface, from, packet, |original| icmpv6::Repr::DestinationUnreachable {
+                self.report6(arrival, packet, |original| icmpv6::Repr::DestinationUnreachable {
                     code: icmpv6::unreachable::PORT,
                     original,
                 });
@@ -221,13 +223,13 @@ impl Router {
 /// Type of "parameter problem" (RFC 4443 section 3.4).
 const PARAMETER_PROBLEM: u8 = 4;
 
-/// The first part of its extension headers that the destination of `packet` cannot process: code of the parameter
-/// problem, and its position in the packet.
+/// The first extension header of `packet` that its destination cannot process: code of the parameter problem, and
+/// position in the packet.
 fn unprocessable(packet: &[u8]) -> Option<(u8, u16)> {
     let (mut next, mut next_at, mut at) = (packet[6], 6, ipv6::LEN);
     loop {
         match next {
-            // Hop-by-hop options stand directly behind the fixed header (RFC 8200 section 4.1).
+            // Hop-by-hop options must directly follow the fixed header (RFC 8200 section 4.1).
             0 if at > ipv6::LEN => return Some((1, next_at)),
             // A routing header of an unknown or withdrawn type with segments left (RFC 8200 section 4.4, RFC 5095).
             43 if packet.get(at + 3).is_some_and(|left| *left > 0) => return Some((0, at as u16 + 2)),
@@ -242,7 +244,7 @@ fn unprocessable(packet: &[u8]) -> Option<(u8, u16)> {
     }
 }
 
-/// An LLDP frame (IEEE 802.1AB) with the three TLVs that it must have: chassis, port, time to live.
+/// An LLDP frame (IEEE 802.1AB) with the three mandatory TLVs: chassis, port, time to live.
 pub(super) fn lldp(out: &mut Vec<u8>, mac: MacAddr, port: usize) {
     let destination = MacAddr([0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e]);
     out.clear();

@@ -4,15 +4,36 @@ use super::Router;
 use super::header::{Contents, IP, TAGS, contents, dscp, has_source_route, is_extension, is_special4, port_at, tags};
 use crate::faults::{WrongFrame, is_nth};
 use crate::filter::Packet;
+use crate::labels::{self, Entry};
 use crate::neighbours::Pending;
 use crate::pool::Slot;
 use crate::table::Target;
+use crate::truth::Drops;
 use drophammer_model::Instant;
+use drophammer_model::filter::FilterDirection;
 use drophammer_model::role::PolicySource;
 use drophammer_wire::ethernet::ethertype;
 use drophammer_wire::frame::Frame;
 use drophammer_wire::{MacAddr, checksum, ethernet, icmpv4, icmpv6, ipv4, ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// When and where a frame arrived, and the MAC address that sent it.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival {
+    pub now: Instant,
+    pub interface: usize,
+    pub from: MacAddr,
+}
+
+/// Where the routes and policies send a packet.
+enum Way {
+    NextHop(usize),
+    Tunnel(usize),
+    /// No route; the source should be told.
+    NoRoute,
+    /// Dropped silently.
+    Dropped,
+}
 
 /// A frame that the server has accepted.
 pub(super) struct Served {
@@ -20,7 +41,7 @@ pub(super) struct Served {
     pub arrived: Instant,
     /// End of service.
     pub end: Instant,
-    /// Port by which it came.
+    /// Port that it arrived on.
     pub ingress: usize,
     pub port: usize,
     pub contents: Contents,
@@ -30,14 +51,17 @@ pub(super) struct Served {
 pub(super) struct Waiting {
     pub slot: Slot,
     pub arrived: Instant,
-    /// Port by which it came.
+    /// Port that it arrived on.
     pub ingress: usize,
     pub port: usize,
     pub contents: Contents,
 }
 
-/// Removes the padding behind a packet of `total` bytes, and adds new padding if the frame, with `tags` bytes of tags,
-/// is too short.
+/// TTL of pushed labels in the pipe model.
+const PIPE: u8 = 255;
+
+/// Removes the padding behind a packet of `total` bytes, and pads the frame again if it is too short with `tags` bytes of
+/// tags.
 #[inline(always)]
 pub(super) fn trim(frame: &mut Frame, total: usize, tags: usize) {
     let (end, shortest) = (IP + total, ethernet::MIN_WITHOUT_FCS - tags);
@@ -48,7 +72,7 @@ pub(super) fn trim(frame: &mut Frame, total: usize, tags: usize) {
     }
 }
 
-/// Decrements the TTL of the IPv4 packet in an untagged frame (RFC 1812 section 5.3.1), and updates its header checksum.
+/// Decrements the TTL of the IPv4 packet in an untagged frame (RFC 1812 section 5.3.1) and updates the header checksum.
 #[inline(always)]
 pub(super) fn count_down(frame: &mut Frame) {
     let header = &mut frame.head_mut()[IP..IP + ipv4::LEN];
@@ -59,14 +83,14 @@ pub(super) fn count_down(frame: &mut Frame) {
     header[10..12].copy_from_slice(&field.to_be_bytes());
 }
 
-/// Puts tags behind the MAC addresses.
+/// Inserts tags behind the MAC addresses.
 pub(super) fn push_tags(frame: &mut Frame, tags: &[u8]) {
     if !tags.is_empty() {
         frame.bytes_mut().splice(TAGS..TAGS, tags.iter().copied());
     }
 }
 
-/// Sets the addresses of the link.
+/// Sets the MAC addresses.
 #[inline(always)]
 fn address(frame: &mut Frame, destination: MacAddr, source: MacAddr) {
     let head = frame.head_mut();
@@ -75,17 +99,10 @@ fn address(frame: &mut Frame, destination: MacAddr, source: MacAddr) {
 }
 
 impl Router {
-    /// Takes a frame of a type that a port itself does not handle: one with tags goes to its sub-interface, one with
-    /// labels to their entry.
+    /// Takes any frame but untagged IP and ARP: finds the sub-interface of its tags, and the entry of its labels.
     #[cold]
-    pub(super) fn take_tagged(
-        &mut self,
-        now: Instant,
-        port: usize,
-        from: MacAddr,
-        group: bool,
-        frame: &mut Frame,
-    ) -> bool {
+    pub(super) fn take_tagged(&mut self, arrival: Arrival, group: bool, frame: &mut Frame) -> bool {
+        let Arrival { now, interface: port, .. } = arrival;
         let tags = tags(frame);
         let length = tags.len();
         let found = if length == 0 { Some(port) } else { self.by_tags.find(port, tags) };
@@ -94,10 +111,11 @@ impl Router {
             self.truth.unknown_vlan += u64::from(length > 0);
             return false;
         };
+        let arrival = Arrival { interface, ..arrival };
         frame.bytes_mut().drain(TAGS..TAGS + length);
         match u16::from_be_bytes([frame[TAGS], frame[TAGS + 1]]) {
-            ethertype::IPV4 => self.take_ipv4(now, interface, from, group, frame),
-            ethertype::IPV6 => self.take_ipv6(now, interface, from, group, frame),
+            ethertype::IPV4 => self.take_ipv4(arrival, group, frame),
+            ethertype::IPV6 => self.take_ipv6(arrival, group, frame),
             ethertype::ARP => {
                 self.take_arp(now, interface, &frame[IP..]);
                 false
@@ -112,16 +130,9 @@ impl Router {
     }
 
     #[inline(always)]
-    pub(super) fn take_ipv4(
-        &mut self,
-        now: Instant,
-        port: usize,
-        from: MacAddr,
-        group: bool,
-        frame: &mut Frame,
-    ) -> bool {
+    pub(super) fn take_ipv4(&mut self, arrival: Arrival, group: bool, frame: &mut Frame) -> bool {
         let packet = &frame[IP..];
-        // All that is looked at of a header without options, with its length known.
+        // A header without options, of constant length.
         let Some(plain) = packet.first_chunk::<{ ipv4::LEN }>() else {
             self.truth.ignored += 1;
             return false;
@@ -138,10 +149,10 @@ impl Router {
         let target = self.fib.find4(destination);
         if target == Some(Target::Local) {
             if let Some(tunnel) = self.tunnel_between(destination, source).filter(|_| plain[9] == ipv4::protocol::GRE) {
-                return self.take_tunnelled(now, port, from, tunnel, frame);
+                return self.take_tunnelled(arrival, tunnel, frame);
             }
             self.truth.control += 1;
-            self.take_own_ipv4(now, port, from, packet);
+            self.take_own_ipv4(arrival, packet);
             return false;
         }
         self.truth.transit += 1;
@@ -168,47 +179,32 @@ impl Router {
             let destination_port = first.then(|| port_at(packet[9], &packet[header..total])).flatten();
             Packet { source: source.into(), destination: destination.into(), protocol: packet[9], destination_port }
         });
-        if filtered.is_some_and(|packet| !self.passes_ingress(port, &packet)) {
+        if filtered.is_some_and(|packet| !self.passes_ingress(arrival.interface, &packet)) {
             return false;
         }
         if plain[8] <= 1 && !self.lets_pass(WrongFrame::Ttl) {
             self.truth.dropped.ttl += 1;
-            self.report4(now, port, from, packet, |original| icmpv4::Repr::TimeExceeded { code: 0, original });
+            self.report4(arrival, packet, |original| icmpv4::Repr::TimeExceeded { code: 0, original });
             return false;
         }
         if let Some(entry) = self.pushed.find(IpAddr::V4(destination)) {
             let (entry, ttl) = (entry.clone(), plain[8] - 1);
             count_down(frame);
-            return self.push(now, port, &entry, ttl, total, frame);
+            return self.push(arrival, &entry, ttl, total, frame);
         }
-        let target =
-            if self.policies.is_empty() { target } else { self.by_policy(PolicySource::Interface(port), target) };
-        let next_hop = match target {
-            Some(Target::Via(i)) => Some(i),
-            Some(Target::Connected(out)) => self.neighbours.intern(out, IpAddr::V4(destination)),
-            Some(Target::Tunnel(tunnel)) => return self.enter_tunnel(now, port, from, tunnel, total, frame),
-            Some(Target::Blackhole) => {
-                self.truth.dropped.fib_full += 1;
-                return false;
-            }
-            Some(Target::Sink) => {
-                self.truth.dropped.fault_blackhole += 1;
-                return false;
-            }
-            Some(Target::Broadcast | Target::Local) | None => {
-                self.truth.dropped.no_route += 1;
-                let code = icmpv4::unreachable::NET;
-                self.report4(now, port, from, packet, |original| icmpv4::Repr::DestinationUnreachable {
-                    code,
-                    next_hop_mtu: 0,
-                    original,
-                });
-                return false;
-            }
+        let target = if self.policies.is_empty() {
+            target
+        } else {
+            self.by_policy(PolicySource::Interface(arrival.interface), target)
         };
-        let Some(next_hop) = next_hop else {
-            self.truth.dropped.unresolved += 1;
-            return false;
+        let next_hop = match self.way(target, IpAddr::V4(destination)) {
+            Way::NextHop(next_hop) => next_hop,
+            Way::Tunnel(tunnel) => return self.enter_tunnel(arrival, tunnel, total, frame),
+            Way::Dropped => return false,
+            Way::NoRoute => {
+                self.report_no_route4(arrival, packet);
+                return false;
+            }
         };
         if filtered.is_some_and(|packet| !self.passes_egress(next_hop, &packet)) {
             return false;
@@ -216,29 +212,15 @@ impl Router {
         let out = &self.interfaces[self.neighbours.get(next_hop).interface];
         let (mtu, tags) = (out.mtu, out.tags.len());
         if total > mtu && !self.lets_pass(WrongFrame::Giant) {
-            self.truth.dropped.mtu += 1;
-            if packet[6] & 0x40 != 0 {
-                self.report4(now, port, from, packet, |original| icmpv4::Repr::DestinationUnreachable {
-                    code: icmpv4::unreachable::FRAGMENTATION_NEEDED,
-                    next_hop_mtu: mtu.min(0xffff) as u16,
-                    original,
-                });
-            }
+            self.refuse_large(arrival, mtu, packet);
             return false;
         }
         trim(frame, total, tags);
         count_down(frame);
-        self.forward(now, port, next_hop, frame)
+        self.forward(arrival.now, arrival.interface, next_hop, frame)
     }
 
-    pub(super) fn take_ipv6(
-        &mut self,
-        now: Instant,
-        port: usize,
-        from: MacAddr,
-        group: bool,
-        frame: &mut Frame,
-    ) -> bool {
+    pub(super) fn take_ipv6(&mut self, arrival: Arrival, group: bool, frame: &mut Frame) -> bool {
         let packet = &frame[IP..];
         if packet.len() < ipv6::LEN {
             self.truth.ignored += 1;
@@ -248,8 +230,8 @@ impl Router {
         source.copy_from_slice(&packet[8..24]);
         destination.copy_from_slice(&packet[24..40]);
         let (source, destination) = (Ipv6Addr::from(source), Ipv6Addr::from(destination));
-        if destination.is_multicast() || destination == self.interfaces[port].link_local {
-            self.take_own_ipv6(now, port, from, packet);
+        if destination.is_multicast() || destination == self.interfaces[arrival.interface].link_local {
+            self.take_own_ipv6(arrival, packet);
             return false;
         }
         // RFC 4291 sections 2.5.2 to 2.5.6: these are never forwarded.
@@ -261,7 +243,7 @@ impl Router {
         }
         let target = self.fib.find6(destination);
         if target == Some(Target::Local) {
-            self.take_own_ipv6(now, port, from, packet);
+            self.take_own_ipv6(arrival, packet);
             return false;
         }
         if source.is_unicast_link_local() || source.is_unspecified() || source.is_loopback() {
@@ -278,43 +260,28 @@ impl Router {
             let destination_port = port_at(packet[6], &packet[ipv6::LEN..total]);
             Packet { source: source.into(), destination: destination.into(), protocol: packet[6], destination_port }
         });
-        if filtered.is_some_and(|packet| !self.passes_ingress(port, &packet)) {
+        if filtered.is_some_and(|packet| !self.passes_ingress(arrival.interface, &packet)) {
             return false;
         }
         if packet[7] <= 1 && !self.lets_pass(WrongFrame::Ttl) {
             self.truth.dropped.ttl += 1;
-            self.report6(now, port, from, packet, |original| icmpv6::Repr::TimeExceeded { code: 0, original });
+            self.report6(arrival, packet, |original| icmpv6::Repr::TimeExceeded { code: 0, original });
             return false;
         }
         if let Some(entry) = self.pushed.find(IpAddr::V6(destination)) {
             let (entry, ttl) = (entry.clone(), packet[7] - 1);
             frame.head_mut()[IP + 7] = ttl;
-            return self.push(now, port, &entry, ttl, total, frame);
+            return self.push(arrival, &entry, ttl, total, frame);
         }
-        let next_hop = match target {
-            Some(Target::Via(i)) => Some(i),
-            Some(Target::Connected(out)) => self.neighbours.intern(out, IpAddr::V6(destination)),
-            Some(Target::Blackhole) => {
-                self.truth.dropped.fib_full += 1;
-                return false;
-            }
-            Some(Target::Sink) => {
-                self.truth.dropped.fault_blackhole += 1;
-                return false;
-            }
-            Some(Target::Broadcast | Target::Local | Target::Tunnel(_)) | None => {
-                self.truth.dropped.no_route += 1;
+        let next_hop = match self.way(target, IpAddr::V6(destination)) {
+            Way::NextHop(next_hop) => next_hop,
+            // Tunnels carry IPv4 alone, and no policy applies to IPv6.
+            Way::Tunnel(_) | Way::Dropped => return false,
+            Way::NoRoute => {
                 let code = icmpv6::unreachable::NO_ROUTE;
-                self.report6(now, port, from, packet, |original| icmpv6::Repr::DestinationUnreachable {
-                    code,
-                    original,
-                });
+                self.report6(arrival, packet, |original| icmpv6::Repr::DestinationUnreachable { code, original });
                 return false;
             }
-        };
-        let Some(next_hop) = next_hop else {
-            self.truth.dropped.unresolved += 1;
-            return false;
         };
         if filtered.is_some_and(|packet| !self.passes_egress(next_hop, &packet)) {
             return false;
@@ -324,7 +291,7 @@ impl Router {
         if total > mtu && !self.lets_pass(WrongFrame::Giant) {
             self.truth.dropped.mtu += 1;
             let mtu = mtu as u32;
-            self.report6(now, port, from, packet, |original| icmpv6::Repr::PacketTooBig { mtu, original });
+            self.report6(arrival, packet, |original| icmpv6::Repr::PacketTooBig { mtu, original });
             return false;
         }
         if is_extension(packet[6]) {
@@ -338,10 +305,32 @@ impl Router {
         trim(frame, total, tags);
         let hops = &mut frame.head_mut()[IP + 7];
         *hops = hops.wrapping_sub(1);
-        self.forward(now, port, next_hop, frame)
+        self.forward(arrival.now, arrival.interface, next_hop, frame)
     }
 
-    /// Takes a frame in transit on its way to `next_hop`. Its headers are final, except for the addresses of its link.
+    /// Resolves a target of the forwarding table, and counts a packet that it drops.
+    #[inline(always)]
+    fn way(&mut self, target: Option<Target>, destination: IpAddr) -> Way {
+        let dropped = &mut self.truth.dropped;
+        let count = match target {
+            Some(Target::Via(next_hop)) => return Way::NextHop(next_hop),
+            Some(Target::Tunnel(tunnel)) => return Way::Tunnel(tunnel),
+            Some(Target::Connected(out)) => match self.neighbours.intern(out, destination) {
+                Some(next_hop) => return Way::NextHop(next_hop),
+                None => &mut dropped.unresolved,
+            },
+            Some(Target::Blackhole) => &mut dropped.fib_full,
+            Some(Target::Sink) => &mut dropped.fault_blackhole,
+            Some(Target::Broadcast | Target::Local) | None => {
+                dropped.no_route += 1;
+                return Way::NoRoute;
+            }
+        };
+        *count += 1;
+        Way::Dropped
+    }
+
+    /// Forwards a frame to `next_hop`. Its headers are final, except for the MAC addresses.
     #[inline(always)]
     pub(super) fn forward(&mut self, now: Instant, ingress: usize, next_hop: usize, frame: &mut Frame) -> bool {
         let extension_ns = std::mem::take(&mut self.extension_ns.1);
@@ -387,7 +376,7 @@ impl Router {
         false
     }
 
-    /// Frames that waited for a neighbour arrive at the server now that it has answered.
+    /// Passes the frames that waited for a neighbour to the server, now that the neighbour has answered.
     pub(super) fn serve_pending(&mut self, now: Instant, next_hop: usize) {
         let neighbour = self.neighbours.get_mut(next_hop);
         let Some(mac) = neighbour.mac else { return };
@@ -396,7 +385,7 @@ impl Router {
         for Pending { slot, ingress } in pending.drain(..) {
             self.serve(now, ingress, out, mac, slot);
         }
-        // Returns the memory, so that the next time allocates nothing.
+        // Returns the memory, so the next time allocates nothing.
         let neighbour = self.neighbours.get_mut(next_hop);
         neighbour.pending = pending;
         let port = self.interfaces[out].port;
@@ -449,22 +438,165 @@ impl Router {
             self.truth.test_frames += 1;
             let ready = self.ready(served.end);
             if let Some(at) = self.line(ingress, port, ready, slot) {
-                // Looked at while it is at hand.
+                // Read now, while the frame is in the cache.
                 let unicast = self.pool.get(slot)[0] & 1 == 0;
                 self.departures.schedule(at, port, slot, unicast);
             }
             return true;
         }
-        // A parked frame changes the next notice.
+        // Parked frames change the next notice.
         let parks = self.faults.reorder.is_some() || self.ports.iter().any(|p| !p.parked.is_empty());
         let noticed = served.contents != Contents::Datagram;
         self.mistreat(served);
         !parks && !noticed
     }
 
-    /// Whether test frames to a port must go through the faults.
+    /// Whether test frames to a port go through the faults.
     #[inline(always)]
     fn mistreats(&self, port: usize) -> bool {
         self.faulty || !self.ports[port].parked.is_empty()
+    }
+
+    /// Takes a packet with labels.
+    fn take_labelled(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
+        self.truth.transit += 1;
+        self.rules_read = 0;
+        let Some(outermost) = labels::outermost(frame) else {
+            self.truth.dropped.malformed += 1;
+            return false;
+        };
+        let Some(entry) = self.labels.find(outermost.label) else {
+            self.truth.dropped.no_label += 1;
+            return false;
+        };
+        if outermost.ttl <= 1 {
+            self.truth.dropped.ttl += 1;
+            return false;
+        }
+        let next_hop = entry.next_hop;
+        let out = &self.interfaces[self.neighbours.get(next_hop).interface];
+        labels::exchange(frame.bytes_mut(), outermost, &entry.out, self.pipe);
+        if frame.len() - IP > out.mtu {
+            self.truth.dropped.mtu += 1;
+            return false;
+        }
+        let total = frame.len() - IP;
+        trim(frame, total, out.tags.len());
+        self.forward(now, port, next_hop, frame)
+    }
+
+    /// Pushes the labels of `entry` onto a packet of `total` bytes, whose TTL has been decremented to `ttl`.
+    fn push(&mut self, arrival: Arrival, entry: &Entry, ttl: u8, total: usize, frame: &mut Frame) -> bool {
+        let out = &self.interfaces[self.neighbours.get(entry.next_hop).interface];
+        let (mtu, tags) = (out.mtu, out.tags.len());
+        labels::push(frame.bytes_mut(), &entry.out, if self.pipe { PIPE } else { ttl }, total);
+        let total = frame.len() - IP;
+        if total > mtu {
+            self.truth.dropped.mtu += 1;
+            return false;
+        }
+        trim(frame, total, tags);
+        self.forward(arrival.now, arrival.interface, entry.next_hop, frame)
+    }
+
+    /// Whether the ingress filter permits a packet that arrived on interface `ingress`.
+    #[inline(never)]
+    fn passes_ingress(&mut self, ingress: usize, packet: &Packet) -> bool {
+        self.rules_read = 0;
+        self.passes(FilterDirection::Ingress, ingress, packet)
+    }
+
+    /// Whether the egress filter of the output port to `next_hop` permits a packet.
+    #[inline(never)]
+    fn passes_egress(&mut self, next_hop: usize, packet: &Packet) -> bool {
+        self.passes(FilterDirection::Egress, self.neighbours.get(next_hop).interface, packet)
+    }
+
+    fn passes(&mut self, direction: FilterDirection, interface: usize, packet: &Packet) -> bool {
+        let port = self.interfaces[interface].port;
+        let Some(decision) = self.filter.decide(direction, port, packet) else { return true };
+        self.rules_read += decision.looked_at;
+        if decision.permits {
+            self.decisions.0 += 1;
+            let dropped = is_nth(self.decisions.0, self.faults.filter_deny_every);
+            self.truth.dropped.fault_filter += u64::from(dropped);
+            return !dropped;
+        }
+        self.decisions.1 += 1;
+        let leaks = is_nth(self.decisions.1, self.faults.filter_leak_every);
+        let count = if leaks { &mut self.truth.leaked } else { &mut self.truth.dropped.filtered };
+        *count += 1;
+        leaks
+    }
+
+    pub(super) fn discard(&mut self, slot: Slot, cause: impl FnOnce(&mut Drops) -> &mut u64) {
+        *cause(&mut self.truth.dropped) += 1;
+        self.truth.queued -= 1;
+        self.pool.release(slot);
+    }
+
+    /// Applies the faults to a broadcast or multicast frame of an unknown type. True if the frame is forwarded.
+    fn suffers_broadcast(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
+        for _ in 0..self.faults.broadcast_services {
+            // Takes no time if the buffer is full.
+            let _ = self.server.offer(now, 0);
+        }
+        if !self.faults.broadcast_flooded {
+            return false;
+        }
+        let next = (port + 1) % self.ports.len();
+        self.truth.transit += 1;
+        self.truth.queued += 1;
+        let slot = self.pool.adopt(frame);
+        if let Some(at) = self.line(port, next, now, slot) {
+            self.departures.schedule_other(at, next, slot, true);
+        }
+        true
+    }
+
+    #[inline]
+    pub(super) fn ready(&mut self, end: Instant) -> Instant {
+        let aged = self.faults.ageing.map_or(0, |ageing| ageing.delay_ns(end));
+        let ready = Instant((end + self.delay).0.saturating_add(aged));
+        if self.jitter.is_zero() {
+            return ready;
+        }
+        let width = u64::try_from(self.jitter.as_nanos()).unwrap_or(u64::MAX).saturating_add(1);
+        Instant(ready.0.saturating_add(self.delay_random.below(width)))
+    }
+
+    #[inline(always)]
+    pub(super) fn line(&mut self, ingress: usize, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
+        let out = &mut self.ports[port];
+        if out.down {
+            self.discard(slot, |d| &mut d.link_down);
+            return None;
+        }
+        if out.classes.is_some() {
+            self.queue_on_line(port, ready, slot);
+            return None;
+        }
+        let ready = if self.faults.input_queue == 0 { ready } else { self.leave_input(ingress, port, ready, slot)? };
+        let out = &mut self.ports[port];
+        let departure = out.line.offer(ready, self.pool.get(slot).len());
+        if departure.is_none() {
+            out.counters.out_discards += 1;
+            self.discard(slot, |d| &mut d.egress);
+        }
+        departure
+    }
+
+    /// When a frame that is ready at `ready` leaves the input queue of its ingress port ([`crate::Faults::input_queue`]); `None`
+    /// if that queue is full.
+    #[cold]
+    fn leave_input(&mut self, ingress: usize, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
+        let Some(first) = self.ports[ingress].input.behind(ready, self.faults.input_queue) else {
+            self.ports[ingress].counters.in_discards += 1;
+            self.discard(slot, |d| &mut d.fault_input_queue);
+            return None;
+        };
+        let leave = self.ports[port].line.room_at(first);
+        self.ports[ingress].input.push(leave);
+        Some(leave)
     }
 }

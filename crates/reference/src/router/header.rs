@@ -1,4 +1,4 @@
-//! The fields of a frame that the data plane reads, and those that a fault changes.
+//! The fields of a frame that the data plane reads or a fault changes.
 
 use super::routing::TCP;
 use drophammer_model::traffic::HeaderKind;
@@ -12,12 +12,12 @@ pub(super) const TAGS: usize = 12;
 /// Where the IP header starts in a frame without tags.
 pub(super) const IP: usize = ethernet::LEN;
 
-/// Addresses that are never source or destination of a forwarded packet: "this network", loopback, multicast, reserved.
+/// Addresses that no forwarded packet may have: "this network", loopback, multicast, reserved.
 pub(super) fn is_special4(address: Ipv4Addr) -> bool {
     matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
-/// Whether a loose (131) or strict (137) source route is among these options.
+/// Whether these options contain a loose (131) or strict (137) source route.
 #[cold]
 pub(super) fn has_source_route(mut options: &[u8]) -> bool {
     loop {
@@ -34,7 +34,7 @@ pub(super) fn has_source_route(mut options: &[u8]) -> bool {
     }
 }
 
-/// The codepoint of an IP packet; 0 for one with labels.
+/// The codepoint of an IP packet; 0 for a packet with labels.
 pub(super) fn dscp(frame: &[u8]) -> u8 {
     match frame[12] {
         0x08 => frame[IP + 1] >> 2,
@@ -66,7 +66,7 @@ pub(super) fn port_at(protocol: u8, payload: &[u8]) -> Option<u16> {
     matches!(protocol, TCP | protocol::UDP).then_some(u16::from_be_bytes([ports[2], ports[3]]))
 }
 
-/// The contents of a transit frame, as far as faults and departures depend on them.
+/// The contents of a transit frame, as faults and departures distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
     /// A datagram, which nobody answers.
@@ -111,11 +111,11 @@ fn is_datagram(frame: &[u8]) -> bool {
     }
 }
 
-/// The tags of a frame, as they stand in it behind the MAC addresses; empty if there are none.
+/// The bytes of the tags behind the MAC addresses; empty if there are none.
 pub(super) fn tags(frame: &[u8]) -> &[u8] {
     let layers = locate(frame);
     let last = layers.iter().skip(1).take_while(|layer| layer.kind == HeaderKind::Vlan).last();
-    // A tag is two bytes of type before the header, and the two that say which.
+    // A tag starts two bytes before its header, with the type.
     last.map_or(&[], |tag| &frame[TAGS..tag.offset() + 2])
 }
 

@@ -1,6 +1,7 @@
-//! ICMP errors: reports on packets that a router does not forward, within a rate limit.
+//! ICMP errors about packets that the router does not forward, with a rate limit.
 
 use super::Router;
+use super::forward::Arrival;
 use crate::faults::is_nth;
 use crate::pool::Slot;
 use crate::table::Target;
@@ -24,25 +25,24 @@ impl Router {
         allowed
     }
 
-    /// How many times the error at hand is sent.
+    /// How many times to send the current error.
     fn times(&mut self) -> u32 {
         let twice = is_nth(self.truth.icmp_errors, self.faults.icmp_twice_every);
         self.truth.icmp_repeated += u64::from(twice);
         1 + u32::from(twice)
     }
 
-    /// Reports on `packet` to its source: by the routes if they lead to a known neighbour, else on the link that it
-    /// came by. There are no reports on ICMP errors and later fragments (RFC 1812 section 4.3.2.7).
+    /// Sends an error about `packet` to its source: by the routes if they lead to a known neighbour, else on the link that
+    /// the packet arrived on. Sends none about ICMP errors and later fragments (RFC 1812 section 4.3.2.7).
     pub(super) fn report4<'p>(
         &mut self,
-        now: Instant,
-        interface: usize,
-        to: MacAddr,
+        arrival: Arrival,
         packet: &'p [u8],
         message: impl FnOnce(&'p [u8]) -> icmpv4::Repr<'p>,
     ) {
         let source = Ipv4Addr::new(packet[12], packet[13], packet[14], packet[15]);
-        let (interface, to) = self.way_to(source).unwrap_or((interface, to));
+        let Arrival { now, interface, from } = arrival;
+        let (interface, to) = self.way_to(source).unwrap_or((interface, from));
         let Some((own, _)) = self.interfaces[interface].ipv4 else { return };
         let header = usize::from(packet[0] & 15) * 4;
         let later_fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0;
@@ -50,7 +50,7 @@ impl Router {
         if later_fragment || is_error || !self.may_report(now) {
             return;
         }
-        // The header and 64 bits of what follows (RFC 792).
+        // The header and the next 64 bits (RFC 792).
         let message = message(&packet[..packet.len().min(header.max(ipv4::LEN) + 8)]);
         let link = Link { source: self.interfaces[interface].mac, destination: to };
         for _ in 0..self.times() {
@@ -58,7 +58,28 @@ impl Router {
         }
     }
 
-    /// Interface and MAC address of the known neighbour by which the routes lead to a destination.
+    /// Reports that no route leads to the destination of an IPv4 packet.
+    pub(super) fn report_no_route4(&mut self, arrival: Arrival, packet: &[u8]) {
+        self.report4(arrival, packet, |original| icmpv4::Repr::DestinationUnreachable {
+            code: icmpv4::unreachable::NET,
+            next_hop_mtu: 0,
+            original,
+        });
+    }
+
+    /// Drops an IPv4 packet larger than `mtu`, and tells its source if the packet may not be fragmented (RFC 1191 section 4).
+    pub(super) fn refuse_large(&mut self, arrival: Arrival, mtu: usize, packet: &[u8]) {
+        self.truth.dropped.mtu += 1;
+        if packet[6] & 0x40 != 0 {
+            self.report4(arrival, packet, |original| icmpv4::Repr::DestinationUnreachable {
+                code: icmpv4::unreachable::FRAGMENTATION_NEEDED,
+                next_hop_mtu: mtu.min(0xffff) as u16,
+                original,
+            });
+        }
+    }
+
+    /// Interface and MAC address of the next hop to a destination, if known.
     fn way_to(&self, destination: Ipv4Addr) -> Option<(usize, MacAddr)> {
         let next_hop = match self.fib.find4(destination)? {
             Target::Via(next_hop) => next_hop,
@@ -69,15 +90,14 @@ impl Router {
         Some((neighbour.interface, neighbour.mac?))
     }
 
-    /// As `report4`, for IPv6 (RFC 4443 section 2.4 e).
+    /// Like `report4`, for IPv6 (RFC 4443 section 2.4 e).
     pub(super) fn report6<'p>(
         &mut self,
-        now: Instant,
-        interface: usize,
-        to: MacAddr,
+        arrival: Arrival,
         packet: &'p [u8],
         message: impl FnOnce(&'p [u8]) -> icmpv6::Repr<'p>,
     ) {
+        let Arrival { now, interface, from: to } = arrival;
         let is_error = packet[6] == protocol::ICMPV6 && packet.get(ipv6::LEN).is_none_or(|kind| *kind < 128);
         let mut source = [0; 16];
         source.copy_from_slice(&packet[8..24]);
@@ -94,20 +114,21 @@ impl Router {
         }
     }
 
-    /// The next hop of the frame in `slot` did not answer. Its Ethernet header still lacks addresses, so the report goes to
-    /// a neighbour known on the interface that it came in by.
+    /// Reports that the next hop of the frame in `slot` did not answer. The frame's Ethernet header has no addresses any
+    /// more, so the report goes to any known neighbour on the ingress interface.
     pub(super) fn report_unreachable_host(&mut self, now: Instant, interface: usize, slot: Slot) {
-        let Some(to) = self.neighbours.any_on(interface) else { return };
+        let Some(from) = self.neighbours.any_on(interface) else { return };
+        let arrival = Arrival { now, interface, from };
         let frame = std::mem::take(self.pool.get_mut(slot));
         let packet = &frame[ethernet::LEN..];
         if frame[12] == 0x08 {
-            self.report4(now, interface, to, packet, |original| icmpv4::Repr::DestinationUnreachable {
+            self.report4(arrival, packet, |original| icmpv4::Repr::DestinationUnreachable {
                 code: icmpv4::unreachable::HOST,
                 next_hop_mtu: 0,
                 original,
             });
         } else {
-            self.report6(now, interface, to, packet, |original| icmpv6::Repr::DestinationUnreachable {
+            self.report6(arrival, packet, |original| icmpv6::Repr::DestinationUnreachable {
                 code: icmpv6::unreachable::ADDRESS,
                 original,
             });

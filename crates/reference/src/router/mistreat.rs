@@ -1,4 +1,4 @@
-//! The faults that act on a test frame on its way from the server to the line.
+//! The faults that act on test frames between the server and the line.
 
 use super::Router;
 use super::forward::Served;
@@ -10,13 +10,13 @@ use crate::pool::Slot;
 use drophammer_model::Instant;
 
 impl Router {
-    /// Takes a test frame through the faults and to the line.
+    /// Applies the faults to a test frame and passes it to the line.
     #[cold]
     pub(super) fn mistreat(&mut self, served: Served) {
         let Served { slot, arrived, end, ingress, mut port, contents } = served;
         self.truth.test_frames += 1;
         let number = self.truth.test_frames;
-        // Before all drops, because the load counts arrivals.
+        // Before the drops, because the load counts arrivals.
         let low = self.faults.drop_at_low_load.filter(|f| self.load.is_low(f, arrived));
         if is_nth(number, self.faults.drop_every) {
             return self.discard(slot, |d| &mut d.fault_every);
@@ -84,7 +84,7 @@ impl Router {
         }
     }
 
-    /// A test frame takes its turn on `port` at `at`: parked frames for which it is the last to pass go behind it.
+    /// A test frame departs in its turn on `port` at `at`: parked frames that were waiting for only this frame follow it.
     fn pass(&mut self, port: usize, at: Instant) {
         let parked = &mut self.ports[port].parked;
         let mut i = 0;
@@ -104,7 +104,7 @@ impl Router {
         }
     }
 
-    /// A test frame leaves in its turn.
+    /// Schedules a test frame in its turn.
     fn depart(&mut self, at: Instant, port: usize, slot: Slot, contents: Contents) {
         if contents == Contents::Datagram {
             self.departures.schedule(at, port, slot, false);

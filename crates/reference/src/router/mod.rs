@@ -1,32 +1,28 @@
 //! The router itself: what happens to a frame, and when.
 
-mod check;
 mod classing;
 mod control;
-mod filtering;
 mod forward;
 mod header;
 mod icmp;
-mod labelling;
-mod leaving;
 mod mistreat;
 mod routing;
 mod tunnelling;
 
-use self::check::{check, check_faults};
 use self::classing::OnLine;
+use self::forward::Arrival;
 use self::icmp::ErrorLimit;
 use crate::class_line::ClassLine;
 use crate::classes::{Classes, Pace};
-use crate::config::{Config, ConfigError};
-use crate::egress::{Departures, Line, Parked};
+use crate::config::{self, Config, ConfigError};
+use crate::egress::{Departures, InputQueue, Line, Parked};
 use crate::faults::{Faults, LoadMeter, WrongFrame};
 use crate::fib::{Fib, Room};
 use crate::filter::Filter;
 use crate::greeter::Greeter;
-use crate::input_queue::InputQueue;
 use crate::interfaces::{self, ByTags, Interface};
 use crate::labels::{Labels, Pushed};
+use crate::moment::earlier;
 use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
@@ -45,10 +41,10 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// A reference device; see the crate for what is exact about it.
+/// A reference device; the crate's documentation lists what is exact.
 pub struct Router {
     ports: Vec<Port>,
-    /// Those of the ports at the index of the port, then the sub-interfaces.
+    /// The ports, by port number, then the sub-interfaces.
     interfaces: Vec<Interface>,
     by_tags: ByTags,
     fib: Fib,
@@ -57,30 +53,30 @@ pub struct Router {
     /// Whether labels have a separate TTL.
     pipe: bool,
     tunnels: Vec<End>,
-    /// Source of the packets, and target: a neighbour or a tunnel.
+    /// Where the packets come from, and their target: a neighbour or a tunnel.
     policies: Vec<(PolicySource, Target)>,
     speaker: Option<Box<Speaker>>,
     greeter: Option<Box<Greeter>>,
-    /// Packets of the speaker, one behind the other, with the end and the output interface of each.
+    /// Packets of the speaker in a row, and the output interface and the end of each.
     spoken: (Vec<u8>, Vec<(usize, usize)>),
     filter: Filter,
     /// The filter of the configuration.
     own_filter: Filter,
     filter_ns_per_rule: u64,
-    /// Time for extension headers, and the part of it that the current packet needs.
+    /// Time for extension headers, and the time for the current packet.
     extension_ns: (u64, u64),
     /// Packets with extension headers.
     extended: u64,
     /// Rules that were examined for the current frame.
     rules_read: u64,
-    /// Decisions of the filter so far: permitted, denied.
+    /// Decisions of the filter: permitted, denied.
     decisions: (u64, u64),
     neighbours: Neighbours,
     server: Server,
     classes: Option<Classes<forward::Waiting>>,
     /// True if some line has classes.
     classed: bool,
-    /// Frames in the queues of such lines that another station may answer.
+    /// Frames in the queues of lines with classes that another station may answer.
     answerable: usize,
     delay: Duration,
     jitter: Duration,
@@ -94,44 +90,45 @@ pub struct Router {
     next_own: Instant,
     pending_limit: usize,
     errors: ErrorLimit,
-    /// Two generators, for the delay and for faults, so that a fault does not change the delays.
+    /// Separate generators for delays and faults, so a fault does not change the delays.
     delay_random: Random,
     fault_random: Random,
     load: LoadMeter,
     /// The sum for [`Faults::drop_growth`].
     growth: u64,
-    /// Echo requests and connections to its SSH server under overload, for [`Faults::management`], and whether it has died of it.
+    /// For [`Faults::management`]: echo requests and SSH connections under overload, and whether the device has stopped
+    /// answering for good.
     asked_busy: u64,
     management_dead: bool,
-    /// Memory for the next frame that comes without its own.
+    /// Memory for the next frame passed without its own.
     spare: Frame,
 }
 
 struct Port {
     mac: MacAddr,
-    /// Length of the longest frame with a packet that it takes, without FCS.
+    /// Longest frame with a packet that the port accepts, without FCS.
     longest: usize,
     /// True while the link is down.
     down: bool,
     line: Line,
     /// For [`Faults::input_queue`].
     input: InputQueue,
-    /// Replaces the line, if it has classes.
+    /// Replaces the line if it has classes.
     classes: Option<Box<ClassLine<OnLine>>>,
     parked: VecDeque<Parked>,
     counters: PortCounters,
 }
 
-/// Bytes of two VLAN tags, by which a frame may exceed the MTU.
+/// Bytes of two VLAN tags, which a frame may have in addition to the MTU.
 const TWO_TAGS: usize = 8;
 
 impl Router {
     /// A new device.
     ///
     /// # Errors
-    /// [`ConfigError`] when the configuration contradicts itself.
+    /// [`ConfigError`] if the configuration contradicts itself.
     pub fn new(config: Config) -> Result<Router, ConfigError> {
-        check(&config)?;
+        config::check(&config)?;
         let room = |limit: Option<usize>| limit.unwrap_or(usize::MAX);
         let (all, ipv4, ipv6) = (room(config.fib_limit), room(config.fib_limit_ipv4), room(config.fib_limit_ipv6));
         let mut fib = Fib::new(Room { all, ipv4, ipv6 });
@@ -228,12 +225,13 @@ impl Router {
         Ok(router)
     }
 
-    /// Changes its faults from now on. Numbering of frames goes on; its own frames start one interval from now.
+    /// Changes the faults from now on. The numbering of frames continues; the device's own frames start one interval from
+    /// now.
     ///
     /// # Errors
-    /// [`ConfigError`] when a fault names a port that is not there or a capacity out of range.
+    /// [`ConfigError`] if a fault names a port that does not exist or a capacity out of range.
     pub fn set_faults(&mut self, faults: Faults) -> Result<(), ConfigError> {
-        check_faults(&faults, self.ports.len())?;
+        config::check_faults(&faults, self.ports.len())?;
         if faults.sag.is_some() && self.classes.is_some() {
             return Err(ConfigError::Limit("a sag of a device with classes"));
         }
@@ -249,17 +247,38 @@ impl Router {
         Ok(())
     }
 
-    /// The latest instant that was passed to it.
+    /// Its faults.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Replaces the filter with these lists from now on; an empty list restores the configured filter. The counters of the
+    /// rules start at 0.
+    ///
+    /// # Errors
+    /// [`ConfigError::Filter`]; the filter is then unchanged.
+    pub fn set_filter(&mut self, lists: Vec<FilterList>) -> Result<(), ConfigError> {
+        self.filter = if lists.is_empty() { self.own_filter.clone() } else { Filter::new(lists, self.ports.len())? };
+        self.rules_read = 0;
+        Ok(())
+    }
+
+    /// Frames decided by each rule of the filter, list after list.
+    pub fn filter_matches(&self) -> &[u64] {
+        &self.filter.matches
+    }
+
+    /// The latest instant passed to it.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// What it really did.
+    /// What the device did.
     pub fn truth(&self) -> &Truth {
         &self.truth
     }
 
-    /// Its counters for `port` as it reports them (see [`Faults::counter_error`]); `None` for a port that does not exist.
+    /// The counters of `port` as the device reports them (see [`Faults::counter_error`]); `None` for a port that does not exist.
     pub fn counters(&self, port: usize) -> Option<PortCounters> {
         let mut told = self.ports.get(port)?.counters;
         let after = self.faults.counter_error_after;
@@ -269,7 +288,7 @@ impl Router {
         Some(told)
     }
 
-    /// Notes that `frames` were lost between a link and the device, because the code that moves its frames did not keep up.
+    /// Notes that `frames` were lost between a link and the device, because the code that moves frames did not keep up.
     pub fn note_receive_overflow(&mut self, frames: u64) {
         self.truth.receive_overflow += frames;
     }
@@ -279,16 +298,16 @@ impl Router {
         self.truth.transmit_refused += frames;
     }
 
-    /// The MAC address that it has for a neighbour on a port, or on the interface of this number.
+    /// The MAC address that the device knows for a neighbour on an interface.
     pub fn neighbour(&self, interface: usize, address: IpAddr) -> Option<MacAddr> {
         self.neighbours.find(interface, address).and_then(|i| self.neighbours.get(i).mac)
     }
 
-    /// Takes a frame (without FCS) whose last bit came in at `now`. [`Router::poll`] returns the frames that leave
-    /// because of it, also those that leave at the same instant.
+    /// Takes a frame (without FCS) whose last bit arrives at `now`. [`Router::poll`] returns the frames that it causes, even
+    /// at the same instant.
     ///
     /// # Panics
-    /// When there is no such port.
+    /// If there is no such port.
     pub fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
         let mut copy = std::mem::take(&mut self.spare);
         let bytes = copy.bytes_mut();
@@ -298,11 +317,11 @@ impl Router {
         self.spare = copy;
     }
 
-    /// As [`Router::receive`], for a frame whose memory the device may keep; it then leaves other memory or none in its
-    /// place. Returns whether [`Router::next_notice`] is certain to be unchanged.
+    /// Like [`Router::receive`], but the device may keep the frame's memory and leave other memory or none in its place.
+    /// Returns true if [`Router::next_notice`] is certainly unchanged.
     ///
     /// # Panics
-    /// When there is no such port.
+    /// If there is no such port.
     pub fn take(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
         self.now = self.now.max(now);
         let now = self.now;
@@ -314,7 +333,7 @@ impl Router {
         self.take_frame(now, port, frame) && !installed && self.answerable == 0
     }
 
-    /// True if nothing happened that may change [`Router::next_notice`]; likewise for all functions that it calls.
+    /// Returns true if [`Router::next_notice`] is certainly unchanged, like all the functions it calls.
     #[inline(always)]
     fn take_frame(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
         self.truth.received += 1;
@@ -350,18 +369,19 @@ impl Router {
             self.truth.ignored += 1;
             return false;
         }
+        let arrival = Arrival { now, interface: port, from: header.source };
         match header.ethertype {
-            ethertype::IPV4 => self.take_ipv4(now, port, header.source, group, frame),
-            ethertype::IPV6 => self.take_ipv6(now, port, header.source, group, frame),
+            ethertype::IPV4 => self.take_ipv4(arrival, group, frame),
+            ethertype::IPV6 => self.take_ipv6(arrival, group, frame),
             ethertype::ARP => {
                 self.take_arp(now, port, packet);
                 false
             }
-            _ => self.take_tagged(now, port, header.source, group, frame),
+            _ => self.take_tagged(arrival, group, frame),
         }
     }
 
-    /// Whether a fault makes this device forward such frames.
+    /// Whether a fault makes the device forward such frames.
     #[inline(always)]
     pub(super) fn lets_pass(&self, wrong: WrongFrame) -> bool {
         self.faults.forwards == Some(wrong)
@@ -375,12 +395,12 @@ impl Router {
         false
     }
 
-    /// Processes everything due until `now` and passes every frame that departs until then to `out`, in order of departure.
+    /// Processes everything due until `now`, and passes each departing frame to `out`, in order of departure.
     pub fn poll(&mut self, now: Instant, out: &mut dyn FnMut(Instant, usize, &[u8])) {
         self.give(now, |at, port, frame| out(at, port, frame));
     }
 
-    /// As [`Router::poll`], with frames whose memory `out` may keep.
+    /// Like [`Router::poll`]; `out` may keep the memory of the frames.
     pub fn give(&mut self, now: Instant, mut out: impl FnMut(Instant, usize, &mut Frame)) {
         self.now = self.now.max(now);
         let now = self.now;
@@ -414,21 +434,21 @@ impl Router {
         }
     }
 
-    /// When [`Router::poll`] has something to do next; `None` while nothing is under way.
+    /// When [`Router::poll`] has something to do next; `None` if nothing is pending.
     pub fn next_deadline(&self) -> Option<Instant> {
         let installed = self.speaker.as_ref().and_then(|s| s.fib_end());
         let leaving = earlier(self.departures.next(), self.next_on_lines());
         earlier(installed, earlier(leaving, self.next_timer()))
     }
 
-    /// As [`Router::next_deadline`], without test frames on their output port: until then one call of [`Router::poll`]
-    /// has the effect of many.
+    /// Like [`Router::next_deadline`], without test frames on their output port: until then, one call of [`Router::poll`]
+    /// has the same effect as many.
     pub fn next_notice(&self) -> Option<Instant> {
         let leaving = earlier(self.departures.next_notice(), self.next_answerable_on_lines());
         earlier(leaving, self.next_timer())
     }
 
-    /// As [`Router::next_notice`], with all frames on their way to the ports that `ports` names.
+    /// Like [`Router::next_notice`], plus all frames on their way to the ports marked in `ports`.
     pub fn next_notice_or_at(&self, ports: &[bool]) -> Option<Instant> {
         let leaving = earlier(self.departures.next_at(ports), self.next_on_lines());
         earlier(leaving, self.next_notice())
@@ -441,7 +461,7 @@ impl Router {
         next = earlier(next, self.speaker.as_ref().and_then(|s| s.next_deadline()));
         next = earlier(next, self.greeter.as_ref().and_then(|g| g.next_deadline()));
         for port in &self.ports {
-            // Queried at every frame, and mostly empty.
+            // Every frame asks this, and the list is mostly empty.
             if !port.parked.is_empty() {
                 next = earlier(next, port.parked.iter().map(|f| f.limit).min());
             }
@@ -474,20 +494,12 @@ impl Router {
 
     fn release_parked(&mut self, now: Instant) {
         for (i, port) in self.ports.iter_mut().enumerate() {
-            // In order of their limits, because each was parked later than the one before it.
+            // In order of their limits, because they were parked in order of time.
             while let Some(parked) = port.parked.front().copied().filter(|p| p.limit <= now) {
                 port.parked.pop_front();
                 self.truth.reorder_expired += 1;
                 self.departures.schedule_apart(parked.limit, i, parked.slot);
             }
         }
-    }
-}
-
-/// The earlier of two instants, either of which may never come.
-fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
     }
 }

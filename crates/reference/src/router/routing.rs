@@ -1,4 +1,4 @@
-//! Routes of the router: BGP's packets, the forwarding table, links that go down and come up.
+//! Routes of the router: BGP packets, the forwarding table, links that go down and come up.
 
 use super::Router;
 use super::forward::push_tags;
@@ -21,16 +21,21 @@ impl Router {
     /// Adds or replaces a route.
     ///
     /// # Errors
-    /// [`ConfigError`] when its port, length or families do not fit.
+    /// [`ConfigError`] if its port, length or families are wrong.
     pub fn add_route(&mut self, route: Route) -> Result<(), ConfigError> {
-        if route.port >= self.interfaces.len() {
-            return Err(ConfigError::NoSuchPort(route.port));
-        }
         if route.prefix.is_ipv4() != route.next_hop.is_ipv4() {
             return Err(ConfigError::Family(route));
         }
-        let next_hop = self.neighbours.intern(route.port, route.next_hop).ok_or(ConfigError::Limit("neighbours"))?;
+        let next_hop = self.next_hop(route.port, route.next_hop)?;
         self.fib.add_static(route.prefix, route.prefix_len, next_hop)
+    }
+
+    /// The number of a neighbour on an interface.
+    pub(super) fn next_hop(&mut self, interface: usize, address: IpAddr) -> Result<usize, ConfigError> {
+        if interface >= self.interfaces.len() {
+            return Err(ConfigError::NoSuchPort(interface));
+        }
+        self.neighbours.intern(interface, address).ok_or(ConfigError::Limit("neighbours"))
     }
 
     /// Adds the routes of a configuration.
@@ -41,37 +46,28 @@ impl Router {
         pushed: &[PushedRoute],
     ) -> Result<(), ConfigError> {
         routes.into_iter().try_for_each(|route| self.add_route(route))?;
-        labels.iter().try_for_each(|route| self.add_label(route))?;
-        pushed.iter().try_for_each(|route| self.add_pushed(route))
-    }
-
-    pub(super) fn add_label(&mut self, route: &LabelRoute) -> Result<(), ConfigError> {
-        if route.port >= self.interfaces.len() {
-            return Err(ConfigError::NoSuchPort(route.port));
+        for route in labels {
+            let next_hop = self.next_hop(route.port, route.next_hop)?;
+            self.labels.add(route, next_hop)?;
         }
-        let next_hop = self.neighbours.intern(route.port, route.next_hop).ok_or(ConfigError::Limit("neighbours"))?;
-        self.labels.add(route, next_hop)
-    }
-
-    pub(super) fn add_pushed(&mut self, route: &PushedRoute) -> Result<(), ConfigError> {
-        if route.at.port >= self.interfaces.len() {
-            return Err(ConfigError::NoSuchPort(route.at.port));
+        for route in pushed {
+            let next_hop = self.next_hop(route.at.port, route.via)?;
+            self.pushed.add(route, next_hop)?;
         }
-        let next_hop = self.neighbours.intern(route.at.port, route.via).ok_or(ConfigError::Limit("neighbours"))?;
-        self.pushed.add(route, next_hop)
+        Ok(())
     }
 
-    /// Removes a route; false if there is none. Its place in the forwarding table goes to a route that is added later:
-    /// routes that found no room before stay without.
+    /// Removes a route; false if there is none. Its place in the forwarding table goes to the next new route, not to a
+    /// route that found no room before.
     pub fn remove_route(&mut self, prefix: IpAddr, prefix_len: u8) -> bool {
         self.fib.remove_static(prefix, prefix_len)
     }
 
-    /// The link of a port goes down or comes up at `now`. While it is down, nothing is received (such frames count as
-    /// ignored) and nothing sent: frames that would reach the line then are dropped, and BGP sessions over it end at once.
+    /// Takes the link of a port down, or up, at `now`. While it is down, the port ignores (and counts) received frames and
+    /// drops frames to its line. BGP sessions over it end immediately.
     ///
     /// # Panics
-    /// When there is no such port.
+    /// If there is no such port.
     pub fn set_link(&mut self, now: Instant, port: usize, up: bool) {
         self.now = self.now.max(now);
         let now = self.now;
@@ -87,7 +83,7 @@ impl Router {
         self.install_routes(now);
     }
 
-    /// A TCP segment for an address of the device.
+    /// Takes a TCP segment for an address of the device.
     pub(super) fn take_tcp(&mut self, now: Instant, interface: usize, packet: &[u8]) {
         if greeter::is_for(packet)
             && let Some(mut greeter) = self.greeter.take()
@@ -104,7 +100,7 @@ impl Router {
         }
     }
 
-    /// Lets the SSH server work until `now`; what it sends departs then.
+    /// Runs the SSH server until `now`, and sends its packets.
     pub(super) fn greet(&mut self, now: Instant) {
         let Some(mut greeter) = self.greeter.take_if(|g| g.next_deadline().is_some_and(|at| at <= now)) else { return };
         let mut packets = Vec::new();
@@ -130,7 +126,7 @@ impl Router {
         Some(done)
     }
 
-    /// Lets the speaker work until `now`; what it sends departs then.
+    /// Runs the speaker until `now`, and sends its packets.
     pub(super) fn speak(&mut self, now: Instant) {
         if self.speaker.as_ref().and_then(|s| s.next_deadline()).is_none_or(|at| at > now) {
             return;
@@ -151,9 +147,9 @@ impl Router {
         self.spoken = (bytes, ends);
     }
 
-    /// Sends an IP packet of its own to a neighbour. If the neighbour's MAC address is not known, the device asks for
-    /// it, and the packet waits for the answer, with the same limit as for transit frames; packets beyond it are lost,
-    /// and TCP sends them again.
+    /// Sends an IP packet of the device's own to a neighbour. If the neighbour's MAC address is unknown, the device asks for
+    /// it and the packet waits, with the same limit as for transit frames. Packets beyond the limit are lost; TCP
+    /// retransmits them.
     fn send_packet(&mut self, now: Instant, interface: usize, packet: &[u8]) {
         let destination: IpAddr = match packet.first().map(|b| b >> 4) {
             Some(4) if packet.len() >= 20 => Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]).into(),
@@ -190,7 +186,7 @@ impl Router {
         }
     }
 
-    /// Carries out the changes of the forwarding table that are due until `now`; false when there were none.
+    /// Makes the changes to the forwarding table due until `now`; false if there were none.
     pub(super) fn install_routes(&mut self, now: Instant) -> bool {
         let Some(speaker) = &mut self.speaker else { return false };
         let mut changed = false;

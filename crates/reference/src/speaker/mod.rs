@@ -1,23 +1,23 @@
 //! BGP of the device: sessions over TCP on the addresses of its ports, and its routing table between them. Packets and instants
-//! in, packets and deadlines out.
+//! go in, packets and deadlines come out.
 //!
-//! What arrives at an instant is read, processed and answered at that instant, unless delays are configured; see
-//! [`crate::rib`] for the instants of routes.
+//! Everything that arrives at an instant is read, processed and answered at that instant, unless delays are configured;
+//! [`crate::rib`] documents the instants of routes.
 
-mod input;
 mod peer;
 mod read;
 mod write;
 
-use crate::config::{BgpConfig, Config, ConfigError};
+use crate::config::{Beyond, BgpConfig, Config, ConfigError, RibLimit};
 use crate::faults::BgpFaults;
 use crate::interfaces::Interface;
-use crate::rib::{FibChange, PeerId, Rib, Timing};
+use crate::rib::{FibChange, Path, PeerId, Rib, Timing};
 use crate::truth::BgpTruth;
+use drophammer_emulation::bgp::Negotiated;
 use drophammer_emulation::tcp::{ConnectionId, Protection, TcpConfig, TcpStack};
 use drophammer_model::Instant;
 use drophammer_wire::bgp;
-use input::Table;
+use drophammer_wire::bgp::notification::{Notification, cease, code};
 use peer::Peer;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -27,11 +27,10 @@ use std::net::IpAddr;
 const BUFFERS: usize = 256 << 20;
 const BUFFER: std::ops::RangeInclusive<usize> = 16 << 10..=256 << 10;
 
-/// Lookup that the device provides to the speaker: number of the neighbour with this address on the link of this
-/// interface, `None` when there can be none.
+/// Lookup that the device provides to the speaker: the number of the neighbour with this address on the link of this
+/// interface, `None` if there can be none.
 pub(crate) type Hops<'a> = &'a mut dyn FnMut(usize, IpAddr) -> Option<u32>;
 
-/// The speaker.
 pub(crate) struct Speaker {
     /// One stack per interface.
     stacks: Vec<TcpStack>,
@@ -42,7 +41,7 @@ pub(crate) struct Speaker {
     faults: BgpFaults,
     /// Peers that have something to do, each once.
     busy: Vec<PeerId>,
-    /// When peers need attention; some entries are out of date.
+    /// When peers need attention. Some entries are out of date.
     timers: BinaryHeap<Reverse<(Instant, PeerId)>>,
     /// Next deadline of [`Speaker::poll`], cached because it is queried often.
     wake: Option<Instant>,
@@ -50,10 +49,6 @@ pub(crate) struct Speaker {
 }
 
 impl Speaker {
-    /// A new speaker.
-    ///
-    /// # Errors
-    /// A peer on a port or address where none can be.
     pub fn new(config: &Config, bgp: &BgpConfig, interfaces: &[Interface]) -> Result<Speaker, ConfigError> {
         check(interfaces, bgp)?;
         let one = BUFFERS / 2 / bgp.peers.len().max(1);
@@ -128,7 +123,6 @@ impl Speaker {
         self.wake = Some(Instant(0));
     }
 
-    /// What it did.
     pub fn truth(&self) -> BgpTruth {
         let rib = &self.table.rib;
         BgpTruth {
@@ -139,7 +133,7 @@ impl Speaker {
         }
     }
 
-    /// A packet for an address of the device arrives; false if it is not TCP.
+    /// Takes a packet for an address of the device; false if it is not TCP.
     pub fn receive(&mut self, now: Instant, port: usize, packet: &[u8], hops: Hops<'_>) -> bool {
         if !self.stacks[port].receive(now, packet) {
             return false;
@@ -148,13 +142,13 @@ impl Speaker {
         true
     }
 
-    /// Does what is due until `now` and hands out the packets that leave, each with its interface.
+    /// Does everything due until `now`; passes each outgoing packet and its interface to `out`.
     pub fn poll(&mut self, now: Instant, hops: Hops<'_>, out: &mut dyn FnMut(usize, &[u8])) {
         if self.wake.is_none_or(|wake| wake > now) {
             return;
         }
         self.work(now, hops);
-        // What TCP has sent may make room for more.
+        // After TCP has sent, it may have room for more.
         for _ in 0..64 {
             for (port, stack) in self.stacks.iter_mut().enumerate() {
                 stack.poll(now, &mut |packet| out(port, packet));
@@ -171,7 +165,7 @@ impl Speaker {
         self.wake
     }
 
-    /// When the last change on its way to the forwarding table is done.
+    /// When the last change reaches the forwarding table.
     pub fn fib_end(&self) -> Option<Instant> {
         self.table.rib.fib_end()
     }
@@ -185,7 +179,7 @@ impl Speaker {
         Some(change)
     }
 
-    /// The links of the interfaces that `over` marks went down: their sessions end silently.
+    /// The links of the interfaces marked in `over` went down: their sessions end without a message.
     pub fn link_down(&mut self, now: Instant, over: &[bool], hops: Hops<'_>) {
         for id in 0..self.peers.len() {
             if over[self.peers[id].port] {
@@ -257,7 +251,7 @@ impl Speaker {
                         self.by_connection.insert((port, connection), id);
                         self.mark(id);
                     }
-                    // From no configured peer, or a second one of a peer.
+                    // From an unknown peer, or a second connection of a peer.
                     None => {
                         stack.abort(connection);
                         stack.remove(connection);
@@ -290,4 +284,91 @@ fn check(interfaces: &[Interface], bgp: &BgpConfig) -> Result<(), ConfigError> {
         }
     }
     Ok(())
+}
+
+/// The routing table and related state.
+struct Table {
+    pub rib: Rib,
+    pub asn: u32,
+    /// BGP identifier of the device and of its cluster.
+    pub router_id: u32,
+    /// Whether the device is the next hop of external routes for internal peers.
+    pub next_hop_self: bool,
+    pub limit: Option<RibLimit>,
+    /// Routes still to be received before the session is reset.
+    pub until_reset: Option<u64>,
+    /// Routes still to be advertised before a malformed UPDATE.
+    pub until_malformed: Option<u64>,
+    pub truth: BgpTruth,
+}
+
+/// Origin of an UPDATE.
+struct Source<'a, 'b> {
+    pub now: Instant,
+    pub peer: PeerId,
+    pub port: usize,
+    /// Whether its routes are reflected.
+    pub client: bool,
+    pub hops: &'a mut Hops<'b>,
+}
+
+impl Table {
+    /// Processes the body of an UPDATE.
+    pub fn update(&mut self, from: Source<'_, '_>, body: &[u8], with: &Negotiated) -> Result<(), Notification> {
+        let Source { now, peer, port, client, hops } = from;
+        let update = read::read(body, with.ibgp)?;
+        self.truth.updates_received += 1;
+        for net in update.withdrawn.into_iter().flatten() {
+            self.truth.withdrawals_received += 1;
+            self.rib.withdraw(now, net, peer);
+        }
+        if self.rib.paths() == 0 {
+            self.rib.forget();
+        }
+        for (nets, next_hop) in update.announced {
+            let Some(attributes) = update.attributes.clone().zip(next_hop) else {
+                for net in nets {
+                    self.truth.routes_received += 1;
+                    self.truth.treated_as_withdrawn += 1;
+                    self.rib.withdraw(now, net, peer);
+                }
+                continue;
+            };
+            let (mut attributes, next_hop) = attributes;
+            attributes.next_hop = next_hop;
+            if with.ibgp {
+                // The originator in this AS, for the peers that the route is reflected to.
+                attributes.originator = attributes.originator.or(Some(with.peer_id.to_bits()));
+            }
+            let looped = attributes.passed(self.asn) || attributes.reflected_by(self.router_id);
+            let hop = if looped { None } else { hops(port, next_hop) };
+            let id = self.rib.intern(&attributes);
+            for net in nets {
+                self.truth.routes_received += 1;
+                self.truth.looped += u64::from(looped);
+                self.truth.unreachable += u64::from(!looped && hop.is_none());
+                if !self.rib.announce(now, net, Path { attributes: id, hop, peer, internal: with.ibgp, client }) {
+                    self.truth.over_limit += 1;
+                    if let Some(RibLimit { paths, beyond: Beyond::Reset }) = self.limit {
+                        return Err(too_many(net.0, paths));
+                    }
+                }
+                if let Some(left) = &mut self.until_reset {
+                    *left -= 1;
+                    if *left == 0 {
+                        self.until_reset = None;
+                        return Err(Notification::bare(code::CEASE, cease::ADMINISTRATIVE_RESET));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// RFC 4486 section 4: family and upper bound.
+fn too_many(address: IpAddr, bound: usize) -> Notification {
+    let mut data = vec![0, if address.is_ipv4() { 1 } else { 2 }, 1];
+    data.extend((bound.min(u32::MAX as usize) as u32).to_be_bytes());
+    Notification::new(code::CEASE, cease::MAXIMUM_PREFIXES, data)
 }

@@ -1,7 +1,6 @@
 //! One peer: its connection, its session, and the messages to it.
 
-use super::input::Source;
-use super::{Hops, Speaker, write};
+use super::{Hops, Source, Speaker, write};
 use crate::config::{BgpConfig, BgpPeer};
 use crate::interfaces::Interface;
 use crate::rib::{self, PeerId};
@@ -16,10 +15,9 @@ use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// UPDATEs are written ahead of TCP up to this many bytes.
+/// Bytes of UPDATEs to prepare before TCP has room.
 const AHEAD: usize = 32 << 10;
 
-/// A peer.
 pub(super) struct Peer {
     /// Interface of its link.
     pub port: usize,
@@ -32,19 +30,19 @@ pub(super) struct Peer {
     up: bool,
     /// True until its End-of-RIB has been sent.
     end_of_rib: bool,
-    /// UPDATEs that wait for room in TCP.
+    /// UPDATEs waiting for room in TCP.
     staged: Vec<u8>,
-    /// Bytes of them that TCP has taken.
+    /// Bytes of `staged` that TCP has taken.
     sent: usize,
-    /// Bytes that may be read, if that is limited.
+    /// Bytes that the device may read, if reading is limited.
     share: Share,
-    /// NOTIFICATIONs received before.
+    /// NOTIFICATIONs received so far.
     notifications: u64,
     pub busy: bool,
     pub scheduled: Option<Instant>,
 }
 
-/// Time from one reading to the next of a device that reads slowly, in nanoseconds.
+/// Interval in which a slow reader reads, in nanoseconds.
 const READ_EVERY: u64 = 10_000_000;
 
 /// Bytes that may be read at an instant.
@@ -64,7 +62,7 @@ impl Share {
         match intervals {
             0 => {}
             1 => self.bytes = (self.bytes + each).min(each.max(MAX_LEN_EXTENDED as u64)),
-            // Nothing was waiting in between, so nothing is carried over.
+            // Nothing waited in between, so nothing carries over.
             _ => self.bytes = each,
         }
         &mut self.bytes
@@ -91,7 +89,7 @@ impl Peer {
         session.passive = !peer.connect;
         session.seed = seed;
         if !peer.connect {
-            // A passive session may wait again at once.
+            // A passive session may listen again immediately.
             session.idle_hold = Duration::ZERO;
         }
         Peer {
@@ -128,9 +126,9 @@ fn closed(reason: CloseReason) -> Closed {
 }
 
 impl Speaker {
-    /// Does what can be done for a peer now.
+    /// Does everything possible for a peer now.
     pub(super) fn serve(&mut self, now: Instant, id: PeerId, hops: Hops<'_>) {
-        // Each round may cause another: an OPEN an answer, an answer a close.
+        // A round may cause another: an OPEN needs an answer, which may close the connection.
         for _ in 0..16 {
             let before = self.peers[usize::from(id)].session.state();
             self.read(now, id, hops);
@@ -211,7 +209,7 @@ impl Speaker {
         by_connection.remove(&(port, connection));
     }
 
-    /// Informs the routing table that the session came up or ended.
+    /// Tells the routing table that the session came up or ended.
     fn follow(&mut self, now: Instant, id: PeerId) {
         let Speaker { peers, table, .. } = self;
         let peer = &mut peers[usize::from(id)];
@@ -232,7 +230,7 @@ impl Speaker {
                 (peer.up, peer.end_of_rib) = (true, true);
             }
             (Some(_), false) => {
-                // AS paths of 2 octets are not supported here.
+                // The device does not support AS paths of 2 octets.
                 peer.session.reset(now, Notification::bare(code::CEASE, cease::CONNECTION_REJECTED));
             }
             (None, true) => {
@@ -248,7 +246,7 @@ impl Speaker {
         }
     }
 
-    /// Hands messages to TCP: first the rest of a started one, then control messages, then UPDATEs.
+    /// Hands messages to TCP: first the rest of a partly sent one, then control messages, then UPDATEs.
     fn write(&mut self, now: Instant, id: PeerId) {
         let Speaker { peers, stacks, table, faults, .. } = self;
         let peer = &mut peers[usize::from(id)];
@@ -294,7 +292,7 @@ impl Speaker {
                     len
                 });
                 if peer.session.wants_write() {
-                    // TCP has no room; it reports when it has.
+                    // TCP has no room; it reports when it has room again.
                     return;
                 }
             }
@@ -326,7 +324,7 @@ impl Speaker {
         }
     }
 
-    /// Carries out the session's requests to TCP.
+    /// Executes the session's requests to TCP.
     fn carry_out(&mut self, now: Instant, id: PeerId) {
         let Speaker { peers, stacks, by_connection, .. } = self;
         let peer = &mut peers[usize::from(id)];
@@ -357,7 +355,7 @@ impl Speaker {
     }
 }
 
-/// Removes KEEPALIVEs from whole messages; returns the length of the rest, which is at the front.
+/// Removes the KEEPALIVEs from a row of whole messages, and returns the length of the rest.
 fn without_keepalives(messages: &mut [u8]) -> usize {
     let (mut from, mut to) = (0, 0);
     while let Some(&[high, low, message]) = messages.get(from + HEADER_LEN - 3..).and_then(|m| m.first_chunk()) {

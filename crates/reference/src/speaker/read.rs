@@ -1,5 +1,5 @@
 //! Received UPDATEs (RFC 4271 section 4.3, RFC 4760) and their errors (RFC 7606). The device has its own reader and
-//! writer: a mistake in those of the tester shows, because the device does not share it.
+//! writer, so it does not share mistakes with the tester's.
 
 use crate::rib::{Attributes, Net, net};
 use drophammer_wire::bgp::AfiSafi;
@@ -34,7 +34,7 @@ pub(super) mod flag {
     pub const EXTENDED: u8 = 0x10;
 }
 
-/// Prefixes of one address family, as they stand in an UPDATE.
+/// Prefixes of one address family, as in an UPDATE.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Nets<'a> {
     ipv6: bool,
@@ -42,7 +42,7 @@ pub(super) struct Nets<'a> {
 }
 
 impl<'a> Nets<'a> {
-    /// Reads prefixes, which must all be complete and of a length of their family.
+    /// Reads prefixes. Each must be complete, with a valid length.
     fn read(ipv6: bool, bytes: &'a [u8]) -> Result<Nets<'a>, Notification> {
         let mut rest = bytes;
         while let Some((&len, after)) = rest.split_first() {
@@ -76,14 +76,13 @@ impl Iterator for Nets<'_> {
     }
 }
 
-/// An UPDATE.
 #[derive(Debug)]
 pub(super) struct Update<'a> {
-    /// Withdrawn prefixes, of both kinds.
+    /// Withdrawn prefixes, of both encodings.
     pub withdrawn: [Nets<'a>; 2],
-    /// Announced prefixes, of both kinds, and the next hop of each; without one they are to be treated as withdrawn.
+    /// Announced prefixes, of both encodings, with their next hop; without a next hop, treat them as withdrawn.
     pub announced: [(Nets<'a>, Option<IpAddr>); 2],
-    /// Attributes of the announced ones; the next hop in them is not used. `None`: treat them as withdrawn.
+    /// Attributes of the announced prefixes, without their next hop. `None`: treat the prefixes as withdrawn.
     pub attributes: Option<Attributes>,
 }
 
@@ -100,7 +99,7 @@ fn attribute<'a>(rest: &mut &'a [u8]) -> Option<(u8, u8, &'a [u8])> {
     Some((flags, code, value))
 }
 
-/// The value behind a length of two bytes, and what follows it.
+/// The value behind a length of two bytes, and the rest.
 fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, after) = bytes.split_first_chunk()?;
     after.split_at_checked(usize::from(u16::from_be_bytes(*len)))
@@ -117,10 +116,7 @@ fn is_path(value: &[u8]) -> bool {
     rest.is_empty()
 }
 
-/// Reads the body of an UPDATE of a session with ASes of 4 octets; `internal`: the peer is of the same AS.
-///
-/// # Errors
-/// The NOTIFICATION for an UPDATE whose routes cannot be determined. Other errors make its routes count as withdrawn.
+/// Reads the body of an UPDATE of a session with ASes of 4 octets; `internal`: the peer is in the same AS.
 pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notification> {
     let (withdrawn, rest) = counted(body).ok_or_else(bad_list)?;
     let (mut attributes, announced) = counted(rest).ok_or_else(bad_list)?;
@@ -133,12 +129,12 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
     let mut others: Vec<(u8, Vec<u8>)> = Vec::new();
     while !attributes.is_empty() {
         let Some((flags, code, value)) = attribute(&mut attributes) else {
-            // Lengths within the list are wrong: the routes are known, but not their attributes.
+            // The lengths in the list are wrong: the routes are known, their attributes are not.
             sound = false;
             break;
         };
         if std::mem::replace(&mut seen[usize::from(code)], true) {
-            // Of two equal attributes the first counts; with two of these the routes are not known (RFC 7606 section 3 g).
+            // The first of two equal attributes counts, but two of these leave the routes unknown (RFC 7606 section 3 g).
             if matches!(code, attribute::MP_REACH_NLRI | attribute::MP_UNREACH_NLRI) {
                 return Err(bad_list());
             }
@@ -178,7 +174,7 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
                 clusters = value.to_vec();
             }
             (attribute::ATOMIC_AGGREGATE, []) => pass_on(flags),
-            // A malformed aggregator is discarded and its route kept (RFC 7606 section 7.7).
+            // Discard a malformed aggregator and keep the route (RFC 7606 section 7.7).
             (attribute::ATOMIC_AGGREGATE | attribute::AGGREGATOR, value) => {
                 if code == attribute::AGGREGATOR && value.len() == 8 {
                     pass_on(flags);
@@ -193,7 +189,7 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
             }
             (attribute::MP_REACH_NLRI, value) => reached = reach(value)?,
             (attribute::MP_UNREACH_NLRI, value) => unreached = unreach(value)?,
-            // Not used if all speakers use 4 octets (RFC 6793 section 6).
+            // Unused, because all sessions here use 4 octets (RFC 6793 section 6).
             (attribute::AS4_PATH | attribute::AS4_AGGREGATOR, _) => {}
             (
                 attribute::ORIGIN
@@ -208,7 +204,7 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
                 | attribute::LARGE_COMMUNITIES,
                 _,
             ) => sound = false,
-            // RFC 4271 section 9: an unknown attribute is passed on if it is transitive, marked as partial.
+            // RFC 4271 section 9: an unknown transitive attribute is re-advertised, marked as partial.
             (_, _) if kind == flag::OPTIONAL | flag::TRANSITIVE => pass_on(flags | flag::PARTIAL),
             (_, _) if flags & flag::OPTIONAL != 0 => {}
             (_, _) => return Err(Notification::bare(code::UPDATE, subcode::UNRECOGNIZED_WELL_KNOWN)),
@@ -226,7 +222,7 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
     Ok(Update { withdrawn: [withdrawn, unreached], announced: [(announced, next_hop), reached], attributes })
 }
 
-/// The family at the front of a value, if it is unicast.
+/// The family at the start of a value, if it is unicast.
 fn family(value: &[u8]) -> Option<(AfiSafi, &[u8])> {
     let (&[a, b, safi], rest) = value.split_first_chunk()?;
     Some((AfiSafi::new(u16::from_be_bytes([a, b]), safi), rest))
@@ -248,7 +244,7 @@ fn reach(value: &[u8]) -> Result<(Nets<'_>, Option<IpAddr>), Notification> {
             let next_hop = next_hop.first_chunk::<16>().map(|a| IpAddr::from(*a));
             Ok((Nets::read(true, nets)?, next_hop))
         }
-        // RFC 7606 section 7.11: the routes cannot be determined.
+        // RFC 7606 section 7.11: the routes are unknown.
         (AfiSafi::IPV4_UNICAST | AfiSafi::IPV6_UNICAST, _) => Err(malformed()),
         _ => Ok((Nets::default(), None)),
     }
@@ -346,7 +342,7 @@ mod tests {
         assert_eq!(end(&[0, 0, 0, 0]), Ok(()), "an End-of-RIB");
     }
 
-    /// A prefix as it stands in an UPDATE, bits beyond its length zero.
+    /// A prefix as in an UPDATE, with the bits beyond its length zero.
     fn emit(address: u128, bits: u32, len: u8) -> Vec<u8> {
         let address = address >> (bits - u32::from(len)) << (bits - u32::from(len));
         let bytes = (address << (128 - bits)).to_be_bytes();

@@ -1,6 +1,6 @@
-//! UPDATEs to be sent.
+//! Writes UPDATEs.
 
-use super::input::Table;
+use super::Table;
 use super::read::{attribute, flag};
 use crate::faults::{BgpFaults, is_nth};
 use crate::rib::{Attributes, Net, Path, PeerId, Rib, Telling, prepended};
@@ -9,45 +9,42 @@ use drophammer_model::Instant;
 use drophammer_wire::bgp::message::{self, HEADER_LEN, kind};
 use std::net::IpAddr;
 
-/// The properties of a session on which UPDATEs depend.
+/// The properties of a session that UPDATEs depend on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub peer: PeerId,
-    /// AS of the device.
     pub asn: u32,
-    /// BGP identifier of the device.
     pub router_id: u32,
     /// The device's address on the link of the peer, by family.
     pub own: [Option<IpAddr>; 2],
     /// True if the peer is in the same AS.
     pub internal: bool,
-    /// The device is the next hop of external routes, also for an internal peer.
+    /// Whether the device is the next hop of external routes even for an internal peer.
     pub next_hop_self: bool,
     /// Longest message in bytes.
     pub longest: usize,
 }
 
-/// What prefixes of one message have in common.
+/// What all prefixes of one message share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Common {
     telling: Telling,
     ipv6: bool,
-    /// Replaces the device's own address.
+    /// Next hop instead of the device's own address.
     next_hop: Option<IpAddr>,
-    /// True if that is wrong.
+    /// True if this next hop is wrong.
     strange: bool,
     doubled: bool,
 }
 
-/// Appends UPDATEs for pending routes until `out` has `enough` bytes or more, or the routes before a malformed one have
-/// been advertised.
+/// Appends UPDATEs for pending routes until `out` has at least `enough` bytes, or until a malformed UPDATE is due.
 pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut Vec<u8>, enough: usize, now: Instant) {
     let Table { rib, truth, until_malformed: until, .. } = table;
     let mut nets = Vec::new();
     while out.len() < enough && *until != Some(0) {
         let Some((_, common)) = next(rib, way, faults, truth) else { return };
         let before = attributes(rib, way, &common);
-        // An attribute of unreachable or reachable routes: header of 4, AFI, SAFI; next hop with its length, a zero.
+        // MP_UNREACH_NLRI or MP_REACH_NLRI: header of 4, AFI, SAFI; next hop with its length, a zero.
         let around = match (common.ipv6, common.telling) {
             (false, _) => 0,
             (true, Telling::Withdraw) => 4 + 3,
@@ -78,7 +75,7 @@ pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut 
             }
         }
         if count == 0 {
-            // Attributes that leave no room for a prefix cannot be advertised.
+            // The attributes leave no room for a prefix.
             truth.lost += 1;
             rib.told(way.peer);
             continue;
@@ -120,7 +117,7 @@ fn next(rib: &mut Rib, way: &Way, faults: &BgpFaults, truth: &mut BgpTruth) -> O
     }
 }
 
-/// All attributes but that of reachable routes.
+/// All attributes except MP_REACH_NLRI.
 fn attributes(rib: &Rib, way: &Way, common: &Common) -> Vec<u8> {
     let Telling::Announce(id) = common.telling else { return Vec::new() };
     let told: &Attributes = rib.attributes(id);
@@ -140,7 +137,7 @@ fn attributes(rib: &Rib, way: &Way, common: &Common) -> Vec<u8> {
         }
         put(&mut out, flag::TRANSITIVE, attribute::LOCAL_PREF, &told.rank().local_pref.to_be_bytes());
         if let Some(originator) = told.originator {
-            // It is reflected (RFC 4456 section 8).
+            // A reflected route (RFC 4456 section 8).
             put(&mut out, flag::OPTIONAL, attribute::ORIGINATOR_ID, &originator.to_be_bytes());
             let clusters = [&way.router_id.to_be_bytes(), &told.clusters[..]].concat();
             put(&mut out, flag::OPTIONAL, attribute::CLUSTER_LIST, &clusters);
@@ -197,7 +194,7 @@ fn compose(out: &mut Vec<u8>, way: &Way, common: &Common, before: &[u8], nets: &
     });
 }
 
-/// Appends an UPDATE: header, and the body that `fill` appends.
+/// Appends an UPDATE: a header, and the body that `fill` writes.
 fn begin(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.resize(start + HEADER_LEN, 0);

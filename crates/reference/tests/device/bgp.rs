@@ -207,7 +207,7 @@ fn nothing_passes_a_link_that_is_down() {
     world.router.set_link(world.now, 0, false);
     world.offer(0, &probe(0, 1, 1));
     assert_eq!(world.router.truth().ignored, before.ignored + 1);
-    // Its route is gone, and so is the route to the network of the link.
+    // The peer's route is gone, and so is the route to the network of the link.
     world.offer(1, &probe(1, 1, 2));
     assert_eq!(world.router.truth().dropped.no_route, before.dropped.no_route + 1);
     let link = Test { destination: net4(0, 2).into(), ..Test::new(1, 0, Family::Ipv4) };
@@ -331,7 +331,7 @@ fn routes_are_told_wrong_by_their_numbers() {
     }
     let truth = world.router.truth().bgp;
     assert_eq!((truth.wrong_next_hop, truth.wrong_as_path, truth.lost, truth.routes_sent), (8, 24, 4, 96));
-    // All of them forward.
+    // All routes forward.
     (0..100).for_each(|n| world.offer(1, &probe(1, n, n)));
     world.settle();
     assert_eq!(numbers_on(&world, 0).len(), 100);

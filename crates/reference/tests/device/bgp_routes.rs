@@ -30,7 +30,7 @@ fn world(config: Config) -> World {
     world
 }
 
-/// The speaker on port 0 advertises all routes; those on the other ports expect them.
+/// The speaker on port 0 advertises all routes; the speakers on the other ports expect them.
 fn announce(world: &mut World, routes: &Arc<Routes>) -> Vec<ExpectationId> {
     let (now, all) = (world.now, 0..routes.len());
     let ids = (1..world.speakers.len()).map(|port| {
@@ -53,7 +53,7 @@ fn report(world: &World, port: usize, ids: &[ExpectationId]) -> Verified {
     world.speakers[port].adj_rib_in.report(ids[port - 1])
 }
 
-/// The variable `DROPHAMMER_ROUTES` sets another number.
+/// The environment variable `DROPHAMMER_ROUTES` sets another number.
 #[test]
 fn two_hundred_thousand_routes_of_a_real_mix_come_out_right_and_on_time() {
     let count: u32 = std::env::var("DROPHAMMER_ROUTES").map_or(200_000, |n| n.parse().unwrap());
@@ -75,7 +75,7 @@ fn two_hundred_thousand_routes_of_a_real_mix_come_out_right_and_on_time() {
     let truth = *world.router.truth();
     assert_eq!((truth.bgp.routes_received, truth.bgp.routes), (count.into(), count.into()));
     assert_eq!((truth.fib.ipv4, truth.bgp.fib_changes), (count.into(), count.into()));
-    // A sample of the routes is forwarded to.
+    // The device forwards to a sample of the routes.
     let step = (count / 1_000).max(1) as usize;
     let sample: Vec<u32> = (0..count).step_by(step).collect();
     for i in &sample {
@@ -134,7 +134,7 @@ fn verification_finds_exactly_the_routes_that_are_advertised_wrong() {
     let ids = announce(&mut world, &routes);
     world.run_until(world.now + DELAY);
     let told = report(&world, 1, &ids);
-    // Routes are numbered as they were sent, in the order of their index.
+    // Routes are numbered in the order in which they were sent, which is the order of their index.
     let numbers = |every: u32| (1..=COUNT).filter(move |n| n % every == 0 && n % 1_000 != 0).count() as u64;
     assert_eq!((told.missing, told.wrong_next_hop, told.wrong_as_path), (30, numbers(700), numbers(300)));
     assert_eq!((told.wrong_attributes, told.present), (0, COUNT - 30));
@@ -153,7 +153,7 @@ fn a_flapping_session_leaves_no_route_behind() {
     let ids = announce(&mut world, &routes);
     world.run_until(world.now + Duration::from_secs(1));
     for _ in 0..3 {
-        // While advertising, and once after everything was advertised.
+        // While the speaker advertises, and once afterwards.
         world.speakers[0].adj_rib_out.withdraw(routes.clone(), 0..COUNT / 2, Packing::default());
         world.run_until(world.now + DELAY / 2);
         let now = world.now;

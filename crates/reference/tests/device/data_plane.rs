@@ -1,4 +1,4 @@
-//! Frames that the device forwards, when, and frames that it drops.
+//! Which frames the device forwards, when it does, and which it drops.
 
 use crate::common::*;
 use drophammer_model::Instant;

@@ -88,7 +88,7 @@ fn a_share_that_grows_is_evenly_spaced() {
     let (sent, truth) = growth(500, 1_000_000_000);
     assert_eq!(numbers(&sent), all_but(dropped));
     assert_eq!(truth.dropped.fault_growth, 125);
-    // No more than all of them.
+    // Never more than all frames.
     let (sent, truth) = growth(900, 1_000_000_000_000);
     assert_eq!(numbers(&sent), all_but(|n| n > 900));
     assert_eq!((truth.dropped.fault_growth, truth.dropped.total()), (100, 100));
@@ -297,7 +297,8 @@ fn a_full_fib_swallows_what_its_last_routes_attract() {
     assert_eq!(offer(&mut bench, 2, Family::Ipv4), (1, 0));
     assert_eq!(offer(&mut bench, 2, Family::Ipv6), (0, 1));
     assert_eq!(bench.router.truth().icmp_errors, 0);
-    // Removing it frees no room; removing another does, once it is added again. A route that changes keeps its place.
+    // Removing that route frees no room; removing another one does, so the first fits when it is added again. A changed
+    // route keeps its place.
     let last = config(3).routes[5];
     assert!(bench.router.remove_route(last.prefix, last.prefix_len));
     bench.router.add_route(last).unwrap();

@@ -1,4 +1,4 @@
-//! How the device resolves its neighbours and is resolved.
+//! How the device resolves its neighbours, and how they resolve it.
 
 use crate::common::*;
 use drophammer_emulation::compose::{self, Link};

@@ -9,8 +9,8 @@ use drophammer_reference::{Config, ConfigError, Faults, Router, TunnelCounters};
 use drophammer_wire::stack::{decode, is_intact};
 use drophammer_wire::{ethernet, ipv4};
 
-/// A tunnel to the station on the second port: packets that arrive by the first port go into it, packets that leave it
-/// go to the first.
+/// A tunnel to the station on the second port: packets that arrive on the first port enter it, and packets from
+/// the tunnel go to the first port.
 fn tunnelled() -> Config {
     let mut config = config(2);
     config.ports[1].mtu = 1500 + TUNNEL_OVERHEAD;
@@ -96,7 +96,7 @@ fn a_ttl_that_ends_behind_the_tunnel_is_reported_by_the_routes() {
     let sent = bench.finish();
     bench.offer(Instant(2 * SECOND), 1, &returned(&sent[0].2));
     let sent = bench.finish();
-    // The source is behind the first port, though the packet came by the second.
+    // The source is behind the first port, although the packet arrived on the second.
     let [(_, 0, error)] = &sent[..] else { panic!("{sent:?}") };
     let (ip, message) = ipv4::Repr::parse(&error[ethernet::LEN..]).unwrap();
     assert_eq!((ip.source, ip.destination), (net4(0, 1), behind4(0, 9)));
@@ -148,7 +148,7 @@ fn other_packets_of_gre_are_not_those_of_the_tunnel() {
     assert_eq!(bench.finish(), []);
     let truth = bench.router.truth();
     assert_eq!((truth.dropped.malformed, truth.dropped.checksum), (1, 1));
-    // From another address the packet belongs to no tunnel and is dropped.
+    // A packet from another address belongs to no tunnel and is dropped.
     let mut stranger = good;
     let mut header = ipv4::Repr::parse(&stranger[ethernet::LEN..]).unwrap().0;
     header.source = net4(1, 3);

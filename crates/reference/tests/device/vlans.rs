@@ -1,196 +1,97 @@
-//! VLAN sub-interfaces of the device: 1,000 stations behind one port, each behind its own tags and with a BGP session.
+//! VLAN sub-interfaces of the device: up to 1,000 emulated devices behind one port, each behind its own tags and with its
+//! own BGP session.
 
-use crate::common::{MS, SECOND};
-use drophammer_emulation::compose::{self, Link};
-use drophammer_emulation::tcp::{ConnState, ConnectionId, TcpConfig, TcpStack, link};
+use crate::common::MS;
+use drophammer_emulation::bgp::{Expected, NextHops, Packing, PeerConfig, RouteSource, Routers};
+use drophammer_emulation::compose::Link;
+use drophammer_emulation::device::{Address, Device, DeviceConfig, DeviceId, Devices, Tag, Tags, tags};
+use drophammer_emulation::protocol::Command;
+use drophammer_emulation::tcp::link;
 use drophammer_model::Instant;
+use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::suite::VlanTag;
+use drophammer_model::trial::Family;
 use drophammer_reference::{BgpConfig, BgpPeer, Config, ConfigError, PortConfig, Router, SubInterface};
-use drophammer_wire::bgp::message::{HEADER_LEN, emit_header, kind};
-use drophammer_wire::ethernet::ethertype;
-use drophammer_wire::{MacAddr, arp, bgp, checksum};
-use std::collections::{BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use drophammer_wire::bgp::AfiSafi;
+use drophammer_wire::{MacAddr, arp, checksum};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
 
-const DEVICE: MacAddr = MacAddr([2, 0, 0, 0, 1, 0]);
-const DUT: u16 = 65_000;
-/// Stations that advertise a route; the others only listen.
-const TELLERS: u32 = 10;
+const DEVICES: u16 = 1_000;
+/// Devices that advertise, and routes of each.
+const SENDERS: u16 = 4;
+const ROUTES: u32 = 50;
+const DUT: u32 = 65_000;
+const DUT_MAC: MacAddr = MacAddr([2, 0, 0, 0, 1, 0]);
 
-/// Every second one has two tags.
-fn tags_of(n: u32) -> Vec<VlanTag> {
-    let inner = VlanTag { tpid: ethertype::VLAN, vid: (n % 500) as u16 + 1 };
+fn asn(n: u16) -> u32 {
+    1_000 + u32::from(n)
+}
+
+fn address(n: u16, host: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(0x0a40_0000 + 4 * u32::from(n) + host)
+}
+
+/// Even ones are in an 802.1Q VLAN, odd ones have two tags.
+fn tags_of(n: u16) -> Vec<Tag> {
+    let inner = Tag { tpid: tags::DOT1Q, vid: n % 500 + 1 };
     match n % 2 {
-        0 => vec![VlanTag { vid: n as u16 + 1_000, ..inner }],
-        _ => vec![VlanTag { tpid: ethertype::SERVICE_VLAN, vid: 100 + (n / 500) as u16 }, inner],
+        0 => vec![Tag { vid: 2_000 + n, ..inner }],
+        _ => vec![Tag { tpid: tags::DOT1AD, vid: 100 + n / 500 }, inner],
     }
 }
 
-/// Link number `n`: a network of four addresses.
-fn address(n: u32, host: u32) -> Ipv4Addr {
-    Ipv4Addr::from_bits(0x0a40_0000 + 4 * n + host)
+fn mac(n: u16) -> MacAddr {
+    MacAddr::local(0x7000 + u64::from(n))
 }
 
-fn message(code: u8, body: &[u8]) -> Vec<u8> {
-    let mut out = [&[0; HEADER_LEN], body].concat();
-    let len = out.len();
-    emit_header(&mut out, code, len);
-    out
+/// A frame behind the tags of device `n`.
+fn tagged(n: u16, frame: &[u8]) -> Vec<u8> {
+    let tags: Vec<u8> = tags_of(n).iter().flat_map(|t| [t.tpid.to_be_bytes(), t.vid.to_be_bytes()].concat()).collect();
+    [&frame[..12], &tags, &frame[12..]].concat()
 }
 
-/// An OPEN with the capabilities IPv4 unicast and four-octet AS numbers.
-fn open(n: u32, asn: u32) -> Vec<u8> {
-    let mut body = vec![4];
-    body.extend((asn as u16).to_be_bytes());
-    body.extend(90u16.to_be_bytes());
-    body.extend((n + 1).to_be_bytes());
-    body.extend([14, 2, 12, 1, 4, 0, 1, 0, 1, 65, 4]);
-    body.extend(asn.to_be_bytes());
-    message(kind::OPEN, &body)
+fn device(n: u16) -> Device {
+    let peer = PeerConfig {
+        address: address(n, 2).into(),
+        dut: address(n, 1).into(),
+        asn: asn(n),
+        dut_as: DUT,
+        router_id: address(n, 2),
+        hold: Duration::from_secs(90),
+        families: vec![AfiSafi::IPV4_UNICAST],
+        next_hops: NextHops { ipv4: Some(address(n, 2)), ..NextHops::default() },
+        passive: false,
+        protection: Default::default(),
+    };
+    let mut device = Device::new(DeviceConfig {
+        tags: Tags::new(&tags_of(n)).unwrap(),
+        ipv4: Some(Address { address: address(n, 2), prefix_len: 30, gateway: address(n, 1) }),
+        ..DeviceConfig::new(format!("device {n}"), mac(n), u64::from(n))
+    });
+    device.add_protocol(Box::new(Routers::new(u64::from(n), vec![peer]).with_buffer(16 << 10)));
+    device
 }
 
-fn asn(n: u32) -> u32 {
-    1_000 + n
-}
-
-/// Prefix number `n`, a 24.
-fn prefix(n: u32) -> [u8; 4] {
-    [24, 172, 20, n as u8]
-}
-
-fn update(n: u32) -> Vec<u8> {
-    let mut attributes = vec![0x40, 1, 1, 0, 0x40, 2, 6, 2, 1];
-    attributes.extend(asn(n).to_be_bytes());
-    attributes.extend([0x40, 3, 4]);
-    attributes.extend(address(n, 2).octets());
-    let body = [&[0, 0], &(attributes.len() as u16).to_be_bytes()[..], &attributes, &prefix(n)].concat();
-    message(kind::UPDATE, &body)
-}
-
-struct Station {
-    n: u32,
-    tags: Vec<u8>,
-    mac: MacAddr,
-    device: Option<MacAddr>,
-    stack: TcpStack,
-    connection: Option<ConnectionId>,
-    has_sent: bool,
-    heard: Vec<u8>,
-}
-
-impl Station {
-    fn new(n: u32) -> Station {
-        let mut stack = TcpStack::new(TcpConfig::new(1500, n.into()));
-        stack.add_host(address(n, 2).into());
-        Station {
-            n,
-            tags: bytes(&tags_of(n)),
-            mac: MacAddr::local(0x5000 + u64::from(n)),
-            device: None,
-            stack,
-            connection: None,
-            has_sent: false,
-            heard: Vec::new(),
-        }
-    }
-
-    fn tagged(&self, mut frame: Vec<u8>) -> Vec<u8> {
-        frame.splice(12..12, self.tags.iter().copied());
-        frame
-    }
-
-    /// Takes a frame without tags; answers are written to `out`.
-    fn receive(&mut self, now: Instant, frame: &[u8], out: &mut Vec<Vec<u8>>) {
-        if let Some(packet) = link::packet(frame, self.mac) {
-            self.stack.receive(now, packet);
-            return;
-        }
-        let Ok(packet) = arp::Repr::parse(&frame[14..]) else { panic!("{frame:x?}") };
-        assert_eq!((packet.sender_mac, packet.sender_ip), (DEVICE, address(self.n, 1)));
-        self.device = Some(packet.sender_mac);
-        if packet.operation == arp::Operation::Request && packet.target_ip == address(self.n, 2) {
-            let mut answer = Vec::new();
-            let link = Link { source: self.mac, destination: packet.sender_mac };
-            compose::arp(&mut answer, link, &arp::Repr::reply_to(&packet, self.mac));
-            out.push(self.tagged(answer));
-        }
-    }
-
-    fn work(&mut self, now: Instant, out: &mut Vec<Vec<u8>>) {
-        let (own, dut) = (address(self.n, 2), address(self.n, 1));
-        let Some(device) = self.device else {
-            if !std::mem::replace(&mut self.has_sent, true) {
-                let mut ask = Vec::new();
-                compose::request(&mut ask, self.mac, own, dut);
-                out.push(self.tagged(ask));
-            }
-            return;
-        };
-        let stack = &mut self.stack;
-        let connection = *self.connection.get_or_insert_with(|| {
-            self.has_sent = false;
-            stack.connect(now, own.into(), SocketAddr::new(dut.into(), bgp::PORT))
-        });
-        if !self.has_sent && stack.state(connection) == ConnState::Established {
-            self.has_sent = true;
-            let mut all = [open(self.n, asn(self.n)), message(kind::KEEPALIVE, &[])].concat();
-            if self.n < TELLERS {
-                all.extend(update(self.n));
-            }
-            let sent = stack.send_with(connection, &mut |room| {
-                room[..all.len()].copy_from_slice(&all);
-                all.len()
-            });
-            assert_eq!(sent, all.len());
-        }
-        stack.receive_with(connection, &mut |bytes| {
-            self.heard.extend_from_slice(bytes);
-            bytes.len()
-        });
-        let link = Link { source: self.mac, destination: device };
-        let mut packets = Vec::new();
-        self.stack.poll(now, &mut |packet| packets.push(packet.to_vec()));
-        for packet in packets {
-            let mut frame = vec![0; link::frame_len(&packet)];
-            link::write_frame(&mut frame, link, &packet);
-            out.push(self.tagged(frame));
-        }
-    }
-
-    /// Last byte of the prefixes that were advertised to it, with their first AS numbers and next hop.
-    fn routes(&self) -> BTreeSet<(u8, Vec<u32>, Ipv4Addr)> {
-        let (mut routes, mut rest) = (BTreeSet::new(), &self.heard[..]);
-        while rest.len() >= HEADER_LEN {
-            let len = usize::from(u16::from_be_bytes([rest[16], rest[17]]));
-            let body = &rest[HEADER_LEN..len];
-            // An UPDATE with a prefix, which follows ORIGIN, AS_PATH of two and NEXT_HOP.
-            if rest[18] == kind::UPDATE && body.len() > 4 {
-                let word = |at: usize| u32::from_be_bytes(body[at..at + 4].try_into().unwrap());
-                assert_eq!(body[8..13], [0x40, 2, 10, 2, 2], "{body:x?}");
-                assert_eq!(body[body.len() - 4..][..3], prefix(0)[..3]);
-                routes.insert((body[body.len() - 1], vec![word(13), word(17)], Ipv4Addr::from_bits(word(24))));
-            }
-            rest = &rest[len..];
-        }
-        routes
-    }
-}
-
-fn bytes(tags: &[VlanTag]) -> Vec<u8> {
-    tags.iter().flat_map(|tag| [tag.tpid.to_be_bytes(), tag.vid.to_be_bytes()].concat()).collect()
+fn vlan_tags(n: u16) -> Vec<VlanTag> {
+    tags_of(n).into_iter().map(|tag| VlanTag { tpid: tag.tpid, vid: tag.vid }).collect()
 }
 
 /// One port with this many sub-interfaces.
-fn config(stations: u32) -> Config {
-    let sub = |n| SubInterface { port: 0, tags: tags_of(n), ipv4: Some((address(n, 1), 30)), ipv6: None };
-    let peer =
-        |n| BgpPeer { port: 1 + n as usize, address: address(n, 2).into(), asn: asn(n), connect: false, client: false };
-    let bgp = BgpConfig { asn: DUT.into(), peers: (0..stations).map(peer).collect(), ..BgpConfig::default() };
+fn config(devices: u16) -> Config {
+    let sub = |n| SubInterface { port: 0, tags: vlan_tags(n), ipv4: Some((address(n, 1), 30)), ipv6: None };
+    let peer = |n: u16| BgpPeer {
+        port: 1 + usize::from(n),
+        address: address(n, 2).into(),
+        asn: asn(n),
+        connect: false,
+        client: false,
+    };
     Config {
-        ports: vec![PortConfig::new(DEVICE)],
-        sub_interfaces: (0..stations).map(sub).collect(),
-        bgp: Some(bgp),
-        seed: 3,
+        ports: vec![PortConfig::new(DUT_MAC)],
+        sub_interfaces: (0..devices).map(sub).collect(),
+        bgp: Some(BgpConfig { asn: DUT, peers: (0..devices).map(peer).collect(), ..BgpConfig::default() }),
         ..Config::default()
     }
 }
@@ -198,87 +99,120 @@ fn config(stations: u32) -> Config {
 struct World {
     now: Instant,
     router: Router,
-    stations: Vec<Station>,
-    by_tags: HashMap<Vec<u8>, usize>,
+    devices: Devices,
+}
+
+/// The frames that the router sends at `now`.
+fn polled(router: &mut Router, now: Instant) -> Vec<Vec<u8>> {
+    let mut sent = Vec::new();
+    router.poll(now, &mut |_, _, frame| sent.push(frame.to_vec()));
+    sent
 }
 
 impl World {
-    fn new(stations: u32) -> World {
-        let stations: Vec<_> = (0..stations).map(Station::new).collect();
-        let by_tags = stations.iter().enumerate().map(|(i, s)| (s.tags.clone(), i)).collect();
-        World { now: Instant(0), router: Router::new(config(stations.len() as u32)).unwrap(), stations, by_tags }
+    fn new(devices: u16) -> (World, Vec<DeviceId>) {
+        let router = Router::new(config(devices)).unwrap();
+        let mut world = World { now: Instant(1_000_000), router, devices: Devices::default() };
+        let ids = (0..devices).map(|n| world.devices.add(device(n)).unwrap()).collect();
+        (world, ids)
     }
 
-    /// The station of a frame, and the frame without tags.
-    fn untagged(&self, frame: &[u8]) -> (usize, Vec<u8>) {
-        let length = if frame[12..14] == ethertype::SERVICE_VLAN.to_be_bytes() { 8 } else { 4 };
-        let station = self.by_tags[&frame[12..12 + length]];
-        (station, [&frame[..12], &frame[12 + length..]].concat())
-    }
-
-    /// Runs until `end`, or until there is nothing to do.
-    fn run_until(&mut self, end: Instant) {
-        let mut busy: BTreeSet<usize> = (0..self.stations.len()).collect();
+    /// Runs until `enough`, for `time` at most. Returns whether it was enough.
+    fn run(&mut self, time: Duration, enough: impl Fn(&World) -> bool) -> bool {
+        let end = self.now + time;
         loop {
-            let now = self.now;
-            let mut sent = Vec::new();
-            self.router.poll(now, &mut |_, _, frame| sent.push(frame.to_vec()));
+            let World { now, router, devices } = self;
+            let now = *now;
             let mut outgoing = Vec::new();
-            for frame in sent {
-                let (station, frame) = self.untagged(&frame);
-                self.stations[station].receive(now, &frame, &mut outgoing);
-                busy.insert(station);
+            devices.poll(now, 64 << 10, &mut |frame| outgoing.push(frame.to_vec()));
+            outgoing.iter().for_each(|frame| router.receive(now, 0, frame));
+            let sent = polled(router, now);
+            outgoing.clear();
+            for frame in &sent {
+                assert!(
+                    devices.receive(now, frame, &mut |answer| outgoing.push(answer.to_vec())),
+                    "each frame has its device"
+                );
             }
-            for station in std::mem::take(&mut busy) {
-                self.stations[station].work(now, &mut outgoing);
+            outgoing.iter().for_each(|frame| router.receive(now, 0, frame));
+            if enough(self) {
+                return true;
             }
-            outgoing.iter().for_each(|frame| self.router.receive(now, 0, frame));
-            if self.router.next_deadline().is_some_and(|at| at <= now) {
-                continue;
+            if self.now >= end {
+                return false;
             }
-            let timers = self.stations.iter().enumerate();
-            let timers = timers.filter_map(|(i, s)| Some((s.stack.next_deadline()?, i))).collect::<Vec<_>>();
-            let next = timers.iter().map(|t| t.0).chain(self.router.next_deadline()).min();
-            let Some(next) = next.filter(|at| *at <= end) else { break };
-            self.now = next.max(Instant(now.0 + 1));
-            busy.extend(timers.iter().filter(|t| t.0 <= self.now).map(|t| t.1));
+            let next = self.devices.next_deadline().into_iter().chain(self.router.next_deadline()).min();
+            self.now = next.unwrap_or(end).clamp(now + Duration::from_micros(50), end);
         }
-        self.now = self.now.max(end);
+    }
+
+    fn routers(&self, id: DeviceId) -> &Routers {
+        self.devices.get(id).protocol().unwrap()
     }
 }
 
 #[test]
-fn a_thousand_stations_in_vlans_of_their_own_speak_bgp_behind_one_port() {
-    const STATIONS: u32 = 1_000;
-    let mut world = World::new(STATIONS);
-    world.run_until(Instant(2 * SECOND));
-    let truth = *world.router.truth();
-    assert_eq!((truth.bgp.sessions, truth.bgp.established, truth.unknown_vlan), (STATIONS.into(), STATIONS.into(), 0));
-    assert_eq!((truth.bgp.routes, truth.fib.ipv4), (TELLERS.into(), TELLERS.into()));
-    for station in &world.stations {
-        let tellers = (0..TELLERS).filter(|n| *n != station.n);
-        let expected = tellers.map(|n| (n as u8, vec![DUT.into(), asn(n)], address(station.n, 1)));
-        assert_eq!(station.routes(), expected.collect(), "station {}", station.n);
+fn a_thousand_emulated_devices_in_vlans_of_their_own_exchange_routes_through_the_device() {
+    let (mut world, ids) = World::new(DEVICES);
+    for id in &ids {
+        world.devices.command(world.now, *id, "bgp", &Command::Start).unwrap();
     }
-    // Frames to a route leave with the tags of the station that advertised it.
-    for (from, to) in [(STATIONS - 1, 3), (7, 4)] {
-        let (sender, receiver) = (&world.stations[from as usize], &world.stations[to as usize]);
-        let [_, a, b, c] = prefix(to);
-        let mut frame = packet(Link { source: sender.mac, destination: DEVICE }, address(from, 2), [a, b, c, 9].into());
-        let arrives = packet(Link { source: DEVICE, destination: receiver.mac }, address(from, 2), [a, b, c, 9].into());
-        frame = sender.tagged(frame);
-        let mut arrives = receiver.tagged(arrives);
-        let ttl = 14 + receiver.tags.len() + 8;
+    let up = |world: &World| world.router.truth().bgp.sessions == u64::from(DEVICES);
+    assert!(world.run(Duration::from_secs(10), up), "{:?}", world.router.truth());
+    assert!(world.run(Duration::from_secs(1), |w| ids.iter().all(|id| w.routers(*id).established(0))));
+
+    // Each sender has its own table, which must be advertised to all others.
+    let now = world.now;
+    let (mut expectations, mut tables) = (Vec::new(), Vec::new());
+    for sender in 0..SENDERS {
+        let table: Arc<Routes> =
+            Arc::new(RouteRange::internet(Family::Ipv4, ROUTES, 1 + u64::from(sender)).unwrap().into());
+        for (n, id) in (0..DEVICES).zip(&ids) {
+            let bgp = world.devices.protocol_mut::<Routers>(*id).unwrap();
+            if n == sender {
+                bgp.adj_rib_out(0).advertise(table.clone(), 0..ROUTES, Packing::default());
+                continue;
+            }
+            let expected = Expected {
+                source: RouteSource::External,
+                as_path_prefix: vec![DUT, asn(sender)],
+                next_hop: Some(address(n, 1).into()),
+                check_attributes: true,
+                times: false,
+            };
+            let expectation = bgp.adj_rib_in_mut(0).expect(now, table.clone(), 0..ROUTES, expected);
+            expectations.push((*id, expectation));
+        }
+        tables.push(table);
+    }
+    let complete = |w: &World| expectations.iter().all(|(id, e)| w.routers(*id).adj_rib_in(0).is_complete(*e));
+    let done = world.run(Duration::from_secs(10), complete);
+    let truth = *world.router.truth();
+    assert!(done, "{truth:?}");
+    for (id, expectation) in &expectations {
+        let report = world.routers(*id).adj_rib_in(0).report(*expectation);
+        assert!(report.is_right() && report.present == ROUTES, "{report:?}");
+    }
+    assert_eq!(truth.bgp.paths, u64::from(SENDERS) * u64::from(ROUTES));
+    assert_eq!(truth.bgp.routes_sent, truth.bgp.routes * u64::from(DEVICES - 1));
+    assert_eq!((truth.unknown_vlan, truth.bgp.sessions, truth.bgp.established), (0, DEVICES.into(), DEVICES.into()));
+
+    // Frames to a route leave with the tags of the device that advertised it.
+    for (from, to) in [(DEVICES - 1, 3), (7, 2)] {
+        let IpAddr::V4(destination) = tables[usize::from(to)].prefix(0).address() else { panic!("IPv4") };
+        let frame = packet(Link { source: mac(from), destination: DUT_MAC }, address(from, 2), destination);
+        let arrives = packet(Link { source: DUT_MAC, destination: mac(to) }, address(from, 2), destination);
+        let mut arrives = tagged(to, &arrives);
+        let ttl = arrives.len() - 46 + 8;
         arrives[ttl] -= 1;
         let sum = u16::from_be_bytes([arrives[ttl + 2], arrives[ttl + 3]]);
         let before = u16::from_be_bytes([64, arrives[ttl + 1]]);
         let sum = checksum::update(sum, before, before - 0x0100);
         arrives[ttl + 2..ttl + 4].copy_from_slice(&sum.to_be_bytes());
-        world.router.receive(world.now, 0, &frame);
-        let mut sent = Vec::new();
-        world.router.poll(world.now, &mut |_, _, frame| sent.push(frame.to_vec()));
-        assert_eq!(sent, [arrives]);
+        world.router.receive(world.now, 0, &tagged(from, &frame));
+        assert_eq!(polled(&mut world.router, world.now), [arrives]);
     }
+    assert_eq!(world.router.truth().fib.ipv4, u64::from(ROUTES) * u64::from(SENDERS));
     // The link goes down, and all sessions with it.
     world.router.set_link(world.now, 0, false);
     assert_eq!((world.router.truth().bgp.sessions, world.router.truth().fib.ipv4), (0, 0));
@@ -305,36 +239,30 @@ fn packet(link: Link, source: Ipv4Addr, destination: Ipv4Addr) -> Vec<u8> {
 
 #[test]
 fn a_station_is_asked_for_within_its_tags() {
-    let mut world = World::new(2);
-    let dut_asks = |router: &mut Router, to: u32| {
-        let frame = packet(Link { source: MacAddr::local(9), destination: DEVICE }, address(0, 2), address(to, 2));
-        router.receive(Instant(MS), 0, &[&frame[..12], &bytes(&tags_of(0)), &frame[12..]].concat());
-        let mut sent = Vec::new();
-        router.poll(Instant(MS), &mut |_, _, frame| sent.push(frame.to_vec()));
-        sent
-    };
-    let asked = dut_asks(&mut world.router, 1);
-    let (station, frame) = world.untagged(&asked[0]);
-    let ask = arp::Repr::parse(&frame[14..]).unwrap();
-    assert_eq!((station, ask.target_ip, ask.sender_ip), (1, address(1, 2), address(1, 1)));
-    assert_eq!(world.router.neighbour(2, IpAddr::V4(address(1, 2))), None);
+    let (mut world, _) = World::new(2);
+    let now = Instant(MS);
+    let own = IpAddr::V4(address(1, 2));
+    let frame = packet(Link { source: MacAddr::local(9), destination: DUT_MAC }, address(0, 2), address(1, 2));
+    world.router.receive(now, 0, &tagged(0, &frame));
+    let asked = polled(&mut world.router, now);
+    assert_eq!(asked[0][..12 + 8], tagged(1, &asked[0][..12])[..], "the tags of the station");
+    let ask = arp::Repr::parse(&asked[0][14 + 8..]).unwrap();
+    assert_eq!((ask.target_ip, ask.sender_ip), (address(1, 2), address(1, 1)));
+    assert_eq!(world.router.neighbour(2, own), None);
     // The answer counts only with the right tags.
-    let mut outgoing = Vec::new();
-    world.stations[1].receive(Instant(MS), &frame, &mut outgoing);
-    let mut wrong = outgoing[0].clone();
-    wrong.splice(12..20, bytes(&tags_of(0)));
-    world.router.receive(Instant(MS), 0, &wrong);
-    assert_eq!(world.router.neighbour(2, IpAddr::V4(address(1, 2))), None);
-    world.router.receive(Instant(MS), 0, &outgoing[0]);
-    assert_eq!(world.router.neighbour(2, IpAddr::V4(address(1, 2))), Some(world.stations[1].mac));
-    let mut sent = Vec::new();
-    world.router.poll(Instant(MS), &mut |_, _, frame| sent.push(frame.to_vec()));
-    assert_eq!(world.untagged(&sent[0]).0, 1, "the packet that waited");
+    let mut answers = Vec::new();
+    assert!(world.devices.receive(now, &asked[0], &mut |answer| answers.push(answer.to_vec())));
+    let untagged = [&answers[0][..12], &answers[0][12 + 8..]].concat();
+    world.router.receive(now, 0, &tagged(0, &untagged));
+    assert_eq!(world.router.neighbour(2, own), None);
+    world.router.receive(now, 0, &answers[0]);
+    assert_eq!(world.router.neighbour(2, own), Some(mac(1)));
+    let sent = polled(&mut world.router, now);
+    assert_eq!(sent[0][..12 + 8], tagged(1, &sent[0][..12])[..], "the packet that waited");
     // Tags with another priority are the same tags; other tags belong to no station.
-    let frame = packet(Link { source: MacAddr::local(9), destination: DEVICE }, address(0, 2), address(1, 2));
-    for (tags, unknown) in [([0x81, 0, 0xe3, 0xe8], 0), ([0x81, 0, 0x03, 0xe9], 1), ([0x88, 0xa8, 0x03, 0xe8], 1)] {
+    for (tags, unknown) in [([0x81, 0, 0xe7, 0xd0], 0), ([0x81, 0, 0x07, 0xd1], 1), ([0x88, 0xa8, 0x07, 0xd0], 1)] {
         let before = *world.router.truth();
-        world.router.receive(Instant(MS), 0, &[&frame[..12], &tags, &frame[12..]].concat());
+        world.router.receive(now, 0, &[&frame[..12], &tags, &frame[12..]].concat());
         let truth = world.router.truth();
         assert_eq!((truth.unknown_vlan - before.unknown_vlan, truth.transit - before.transit), (unknown, 1 - unknown));
     }
@@ -350,10 +278,10 @@ fn sub_interfaces_that_cannot_be_are_refused() {
     assert_eq!(refused(|c| c.sub_interfaces[1].port = 1), ConfigError::NoSuchPort(1).to_string());
     for (change, part) in [
         ((|c| c.sub_interfaces[1].tags.clear()) as fn(&mut Config), "one tag or two"),
-        (|c| c.sub_interfaces[1].tags = [tags_of(1), tags_of(0)].concat(), "one tag or two"),
+        (|c| c.sub_interfaces[1].tags = [vlan_tags(1), vlan_tags(0)].concat(), "one tag or two"),
         (|c| c.sub_interfaces[1].tags[0].vid = 4095, "1 to 4094"),
         (|c| c.sub_interfaces[1].tags[0].tpid = 0x9100, "0x8100 or 0x88a8"),
-        (|c| c.sub_interfaces[1].tags = tags_of(0), "the same tags"),
+        (|c| c.sub_interfaces[1].tags = vlan_tags(0), "the same tags"),
     ] {
         let error = refused(change);
         assert!(error.contains(part) && error.contains("port 0"), "{error}");

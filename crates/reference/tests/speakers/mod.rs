@@ -129,13 +129,13 @@ pub struct Speaker {
     /// Data that waits for room.
     out: Vec<u8>,
     pub heard: Vec<Heard>,
-    /// Received messages are only checked, not kept.
+    /// Check received messages without keeping them.
     pub forgetful: bool,
     pub adj_rib_out: AdjRibOut,
     pub adj_rib_in: AdjRibIn,
-    /// It accepts no connection and opens none.
+    /// Neither accepts nor opens connections.
     pub quiet: bool,
-    /// It validates UPDATEs, and ends the session for those that are malformed.
+    /// Validate UPDATEs, and end the session after a malformed one.
     pub strict: bool,
 }
 
@@ -265,7 +265,7 @@ pub struct World {
     pub hosts: Vec<Device>,
     pub speakers: Vec<Speaker>,
     ipv6: bool,
-    /// Test frames that came by each port.
+    /// Test frames received on each port.
     pub frames: Vec<Vec<(Instant, Vec<u8>)>>,
 }
 
@@ -424,7 +424,7 @@ pub fn announce(port: usize, from: u32, to: u32) -> Vec<u8> {
         .collect()
 }
 
-/// UPDATEs that withdraw them.
+/// UPDATEs that withdraw these routes.
 pub fn withdraw(from: u32, to: u32) -> Vec<u8> {
     let all: Vec<u32> = (from..to).collect();
     all.chunks(100)

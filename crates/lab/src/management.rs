@@ -25,7 +25,7 @@ pub(crate) const MANAGEMENT: Param<bool> = Param::new(
     "management",
     "false",
     "false",
-    "a management link in addition to the ports, to ask it over this link too whether it answers under load",
+    "also make a management link, to check over this link too that the router answers under load",
 );
 
 /// Name of the interface, at both ends.

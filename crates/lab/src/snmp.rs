@@ -22,7 +22,7 @@ pub(crate) const SNMP: Param<bool> = Param::new(
     "snmp",
     "false",
     "false",
-    "also start an SNMP agent (snmpd), for its counters and for questions under load",
+    "also start an SNMP agent (snmpd), for its counters and to check that it answers under load",
 );
 
 /// Port of agents.

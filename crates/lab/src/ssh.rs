@@ -19,7 +19,7 @@ pub(crate) const SSH: Param<bool> = Param::new(
     "ssh",
     "false",
     "false",
-    "also start an SSH server (dropbear) that answers at its addresses, for questions under load",
+    "also start an SSH server (dropbear) on the router's addresses, to check that it answers under load",
 );
 
 const PORT: u16 = 22;

@@ -6,7 +6,7 @@
 //! records them (`Record::Classes`) and marks trials with classes (`TrialRecord::classed`); their loss raises no doubt,
 //! because a narrow output drops frames while the processor is idle. `System::classes_of` gives each router of a system
 //! its own, numbered by its interfaces. `lab/src/traffic_classes.rs` makes HTB classes of `tc` from them, or prio in
-//! guests with `scheduler: prio` (`lab/src/system/links.rs` restores the queue of a link afterwards),
+//! guests with `scheduler: prio` (`lab/src/system/core_links.rs` restores the queue of a link afterwards),
 //! `reference/src/class_line.rs` the line of a port.
 
 use crate::quantity::Bandwidth;

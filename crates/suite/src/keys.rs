@@ -4,7 +4,7 @@
 //! # Secrets
 //!
 //! Keys from files and the environment (`cli/src/key_file.rs` reads them) get into the tree of a suite here. `suite::Mask` hides them in all other
-//! texts: in the stored suite, its errors, records (`cli/src/masked.rs`, which keeps names and times) and logs of hooks (`kinds/external_logs.rs`).
+//! texts: in the stored suite, its errors, records (`cli/src/masked.rs`, which keeps names and times) and logs of hooks (`kinds/external/logs.rs`).
 //! A kind renders its configuration twice: from the role, for the daemon, and from `RouterRole::without_secrets`, for the record and the folder of
 //! the run. If the two differ, the daemon reads its file from the lab's tmpfs (`configuration::store`).
 

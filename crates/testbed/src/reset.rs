@@ -2,7 +2,7 @@
 //!
 //! # Resets
 //!
-//! A DUT that can be reset says so by `Dut::resets`. `lab/src/dut/daemons.rs` hands the daemons to a thread on the
+//! A DUT that can be reset says so by `Dut::resets`. `lab/src/namespace_dut.rs` hands the daemons to a thread on the
 //! DUT's processor, which ends them at the stated time and starts them again as they were;
 //! `testbed/src/simulated/resettable.rs` puts a new reference device in the place of the old one, which boots for a
 //! stated virtual time. `testbed/src/reset.rs` runs the trial, during which emulated routers advertise again what they

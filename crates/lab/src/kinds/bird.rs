@@ -1,11 +1,8 @@
 //! BIRD 2 with static routes and BGP. It exports routes to the kernel, which forwards.
 
 use crate::environment::kernel_release;
-use crate::management::MANAGEMENT;
 use crate::namespace_dut::NamespaceDut;
-use crate::snmp::SNMP;
-use crate::ssh::SSH;
-use crate::{Dut, DutKind, LabError, Start, bgp, configuration, kinds, packet_filter, process};
+use crate::{Dut, DutKind, LabError, Start, bgp, configuration, kinds, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
@@ -16,15 +13,7 @@ static SPEC: KindSpec = KindSpec {
     summary: "BIRD 2 in a network namespace: static routes and BGP into the kernel's table",
     capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("bird", "bird2"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[
-        configuration::CONFIG,
-        configuration::TEMPLATE,
-        INSTALL_ROUTES.spec(),
-        packet_filter::FILTERS.spec(),
-        SNMP.spec(),
-        SSH.spec(),
-        MANAGEMENT.spec(),
-    ],
+    params: kinds::ROUTING_PARAMS,
 };
 
 pub(crate) const TEMPLATE: &str = include_str!("../../templates/bird.conf.j2");

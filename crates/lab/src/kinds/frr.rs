@@ -1,11 +1,8 @@
 //! FRRouting: zebra puts the routes of staticd and bgpd into the kernel, which forwards.
 
 use crate::environment::kernel_release;
-use crate::management::MANAGEMENT;
 use crate::namespace_dut::NamespaceDut;
-use crate::snmp::SNMP;
-use crate::ssh::SSH;
-use crate::{Dut, DutKind, LabError, Start, bgp, configuration, kinds, mounts, packet_filter, process};
+use crate::{Dut, DutKind, LabError, Start, bgp, configuration, kinds, mounts, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::{CorePeer, RouterRole};
@@ -25,15 +22,7 @@ static SPEC: KindSpec = KindSpec {
     summary: "FRRouting in a network namespace: zebra, staticd and bgpd, the kernel forwards",
     capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("zebra", "frr"), ("staticd", "frr"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[
-        configuration::CONFIG,
-        configuration::TEMPLATE,
-        INSTALL_ROUTES.spec(),
-        packet_filter::FILTERS.spec(),
-        SNMP.spec(),
-        SSH.spec(),
-        MANAGEMENT.spec(),
-    ],
+    params: kinds::ROUTING_PARAMS,
 };
 
 pub(crate) const TEMPLATE: &str = include_str!("../../templates/frr.conf.j2");

@@ -19,8 +19,8 @@ pub mod ovs;
 pub mod uml;
 pub mod xdp;
 
-use crate::{DutKind, LabError, packet_filter, process, snmp, ssh, traffic_classes};
-use drophammer_model::capabilities::{Capabilities, Counters, Need, Vlans};
+use crate::{DutKind, LabError, configuration, management, packet_filter, process, snmp, ssh, traffic_classes};
+use drophammer_model::capabilities::{Capabilities, Counters, INSTALL_ROUTES, Need, Vlans};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::{RouterRole, Tunnel};
 use drophammer_model::suite::{DutConfig, Params, Suite};
@@ -54,13 +54,24 @@ pub fn refuse_host(suite: &Suite) -> Result<(), LabError> {
     suite.duts.iter().try_for_each(|dut| find(&dut.kind).map_or(Ok(()), |kind| kind.refuse_host(dut, &role)))
 }
 
+/// Parameters of routing daemons that install routes in the kernel.
+pub(crate) const ROUTING_PARAMS: &[ParamSpec] = &[
+    configuration::CONFIG,
+    configuration::TEMPLATE,
+    INSTALL_ROUTES.spec(),
+    packet_filter::FILTERS.spec(),
+    snmp::SNMP.spec(),
+    ssh::SSH.spec(),
+    management::MANAGEMENT.spec(),
+];
+
 /// Parameter `ttl_model` of the kinds that forward by labels (RFC 3443).
 pub const TTL_MODEL: ParamSpec = ParamSpec::new(
     "ttl_model",
     ParamKind::Choice(&["uniform", "pipe"]),
     "uniform",
     "uniform",
-    "labels have the TTL of the packet and give it back (uniform), or their own, 255 where they are pushed (pipe; RFC 3443)",
+    "whether labels copy the TTL of the packet and pass it back (uniform), or have their own TTL, 255 when pushed (pipe; RFC 3443)",
 );
 
 /// True if labels have their own TTL.

@@ -65,7 +65,7 @@ static SPEC: KindSpec = KindSpec {
             ParamKind::Choice(&["tap", "veth"]),
             "tap",
             "tap",
-            "its links to the tester: taps, or veth pairs that it reads by packet sockets, without VLANs; routers of a `topology` have veth pairs",
+            "links to the tester: taps, or veth pairs that the guest reads through packet sockets, without VLANs; routers of a `topology` always use veth pairs",
         ),
         TTL_MODEL,
         SCHEDULER.spec(),

@@ -1,8 +1,8 @@
-//! A test program whose cases each run in a process of their own: a process can enter one lab, and only while it has one
-//! thread. Cases run one after the other, as most of them measure, except those that mostly wait.
+//! A test program that runs each case in its own process, because a process can enter only one lab, and only while it has
+//! one thread. Most cases measure, so they run one after the other, except those that mostly wait.
 //!
-//! The program starts itself anew for each case. What a case prints is shown if it fails. Cases that take long are marked as
-//! ignored: `make test` leaves them out, `make test-all` runs them.
+//! The program runs itself again for each case, and shows the output of a case that fails. Long cases are marked as ignored:
+//! `make test` skips them, `make test-all` runs them.
 
 #![allow(dead_code)] // each program uses its part
 
@@ -14,10 +14,10 @@ use std::sync::{PoisonError, RwLock};
 /// Result of a case: why it failed.
 pub type Checked = Result<(), String>;
 
-/// Variable in the environment of the process of a case: its name.
+/// Environment variable with the name of the case that the process runs.
 const CASE: &str = "DROPHAMMER_TEST_CASE";
 
-/// Cases that run at the same time, if they may.
+/// Cases that mostly wait and run at the same time.
 const THREADS: usize = 3;
 /// Held for reading by cases that may run together, for writing by a case that must run alone.
 static MACHINE: RwLock<()> = RwLock::new(());
@@ -26,18 +26,18 @@ static MACHINE: RwLock<()> = RwLock::new(());
 pub struct Case {
     name: String,
     body: Box<dyn Fn() -> Checked + Send>,
-    /// It is left out unless all tests are asked for.
+    /// Skipped unless the user asks for all tests.
     long: bool,
-    /// Another program may spoil it, so it may fail once.
+    /// Other load on the machine may spoil it, so it may fail once.
     again: bool,
-    /// It mostly waits, so it runs at the same time as others of this kind.
+    /// It mostly waits, so it runs at the same time as other such cases.
     waits: bool,
     /// Why this machine cannot run it.
     left_out: Option<String>,
 }
 
 impl Case {
-    /// A case that enters a lab by itself, or none.
+    /// A case that enters a lab itself, or needs none.
     pub fn alone(name: impl Into<String>, body: impl Fn() -> Checked + Send + 'static) -> Case {
         Case { name: name.into(), body: Box::new(body), long: false, again: false, waits: false, left_out: None }
     }
@@ -57,7 +57,7 @@ impl Case {
         Case { long: true, ..self }
     }
 
-    /// It measures, and another program may delay the tester until a figure is spoilt: it may fail once.
+    /// It measures, and other load on the machine may spoil a figure: it may fail once.
     #[must_use]
     pub fn again(self) -> Case {
         Case { again: true, ..self }
@@ -69,14 +69,14 @@ impl Case {
         Case { waits: true, ..self }
     }
 
-    /// It is left out if there is a reason.
+    /// Skips it if there is a reason.
     #[must_use]
     pub fn unless(self, why: Option<impl Into<String>>) -> Case {
         Case { left_out: why.map(Into::into), ..self }
     }
 }
 
-/// The case that this process is to run, if it was started for one; otherwise runs those that the arguments select.
+/// Runs the case that this process was started for, or else the cases that the arguments select.
 pub fn run(mut cases: Vec<Case>) -> ExitCode {
     if let Ok(name) = std::env::var(CASE) {
         let case = cases.iter().find(|case| case.name == name);
@@ -113,7 +113,7 @@ fn completed(result: Checked) -> Result<Completion, Failed> {
     result.map(|()| Completion::Completed).map_err(Failed::from)
 }
 
-/// Runs the case of this name in a process of its own, twice if it may fail once. What it prints is shown at once if `shown`.
+/// Runs the case of this name in its own process, a second time if it may fail once. Shows its output immediately if `shown`.
 fn in_process(name: &str, again: bool, shown: bool) -> Checked {
     match once(name, shown) {
         Err(why) if again => {

@@ -1,38 +1,19 @@
-//! Kinds that speak BGP, with BIRD as the peer on both sides: the peer behind t0 announces, the peer behind t1 must
-//! receive.
+//! Kinds that speak BGP, with a BIRD as the peer on both sides: the peer behind t0 announces routes, and the peer behind t1
+//! must receive them.
 //!
 //! `DROPHAMMER_ROUTES=1000000,500000` announces that many IPv4 and IPv6 routes instead of 1,000 of each. Only then are
 //! the printed numbers measurements.
 
 use super::hosts::kernel_hosts;
+use super::ports_with_bgp::with_bgp;
 use super::{Checked, cpu_time, ensure, kill_ours, memory_of, up_with};
 use drophammer_lab::{Dut, Lab, Netns};
-use drophammer_model::suite::{PortBgp, PortConfig};
 use drophammer_model::trial::Family;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// Gives the ports of the suite BGP with `peers` neighbours each.
-fn with_bgp(mut ports: Vec<PortConfig>, peers: u32) -> Vec<PortConfig> {
-    for (port, asn) in ports.iter_mut().zip(65001..) {
-        let families = vec![Family::Ipv4, Family::Ipv6];
-        let hold = Duration::from_secs(90);
-        port.bgp = Some(PortBgp {
-            asn,
-            dut_as: 65000,
-            peers,
-            vlan_peers: 0,
-            hold,
-            families,
-            next_hop_self: false,
-            protection: Default::default(),
-        });
-    }
-    ports
-}
 
 /// Number of routes to announce, IPv4 and IPv6.
 fn counts() -> (u32, u32) {
@@ -41,8 +22,8 @@ fn counts() -> (u32, u32) {
     given.unwrap_or((1000, 1000))
 }
 
-/// Waits until `look` succeeds; returns its last error after the limit. Looks for a fifth of the time at most: counting
-/// a million routes takes processor time from the DUT.
+/// Waits until `look` succeeds; returns its last error after the limit. Spends at most a fifth of the time looking, because
+/// counting a million routes takes processor time from the DUT.
 pub fn await_that(limit: u64, mut look: impl FnMut() -> Checked) -> Checked {
     let start = Instant::now();
     loop {
@@ -55,7 +36,7 @@ pub fn await_that(limit: u64, mut look: impl FnMut() -> Checked) -> Checked {
     }
 }
 
-/// A BIRD beside the DUT. Ends with this value.
+/// A BIRD on the tester's side of the DUT. Dropping it ends the process.
 struct Peer<'a> {
     netns: &'a Netns,
     child: Child,
@@ -63,7 +44,7 @@ struct Peer<'a> {
 }
 
 impl Peer<'_> {
-    /// Starts a BIRD in `netns` as neighbour of the DUT from these addresses, with routes that it announces once they
+    /// Starts a BIRD in `netns` as a neighbour of the DUT, with these addresses and with routes that it announces once they
     /// are enabled.
     fn start<'a>(
         netns: &'a Netns,
@@ -120,7 +101,7 @@ impl Peer<'_> {
         ensure(told.matches("Established").count() == 2, &format!("both sessions are established:\n{told}"))
     }
 
-    /// Number of routes in a table that match the filter, or of all.
+    /// Number of routes in a table that match the filter; all routes for an empty filter.
     fn holds(&self, table: &str, filter: &str) -> u64 {
         let told = self.ask(&format!("show route table {table} {filter} count"));
         let count = told.lines().find_map(|l| l.split_once(" of ")?.0.trim().parse().ok());
@@ -135,10 +116,10 @@ impl Drop for Peer<'_> {
     }
 }
 
-/// Filter for routes that an eBGP neighbour of AS 65001 announced and the DUT, AS 65000, passed on.
+/// Filter for routes that AS 65001 announced and the DUT, AS 65000, re-advertised.
 const PASSED_ON: &str = "where bgp_path ~ [= 65000 65001 =]";
 
-/// Routes travel from peer to peer and into the kernel, and are withdrawn when the peer ends.
+/// Routes go from peer to peer and into the kernel, and are withdrawn when the peer ends.
 pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let text = |e: drophammer_lab::LabError| e.to_string();
     let into_kernel = kind != "openbgpd";

@@ -43,7 +43,7 @@ impl Drop for ExternalLinks {
     }
 }
 
-/// The user's own router, here two links of the host.
+/// The user's own router, played by two links of the host.
 pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
     let journal = work.join("journal");
     let text = |t: String| ParamValue::Text(t);
@@ -117,20 +117,20 @@ fn asking(dut: &mut dyn Dut, questions: &[Question]) -> Result<Vec<Asking>, Stri
     management.ask(questions, EACH).map_err(|e| e.to_string())
 }
 
-/// The counters are those of the command and, for the tester's interfaces, those of the kernel.
+/// The counters come from the command and, for the tester's interfaces, from the kernel.
 fn counted(dut: &mut dyn Dut) -> Checked {
     let counters = dut.counters().map_err(|e| e.to_string())?;
     ensure(counters.get("drops") == Some(&7), "counters of the command")?;
     let names: Vec<&str> = counters.keys().map(String::as_str).collect();
     let expected = ["d0.rx_packets", "drops", "t0.rx_packets", "t0.tx_packets", "t1.rx_packets", "t1.tx_packets"];
     ensure(names == expected, &format!("{names:?}"))?;
-    ensure(counters["t1.rx_packets"] != 123_456_789_012, "a command does not speak for the kernel")?;
+    ensure(counters["t1.rx_packets"] != 123_456_789_012, "a command does not replace the kernel's counters")?;
     let known = dut.known_counters().map_err(|e| e.to_string())?;
     let [of_router] = known.as_slice() else { return Err(format!("{known:?}")) };
     ensure((of_router.port, of_router.value) == (Some(0), 9), "the tester's interfaces are not the router's")
 }
 
-/// The management port of the user's router, here the loopback of the host.
+/// The management port of the user's router, played by the loopback of the host.
 fn managed(work: &Path, params: &mut BTreeMap<String, ParamValue>, attempt: &mut Attempt<'_>) -> Checked {
     let community = work.join("community");
     fs::write(&community, "of the laboratory\n").map_err(|e| e.to_string())?;
@@ -157,7 +157,7 @@ fn managed(work: &Path, params: &mut BTreeMap<String, ParamValue>, attempt: &mut
     Ok(())
 }
 
-/// The user's time limit holds for the commands that run between trials, too.
+/// The user's time limit also applies to the commands that run between trials.
 fn limited(work: &Path, mut params: BTreeMap<String, ParamValue>, attempt: &mut Attempt<'_>) -> Checked {
     let slow = work.join("slow");
     let command = ParamValue::Text(format!("test ! -e {} || sleep 6", slow.display()));

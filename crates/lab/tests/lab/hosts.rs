@@ -4,16 +4,15 @@ use super::ensure;
 use drophammer_lab::Netns;
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// Lets the kernel play the hosts behind t0 (in `near`) and t1 (in `far`). A link is moved there. A tap stays, with a
-/// bridge to `far`: moving it would take it down for a moment, and the driver of a guest that sends at that time gives
-/// its interface up for ever.
+/// Lets the kernel play the hosts behind t0 (in `near`) and t1 (in `far`). A veth end is moved to `far`. A tap stays, with a
+/// bridge to `far`: moving it would take it down for a moment, and the driver of a guest that sends in that moment gives up
+/// its interface for good.
 pub fn kernel_hosts(near: &Netns, far: &Netns) -> Result<(), drophammer_lab::LabError> {
     near.run(|| fs::write("/proc/sys/net/ipv6/conf/t0/disable_ipv6", "0").unwrap())?;
-    let path = path_of(far);
+    let path = far.path();
     match is_tap("t1") {
         true => near.ip(&lines(&[
             "link add bridge type bridge mcast_snooping 0",
@@ -45,14 +44,9 @@ pub fn kernel_hosts(near: &Netns, far: &Netns) -> Result<(), drophammer_lab::Lab
     ]))
 }
 
-/// True if this interface of the tester's is a tap.
+/// True if this interface of the tester is a tap.
 pub fn is_tap(name: &str) -> bool {
     Path::new(&format!("/sys/class/net/{name}/tun_flags")).exists()
-}
-
-/// Path under which ip(8) can open a namespace.
-pub fn path_of(netns: &Netns) -> String {
-    format!("/proc/{}/fd/{}", std::process::id(), netns.as_fd().as_raw_fd())
 }
 
 fn lines(text: &[&str]) -> Vec<String> {
@@ -62,9 +56,9 @@ fn lines(text: &[&str]) -> Vec<String> {
 /// Datagrams in each direction.
 pub const ROUNDS: u64 = 5000;
 
-/// Sends datagrams from `from` to `to` and back, and waits for each. Lost ones are sent again: the moved link was down
-/// for a moment, and a routing daemon, which is notified late, withdraws its routes until it is notified that the link
-/// is back. Returns the number of datagrams that were sent again.
+/// Sends datagrams from `from` to `to` and back, and waits for each. Sends lost ones again: the moved link was down for a
+/// moment, and a routing daemon, which learns this late, withdraws its routes until it learns that the link is back.
+/// Returns the number of datagrams sent again.
 pub fn exchange(near: &Netns, far: &Netns, from: IpAddr, to: IpAddr) -> Result<u64, String> {
     let socket = |ns: &Netns, address: IpAddr| -> Result<UdpSocket, String> {
         let socket =
@@ -81,7 +75,7 @@ pub fn exchange(near: &Netns, far: &Netns, from: IpAddr, to: IpAddr) -> Result<u
                 // A router without a route sends an ICMP error, which the next call on the socket returns.
                 sender.send_to(&round.to_be_bytes(), (target, 4000)).ok()?;
                 again += u64::from(attempt > 0);
-                // A datagram that was taken for lost may still arrive, before its successors.
+                // A datagram that seemed lost may still arrive, before its successors.
                 let mut next = || receiver.recv_from(&mut bytes).ok().map(|(n, _)| (n, u64::from_be_bytes(bytes)));
                 let mut found = next()?;
                 for _ in 0..again {

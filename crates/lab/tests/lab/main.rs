@@ -1,7 +1,7 @@
 //! The lab with real namespaces, links and daemons.
 //!
-//! The program starts itself again for each scenario, as root and as an ordinary user, and compares the state of the host
-//! before and after.
+//! The program runs itself for each scenario, as root and as an ordinary user, and compares the state of the host before
+//! and after.
 
 #[path = "../anew/mod.rs"]
 mod anew;
@@ -12,6 +12,8 @@ mod hosts;
 mod own;
 #[path = "../../../model/tests/ports/mod.rs"]
 mod ports;
+#[path = "../ports_with_bgp/mod.rs"]
+mod ports_with_bgp;
 mod processes;
 mod resets;
 mod snmp;
@@ -24,7 +26,7 @@ use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, Params, PortConfig, VlanConfig, VlanTag};
 use drophammer_model::trial::Family;
 use external::external;
-use hosts::{ROUNDS, exchange, is_tap, kernel_hosts, path_of};
+use hosts::{ROUNDS, exchange, is_tap, kernel_hosts};
 use ports::addressing;
 use std::collections::BTreeMap;
 use std::fs;
@@ -147,7 +149,8 @@ fn cpu_time(dut: &mut dyn Dut) -> Result<Duration, String> {
     dut.usage().and_then(|usage| usage.cpu_time()).ok_or("no processor time".into())
 }
 
-/// Forwards frames of both families through the DUT between two hosts of the kernel, and calls all methods of the DUT.
+/// Forwards frames of both families through the DUT between two hosts played by the kernel, and calls all methods of the
+/// DUT.
 fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     let record = dut.record();
     println!("{}", record.confinement);
@@ -170,8 +173,8 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     let before = dut.counters().map_err(|e| e.to_string())?;
     ensure(before.contains_key("d1.rx_dropped") && before.contains_key("t0.tx_dropped"), "counters of both ends")?;
 
-    // Port 0 becomes a host in the tester's namespace; port 1 one in another, so that frames must cross the DUT. Hosts
-    // behind the emulated routers answer for them, which proves the routes.
+    // Port 0 becomes a host in the tester's namespace, port 1 a host in another one, so frames must cross the DUT. The
+    // addresses are behind the emulated routers, which proves the routes.
     let far = lab.namespace("far").map_err(|e| e.to_string())?;
     let near = lab.tester().map_err(|e| e.to_string())?;
     kernel_hosts(&near, &far).map_err(|e| e.to_string())?;
@@ -183,7 +186,7 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
         again += exchange(&near, &far, from, to)?;
     }
     if !is_tap("t1") {
-        far.ip(&[format!("link set t1 netns {}", path_of(&near))]).map_err(|e| e.to_string())?;
+        far.ip(&[format!("link set t1 netns {}", near.path())]).map_err(|e| e.to_string())?;
         // The kernel takes a link down when it is moved.
         near.ip(&["link set t1 up".into()]).map_err(|e| e.to_string())?;
     }
@@ -197,7 +200,7 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
             ensure(right, &format!("{counter} grew by {grown} and not by {}, {again} sent again", 2 * ROUNDS))?;
         }
     }
-    // If the NAPI of a veth pair is bypassed, it forwards on the sender's processor, and its threads use almost no
+    // If frames bypass the NAPI of a veth pair, the sender's processor forwards them, and the NAPI threads use almost no
     // time.
     let used = cpu_time(dut.as_mut())?.saturating_sub(cpu_before);
     let datagrams = 4 * ROUNDS;
@@ -215,7 +218,7 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     } else if lab.is_root() {
         pinned(lab, &mut *dut)?;
     } else {
-        ensure(record.confinement.contains("only root"), "that it is not pinned is told")?;
+        ensure(record.confinement.contains("only root"), "the record says that it is not pinned")?;
     }
     println!(
         "cpu time {:?}, processor {:?}",
@@ -223,14 +226,14 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
         dut.usage().and_then(|usage| usage.processor())
     );
     ensure(!lab.environment(1).kernel.is_empty(), "environment")?;
-    // The kernel reports with a delay that d1 has its carrier back.
+    // The kernel reports the returning carrier of d1 with a delay.
     let start = Instant::now();
     while let Err(e) = dut.check() {
         ensure(start.elapsed() < Duration::from_secs(5), &e.to_string())?;
         std::thread::yield_now();
     }
 
-    // The end of a daemon is detected, with its name.
+    // `check` detects the end of a daemon and names it.
     let daemon = match record.kind.as_str() {
         "frr" => Some("staticd"),
         "bird" => Some("bird"),
@@ -254,8 +257,8 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     ensure(!Path::new("/sys/class/net/t0").exists(), "t0 is gone")
 }
 
-/// Datagrams in both directions of both families passed the switch. The kernel forwarded only the few that arrived
-/// before the neighbours were known.
+/// Datagrams of both families passed the switch in both directions. The kernel forwarded only the few that arrived before
+/// the neighbours were known.
 fn by_the_switch(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Checked {
     let grown = |counter: &str| after[counter] - before.get(counter).copied().unwrap_or_default();
     let through = grown("ovs.lookups_hit") + grown("ovs.lookups_missed");
@@ -263,13 +266,13 @@ fn by_the_switch(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) 
     ensure(grown("ovs.2.tx_pkts") >= 2 * ROUNDS, &format!("{} packets to t1", grown("ovs.2.tx_pkts")))?;
     let slow = grown("slow_path.ip.ForwDatagrams") + grown("slow_path.ip6.OutForwDatagrams");
     println!("{slow} packets forwarded by the kernel behind the switch");
-    // The datapath gets the flows to a new neighbour when the switch next revalidates, which can take a while on a busy
+    // The switch gives the datapath the flows to a new neighbour at its next revalidation, which can take a while on a busy
     // machine.
     ensure(slow <= through / 20, "the switch forwards by itself")?;
     ensure(grown("ovs.d0.socket_dropped") + grown("ovs.d1.socket_dropped") == 0, "sockets with room")
 }
 
-/// The DUT's kernel threads run on its processor alone.
+/// The DUT's kernel threads run only on its processor.
 fn pinned(lab: &Lab, dut: &mut dyn Dut) -> Checked {
     let mut seen = BTreeMap::new();
     for thread in dut.usage().and_then(|usage| usage.threads()).ok_or("no times of threads")? {
@@ -301,8 +304,8 @@ fn kill_ours(name: &str) -> Checked {
     Err(format!("{name} is not our child"))
 }
 
-/// A router with VLANs of this kernel gets them, or an error that the kernel supports none and which kinds have their
-/// own.
+/// A kernel router with VLANs comes up, or fails with an error that says how to get VLANs in the kernel and which kinds
+/// have their own.
 fn vlans(lab: &mut Lab, work: &Path) -> Checked {
     let mut ports = ports();
     let tags = vec![VlanTag { tpid: 0x88a8, vid: 100 }, VlanTag { tpid: 0x8100, vid: 200 }];
@@ -328,7 +331,7 @@ fn joined(lab: &Lab) -> Checked {
     println!("{}", made.confinement());
     ensure(made.interfaces().len() == 2, "two interfaces")?;
     ensure(Path::new("/sys/class/net/t1").exists(), "t1 is there")?;
-    // With more queues than needed, the queueing discipline hands over several frames at once, which can be reordered.
+    // With more queues than needed, the queueing discipline passes on several frames together, which can reorder them.
     for end in ["t0", "t1"] {
         let told = Command::new("ip").args(["-d", "link", "show", end]).output().map_err(|e| e.to_string())?;
         let told = String::from_utf8_lossy(&told.stdout).into_owned();
@@ -338,8 +341,8 @@ fn joined(lab: &Lab) -> Checked {
     ensure(!Path::new("/sys/class/net/t1").exists(), "t1 is gone")
 }
 
-/// Brings up a router of `kind` whose next hop is on no link. It reports why it cannot become ready, and leaves nothing
-/// that hinders the next DUT.
+/// Brings up a router of `kind` whose next hop is on no link, and returns the error. Nothing must be left that hinders the
+/// next DUT.
 fn attempt(lab: &mut Lab, kind: &str, work: &Path, stop: &dyn Fn() -> bool) -> Result<String, String> {
     let mut ports = ports();
     ports[1].ipv4 = Some(addressing("198.19.1.1", "198.19.77.2", 24, "198.19.64.0", 19));

@@ -1,5 +1,5 @@
-//! Routers with a file of the user's. A configuration in place of ours forwards to a network that is in no role. A
-//! ruleset of nftables beside ours drops the packets that it names.
+//! Routers with a file of the user. A configuration that replaces ours forwards to a network outside the role; an nftables
+//! ruleset in addition to ours drops the packets that it names.
 
 use super::hosts::kernel_hosts;
 use super::{Checked, ensure};
@@ -77,7 +77,8 @@ const RULES: &str = "table inet mine {
 }
 ";
 
-/// Brings up `linux` with the user's rules, which drop only what they name. Invalid rules are refused before the start.
+/// Brings up `linux` with the user's rules, which drop only the packets that they name. Invalid rules are refused before
+/// the start.
 pub fn rules(lab: &mut Lab, work: &Path) -> Checked {
     let file = work.join("my.nft");
     let params = Params([("nftables".to_owned(), ParamValue::Text(file.display().to_string()))].into());
@@ -108,7 +109,7 @@ pub fn rules(lab: &mut Lab, work: &Path) -> Checked {
     }
     let mut bytes = [0; 8];
     ensure(matches!(passed.recv_from(&mut bytes), Ok((8, _))), "the rules do not name port 4010")?;
-    ensure(dropped.recv_from(&mut bytes).is_err(), "the rules drop what goes to port 4009")?;
+    ensure(dropped.recv_from(&mut bytes).is_err(), "the rules drop packets to port 4009")?;
     drop(far);
     dut.take_down().map_err(|e| e.to_string())
 }

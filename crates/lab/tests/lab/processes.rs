@@ -1,4 +1,4 @@
-//! Each case as a process of its own, after which the host must be as before.
+//! Runs each case in its own process, and checks that the host is then as before.
 
 use super::Checked;
 use super::external::ExternalLinks;
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A copy of this program that every user can run. It is removed with the value.
+/// A copy of this program that every user can run. Dropping it deletes the copy.
 pub struct Program {
     _folder: tempfile::TempDir,
     file: PathBuf,
@@ -62,7 +62,7 @@ fn running() -> MutexGuard<'static, BTreeSet<u32>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A case with this main process runs as long as this value lives.
+/// Marks the case with this main process as running until it is dropped.
 struct Running(u32);
 
 impl Running {
@@ -90,8 +90,8 @@ fn parent(pid: u32) -> Option<u32> {
     status.lines().find_map(|l| l.strip_prefix("PPid:\t"))?.parse().ok()
 }
 
-/// Processes of the lab whose main process is `lab`, and all network namespaces of processes on this machine and of
-/// descriptors of `lab`, but not those of other running cases: a new namespace can have the number of one that is gone.
+/// The processes of the lab whose main process is `lab`, and the network namespaces of all processes on this machine except
+/// those of other running cases, whose new namespaces can reuse the number of a deleted one.
 fn seen(lab: u32) -> (BTreeSet<u32>, BTreeSet<u64>) {
     let others: BTreeSet<u32> = running().iter().copied().filter(|other| *other != lab).collect();
     let home = namespace("self");
@@ -143,7 +143,9 @@ pub fn run(program: &Program, name: &str, user: &str) -> Checked {
             // A guest has its interfaces inside, so the tester's namespace is the only one.
             if processes.len() < 3 || own.len() < if name == "uml-killed" { 1 } else { 2 } {
                 child.kill().unwrap();
-                return Err(format!("the lab cannot be seen from outside: its end would prove nothing: {processes:?}"));
+                return Err(format!(
+                    "the lab is not visible from outside, so its end would prove nothing: {processes:?}"
+                ));
             }
             child.kill().unwrap();
         } else {
@@ -156,7 +158,7 @@ pub fn run(program: &Program, name: &str, user: &str) -> Checked {
     if wanted && !killed || !wanted && !status.success() {
         return Err(format!("    {status}"));
     }
-    // The kernel ends a PID namespace soon, but not at once.
+    // The kernel ends a PID namespace soon, but not immediately.
     let start = Instant::now();
     loop {
         let (processes, namespaces) = seen(lab);

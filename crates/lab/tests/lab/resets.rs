@@ -28,7 +28,7 @@ fn over(dut: &mut dyn Dut) -> Result<ResetDone, String> {
     }
 }
 
-/// A router of `kind` whose daemons are asked to end, killed, and left alone.
+/// Resets a router of `kind` by asking its daemons to end and by killing them.
 pub fn reset(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let mut dut = up(lab, kind, work)?;
     let before = daemons(&mut *dut);
@@ -45,13 +45,13 @@ pub fn reset(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
         dut.check().map_err(|e| format!("they live: {e}"))?;
     }
     let link = dut.resets().ok_or("it can be reset")?.begin(ResetKind::Link, Instant(0), Duration::ZERO);
-    ensure(link.is_err(), "a link is the tester's to reset")?;
-    // A pending reset does not outlive the router, nor begin after it was cancelled.
+    ensure(link.is_err(), "only the tester resets a link")?;
+    // A pending reset ends with the router, and does not begin after it is cancelled.
     let far = Duration::from_secs(600);
     dut.resets().ok_or("it can be reset")?.begin(ResetKind::Process, Instant(0), far).map_err(|e| e.to_string())?;
     let start = std::time::Instant::now();
     dut.take_down().map_err(|e| e.to_string())?;
-    ensure(start.elapsed() < Duration::from_secs(10), "taken down at once")?;
+    ensure(start.elapsed() < Duration::from_secs(10), "taken down immediately")?;
     let none = up(lab, "linux", work)?.resets().is_none();
     ensure(none, "the kernel has no daemon to restart")
 }
@@ -64,17 +64,17 @@ fn with_servers(lab: &mut Lab, kind: &str, work: &Path) -> Result<Box<dyn Dut>, 
     found.bring_up(lab, &config, &RouterRole::of(&ports()), work, &|| false).map_err(|e| e.to_string())
 }
 
-/// Servers beside a router are not the router: a reset neither ends them nor waits for them.
+/// The SNMP agent and the SSH server are not part of the router: a reset neither ends them nor waits for them.
 pub fn beside(lab: &mut Lab, work: &Path) -> Checked {
     let mut linux = with_servers(lab, "linux", work)?;
-    ensure(linux.resets().is_none(), "servers beside the kernel are no daemons of the router")?;
+    ensure(linux.resets().is_none(), "the servers are not daemons of the router")?;
     linux.take_down().map_err(|e| e.to_string())?;
     let mut bird = with_servers(lab, "bird", work)?;
     // The SSH server has further processes while it answers, so only names are compared.
     let runs = |names: &BTreeSet<String>| ["bird", "snmpd", "dropbear"].map(|name| names.contains(name));
     let before = daemons(&mut *bird).0;
     ensure(runs(&before) == [true; 3], &format!("before the reset: {before:?}"))?;
-    // Where the threads that forward cannot be seen, it is never known.
+    // Unknown where the kernel does not show the forwarding threads.
     let times = |dut: &mut dyn Dut| {
         dut.usage().map_or((false, false), |usage| (usage.cpu_time().is_some(), usage.threads().is_some()))
     };

@@ -1,5 +1,5 @@
-//! Counters from an SNMP agent: over the management link of a router of the lab, and from a router of the user's. The
-//! latter is here the host, with Debian's snmpd and the far ends of the links as interfaces.
+//! Counters from an SNMP agent: over the management link of a router of the lab, and from the user's own router. The host
+//! plays the latter, with Debian's snmpd and the far ends of the links as interfaces.
 
 use super::bgp::await_that;
 use super::{Checked, ensure, ports};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// The source of the counters.
 const SOURCE: &str = "SNMP";
-/// Address of the agent on the host, at which no other agent listens.
+/// Address of the agent on the host, where no other agent listens.
 const AGENT: &str = "127.0.0.73";
 /// Its community.
 const COMMUNITY: &str = "laboratory";
@@ -23,7 +23,7 @@ const COMMUNITY: &str = "laboratory";
 const NEIGHBOUR: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
 /// Frames to its first interface.
 const FRAMES: u64 = 200;
-/// Seconds in which the agent must have counted them: it caches its values.
+/// Time limit for the agent to count them, in seconds: it caches its values.
 const CACHED: u64 = 60;
 
 fn counters(dut: &mut dyn Dut) -> Result<Vec<DutCounter>, String> {
@@ -36,7 +36,7 @@ fn value(all: &[DutCounter], source: &str, port: Option<usize>, name: &str) -> R
     found.map(|counter| counter.value).ok_or_else(|| format!("no {source} {name} of port {port:?} in {all:?}"))
 }
 
-/// The agent of a router of the lab is asked over the management link, and not over the loopback of its namespace.
+/// The lab asks the agent of a router over the management link, not over the loopback of its namespace.
 pub fn over_the_link(lab: &mut Lab, work: &Path) -> Checked {
     let params = Params(["snmp", "management"].map(|key| (key.to_owned(), ParamValue::Flag(true))).into());
     let config = DutConfig { name: "managed".into(), kind: "linux".into(), params, topology: None };
@@ -49,7 +49,7 @@ pub fn over_the_link(lab: &mut Lab, work: &Path) -> Checked {
         |name: &str| Ok::<_, String>(value(&after, "kernel", None, name)? - value(&before, "kernel", None, name)?);
     let (asked, own) = (grown("management.questions")?, grown("lo.rx_packets")?);
     ensure(asked > 0 && own == 0, &format!("{asked} questions over the link, {own} packets over loopback"))?;
-    // These questions are packets, too: without them, a counter of the router would look wrong.
+    // The questions are packets, too: without counting them, a counter of the router would look wrong.
     let received = grown("ip.InReceives")?;
     ensure(received == asked && grown("ip.OutRequests")? == asked, &format!("{received} packets, {asked} questions"))?;
     for port in 0..2 {
@@ -63,7 +63,7 @@ struct Agent(Child);
 
 impl Agent {
     fn start(lab: &Lab, work: &Path) -> Result<Agent, String> {
-        // It keeps a file of its own with the name of its configuration.
+        // The agent keeps a state file with the name of its configuration.
         let state = work.join("agent");
         fs::create_dir(&state).map_err(|e| e.to_string())?;
         let file = work.join("snmpd.conf");
@@ -71,7 +71,7 @@ impl Agent {
         let mut command = Command::new("/usr/sbin/snmpd");
         command.args(["-f", "-Lo", "-C", "-I", "-smux", "-c"]).arg(&file).arg(format!("udp:{AGENT}:161"));
         command.env("SNMP_PERSISTENT_DIR", &state).env("SNMPCONFPATH", &state);
-        // By this mark, the check that nothing is left sees it.
+        // This mark makes it visible to the check that nothing is left.
         command.env("DROPHAMMER_LAB", format!("{}:", std::process::id()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let started = lab.in_host_netns(|| command.spawn()).map_err(|e| e.to_string())?;
@@ -100,7 +100,7 @@ fn ip(lab: &Lab, line: &str) -> Checked {
     ensure(done.map_err(|e| e.to_string())?.success(), &format!("ip {line}"))
 }
 
-/// Brings up a router of the user's whose interfaces at the ports have these names.
+/// Brings up the user's router; its interfaces at the ports have these names.
 fn bring_up(lab: &mut Lab, work: &Path, names: [&str; 2], timeout: u64) -> Result<Box<dyn Dut>, String> {
     let texts = |names: [&str; 2]| ParamValue::Texts(names.map(str::to_owned).into());
     let text = |text: &str| ParamValue::Text(text.into());

@@ -1,4 +1,4 @@
-//! Several routers as one DUT: they forward from end to end, and nothing of them remains, however the lab ends.
+//! Several routers as one DUT: they forward end to end, and leave nothing behind, however the lab ends.
 
 use super::hosts::{exchange, kernel_hosts};
 use super::{Checked, ensure, memory_of};
@@ -42,7 +42,7 @@ pub fn forwards(lab: &mut Lab, work: &Path) -> Checked {
         let parse = |text: &str| text.parse::<IpAddr>().map_err(|e| e.to_string());
         exchange(&near, &far, parse(from)?, parse(to)?)?;
     }
-    let link = "link set t1 netns ".to_owned() + &super::path_of(&near);
+    let link = "link set t1 netns ".to_owned() + &near.path();
     far.ip(&[link]).map_err(|e| e.to_string())?;
     near.ip(&["link set t1 up".into()]).map_err(|e| e.to_string())?;
     let after = dut.counters().map_err(|e| e.to_string())?;

@@ -102,7 +102,7 @@ impl<'a> Feed<'a> {
                 None => Some(Speaker::up()),
                 Some(_) => (!self.has_told_all()).then(Speaker::acknowledged),
             };
-            self.speaker.serve(LOOK, event)?;
+            self.speaker.serve(LOOK, event).map_err(Failure::environment)?;
             self.look()?;
         }
         Ok(())

@@ -257,8 +257,8 @@ fn labels_need_entries_room_and_one_family_at_a_time() {
     assert!(refused(long, &bed).contains("an MTU of 1508"));
     for stack in [0, 9, 300] {
         let why = refused(with_labels("swap", stack, std::slice::from_ref(&one_way)), &bed);
-        assert!(why.contains("`label_stack` is 1 to 8"), "{why}");
+        assert!(why.contains("`label_stack` must be 1 to 8"), "{why}");
     }
     let share = ("ipv6_share", ParamValue::Number(15.0));
-    assert!(refused(with_labels("swap", 1, &[one_way, both(), share]), &bed).contains("leave `ipv6_share` out"));
+    assert!(refused(with_labels("swap", 1, &[one_way, both(), share]), &bed).contains("remove `ipv6_share`"));
 }

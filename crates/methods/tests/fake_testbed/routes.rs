@@ -307,7 +307,7 @@ fn a_router_that_takes_all_routes_has_at_least_these() {
     assert_eq!(rank(&outcome, "bgp_capacity_ipv4_routes"), Some(2_500.0));
     assert!((rank(&outcome, "bgp_load_ipv4_s").unwrap() - 2_500.0 * 1.5e-3).abs() < 1e-9);
     assert_eq!(cell(&outcome, 2, "routes"), Some(2_500.0));
-    assert!(outcome.notes.contains(&"IPv4: at least 2,500 routes; more were not tried".to_owned()));
+    assert!(outcome.notes.contains(&"IPv4: at least 2,500 routes; higher numbers were not tried".to_owned()));
     // The full table was held.
     assert_eq!(bed.bed.settled, Duration::from_secs(1));
 }
@@ -354,7 +354,7 @@ fn each_route_has_its_own_pass_through_time() {
     let mut bed = Router { limit: 0, ..Router::new(1) };
     let (_, end) = run("bgp_pass_through", &mut bed, &[("samples", 11)]);
     let Err(TestError::Failed(why)) = end else { panic!("{end:?}") };
-    assert!(why.ends_with("was not passed on: 1 missing, nothing changed for 10 s"), "{why}");
+    assert!(why.ends_with("was not re-advertised: 1 missing, nothing changed for 10 s"), "{why}");
     assert_eq!(bed.resets, 1);
 }
 
@@ -407,7 +407,7 @@ fn a_test_needs_a_session_on_each_of_its_ports() {
     let mut bed = Router::new(1);
     bed.peers.truncate(1);
     let (outcome, end) = run("bgp_table_capacity", &mut bed, &[]);
-    let why = "this test needs 2 ports with IPv4 sessions, the suite has 1";
+    let why = "this test needs 2 ports with IPv4 sessions, but the suite has 1";
     assert_eq!(end, Err(TestError::NotApplicable(why.into())));
     assert!(outcome.notes.contains(&format!("IPv4 not tested: {why}")));
 }

@@ -121,7 +121,7 @@ fn good_frames_that_are_lost_by_chance_spoil_no_verdict() {
         let lost = outcome.tables[0].rows[1].cells[at].clone();
         (lost, verdicts(&outcome)[1].clone(), outcome.ranks[0].value)
     };
-    assert_eq!(runts(1e3), (Cell::Count(5), "as wanted".into(), Some(8.0)));
+    assert_eq!(runts(1e3), (Cell::Count(5), "as required".into(), Some(8.0)));
     assert_eq!(runts(10e3), (Cell::Count(50), "50 good frames lost".into(), Some(9.0)));
 }
 

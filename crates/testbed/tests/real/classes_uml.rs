@@ -89,7 +89,7 @@ fn classes(scheduler: &str, case: &Case, test: &TestRecord, trials: &[&TrialReco
         other => format!("{other:?}"),
     };
     let verdicts = [3, 4, 5].map(last);
-    match verdicts.iter().all(|verdict| verdict == "as it must") == right {
+    match verdicts.iter().all(|verdict| verdict == "as expected") == right {
         true => Ok(()),
         false => Err(format!("{case}: {verdicts:?}")),
     }

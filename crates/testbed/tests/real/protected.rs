@@ -149,7 +149,7 @@ fn with_another_key(lab: &mut Lab) -> Vec<Named> {
 
 fn with_gtsm_alone(lab: &mut Lab) -> Vec<Named> {
     // It may accept what arrives before it has set the socket's least TTL, an OPEN, and nothing after it.
-    let deaf = |why: &str| why.contains("is not up after 3 s") || why.contains("was not passed on");
+    let deaf = |why: &str| why.contains("is not up after 3 s") || why.contains("was not re-advertised");
     let refused = refuse(lab, |template| template.replace("{% if bgp.gtsm %}", "{% if true %}"), "", deaf);
     named("with GTSM takes no session of peers without", refused)
 }

@@ -84,9 +84,9 @@ fn tests_of_routes_have_no_crossed_pairs() {
     run(&read_suite(text), &mut memory).unwrap();
     let test = memory.tests()[0];
     let said =
-        |status: &TestStatus| format!("{status:?}").contains("crossed pairs are of tests that send between pairs");
+        |status: &TestStatus| format!("{status:?}").contains("crossed pairs need a test that sends between pairs");
     assert!(
-        said(&test.status) || test.outcome.notes.iter().any(|note| note.contains("crossed pairs are of")),
+        said(&test.status) || test.outcome.notes.iter().any(|note| note.contains("crossed pairs need a")),
         "{test:?}"
     );
 }

@@ -63,7 +63,7 @@ fn the_outage_of_a_late_table_is_that_of_its_change_alone() {
 fn what_never_comes_is_named_and_the_rest_measured() {
     let all = internet(Family::Ipv4, 500);
     for outcome in [completed(", blackhole_every: 100", 4, FAILOVER).1, untold(", blackhole_every: 100", FAILOVER)] {
-        let said = format!("frames to 5 of 500 routes, such as {}, did not come to the right port", all.prefix(99));
+        let said = format!("frames to 5 of 500 routes, such as {}, did not arrive at the right port", all.prefix(99));
         assert!(noted(&outcome, &["the forwarding plane was not ready", &said, "for 10 s"]), "{:?}", outcome.notes);
         assert_eq!(full(&outcome, "link_failover", "unreachable"), [5.0]);
     }

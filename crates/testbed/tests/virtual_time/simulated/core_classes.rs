@@ -13,7 +13,7 @@ const TEST: &str = "class_of_service";
 
 const LOSSES: &str = "class_of_service_losses";
 
-const AS_IT_MUST: &str = "as it must";
+const AS_IT_MUST: &str = "as expected";
 
 /// The test with these parameters on four routers with a port of 100 Mbit/s each, and links of 20 Mbit/s between them.
 fn suite(params: &str) -> Suite {
@@ -51,8 +51,8 @@ fn one_frame_of_gold_that_a_link_loses_is_found() {
     let faults = Faults { classes: ClassFaults { drop_every: 8_000, ..ClassFaults::default() }, ..Faults::default() };
     let (outcome, _) = with_faults_of_the_first(&suite("core_links_down: [1-2]"), faults);
     assert_eq!((get(&outcome, TEST, 0, "lost"), get(&outcome, TEST, 3, "lost")), (0.0, 1.0));
-    assert_eq!(verdicts(&outcome, TEST)[3], "lost 1 frames, though it offers less than its share of every link");
-    assert_eq!(verdicts(&outcome, LOSSES)[3], "1 lost frames are among no queue's drops");
+    assert_eq!(verdicts(&outcome, TEST)[3], "lost 1 frames, alalthough it offers less than its share of every link");
+    assert_eq!(verdicts(&outcome, LOSSES)[3], "no queue counts 1 of the lost frames as dropped");
     assert_eq!((get(&outcome, LOSSES, 3, "difference"), get(&outcome, LOSSES, 4, "difference")), (1.0, 0.0));
     assert!(rank(&outcome, "class_of_service_ip40_loss_percent") > 0.0);
     let (whole, _) = with_faults_of_the_first(&suite("core_links_down: [1-2]"), Faults::default());

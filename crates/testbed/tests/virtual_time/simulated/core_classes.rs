@@ -51,7 +51,7 @@ fn one_frame_of_gold_that_a_link_loses_is_found() {
     let faults = Faults { classes: ClassFaults { drop_every: 8_000, ..ClassFaults::default() }, ..Faults::default() };
     let (outcome, _) = with_faults_of_the_first(&suite("core_links_down: [1-2]"), faults);
     assert_eq!((get(&outcome, TEST, 0, "lost"), get(&outcome, TEST, 3, "lost")), (0.0, 1.0));
-    assert_eq!(verdicts(&outcome, TEST)[3], "lost 1 frames, alalthough it offers less than its share of every link");
+    assert_eq!(verdicts(&outcome, TEST)[3], "lost 1 frames, although it offers less than its share of every link");
     assert_eq!(verdicts(&outcome, LOSSES)[3], "no queue counts 1 of the lost frames as dropped");
     assert_eq!((get(&outcome, LOSSES, 3, "difference"), get(&outcome, LOSSES, 4, "difference")), (1.0, 0.0));
     assert!(rank(&outcome, "class_of_service_ip40_loss_percent") > 0.0);

@@ -170,7 +170,7 @@ impl Display {
                     bar.set_message(format!("  {dut}: {step}: {load} for {length}  {left}"));
                 }
             }
-            // Rates during a trial are for the page; see `live/rates.rs`.
+            // Only the live page shows rates during a trial; see `live/rates.rs`.
             Progress::Traffic { .. } => {}
             Progress::TrialEnded { spec, result, attempt } => {
                 self.trials.0 += 1;

@@ -297,13 +297,13 @@ pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
         return Err(ConfigError::Limit("buffer"));
     }
     if !config.filter_time_per_rule.is_zero() && !config.classes.is_empty() {
-        return Err(ConfigError::Limit("a time per rule of a device with classes"));
+        return Err(ConfigError::Limit("filter_time_per_rule, which cannot be combined with classes"));
     }
     if !config.extension_time.is_zero() && !config.classes.is_empty() {
-        return Err(ConfigError::Limit("a time for extension headers of a device with classes"));
+        return Err(ConfigError::Limit("extension_time, which cannot be combined with classes"));
     }
     if config.faults.sag.is_some() && !config.classes.is_empty() {
-        return Err(ConfigError::Limit("a sag of a device with classes"));
+        return Err(ConfigError::Limit("sag, which cannot be combined with classes"));
     }
     for port in &config.ports {
         if port.speed.is_some_and(|s| !(1..=1_000_000_000_000_000).contains(&s.0)) {

@@ -14,13 +14,13 @@ pub struct Truth {
     pub control: u64,
     /// Of the received: to another MAC address, multicast and broadcast, unknown types and tags, too short for Ethernet.
     pub ignored: u64,
-    /// Of the ignored: with VLAN tags that no sub-interface of the port has.
+    /// Ignored frames with VLAN tags that no sub-interface of the port has.
     pub unknown_vlan: u64,
-    /// Of the ignored: below 64 bytes, with FCS.
+    /// Ignored frames shorter than 64 bytes, with FCS.
     pub runts: u64,
-    /// Of the ignored: packets beyond the MTU of their port.
+    /// Ignored frames whose packet exceeds the MTU of the port.
     pub giants: u64,
-    /// Of the ignored: IPv4 packets from or to addresses that no router forwards (RFC 1812 section 5.3.7).
+    /// Ignored frames with IPv4 packets from or to addresses that no router forwards (RFC 1812 section 5.3.7).
     pub martians: u64,
     /// Of the received: to be forwarded.
     pub transit: u64,

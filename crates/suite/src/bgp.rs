@@ -54,7 +54,7 @@ pub(crate) static PARAMS: [ParamSpec; 12] = [
     ParamSpec::optional(
         "internal",
         ParamKind::Ports,
-        "ports whose peers are in the DUT's AS, as clients of the route reflector that the DUT is (RFC 4456); default: none",
+        "ports whose peers are in the DUT's AS; the DUT is their route reflector and they are its clients (RFC 4456); default: none",
     ),
     ParamSpec::new(
         "next_hop_self",

@@ -299,7 +299,13 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "from then on it answers no question, whatever the load",
         ),
         drophammer_lab::TTL_MODEL,
-        ParamSpec::new("ssh", ParamKind::Flag, "false", "false", "an SSH server sends its banner to who connects"),
+        ParamSpec::new(
+            "ssh",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "run an SSH server that sends its banner to every client",
+        ),
         ParamSpec::optional(
             "blackhole_every",
             ParamKind::Count,
@@ -482,7 +488,7 @@ mod tests {
     fn a_test_is_not_applicable_to_a_dut_without_its_role_beside_one_that_has_it() {
         let (linux, xdp) = ("name: l, kind: linux", "name: x, kind: xdp");
         let alone = suite_of(&[xdp], "", "filters").unwrap_err();
-        assert!(alone.contains("needs a router of role `filters`, which `x` of kind `xdp`"), "{alone}");
+        assert!(alone.contains("needs the role `filters`, which `x` of kind `xdp`"), "{alone}");
         let both = suite_of(&[linux, xdp], "", "filters").unwrap();
         let why = |dut: usize| {
             not_applicable(&both.duts[dut], drophammer_methods::find("filters").unwrap().spec(), &both.tests[0].params)
@@ -499,6 +505,6 @@ mod tests {
         suite(&["name: f0, kind: frr, install_routes: false"], "bgp_table_dump").unwrap();
         suite(&["name: f1, kind: frr, install_routes: true"], "fib_convergence").unwrap();
         let refused = suite(&["name: o, kind: openbgpd"], "fib_convergence").unwrap_err();
-        assert!(refused.contains("of role `bgp-forwarding`"), "{refused}");
+        assert!(refused.contains("the role `bgp-forwarding`"), "{refused}");
     }
 }

@@ -89,7 +89,7 @@ const OF_LINK: f64 = 0.5;
 const FRAME: u16 = 128;
 const BESIDE: f64 = 20.0;
 
-/// TTL of a frame behind one router.
+/// TTL of a frame that one router has forwarded.
 const BEHIND_ONE: u8 = 63;
 
 /// Slow traffic of `families` from each port to each other one, in one group for each pair of routers. It must arrive

@@ -45,7 +45,7 @@ pub fn halves(word: u64) -> u64 {
 /// Folds a sum of 16-bit words to 16 bits, carries added back.
 #[inline]
 pub fn fold(acc: u64) -> u16 {
-    // The carry is added at the bottom, which cannot overflow again.
+    // End-around carry: adding the carry back cannot overflow again.
     let (sum, carry) = (acc as u32).overflowing_add((acc >> 32) as u32);
     let sum = sum + u32::from(carry);
     let (sum, carry) = (sum as u16).overflowing_add((sum >> 16) as u16);

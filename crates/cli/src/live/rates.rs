@@ -127,7 +127,7 @@ impl Rates {
         let _ = self.trials.send(Some((self.last, trial)));
     }
 
-    /// The trial has ended: none of its events follows.
+    /// The trial has ended; no more events are sent for it.
     pub fn end(&mut self) {
         if locked(&self.current).take().is_some() {
             let _ = self.trials.send(None);

@@ -211,7 +211,7 @@ try $D blast va vc
 try $D blast va va
 try $D blast va vb --size 9000
 ip link set vb down
-try $D blast va vb
+try $D blast va vc
 try $D blast vb va
 ";
     let ran = script(body);

@@ -165,7 +165,7 @@ struct RouteJob {
 }
 
 impl RouteJob {
-    fn new(change: Change, set: RouteSet) -> Job {
+    fn routes(change: Change, set: RouteSet) -> Job {
         Job::Routes(RouteJob { change, set, since: None })
     }
 
@@ -240,7 +240,7 @@ impl AdjRibOut {
                 Change::Advertise => self.advertised.advertise(&set),
                 Change::Withdraw => self.advertised.withdraw(&set),
             }
-            self.jobs.push_back(RouteJob::new(change, set));
+            self.jobs.push_back(RouteJob::routes(change, set));
         }
     }
 
@@ -256,7 +256,7 @@ impl AdjRibOut {
         };
         mark(&mut self.jobs, subtype::BEGIN);
         let routes = self.advertised.all().filter(|set| set.afi_safi() == family);
-        self.jobs.extend(routes.map(|set| RouteJob::new(Change::Advertise, set)));
+        self.jobs.extend(routes.map(|set| RouteJob::routes(Change::Advertise, set)));
         mark(&mut self.jobs, subtype::END);
     }
 
@@ -283,7 +283,7 @@ impl AdjRibOut {
     /// The session has ended: the next session advertises all routes that were advertised or waited to be.
     pub fn say_again(&mut self) {
         self.front += self.jobs.len() as u64;
-        self.jobs = self.advertised.all().map(|set| RouteJob::new(Change::Advertise, set)).collect();
+        self.jobs = self.advertised.all().map(|set| RouteJob::routes(Change::Advertise, set)).collect();
         self.paced_until = None;
     }
 

@@ -1,10 +1,10 @@
 //! Emulated BGP speakers.
 //!
-//! [`session`] is one session with one peer: the state machine of RFC 4271 section 8 with its timers, from bytes and instants to bytes
-//! and the next deadline. It requests a TCP connection with a [`TcpAction`], and passes the body of each UPDATE to its user.
+//! [`session`] is one session with one peer: the state machine of RFC 4271 section 8 with its timers. Its
+//! input is received bytes and the current time; its output is bytes to send and the next deadline. It requests a TCP connection with a [`TcpAction`], and passes the body of each UPDATE to its user.
 //! [`adj_rib_out`] packs routes into UPDATEs while they are sent, [`adj_rib_in`] compares received routes with the expected ones.
-//! [`collision`] decides between two connections with the same peer. [`routers`] connects all of it to the TCP of a device, as a
-//! protocol of the device.
+//! [`collision`] decides between two connections with the same peer. [`routers`] runs all of this over the TCP of an
+//! emulated device, as one of its protocols.
 
 pub mod adj_rib_in;
 pub mod adj_rib_out;

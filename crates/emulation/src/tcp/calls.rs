@@ -47,7 +47,7 @@ impl TcpStack {
             .find(|t| !self.by_tuple.contains_key(t) && !self.by_port.contains_key(&(t.local, t.local_port)))
     }
 
-    /// Accepts connections to `port` of `local`, which need not be a host yet. A second call returns the same listener.
+    /// Accepts connections to `local`:`port`. No host needs to have the address `local` yet. A second call returns the same listener.
     pub fn listen(&mut self, local: IpAddr, port: u16) -> ListenerId {
         let next = ListenerId(self.listeners.len() as u32);
         let id = *self.by_port.entry((local, port)).or_insert(next);

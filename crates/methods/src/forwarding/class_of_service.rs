@@ -31,7 +31,7 @@ const SIZES: Param<Vec<PacketSize>> = Param::new(
     "frame_sizes",
     "[ip40]",
     "[ip40]",
-    "frame sizes with FCS, or mixes; the source of the test uses IP packets of 40 bytes",
+    "frame sizes with FCS, or mixes; the document that defines this test uses IP packets of 40 bytes",
 );
 const CLASSES: Param<Vec<ServiceClass>> = Param::new(
     "classes",

@@ -126,8 +126,8 @@ pub fn configure(socket: &OwnedFd, umem: &Umem, receive: u32, send: u32) -> io::
     })
 }
 
-/// Binds to queue `queue` of an interface: without copies if the driver supports that, otherwise with copies. Returns
-/// true if without.
+/// Binds to queue `queue` of an interface, in zero-copy mode if the driver supports it, otherwise in copy mode. Returns
+/// true for zero-copy mode.
 pub fn bind(socket: &OwnedFd, interface: i32, queue: u32) -> io::Result<bool> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,

@@ -96,9 +96,9 @@ pub struct Router {
     load: LoadMeter,
     /// The sum for [`Faults::drop_growth`].
     growth: u64,
-    /// For [`Faults::management`]: echo requests and SSH connections under overload, and whether the device has stopped
-    /// answering for good.
+    /// For [`Faults::management`]: number of echo requests and SSH connections that arrived under overload.
     asked_busy: u64,
+    /// True once the device has stopped answering them for good.
     management_dead: bool,
     /// Memory for the next frame passed without its own.
     spare: Frame,
@@ -233,7 +233,7 @@ impl Router {
     pub fn set_faults(&mut self, faults: Faults) -> Result<(), ConfigError> {
         config::check_faults(&faults, self.ports.len())?;
         if faults.sag.is_some() && self.classes.is_some() {
-            return Err(ConfigError::Limit("a sag of a device with classes"));
+            return Err(ConfigError::Limit("sag, which cannot be combined with classes"));
         }
         if faults.sag != self.faults.sag {
             self.server.set_sag(faults.sag);

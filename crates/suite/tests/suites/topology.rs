@@ -251,7 +251,7 @@ fn what_does_not_suit_is_refused_with_the_remedy() {
     refused(&four, mesh(65), "65 routers", "2 to 64");
     refused(&four, chain(1), "1 routers", "leave `topology` out");
     refused(&four[..3], chain(2), "3 ports for a chain", "2 or 4 ports");
-    refused(&ports(2, "bgp: {internal: [p2]}"), mesh(2), "`p2` are internal", "leave `internal`");
+    refused(&ports(2, "bgp: {internal: [p2]}"), mesh(2), "`p2` are internal", "leave out `internal`");
     for (behind, block) in [("100.70.0.0", "100.64.0.0/10"), ("fd3c:91a7:5e2d:9::", "fd3c:91a7:5e2d::/48")] {
         let mut ports = four.clone();
         let behind: IpAddr = behind.parse().unwrap();

@@ -133,7 +133,7 @@ fn check(file: &Path, name: &str, suite: &str, case: &Words) -> Result<(), Strin
     let number = |key: &str| case.get(key).map(|n| n.as_u64().unwrap_or_else(|| panic!("{key}: {n}")) as usize);
     let list = |key: &str| case.get(key).and_then(Value::as_array).into_iter().flatten().map(text).collect::<Vec<_>>();
     let template = case.get("suite").map_or_else(|| suite.to_owned(), text);
-    let all: String = case.iter().map(|(_, value)| format!("{value}\n")).chain([template]).collect();
+    let all: String = case.values().map(|value| format!("{value}\n")).chain([template]).collect();
     let is_word = |key: &str| key == "suite" || all.contains(&format!("${key}"));
     let must_complete = !case.contains_key("ends") && (!case.contains_key("tests") || is_word("tests"));
     let mut ran = Vec::new();

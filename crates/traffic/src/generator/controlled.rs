@@ -4,11 +4,11 @@
 //! schedule has from the instant it starts until the instant it stops, excluding the latter. Frames in between are left out: nothing is sent late,
 //! and sequence numbers have no gap. Flows that share a schedule keep their own places in it.
 //!
-//! Between two changes a generator sends a stretch: a schedule and a round of the sending flows alone
-//! (`Schedule::only`), so a frame costs nothing more. The loop learns of commands from the same word as of other
-//! requests. `intended` counts only frames that were due while their flows were sending; `GroupCounts::stopped` says
-//! which flows were stopped and for how long. Traffic ends with its schedule, whether its flows send or not. The kernel
-//! cannot stop single flows: such a command is refused, and the kernel does not get flows with a command before the
+//! The time between two changes is a stretch. In a stretch the generator uses a schedule and a round of only the flows
+//! that send (`Schedule::only`), so stopped flows add no cost per frame. The loop checks one word for commands and all
+//! other requests. `intended` counts only frames that were due while their flow was sending; `GroupCounts::stopped` says
+//! which flows were stopped and for how long. Traffic ends when its schedule ends, even if no flow sends. The kernel
+//! generator cannot stop single flows: it refuses such commands, and never gets flows that have a command before the
 //! start.
 
 use super::PortGenerator;

@@ -95,7 +95,7 @@ impl Capability {
                     seconds: u16::from_be_bytes([flags & 0x0f, low]),
                     families: families.iter().map(|&[a, b, safi, f]| (family([a, b], safi), f & 0x80 != 0)).collect(),
                 }),
-                _ => return wrong("graceful restart is not of 4 bytes per family"),
+                _ => return wrong("graceful restart does not have 4 bytes per family"),
             },
             (code::ADD_PATH, value) => match value.as_chunks::<4>() {
                 (entries, []) => Capability::AddPath(
@@ -107,7 +107,7 @@ impl Capability {
                         })
                         .collect(),
                 ),
-                _ => return wrong("add-path is not of 4 bytes per family"),
+                _ => return wrong("add-path does not have 4 bytes per family"),
             },
             (
                 code::MULTIPROTOCOL

@@ -1,4 +1,4 @@
-//! Places of the fields of a header.
+//! Where each field of a header is in a frame.
 
 use super::extensions;
 use super::locate::Layers;

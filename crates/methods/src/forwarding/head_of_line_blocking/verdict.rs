@@ -65,7 +65,7 @@ impl Verdict {
 pub(super) fn judge(seen: &Seen, least: Duration) -> Verdict {
     if seen.congested_pps > seen.line_pps * (1.0 + EXCESS) {
         return not_congested(
-            "not known: more frames left through the congested port than its line carries, so it was not congested",
+            "not known: the port that should be congested sent more than its line carries, so it was not congested",
         );
     }
     if seen.offered_pps <= seen.line_pps {

@@ -131,7 +131,7 @@ mod tests {
         assert_eq!((frames.pieces(), frames.size()), (10, 1_536));
         for n in 0..10 {
             let address = frames.address(n);
-            assert!((6 * 2_048..16 * 2_048 - 1_535).contains(&address) && address % 64 == 0);
+            assert!((6 * 2_048..16 * 2_048 - 1_535).contains(&address) && address.is_multiple_of(64));
             let offset = frames.piece(n).as_ptr() as usize - frames.start() as usize;
             assert_eq!((frames.at(address), offset as u64), (n, address - frames.address(0)));
         }

@@ -38,10 +38,11 @@ impl Device for Relay {
     }
 }
 
+/// Frames that reached a device.
+type ReachedFrames = Rc<RefCell<Vec<(u64, usize, u8)>>>;
+
 /// A device with this rule between two ports, and the frames that reach it.
-fn world_of(
-    rule: fn(usize, &[u8]) -> (u64, usize),
-) -> (SimulatedClock, Vec<SimulatedPort>, Rc<RefCell<Vec<(u64, usize, u8)>>>) {
+fn world_of(rule: fn(usize, &[u8]) -> (u64, usize)) -> (SimulatedClock, Vec<SimulatedPort>, ReachedFrames) {
     let reached = Rc::default();
     let device = Relay { rule, reached: Rc::clone(&reached), out: Vec::new() };
     let (clock, ports) = world(Box::new(device), &[MacAddr::local(1), MacAddr::local(2)], 1500);

@@ -80,7 +80,7 @@ Examples:
   drophammer watch                                        the newest run in drophammer-runs
   drophammer watch results/monday --lines 100
 
-It begins with the last lines, and ends with the run. Ctrl-C ends only `watch`; the run goes on.
+It starts with the last lines of output and stops when the run ends. Ctrl-C stops only `watch`, not the run.
 
 Exit codes: as of the run; 1 also if it was killed; 2 the folder does not hold a run.")]
     Watch(WatchArgs),

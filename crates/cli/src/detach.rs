@@ -99,7 +99,7 @@ fn again() -> io::Result<(Child, UnixStream)> {
     Ok((child, ours))
 }
 
-/// This folder and those of its parents that do not exist yet, the innermost first.
+/// The part of the path that does not exist yet: this folder and its missing parents, innermost first.
 fn missing(folder: &Path) -> Vec<PathBuf> {
     let is_new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
     folder.ancestors().take_while(is_new).map(Path::to_path_buf).collect()
@@ -112,7 +112,7 @@ fn began(pid: u32, dir: &Path, json: bool) {
         return out!("{}", serde_json::json!({"event": "detached", "folder": dir, "process": pid}));
     }
     let word = quoted(dir);
-    out!("the run goes on in the background, as process {pid}");
+    out!("the run continues in the background as process {pid}");
     out!("  folder   {word}");
     out!("  watch    drophammer watch {word}");
     out!("  stop     drophammer stop {word}");

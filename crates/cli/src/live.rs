@@ -1,4 +1,4 @@
-//! `drophammer run --live`: a page on loopback that shows the run while it goes on, and metrics for Prometheus.
+//! `drophammer run --live`: a page on loopback that shows the run while it runs, and metrics for Prometheus.
 //!
 //! It listens on 127.0.0.1 only. It refuses a request whose `Host` does not name loopback, so that a page of another site cannot read it through its own
 //! name (DNS rebinding). The stop button sends a token that only the terminal shows, after the `#` of the address, which browsers do not send.

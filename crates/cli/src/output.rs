@@ -1,7 +1,7 @@
 //! Standard output and standard error of every command.
 //!
 //! If a reader closes its end of the pipe (`| head`), or the terminal is closed, further output is discarded, and the command ends with its normal exit
-//! code. A run goes on, because its results are in its folder; `blast`, which stores none, ends its traffic. Output that cannot be written for another
+//! code. A run continues, because its results are in its folder; `blast` stores none and stops its traffic. Output that cannot be written for another
 //! reason, such as a full disk, ends the command.
 
 use crate::Exit;

@@ -1,8 +1,8 @@
 //! The process of a run, recorded in `process.jsonl` in the folder of the run.
 //!
-//! The first line names the process that makes the run, the second one says how it ended. The process keeps the file locked until its very end. So if
-//! the file is locked, the run goes on, and the process that it names is not another one with the same number. The lock is the kernel's (flock) and ends
-//! with the process, however the process ends. The lock of the records (`run.lock`) is not sufficient, because it is free while the report is written.
+//! The first line names the process that makes the run, the second says how it ended. The process keeps the file locked until it exits. So a
+//! locked file means that the run is active, and that the process number in it has not been reused. The kernel releases the lock (flock) however the
+//! process ends. The lock of the records (`run.lock`) is not sufficient, because it is free while the report is written.
 
 use crate::Exit;
 use drophammer_store::{open_regular, read_regular};
@@ -64,7 +64,7 @@ impl Process {
     /// has the remedy.
     pub fn interrupt(&self) -> Result<(), String> {
         if Process::of(self.pid).as_ref() != Some(self) {
-            return Err("the run goes on in another container or on another machine; stop it there".into());
+            return Err("the run is active in another container or on another machine; stop it there".into());
         }
         kill(Pid::from_raw(self.pid.cast_signed()), Signal::SIGTERM).map_err(|e| match e {
             nix::Error::EPERM => format!("process {} is another user's; stop it as that user or as root", self.pid),
@@ -102,10 +102,10 @@ impl Held {
     }
 }
 
-/// Whether a run goes on.
+/// Whether a run is active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It goes on, in this process; `None` for the moment before the file names the process.
+    /// It is active, in this process; `None` for the moment before the file names the process.
     Running(Option<Process>),
     /// It ended with this exit code; `None` when it was killed or the machine went down.
     Ended(Option<u8>),
@@ -119,7 +119,7 @@ pub struct Found {
     pub console: bool,
 }
 
-/// Checks whether the run in `dir` goes on. The error is [`io::ErrorKind::NotFound`] if no process is recorded there.
+/// Checks whether the run in `dir` is active. The error is [`io::ErrorKind::NotFound`] if no process is recorded there.
 pub fn look(dir: &Path) -> io::Result<Found> {
     let path = dir.join(FILE);
     let file = open_regular(&path)?;

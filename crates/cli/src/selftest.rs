@@ -107,7 +107,7 @@ pub fn run(args: &SelftestArgs) -> Ended {
     drop(watcher);
     drop(lab);
     Ok(match finish(result, &dir, false) {
-        // The criteria are the self-test's own, not those of a suite.
+        // The self-test has its own criteria; no suite's criteria were missed.
         Exit::Missed => Exit::Failed,
         exit => exit,
     })

@@ -172,7 +172,7 @@ pub fn read_baseline(suite: &mut Suite, named: Option<&Path>) -> Result<(), Fail
     };
     let run = RunReader::open(Path::new(&folder)).map_err(|e| Failure::usage(format!("baseline: {e}")))?;
     if run.running {
-        let text = format!("baseline: the run in `{folder}` still goes on; wait for its end, or name another run");
+        let text = format!("baseline: the run in `{folder}` has not ended; wait until it has, or name another run");
         return Err(Failure::usage(text));
     }
     for warning in &run.warnings {

@@ -81,7 +81,7 @@ fn find(folder: &Path) -> Result<(PathBuf, Found), Failure> {
     Ok((dir, found))
 }
 
-/// Ends the watching after an error. If nobody reads the output any more, that is no failure, and the run goes on.
+/// Stops watching after an error. A closed output is no failure, and the run continues.
 fn broken(dir: &Path, error: &io::Error) -> Ended {
     if is_closed(error) { Ok(Exit::Good) } else { Err(unwatchable(dir, error)) }
 }
@@ -95,7 +95,7 @@ fn how(code: Option<u8>) -> String {
     match code {
         Some(code) => format!("the run has ended with exit code {code}"),
         None => "the run was killed, or the machine went down; `drophammer report` writes its report, `drophammer run --resume` \
-                 goes on with it"
+                 continues it"
             .into(),
     }
 }

@@ -5,7 +5,7 @@
 //! and UDP, and passes the rest as [`Input`]. A protocol sends through [`Output`], which has the device's MAC address, tags,
 //! addresses, neighbours and TCP. `tests/new_protocol.rs` is a complete example in one file.
 //!
-//! Each protocol of this crate has a folder with those of the following files that it needs: `mod.rs` (the protocol), `config.rs`,
+//! Each protocol of this crate has a folder. It contains, as needed: `mod.rs` (the protocol), `config.rs`,
 //! `session.rs` (the state machine of one session), `database.rs` (its learned state), `timers.rs`, `tests.rs`. A new protocol needs
 //! a folder and a variant of [`ProtocolConfig`], and one of [`Command`] if it has commands of its own.
 

@@ -5,7 +5,7 @@
 //! A DUT with `topology` is several routers. `model::topology::System` distributes the ports among them and computes the
 //! role of each: edge interfaces first, then those to other routers (`RouterRole::member`), static routes with
 //! alternatives (`StaticRoute::rank`), and sessions of internal BGP (`BgpRole::core`). It is a pure function, and
-//! `model/tests/suites/topology.rs` follows its routes with all kinds of links down. `lab/src/system.rs` first makes all
+//! `suite/tests/suites/topology.rs` follows its routes with all kinds of links down. `lab/src/system.rs` first makes all
 //! namespaces and links (`system/core_links.rs`), then hands each namespace to the kind, which starts a router in it
 //! (`Lab::take_site`). The system is itself a `Dut`: it adds up what its routers report, or prefixes it with their names.
 //! `CoreLinks::set_core_link` takes a link between two of them down. `Dut::hops` says how many routers a frame passes;
@@ -24,9 +24,10 @@
 //! others. One direction per destination keeps the routes free of loops. Two directions in all spread the detours: if
 //! two links of a mesh of four are down, all remaining ways carry the same.
 //!
-//! Tests see a system as `Testbed::system`, which is `model::topology::System` itself: data, no lab. `topology/ways.rs`
-//! names what leaves one router for another (`CoreWay`), `topology/loads.rs` computes how much each way carries of a
-//! full mesh of flows, and which links may go down so that the others are overloaded evenly (`System::choose_down`).
+//! Tests see a system as `Testbed::system`, which is `model::topology::System` itself: data, no lab. In
+//! `model/src/topology.rs`, a `CoreWay` is one direction of a link between routers. That file also computes the load of
+//! each way in a full mesh of flows, and which links may go down so that the others are overloaded evenly
+//! (`System::choose_down`).
 //! `methods::Setting::CoreLinks` takes a set of links down and all others up (`testbed/src/bench/core_links.rs`). The
 //! call names the whole set, so the result does not depend on the state before. It returns when frames between all ports
 //! arrive with the TTL that the new routes leave. This condition is the same in both testbeds, so `Dut` need not say

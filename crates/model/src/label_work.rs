@@ -4,7 +4,7 @@
 //!
 //! The entries of a port's `labels` are `LabelConfig` (packets with a label) and `FecConfig` (packets to a network get
 //! labels); in the role they are `LabelRoute` and `PushedRoute`. The TTL model of labels (RFC 3443) is a parameter of
-//! the kind (`lab/src/ttl_model.rs`).
+//! the kind (`lab/src/kinds/mod.rs`).
 
 /// How a router gets from one incoming label (if `came`) or none to these outgoing ones, the outermost first, in the
 /// words of RFC 3031: `swap to 300, push 200`, or `pop`. The innermost one replaces the incoming label.

@@ -7,7 +7,7 @@
 //! - `judge::doubt` marks figures that rest on frames lost while the processor was idle. `judge::refutation` marks
 //!   figures that other trials contradict.
 //! - `judge::rounds` combines the records of all rounds: rows of tables by key (`rounds/tables.rs`), points of curves by
-//!   category or x (`rounds/plots.rs`). `judge::statistics` makes intervals and comparisons, `report/src/rank.rs` ranks.
+//!   category or x (`judge/src/rounds/plots.rs`). `judge::statistics` makes intervals and comparisons, `report/src/rank.rs` ranks.
 //! - `report/src/ending.rs` says how a run ended, for the first lines of the report and the exit code.
 //! - `model::visible` and the escapes of each format make texts from elsewhere harmless
 //!   (`report/tests/reports/hostile.rs`).

@@ -20,7 +20,7 @@ pub enum RunState {
     Complete,
     /// The user stopped it; all results until then are stored in order.
     Interrupted,
-    /// It has no end record: the program was killed, the machine went down, or the run still goes on.
+    /// It has no end record: the program was killed, the machine went down, or the run has not ended.
     CutOff,
 }
 
@@ -60,7 +60,7 @@ pub struct Run {
     pub notes: Vec<Note>,
     /// End of the run; absent if it was cut off.
     pub ended: Option<Ended>,
-    /// True if a writer held the folder's lock during reading: the run still goes on.
+    /// True if a writer held the folder's lock during reading: the run has not ended.
     pub running: bool,
     /// Remarks on the file itself, such as a cut last line.
     pub warnings: Vec<String>,

@@ -65,7 +65,7 @@ impl TestSetup<'_> {
     }
 
     fn counted_inside(&mut self) -> Result<Vec<RouterInterface>, TestError> {
-        let why = "the routers of this DUT show no counters of their interfaces";
+        let why = "the routers of this DUT do not show interface counters";
         self.router_interfaces()?.ok_or_else(|| TestError::NotApplicable(why.into()))
     }
 

@@ -85,7 +85,7 @@ pub enum RunError {
     #[error("{0}")]
     Store(String),
     /// A DUT differs from what it was when the run began.
-    #[error("the run cannot go on: {0}")]
+    #[error("the run cannot continue: {0}")]
     Changed(String),
     /// The user stopped it; all results until then are stored.
     #[error("stopped by the user")]
@@ -147,10 +147,8 @@ pub fn run_suite(run: Run<'_>, observer: &mut (dyn Observer + Send)) -> Result<T
     if going_on {
         let of = runner.state.earlier.of;
         let turns = of - runner.state.earlier.todo.len();
-        runner.note(
-            None,
-            &format!("the run goes on: {turns} of {of} turns (one router in one round) are complete, the rest follows"),
-        )?;
+        runner
+            .note(None, &format!("the run continues: {turns} of {of} turns (one router in one round) are complete"))?;
     } else {
         let started = started(suite, &run.command, run.digest, run.environment, unwatched);
         runner.keep(&Record::Started(Box::new(started)))?;

@@ -5,7 +5,7 @@
 //! A test whose `Method::is_joint` is true (`head_to_head`) runs once per round for all DUTs (`Method::run_together`,
 //! an outcome for each). `runner/joint.rs` brings them all up, each at ports of its own (`Lab::begin_at_port`), with
 //! one rig for all ports. `together.rs` is the `Dut` of all; it deals out filters by ports. Each DUT learns its table
-//! from its own ports (`methods/src/head_to_head/burdens.rs`). `bench/joint.rs` splits each trial into one record per
+//! from its own ports (`methods/src/forwarding/head_to_head/burdens.rs`). `bench/joint.rs` splits each trial into one record per
 //! DUT, as if it had been alone, and deals out the tester's part of the processor time. Such a trial is valid whatever
 //! the host does. `judge::statistics::ratio_of_rounds` compares DUTs by pairs of trials. In virtual time the DUTs are
 //! routers of one `reference::Network` that are not joined.

@@ -253,8 +253,8 @@ impl LaneState {
         // The next event, or the end of this call.
         let mut wake = due(events).min(until);
         let virtual_time = clock.is_virtual();
-        // Then the loop hands over a whole burst, each frame with its own departure time, and time advances in one
-        // step.
+        // True if the loop may hand over a whole burst, each frame with its own departure time, and then advance time in
+        // one step.
         let ahead = clock.passes()
             && ports.iter_mut().all(|at| at.port.ahead().is_some())
             && senders.iter().all(|s| s.merge.is_none());
@@ -318,7 +318,7 @@ impl LaneState {
             if let Some(done) = *done_at {
                 let accounted = live.accounted();
                 let since_done_ns = now.0.saturating_sub(done.0);
-                // All lanes go on draining while frames arrive at any of them.
+                // All lanes keep draining while frames arrive at any of them.
                 let distinct = live.distinct();
                 if distinct != arrived.0 {
                     *arrived = (distinct, Some(now));
@@ -364,7 +364,7 @@ impl LaneState {
     }
 }
 
-/// Sends what is due at `now`. Returns the number of frames, whether more will follow, and when to go on: at `wake`, or
+/// Sends what is due at `now`. Returns the number of frames, whether more will follow, and when to look again: at `wake`, or
 /// earlier if frames are due before.
 fn send_due(
     generators: &mut [PortGenerator],

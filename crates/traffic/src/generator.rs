@@ -534,10 +534,8 @@ impl PortGenerator {
             return Ok(0);
         }
         self.fill(port, 0, &at[..frames]);
-        let sent = match port.ahead() {
-            Some(port) => port.send_at(&at[..frames])?,
-            None => port.send(frames)?,
-        };
+        let ahead = port.ahead().expect("the loop checks that every port sends ahead");
+        let sent = ahead.send_at(&at[..frames])?;
         debug_assert_eq!(sent.refused, 0, "virtual time has no ring that could be full");
         self.account_ahead(&at[..frames]);
         Ok(frames)

@@ -48,7 +48,7 @@ fn a_run_that_was_cut_off_anywhere_goes_on_and_finds_the_same() {
         let (cut_at, all) = (cut.display(), whole.display());
         assert!(measured(&cut) == measured(&whole), "{keep} records kept: {cut_at} and {all} differ");
         let notes: Vec<_> = records(&cut).into_iter().filter(|r| kind_of(r) == "note").collect();
-        assert!(notes.iter().any(|n| n["text"].as_str().unwrap().starts_with("the run goes on: ")), "{notes:?}");
+        assert!(notes.iter().any(|n| n["text"].as_str().unwrap().starts_with("the run continues: ")), "{notes:?}");
         assert!(cut.join("cut-off-1.jsonl").exists() && cut.join("report.html").exists());
     }
     // Refused, each with its reason, and nothing is changed.
@@ -132,7 +132,7 @@ fn a_run_does_not_go_on_with_another_version_of_a_router() {
     assert_ne!(changed, kept);
     std::fs::write(out.join("run.jsonl"), changed.join("\n") + "\n").unwrap();
     let output = run(&["run", path, "--rounds", "3", "--resume", folder]);
-    let said = refused(&output, 3, "the run cannot go on: ");
+    let said = refused(&output, 3, "the run cannot continue: ");
     let why = format!(
         " was `0.1 of old` when the run began, now it is `{now}`\n  help: install `0.1 of old` again, or begin a new run without --resume"
     );

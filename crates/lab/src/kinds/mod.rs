@@ -7,7 +7,7 @@
 //! `xdp-router`); the kind starts it as a daemon. Kind `ovs` renders the role as OpenFlow flows
 //! (`lab/src/kinds/ovs/flows.rs`). The switch learns neighbours from their packets, so it need not know a neighbour
 //! before the tester answers. A kind that forwards outside the kernel's network stack adds its counters by
-//! `VethLinks::also_counts`, and renames those of the kernel's counters that count less than their names say
+//! `VethLinks::also_counts`. Some kernel counters then miss the fast path, so the kind renames them
 //! (`probe::rename_slow_path`).
 
 pub mod bird;

@@ -8,11 +8,11 @@
 //! aim at hosts or at BGP routes. Ceilings, throughputs and highest loads are stored under its `PatternKey`.
 //! `Method::patterns` names the patterns of a test before the test runs, so that the runner can measure the tester's
 //! ceiling for each. A loop joins ports in pairs and has no routers, so the ceiling is measured with the pattern
-//! `on_loop`. Frames may carry MPLS labels on top of their size (`model::Labels`, `methods/src/labelled.rs`); the label
-//! entries of the receiving port determine what must arrive. `methods/src/routed.rs` puts routes behind the ports
+//! `on_loop`. Frames may carry MPLS labels on top of their size (`model::Labels`, `methods/src/kit/labelled.rs`); the label
+//! entries of the receiving port determine what must arrive. `methods/src/kit/routed.rs` puts routes behind the ports
 //! during a test (`Setting::Aim`), and verifies on every other port, before and after the test, that the DUT has
 //! re-advertised the whole table. The table stays for the next test that wants the same table (`routed::Kept`, in
-//! `Known`); the runner withdraws it before any other test (`routed::release`). `methods/src/route_spread.rs` defines
+//! `Known`); the runner withdraws it before any other test (`routed::release`). `methods/src/kit/route_spread.rs` defines
 //! which routes are behind which port and who sends to them, also for route tests that let the user choose. The IPv6
 //! extension headers of a pattern are part of its frame size (`model::ExtensionHeader`). If a port sends to several
 //! ports, a trial also counts the frames from each port to each (`TrialResult::ways`); the report says how even they

@@ -4,6 +4,7 @@ use crate::modifiers;
 use crate::pattern::Pattern;
 use crate::routed::with_routes;
 use crate::testbed::{TestError, Testbed};
+use drophammer_judge::statistics;
 use drophammer_model::outcome::{Outcome, Plot, PlotKind, Point, RankFigure, Series};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::Params;
@@ -271,14 +272,7 @@ pub fn stdev(values: &[f64]) -> Option<f64> {
 
 /// Median; for an even number of values, the mean of the two in the middle. `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
-    }
+    statistics::median(&mut values.to_vec())
 }
 
 /// Smallest and largest value; `None` if there are none.

@@ -36,8 +36,11 @@ impl TrialCount {
         TrialCount { least: 0, about: count, most: None }
     }
 
-    /// The same, possibly with more trials if the router makes them necessary.
+    /// The same, possibly with more trials if the router makes them necessary. No trials stay none.
     pub fn or_more(self) -> TrialCount {
+        if self.most == Some(0) {
+            return self;
+        }
         let sure = self.most.is_some() && self.least > 0;
         TrialCount { about: if sure { self.least } else { self.about }, most: None, ..self }
     }
@@ -100,6 +103,7 @@ mod tests {
             (TrialCount::up_to(24), "up to 24 trials"),
             (TrialCount::about(40), "about 40 trials"),
             (TrialCount::exactly(3).or_more(), "3 or more trials"),
+            (TrialCount::exactly(0).or_more(), "no trials"),
             (TrialCount::between(6, 15).or_more(), "6 or more trials"),
             (TrialCount::up_to(24).or_more(), "about 24 trials"),
             (TrialCount::about(40).or_more(), "about 40 trials"),

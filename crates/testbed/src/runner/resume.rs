@@ -60,7 +60,7 @@ fn tests_of_turns(suite: &Suite) -> Vec<Vec<Done<'_>>> {
     turns(suite).into_iter().map(of_turn).collect()
 }
 
-/// Why a run cannot go on here.
+/// Why a run cannot continue here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Other suite, options or variables.

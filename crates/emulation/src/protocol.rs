@@ -20,6 +20,7 @@ use crate::ping::{Echo, Ping};
 use crate::tcp::{ConnectionId, ListenerId};
 use drophammer_model::Instant;
 use drophammer_wire::MacAddr;
+use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::fmt;
 use std::net::IpAddr;
@@ -201,7 +202,8 @@ impl State {
 }
 
 /// Configuration of a protocol on a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ProtocolConfig {
     /// Resolves the IPv4 addresses of neighbours by ARP, and answers requests for the device.
     Arp,

@@ -1,14 +1,21 @@
-//! Configuration of the devices behind the ports of a rig.
+//! Configuration of a rig: ports, the devices behind them, and the protocols on the devices, all with names.
+//!
+//! It is plain data that serde reads and writes, so one process can configure the rig of another one. Suites (`testbed/src/config.rs`), a BGP speaker
+//! (`testbed/src/speaker.rs`) and `drophammer blast` build the same types. Flows are the other half: a `TrialSpec`, which serde reads and writes too. A rig
+//! keeps its devices while flows come and go.
 
 use drophammer_emulation::bgp::PeerConfig;
 use drophammer_emulation::device::{Address, Device, DeviceId, Devices, Tags};
 use drophammer_emulation::protocol::ProtocolConfig;
 use drophammer_emulation::tcp::TcpConfig;
 use drophammer_wire::MacAddr;
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// All emulated devices of a rig.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     /// Seed of all pseudo-random choices of the emulated devices.
     pub seed: u64,
@@ -17,7 +24,8 @@ pub struct Config {
 }
 
 /// The emulated devices behind one port.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PortConfig {
     /// Name, in messages.
     pub name: String,
@@ -32,26 +40,31 @@ pub struct PortConfig {
 }
 
 /// An emulated device, and the protocols on it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DeviceConfig {
     /// Name, in messages.
     pub name: String,
     /// MAC address. Devices with different tags may have the same one.
     pub mac: MacAddr,
     /// VLAN tags of its frames.
+    #[serde(default)]
     pub tags: Tags,
     /// IPv4 address and gateway.
     pub ipv4: Option<Address<Ipv4Addr>>,
     /// IPv6 address and gateway.
     pub ipv6: Option<Address<Ipv6Addr>>,
     /// Protocols in addition to those of every device. Their sessions are not started.
+    #[serde(default)]
     pub protocols: Vec<ProtocolConfig>,
     /// Ranges of additional addresses that the device answers for: first address and count.
+    #[serde(default)]
     pub also: Vec<(IpAddr, u32)>,
 }
 
 impl Config {
-    /// Checks that the configuration has `ports` ports and that all devices can be distinguished.
+    /// Checks that the configuration has `ports` ports, that no two ports and no two devices of a port have the same name, and that all
+    /// devices can be distinguished.
     ///
     /// # Errors
     /// A message that names what does not fit.
@@ -60,7 +73,16 @@ impl Config {
             return Err(format!("{} ports are configured, but there are {ports}", self.ports.len()));
         }
         let mut macs: Vec<(MacAddr, usize)> = Vec::new();
+        if let Some(name) = repeated(self.ports.iter().map(|port| &port.name)) {
+            return Err(format!("two ports are called `{name}`; give each port a name of its own"));
+        }
         for (i, port) in self.ports.iter().enumerate() {
+            if let Some(name) = repeated(port.devices.iter().map(|device| &device.name)) {
+                return Err(format!(
+                    "port {} has two devices called `{name}`; give each device a name of its own",
+                    port.name
+                ));
+            }
             port.devices(self.seed, i)?;
             macs.extend(port.devices.iter().map(|device| (device.mac, i)));
         }
@@ -169,8 +191,67 @@ impl DeviceConfig {
     }
 }
 
+/// The first name that appears a second time.
+fn repeated<'a>(names: impl Iterator<Item = &'a String>) -> Option<&'a str> {
+    let mut seen = HashSet::new();
+    names.map(String::as_str).find(|name| !seen.insert(*name))
+}
+
 /// MAC address of the emulated devices on port `index`. It differs from the address of the interface, so the kernel drops test
 /// frames instead of routing them.
 pub fn host_mac(seed: u64, index: usize) -> MacAddr {
     MacAddr::local((seed & 0xff_ffff) << 16 | (index as u64 + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_emulation::tcp::Protection;
+
+    fn config() -> Config {
+        let mut port = PortConfig::new("p1", host_mac(3, 0), 1_500);
+        let device = &mut port.devices[0];
+        device.set_address("198.18.0.2".parse().unwrap(), 24, "198.18.0.1".parse().unwrap());
+        device.set_address("2001:2::2".parse().unwrap(), 64, "2001:2::1".parse().unwrap());
+        device.also.push(("198.18.0.3".parse().unwrap(), 5));
+        let own = Ipv4Addr::new(198, 18, 0, 2);
+        let protection = Protection { md5_key: Some(b"key".to_vec()), ttl_security_hops: Some(1) };
+        let peer = PeerConfig::new(own.into(), "198.18.0.1".parse().unwrap(), 4_200_000_000, 65_000, own);
+        device.add_bgp([PeerConfig { protection, ..peer }]);
+        let vlan = DeviceConfig { tags: Tags::dot1q(7).unwrap(), ..DeviceConfig::new("p1.7", port.mac()) };
+        port.devices.push(vlan);
+        let other = PortConfig { dut: Some(port.mac()), ..PortConfig::new("p2", host_mac(3, 1), 9_000) };
+        Config { seed: u64::MAX, ports: vec![port, other] }
+    }
+
+    #[test]
+    fn a_configuration_is_plain_data() {
+        let text = serde_json::to_string(&config()).unwrap();
+        assert_eq!(serde_json::from_str::<Config>(&text).unwrap(), config());
+        let device = r#"{"name": "d", "mac": "02:00:00:00:00:01"}"#;
+        let short: DeviceConfig = serde_json::from_str(device).unwrap();
+        assert_eq!(short, DeviceConfig::new("d", MacAddr::local(1)));
+        for (wrong, reason) in [
+            (text.replace("\"mtu\"", "\"mut\""), "unknown field `mut`"),
+            (text.replace("\"hold\"", "\"holds\""), "unknown field `holds`"),
+            (text.replace("\"vid\":7", "\"vid\":4095"), "VLAN 4095 is out of range"),
+            (text.replace("\"bgp\"", "\"rip\""), "unknown variant `rip`"),
+        ] {
+            let error = serde_json::from_str::<Config>(&wrong).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        assert_eq!(config().check(2), Ok(()));
+        let renamed = |change: fn(&mut Config)| {
+            let mut config = config();
+            change(&mut config);
+            config.check(2).unwrap_err()
+        };
+        assert!(renamed(|config| config.ports[1].name = "p1".into()).contains("two ports are called `p1`"));
+        let twice = renamed(|config| config.ports[0].devices[1].name = "p1".into());
+        assert!(twice.contains("port p1 has two devices called `p1`"), "{twice}");
+    }
 }

@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(60);
 fn config() -> Config {
     let port = |i: usize| {
         let (address, gateway) = (HOSTS[i], HOSTS[i ^ 1]);
-        let mut port = PortConfig::new("port", host_mac(5, i), 1_500);
+        let mut port = PortConfig::new(&format!("port {i}"), host_mac(5, i), 1_500);
         port.devices[0].ipv4 = Some(Address { address, prefix_len: 24, gateway });
         let asn = |i: usize| 65_001 + i as u32;
         let peer = PeerConfig::new(address.into(), gateway.into(), asn(i), asn(i ^ 1), address);

@@ -9,6 +9,7 @@ use drophammer_wire::bgp::route_refresh::{self, subtype};
 use drophammer_wire::bgp::update::nlri::Frame;
 use drophammer_wire::bgp::update::{Attributes, Labels, Packer, packer};
 use drophammer_wire::bgp::{AfiSafi, RouteRefresh, message};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -85,7 +86,8 @@ impl EncapsulationKind {
 
 /// The speaker's own next hops. Without an IPv6 address, labelled and VPN routes of IPv6 have the IPv4-mapped address as next hop (RFC 4798,
 /// RFC 4659), and IPv6 unicast routes are not sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NextHops {
     /// IPv4.
     pub ipv4: Option<Ipv4Addr>,

@@ -2,13 +2,15 @@
 
 use drophammer_wire::MacAddr;
 use drophammer_wire::icmpv6::ndp;
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Maximum number of addresses in one range.
 pub const MOST: u32 = 65_536;
 
 /// Addresses of a device in one family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Address<A> {
     /// The device's own address.
     pub address: A,

@@ -1,10 +1,12 @@
 //! VLAN tags of a device (IEEE 802.1Q, 802.1ad).
 
 use drophammer_wire::ethernet;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One VLAN tag: 16 bits of TPID, then 3 bits of priority, the drop eligible indicator and 12 bits of VLAN identifier.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Tag {
     /// Tag protocol identifier, one of [`TPIDS`].
     pub tpid: u16,
@@ -24,8 +26,9 @@ pub const MOST_TAGS: usize = 2;
 pub const TAG_LEN: usize = 4;
 
 /// The tags of a device, outer first: none, one or two. Priorities do not distinguish devices, and neither do priority tags
-/// ([`Tags::vlans`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// ([`Tags::vlans`]). Serialised as a list of tags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Tag>", into = "Vec<Tag>")]
 pub struct Tags {
     len: u8,
     tags: [Tag; MOST_TAGS],
@@ -121,6 +124,19 @@ impl Tags {
         }
         frame[at..at + 2].copy_from_slice(&ethertype.to_be_bytes());
         at + 2
+    }
+}
+
+impl TryFrom<Vec<Tag>> for Tags {
+    type Error = String;
+    fn try_from(tags: Vec<Tag>) -> Result<Tags, String> {
+        Tags::new(&tags)
+    }
+}
+
+impl From<Tags> for Vec<Tag> {
+    fn from(tags: Tags) -> Vec<Tag> {
+        tags.as_slice().to_vec()
     }
 }
 

@@ -5,6 +5,7 @@ use super::TcpStack;
 use super::host::{Host, Link};
 use drophammer_model::suite::BgpProtection;
 use md5::{Digest, Md5};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -18,8 +19,9 @@ const LONGEST_KEY: usize = 80;
 /// TTL or hop limit of sent packets with GTSM.
 const SENT_TTL: u8 = 255;
 
-/// Protection of connections between a local address and a peer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Protection of connections between a local address and a peer. The serialised form contains the key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Protection {
     /// Key of TCP MD5, 1 to 80 bytes. It signs all segments; received segments without a valid signature are dropped.
     pub md5_key: Option<Vec<u8>>,

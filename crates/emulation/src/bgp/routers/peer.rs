@@ -8,11 +8,13 @@ use crate::bgp::{AdjRibIn, AdjRibOut, Cause, Closed, NextHops, SessionConfig};
 use crate::tcp::{CloseReason, ConnState, ConnectionId, Protection, TcpStack};
 use drophammer_model::Instant;
 use drophammer_wire::bgp::AfiSafi;
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 /// Configuration of a router.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PeerConfig {
     /// Its address on the link.
     pub address: IpAddr,

@@ -8,7 +8,7 @@ use drophammer_emulation::banner::Banner;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
 use drophammer_emulation::ping::Ping;
-use drophammer_emulation::protocol::{Protocol, Refused};
+use drophammer_emulation::protocol::{Command, Protocol, Refused, State};
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Instant;
@@ -52,6 +52,17 @@ pub struct RouterPlace {
     pub device: usize,
     /// Its number among the routers of the device.
     pub router: usize,
+}
+
+/// A protocol of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProtocolPlace {
+    /// Port of the device.
+    pub port: PortIndex,
+    /// Index of the device on the port.
+    pub device: usize,
+    /// Name of the protocol ([`Protocol::name`]).
+    pub protocol: &'static str,
 }
 
 /// A device that has not resolved the MAC address of the DUT.
@@ -150,6 +161,26 @@ impl Hosts {
     /// If the protocol refuses the command.
     pub fn run(&mut self, now: Instant, port: PortIndex, act: &Act) -> Result<(), Refused> {
         self.hosts.get_mut(port).map_or(Ok(()), |host| host.run(now, act))
+    }
+
+    /// Gives a command to one protocol.
+    ///
+    /// # Errors
+    /// If there is no such device or protocol, or the protocol refuses the command.
+    pub(crate) fn command(&mut self, now: Instant, place: ProtocolPlace, command: &Command) -> Result<(), Refused> {
+        let ProtocolPlace { port, device, protocol } = place;
+        let missing = || Refused::new(protocol, format!("port {port} has no device {device}"));
+        let host = self.hosts.get_mut(port).ok_or_else(missing)?;
+        let id = *host.ids.get(device).ok_or_else(missing)?;
+        host.devices.command(now, id, protocol, command)
+    }
+
+    /// State of a protocol; `None` if there is no such device or protocol.
+    pub fn state(&self, place: ProtocolPlace) -> Option<State> {
+        let host = self.hosts.get(place.port)?;
+        let device = host.devices.get(*host.ids.get(place.device)?);
+        let mut protocols = device.protocols();
+        protocols.find(|protocol| protocol.name() == place.protocol).map(|protocol| protocol.state())
     }
 
     /// The first command at an event so far that a protocol has refused.

@@ -25,12 +25,12 @@ pub use config::{Config, DeviceConfig, PortConfig, host_mac};
 pub use drophammer_emulation::banner::AskBanner;
 pub use drophammer_emulation::device::{Address, Tag, Tags};
 pub use drophammer_emulation::ping::Echo;
-pub use drophammer_emulation::protocol::{Command, ProtocolConfig, Refused};
+pub use drophammer_emulation::protocol::{Command, ProtocolConfig, Refused, State};
 pub use drophammer_traffic::{
     CONTINUOUS, FlowCounts, FlowSelect, GroupCounts, Live, PlanError, Snapshot, TestTraffic, Timing, Totals, Transmit,
     TransmitAction, TransmitError,
 };
-pub use hosts::{HostControl, Hosts, LaneHosts, RouterPlace, SessionIndex, Unresolved};
+pub use hosts::{HostControl, Hosts, LaneHosts, ProtocolPlace, RouterPlace, SessionIndex, Unresolved};
 pub use keys::TrialKeys;
 pub use metrics::{Metrics, SessionMetrics, SessionWatch};
 pub use other::{Extra, MARK, identification, mark};

@@ -12,13 +12,13 @@
 
 use crate::act::Act;
 use crate::config::Config;
-use crate::hosts::{Hosts, SessionIndex, Unresolved};
+use crate::hosts::{Hosts, ProtocolPlace, SessionIndex, Unresolved};
 use crate::metrics::Metrics;
 use crate::other::Extra;
 use crate::ports::Ports;
 use crate::until::Until;
 use drophammer_emulation::bgp::Routers;
-use drophammer_emulation::protocol::Refused;
+use drophammer_emulation::protocol::{Command, Refused};
 use drophammer_model::Instant;
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::trial::{PortIndex, TrialResult, TrialSpec};
@@ -179,6 +179,15 @@ impl Rig {
         }
         let now = self.now();
         Ok(self.hosts.run(now, port, act)?)
+    }
+
+    /// Gives a command to one protocol of a device now.
+    ///
+    /// # Errors
+    /// [`RigError::Refused`].
+    pub fn command_to(&mut self, place: ProtocolPlace, command: &Command) -> Result<(), RigError> {
+        let now = self.now();
+        Ok(self.hosts.command(now, place, command)?)
     }
 
     /// The ports and the devices, for tests that drive both themselves.

@@ -1,6 +1,6 @@
 //! Conditions that end the serving of emulated devices.
 
-use crate::hosts::{Hosts, SessionIndex};
+use crate::hosts::{Hosts, ProtocolPlace, SessionIndex};
 use drophammer_emulation::bgp::{ExpectationId, Routers};
 use drophammer_model::Instant;
 
@@ -11,6 +11,10 @@ pub enum Until {
     At(Instant),
     /// All devices have resolved the MAC address of the DUT.
     Resolved,
+    /// All sessions of this protocol are up, and there is at least one.
+    Up(ProtocolPlace),
+    /// No session of this protocol is up.
+    Down(ProtocolPlace),
     /// These sessions are Established.
     Established(Vec<SessionIndex>),
     /// These sessions are Idle, and their connections are gone.
@@ -44,6 +48,8 @@ impl Until {
         match self {
             Until::At(end) => now >= *end,
             Until::Resolved => hosts.unresolved().is_none(),
+            Until::Up(place) => hosts.state(*place).is_some_and(|state| state.up > 0 && state.up >= state.sessions),
+            Until::Down(place) => hosts.state(*place).is_none_or(|state| state.up == 0),
             Until::Established(sessions) => each(sessions, Routers::established),
             Until::Idle(sessions) => each(sessions, Routers::idle),
             Until::Acknowledged(sessions) => each(sessions, Routers::all_acknowledged),

@@ -38,6 +38,7 @@ pub mod kinds;
 mod learning;
 pub mod listen;
 pub mod mrt;
+pub mod neighbour;
 pub mod observer;
 pub mod real;
 mod records;

@@ -1,14 +1,13 @@
 //! One emulated BGP router on one interface, without a suite.
 
+use crate::neighbour::rig_of_one;
 use crate::routers::table_of;
 use drophammer_emulation::bgp::{BgpCommand, PeerConfig, RouteSet};
 use drophammer_emulation::tcp::Protection;
 use drophammer_methods::routing::TableChoice;
 use drophammer_model::routes::{AfiSafi, Change, Packing, Routes};
-use drophammer_port::{Backend, PortError, SystemClock};
-use drophammer_rig::{
-    Act, Action, Config, Hosts, PortConfig, Ports, Rig, RigError, Select, SessionMetrics, Tags, Until, host_mac,
-};
+use drophammer_port::{Backend, PortError};
+use drophammer_rig::{Act, Action, Hosts, Rig, RigError, Select, SessionMetrics, Tags, Until};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,26 +78,21 @@ impl Speaker {
     /// Opens `interface`, which must have carrier. The session is not started.
     ///
     /// # Errors
-    /// Errors of opening the interface.
-    pub fn open(interface: &str, backend: &Backend, seed: u64, config: &SpeakerConfig) -> Result<Speaker, PortError> {
-        let clock = SystemClock::start();
-        let ports = drophammer_rig::open(&[interface], backend, 1, clock, None)?;
-        let mtu = ports.first().map_or(0, |port| port.info().mtu);
-        let mut host = PortConfig::new(interface, host_mac(seed, 0), mtu);
-        let device = &mut host.devices[0];
-        device.tags = config.tags;
-        device.set_address(config.address, config.prefix_len, config.gateway);
-        if config.source != config.address {
-            device.also.push((config.source, 1));
-        }
-        device.add_bgp([PeerConfig {
-            hold: config.hold,
-            passive: config.passive,
-            protection: Protection { md5_key: config.md5_key.clone(), ttl_security_hops: config.gtsm_hops },
-            ..PeerConfig::new(config.source, config.peer, config.asn, config.peer_as, config.router_id)
-        }]);
-        let config = Config { seed, ports: vec![host] };
-        let mut rig = Rig::new(Ports::real(ports, clock, &[]), &config);
+    /// Errors of opening the interface, and an invalid configuration.
+    pub fn open(interface: &str, backend: &Backend, seed: u64, config: &SpeakerConfig) -> Result<Speaker, RigError> {
+        let mut rig = rig_of_one(interface, backend, seed, |device| {
+            device.tags = config.tags;
+            device.set_address(config.address, config.prefix_len, config.gateway);
+            if config.source != config.address {
+                device.also.push((config.source, 1));
+            }
+            device.add_bgp([PeerConfig {
+                hold: config.hold,
+                passive: config.passive,
+                protection: Protection { md5_key: config.md5_key.clone(), ttl_security_hops: config.gtsm_hops },
+                ..PeerConfig::new(config.source, config.peer, config.asn, config.peer_as, config.router_id)
+            }]);
+        })?;
         if let Some((routers, router)) = rig.session_mut(SESSION) {
             // A re-established session advertises all routes again.
             routers.keep_routes(router, true);

@@ -10,14 +10,14 @@ use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialSpec};
 use drophammer_rig::{Act, AskBanner, Echo, Hosts};
 use std::time::Duration;
 
-/// The port whose device asks the router.
+/// The port whose emulated device asks the router.
 const PORT: PortIndex = 0;
 /// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Most questions of one kind during a trial; more would themselves be a load.
+/// Maximum number of questions of one kind during a trial. More of them would be a load of their own.
 const MOST: usize = 10_000;
 
-/// A question that the emulated device of [`PORT`] asks over its link, at events of the trial.
+/// A question that the emulated device of [`PORT`] asks over its link when the trial reaches an event.
 #[derive(Clone, Copy)]
 struct OverLink {
     question: Question,
@@ -32,7 +32,8 @@ impl OverLink {
         }
     }
 
-    /// Instant of the question within each interval, as a share; it differs from question to question.
+    /// Offset of the question within each interval, as a fraction. It differs between kinds so that questions do not
+    /// coincide.
     fn place(self) -> f64 {
         if self.question == Question::Ssh { 0.75 } else { 0.5 }
     }
@@ -49,7 +50,7 @@ impl OverLink {
         }
     }
 
-    /// Questions answered in time: instant and duration of each, in the order in which they were asked.
+    /// Questions answered in time, oldest first: when each was asked, and how long the answer took.
     fn answered(self, hosts: &Hosts) -> Vec<(Instant, Duration)> {
         let mut times: Vec<_> = match self.question {
             Question::Ssh => {
@@ -67,12 +68,12 @@ impl OverLink {
     }
 }
 
-/// Questions that are being asked.
+/// The questions asked during a trial.
 pub(crate) struct Questions {
     over_link: Vec<OverLink>,
     /// When the trial began.
     begin: Mark,
-    /// Those that do not use the ports of the tester.
+    /// Questions that do not use the tester's ports.
     beside: Vec<Asking>,
 }
 
@@ -84,7 +85,7 @@ struct Mark {
 }
 
 impl TestSetup<'_> {
-    /// Begins to ask the DUT, and adds the questions over the link to the trial.
+    /// Starts asking the DUT, and adds the questions over the link to the trial.
     pub(crate) fn begin_asking(&mut self, inquiry: &Inquiry, planned: &mut Planned) -> Result<Questions, TestError> {
         let over_link = self.over_link(&planned.spec, inquiry);
         for asked in &over_link {
@@ -102,7 +103,7 @@ impl TestSetup<'_> {
         Ok(Questions { over_link, begin, beside })
     }
 
-    /// The answers, when the trial is over and those after it have come too.
+    /// Asks for some more time after the trial, waits for the last answers, and returns all of them.
     pub(crate) fn answers_to(&mut self, asked: Questions, inquiry: &Inquiry) -> Result<Vec<Answered>, TestError> {
         let Questions { over_link, begin, beside } = asked;
         let (end, over) = (self.mark(&over_link), std::time::Instant::now());
@@ -124,13 +125,13 @@ impl TestSetup<'_> {
             afterwards: self.answers(*asked, index, &end, &last),
         });
         let mut answered: Vec<Answered> = answered.collect();
-        // Drops questions that are still unanswered.
+        // Late answers to these questions must not count for the next trial.
         self.rig().forget_answers();
         answered.extend(beside.into_iter().map(|asking| beside_ports(asking, over)));
         Ok(answered)
     }
 
-    /// The requested questions that can be asked over the link.
+    /// Returns the requested questions that can be asked over the link.
     fn over_link(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Vec<OverLink> {
         let family = spec.flows.first().map_or(Family::Ipv4, |flow| flow.family);
         let has_address = self.routing.bench.facts.ports[PORT].addressing(family).is_some();
@@ -151,7 +152,7 @@ impl TestSetup<'_> {
         Mark { at: rig.now(), asked: over_link.iter().map(|asked| asked.asked(rig.hosts())).collect() }
     }
 
-    /// Waits until all questions from `begin` to `last` are answered, or their time is over.
+    /// Waits until all questions from `begin` to `last` are answered or have timed out.
     fn await_answers(&mut self, over_link: &[OverLink], begin: &Mark, last: &Mark) -> Result<(), TestError> {
         let deadline = self.rig().now() + PATIENCE;
         loop {
@@ -167,7 +168,7 @@ impl TestSetup<'_> {
         }
     }
 
-    /// Answers to the questions at `index` of the marks that were asked between two marks.
+    /// Returns the answers to the questions of kind `index` (in the marks) that were asked between two marks.
     fn answers(&self, asked: OverLink, index: usize, from: &Mark, to: &Mark) -> Answers {
         let times = asked.answered(self.routing.bench.rig.hosts()).into_iter();
         let times = times.filter(|(at, _)| from.at <= *at && *at < to.at).map(|(_, took)| took).collect();
@@ -175,7 +176,7 @@ impl TestSetup<'_> {
     }
 }
 
-/// Answers to questions that did not use the tester's ports, before and after the trial was `over`.
+/// Returns the answers to questions that did not use the tester's ports, before and after the trial ended at `over`.
 fn beside_ports(asking: Asking, over: std::time::Instant) -> Answered {
     let (question, way) = (asking.question, asking.over.clone());
     let asked = asking.end();
@@ -186,7 +187,7 @@ fn beside_ports(asking: Asking, over: std::time::Instant) -> Answered {
     Answered { question, over: way, during: of(true), afterwards: of(false) }
 }
 
-/// The instants of a trial at which the router is asked: one in each interval.
+/// Returns the instants of a trial at which the router is asked: one in each interval.
 fn questions(spec: &TrialSpec, asked: OverLink, event: usize, interval: Duration) -> Vec<TimedEvent> {
     let (interval_s, sending_s) = (interval.as_secs_f64().max(1e-3), spec.sending_time().as_secs_f64());
     let at = (0..MOST).map(|n| (n as f64 + asked.place()) * interval_s).take_while(|at_s| *at_s < sending_s);

@@ -1,4 +1,4 @@
-//! A rig connected to a device under test: it runs trials, judges them and stores them.
+//! A rig connected to a device under test. It runs trials, judges them and stores the results.
 
 mod configured;
 mod core_links;
@@ -29,14 +29,14 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// An error of the device as the failure of a test.
+/// Turns an error of the device into a failed test.
 pub(crate) fn failed(e: LabError) -> TestError {
     TestError::Failed(e.to_string())
 }
 
-/// Why a trial has no result.
+/// The reason why a trial has no result.
 pub(crate) enum Failure {
-    /// A port stopped working while the device is alive. The tester is at fault, so the trial is attempted again.
+    /// A port stopped working although the device is alive. The tester is at fault, so the trial is repeated.
     Port(PortError),
     /// Anything else.
     Test(TestError),
@@ -57,21 +57,21 @@ impl From<Failure> for TestError {
     }
 }
 
-/// A generator that was held up for at most this long catches up, slightly above the requested rate; after a longer
-/// delay it leaves frames unsent. Shared machines hold a thread up for some milliseconds every now and then.
+/// A generator that was delayed by at most this long catches up, slightly above the requested rate. After a longer
+/// delay it leaves frames unsent. Shared machines occasionally delay a thread by some milliseconds.
 const MAX_BACKLOG_NS: u64 = 20_000_000;
-/// A frame is late from this latency on.
+/// A frame is late if its latency is at least this.
 const LATE_NS: u64 = 1_000_000_000;
-/// Time for the device to answer ARP and neighbour discovery, and to forward.
+/// Time limit for the device to answer ARP and Neighbor Discovery, and to start forwarding.
 const READY: Duration = Duration::from_secs(10);
 
-/// A test that runs.
+/// A test in progress.
 pub(crate) struct Running {
     pub spec: &'static TestSpec,
     pub plan: Plan,
     /// Valid trials so far.
     pub done: usize,
-    /// Approximate number of trials in all.
+    /// Estimated total number of trials.
     pub of: usize,
 }
 
@@ -79,9 +79,9 @@ pub(crate) struct Running {
 pub struct Bench<'a> {
     /// Name of the DUT.
     pub dut: String,
-    /// Test that runs, for the records.
+    /// Name of the current test, for the records.
     pub test: String,
-    /// The same, if it is one of the registry.
+    /// The current test, if it is in the registry.
     pub(crate) running: Option<Running>,
     /// Ports, clock and emulated devices.
     pub rig: Rig,
@@ -92,31 +92,32 @@ pub struct Bench<'a> {
     host: HostWatch,
     ports: Vec<PortConfig>,
     tolerance: Tolerance,
-    /// True if the device has filters of a test, or may have some.
+    /// True if a test has installed filters on the device, or may have.
     filtered: bool,
-    /// Names of the DUTs that have filters, if several are up.
+    /// Names of the DUTs with filters, if several DUTs are up.
     filtered_duts: Vec<String>,
-    /// Rules of its filters, at all interfaces together; of each DUT, if several are up.
+    /// Number of filter rules at all interfaces together; per DUT, if several are up.
     filter_rules: u64,
-    /// As `filtered`, for classes of service.
+    /// Like `filtered`, but for classes of service.
     classed: bool,
-    /// Links between its routers that are or may be down. `around` has the families of the test that took them down.
+    /// Links between the device's routers that are or may be down. `around` holds the families of the test that took
+    /// them down.
     links_down: BTreeSet<CoreLinkName>,
     around: Vec<Family>,
-    /// A port failed in the last trial: the device may have to learn its neighbours behind it again.
+    /// True if a port failed in the last trial. The device may have to learn its neighbours on that port again.
     pub(crate) port_failed: bool,
     pub(crate) session: &'a mut Session,
     pub(crate) observer: &'a mut dyn Observer,
-    /// Extra frames to send during the trials that follow.
+    /// Extra frames to send during the next trials.
     pub(crate) extra: Option<Vec<Compiled>>,
-    /// Key of their marks.
+    /// Key of the marks in the extra frames.
     pub(crate) extra_key: u64,
     /// Other traffic during the last trial with extra frames.
     pub(crate) other: OtherTraffic,
 }
 
 impl<'a> Bench<'a> {
-    /// Joins the parts. `ports` are the ports of `rig` as the suite configures them.
+    /// Assembles the bench. `ports` are the ports of `rig` as the suite configures them.
     pub(crate) fn new(
         dut: &str,
         ports: &[PortConfig],
@@ -175,12 +176,12 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Waits until the device has answered ARP and Neighbor Discovery on every port and sub-interface, and forwards
-    /// `families` between those of each pair of ports in both directions without loss. It is then ready, whatever its
+    /// Waits until the device answers ARP and Neighbor Discovery on every port and sub-interface, and forwards
+    /// `families` without loss in both directions between each pair of ports. The device is then ready, whatever its
     /// daemons report.
     ///
     /// # Errors
-    /// What the device fails to do.
+    /// Describes what the device fails to do.
     pub fn await_forwarding(&mut self, families: &[Family]) -> Result<(), TestError> {
         let deadline = self.rig.now() + READY;
         let mut port_failure = None;
@@ -209,7 +210,7 @@ impl<'a> Bench<'a> {
         loop {
             let problem = match self.execute(&probe, &[]) {
                 Ok(result) if result.lost() == 0 => {
-                    // Routers between the ports have neighbours to learn too.
+                    // The routers between the ports have neighbours to learn too.
                     self.await_ways(families)?;
                     return self.device.forwards().map_err(failed);
                 }
@@ -225,7 +226,7 @@ impl<'a> Bench<'a> {
                     let lossy = lossy.join(", ");
                     format!("learning frames at 2,000 fps are lost ({lossy}); check the routes of the DUT")
                 }
-                // The port may come up again.
+                // The port may recover.
                 Err(Failure::Port(e)) => e.to_string(),
                 Err(e) => return Err(e.into()),
             };
@@ -250,18 +251,19 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Routes in the device's forwarding plane; also `None` if they cannot be read.
+    /// Number of routes in the device's forwarding plane, or `None` if it cannot be read.
     pub(crate) fn fib_routes(&mut self, family: Family) -> Option<u64> {
         self.device.fib_routes(family).ok().flatten()
     }
 
-    /// Answers the device and discards everything else for `time`.
+    /// Answers the device's requests and discards all other frames for `time`.
     pub(crate) fn serve(&mut self, time: Duration) -> Result<(), Failure> {
         let end = self.rig.now() + time;
         self.serve_until(&Until::At(end)).map(|_| ())
     }
 
-    /// Answers the device and discards everything else until `until` holds; returns the time of that check.
+    /// Answers the device's requests and discards all other frames until `until` is true. Returns the time of that
+    /// check.
     pub(crate) fn serve_until(&mut self, until: &Until) -> Result<Instant, Failure> {
         let Bench { rig, observer, .. } = self;
         let interrupted = Cell::new(false);
@@ -275,7 +277,7 @@ impl<'a> Bench<'a> {
         served.map_err(Failure::Port)
     }
 
-    /// Counts received frames that are not test frames for `time`.
+    /// Counts received frames other than test frames for `time`.
     pub(crate) fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
         self.serve(Duration::ZERO)?;
         self.begin_observation(Vec::new());
@@ -289,8 +291,8 @@ impl<'a> Bench<'a> {
         self.rig.observe(&TestTraffic::of_run(self.session.seed), self.extra_key, extra);
     }
 
-    /// Attempt number `attempt` at a trial, judged and stored; at event i the devices perform `acts[i]`. `amend` corrects
-    /// the result before it is stored; it is given the start of the traffic.
+    /// Runs attempt number `attempt` at a trial, judges it and stores it. At event i the devices perform `acts[i]`.
+    /// `amend` corrects the result before it is stored; its argument is the start of the traffic.
     pub(crate) fn attempt(
         &mut self,
         spec: &TrialSpec,
@@ -300,7 +302,7 @@ impl<'a> Bench<'a> {
     ) -> Result<TrialResult, TestError> {
         let spec = &self.through(spec);
         self.observer.progress(&Progress::TrialStarted { spec });
-        // Answers to the device's requests, and frames that arrived before, do not belong to the trial.
+        // Answers to the device's requests, and frames that arrived earlier, do not belong to the trial.
         let mut outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, acts));
         if let (Ok(result), Some(started)) = (&mut outcome, self.rig.started()) {
             amend(started, result);
@@ -308,12 +310,12 @@ impl<'a> Bench<'a> {
         self.conclude(spec, outcome, attempt)
     }
 
-    /// Begins to watch what the host does, outside of a trial.
+    /// Starts watching the host outside of a trial.
     pub(crate) fn watch_host(&mut self) -> HostSince {
         HostSince { readings: self.host.begin(&self.rig, &mut *self.device), at: self.rig.now() }
     }
 
-    /// What the host did since then beyond the limits of a trial.
+    /// Returns the disturbances by the host since then that exceed the limits for a trial.
     pub(crate) fn disturbed(&mut self, since: HostSince) -> Vec<String> {
         let elapsed_s = self.rig.now().since(since.at).as_secs_f64();
         let mut seen = TrialResult { elapsed_s, sending_s: elapsed_s, ..TrialResult::default() };
@@ -321,22 +323,22 @@ impl<'a> Bench<'a> {
         validity::disturbed(&seen, &self.tolerance.host)
     }
 
-    /// As [`drophammer_methods::Testbed::may_repeat`].
+    /// See [`drophammer_methods::Testbed::may_repeat`].
     pub(crate) fn may_repeat(&mut self, took: Duration) -> bool {
         self.session.spend(took)
     }
 
-    /// Frames that the emulated devices of all ports have sent.
+    /// Number of frames that the emulated devices of all ports have sent.
     fn sent_beside(&self) -> u64 {
         (0..self.ports.len()).map(|port| self.rig.hosts().sent(port).frames).sum()
     }
 
-    /// One attempt, judged but not stored; at event i the routers perform `acts[i]`.
+    /// Runs one attempt and judges it, but does not store it. At event i the routers perform `acts[i]`.
     fn execute(&mut self, spec: &TrialSpec, acts: Acts<'_>) -> Result<TrialResult, Failure> {
         let (trial, key, earlier) = self.session.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
         let read = |e: LabError| TestError::Failed(format!("the counters cannot be read: {e}"));
-        // Read them first, so that an error leaves no frames in flight. Nothing is sent before `finish`.
+        // Read the counters first, so that an error leaves no frames in flight. Nothing is sent before `finish`.
         let (lost_before, counters) =
             (self.device.lost_by_tester().map_err(read)?, self.device.counters().map_err(read)?);
         let started = self.rig.start_traffic(spec, &timing, acts.to_vec());
@@ -353,7 +355,8 @@ impl<'a> Bench<'a> {
         let observer: &dyn Observer = self.observer;
         let mut outcome = self.rig.finish(&|| observer.stopped());
         if self.extra.is_some() {
-            // Answers to the last extra frames may still be in flight: the trial ended when its test frames were back.
+            // Answers to the last extra frames may still be in flight: the trial ended as soon as its test frames were
+            // back.
             let late = if outcome.is_ok() { self.serve(Duration::from_secs_f64(spec.drain_s)) } else { Ok(()) };
             self.other = self.rig.observed();
             match late {
@@ -364,7 +367,8 @@ impl<'a> Bench<'a> {
         let mut result = match outcome {
             Ok(result) => result,
             Err(e) => {
-                // If the device dies, its end of a virtual link disappears and the port fails too: the device is the cause.
+                // If the device dies, its end of a virtual link disappears and the port fails too. Blame the device,
+                // not the port.
                 self.check_device()?;
                 return Err(match e {
                     RigError::Port(e) => Failure::Port(e),
@@ -383,7 +387,7 @@ impl<'a> Bench<'a> {
                 let lost = own_losses::lost_between(lost_before.as_deref(), now.as_deref(), acts);
                 result.health.receive_drops += lost;
             }
-            Err(e) => unread.push(format!("what the tester lost itself cannot be read: {e}")),
+            Err(e) => unread.push(format!("the tester's own losses cannot be read: {e}")),
         }
         match self.device.counters() {
             Ok(now) => result.dut_counters = counters::grown(&counters, now, self.device.counters_begin_at_zero()),
@@ -417,7 +421,7 @@ impl<'a> Bench<'a> {
         self.observer.progress(&Progress::TrialEnded { spec, result, attempt });
     }
 
-    /// Stores the result of an attempt and reports it to the user. A cause that ends the test is stored as well and
+    /// Stores the result of an attempt and reports it to the user. A problem that ends the test is stored too, and
     /// returned as an error.
     fn conclude(
         &mut self,

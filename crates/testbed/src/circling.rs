@@ -1,4 +1,4 @@
-//! Trials whose packets stay inside a device of several routers: how many packets each router counted.
+//! Trials whose packets stay inside a device of several routers. Reports how many packets each router counted.
 
 use crate::setup::TestSetup;
 use drophammer_methods::{LastGrowth, RoutersSeen, Stillness, TestError, Testbed};
@@ -14,14 +14,14 @@ fn used(before: &Option<Vec<Duration>>, after: &Option<Vec<Duration>>) -> Option
     Some(after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect())
 }
 
-/// The counters of the routers before a trial, and when they were read.
+/// The routers' counters before a trial, and when they were read.
 pub(crate) struct RoutersBefore {
     counters: Vec<RouterInterface>,
     start: At,
 }
 
 impl TestSetup<'_> {
-    /// The counters of the routers before a trial. From now on, frames other than test frames are observed.
+    /// Reads the routers' counters before a trial. From now on, frames other than test frames are observed.
     pub(crate) fn routers_before(&mut self) -> Result<RoutersBefore, TestError> {
         let counters = self.counted_inside()?;
         let start = self.now_with_cpu();
@@ -29,7 +29,8 @@ impl TestSetup<'_> {
         Ok(RoutersBefore { counters, start })
     }
 
-    /// The counters after the trial of this outcome, once they stand still, and the frames observed until then.
+    /// Returns the routers' counters after the trial with this outcome, once they stop changing, and the frames
+    /// observed until then.
     pub(crate) fn routers_since(
         &mut self,
         before: RoutersBefore,
@@ -51,15 +52,15 @@ impl TestSetup<'_> {
         Ok(Some((RoutersSeen { before, after, cpu, grew }, other)))
     }
 
-    /// When the load of the trial that just ended was over: its schedule's end or the last departure, whichever is later.
-    /// `begun` is before the trial, so an earlier start is that of another one: the port failed, and the result is spoilt.
+    /// Returns when the load of the last trial ended: at the end of its schedule or at the last departure, whichever is later.
+    /// `begun` is before the trial. An earlier start belongs to another trial: a port failed, and the result is spoilt.
     fn load_ended(&mut self, begun: Instant, result: &TrialResult) -> Instant {
         let rig = &self.routing.bench.rig;
         let started = rig.started().filter(|started| *started >= begun);
         started.map_or(rig.now(), |started| started + Duration::from_secs_f64(result.sending_s.max(0.0)))
     }
 
-    /// The processor time of the routers, and when it was read.
+    /// Returns the processor time of the routers, and when it was read.
     fn now_with_cpu(&mut self) -> At {
         (self.routing.bench.rig.now(), self.router_cpu())
     }
@@ -69,8 +70,8 @@ impl TestSetup<'_> {
         self.router_interfaces()?.ok_or_else(|| TestError::NotApplicable(why.into()))
     }
 
-    /// Reads the counters until they stand still, and returns with them when after `ended` each last grew; without these
-    /// times if they never stood still.
+    /// Reads the counters until they stop changing, and returns them with the time after `ended` at which each last
+    /// grew. These times are missing if the counters never stopped changing.
     fn await_stillness(&mut self, stillness: Stillness, ended: Instant) -> Result<Still, TestError> {
         let mut begun = self.routing.bench.rig.now();
         let mut counters = self.counted_inside()?;
@@ -97,7 +98,7 @@ impl TestSetup<'_> {
     }
 }
 
-/// Notes in `grew` the counters that grew between two readings.
+/// Notes in `grew` which counters grew between two readings.
 fn note_growth(grew: &mut [[LastGrowth; 2]], before: &[RouterInterface], now: &[RouterInterface], between: LastGrowth) {
     for (last, (before, now)) in grew.iter_mut().zip(before.iter().zip(now)) {
         let grown = [now.in_packets != before.in_packets, now.out_packets != before.out_packets];
@@ -105,20 +106,20 @@ fn note_growth(grew: &mut [[LastGrowth; 2]], before: &[RouterInterface], now: &[
     }
 }
 
-/// An instant, and the processor time of each router until then.
+/// An instant, and each router's processor time until then.
 type At = (Instant, Option<Vec<Duration>>);
 
-/// Counters that stand still.
+/// Counters that no longer change.
 struct Still {
     counters: Vec<RouterInterface>,
-    /// When after the load each last grew; `None` if they do not stand still.
+    /// Time after the load at which each counter last grew; `None` if they did not stop changing.
     grew: Option<Vec<[LastGrowth; 2]>>,
-    /// Since when they do.
+    /// Time since which the counters have not changed.
     since: At,
 }
 
-/// Processor time of each router for a load of `load_s`: from `begun` to `ended`, less what the routers used while they
-/// forwarded nothing, `still` to `ended`, for all the time beyond that of the load. `None` if not known.
+/// Processor time of each router for a load of `load_s`: its time from `begun` to `ended`, less its idle use over the time beyond
+/// the load. The idle use is measured from `still` to `ended`, when the routers forwarded nothing. `None` if unknown.
 fn cpu_of_load(begun: &At, still: &At, ended: &At, load_s: f64) -> Option<Vec<Duration>> {
     let seconds = |from: &At| ended.0.since(from.0).as_secs_f64();
     let (idle_s, beyond_s) = (seconds(still), (seconds(begun) - load_s).max(0.0));
@@ -135,16 +136,16 @@ mod tests {
         (Instant(ms * 1_000_000), Some(cpu.iter().map(|ms| Duration::from_millis(*ms)).collect()))
     }
 
-    /// A router that is idle at 10 % and forwards for 500 ms of processor time, another one that only forwards.
+    /// One router uses 10 % when idle and 500 ms of processor time to forward. Another router only forwards.
     #[test]
     fn what_an_idle_router_uses_beside_the_load_is_not_its_share() {
-        // 2 s of load in 3 s; the last 400 ms nothing is forwarded.
+        // 2 s of load in 3 s; nothing is forwarded in the last 400 ms.
         let (begun, still, ended) = (at(1_000, &[50, 7]), at(3_600, &[50 + 260 + 500, 807]), at(4_000, &[850, 807]));
         let found = cpu_of_load(&begun, &still, &ended, 2.0).unwrap();
-        // Processor time that it uses during the load, for its own tasks, stays in.
+        // Processor time that the router uses for its own tasks during the load is included.
         assert_eq!(found, [Duration::from_millis(500 + 200), Duration::from_millis(800)]);
         assert_eq!(cpu_of_load(&(begun.0, None), &still, &ended, 2.0), None);
-        // Nothing is known about an idle router.
+        // The idle use of the routers is unknown.
         let found = cpu_of_load(&begun, &ended, &ended, 2.0).unwrap();
         assert_eq!(found, [Duration::from_millis(800); 2]);
     }

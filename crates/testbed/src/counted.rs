@@ -2,13 +2,13 @@
 //!
 //! # Counters and answers
 //!
-//! `model::counters` knows what a counter of the kernel or of IF-MIB counts. `Hosts` count what they send and receive
-//! in addition to test frames, so a trial with `Trial::counters` knows to the frame what each counter must say
-//! (`counter_accuracy`). `Trial::ask` asks a router while a trial runs: pings leave the emulated device of the first
-//! port at events of the trial, also in virtual time; questions by SNMP, and those over a management link
-//! (`lab/src/management.rs`), come from threads in a namespace of their own, never from the packet loop. `Trial::echo`
-//! splits round trips into their parts: the device that answers knows when a request came and when its reply left
-//! (`emulation/src/ping/session.rs`). The delay of ports and links is measured on the loop without DUT
+//! `model::counters` defines what each counter of the kernel or of IF-MIB counts. `Hosts` count the frames that they
+//! send and receive besides test frames, so a trial with `Trial::counters` can compute the exact value of each counter
+//! (`counter_accuracy`). `Trial::ask` asks a router questions while a trial runs. The emulated device of the first port
+//! sends pings at events of the trial, also in virtual time. SNMP questions, and all questions over a management link
+//! (`lab/src/management.rs`), come from threads in a separate namespace, never from the packet loop. `Trial::echo`
+//! splits round trips into their parts: the device that answers records when a request arrived and when its reply left
+//! (`emulation/src/ping/session.rs`). The delay of ports and links is measured on the loop without a DUT
 //! (`testbed/src/runner/own_delay.rs`).
 
 use crate::bench::failed;
@@ -18,12 +18,13 @@ use drophammer_model::counters::{DutCounter, OtherFrames, tester_counter};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The network must be silent for this long after the counters were read, so that every frame that the device counted has arrived.
+/// The network must be silent for this long after the counters are read, so that every frame that the device has
+/// counted arrives.
 const SILENCE: Duration = Duration::from_millis(20);
-/// Most attempts at a silent reading.
+/// Maximum number of attempts at a reading without traffic.
 const READINGS: usize = 12;
 
-/// The device's counters, and the frames other than test frames that each port of the tester had sent and received by then.
+/// The device's counters, and the frames other than test frames that each of the tester's ports had sent and received by then.
 pub(crate) struct Reading {
     counters: Vec<DutCounter>,
     others: Vec<(OtherFrames, OtherFrames)>,
@@ -31,8 +32,8 @@ pub(crate) struct Reading {
     unsure: OtherFrames,
 }
 
-/// Frames that the kernel received at each of `ports` ports of the tester between two readings of the device's counters;
-/// `None` if any is unknown.
+/// Returns the number of frames that the kernel received at each of the tester's `ports` ports between two readings of
+/// the device's counters; `None` if any of them is unknown.
 pub(crate) fn received_between(
     ports: usize,
     before: &BTreeMap<String, u64>,
@@ -46,7 +47,7 @@ pub(crate) fn received_between(
 }
 
 impl TestSetup<'_> {
-    /// The counters before a trial.
+    /// Reads the counters before a trial.
     pub(crate) fn first_reading(&mut self, settle: Duration) -> Result<Reading, TestError> {
         let before = self.reading(settle)?;
         if before.counters.is_empty() {
@@ -55,7 +56,7 @@ impl TestSetup<'_> {
         Ok(before)
     }
 
-    /// The counters after it too.
+    /// Reads the counters after the trial too, and returns both readings.
     pub(crate) fn counters_since(&mut self, before: Reading, settle: Duration) -> Result<CountersSeen, TestError> {
         let after = self.reading(settle)?;
         let since = after.others.iter().zip(&before.others);
@@ -64,8 +65,8 @@ impl TestSetup<'_> {
         Ok(CountersSeen { before: before.counters, after: after.counters, sent, received, unsure })
     }
 
-    /// Reads the counters while no frame is sent or received: for `settle` before, because an agent may cache values,
-    /// and for [`SILENCE`] after.
+    /// Reads the counters while no frame is sent or received. The network is silent for `settle` before, because an
+    /// agent may cache values, and for [`SILENCE`] after.
     fn reading(&mut self, settle: Duration) -> Result<Reading, TestError> {
         let mut others = self.others();
         for reading in 1.. {
@@ -102,7 +103,7 @@ mod tests {
         assert_eq!(received_between(2, &before, &after), Some(vec![12, 0]));
         // There is no third interface.
         assert_eq!(received_between(3, &before, &after), None);
-        // An interface that was made anew counts from 0.
+        // An interface that was created again counts from 0.
         assert_eq!(received_between(2, &after, &before), None);
     }
 }

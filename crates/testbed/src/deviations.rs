@@ -1,7 +1,7 @@
 //! A run's deviations from the RFCs, each listed once.
 
-/// Puts the deviations of several tests, `(title, deviations)`, together: a text that several tests share appears once, with
-/// their titles, or "all tests", in its brackets: `pause of 50 ms instead of 5 s (all tests; RFC 2544 section 23 e)`.
+/// Merges the deviations of several tests, given as `(title, deviations)`. A text that several tests share appears once, followed
+/// by their titles, or "all tests", in brackets: `pause of 50 ms instead of 5 s (all tests; RFC 2544 section 23 e)`.
 pub fn summary(tests: &[(&str, Vec<String>)]) -> Vec<String> {
     let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
     let mut titles: Vec<&str> = Vec::new();

@@ -1,4 +1,4 @@
-//! Trials with echo requests, and how long each took.
+//! Trials with echo requests, and their round-trip times.
 
 use crate::setup::{Planned, TestSetup};
 use drophammer_methods::{TestError, Testbed};
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Time for replies to the last requests.
+/// Time limit for replies to the last requests.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Target of a request, and its number among the requests of its port and family.
+/// Target of a request, and its number among the requests with the same port and family.
 #[derive(Clone, Copy)]
 pub(crate) struct Numbered {
     to: Option<IpAddr>,
@@ -41,7 +41,7 @@ impl TestSetup<'_> {
         Ok(numbered)
     }
 
-    /// The times of the requests, once the replies to the last request have arrived.
+    /// Returns the times of the requests, once the replies to the last request have arrived.
     pub(crate) fn echo_times(
         &mut self,
         requests: &[EchoRequest],
@@ -58,8 +58,8 @@ impl TestSetup<'_> {
         }
     }
 
-    /// Target and number of each request. Requests of one port and family leave in the order of their times, those of
-    /// one instant in the order of the list.
+    /// Returns the target and number of each request. Requests of one port and family leave in order of their times;
+    /// requests with the same time leave in the order of the list.
     fn number(&mut self, requests: &[EchoRequest]) -> Result<Vec<Numbered>, TestError> {
         let mut numbered = vec![Numbered { to: None, number: 0 }; requests.len()];
         let mut order: Vec<usize> = (0..requests.len()).collect();
@@ -75,7 +75,7 @@ impl TestSetup<'_> {
             let largest = self.ports().get(from).map_or(0, |port| port.largest_frame);
             if frame_bytes < smallest(family) || usize::from(frame_bytes) > largest {
                 let why = format!(
-                    "an {family} echo request has a frame of {} to {largest} bytes, not {frame_bytes}",
+                    "the frame of an {family} echo request has {} to {largest} bytes, not {frame_bytes}",
                     smallest(family)
                 );
                 return Err(TestError::NotApplicable(why));
@@ -89,7 +89,7 @@ impl TestSetup<'_> {
         Ok(numbered)
     }
 
-    /// Address of the device of a port.
+    /// Returns the address of a port's emulated device.
     fn echo_address(&self, port: PortIndex, family: Family) -> Result<IpAddr, TestError> {
         let view = self.routing.bench.facts.ports.get(port);
         view.and_then(|view| view.addressing(family)).map(|a| a.host).ok_or_else(|| self.no_address(port, family))
@@ -100,7 +100,7 @@ impl TestSetup<'_> {
         TestError::NotApplicable(format!("port {name} has no {family} address to ping from or to"))
     }
 
-    /// Times of a request if its reply has arrived.
+    /// Returns the times of a request if its reply has arrived.
     fn times(&self, request: &EchoRequest, Numbered { number, .. }: Numbered) -> Option<EchoTimes> {
         let EchoRequest { from, to, family, .. } = *request;
         let hosts = self.routing.bench.rig.hosts();
@@ -110,7 +110,7 @@ impl TestSetup<'_> {
             EchoTarget::Port(port) => {
                 let source = self.echo_address(from, family).ok()?;
                 let back = trip.departed + trip.took;
-                // A request that a router has duplicated is answered twice; the first reply ends the trip.
+                // If a router duplicates a request, it is answered twice; the first reply ends the round trip.
                 let served = hosts.ping(port)?.served().iter().find(|served| {
                     let same = served.source == source && served.sequence == number as u16;
                     same && served.arrived >= trip.departed && served.arrived <= back

@@ -1,4 +1,4 @@
-//! Extra frames (`drophammer_model::beside`) as bytes.
+//! Builds the bytes of extra frames (`drophammer_model::beside`).
 
 use drophammer_model::FrameSize;
 use drophammer_model::beside::ExtraFrame;
@@ -10,7 +10,7 @@ use drophammer_wire::ethernet;
 use drophammer_wire::stack::{Payload, compile};
 use std::time::Duration;
 
-/// Bytes of an FCS.
+/// Length of an FCS in bytes.
 pub(crate) const FCS: usize = 4;
 
 /// A frame that is ready to be sent.
@@ -22,27 +22,27 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// The port that sends it.
+    /// Returns the port that sends the frame.
     pub(crate) fn port(&self) -> usize {
         self.port
     }
 
-    /// The frame in a trial that starts at `start`; `hops` is the number of routers on its way to each port.
+    /// Returns the frame for a trial that starts at `start`; `hops` is the number of routers on its way to each port.
     pub(crate) fn at(&self, start: Instant, hops: Vec<u8>) -> Extra {
         Extra { port: self.port, at: start + self.after, bytes: self.bytes.clone(), hops }
     }
 }
 
-/// Key of the marks of a run.
+/// Returns the key of the marks of a run.
 pub(crate) fn key(seed: u64) -> u64 {
-    // Any odd constant: keys of different seeds differ in the upper half too.
+    // Any odd constant makes keys of different seeds differ in the upper half too.
     seed.wrapping_add(0x6265_7369_6465_2121).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Builds all extra frames. `largest` is the largest frame of each port, FCS included.
+/// Builds all extra frames. `largest` is the size of the largest frame of each port, FCS included.
 ///
 /// # Errors
-/// The first that cannot be built, and why.
+/// Names the first frame that cannot be built, and the reason.
 pub(crate) fn compile_all(
     frames: &[ExtraFrame],
     neighbours: &[Neighbour],
@@ -54,7 +54,7 @@ pub(crate) fn compile_all(
         let bytes = compile_one(frame, number as u32, neighbour, key)?;
         let (length, most) = (bytes.len() + FCS, largest[frame.port]);
         if length > most {
-            return Err(format!("a frame of {length} bytes does not leave this port, which sends at most {most}"));
+            return Err(format!("a frame of {length} bytes is too long for this port, which sends at most {most}"));
         }
         Ok(Compiled { port: frame.port, after: frame.at, bytes })
     };
@@ -69,7 +69,7 @@ fn compile_one(frame: &ExtraFrame, number: u32, neighbour: &Neighbour, key: u64)
         match header {
             Header::Ethernet(ethernet) => {
                 ethernet.source.get_or_insert(neighbour.mac.into());
-                let device = || device.map(Into::into).ok_or("the DUT has not told its MAC address");
+                let device = || device.map(Into::into).ok_or("the DUT has not announced its MAC address");
                 if ethernet.destination.is_none() {
                     ethernet.destination = Some(device()?);
                 }
@@ -82,7 +82,7 @@ fn compile_one(frame: &ExtraFrame, number: u32, neighbour: &Neighbour, key: u64)
     let fill = |payload: &mut [u8]| mark(payload, key, number);
     let mut bytes = compile(&headers, frame.size, Payload::Plain(&fill)).map_err(|e| e.to_string())?.bytes;
     for at in &frame.inverted {
-        *bytes.get_mut(*at).ok_or("a bit to be inverted is beyond the frame")? ^= 1;
+        *bytes.get_mut(*at).ok_or("a bit to be inverted is beyond the end of the frame")? ^= 1;
     }
     if frame.unpadded {
         let end = match frame.size {
@@ -127,11 +127,11 @@ mod tests {
         assert_eq!(bytes(&ExtraFrame { unpadded: true, ..frame(58) }).unwrap().len(), 54);
         assert_eq!(bytes(&frame(58)).unwrap().len(), 60);
         assert!(
-            bytes(&frame(1_519)).unwrap_err().contains("1519 bytes does not leave this port, which sends at most 1518")
+            bytes(&frame(1_519)).unwrap_err().contains("1519 bytes is too long for this port, which sends at most 1518")
         );
         assert!(bytes(&ExtraFrame { inverted: vec![500], ..frame(128) }).is_err());
         let unknown = compile_all(&[frame(128)], &[Neighbour::default()], &[1518], 7);
-        assert!(unknown.unwrap_err().contains("has not told"));
+        assert!(unknown.unwrap_err().contains("has not announced"));
         assert!(compile_all(&[ExtraFrame { port: 3, ..frame(128) }], &known, &[1518], 7).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Effects of the machine on tester and DUT during a trial, apart from what they did themselves.
+//! How the machine disturbed tester and DUT during a trial.
 
 use drophammer_lab::{Dut, ThreadTimes, receive_time};
 use drophammer_model::Instant;
@@ -7,7 +7,7 @@ use drophammer_port::clock::process_time;
 use drophammer_rig::{Rig, Stalls, Times, Watch, Watched, own_times};
 use std::time::Duration;
 
-/// Watches the processors of a test setup; nothing in virtual time.
+/// Watches the processors of a test setup. Does nothing in virtual time.
 pub(crate) struct HostWatch {
     /// Watches the DUT's processor, if it has a dedicated one.
     dut: Option<Watch>,
@@ -21,7 +21,7 @@ pub(crate) struct Before {
     own: Option<Own>,
 }
 
-/// Times of the tester at one instant.
+/// The tester's times at one instant.
 #[derive(Clone, Copy)]
 struct Own {
     /// Times of the calling thread.
@@ -35,9 +35,9 @@ impl Own {
         own_times().map(|thread| Own { thread, process: process_time() + receive_time() })
     }
 
-    /// How long the calling thread has waited since `before` for threads that are not the tester's. This is a lower
-    /// bound, because the tester's threads may have run on other processors. `watch` is the time of the watch, which
-    /// always runs on another one.
+    /// Returns how long the calling thread has waited since `before` for threads of other programs. This is a lower
+    /// bound, because the tester's own threads may have run on other processors. `watch` is the time of the watch
+    /// thread, which always runs on another processor.
     fn waited_since(self, before: Own, watch: Duration) -> Duration {
         let ran = self.thread.ran.saturating_sub(before.thread.ran);
         let others = self.process.saturating_sub(before.process).saturating_sub(ran + watch);
@@ -45,21 +45,21 @@ impl Own {
     }
 }
 
-/// Processor time of a DUT, and the times of its threads.
+/// Returns the processor time of a DUT, and the times of its threads.
 fn used_by(device: &mut dyn Dut) -> (Option<Duration>, Option<Vec<ThreadTimes>>) {
     device.usage().map_or((None, None), |usage| (usage.cpu_time(), usage.threads()))
 }
 
 impl HostWatch {
-    /// `processor` is the DUT's, if it has a dedicated one.
+    /// `processor` is the DUT's processor, if it has a dedicated one.
     pub(crate) fn new(rig: &Rig, processor: Option<usize>) -> HostWatch {
         let processor = processor.filter(|_| !rig.is_virtual());
-        // With too few processors the tester's threads share the DUT's.
+        // With too few processors, the tester's threads share the DUT's processor.
         let own = processor.filter(|p| !rig.further_processors().contains(p));
         HostWatch { dut: own.and_then(|p| Watch::on(p).ok()) }
     }
 
-    /// To be called right before a trial.
+    /// Call this right before a trial.
     pub(crate) fn begin(&self, rig: &Rig, device: &mut dyn Dut) -> Before {
         let real = !rig.is_virtual();
         let stolen = rig.stolen().filter(|_| real);
@@ -71,7 +71,7 @@ impl HostWatch {
         Before { cpu_time, dut_threads, stolen, own }
     }
 
-    /// To be called right after a trial, even one without a result.
+    /// Call this right after a trial, even if it has no result.
     pub(crate) fn end(&self, before: Before, rig: &Rig, device: &mut dyn Dut, result: &mut TrialResult) {
         let health = &mut result.health;
         let (cpu_time, dut_threads) = used_by(device);
@@ -105,7 +105,7 @@ impl HostWatch {
     }
 }
 
-/// Readings at the start of a time that is no trial.
+/// Readings at the start of a period that is not a trial.
 pub(crate) struct HostSince {
     pub(crate) readings: Before,
     pub(crate) at: Instant,
@@ -114,42 +114,42 @@ pub(crate) struct HostSince {
 /// The tester's share of the processor time that forwarding took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TesterShare {
-    /// Time of the DUT and of the tester's ends of the links.
+    /// Processor time of the DUT and of the tester's ends of the links.
     whole: Duration,
-    /// Time of the tester's ends.
+    /// Processor time of the tester's ends.
     tester: Duration,
 }
 
 impl TesterShare {
-    /// `used` is the time of the DUT's threads, which includes their receive work. So softirqs that receive or send frames are work
-    /// for the interfaces that they send to: the tester's ends of the links. `None` if the time of these softirqs was not measured:
-    /// what the kernel samples at its ticks is wrong if the frames are in step with them.
+    /// `used` is the time of the DUT's threads, which includes their receive work. So the softirqs that receive or send
+    /// frames work for the interfaces to which they send: the tester's ends of the links. `None` if the time of these
+    /// softirqs was not measured: the kernel's samples at its ticks are wrong if the frames are in step with the ticks.
     fn of(watched: &Watched, used: Duration) -> Option<TesterShare> {
         let measured = watched.softirq.filter(|_| watched.softirq_apart);
         let tester = watched.held_up.or(measured)?;
         Some(match watched.softirq_apart {
             true => TesterShare { whole: used + tester, tester },
-            // A softirq may have held up a thread that is not the DUT's.
+            // A softirq may have interrupted a thread of another program.
             false => TesterShare { whole: used, tester: tester.min(used) },
         })
     }
 }
 
-/// How long threads of the DUT were ready to run but did not.
+/// How long the DUT's threads were ready to run but did not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Waited {
-    /// Sum of all threads, including waits for each other.
+    /// Sum over all threads, including waits for each other.
     all: Duration,
-    /// Longest wait of one thread, less the time that all others ran: the part in which it certainly did not wait for
-    /// threads of the DUT. It is exact if the DUT's threads are always ready to run, and too low if they often sleep.
+    /// Longest wait of one thread, less the time that all other threads ran. In this part it certainly did not wait for threads of
+    /// the DUT. The value is exact if the DUT's threads are always ready to run, and too low if they often sleep.
     least: Duration,
 }
 
-/// Time that the kernel takes to switch a processor to another thread, and a margin. The kernel counts it as waiting.
+/// Time that the kernel needs to switch a processor to another thread, plus a margin. The kernel counts it as waiting.
 const TURN: Duration = Duration::from_micros(5);
 
 impl Waited {
-    /// Compares threads that are in both readings. A thread that has ended in between is left out.
+    /// Compares the threads that are in both readings. A thread that ended in between is left out.
     fn of(before: &[ThreadTimes], now: &[ThreadTimes]) -> Waited {
         let grown = now.iter().filter_map(|now| {
             let then = before.iter().find(|then| then.id == now.id)?;
@@ -170,25 +170,24 @@ impl Waited {
     }
 }
 
-/// Processor time as a share of the time in which the DUT had frames to forward, including the time after a burst in
-/// which its buffer drains.
+/// Returns processor time as a share of the time in which the DUT had frames to forward. This includes the time after a
+/// burst in which its buffer drains.
 fn share_of_load(used: Duration, sending_s: f64, receiving_s: f64) -> Option<f64> {
     let load_s = sending_s.max(receiving_s);
     (load_s > 0.0).then(|| used.as_secs_f64() / load_s)
 }
 
-/// Kernel work each time that a processor leaves its idle state, which is accounted nowhere: 1 µs in a virtual machine,
-/// and a margin.
+/// Kernel work each time a processor leaves its idle state, which no counter includes: 1 µs in a virtual machine, plus a margin.
 const LEAVING_IDLE: Duration = Duration::from_micros(2);
 
-/// `used` is the processor time of the DUT's threads. Foreign time is the larger of two: the time that other programs were
-/// seen to run, and the rest of the elapsed time that nothing explains. The rest covers programs that ended meanwhile
-/// or that this process may not see.
+/// `used` is the processor time of the DUT's threads. Foreign time is the larger of two values: the observed time of
+/// other programs, and the part of the elapsed time that nothing else explains. The second value covers programs that
+/// ended in the meantime or that this process cannot see.
 ///
-/// The DUT's threads waited for others at most as long as they waited in all, and at most as long as others ran.
+/// The DUT's threads waited for other programs at most as long as they waited in total, and at most as long as others ran.
 fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Waited>) -> ProcessorRecord {
     let own = watched.own.unwrap_or_default();
-    // Otherwise the times of threads include it.
+    // Otherwise the threads' times include softirq time.
     let interrupted = watched.softirq.filter(|_| watched.softirq_apart).unwrap_or_default();
     let seen = watched.programs.zip(used).map(|(programs, used)| programs.saturating_sub(used + own));
     let rest = watched.idle.zip(watched.idled).zip(used).map(|((idle, idled), used)| {
@@ -215,7 +214,7 @@ fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Wa
     }
 }
 
-/// The stalls in the time of the trial. `now` is an instant and the ns from the trial's start until then.
+/// Returns the stalls relative to the trial's start. `now_ns` is the time in ns from the trial's start until the instant `now`.
 fn stall_times(watched: &Watched, (now, now_ns): (std::time::Instant, i64)) -> Vec<Held> {
     let ago = |at| i64::try_from(now.saturating_duration_since(at).as_nanos()).unwrap_or(i64::MAX);
     let held = |(from, late): &(std::time::Instant, Duration)| Held {
@@ -225,11 +224,11 @@ fn stall_times(watched: &Watched, (now, now_ns): (std::time::Instant, i64)) -> V
     watched.stall_times.iter().map(held).collect()
 }
 
-/// A stall may have begun this long before the sentinel was due, in ns: the period of its wake-ups.
+/// A stall may have started this long before the sentinel thread was due, in ns: the period of its wake-ups.
 const BEFORE_STALL_NS: i64 = 5_000_000;
 
-/// The parts of the stalls in which nothing arrived at the tester, and the longest time in ns for which the processor may have stood still. The
-/// stalls are as they are, and the time is not known, if the silences are not.
+/// Returns the parts of the stalls in which nothing arrived at the tester, and the longest time in ns for which the processor may
+/// have stood still. If the silences are unknown, the stalls are returned unchanged and the time is unknown.
 fn stood_still(times: Vec<Held>, stalls: Stalls, silences: Option<&Silences>) -> (Vec<Held>, Option<u64>) {
     let Some(silences) = silences else { return (times, None) };
     let mut parts = Vec::new();
@@ -241,7 +240,7 @@ fn stood_still(times: Vec<Held>, stalls: Stalls, silences: Option<&Silences>) ->
         parts.extend(silent);
     }
     if stalls.count > times.len() as u64 {
-        // The times of the shorter ones are not known. Each may have been in the longest silence.
+        // The times of the shorter stalls are unknown. Each may have been in the longest silence.
         let stall_ns = times.iter().map(|stall| stall.ns).min().unwrap_or(nanoseconds(stalls.longest));
         let silence_ns = silences.longest.iter().map(|silence| silence.ns).fold(silences.others_ns, u64::max);
         longest_ns = longest_ns.max(silence_ns.min(stall_ns));
@@ -293,14 +292,14 @@ mod tests {
             let Waited { all, least } = Waited::of(&before, now);
             (all.as_millis(), least.as_millis())
         };
-        // Both are always ready and have the processor by turns.
+        // Both threads are always ready and take turns on the processor.
         assert_eq!(waited(&[times(7, 1_500, 600), times(8, 2_500, 700)]), (1_000, 0));
-        // Another program has the processor a third of the time.
+        // Another program uses the processor a third of the time.
         assert_eq!(waited(&[times(7, 1_330, 770), times(8, 2_330, 870)]), (1_340, 340));
         // One thread hardly runs although it is ready.
         assert_eq!(waited(&[times(7, 1_010, 500), times(8, 2_100, 200)]), (400, 300));
         assert_eq!(waited(&[times(9, 10, 500)]), (0, 0), "new");
-        // One that sleeps between frames has to be woken for each.
+        // A thread that sleeps between frames has to be woken for each frame.
         assert_eq!(waited(&[after(7, 1_010, 500, 10_000), times(8, 2_100, 200)]), (400, 250));
     }
 
@@ -318,7 +317,7 @@ mod tests {
         assert_eq!(share(held_up(150_000_001, false)), Some((ms(600), exact)));
         assert_eq!(share(held_up(150_000_001, true)), Some((ms(600) + exact, exact)));
         assert_eq!(share(held_up(610_000_000, false)), Some((ms(600), ms(600))));
-        // Softirq time that is not in the times of threads is not foreign either.
+        // Softirq time is not foreign even if the threads' times do not include it.
         let apart = Watched {
             elapsed: ms(1_000),
             idle: Some(ms(250)),
@@ -335,7 +334,7 @@ mod tests {
         let before = std::time::Instant::now();
         let stall_times = vec![(before, ms(3)), (before + ms(30), ms(2))];
         let watched = Watched { stall_times, ..Watched::default() };
-        // The trial started 10 ms after the first program began.
+        // The trial started 10 ms after the first program started.
         let held = super::stall_times(&watched, (before + ms(50), 40_000_000));
         assert_eq!(held, [Held { from_ns: -10_000_000, ns: 3_000_000 }, Held { from_ns: 20_000_000, ns: 2_000_000 }]);
     }
@@ -353,16 +352,16 @@ mod tests {
             let (parts, ns) = stood_still(ms(times), stalls, silences.as_ref());
             (parts, ns.map(|ns| ns / 1_000_000))
         };
-        // A thread of the DUT kept the processor for 50 ms, and the host took it for 20 ms elsewhere.
+        // A thread of the DUT kept the processor for 50 ms, and the host took the processor away for 20 ms at another time.
         let both = [(100, 50), (300, 20)];
         assert_eq!(of(&both, known(2, 50), silences(&[(297, 21)], 1)), (ms(&[(297, 21)]), Some(20)));
-        // The same in one stall, of which the silence is a part.
+        // The same, but as one stall that contains the silence.
         assert_eq!(of(&[(100, 70)], known(1, 70), silences(&[(120, 20), (500, 60)], 1)), (ms(&[(120, 20)]), Some(20)));
-        // Frames arrived throughout, as far as known.
+        // Frames arrived throughout, as far as is known.
         assert_eq!(of(&both, known(2, 50), silences(&[(500, 60)], 3)), (vec![], Some(3)));
-        // Nothing arrived, or the times of arrivals are not known.
+        // Nothing arrived, or the arrival times are unknown.
         assert_eq!(of(&both, known(2, 50), None), (ms(&both), None));
-        // A stall whose time was not kept may have been in any silence.
+        // A stall whose time was not stored may have been in any silence.
         assert_eq!(of(&both, known(3, 50), silences(&[(500, 60)], 1)), (vec![], Some(20)));
         assert_eq!(of(&[], known(1, 9), silences(&[(500, 60)], 1)), (vec![], Some(9)));
         assert_eq!(of(&[], known(0, 0), silences(&[(500, 60)], 1)), (vec![], Some(0)));
@@ -397,12 +396,12 @@ mod tests {
         let unknown = super::processor_record(&watched, Some(ms(600)), None);
         assert_eq!(unknown.waited_ns, Some(45_000_000), "at most as long as others ran");
         assert_eq!(unknown.waited_least_ns, None);
-        // Counters that were read one after the other may overlap by some microseconds.
+        // Counters that are read one after the other may overlap by some microseconds.
         let record = processor_record(&watched, Some(ms(700)));
         assert_eq!((record.foreign_ns, record.longest_foreign), (Some(0), None));
-        // Without the DUT's time the rest is not known either.
+        // Without the DUT's time, the rest is unknown too.
         assert_eq!(processor_record(&watched, None).foreign_ns, None);
-        // Time that programs were seen to use counts as foreign even if the rest is smaller, and vice versa.
+        // The time that programs were seen to use counts as foreign even if the rest is smaller, and vice versa.
         let seen = Watched { idle: Some(ms(398)), ..watched.clone() };
         assert_eq!(processor_record(&seen, Some(ms(600))).foreign_ns, Some(35_000_000));
         let silent = Watched { programs: None, stalls: None, ..watched.clone() };

@@ -9,11 +9,12 @@ use drophammer_model::record::{ClassRecord, FilterRecord, Record};
 use std::collections::BTreeSet;
 
 impl Bench<'_> {
-    /// Replaces the device's filters by these and records them; an empty list removes the filters. With several DUTs, `of_each` has the
-    /// lists of each, as if it were up alone.
+    /// Replaces the device's filters by `lists` and records them; an empty list removes the filters. With several DUTs,
+    /// `of_each` contains the lists of each DUT as if it were alone.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] if its kind has none; the device refuses them, or they could not be stored.
+    /// [`TestError::NotApplicable`] if this kind of device has no filters; an error if the device refuses them, or they
+    /// cannot be stored.
     pub(crate) fn set_filter(
         &mut self,
         lists: &[FilterList],
@@ -23,12 +24,12 @@ impl Bench<'_> {
             let why = "this router cannot be given packet filters; `drophammer list duts` names the kinds that can";
             return Err(TestError::NotApplicable(why.into()));
         }
-        // After a failure the device may have accepted some of them, which must be removed too.
+        // After a failure the device may have accepted some of the filters, and these must be removed too.
         self.filtered = true;
         self.device.filters().ok_or_else(no_filters).and_then(|device| device.set_filter(lists)).map_err(failed)?;
         self.filtered = !lists.is_empty();
         self.filtered_duts = of_each.iter().map(|(dut, _)| dut.clone()).collect();
-        // Each DUT has as many as the others.
+        // Each DUT has the same number of rules.
         let rules: u64 = lists.iter().map(|list| list.rules.len() as u64).sum();
         self.filter_rules = rules / of_each.len().max(1) as u64;
         let alone = [(self.dut.clone(), lists.to_vec())];
@@ -46,12 +47,12 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Replaces the device's classes of service by these and records them; an empty list removes the classes.
+    /// Replaces the device's classes of service by `lists` and records them; an empty list removes the classes.
     ///
     /// # Errors
-    /// The device refuses them, or they could not be stored.
+    /// The device refuses the classes, or they cannot be stored.
     pub(crate) fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
-        // After a failure the device may have accepted some of them, which must be removed too.
+        // After a failure the device may have accepted some of the classes, and these must be removed too.
         self.classed = true;
         self.device.classes().ok_or_else(no_classes).and_then(|device| device.set_classes(lists)).map_err(failed)?;
         self.classed = !lists.is_empty();
@@ -60,14 +61,14 @@ impl Bench<'_> {
         self.observer.record(&record).map_err(TestError::Store)
     }
 
-    /// Undoes what the ended test configured on the device.
+    /// Removes what the ended test configured on the device.
     ///
     /// # Errors
-    /// It could not be undone: the next test would not find the device in the expected state.
+    /// The configuration could not be removed. The next test would find the device in an unexpected state.
     pub(crate) fn end_test(&mut self) -> Result<(), TestError> {
         self.facts.ports.iter_mut().for_each(|port| port.routed.clear());
         let of_each: Vec<_> = self.filtered_duts.drain(..).map(|dut| (dut, Vec::new())).collect();
-        // All are tried, even if one fails.
+        // Tries all of them, even if one fails.
         let unfiltered = if self.filtered { self.set_filter(&[], &of_each) } else { Ok(()) };
         let unclassed = if self.classed { self.set_classes(&[]) } else { Ok(()) };
         let around = std::mem::take(&mut self.around);

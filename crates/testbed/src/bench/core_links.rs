@@ -1,4 +1,4 @@
-//! Links between the routers of a device of several routers: taken down for a test, and up again after it.
+//! Links between the routers of a DUT: a test takes them down, and they come up again after it.
 
 use super::{Bench, Failure, failed};
 use crate::learning::between_all;
@@ -10,19 +10,20 @@ use drophammer_model::trial::{Family, GroupCounts};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Between two routers at most one frame in this many may be missing.
+/// Between two routers, at most one in this many frames may be lost.
 const LOSSY_BELOW: u64 = 100;
 
-/// Time for the routers of a system to find other ways. A daemon that is still removing the routes of the previous test
-/// from the kernel is slow.
+/// Time limit for the routers of a system to find other paths. A daemon that is still removing the routes of the
+/// previous test from the kernel is slow.
 const WAYS: Duration = Duration::from_secs(60);
 
 impl Bench<'_> {
-    /// Takes these links between the device's routers down and brings all others up, records that, and waits until
-    /// frames of `families` take the remaining ways.
+    /// Takes these links between the device's routers down and brings all others up, records the change, and waits
+    /// until frames of `families` follow the remaining paths.
     ///
     /// # Errors
-    /// A link does not exist, the device refuses, it does not forward afterwards, or the record could not be stored.
+    /// A link does not exist, the device refuses the change or does not forward afterwards, or the record cannot be
+    /// stored.
     pub(crate) fn set_core_links(
         &mut self,
         down: &BTreeSet<CoreLinkName>,
@@ -35,7 +36,7 @@ impl Bench<'_> {
             return Err(TestError::NotApplicable(why));
         }
         self.around = families.to_vec();
-        // Links come up first, so that no router is cut off in between. All are tried, even if one fails.
+        // Bring links up first, so that no router is cut off in between. Try all of them, even if one fails.
         let mut set = Ok(());
         for name in self.links_down.difference(down).copied().collect::<Vec<_>>() {
             match self.set_core_link(name, true) {
@@ -45,7 +46,7 @@ impl Bench<'_> {
         }
         set?;
         for name in down {
-            // Inserted first: a link that is down at one end only must be brought up again too.
+            // Insert before the change: a link that is down at only one end must be brought up again too.
             if self.links_down.insert(*name) {
                 self.set_core_link(*name, false)?;
             }
@@ -53,7 +54,7 @@ impl Bench<'_> {
         let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
         let record = CoreLinkRecord { dut, test, round, down: down.iter().copied().collect() };
         self.observer.record(&Record::CoreLinks(record)).map_err(TestError::Store)?;
-        // A stopped run has no more trials.
+        // If the user has stopped the run, no more trials follow.
         if self.observer.stopped() { Ok(()) } else { self.await_ways(families) }
     }
 
@@ -62,8 +63,8 @@ impl Bench<'_> {
         links.and_then(|links| links.set_core_link(link, up)).map_err(failed)
     }
 
-    /// Waits until frames from each port to each other one pass the expected number of routers; returns at once for a
-    /// device of one router.
+    /// Waits until frames from each port to each other port pass the expected number of routers. Returns immediately
+    /// for a device with one router.
     pub(super) fn await_ways(&mut self, families: &[Family]) -> Result<(), TestError> {
         let probe = match self.device.system() {
             Some(system) => between_all(&self.ports, families, system, &self.links_down),
@@ -74,7 +75,7 @@ impl Bench<'_> {
             let spec = self.through(&probe).into_owned();
             let problem = match self.execute(&spec, &[]) {
                 Ok(result) => {
-                    // A router that loses a frame now and then has found its ways nevertheless.
+                    // A router that loses an occasional frame has still found its paths.
                     let lossy: Vec<_> =
                         result.groups.iter().filter(|group| group.lost * LOSSY_BELOW > group.offered).collect();
                     if lossy.is_empty() {
@@ -83,7 +84,7 @@ impl Bench<'_> {
                     let told = |group: &GroupCounts| {
                         let wrong: u64 = group.deviations.values().sum();
                         format!(
-                            "{}: {} of {} frames as they must, {wrong} by another way",
+                            "{}: {} of {} frames as expected, {wrong} by another path",
                             group.group, group.received, group.offered
                         )
                     };
@@ -94,7 +95,7 @@ impl Bench<'_> {
             };
             if self.rig.now() > deadline {
                 return Err(TestError::Failed(format!(
-                    "frames do not take the ways that are left between the routers within {} s ({problem})",
+                    "frames do not follow the remaining paths between the routers within {} s ({problem})",
                     WAYS.as_secs()
                 )));
             }

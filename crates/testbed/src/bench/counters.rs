@@ -1,8 +1,9 @@
-//! Counters of the device before and after a trial.
+//! The device's counters before and after a trial.
 
 use std::collections::BTreeMap;
 
-/// Increases of the counters that grew. A new counter began at 0 if `from_zero`; otherwise its increase is not known.
+/// Returns the increases of the counters that grew. A new counter started at 0 if `from_zero`; otherwise its increase
+/// is unknown and left out.
 pub(super) fn grown(
     before: &BTreeMap<String, u64>,
     now: BTreeMap<String, u64>,

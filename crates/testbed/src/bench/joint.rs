@@ -1,4 +1,4 @@
-//! Trials in which several devices take part, and the record of each device.
+//! Trials with several devices, and the record of each device.
 
 use super::{Bench, Failure};
 use crate::observer::Progress;
@@ -9,17 +9,18 @@ use drophammer_model::trial::{FlowSpec, TrialResult, TrialSpec, Validity};
 use std::time::Duration;
 
 impl Bench<'_> {
-    /// From now on, trials are valid whatever the host does: it disturbs all devices at the ports alike.
+    /// From now on, trials are valid whatever the host does, because it disturbs all devices alike.
     pub(crate) fn bear_host(&mut self) {
         self.tolerance.host = HostTolerance::ANY;
     }
 
-    /// Processor time of each router of the device, or of each device.
+    /// Processor time of each router of the device, or of each device if there are several.
     pub(crate) fn router_cpu(&mut self) -> Option<Vec<Duration>> {
         self.device.usage()?.router_cpu()
     }
 
-    /// Attempt number `attempt` at a trial with all `contestants`, judged and stored: a record for each.
+    /// Runs attempt number `attempt` at a trial with all `contestants`, judges it and stores one record for each of
+    /// them.
     pub(crate) fn joint_attempt(
         &mut self,
         spec: &TrialSpec,
@@ -67,11 +68,11 @@ impl Bench<'_> {
     }
 }
 
-/// The parts of a trial, one for each device, as if the device had been alone at its ports: its flows, its groups, its
-/// counters and its processor time. `used` has the processor time of each.
+/// Splits a trial into one part for each device, as if the device had been alone at its ports: its flows, groups,
+/// counters and processor time. `used` holds the processor time of each device.
 ///
-/// What the kernel did for the tester's ends of all links is dealt out by the frames that each device forwarded: one
-/// costs as much as another.
+/// Splits the kernel's work for the tester's ends of the links by the number of frames that each device forwarded,
+/// because each frame costs the same.
 fn split(
     spec: &TrialSpec,
     whole: &TrialResult,
@@ -85,7 +86,7 @@ fn split(
     let ns = |time: &Duration| time.as_nanos() as f64;
     let all_ns: Option<f64> = used.map(|used| used.iter().map(ns).sum());
     let tester_ns = whole.health.tester_on_dut_ns.map(|ns| ns as f64);
-    // Where the kernel counts softirqs as time of the thread that they interrupted, the devices' times include them.
+    // If the kernel charges softirqs to the thread that they interrupt, the devices' times include them.
     let own_ns = whole.health.dut_used_ns.zip(tester_ns).map(|(all, tester)| all as f64 - tester);
     let included_ns = all_ns.zip(own_ns).map_or(0.0, |(all, own)| (all - own).clamp(0.0, tester_ns.unwrap_or(0.0)));
     let part = |(index, one): (usize, &Contestant)| {
@@ -116,7 +117,7 @@ fn split(
         };
         result.health.dut_used_ns = used_ns.map(|ns| ns as u64);
         result.health.tester_on_dut_ns = tester.map(|ns| ns as u64);
-        // The emulated devices of all ports are counted together.
+        // This counts the emulated devices of all ports together.
         result.health.other_sent = None;
         (own_spec, result)
     };
@@ -160,9 +161,9 @@ mod tests {
             let parts = split(&spec, whole, &contestants, Some(&used));
             parts.iter().map(|(_, r)| (r.health.dut_used_ns, r.health.tester_on_dut_ns)).collect::<Vec<_>>()
         };
-        // The tester's 2,000 ns are not in the devices' times.
+        // The devices' times do not include the tester's 2,000 ns.
         assert_eq!(times(&whole(12_000, 2_000)), [(Some(7_500), Some(1_500)), (Some(4_500), Some(500))]);
-        // They are.
+        // The devices' times include them.
         assert_eq!(times(&whole(10_000, 2_000)), [(Some(6_000), Some(1_500)), (Some(4_000), Some(500))]);
 
         let parts = split(&spec, &whole(12_000, 2_000), &contestants, None);

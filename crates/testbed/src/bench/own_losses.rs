@@ -3,8 +3,8 @@
 use drophammer_model::trial::PortIndex;
 use drophammer_rig::{Act, Acts};
 
-/// Frames that the tester lost between two counts by port. The device also counts frames that it sent into a link that
-/// `acts` took down. They are expected, so the ports of these links are left out; the others are not.
+/// Returns the number of frames that the tester lost between two counts by port. Leaves out the ports of links that
+/// `acts` took down: the device also counts the frames that it sent into such a link, and these losses are expected.
 pub(super) fn lost_between(before: Option<&[u64]>, now: Option<&[u64]>, acts: Acts<'_>) -> u64 {
     let unplugged =
         |port: PortIndex| acts.iter().flatten().any(|(at, act)| *at == port && matches!(act, Act::Link(false)));
@@ -21,7 +21,7 @@ mod tests {
     fn only_the_ports_whose_links_went_down_may_lose_frames() {
         let lost = |acts: Acts<'_>| lost_between(Some(&[5, 7, 0]), Some(&[5, 20_007, 100]), acts);
         assert_eq!(lost(&[]), 20_100);
-        // The link of port 2 is taken down, and brought up again by a later event.
+        // One event takes the link of port 2 down, a later one brings it up again.
         let failover = [vec![(2, Act::Link(false))], vec![(2, Act::Link(true))]];
         assert_eq!(lost(&failover), 20_000);
         assert_eq!(lost(&[vec![(1, Act::Link(true))]]), 20_100);

@@ -1,7 +1,7 @@
 //! The reference device in a separate process, on real links: another instance of this program, started by the lab.
 //!
-//! The router is the same as in virtual time, but a port of crate `port` moves its frames, and its clock is a real one.
-//! This checks generator, analyzer, sockets and timestamps of the tester against a device that knows what it did.
+//! The router is the same as in virtual time, but a port of crate `port` moves its frames, and its clock is a real clock. This
+//! checks the tester's generator, analyzer, sockets and timestamps against a device that records what it did.
 
 mod process;
 
@@ -16,20 +16,20 @@ use drophammer_reference::{Config, Router};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// First argument that makes this program run as the device; [`Program`] gives the others.
+/// First argument that makes this program run as the device; [`Program`] provides the other arguments.
 pub const SUBCOMMAND: &str = "reference-device";
 
 /// The configuration file of the process.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Job {
     links: JobLinks,
-    /// TCP MD5 key of its sessions, [`Secret::HIDDEN`] in the file that is kept.
+    /// TCP MD5 key of the device's sessions; [`Secret::HIDDEN`] in the stored file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     md5: Option<String>,
-    /// Whether its sessions use GTSM.
+    /// True if the device's sessions use GTSM.
     #[serde(default)]
     gtsm: bool,
-    /// The device. Its faults begin with the command `begin`.
+    /// The device. Its faults start with the command `begin`.
     device: Config,
 }
 
@@ -43,7 +43,7 @@ impl Job {
         }
     }
 
-    /// The device, with the protection of its sessions.
+    /// Returns the device, with the protection of its sessions.
     fn into_device(self) -> Config {
         let mut device = self.device;
         if let Some(bgp) = &mut device.bgp {
@@ -68,7 +68,7 @@ enum JobLinks {
     Tap,
 }
 
-/// The links that a DUT of kind `reference` is configured with; `None` for virtual time.
+/// Returns the links that the suite configures for a DUT of kind `reference`; `None` for virtual time.
 pub fn links(dut: &DutConfig) -> Option<Links> {
     match dut.params.text("links").as_deref() {
         Some("veth") => Some(Links::Veth),
@@ -77,11 +77,11 @@ pub fn links(dut: &DutConfig) -> Option<Links> {
     }
 }
 
-/// Brings the device of a suite up on veth or tap. Its configuration with times in seconds and nanoseconds is kept as
-/// `reference.json`; the command line is that of this program with [`SUBCOMMAND`], which its `main` must lead to [`run`].
+/// Brings up a device of a suite on veth or tap. Its configuration, with times in seconds and nanoseconds, is stored as
+/// `reference.json`. The device is this program started with [`SUBCOMMAND`], for which its `main` must call [`run`].
 ///
 /// # Errors
-/// A configuration that the device refuses, no right to make taps, and the errors of [`ProgramDut::bring_up`].
+/// A configuration that the device refuses, missing rights to create taps, and the errors of [`ProgramDut::bring_up`].
 pub fn bring_up(
     lab: &Lab,
     dut: &DutConfig,
@@ -95,10 +95,10 @@ pub fn bring_up(
     bring_up_with(lab, dut, ports, work_dir, links, config, stop)
 }
 
-/// As [`bring_up`], with a configuration that can express more than the parameters of a DUT.
+/// Like [`bring_up`], but with a configuration that can express more than the parameters of a DUT.
 ///
 /// # Errors
-/// Those of [`bring_up`].
+/// The errors of [`bring_up`].
 pub fn bring_up_with(
     lab: &Lab,
     dut: &DutConfig,
@@ -120,7 +120,7 @@ pub fn bring_up_with(
         kind: &crate::kinds::REFERENCE_SPEC,
         version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
         links,
-        // Through `/proc` rather than by path: the file at that path may have been replaced since.
+        // Through `/proc` rather than by path: the file at that path may have been replaced.
         executable: PathBuf::from(format!("/proc/{}/exe", std::process::id())),
         arguments: vec![SUBCOMMAND.into()],
         file: "reference.json".into(),

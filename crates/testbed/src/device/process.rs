@@ -1,4 +1,4 @@
-//! The process of the device: frames in, router, frames out, and answers to the tester's requests.
+//! The device's process: receives frames, passes them to the router, sends frames, and answers the tester's requests.
 
 use super::{Job, JobLinks};
 use crate::simulated::class_counters;
@@ -17,24 +17,24 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// After this long without traffic it sleeps until frames arrive. It is this short because the kernel's receive work
-/// for its links shares the processor, and runs only while the device sleeps.
+/// After this long without traffic the process sleeps until frames arrive. The time is short because the kernel's
+/// receive work for the device's links shares the processor, and runs only while the device sleeps.
 const AWAKE: Duration = Duration::from_micros(30);
 /// Shorter sleeps are not worth it.
 const NAP: Duration = Duration::from_micros(5);
-/// Interval at which it checks for requests while traffic flows.
+/// Interval between checks for requests while traffic flows.
 const LISTEN: Duration = Duration::from_millis(1);
 /// Longest sleep.
 const SLEEP: Duration = Duration::from_millis(200);
-/// Longest sleep of a device that speaks BGP: it must notice changes of its links.
+/// Longest sleep of a device that speaks BGP, because it must notice changes of its links.
 const NOTICE: Duration = Duration::from_millis(5);
-/// Time limit for reading a request: a client that does not send it immediately is gone.
+/// Time limit for reading a request. A client that does not send its request immediately is gone.
 const QUESTION: Duration = Duration::from_millis(100);
 
-/// Runs the device until the process is ended. Arguments: `CONFIGURATION SOCKET INTERFACE...`.
+/// Runs the device until the process is terminated. Arguments: `CONFIGURATION SOCKET INTERFACE...`.
 ///
 /// # Errors
-/// Wrong arguments, a wrong configuration, or a link that stopped working.
+/// Wrong arguments, an invalid configuration, or a link that stopped working.
 pub fn run(arguments: &[OsString]) -> Result<(), String> {
     let [file, socket, interfaces @ ..] = arguments else {
         return Err("the device is started by the lab: CONFIGURATION SOCKET INTERFACE...".into());
@@ -83,14 +83,14 @@ struct Process {
     clock: SystemClock,
     router: Router,
     ports: Vec<Box<dyn Port>>,
-    /// Slots of each port that wait to be sent.
+    /// Slots of each port that are waiting to be sent.
     filled: Vec<usize>,
-    /// Faults that begin on command.
+    /// Faults that start on command.
     faults: Faults,
     listener: UnixListener,
-    /// Overflow of the links that has been reported to the router.
+    /// Overflow of the links that the router already has been told about.
     overflow: u64,
-    /// Whether it speaks BGP.
+    /// True if the device speaks BGP.
     speaks: bool,
     /// Carrier of each link when it was last checked.
     carriers: Vec<bool>,
@@ -100,7 +100,7 @@ struct Process {
 
 impl Process {
     fn serve(mut self) -> Result<(), String> {
-        // Its links' receive work has the same priority; else one would starve the other.
+        // The receive work of the device's links has the same priority. Otherwise one would starve the other.
         let _priority = HighPriority::new();
         wait::be_punctual();
         let (mut busy_at, mut heard_at) = (self.clock.now(), self.clock.now());
@@ -128,7 +128,7 @@ impl Process {
         }
     }
 
-    /// Passes one burst of every link to the router, in order of arrival.
+    /// Passes one burst from every link to the router, in order of arrival.
     fn take(&mut self) -> Result<usize, PortError> {
         let mut bursts: Vec<(Received<'_>, usize)> = Vec::with_capacity(self.ports.len());
         for port in &mut self.ports {
@@ -149,7 +149,7 @@ impl Process {
         }
     }
 
-    /// Sends the frames that depart until `now`.
+    /// Sends the frames that depart by `now`.
     fn give(&mut self, now: Instant) -> Result<usize, PortError> {
         let Process { router, ports, filled, .. } = self;
         let (mut left, mut refused, mut failed) = (0, 0, Ok(()));
@@ -175,7 +175,7 @@ impl Process {
         wait::until_readable(&all, time).map(drop).map_err(|e| format!("cannot sleep: {e}"))
     }
 
-    /// Reports changes of carrier to the router.
+    /// Reports carrier changes to the router.
     fn look_at_links(&mut self, now: Instant) -> Result<(), PortError> {
         for (i, (port, carrier)) in self.ports.iter_mut().zip(&mut self.carriers).enumerate() {
             let has = drophammer_port::has_carrier(port.as_mut())?;
@@ -190,7 +190,7 @@ impl Process {
     fn listen(&mut self) -> Result<(), String> {
         loop {
             match self.listener.accept() {
-                // A client that disconnected does not end the device.
+                // A client that disconnects does not terminate the device.
                 Ok((stream, _)) => drop(self.answer(stream)),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -228,31 +228,31 @@ impl Process {
         }
     }
 
-    /// Applies faults from now on.
+    /// Applies these faults from now on.
     fn begin(&mut self, faults: Faults) -> Result<Value, String> {
         let faults = faults.from_instant(self.clock.now());
         self.router.set_faults(faults).map(|()| json!({})).map_err(|e| e.to_string())
     }
 
-    /// Replaces its filter by these lists from now on.
+    /// Replaces the device's filter by `lists` from now on.
     fn set_filter(&mut self, lists: &str) -> Result<Value, String> {
         let lists = serde_json::from_str(lists).map_err(|e| format!("no filter: {e}"))?;
         self.router.set_filter(lists).map(|()| json!({})).map_err(|e| e.to_string())
     }
 
-    /// Replaces its classes of service by these from now on.
+    /// Replaces the device's classes of service by `lists` from now on.
     fn set_classes(&mut self, lists: &str) -> Result<Value, String> {
         let lists: Vec<EgressClasses> = serde_json::from_str(lists).map_err(|e| format!("no classes: {e}"))?;
         self.router.set_classes(&lists).map(|()| json!({})).map_err(|e| e.to_string())
     }
 
-    /// Sets the link of a port: `PORT down` or `PORT up`.
+    /// Switches the link of a port: `PORT down` or `PORT up`.
     fn set_link(&mut self, what: &str) -> Result<Value, String> {
         let ports = self.ports.len();
         let (port, up) = match what.split_once(' ') {
             Some((port, "up")) => (port, true),
             Some((port, "down")) => (port, false),
-            _ => return Err(format!("a port and `up` or `down` are wanted, not `{what}`")),
+            _ => return Err(format!("expected a port and `up` or `down`, not `{what}`")),
         };
         let port = port.parse().ok().filter(|port| *port < ports);
         let port =

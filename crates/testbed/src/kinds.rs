@@ -2,8 +2,8 @@
 //!
 //! # Roles that a test needs
 //!
-//! `TestSpec::needs_of` names them. A suite is refused if no DUT has such a role. If only some have it, the test does
-//! not apply to the others (`testbed/src/kinds.rs`). Roles of BGP are an exception: all DUTs must have them.
+//! `TestSpec::needs_of` lists these roles. A suite is refused if no DUT supports such a role. If only some DUTs support
+//! it, the test does not apply to the others. BGP roles are an exception: all DUTs must support them.
 
 use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec, TestSpec};
@@ -13,7 +13,7 @@ use drophammer_model::topology::System;
 use drophammer_model::traffic::Deviation;
 use drophammer_reference::WrongFrame;
 
-/// True if the links of a DUT may be taps, for which there is a single backend.
+/// True if the links of a DUT can be taps, which only one backend can use.
 pub(crate) fn may_have_taps(dut: &DutConfig) -> bool {
     dut.params.text("links").map_or(dut.kind == "uml", |links| links == "tap")
 }
@@ -58,30 +58,30 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ParamSpec::optional(
             "line_speed",
             ParamKind::Speed,
-            "speed of the lines by which frames leave; without it they take no time there",
+            "speed of the outgoing lines; without it, frames take no time on them",
         ),
         ParamSpec::new(
             "line_buffer",
             ParamKind::Count,
             "1024",
             "1024",
-            "frames that may wait for a line of `line_speed`, or between routers, or be on it",
+            "frames that can be on, or wait for, a line with `line_speed` or a link between routers",
         ),
         ParamSpec::new(
             "core_detection",
             ParamKind::Duration,
             "0 s",
             "0 s",
-            "from the loss or return of a link between routers of a `topology` to the change of their routes",
+            "time from the loss or return of a link between routers of a `topology` until their routes change",
         ),
         ParamSpec::optional(
             "fib_limit",
             ParamKind::Count,
             "size of its forwarding table in routes; packets to routes beyond it are dropped",
         ),
-        ParamSpec::optional("fib_limit_ipv4", ParamKind::Count, "the same for IPv4 routes only"),
-        ParamSpec::optional("fib_limit_ipv6", ParamKind::Count, "the same for IPv6 routes only"),
-        ParamSpec::optional("rib_limit", ParamKind::Count, "BGP paths that it keeps"),
+        ParamSpec::optional("fib_limit_ipv4", ParamKind::Count, "like `fib_limit`, but for IPv4 routes only"),
+        ParamSpec::optional("fib_limit_ipv6", ParamKind::Count, "like `fib_limit`, but for IPv6 routes only"),
+        ParamSpec::optional("rib_limit", ParamKind::Count, "maximum number of BGP paths that it keeps"),
         ParamSpec::new(
             "rib_beyond",
             ParamKind::Choice(&["ignore", "reset"]),
@@ -94,21 +94,21 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Duration,
             "0 s",
             "0 s",
-            "from the reception of a route to its re-advertisement",
+            "time from receiving a route to advertising it",
         ),
         ParamSpec::new(
             "fib_delay",
             ParamKind::Duration,
             "0 s",
             "0 s",
-            "from the reception of a route to its forwarding",
+            "time from receiving a route to forwarding by it",
         ),
         ParamSpec::new(
             "fib_time_per_route",
             ParamKind::Duration,
             "0 s",
             "0 s",
-            "additional delay of each further route",
+            "additional delay of each route after the first",
         ),
         ParamSpec::new("ack_delay", ParamKind::Duration, "0 s", "0 s", "delay of its TCP acknowledgements"),
         ParamSpec::new(
@@ -116,14 +116,14 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Duration,
             "0 s",
             "0 s",
-            "time that each rule of a filter that it looks at adds to the service of a frame",
+            "service time that each evaluated filter rule adds to a frame",
         ),
         ParamSpec::new(
             "extension_time",
             ParamKind::Duration,
             "0 s",
             "0 s",
-            "time that extension headers add to the service of an IPv6 packet",
+            "service time that extension headers add to an IPv6 packet",
         ),
         ParamSpec::optional(
             "extension_drop_every",
@@ -137,16 +137,16 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Flag,
             "false",
             "false",
-            "has one queue where it is given classes of service",
+            "has one queue, even if it is given classes of service",
         ),
-        ParamSpec::optional("class_last_weight", ParamKind::Count, "gives the last class this weight, not its own"),
+        ParamSpec::optional("class_last_weight", ParamKind::Count, "gives the last class this weight instead of its own"),
         ParamSpec::optional("class_drop_every", ParamKind::Count, "drops every n-th frame of the first class"),
         ParamSpec::optional("drop_every", ParamKind::Count, "drops every n-th frame"),
         ParamSpec::optional("drop_share", ParamKind::Percent, "drops this share of the frames, drawn from the seed"),
         ParamSpec::optional(
             "drop_after",
             ParamKind::Duration,
-            "drops all frames from this long after it was found to forward",
+            "starts dropping all frames this long after it was found to forward",
         ),
         ParamSpec::new("drop_for", ParamKind::Duration, "1 s", "1 s", "how long `drop_after` lasts"),
         ParamSpec::optional("low_load_drop_every", ParamKind::Count, "drops every n-th frame while the load is low"),
@@ -155,9 +155,9 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Rate,
             "10 kfps",
             "10 kfps",
-            "the load is low when less than this arrived in the 10 ms before",
+            "the load is low if fewer frames than this arrived in the last 10 ms",
         ),
-        ParamSpec::optional("drop_growth", ParamKind::Percent, "drops a share that grows by so much in each second"),
+        ParamSpec::optional("drop_growth", ParamKind::Percent, "drops a share that grows by this much every second"),
         ParamSpec::optional("corrupt_every", ParamKind::Count, "changes a payload byte of every n-th frame"),
         ParamSpec::new("corrupt_hidden", ParamKind::Flag, "false", "false", "corrects the checksums after the change"),
         ParamSpec::optional("misroute_every", ParamKind::Count, "sends every n-th frame back out of the first port"),
@@ -195,7 +195,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "3",
             "number of later frames that `reorder_every` sends first",
         ),
-        ParamSpec::optional("sag_after", ParamKind::Duration, "slower from this long after it was found to forward"),
+        ParamSpec::optional("sag_after", ParamKind::Duration, "becomes slower this long after it was found to forward"),
         ParamSpec::new(
             "sag_to",
             ParamKind::Rate,
@@ -206,18 +206,18 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ParamSpec::optional(
             "ageing_delay",
             ParamKind::Duration,
-            "its delay grows by so much in each second after it was found to forward",
+            "its delay grows by this much every second after it was found to forward",
         ),
-        ParamSpec::optional("ageing_memory", ParamKind::Count, "its memory grows by so many bytes in each second"),
+        ParamSpec::optional("ageing_memory", ParamKind::Count, "its memory grows by this many bytes every second"),
         ParamSpec::optional(
             "input_queue",
             ParamKind::Count,
-            "each port has one queue of so many frames that wait until the line of the first of them has room",
+            "each port has one input queue of this many frames; the first frame blocks the others until its line has room",
         ),
         ParamSpec::optional(
             "broadcast_services",
             ParamKind::Count,
-            "a broadcast frame of a type that it does not know takes the service of so many frames",
+            "a broadcast frame of an unknown type takes as much service as this many frames",
         ),
         ParamSpec::new(
             "broadcast_flooded",
@@ -231,17 +231,17 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Duration,
             "500 ms",
             "500 ms",
-            "for how long it does nothing after a reset, which it forgets all by",
+            "time after a reset during which it does nothing; a reset erases its state",
         ),
-        ParamSpec::new("reset_unaffected", ParamKind::Flag, "false", "false", "a reset does nothing to it"),
+        ParamSpec::new("reset_unaffected", ParamKind::Flag, "false", "false", "a reset has no effect on it"),
         ParamSpec::new("reset_never_back", ParamKind::Flag, "false", "false", "it does not come back after a reset"),
-        ParamSpec::optional("own_frames", ParamKind::Duration, "an LLDP frame out of the first port at this interval"),
+        ParamSpec::optional("own_frames", ParamKind::Duration, "sends an LLDP frame out of the first port at this interval"),
         ParamSpec::new("no_icmp", ParamKind::Flag, "false", "false", "sends no ICMP errors"),
-        ParamSpec::new("icmp_errors", ParamKind::Count, "100", "100", "ICMP errors that it sends per second at most"),
+        ParamSpec::new("icmp_errors", ParamKind::Count, "100", "100", "maximum number of ICMP errors that it sends per second"),
         ParamSpec::optional(
             "forwards_wrong",
             ParamKind::Choice(WrongFrame::NAMES),
-            "forwards wrong frames of this kind, which it must drop",
+            "forwards invalid frames of this kind, which it must drop",
         ),
         ParamSpec::optional("icmp_twice_every", ParamKind::Count, "sends every n-th ICMP error twice"),
         ParamSpec::optional(
@@ -252,51 +252,51 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ParamSpec::optional(
             "tunnel_sticks_after",
             ParamKind::Count,
-            "loses all that it sends into a tunnel once it has sent so many packets there",
+            "loses everything that it sends into a tunnel after this many packets",
         ),
         ParamSpec::new(
             "tunnel_keeps_ttl",
             ParamKind::Flag,
             "false",
             "false",
-            "does not count down the TTL of packets that it sends into a tunnel",
+            "does not decrement the TTL of packets that it sends into a tunnel",
         ),
         ParamSpec::new(
             "policy_ignored",
             ParamKind::Flag,
             "false",
             "false",
-            "sends all packets by the routes, whatever its policies say",
+            "sends all packets by its routes and ignores its policies",
         ),
         ParamSpec::optional("counter_error", ParamKind::Count, "its unicast counters are this many frames too high"),
         ParamSpec::optional(
             "counter_error_after",
             ParamKind::Count,
-            "each of them only from this many frames on; default: from the first",
+            "applies `counter_error` to a counter only after this many frames; default: from the first frame",
         ),
         ParamSpec::optional(
             "management_waiting",
             ParamKind::Count,
-            "it answers its operator badly while so many frames wait in its buffer or are in service",
+            "it answers its operator badly while this many frames wait in its buffer or are in service",
         ),
         ParamSpec::optional(
             "management_drop_every",
             ParamKind::Count,
-            "then it leaves every n-th question unanswered: echo request or connection to its SSH server",
+            "during this time it does not answer every n-th question (echo request or SSH connection)",
         ),
         ParamSpec::new(
             "management_delay",
             ParamKind::Duration,
             "0 s",
             "0 s",
-            "then it answers the others so much later",
+            "during this time it answers the other questions this much later",
         ),
         ParamSpec::new(
             "management_dies",
             ParamKind::Flag,
             "false",
             "false",
-            "from then on it answers no question, whatever the load",
+            "after this time it answers no questions at all, at any load",
         ),
         drophammer_lab::TTL_MODEL,
         ParamSpec::new(
@@ -304,7 +304,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Flag,
             "false",
             "false",
-            "run an SSH server that sends its banner to every client",
+            "runs an SSH server that sends its banner to every client",
         ),
         ParamSpec::optional(
             "blackhole_every",
@@ -314,7 +314,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ParamSpec::optional(
             "withdraw_late",
             ParamKind::Duration,
-            "passes on and carries out withdrawals this much later",
+            "processes and advertises withdrawals this much later",
         ),
         ParamSpec::optional(
             "route_wrong_next_hop_every",
@@ -330,7 +330,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ParamSpec::optional(
             "route_flap_every",
             ParamKind::Count,
-            "withdraws and re-advertises every n-th prefix, alternately, without end",
+            "withdraws and re-advertises every n-th prefix alternately, forever",
         ),
         ParamSpec::new(
             "route_flap_interval",
@@ -359,12 +359,12 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
     ],
 };
 
-/// Descriptions of all kinds, in the order in which `drophammer list duts` shows them.
+/// Returns the descriptions of all kinds, in the order that `drophammer list duts` prints.
 pub fn specs() -> Vec<&'static KindSpec> {
     drophammer_lab::KINDS.iter().map(|k| k.spec()).chain([&REFERENCE_SPEC]).collect()
 }
 
-/// Where the tester's interfaces to this DUT are. `None` for an unknown kind.
+/// Returns where the tester's interfaces to this DUT are, or `None` for an unknown kind.
 pub fn placement(dut: &DutConfig) -> Option<Placement> {
     let spec = specs().into_iter().find(|spec| spec.name == dut.kind)?;
     Some(match spec.capabilities.placement {
@@ -373,7 +373,7 @@ pub fn placement(dut: &DutConfig) -> Option<Placement> {
     })
 }
 
-/// Why a test is not applicable to this DUT: a role that it does not have. `None` if it has all that the test needs.
+/// Returns why a test does not apply to this DUT: the role that the DUT does not support. `None` if it supports all of them.
 pub fn not_applicable(dut: &DutConfig, test: &TestSpec, params: &Params) -> Option<String> {
     let kind = specs().into_iter().find(|spec| spec.name == dut.kind)?;
     let need = kind.capabilities_with(&dut.params).lacks(&test.needs_of(params))?;
@@ -385,19 +385,19 @@ pub fn takes_filters(kind: &str) -> bool {
     specs().into_iter().find(|spec| spec.name == kind).is_none_or(|spec| spec.capabilities.filters)
 }
 
-/// Whether the BGP routes of this DUT go into its forwarding plane. `None` if the router or its configuration is the
-/// user's: what it installs is not known.
+/// True if this DUT installs BGP routes in its forwarding plane. `None` if the user provides the router or its
+/// configuration, so that it is unknown.
 pub fn installs_routes(dut: &DutConfig) -> Option<bool> {
     let spec = specs().into_iter().find(|spec| spec.name == dut.kind)?;
     let of_the_user = spec.capabilities.placement == Placement::Host || drophammer_lab::has_own_configuration(dut);
     let capabilities = spec.capabilities_with(&dut.params);
-    // A parameter that leaves routes out of the forwarding plane does so with any configuration.
+    // A parameter that keeps routes out of the forwarding plane works with any configuration.
     let known = !of_the_user || spec.capabilities.bgp_forwarding != capabilities.bgp_forwarding;
     (known && capabilities.bgp).then_some(capabilities.bgp_forwarding)
 }
 
-/// A note for readers of route times if some DUTs of the suite install their BGP routes and others do not; `None` if
-/// all do the same.
+/// Returns a note for readers of route times if some DUTs of the suite install their BGP routes and others do not;
+/// `None` if all of them do the same.
 pub fn mixed_installation(suite: &Suite) -> Option<String> {
     let of = |installs: bool| {
         let duts = suite.duts.iter().filter(|dut| installs_routes(dut) == Some(installs));
@@ -415,12 +415,12 @@ pub fn mixed_installation(suite: &Suite) -> Option<String> {
     ))
 }
 
-/// Names, and the verb in the singular or plural.
+/// Lists the names, followed by the verb in the singular or plural.
 fn say(names: &[&str], one: &str, more: &str) -> String {
     format!("{} {}", names.join(", "), if names.len() == 1 { one } else { more })
 }
 
-/// Whether this DUT lives in virtual time, without lab and interfaces.
+/// True if this DUT runs in virtual time, without a lab and interfaces.
 pub fn is_virtual(dut: &DutConfig) -> bool {
     placement(dut) == Some(Placement::Virtual)
 }
@@ -428,7 +428,7 @@ pub fn is_virtual(dut: &DutConfig) -> bool {
 /// Checks, as far as possible before the start, that every DUT of the suite can play its role.
 ///
 /// # Errors
-/// The obstacles, DUT by DUT, each with its remedy.
+/// The problems of each DUT, each with a remedy.
 pub fn check(suite: &Suite) -> Result<(), Vec<String>> {
     let role = RouterRole::of(&suite.ports);
     let refused = |dut: &DutConfig| {
@@ -479,7 +479,7 @@ mod tests {
         assert!(said.contains("f, b do put BGP routes") && said.contains("o does not;"), "{said}");
         let said = mixed(&[frr, f0, openbgpd]).unwrap();
         assert!(said.contains("f does put BGP routes") && said.contains("f0, o do not;"), "{said}");
-        // Nobody knows which routes a user's configuration installs.
+        // It is unknown which routes a user's configuration installs.
         assert_eq!(mixed(&["name: u, kind: frr, config: u.conf", openbgpd]), None);
         assert!(mixed(&["name: u, kind: frr, config: u.conf, install_routes: false", frr]).is_some());
     }

@@ -1,9 +1,9 @@
-//! Learning frames (RFC 2544 section 23 b): traffic by which a device shows that it forwards between its ports.
+//! Learning frames (RFC 2544 section 23 b): traffic that shows that a device forwards between its ports.
 //!
-//! A router has to learn only its neighbours, and it has learned them before by ARP and Neighbor Discovery.
-//! Destinations are behind these neighbours and need no learning. So the frames go to a limited number of them, in
-//! pseudo-random order: 400 per port for each pair of interfaces or sub-interfaces. They do not reach every destination
-//! of a large range.
+//! A router has to learn only its neighbours, and it has learned them already by ARP and Neighbor Discovery.
+//! Destinations are behind these neighbours and need no learning. So the frames go to a limited number of destinations
+//! in pseudo-random order: 400 per port for each pair of interfaces or sub-interfaces. They do not reach every
+//! destination of a large range.
 
 use drophammer_model::suite::{Addressing, PortConfig, VlanTag};
 use drophammer_model::topology::{CoreLinkName, System};
@@ -14,11 +14,11 @@ use std::collections::BTreeSet;
 
 /// Frames per second of each port.
 pub(crate) const RATE_PPS: f64 = 2_000.0;
-/// Time for the flows of a pair of ports or of sub-interfaces, in seconds.
+/// Time for the flows of a pair of ports or sub-interfaces, in seconds.
 const PAIR_S: f64 = 0.2;
 /// Longest time for the flows of all pairs, in seconds.
 const MOST_S: f64 = 2.0;
-/// Fewest frames of each flow; the traffic takes longer if necessary.
+/// Minimum number of frames per flow. The traffic lasts longer if necessary.
 const LEAST_FRAMES: f64 = 4.0;
 
 /// One side of a pair: an interface of the DUT, or a sub-interface.
@@ -48,7 +48,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// Headers of frames that leave with `tags`; none without tags.
+/// Returns the headers of frames that leave with `tags`; none without tags.
 fn headers(tags: &[VlanTag], family: Family) -> Vec<Header> {
     if tags.is_empty() {
         return Vec::new();
@@ -64,7 +64,7 @@ fn headers(tags: &[VlanTag], family: Family) -> Vec<Header> {
     tags.iter().map(vlan).chain([ip, Header::Udp(Udp::default())]).collect()
 }
 
-/// How frames that enter with some tags must arrive if they leave the DUT with `tags`.
+/// Returns how frames must arrive if they leave the DUT with `tags`.
 fn arriving(tags: &[VlanTag]) -> Arriving {
     let vlans = tags.iter().map(|tag| ArrivingTag { vid: Bits::new(tag.vid.into()), pcp: None });
     Arriving { vlans: vlans.collect(), ..Arriving::default() }
@@ -81,19 +81,20 @@ fn flow(family: Family, ports: [usize; 2], from: &End<'_>, to: &End<'_>) -> Opti
     })
 }
 
-/// Frames per second of all ports together in [`between_all`].
+/// Total rate of all ports in [`between_all`], in frames per second.
 const ALL_PPS: f64 = 20_000.0;
-/// Share of a link between two routers that these frames may take.
+/// Maximum share of a link between two routers that these frames use.
 const OF_LINK: f64 = 0.5;
-/// Bytes of a learning frame; `BESIDE`: bytes that each frame takes on the line in addition.
+/// Length of a learning frame in bytes. `BESIDE`: additional bytes that each frame takes on the line.
 const FRAME: u16 = 128;
 const BESIDE: f64 = 20.0;
 
 /// TTL of a frame that one router has forwarded.
 const BEHIND_ONE: u8 = 63;
 
-/// Slow traffic of `families` from each port to each other one, in one group for each pair of routers. It must arrive
-/// with the TTL that one router leaves. While the links `down` are down it takes at most half of a link between routers.
+/// Returns slow traffic of `families` from each port to each other port, with one group per pair of routers. It must
+/// arrive with the TTL that is left after one router. While the links `down` are down, it uses at most half of a link
+/// between routers.
 pub(crate) fn between_all(
     ports: &[PortConfig],
     families: &[Family],
@@ -122,7 +123,7 @@ pub(crate) fn between_all(
     let rate_pps = RATE_PPS.min(ALL_PPS / ports.len() as f64).min(link);
     let of_port = flows.len() as f64 / ports.len() as f64;
     TrialSpec {
-        purpose: "frames by the ways that are left".into(),
+        purpose: "frames on the remaining paths".into(),
         size: PacketSize::Fixed(FrameSize::Frame(FRAME)),
         flows,
         load: Load::Constant { rate_pps },
@@ -133,8 +134,9 @@ pub(crate) fn between_all(
     }
 }
 
-/// The ends between which learning frames run at each pair of ports, with the numbers of their ports: the interfaces, and the
-/// sub-interfaces, the first with the first and so on. If there is one port only: its first sub-interface with the second one and so on.
+/// Returns the ends between which learning frames run for each pair of ports, with the numbers of the two ports. These
+/// are the two interfaces, and pairs of their sub-interfaces: first with first, and so on. With only one port, its
+/// first sub-interface is paired with the second, and so on.
 fn pairs(ports: &[PortConfig]) -> Vec<(Vec<[End<'_>; 2]>, [usize; 2])> {
     if let [only] = ports {
         let vlans: Vec<_> = End::all(only).skip(1).collect();
@@ -147,8 +149,8 @@ fn pairs(ports: &[PortConfig]) -> Vec<(Vec<[End<'_>; 2]>, [usize; 2])> {
         .collect()
 }
 
-/// Slow traffic of `families` in both directions between the ports of each pair, and between their sub-interfaces: the
-/// first with the first, and so on.
+/// Returns slow traffic of `families` in both directions between the ports of each pair, and between their
+/// sub-interfaces: first with first, and so on.
 pub(crate) fn learning(ports: &[PortConfig], families: &[Family]) -> TrialSpec {
     let mut flows = Vec::new();
     let mut duration_s = PAIR_S;

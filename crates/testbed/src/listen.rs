@@ -1,4 +1,4 @@
-//! Counts and names the frames that arrive at an interface. Nothing is sent.
+//! Counts and names the frames that arrive at an interface. Sends nothing.
 
 use drophammer_port::{Port, PortError, wait};
 use drophammer_wire::conversation::{Conversation, conversation};
@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Most conversations counted separately; frames of all others are counted together.
+/// Maximum number of conversations counted separately. Frames of all other conversations are counted together.
 const MOST: usize = 10_000;
-/// Bytes of the FCS, which is on the line but not in received frames.
+/// Length of the FCS in bytes. It is on the line but not in received frames.
 const FCS: u64 = 4;
 
-/// Frames and their bytes, FCS included.
+/// Number of frames and their bytes, FCS included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     /// Frames.
@@ -27,7 +27,7 @@ impl Heard {
     }
 }
 
-/// An interface that is listened to.
+/// Listens to an interface.
 pub struct Listener {
     ports: Vec<Box<dyn Port + Send>>,
     total: Heard,
@@ -36,12 +36,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens to the queues of one interface.
+    /// Creates a listener for the queues of one interface.
     pub fn new(ports: Vec<Box<dyn Port + Send>>) -> Listener {
         Listener { ports, total: Heard::default(), known: BTreeMap::new(), others: Heard::default() }
     }
 
-    /// Waits for frames, for `time` at most, and counts those that have arrived. If no port has a descriptor to wait
+    /// Waits for frames for at most `time`, and counts those that have arrived. If no port has a descriptor to wait
     /// for, it polls once.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Takes a burst of each queue; true if there was any frame.
+    /// Takes a burst from each queue. True if there were any frames.
     fn take(&mut self) -> Result<bool, PortError> {
         let Listener { ports, total, known, others } = self;
         let mut any = false;
@@ -76,24 +76,24 @@ impl Listener {
         Ok(any)
     }
 
-    /// All frames so far.
+    /// Returns the counts of all frames so far.
     pub fn total(&self) -> Heard {
         self.total
     }
 
-    /// Frames that belong to none of [`Listener::conversations`], because these have reached their limit.
+    /// Returns the counts of frames outside of [`Listener::conversations`], whose number is limited.
     pub fn others(&self) -> Heard {
         self.others
     }
 
-    /// Each conversation, those with the most frames first.
+    /// Returns all conversations, largest number of frames first.
     pub fn conversations(&self) -> Vec<(String, Heard)> {
         let mut all: Vec<(&Conversation, &Heard)> = self.known.iter().collect();
         all.sort_by_key(|(_, heard)| std::cmp::Reverse(heard.frames));
         all.into_iter().map(|(conversation, heard)| (conversation.to_string(), *heard)).collect()
     }
 
-    /// Frames that arrived but were lost before they were counted here, because the machine was too slow.
+    /// Returns the number of frames that arrived but were lost before they were counted here, because the machine was too slow.
     ///
     /// # Errors
     /// The interface is gone.
@@ -113,7 +113,7 @@ mod tests {
         let clock = SystemClock::start();
         let [mut near, far] = memory::pair([0, 1].map(|i| host_mac(1, i)), 1_500, clock);
         let mut listener = Listener::new(vec![Box::new(far)]);
-        // Once ARP, twice an unknown type, and one more conversation than are counted separately.
+        // One ARP frame, two frames of an unknown type, and one conversation more than are counted separately.
         let mut send = |types: &[u16]| {
             for ethertype in types {
                 let mut frame = [0; 60];

@@ -1,11 +1,11 @@
-//! Routing tables of the Internet from files: MRT TABLE_DUMP_V2 (RFC 6396 section 4.3, with paths of RFC 8050), plain, or
-//! compressed by gzip, bzip2, xz or zstd, as route collectors publish them.
+//! Routing tables of the Internet from files: MRT TABLE_DUMP_V2 (RFC 6396 section 4.3, with paths of RFC 8050), plain
+//! or compressed with gzip, bzip2, xz or zstd, as route collectors publish them.
 //!
-//! A file holds the routes of all peers of a collector. A table holds the routes of one of these peers, of one IP
-//! version. A file may hold several dumps, each with its own peer index table, as BIRD appends them; AS and address
-//! identify a peer across dumps. This module takes the records apart, so that the routes of other peers cost nothing.
-//! What cannot be read is left out and counted ([`LeftOut`]); a file that is cut off is refused. `mrt/attributes.rs` reads the attributes of the
-//! chosen peer's routes, `mrt/packed.rs` compressed files.
+//! A file contains the routes of all peers of a collector. A table contains the routes of one peer and one IP version.
+//! A file can contain several dumps, each with its own peer index table, as BIRD appends them; AS and address identify
+//! a peer across dumps. This module splits the file into records, so that the routes of other peers cost nothing. It
+//! skips and counts what it cannot read ([`LeftOut`]), but refuses a truncated file. `mrt/attributes.rs` reads the
+//! attributes of the chosen peer's routes, `mrt/packed.rs` reads compressed files.
 
 mod attributes;
 mod packed;
@@ -23,34 +23,35 @@ use std::path::{Path, PathBuf};
 
 /// MRT type TABLE_DUMP_V2.
 const TABLE_DUMP_V2: u16 = 13;
-/// Its subtype PEER_INDEX_TABLE.
+/// Subtype PEER_INDEX_TABLE of TABLE_DUMP_V2.
 const PEER_INDEX_TABLE: u16 = 1;
-/// Bytes of the header of a record.
+/// Length of a record's header in bytes.
 const HEADER: usize = 12;
 /// Longest record in bytes; a file with a longer one is not MRT.
 const LONGEST: usize = 16 << 20;
-/// Most bytes of a file after decompression, several times the size of the largest collector: a small file may hold any number.
+/// Maximum size of a file after decompression, several times the size of the largest collector's file. A small file
+/// could expand to any size.
 const MOST: u64 = 16 << 30;
-/// Most routes of a table, several times the routes of the Internet.
+/// Maximum number of routes of a table, several times the size of the Internet's table.
 const MOST_ROUTES: u32 = 16_000_000;
-/// A file without a usable table: its path and the problem.
+/// A file without a usable table.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {what}", .path.display())]
 pub struct MrtError {
     /// The file.
     pub path: PathBuf,
-    /// The error and its place.
+    /// What is wrong, and where.
     pub what: String,
 }
 
 /// The peer whose routes are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerChoice {
-    /// The peer with the most routes of the IP version; the first of equals.
+    /// The peer with the most routes of the IP version; the first one if several have the same number.
     MostRoutes,
-    /// The peer with this index in the file; of several the one with the most routes.
+    /// The peer with this index in the file. If there are several, the one with the most routes.
     Index(u16),
-    /// The peer in this AS; of several the one with the most routes.
+    /// The peer in this AS. If there are several, the one with the most routes.
     As(u32),
 }
 
@@ -63,27 +64,27 @@ pub struct MrtPeer {
     pub asn: u32,
     /// Address.
     pub address: IpAddr,
-    /// Routes of IPv4 and of IPv6; each of several paths to a prefix counts.
+    /// Number of IPv4 and of IPv6 routes. If a prefix has several paths, each of them counts.
     pub routes: [u32; 2],
 }
 
-/// Counts of what a table lacks compared with its file.
+/// Number of routes and records in the file that the table does not contain, or contains in part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Routes that cannot be read: the peer is not in the peer index table, or the attributes are wrong.
     pub routes: u64,
     /// Records that cannot be read.
     pub records: u64,
-    /// The first of both, with its record and the cause.
+    /// The first unreadable route or record, with its place and the cause.
     pub first: Option<String>,
-    /// Routes whose path had an AS_SET, which was removed (RFC 9774).
+    /// Routes with an AS_SET in the path, which was removed (RFC 9774).
     pub sets: u64,
     /// Routes whose path was cut to 254 ASes.
     pub long_paths: u64,
 }
 
 impl LeftOut {
-    /// In words, one text each.
+    /// Describes the counts in words, one text each.
     pub fn words(&self) -> Vec<String> {
         let counted = |count: u64, what: &str| (count > 0).then(|| format!("{what}: {}", group_digits(count)));
         let mut words: Vec<String> = [
@@ -95,7 +96,7 @@ impl LeftOut {
         .into_iter()
         .flatten()
         .collect();
-        words.extend(self.first.as_ref().map(|first| format!("the first one left out: {first}")));
+        words.extend(self.first.as_ref().map(|first| format!("the first of them: {first}")));
         words
     }
 
@@ -118,7 +119,7 @@ pub fn peers(path: &Path) -> Result<Vec<MrtPeer>, MrtError> {
     Ok(counted(path)?.0)
 }
 
-/// As [`peers`], and the counts that belong to no peer.
+/// Like [`peers`], but also returns the counts that belong to no peer.
 fn counted(path: &Path) -> Result<(Vec<MrtPeer>, LeftOut), MrtError> {
     let mut left_out = LeftOut::default();
     let mut peers = Peers::default();
@@ -150,12 +151,12 @@ fn counted(path: &Path) -> Result<(Vec<MrtPeer>, LeftOut), MrtError> {
     Ok((peers.known, left_out))
 }
 
-/// Peers of a file while it is read.
+/// The peers of a file while it is being read.
 #[derive(Default)]
 struct Peers {
-    /// Peers of all tables so far, each once.
+    /// Peers of all tables so far, without duplicates.
     known: Vec<MrtPeer>,
-    /// Positions in `known` by index in the current table.
+    /// Positions in `known`, by index in the current table.
     current: BTreeMap<u16, usize>,
 }
 
@@ -163,7 +164,7 @@ impl Peers {
     /// Adds another peer index table.
     fn table(&mut self, table: Vec<MrtPeer>) {
         self.current.clear();
-        // Two entries of one table are two peers, even if AS and address are the same.
+        // Two entries of one table are two peers, even if they have the same AS and address.
         let mut taken = vec![false; self.known.len()];
         for peer in table {
             let same = |(at, known): (usize, &MrtPeer)| {
@@ -180,19 +181,20 @@ impl Peers {
         }
     }
 
-    /// Position of the peer with this index.
+    /// Returns the position of the peer with this index.
     fn find(&self, index: u16) -> Option<usize> {
         self.current.get(&index).copied()
     }
 }
 
-/// The routes of the chosen peer of one IP version, named after file and peer. Routes have no next hop (the speaker
-/// itself), because those of the file belong to a network that is not here. Paths do not contain the peer's own AS,
-/// because another AS will advertise them, nor AS_SETs (RFC 9774). All transitive attributes remain. Of several paths to a prefix (RFC 8050) the first in
-/// its record counts, of several records the last.
+/// Reads the chosen peer's routes of one IP version, and names the table after file and peer. Routes have no next hop,
+/// which means the speaker itself, because the file's next hops belong to another network. Paths do not contain the
+/// peer's own AS, because another AS will advertise them, and no AS_SETs (RFC 9774). All transitive attributes remain.
+/// If a prefix has several paths in a record (RFC 8050), the first one counts. If it is in several records, the last
+/// record counts.
 ///
 /// # Errors
-/// [`MrtError`] as for [`peers`], for a peer that is not there or has no routes, and if no route of it can be read.
+/// [`MrtError`] as for [`peers`], if the peer does not exist or has no routes, and if none of its routes can be read.
 pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<(RouteTable, LeftOut), MrtError> {
     let (peers, mut left_out) = counted(path)?;
     let fail = |what: String| MrtError { path: path.into(), what };
@@ -202,7 +204,7 @@ pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<(RouteTab
         PeerChoice::As(asn) => p.asn == asn,
     };
     let count = |p: &MrtPeer| p.routes[family as usize];
-    // In reverse: `max_by_key` takes the last of equals, but the first is wanted.
+    // In reverse: `max_by_key` returns the last of several maxima, but the first is wanted.
     let chosen = peers.iter().enumerate().rev().filter(|(_, p)| fits(p)).max_by_key(|(_, p)| count(p));
     let named = match choice {
         PeerChoice::MostRoutes => String::new(),
@@ -239,7 +241,7 @@ pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<(RouteTab
                 _ => continue,
             };
             let rib = Rib { body: &body, family, paths };
-            // Records that cannot be read have been counted.
+            // Unreadable records have been counted already.
             let (Ok(entries), Ok(prefix)) = (rib.entries(), rib.prefix()) else { continue };
             for entry in entries.iter().filter(|entry| tables.find(entry.peer) == Some(place)) {
                 match attributes::read(entry.attributes, peer.asn, &mut left_out) {
@@ -248,7 +250,7 @@ pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<(RouteTab
                 }
             }
         }
-        // From the last path to the first: the later route to a prefix replaces the earlier one, so the first path remains.
+        // From the last path to the first: a later route to a prefix replaces the earlier one, so the first path remains.
         Ok(ready.pop())
     };
     let name = file_name(path);
@@ -274,9 +276,9 @@ fn file_name(path: &Path) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Record {
     Peers,
-    /// Unicast routes; with path identifiers (RFC 8050) when true.
+    /// Unicast routes; true if they have path identifiers (RFC 8050).
     Rib(Family, bool),
-    /// Anything else, multicast among it: skipped.
+    /// Anything else, for example multicast. It is skipped.
     Other,
 }
 
@@ -284,11 +286,11 @@ enum Record {
 struct Records {
     path: PathBuf,
     input: Box<dyn Read>,
-    /// Number of the record that was read last, from 1.
+    /// Number of the last record, from 1.
     number: u64,
     /// Bytes read, after decompression.
     read: u64,
-    /// Most bytes that are read.
+    /// Maximum number of bytes to read.
     most: u64,
     header: [u8; HEADER],
     /// Type of the first record.
@@ -298,7 +300,7 @@ struct Records {
 impl Records {
     fn open(path: &Path) -> Result<Records, MrtError> {
         let fail = |e: io::Error| MrtError { path: path.into(), what: format!("cannot be read: {e}") };
-        // Opening anything else may block, and its end may never come.
+        // Opening anything else may block, or the contents may be endless.
         if !std::fs::metadata(path).map_err(fail)?.is_file() {
             return Err(MrtError { path: path.into(), what: "is no ordinary file".into() });
         }
@@ -315,13 +317,13 @@ impl Records {
         let what = match self.first {
             None => "is empty".to_owned(),
             Some(12) => "is a RIB in the old format TABLE_DUMP; take one in TABLE_DUMP_V2".to_owned(),
-            Some(16 | 17) => "holds BGP messages (type BGP4MP) and no RIB; take a RIB of TABLE_DUMP_V2".to_owned(),
-            Some(other) => format!("holds no RIB of TABLE_DUMP_V2; its first record has type {other}"),
+            Some(16 | 17) => "contains BGP messages (type BGP4MP) and no RIB; take a RIB of TABLE_DUMP_V2".to_owned(),
+            Some(other) => format!("contains no RIB of TABLE_DUMP_V2; its first record has type {other}"),
         };
         MrtError { path: self.path.clone(), what }
     }
 
-    /// Fills `buffer`; returns the number of bytes, which is smaller at the end of the file.
+    /// Fills `buffer`. Returns the number of bytes read, which is smaller at the end of the file.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, MrtError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -329,7 +331,7 @@ impl Records {
                 Ok(0) => break,
                 Ok(n) => filled += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // A truncated compressed file ends like this.
+                // Decompressors report a truncated file like this.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                     self.read += filled as u64;
                     return Err(self.cut_off());
@@ -342,14 +344,14 @@ impl Records {
         }
         self.read += filled as u64;
         if self.read > self.most {
-            let what = format!("holds more than {} bytes; take a smaller dump", self.most);
+            let what = format!("contains more than {} bytes; take a smaller dump", self.most);
             return Err(MrtError { path: self.path.clone(), what });
         }
         Ok(filled)
     }
 
     fn cut_off(&self) -> MrtError {
-        self.error(&format!("is cut off: the contents end at byte {}; get the file again", self.read))
+        self.error(&format!("is cut off: the contents end at byte {}; download the file again", self.read))
     }
 
     /// Reads the next record into `body`, without its header; `None` at the end of the file.
@@ -371,7 +373,7 @@ impl Records {
                     path: self.path.clone(),
                     what: "is no MRT file; take a RIB in TABLE_DUMP_V2 (RFC 6396), plain or compressed by gzip, bzip2, xz or zstd".into(),
                 },
-                _ => self.error(&format!("says that it has {length} bytes: the file is damaged; get it again")),
+                _ => self.error(&format!("claims a length of {length} bytes: the file is damaged; download it again")),
             });
         }
         self.first.get_or_insert(kind);
@@ -387,9 +389,9 @@ impl Records {
         }))
     }
 
-    /// The peer index table (RFC 6396 section 4.3.1) that was read last.
+    /// Parses a peer index table (RFC 6396 section 4.3.1).
     fn peers(&self, body: &[u8]) -> Result<Vec<MrtPeer>, MrtError> {
-        let bad = |why: &str| self.error(&format!("is no peer index table that can be read: {why}"));
+        let bad = |why: &str| self.error(&format!("is an unreadable peer index table: {why}"));
         let record = parse_mrt_record(&mut [&self.header, body].concat().as_slice());
         let table = match record.map_err(|e| bad(&e.to_string()))?.message {
             MrtMessage::TableDumpV2Message(TableDumpV2Message::PeerIndexTable(table)) => table,
@@ -414,16 +416,16 @@ struct Rib<'a> {
     paths: bool,
 }
 
-/// One of them (section 4.3.4).
+/// One route of a [`Rib`] (section 4.3.4).
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     peer: u16,
-    /// Its attributes, as in a message.
+    /// The route's attributes, encoded as in a message.
     attributes: &'a [u8],
 }
 
 impl<'a> Rib<'a> {
-    /// Sequence number and prefix, and the rest.
+    /// Splits the body into sequence number and prefix, and the rest.
     fn split(&self) -> Result<(&'a [u8], &'a [u8]), String> {
         let length = *self.body.get(4).ok_or("ends before its prefix")?;
         let most = if self.family == Family::Ipv4 { 32 } else { 128 };
@@ -461,7 +463,7 @@ impl<'a> Rib<'a> {
             entries.push(Entry { peer: u16::from_be_bytes([whole[0], whole[1]]), attributes: &whole[head..] });
             rest = after;
         }
-        if rest.is_empty() { Ok(entries) } else { Err(format!("has {} bytes behind its {count} routes", rest.len())) }
+        if rest.is_empty() { Ok(entries) } else { Err(format!("has {} bytes after its {count} routes", rest.len())) }
     }
 }
 
@@ -482,7 +484,7 @@ mod tests {
         let mut records = Records { most: 1 << 20, ..Records::open(&path).unwrap() };
         let mut body = Vec::new();
         let error = std::iter::from_fn(|| Some(records.next(&mut body))).find_map(Result::err).unwrap().to_string();
-        assert!(error.ends_with("holds more than 1048576 bytes; take a smaller dump"), "{error}");
+        assert!(error.ends_with("contains more than 1048576 bytes; take a smaller dump"), "{error}");
         assert!(records.read < (1 << 20) + (1 << 17));
         let zero = peers(Path::new("/dev/zero")).unwrap_err().to_string();
         assert_eq!(zero, "/dev/zero: is no ordinary file");

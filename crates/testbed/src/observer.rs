@@ -1,25 +1,25 @@
-//! Observers of a run: the store, the progress display.
+//! Observers of a run, such as the store and the progress display.
 
 use drophammer_model::record::Record;
 use drophammer_model::trial::{TrialResult, TrialSpec};
 use drophammer_rig::Live;
 use std::time::Duration;
 
-/// Watches a run and may stop it. The threads of several DUTs that are up at the same time call it by turns.
+/// Watches a run and can stop it. If several DUTs are up at the same time, their threads call it in turns.
 pub trait Observer {
-    /// Stores a record. Called the moment something ended; what is not stored here is lost.
+    /// Stores a record. Called as soon as something ends; a result that is not stored here is lost.
     ///
     /// # Errors
-    /// Why it could not be stored, for the user; the run then ends.
+    /// Why the record could not be stored, for the user. The run then ends.
     fn record(&mut self, record: &Record) -> Result<(), String>;
 
-    /// Shows what is going on.
+    /// Shows the current activity.
     fn progress(&mut self, progress: &Progress<'_>);
 
-    /// Whether the user has asked to stop. Called between bursts, so it must be cheap.
+    /// True if the user has asked to stop. Called between bursts, so it must be cheap.
     fn stopped(&self) -> bool;
 
-    /// Current time, UTC, RFC 3339.
+    /// Returns the current time in UTC (RFC 3339).
     fn time(&self) -> String;
 }
 
@@ -35,20 +35,20 @@ pub enum Progress<'a> {
     },
     /// A test starts.
     Test {
-        /// DUT.
+        /// The DUT's name.
         dut: &'a str,
         /// Title of the test.
         title: &'a str,
         /// Number of this test among all tests on all DUTs, from 1.
         number: usize,
-        /// How many there are.
+        /// Total number of these tests.
         of: usize,
-        /// Time left for the whole run, estimated.
+        /// Estimated time left for the whole run.
         left: Duration,
     },
     /// The next messages are about this DUT.
     GoesOn {
-        /// DUT.
+        /// The DUT's name.
         dut: &'a str,
     },
     /// The test reports its current step.
@@ -57,9 +57,9 @@ pub enum Progress<'a> {
         what: &'a str,
         /// Steps done.
         done: usize,
-        /// Estimated number of steps; 0 if the test has none that are counted.
+        /// Estimated number of steps; 0 if the test does not count steps.
         of: usize,
-        /// Time left for the whole run, estimated.
+        /// Estimated time left for the whole run.
         left: Duration,
     },
     /// A trial starts.
@@ -67,15 +67,16 @@ pub enum Progress<'a> {
         /// The trial.
         spec: &'a TrialSpec,
     },
-    /// The frames of the trial are about to be sent. It has ended when it is over for `live`, or with the record of the trial.
+    /// The trial's frames are about to be sent. The traffic has ended when `live` reports its end, or when the trial's
+    /// record arrives.
     Traffic {
-        /// DUT.
+        /// The DUT's name.
         dut: &'a str,
         /// Name of the test.
         test: &'a str,
         /// The trial.
         spec: &'a TrialSpec,
-        /// Access to its counts, for another thread: the calling one drives the traffic.
+        /// Access to the trial's counts for another thread, because the calling thread drives the traffic.
         live: &'a Live,
     },
     /// A trial ended.
@@ -84,23 +85,23 @@ pub enum Progress<'a> {
         spec: &'a TrialSpec,
         /// Its result.
         result: &'a TrialResult,
-        /// Attempt, from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
     },
     /// A test ended.
     TestEnded {
-        /// DUT.
+        /// The DUT's name.
         dut: &'a str,
         /// Title of the test.
         title: &'a str,
-        /// Why it could not be completed, if so.
+        /// Why the test could not be completed, if it was not.
         problem: Option<&'a str>,
     },
     /// A remark.
     Note {
         /// The remark.
         text: &'a str,
-        /// Something went wrong.
+        /// True if something went wrong.
         problem: bool,
     },
 }

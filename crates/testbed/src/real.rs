@@ -1,4 +1,4 @@
-//! DUTs on interfaces: brings them up and takes them down; opens, captures and records ports.
+//! DUTs on interfaces: brings them up, takes them down, and opens, captures and records their ports.
 
 use crate::device;
 use drophammer_lab::{Dut, Lab, LabError, TesterInterface, Where};
@@ -15,7 +15,7 @@ use std::path::Path;
 /// Brings up a DUT of the suite, with its logs and configuration in the existing folder `work_dir`.
 ///
 /// # Errors
-/// Those of its kind.
+/// The errors of the DUT's kind.
 pub fn bring_up(
     lab: &mut Lab,
     dut: &DutConfig,
@@ -30,18 +30,18 @@ pub fn bring_up(
             drophammer_lab::bring_up_system(kind, lab, dut, system, work_dir, stop)
         }
         (Some(kind), None) => kind.bring_up(lab, dut, &RouterRole::of(&suite.ports), work_dir, stop),
-        // The reference device is the tester's own, unknown to the lab.
+        // The reference device belongs to the tester; the lab does not know it.
         (None, _) => Ok(Box::new(device::bring_up(lab, dut, &suite.ports, suite.seed, work_dir, stop)?)),
     }
 }
 
-/// Takes a DUT down. The truth that a simulated one reports is kept in `work_dir` as `truth.json`.
+/// Takes a DUT down. The true counts that a simulated DUT reports are stored in `work_dir` as `truth.json`.
 ///
 /// # Errors
-/// The error of a step that failed; all steps are tried.
+/// The error of a step that failed. All steps are tried.
 pub fn take_down(mut device: Box<dyn Dut>, work_dir: &Path) -> Result<(), String> {
     let mut kept = Ok(());
-    // A dead device no longer answers, and the cause of its death is known.
+    // A dead device no longer answers, and the cause of its death is already known.
     if device.record().simulated && device.check().is_ok() {
         let path = work_dir.join("truth.json");
         kept = device.counters().map_err(|e| e.to_string()).and_then(|counters| {
@@ -52,8 +52,8 @@ pub fn take_down(mut device: Box<dyn Dut>, work_dir: &Path) -> Result<(), String
     device.take_down().map_err(|e| e.to_string()).and(kept)
 }
 
-/// Opens `queues` queues of each of the tester's interfaces as ports of `backend`: those of the first interface, those
-/// of the second, and so on.
+/// Opens `queues` queues of each of the tester's interfaces as ports of `backend`: first all queues of the first
+/// interface, then all queues of the second, and so on.
 ///
 /// # Errors
 /// An interface that cannot be opened, with the remedy.
@@ -78,12 +78,11 @@ pub fn open(
     Ok(ports)
 }
 
-/// As [`open`], and the tester receives on its own processors from now on. A thread that the router's processor has to
-/// wake for each frame costs that processor time, so this is for a router that has it alone: several routers that are
-/// flooded at once are compared without it, net of what the tester's receiving takes.
-///
+/// Like [`open`], but from now on the tester receives on its own processors. Waking a thread for each frame costs the
+/// router's processor time, so this is for a router that has its processor alone. Several routers that are flooded at
+/// the same time are compared without it, and the time of the tester's receive work is subtracted.
 /// # Errors
-/// Those of [`open`]; the tester's namespace cannot be entered.
+/// The errors of [`open`], or the tester's namespace cannot be entered.
 pub fn open_apart(
     lab: &Lab,
     interfaces: &[TesterInterface],
@@ -96,16 +95,16 @@ pub fn open_apart(
     Ok(ports)
 }
 
-/// Queues of the ports in the order of the suite.
+/// Queues of the ports, in the order of the suite.
 type Open = Vec<Box<dyn Port + Send>>;
-/// Size of a capture at most, in bytes.
+/// Maximum size of a capture in bytes.
 const CAPTURE: u64 = 1 << 30;
 
-/// Wraps each port in a capture that stores all frames but the test traffic of the run with `seed`. It is `NAME.pcap`
-/// in the existing folder `folder`, or `NAME.N.pcap` for queue N of several.
+/// Wraps each port in a capture that stores all frames except the test traffic of the run with `seed`. The file is
+/// `NAME.pcap` in the existing folder `folder`, or `NAME.N.pcap` for queue N if there are several.
 ///
 /// # Errors
-/// A file that cannot be made.
+/// A file that cannot be created.
 pub fn capture(
     ports: Open,
     configs: &[PortConfig],
@@ -136,7 +135,7 @@ pub fn capture(
     Ok(captured)
 }
 
-/// Records of the ports for the run; the first one is port `first` of the tester.
+/// Returns the records of the ports for the run. The first one is port `first` of the tester.
 pub fn port_records(configs: &[PortConfig], ports: &Ports, hosts: &Config, first: usize) -> Vec<PortRecord> {
     configs
         .iter()

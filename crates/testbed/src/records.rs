@@ -1,4 +1,4 @@
-//! The record that a run stores of a test: how it ended, its outcome, and the verdicts on the suite's criteria.
+//! The record that a run stores for a test: how it ended, its outcome, and the verdicts on the suite's criteria.
 
 use crate::runner::method;
 use drophammer_judge::criteria;
@@ -8,7 +8,7 @@ use drophammer_model::record::{Record, TestRecord, TestStatus};
 use drophammer_model::suite::{DutConfig, Expectation, TestConfig};
 use std::time::Duration;
 
-/// The record of a test.
+/// Returns the record of a test.
 pub(crate) fn test_record(
     dut: &DutConfig,
     test: &TestConfig,
@@ -30,7 +30,7 @@ pub(crate) fn test_record(
     }))
 }
 
-/// Why a test could not be completed, if that is a problem.
+/// Returns why a test could not be completed, if the reason is a problem.
 pub(crate) fn problem_of(status: &TestStatus) -> Option<&str> {
     match status {
         TestStatus::Failed(cause) | TestStatus::Partly(cause) | TestStatus::Unfit(cause) => Some(cause),
@@ -38,7 +38,7 @@ pub(crate) fn problem_of(status: &TestStatus) -> Option<&str> {
     }
 }
 
-/// How a test ended.
+/// Returns how a test ended.
 pub(crate) fn status_of(result: &Result<(), TestError>) -> TestStatus {
     match result {
         Ok(()) => TestStatus::Completed,
@@ -49,7 +49,7 @@ pub(crate) fn status_of(result: &Result<(), TestError>) -> TestStatus {
     }
 }
 
-/// Judges the results of a DUT in one round by the suite's criteria.
+/// Judges the results of a DUT in one round by the criteria of the suite.
 pub(crate) fn verdicts(dut: &str, test: &TestConfig, outcome: &Outcome, status: &TestStatus) -> Vec<Verdict> {
     let judged = |expected: &Expectation| criteria::verdict(expected, &[criteria::in_round(expected, outcome, status)]);
     let of_dut = |expected: &&Expectation| expected.dut.as_ref().is_none_or(|name| name == dut);

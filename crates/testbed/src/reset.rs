@@ -2,10 +2,10 @@
 //!
 //! # Resets
 //!
-//! A DUT that can be reset says so by `Dut::resets`. `lab/src/namespace_dut.rs` hands the daemons to a thread on the
-//! DUT's processor, which ends them at the stated time and starts them again as they were;
-//! `testbed/src/simulated/resettable.rs` puts a new reference device in the place of the old one, which boots for a
-//! stated virtual time. `testbed/src/reset.rs` runs the trial, during which emulated routers advertise again what they
+//! `Dut::resets` returns `Some` for a DUT that can be reset. `lab/src/namespace_dut.rs` passes the daemons to a thread
+//! on the DUT's processor, which stops them at the specified time and starts them again unchanged.
+//! `testbed/src/simulated/resettable.rs` replaces the reference device by a new one, which boots for a specified
+//! virtual time. `testbed/src/reset.rs` runs the trial, during which emulated routers advertise again what they
 //! advertised before their sessions ended (`Routers::keep_routes`).
 
 use crate::bench::{Failure, failed};
@@ -21,16 +21,16 @@ use std::time::Duration;
 /// How often the DUT is checked while it comes back.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Name of the event of a reset that is not one of a link.
+/// Name of the event of a reset, except for a link reset.
 fn label(kind: ResetKind) -> String {
     format!("{} reset", kind.word())
 }
 
-/// State of waiting for the end of a reset.
+/// Data needed while waiting for the end of a reset.
 struct Waiting<'a> {
     /// Start of the traffic.
     started: Instant,
-    /// Beginning of the reset as far as it is known before its end.
+    /// Start of the reset, as far as it is known before its end.
     began: Instant,
     deadline: Instant,
     peers: &'a [PeerIndex],
@@ -40,17 +40,17 @@ struct Waiting<'a> {
 pub(crate) struct ResetBegun {
     reset: Reset,
     port: PortIndex,
-    /// Peers whose sessions are to come back.
+    /// Peers whose sessions are expected to return.
     peers: Vec<PeerIndex>,
-    /// How often their sessions were lost before.
+    /// Number of times that each session was lost before.
     before: Vec<u32>,
-    /// When it was requested.
+    /// When the reset was requested.
     begun: Instant,
 }
 
 impl ResetBegun {
-    /// Corrects the time of the reset in the result of the trial, whose traffic began at `started`. The router counts from
-    /// the request. The traffic starts later, because the trial is planned and counters are read first.
+    /// Corrects the time of the reset in the result of a trial whose traffic started at `started`. The router counts
+    /// from the request. The traffic starts later, because the trial is planned and counters are read first.
     pub(crate) fn amend(&self, started: Instant, result: &mut TrialResult) {
         let label = label(self.reset.kind);
         let began = (self.begun + Duration::from_secs_f64(self.reset.at_s)).since(started).as_secs_f64();
@@ -59,7 +59,7 @@ impl ResetBegun {
 }
 
 impl TestSetup<'_> {
-    /// Adds a reset to the trial, and begins it.
+    /// Adds a reset to the trial, and starts it.
     pub(crate) fn begin_reset(
         &mut self,
         reset: &Reset,
@@ -91,8 +91,8 @@ impl TestSetup<'_> {
         Ok(ResetBegun { reset: *reset, port, peers, before, begun })
     }
 
-    /// What became of the reset, when the trial of this outcome is over and the DUT has recovered, or the limit of the
-    /// reset is over. Emulated routers advertise their routes again when their sessions are back.
+    /// Returns the effect of the reset, once the trial with this outcome is over and the DUT has recovered or the
+    /// reset's time limit has expired. Emulated routers advertise their routes again when their sessions return.
     pub(crate) fn reset_seen(
         &mut self,
         of: &ResetBegun,
@@ -102,7 +102,7 @@ impl TestSetup<'_> {
         let ResetBegun { reset, port, peers, before, begun } = of;
         let (begun, link) = (*begun, reset.kind == ResetKind::Link);
         if link {
-            // A trial that is cut short does not reach the event that brings the link up. Its outcome says why.
+            // A trial that is cut short does not reach the event that brings the link up. Its outcome contains the reason.
             let _ = self.rig().command(*port, &Act::Link(true));
         }
         let started = self.rig().started().filter(|started| *started >= begun).unwrap_or(begun);
@@ -151,7 +151,7 @@ impl TestSetup<'_> {
         sessions_lost: u64,
     ) -> ResetSeen {
         let link = reset.kind == ResetKind::Link;
-        // The instant at which the first daemon was ended is more accurate than the requested one.
+        // The time at which the first daemon was stopped is more accurate than the requested time.
         let began = done.as_ref().map_or(waiting.began, |done| begun + done.began);
         let up: Vec<Option<Instant>> = waiting.peers.iter().map(|peer| self.established_at(*peer)).collect();
         let all_up: Option<Vec<Instant>> = up.into_iter().collect();
@@ -175,7 +175,7 @@ impl TestSetup<'_> {
         }
     }
 
-    /// Waits until the DUT reports the end of its reset; `None` at the deadline.
+    /// Waits until the DUT reports the end of its reset. Returns `None` at the deadline.
     fn await_reset(&mut self, waiting: &Waiting<'_>) -> Result<Option<ResetDone>, TestError> {
         loop {
             let now = self.rig().now();
@@ -187,7 +187,7 @@ impl TestSetup<'_> {
         }
     }
 
-    /// Waits until all sessions are up, or the deadline has come.
+    /// Waits until all sessions are up, or the deadline has passed.
     fn await_sessions(&mut self, waiting: &Waiting<'_>) -> Result<(), TestError> {
         while self.rig().now() < waiting.deadline && waiting.peers.iter().any(|p| self.established_at(*p).is_none()) {
             self.look()?;

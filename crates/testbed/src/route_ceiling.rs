@@ -1,5 +1,5 @@
-//! Time that the tester itself needs to send routes and to verify them. An emulated router at one port of the loop
-//! without DUT advertises them to a sink at the other port, which has the DUT's address and AS.
+//! Measures the time that the tester itself needs to send and verify routes. An emulated router at one port of the loop
+//! without a DUT advertises them to a sink at the other port, which has the DUT's address and AS.
 
 use crate::bench::Bench;
 use crate::config::{joined_in_pairs, peer};
@@ -29,21 +29,21 @@ use std::time::Duration;
 /// Name of the test in the records.
 pub const NAME: &str = "route_ceiling";
 const TITLE: &str = "Tester ceiling, routes";
-/// Each time is the median of this many.
+/// Number of measurements from which each median is taken.
 const REPEATS: usize = 3;
 /// The measurement fails if nothing comes through the loop for this long.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often a stop by the user is checked for.
+/// How often the user's stop request is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Measurements for the suite: each family and number of routes per UPDATE (0: as many as fit) of its tests of BGP
-/// routers, if the first two ports exchange routes of this family.
+/// Returns the measurements for the suite: each combination of family and routes per UPDATE (0: as many as fit) in its
+/// tests of BGP routers, if the first two ports exchange routes of this family.
 pub fn pairs(suite: &Suite) -> Vec<(Family, u16)> {
     let Some(ports) = suite.ports.first_chunk::<2>() else { return Vec::new() };
     let spoken = |family: &Family| ports.iter().all(|port| !port.peers(*family).is_empty());
     let mut found = Vec::new();
     for test in suite.tests.iter().filter(|test| crate::runner::method(test).spec().needs.contains(&Need::Bgp)) {
-        // A test of sessions alone exchanges no routes.
+        // A test that only counts sessions exchanges no routes.
         let Some(families) = route_tests::FAMILIES.find(&test.params) else { continue };
         let packing = route_tests::packing(&test.params);
         let families = families.into_iter().filter(spoken);
@@ -54,7 +54,7 @@ pub fn pairs(suite: &Suite) -> Vec<(Family, u16)> {
     found
 }
 
-/// Routes per measurement: enough to take much longer than the clock's resolution and the delays of a busy machine.
+/// Routes per measurement: enough to make the time much longer than the clock's resolution and the delays of a busy machine.
 pub fn routes_of(profile: Profile) -> u32 {
     match profile {
         Profile::Quick => 100_000,
@@ -62,23 +62,23 @@ pub fn routes_of(profile: Profile) -> u32 {
     }
 }
 
-/// Why a loop has no figure.
+/// The reason why a loop has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum LoopError {
-    /// A port failed, the session did not come up, routes are missing or wrong.
+    /// A port failed, the session did not come up, or routes are missing or wrong.
     #[error("{0}")]
     Failed(String),
-    /// The user stopped it.
+    /// The user stopped the measurement.
     #[error("stopped by the user")]
     Interrupted,
 }
 
-/// The emulated router behind port 0, as in tests, and the sink behind port 1.
+/// Returns the emulated router behind port 0, as in tests, and the sink behind port 1.
 fn routers(configs: &[PortConfig], family: Family) -> Option<[Vec<PeerConfig>; 2]> {
     let config = configs.first()?;
     let (bgp, a) = (config.bgp.as_ref()?, config.addressing(family)?);
     let id = |index: usize| Ipv4Addr::from_bits(0x6440_0001 + index as u32);
-    // Includes sessions that are not started, so that buffers are shared out as in a test.
+    // Includes sessions that are not started, so that buffers are split as in a test.
     let sources = config.peers(family).into_iter().enumerate();
     let sources = sources.map(|(index, address)| peer(address, a.dut, bgp, id(index))).collect();
     let turned = PortBgp { asn: bgp.dut_as, dut_as: bgp.asn, ..bgp.clone() };
@@ -87,9 +87,9 @@ fn routers(configs: &[PortConfig], family: Family) -> Option<[Vec<PeerConfig>; 2
     Some([sources, vec![sink]])
 }
 
-/// Seconds from the first byte of `routes` until the last one is verified, over ports 0 and 1 of `rig`. The ports are
-/// joined to each other. `configs` are the configurations of the ports. `seed` must differ from call to call, so that
-/// segments of an earlier connection are not taken for this one's.
+/// Returns the seconds from the first byte of `routes` until the last route is verified, over ports 0 and 1 of `rig`.
+/// The two ports are connected to each other. `configs` are the configurations of the ports. `seed` must differ between
+/// calls, so that segments of an earlier connection are not mistaken for segments of this one.
 ///
 /// # Errors
 /// [`LoopError`].
@@ -155,7 +155,7 @@ pub fn once(
         if bytes != read {
             (read, moved_at) = (bytes, now);
         } else if now.since(moved_at) > PATIENCE {
-            return Err(failed(format!("{} routes do not come through the loop", adj_rib_in.report(id).missing)));
+            return Err(failed(format!("{} routes do not pass the loop", adj_rib_in.report(id).missing)));
         }
         if stopped() {
             return Err(LoopError::Interrupted);
@@ -163,7 +163,7 @@ pub fn once(
     }
     let wrong = rig.session(sink).map_or(0, |(receiver, router)| receiver.adj_rib_in(router).report(id).wrong);
     if wrong > 0 {
-        return Err(failed(format!("{wrong} routes come through the loop with other attributes")));
+        return Err(failed(format!("{wrong} routes pass the loop with other attributes")));
     }
     let seconds = done.map_or(0.0, |at| at.since(begun).as_secs_f64());
     rig.apply(&without).map_err(|e| failed(e.to_string()))?;
@@ -176,15 +176,15 @@ fn middle(mut seconds: Vec<f64>) -> Option<f64> {
     seconds.get(seconds.len() / 2).copied()
 }
 
-/// How long [`measure`] will take, roughly.
+/// Estimates how long [`measure`] will take.
 pub(crate) fn estimate(suite: &Suite) -> Duration {
     Duration::from_secs_f64(
         pairs(suite).len() as f64 * REPEATS as f64 * (0.1 + f64::from(routes_of(suite.profile)) / 1e6),
     )
 }
 
-/// Measures all pairs of the suite on a setup whose ports are the loop's. Returns the ceilings, their record, and
-/// whether the user stopped it.
+/// Measures all pairs of the suite on a setup whose ports form the loop. Returns the ceilings, their record, and true
+/// if the user stopped the measurement.
 pub(crate) fn measure(
     setup: &mut TestSetup<'_>,
     suite: &Suite,
@@ -271,7 +271,7 @@ columns! {
 
 const TABLE: TableSpec<CeilingRow> = TableSpec::new(NAME, "What the tester needs alone");
 
-/// Results of [`measure`], from its record.
+/// Extracts the results of [`measure`] from its record.
 pub(crate) fn of_record(outcome: &Outcome) -> RouteCeilings {
     let of = |row: CeilingRow| {
         // Text instead of a number means as many as fit.
@@ -281,7 +281,7 @@ pub(crate) fn of_record(outcome: &Outcome) -> RouteCeilings {
     TABLE.rows(&outcome.tables).into_iter().map(of).collect()
 }
 
-/// Median of [`REPEATS`] times for `count` routes.
+/// Returns the median of [`REPEATS`] times for `count` routes.
 fn seconds(
     setup: &mut TestSetup<'_>,
     suite: &Suite,
@@ -301,21 +301,21 @@ fn seconds(
     middle(all).ok_or(LoopError::Interrupted)
 }
 
-/// Ceilings of a run, by kind.
+/// All ceilings of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ceilings {
-    /// Frames, by backend and pattern.
+    /// Frame ceilings, by backend and pattern.
     pub frames: BTreeMap<String, BTreeMap<PatternKey, FrameRate>>,
     /// Effect of the loop on the order of frames, by pattern.
     pub orders: BTreeMap<PatternKey, LoopOrder>,
     /// The tester's own delay of pings and test frames at a low load.
     pub own_delays: OwnDelays,
-    /// Routes.
+    /// Route ceilings.
     pub routes: RouteCeilings,
 }
 
 impl Ceilings {
-    /// Adds the measurements of another backend. The order of frames is taken from the last backend.
+    /// Adds the measurements with another backend. The order of frames is taken from the last backend.
     pub fn add(&mut self, other: Ceilings) {
         self.frames.extend(other.frames);
         self.orders.extend(other.orders);

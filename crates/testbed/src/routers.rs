@@ -1,4 +1,4 @@
-//! The emulated BGP routers of a test setup, and what tests do with them.
+//! The emulated BGP routers of a test setup, and the operations that tests perform on them.
 
 mod actions;
 mod settling;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use tables::routes as table_of;
 
-/// Time that the tester needs alone: seconds per route, by family and routes per UPDATE.
+/// Time that the tester itself needs: seconds per route, by family and routes per UPDATE.
 pub type RouteCeilings = BTreeMap<(AfiSafi, u16), f64>;
 
 /// A comparison of the routes that one router receives from the DUT with those that another router advertised.
@@ -40,29 +40,29 @@ struct Watch {
 /// The emulated routers and their state in a test; peer i is session i of the rig.
 pub struct RoutingState {
     peers: Vec<PeerView>,
-    /// The DUT's address of each session.
+    /// The DUT's address for each session.
     duts: Vec<IpAddr>,
     dut_as: u32,
-    /// The DUT is the next hop of external routes for internal peers.
+    /// True if the DUT uses itself as next hop of external routes for internal peers.
     next_hop_self: bool,
-    /// Sessions are signed with a key (RFC 2385).
+    /// True if sessions are signed with a key (RFC 2385).
     md5: bool,
     /// Sessions that must be up.
     wanted: BTreeSet<PeerIndex>,
     /// Sessions that may have UPDATEs to send.
     advertising: BTreeSet<PeerIndex>,
     watches: Vec<Watch>,
-    /// Routes of the forwarding plane before the first session, by family.
+    /// Number of routes in the forwarding plane before the first session, by family.
     fib_before: BTreeMap<Family, u64>,
     tables: Vec<((TableChoice, AfiSafi, u32), Arc<Routes>)>,
     seed: u64,
-    /// Time that the tester needs alone.
+    /// Time that the tester itself needs for routes.
     pub ceilings: RouteCeilings,
-    /// Last failure of a port of the tester.
+    /// Last failure of one of the tester's ports.
     port_failure: Option<String>,
-    /// True if a session was ended, after which the DUT may refuse it for a while.
+    /// True if a session was ended. The DUT may refuse a new one for a while.
     pub(crate) ended_some: bool,
-    /// Readings since which the host is watched.
+    /// Readings at the time since which the host is watched.
     watched: Option<HostSince>,
 }
 
@@ -102,14 +102,14 @@ impl RoutingState {
         }
     }
 
-    /// The routes of the origin as the observer must receive them; `id` is the origin's BGP identifier.
+    /// Returns the origin's routes as the observer must receive them. `id` is the origin's BGP identifier.
     fn expected(&self, observer: PeerIndex, origin: PeerIndex, id: Option<Ipv4Addr>) -> Expected {
         let (from, dut) = (&self.peers[origin], self.duts[observer]);
         let internal = |peer: &PeerView| peer.asn == self.dut_as;
         let inside = internal(&self.peers[observer]);
         // RFC 4271 section 5.1.2: each AS prepends itself when it advertises to another one.
         let added = [(!inside).then_some(self.dut_as), (!internal(from)).then_some(from.asn)];
-        // Section 5.1.3. RFC 4456 section 10 requires the same for reflected routes, whatever is configured.
+        // Section 5.1.3. For reflected routes, RFC 4456 section 10 requires it whatever is configured.
         let unchanged = inside && (internal(from) || !self.next_hop_self);
         Expected {
             source: id.filter(|_| internal(from)).map_or(RouteSource::External, RouteSource::Internal),
@@ -121,16 +121,16 @@ impl RoutingState {
     }
 }
 
-/// Sessions that are started at the same time. A router queues only a few connections that it has not accepted yet
-/// (OpenBGPD: 5), and TCP retries a dropped one a second later.
+/// Number of sessions that are started at the same time. A router queues only a few connections that it has not yet
+/// accepted (OpenBGPD: 5), and TCP retries a dropped connection only after a second.
 const AT_ONCE: usize = 4;
-/// How often the DUT is checked to be alive.
+/// How often the DUT is checked for being alive.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the forwarding plane may keep withdrawn routes without any change. Four routers that share a processor paused
-/// for longer than ten seconds between two batches.
+/// How long withdrawn routes may stay in the forwarding plane without any change. Four routers that shared a processor
+/// paused for more than ten seconds between two batches.
 const LEAVING: Duration = Duration::from_secs(60);
 
-/// A test's view of the emulated routers on their bench. Without BGP there are no peers.
+/// A test's view of the emulated routers on their bench. There are no peers without BGP.
 pub struct BgpRouting<'a> {
     /// Rig and DUT.
     pub bench: Bench<'a>,
@@ -139,7 +139,7 @@ pub struct BgpRouting<'a> {
 }
 
 impl<'a> BgpRouting<'a> {
-    /// The routers of the rig on `bench`; `ports` are its ports as the suite configures them.
+    /// Returns the routers of the rig on `bench`. `ports` are its ports as the suite configures them.
     pub(crate) fn new(bench: Bench<'a>, ports: &[PortConfig], seed: u64) -> BgpRouting<'a> {
         let ports = if bench.rig.sessions() == 0 { &[] } else { ports };
         let state = RoutingState::new(ports, seed);
@@ -151,18 +151,18 @@ impl<'a> BgpRouting<'a> {
         self.bench.rig.now()
     }
 
-    /// Serves routers until `until` holds, for [`LOOK`] at most, and checks that the DUT is alive.
+    /// Serves the routers until `until` is true, for at most [`LOOK`], and checks that the DUT is alive.
     fn look(&mut self, until: Until) -> Result<(), TestError> {
         let end = self.instant() + LOOK;
         self.look_until(until, end).map(|_| ())
     }
 
-    /// Like `look`, but until `end` at the latest. Returns the time at which the wait ended.
+    /// Like `look`, but no longer than until `end`. Returns the time at which the wait ended.
     fn look_until(&mut self, until: Until, end: Instant) -> Result<Instant, TestError> {
         let BgpRouting { bench, state } = self;
         let ended = match bench.serve_until(&until.or_at(end)) {
             Ok(at) => at,
-            // The port may come up again; a wait that fails reports it.
+            // The port may recover. A wait that fails reports the problem.
             Err(Failure::Port(e)) => {
                 state.port_failure = Some(e.to_string());
                 bench.rig.now()
@@ -173,7 +173,7 @@ impl<'a> BgpRouting<'a> {
         Ok(ended)
     }
 
-    /// Translates actions into acts at ports and notes them as done.
+    /// Translates actions into acts at ports and marks them as done.
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] for a link that cannot be switched.
@@ -181,7 +181,7 @@ impl<'a> BgpRouting<'a> {
         let mut acts = Vec::new();
         for at_once in actions {
             for action in at_once {
-                // Fails now where the link cannot be switched.
+                // Fails immediately if the link cannot be switched.
                 if let RouteAction::Link { port, .. } = action {
                     let up = self.bench.rig.command(*port, &Act::Link(true));
                     up.map_err(|e| TestError::NotApplicable(e.to_string()))?;
@@ -227,7 +227,7 @@ impl Routing for BgpRouting<'_> {
 
     fn ready_for_sessions(&mut self) -> Result<(), TestError> {
         for family in [Family::Ipv4, Family::Ipv6] {
-            // A count that is known is not read again: a caller may measure the time from here.
+            // Do not read a known count again: a caller may measure the time from here.
             if self.state.wanted.is_empty()
                 && !self.state.fib_before.contains_key(&family)
                 && let Some(routes) = self.bench.fib_routes(family)
@@ -262,7 +262,7 @@ impl Routing for BgpRouting<'_> {
                 let state = self.bench.rig.session(peer).map(|(routers, router)| routers.session(router).state());
                 let failure = self.state.port_failure.as_ref().map_or(String::new(), |e| format!(" ({e})"));
                 let peer = &self.state.peers[peer];
-                // A segment with a wrong signature is dropped without an answer (RFC 2385 section 2.0), which looks like silence.
+                // A segment with a wrong signature is dropped without an answer (RFC 2385 section 2.0). This looks like silence.
                 let key = if self.state.md5 { "; with `bgp: {md5}` the keys of the two sides may differ" } else { "" };
                 return Err(TestError::Failed(format!(
                     "the BGP session of {} ({}) is not up after {} s but in state {}{failure}; it last ended because {cause}; {waiting} of {} \

@@ -1,10 +1,10 @@
-//! BGP of the reference device as a suite configures it.
+//! BGP configuration of the reference device in a suite.
 
 use drophammer_model::suite::{Params, PortConfig};
 use drophammer_reference::{Beyond, BgpConfig, BgpFaults, BgpPeer, RibLimit};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Its sessions: it waits for every peer of every port. `None` when the suite has no BGP.
+/// Returns its sessions: it waits for every peer of every port. `None` if the suite has no BGP.
 pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
     let first = ports.iter().find_map(|port| port.bgp.as_ref())?;
     let own = ports.iter().filter_map(|port| port.ipv4.as_ref()).find_map(|a| match a.dut {
@@ -42,7 +42,7 @@ pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
     })
 }
 
-/// Configured faults with routes.
+/// Returns the configured faults with routes.
 pub(crate) fn faults(p: &Params) -> BgpFaults {
     let every = |key| p.count(key).unwrap_or(0);
     let flag = |key| p.flag(key).unwrap_or(false);

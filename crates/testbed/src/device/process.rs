@@ -88,7 +88,7 @@ struct Process {
     /// Faults that start on command.
     faults: Faults,
     listener: UnixListener,
-    /// Overflow of the links that the router already has been told about.
+    /// Overflow of the links that was already reported to the router.
     overflow: u64,
     /// True if the device speaks BGP.
     speaks: bool,

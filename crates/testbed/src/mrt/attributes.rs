@@ -1,25 +1,26 @@
-//! Attributes of a route in a RIB (RFC 6396 section 4.3.4): all AS numbers of paths have 4 octets, and MP_REACH_NLRI is shortened.
+//! Attributes of a route in a RIB (RFC 6396 section 4.3.4): all AS numbers in paths have 4 octets, and MP_REACH_NLRI is
+//! abbreviated.
 
 use super::LeftOut;
 use drophammer_model::routes::{Origin, RouteAttributes};
 use drophammer_wire::bgp::update::attributes::{self, Raw, flag, kind, raw};
 use std::net::Ipv4Addr;
 
-/// Most ASes in a path, as for [`RouteAttributes::as_path`].
+/// Maximum number of ASes in a path, as in [`RouteAttributes::as_path`].
 const LONGEST_PATH: usize = 254;
-/// Segments of a path (RFC 4271 section 4.3).
+/// Segment type of a path (RFC 4271 section 4.3).
 const AS_SET: u8 = 1;
 const AS_SEQUENCE: u8 = 2;
-/// Segments of confederations (RFC 5065 section 3).
+/// Segment types of confederations (RFC 5065 section 3).
 const CONFEDERATION: std::ops::RangeInclusive<u8> = 3..=4;
-/// Bit of the first byte of an extended community that does not leave its AS (RFC 4360 section 2).
+/// Bit in the first byte of an extended community that must not leave its AS (RFC 4360 section 2).
 const NOT_TRANSITIVE: u8 = 0x40;
 
-/// The attributes of a route that a peer of AS `asn` advertised, as this AS would pass them on (RFC 4271 section 9):
-/// attributes that are optional and not transitive end here, and transitive ones that this program does not know get the flag PARTIAL.
+/// Reads the attributes of a route that a peer in AS `asn` advertised, as this AS would pass them on (RFC 4271 section 9). Optional
+/// non-transitive attributes are dropped. Transitive attributes that this program does not know get the flag PARTIAL.
 ///
 /// # Errors
-/// The error in words.
+/// A description of the error.
 pub(super) fn read(bytes: &[u8], asn: u32, left_out: &mut LeftOut) -> Result<RouteAttributes, String> {
     let mut found = RouteAttributes::default();
     let mut path = None;
@@ -30,14 +31,14 @@ pub(super) fn read(bytes: &[u8], asn: u32, left_out: &mut LeftOut) -> Result<Rou
         if std::mem::replace(&mut seen[usize::from(raw.kind)], true) {
             return Err(format!("it has attribute {} twice", raw.kind));
         }
-        let wrong = || format!("attribute {} has {} bytes, which it cannot have", raw.kind, raw.value.len());
+        let wrong = || format!("attribute {} has {} bytes, which is not possible", raw.kind, raw.value.len());
         let number = || raw.value.try_into().map(u32::from_be_bytes).map_err(|_| wrong());
         match raw.kind {
             kind::ORIGIN => {
                 let code = raw.value.first().filter(|_| raw.value.len() == 1);
                 found.origin = code.and_then(|code| Origin::from_code(*code)).ok_or("its ORIGIN is unknown")?;
             }
-            kind::AS_PATH => path = Some(as_path(raw.value).ok_or("it has no AS_PATH that can be read")?),
+            kind::AS_PATH => path = Some(as_path(raw.value).ok_or("it has no readable AS_PATH")?),
             kind::MULTI_EXIT_DISC => found.med = Some(number()?),
             kind::LOCAL_PREF => found.local_pref = Some(number()?),
             kind::ATOMIC_AGGREGATE => found.atomic_aggregate = true,
@@ -54,7 +55,8 @@ pub(super) fn read(bytes: &[u8], asn: u32, left_out: &mut LeftOut) -> Result<Rou
                 found.extended_communities = each(raw.value, |bytes: [u8; 8]| bytes).ok_or_else(wrong)?;
                 found.extended_communities.retain(|community| community[0] & NOT_TRANSITIVE == 0);
             }
-            // The speaker is the next hop; the rest is for sessions with AS numbers of 2 octets, and in the paths already.
+            // The speaker is the next hop. The other attributes are for sessions with 2-octet AS numbers, or already
+            // part of the path.
             kind::NEXT_HOP | kind::MP_REACH_NLRI | kind::MP_UNREACH_NLRI | kind::AS4_PATH | kind::AS4_AGGREGATOR => {}
             _ if raw.flags & flag::OPTIONAL == 0 => {
                 return Err(format!("attribute {} is unknown and not optional (RFC 4271 section 6.3)", raw.kind));
@@ -63,7 +65,7 @@ pub(super) fn read(bytes: &[u8], asn: u32, left_out: &mut LeftOut) -> Result<Rou
             _ => others.push(raw),
         }
     }
-    let Path { mut ases, sets } = path.ok_or("it has no AS_PATH that can be read")?;
+    let Path { mut ases, sets } = path.ok_or("it has no readable AS_PATH")?;
     if ases.first() == Some(&asn) {
         ases.remove(0);
     }
@@ -80,7 +82,7 @@ pub(super) fn read(bytes: &[u8], asn: u32, left_out: &mut LeftOut) -> Result<Rou
     Ok(found)
 }
 
-/// The ASes of all sequences, and whether there were sets.
+/// The ASes of all sequences, and whether the path had sets.
 struct Path {
     ases: Vec<u32>,
     sets: bool,
@@ -94,7 +96,7 @@ fn as_path(mut rest: &[u8]) -> Option<Path> {
         match *segment {
             AS_SEQUENCE => path.ases.extend(members.as_chunks::<4>().0.iter().map(|asn| u32::from_be_bytes(*asn))),
             AS_SET => path.sets = true,
-            // They do not leave a confederation.
+            // Confederation segments do not leave the confederation.
             segment if CONFEDERATION.contains(&segment) => {}
             _ => return None,
         }
@@ -110,7 +112,7 @@ fn aggregator(value: &[u8]) -> Option<(u32, Ipv4Addr)> {
     }
 }
 
-/// The members of a list, ascending, each once.
+/// Returns the members of a list in ascending order, without duplicates.
 fn each<const N: usize, T: Ord>(value: &[u8], read: impl Fn([u8; N]) -> T) -> Option<Vec<T>> {
     let (members, rest) = value.as_chunks::<N>();
     let mut members: Vec<T> = members.iter().map(|bytes| read(*bytes)).collect();

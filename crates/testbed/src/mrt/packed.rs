@@ -1,25 +1,25 @@
-//! Compressed files. gzip and bzip2 are read here; the programs xz and zstd read the others.
+//! Compressed files. This module reads gzip and bzip2 itself, and runs the programs xz and zstd for the others.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Formats that a program of the same name reads, by the first bytes of a file.
+/// Formats read by a program of the same name, by the first bytes of a file.
 const PROGRAMS: [(&[u8], &str, &str); 2] =
     [(&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", "xz-utils"), (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstd")];
-/// Formats that are not read, by their first bytes.
+/// Unsupported formats, by the first bytes of a file.
 const OTHERS: [(&[u8], &str); 4] = [
     (b"PK\x03\x04", "is a zip archive; unpack it"),
-    (&[0x04, 0x22, 0x4d, 0x18], "is compressed with lz4; write `lz4 -d FILE`, and name the file that it makes"),
+    (&[0x04, 0x22, 0x4d, 0x18], "is compressed with lz4; run `lz4 -d FILE`, and use the resulting file"),
     (&[0xd4, 0xc3, 0xb2, 0xa1], "is a capture (pcap) and no MRT file; take a RIB in TABLE_DUMP_V2"),
     (&[0x0a, 0x0d, 0x0d, 0x0a], "is a capture (pcapng) and no MRT file; take a RIB in TABLE_DUMP_V2"),
 ];
 
-/// The contents of `file`, which is at its start. Its first bytes, not its name, give its format.
+/// Returns the contents of `file`, which must be at its start. Its first bytes, not its name, determine the format.
 ///
 /// # Errors
-/// The error in words.
+/// A description of the error.
 pub(super) fn open(path: &Path, mut file: BufReader<File>) -> Result<Box<dyn Read>, String> {
     let start = file.fill_buf().map_err(|e| format!("cannot be read: {e}"))?;
     if start.starts_with(&[0x1f, 0x8b]) {
@@ -44,7 +44,7 @@ pub(super) fn open(path: &Path, mut file: BufReader<File>) -> Result<Box<dyn Rea
     }
 }
 
-/// A program that writes the contents of a file. It ends with this value.
+/// A program that writes the contents of a file to its output. Dropping this value terminates it.
 struct Program {
     name: &'static str,
     child: Child,
@@ -65,9 +65,9 @@ impl Program {
 impl Read for Program {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.output.read(buffer)?;
-        // The end of the output is the end of the file only if the program says so.
+        // The end of the output is the end of the file only if the program exits successfully.
         if read == 0 && !buffer.is_empty() && !self.child.wait()?.success() {
-            let what = format!("{} says that the file is damaged or cut off", self.name);
+            let what = format!("{} reports that the file is damaged or cut off", self.name);
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
         }
         Ok(read)

@@ -7,7 +7,7 @@ use drophammer_model::trial::PortIndex;
 use drophammer_rig::{Act, Hosts, RouterPlace};
 
 impl RoutingState {
-    /// The port and act of an action.
+    /// Returns the port and act for an action.
     pub(super) fn act(hosts: &Hosts, action: &RouteAction) -> (PortIndex, Act) {
         match action {
             RouteAction::Routes { peer, change, routes, part, packing } => {
@@ -23,7 +23,7 @@ impl RoutingState {
         }
     }
 
-    /// Records which sessions have UPDATEs to send and which must stay up.
+    /// Records which sessions have UPDATEs to send, and which must stay up.
     pub(super) fn note(&mut self, action: &RouteAction) {
         match action {
             RouteAction::Routes { peer, .. } => {

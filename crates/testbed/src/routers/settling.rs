@@ -1,4 +1,4 @@
-//! Waiting until the DUT has acknowledged all UPDATEs and advertises the expected routes.
+//! Waits until the DUT has acknowledged all UPDATEs and advertises the expected routes.
 
 use super::{BgpRouting, LOOK, RoutingState};
 use drophammer_emulation::bgp::Pressure;
@@ -9,14 +9,14 @@ use drophammer_rig::Hosts;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The message about routes that keep changing counts the changes of the last second.
+/// Period over which the message about routes that keep changing counts changes.
 const LATELY: Duration = Duration::from_secs(1);
 
 /// The best state so far, and when it was reached.
 struct Progress {
-    /// Most bytes that the DUT's TCP has acknowledged.
+    /// Highest number of bytes that the DUT's TCP has acknowledged.
     taken: u64,
-    /// Fewest routes that were missing, unexpected or wrong.
+    /// Lowest number of routes that were missing, unexpected or wrong.
     off: u64,
     at: Instant,
 }
@@ -111,7 +111,7 @@ impl BgpRouting<'_> {
 }
 
 impl RoutingState {
-    /// Which side has delayed the sessions with UPDATEs to send, until `now`.
+    /// Returns which side delayed the sessions with UPDATEs to send, until `now`.
     fn pressure(&self, hosts: &Hosts, now: Instant) -> Pressure {
         let of = |peer: &usize| {
             let (routers, router) = hosts.session(*peer)?;
@@ -120,7 +120,7 @@ impl RoutingState {
         self.advertising.iter().filter_map(of).fold(Pressure::default(), |sum, more| sum + more)
     }
 
-    /// Bytes that the DUT's TCP has acknowledged.
+    /// Returns the number of bytes that the DUT's TCP has acknowledged.
     fn taken(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &usize| {
             let (routers, router) = hosts.session(*peer)?;
@@ -129,7 +129,7 @@ impl RoutingState {
         self.wanted.iter().filter_map(of).sum()
     }
 
-    /// UPDATEs received.
+    /// Returns the number of UPDATEs received.
     fn updates(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &usize| {
             let (routers, router) = hosts.session(*peer)?;
@@ -138,7 +138,7 @@ impl RoutingState {
         self.wanted.iter().filter_map(of).sum()
     }
 
-    /// Routes of `watches` that are missing, unexpected or wrong.
+    /// Returns the number of routes of `watches` that are missing, unexpected or wrong.
     fn off(&self, hosts: &Hosts, watches: &[WatchIndex]) -> u64 {
         let of = |watch: &WatchIndex| {
             let watch = &self.watches[*watch];
@@ -149,7 +149,7 @@ impl RoutingState {
         watches.iter().filter_map(of).sum()
     }
 
-    /// The message for no progress since the second instant although routes still change at the first.
+    /// Returns the message for no progress since the second instant, although routes were still changing at the first.
     fn restless(
         &self,
         hosts: &Hosts,

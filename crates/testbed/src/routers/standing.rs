@@ -5,12 +5,12 @@ use drophammer_methods::routing::{PeerIndex, WatchIndex};
 use drophammer_rig::{Hosts, Until};
 
 impl RoutingState {
-    /// Sessions that must be up.
+    /// Returns the sessions that must be up.
     pub(crate) fn wanted(&self) -> Vec<PeerIndex> {
         self.wanted.iter().copied().collect()
     }
 
-    /// The first session that must be up and is not, and why.
+    /// Returns the first session that should be up but is not, and why.
     pub(super) fn lost(&self, hosts: &Hosts) -> Option<(PeerIndex, String)> {
         self.wanted.iter().find_map(|peer| {
             let (routers, router) = hosts.session(*peer)?;
@@ -22,8 +22,8 @@ impl RoutingState {
         })
     }
 
-    /// An addition to an error message: names the sessions that must be up but went down since they were established, and so lost their
-    /// routes.
+    /// Returns an addition to an error message. It names the sessions that must be up but went down after they were
+    /// established, and so lost their routes.
     pub(super) fn came_back(&self, hosts: &Hosts) -> String {
         let lost = |peer: &PeerIndex| {
             let (routers, router) = hosts.session(*peer)?;
@@ -34,23 +34,23 @@ impl RoutingState {
         self.wanted.iter().filter_map(lost).collect()
     }
 
-    /// The DUT has acknowledged all UPDATEs.
+    /// Returns the condition that the DUT has acknowledged all UPDATEs.
     pub(super) fn acknowledged(&self) -> Until {
         Until::Acknowledged(self.advertising.iter().copied().collect())
     }
 
-    /// All sessions that were asked to end have ended.
+    /// Returns the condition that all sessions that were asked to end have ended.
     pub(super) fn ended(&self) -> Until {
         Until::Idle((0..self.peers.len()).filter(|peer| !self.wanted.contains(peer)).collect())
     }
 
-    /// The observers have received the expected routes, and all sessions that were asked to end have ended.
+    /// Returns the condition that the observers have received the expected routes, and all sessions that were asked to end have ended.
     pub(super) fn complete(&self, watches: &[WatchIndex]) -> Until {
         let expectation = |watch: &WatchIndex| (self.watches[*watch].observer, self.watches[*watch].id);
         Until::All(vec![Until::Received(watches.iter().map(expectation).collect()), self.ended()])
     }
 
-    /// Sum of everything that was sent and received; it changes while routes move.
+    /// Sum of all traffic sent and received. It changes while routes are exchanged.
     pub(super) fn movement(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &PeerIndex| {
             let (routers, router) = hosts.session(*peer)?;

@@ -1,4 +1,4 @@
-//! Tables of routes by name.
+//! Finds tables of routes by name.
 
 use crate::mrt::{self, PeerChoice};
 use drophammer_methods::TestError;
@@ -7,10 +7,11 @@ use drophammer_model::routes::{AfiSafi, AttributePattern, Prefix, RouteRange, Ro
 use drophammer_model::trial::Family;
 use std::path::Path;
 
-/// `count` routes of a table, all of a file without a count. What is left out of a file stands in the name of the table.
+/// Returns `count` routes of a table; all routes of a file if `count` is not given. The table's name lists what was
+/// left out of a file.
 ///
 /// # Errors
-/// [`TestError::NotApplicable`] if the table has fewer routes, and for a file that cannot be read.
+/// [`TestError::NotApplicable`] if the table has fewer routes, or the file cannot be read.
 pub(crate) fn routes(
     choice: &TableChoice,
     afi_safi: AfiSafi,

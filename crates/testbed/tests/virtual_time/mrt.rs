@@ -258,12 +258,12 @@ fn what_is_wrong_with_a_file_is_told_with_its_name_and_place() {
     assert_eq!(say(&[]), "is empty");
     assert!(say(&record(16, 4, &[0; 20])).starts_with("holds BGP messages (type BGP4MP) and no RIB"));
     assert!(say(&record(12, 1, &[0; 20])).contains("old format TABLE_DUMP;"));
-    assert_eq!(say(&record(99, 1, &[])), "holds no RIB of TABLE_DUMP_V2; its first record has type 99");
+    assert_eq!(say(&record(99, 1, &[])), "contains no RIB of TABLE_DUMP_V2; its first record has type 99");
     assert!(say(b"<html>this is no routing table</html>").contains("is no MRT file; take a RIB in TABLE_DUMP_V2"));
     let whole = file();
     assert_eq!(
         say(&whole[..table.len() + 5]),
-        format!("record 2 is cut off: the contents end at byte {}; get the file again", table.len() + 5)
+        format!("record 2 is cut off: the contents end at byte {}; download the file again", table.len() + 5)
     );
     assert!(say(&whole[..table.len() + 30]).starts_with("record 2 is cut off"));
     let with = |bytes: Vec<u8>| say(&[table.clone(), bytes].concat());
@@ -278,14 +278,14 @@ fn what_is_wrong_with_a_file_is_told_with_its_name_and_place() {
     let mut long = rib(2, &[8, 20], std::slice::from_ref(&good));
     long.push(0);
     long[11] += 1;
-    assert_eq!(with(long), "record 2 has 1 bytes behind its 1 routes");
+    assert_eq!(with(long), "record 2 has 1 bytes after its 1 routes");
     assert!(
         with(rib(2, &[8, 20], &[entry(7, None, &plain(&[1]))]))
             .contains("route of peer 7, whom no peer index table names")
     );
     assert!(say(&rib(2, &[8, 20], &[good])).contains("whom no peer index table names"));
     let no_path = with(rib(2, &[8, 20], &[entry(0, None, &attribute(0x40, 1, &[0]))]));
-    assert_eq!(no_path, "record 2 route 20.0.0.0/8: it has no AS_PATH that can be read");
+    assert_eq!(no_path, "record 2 route 20.0.0.0/8: it has no readable AS_PATH");
     let absent = read(&folder.0.path().join("absent"), Family::Ipv4, PeerChoice::MostRoutes).unwrap_err().to_string();
     assert!(absent.contains("absent: cannot be read: "), "{absent}");
 }
@@ -329,7 +329,7 @@ fn xz_and_zstd_are_read_by_their_programs() {
         assert!(error.contains("is cut off"), "{error}");
     }
     let lz4 = peers(&folder.file("rib.lz4", &[0x04, 0x22, 0x4d, 0x18, 0])).unwrap_err().to_string();
-    assert!(lz4.ends_with("is compressed with lz4; write `lz4 -d FILE`, and name the file that it makes"), "{lz4}");
+    assert!(lz4.ends_with("is compressed with lz4; run `lz4 -d FILE`, and use the resulting file"), "{lz4}");
 }
 
 proptest! {

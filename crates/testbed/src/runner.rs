@@ -1,5 +1,5 @@
-//! Runs a suite: for each DUT brings it up, waits until it forwards, runs the tests, takes it down. A DUT that does not
-//! come up or dies affects only its own tests.
+//! Runs a suite. For each DUT it brings the DUT up, waits until it forwards, runs the tests and takes it down. A DUT
+//! that does not come up or dies affects only its own tests.
 
 mod abreast;
 mod ceilings;
@@ -50,20 +50,20 @@ use std::time::{Duration, Instant};
 pub struct Run<'a> {
     /// The suite.
     pub suite: &'a Suite,
-    /// The lab; absent if every DUT is simulated.
+    /// The lab; `None` if every DUT is simulated.
     pub lab: Option<&'a mut Lab>,
-    /// The backend that moves frames to and from routers that are not simulated.
+    /// The backend that transfers frames to and from routers that are not simulated.
     pub backend: &'static Backend,
-    /// Queues of each port of the tester, at least one.
+    /// Number of queues of each of the tester's ports, at least one.
     pub queues: u32,
-    /// Processors of the tester's threads, one per thread; the first is that of the calling thread, which exists
-    /// already. With none or one, the calling thread does all the work.
+    /// Processors of the tester's threads, one per thread. The first one is for the calling thread, which already
+    /// exists. With at most one, the calling thread does all the work.
     pub processors: &'a [usize],
-    /// True if trials are kept whatever the host did to the processors of tester and DUT.
+    /// True if trials are kept even if the host was busy with other work.
     pub busy_host: bool,
     /// Folder for logs and configurations, one subfolder per DUT.
     pub work_dir: &'a Path,
-    /// True if frames that are not test frames are kept, in a file per port in the DUT's folder.
+    /// True if frames other than test frames are captured, in a file per port in the DUT's folder.
     pub capture: bool,
     /// Command line, for the record.
     pub command: Vec<String>,
@@ -71,33 +71,32 @@ pub struct Run<'a> {
     pub environment: Environment,
     /// Secret that distinguishes this run's frames from frames of other runs.
     pub secret: u64,
-    /// Digest of the suite and of everything else that a run must have in common with its earlier part; see
-    /// [`Started::digest`].
+    /// Digest of the suite and of everything else that must not change when a run is resumed; see [`Started::digest`].
     pub digest: String,
-    /// The earlier part of this run, if it is continued.
+    /// The earlier part of this run, if it is resumed.
     pub earlier: Option<Earlier>,
 }
 
-/// Why a run ended early.
+/// The reason why a run ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// Results could not be stored.
     #[error("{0}")]
     Store(String),
-    /// A DUT differs from what it was when the run began.
+    /// A DUT has changed since the run began.
     #[error("the run cannot continue: {0}")]
     Changed(String),
-    /// The user stopped it; all results until then are stored.
+    /// The user stopped the run; all results until then are stored.
     #[error("stopped by the user")]
     Interrupted,
 }
 
 pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
-    // The suite was checked against this same list.
+    // The suite was checked against the same list.
     METHODS.iter().copied().find(|m| m.spec().name == test.test).unwrap_or(METHODS[0])
 }
 
-/// Title of a test with its id, for people.
+/// Returns the title of a test, with its id.
 fn title(test: &TestConfig) -> String {
     let id = test.id.as_ref().map_or(String::new(), |id| format!(" ({id})"));
     method(test).spec().title.to_owned() + &id
@@ -106,10 +105,10 @@ fn title(test: &TestConfig) -> String {
 /// Runs `run` and reports everything to `observer`.
 ///
 /// # Errors
-/// [`RunError`]; a DUT's failure is not an error of the run, but is in the records and in the tally.
+/// [`RunError`]. A failure of a DUT is not an error of the run; it is in the records and in the tally.
 pub fn run_suite(run: Run<'_>, observer: &mut (dyn Observer + Send)) -> Result<Tally, RunError> {
     let suite = run.suite;
-    // If all DUTs are simulated there is no host to watch.
+    // If all DUTs are simulated, there is no host to watch.
     let unwatched = run.busy_host && run.lab.is_some();
     let going_on = run.earlier.is_some();
     let earlier = run.earlier.unwrap_or_default();
@@ -154,8 +153,8 @@ pub fn run_suite(run: Run<'_>, observer: &mut (dyn Observer + Send)) -> Result<T
         runner.keep(&Record::Started(Box::new(started)))?;
     }
     let ended = runner.all();
-    // An end record would make a run look complete although records could not be stored; a line that short might still
-    // fit on the disk.
+    // An end record would make a run look complete although records could not be stored: a line as short as this might
+    // still fit on the disk.
     if let Err(e @ (RunError::Store(_) | RunError::Changed(_))) = ended {
         return Err(e);
     }
@@ -171,7 +170,7 @@ struct Runner<'o, 'a, 'l> {
     state: State<'a, 'l>,
 }
 
-/// Everything but the observer. Each of several DUTs that are up at the same time has a copy.
+/// The state of a run, except for its observer. Each of several DUTs that are up at the same time has a copy.
 #[derive(Clone)]
 struct State<'a, 'l> {
     suite: &'a Suite,
@@ -184,35 +183,35 @@ struct State<'a, 'l> {
     session: Session,
     /// `(test, estimate)` for the whole run, in order.
     plan: Vec<(usize, Duration)>,
-    /// Tests begun.
+    /// Number of tests started.
     number: usize,
     /// The current turn.
     turn: Turn,
-    /// [`Runner::number`] at its beginning.
+    /// Value of `number` when the turn started.
     begun: usize,
-    /// By how much the number grows from one test of this DUT to the next: as many DUTs share the turn.
+    /// By how much the number grows from one test of this DUT to the next: the number of DUTs that share the turn.
     step: usize,
-    /// The tester's first port at this DUT.
+    /// The tester's first port that faces this DUT.
     first_port: usize,
-    /// How many of the DUTs of a turn may be up at the same time, if that was decided.
+    /// How many DUTs of a turn can be up at the same time, if already decided.
     at_once: Option<usize>,
     /// DUTs that have a record.
     recorded: BTreeSet<String>,
-    /// Duration of a test on an earlier DUT: the best estimate for the next.
+    /// Duration of each test on an earlier DUT, as the best estimate for the next DUT.
     elapsed: BTreeMap<usize, Duration>,
-    /// A load that the tester could not offer to one DUT is not offered to any later one, by backend.
+    /// Highest loads, by backend. A load that the tester could not offer to one DUT is not offered to later DUTs.
     highest: BTreeMap<&'static str, HighestLoads>,
-    /// Findings of the tests of this turn, by backend: the throughput found with one may be too high for another.
+    /// Findings of the tests of this turn, by backend: a throughput found with one backend may be too high for another.
     known: BTreeMap<&'static str, Known>,
-    /// Rates above the tester's ceiling, which prove it too low, by backend.
+    /// Rates that exceeded the tester's measured ceiling and so prove it too low, by backend.
     beaten: BTreeMap<&'static str, BTreeMap<PatternKey, FrameRate>>,
     tally: Tally,
-    /// Results of an earlier part of this run.
+    /// Results of the earlier part of this run.
     earlier: Earlier,
 }
 
 impl<'a, 'l> Runner<'_, 'a, 'l> {
-    /// The lab, for a moment. Whoever has the machine has it too.
+    /// Locks the lab for a short time. The thread whose turn it is to use the machine also uses the lab.
     fn lab(&self) -> Option<MutexGuard<'a, &'l mut Lab>> {
         self.state.lab.map(|lab| lab.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -235,8 +234,8 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
 
     fn all(&mut self) -> Result<(), RunError> {
         let suite = self.state.suite;
-        // The loop uses interfaces like those of routers in namespaces; it does not show the ceiling of the user's own
-        // interfaces.
+        // The loop uses interfaces like those of routers in namespaces. It does not measure the ceiling of the user's
+        // own interfaces.
         let in_namespace = |d: &DutConfig| placement(d) == Some(Placement::Lab);
         let namespaces = suite.duts.iter().any(in_namespace);
         if namespaces && let Some(problem) = self.lab().and_then(|lab| lab.too_many_neighbours(&suite.ports, 1)) {
@@ -268,7 +267,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         let problem = if is_virtual(dut) { self.simulated(dut, ceilings)? } else { self.real(dut, ceilings)? };
         if let Some(problem) = problem {
             self.note(Some(&dut.name), &problem)?;
-            // The note has the full report, with log lines; the tests only repeat its first line.
+            // The note contains the full report with log lines; the tests only repeat its first line.
             self.skip_rest(dut, problem.lines().next().unwrap_or(&problem))?;
         }
         if self.observer.stopped() {
@@ -277,13 +276,13 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         Ok(())
     }
 
-    /// Folder of a DUT; with several rounds, one for each.
+    /// Returns the folder of a DUT; with several rounds, there is one per round.
     fn folder(&self, dut: &DutConfig) -> PathBuf {
         let folder = self.state.work_dir.join(&dut.name);
         if self.state.suite.rounds > 1 { folder.join(format!("round-{}", self.state.session.round)) } else { folder }
     }
 
-    /// Records the tests of a DUT that could not be started, with the reason.
+    /// Records the tests of a DUT that could not be started, and the reason.
     fn skip_rest(&mut self, dut: &DutConfig, why: &str) -> Result<(), RunError> {
         while let Some(index) = self.state.turn.tests.get((self.state.number - self.state.begun) / self.state.step) {
             let test = &self.state.suite.tests[*index];
@@ -296,7 +295,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         Ok(())
     }
 
-    /// Records the properties of a DUT and its ports, which begin at port `first` of the tester.
+    /// Records the properties of a DUT and of its ports, which start at the tester's port `first`.
     fn keep_record(
         &mut self,
         dut: &DutConfig,
@@ -317,7 +316,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             let (name, now) = (&dut.name, &record.version);
             let remedy = format!("install `{then}` again, or begin a new run without --resume");
             return Err(RunError::Changed(format!(
-                "{name} was `{then}` when the run began, now it is `{now}`; {remedy}"
+                "{name} was `{then}` when the run began, but now it is `{now}`; {remedy}"
             )));
         }
         self.state.recorded.insert(dut.name.clone());
@@ -338,7 +337,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         self.tests(dut, Rig::new(ports, &config), device.as_mut(), ceilings, 0..self.state.turn.tests.len())
     }
 
-    /// Emulated hosts and routers of the suite.
+    /// Returns the configuration of the suite's emulated hosts and routers.
     fn config(&self) -> Config {
         hosts_and_routers(&self.state.suite.ports, &families(self.state.suite), self.state.suite.seed)
     }
@@ -371,13 +370,13 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         result
     }
 
-    /// Time that the rest of the run after test `number` (from 0) will take.
+    /// Returns the time that the rest of the run after test `number` (from 0) will take.
     fn after(&self, number: usize) -> Duration {
         let left = self.state.plan.iter().skip(number + 1);
         left.map(|(test, estimate)| self.state.elapsed.get(test).copied().unwrap_or(*estimate)).sum()
     }
 
-    /// The time left when a test of the turn begins, for each test.
+    /// Returns the time left at the start of each test of the turn.
     fn left(&self) -> Vec<Left> {
         let of = |place: usize| {
             let (test, estimate) = self.state.plan[self.state.begun + place * self.state.step];
@@ -407,7 +406,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         setup.facts_mut().ceilings = frames;
         setup.facts_mut().flows = suite.flows.clone();
         *setup.known() = known;
-        // The sessions of the tests before ended with their ports.
+        // The sessions of the tests before this ended with their ports.
         setup.routing.state.ended_some = tests.start > 0;
         let placement = placement(dut);
         if placement == Some(Placement::Lab) {
@@ -433,7 +432,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         if on_host && !route_ceiling::pairs(suite).is_empty() {
             drophammer_methods::Testbed::note(
                 &mut setup,
-                "the tester's own time for routes is not measured, because its ports are not joined to each other",
+                "the tester's own time for routes is not measured, because its ports are not connected to each other",
             );
         }
         for place in tests.clone() {
@@ -452,7 +451,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
                 None => routed::release(&mut setup, method.spec(), &test.params)
                     .and_then(|()| method.run(&mut setup, &test.params, &mut outcome)),
             };
-            // A test of sessions only has no routes.
+            // A test that only counts sessions has no routes.
             if method.spec().needs == [Need::Bgp] && FAMILIES.find(&test.params).is_some() {
                 outcome.notes.extend(mixed_installation(suite));
             }

@@ -22,31 +22,31 @@ use drophammer_rig::{Act, Rig};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Times for the estimate of the time left.
+/// Times from which the remaining time is estimated.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
-    /// Time of all tests after the running one, and after the same test on the other DUTs that are up.
+    /// Time of all tests after the current test, and after the same test on the other DUTs that are up.
     pub after: Duration,
-    /// Time of the same test on these.
+    /// Time of the current test on the other DUTs.
     pub others: Duration,
-    /// Total time of the running one.
+    /// Total time of the current test.
     pub test: Duration,
-    /// When it started.
+    /// When the current test started.
     pub since: std::time::Instant,
 }
 
 impl Left {
-    /// Of a test that starts now and takes `test`, before others that take `after`.
+    /// Returns the times for a test that starts now and takes `test`, before other tests that take `after`.
     pub fn new(after: Duration, test: Duration) -> Left {
         Left { after, others: Duration::ZERO, test, since: std::time::Instant::now() }
     }
 
-    /// The time left now.
+    /// Returns the time left from now.
     pub fn now(&self) -> Duration {
         self.after + self.others + self.test.saturating_sub(self.since.elapsed())
     }
 
-    /// Leaves out the time in which other DUTs were measured.
+    /// Excludes the time in which other DUTs were measured.
     fn waited(&mut self, time: Duration) {
         self.since += time;
         self.others = self.others.saturating_sub(time);
@@ -57,9 +57,9 @@ impl Left {
 pub struct TestSetup<'a> {
     /// The bench and its emulated routers.
     pub routing: BgpRouting<'a>,
-    /// Ceilings that a valid trial has beaten since, with its rate.
+    /// Ceilings that a valid trial has exceeded since, with its rate.
     pub beaten: BTreeMap<PatternKey, FrameRate>,
-    /// Time left for the run without the running test, and the running test's estimate and start.
+    /// Time left for the run without the current test, and estimate and start of the current test.
     pub left: Left,
     pub(crate) known: Known,
     /// Seconds in which other DUTs were measured.
@@ -67,7 +67,7 @@ pub struct TestSetup<'a> {
 }
 
 impl<'a> TestSetup<'a> {
-    /// Puts `device` at the ports of `rig`, which the suite configures as `ports`.
+    /// Connects `device` to the ports of `rig`, which the suite configures as `ports`.
     pub fn new(
         dut: &str,
         ports: &[PortConfig],
@@ -87,27 +87,27 @@ impl<'a> TestSetup<'a> {
         }
     }
 
-    /// Rig and DUT.
+    /// Returns rig and DUT.
     pub fn bench(&mut self) -> &mut Bench<'a> {
         &mut self.routing.bench
     }
 
-    /// The rig.
+    /// Returns the rig.
     pub fn rig(&mut self) -> &mut Rig {
         &mut self.routing.bench.rig
     }
 
-    /// The observer of the run.
+    /// Returns the observer of the run.
     pub fn observer(&mut self) -> &mut dyn Observer {
         self.routing.bench.observer
     }
 
-    /// Facts of the setup for tests.
+    /// Returns the setup's facts for tests.
     pub fn facts_mut(&mut self) -> &mut Facts {
         &mut self.routing.bench.facts
     }
 
-    /// Begins a test with these parameters; `left` gives the time for this test and the tests after it.
+    /// Starts a test with these parameters. `left` contains the time for this test and the tests after it.
     pub fn begin_test(&mut self, method: &dyn Method, params: &Params, left: Left) {
         self.begin_own(method.spec().name, left);
         let (spec, plan) = (method.spec(), method.plan(params));
@@ -116,22 +116,23 @@ impl<'a> TestSetup<'a> {
         self.routing.bench.running = Some(Running { spec, plan, done: 0, of });
     }
 
-    /// The same for trials of the tester itself, which are stored under this name.
+    /// Starts trials of the tester itself, which are stored under this name.
     pub fn begin_own(&mut self, name: &str, left: Left) {
         name.clone_into(&mut self.routing.bench.test);
         self.routing.bench.running = None;
         self.left = left;
     }
 
-    /// Undoes what the ended test configured on the DUT.
+    /// Removes what the ended test configured on the DUT.
     ///
     /// # Errors
-    /// It could not be undone.
+    /// The configuration could not be removed.
     pub fn end_test(&mut self) -> Result<(), TestError> {
         self.routing.bench.end_test()
     }
 
-    /// Test number `number` of this DUT, from 1, is the next. Returns when all other DUTs that are up have ended the one before.
+    /// Announces that test number `number` of this DUT, from 1, is next. Returns when all other DUTs that are up have
+    /// finished the test before it.
     pub(crate) fn reach(&mut self, number: usize) {
         if let Some(place) = &self.routing.bench.session.place {
             place.begin(number);
@@ -139,31 +140,31 @@ impl<'a> TestSetup<'a> {
         self.give_way();
     }
 
-    /// Hands the machine to the other DUTs that are up. This DUT is still answered in the meantime.
+    /// Passes the machine to the other DUTs that are up. This DUT's requests are still answered in the meantime.
     fn give_way(&mut self) {
         let Some(place) = self.routing.bench.session.place.clone() else { return };
         let (now, before) = (self.rig().now(), std::time::Instant::now());
-        // An error here comes again in the next step, which reports it.
+        // The next step fails with the same error and reports it.
         if place.hand_over(|| _ = self.routing.bench.serve(Duration::ZERO)) {
             self.waited_s += self.rig().now().since(now).as_secs_f64();
             self.left.waited(before.elapsed());
         }
     }
 
-    /// As [`Bench::await_forwarding`].
+    /// See [`Bench::await_forwarding`].
     ///
     /// # Errors
-    /// Those of [`Bench::await_forwarding`].
+    /// The errors of [`Bench::await_forwarding`].
     pub fn await_forwarding(&mut self, families: &[Family]) -> Result<(), TestError> {
         self.routing.bench.await_forwarding(families)
     }
 }
 
 impl TestSetup<'_> {
-    /// Raises the tester's ceiling where a valid trial has beaten it: the tester did send and receive at this rate.
+    /// Raises the tester's ceiling if a valid trial has exceeded it: the tester evidently sent and received at this rate.
     fn raise_ceiling(&mut self, spec: &TrialSpec, result: &TrialResult) {
         let pattern = PatternKey::of(spec);
-        // Additional frames are not in the rate; a mesh has several pairs at each port.
+        // The rate does not include additional frames; a mesh has several pairs at each port.
         if pattern.modifier != Modifier::None || pattern.distribution == Distribution::FullyMeshed {
             return;
         }
@@ -176,7 +177,7 @@ impl TestSetup<'_> {
         }
     }
 
-    /// Lets the device learn its neighbours behind a port that failed in the last trial.
+    /// Lets the device learn its neighbours on a port that failed in the last trial.
     fn recover_port(&mut self, spec: &TrialSpec) -> Result<(), TestError> {
         if !std::mem::take(&mut self.routing.bench.port_failed) {
             return Ok(());
@@ -187,7 +188,7 @@ impl TestSetup<'_> {
         self.routing.bench.await_forwarding(&families)
     }
 
-    /// The load with all that happens meanwhile. [`Testbed::attempt`] asks for it when the counters before it are read.
+    /// Returns the load with all events during it. [`Testbed::attempt`] calls this after reading the counters.
     fn planned(&mut self, trial: &Trial) -> Result<Planned, TestError> {
         let mut planned = Planned { spec: trial.spec.clone(), acts: Vec::new() };
         for change in &trial.changes {
@@ -198,7 +199,7 @@ impl TestSetup<'_> {
         Ok(planned)
     }
 
-    /// Compiles the additional frames of the trial that follows.
+    /// Compiles the additional frames of the next trial.
     fn take_extra(&mut self, frames: Option<&[ExtraFrame]>) -> Result<(), TestError> {
         let bench = &mut self.routing.bench;
         let largest: Vec<usize> = bench.facts.ports.iter().map(|port| port.largest_frame).collect();
@@ -208,19 +209,19 @@ impl TestSetup<'_> {
     }
 }
 
-/// Refuses what would give a wrong answer if it happened in one trial.
+/// Refuses combinations that would give wrong results in a single trial.
 fn together(trial: &Trial) -> Result<(), TestError> {
     let refuse = |why: &str| Err(TestError::NotApplicable(why.into()));
     let Trial { spec: _, changes, extra, ask, echo, counters, routers, reset, joint } = trial;
     if ask.is_some() && !echo.is_empty() {
-        return refuse("echo requests are told apart by their numbers, which questions to the router would use too");
+        return refuse("echo requests are distinguished by their numbers, which questions to the router would use too");
     }
     if extra.is_some() && routers.is_some() {
-        return refuse("extra frames and what comes out of routers are observed for different times");
+        return refuse("extra frames and the output of routers are observed over different periods");
     }
     let alone = changes.is_empty() && echo.is_empty() && extra.is_none() && ask.is_none();
     if *joint && !(alone && counters.is_none() && routers.is_none() && reset.is_none()) {
-        return refuse("a trial of several routers at once is a load and nothing else");
+        return refuse("a trial of several routers at the same time can only offer a load");
     }
     Ok(())
 }
@@ -250,10 +251,10 @@ impl Testbed for TestSetup<'_> {
         if trial.joint {
             let contestants = self.facts().contestants.clone();
             let each = self.routing.bench.joint_attempt(&trial.spec, &contestants, number)?;
-            let result = each.first().cloned().ok_or_else(|| TestError::NotApplicable("one router is up".into()))?;
+            let result = each.first().cloned().ok_or_else(|| TestError::NotApplicable("only one router is up".into()))?;
             return Ok(Seen { each, ..result.into() });
         }
-        // What is read and asked first is read and answered last, so that each part sees all that happens within it.
+        // What starts first ends last: each part sees everything that happens within it.
         let counters = trial.counters.map(|settle| self.first_reading(settle)).transpose()?;
         let mut planned = self.planned(trial)?;
         let numbered = self.begin_echo(&trial.echo, &mut planned)?;
@@ -332,7 +333,7 @@ impl Testbed for TestSetup<'_> {
 
     fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
         let bench = &mut self.routing.bench;
-        // They only add to an observation that is complete without them.
+        // These counters only add to an observation that is complete without them.
         let before = bench.device.counters().ok();
         let mut seen = bench.observe(time)?;
         let after = bench.device.counters().ok();
@@ -352,7 +353,7 @@ impl Testbed for TestSetup<'_> {
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
         match self.routing.bench.serve(time) {
-            // The next trial finds the failure too, and is repeated then.
+            // The next trial hits the same failure and is then repeated.
             Err(Failure::Port(_)) => {}
             other => other?,
         }
@@ -391,7 +392,7 @@ impl Testbed for TestSetup<'_> {
             text: text.to_owned(),
             problem: false,
         };
-        // If a remark cannot be stored, the next trial cannot be stored either, and reports that.
+        // If a note cannot be stored, the next trial cannot be stored either, and reports that.
         let _ = self.routing.bench.observer.record(&Record::Note(note));
         self.routing.bench.observer.progress(&Progress::Note { text, problem: false });
     }

@@ -1,4 +1,4 @@
-//! A test setup with the reference device: virtual time.
+//! A test setup with the reference device, in virtual time.
 
 mod capabilities;
 mod resettable;
@@ -35,48 +35,48 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The reference device as the simulated ports see it; a second handle gives access to the truth.
+/// The reference device as the simulated ports see it. A second handle provides access to the truth.
 #[derive(Clone)]
 pub struct Reference(Rc<RefCell<Resettable>>);
 
 impl Reference {
-    /// The true counts of the device.
+    /// Returns the true counts of the device.
     pub fn truth(&self) -> Truth {
         *self.0.borrow().truth()
     }
 
-    /// Replaces its filter by these lists from now on; an empty list restores the filter of its configuration.
+    /// Replaces the device's filter by `lists` from now on. An empty list restores the filter of its configuration.
     ///
     /// # Errors
-    /// Lists that the device refuses.
+    /// The device refuses the lists.
     pub fn set_filter(&self, lists: &[FilterList]) -> Result<(), String> {
         self.0.borrow_mut().set_filter(lists.to_vec()).map_err(|e| e.to_string())
     }
 
-    /// Replaces its classes of service by these from now on.
+    /// Replaces the device's classes of service by `lists` from now on.
     ///
     /// # Errors
-    /// Classes that the device refuses.
+    /// The device refuses the classes.
     pub fn set_classes(&self, lists: &[EgressClasses]) -> Result<(), String> {
         self.0.borrow_mut().set_classes(lists).map_err(|e| e.to_string())
     }
 
-    /// Frames that each rule of its filter decided on, list after list.
+    /// Returns the number of frames that each rule of the device's filter decided on, list after list.
     pub fn filter_matches(&self) -> Vec<u64> {
         self.0.borrow().filter_matches().to_vec()
     }
 
-    /// Changes its faults from now on.
+    /// Changes the device's faults from now on.
     ///
     /// # Errors
-    /// Faults that the device refuses.
+    /// The device refuses the faults.
     pub fn set_faults(&self, faults: Faults) -> Result<(), String> {
         self.0.borrow_mut().set_faults(faults).map_err(|e| e.to_string())
     }
 }
 
 impl Reference {
-    /// Its counters as it reports them, right or wrong.
+    /// Returns the device's counters as it reports them, right or wrong.
     fn known_counters(&self) -> Vec<DutCounter> {
         Reference::counters_of(&self.0.borrow())
     }
@@ -95,7 +95,7 @@ impl Reference {
             ];
             all.extend(of_port.iter().filter_map(|(name, value)| DutCounter::of_port("device", name, port, *value)));
         }
-        // The device does not count by IP version; these counters cover both.
+        // The device does not count by IP version, so these counters cover both versions.
         let truth = router.truth();
         let of_all = [
             ("packets forwarded", Counts::IpForwarded(None), truth.forwarded),
@@ -117,16 +117,16 @@ impl Reference {
         all
     }
 
-    /// As [`Reference::set_faults`], with the instants of the faults counted from now.
+    /// Like [`Reference::set_faults`], but the instants of the faults count from now.
     ///
     /// # Errors
-    /// Faults that the device refuses.
+    /// The device refuses the faults.
     pub fn begin(&self, faults: Faults) -> Result<(), String> {
         let now = self.0.borrow().now();
         self.set_faults(faults.from_instant(now))
     }
 
-    /// Takes the link of a port down or up at `now`, on both sides.
+    /// Switches the link of a port on or off at `now`, on both sides.
     pub fn set_link(&self, now: Instant, port: usize, up: bool) {
         self.0.borrow_mut().set_link(now, port, up);
     }
@@ -162,7 +162,7 @@ impl simulated::Device for Reference {
     }
 }
 
-/// The loop without DUT.
+/// A loop without a DUT.
 pub struct NoDut;
 
 impl Dut for NoDut {
@@ -175,10 +175,10 @@ impl Dut for NoDut {
     }
 }
 
-/// Configuration of the reference device for a DUT of a suite.
+/// Returns the configuration of the reference device for a DUT of a suite.
 ///
 /// # Errors
-/// A capacity outside of what the device can be.
+/// A capacity that the device does not support.
 pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
     let p = &dut.params;
     let mut config = Config {
@@ -232,13 +232,13 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
     config
 }
 
-/// The error of a device named `dut` whose configuration is refused.
+/// Returns the error for a device named `dut` whose configuration is refused.
 pub(crate) fn unusable(dut: &str, why: impl std::fmt::Display) -> LabError {
     let remedy = "change the parameters of the device in the suite".into();
     LabError::Unusable { what: format!("{dut}: {why}"), remedy }
 }
 
-/// The reference device as a DUT. Its faults begin once it has been found to forward.
+/// The reference device as a DUT. Its faults start once it has been found to forward.
 pub struct ReferenceDut {
     reference: Reference,
     faults: Faults,
@@ -305,7 +305,7 @@ impl Dut for ReferenceDut {
     }
 }
 
-/// Counters of the classes of its lines: `d1.gold.served`, `d1.gold.dropped`.
+/// Returns the counters of the classes of the device's lines: `d1.gold.served`, `d1.gold.dropped`.
 pub(crate) fn class_counters(router: &Router) -> BTreeMap<String, u64> {
     let of = |(port, class, counters): (usize, &str, drophammer_reference::ClassCounters)| {
         let name = counter_name(port, class);
@@ -314,10 +314,10 @@ pub(crate) fn class_counters(router: &Router) -> BTreeMap<String, u64> {
     router.line_classes().flat_map(of).collect()
 }
 
-/// The interval by which `low_load` is judged.
+/// Interval over which the load is compared with `low_load`.
 const LOAD_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Faults that a suite configures; their instants are counted from when the device is found to forward.
+/// Returns the faults that a suite configures. Their instants count from the time when the device is found to forward.
 fn faults(p: &Params) -> Faults {
     let every = |key| p.count(key);
     let time = |key| p.duration(key).unwrap_or_default();
@@ -380,7 +380,7 @@ fn faults(p: &Params) -> Faults {
     }
 }
 
-/// Configured ageing.
+/// Returns the configured ageing.
 fn ageing(p: &Params) -> Option<Ageing> {
     let (delay, bytes) = (p.duration("ageing_delay"), p.count("ageing_memory"));
     (delay.is_some() || bytes.is_some()).then(|| Ageing {
@@ -390,14 +390,14 @@ fn ageing(p: &Params) -> Option<Ageing> {
     })
 }
 
-/// Configured effect of a reset.
+/// Returns the configured effect of a reset.
 fn boot(p: &Params) -> Boot {
     let flag = |key| p.flag(key).unwrap_or(false);
     let time = p.duration("boot_time").unwrap_or_default();
     Boot { time, unaffected: flag("reset_unaffected"), never: flag("reset_never_back") }
 }
 
-/// ICMP errors that it sends per second.
+/// Returns the number of ICMP errors that the device sends per second.
 fn icmp_errors(p: &Params) -> u32 {
     match p.count("icmp_errors") {
         _ if p.flag("no_icmp") == Some(true) => 0,
@@ -406,14 +406,14 @@ fn icmp_errors(p: &Params) -> u32 {
     }
 }
 
-/// The wrong frames that a suite configures it to forward.
+/// Returns the kind of invalid frames that the device is configured to forward.
 fn wrong_frame(p: &Params) -> Option<WrongFrame> {
     let named = p.text("forwards_wrong")?;
     let at = WrongFrame::NAMES.iter().position(|name| *name == named)?;
     WrongFrame::ALL.get(at).copied()
 }
 
-/// The change that a suite configures.
+/// Returns the change of encapsulation that a suite configures.
 fn change(p: &Params) -> Deviation {
     let named = p.text("encapsulation_change").unwrap_or_default();
     Deviation::ALL.iter().copied().find(|change| change.name() == named).unwrap_or(Deviation::Dscp)
@@ -431,26 +431,26 @@ pub struct Parts {
     pub device: ReferenceDut,
 }
 
-/// Makes the reference device and the ports that face it, with `queues` queues each.
+/// Creates the reference device and the ports that face it, with `queues` queues each.
 ///
 /// # Errors
-/// A configuration that the device refuses.
+/// The device refuses its configuration.
 pub fn build(dut: &DutConfig, configs: &[PortConfig], queues: u32, seed: u64) -> Result<Parts, String> {
     build_queues(config(dut, configs, seed), dut, configs, queues, seed)
 }
 
-/// As [`build`], with a configuration that can express more than the parameters of a DUT.
+/// Like [`build`], but with a configuration that can express more than the parameters of a DUT.
 ///
 /// # Errors
-/// A configuration that the device refuses.
+/// The device refuses its configuration.
 pub fn build_with(config: Config, dut: &DutConfig, configs: &[PortConfig], seed: u64) -> Result<Parts, String> {
     build_queues(config, dut, configs, 1, seed)
 }
 
-/// As [`build_with`], with `queues` queues for each port of the tester.
+/// Like [`build_with`], but with `queues` queues for each of the tester's ports.
 ///
 /// # Errors
-/// A configuration that the device refuses.
+/// The device refuses its configuration.
 pub fn build_queues(
     config: Config,
     dut: &DutConfig,

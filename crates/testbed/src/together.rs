@@ -1,14 +1,14 @@
-//! Several DUTs that are up at the same time, as one device with the ports of all.
+//! Several DUTs that are up at the same time, as one device with all their ports.
 //!
-//! # Several DUTs at once
+//! # Several DUTs at the same time
 //!
 //! A test whose `Method::is_joint` is true (`head_to_head`) runs once per round for all DUTs (`Method::run_together`,
-//! an outcome for each). `runner/joint.rs` brings them all up, each at ports of its own (`Lab::begin_at_port`), with
-//! one rig for all ports. `together.rs` is the `Dut` of all; it deals out filters by ports. Each DUT learns its table
-//! from its own ports (`methods/src/forwarding/head_to_head/burdens.rs`). `bench/joint.rs` splits each trial into one record per
-//! DUT, as if it had been alone, and deals out the tester's part of the processor time. Such a trial is valid whatever
-//! the host does. `judge::statistics::ratio_of_rounds` compares DUTs by pairs of trials. In virtual time the DUTs are
-//! routers of one `reference::Network` that are not joined.
+//! with one outcome for each). `runner/joint.rs` brings up all of them, each at its own ports (`Lab::begin_at_port`),
+//! with one rig for all ports. `together.rs` is the `Dut` that combines them; it distributes filters by port. Each DUT
+//! learns its table from its own ports (`methods/src/forwarding/head_to_head/burdens.rs`). `bench/joint.rs` splits each
+//! trial into one record per DUT, as if the DUT had been alone, and also splits the tester's part of the processor
+//! time. Such a trial is valid whatever the host does. `judge::statistics::ratio_of_rounds` compares DUTs by pairs of
+//! trials. In virtual time the DUTs are unconnected routers of one `reference::Network`.
 
 use drophammer_lab::{Dut, Filters, LabError, TesterInterface, ThreadTimes, Usage, no_filters};
 use drophammer_methods::Contestant;
@@ -27,7 +27,7 @@ pub(crate) struct Together {
 }
 
 impl Together {
-    /// Joins the DUTs. The ports of each DUT follow the ports of the one before, without a gap.
+    /// Combines the DUTs. The ports of each DUT follow the ports of the previous DUT without a gap.
     pub(crate) fn new(parts: Vec<(Contestant, Box<dyn Dut>)>) -> Together {
         let mut by_port: Vec<_> = parts.iter().collect();
         by_port.sort_by_key(|(contestant, _)| contestant.ports.start);
@@ -38,29 +38,29 @@ impl Together {
         Together { parts, interfaces }
     }
 
-    /// The DUTs and their ports.
+    /// Returns the DUTs and their ports.
     pub(crate) fn contestants(&self) -> Vec<Contestant> {
         self.parts.iter().map(|(contestant, _)| contestant.clone()).collect()
     }
 
-    /// The record of the DUT of this name.
+    /// Returns the record of the DUT with this name.
     pub(crate) fn record_of(&self, name: &str) -> DutRecord {
         let found = self.parts.iter().find(|(contestant, _)| contestant.name == name);
         found.map(|(_, device)| device.record()).unwrap_or_default()
     }
 
-    /// The DUTs themselves, to take them down.
+    /// Returns the DUTs themselves, so that they can be taken down.
     pub(crate) fn into_parts(self) -> impl Iterator<Item = (String, Box<dyn Dut>)> {
         self.parts.into_iter().map(|(contestant, device)| (contestant.name, device))
     }
 
-    /// Asks each DUT; `None` if one has no answer.
+    /// Asks each DUT. Returns `None` if one of them has no answer.
     fn each<T>(&mut self, ask: impl Fn(&mut dyn Usage) -> Option<T>) -> Option<Vec<T>> {
         self.parts.iter_mut().map(|(_, device)| ask(device.usage()?)).collect()
     }
 }
 
-/// An error with the name of the DUT that it comes from.
+/// Adds the name of the DUT to an error.
 fn named(name: &str, e: LabError) -> LabError {
     match e {
         LabError::Unusable { what, remedy } => LabError::Unusable { what: format!("{name}: {what}"), remedy },
@@ -73,14 +73,14 @@ fn counter(part: usize, name: &str) -> String {
     format!("{part}:{name}")
 }
 
-/// The counters of DUT `part` among all counters of [`Together`], under the names that they have when the DUT is up alone.
+/// Returns the counters of DUT `part` among all counters of [`Together`], under the names that they have when the DUT is alone.
 pub(crate) fn counters_of(all: &BTreeMap<String, u64>, part: usize) -> BTreeMap<String, u64> {
     let prefix = counter(part, "");
     let own = all.iter().filter_map(|(name, value)| Some((name.strip_prefix(&prefix)?.to_owned(), *value)));
     own.collect()
 }
 
-/// The filter lists at the ports of one DUT, as if it were up alone.
+/// Returns the filter lists at the ports of one DUT, as if it were alone.
 pub(crate) fn lists_of(lists: &[FilterList], one: &Contestant) -> Vec<FilterList> {
     let own = lists.iter().filter_map(|list| {
         let ports = list.interfaces.iter().filter(|port| one.ports.contains(port));
@@ -119,7 +119,7 @@ impl Dut for Together {
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut all = BTreeMap::new();
         for (part, (_, device)) in self.parts.iter_mut().enumerate() {
-            // Alone, the DUT would be at the first ports of the tester.
+            // If the DUT were alone, it would be at the first ports of the tester.
             let ends: Vec<String> = device.interfaces().iter().map(|end| end.name.clone()).collect();
             for (name, value) in device.counters()? {
                 let own = ends.iter().zip(0..).find_map(|(end, port)| {
@@ -155,7 +155,7 @@ impl Dut for Together {
     }
 
     fn take_down(self: Box<Self>) -> Result<(), LabError> {
-        // All are taken down, even if one fails.
+        // Takes down all of them, even if one fails.
         let results: Vec<_> =
             self.parts.into_iter().map(|(one, device)| device.take_down().map_err(|e| named(&one.name, e))).collect();
         results.into_iter().collect()
@@ -177,7 +177,7 @@ impl Usage for Together {
         Some(self.router_cpu()?.into_iter().sum())
     }
 
-    /// Processor time of each DUT, in the order of the suite.
+    /// Returns the processor time of each DUT, in the order of the suite.
     fn router_cpu(&mut self) -> Option<Vec<Duration>> {
         self.each(|device| device.cpu_time())
     }
@@ -192,8 +192,8 @@ impl Usage for Together {
     }
 }
 
-/// Ports of the tester that face `names`, in this order: so many sets of the ports of the suite. Each DUT has an even
-/// number of them, because ports work in pairs.
+/// Returns the tester's ports that face `names`, in this order: one set of the suite's ports for each. Each DUT has an
+/// even number of ports, because ports work in pairs.
 pub(crate) fn ports(configs: &[PortConfig], names: &[&str]) -> (Vec<PortConfig>, Vec<Contestant>) {
     let each = configs.len() / 2 * 2;
     let mut ports = Vec::new();
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn what_each_says_keeps_its_place() {
-        // The second of the suite was brought up first.
+        // The second DUT of the suite was brought up first.
         let mut all = Together::new(vec![(contestant("a", 2), fixed(2, 7)), (contestant("b", 0), fixed(0, 5))]);
         let names: Vec<_> = all.interfaces().iter().map(|end| end.name.as_str()).collect();
         assert_eq!(names, ["t0", "t1", "t2", "t3"]);

@@ -1,35 +1,37 @@
-//! Which of several DUTs that are up at the same time is measured now.
+//! Decides which of several DUTs that are up at the same time is measured.
 //!
-//! The tests of each DUT run in a thread of their own, and one of these threads at a time has the machine. It hands the machine
-//! over when a step of its test is complete, so that figures of different DUTs are from the same minute: whatever slows the host down
-//! slows it down for all of them.
+//! The tests of each DUT run in their own thread, and one of these threads at a time owns the machine. It passes the
+//! machine on when a step of its test is complete, so that figures of different DUTs are from the same minute: whatever
+//! slows the host down slows it down for all of them.
 //!
-//! # Several DUTs by turns
+//! # Several DUTs in turns
 //!
-//! Each DUT has a thread with its own ports, rig and emulated routers, and methods know nothing of the others. One
-//! thread at a time has the machine (`testbed/src/turnstile.rs`, `Place`): it hands it over where a step begins
-//! (`Testbed::progress`), to the next of those that have begun the fewest tests. So all DUTs run a test before one runs
-//! the next, and their figures are from the same minute. A waiting thread answers its DUT every second, so that
-//! sessions and neighbours stay up. An idle DUT that is not idle is another program on the processor of the one that is
-//! measured, and voids the trial. `Session` has what all threads share; each has a copy of the runner's `State`. With
-//! too little memory (`runner/memory.rs`), the DUTs are up one after another.
+//! Each DUT has a thread with its own ports, rig and emulated routers, and methods do not know about the other DUTs.
+//! One thread at a time owns the machine (`testbed/src/turnstile.rs`, `Place`). When a step starts
+//! (`Testbed::progress`), it passes the machine to the next of the threads that have started the fewest tests. So all
+//! DUTs run a test before one of them runs the next, and their figures are from the same minute. A waiting thread
+//! answers its DUT every second, so that sessions and neighbours stay up. A waiting DUT that is not idle counts as
+//! another program on the processor of the measured DUT, and voids the trial. `Session` contains what all threads
+//! share; each has a copy of the runner's `State`. With too little memory (`runner/memory.rs`), the DUTs are up one
+//! after another.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often a waiting thread answers its DUT. A router probes a neighbour for three seconds and a BGP peer for many more.
+/// How often a waiting thread answers its DUT. A router probes a neighbour for three seconds, and a BGP peer for much longer.
 const SERVE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct State {
-    /// Place that has the machine.
+    /// The place that owns the machine.
     running: usize,
-    /// Tests that each place has begun; `None` if it has left.
+    /// Number of tests that each place has started; `None` if it has left.
     begun: Vec<Option<usize>>,
 }
 
 impl State {
-    /// Of the places that are furthest behind, the next after `place`: all DUTs finish a test before one begins the next.
+    /// Returns the next place after `place` among those that are furthest behind: all DUTs finish a test before one of
+    /// them starts the next.
     fn next(&self, place: usize) -> Option<usize> {
         let least = self.begun.iter().flatten().min()?;
         let places = self.begun.len();
@@ -37,7 +39,7 @@ impl State {
     }
 }
 
-/// Hands the machine from thread to thread.
+/// Passes the machine from thread to thread.
 #[derive(Debug)]
 struct Turnstile {
     state: Mutex<State>,
@@ -46,7 +48,7 @@ struct Turnstile {
 
 impl Turnstile {
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code that holds the lock can panic half-way through a change.
+        // The state stays consistent: no code that holds the lock can panic in the middle of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -59,14 +61,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Places for `count` threads; the first one has the machine.
+    /// Returns places for `count` threads. The first one owns the machine.
     pub(crate) fn of(count: usize) -> Vec<Place> {
         let state = Mutex::new(State { running: 0, begun: vec![Some(0); count] });
         let turnstile = Arc::new(Turnstile { state, handed_over: Condvar::new() });
         (0..count).map(|index| Place { turnstile: turnstile.clone(), index }).collect()
     }
 
-    /// Waits for the machine. Every second in which others have it, `serve` is called.
+    /// Waits for the machine. Calls `serve` every second while other threads own it.
     pub(crate) fn wait(&self, mut serve: impl FnMut()) {
         let mut state = self.turnstile.state();
         while state.running != self.index {
@@ -81,8 +83,8 @@ impl Place {
         }
     }
 
-    /// Lets the other DUTs have the machine, and waits until it is this one's turn again; see [`Place::wait`]. Returns whether another one
-    /// had it.
+    /// Passes the machine to the other DUTs, and waits for its turn again; see [`Place::wait`]. Returns true if another
+    /// DUT used it.
     pub(crate) fn hand_over(&self, serve: impl FnMut()) -> bool {
         let handed = self.pass_on();
         if handed {
@@ -91,18 +93,18 @@ impl Place {
         handed
     }
 
-    /// The test of this number, from 1, is the next.
+    /// Announces that the next test has this number, from 1.
     pub(crate) fn begin(&self, test: usize) {
         self.turnstile.state().begun[self.index] = Some(test);
     }
 
-    /// Gives the machine up for good.
+    /// Gives up the machine for good.
     pub(crate) fn leave(&self) {
         self.turnstile.state().begun[self.index] = None;
         self.pass_on();
     }
 
-    /// Gives the machine to the next place; false if this is the only one that may have it.
+    /// Passes the machine to the next place. False if no other place can take it.
     fn pass_on(&self) -> bool {
         let mut state = self.turnstile.state();
         let Some(next) = state.next(self.index) else { return false };
@@ -116,7 +118,7 @@ impl Place {
 mod tests {
     use super::*;
 
-    /// Runs a thread for each number of steps per test in `steps`, and returns the order of `place test`.
+    /// Runs one thread per element of `steps`, which lists the number of steps of each test. Returns the order of `place test`.
     fn order(steps: &[&[usize]]) -> Vec<String> {
         let done = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -141,10 +143,10 @@ mod tests {
     #[test]
     fn places_take_turns_step_by_step_and_test_by_test() {
         assert_eq!(order(&[&[2, 1], &[2, 1]]), ["01", "11", "01", "11", "02", "12"]);
-        // The first one needs fewer steps of its first test: it waits for the other one.
+        // The first thread needs fewer steps for its first test, and waits for the other thread.
         assert_eq!(order(&[&[1, 2], &[3, 1]]), ["01", "11", "11", "11", "02", "12", "02"]);
         assert_eq!(order(&[&[3]]), ["01", "01", "01"]);
-        // One without tests leaves.
+        // A thread without tests leaves.
         assert_eq!(order(&[&[], &[1], &[2]]), ["11", "21", "21"]);
     }
 
@@ -154,7 +156,7 @@ mod tests {
         let (first, second) = (&places[0], &places[1]);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // The machine comes when this thread has served once.
+                // The machine arrives after this thread has served once.
                 second.wait(|| first.leave());
                 assert_eq!(second.turnstile.state().running, 1);
             });

@@ -1,13 +1,13 @@
-//! Validity of trials. A trial that the tester itself spoilt is invalid, not lossy.
+//! Validity of trials. A trial that the tester itself spoilt is invalid; it does not show loss of the DUT.
 //!
 //! # Invalid trials
 //!
-//! `testbed/src/validity.rs` detects faults of the tester: load not offered, frames lost in its own receive path,
-//! processor not available, wall clock set. An invalid trial is stored with the reasons and repeated
-//! (`methods::attempts`): three attempts if the tester is at fault, up to 20 if the host is. The limits are in
-//! [docs/honesty.md](docs/honesty.md). A load that the tester cannot offer to one DUT is offered to no DUT after it
-//! (`methods::HighestLoads`, kept by `runner.rs` for the whole run), so figures of all DUTs are of one load. A trial
-//! that a busy host spoilt says nothing about the load.
+//! `testbed/src/validity.rs` detects faults of the tester: the load was not offered, frames were lost in its own
+//! receive path, its processor was not available, or the wall clock was set. An invalid trial is stored with the
+//! reasons and repeated (`methods::attempts`): three attempts if the tester is at fault, up to 20 if the host is. The
+//! limits are listed in [docs/honesty.md](docs/honesty.md). If the tester cannot offer a load to one DUT, it does not
+//! offer it to any later DUT (`methods::HighestLoads`, kept by `runner.rs` for the whole run), so all DUTs are compared
+//! at the same load. A trial that a busy host spoilt says nothing about the load.
 
 use drophammer_judge::held_up::{HELD_OFF, HOST_BUSY, STOLEN};
 use drophammer_model::quantity::show_duration;
@@ -18,32 +18,32 @@ use std::time::Duration;
 /// Limits of a profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// Share of the intended frames that may remain unsent.
+    /// Maximum share of the intended frames that may remain unsent.
     pub unsent: f64,
-    /// Longest time without a look at the ports.
+    /// Longest time in which the tester does not poll the ports.
     pub gap: Duration,
-    /// Share of the frames that may leave more than 1 ms late. Such frames leave in bunches while the tester catches
-    /// up, and a DUT that loses some of them does not lose them at the intended load.
+    /// Maximum share of frames that leave more than 1 ms late. Such frames leave in bunches while the tester catches
+    /// up. If the DUT loses some of them, it does not lose them at the intended load.
     pub late: f64,
-    /// Limits of what the host may do.
+    /// Limits for the host.
     pub host: HostTolerance,
 }
 
-/// What a host may do to the processors of tester and DUT during a trial. Beyond that the trial is invalid, unless its result
-/// is one that no disturbance can make ([`is_proof`]).
+/// Limits for what the host does to the processors of tester and DUT during a trial. A trial that exceeds them is
+/// invalid, unless no disturbance could produce its result ([`is_proof`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostTolerance {
-    /// Share of the time that the tester's packet loop may wait for its processor.
+    /// Maximum share of the time in which the tester's packet loop waits for its processor.
     pub waited: f64,
-    /// Share of the time that the DUT may have waited for a processor that other programs used, where latency is
-    /// measured. Elsewhere short waits do no harm.
+    /// Maximum share of the time in which the DUT may have waited for a processor that other programs used, if latency
+    /// is measured. For other measurements, short waits do no harm.
     pub dut_waited: f64,
-    /// Share of the time that a thread of the DUT has certainly waited for other programs. Processor time that others
-    /// use while the DUT is idle does no harm.
+    /// Maximum share of the time in which a thread of the DUT has certainly waited for other programs. Processor time
+    /// that others use while the DUT is idle does no harm.
     pub dut_waited_least: f64,
-    /// Share of a processor that a hypervisor may take.
+    /// Maximum share of a processor that a hypervisor may take away.
     pub stolen: f64,
-    /// Longest time that the DUT's processor may stand still, where more frames than [`STALL_FRAMES`] are due meanwhile.
+    /// Longest time for which the DUT's processor may stand still if more than [`STALL_FRAMES`] frames are due in that time.
     pub stall: Duration,
 }
 
@@ -59,8 +59,8 @@ impl HostTolerance {
 }
 
 impl Tolerance {
-    /// A conformant trial offers its load to 0.1 %; a quick one, on a machine that others share, to 1 %. What was offered
-    /// is measured and reported either way.
+    /// A conformant trial must offer its load to within 0.1 %; a quick one, on a shared machine, to within 1 %. The
+    /// offered load is measured and reported either way.
     pub fn of(profile: Profile) -> Tolerance {
         match profile {
             Profile::Conformant => Tolerance {
@@ -91,29 +91,29 @@ impl Tolerance {
     }
 }
 
-/// Steps of the wall clock up to this much come from reading two clocks one after the other.
+/// Steps of the wall clock up to this size arise because two clocks are read one after the other.
 const CLOCK_STEP_NS: i64 = 50_000;
-/// Traffic of this length may be missing at the ends of a trial whatever its size.
+/// Traffic of this length may be missing at the ends of a trial, however short the trial is.
 const EDGE_S: f64 = 10e-6;
 
-/// Share of the frames that left more than 1 ms late.
+/// Returns the share of frames that left more than 1 ms late.
 fn late_share(health: &Health) -> f64 {
-    /// Upper end of the histogram's class that ends next to 1 ms.
+    /// Upper end of the histogram class that ends closest to 1 ms.
     const MILLISECOND_NS: u64 = 1 << 20;
     let all: u64 = health.departure_errors.iter().map(|(_, frames)| frames).sum();
     let late = health.departure_errors.iter().filter(|(up_to, _)| *up_to > MILLISECOND_NS).map(|(_, frames)| frames);
     late.sum::<u64>() as f64 / all.max(1) as f64
 }
 
-/// Frames per port that may be due while the DUT's processor stands still: half of what fits into the input queue of a router in a
-/// namespace, so none of them is lost.
+/// Frames per port that may be due while the DUT's processor stands still: half the input queue of a router in a
+/// namespace, so that none of them is lost.
 const STALL_FRAMES: f64 = 1_024.0;
-/// The kernel reports steal time in steps of this length.
+/// The kernel reports steal time in steps of this size.
 const STEAL_STEP_NS: u64 = 10_000_000;
 
-/// What the host did to the processors of tester and DUT beyond `tolerance`, in words; empty if nothing.
+/// Describes what the host did to the processors of tester and DUT beyond `tolerance`. Empty if it did nothing.
 fn host_busy(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: &HostTolerance) -> Vec<String> {
-    // The host may not do more because a drain is extended for late frames.
+    // A longer drain for late frames must not raise the limits for the host.
     let mut reasons = disturbances(result, (result.sending_s + spec.drain_s) * 1e9, latency, tolerance);
     if let Some(dut) = &result.health.dut_processor
         && stood_still(result, spec.peak_pps(), tolerance.stall)
@@ -124,12 +124,12 @@ fn host_busy(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: &
     reasons
 }
 
-/// The same for a time without traffic, during which the DUT had other work.
+/// Like `host_busy`, but for a time without traffic, during which the DUT had other work.
 pub(crate) fn disturbed(result: &TrialResult, tolerance: &HostTolerance) -> Vec<String> {
     disturbances(result, result.elapsed_s * 1e9, false, tolerance)
 }
 
-/// Waits for processors, and what a hypervisor took, in `most_ns` at most.
+/// Describes the waits for processors, and the time that a hypervisor took, within at most `most_ns`.
 fn disturbances(result: &TrialResult, most_ns: f64, latency: bool, tolerance: &HostTolerance) -> Vec<String> {
     let health = &result.health;
     let mut reasons = Vec::new();
@@ -144,7 +144,7 @@ fn disturbances(result: &TrialResult, most_ns: f64, latency: bool, tolerance: &H
     if let Some(waited) = health.tester_waited_ns {
         complain("the tester waited for its processor".into(), waited, elapsed_ns, tolerance.waited);
     }
-    // A single step may contain time that was taken before the trial.
+    // A single step may include time that was taken before the trial.
     let beyond_a_step = |stolen: Option<u64>| stolen.filter(|ns| *ns > STEAL_STEP_NS);
     if let Some(stolen) = beyond_a_step(health.tester_stolen_ns) {
         complain(format!("{STOLEN} the tester's processor"), stolen, elapsed_ns, tolerance.stolen);
@@ -166,17 +166,17 @@ fn disturbances(result: &TrialResult, most_ns: f64, latency: bool, tolerance: &H
     reasons
 }
 
-/// True if the DUT's processor stood still for longer than `limit` while more frames were due than surely wait for it.
+/// True if the DUT's processor stood still for longer than `limit` while more frames were due than its queue certainly stores.
 fn stood_still(result: &TrialResult, peak_pps: f64, limit: Duration) -> bool {
     let Some(dut) = &result.health.dut_processor else { return false };
     let stall = Duration::from_nanos(dut.standstill_ns());
     stall > limit && stall.as_secs_f64() * peak_pps > STALL_FRAMES
 }
 
-/// The limits for a trial of a test that bears stalls of up to `borne`, and a mark in the result if that lets a stall pass.
+/// Returns the limits for a trial of a test that tolerates stalls of up to `borne`. Marks the result if that lets a stall pass.
 ///
-/// Only trials with events bear them, for their times are read. The other trials of such a test count losses, like those of
-/// the search for its load.
+/// Only trials with events tolerate them, because only their times are read. The other trials of such a test count
+/// losses, like the trials that search for its load.
 pub(crate) fn bear_stall(
     spec: &TrialSpec,
     result: &mut TrialResult,
@@ -195,14 +195,14 @@ pub(crate) fn bear_stall(
     tolerance
 }
 
-/// True for a trial that is made to find out when frames are lost, or to which destinations.
+/// True for a trial that determines when frames are lost, or to which destinations.
 fn reads_times(spec: &TrialSpec) -> bool {
     !spec.events.is_empty()
         || matches!(spec.load, Load::Steps { .. })
         || spec.flows.iter().any(|flow| flow.per_destination)
 }
 
-/// True for a group that lost frames at times that are not known.
+/// True for a group that lost frames at unknown times.
 fn has_unknown_times(group: &GroupCounts) -> bool {
     group.lost > 0 && group.last_loss_ns.is_none()
 }
@@ -210,16 +210,16 @@ fn has_unknown_times(group: &GroupCounts) -> bool {
 /// Which results of its trials a test uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// Counts of frames alone.
+    /// Only counts of frames.
     Counts,
-    /// Times too, such as the times of pings or processor time.
+    /// Counts and times, such as round-trip times of pings or processor time.
     Times,
-    /// Latencies, so that every wait of the DUT matters.
+    /// Latencies, for which every wait of the DUT matters.
     Latency,
 }
 
-/// Whether a trial proves that the DUT carries its load, whatever the host did: all frames were sent at the load and none was
-/// lost. A host takes time from the DUT and never gives it any.
+/// True if a trial proves that the DUT carries its load, whatever the host did: all frames were sent at the load and
+/// none was lost. A host takes time from the DUT and never gives it any.
 fn is_proof(spec: &TrialSpec, result: &TrialResult, read: Read, unsent: f64) -> bool {
     let Load::Constant { rate_pps } = spec.load else { return false };
     let sent_pps = result.offered() as f64 / result.sending_s.max(1e-9);
@@ -231,7 +231,7 @@ fn is_proof(spec: &TrialSpec, result: &TrialResult, read: Read, unsent: f64) -> 
         && sent_pps >= rate_pps * f64::from(result.senders) * (1.0 - unsent)
 }
 
-/// Judges a trial of a test that reads `read` from it.
+/// Judges a trial of a test that uses `read`.
 pub fn judge(spec: &TrialSpec, result: &TrialResult, read: Read, tolerance: Tolerance) -> Validity {
     let mut reasons = Vec::new();
     let health = &result.health;
@@ -286,7 +286,7 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, read: Read, tolerance: Tole
     if reasons.is_empty() { Validity::Valid } else { Validity::Invalid(reasons) }
 }
 
-/// The result of a trial that could not be brought to its end.
+/// Returns the result of a trial that could not be completed.
 pub(crate) fn spoilt(trial: u64, spec: &TrialSpec, cause: &str) -> TrialResult {
     let mut groups: Vec<GroupCounts> = Vec::new();
     for flow in spec.flows.iter().filter(|flow| !flow.background) {
@@ -327,7 +327,7 @@ mod tests {
             sending_s,
             receiving_s: 1.0,
             elapsed_s: 1.0,
-            // A trial without loss may be a proof.
+            // A trial without loss can be a proof.
             groups: vec![GroupCounts {
                 intended: 100_000,
                 offered,
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_trial_without_loss_is_valid_however_the_host_disturbed_it() {
-        // `spoil` makes one thing worse in a trial whose processor a hypervisor took for half of the time.
+        // The hypervisor took the processor for half of the time; `spoil` makes one more thing worse.
         let judged = |read: Read, spoil: &dyn Fn(&mut TrialSpec, &mut TrialResult)| {
             let health = Health { max_gap_ns: 60_000_000, tester_stolen_ns: Some(500_000_000), ..Health::default() };
             let (mut spec, mut result) = trial(Load::Constant { rate_pps: 1e5 }, 1.0, health);
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn only_trials_with_events_bear_a_longer_stall() {
-        // Whether a trial is valid in which a stall of up to 60 ms is borne, and whether the result says that it was.
+        // Returns true if a trial is valid when it tolerates a stall of up to 60 ms, and true if the result records that it did.
         let judged = |stall_ns, rate_pps, event: bool| {
             let record = ProcessorRecord { longest_stall_ns: stall_ns, ..ProcessorRecord::default() };
             let health = Health { dut_processor: Some(record), ..Health::default() };
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(judged(60_000_000, 1e6, true), (true, true));
         assert_eq!(judged(60_000_001, 1e6, true), (false, true));
         assert_eq!(judged(60_000_000, 1e6, false), (false, false), "a search counts losses");
-        // Such stalls are borne in every test.
+        // Every test tolerates such stalls.
         assert_eq!(judged(3_000_000, 1e6, true), (true, false));
         assert_eq!(judged(10_000_000, 1e5, true), (true, false));
     }
@@ -458,7 +458,7 @@ mod tests {
         assert!(judged(Load::Flows, 1.0, late(10)).is_valid());
         reason(Load::Flows, 1.0, late(11), "11 % of the frames more than 1 ms late");
         assert!(judged(Load::Maximum { limit_pps: 1e5 }, 1.0, late(90)).is_valid(), "what is too much comes late");
-        // The trial took a second.
+        // The trial took one second.
         let waited = |ns| Health { tester_waited_ns: Some(ns), ..Health::default() };
         assert!(judged(constant(), 1.0, waited(20_000_000)).is_valid());
         reason(constant(), 1.0, waited(21_000_000), "host busy: the tester waited for its processor for 21 ms");
@@ -484,7 +484,7 @@ mod tests {
             dut(101_000_000, 0, 0),
             "other programs (mainly `cc1`) kept the DUT off its processor for 101 ms",
         );
-        // Certain waits decide, except where latency is measured.
+        // Certain waits decide, except if latency is measured.
         let certainly = |least| {
             let mut health = dut(400_000_000, 0, 0);
             health.dut_processor.as_mut().unwrap().waited_least_ns = Some(least);

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 pub use drophammer_lab::kinds::xdp::SUBCOMMAND;
 
-/// Time limit for reading a request. It is long because a busy machine may hold the client up; a client that is gone is
-/// noticed without it.
+/// Time limit for reading a request. It is long because a busy machine may delay the client. A client that disconnects
+/// is noticed earlier.
 const QUESTION: Duration = Duration::from_secs(5);
 
-/// Runs the fast path until the process is ended. Arguments: `SOCKET INTERFACE...`.
+/// Runs the fast path until the process is terminated. Arguments: `SOCKET INTERFACE...`.
 ///
 /// # Errors
-/// Wrong arguments, an interface to which the program cannot be attached, or a socket that cannot be made.
+/// Wrong arguments, an interface to which the program cannot be attached, or a socket that cannot be created.
 pub fn run(arguments: &[OsString]) -> Result<(), String> {
     let [socket, interfaces @ ..] = arguments else {
         return Err("the fast path is started by the lab: SOCKET INTERFACE...".into());
@@ -32,13 +32,13 @@ pub fn run(arguments: &[OsString]) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("cannot listen on {}: {e}", socket.display());
     let listener = listen(socket).map_err(failed)?;
     for stream in listener.incoming() {
-        // A client that disconnected does not end the fast path.
+        // A client that disconnects does not end the fast path.
         drop(answer(stream.map_err(failed)?, &routers));
     }
     Ok(())
 }
 
-/// Listens on a socket. A fast path that was ended leaves its socket behind, and the next one is to take its place.
+/// Listens on a socket. A fast path that was terminated leaves its socket behind, and the next one must replace it.
 fn listen(socket: &Path) -> std::io::Result<UnixListener> {
     match std::fs::remove_file(socket) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e),

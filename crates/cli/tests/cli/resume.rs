@@ -134,7 +134,7 @@ fn a_run_does_not_go_on_with_another_version_of_a_router() {
     let output = run(&["run", path, "--rounds", "3", "--resume", folder]);
     let said = refused(&output, 3, "the run cannot continue: ");
     let why = format!(
-        " was `0.1 of old` when the run began, now it is `{now}`\n  help: install `0.1 of old` again, or begin a new run without --resume"
+        " was `0.1 of old` when the run began, but now it is `{now}`\n  help: install `0.1 of old` again, or begin a new run without --resume"
     );
     assert!(said.contains(&why), "{said}");
     // What was measured is kept, and with the version of the beginning the run goes on.

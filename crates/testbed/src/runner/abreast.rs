@@ -16,13 +16,13 @@ use std::thread::{panicking, scope};
 /// The observer of the run, for the threads of all DUTs.
 struct Shared<'a> {
     observer: Mutex<Watched<'a>>,
-    /// Whether the tests of any DUT ended in a way that ends the run.
+    /// True if the tests of any DUT ended in a way that ends the run.
     ended: AtomicBool,
 }
 
 struct Watched<'a> {
     observer: &'a mut (dyn Observer + Send),
-    /// The DUT that was heard last, by its place in the turn.
+    /// Place of the DUT that reported last.
     last: usize,
 }
 
@@ -61,7 +61,7 @@ impl Observer for OfOne<'_, '_> {
     }
 }
 
-/// Leaves the turnstile however the thread ends. If it panics, the other threads end too.
+/// Leaves the turnstile however the thread ends. If the thread panics, the other threads end too.
 struct Leave<'a, 'o>(Place, &'a Shared<'o>);
 
 impl Drop for Leave<'_, '_> {
@@ -73,7 +73,7 @@ impl Drop for Leave<'_, '_> {
     }
 }
 
-/// Adds the rates of `found`; of two for the same pattern, the one that `better` prefers stays.
+/// Adds the rates of `found`. If a pattern has two rates, the one that `better` prefers is kept.
 fn merge(
     rates: &mut BTreeMap<PatternKey, FrameRate>,
     found: BTreeMap<PatternKey, FrameRate>,
@@ -86,14 +86,14 @@ fn merge(
 }
 
 impl<'a, 'l> Runner<'_, 'a, 'l> {
-    /// Brings all DUTs of the turn up and runs the tests of each in a thread of its own. If the machine is too small for that,
-    /// the DUTs are up one after another.
+    /// Brings up all DUTs of the turn and runs the tests of each in its own thread. If the machine is too small for
+    /// that, the DUTs are up one after another.
     pub(super) fn abreast(&mut self, ceilings: &Ceilings) -> Result<(), RunError> {
         let at_once = match self.state.at_once {
             Some(at_once) => at_once,
             None => self.how_many()?,
         };
-        // It is the same in all rounds.
+        // The number is the same in all rounds.
         self.state.at_once = Some(at_once);
         let results = self.by_turns(ceilings, at_once);
         self.state.number = self.state.begun + self.state.turn.len();
@@ -109,7 +109,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         ended
     }
 
-    /// How many DUTs may be up at the same time: all of them, or one.
+    /// Returns how many DUTs can be up at the same time: all of them, or one.
     fn how_many(&mut self) -> Result<usize, RunError> {
         let (suite, count) = (self.state.suite, self.state.turn.duts.len());
         let neighbours = || self.lab()?.too_many_neighbours(&suite.ports, count);
@@ -118,7 +118,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         Ok(1)
     }
 
-    /// Runs the tests of each DUT, `at_once` DUTs at a time. Returns how they ended and what they found.
+    /// Runs the tests of each DUT, with `at_once` DUTs at a time. Returns how they ended and what they found.
     fn by_turns(&mut self, ceilings: &Ceilings, at_once: usize) -> Vec<(Result<(), RunError>, State<'a, 'l>)> {
         let Runner { observer, state } = self;
         let state = &*state;
@@ -158,7 +158,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         ended
     }
 
-    /// Findings of the tests of one DUT, kept for the rest of the run.
+    /// Keeps the findings of one DUT's tests for the rest of the run.
     fn learn(&mut self, one: State<'_, '_>) {
         let state = &mut self.state;
         state.tally.add(one.tally);

@@ -1,4 +1,4 @@
-//! Measurements of the tester itself, before or without a router.
+//! Measures the tester itself, before or without a router.
 
 use super::{RunError, Runner, method, own_delay};
 use crate::config::joined_in_pairs;
@@ -33,10 +33,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 impl Runner<'_, '_, '_> {
-    /// Measures the tester's own ceilings on a loop without DUT, with each backend that the tests use.
+    /// Measures the tester's own ceilings on a loop without a DUT, with each backend that the tests use.
     pub(super) fn ceilings(&mut self) -> Result<Ceilings, RunError> {
         let mut all = Ceilings::default();
-        // One port makes no loop. The test that runs on it needs no ceiling.
+        // A single port makes no loop, and a test on it needs no ceiling.
         if self.state.suite.ports.len() < 2 {
             return Ok(all);
         }
@@ -48,7 +48,7 @@ impl Runner<'_, '_, '_> {
             if !params.is_empty() {
                 all.add(self.ceilings_with(counted, params, false)?);
             }
-            // Ports of taps have one backend for all tests.
+            // All tests use the same backend on taps.
             let taps = self.state.suite.duts.iter().any(may_have_taps);
             let stamps = |test: &TestConfig| method(test).plan(&test.params).arrivals == Arrivals::Stamped;
             let params = ceiling_params(self.state.suite, |test| taps || stamps(test));
@@ -59,7 +59,7 @@ impl Runner<'_, '_, '_> {
         Ok(all)
     }
 
-    /// Measures the frame ceilings of one backend; `whole` adds the ceilings of routes and the tester's own delays.
+    /// Measures the frame ceilings of one backend. `whole` adds the ceilings of routes and the tester's own delays.
     fn ceilings_with(
         &mut self,
         backend: &'static Backend,
@@ -169,7 +169,7 @@ impl Runner<'_, '_, '_> {
     }
 }
 
-/// Ceilings to measure: one run of the ceiling test per pattern of families and direction, with all its sizes.
+/// Returns the ceilings to measure: one run of the ceiling test for each pattern of families and direction, with all its sizes.
 pub(super) fn ceiling_params(suite: &Suite, of: impl Fn(&TestConfig) -> bool) -> Vec<Params> {
     let mut found: Vec<Params> = Vec::new();
     let tests = suite.tests.iter().filter(|test| of(test));
@@ -209,7 +209,7 @@ pub(super) fn ceiling_params(suite: &Suite, of: impl Fn(&TestConfig) -> bool) ->
                 TRIAL_DURATION.set(&mut params, duration);
                 REPEATS.set(&mut params, repeats);
                 DRAIN.set(&mut params, drain);
-                // A loop has nothing to restabilise.
+                // A loop needs no pause to settle.
                 PAUSE.set(&mut params, Duration::ZERO);
                 found.push(params);
             }
@@ -218,7 +218,7 @@ pub(super) fn ceiling_params(suite: &Suite, of: impl Fn(&TestConfig) -> bool) ->
     found
 }
 
-/// Collects the ceiling's trials while they are stored.
+/// Collects the trials of the ceiling test while they are stored.
 pub(super) struct CeilingObserver<'a> {
     pub(super) inner: &'a mut dyn Observer,
     pub(super) trials: Vec<TrialRecord>,
@@ -243,7 +243,7 @@ impl Observer for CeilingObserver<'_> {
 }
 
 columns! {
-    /// One frame size.
+    /// Result for one frame size.
     struct OfferedRow {
         frame_size: PacketSize = "Frame size",
         protocol: String = "Protocol",
@@ -254,8 +254,8 @@ columns! {
 const OFFERED: TableSpec<OfferedRow> =
     TableSpec::new("offered_load", "What the tester can offer on these ports, per sending port");
 
-/// Measures what the tester can send through these ports if no loop gives its ceiling: it sends into the DUT as fast as
-/// the ports accept. The result bounds the loads of tests; it does not show what the tester can receive.
+/// Measures what the tester can send through these ports if no loop provides a ceiling: it sends into the DUT as fast
+/// as the ports accept. The result limits the loads of tests. It does not show what the tester can receive.
 pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite: &Suite) -> Result<(), TestError> {
     setup.begin_own("offered_load", setup.left);
     let begun = Instant::now();

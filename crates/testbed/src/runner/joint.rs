@@ -19,13 +19,13 @@ use drophammer_rig::{Config, Ports, Rig};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Subfolder of a DUT's folder for the logs of this turn.
+/// Subfolder of a DUT's folder for the logs of the joint turn.
 const FOLDER: &str = "together";
 
-/// A DUT that is up, with its ports and its folder.
+/// A running DUT with its ports and its folder.
 type Up = (Contestant, Box<dyn Dut>, PathBuf);
 
-/// All DUTs, up, and what the tester has at their ports.
+/// All running DUTs, and the tester's parts at their ports.
 struct Bed {
     device: Together,
     /// Folder of each DUT, in the order of the suite; empty in virtual time.
@@ -36,8 +36,8 @@ struct Bed {
 }
 
 impl Runner<'_, '_, '_> {
-    /// Brings all DUTs up and runs the tests of the turn on all of them at the same time. If one does not come up, the
-    /// turn fails for all: what the others do without it is not what the suite asks.
+    /// Brings up all DUTs and runs the tests of the turn on all of them at the same time. If one DUT does not come up,
+    /// the turn fails for all, because the suite asks for a comparison of all of them.
     pub(super) fn joint_turn(&mut self) -> Result<(), RunError> {
         let suite = self.state.suite;
         let virtual_ones = suite.duts.iter().filter(|dut| is_virtual(dut)).count();
@@ -66,7 +66,7 @@ impl Runner<'_, '_, '_> {
         Ok(())
     }
 
-    /// Configurations of the ports of all DUTs, and the DUTs in the order of the suite.
+    /// Returns the configurations of all DUTs' ports, and the DUTs in the order of the suite.
     fn joint_ports(&self) -> (Vec<PortConfig>, Vec<Contestant>) {
         let duts = &self.state.suite.duts;
         let names: Vec<&str> = self.state.turn.duts.iter().map(|dut| duts[*dut].name.as_str()).collect();
@@ -142,7 +142,7 @@ impl Runner<'_, '_, '_> {
         Ok(Ok(Bed { device, folders, ports: Ports::real(open, clock, self.state.processors), configs, config }))
     }
 
-    /// Brings one DUT up at its place among `contestants`. The error is a problem of the DUT, or one of the run.
+    /// Brings up one DUT at its place among `contestants`. The error is a problem of the DUT, or of the run.
     fn bring_up_one(&mut self, dut: &DutConfig, contestants: &[Contestant]) -> Result<Up, Result<String, RunError>> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
         let folder = self.folder(dut).join(FOLDER);
@@ -153,14 +153,14 @@ impl Runner<'_, '_, '_> {
         let (Some(mut lab), Some(one)) = (self.lab(), one) else {
             return Err(Ok(format!("kind `{}` needs the lab", dut.kind)));
         };
-        // With an odd number of ports the last one of each DUT is not used, but it is there.
+        // With an odd number of ports, the last port of each DUT exists but is unused.
         let place = one.ports.start / one.ports.len().max(1);
         lab.begin_at_port(place * self.state.suite.ports.len());
         let observer: &dyn Observer = self.observer;
         match real::bring_up(&mut lab, dut, self.state.suite, &folder, &|| observer.stopped()) {
             Ok(device) => Ok((one, device, folder)),
             Err(_) if self.observer.stopped() => Err(Err(RunError::Interrupted)),
-            Err(e) => Err(Ok(format!("{} did not come up beside the others: {e}", dut.name))),
+            Err(e) => Err(Ok(format!("{} did not come up together with the others: {e}", dut.name))),
         }
     }
 
@@ -173,7 +173,7 @@ impl Runner<'_, '_, '_> {
         Ok(())
     }
 
-    /// Runs the tests of the turn, and takes the DUTs down. Returns what keeps the rest of the tests from running.
+    /// Runs the tests of the turn, and takes the DUTs down. Returns the reason why the remaining tests cannot run, if there is one.
     fn joint_tests(&mut self, bed: Bed) -> Result<Option<String>, RunError> {
         let Bed { mut device, folders, ports, configs, config } = bed;
         let contestants = device.contestants();
@@ -262,7 +262,7 @@ impl Runner<'_, '_, '_> {
         ended
     }
 
-    /// Records a test for each DUT.
+    /// Records a test for every DUT.
     fn keep_all(
         &mut self,
         test: &TestConfig,

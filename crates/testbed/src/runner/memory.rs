@@ -1,30 +1,30 @@
-//! Memory of routers: what they will need, and what they had when their tests ended.
+//! Memory of routers: an estimate before the tests, and the memory in use when the tests ended.
 
 use crate::kinds::is_virtual;
 use crate::setup::TestSetup;
 use drophammer_methods::Testbed;
 use drophammer_model::suite::{DutConfig, Params, Suite};
 
-/// Memory of a router without routes, in MiB, unless its kind says how much it has.
+/// Memory of a router without routes, in MiB, unless its kind specifies it.
 const IDLE_MIB: u64 = 128;
-/// What a route takes in router and tester together, in bytes. A router that has the route from one peer takes 0.5 to
-/// 1.5 KiB for it.
+/// Memory per route in router and tester together, in bytes. A router that has the route from one peer needs 0.5 to 1.5 KiB for it.
 const ROUTE: u64 = 2048;
 
-/// Bytes that a DUT needs for `routes` routes, roughly.
+/// Estimates the bytes that a DUT needs for `routes` routes.
 fn need(dut: &DutConfig, routes: u64) -> u64 {
     let routers = dut.topology.as_ref().map_or(1, |topology| topology.routers as u64);
     let idle = dut.params.count("memory").map_or(IDLE_MIB, |mib| mib + IDLE_MIB / 2);
     routers * ((idle << 20) + routes * ROUTE)
 }
 
-/// Routes of the largest table that a test of the suite may load.
+/// Returns the number of routes in the largest table that a test of the suite can load.
 fn most_routes(suite: &Suite) -> u64 {
     let of_test = |params: &Params| ["routes", "max_routes"].iter().filter_map(|key| params.count(key)).max();
     suite.tests.iter().filter_map(|test| of_test(&test.params)).max().unwrap_or(0)
 }
 
-/// Why the memory of this machine is too small for all DUTs of the suite at once. `None` if it is not, or not known.
+/// Returns why the machine has too little memory for all DUTs of the suite at the same time. `None` if it has enough,
+/// or if that is unknown.
 pub(super) fn short(suite: &Suite) -> Option<String> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let free =
@@ -39,7 +39,7 @@ fn too_little(suite: &Suite, free: u64) -> Option<String> {
     (all > free).then(|| format!("all at once may need {} of memory, {} are free", gib(all), gib(free)))
 }
 
-/// Stores a remark about the memory of each router, if it is known.
+/// Stores a note about the memory of each router, if known.
 pub(super) fn note(setup: &mut TestSetup<'_>) {
     if let Some(memory) = setup.bench().device.usage().and_then(|usage| usage.router_memory()) {
         setup.note(&text(&memory));

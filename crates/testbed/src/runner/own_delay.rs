@@ -1,4 +1,4 @@
-//! The tester's own delay of pings and test frames at a low load, on a loop without DUT.
+//! Measures the tester's own delay of pings and test frames at a low load, on a loop without a DUT.
 
 use crate::config::joined_in_pairs_of;
 use crate::observer::Progress;
@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 
 const TITLE: &str = "Tester's own delay";
 
-/// Measures it for each test of delay by ping, on a setup whose ports, `configs`, are the loop's. The setup's devices
-/// get addresses for that and keep them. Returns the delays, their record, and whether the user stopped it.
+/// Measures the delay for each ping delay test, on a setup whose ports, `configs`, form the loop. The setup's devices
+/// get addresses for that and keep them. Returns the delays, their record, and true if the user stopped the
+/// measurement.
 pub(super) fn measure(
     setup: &mut TestSetup<'_>,
     suite: &Suite,

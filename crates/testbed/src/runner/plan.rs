@@ -1,4 +1,4 @@
-//! The plan of a run: what it does, in which order, and how long it takes.
+//! The plan of a run: its steps, their order, and how long they take.
 
 use super::method;
 use crate::kinds::{is_virtual, placement};
@@ -14,13 +14,13 @@ use drophammer_traffic::permutation::Permutation;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Families that any test of the suite uses.
+/// Returns the families that any test of the suite uses.
 pub(super) fn families(suite: &Suite) -> Vec<Family> {
     let mut all: Vec<Family> = suite.tests.iter().filter_map(|t| FAMILIES.find(&t.params)).flatten().collect();
     all.extend(
         suite.tests.iter().flat_map(|t| method(t).plan(&t.params).patterns).flat_map(|pattern| pattern.families),
     );
-    // A test of sessions alone uses the sessions of all families.
+    // A test that only counts sessions uses the sessions of all families.
     let of_sessions =
         |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&Need::Bgp);
     if suite.tests.iter().any(of_sessions) {
@@ -34,13 +34,13 @@ pub(super) fn families(suite: &Suite) -> Vec<Family> {
     if all.is_empty() { vec![Family::Ipv4] } else { all }
 }
 
-/// How long each test of a suite takes on one DUT, in order, estimated from its parameters, and how many trials it has.
+/// Estimates, in order, how long each test of a suite takes on one DUT and how many trials it runs.
 pub fn estimates(suite: &Suite) -> Vec<(Duration, TrialCount)> {
     let mut known: BTreeSet<PatternKey> = BTreeSet::new();
     let mut tests = Vec::new();
     for test in &suite.tests {
         let plan = method(test).plan(&test.params);
-        // A test searches the throughput that it needs, unless an earlier one has found it.
+        // A test searches for the throughput that it needs, unless an earlier test has found it.
         let searches = plan.searched.iter().filter(|pattern| known.insert(pattern.key())).count();
         let time = plan.estimate(searches) + Duration::from_secs_f64(routed::estimate_s(&test.params));
         tests.push((time, plan.trial_count(searches)));
@@ -48,13 +48,13 @@ pub fn estimates(suite: &Suite) -> Vec<(Duration, TrialCount)> {
     tests
 }
 
-/// How the DUTs of a turn share it.
+/// How the DUTs of a turn share the turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// There is one DUT.
+    /// The turn has one DUT.
     #[default]
     Alone,
-    /// All DUTs are up, and each has its own tests. The machine goes from DUT to DUT after each step of a test.
+    /// All DUTs are up, and each has its own tests. After each step of a test, the machine passes to the next DUT.
     Abreast,
     /// Each test runs once, for all DUTs at the same time.
     Joint,
@@ -65,9 +65,9 @@ pub(super) enum Mode {
 pub(super) struct Turn {
     /// Round, from 1.
     pub round: u32,
-    /// DUTs that are up, by their place in the suite, in the order in which they are brought up.
+    /// Places in the suite of the DUTs that are up, in the order in which they are brought up.
     pub duts: Vec<usize>,
-    /// Tests, by their place in the suite, in order.
+    /// Places of the tests in the suite, in order.
     pub tests: Vec<usize>,
     /// How the DUTs share the turn.
     pub mode: Mode,
@@ -79,16 +79,16 @@ impl Turn {
         self.tests.len() * if self.mode == Mode::Abreast { self.duts.len() } else { 1 }
     }
 
-    /// The place of each test in the suite, in order.
+    /// Iterates over the places of the tests in the suite, in order.
     fn in_order(&self) -> impl Iterator<Item = usize> {
         let times = self.len() / self.tests.len().max(1);
         self.tests.iter().flat_map(move |test| std::iter::repeat_n(*test, times))
     }
 }
 
-/// True if all DUTs are up at the same time while each has its own tests. A single round is compared with no other, so that it
-/// matters little when its figures were measured, and more how much is lost with an interrupted turn. Routers on the user's own
-/// interfaces may share these.
+/// True if all DUTs are up at the same time while each runs its own tests. A single round is not compared with another.
+/// So it matters little when its figures were measured, and more how much is lost with an interrupted turn. Routers on
+/// the user's own interfaces may share these interfaces.
 fn is_abreast(suite: &Suite) -> bool {
     let together = |dut: &DutConfig| is_virtual(dut) || placement(dut) == Some(Placement::Lab);
     suite.rounds > 1 && suite.duts.len() > 1 && suite.duts.iter().all(together)
@@ -99,13 +99,13 @@ fn is_joint(suite: &Suite, test: &TestConfig) -> bool {
     suite.duts.len() > 1 && method(test).is_joint()
 }
 
-/// The turns of a run, in order. Each round first tests the DUTs separately, then head to head.
+/// Returns the turns of a run, in order. Each round first tests the DUTs separately, then head to head.
 pub(super) fn turns(suite: &Suite) -> Vec<Turn> {
     let (joint, alone): (Vec<usize>, Vec<usize>) =
         (0..suite.tests.len()).partition(|test| is_joint(suite, &suite.tests[*test]));
     let of_round = |round: u32| {
         let order = match suite.rounds {
-            // A single round is compared with no other, so it keeps the order of the suite.
+            // A single round is not compared with another, so it keeps the order of the suite.
             1 => (0..suite.duts.len()).collect(),
             _ => order(suite.duts.len(), round as usize, suite.seed),
         };
@@ -121,39 +121,39 @@ pub(super) fn turns(suite: &Suite) -> Vec<Turn> {
     (0..suite.rounds).flat_map(of_round).filter(|turn| !turn.tests.is_empty()).collect()
 }
 
-/// Everything that will be run, with its estimate: `(test index, estimate)`.
+/// Returns everything that will be run, with its estimate: `(test index, estimate)`.
 pub(super) fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
     let tests: Vec<Duration> = estimates(suite).into_iter().map(|(time, _)| time).collect();
     turns(suite).iter().flat_map(Turn::in_order).map(|test| (test, tests[test])).collect()
 }
 
-/// What a DUT takes from its start to its first test and from its last test to its end, roughly. User Mode Linux and large
-/// configurations take longer.
+/// Estimated time from a DUT's start to its first test, plus the time from its last test to its end. User Mode Linux
+/// and large configurations take longer.
 const AROUND_TESTS: Duration = Duration::from_secs(3);
 
-/// How long a suite takes, estimated from its parameters: a search may need fewer or more trials.
+/// Estimates how long a suite takes from its parameters. A search may need fewer or more trials.
 pub fn estimate(suite: &Suite) -> Duration {
     let brought_up: usize = turns(suite).iter().map(|turn| turn.duts.len()).sum();
     plan(suite).iter().map(|(_, estimate)| *estimate).sum::<Duration>() + AROUND_TESTS * brought_up as u32
 }
 
-/// Time for trials that the host spoils and that are repeated: as long as the suite itself, or what is left of the time that
-/// the user gave.
+/// Returns the time for repeating trials that the host spoilt: the same time as for the suite itself, or what is left
+/// of the time that the user specified.
 pub(super) fn time_for_repeats(suite: &Suite) -> Duration {
     let own = estimate(suite);
     suite.time.map_or(own, |time| time.saturating_sub(own))
 }
 
-/// The number of rounds that fit into `time` by [`estimate`], but at least `least`.
+/// Returns the number of rounds that fit into `time` according to [`estimate`], but at least `least`.
 pub fn rounds_within(suite: &Suite, time: Duration, least: u32) -> u32 {
     let round = estimate(&Suite { rounds: 1, ..suite.clone() });
     let fit = time.as_secs_f64() / round.as_secs_f64().max(1e-3);
     (fit as u32).clamp(least, MAX_ROUNDS as u32)
 }
 
-/// DUTs (by their place in the suite) in the order of their turns in round `round` (from 0). The order of the first round is drawn
-/// from the seed. After as many rounds as there are DUTs, each has been at every place; then the order is reversed. So
-/// neither the time of a round nor the DUT before is always the same.
+/// Returns the order of the DUTs (by their place in the suite) in round `round` (from 0). The seed determines the order
+/// of the first round. After one round per DUT, each DUT has been at every place; then the order is reversed. So
+/// neither the time of a DUT within its round nor the DUT before it is always the same.
 fn order(duts: usize, round: usize, seed: u64) -> Vec<usize> {
     let count = duts.max(1);
     let shuffled = Permutation::new(count as u32, seed);

@@ -1,17 +1,18 @@
-//! Which measurements of an interrupted run are kept, and where the run continues.
+//! Determines which measurements of an interrupted run are kept, and where the run continues.
 //!
-//! The unit is a turn: the tests of one round on one DUT, or on all DUTs that are up at the same time. A DUT is brought up for its turn, and its
-//! tests build on each other. Complete turns are kept; the interrupted turn is measured again from its beginning. If all turns are complete,
-//! those in which the tester or its host spoilt a test are measured again. The tester's own ceilings
-//! are those of the beginning of the run. The highest loads that the tester could not offer are determined again.
+//! The unit is a turn: the tests of one round on one DUT, or on all DUTs that are up at the same time. A DUT is brought
+//! up for its turn, and its tests build on each other. Complete turns are kept; the interrupted turn is measured again
+//! from its start. If all turns are complete, the turns in which the tester or its host spoilt a test are measured
+//! again. The tester's own ceilings are kept from the start of the run. The highest loads that the tester can offer are
+//! determined again.
 //!
 //! # Resumed runs
 //!
 //! `testbed/src/runner/resume.rs` reads the records of a run that was cut off. It keeps whole turns (the tests of one
-//! round on one DUT, or on all DUTs that are up at the same time) and the tester's ceilings. Of a complete run it
-//! leaves out the turns with a test that tester or host spoilt, which are measured again; the reader orders tests by
-//! round. `RunWriter::resume` moves the rest aside. `Started::digest` says whether suite and options are the same.
-//! `runner/plan.rs` has the order of turns and the estimates.
+//! round on one DUT, or on all DUTs that are up at the same time) and the tester's ceilings. From a complete run it
+//! drops the turns with a test that the tester or host spoilt, and these are measured again; readers sort tests by
+//! round. `RunWriter::resume` moves the dropped records aside. `Started::digest` shows if suite and options are
+//! unchanged. `runner/plan.rs` defines the order of turns and the estimates.
 
 use super::Tally;
 use super::plan::turns;
@@ -29,28 +30,28 @@ use std::time::Duration;
 /// An earlier part of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Earlier {
-    /// Places of the records to keep, in order.
+    /// Positions of the records to keep, in order.
     pub keep: Vec<Range<usize>>,
-    /// Turns that are not complete, or are measured again, by their places in the run.
+    /// Places in the run of the turns that are incomplete or measured again.
     pub todo: Vec<usize>,
-    /// Turns of the whole run.
+    /// Number of turns of the whole run.
     pub of: usize,
     /// Number of the last trial that is kept.
     pub(crate) trial: u64,
-    /// How the tests of these turns ended.
+    /// How the tests of the kept turns ended.
     pub(crate) tally: Tally,
     /// The tester's ceilings, if their measurement was complete.
     pub(crate) ceilings: Option<Ceilings>,
-    /// Versions of the DUTs that were up, by name.
+    /// Versions of the DUTs that were up, by name of the DUT.
     pub(crate) versions: BTreeMap<String, String>,
     /// Durations of tests, by their place in the suite.
     pub(crate) elapsed: BTreeMap<usize, Duration>,
 }
 
-/// A test of a turn: round, name of the DUT, and the place of the test in the suite.
+/// A test of a turn: round, name of the DUT, and place of the test in the suite.
 type Done<'a> = (u32, &'a str, usize);
 
-/// The tests of each turn, one for each DUT. DUTs that are up at the same time may end a test in any order.
+/// Returns the tests of each turn, one for each DUT. DUTs that are up at the same time can end a test in any order.
 fn tests_of_turns(suite: &Suite) -> Vec<Vec<Done<'_>>> {
     let of_turn = |turn: super::plan::Turn| {
         let of_test =
@@ -60,24 +61,24 @@ fn tests_of_turns(suite: &Suite) -> Vec<Vec<Done<'_>>> {
     turns(suite).into_iter().map(of_turn).collect()
 }
 
-/// Why a run cannot continue here.
+/// The reason why a run cannot be continued here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Other suite, options or variables.
+    /// The suite, options or variables differ.
     #[error("the suite, or an option on the command line, differs from that of the run")]
     Suite,
-    /// Other program.
+    /// The program differs.
     #[error("the run was begun by Drophammer {0}, this is {1}")]
     Program(String, String),
-    /// Other machine.
+    /// The machine differs.
     #[error("the run was begun on another machine: {0}")]
     Machine(String),
-    /// Nothing to do.
+    /// There is nothing to do.
     #[error("the run is complete, and no test was spoilt")]
     Complete,
 }
 
-/// Properties of the machine that must be the same.
+/// Returns the properties of the machine that must not change.
 fn machine(environment: &Environment) -> [(&'static str, &str); 3] {
     [
         ("kernel", &environment.kernel),
@@ -87,7 +88,7 @@ fn machine(environment: &Environment) -> [(&'static str, &str); 3] {
 }
 
 impl Earlier {
-    /// Number of tests on DUTs that it has done.
+    /// Number of completed tests on DUTs.
     pub(super) fn done(&self, suite: &Suite) -> usize {
         let done = |at: &usize| self.of > 0 && !self.todo.contains(at);
         turns(suite).iter().enumerate().filter(|(at, _)| done(at)).map(|(_, turn)| turn.len()).sum()
@@ -104,7 +105,7 @@ impl Earlier {
         let begun = records.iter().position(|record| is_about_a_router(suite, record));
         let done = complete(suite, &turns, records, begun.unwrap_or(1));
         let all = done.len() == turns.len();
-        // A run of complete turns without a record of its end lacks only that.
+        // If all turns are complete, only the record of the run's end is missing.
         let ended = all && matches!(records.last(), Some(Record::Ended(ended)) if !ended.interrupted);
         let is_kept = |turn: &&TurnDone| !ended || !turn.spoilt;
         let kept: Vec<&TurnDone> = done.iter().filter(is_kept).collect();
@@ -136,25 +137,26 @@ impl Earlier {
 
 /// A complete turn.
 struct TurnDone {
-    /// Its place in the run.
+    /// The turn's place in the run.
     place: usize,
-    /// Places of its records.
+    /// Positions of the turn's records.
     records: Range<usize>,
-    /// The tester or its host spoilt a test.
+    /// True if the tester or its host spoilt a test.
     spoilt: bool,
 }
 
-/// Whether tester or host spoilt the test or one of its figures.
+/// True if the tester or host spoilt the test or one of its figures.
 fn is_spoilt(test: &TestRecord) -> bool {
     let missing = test.outcome.ranks.iter().filter_map(|rank| rank.missing.as_ref());
     matches!(test.status, TestStatus::Unfit(_)) || missing.into_iter().any(|missing| missing.by == Blame::Spoilt)
 }
 
-/// The complete turns, whose records begin at `begun`. Turns that were measured again follow those that come later in the run.
+/// Returns the complete turns, whose records start at `begun`. Turns that were measured again follow turns that come
+/// later in the run.
 fn complete(suite: &Suite, turns: &[Vec<Done<'_>>], records: &[Record], begun: usize) -> Vec<TurnDone> {
     let mut open: Vec<usize> = (0..turns.len()).collect();
     let mut done = Vec::new();
-    // The turn that is read, its tests that have not ended, and whether one was spoilt.
+    // The turn being read, its tests that have not ended, and whether one was spoilt.
     let (mut reading, mut spoilt, mut first): (Option<(usize, Vec<Done<'_>>)>, bool, usize) = (None, false, begun);
     let mut at = begun;
     while at < records.len() {
@@ -203,15 +205,14 @@ fn may_go_on(started: &Started, digest: &str, environment: &Environment) -> Resu
     }
 }
 
-/// Number of remarks about `dut` at the beginning of `records`. Those after the last test of a turn belong to the turn:
-/// memory of the routers, an incomplete capture, a DUT that could not be taken down.
+/// Counts the notes about `dut` at the start of `records`. Notes after the last test of a turn belong to the turn: the
+/// routers' memory, an incomplete capture, or a DUT that could not be taken down.
 fn remarks(records: &[Record], dut: &str) -> usize {
     let of_dut = |record: &&Record| matches!(record, Record::Note(note) if note.dut.as_deref() == Some(dut));
     records.iter().take_while(of_dut).count()
 }
 
-/// True if the record belongs to a turn. A router that does not come up has no [`Record::Dut`]: its turn begins with a
-/// note.
+/// True if the record belongs to a turn. A router that does not come up has no [`Record::Dut`]: its turn starts with a note.
 fn is_about_a_router(suite: &Suite, record: &Record) -> bool {
     match record {
         Record::Dut(dut) => dut.name != TESTER,
@@ -225,7 +226,7 @@ fn trial(record: &Record) -> Option<&TrialRecord> {
     if let Record::Trial(trial) = record { Some(trial) } else { None }
 }
 
-/// The ceilings that were measured before the first DUT.
+/// Returns the ceilings that were measured before the first DUT.
 fn ceilings(records: &[Record]) -> Ceilings {
     // The ports of each measurement are recorded before its trials.
     let mut by_backend: BTreeMap<String, Vec<(&TrialSpec, &TrialResult)>> = BTreeMap::new();

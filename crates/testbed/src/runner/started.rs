@@ -33,7 +33,7 @@ pub(super) fn started(
         command: command.to_vec(),
         digest,
         environment,
-        // A baseline that was not read is not a condition of the run.
+        // If the baseline was not read, it is not a condition of the run.
         baseline: suite.baseline.clone().filter(|baseline| !baseline.started.is_empty()),
     }
 }

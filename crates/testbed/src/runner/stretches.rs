@@ -1,11 +1,11 @@
-//! Tests of a DUT that follow each other and use the same backend. A test of rates only counts frames, so the automatic
-//! choice gives it a faster backend than one that reads times: the ports are opened again between the two.
+//! Consecutive tests of a DUT that use the same backend. A test that only measures rates just counts frames, so the
+//! automatic choice gives it a faster backend than a test that reads times. The ports are opened again between the two.
 //!
 //! # Which backend
 //!
-//! A test says what it needs of arrivals (`Method::arrivals`). With `auto`, `runner/stretches.rs` opens the ports of a
-//! DUT again where that changes: `af_xdp` for counts, `af_packet` for times. `lab/src/receiving.rs` moves the tester's
-//! receive work to its own processors.
+//! Each test declares what it needs to know about arrivals (`Method::arrivals`). With `auto`, `runner/stretches.rs`
+//! opens the ports of a DUT again when this changes: `af_xdp` for counts, `af_packet` for times. `lab/src/receiving.rs`
+//! moves the tester's receive work to its own processors.
 
 use super::{RunError, Runner, method};
 use crate::real;
@@ -26,10 +26,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// How long a DUT may take to end its sessions before other ports are opened.
+/// Time limit for a DUT to end its sessions before other ports are opened.
 const SESSIONS_END: Duration = Duration::from_secs(10);
 
-/// Adds to `known` the throughput that tests with another backend have found, as far as this one can offer it.
+/// Adds to `known` the throughput that tests with another backend have found, as far as this backend can offer it.
 fn learn(known: &mut Known, other: &Known, ceilings: &BTreeMap<PatternKey, FrameRate>) {
     let within = |key: &PatternKey, found: FrameRate| {
         ceilings.get(&key.on_loop()).is_some_and(|most| found.pps() < TESTER_LIMITED_SHARE * most.pps())
@@ -41,8 +41,8 @@ fn learn(known: &mut Known, other: &Known, ceilings: &BTreeMap<PatternKey, Frame
     }
 }
 
-/// Ends the sessions of the emulated routers, whose ports are about to be closed. Returns the problem, if the DUT kept
-/// something of them.
+/// Ends the sessions of the emulated routers, whose ports are about to be closed. Returns the problem if the DUT kept
+/// some of their routes.
 pub(super) fn end_sessions(setup: &mut TestSetup<'_>) -> Result<Option<String>, RunError> {
     // Without BGP there is nothing to end.
     let Ok(routing) = setup.routing() else { return Ok(None) };
@@ -55,19 +55,19 @@ pub(super) fn end_sessions(setup: &mut TestSetup<'_>) -> Result<Option<String>, 
 }
 
 impl Runner<'_, '_, '_> {
-    /// What the tests of this turn have found, for tests with `backend`, which has these ceilings.
+    /// Returns what the tests of this turn have found, for tests with `backend`, which has these ceilings.
     pub(super) fn known_with(&mut self, backend: &str, ceilings: &BTreeMap<PatternKey, FrameRate>) -> Known {
         let mut known = self.state.known.remove(backend).unwrap_or_default();
         for other in self.state.known.values() {
             learn(&mut known, other, ceilings);
         }
         known.highest = self.state.highest.get(backend).cloned().unwrap_or_default();
-        // Their sessions ended with the ports.
+        // The sessions that filled the tables ended with the ports.
         known.tables = None;
         known
     }
 
-    /// Tests of the turn that follow each other and use the same backend, by their place in the turn.
+    /// Returns ranges of consecutive tests of the turn that use the same backend, by their place in the turn.
     fn stretches(&self) -> Vec<(&'static Backend, Range<usize>)> {
         let mut found: Vec<(&'static Backend, Range<usize>)> = Vec::new();
         for (index, test) in self.state.turn.tests.iter().enumerate() {
@@ -81,9 +81,9 @@ impl Runner<'_, '_, '_> {
         found
     }
 
-    /// The backend of a test that must know this of arrivals.
+    /// Returns the backend for a test that needs to know this about arrivals.
     pub(super) fn backend_for(&self, arrivals: Arrivals) -> &'static Backend {
-        // A capture continues from test to test.
+        // A capture must continue from test to test.
         if self.state.capture { self.state.backend } else { for_arrivals(self.state.backend, arrivals) }
     }
 

@@ -7,9 +7,9 @@ use drophammer_model::record::TestStatus;
 pub struct Tally {
     /// Tests that ran to their end.
     pub completed: usize,
-    /// Tests that did not, because of the DUT or the user.
+    /// Tests that did not run to their end because of the DUT or the user.
     pub failed: usize,
-    /// Tests that the tester, or the host, spoilt: nothing is known of the DUT.
+    /// Tests that the tester or the host spoilt, so that nothing is known about the DUT.
     pub unfit: usize,
     /// Tests that do not apply to their DUT.
     pub skipped: usize,

@@ -1,4 +1,5 @@
-//! The clock of all measurements: its resolution, the cost of a reading, and how long this machine keeps a program from reading it.
+//! The clock of all measurements: its resolution, the cost of reading it, and how long this machine keeps a program
+//! from reading it.
 
 use drophammer_methods::columns;
 use drophammer_methods::figure::FigureSpec;
@@ -10,9 +11,9 @@ use std::time::Duration;
 
 pub(super) const NAME: &str = "clock";
 pub(super) const TITLE: &str = "Clock";
-/// Time spent reading it.
+/// Time spent reading the clock.
 pub(super) const DURATION: Duration = Duration::from_secs(1);
-/// Limits, in ns, for counting gaps between two readings. During a gap another program had the processor.
+/// Limits, in ns, for counting gaps between two readings. In a gap another program used the processor.
 const GAPS_NS: [u64; 3] = [10_000, 100_000, 1_000_000];
 
 const GAP: FigureSpec = FigureSpec::lower("longest_gap_us", "µs", "longest time for which a busy loop did not run");
@@ -34,10 +35,10 @@ columns! {
 
 pub(super) const TABLE: TableSpec<ClockRow> = TableSpec::new(NAME, "Clock, read in a loop for one second");
 
-/// Reads the clock as fast as it goes for [`DURATION`].
+/// Reads the clock in a busy loop for [`DURATION`].
 pub(super) fn measure(clock: &SystemClock, outcome: &mut Outcome) {
     TABLE.begin(outcome);
-    note(outcome, "In a gap the tester neither sends nor looks. Frames that fall into it are handed over late.");
+    note(outcome, "In a gap the tester neither sends nor receives. Frames that are due in a gap are sent or read late.");
     let wall = clock.wall_offset();
     let begin = clock.now();
     let end = begin + DURATION;
@@ -65,7 +66,7 @@ pub(super) fn measure(clock: &SystemClock, outcome: &mut Outcome) {
     }
     let seconds = last.since(begin).as_secs_f64();
     let drift = i64::try_from(clock.wall_offset() - wall).unwrap_or(i64::MAX);
-    // Gaps do not belong to the cost of a reading.
+    // The cost of a reading excludes gaps.
     let reading = (seconds * 1e9 - lost as f64) / readings.max(1) as f64;
     let per_second = |n: u64| n as f64 / seconds;
     let longest_gap_us = longest as f64 / 1e3;
@@ -82,6 +83,6 @@ pub(super) fn measure(clock: &SystemClock, outcome: &mut Outcome) {
     };
     TABLE.add(outcome, row, [], (backwards > 0).then(|| "this clock runs backwards: no figure may be trusted".into()));
     let figure = GAP.of(&[], "Longest gap of a busy loop", Some(longest_gap_us));
-    // Coarse, because other programs on the machine determine it.
+    // The resolution is coarse, because other programs on the machine determine the gap.
     outcome.ranks.push(RankFigure { resolution: 0.9, ..figure });
 }

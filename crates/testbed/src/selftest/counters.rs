@@ -1,4 +1,5 @@
-//! Compares each counter of the tester with the reference device, which makes one kind of error at a time and reports how often.
+//! Checks each counter of the tester against the reference device, which makes one kind of error at a time and reports
+//! the number of errors.
 
 use super::SelfTest;
 use crate::config::hosts;
@@ -25,14 +26,14 @@ pub(super) const TITLE: &str = counter_proof::TITLE;
 
 /// Length of the trial on each device.
 const TRIAL: Duration = Duration::from_secs(1);
-/// Additional time for one device: coming up, waiting for lost frames.
+/// Additional time per device: it has to come up, and the tester waits for lost frames.
 const BESIDE: Duration = Duration::from_millis(1_500);
-/// A frame is late after a second; a held one must exceed that by more than the tester's own latency.
+/// A frame is late after a second. A held frame must exceed that by more than the tester's own latency.
 const HELD: Duration = Duration::from_millis(1_200);
-/// Wait for late frames.
+/// Time to wait for late frames.
 const DRAIN_TIME: Duration = Duration::from_millis(1_500);
 
-/// The devices, in words and as faults. Intervals are primes, so that they do not coincide with other periods.
+/// Returns the devices, as text and as faults. Intervals are primes, so that they do not coincide with other periods.
 fn devices() -> Vec<(&'static str, Faults)> {
     let none = Faults::default();
     vec![
@@ -48,9 +49,9 @@ fn devices() -> Vec<(&'static str, Faults)> {
             "changes a byte of every 83rd frame",
             Faults { corrupt: Some(Corrupt { every: 83, offset: None, fix_checksum: false }), ..none.clone() },
         ),
-        // Not in the signature: its check has 16 bits, so a corrected frame may by chance pass for one of an earlier trial.
+        // Not in the signature: its check has 16 bits, so a corrected frame could by chance pass as a frame of an earlier trial.
         (
-            "changes a byte and mends the checksum of every 79th frame",
+            "changes a byte and corrects the checksum of every 79th frame",
             Faults { corrupt: Some(Corrupt { every: 79, offset: Some(0), fix_checksum: true }), ..none.clone() },
         ),
         (
@@ -58,7 +59,7 @@ fn devices() -> Vec<(&'static str, Faults)> {
             Faults { misroute: Some(Misroute { every: 103, to_port: 0 }), ..none.clone() },
         ),
         (
-            "sends every 107th frame to a station that is not there",
+            "sends every 107th frame to a station that does not exist",
             Faults { wrong_next_hop: Some(WrongNextHop { every: 107, mac: NOBODY }), ..none.clone() },
         ),
         (
@@ -77,10 +78,10 @@ pub(super) fn estimate() -> Duration {
     (TRIAL + BESIDE) * devices().len() as u32
 }
 
-/// Proves the counters of `backend`. The results of a device are kept when the next one fails.
+/// Proves the counters of `backend`. The results of one device are kept if the next device fails.
 ///
 /// # Errors
-/// The error that stopped it.
+/// The error that stopped the proof.
 pub(super) fn prove(
     test: &mut SelfTest<'_>,
     backend: &'static Backend,
@@ -101,7 +102,7 @@ pub(super) fn prove(
     result
 }
 
-/// Adds the results of one device: its rows to the table, the rest as it is.
+/// Adds the results of one device: appends its rows to the table, and copies the rest.
 fn append(outcome: &mut Outcome, one: Outcome) {
     for table in one.tables {
         match outcome.tables.iter_mut().find(|t| t.key == table.key) {

@@ -1,8 +1,8 @@
-//! `drophammer selftest`: the capabilities of this tester on this machine and these ports. Per backend: the ceiling,
-//! the load up to which it loses nothing, the evenness of its sending, the latency that it adds, and each counter
-//! compared with the reference device.
+//! `drophammer selftest`: what this tester can do on this machine and these ports. For each backend it measures the
+//! ceiling, the load without loss, the evenness of sending and the latency that the tester adds, and checks each
+//! counter against the reference device.
 //!
-//! It is stored like a run, with the backends in place of routers, so that the same report shows them side by side.
+//! The result is stored like a run, with the backends in place of routers, so that the same report shows them side by side.
 
 mod clock;
 mod counters;
@@ -38,7 +38,7 @@ pub struct SelfTest<'a> {
     pub lab: &'a mut Lab,
     /// Backends to test, in order.
     pub backends: Vec<&'static Backend>,
-    /// Interfaces of the host, joined by a cable, instead of a loop of virtual links: a DUT of kind `external`.
+    /// Interfaces of the host that are connected by a cable, instead of a loop of virtual links: a DUT of kind `external`.
     pub cabled: Option<DutConfig>,
     /// Two ports, with addresses.
     pub ports: Vec<PortConfig>,
@@ -46,7 +46,7 @@ pub struct SelfTest<'a> {
     pub sizes: Vec<PacketSize>,
     /// Length of a trial.
     pub trial: Duration,
-    /// Trials for each figure.
+    /// Number of trials for each figure.
     pub repeats: u32,
     /// Seed of every pseudo-random choice.
     pub seed: u64,
@@ -74,7 +74,7 @@ enum Step {
     Counters,
 }
 
-/// The steps in the order of execution. The verdict, which follows from them, comes first in the report.
+/// The steps in order of execution. The verdict, which follows from them, comes first in the report.
 static STEPS: &[Step] = &[
     Step::Loop(&tester_ceiling::TesterCeiling),
     Step::Loop(&loss_floor::LossFloor),
@@ -105,7 +105,7 @@ impl Step {
 /// Runs the self-test and reports everything to `observer`.
 ///
 /// # Errors
-/// [`RunError`]; limits of a backend are not errors of the run, but are in the records and in the tally.
+/// [`RunError`]. Limits of a backend are not errors of the run; they are in the records and in the tally.
 pub fn run_self_test(test: SelfTest<'_>, observer: &mut dyn Observer) -> Result<Tally, RunError> {
     let session = Session::new(test.seed, Profile::Quick, test.secret);
     let mut runner = Runner { test, observer, session, tally: Tally::default() };
@@ -128,7 +128,7 @@ struct Runner<'a> {
     tally: Tally,
 }
 
-/// The loop between the tester's ports.
+/// How the tester's ports are connected.
 enum Joined {
     Virtual(drophammer_lab::Loop),
     Cabled(Box<dyn drophammer_lab::Dut>),
@@ -191,11 +191,11 @@ impl Runner<'_> {
         self.keep(&Record::Note(Note { time, dut: Some(backend.to_owned()), text: text.to_owned(), problem: true }))
     }
 
-    /// Parameters of a step.
+    /// Returns the parameters of a step.
     fn params(&self, method: &dyn Method) -> Params {
         let test = &self.test;
         let short = Duration::from_millis(500).min(test.trial);
-        // Pacing is measured with one size; the others only take less processor time per byte.
+        // Pacing is measured with one size, because other sizes only differ in processor time per byte.
         let sizes = if method.spec().name == "pacing" { vec![test.sizes[0].clone()] } else { test.sizes.clone() };
         let ceiling = method.spec().name == tester_ceiling::NAME;
         let mut params = drophammer_suite::defaults(method.spec().params, Profile::Quick);
@@ -209,7 +209,7 @@ impl Runner<'_> {
         params
     }
 
-    /// Time that the steps from `from` on take for one backend.
+    /// Returns the time that the steps from `from` take for one backend.
     fn estimate(&self, from: usize) -> Duration {
         let one = |step: &Step| match step {
             Step::Loop(method) => method.plan(&self.params(*method)).estimate(0),
@@ -238,7 +238,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Joins the ports.
+    /// Connects the ports.
     fn join(&mut self) -> Result<Joined, LabError> {
         let test = &mut self.test;
         let Some(cabled) = &test.cabled else {
@@ -246,14 +246,14 @@ impl Runner<'_> {
         };
         let kind = drophammer_lab::find(&cabled.kind).ok_or_else(|| LabError::Unusable {
             what: format!("there is no kind `{}`", cabled.kind),
-            remedy: "this is a mistake of the program".into(),
+            remedy: "this is a bug in Drophammer".into(),
         })?;
         let observer: &dyn Observer = self.observer;
         let role = RouterRole::of(&test.ports);
         kind.bring_up(test.lab, cabled, &role, test.work_dir, &|| observer.stopped()).map(Joined::Cabled)
     }
 
-    /// Runs all steps on the loop. The inner error is reported to the user and ends this backend's part.
+    /// Runs all steps on the loop. The inner error is reported to the user and ends the part of this backend.
     fn on_loop(
         &mut self,
         backend: &'static Backend,
@@ -267,7 +267,7 @@ impl Runner<'_> {
         let joined = match self.join() {
             Ok(joined) => joined,
             Err(_) if self.observer.stopped() => return Err(RunError::Interrupted),
-            Err(e) => return Ok(Err(format!("the ports could not be joined: {e}"))),
+            Err(e) => return Ok(Err(format!("the ports could not be connected: {e}"))),
         };
         let clock = SystemClock::start();
         let ports = match real::open_apart(self.test.lab, joined.interfaces(), backend, 1, clock) {
@@ -338,7 +338,7 @@ impl Runner<'_> {
             setup.observer().progress(&ended_now);
             let record = test_record(name, (step.name(), step.title()), &params[at], elapsed, status, outcome);
             setup.observer().record(&record).map_err(RunError::Store)?;
-            // A step that the tester could not do does not prevent the next one.
+            // A step that the tester could not perform does not prevent the next step.
             ended = match result {
                 Err(e @ (TestError::Interrupted | TestError::Store(_) | TestError::DutDied(_))) => Err(e),
                 _ => Ok(()),
@@ -352,7 +352,7 @@ impl Runner<'_> {
             Ok(()) => Ok(Ok(())),
             Err(TestError::Interrupted) => Err(RunError::Interrupted),
             Err(TestError::Store(e)) => Err(RunError::Store(e)),
-            Err(e) => Ok(Err(format!("frames do not come through the loop: {e}"))),
+            Err(e) => Ok(Err(format!("frames do not pass the loop: {e}"))),
         }
     }
 
@@ -363,14 +363,14 @@ impl Runner<'_> {
         }
     }
 
-    /// Time left at step `at` of backend `index`.
+    /// Returns the time left at step `at` of backend `index`.
     fn left(&self, index: usize, at: usize) -> Left {
         let backends_after = (self.test.backends.len() - index - 1) as u32;
         let after = self.estimate(at + 1) + self.estimate(0) * backends_after;
         Left::new(after, self.estimate(at).saturating_sub(self.estimate(at + 1)))
     }
 
-    /// The counters of a backend, on the reference device.
+    /// Checks the counters of a backend on the reference device.
     fn counters(
         &mut self,
         backend: &'static Backend,
@@ -389,7 +389,7 @@ impl Runner<'_> {
         let mut outcome = Outcome::default();
         let result = counters::prove(&mut self.test, backend, &mut self.session, self.observer, left, &mut outcome);
         found.take(&outcome);
-        // The verdict appears once, for all devices.
+        // The verdict appears only once, for all devices.
         outcome.verdicts.clear();
         let status = status_of(&result);
         match problem_of(&status) {

@@ -1,5 +1,5 @@
-//! Conclusions from the steps, in one line per port: the frames per second up to which it measures loss, and the
-//! microseconds down to which it measures latency.
+//! Conclusions from the steps, one line per port: the rate in frames per second up to which the port measures loss, and
+//! the time in microseconds down to which it measures latency.
 
 use drophammer_methods::columns;
 use drophammer_methods::report::note;
@@ -23,7 +23,7 @@ pub(super) struct Found {
 }
 
 columns! {
-    /// How fast and how exact one port is at one frame size.
+    /// Speed and accuracy of one port at one frame size.
     pub(super) struct PortRow {
         port: String = "Port",
         interface: String = "Interface",
@@ -45,7 +45,7 @@ impl Found {
         self.counters.extend(outcome.verdicts.iter().cloned());
     }
 
-    /// The verdict.
+    /// Returns the verdict.
     pub(super) fn outcome(&self) -> Outcome {
         let mut outcome = Outcome::default();
         let floors: Vec<(PacketSize, FrameRate)> = loss_floor::TABLE
@@ -53,7 +53,7 @@ impl Found {
             .into_iter()
             .map(|row| (row.frame_size, FrameRate(row.loss_free_pps)))
             .collect();
-        // The first load of each size counts: one frame at a time.
+        // Only the first load of each size counts: one frame at a time.
         let latencies = latency_floor::TABLE.rows(&self.tables);
         let equal = self.counters.iter().filter(|v| v.pass).count();
         let proven = (!self.counters.is_empty()).then(|| format!("{equal} of {}", self.counters.len()));
@@ -84,7 +84,7 @@ impl Found {
         outcome
     }
 
-    /// Verdicts in words.
+    /// Adds the verdicts as text.
     fn say(&self, outcome: &mut Outcome, floors: &[(PacketSize, FrameRate)], latency: Option<(f64, f64)>) {
         let loads: Vec<String> = floors.iter().map(|(size, load)| format!("{load} at {size}")).collect();
         let up_to =
@@ -125,7 +125,7 @@ mod tests {
                 frames: 0,
             };
             loss_floor::TABLE.add(&mut steps, row, [], []);
-            // At two loads; the first one counts.
+            // There are two loads; only the first one counts.
             for (load_pps, us) in (1..).map(f64::from).zip(floors) {
                 let row = latency_floor::FloorRow {
                     frame_size: frame_size.clone(),

@@ -6,7 +6,7 @@ use drophammer_lab::{Classes, Filters, LabError, Management, Usage};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::filter::FilterList;
 
-/// Memory of a device that has not aged, in bytes.
+/// Memory in bytes of a device that has not aged.
 const MEMORY: u64 = 64 << 20;
 
 impl Usage for ReferenceDut {

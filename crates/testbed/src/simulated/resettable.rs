@@ -1,4 +1,5 @@
-//! The reference device with a power switch: a reset puts a new device of the same configuration in its place, which boots for a known time.
+//! The reference device with a reset. A reset replaces the device by a new device with the same configuration, which
+//! boots for a known time.
 
 use drophammer_lab::{LabError, Resets};
 use drophammer_model::quantity::{Instant, show_duration};
@@ -11,18 +12,18 @@ use std::time::Duration;
 /// The effect of a reset on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Boot {
-    /// Time during which it does nothing at all.
+    /// Time during which the device does nothing at all.
     pub(super) time: Duration,
-    /// It continues as if nothing had happened, sessions included.
+    /// True if the device continues as if nothing had happened, sessions included.
     pub(super) unaffected: bool,
-    /// It never comes back.
+    /// True if the device never comes back.
     pub(super) never: bool,
 }
 
 /// A requested reset.
 struct Plan {
     at: Instant,
-    /// The device that replaces it.
+    /// The device that replaces the old one.
     fresh: Box<Router>,
 }
 
@@ -33,11 +34,11 @@ pub(super) struct Resettable {
     faults: Faults,
     boot: Boot,
     plan: Option<Plan>,
-    /// The device is off until this instant.
+    /// End of the time in which the device is off.
     off_until: Option<Instant>,
     /// The replaced device. Frames that it sent before this instant are still in flight.
     before: Option<(Router, Instant)>,
-    /// Instants of the last request for a reset and of the end of that reset.
+    /// When the last reset was requested, and when that reset ends.
     asked: Option<(Instant, Instant)>,
 }
 
@@ -62,7 +63,7 @@ impl Resettable {
         Ok(Resettable { router, config, faults, boot, plan: None, off_until: None, before: None, asked: None })
     }
 
-    /// Changes its faults, from now on and after a reset.
+    /// Changes the device's faults, from now on and after a reset.
     pub(super) fn set_faults(&mut self, faults: Faults) -> Result<(), ConfigError> {
         self.router.set_faults(faults.clone())?;
         self.faults = faults;
@@ -87,7 +88,7 @@ impl Resettable {
         changed
     }
 
-    /// Instant of the next change.
+    /// Returns the instant of the next change.
     fn next_change(&self) -> Option<Instant> {
         let planned = self.plan.as_ref().map(|plan| plan.at);
         let back = self.off_until.filter(|until| until.0 < u64::MAX);

@@ -1,7 +1,7 @@
 //! Several reference devices as one DUT, in virtual time.
 //!
 //! Each router has the parameters of the DUT, faults included, but its own MAC addresses and its own seed. BGP sessions
-//! between routers use the addresses of the link between them, not loopback addresses: they end with the link.
+//! between routers use the addresses of their link, not loopback addresses, so they end with the link.
 
 use super::{Reference, class_counters, config, describe, unusable};
 use crate::kinds::REFERENCE;
@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-/// The routers as the simulated ports see them; a second handle gives access to the truth.
+/// The routers as the simulated ports see them. A second handle provides access to the truth.
 #[derive(Clone)]
 pub struct ReferenceSystem(Rc<RefCell<Network>>);
 
@@ -34,18 +34,17 @@ impl ReferenceSystem {
         ReferenceSystem(Rc::new(RefCell::new(network)))
     }
 
-    /// Reads the routers and their links.
+    /// Gives read access to the routers and their links.
     pub fn look<T>(&self, at: impl FnOnce(&Network) -> T) -> T {
         at(&self.0.borrow())
     }
 
-    /// Changes the routers and their links.
+    /// Gives write access to the routers and their links.
     pub fn change<T>(&self, change: impl FnOnce(&mut Network) -> T) -> T {
         change(&mut self.0.borrow_mut())
     }
 
-    /// Sum of what all routers did; a frame counts at each router that it passes. Instants are summed too, and mean
-    /// nothing.
+    /// Returns the sum of what all routers did. A frame counts at each router that it passes. Sums of instants are meaningless.
     fn truth(&self) -> Value {
         let network = self.0.borrow();
         let of_each = network.routers().iter().map(|router| serde_json::to_value(router.truth()).unwrap_or_default());
@@ -53,7 +52,7 @@ impl ReferenceSystem {
     }
 }
 
-/// The numbers of two objects of the same form, added up.
+/// Adds up the numbers of two objects with the same structure.
 fn added(a: Value, b: Value) -> Value {
     match (a, b) {
         (Value::Object(a), Value::Object(mut b)) => {
@@ -105,16 +104,16 @@ impl simulated::Device for ReferenceSystem {
     }
 }
 
-/// Configuration of the routers of a system.
+/// Returns the configuration of the routers of a system.
 ///
 /// # Errors
-/// Ports that do not suit the topology, or BGP sessions that it does not have.
+/// Ports that do not fit the topology, or BGP sessions that it does not support.
 pub fn network(dut: &DutConfig, topology: &Topology, ports: &[PortConfig], seed: u64) -> Result<NetworkConfig, String> {
     let system = System::of(ports, topology).map_err(|e| e.to_string())?;
     let speaks = ports.iter().any(|port| port.bgp.is_some());
     if speaks && topology.shape == Shape::Chain && topology.routers > 2 {
         return Err(
-            "simulated routers have sessions over the links between them only: a chain of more than two has no BGP"
+            "simulated routers have sessions only over the links between them: a chain of more than two has no BGP"
                 .into(),
         );
     }
@@ -138,7 +137,7 @@ pub fn network(dut: &DutConfig, topology: &Topology, ports: &[PortConfig], seed:
             port.speed = link.speed;
             port.egress_buffer = dut.params.count("line_buffer").map_or(port.egress_buffer, |frames| frames as usize);
             let Some(bgp) = one.bgp.as_mut().filter(|_| speaks) else { continue };
-            // All are in one AS, and advertise routes to each other with themselves as next hop.
+            // All routers are in one AS, and advertise routes to each other with themselves as next hop.
             bgp.next_hop_self = true;
             let Some(end) = link.end_at(other) else { continue };
             let addresses = system.routers[other].role.interfaces[end.interface].addresses.iter();
@@ -159,7 +158,7 @@ pub fn network(dut: &DutConfig, topology: &Topology, ports: &[PortConfig], seed:
     Ok(built)
 }
 
-/// Adds the ports to the other routers after those to the tester.
+/// Adds the ports to the other routers, after the ports to the tester.
 fn add_core(one: &mut Config, router: &SystemRouter) {
     let edges = one.ports.len();
     for interface in router.role.interfaces.iter().skip(edges) {
@@ -191,7 +190,7 @@ fn add_core(one: &mut Config, router: &SystemRouter) {
     }));
 }
 
-/// Routes through the other routers.
+/// Returns the routes through the other routers.
 fn ranked(router: &SystemRouter) -> Vec<RankedRoute> {
     let edges = router.ports.len();
     let beyond = router.role.routes.iter().filter(|route| route.at.port >= edges);
@@ -214,10 +213,10 @@ pub struct SystemParts {
     pub device: SystemDut,
 }
 
-/// Makes the routers and the ports that face them, with so many queues each.
+/// Creates the routers and the ports that face them, with `queues` queues each.
 ///
 /// # Errors
-/// A configuration that a router refuses, and the errors of [`network`].
+/// A router refuses its configuration, or an error of [`network`].
 pub fn build(
     dut: &DutConfig,
     topology: &Topology,
@@ -249,14 +248,14 @@ pub fn build(
     Ok(SystemParts { clock, ports, reference, device })
 }
 
-/// Several reference devices as a DUT. Their faults begin once they have been found to forward.
+/// Several reference devices as a DUT. Their faults start once they have been found to forward.
 pub struct SystemDut {
     reference: ReferenceSystem,
     system: System,
     faults: Vec<Faults>,
     record: DutRecord,
     down: BTreeSet<CoreLinkName>,
-    /// Labels have a TTL of their own.
+    /// True if labels have their own TTL.
     pipe: bool,
     /// For each router: the position of each of its rules among the rules of all filters.
     rules: Vec<Vec<usize>>,
@@ -282,7 +281,7 @@ impl Dut for SystemDut {
         begun.map_err(|e| unusable(&self.record.name, e))
     }
 
-    /// Counters of all routers together, and of each router; the names of the latter begin with, for example, `r1.`.
+    /// Returns the counters of all routers together, and of each router. The latter have names that start with, for example, `r1.`.
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = BTreeMap::new();
         drophammer_lab::flatten("truth", &self.reference.truth(), &mut counters);
@@ -335,15 +334,15 @@ impl Dut for SystemDut {
         self.pipe
     }
 
-    /// As the routers report them, right or wrong.
+    /// Returns the counters as the routers report them, right or wrong.
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         let of_routers = |network: &Network| network.routers().iter().enumerate().flat_map(interfaces_of).collect();
         Ok(Some(self.reference.look(of_routers)))
     }
 
-    /// Counters of the ports to the tester, as one router would have them, and the sum of what the routers drop, as a
-    /// packet is dropped only once. Other counters of whole routers are left out, as they would count a packet at each
-    /// router that it passes.
+    /// Returns the counters of the ports to the tester, as a single router would report them, and the sum of all
+    /// routers' drops, because a packet is dropped only once. Other counters of whole routers are left out, because
+    /// they would count a packet at each router that it passes.
     fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
         let mut all: Vec<DutCounter> = Vec::new();
         self.reference.look(|network| {
@@ -365,7 +364,7 @@ impl Dut for SystemDut {
         Ok(all)
     }
 
-    /// The smallest number of a router.
+    /// Returns the lowest number of routes of any router.
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
         let of = |router: &Router| match family {
             Family::Ipv4 => router.truth().fib.ipv4,
@@ -400,7 +399,7 @@ impl Classes for SystemDut {
 
 impl CoreLinks for SystemDut {
     fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError> {
-        // Parallel links between the same routers have one name.
+        // Parallel links between the same routers have the same name.
         let links = self.system.links.iter().enumerate().filter(|(_, one)| one.name == link);
         let links: Vec<usize> = links.map(|(index, _)| index).collect();
         if links.is_empty() {
@@ -418,7 +417,8 @@ impl CoreLinks for SystemDut {
     }
 }
 
-/// Counters of a router at its ports and tunnels. Its octets at ports include the FCS, which is subtracted here.
+/// Returns the counters of a router's ports and tunnels. The router's octets at ports include the FCS, which is
+/// subtracted here.
 fn interfaces_of((router, of): (usize, &Router)) -> Vec<RouterInterface> {
     let ports = (0..).map_while(|port| Some((port, of.counters(port)?))).map(|(port, told)| {
         let (in_packets, out_packets) = (told.in_unicast + told.in_group, told.out_unicast + told.out_group);
@@ -443,16 +443,16 @@ fn interfaces_of((router, of): (usize, &Router)) -> Vec<RouterInterface> {
     ports.chain(tunnels).collect()
 }
 
-/// Bytes of an FCS.
+/// Length of an FCS in bytes.
 const FCS: u64 = 4;
 
 /// Clock, ports and DUT of a simulated test setup.
 pub type BroughtUp = (SimulatedClock, Vec<SimulatedPort>, Box<dyn Dut>);
 
-/// Makes a simulated test setup, of one router or of several.
+/// Creates a simulated test setup with one or several routers.
 ///
 /// # Errors
-/// Those of [`build`] and of [`super::build`].
+/// The errors of [`build`] and of [`super::build`].
 pub fn bring_up(dut: &DutConfig, configs: &[PortConfig], queues: u32, seed: u64) -> Result<BroughtUp, String> {
     Ok(match &dut.topology {
         None => {

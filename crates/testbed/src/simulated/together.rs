@@ -1,4 +1,4 @@
-//! Several reference devices that are up in one virtual time and not joined to each other.
+//! Several reference devices that share one virtual time and are not connected to each other.
 
 use super::system::ReferenceSystem;
 use super::{config, describe, unusable};
@@ -14,7 +14,7 @@ use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
 use std::collections::BTreeMap;
 
-/// One of the devices.
+/// One of these devices.
 struct Member {
     reference: ReferenceSystem,
     index: usize,
@@ -66,11 +66,11 @@ impl Filters for Member {
 /// Clock, ports and DUTs of a setup with several reference devices.
 pub type BroughtUpTogether = (SimulatedClock, Vec<SimulatedPort>, Vec<Box<dyn Dut>>);
 
-/// Makes several reference devices in one virtual time. `contestants` names their ports among `configs`, in the order of
-/// `duts`.
+/// Creates several reference devices that share one virtual time. `contestants` lists their ports among `configs`, in
+/// the order of `duts`.
 ///
 /// # Errors
-/// A configuration that a device refuses; a DUT that is a system of several routers.
+/// A device refuses its configuration, or a DUT is a system of several routers.
 pub fn bring_up_together(
     duts: &[DutConfig],
     contestants: &[Contestant],

@@ -1,4 +1,4 @@
-//! Recognises extra frames that return, whatever the DUT changed in their headers, and ICMP errors about them.
+//! Recognises returned extra frames, whatever the DUT changed in their headers, and ICMP errors about them.
 
 use drophammer_emulation::device::Tags;
 use drophammer_model::beside::{Alteration, IcmpError};
@@ -18,7 +18,7 @@ pub fn mark(payload: &mut [u8], key: u64, number: u32) {
     }
 }
 
-/// Identification in the IPv4 header of frame `number`. It is never 0, which stands for frames without identification.
+/// Returns the identification in the IPv4 header of frame `number`. It is never 0, which means no identification.
 pub fn identification(number: u32) -> u16 {
     (number % 0xffff) as u16 + 1
 }
@@ -30,7 +30,7 @@ pub(crate) enum Found {
     Error(IcmpError, Option<u32>, Option<usize>),
     /// The extra frame with this number.
     Frame(usize),
-    /// Neither.
+    /// Any other frame.
     Other,
 }
 
@@ -39,8 +39,8 @@ fn type_and_packet(frame: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes([kind[0], kind[1]]), &frame[ethernet::LEN..]))
 }
 
-/// The ICMP error in `frame`, after any tags; the MTU that it reports (RFC 1191 section 4, RFC 4443 section 3.2); and the packet that it
-/// quotes.
+/// Returns the ICMP error in `frame`, after any tags; the MTU that it reports (RFC 1191 section 4, RFC 4443 section
+/// 3.2); and the packet that it quotes.
 fn error(frame: &[u8]) -> Option<(IcmpError, Option<u32>, &[u8])> {
     let (_, kind, packet) = Tags::read(frame)?;
     let (family, message) = match kind {
@@ -76,7 +76,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// Each frame with the number of routers that it passes on its way to each port.
+    /// Creates the list. Each frame comes with the number of routers that it passes on its way to each port.
     pub(crate) fn new(key: u64, frames: Vec<(Vec<u8>, Vec<u8>)>) -> Sent {
         let (frames, hops) = frames.into_iter().unzip();
         Sent { key, frames, hops }
@@ -86,7 +86,7 @@ impl Sent {
         self.frames.len()
     }
 
-    /// Routers that a frame passes on its way to a port.
+    /// Returns the number of routers that a frame passes on its way to a port.
     pub(crate) fn hops(&self, number: usize, port: usize) -> u8 {
         self.hops[number].get(port).copied().unwrap_or(1)
     }
@@ -95,7 +95,7 @@ impl Sent {
         &self.frames[number]
     }
 
-    /// Classifies `frame`. It looks for errors first, because an error may quote a mark as well.
+    /// Classifies `frame`. Checks for errors first, because an error may also quote a mark.
     pub(crate) fn find(&self, frame: &[u8]) -> Found {
         if let Some((error, mtu, quoted)) = error(frame) {
             let by_header = self.by_header(error.family, quoted);
@@ -116,7 +116,7 @@ impl Sent {
         numbers.find(|number| *number < self.frames.len())
     }
 
-    /// Finds a frame by its identification or flow label and its source address, which no router changes.
+    /// Finds a frame by its source address and its identification or flow label, which no router changes.
     fn by_header(&self, family: Family, packet: &[u8]) -> Option<usize> {
         let source = match family {
             Family::Ipv4 => 12..16,
@@ -141,7 +141,7 @@ impl Sent {
     }
 }
 
-/// Identification of IPv4, flow label of IPv6.
+/// Returns the identification of an IPv4 packet or the flow label of an IPv6 packet.
 fn numbered(family: Family, packet: &[u8]) -> u32 {
     match family {
         Family::Ipv4 => u32::from(u16::from_be_bytes([packet[4], packet[5]])),
@@ -157,7 +157,7 @@ fn checksum_holds(packet: &[u8]) -> bool {
     checksum::fold(checksum::sum(header)) == 0xffff
 }
 
-/// How `got` differs from `sent` after `hops` routers forwarded it. Zero bytes at the end of either frame are padding.
+/// Returns how `got` differs from `sent` after `hops` routers forwarded it. Zero bytes at the end of either frame are padding.
 pub(crate) fn alterations(sent: &[u8], got: &[u8], hops: u8) -> BTreeSet<Alteration> {
     let mut altered = BTreeSet::new();
     let (Some((kind, sent)), Some((got_kind, got))) = (type_and_packet(sent), type_and_packet(got)) else {
@@ -188,7 +188,7 @@ pub(crate) fn alterations(sent: &[u8], got: &[u8], hops: u8) -> BTreeSet<Alterat
     if (0..header).any(|at| !follows(at) && sent[at] != got[at]) {
         altered.insert(Alteration::Header);
     }
-    // A frame that was cut and padded again differs only in its padding, which is not part of the contents.
+    // A frame that was shortened and padded again differs only in its padding, which is not part of the contents.
     let end = got[..both].iter().rposition(|byte| *byte != 0).map_or(header, |last| (last + 1).max(header));
     if sent[header..end] != got[header..end] {
         altered.insert(Alteration::Contents);
@@ -204,7 +204,7 @@ mod tests {
 
     const KEY: u64 = 0x1122_3344_5566_7788;
 
-    /// A frame of 40 bytes of payload; `number` is in its header and in its marks.
+    /// Builds a frame with 40 bytes of payload. `number` is in its header and in its marks.
     fn frame(v6: bool, number: u32) -> Vec<u8> {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
         if v6 {
@@ -248,13 +248,13 @@ mod tests {
         for number in 0..3 {
             let whole = forwarded(sent.frame(number));
             assert_eq!(sent.find(&whole), Found::Frame(number));
-            // The header is gone, the frame is shifted, and one mark is left.
+            // The header is missing, the frame is shifted, and one mark is left.
             assert_eq!(sent.find(&whole[whole.len() - 30..]), Found::Frame(number));
             let mut tagged = whole.clone();
             tagged.splice(12..12, [0x81, 0, 0, 9]);
             tagged[20..44].fill(0xff);
             assert_eq!(sent.find(&tagged), Found::Frame(number));
-            // The payload is gone.
+            // The payload is missing.
             assert_eq!(sent.find(&whole[..if number == 1 { 54 } else { 34 }]), Found::Frame(number));
         }
         let mut other = forwarded(sent.frame(0));
@@ -290,14 +290,14 @@ mod tests {
         let mut error = icmp(false, [3, 4], &sent.frame(2)[14..42]);
         error[40..42].copy_from_slice(&1_500u16.to_be_bytes());
         assert_eq!(sent.find(&error), Found::Error(too_big, Some(1_500), Some(2)));
-        // Behind a tag.
+        // The same after a VLAN tag.
         error.splice(12..12, [0x81, 0, 0, 100]);
         assert_eq!(sent.find(&error), Found::Error(too_big, Some(1_500), Some(2)));
         let mut error = icmp(true, [2, 0], &sent.frame(1)[14..]);
         error[58..62].copy_from_slice(&1_280u32.to_be_bytes());
         let too_big = IcmpError { family: Family::Ipv6, kind: 2, code: 0 };
         assert_eq!(sent.find(&error), Found::Error(too_big, Some(1_280), Some(1)));
-        // An echo is no error.
+        // An echo request is not an error.
         assert_eq!(sent.find(&icmp(false, [8, 0], &[])), Found::Other);
         assert_eq!(
             (expired.to_string(), unknown.to_string()),
@@ -336,7 +336,7 @@ mod tests {
             }
             assert_eq!(alterations(sent.frame(0), &got, 1), expected.iter().copied().collect());
         }
-        // A router that does not count hops.
+        // The router does not decrement the TTL.
         assert_eq!(alterations(sent.frame(1), sent.frame(1), 1), BTreeSet::from([Ttl]));
         // Two routers in a row decrement it twice.
         for v6 in [0, 1] {
@@ -346,7 +346,7 @@ mod tests {
         }
         let known = Sent::new(KEY, vec![(frame(false, 0), vec![1, 2])]);
         assert_eq!([0, 1, 2].map(|port| known.hops(0, port)), [1, 2, 1]);
-        // A router that repairs a frame that it should drop, and one that forwards it unchanged.
+        // One router repairs a frame that it should drop, another one forwards it unchanged.
         let mut wrong = sent.frame(0).to_vec();
         wrong[25] ^= 1;
         let right = forwarded(sent.frame(0));

@@ -1,4 +1,4 @@
-//! Maps frames to protocol names by a table.
+//! Maps frames to protocol names with a table.
 
 use drophammer_wire::ethernet::{self, ethertype};
 use drophammer_wire::ipv6;
@@ -10,11 +10,11 @@ enum Match {
     Arp(u16),
     /// EtherType.
     Type(u16),
-    /// Destination SAP of a frame that has a length in place of the EtherType (IEEE 802.2).
+    /// Destination SAP of a frame with a length field in place of the EtherType (IEEE 802.2).
     Llc(u8),
-    /// OUI and type behind SAP 0xaa.
+    /// OUI and type after SAP 0xaa.
     Snap(u32, u16),
-    /// ICMPv6 type; for a neighbor advertisement also whether it was solicited.
+    /// ICMPv6 type. For a neighbor advertisement, the flag is true if it was solicited.
     Icmp6(u8, bool),
     /// ICMP type.
     Icmp(u8),
@@ -22,7 +22,7 @@ enum Match {
     Tcp(u16),
     /// Either UDP port.
     Udp(u16),
-    /// Protocol over IPv4 or IPv6.
+    /// Protocol number in IPv4 or IPv6.
     Ip(u8),
     /// A fragment of a packet.
     Fragment,
@@ -35,7 +35,7 @@ const CISCO: u32 = 0x00_00_0c;
 /// Fragment header of IPv6 (RFC 8200 section 4.5).
 const FRAGMENT: u8 = 44;
 
-/// Property, protocol name, and whether a unicast frame with this property answers its receiver. The first match counts.
+/// Property, protocol name, and true if a unicast frame with this property answers its receiver. The first match counts.
 static PROTOCOLS: &[(Match, &str, bool)] = &[
     (Arp(1), "ARP request", false),
     (Arp(2), "ARP reply", true),
@@ -98,7 +98,7 @@ static PROTOCOLS: &[(Match, &str, bool)] = &[
     (Ip(17), "UDP, other", false),
 ];
 
-/// All properties of a frame, in no particular order.
+/// Returns all properties of a frame, in no particular order.
 fn facts(frame: &[u8]) -> Vec<Match> {
     let word = |at: usize| frame.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
     let mut at = ethernet::LEN;
@@ -133,7 +133,7 @@ fn facts(frame: &[u8]) -> Vec<Match> {
                 _ => upper(next, rest),
             }
         }
-        // A length (IEEE 802.3).
+        // The field is a length (IEEE 802.3).
         0..0x0600 => {
             let sap = payload.first().copied().unwrap_or_default();
             let snap = payload.first_chunk::<8>().filter(|_| sap == 0xaa);
@@ -144,7 +144,7 @@ fn facts(frame: &[u8]) -> Vec<Match> {
     }
 }
 
-/// Properties of the IP payload `payload`.
+/// Returns the properties of the IP payload `payload`.
 fn upper(protocol: u8, payload: &[u8]) -> Vec<Match> {
     let mut facts = vec![Ip(protocol)];
     let ports =
@@ -162,7 +162,7 @@ fn upper(protocol: u8, payload: &[u8]) -> Vec<Match> {
     facts
 }
 
-/// The protocol name of `frame`, and whether the frame answers a request of its receiver.
+/// Returns the protocol name of `frame`, and true if the frame answers a request of its receiver.
 pub(crate) fn protocol(frame: &[u8]) -> (String, bool) {
     let facts = facts(frame);
     if let Some((_, name, answers)) = PROTOCOLS.iter().find(|(known, ..)| facts.contains(known)) {
@@ -218,7 +218,7 @@ mod tests {
             (arp(9), "ARP, other", false),
             (frame(1, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 2]), "ARP reply", false),
             (frame(1, &[0x88, 0xcc, 2, 7]), "LLDP", false),
-            // Behind a tag.
+            // After a VLAN tag.
             (frame(1, &[0x81, 0, 0, 7, 0x88, 0xcc]), "LLDP", false),
             (frame(1, &[0, 38, 0x42, 0x42, 3]), "STP", false),
             (frame(1, &[0, 38, 0xaa, 0xaa, 3, 0, 0, 0x0c, 0x20, 0]), "CDP", false),
@@ -238,7 +238,7 @@ mod tests {
             (ipv6(58, &[134, 0, 0, 0]), "router advertisement", false),
             (ipv6(58, &[136, 0, 0, 0, 0x60]), "neighbor advertisement, solicited", true),
             (ipv6(58, &[136, 0, 0, 0, 0x20]), "neighbor advertisement, unsolicited", false),
-            // MLD is behind a hop-by-hop header (RFC 3810 section 5).
+            // MLD follows a hop-by-hop header (RFC 3810 section 5).
             (ipv6(0, &[58, 0, 5, 2, 0, 0, 1, 0, 143, 0, 0, 0]), "MLD", false),
             (ipv6(89, &[3, 1]), "OSPF", false),
         ];

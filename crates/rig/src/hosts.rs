@@ -24,33 +24,33 @@ use std::time::Duration;
 /// The emulated devices on one port, and the frames that they want to send.
 struct Host {
     devices: Devices,
-    /// Their IDs, in the order of the configuration; at least one.
+    /// The devices' IDs, in the order of the configuration; at least one.
     ids: Vec<DeviceId>,
     queue: VecDeque<Vec<u8>>,
-    /// Frames that were sent, and frames received for the devices.
+    /// Frames that were sent, and frames that were received for the devices.
     sent: OtherFrames,
     received: OtherFrames,
     spare: Vec<Vec<u8>>,
-    /// MAC address of the DUT if it is configured, so that no device resolves it.
+    /// MAC address of the DUT if it is configured, so that no device has to resolve it.
     fixed: Option<MacAddr>,
     passed: Arc<Passed>,
-    /// Counts of frames that are not test frames, while an observation runs.
+    /// Counts of frames other than test frames, during an observation.
     other: Option<Box<Observation>>,
-    /// The first command at an event that a protocol has refused.
+    /// The first command at an event that a protocol refused.
     refused: Option<Refused>,
 }
 
 /// Index of a BGP session among all sessions of a rig.
 pub type SessionIndex = usize;
 
-/// Where the router of a BGP session is.
+/// Location of the router of a BGP session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouterPlace {
-    /// Its port.
+    /// The router's port.
     pub port: PortIndex,
-    /// Index of its device on the port.
+    /// Index of the router's device on the port.
     pub device: usize,
-    /// Its number among the routers of the device.
+    /// Index of the router within the device.
     pub router: usize,
 }
 
@@ -68,9 +68,9 @@ pub struct ProtocolPlace {
 /// A device that has not resolved the MAC address of the DUT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unresolved {
-    /// Its port.
+    /// The device's port.
     pub port: PortIndex,
-    /// Its tags.
+    /// The device's tags.
     pub tags: Tags,
 }
 
@@ -84,17 +84,17 @@ pub struct Hosts {
 
 /// Maximum number of frames that wait for one host. It limits the tester's memory in a flood of requests.
 const QUEUE: usize = 1024;
-/// Bytes of UPDATE messages that a router packs at a time: some 50 µs of work, which is the longest wait of test frames.
+/// Bytes of UPDATE messages that a router packs at a time. This takes about 50 µs, which is the longest delay of test frames.
 const QUOTA: usize = 64 << 10;
-/// How long a port with a full queue is not polled: time to send about half of the 256 frames in a virtual link's queue.
+/// How long a port with a full queue is not polled. In this time, about half of the 256 frames in a virtual link's queue are sent.
 pub(crate) const FULL: Duration = Duration::from_micros(100);
-/// How often a lane looks for frames that other lanes pass to its devices.
+/// How often a lane checks for frames that other lanes pass to its devices.
 const PASSED: Duration = Duration::from_micros(100);
 /// The longest time between two polls of the hosts.
 const IDLE: Duration = Duration::from_millis(500);
 
 impl Hosts {
-    /// The devices of `config`.
+    /// Creates the devices of `config`.
     ///
     /// # Panics
     /// If [`Config::check`] refuses `config`.
@@ -121,23 +121,23 @@ impl Hosts {
         self.sessions.len()
     }
 
-    /// Location of the router of a session.
+    /// Returns the location of the router of a session.
     pub fn place(&self, session: SessionIndex) -> RouterPlace {
         self.sessions[session]
     }
 
-    /// A view of the sessions for other threads while this one serves the hosts.
+    /// Returns a view of the sessions for other threads, for use while this thread serves the hosts.
     pub fn watch(&self) -> SessionWatch {
         self.watch.clone()
     }
 
-    /// State and counters of a session.
+    /// Returns state and counters of a session.
     pub fn session_metrics(&self, session: SessionIndex) -> SessionMetrics {
         let place = self.sessions[session];
         self.hosts.get(place.port).map_or_else(SessionMetrics::default, |host| host.session_metrics(place))
     }
 
-    /// The routers that the session belongs to, and its index among them.
+    /// Returns the routers that the session belongs to, and its index among them.
     pub fn session(&self, session: SessionIndex) -> Option<(&Routers, usize)> {
         let RouterPlace { port, device, router } = self.sessions[session];
         self.hosts.get(port)?.routers(device).map(|routers| (routers, router))
@@ -149,16 +149,16 @@ impl Hosts {
         self.hosts.get_mut(port)?.routers_mut(device).map(|routers| (routers, router))
     }
 
-    /// Whether each session is up.
+    /// Iterates over all sessions: true for each session that is up.
     pub(crate) fn up(&self) -> impl Iterator<Item = bool> {
         let up = |session| self.session(session).is_some_and(|(routers, router)| routers.established(router));
         (0..self.sessions()).map(up)
     }
 
-    /// Runs `act` at `port`. An [`Act::Link`] is ignored: the port switches its link.
+    /// Performs `act` at `port`. An [`Act::Link`] is ignored, because the port switches its own link.
     ///
     /// # Errors
-    /// If the protocol refuses the command.
+    /// The protocol refuses the command.
     pub fn run(&mut self, now: Instant, port: PortIndex, act: &Act) -> Result<(), Refused> {
         self.hosts.get_mut(port).map_or(Ok(()), |host| host.run(now, act))
     }
@@ -183,24 +183,24 @@ impl Hosts {
         protocols.find(|protocol| protocol.name() == place.protocol).map(|protocol| protocol.state())
     }
 
-    /// The first command at an event so far that a protocol has refused.
+    /// Returns the first command at an event so far that a protocol refused.
     pub(crate) fn take_refused(&mut self) -> Option<Refused> {
         self.hosts.iter_mut().filter_map(|host| host.refused.take()).next()
     }
 
-    /// Sets the MAC address of the DUT on `port`, so that no device resolves it.
+    /// Sets the MAC address of the DUT on `port`, so that no device has to resolve it.
     pub fn fix(&mut self, port: PortIndex, mac: MacAddr) {
         let Host { devices, ids, fixed, .. } = &mut self.hosts[port];
         *fixed = Some(mac);
         ids.iter().for_each(|id| devices.fix_gateway(*id, mac));
     }
 
-    /// The neighbour of each port. Among several devices with the same tags, the first one with a resolved gateway counts.
+    /// Returns the neighbour of each port. If several devices have the same tags, the first one with a resolved gateway counts.
     pub fn neighbours(&self) -> Vec<Neighbour> {
         self.hosts.iter().map(Host::neighbour).collect()
     }
 
-    /// The first device that has not resolved the address of the DUT.
+    /// Returns the first device that has not resolved the DUT's address.
     pub fn unresolved(&self) -> Option<Unresolved> {
         self.hosts.iter().enumerate().find_map(|(port, host)| {
             let waits = |(_, device): &(DeviceId, &Device)| !device.is_ready();
@@ -208,8 +208,7 @@ impl Hosts {
         })
     }
 
-    /// Counts, from `now` on, received frames that are not test frames of `test`, and sends `extra`, whose marks carry
-    /// `key`.
+    /// From `now` on, counts received frames other than test frames of `test`, and sends `extra`, whose marks contain `key`.
     pub fn observe(&mut self, now: Instant, test: &TestTraffic, key: u64, extra: Vec<Extra>) {
         let observations = Observation::of_ports(self.hosts.len(), now, test, key, extra);
         for (host, observation) in self.hosts.iter_mut().zip(observations) {
@@ -223,12 +222,12 @@ impl Hosts {
         Observation::conclude(observations.collect(), now)
     }
 
-    /// Handles a frame for the host on `port`.
+    /// Passes a received frame to the host on `port`.
     pub fn receive(&mut self, port: PortIndex, arrival: Arrival<'_>) {
         self.hosts[port].receive(arrival);
     }
 
-    /// Does due work and sends waiting frames. Returns when it must be called next.
+    /// Does all work that is due and sends waiting frames. Returns when it must be called again.
     ///
     /// # Errors
     /// Errors of the port.
@@ -239,51 +238,51 @@ impl Hosts {
         Ok(next)
     }
 
-    /// Takes back a frame that [`Hosts::poll`] sent and the port refused. The next poll sends it first; several frames keep their
-    /// order.
+    /// Takes back a frame that [`Hosts::poll`] sent and the port refused. The next poll sends it first. Several frames
+    /// keep their order.
     pub fn refused(&mut self, port: PortIndex, frame: &[u8]) {
         let Host { queue, sent, spare, .. } = &mut self.hosts[port];
         *sent = sent.since(OtherFrames::of(frame));
         enqueue(queue, spare, frame);
     }
 
-    /// Frames that the host and the routers on `port` have sent.
+    /// Returns the number of frames that the host and the routers on `port` have sent.
     pub fn sent(&self, port: PortIndex) -> OtherFrames {
         self.hosts[port].sent
     }
 
-    /// The pings by the first device on `port`.
+    /// Returns the pings of the first device on `port`.
     pub fn ping(&self, port: PortIndex) -> Option<&Ping> {
         let host = self.hosts.get(port)?;
         host.devices.get(host.ids[0]).protocol()
     }
 
-    /// The banner requests by the first device on `port`.
+    /// Returns the banner requests of the first device on `port`.
     pub fn banner(&self, port: PortIndex) -> Option<&Banner> {
         let host = self.hosts.get(port)?;
         host.devices.get(host.ids[0]).protocol()
     }
 
-    /// Forgets the results of banner requests; the next poll gives up open requests.
+    /// Forgets the results of banner requests. The next poll gives up open requests.
     pub fn forget_banners(&mut self, port: PortIndex) {
         let Some(Host { devices, ids, .. }) = self.hosts.get_mut(port) else { return };
         devices.protocol_mut::<Banner>(ids[0]).into_iter().for_each(Banner::forget);
     }
 
-    /// Forgets the results of the pings by the first device on each port, and the requests that it answered.
+    /// Forgets the results of the pings of the first device on each port, and the requests that it answered.
     pub fn forget_pings(&mut self) {
         for Host { devices, ids, .. } in &mut self.hosts {
             devices.protocol_mut::<Ping>(ids[0]).into_iter().for_each(Ping::forget);
         }
     }
 
-    /// Frames received on `port` that are not test frames of the current traffic.
+    /// Returns the number of frames received on `port`, except test frames of the current traffic.
     pub fn received(&self, port: PortIndex) -> OtherFrames {
         self.hosts[port].received
     }
 
-    /// The hosts of each lane of `layout`, which has as many ports as there are hosts. The lane of a port's first queue has its
-    /// hosts; the lanes of its other queues pass frames to it.
+    /// Splits the hosts among the lanes of `layout`, which has one port per host. The lane of a port's first queue gets
+    /// the port's hosts; the lanes of its other queues pass their frames to that lane.
     pub fn by_lane(&mut self, layout: &Layout) -> Vec<LaneHosts<'_>> {
         let Hosts { hosts, sessions, watch } = self;
         let lane = |_| LaneHosts { own: Vec::new(), others: Vec::new(), shares: false, sessions, watch };
@@ -301,7 +300,7 @@ impl Hosts {
         lanes
     }
 
-    /// Hands frames to the devices that one lane has passed to another, and that the other lane has not taken.
+    /// Delivers frames to the devices that one lane has passed to another, and that the other lane has not yet taken.
     pub(crate) fn take_passed(&mut self) {
         self.hosts.iter_mut().for_each(Host::take_passed);
     }
@@ -398,8 +397,8 @@ fn poll<'a>(
 ) -> Result<Instant, PortError> {
     let mut next = now + IDLE;
     for (port, Host { devices, queue, sent: left, spare, other, .. }) in hosts {
-        // Frames that do not fit wait, and all later frames with them: they are not part of a measured load, and a lost segment
-        // costs TCP a second.
+        // If a frame does not fit, it waits, and so do all later frames. They are not part of a measured load, and a
+        // lost segment delays TCP by a second.
         let mut full = false;
         while let Some(frame) = queue.pop_front() {
             if !send(port, &frame)? {
@@ -440,7 +439,7 @@ fn poll<'a>(
 /// Maximum number of waiting frames. It limits the tester's memory in a flood of requests.
 const MOST_PASSED: usize = 1024;
 
-/// Frames for the devices of a port that arrived at a queue of another lane than the one that serves the devices.
+/// Frames for a port's devices that arrived at a queue of a lane other than the one that serves the devices.
 #[derive(Default)]
 struct Passed {
     any: AtomicBool,
@@ -448,7 +447,7 @@ struct Passed {
 }
 
 impl Passed {
-    /// Keeps a frame for the other lane, unless too many wait.
+    /// Stores a frame for the other lane, unless too many frames are waiting.
     fn pass(&self, arrival: Arrival<'_>) {
         let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
         if frames.len() < MOST_PASSED {
@@ -457,7 +456,7 @@ impl Passed {
         self.any.store(true, Ordering::Release);
     }
 
-    /// The frames that were passed since the last call.
+    /// Returns the frames that were passed since the last call.
     fn take(&self) -> Vec<(Instant, Vec<u8>)> {
         if !self.any.swap(false, Ordering::Acquire) {
             return Vec::new();
@@ -466,7 +465,7 @@ impl Passed {
     }
 }
 
-/// Hosts of the ports of one lane.
+/// Hosts on the ports of one lane.
 pub struct LaneHosts<'a> {
     own: Vec<(PortIndex, &'a mut Host)>,
     /// Ports whose hosts belong to another lane.
@@ -478,13 +477,13 @@ pub struct LaneHosts<'a> {
     watch: &'a SessionWatch,
 }
 
-/// Hosts of a lane in its packet loop, and the user's request to stop.
+/// The hosts of a lane in its packet loop, and a check for the user's request to stop.
 pub struct HostControl<'a, S> {
     /// The hosts.
     pub hosts: LaneHosts<'a>,
-    /// Their actions at events.
+    /// The hosts' actions at events.
     pub acts: Acts<'a>,
-    /// Links of this lane that wait to be switched.
+    /// Links of this lane that are yet to be switched.
     pub links: Vec<(PortIndex, bool)>,
     /// Returns true when the user requests a stop.
     pub stopped: S,

@@ -1,7 +1,7 @@
 //! The test equipment: ports with their clock, the threads that drive them (lanes), the hosts and routers emulated behind
 //! them, and flows.
 //!
-//! A [`Rig`] knows neither DUTs nor tests. It takes a [`Config`], runs traffic, and returns its counts.
+//! A [`Rig`] knows nothing about DUTs or tests. It takes a [`Config`], runs traffic, and returns its counts.
 
 mod act;
 mod config;

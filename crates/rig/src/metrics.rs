@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Metrics {
     /// Time of the counts, on the clock of the ports.
     pub at: Instant,
-    /// Counts of the traffic by flow, group and port; `None` without traffic.
+    /// Traffic counts by flow, group and port; `None` without traffic.
     pub traffic: Option<Snapshot>,
     /// One entry per session.
     pub sessions: Vec<SessionMetrics>,
@@ -22,13 +22,13 @@ pub struct Metrics {
 /// State and counters of a BGP session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionMetrics {
-    /// State of its finite state machine (RFC 4271 section 8.2.2).
+    /// State of the session's finite state machine (RFC 4271 section 8.2.2).
     pub state: State,
     /// True if the session is established.
     pub established: bool,
-    /// Number of times that it went down without a request.
+    /// Number of times that the session went down without a request.
     pub losses: u32,
-    /// Bytes of UPDATE messages that it has accepted for sending.
+    /// Bytes of UPDATE messages that the session has accepted for sending.
     pub bytes_sent: u64,
     /// UPDATE messages received.
     pub updates_received: u64,
@@ -41,7 +41,7 @@ pub struct SessionMetrics {
 }
 
 impl SessionMetrics {
-    /// Metrics of one of `routers`.
+    /// Returns the metrics of one of `routers`.
     pub(crate) fn of(routers: &Routers, router: usize) -> SessionMetrics {
         let (received, sent) = (routers.adj_rib_in(router).totals(), routers.advertised(router));
         SessionMetrics {
@@ -66,13 +66,13 @@ struct Board {
     asked: AtomicU64,
     /// Number of the last request that all sessions have answered.
     answered: AtomicU64,
-    /// Each session's answer with the number of the request that it answers.
+    /// Each session's answer, with the number of the answered request.
     answers: Mutex<Vec<(u64, SessionMetrics)>>,
     changed: Condvar,
 }
 
 impl SessionWatch {
-    /// A board for this number of sessions.
+    /// Creates a board for this number of sessions.
     pub(crate) fn new(sessions: usize) -> SessionWatch {
         let answers = Mutex::new(vec![Default::default(); sessions]);
         SessionWatch(Arc::new(Board {
@@ -83,8 +83,9 @@ impl SessionWatch {
         }))
     }
 
-    /// Requests the metrics of all sessions and waits for the answer, for `patience` at most. The rig answers when it serves
-    /// its devices next: within half a second if a thread drives it, otherwise never. Returns `None` without an answer.
+    /// Requests the metrics of all sessions and waits at most `patience` for the answer. The rig answers when it next
+    /// serves its devices: within half a second if a thread drives it, otherwise never. Returns `None` without an
+    /// answer.
     pub fn snapshot(&self, patience: Duration) -> Option<Vec<SessionMetrics>> {
         let number = self.0.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let answered = |all: &[(u64, SessionMetrics)]| all.iter().all(|(at, _)| *at >= number);
@@ -94,7 +95,7 @@ impl SessionWatch {
         answered(&answers).then(|| answers.iter().map(|(_, metrics)| *metrics).collect())
     }
 
-    /// Answers a pending request for those of `sessions` for which `of` returns metrics.
+    /// Answers a pending request for each of `sessions` for which `of` returns metrics.
     pub(crate) fn answer(&self, sessions: &[RouterPlace], of: impl Fn(RouterPlace) -> Option<SessionMetrics>) {
         let asked = self.0.asked.load(Ordering::Relaxed);
         if asked == self.0.answered.load(Ordering::Relaxed) {

@@ -1,15 +1,15 @@
-//! Observes received frames that are not test frames: counts them by protocol, and records the fate of extra frames that it sends
-//! at the same time. Test frames do not pass through here, so the observation costs them nothing.
+//! Observes received frames other than test frames. It counts them by protocol, and records what happens to the extra
+//! frames that it sends in the meantime. Test frames do not pass through here, so the observation costs them nothing.
 //!
 //! # Other frames
 //!
-//! A frame that is not a test frame goes to the emulated devices. During an observation (`Hosts::observe`) the rig also
-//! counts it by protocol, with the table in `frame_kinds.rs`, and sends extra frames at given times. Without one, such a
-//! frame costs one more comparison. `testbed/src/extra.rs` compiles an extra frame (`model::beside::ExtraFrame`) from its
-//! headers, wrong values included. The payload repeats a mark of 12 bytes (key of the run, number of the frame), and the
-//! identification or flow label is the number too: `rig/src/extra.rs` recognises the frame by either, whatever the DUT has
-//! changed, and matches ICMP errors by the packet that they quote. `methods::Trial::extra` observes during a trial and its
-//! drain time, `Testbed::observe` without a trial.
+//! The rig passes frames other than test frames to the emulated devices. During an observation (`Hosts::observe`) it
+//! also counts them by protocol, with the table in `frame_kinds.rs`, and sends extra frames at given times. Without an
+//! observation, each of these frames costs only one more comparison. `testbed/src/extra.rs` compiles an extra frame
+//! (`model::beside::ExtraFrame`) from its headers, including wrong values. The payload repeats a mark of 12 bytes (key
+//! of the run, number of the frame). The identification or flow label also contains the number. `rig/src/extra.rs`
+//! recognises the frame by either of them, whatever the DUT has changed, and matches ICMP errors by the packet that
+//! they quote. `methods::Trial::extra` observes during a trial and its drain time, `Testbed::observe` without a trial.
 
 use crate::extra::{Found, Sent, alterations};
 use crate::frame_kinds::protocol;
@@ -23,11 +23,11 @@ use std::sync::Arc;
 
 pub use crate::extra::{MARK, identification, mark};
 
-/// Maximum number of protocol names with a count of their own at a port; all others count as [`REST`].
+/// Maximum number of protocol names with their own count at a port. All other protocols count as [`REST`].
 const NAMES: usize = 64;
 /// Name for all other protocols.
 const REST: &str = "others";
-/// Maximum number of kinds of ICMP errors with a count of their own, for one extra frame and at one port.
+/// Maximum number of kinds of ICMP errors with their own count, for one extra frame and at one port.
 const KINDS: usize = 16;
 /// Length of the shortest frame in bytes, with FCS.
 const SHORTEST: u64 = 64;
@@ -58,24 +58,24 @@ struct Count {
     second: (u64, u64),
 }
 
-/// Observation of one port.
+/// The observation of one port.
 pub(crate) struct Observation {
     start: Instant,
     test: TestTraffic,
     /// Index of the port.
     port: PortIndex,
     sent: Arc<Sent>,
-    /// Send times and numbers of the extra frames that this port has yet to send, the earliest first.
+    /// Send times and numbers of the extra frames that this port still has to send, earliest first.
     due: VecDeque<(Instant, usize)>,
     fates: BTreeMap<usize, ExtraFate>,
     protocols: BTreeMap<String, Count>,
     unmatched_errors: u64,
-    /// Numbers of ICMP errors by kind and reported MTU.
+    /// Number of ICMP errors by kind and reported MTU.
     errors: BTreeMap<(IcmpError, Option<u32>), u64>,
 }
 
 impl Observation {
-    /// One observation per port. Late test frames of `test` are not counted; `key` is the key in the marks of `extra`.
+    /// Creates one observation per port. Late test frames of `test` are not counted. `key` is the key in the marks of `extra`.
     pub(crate) fn of_ports(
         ports: usize,
         start: Instant,
@@ -137,7 +137,7 @@ impl Observation {
         count.most = count.most.max(count.second.1);
     }
 
-    /// Sends the frames that are due; returns false when the port is full.
+    /// Sends the frames that are due. Returns false if the port is full.
     ///
     /// # Errors
     /// Errors of the port.
@@ -159,12 +159,12 @@ impl Observation {
         Ok(true)
     }
 
-    /// When the next frame is due.
+    /// Returns when the next frame is due.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.due.front().map(|(at, _)| *at)
     }
 
-    /// The sum of the observations of all ports until `end`.
+    /// Returns the sum of the observations of all ports until `end`.
     pub(crate) fn conclude(observations: Vec<Observation>, end: Instant) -> OtherTraffic {
         let mut all = OtherTraffic::default();
         for (port, observation) in observations.into_iter().enumerate() {

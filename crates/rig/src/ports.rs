@@ -8,35 +8,35 @@ use drophammer_port::priority::HighPriority;
 use drophammer_port::{Backend, Clock, Port, PortError, PortInfo, SystemClock};
 use drophammer_traffic::{LaneError, Layout, QueueIndex, Traffic};
 
-/// A kernel generator that shares the processor of the packet loop generates loads from this rate on, in frames per
-/// second. User space offers slower loads more evenly.
+/// Rate in frames per second above which the generator in the kernel is used even if it shares the processor of the
+/// packet loop. User space sends slower loads more evenly.
 const SHARED_PPS: f64 = 300e3;
 
 /// The tester's ports, driven by the calling thread or by several threads.
 ///
-/// The queues of a port ([`PortInfo::queue`]) are adjacent and in order. Emulated devices send through the first one.
+/// The queues of a port ([`PortInfo::queue`]) are adjacent and in order. Emulated devices send through the first queue.
 pub enum Ports {
     /// One thread, in real or virtual time.
     One {
         /// Queues of all ports.
         ports: Vec<Box<dyn Port>>,
-        /// Their clock.
+        /// The ports' clock.
         clock: Box<dyn Clock>,
     },
     /// Several threads in real time.
     Lanes {
         /// Queues of all ports.
         ports: Vec<Box<dyn Port + Send>>,
-        /// Their clock.
+        /// The ports' clock.
         clock: SystemClock,
-        /// Processor of each thread. The caller has pinned the calling thread to the first.
+        /// Processor of each thread. The caller has pinned the calling thread to the first processor.
         processors: Vec<usize>,
     },
 }
 
 impl Ports {
-    /// Ports in real time, as a list of their queues. They use the calling thread if `processors` names at most one processor,
-    /// otherwise one thread per processor, but not more threads than queues.
+    /// Creates ports in real time from a list of their queues. They use the calling thread if `processors` contains at
+    /// most one processor, otherwise one thread per processor, but no more threads than queues.
     pub fn real(ports: Vec<Box<dyn Port + Send>>, clock: SystemClock, processors: &[usize]) -> Ports {
         let threads = processors.len().min(ports.len());
         if threads <= 1 {
@@ -46,12 +46,12 @@ impl Ports {
         Ports::Lanes { ports, clock, processors: processors[..threads].to_vec() }
     }
 
-    /// Number of ports.
+    /// Returns the number of ports.
     pub fn len(&self) -> usize {
         self.first_queues().count()
     }
 
-    /// Number of queues of all ports.
+    /// Returns the number of queues of all ports.
     pub fn queues(&self) -> usize {
         match self {
             Ports::One { ports, .. } => ports.len(),
@@ -64,21 +64,21 @@ impl Ports {
         self.len() == 0
     }
 
-    /// The first queue of each port.
+    /// Iterates over the first queue of each port.
     fn first_queues(&self) -> impl Iterator<Item = QueueIndex> {
         (0..self.queues()).filter(|queue| self.queue_info(*queue).queue.index == 0)
     }
 
-    /// Port `index`, by its first queue.
+    /// Returns port `index` as its first queue.
     ///
     /// # Panics
-    /// If there is no such port.
+    /// If the port does not exist.
     pub fn get(&mut self, index: PortIndex) -> &mut dyn Port {
         let queue = self.first_queues().nth(index).expect("a port of the rig");
         self.queue(queue)
     }
 
-    /// Queue `index` of all ports.
+    /// Returns queue `index` of all ports.
     pub fn queue(&mut self, index: QueueIndex) -> &mut dyn Port {
         match self {
             Ports::One { ports, .. } => ports[index].as_mut(),
@@ -86,10 +86,10 @@ impl Ports {
         }
     }
 
-    /// Properties of port `index`: those of its first queue.
+    /// Returns the properties of port `index`, which are the properties of its first queue.
     ///
     /// # Panics
-    /// If there is no such port.
+    /// If the port does not exist.
     pub fn info(&self, index: PortIndex) -> &PortInfo {
         self.queue_info(self.first_queues().nth(index).expect("a port of the rig"))
     }
@@ -101,7 +101,7 @@ impl Ports {
         }
     }
 
-    /// Their clock.
+    /// Returns the ports' clock.
     pub fn clock(&self) -> &dyn Clock {
         match self {
             Ports::One { clock, .. } => clock.as_ref(),
@@ -109,7 +109,7 @@ impl Ports {
         }
     }
 
-    /// Their clock, mutable, for waiting.
+    /// Returns the ports' clock, mutable for waiting.
     pub fn clock_mut(&mut self) -> &mut dyn Clock {
         match self {
             Ports::One { clock, .. } => clock.as_mut(),
@@ -117,7 +117,7 @@ impl Ports {
         }
     }
 
-    /// Which thread drives which queue of which port.
+    /// Returns which thread drives which queue of which port.
     pub fn layout(&self) -> Layout {
         let mut queues: Vec<usize> = Vec::new();
         for queue in 0..self.queues() {
@@ -134,7 +134,7 @@ impl Ports {
         merging.into_iter().fold(layout, Layout::merging)
     }
 
-    /// Processors of all threads but the first.
+    /// Returns the processors of all threads except the first.
     pub fn further_processors(&self) -> &[usize] {
         match self {
             Ports::One { .. } => &[],
@@ -142,11 +142,12 @@ impl Ports {
         }
     }
 
-    /// Drives `traffic` until `until` at the latest, with `hosts` behind the ports, which run `acts[i]` at event i. Ends the traffic
-    /// when `stopped` returns true. The traffic must be planned for [`Ports::layout`] or fewer lanes.
+    /// Drives `traffic` no longer than until `until`, with `hosts` behind the ports, which perform `acts[i]` at event
+    /// i. Ends the traffic when `stopped` returns true. The traffic must be planned for [`Ports::layout`] or fewer
+    /// lanes.
     ///
     /// # Errors
-    /// If a port stopped working or a thread failed.
+    /// A port stopped working or a thread failed.
     pub fn drive(
         &mut self,
         traffic: &mut Traffic,
@@ -164,7 +165,7 @@ impl Ports {
                 traffic.drive(ports, clock.as_mut(), &mut own, until).map_err(LaneError::from)
             }
             Ports::Lanes { ports, clock, processors } => {
-                // Only the first lane checks for a stop; it ends all lanes.
+                // Only the first lane checks for a stop request. It then ends all lanes.
                 let other = |hosts| HostControl { hosts, acts, links: Vec::new(), stopped: || false };
                 let mut others: Vec<_> = lanes.map(other).collect();
                 let processors = &processors[1..=others.len()];
@@ -176,8 +177,9 @@ impl Ports {
     }
 }
 
-/// Opens `queues` queues, at least one, of each interface of the calling thread's network namespace as ports of `backend`. A
-/// generator in the kernel runs on the processor `spare`, or on the processor of the packet loop.
+/// Opens `queues` queues, at least one, of each interface in the calling thread's network namespace as ports of
+/// `backend`. A generator in the kernel runs on the processor `spare`, or on the processor of the packet loop if there
+/// is none.
 ///
 /// # Errors
 /// [`PortError::Open`] with the remedy.
@@ -202,7 +204,7 @@ mod tests {
     use drophammer_port::{Batch, PortCounters, Received, Sent};
     use drophammer_wire::MacAddr;
 
-    /// A port with other properties.
+    /// A port with different properties.
     struct Other {
         info: PortInfo,
         inner: MemoryPort,

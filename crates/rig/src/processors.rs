@@ -1,4 +1,4 @@
-//! The kernel's counters of processors and threads.
+//! The kernel's counters for processors and threads.
 
 use crate::ports::Ports;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 /// How long a thread ran, and how long it waited for a processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Time that it ran.
+    /// Time that the thread ran.
     pub ran: Duration,
-    /// Time that it was runnable while something else ran.
+    /// Time that the thread was runnable while something else ran.
     pub waited: Duration,
 }
 
-/// Times of the calling thread since its start; `None` if the kernel does not count them.
+/// Returns the times of the calling thread since its start; `None` if the kernel does not count them.
 pub fn own_times() -> Option<Times> {
     times(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
 }
@@ -26,17 +26,17 @@ fn times(schedstat: &str) -> Option<Times> {
 /// Counters of a processor since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Processor {
-    /// Idle time. The resolution is a microsecond if the kernel accounts idle states (cpuidle), otherwise 10 ms. Read it on that
-    /// processor, which is not idle then.
+    /// Idle time. The resolution is a microsecond if the kernel accounts for idle states (cpuidle), otherwise 10 ms.
+    /// Read it on that processor: the processor is then not idle.
     pub(crate) idle: Option<Duration>,
-    /// How often it became idle.
+    /// Number of times that the processor became idle.
     pub(crate) idled: Option<u64>,
     /// Time taken by a hypervisor, in steps of 10 ms.
     pub(crate) stolen: Option<Duration>,
     /// Time spent in softirqs, in steps of 10 ms.
     pub(crate) softirq: Option<Duration>,
-    /// True if the kernel measures the time of interrupts, so that the times of threads exclude it. Otherwise it samples, and charges a
-    /// thread for the interrupts during its run.
+    /// True if the kernel measures the time of interrupts, so that threads' times exclude it. Otherwise it samples, and
+    /// charges interrupts to the thread that was running.
     pub(crate) softirq_apart: bool,
 }
 
@@ -55,7 +55,8 @@ impl Processor {
     }
 }
 
-/// Time in the idle states of a processor, and how often it entered one; `None` if the kernel does not count them.
+/// Returns the time in the idle states of a processor, and how often it entered one of them; `None` if the kernel does
+/// not count them.
 fn idle_states(processor: usize) -> Option<(Duration, u64)> {
     let states = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{processor}/cpuidle")).ok()?;
     let mut sum = None;
@@ -67,37 +68,37 @@ fn idle_states(processor: usize) -> Option<(Duration, u64)> {
     sum
 }
 
-/// Time that the hypervisor took from the processor of each thread of the tester since boot, in ns; `None` if unknown.
+/// Returns the time in ns that a hypervisor took from the processor of each of the tester's threads since boot; `None` if unknown.
 pub(crate) fn stolen(ports: &Ports) -> Option<Vec<u64>> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let processors = std::iter::once(own_processor()?).chain(ports.further_processors().iter().copied());
     processors.map(|processor| Some(stolen_from(&stat, processor)?.as_nanos() as u64)).collect()
 }
 
-/// Time that the hypervisor took from `processor` since boot, by `/proc/stat`.
+/// Returns the time that a hypervisor took from `processor` since boot, according to `/proc/stat`.
 fn stolen_from(stat: &str, processor: usize) -> Option<Duration> {
     ticks(stat, processor, 8)
 }
 
-/// Time that `processor` was idle since boot, by `/proc/stat`, including waits for a disk.
+/// Returns the time that `processor` was idle since boot, according to `/proc/stat`, including waits for a disk.
 fn idle_from(stat: &str, processor: usize) -> Option<Duration> {
     Some(ticks(stat, processor, 4)? + ticks(stat, processor, 5)?)
 }
 
-/// True if the times of interrupts are measured (CONFIG_IRQ_TIME_ACCOUNTING). A kernel that samples at each tick never sees a hard
-/// interrupt, because the tick is delayed until it is over.
+/// True if the kernel measures the time of interrupts (CONFIG_IRQ_TIME_ACCOUNTING). A kernel that samples at each tick
+/// never sees a hard interrupt, because the tick is delayed until the interrupt is over.
 fn interrupts_are_measured(stat: &str, processor: usize) -> bool {
     ticks(stat, processor, 6).is_some_and(|irq| !irq.is_zero())
 }
 
-/// A column of the line of `processor`: cpuN user nice system idle iowait irq softirq steal, in ticks of 10 ms (USER_HZ is 100 on
-/// every Linux of today).
+/// Returns a column of the line for `processor`: cpuN user nice system idle iowait irq softirq steal, in ticks of 10 ms
+/// (USER_HZ is 100 on every current Linux).
 fn ticks(stat: &str, processor: usize, column: usize) -> Option<Duration> {
     let line = stat.lines().find(|l| l.split_whitespace().next() == Some(&format!("cpu{processor}")))?;
     line.split_whitespace().nth(column)?.parse().ok().map(|ticks: u64| Duration::from_millis(10 * ticks))
 }
 
-/// The processor that the calling thread runs on.
+/// Returns the processor that the calling thread runs on.
 fn own_processor() -> Option<usize> {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").ok()?;
     let after_name = &stat[stat.rfind(')')? + 2..];

@@ -2,13 +2,14 @@
 //!
 //! # The rig
 //!
-//! `rig::Rig` combines ports, clock, emulated devices and traffic. It knows neither DUTs nor tests. `apply` configures
-//! it (`testbed/src/config.rs` makes the configuration from a suite), `protocols` starts and stops sessions, `command`
-//! makes a device act, `serve` runs the devices until a condition (`Until`) holds, `start_traffic` starts flows,
-//! `transmit` stops and starts single flows, and `drive` runs everything until an instant or an `Event`. A trial drives
-//! traffic to its end; `drophammer blast` drives it until the user stops it. Between two calls the state of a loop is in
-//! `LaneState`, so results do not depend on the number of calls (`traffic/tests/engine/live.rs`). Another thread can stop
-//! traffic or some of its flows, or request counts, through `Live`; this costs nothing per frame.
+//! `rig::Rig` combines ports, clock, emulated devices and traffic. It knows nothing about DUTs or tests. `apply`
+//! configures it (`testbed/src/config.rs` creates the configuration from a suite), `protocols` starts and stops
+//! sessions, `command` makes a device act, `serve` runs the devices until a condition (`Until`) is true,
+//! `start_traffic` starts flows, `transmit` stops and starts single flows, and `drive` runs everything until an instant
+//! or an `Event`. A trial drives traffic to its end; `drophammer blast` drives it until the user stops it. Between two
+//! calls, `LaneState` stores the state of a loop, so results do not depend on the number of calls
+//! (`traffic/tests/engine/live.rs`). Through `Live`, another thread can stop traffic or some of its flows, or request
+//! counts, at no cost per frame.
 
 use crate::act::Act;
 use crate::config::Config;
@@ -28,7 +29,7 @@ use drophammer_traffic::{
 };
 use std::time::Duration;
 
-/// Why a rig refuses a request or fails.
+/// The reason why a rig refuses a request or fails.
 #[derive(Debug, thiserror::Error)]
 pub enum RigError {
     /// The configuration is invalid.
@@ -87,7 +88,7 @@ pub enum Action {
 /// Something that happened while the rig was driven.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The traffic has ended; its result. The caller fills in trial number, elapsed time, validity and DUT load.
+    /// The traffic has ended with this result. The caller fills in trial number, elapsed time, validity and DUT load.
     TrafficEnded(Box<TrialResult>),
     /// A session came up.
     SessionUp(SessionIndex),
@@ -101,30 +102,30 @@ struct Running {
     acts: Vec<Vec<(PortIndex, Act)>>,
 }
 
-/// Ports, their clock, the emulated devices behind them, and traffic. One thread owns the rig. Nothing is sent or received while this
-/// thread does not drive it, except frames that the kernel generates.
+/// Ports, their clock, the emulated devices behind them, and traffic. One thread owns the rig. Nothing is sent or
+/// received while that thread does not drive the rig, except frames that the kernel generates.
 pub struct Rig {
     /// Ports with their clock.
     ports: Ports,
     /// Emulated hosts and routers, one host per port.
     hosts: Hosts,
     running: Option<Running>,
-    /// Start of the traffic that ended last.
+    /// Start of the last traffic that has ended.
     started: Option<Instant>,
-    /// Counts of traffic that ended with a failure.
+    /// Counts of the traffic that ended with a failure.
     cut_off: Option<Box<TrialResult>>,
-    /// Whether each session was up at the last check.
+    /// State of each session at the last check: true if it was up.
     up: Vec<bool>,
 }
 
-/// How often a rig without traffic checks for a stop.
+/// How often a rig without traffic checks for a stop request.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Rig {
-    /// A rig with these ports and the devices of `config` behind them.
+    /// Creates a rig with these ports and the devices of `config` behind them.
     ///
     /// # Panics
-    /// If `config` has another number of ports, or [`Config::check`] refuses it.
+    /// If `config` has a different number of ports, or [`Config::check`] refuses it.
     pub fn new(ports: Ports, config: &Config) -> Rig {
         assert_eq!(ports.len(), config.ports.len(), "each port is configured");
         let hosts = Hosts::new(config);
@@ -132,11 +133,11 @@ impl Rig {
         Rig { ports, hosts, running: None, started: None, cut_off: None, up }
     }
 
-    /// Replaces the emulated devices. Sessions that were up are dropped without notifying their peers.
+    /// Replaces the emulated devices. Sessions that were up are dropped without a notification to their peers.
     ///
     /// # Errors
-    /// [`RigError::Config`] if `config` has another number of ports, or devices on two ports have the same MAC address;
-    /// [`RigError::Busy`].
+    /// [`RigError::Config`] if `config` has a different number of ports, or devices on two ports have the same MAC
+    /// address; [`RigError::Busy`] if traffic is running.
     pub fn apply(&mut self, config: &Config) -> Result<(), RigError> {
         if self.running.is_some() {
             return Err(RigError::Busy);
@@ -152,7 +153,7 @@ impl Rig {
         self.ports.clock().now()
     }
 
-    /// Starts or ends BGP sessions; [`Rig::drive`] reports when they come up or go down.
+    /// Starts or ends BGP sessions. [`Rig::drive`] reports when they come up or go down.
     pub fn protocols(&mut self, which: Select<'_>, action: Action) {
         let now = self.now();
         let all: Vec<_> = (0..self.hosts.sessions()).collect();
@@ -169,10 +170,10 @@ impl Rig {
         }
     }
 
-    /// Runs `act` at `port` now.
+    /// Performs `act` at `port` immediately.
     ///
     /// # Errors
-    /// [`PortError::Link`] if the link cannot be switched; [`RigError::Refused`].
+    /// [`PortError::Link`] if the link cannot be switched; [`RigError::Refused`] if a protocol refuses the command.
     pub fn command(&mut self, port: PortIndex, act: &Act) -> Result<(), RigError> {
         if let Act::Link(up) = act {
             return Ok(drophammer_port::set_link(self.ports.get(port), *up)?);
@@ -190,27 +191,27 @@ impl Rig {
         Ok(self.hosts.command(now, place, command)?)
     }
 
-    /// The ports and the devices, for tests that drive both themselves.
+    /// Returns the ports and the devices, for tests that drive both themselves.
     pub fn parts(&mut self) -> (&mut Ports, &mut Hosts) {
         (&mut self.ports, &mut self.hosts)
     }
 
-    /// The emulated devices, to look at.
+    /// Returns the emulated devices, read-only.
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 
-    /// The first device that has not resolved the address of the DUT.
+    /// Returns the first device that has not resolved the DUT's address.
     pub fn unresolved(&self) -> Option<Unresolved> {
         self.hosts.unresolved()
     }
 
-    /// Number of BGP sessions; see [`Hosts::sessions`].
+    /// Returns the number of BGP sessions; see [`Hosts::sessions`].
     pub fn sessions(&self) -> usize {
         self.hosts.sessions()
     }
 
-    /// The routers that the session belongs to, and its index among them.
+    /// Returns the routers that the session belongs to, and its index among them.
     pub fn session(&self, session: SessionIndex) -> Option<(&Routers, usize)> {
         self.hosts.session(session)
     }
@@ -220,13 +221,13 @@ impl Rig {
         self.hosts.session_mut(session)
     }
 
-    /// Forgets the results of pings and of requests for banners; see [`Hosts::forget_pings`] and [`Hosts::forget_banners`].
+    /// Forgets the results of pings and of banner requests; see [`Hosts::forget_pings`] and [`Hosts::forget_banners`].
     pub fn forget_answers(&mut self) {
         self.hosts.forget_pings();
         (0..self.ports.len()).for_each(|port| self.hosts.forget_banners(port));
     }
 
-    /// Counts, from now on, received frames that are not test frames of `test`, and sends `extra`, whose marks carry `key`.
+    /// From now on, counts received frames other than test frames of `test`, and sends `extra`, whose marks contain `key`.
     pub fn observe(&mut self, test: &TestTraffic, key: u64, extra: Vec<Extra>) {
         let now = self.now();
         self.hosts.observe(now, test, key, extra);
@@ -238,36 +239,36 @@ impl Rig {
         self.hosts.observed(now)
     }
 
-    /// Properties of a port.
+    /// Returns the properties of a port.
     pub fn port(&self, index: PortIndex) -> &PortInfo {
         self.ports.info(index)
     }
 
-    /// Whether the link of a port has carrier.
+    /// True if the link of a port has carrier.
     ///
     /// # Errors
-    /// The port fails.
+    /// The port failed.
     pub fn has_carrier(&mut self, index: PortIndex) -> Result<bool, PortError> {
         drophammer_port::has_carrier(self.ports.get(index))
     }
 
-    /// Bytes of the largest frame, FCS not included, that a port sends.
+    /// Returns the size of the largest frame that a port sends, in bytes without FCS.
     pub fn largest_frame(&mut self, index: PortIndex) -> usize {
         self.port(index).largest_frame
     }
 
-    /// True if the ports have a clock of virtual time.
+    /// True if the ports use virtual time.
     pub fn is_virtual(&self) -> bool {
         self.ports.clock().is_virtual()
     }
 
-    /// Processors of the tester's other threads; see [`Ports::further_processors`].
+    /// Returns the processors of the tester's other threads; see [`Ports::further_processors`].
     pub fn further_processors(&self) -> &[usize] {
         self.ports.further_processors()
     }
 
-    /// Serves the emulated devices until `until` holds or `stopped` returns true, and returns the time of that check. Drops frames for no
-    /// device.
+    /// Serves the emulated devices until `until` is true or `stopped` returns true, and returns the time of that check.
+    /// Drops frames that are not for any device.
     ///
     /// # Errors
     /// Errors of the port.
@@ -275,17 +276,17 @@ impl Rig {
         self.ports.serve(&mut self.hosts, until, stopped)
     }
 
-    /// Whether `condition` holds now.
+    /// True if `condition` is true now.
     pub fn holds(&self, condition: &Until) -> bool {
         condition.holds(self.now(), &self.hosts)
     }
 
-    /// Plans `spec`; the traffic starts when the rig is driven next. At event i the devices run `acts[i]`. Traffic of
-    /// [`drophammer_traffic::CONTINUOUS`] duration continues until [`Live::end_sending`].
+    /// Plans `spec`. The traffic starts when the rig is next driven. At event i the devices perform `acts[i]`. Traffic
+    /// with [`drophammer_traffic::CONTINUOUS`] duration continues until [`Live::end_sending`].
     ///
     /// # Errors
-    /// [`RigError::Plan`] if a flow is impossible, or a device has not resolved the MAC address of the DUT;
-    /// [`RigError::Busy`].
+    /// [`RigError::Plan`] if a flow is impossible, or a device has not resolved the DUT's MAC address;
+    /// [`RigError::Busy`] if traffic is already running.
     pub fn start_traffic(
         &mut self,
         spec: &TrialSpec,
@@ -297,15 +298,15 @@ impl Rig {
         self.start_plan(plan, acts)
     }
 
-    /// Like [`Rig::start_traffic`], with a finished plan for [`Ports::layout`] or fewer lanes.
+    /// Like [`Rig::start_traffic`], but with a finished plan for [`Ports::layout`] or fewer lanes.
     ///
     /// # Errors
-    /// [`RigError::Busy`].
+    /// [`RigError::Busy`] if traffic is already running.
     pub fn start_plan(&mut self, plan: Plan, acts: Vec<Vec<(PortIndex, Act)>>) -> Result<Live, RigError> {
         if self.running.is_some() {
             return Err(RigError::Busy);
         }
-        // Commands that were refused in failed traffic are no fault of this traffic.
+        // Commands that were refused in failed traffic do not count against this traffic.
         let _ = self.hosts.take_refused();
         let traffic = Traffic::new(plan);
         let live = traffic.live();
@@ -313,8 +314,8 @@ impl Rig {
         Ok(live)
     }
 
-    /// Starts, stops, pauses or resumes flows of the traffic, now or at time `at` of the traffic; see [`Live::transmit`]. Flows that
-    /// are stopped before the rig is driven are stopped from the beginning.
+    /// Starts, stops, pauses or resumes flows of the traffic, immediately or at time `at` of the traffic; see
+    /// [`Live::transmit`]. Flows that are stopped before the rig is driven never start.
     ///
     /// # Errors
     /// [`RigError::NoTraffic`]; [`RigError::Transmit`] for unknown flows and for flows whose frames the kernel
@@ -329,12 +330,12 @@ impl Rig {
         Ok(running.traffic.transmit(which, action, at)?)
     }
 
-    /// Start of the traffic that ended last; `None` if none has ended.
+    /// Returns the start of the last traffic that has ended; `None` if no traffic has ended.
     pub fn started(&self) -> Option<Instant> {
         self.started
     }
 
-    /// Counts of traffic that a failed port or thread ended. They are not the result of a trial.
+    /// Returns the counts of traffic that ended because a port or thread failed. They are not the result of a trial.
     pub fn cut_off(&mut self) -> Option<Box<TrialResult>> {
         self.cut_off.take()
     }
@@ -344,11 +345,12 @@ impl Rig {
         self.running.is_some()
     }
 
-    /// Drives traffic and emulated devices until `until`, until `stopped` returns true, or until an event; returns the events. Traffic that
-    /// `stopped` ends has no drain time. While there is traffic, sessions are checked only when `until` is reached.
+    /// Drives traffic and emulated devices until `until`, until `stopped` returns true, or until an event. Returns the
+    /// events. Traffic that `stopped` ends has no drain time. During traffic, sessions are checked only when `until` is
+    /// reached.
     ///
     /// # Errors
-    /// If a port stopped working or a thread failed; the traffic has then ended.
+    /// A port stopped working or a thread failed. The traffic has then ended.
     pub fn drive(&mut self, until: Instant, stopped: &dyn Fn() -> bool) -> Result<Vec<Event>, RigError> {
         loop {
             let mut events = Vec::new();
@@ -379,7 +381,7 @@ impl Rig {
         }
     }
 
-    /// Sessions that came up or went down since the last check.
+    /// Returns the sessions that came up or went down since the last check.
     fn session_events(&mut self) -> Vec<Event> {
         let up: Vec<bool> = self.hosts.up().collect();
         let changed: Vec<_> = (0..up.len()).filter(|session| up[*session] != self.up[*session]).collect();
@@ -397,7 +399,7 @@ impl Rig {
     /// Drives traffic to its end.
     ///
     /// # Errors
-    /// Those of [`Rig::drive`].
+    /// The errors of [`Rig::drive`].
     ///
     /// # Panics
     /// If there is no traffic.
@@ -412,8 +414,9 @@ impl Rig {
         }
     }
 
-    /// State and counters of ports, flows and sessions. While another thread drives the rig, use [`Live::snapshot`] and
-    /// [`crate::SessionWatch`] ([`Hosts::watch`]); the latter ends with [`Rig::apply`].
+    /// Returns state and counters of ports, flows and sessions. While another thread drives the rig, use
+    /// [`Live::snapshot`] and [`crate::SessionWatch`] ([`Hosts::watch`]). The latter becomes invalid with
+    /// [`Rig::apply`].
     pub fn metrics(&mut self) -> Metrics {
         let at = self.now();
         let traffic = self.running.as_mut().map(|running| running.traffic.snapshot(at));
@@ -421,7 +424,7 @@ impl Rig {
         Metrics { at, traffic, sessions }
     }
 
-    /// Time that a hypervisor took from the processor of each thread since boot, in ns; `None` if unknown.
+    /// Returns the time in ns that a hypervisor took from the processor of each thread since boot; `None` if unknown.
     pub fn stolen(&self) -> Option<Vec<u64>> {
         crate::processors::stolen(&self.ports)
     }

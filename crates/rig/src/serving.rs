@@ -1,4 +1,4 @@
-//! The loop that serves emulated hosts between trials: it receives and sends frames, and sleeps in between.
+//! The loop that serves emulated hosts between trials. It receives and sends frames, and sleeps in between.
 
 use crate::hosts::{FULL, Hosts};
 use crate::ports::Ports;
@@ -8,10 +8,10 @@ use drophammer_model::trial::PortIndex;
 use drophammer_port::{BURST, PortError, wait};
 use std::time::Duration;
 
-/// Shorter waits do not sleep: a sleep of this length would end late by about as much.
+/// Does not sleep for shorter waits: such a sleep would end late by about its own length.
 const SLEEP: Duration = Duration::from_micros(60);
 
-/// Frames of one port to send with one call, because the call is most of the cost of a frame.
+/// Frames of one port that are sent with one call, because the call is most of the cost of a frame.
 struct Burst<'a> {
     ports: &'a mut Ports,
     port: PortIndex,
@@ -19,7 +19,7 @@ struct Burst<'a> {
     refused: &'a mut Refused,
 }
 
-/// Frames that ports had no room for, in sending order.
+/// Frames for which ports had no room, in sending order.
 #[derive(Default)]
 struct Refused {
     bytes: Vec<u8>,
@@ -45,7 +45,7 @@ impl Refused {
 }
 
 impl Burst<'_> {
-    /// Always accepts the frame. Frames that the port has no room for end up in [`Refused`].
+    /// Always accepts the frame. Frames for which the port has no room end up in [`Refused`].
     fn send(&mut self, port: PortIndex, frame: &[u8]) -> Result<bool, PortError> {
         if port != self.port || self.filled == BURST {
             self.flush()?;
@@ -75,7 +75,8 @@ impl Burst<'_> {
 }
 
 impl Ports {
-    /// Serves `hosts` until `until` holds or `stopped` returns true, and returns the time of that check. Drops frames for no host.
+    /// Serves `hosts` until `until` is true or `stopped` returns true, and returns the time of that check. Drops frames
+    /// that are not for any host.
     pub(crate) fn serve(
         &mut self,
         hosts: &mut Hosts,
@@ -89,8 +90,8 @@ impl Ports {
             let mut burst = Burst { ports: self, port: 0, filled: 0, refused: &mut refused };
             let next = hosts.poll(now, &mut |port, frame| burst.send(port, frame))?;
             burst.flush()?;
-            // These frames are not a measured load, so they wait for room, as in the interface queue of any router. A lost frame would
-            // cost TCP a second.
+            // These frames are not a measured load, so they wait for room, as in the interface queue of any router. A
+            // lost frame would delay TCP by a second.
             let full = refused.give_back(hosts);
             if until.holds(now, hosts) || stopped() {
                 return Ok(now);
@@ -118,8 +119,8 @@ impl Ports {
         Ok(())
     }
 
-    /// Waits until `until` at the latest, or until a frame arrives if the ports can signal that. So the rig leaves the processor to the
-    /// DUT and still reads its frames immediately.
+    /// Waits until `until`, or until a frame arrives if the ports can signal that. This leaves the processor to the
+    /// DUT, but still reads its frames immediately.
     fn rest(&mut self, until: Instant) {
         if self.clock().is_virtual() {
             return self.clock_mut().wait(until);

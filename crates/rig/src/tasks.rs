@@ -1,4 +1,4 @@
-//! The threads of the machine and their run times.
+//! The machine's threads and their run times.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,16 +14,16 @@ const OF_THE_KERNEL: u64 = 0x0020_0000;
 #[derive(Debug)]
 pub(crate) struct Tasks(HashMap<u32, Duration>);
 
-/// Run times on a processor between two instants.
+/// Run times on one processor between two instants.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Grown {
     /// All programs together, including NAPI threads.
     pub(crate) all: Duration,
-    /// Threads of other processes, the longest run time first: thread ID, name, time.
+    /// Threads of other processes, longest run time first: thread ID, name, time.
     pub(crate) others: Vec<(u32, String, Duration)>,
 }
 
-/// Fields of `/proc/PID/stat`.
+/// Fields from `/proc/PID/stat`.
 #[derive(Debug, PartialEq)]
 struct Stat<'a> {
     name: &'a str,
@@ -32,7 +32,7 @@ struct Stat<'a> {
 }
 
 impl Tasks {
-    /// The threads that this process can see; `None` if the kernel does not count their time.
+    /// Reads the threads that this process can see; `None` if the kernel does not count their time.
     pub(crate) fn read() -> Option<Tasks> {
         ran("/proc/thread-self".as_ref())?;
         let mut tasks = HashMap::new();
@@ -44,8 +44,8 @@ impl Tasks {
         Some(Tasks(tasks))
     }
 
-    /// Run times on `processor` since [`Tasks::read`]. A thread counts for the processor where it ran last. Threads that
-    /// both started and ended since do not count.
+    /// Returns the run times on `processor` since [`Tasks::read`]. A thread counts for the processor where it ran last.
+    /// Threads that both started and ended in this time do not count.
     pub(crate) fn grown(&self, processor: usize) -> Grown {
         let mut grown = Grown::default();
         let own = Path::new("/proc/self/task");
@@ -70,7 +70,7 @@ impl Tasks {
     }
 }
 
-/// Calls `look` with the ID and the folder of each thread of the machine.
+/// Calls `look` with the ID and the folder of each thread on the machine.
 fn each(mut look: impl FnMut(u32, &Path)) {
     let numbered = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -83,7 +83,7 @@ fn each(mut look: impl FnMut(u32, &Path)) {
     }
 }
 
-/// Run time of the thread with this folder.
+/// Returns the run time of the thread with this folder.
 fn ran(folder: &Path) -> Option<Duration> {
     let text = fs::read_to_string(folder.join("schedstat")).ok()?;
     text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
@@ -119,7 +119,7 @@ mod tests {
         let processor = *drophammer_port::priority::usable().last().expect("this runs somewhere");
         let Some(before) = Tasks::read() else { return };
         let time = Duration::from_millis(50);
-        // The thread lives on until it has been looked up.
+        // Keeps the thread alive until it has been looked up.
         let (done, is_done) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -133,7 +133,7 @@ mod tests {
         let grown = before.grown(processor);
         drop(end);
         thread.join().expect("it only counts");
-        // The kernel has yet to account less than a tick of the run time.
+        // The kernel has not yet accounted for up to a tick of the run time.
         assert!(grown.all + Duration::from_millis(15) >= time, "{grown:?}");
     }
 }

@@ -6,11 +6,11 @@ use drophammer_wire::pcap::{self, PcapError};
 use drophammer_wire::stack::decode;
 use std::collections::HashMap;
 
-/// Headers and size of test frames.
+/// Headers and size of a kind of test frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// Headers after the Ethernet header, without the addresses of the outermost IP header: test frames use the addresses of the
-    /// sending and receiving hosts.
+    /// Headers after the Ethernet header, without the addresses of the outermost IP header. Test frames use the
+    /// addresses of the sending and receiving hosts.
     pub headers: Vec<Header>,
     /// Size with FCS. Test frames are larger if a frame of this size has no room for a signature.
     pub size: FrameSize,
@@ -21,15 +21,15 @@ pub struct Template {
 /// Templates from a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Templates {
-    /// The templates, in the order of the first frame of each.
+    /// The templates, ordered by the first frame of each.
     pub list: Vec<Template>,
-    /// Reasons why frames were left out, each with its number of frames.
+    /// Reasons why frames were left out, each with the number of frames.
     pub left_out: Vec<(&'static str, u32)>,
 }
 
-/// Templates of the frames of a capture (pcap or pcapng) that carry UDP, TCP or ICMP echo over this IP version, at most `most`. Frames that
-/// differ only in addresses, payload and fields that change from packet to packet (identification, checksums, sequence numbers) share a
-/// template.
+/// Extracts templates from the frames of a capture (pcap or pcapng) that contain UDP, TCP or ICMP echo over this IP
+/// version, at most `most`. Frames share a template if they differ only in addresses, payload and fields that change
+/// from packet to packet (identification, checksums, sequence numbers).
 ///
 /// # Errors
 /// [`PcapError`].
@@ -71,7 +71,7 @@ impl Templates {
     }
 }
 
-/// Headers and size of a frame of `length` bytes without FCS. The capture has its first `bytes`.
+/// Returns headers and size of a frame of `length` bytes without FCS. The capture contains its first `bytes`.
 fn template(bytes: &[u8], length: usize, ipv6: bool) -> Result<(Vec<Header>, FrameSize), &'static str> {
     // A capture may contain only the headers; zeros replace the missing payload.
     let mut whole = bytes.to_vec();
@@ -129,7 +129,7 @@ fn same_in_each(header: &mut Header, outermost: bool) -> Result<(), &'static str
         Header::Tcp(tcp) => {
             (tcp.sequence_number, tcp.acknowledgment_number) = (Field::default(), Field::default());
             (tcp.data_offset, tcp.checksum) = (None, None);
-            // Options hold timestamps.
+            // Options contain timestamps.
             tcp.options = Octets::default();
         }
         Header::IcmpEcho(echo) => {
@@ -152,7 +152,7 @@ mod tests {
     use drophammer_wire::stack::{Payload, compile};
     use proptest::prelude::*;
 
-    /// A frame with these headers after the Ethernet header.
+    /// Builds a frame with these headers after the Ethernet header.
     fn frame(headers: &[Header], size: u16) -> Vec<u8> {
         let mac = Some(MacAddr::local(1).into());
         let ethernet = Header::Ethernet(Ethernet { source: mac.clone(), destination: mac, ..Ethernet::default() });
@@ -174,7 +174,7 @@ mod tests {
         Header::Udp(Udp { destination_port: port.into(), ..Udp::default() })
     }
 
-    /// A capture file with at most `snap` bytes of each frame.
+    /// Builds a capture file with at most `snap` bytes of each frame.
     fn capture(frames: &[Vec<u8>], snap: usize) -> Vec<u8> {
         let word = |value: u32| value.to_le_bytes();
         let mut bytes: Vec<u8> = [0xa1b2_c3d4, 0, 0, 0, 65_535, 1].into_iter().flat_map(word).collect();

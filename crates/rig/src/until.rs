@@ -1,10 +1,10 @@
-//! Conditions that end the serving of emulated devices.
+//! Conditions that end serving the emulated devices.
 
 use crate::hosts::{Hosts, ProtocolPlace, SessionIndex};
 use drophammer_emulation::bgp::{ExpectationId, Routers};
 use drophammer_model::Instant;
 
-/// When the rig stops serving its devices. It checks the condition whenever the devices may have changed.
+/// Condition for the rig to stop serving its devices. It is checked whenever the devices may have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Until {
     /// This instant on the clock of the ports.
@@ -21,24 +21,24 @@ pub enum Until {
     Idle(Vec<SessionIndex>),
     /// The DUT's TCP has acknowledged all UPDATEs of these sessions.
     Acknowledged(Vec<SessionIndex>),
-    /// These sessions have received the routes of these expectations, all of them with the expected attributes, and none that must be
-    /// absent.
+    /// These sessions have received the routes of these expectations, all with the expected attributes, and no route
+    /// that must be absent.
     Received(Vec<(SessionIndex, ExpectationId)>),
-    /// A session came up or went down. The list tells for each session of the rig whether it was up.
+    /// A session came up or went down. The list contains true for each session of the rig that was up.
     SessionChange(Vec<bool>),
-    /// All of these conditions hold.
+    /// All of these conditions are true.
     All(Vec<Until>),
-    /// One of these conditions holds.
+    /// At least one of these conditions is true.
     Any(Vec<Until>),
 }
 
 impl Until {
-    /// This condition, or `end` at the latest.
+    /// Returns this condition, with `end` as time limit.
     pub fn or_at(self, end: Instant) -> Until {
         Until::Any(vec![Until::At(end), self])
     }
 
-    /// Whether the condition holds at `now`.
+    /// True if the condition is true at `now`.
     pub fn holds(&self, now: Instant, hosts: &Hosts) -> bool {
         let each = |sessions: &[SessionIndex], holds: fn(&Routers, usize) -> bool| {
             sessions
@@ -65,7 +65,7 @@ impl Until {
         }
     }
 
-    /// The next instant after `now` at which the condition may begin to hold although no device changes.
+    /// Returns the next instant after `now` at which the condition can become true without a change in the devices.
     pub(crate) fn next(&self, now: Instant) -> Instant {
         match self {
             Until::At(end) if *end > now => *end,

@@ -1,19 +1,21 @@
 //! Watches a processor during a trial: time taken by a hypervisor, idle time, stalls.
 //!
-//! A sentinel thread runs on the processor. During a trial it wakes every five milliseconds and records how late it wakes. It reads
-//! the counters of the processor on the processor itself, because the kernel adds an idle period only when it ends.
+//! A sentinel thread runs on the processor. During a trial it wakes every five milliseconds and records how late it
+//! wakes. It reads the processor's counters on the processor itself, because the kernel adds an idle period only when
+//! the period ends.
 //!
 //! # The watch on the host
 //!
-//! `rig::Watch` is a thread on one processor that reads the kernel's counters there and notices when it cannot run; it
-//! knows no DUT. `testbed/src/host.rs` puts it on the DUT's processor (`Usage::processor`), subtracts the time that the DUT
-//! used, and stores the rest with each trial. It stores the kernel's work on that processor for the tester's ends of the
-//! links as the tester's share (`port::softirq_time`: softirqs that receive or send frames; threads do the DUT's own receive
-//! work). `validity.rs` makes a trial invalid by these figures alone, never by its loss. The kernel's count of waiting
-//! includes threads of the DUT that wait for each other. If a thread waited longer than all others ran, the host caused the
-//! difference (`waited_least_ns`): it makes a trial invalid; the kernel's whole count makes a latency trial invalid.
-//! `lab/src/autogroup.rs` gives the tester's session the processors before others. `judge::held_up` counts disturbed trials
-//! and names the causes. There is no watch in virtual time, nor without a processor for the DUT alone.
+//! `rig::Watch` is a thread on one processor that reads the kernel's counters there and notices when it cannot run. It
+//! knows nothing about the DUT. `testbed/src/host.rs` places it on the DUT's processor (`Usage::processor`), subtracts
+//! the time that the DUT used, and stores the rest with each trial. The kernel's work on that processor for the
+//! tester's ends of the links is stored as the tester's share (`port::softirq_time`: softirqs that receive or send
+//! frames; threads do the DUT's own receive work). `validity.rs` invalidates a trial by these figures alone, never by
+//! its loss. The kernel's wait times include threads of the DUT that wait for each other. If a thread waited longer
+//! than all others ran, the host caused the difference (`waited_least_ns`), which invalidates any trial. The kernel's
+//! full wait time invalidates a latency trial. `lab/src/autogroup.rs` gives the tester's session priority on the
+//! processors. `judge::held_up` counts disturbed trials and names the causes. There is no watch in virtual time, nor
+//! without a processor for the DUT alone.
 
 use crate::processors::{self, Processor};
 use crate::tasks::Tasks;
@@ -24,9 +26,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the sentinel wakes. Each wake-up costs 10 to 25 µs in a virtual machine.
+/// Interval between wake-ups of the sentinel. Each wake-up costs 10 to 25 µs in a virtual machine.
 const PERIOD: Duration = Duration::from_millis(5);
-/// Number of stalls whose times are kept.
+/// Maximum number of stalls whose times are stored.
 const MOST_TIMES: usize = 64;
 /// A wake-up that is late by this much is a stall.
 const STALL: Duration = Duration::from_millis(1);
@@ -36,30 +38,31 @@ const STALL: Duration = Duration::from_millis(1);
 pub struct Watched {
     /// Length of the interval.
     pub elapsed: Duration,
-    /// Part of it during which nothing ran. `None` where the kernel does not say.
+    /// Part of the interval in which nothing ran. `None` if the kernel does not report it.
     pub idle: Option<Duration>,
-    /// How often it became idle. `None` where the kernel does not say.
+    /// Number of times that the processor became idle. `None` if the kernel does not report it.
     pub idled: Option<u64>,
-    /// Part of it during which programs ran, including the watch and NAPI threads, but no other kernel threads. `None` where the kernel
-    /// does not say.
+    /// Part of the interval in which programs ran, including the watch and NAPI threads, but no other kernel threads.
+    /// `None` if the kernel does not report it.
     pub programs: Option<Duration>,
-    /// Threads of other processes that ran, the longest first: thread ID, name of the program, and run time.
+    /// Threads of other processes that ran, longest first: thread ID, name of the program, and run time.
     pub others: Vec<(u32, String, Duration)>,
-    /// Part of it that a hypervisor took, in steps of 10 ms. `None` where the kernel does not say.
+    /// Part of the interval that a hypervisor took, in steps of 10 ms. `None` if the kernel does not report it.
     pub stolen: Option<Duration>,
-    /// Part of it spent in softirqs, in steps of 10 ms. `None` where the kernel does not say.
+    /// Part of the interval spent in softirqs, in steps of 10 ms. `None` if the kernel does not report it.
     pub softirq: Option<Duration>,
-    /// Part of it during which softirqs that receive or send frames held up a thread. On a processor whose network interfaces are served
-    /// by threads, these are softirqs of other interfaces. `None` without the privilege to count it.
+    /// Part of the interval in which softirqs that receive or send frames held up a thread. On a processor whose
+    /// network interfaces are served by threads, these softirqs belong to other interfaces. `None` without the
+    /// privilege to measure it.
     pub held_up: Option<Duration>,
-    /// True if the times of threads exclude softirq time.
+    /// True if threads' times exclude softirq time.
     pub softirq_apart: bool,
-    /// Part of it during which the watch itself ran. `None` where the kernel does not say.
+    /// Part of the interval in which the watch itself ran. `None` if the kernel does not report it.
     pub own: Option<Duration>,
-    /// Periods of 1 ms and more in which no thread of the highest priority could run, and in which a wake-up of the sentinel was
-    /// due; `None` if the sentinel may not have that priority.
+    /// Periods of 1 ms or more in which no thread of the highest priority could run, and in which the sentinel was due
+    /// to wake. `None` if the sentinel cannot get that priority.
     pub stalls: Option<Stalls>,
-    /// Known start and length of the longest stalls, in order of time.
+    /// Start and length of the longest stalls, as far as known, in order of time.
     pub stall_times: Vec<(Instant, Duration)>,
 }
 
@@ -79,8 +82,8 @@ enum Ask {
     End,
 }
 
-/// A watch on one processor. While it exists, each softirq of the machine takes some ten nanoseconds longer; before [`Watch::begin`] it
-/// costs nothing else.
+/// A watch on one processor. While it exists, each softirq of the machine takes about ten nanoseconds longer. Before
+/// [`Watch::begin`] it costs nothing else.
 #[derive(Debug)]
 pub struct Watch {
     ask: Option<Sender<Ask>>,
@@ -89,10 +92,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch on the processor with this number.
+    /// Starts a watch on the processor with this number.
     ///
     /// # Errors
-    /// The system's error, if there is no such processor or this process may not use it.
+    /// The operating system's error if the processor does not exist or this process is not allowed to use it.
     pub fn on(processor: usize) -> io::Result<Watch> {
         let (ask, asked) = channel();
         let (answer, answers) = channel();
@@ -110,15 +113,15 @@ impl Watch {
         Ok(Watch { ask: Some(ask), answers, sentinel: Some(sentinel) })
     }
 
-    /// Begins to watch.
+    /// Starts watching.
     pub fn begin(&self) {
-        // The sentinel answers after it has read the counters, so it misses nothing from here on.
+        // The sentinel answers after it has read the counters, so from here on it misses nothing.
         if self.tell(Ask::Begin) {
             let _ = self.answers.recv();
         }
     }
 
-    /// Times since [`Watch::begin`]; `None` if the watch had not begun.
+    /// Returns the times since [`Watch::begin`]; `None` if the watch had not begun.
     pub fn end(&self) -> Option<Watched> {
         if self.tell(Ask::End) { self.answers.recv().ok().flatten() } else { None }
     }
@@ -130,7 +133,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Closing the channel ends the sentinel.
+        // The sentinel ends when the channel is closed.
         self.ask = None;
         if let Some(sentinel) = self.sentinel.take() {
             let _ = sentinel.join();
@@ -154,7 +157,7 @@ impl Look {
     }
 }
 
-/// Main loop of the sentinel. It ends when the channel is closed.
+/// The sentinel's main loop. It ends when the channel is closed.
 fn watch(processor: usize, real_time: bool, asked: &Receiver<Ask>, answer: &Sender<Option<Watched>>) {
     let softirq_time = SoftirqTime::on(processor).ok();
     let mut pending = None;
@@ -170,7 +173,7 @@ fn watch(processor: usize, real_time: bool, asked: &Receiver<Ask>, answer: &Send
                 let mut stalls = Stalls::default();
                 let mut times = Vec::with_capacity(MOST_TIMES);
                 match wait(asked, &mut stalls, &mut times) {
-                    // The result of the last trial was not requested.
+                    // Nobody requested the result of the last trial.
                     Some(Ask::Begin) => {
                         pending = Some(Ask::Begin);
                         continue;
@@ -203,12 +206,12 @@ fn watch(processor: usize, real_time: bool, asked: &Receiver<Ask>, answer: &Send
     }
 }
 
-/// Wakes every [`PERIOD`] until a request arrives; `None` if the channel is closed.
+/// Wakes every [`PERIOD`] until a request arrives. Returns `None` if the channel is closed.
 fn wait(asked: &Receiver<Ask>, stalls: &mut Stalls, times: &mut Vec<(Instant, Duration)>) -> Option<Ask> {
     loop {
         let before = Instant::now();
         let heard = asked.recv_timeout(PERIOD);
-        // A request that arrives while the processor stands still is read late too.
+        // A request that arrives while the processor stands still is also read late.
         let late = before.elapsed().saturating_sub(PERIOD);
         stalls.note(late);
         keep(times, before + PERIOD, late);
@@ -220,7 +223,7 @@ fn wait(asked: &Receiver<Ask>, stalls: &mut Stalls, times: &mut Vec<(Instant, Du
     }
 }
 
-/// Records a stall that began at `from` if it is long enough and among the longest.
+/// Records a stall that started at `from` if it is long enough and among the longest.
 fn keep(times: &mut Vec<(Instant, Duration)>, from: Instant, late: Duration) {
     if late < STALL {
         return;
@@ -275,7 +278,7 @@ mod tests {
         let watched = watch.end().expect("it had begun");
         let rest = watched.elapsed - watched.idle.expect("every Linux tells");
         assert!(watched.elapsed >= Duration::from_millis(200), "{watched:?}");
-        // The burner and other programs ran there; the resolution of idle time is 10 ms at worst.
+        // The burner and other programs ran there. The resolution of idle time is 10 ms at worst.
         assert!(rest >= Duration::from_millis(170), "{watched:?}");
         assert!(watched.own.is_none_or(|own| own < Duration::from_millis(50)), "{watched:?}");
         // A result that was not requested is discarded.

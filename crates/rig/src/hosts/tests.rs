@@ -1,4 +1,4 @@
-//! Devices of several lanes, and ports that are full.
+//! Devices of several lanes, and full ports.
 
 use super::*;
 use crate::config::host_mac;
@@ -43,7 +43,7 @@ fn a_lane_passes_what_is_for_the_devices_of_another() {
     assert_eq!(answers, [(0, vec![0, 2])], "an ARP reply");
     assert!(next <= Instant(4) + PASSED, "there may be more soon");
     assert_eq!(poll(0, 5, &mut lanes).0, []);
-    // `take_passed` takes the frames that the lane has left.
+    // `take_passed` takes the frames that the lane left behind.
     Control::receive(&mut lanes[1], 0, Arrival { frame: &asked[1], at: Instant(6) }).unwrap();
     drop(lanes);
     all.take_passed();

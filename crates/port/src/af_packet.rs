@@ -1,10 +1,11 @@
-//! AF_PACKET with `sendmmsg` and `recvmmsg`: works on every interface of every Linux system, without privilege in a
-//! user namespace.
+//! AF_PACKET with `sendmmsg` and `recvmmsg`. Works on every interface of every Linux system, and needs no privilege in
+//! a user namespace.
 //!
-//! Two sockets. One only sends. It bypasses the queueing discipline, except on a veth link with one, where the discipline is
-//! the router's input queue. The other receives with the kernel's timestamps and ignores sent frames. Sending blocks (with a
-//! time-out) when the send buffer is full, so that a partial `sendmmsg` can only mean that the device's ring refused the frame
-//! at which it stopped. On a veth pair a third socket sends TCP segments that leave together ([`Port::send_stream`]).
+//! A port has two sockets. One only sends. It bypasses the queueing discipline, except on a veth link that has one,
+//! where the discipline is the router's input queue. The other receives with the kernel's timestamps and ignores sent
+//! frames. Sending blocks (with a time-out) when the send buffer is full, so that a partial `sendmmsg` can only mean
+//! that the device's ring refused the frame at which it stopped. On a veth pair, a third socket sends consecutive TCP
+//! segments with one call ([`Port::send_stream`]).
 
 mod stream;
 pub(crate) mod sys;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use stream::{Fate, Streams};
 
-/// Name and summary.
+/// Name and summary of this backend.
 pub static SPEC: BackendSpec = BackendSpec {
     name: "af_packet",
     summary: "Linux packet sockets on any interface (veth, tap, Ethernet); needs CAP_NET_RAW or a user namespace",
@@ -49,22 +50,22 @@ const RECEIVE_BUFFER: usize = 64 << 20;
 pub(crate) const MOST_QUEUES: u32 = 256;
 /// Requested send buffer.
 const SEND_BUFFER: usize = 8 << 20;
-/// The two clocks differ only by clock steps; a sample after this many bursts is enough to follow one.
+/// The two clocks differ only by clock steps, so a sample after this many bursts is enough to follow them.
 const SAMPLE_EVERY: u32 = 4_096;
 
-/// An interface to be opened, of the current network namespace.
+/// An interface to be opened, in the current network namespace.
 pub(crate) struct Interface<'a> {
     pub name: &'a str,
     pub index: i32,
     pub driver: String,
     pub mac: MacAddr,
     pub mtu: u32,
-    /// Text of an error without permission, for what was not permitted.
+    /// Returns the error text for a missing permission; the argument names what was not permitted.
     forbidden: fn(&str) -> String,
 }
 
 impl<'a> Interface<'a> {
-    /// Finds an interface that is up.
+    /// Finds an interface that exists and is up.
     pub fn find(name: &'a str, forbidden: fn(&str) -> String) -> Result<Interface<'a>, PortError> {
         let index = sys::interface_index(name)
             .map_err(|_| PortError::open(name, "there is no such interface; `ip link` lists them"))?;
@@ -78,13 +79,13 @@ impl<'a> Interface<'a> {
         Ok(found)
     }
 
-    /// The error if `what` failed at this interface.
+    /// Returns the error for the case that `what` failed on this interface.
     pub fn explain<'b>(&'b self, what: &'static str) -> impl Fn(io::Error) -> PortError + use<'a, 'b> {
         move |e| PortError::open(self.name, explained(what, &e, self.forbidden))
     }
 }
 
-/// The reason of an error of `what`: `forbidden` without permission.
+/// Returns the reason of an error of `what`; the text of `forbidden` if permission is missing.
 pub(crate) fn explained(what: &str, e: &io::Error, forbidden: fn(&str) -> String) -> String {
     match e.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => forbidden(what),
@@ -96,15 +97,15 @@ fn forbidden(_: &str) -> String {
     "not permitted; run as root, with CAP_NET_RAW, or where user namespaces are allowed".into()
 }
 
-/// A packet socket that receives, with slots for a burst.
+/// A packet socket for receiving, with slots for a burst.
 pub(crate) struct Receiver {
     pub socket: OwnedFd,
-    /// Bytes of a slot.
+    /// Size of a slot in bytes.
     pub slot: usize,
     pub memory: Box<[u8]>,
     headers: sys::Headers,
     clock: SystemClock,
-    /// Wall clock minus steady clock at the last sample, the bursts received since, and after how many the next sample is due.
+    /// Wall clock minus steady clock at the last sample, number of bursts received since, and number of bursts between samples.
     wall_offset: i128,
     offset_age: u32,
     sample_every: u32,
@@ -128,13 +129,13 @@ impl Receiver {
         Ok(Receiver { socket, slot, memory, headers, clock, wall_offset, offset_age: 0, sample_every })
     }
 
-    /// Samples the difference of the clocks.
+    /// Samples the difference between the clocks.
     fn sample_offset(&mut self) {
         self.offset_age = 0;
         self.wall_offset = self.clock.wall_offset();
     }
 
-    /// Fills the slots behind those that `filled` describes, without waiting.
+    /// Fills the slots after those that `filled` describes, without waiting.
     pub fn receive(&mut self, filled: &mut Vec<Filled>) -> io::Result<()> {
         let from = filled.len();
         let n = match self.headers.receive(&self.socket, from) {
@@ -160,7 +161,7 @@ impl Receiver {
 struct Link {
     /// True if one of the queues took the link down.
     unplugged: AtomicBool,
-    /// How often a queue took the link down or up.
+    /// Number of times that a queue took the link down or up.
     switched: AtomicU32,
 }
 
@@ -171,17 +172,17 @@ pub struct AfPacket {
     receiver: Receiver,
     slots: Batch,
     send_headers: sys::Headers,
-    /// Socket for runs of segments, where the link supports it.
+    /// Socket for runs of segments, if the link supports it.
     streams: Option<Streams>,
     received: Vec<Filled>,
     /// Frames dropped at the socket.
     receive_drops: u64,
-    /// For a tap: frames dropped on the way to the socket.
+    /// For a tap: counts the frames dropped on the way to the socket.
     unseen: Option<Unseen>,
     /// Frames dropped by the network card.
     card_drops: CardDrops,
     link: Arc<Link>,
-    /// Value of the link's `switched` when a socket last reported that the link is down.
+    /// Value of the link's `switched` when the port's socket last reported that the link is down.
     seen_switched: u32,
 }
 
@@ -193,16 +194,17 @@ impl AfPacket {
     /// Opens `interface` in the current network namespace.
     ///
     /// # Errors
-    /// [`PortError::Open`] with the remedy: no such interface, it is down, no privilege.
+    /// [`PortError::Open`] with the remedy: the interface does not exist or is down, or a privilege is missing.
     pub fn open(interface: &str, clock: SystemClock) -> Result<AfPacket, PortError> {
         Ok(AfPacket::open_queues(interface, 1, clock)?.remove(0))
     }
 
-    /// Opens `queues` queues of `interface`, at least one: the kernel spreads received frames over them by its own hash of
-    /// addresses and ports. The device may have fewer queues. The kernel chooses the device queue by which a frame leaves.
+    /// Opens `queues` queues of `interface`, at least one. The kernel spreads received frames over them by its own hash
+    /// of addresses and ports. The device may have fewer queues. The kernel chooses the device queue through which a
+    /// frame leaves.
     ///
     /// # Errors
-    /// [`PortError::Open`] as with [`AfPacket::open`], and for more than 256 queues.
+    /// The errors of [`AfPacket::open`], or [`PortError::Open`] for more than 256 queues.
     pub fn open_queues(interface: &str, queues: u32, clock: SystemClock) -> Result<Vec<AfPacket>, PortError> {
         let count = queues.max(1);
         if count > MOST_QUEUES {
@@ -219,14 +221,15 @@ impl AfPacket {
         Ok(ports.into_iter().map(AfPacket::drained).collect())
     }
 
-    /// Opens the sockets of one port. Frames received before binding may still have to be dropped.
+    /// Opens the sockets of one port. The caller may have to drop frames that were received before binding.
     fn socket(place: &Interface<'_>, queue: Queue, link: Arc<Link>, clock: SystemClock) -> Result<AfPacket, PortError> {
         let Interface { name, index, ref driver, mac, mtu, .. } = *place;
         let sender = sys::packet_socket(0).map_err(place.explain("a packet socket"))?;
         let discipline = netlink::has_discipline(index).map_err(place.explain("queueing discipline"))?;
-        // On veth the discipline is the input queue of the router behind it, if the link has one. If it is bypassed, the frames
-        // of this socket share one queue of the ring. Otherwise the kernel spreads them over all queues by addresses and ports,
-        // so that frames of one flow may overtake each other; only a port with as many queues takes that into account.
+        // On a veth link that has a discipline, it is the input queue of the router behind the link. If it is bypassed,
+        // the frames of this socket share one queue of the ring. Otherwise the kernel spreads them over all queues by
+        // addresses and ports, so frames of a flow could overtake each other. Only a port with the same number of
+        // queues takes that into account.
         let input_queue = driver == "veth" && discipline && sys::transmit_queues(name) <= queue.count;
         sys::configure_sender(&sender, !input_queue, SEND_BUFFER).map_err(place.explain("socket options"))?;
         sys::bind(&sender, index, 0).map_err(place.explain("bind"))?;
@@ -236,16 +239,16 @@ impl AfPacket {
         let slot = slot_size(mtu);
         let slots = Batch::new(BURST, slot);
         let send_headers = sys::Headers::to_send(slots.start(), slot);
-        // On other devices frames may overtake each other, because single ones bypass the queueing discipline.
+        // On other devices, frames could overtake each other, because single frames bypass the queueing discipline.
         let streams = (driver == "veth").then(|| Streams::open(name, index, SEND_BUFFER)).flatten();
-        // On veth the other end counts the frames that this one refuses. With several queues, several sockets share the
-        // received frames.
+        // On veth, the other end counts the frames that this end refuses. With several queues, several sockets share
+        // the received frames.
         let unseen = (driver == "tun" && queue.count == 1).then(|| Unseen::open(name)).flatten();
         Ok(AfPacket {
             info: PortInfo {
                 queue,
                 refusal_is_device_loss: matches!(driver.as_str(), "veth" | "tun"),
-                // The kernel spreads frames over the sockets by its own hash, so each gets frames of every receive queue.
+                // The kernel spreads frames over the sockets by its own hash, so each socket gets frames of every receive queue.
                 merges_queues: merges_queues(name, 1),
                 ..PortInfo::new(name, &SPEC, driver, mac, mtu)
             },
@@ -263,8 +266,8 @@ impl AfPacket {
         })
     }
 
-    /// Drops frames that the socket received before it was bound, when it listened on every interface, and before it shared frames
-    /// with the other queues.
+    /// Drops frames that the socket received before it was bound, when it listened on every interface, and before it
+    /// shared frames with the other queues.
     fn drained(mut self) -> AfPacket {
         while matches!(self.receive(), Ok(frames) if !frames.is_empty()) {}
         self.receive_drops = 0;
@@ -275,8 +278,8 @@ impl AfPacket {
         self
     }
 
-    /// True if the error reports that the link is down because we took it down. Each socket reports this once, perhaps after
-    /// the link is up again.
+    /// True if the error reports that the link is down because this port took it down. Each socket reports this once,
+    /// possibly after the link is up again.
     fn is_our_doing(&mut self, e: &io::Error) -> bool {
         if e.raw_os_error() != Some(libc::ENETDOWN) {
             return false;
@@ -294,7 +297,7 @@ impl AfPacket {
         PortError::Link { interface: self.info.interface.clone(), reason: e.to_string() }
     }
 
-    /// Sends slots `from` to `frames` as single frames.
+    /// Sends the slots from `from` to `frames` as single frames.
     fn send_apart(&mut self, from: usize, frames: usize, sent: &mut Sent) -> Result<(), PortError> {
         self.slots.expect_own(self.send_headers.base(), &self.info.interface);
         for i in from..frames {
@@ -324,7 +327,7 @@ impl AfPacket {
                         at += 1;
                     }
                     _ if self.is_our_doing(&e) => {
-                        // They are lost, like frames sent into a pulled cable.
+                        // These frames are lost, like frames sent into a pulled cable.
                         sent.accepted += (frames - at) as u32;
                         at = frames;
                     }
@@ -335,7 +338,7 @@ impl AfPacket {
         Ok(())
     }
 
-    /// Returns an error for a frame that the kernel never accepts: one longer than MTU, header and one IEEE 802.1Q tag.
+    /// Returns an error for a frame that the kernel never accepts: longer than the MTU plus header and one IEEE 802.1Q tag.
     fn refuse_too_long(&self, frame: &[u8]) -> Result<(), PortError> {
         let tagged = frame.get(12..14) == Some(&ethernet::ethertype::VLAN.to_be_bytes());
         let most = |mtu: u32| mtu as usize + ethernet::LEN + if tagged { 4 } else { 0 };
@@ -356,8 +359,8 @@ impl AfPacket {
     }
 }
 
-/// Room for the largest frame of `mtu` with two VLAN tags and [`sys::ROOM`], as an odd multiple of 64. Larger frames (a peer in the same
-/// kernel with segmentation offload) are cut off; the lab switches that offload off.
+/// Room for the largest frame of `mtu` with two VLAN tags and [`sys::ROOM`], as an odd multiple of 64. Larger frames
+/// (from a peer in the same kernel with segmentation offload) are cut off; the lab switches that offload off.
 pub(crate) fn slot_size(mtu: u32) -> usize {
     let lines = (mtu as usize + 26).div_ceil(64) | 1;
     (lines * 64).max(MIN_SLOT)
@@ -399,18 +402,17 @@ impl Port for AfPacket {
             at += run.frames;
             match fate {
                 Fate::Sent => sent.accepted += all,
-                // A duplicate segment does no harm, while a missing one is retransmitted only after a second: all count
-                // as refused, so they are sent again.
+                // A duplicate segment does no harm, but a missing one is retransmitted only after a second. So all
+                // segments count as refused and are sent again.
                 Fate::Refused | Fate::Torn => {
                     sent.refused += all;
                     sent.refused_mask |= (u64::MAX >> (64 - all)) << first;
                 }
-                // Resend one by one to find which frame failed.
+                // Resend them one by one to find the frame that failed.
                 Fate::Down | Fate::Impossible => self.send_apart(first, at, &mut sent)?,
             }
             if matches!(fate, Fate::Torn | Fate::Impossible) {
-                // The other end has less room than a run needs, and only for single frames is it known which ones are
-                // refused.
+                // The other end has less room than a run needs. Only with single frames is it known which ones are refused.
                 self.streams = None;
             }
             left = at;
@@ -428,8 +430,8 @@ impl Port for AfPacket {
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {
-        // Every trial begins with this call. A clock step before the trial does not make the trial invalid, so its times
-        // must not depend on an older sample.
+        // Every trial starts with this call. A clock step before the trial does not invalidate it, so its times must
+        // not depend on an older sample.
         self.receiver.sample_offset();
         let at_interface = self.unseen.as_ref().and_then(Unseen::at_interface);
         // Reading resets the kernel's counters, so they are added up here.
@@ -467,14 +469,15 @@ impl LinkControl for AfPacket {
     }
 }
 
-/// Frames that a tap received from the device behind it but that the kernel dropped before they reached the port's only socket.
+/// Counts frames that a tap received from the device behind it but that the kernel dropped before they reached the
+/// port's only socket.
 ///
-/// No kernel counter counts exactly these frames: `rx_dropped` of an interface also includes frames that its sockets
-/// received but no protocol of the kernel accepts, for example those with two VLAN tags. So they are computed as the frames
-/// that the interface received minus those that reached the socket, including those dropped there.
+/// No kernel counter contains exactly these frames: an interface's `rx_dropped` also includes frames that its sockets
+/// received but no kernel protocol accepts, for example frames with two VLAN tags. So they are computed as the frames
+/// that the interface received minus those that reached the socket, including frames dropped there.
 #[derive(Debug)]
 struct Unseen {
-    /// File with the number of frames that the interface received, as text.
+    /// File that contains the number of frames that the interface received, as text.
     received: File,
     seen: Difference,
 }
@@ -482,15 +485,15 @@ struct Unseen {
 /// Frames that an interface received minus those that its socket saw.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Difference {
-    /// Frames that the interface had received when the socket began to count.
+    /// Frames that the interface had received when the socket started counting.
     before: u64,
     at_socket: u64,
     lost: u64,
 }
 
 impl Difference {
-    /// Returns the largest difference so far. A frame between the two counters is counted by the socket first and by the
-    /// interface later, so a single difference may be too small but not too large.
+    /// Returns the largest difference so far. The socket counts a frame before the interface does, so a single
+    /// difference can be too small but not too large.
     fn update(&mut self, at_interface: u64, more_at_socket: u64) -> u64 {
         self.at_socket += more_at_socket;
         let now = at_interface.saturating_sub(self.before).saturating_sub(self.at_socket);
@@ -506,19 +509,20 @@ impl Unseen {
         Some(Unseen { received, seen: Difference::default() })
     }
 
-    /// Starts again; the socket's own count starts at 0 at the same time.
+    /// Restarts the count. The socket's own count starts at 0 at the same time.
     fn begin(&mut self) {
         self.seen = Difference { before: self.at_interface().unwrap_or(0), ..Difference::default() };
     }
 
-    /// Frames that the interface received since its creation. Must be read before the socket's count.
+    /// Returns the number of frames that the interface has received since its creation. Must be read before the socket's count.
     fn at_interface(&self) -> Option<u64> {
         number(&self.received)
     }
 
-    /// Number of frames lost between the two, for this count of the interface and this many more frames at the socket.
+    /// Returns the number of frames lost between interface and socket, for this count of the interface and this many
+    /// more frames at the socket.
     fn update(&mut self, at_interface: Option<u64>, more_at_socket: u32) -> u64 {
-        // An interface that is gone counts as having received no more frames.
+        // If the interface is gone, no more frames were received.
         self.seen.update(at_interface.unwrap_or(0), more_at_socket.into())
     }
 }
@@ -533,7 +537,7 @@ mod tests {
         let clock = SystemClock::start();
         // Without the privilege for packet sockets there is nothing to test.
         let Ok(mut port) = AfPacket::open("lo", clock) else { return };
-        // The wall clock was set by a second after the last sample, and few frames have arrived since.
+        // Pretend that the wall clock was set by a second after the last sample, and that few frames have arrived since.
         port.receiver.wall_offset -= 1_000_000_000;
         port.receiver.offset_age = 100;
         port.counters().unwrap();
@@ -558,7 +562,7 @@ mod tests {
     fn what_is_between_two_counts_is_not_lost() {
         let mut all = Difference { before: 100, ..Difference::default() };
         assert_eq!(all.update(100, 0), 0);
-        // Ten frames, of which the socket counted two before the interface did.
+        // Ten frames; the socket counted two of them before the interface did.
         assert_eq!((all.update(108, 10), all.update(110, 0)), (0, 0));
         assert_eq!(all.update(120, 7), 3, "three of ten did not come to the socket");
         assert_eq!((all.update(124, 5), all.update(125, 0)), (3, 3), "one is being counted");

@@ -1,12 +1,12 @@
-//! AF_XDP: test frames pass through rings in memory shared with the kernel, bypassing its network stack; other frames
+//! AF_XDP: test frames pass through rings in memory shared with the kernel and bypass its network stack. Other frames
 //! pass through a packet socket. Needs root (`bpf()`).
 //!
-//! Slots are frames of that memory, and received frames are lent where the kernel has put them: this process copies no test
-//! frame.
+//! Slots are frames in that memory, and received frames are lent from where the kernel has put them, so this process
+//! copies no test frame.
 //!
 //! A frame that was handed over leaves with the next call or stays in the ring until the device takes it. The
-//! completion ring bounds the frames in flight; a frame that it has no room for is refused and counts as not offered.
-//! The kernel gives no time of arrival: frames get the time at which their burst was taken.
+//! completion ring limits the frames in flight; a frame for which it has no room is refused and counts as not offered.
+//! The kernel provides no arrival times, so frames get the time at which their burst was taken.
 
 mod program;
 mod sys;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use umem::{SendFrames, Umem};
 
-/// Name and summary.
+/// Name and summary of this backend.
 pub static SPEC: BackendSpec = BackendSpec {
     name: "af_xdp",
     summary: "rings shared with the kernel, bypassing its network stack; faster than af_packet; needs root",
@@ -47,27 +47,27 @@ const RECEIVE: u32 = 16_384;
 const SEND: u32 = 2_048;
 /// Space that the kernel keeps free at the start of a chunk.
 const HEADROOM: usize = 256;
-/// Maximum number of calls for one burst. A call ends early at 32 frames or at a frame that the device dropped; frames
-/// left after that many calls stay in the ring for the next burst.
+/// Maximum number of calls for one burst. A call ends early after 32 frames or at a frame that the device dropped.
+/// Frames left after this many calls stay in the ring for the next burst.
 const KICKS: usize = BURST + 8;
 /// Every `FAIR` receive calls some slots are reserved for the packet socket, so that test traffic cannot starve ARP.
 const FAIR: u32 = 16;
-/// Number of slots reserved then.
+/// Number of slots reserved in that case.
 const KEPT: usize = 8;
-/// How long to retry binding: the kernel releases a queue a moment after its last socket was closed.
+/// How long to retry binding, because the kernel releases a queue a moment after its last socket was closed.
 const QUEUE_FREE: Duration = Duration::from_secs(2);
 
-/// Chunks to send from: each slot keeps one while all others are in flight.
+/// Chunks to send from: each slot keeps one chunk while all others are in flight.
 const SEND_CHUNKS: u32 = SEND + BURST as u32;
-/// Header of Ethernet with two VLAN tags.
+/// Length of an Ethernet header with two VLAN tags.
 const TAGGED_HEADER: usize = 22;
 
-/// Room for the largest frame of `mtu`, in whole cache lines.
+/// Returns the room for the largest frame of `mtu`, in whole cache lines.
 fn frame_room(mtu: u32) -> usize {
     (mtu as usize + TAGGED_HEADER).next_multiple_of(64)
 }
 
-/// Error message for an ordinary user.
+/// Error message for an unprivileged user.
 fn forbidden(what: &str) -> String {
     format!(
         "{what} is not permitted; the backend af_xdp needs root (CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW outside of user \
@@ -84,7 +84,7 @@ pub fn usable() -> Result<(), String> {
     loaded.map(drop).map_err(|e| af_packet::explained("bpf()", &e, forbidden))
 }
 
-/// State shared by the queues of an interface, which the last queue drops.
+/// State that the queues of an interface share. The last queue drops it.
 struct Attached {
     // The link is dropped first, so that no frame is redirected to a closed socket.
     _link: OwnedFd,
@@ -97,23 +97,23 @@ pub struct AfXdp {
     info: PortInfo,
     attached: Arc<Attached>,
     bound: Bound,
-    /// Frames that are not test frames.
+    /// Receives the frames that are not test frames.
     packets: Receiver,
     clock: SystemClock,
-    /// A drop by the device ends a call with an error that does not say which frame it was.
+    /// True if a drop by the device ends a call with an error that does not identify the frame.
     drops_are_device_loss: bool,
     /// True if the kernel may have left frames in the send ring.
     unsent: bool,
     slots: Batch,
-    /// Where the frames of `slots` are for the kernel.
+    /// Where the kernel finds the frames of `slots`.
     send_frames: SendFrames,
     received: Vec<Filled>,
-    /// The frames that are lent now.
+    /// The frames that are currently lent.
     lent: Vec<NonNull<[u8]>>,
-    /// Addresses of chunks that return to the kernel before more frames are taken.
+    /// Addresses of chunks that go back to the kernel before more frames are taken.
     returning: Vec<u64>,
     calls: u32,
-    /// Frames lost at the packet socket or, not on veth, dropped by the device on sending.
+    /// Frames lost at the packet socket. Except on veth, also frames that the device dropped on sending.
     other_drops: u64,
     /// Frames dropped by the network card.
     card_drops: CardDrops,
@@ -124,25 +124,25 @@ pub struct AfXdp {
 unsafe impl Send for AfXdp {}
 
 impl AfXdp {
-    /// Opens `interface` in the current network namespace. Frames at other queues of the device than the first arrive through
+    /// Opens `interface` in the current network namespace. Frames at device queues other than the first arrive through
     /// the packet socket.
     ///
     /// # Errors
-    /// [`PortError::Open`] with the remedy: no such interface, it is down, no privilege, it has another XDP program, its MTU
-    /// is too large for a chunk.
+    /// [`PortError::Open`] with the remedy: the interface does not exist or is down, a privilege is missing, another
+    /// XDP program is attached, or the MTU is too large for a chunk.
     pub fn open(interface: &str, clock: SystemClock) -> Result<AfXdp, PortError> {
         Ok(AfXdp::open_queues(interface, 1, clock)?.remove(0))
     }
 
-    /// Opens the first `queues` queues of `interface`, at least one. The device decides at which queue a test frame arrives;
-    /// the kernel spreads other frames over them by its own hash of the addresses and ports.
+    /// Opens the first `queues` queues of `interface`, at least one. The device decides at which queue a test frame
+    /// arrives. The kernel spreads other frames over the queues by its own hash of addresses and ports.
     ///
     /// # Errors
-    /// [`PortError::Open`] as with [`AfXdp::open`], and if the device has fewer queues.
+    /// The errors of [`AfXdp::open`], or [`PortError::Open`] if the device has fewer queues.
     pub fn open_queues(interface: &str, queues: u32, clock: SystemClock) -> Result<Vec<AfXdp>, PortError> {
         let place = Interface::find(interface, forbidden)?;
         let fail = |reason: String| PortError::open(interface, reason);
-        // Chunks are powers of two up to a page.
+        // A chunk is a power of two, no larger than a page.
         let chunk = *[2_048, 4_096].iter().find(|c| **c >= frame_room(place.mtu) + HEADROOM).ok_or_else(|| {
             let (mtu, most) = (place.mtu, 4_096 - TAGGED_HEADER - HEADROOM);
             fail(format!("its MTU of {mtu} is too large for the backend af_xdp, which takes up to {most}"))
@@ -168,7 +168,7 @@ impl AfXdp {
             _ => place.explain("attaching an XDP program")(e),
         })?;
         let attached = Arc::new(Attached { _link: link, _map: map, mode });
-        // Few bursts come this way, so each can have its own sample of the clocks.
+        // Few bursts take this path, so each of them can have its own sample of the clocks.
         let packets = || Receiver::open(&place, 4 << 20, 1, clock).map_err(place.explain("a packet socket"));
         let packets = (0..count).map(|_| packets()).collect::<Result<Vec<_>, _>>()?;
         if count > 1 {
@@ -203,7 +203,7 @@ impl AfXdp {
                 queue,
                 // Frames in the ring of a veth pair wait for the router: the ring is the router's input queue.
                 refusal_is_device_loss: drops_are_device_loss,
-                // Frames at queues that are not opened come through the packet socket, later than those in the ring.
+                // Frames at queues that are not opened arrive through the packet socket, later than frames in the ring.
                 merges_queues: merges_queues(place.name, queue.count),
                 stamps_arrivals: false,
                 ..PortInfo::new(place.name, &SPEC, &driver, place.mac, place.mtu)
@@ -261,7 +261,7 @@ impl AfXdp {
         Ok(())
     }
 
-    /// Takes up to `most` frames from the ring. Chunks lent before are returned to the kernel.
+    /// Takes up to `most` frames from the ring. Returns previously lent chunks to the kernel.
     #[inline]
     fn take_ring(&mut self, most: usize) {
         self.lent.clear();
@@ -284,7 +284,7 @@ impl AfXdp {
         }
     }
 
-    /// Lends frames from the packet socket too, as many as there is room for.
+    /// Also lends frames from the packet socket, as far as there is room.
     fn take_packets(&mut self) -> Result<(), PortError> {
         let from = self.received.len();
         self.packets.receive(&mut self.received).map_err(|e| self.lost(e))?;
@@ -294,7 +294,7 @@ impl AfXdp {
     }
 }
 
-/// A socket bound to a queue, with its receive chunks.
+/// A socket that is bound to a queue, with its receive chunks.
 struct Bound {
     socket: OwnedFd,
     rings: sys::Rings,

@@ -1,16 +1,16 @@
 //! Automatic choice between the backends of an interface.
 //!
-//! It takes `af_xdp` if the driver itself runs the program that separates test frames: there it is faster and has no
-//! drawback. On virtual links it takes `af_packet` if the times of arrivals matter, because only `af_packet` knows when the
-//! kernel received each frame; a test that only counts frames gets `af_xdp` there too, at twice the rate. Without `af_xdp` it
-//! takes `af_packet`.
+//! It selects `af_xdp` if the driver itself runs the program that separates test frames: there it is faster and has no
+//! drawback. On virtual links it selects `af_packet` if arrival times matter, because only `af_packet` knows when the
+//! kernel received each frame. A test that only counts frames gets `af_xdp` there too, at twice the rate. If `af_xdp`
+//! is not available, it selects `af_packet`.
 
 use crate::af_packet::{self, AfPacket};
 use crate::af_xdp::{self, AfXdp};
 use crate::{Backend, Opened, SystemClock, boxed};
 use drophammer_model::registry::{Arrivals, BackendSpec};
 
-/// The automatic choice, as a backend that opens another one; the port names the chosen one.
+/// The automatic choice, as a backend that opens another backend. The port names the chosen backend.
 pub static AUTO: Backend = Backend {
     spec: &BackendSpec {
         name: "auto",
@@ -25,7 +25,7 @@ pub static AUTO: Backend = Backend {
 pub static COUNTING: Backend =
     Backend { begin: |interfaces, queues, clock| choose(interfaces, queues, clock, true), ..AUTO };
 
-/// The backend for a test that needs to know this about arrivals. Only the automatic choice depends on it.
+/// Returns the backend for a test that needs to know this about arrivals. Only the automatic choice depends on it.
 pub fn for_arrivals(backend: &'static Backend, arrivals: Arrivals) -> &'static Backend {
     let counting = backend.spec.name == AUTO.spec.name && arrivals == Arrivals::Counted && af_xdp::usable().is_ok();
     if counting { &COUNTING } else { backend }
@@ -34,7 +34,7 @@ pub fn for_arrivals(backend: &'static Backend, arrivals: Arrivals) -> &'static B
 /// Drivers of virtual links.
 const VIRTUAL: [&str; 6] = ["veth", "tun", "dummy", "bridge", "macvlan", "bond"];
 
-/// True if `af_xdp` may be better on an interface with this driver; `counting` is true for a test that only counts frames.
+/// True if `af_xdp` can be better on an interface with this driver. `counting` is true for a test that only counts frames.
 fn may_be_better(driver: &str, counting: bool) -> bool {
     !driver.is_empty() && (!VIRTUAL.contains(&driver) || counting && driver == "veth")
 }
@@ -46,7 +46,7 @@ fn choose(interfaces: &[&str], queues: u32, clock: SystemClock, counting: bool) 
         if may_be_better(&af_packet::driver(interface), counting) && af_xdp::usable().is_ok() {
             xdp = AfXdp::open_queues(interface, queues, clock).ok();
         }
-        // In the kernel's generic path `af_xdp` is no faster. If it cannot be opened, the other backend may say why.
+        // In the kernel's generic path `af_xdp` is no faster. If `af_xdp` cannot be opened, opening the other backend may show why.
         all.extend(match xdp.filter(|ports| ports.iter().all(AfXdp::is_native)) {
             Some(ports) => boxed(ports),
             None => boxed(AfPacket::open_queues(interface, queues, clock)?),

@@ -1,17 +1,17 @@
-//! Slots for a burst of frames to send, and the view of received frames.
+//! Slots for a burst of frames to send, and a view of received frames.
 //!
-//! Neither knows any backend. A backend chooses where its frames are: in its own memory ([`Batch::new`]), in a memory
+//! Neither depends on a backend. A backend chooses where its frames are: in its own memory ([`Batch::new`]), in memory
 //! that it shares with a device ([`Batch::within`]), or each in an owned [`Frame`] ([`Batch::of_frames`]).
 
 use drophammer_model::quantity::Instant;
 use drophammer_wire::frame::Frame;
 use std::ptr::NonNull;
 
-/// Slots of equal size. A slot holds one frame without FCS.
+/// Slots of equal size. A slot contains one frame without FCS.
 pub struct Batch {
     memory: Memory,
     slot_size: usize,
-    /// What each piece of memory contains, as numbered by the sender; `u32::MAX` if unknown.
+    /// Content of each piece of memory, as numbered by the sender; `u32::MAX` if unknown.
     tags: Vec<u32>,
     /// Number of times that the tags were forgotten.
     generation: u64,
@@ -35,24 +35,24 @@ enum Memory {
     Frames(Vec<Frame>),
 }
 
-/// Memory of equal pieces, each with room for one frame. A batch looks up the address of every piece once, when it is made.
+/// Memory of equal pieces, each with room for one frame. A batch looks up the address of every piece once, when it is created.
 ///
 /// # Safety
-/// [`SlotMemory::piece`] returns the start of [`SlotMemory::size`] initialized bytes. They do not move while the memory lives,
-/// and pieces do not overlap. Only the batch reads and writes a piece, except between [`Batch::hand_over`] and
-/// [`Batch::take_back`], when only the backend and its device do.
+/// [`SlotMemory::piece`] returns the start of [`SlotMemory::size`] initialized bytes. They do not move during the
+/// memory's lifetime, and pieces do not overlap. Only the batch reads and writes a piece. The exception is the time
+/// between [`Batch::hand_over`] and [`Batch::take_back`], when only the backend and its device do.
 pub unsafe trait SlotMemory: Send {
-    /// Number of pieces, at least one per slot. With spare ones, a slot can get another piece while a device has its own.
+    /// Number of pieces, at least one per slot. With spare pieces, a slot can get another piece while a device uses the slot's own.
     fn pieces(&self) -> usize;
 
-    /// Bytes of a piece.
+    /// Size of a piece in bytes.
     fn size(&self) -> usize;
 
-    /// First byte of piece `n`.
+    /// Returns the first byte of piece `n`.
     fn piece(&self, n: usize) -> NonNull<u8>;
 }
 
-/// A memory of our own in which the pieces follow each other.
+/// Memory of our own with consecutive pieces.
 struct Row {
     memory: NonNull<[u8]>,
     size: usize,
@@ -85,7 +85,7 @@ impl Drop for Row {
     }
 }
 
-/// The piece of a slot, and the length of its frame.
+/// The piece in a slot, and the length of its frame.
 #[derive(Clone, Copy)]
 struct Slot {
     at: NonNull<u8>,
@@ -97,7 +97,7 @@ struct Pieces {
     slots: Vec<Slot>,
     /// Address of each piece.
     at: Vec<NonNull<u8>>,
-    /// Pieces in no slot. The last one taken back is used first, because it is most likely in the cache.
+    /// Pieces that are in no slot. The last returned piece is used first, because it is most likely in the cache.
     free: Vec<u32>,
     _memory: Box<dyn SlotMemory>,
 }
@@ -105,7 +105,7 @@ struct Pieces {
 // SAFETY: the addresses point into `_memory`, which may be sent to another thread.
 unsafe impl Send for Pieces {}
 
-/// A vector with unused room at its end: the memory that follows may belong to another thread and must not share a cache line.
+/// Creates a vector with unused room at its end: the memory after it may belong to another thread and must not share a cache line.
 fn padded<T: Clone>(len: usize, value: T) -> Vec<T> {
     let mut all = Vec::with_capacity(len + 128 / size_of::<T>());
     all.resize(len, value);
@@ -113,13 +113,13 @@ fn padded<T: Clone>(len: usize, value: T) -> Vec<T> {
 }
 
 impl Batch {
-    /// `slots` slots of `slot_size` bytes in its own memory.
+    /// Creates `slots` slots of `slot_size` bytes in memory of their own.
     pub fn new(slots: usize, slot_size: usize) -> Batch {
         let memory = NonNull::from(Box::leak(vec![0; slots * slot_size].into_boxed_slice()));
         Batch::within(Row { memory, size: slot_size }, slots)
     }
 
-    /// `slots` slots with the first pieces of `memory`.
+    /// Creates `slots` slots with the first pieces of `memory`.
     ///
     /// # Panics
     /// If there are fewer pieces.
@@ -134,14 +134,14 @@ impl Batch {
         Batch { memory, slot_size, tags: padded(count, u32::MAX), generation: 0 }
     }
 
-    /// `slots` slots for frames of up to `slot_size` bytes that change hands: [`Batch::fill`] gives each slot its memory, and
-    /// [`Batch::give_away`] takes it.
+    /// Creates `slots` slots for frames of up to `slot_size` bytes that change hands: [`Batch::fill`] gives each slot
+    /// its memory, and [`Batch::give_away`] takes it.
     pub fn of_frames(slots: usize, slot_size: usize) -> Batch {
         let memory = Memory::Frames(vec![Frame::default(); slots]);
         Batch { memory, slot_size, tags: padded(slots, u32::MAX), generation: 0 }
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     pub fn len(&self) -> usize {
         match &self.memory {
             Memory::Pieces(pieces) => pieces.slots.len(),
@@ -149,26 +149,26 @@ impl Batch {
         }
     }
 
-    /// Never true; a batch has slots.
+    /// Never true, because a batch always has slots.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of one slot.
+    /// Returns the size of a slot in bytes.
     pub fn slot_size(&self) -> usize {
         self.slot_size
     }
 
-    /// Slot `i` for a frame of kind `tag` with `len` bytes: its memory, and whether it already contains a frame of that
-    /// kind (then only the fields that change from frame to frame need writing).
+    /// Prepares slot `i` for a frame of kind `tag` with `len` bytes. Returns its memory, and true if it already
+    /// contains a frame of that kind (then only the fields that change from frame to frame need writing).
     #[inline]
     pub fn slot(&mut self, i: usize, tag: u32, len: usize) -> (&mut [u8], bool) {
         let (memory, held) = self.slot_of(i, tag, 0, len);
         (memory, held == Held::Frame)
     }
 
-    /// Like [`Batch::slot`], for a frame with the body `body` (see [`Frame::hold`]); returns how much of such a frame
-    /// the slot already contains.
+    /// Like [`Batch::slot`], but for a frame with the body `body` (see [`Frame::hold`]). Returns which parts of such a
+    /// frame the slot already contains.
     #[inline]
     pub fn slot_of(&mut self, i: usize, tag: u32, body: u64, len: usize) -> (&mut [u8], Held) {
         let known = |place: &mut u32| match std::mem::replace(place, tag) == tag {
@@ -197,13 +197,13 @@ impl Batch {
         }
     }
 
-    /// Puts a copy of `frame` into slot `i`, cut off at the slot's size.
+    /// Copies `frame` into slot `i`, truncated to the slot's size.
     pub fn put(&mut self, i: usize, frame: &[u8]) {
         let len = frame.len().min(self.slot_size);
         self.slot(i, u32::MAX, len).0.copy_from_slice(&frame[..len]);
     }
 
-    /// Frame in slot `i`. After sending, the slot may contain another one.
+    /// Returns the frame in slot `i`. After sending, the slot may contain a different frame.
     #[inline]
     pub fn frame(&self, i: usize) -> &[u8] {
         match &self.memory {
@@ -216,8 +216,8 @@ impl Batch {
         }
     }
 
-    /// The frame of slot `i`, which the caller may take ([`Batch::fill`] replaces it); `None` if slots do not own frames.
-    /// The content of the slot is unknown afterwards.
+    /// Returns the frame of slot `i`, which the caller can take ([`Batch::fill`] replaces it); `None` if slots do not
+    /// own frames. Afterwards the content of the slot is unknown.
     #[inline]
     pub fn give_away(&mut self, i: usize) -> Option<&mut Frame> {
         let Memory::Frames(frames) = &mut self.memory else { return None };
@@ -225,15 +225,15 @@ impl Batch {
         Some(&mut frames[i])
     }
 
-    /// Puts memory from `spare` into the slots that have none.
+    /// Puts memory from `spare` into the slots without memory.
     pub fn fill(&mut self, mut spare: impl FnMut() -> Frame) {
         if let Memory::Frames(frames) = &mut self.memory {
             frames.iter_mut().filter(|f| !f.has_room()).for_each(|f| *f = spare());
         }
     }
 
-    /// Gives the piece in slot `i` to the device, and a free one to the slot: returns the number of the piece and the length
-    /// of its frame. `None` if no piece is free; the slot then keeps its own.
+    /// Gives the piece in slot `i` to the device, and a free piece to the slot. Returns the number of the piece and the
+    /// length of its frame. If no piece is free, returns `None` and the slot keeps its own.
     #[inline]
     pub fn hand_over(&mut self, i: usize) -> Option<(usize, usize)> {
         let Memory::Pieces(pieces) = &mut self.memory else { return None };
@@ -243,7 +243,7 @@ impl Batch {
         Some((gone.piece as usize, gone.len as usize))
     }
 
-    /// Takes back a piece that the device has finished with. Numbers that no piece has are ignored.
+    /// Takes back a piece that the device has finished with. Ignores numbers that are not pieces.
     #[inline]
     pub fn take_back(&mut self, piece: usize) {
         if let Memory::Pieces(pieces) = &mut self.memory
@@ -253,13 +253,13 @@ impl Batch {
         }
     }
 
-    /// Forgets the content of the slots, before a new trial numbers its frames from the start.
+    /// Forgets the content of the slots before a new trial, which numbers its frames from the start.
     pub fn forget(&mut self) {
         self.tags.fill(u32::MAX);
         self.generation += 1;
     }
 
-    /// Replaces `other`: forgets its tags if `other` has forgotten its own since.
+    /// Replaces `other`. Forgets the tags if `other` has forgotten its own since.
     pub fn follow(&mut self, other: &Batch) {
         if self.generation != other.generation {
             self.tags.fill(u32::MAX);
@@ -267,7 +267,7 @@ impl Batch {
         }
     }
 
-    /// Address of the first piece of the memory; null if slots own frames.
+    /// Returns the address of the first piece of the memory; null if slots own frames.
     #[inline]
     pub fn start(&self) -> *mut u8 {
         match &self.memory {
@@ -276,11 +276,12 @@ impl Batch {
         }
     }
 
-    /// Checks that these are the slots of `interface`, whose memory starts at `start`. A port that passes addresses to a device
-    /// calls it before each burst, because somebody may have exchanged its batch for another port's.
+    /// Checks that these are the slots of `interface`, whose memory starts at `start`. A port that passes addresses to
+    /// a device calls this before each burst, because somebody may have swapped its batch with the batch of another
+    /// port.
     ///
     /// # Panics
-    /// If they are not.
+    /// If these are not the slots of `interface`.
     #[inline]
     pub fn expect_own(&self, start: *const u8, interface: &str) {
         assert!(std::ptr::eq(self.start(), start), "the slots of {interface} are another port's");
@@ -299,7 +300,7 @@ pub struct Filled {
 }
 
 impl Filled {
-    /// A frame of `len` bytes at the start of its slot.
+    /// Creates the entry for a frame of `len` bytes at the start of its slot.
     pub fn new(len: usize, at: Instant) -> Filled {
         Filled { offset: 0, len: len as u32, at }
     }
@@ -323,39 +324,39 @@ pub struct Received<'a> {
 
 #[derive(Clone, Copy)]
 enum Frames<'a> {
-    /// In slots of this many bytes that follow each other.
+    /// In consecutive slots of this many bytes.
     Row(&'a [u8], usize),
-    /// Each in its own memory.
+    /// Each frame in its own memory.
     Owned(&'a [Frame]),
     /// Anywhere.
     Scattered(&'a [NonNull<[u8]>]),
 }
 
 impl<'a> Received<'a> {
-    /// Frames in slots of `slot_size` bytes that follow each other in `memory`.
+    /// Frames in consecutive slots of `slot_size` bytes in `memory`.
     pub fn new(memory: &'a [u8], slot_size: usize, filled: &'a [Filled]) -> Self {
         Received { frames: Frames::Row(memory, slot_size), filled }
     }
 
-    /// Frames that own their memory. Of `filled` only the times count; there may be more frames than times.
+    /// Frames that own their memory. Only the times in `filled` are used; there may be more frames than times.
     pub fn owned(frames: &'a [Frame], filled: &'a [Filled]) -> Self {
         Received { frames: Frames::Owned(frames), filled }
     }
 
-    /// Frames wherever a device has put them. Of `filled` only the times count.
+    /// Frames wherever a device has put them. Only the times in `filled` are used.
     ///
     /// # Safety
-    /// The frames are initialized, and nobody writes to them for as long as `'a`.
+    /// The frames are initialized, and nobody writes to them during `'a`.
     pub unsafe fn scattered(frames: &'a [NonNull<[u8]>], filled: &'a [Filled]) -> Self {
         Received { frames: Frames::Scattered(frames), filled }
     }
 
-    /// No frames.
+    /// Returns no frames.
     pub fn none() -> Received<'static> {
         Received::new(&[], 0, &[])
     }
 
-    /// Number of frames.
+    /// Returns the number of frames.
     pub fn len(&self) -> usize {
         self.filled.len()
     }
@@ -365,7 +366,7 @@ impl<'a> Received<'a> {
         self.filled.is_empty()
     }
 
-    /// Frame `i`.
+    /// Returns frame `i`.
     #[inline]
     pub fn get(&self, i: usize) -> Arrival<'a> {
         let Filled { offset, len, at } = self.filled[i];
@@ -378,7 +379,7 @@ impl<'a> Received<'a> {
         Arrival { frame, at }
     }
 
-    /// All frames in order of arrival.
+    /// Iterates over all frames in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = Arrival<'a>> + '_ {
         (0..self.len()).map(|i| self.get(i))
     }
@@ -389,7 +390,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The test is the device: it reads the pieces that it has.
+    /// The test plays the device and reads the pieces that were handed over to it.
     #[test]
     fn a_piece_is_with_the_device_or_in_one_slot_or_free() {
         let (slots, count, size) = (4, 10, 1_536);

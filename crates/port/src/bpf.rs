@@ -1,5 +1,5 @@
-//! The parts of `bpf()` that backends and counters need: maps, programs, links and test runs. Every program is assembled
-//! here and attached by a link, so that it is removed with the process, however the process ends.
+//! The parts of `bpf()` that backends and counters need: maps, programs, links and test runs. Every program is
+//! assembled here and attached by a link, so that the kernel removes it with the process, however the process ends.
 
 pub(crate) mod assembler;
 pub(crate) mod plain;
@@ -48,7 +48,7 @@ pub enum Mode {
     Generic,
 }
 
-/// `bpf()` with the attributes of a command: its part of `union bpf_attr` (linux/bpf.h), up to the last field that is used.
+/// Calls `bpf()` with the attributes of a command: its part of `union bpf_attr` (linux/bpf.h), up to the last field that is used.
 fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<i32> {
     let pointer: *mut T = attributes;
     // SAFETY: `T` has the layout of the attributes of `command`, of which the kernel takes missing ones as zero; its size is passed, and the
@@ -62,7 +62,7 @@ fn owned(fd: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// The 32 bits of a descriptor, and the 32 bits of padding after them.
+/// Returns the 32 bits of a descriptor, and the 32 bits of padding after them.
 fn padded(descriptor: &OwnedFd) -> u64 {
     let [a, b, c, d] = descriptor.as_raw_fd().to_ne_bytes();
     u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
@@ -73,18 +73,18 @@ fn create(kind: MapKind, value_size: u32, entries: u32, flags: u32) -> io::Resul
     bpf(MAP_CREATE, &mut [kind as u32, key_size, value_size, entries, flags]).map(owned)
 }
 
-/// A map from `queues` receive queues to sockets.
+/// Creates a map from `queues` receive queues to sockets.
 ///
 /// # Errors
-/// The system's error; `EPERM` without `CAP_BPF`.
+/// The operating system's error; `EPERM` without `CAP_BPF`.
 pub fn socket_map(queues: u32) -> io::Result<OwnedFd> {
     create(MapKind::Sockets, 4, queues, 0)
 }
 
-/// A map with one interface to redirect to, so that the kernel need not look it up for each frame.
+/// Creates a map with one interface to redirect to, so that the kernel need not look it up for each frame.
 ///
 /// # Errors
-/// The system's error; `EPERM` without `CAP_BPF`.
+/// The operating system's error; `EPERM` without `CAP_BPF`.
 pub fn device_map(interface: i32) -> io::Result<OwnedFd> {
     let map = create(MapKind::Devices, 4, 1, 0)?;
     put(&map, 0, interface)?;
@@ -94,7 +94,7 @@ pub fn device_map(interface: i32) -> io::Result<OwnedFd> {
 /// Puts `socket` into the map at `queue`.
 ///
 /// # Errors
-/// The system's error.
+/// The operating system's error.
 pub fn insert(map: &OwnedFd, queue: u32, socket: &OwnedFd) -> io::Result<()> {
     put(map, queue, socket.as_raw_fd())
 }
@@ -117,10 +117,10 @@ pub struct SharedArray {
 unsafe impl Sync for SharedArray {}
 
 impl SharedArray {
-    /// A new array of zeros.
+    /// Creates an array of zeros.
     ///
     /// # Errors
-    /// The system's error; `EPERM` without `CAP_BPF`.
+    /// The operating system's error; `EPERM` without `CAP_BPF`.
     pub fn new(entries: usize, words: usize) -> io::Result<SharedArray> {
         const MMAPABLE: u32 = 1 << 10;
         let too_large = |_| io::Error::from(io::ErrorKind::InvalidInput);
@@ -135,12 +135,12 @@ impl SharedArray {
         Ok(SharedArray { map, memory, words, entries })
     }
 
-    /// Its descriptor, for the assembler.
+    /// Returns the array's descriptor, for the assembler.
     pub fn descriptor(&self) -> i32 {
         self.map.as_raw_fd()
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn entries(&self) -> usize {
         self.entries
     }
@@ -183,7 +183,7 @@ struct ProgLoad {
 pub struct Terms {
     /// Where the program may be attached.
     pub kind: ProgramKind,
-    /// Licence reported to the kernel. Some helper functions require one that is compatible with the kernel's.
+    /// Licence reported to the kernel. Some helper functions require a licence that is compatible with the kernel's.
     pub licence: &'static CStr,
     /// True if the program accepts frames of several pages.
     pub fragments: bool,
@@ -194,7 +194,7 @@ pub struct Terms {
 pub enum ProgramKind {
     /// Runs for each frame that an interface receives.
     Xdp = PROG_TYPE_XDP as isize,
-    /// Runs whenever the kernel passes a tracepoint, with its arguments.
+    /// Runs whenever the kernel passes a tracepoint, and gets the tracepoint's arguments.
     RawTracepoint = PROG_TYPE_RAW_TRACEPOINT as isize,
 }
 
@@ -203,7 +203,7 @@ const LICENCE: &CStr = c"MIT OR Apache-2.0";
 /// Loads an XDP program.
 ///
 /// # Errors
-/// The system's error, with the message of the verifier appended.
+/// The operating system's error, followed by the message of the verifier.
 pub fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
     load_on(code, Terms { kind: ProgramKind::Xdp, licence: LICENCE, fragments: false })
 }
@@ -211,15 +211,15 @@ pub fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
 /// Loads a program for [`trace`].
 ///
 /// # Errors
-/// Those of [`load`]; `EPERM` without `CAP_BPF` and `CAP_PERFMON`.
+/// The errors of [`load`]; `EPERM` without `CAP_BPF` and `CAP_PERFMON`.
 pub fn load_tracer(code: &[Instruction]) -> io::Result<OwnedFd> {
     load_on(code, Terms { kind: ProgramKind::RawTracepoint, licence: LICENCE, fragments: false })
 }
 
-/// Like [`load`], with these terms.
+/// Like [`load`], but with these terms.
 ///
 /// # Errors
-/// Those of [`load`].
+/// The errors of [`load`].
 pub fn load_on(code: &[Instruction], terms: Terms) -> io::Result<OwnedFd> {
     const FRAGMENTS: u32 = 1 << 5;
     let attempt = |log: &mut [u8]| {
@@ -250,11 +250,11 @@ pub fn load_on(code: &[Instruction], terms: Terms) -> io::Result<OwnedFd> {
     })
 }
 
-/// Attaches the program to the interface for as long as the returned link lives: it is removed with the process,
+/// Attaches the program to the interface for the lifetime of the returned link. The kernel removes it with the process,
 /// however the process ends. It runs in the driver if supported, otherwise in the generic path.
 ///
 /// # Errors
-/// The system's error; `EBUSY` if another program is attached.
+/// The operating system's error; `EBUSY` if another program is attached.
 pub fn attach(program: &OwnedFd, interface: i32) -> io::Result<(OwnedFd, Mode)> {
     const GENERIC: u32 = 1 << 1;
     const NATIVE: u32 = 1 << 2;
@@ -268,10 +268,10 @@ pub fn attach(program: &OwnedFd, interface: i32) -> io::Result<(OwnedFd, Mode)> 
     }
 }
 
-/// Runs the program at this tracepoint of the kernel, on all processors, for as long as the returned link lives.
+/// Runs the program at this tracepoint of the kernel, on all processors, for the lifetime of the returned link.
 ///
 /// # Errors
-/// The system's error; `ENOENT` if the kernel has no such tracepoint.
+/// The operating system's error; `ENOENT` if the kernel has no such tracepoint.
 pub fn trace(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd> {
     let cookie = 0;
     bpf(RAW_TRACEPOINT_OPEN, &mut [tracepoint.as_ptr() as u64, padded(program), cookie]).map(owned)
@@ -298,11 +298,11 @@ struct TestRun {
     pad: u32,
 }
 
-/// Runs `program` `repeat` times over live frames that start as copies of `frame`, in batches of `batch` after which
-/// the kernel does other work. Redirected frames leave at the end of their batch.
+/// Runs `program` `repeat` times over live frames that start as copies of `frame`, in batches of `batch` frames. After
+/// each batch, the kernel does other work. Redirected frames leave at the end of their batch.
 ///
 /// # Errors
-/// The system's error; `EINTR` if a signal arrived.
+/// The operating system's error; `EINTR` if a signal arrived.
 pub fn run_live(program: &OwnedFd, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
     const LIVE_FRAMES: u32 = 1 << 1;
     let mut attributes = TestRun {

@@ -1,12 +1,12 @@
-//! Writes all frames that pass a port, except test frames, to a file for tcpdump, tshark and Wireshark: [`Capture`] is a
-//! port around another one.
+//! Writes all frames that pass through a port, except test frames, to a file for tcpdump, tshark and Wireshark.
+//! [`Capture`] is a port that wraps another port.
 //!
-//! The measurement always has priority over the capture. Frames pass the inner port unchanged. Frames to be kept are copied into
-//! preallocated buffers that a separate thread writes; if the disk is too slow, frames are missing from the file and are counted. A disk
-//! error or the size limit of the file ends only the capture.
+//! The measurement always has priority over the capture. Frames pass through the inner port unchanged. Frames to be
+//! captured are copied into preallocated buffers, which a separate thread writes. If the disk is too slow, frames are
+//! missing from the file and are counted. A disk error or the size limit of the file ends only the capture.
 //!
-//! The file format is pcap with timestamps in nanoseconds (magic 0xa1b23c4d, link type 1: Ethernet without FCS); one file
-//! contains both directions.
+//! The file format is pcap with timestamps in nanoseconds (magic 0xa1b23c4d, link type 1: Ethernet without FCS). One
+//! file contains both directions.
 
 use crate::{
     BURST, Batch, KernelGenerator, LinkControl, Port, PortCounters, PortError, PortInfo, Received, SendAhead, Sent,
@@ -38,9 +38,9 @@ const BUFFER: usize = 128 << 10;
 /// Limits of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaptureLimits {
-    /// Maximum number of bytes that are kept of a frame, 1 to 65,535; its true length is always recorded.
+    /// Maximum number of bytes captured of each frame, 1 to 65,535. The true length is always recorded.
     pub snap_length: u32,
-    /// Maximum size of the file in bytes; the capture ends with the frame that would exceed it.
+    /// Maximum size of the file in bytes. The capture ends with the frame that would exceed it.
     pub file_bytes: u64,
 }
 
@@ -58,28 +58,28 @@ struct Shared {
 }
 
 impl Shared {
-    /// Ends the capture; the first reason is kept.
+    /// Ends the capture. Only the first reason is stored.
     fn end(&self, why: String) {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 }
 
-/// Status of a capture, readable from other threads during it and afterwards.
+/// Status of a capture. Other threads can read it during the capture and afterwards.
 #[derive(Clone)]
 pub struct CaptureStatus(Arc<Shared>);
 
 impl CaptureStatus {
-    /// Frames handed to the writer so far.
+    /// Returns the number of frames handed to the writer so far.
     pub fn frames(&self) -> u64 {
         self.0.frames.load(Ordering::Relaxed)
     }
 
-    /// Frames missing from the file because the disk was slow.
+    /// Returns the number of frames that are missing from the file because the disk was slow.
     pub fn missed(&self) -> u64 {
         self.0.missed.load(Ordering::Relaxed)
     }
 
-    /// Why the file does not contain all frames, in a sentence; `None` while it does.
+    /// Returns a sentence on why the file does not contain all frames; `None` if it does.
     pub fn note(&self) -> Option<String> {
         let ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
         ended.or_else(|| match self.missed() {
@@ -93,12 +93,12 @@ impl CaptureStatus {
 struct Recorder {
     interface: String,
     snap: usize,
-    /// Bytes that may still be written to the file.
+    /// Number of bytes that can still be written to the file.
     left: u64,
     /// Wall clock in ns since 1970 at instant 0.
     origin_ns: u64,
     current: Vec<u8>,
-    /// Absent after the end of the capture.
+    /// `None` after the end of the capture.
     full: Option<SyncSender<Vec<u8>>>,
     empty: Receiver<Vec<u8>>,
     shared: Arc<Shared>,
@@ -137,7 +137,7 @@ impl Recorder {
         self.shared.frames.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Passes the buffer to the writer if an empty one is available in exchange; never waits.
+    /// Passes the buffer to the writer if it gets an empty buffer in exchange. Never waits.
     fn hand_over(&mut self) {
         if self.current.is_empty() {
             return;
@@ -145,7 +145,7 @@ impl Recorder {
         match self.empty.try_recv() {
             Ok(fresh) => {
                 let full = std::mem::replace(&mut self.current, fresh);
-                // The channel has room for all buffers, so it refuses one only if the writer has ended.
+                // The channel has room for all buffers, so it refuses a buffer only if the writer has ended.
                 if self.full.as_ref().is_some_and(|f| f.try_send(full).is_err()) {
                     self.full = None;
                 }
@@ -155,7 +155,7 @@ impl Recorder {
         }
     }
 
-    /// Stops recording; the buffered frames are still written to the file.
+    /// Stops recording. The buffered frames are still written to the file.
     fn close(&mut self) {
         if let Some(full) = self.full.take() {
             let _ = full.try_send(std::mem::take(&mut self.current));
@@ -181,16 +181,16 @@ fn write(mut file: impl Write, full: &Receiver<Vec<u8>>, empty: &SyncSender<Vec<
     file.flush()
 }
 
-/// A port whose frames, except test frames, are also written to a file. `P` owns or borrows the inner port: a `Box<dyn Port>`, a
-/// `Box<dyn Port + Send>`, a `&mut MemoryPort`.
+/// A port whose frames, except test frames, are also written to a file. `P` owns or borrows the inner port: a `Box<dyn
+/// Port>`, a `Box<dyn Port + Send>`, or a `&mut MemoryPort`.
 pub struct Capture<P, N, F> {
     port: P,
     now: N,
     is_test: F,
     recorder: Recorder,
-    /// Beginnings of the frames of a burst that is being sent, one after the other.
+    /// The starts of the frames in the burst being sent, one after the other.
     sending: Vec<u8>,
-    /// For each beginning: `(slot, length of the frame, end in sending)`.
+    /// For each frame start: `(slot, length of the frame, end in sending)`.
     spans: Vec<(usize, usize, usize)>,
 }
 
@@ -201,12 +201,12 @@ where
     N: Fn() -> Instant,
     F: Fn(&[u8]) -> bool,
 {
-    /// Captures the frames that pass `port` into the file `path`, which it creates or truncates. `now` returns the time at which a burst is sent;
-    /// `origin_ns` is the wall clock at instant 0 in ns since 1970. Frames for which `is_test` returns true are left out; it is called once
-    /// per frame.
+    /// Captures the frames that pass through `port` into the file `path`, which it creates or truncates. `now` returns
+    /// the time at which a burst is sent. `origin_ns` is the wall clock at instant 0, in ns since 1970. Frames for
+    /// which `is_test` returns true are left out; it is called once per frame.
     ///
     /// # Errors
-    /// The system's error if the file or the thread cannot be created.
+    /// The operating system's error if the file or the thread cannot be created.
     pub fn start(
         port: P,
         path: &Path,
@@ -251,12 +251,12 @@ where
         Ok((capture, CaptureStatus(shared)))
     }
 
-    /// The inner port; the file is complete when this returns.
+    /// Returns the inner port. The file is complete when this returns.
     pub fn into_inner(self) -> P {
         self.port
     }
 
-    /// Copies the frames to be kept among the first `frames` slots, because the slots may contain others after sending.
+    /// Copies the frames to be captured among the first `frames` slots, because the slots may contain other frames after sending.
     fn keep(&mut self, frames: usize) {
         self.sending.clear();
         self.spans.clear();
@@ -273,7 +273,7 @@ where
         }
     }
 
-    /// Records the kept frames that have left; slot i at `at(i)`.
+    /// Records the captured frames that have left. Slot i left at `at(i)`.
     fn left(&mut self, sent: &Sent, at: impl Fn(usize) -> Instant) {
         let mut start = 0;
         for (slot, len, end) in &self.spans {
@@ -328,7 +328,7 @@ where
                 self.recorder.record(arrival.at, arrival.frame, arrival.frame.len());
                 kept = true;
             }
-            // The file catches up while no frame is captured.
+            // The file catches up while no frames are captured.
             if !kept {
                 self.recorder.hand_over();
             }

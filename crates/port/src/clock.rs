@@ -1,30 +1,30 @@
-//! The clock of a run. Ports own it; all layers above get the time from them.
+//! The clock of a run. Ports own it, and all layers above get the time from them.
 
 use drophammer_model::quantity::Instant;
 use std::time::Duration;
 
 /// Time since the start of the run.
 pub trait Clock {
-    /// Current time.
+    /// Returns the current time.
     fn now(&self) -> Instant;
 
-    /// Waits until `deadline` at the latest; returns early when frames may have arrived. A system clock spins during
-    /// short waits, because a thread that slept would send late; a virtual clock jumps.
+    /// Waits until `deadline`, but returns earlier when frames may have arrived. A system clock spins during short
+    /// waits, because a thread that slept would send late. A virtual clock jumps.
     fn wait(&mut self, deadline: Instant);
 
-    /// Waits until `deadline` at the latest; returns early when a frame has arrived that may need an answer. Test frames
-    /// that arrive meanwhile wait at their ports, each with its time of arrival.
+    /// Waits until `deadline`, but returns earlier when a frame has arrived that may need an answer. Test frames that
+    /// arrive in the meantime wait at their ports, each with its arrival time.
     fn pass(&mut self, deadline: Instant) {
         self.wait(deadline);
     }
 
-    /// True if [`Clock::pass`] differs from [`Clock::wait`], so that it pays to hand over frames ahead of time
-    /// ([`crate::SendAhead`]).
+    /// True if [`Clock::pass`] differs from [`Clock::wait`], so that handing over frames ahead of time
+    /// ([`crate::SendAhead`]) is worthwhile.
     fn passes(&self) -> bool {
         false
     }
 
-    /// Wall clock minus steady clock in nanoseconds; a change during a trial is a clock step. Constant in virtual time.
+    /// Returns wall clock minus steady clock in nanoseconds. A change during a trial is a clock step. Constant in virtual time.
     fn wall_offset(&self) -> i128;
 
     /// True if time is simulated.
@@ -38,12 +38,12 @@ fn read(clock: libc::clockid_t) -> i128 {
     i128::from(ts.tv_sec) * 1_000_000_000 + i128::from(ts.tv_nsec)
 }
 
-/// Clock of the packet loop and of the kernel's programs.
+/// Clock that the packet loop and the kernel's programs use.
 pub(crate) fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC) as u64
 }
 
-/// Processor time of all threads of this process, including those that have ended.
+/// Returns the processor time of all threads of this process, including threads that have ended.
 pub fn process_time() -> Duration {
     Duration::from_nanos(u64::try_from(read(libc::CLOCK_PROCESS_CPUTIME_ID)).unwrap_or(0))
 }
@@ -54,23 +54,23 @@ pub struct SystemClock {
     start: i128,
 }
 
-/// Longer waits sleep until this long before their end.
+/// Longer waits sleep first, and spin for this time before they end.
 const SPIN: Duration = Duration::from_micros(300);
 /// How often a sleeping wait checks for frames.
 const NAP: Duration = Duration::from_millis(1);
 
 impl SystemClock {
-    /// Starts at 1 ns, so that a deadline of 0 can mean "never".
+    /// Starts the clock at 1 ns, so that a deadline of 0 can mean "never".
     pub fn start() -> SystemClock {
         SystemClock { start: read(libc::CLOCK_MONOTONIC) - 1 }
     }
 
-    /// `CLOCK_MONOTONIC` in ns at instant 0 of this clock.
+    /// Returns `CLOCK_MONOTONIC` in ns at instant 0 of this clock.
     pub fn origin_ns(&self) -> u64 {
         self.start as u64
     }
 
-    /// The instant of the wall-clock time `wall_ns` (since 1970), with `offset` from [`Clock::wall_offset`].
+    /// Converts the wall-clock time `wall_ns` (since 1970) to an instant, with `offset` from [`Clock::wall_offset`].
     #[inline]
     pub fn from_wall(&self, wall_ns: i128, offset: i128) -> Instant {
         Instant(u64::try_from(wall_ns - offset - self.start).unwrap_or(0))
@@ -93,7 +93,7 @@ impl Clock for SystemClock {
     }
 
     fn wall_offset(&self) -> i128 {
-        // The reading with the shortest bracket has the smallest error.
+        // The reading with the shortest interval has the smallest error.
         (0..5)
             .map(|_| {
                 let before = read(libc::CLOCK_MONOTONIC);

@@ -1,5 +1,4 @@
-//! The network cards behind an interface: their receive queues, and the frames that they dropped because the tester took
-//! them too slowly.
+//! The network cards behind an interface: their receive queues, and the frames that they dropped because the tester was too slow.
 
 use crate::Queue;
 use crate::af_packet::driver;
@@ -10,15 +9,16 @@ use std::path::Path;
 /// Where the system describes its interfaces.
 const CLASS: &str = "/sys/class/net";
 
-/// Counters of frames that found the ring of a card full. Drivers may count the same frame twice.
+/// Counters of frames that found a card's ring full. Drivers may count the same frame twice.
 const DROPS: [&str; 3] = ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"];
 
-/// True if no card receives the frames of an interface with this driver: they come from a program or another interface.
+/// True if the frames of an interface with this driver come from a program or another interface, not from a network card.
 fn is_virtual(driver: &str) -> bool {
     matches!(driver, "veth" | "tun")
 }
 
-/// The interfaces through which `interface` receives: the ones at the bottom of a VLAN interface, bond or bridge, or itself.
+/// Returns the interfaces through which `interface` receives: the lowest interfaces below a VLAN interface, bond or
+/// bridge, or itself.
 fn lowest(class: &Path, interface: &str) -> Vec<String> {
     let entries = std::fs::read_dir(class.join(interface)).into_iter().flatten().flatten();
     let name = |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix("lower_")?.to_owned());
@@ -29,12 +29,12 @@ fn lowest(class: &Path, interface: &str) -> Vec<String> {
     below.iter().flat_map(|name| lowest(class, name)).collect()
 }
 
-/// The cards behind `interface`, if `driver_of` gives the driver of an interface.
+/// Returns the cards behind `interface`. `driver_of` returns the driver of an interface.
 fn cards(class: &Path, interface: &str, driver_of: impl Fn(&str) -> String) -> Vec<String> {
     lowest(class, interface).into_iter().filter(|name| !is_virtual(&driver_of(name))).collect()
 }
 
-/// Receive queues of `interface` itself, at least one.
+/// Returns the number of receive queues of `interface` itself, at least one.
 pub(crate) fn receive_queues(interface: &str) -> u32 {
     queues(Path::new(CLASS), interface)
 }
@@ -45,8 +45,8 @@ fn queues(class: &Path, interface: &str) -> u32 {
     u32::try_from(receive.count()).unwrap_or(1).max(1)
 }
 
-/// True if frames of several receive queues of a card come together at a port of `interface` that reads at most `read`
-/// queues. Each queue may have its own processor, so one frame may overtake another one before the port gets them.
+/// True if frames of several receive queues of a card meet at a port of `interface` that reads at most `read` queues.
+/// Each queue may have its own processor, so a frame may overtake another before they reach the port.
 pub(crate) fn merges_queues(interface: &str, read: u32) -> bool {
     merges(Path::new(CLASS), interface, read, driver)
 }
@@ -62,13 +62,13 @@ pub(crate) struct CardDrops {
     dropped: u64,
 }
 
-/// The counters of a card, each with its value at the last reading.
+/// The counters of a card, each with its last value.
 #[derive(Debug)]
 struct Card(Vec<(File, u64)>);
 
 impl CardDrops {
-    /// Counts from now on for `queue` of `interface`. Only the first queue counts, because a card counts the frames of all its
-    /// queues together.
+    /// Starts counting for `queue` of `interface`. Only the first queue counts, because a card counts the frames of all
+    /// its queues together.
     pub fn open(interface: &str, queue: Queue) -> CardDrops {
         if queue.index > 0 {
             return CardDrops::default();
@@ -77,12 +77,12 @@ impl CardDrops {
         CardDrops::of(class, &cards(class, interface, driver))
     }
 
-    /// Counts from now on for these cards.
+    /// Starts counting for these cards.
     pub(crate) fn of(class: &Path, cards: &[String]) -> CardDrops {
         CardDrops { cards: cards.iter().map(|card| Card::open(class, card)).collect(), dropped: 0 }
     }
 
-    /// Frames dropped since it was opened.
+    /// Returns the number of frames dropped since the counter was opened.
     pub fn update(&mut self) -> u64 {
         self.dropped += self.cards.iter_mut().map(Card::new_drops).sum::<u64>();
         self.dropped
@@ -96,26 +96,27 @@ impl Card {
         Card(files.filter_map(|file| number(&file).map(|value| (file, value))).collect())
     }
 
-    /// Frames dropped since the last call: the largest increase of a counter. An interface that is gone drops no more.
+    /// Returns the number of frames dropped since the last call: the largest increase of any counter. An interface that
+    /// is gone drops no more frames.
     fn new_drops(&mut self) -> u64 {
         let increase = |(file, last): &mut (File, u64)| {
             let Some(now) = number(file) else { return 0 };
             let before = std::mem::replace(last, now);
-            // Some drivers start again at 0 when the link comes up.
+            // Some drivers restart their counters at 0 when the link comes up.
             now.checked_sub(before).unwrap_or(now)
         };
         self.0.iter_mut().map(increase).max().unwrap_or(0)
     }
 }
 
-/// The number that a file of the system contains now.
+/// Returns the number that a system file currently contains.
 pub(crate) fn number(file: &File) -> Option<u64> {
     let mut text = [0; 24];
     let length = file.read_at(&mut text, 0).ok()?;
     std::str::from_utf8(&text[..length]).ok()?.trim().parse().ok()
 }
 
-/// A folder that describes interfaces like `/sys/class/net`, for tests. Dropping the value removes it.
+/// A folder that describes interfaces like `/sys/class/net`, for tests. It is removed when the value is dropped.
 #[cfg(test)]
 pub(crate) struct Described(std::path::PathBuf);
 
@@ -131,7 +132,7 @@ impl Described {
         &self.0
     }
 
-    /// Makes the interface `name` with `queues` receive queues, and one to send, above the interfaces `below`.
+    /// Creates the interface `name` with `queues` receive queues and one send queue, on top of the interfaces `below`.
     pub fn interface(&self, name: &str, queues: u32, below: &[&str]) {
         let folder = self.0.join(name);
         std::fs::create_dir_all(folder.join("statistics")).unwrap();
@@ -140,7 +141,7 @@ impl Described {
         below.iter().for_each(|below| std::fs::create_dir_all(folder.join(format!("lower_{below}"))).unwrap());
     }
 
-    /// Sets the counters of [`DROPS`] of the interface `name`.
+    /// Sets the [`DROPS`] counters of the interface `name`.
     pub fn drops(&self, name: &str, values: [u64; 3]) {
         for (counter, value) in DROPS.iter().zip(values) {
             std::fs::write(self.0.join(name).join("statistics").join(counter), format!("{value}\n")).unwrap();
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(drops.update(), 0, "what was dropped before does not count");
         system.drops("eth1", [1_005, 5, 70]);
         assert_eq!(drops.update(), 5, "two counters have the same frames");
-        // A counter far below another one still counts.
+        // A counter far below another one is still counted.
         system.drops("eth1", [1_005, 5, 72]);
         system.drops("eth2", [0, 0, 3]);
         assert_eq!((drops.update(), drops.update()), (10, 10));

@@ -1,12 +1,12 @@
 //! Sends and receives frames: one trait, one file per backend.
 //!
 //! A port works in bursts: the generator fills slots that the port lends, [`Port::send`] hands them over in one call,
-//! [`Port::receive`] lends received frames. So dynamic dispatch costs once per burst, and a backend with frames in
-//! shared memory needs no copy. Between start and stop of a trial no port allocates or locks.
+//! and [`Port::receive`] lends received frames. So dynamic dispatch costs only once per burst, and a backend with
+//! frames in shared memory needs no copy. Between start and stop of a trial, no port allocates or locks.
 //!
 //! # Write a backend
 //!
-//! A backend is one file and one line in [`INTERFACE_BACKENDS`]; `tests/one_file.rs` is a complete small one. It needs:
+//! A backend is one file and one line in [`INTERFACE_BACKENDS`]; `tests/one_file.rs` is a small complete example. It needs:
 //!
 //! - A type with the five required methods of [`Port`]. Its slots are a [`Batch`], with frames in the batch's own memory, in a
 //!   memory that the backend shares with a device ([`SlotMemory`]), or in owned frames that change hands. [`PortInfo::new`]
@@ -17,16 +17,16 @@
 //! - The capabilities that the device has, and no others: a link to switch ([`LinkControl`]), virtual time ([`SendAhead`]), a
 //!   generator in the kernel ([`KernelGenerator`]), a descriptor to sleep on ([`Port::readable`]).
 //!
-//! Three rules keep measurements honest. A port never retries a refused frame. It counts every frame that the tester loses
-//! after the device has delivered it ([`Port::counters`]). It says which time arrivals carry ([`PortInfo::stamps_arrivals`]).
-//! `tests/contract.rs` runs the same cases with every backend of the list.
+//! Three rules keep measurements honest. A port never retries a refused frame. It counts every frame that the tester
+//! loses after the device has delivered it ([`Port::counters`]). It declares which time arrivals carry
+//! ([`PortInfo::stamps_arrivals`]). `tests/contract.rs` runs the same cases with every backend in the list.
 //!
 //! # Time
 //!
 //! `model::Instant` is nanoseconds since the start of the run, from a `Clock` of `port`. On real interfaces the clock
-//! is `CLOCK_MONOTONIC`. Arrivals have the kernel's receive timestamp, converted from the wall clock; a step of the
-//! wall clock makes the trial invalid. With `af_xdp`, arrivals have the time at which their burst was read. So a loop
-//! with such a port (`PortInfo::stamps_arrivals`) does not sleep while it expects frames, for 20 ms after the last
+//! is `CLOCK_MONOTONIC`. Arrivals carry the kernel's receive timestamp, converted from the wall clock; a step of the
+//! wall clock invalidates the trial. With `af_xdp`, arrivals carry the time at which their burst was read. So a loop
+//! with such a port (`PortInfo::stamps_arrivals`) does not sleep while it expects frames, until 20 ms after the last
 //! departure.
 //!
 //! In virtual time the clock jumps from event to event. The generator hands over bursts ahead of time, each frame with
@@ -37,7 +37,7 @@
 //! `lab` reads the system clock only to wait for processes; `testbed` and `cli` only to estimate the remaining time and
 //! to name files.
 
-/// [`Port::info`] and [`Port::slots`] of a port with fields of these names.
+/// Implements [`Port::info`] and [`Port::slots`] for a port with fields of these names.
 macro_rules! info_and_slots {
     () => {
         fn info(&self) -> &PortInfo {
@@ -81,34 +81,34 @@ use drophammer_model::registry::BackendSpec;
 use drophammer_wire::{MacAddr, ethernet};
 use std::os::fd::BorrowedFd;
 
-/// The backends for interfaces, the default first.
+/// The backends for interfaces. The first one is the default.
 pub static INTERFACE_BACKENDS: &[Backend] = &[af_packet::BACKEND, af_xdp::BACKEND, live_frames::BACKEND];
 
-/// All backends, in the order in which `drophammer list backends` shows them.
+/// Returns all backends, in the order that `drophammer list backends` prints.
 pub fn backends() -> impl Iterator<Item = &'static BackendSpec> {
     INTERFACE_BACKENDS.iter().map(|backend| backend.spec).chain([&memory::SPEC, &tap::SPEC, &simulated::SPEC])
 }
 
-/// Opened ports, or [`PortError::Open`] with the remedy.
+/// The opened ports, or [`PortError::Open`] with the remedy.
 pub type Opened = Result<Vec<Box<dyn Port + Send>>, PortError>;
 
 /// A backend for interfaces.
 pub struct Backend {
     /// Name and summary.
     pub spec: &'static BackendSpec,
-    /// Whether this process may use it at all; the error gives the reason and the remedy.
+    /// Checks if this process can use the backend at all. The error contains the reason and the remedy.
     pub usable: fn() -> Result<(), String>,
-    /// Opens the named interfaces of the current network namespace together, each with this number of queues, at least one.
-    /// Returns a port per queue: all queues of the first interface, then all of the second, and so on. Each frame arrives at one
-    /// queue; if the device guarantees it (RSS), all frames with the same addresses and ports arrive at the same one, in
-    /// order. Fails if there are fewer queues.
+    /// Opens the named interfaces in the current network namespace together, each with this number of queues, at least
+    /// one. Returns one port per queue: all queues of the first interface, then all of the second, and so on. Each
+    /// frame arrives at one queue. If the device guarantees it (RSS), all frames with the same addresses and ports
+    /// arrive at the same queue, in order. Fails if there are fewer queues.
     pub begin: fn(&[&str], u32, SystemClock) -> Opened,
-    /// Maximum number of queues of an interface, provided that the device has as many.
+    /// Maximum number of queues per interface, if the device has that many.
     pub most_queues: u32,
 }
 
 impl Backend {
-    /// Opens an interface of the current network namespace as one port.
+    /// Opens an interface in the current network namespace as one port.
     ///
     /// # Errors
     /// [`PortError::Open`].
@@ -120,7 +120,7 @@ impl Backend {
 /// Opens interfaces one after the other, for backends whose ports do not need each other.
 ///
 /// # Errors
-/// The first one of `open`.
+/// The first error of `open`.
 pub fn one_by_one<P: Port + Send + 'static>(
     interfaces: &[&str],
     open: impl Fn(&str) -> Result<Vec<P>, PortError>,
@@ -142,14 +142,14 @@ pub const BURST: usize = 64;
 /// A queue of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Its index, from 0.
+    /// The queue's index, from 0.
     pub index: u32,
-    /// Number of opened queues.
+    /// Number of open queues.
     pub count: u32,
 }
 
 impl Queue {
-    /// An interface that is opened as a single port.
+    /// The queue of an interface that is opened as a single port.
     pub const ONLY: Queue = Queue { index: 0, count: 1 };
 }
 
@@ -170,21 +170,22 @@ pub struct PortInfo {
     pub mtu: u32,
     /// Length of the largest frame without FCS that the port can send, in bytes.
     pub largest_frame: usize,
-    /// True if the device's receive ring refuses frames that the port refuses (veth, or a tap that the device reads): such a
-    /// frame counts as offered, and as lost in the device. False if the tester's own ring refuses them: such a frame was not
-    /// offered.
+    /// True if a frame that the port refuses was refused by the device's receive ring (veth, or a tap that the device
+    /// reads): it counts as offered, and as lost in the device. False if it was refused by the tester's own ring: it
+    /// was not offered.
     pub refusal_is_device_loss: bool,
-    /// True if frames of several receive queues of a network card come together here. They may change places on the way, so the order
-    /// in which the device sent them is not known.
+    /// True if frames of several receive queues of a network card meet here. They may have overtaken each other, so the
+    /// order in which the device sent them is unknown.
     pub merges_queues: bool,
-    /// True if frames carry the time at which they arrived, however long they wait for [`Port::receive`]. Otherwise they
-    /// carry the time of that call, so a receiver that sleeps while frames arrive makes their latency too large.
+    /// True if frames carry the time at which they arrived, however long they wait for [`Port::receive`]. Otherwise
+    /// they carry the time of that call, so a receiver that sleeps while frames arrive measures a latency that is too
+    /// high.
     pub stamps_arrivals: bool,
 }
 
 impl PortInfo {
-    /// A port with one queue that stamps arrivals, sends frames of up to `mtu` bytes after the Ethernet header, and refuses
-    /// frames only when its own ring is full.
+    /// Describes a port with one queue that stamps arrivals, sends frames of up to `mtu` bytes after the Ethernet
+    /// header, and refuses frames only if its own ring is full.
     pub fn new(interface: &str, backend: &BackendSpec, driver: &str, mac: MacAddr, mtu: u32) -> PortInfo {
         PortInfo {
             interface: interface.to_owned(),
@@ -221,20 +222,20 @@ impl Sent {
     }
 }
 
-/// Counters of the tester's own receive path since the port was opened; each queue has its own.
+/// Counters of the tester's own receive path since the port was opened. Each queue has its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Frames that the tester lost after the device had delivered them (its network card, ring or socket overflowed).
+    /// Frames that the tester lost after the device had delivered them, because its network card, ring or socket overflowed.
     pub receive_drops: u64,
 }
 
-/// Why a port failed.
+/// The reason why a port failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
     /// The interface cannot be opened.
     #[error("cannot open interface `{interface}`: {reason}")]
     Open {
-        /// Interface.
+        /// Name of the interface.
         interface: String,
         /// Reason and remedy.
         reason: String,
@@ -242,15 +243,15 @@ pub enum PortError {
     /// The interface was removed or went down during the run.
     #[error("interface `{interface}` stopped working: {source}")]
     Lost {
-        /// Interface.
+        /// Name of the interface.
         interface: String,
-        /// The system's error.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The link cannot be taken down or up.
     #[error("the link of interface `{interface}` cannot be switched: {reason}")]
     Link {
-        /// Interface.
+        /// Name of the interface.
         interface: String,
         /// Reason.
         reason: String,
@@ -258,12 +259,12 @@ pub enum PortError {
 }
 
 impl PortError {
-    /// [`PortError::Open`].
+    /// Creates [`PortError::Open`].
     pub fn open(interface: &str, reason: impl Into<String>) -> PortError {
         PortError::Open { interface: interface.to_owned(), reason: reason.into() }
     }
 
-    /// [`PortError::Lost`].
+    /// Creates [`PortError::Lost`].
     pub fn lost(port: &PortInfo, source: std::io::Error) -> PortError {
         PortError::Lost { interface: port.interface.clone(), source }
     }
@@ -271,35 +272,37 @@ impl PortError {
 
 /// A tester port: an interface, or one queue of it.
 pub trait Port {
-    /// Its properties.
+    /// Returns the port's properties.
     fn info(&self) -> &PortInfo;
 
-    /// Slots to fill before [`Port::send`]. They report which parts of earlier frames they contain ([`Batch::slot_of`]), so a
-    /// sender may patch rather than rewrite; after sending, a slot may contain another frame.
+    /// Returns the slots to fill before [`Port::send`]. They report which parts of earlier frames they contain
+    /// ([`Batch::slot_of`]), so a sender can patch frames instead of rewriting them. After sending, a slot may contain
+    /// another frame.
     fn slots(&mut self) -> &mut Batch;
 
     /// Hands over slots 0 to `frames`, at most [`BURST`], in order. The port never retries a refused frame: retries
-    /// would make the load closed-loop and hide loss.
+    /// would turn the load into a closed loop and hide loss.
     ///
     /// # Errors
     /// [`PortError::Lost`].
     fn send(&mut self, frames: usize) -> Result<Sent, PortError>;
 
-    /// Takes received frames, at most [`BURST`], without waiting; they are valid until the next call.
+    /// Takes received frames, at most [`BURST`], without waiting. They are valid until the next call.
     ///
     /// # Errors
     /// [`PortError::Lost`].
     fn receive(&mut self) -> Result<Received<'_>, PortError>;
 
-    /// Counters since the port was opened. A trial reads them before it starts: a port whose times need a sample of another
-    /// clock takes a new one. There is no default: a loss that no port counts would be the device's.
+    /// Returns the counters since the port was opened. A trial reads them before it starts, and a port whose times
+    /// depend on a sample of another clock then takes a new sample. There is no default implementation: a loss that no
+    /// port counts would be blamed on the device.
     ///
     /// # Errors
     /// [`PortError::Lost`].
     fn counters(&mut self) -> Result<PortCounters, PortError>;
 
-    /// Like [`Port::send`], for frames that are not a measured load: if the port supports it, consecutive segments of a TCP connection
-    /// leave with one call. A refused segment may have left all the same.
+    /// Like [`Port::send`], but for frames that are not a measured load: if the port supports it, consecutive segments
+    /// of a TCP connection leave with one call. A segment that is reported as refused may still have left.
     ///
     /// # Errors
     /// [`PortError::Lost`].
@@ -307,31 +310,31 @@ pub trait Port {
         self.send(frames)
     }
 
-    /// A descriptor that becomes readable when frames have arrived, for [`wait::until_readable`].
+    /// Returns a descriptor that becomes readable when frames have arrived, for [`wait::until_readable`].
     fn readable(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// The link, if the port can switch it.
+    /// Returns the link, if the port can switch it.
     fn link(&mut self) -> Option<&mut dyn LinkControl> {
         None
     }
 
-    /// Sending ahead of time, in virtual time.
+    /// Returns the interface for sending ahead of time, in virtual time.
     fn ahead(&mut self) -> Option<&mut dyn SendAhead> {
         None
     }
 
-    /// The generator in the kernel for this port.
+    /// Returns this port's generator in the kernel.
     fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
         None
     }
 }
 
-/// A port that can switch its link and see the other end.
+/// A port that can switch its link and check the other end.
 pub trait LinkControl {
-    /// Takes the link down, like a pulled cable, or up again, immediately. While it is down, sent frames are lost and none
-    /// arrive; neither is an error.
+    /// Takes the link down, like a pulled cable, or up again, immediately. While it is down, frames that are sent are
+    /// lost and none arrive. Neither is an error.
     ///
     /// # Errors
     /// [`PortError::Link`].
@@ -346,8 +349,7 @@ pub trait LinkControl {
 
 /// A port in virtual time.
 pub trait SendAhead {
-    /// Hands over slots 0 to `at.len()`, at most [`BURST`]. Slot i leaves at `at[i]`; the times are ascending and not in the
-    /// past.
+    /// Hands over slots 0 to `at.len()`, at most [`BURST`]. Slot i leaves at `at[i]`. The times are ascending and not in the past.
     ///
     /// # Errors
     /// [`PortError::Lost`].
@@ -366,7 +368,7 @@ pub fn set_link(port: &mut dyn Port, up: bool) -> Result<(), PortError> {
     Err(PortError::Link { interface: port.info().interface.clone(), reason })
 }
 
-/// True if the other end of the link of `port` is connected, or if the port cannot know.
+/// True if the other end of the link of `port` is connected, or if the port cannot find out.
 ///
 /// # Errors
 /// [`PortError::Link`] if the interface is gone.

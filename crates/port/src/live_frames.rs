@@ -1,10 +1,11 @@
-//! Live frames: the kernel itself generates the frames of a trial (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`),
-//! millions per second, each with sequence number, departure time, check, checksums and pseudo-random addresses. All other
-//! frames pass through packet sockets, as with `af_packet`. For veth; needs root (`bpf()`).
+//! Live frames: the kernel itself generates the frames of a trial (`BPF_PROG_TEST_RUN` with
+//! `BPF_F_TEST_XDP_LIVE_FRAMES`), millions per second, each with sequence number, departure time, check, checksums and
+//! pseudo-random addresses. All other frames pass through packet sockets, as with `af_packet`. Works on veth and needs
+//! root (`bpf()`).
 //!
-//! A program checks whether a frame is due, writes it and redirects it to the interface. It runs in calls of a separate
-//! thread, and is attached to an unused tap interface, without which every call would cost 25 ms. Program, thread and tap
-//! are removed with the port, and with the process, however the process ends.
+//! A program checks if a frame is due, writes it and redirects it to the interface. It runs in system calls of a
+//! separate thread. It is attached to an unused tap interface, because otherwise every call would cost 25 ms. The
+//! kernel removes program, thread and tap with the port, and with the process, however the process ends.
 
 mod layout;
 mod program;
@@ -30,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thread::{Loaded, Place, Runner};
 
-/// Name and summary.
+/// Name and summary of this backend.
 pub static SPEC: BackendSpec = BackendSpec {
     name: "live_frames",
     summary: "like af_packet, but the kernel generates the test frames, millions per second; veth only; needs root",
@@ -50,10 +51,10 @@ const LONGEST: usize = 3_072;
 const MOST_FLOWS: usize = 65_536;
 /// An interface that every network namespace has.
 const LOOPBACK: i32 = 1;
-/// Number of time bins that are allocated from the beginning.
+/// Number of time bins that are allocated at the start.
 const BINS: usize = 4_096;
-/// Sleep of a packet loop that shares its processor, in each pass, to let the generator run. It is longer when the
-/// generator is behind: as long as generating the due frames takes at this rate, up to a limit.
+/// How long a packet loop that shares its processor sleeps in each pass, so that the generator can run. The sleep is
+/// longer if the generator is behind: the time needed to generate the due frames at this rate, up to a limit.
 const NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP_NS: u64 = 300_000;
 const NAP_NS_PER_FRAME: u64 = 300;
@@ -66,14 +67,14 @@ thread_local! {
     static BEHIND: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Updates [`BEHIND`] for a port that was (`before`), and is, behind.
+/// Updates [`BEHIND`] for a port that was behind before (`before`) and is behind now (`is`).
 fn note_behind(before: &mut bool, is: bool) {
     if std::mem::replace(before, is) != is {
         BEHIND.set(if is { BEHIND.get() + 1 } else { BEHIND.get().saturating_sub(1) });
     }
 }
 
-/// Error message for an ordinary user.
+/// Error message for an unprivileged user.
 fn forbidden(what: &str) -> String {
     format!(
         "{what} is not permitted; the backend live_frames needs root (CAP_BPF and CAP_NET_ADMIN outside of user \
@@ -81,8 +82,8 @@ fn forbidden(what: &str) -> String {
     )
 }
 
-/// Creates a tap interface that is down and disappears when the returned descriptor is closed. A program that is attached
-/// anywhere is ready to run; one that is not attached costs the kernel 25 ms per run.
+/// Creates a tap interface that is down and disappears when the returned descriptor is closed. A program that is
+/// attached anywhere is ready to run; one that is not attached costs the kernel 25 ms per run.
 fn tap() -> io::Result<(OwnedFd, i32)> {
     let device = OwnedFd::from(OpenOptions::new().read(true).write(true).open("/dev/net/tun")?);
     let name = packet::make_tap(&device, "dhlive%d")?;
@@ -116,7 +117,7 @@ pub struct LiveFrames {
     behind: bool,
     /// Number of time bins of the stream.
     bins: usize,
-    /// Timer slack of the calling thread before the stream, while both share a processor.
+    /// Timer slack that the calling thread had before the stream, while both share a processor.
     slack: Option<u64>,
 }
 
@@ -124,8 +125,8 @@ impl LiveFrames {
     /// Opens `interface` in the current network namespace.
     ///
     /// # Errors
-    /// [`PortError::Open`] with the remedy: no such interface, it is down, no privilege, it is not veth, its other end
-    /// does not accept frames generated in the kernel.
+    /// [`PortError::Open`] with the remedy: the interface does not exist, is down or is not veth, a privilege is
+    /// missing, or the other end does not accept frames generated in the kernel.
     pub fn open(interface: &str, clock: SystemClock) -> Result<LiveFrames, PortError> {
         let fail = |reason: String| PortError::open(interface, reason);
         let packets = AfPacket::open(interface, clock)?;
@@ -173,7 +174,7 @@ impl LiveFrames {
         })
     }
 
-    /// Opens an interface with its only queue.
+    /// Opens an interface, which has a single queue.
     fn open_queues(interface: &str, queues: u32, clock: SystemClock) -> Result<Vec<LiveFrames>, PortError> {
         if queues > 1 {
             let reason =
@@ -306,13 +307,13 @@ impl KernelGenerator for LiveFrames {
                 priority::usable()
             }
         };
-        // If the kernel does not report the processors, any will do.
+        // If the kernel does not report the processors, use any.
         let processors = if processors.is_empty() { vec![0] } else { processors };
         self.runner.run(loaded.clone(), Place { processors, shared });
     }
 
     fn progress(&self) -> Result<StreamProgress, PortError> {
-        // The state of the runner is read first: the counts of a finished run do not change any more.
+        // Read the state of the runner first: the counts of a finished run no longer change.
         let finished = !self.runner.is_running();
         self.runner.failure().map_err(|e| self.lost(e))?;
         Ok(StreamProgress { sent: self.count(state::SENT), index: self.count(state::INDEX), finished })
@@ -322,7 +323,7 @@ impl KernelGenerator for LiveFrames {
         if self.processor.is_some() || !self.runner.is_running() {
             return;
         }
-        // Received frames are taken first; meanwhile less is sent, so fewer arrive.
+        // Take received frames first. Less is sent in the meantime, so fewer frames arrive.
         if BEHIND.get() > 0 {
             return;
         }

@@ -8,11 +8,11 @@ use std::ptr::NonNull;
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
-    /// The whole mapping: the memory, and the space before it that was needed for alignment.
+    /// The whole mapping: the memory, and the space before it that alignment needed.
     whole: (NonNull<u8>, usize),
 }
 
-/// A large page of most processors.
+/// Size of a large page on most processors.
 const LARGE_PAGE: usize = 2 << 20;
 
 impl Mapping {
@@ -26,14 +26,14 @@ impl Mapping {
         NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// Memory of the kernel, at `offset` of `fd`.
+    /// Maps memory of the kernel, at `offset` of `fd`.
     pub(crate) fn shared(len: usize, fd: i32, offset: libc::off_t) -> io::Result<Mapping> {
         let start = Mapping::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd, offset)?;
         Ok(Mapping { start, len, whole: (start, len) })
     }
 
-    /// Our own memory, in large pages if available: frames rotate through all of it, and with small pages nearly every
-    /// frame would miss the TLB.
+    /// Allocates memory of our own, in large pages if available. Frames rotate through all of it, and with small pages
+    /// nearly every frame would miss the TLB.
     pub(crate) fn own(len: usize) -> io::Result<Mapping> {
         let whole_len = len.next_multiple_of(LARGE_PAGE) + LARGE_PAGE;
         let whole = Mapping::map(whole_len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;

@@ -1,6 +1,6 @@
-//! Two ports joined by rings in memory: no device, no system call per frame or burst, and no lock between two threads.
+//! Two ports connected by rings in memory: no device, no system call per frame or burst, and no lock between two threads.
 //!
-//! It measures generator and analyzer alone, and runs the loop of a trial without any network. A frame is copied once,
+//! They measure generator and analyzer alone, and run the loop of a trial without a network. A frame is copied once,
 //! into a ring with one writer and one reader, and is read in place.
 
 use crate::spread::queue_of;
@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub static SPEC: BackendSpec =
     BackendSpec { name: "memory", summary: "a pair of ports joined in memory; measures the tester's own engine" };
 
-/// Number of bursts of [`BURST`] frames that a direction holds, including the one that is lent. More are refused.
+/// Number of bursts of [`BURST`] frames that fit into a direction, including the lent burst. Further frames are refused.
 pub const RING_BURSTS: usize = 4;
-/// Number of frames that a direction holds.
+/// Number of frames that fit into a direction.
 const ROOM: u64 = (RING_BURSTS * BURST) as u64;
 
 const CACHE_LINE: usize = 64;
@@ -27,15 +27,14 @@ const CACHE_LINE: usize = 64;
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-/// One direction. Frame n is in slot n modulo [`ROOM`]; frames `taken..written` belong to the reader, all others to the
-/// writer.
+/// One direction. Frame n is in slot n modulo [`ROOM`]. Frames `taken..written` belong to the reader, all others to the writer.
 struct Ring {
     memory: Box<[UnsafeCell<u8>]>,
     slots: Box<[UnsafeCell<Filled>]>,
     slot_size: usize,
-    /// Frames handed over; only the writer changes it.
+    /// Number of frames handed over. Only the writer changes it.
     written: Count,
-    /// Frames that the reader has finished with; only the reader changes it.
+    /// Number of frames that the reader has finished with. Only the reader changes it.
     taken: Count,
 }
 
@@ -52,7 +51,7 @@ impl Ring {
         Ring { memory, slots, slot_size, written: Count(AtomicU64::new(0)), taken: Count(AtomicU64::new(0)) }
     }
 
-    /// Copies `frame` into slot `n`; only for the writer, and only before `n` is counted as written.
+    /// Copies `frame` into slot `n`. Only for the writer, and only before `n` is counted as written.
     #[inline]
     fn put(&self, n: u64, frame: &[u8], at: Instant) {
         let place = (n % ROOM) as usize;
@@ -65,8 +64,8 @@ impl Ring {
         }
     }
 
-    /// `count` frames from `n` on, which must be adjacent in memory; only for the reader, and only while they are not counted
-    /// as taken.
+    /// Lends `count` frames from `n` on, which must be adjacent in memory. Only for the reader, and only before they
+    /// are counted as taken.
     #[inline]
     fn lend(&self, n: u64, count: usize) -> Received<'_> {
         let place = (n % ROOM) as usize;
@@ -82,7 +81,7 @@ impl Ring {
     }
 }
 
-/// One end of a pair. The two ends may be used by two threads.
+/// One end of a pair. Two threads can use the two ends.
 #[repr(align(128))]
 pub struct MemoryPort {
     info: PortInfo,
@@ -90,16 +89,16 @@ pub struct MemoryPort {
     slots: Batch,
     outgoing: Arc<Ring>,
     incoming: Arc<Ring>,
-    /// Frames handed over.
+    /// Number of frames handed over.
     written: u64,
     /// The other end's count when it was last read.
     seen_taken: u64,
-    /// Frames taken, including the lent ones.
+    /// Number of frames taken, including the lent frames.
     lent: u64,
 }
 
-/// Two joined ports with these addresses: `m0` and `m1`. A frame that one sends arrives at the other at the time, by
-/// `clock`, at which it was handed over.
+/// Creates two connected ports with these addresses: `m0` and `m1`. A frame that one of them sends arrives at the other
+/// with the time, by `clock`, at which it was handed over.
 pub fn pair(macs: [MacAddr; 2], mtu: u32, clock: SystemClock) -> [MemoryPort; 2] {
     // Slots an even number of cache lines apart share few sets of a cache; an odd number spreads them over all sets.
     let slot_size = ((ethernet::LEN + mtu as usize).div_ceil(CACHE_LINE) | 1) * CACHE_LINE;
@@ -142,10 +141,10 @@ impl Port for MemoryPort {
     }
 
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        // Returns the lent frames.
+        // Takes back the lent frames.
         self.incoming.taken.0.store(self.lent, Ordering::Release);
         let waiting = self.incoming.written.0.load(Ordering::Acquire) - self.lent;
-        // Frames beyond the end of the memory follow with the next call.
+        // Frames that continue at the start of the memory follow with the next call.
         let count = waiting.min(BURST as u64).min(ROOM - self.lent % ROOM);
         let first = self.lent;
         self.lent += count;
@@ -157,19 +156,21 @@ impl Port for MemoryPort {
     }
 }
 
-/// One queue of an end. Different threads may use different queues. A ring has one writer and one reader, so there is one ring from
-/// each queue to each queue of the other end; addresses and ports determine the queue at which a frame arrives.
+/// One queue of an end. Different threads can use different queues. A ring has one writer and one reader, so there is
+/// one ring from each queue to each queue of the other end. Addresses and ports determine the queue at which a frame
+/// arrives.
 pub struct MemoryQueue {
     info: PortInfo,
     slots: Batch,
-    /// One port to each queue of the other end.
+    /// One port for each queue of the other end.
     ways: Vec<MemoryPort>,
     /// The port that the next call reads first.
     turn: usize,
 }
 
-/// The queues, at least one, of two joined interfaces with these addresses, `m0` and `m1`; they behave like the ports of
-/// [`pair`]. Frames with the same addresses and ports that are sent by one queue arrive at one queue, in order.
+/// Creates the queues, at least one, of two connected interfaces with these addresses, `m0` and `m1`. They behave like
+/// the ports of [`pair`]. Frames with the same addresses and ports that leave through one queue arrive at one queue, in
+/// order.
 pub fn queues(macs: [MacAddr; 2], mtu: u32, clock: SystemClock, queues: [u32; 2]) -> [Vec<MemoryQueue>; 2] {
     let counts = queues.map(|count| count.max(1));
     let mut ends = [0, 1].map(|end| (0..counts[end]).map(|_| Vec::new()).collect::<Vec<Vec<MemoryPort>>>());
@@ -225,7 +226,7 @@ impl Port for MemoryQueue {
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         let count = self.ways.len();
         let from = self.turn;
-        // If no frame waits, any port returns none.
+        // If no frame is waiting, any port returns none.
         let found = (0..count).map(|n| (from + n) % count).find(|way| self.ways[*way].waits());
         let way = found.unwrap_or(from);
         self.turn = (way + 1) % count;
@@ -295,7 +296,7 @@ mod tests {
             all.extend(take(&mut b));
         }
         assert_eq!(all, (0..room).collect::<Vec<_>>());
-        // Slots are reused: the hundredth time works like the first.
+        // Slots are reused: this also works the hundredth time.
         for n in 0..100 {
             assert_eq!(offer(&mut a, n..n + 50).accepted, 50);
             let mut found = take(&mut b);
@@ -326,7 +327,7 @@ mod tests {
             scope.spawn(move || {
                 let mut n = 0;
                 while n < FRAMES {
-                    // Bursts of all lengths; refused frames are offered again, together with their successors.
+                    // Bursts of all lengths. Refused frames are offered again, together with the frames after them.
                     let frames = (1 + n % BURST as u64).min(FRAMES - n);
                     (0..frames).for_each(|i| a.slots().put(i as usize, &body(n + i)));
                     let sent = a.send(frames as usize).unwrap();
@@ -354,7 +355,7 @@ mod tests {
         });
     }
 
-    /// A frame of a flow, with its number.
+    /// Builds a frame of a flow, with its number.
     fn frame(flow: u8, number: u8) -> Vec<u8> {
         let mut frame = vec![0; 60];
         frame[12] = 0x08;
@@ -371,7 +372,7 @@ mod tests {
         let mut came: BTreeMap<u8, (usize, Vec<u8>)> = BTreeMap::new();
         for number in 0..50 {
             for (queue, port) in near.iter_mut().enumerate() {
-                // Even flows leave by one queue, odd ones by the other.
+                // Even flows leave through one queue, odd flows through the other.
                 let flows: Vec<u8> = (0..64).filter(|flow| flow % 2 == queue as u8).collect();
                 flows.iter().enumerate().for_each(|(slot, flow)| port.slots().put(slot, &frame(*flow, number)));
                 assert_eq!(port.send(flows.len()).unwrap().accepted as usize, flows.len());

@@ -1,4 +1,4 @@
-//! Requests to the kernel over netlink: one message each way.
+//! Requests to the kernel over netlink, with one message in each direction.
 
 use crate::af_packet::sys::check;
 use std::fs::File;
@@ -10,7 +10,7 @@ pub(crate) struct Netlink(File);
 
 impl Netlink {
     /// # Errors
-    /// The system's error.
+    /// The operating system's error.
     pub(crate) fn open(protocol: libc::c_int) -> io::Result<Netlink> {
         // SAFETY: plain call; the descriptor is owned from here on.
         Ok(Netlink(unsafe {
@@ -22,7 +22,7 @@ impl Netlink {
     /// Sends a request of type `kind` with this body, and returns the body of the reply.
     ///
     /// # Errors
-    /// The error in the kernel's reply, or the system's error.
+    /// The error in the kernel's reply, or the operating system's error.
     pub(crate) fn ask(&mut self, kind: u16, body: &[u8]) -> io::Result<Vec<u8>> {
         const HEADER: usize = 16;
         let len = HEADER + body.len();
@@ -45,7 +45,7 @@ impl Netlink {
     }
 }
 
-/// Value of the attribute of `kind` among `attributes`.
+/// Returns the value of the attribute of `kind` among `attributes`.
 pub(crate) fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     while let Some((head, _)) = attributes.split_first_chunk::<4>() {
         let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
@@ -62,12 +62,12 @@ pub(crate) fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
 /// True if the interface with this index has a queueing discipline before its ring.
 ///
 /// # Errors
-/// The system's error if there is no such interface.
+/// The operating system's error if the interface does not exist.
 pub(crate) fn has_discipline(index: i32) -> io::Result<bool> {
     // From linux/rtnetlink.h and linux/if_link.h.
     const GETLINK: u16 = 18;
     const QDISC: u16 = 6;
-    /// Length of `struct ifinfomsg`; the index starts at offset 4.
+    /// Length of `struct ifinfomsg`. The index starts at offset 4.
     const INFO: usize = 16;
     let mut body = [0; INFO];
     body[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -77,10 +77,10 @@ pub(crate) fn has_discipline(index: i32) -> io::Result<bool> {
 }
 
 /// True if the interface accepts frames that a program redirects to it. On veth this requires that the *other* end
-/// receives by NAPI (`gro on`, or an XDP program): only then is there a ring for them.
+/// receives by NAPI (`gro on`, or an XDP program), because only then is there a ring for them.
 ///
 /// # Errors
-/// The system's error; the kernel is older than 6.3.
+/// The operating system's error, or the kernel is older than 6.3.
 pub(crate) fn takes_redirected(interface: i32) -> io::Result<bool> {
     const CONTROL: u16 = 0x10;
     const GET_FAMILY: u8 = 3;
@@ -90,7 +90,7 @@ pub(crate) fn takes_redirected(interface: i32) -> io::Result<bool> {
     const INTERFACE: u16 = 1;
     const XDP_FEATURES: u16 = 3;
     const TRANSMIT: u64 = 1 << 2;
-    // `struct genlmsghdr`: the attributes follow its command, its version and two zero bytes.
+    // `struct genlmsghdr`: the attributes follow the command, the version and two zero bytes.
     let mut netlink = Netlink::open(libc::NETLINK_GENERIC)?;
     let mut ask = |family: u16, command: u8, kind: u16, value: &[u8]| {
         let len = 4 + value.len();

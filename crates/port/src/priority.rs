@@ -3,14 +3,14 @@
 use crate::af_packet::sys::check;
 use std::io;
 
-/// While it lives, the calling thread runs at high priority (nice -20), if permitted; dropping it restores the old priority.
-/// Nobody keeps one between trials, because processes started then would inherit the priority.
+/// While this exists, the calling thread runs at high priority (nice -20), if permitted. Dropping it restores the old
+/// priority. Do not keep it between trials, because processes started then would inherit the priority.
 #[derive(Debug)]
 pub struct HighPriority {
     before: Option<libc::c_int>,
 }
 
-/// Priority of the calling thread; on Linux each thread has its own.
+/// Returns the priority of the calling thread. On Linux each thread has its own.
 fn get() -> libc::c_int {
     // SAFETY: plain call; 0 names the calling thread. A result of -1 may be an error, but cannot be one for oneself.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
@@ -28,7 +28,7 @@ impl HighPriority {
         HighPriority { before: set(-20).then_some(before) }
     }
 
-    /// True if it was permitted.
+    /// True if the higher priority was permitted.
     pub fn is_granted(&self) -> bool {
         self.before.is_some()
     }
@@ -48,20 +48,20 @@ impl Drop for HighPriority {
     }
 }
 
-/// From now on the calling thread preempts every ordinary thread on its processor (SCHED_FIFO). For threads that hardly ever run.
+/// From now on, the calling thread preempts every ordinary thread on its processor (SCHED_FIFO). Only for threads that rarely run.
 ///
 /// # Errors
-/// The system's error if it is not permitted.
+/// The operating system's error if it is not permitted.
 pub fn before_all() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameters are valid; 0 names the calling thread.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
 }
 
-/// Pins the calling thread to one processor, by the kernel's number.
+/// Pins the calling thread to one processor, given by the kernel's number.
 ///
 /// # Errors
-/// The system's error if there is no such processor or this process may not use it.
+/// The operating system's error if the processor does not exist or this process cannot use it.
 pub fn pin(processor: usize) -> io::Result<()> {
     restrict(&[processor])
 }
@@ -69,7 +69,7 @@ pub fn pin(processor: usize) -> io::Result<()> {
 /// Restricts the calling thread to these processors.
 ///
 /// # Errors
-/// The system's error if there is no such processor or this process may use none.
+/// The operating system's error if a processor does not exist or this process cannot use any of them.
 pub(crate) fn restrict(processors: &[usize]) -> io::Result<()> {
     // SAFETY: an all-zero set is a valid, empty one.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -82,7 +82,7 @@ pub(crate) fn restrict(processors: &[usize]) -> io::Result<()> {
     check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) }).map(drop)
 }
 
-/// Processors that the calling thread may use, ascending.
+/// Returns the processors that the calling thread can use, in ascending order.
 pub fn usable() -> Vec<usize> {
     // SAFETY: an all-zero set is a valid, empty one, which the call fills; 0 names the calling thread.
     let set = unsafe {
@@ -107,8 +107,8 @@ struct Attributes {
     period: u64,
 }
 
-/// Gives the calling thread time slices of this length (0: the default) and this priority (`None`: unchanged), as far as
-/// permitted; the length requires Linux 6.12.
+/// Sets the length of the calling thread's time slices (0: the default) and its priority (`None`: unchanged), as far as
+/// permitted. The length requires Linux 6.12.
 pub(crate) fn take_turns(turn_ns: u64, nice: Option<i32>) {
     let mut attributes = Attributes { size: size_of::<Attributes>() as u32, ..Attributes::default() };
     // SAFETY: the kernel fills the struct, whose size is passed; 0 names the calling thread.

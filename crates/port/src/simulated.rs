@@ -1,7 +1,7 @@
 //! Ports in virtual time: frames go to a device in the same thread, and time jumps from event to event.
 //!
-//! A device takes frames with their times, and returns frames with their times ([`Device`]). Generator, analyzer,
-//! emulated hosts and tests are the same as on real ports; only port and clock differ.
+//! A device takes and returns frames with their times ([`Device`]). Generator, analyzer, emulated hosts and tests are
+//! the same as on real ports; only port and clock differ.
 
 mod link;
 
@@ -29,10 +29,10 @@ pub trait Device {
     /// A frame (without FCS) reaches the device's port.
     fn receive(&mut self, now: Instant, port: usize, frame: &[u8]);
 
-    /// Runs the device until `now`; every frame that leaves by then is passed to `deliver` with its port and its time.
+    /// Runs the device until `now`. Passes every frame that leaves by then to `deliver`, with its port and its time.
     fn poll(&mut self, now: Instant, deliver: &mut dyn FnMut(Instant, usize, &[u8]));
 
-    /// Time of the device's next action.
+    /// Returns the time of the device's next action.
     fn next_deadline(&self) -> Option<Instant>;
 
     /// The link of a port goes down or comes up.
@@ -40,21 +40,21 @@ pub trait Device {
         let _ = (now, port, up);
     }
 
-    /// Like [`Device::next_deadline`], but ignoring frames at their output port that nobody will answer: until then
-    /// it does not matter whether the device is polled at each event or once.
+    /// Like [`Device::next_deadline`], but ignores frames at their output port that nobody will answer. Until the
+    /// returned time, it does not matter if the device is polled once or at each event.
     fn next_notice(&self) -> Option<Instant> {
         self.next_deadline()
     }
 
-    /// Takes frames that reach its ports, one after the other, like [`Device::receive`]. Must return after a frame that may have
-    /// changed [`Device::next_notice`], because later frames may have to wait.
+    /// Takes frames that reach the device's ports, one after the other, like [`Device::receive`]. Must return after a
+    /// frame that may have changed [`Device::next_notice`], because later frames may have to wait.
     fn take(&mut self, arrivals: &mut Arrivals<'_>) {
         if let Some(frame) = arrivals.next() {
             self.receive(frame.at, frame.port, frame.frame());
         }
     }
 
-    /// Like [`Device::poll`], for a device that hands over frames with their memory.
+    /// Like [`Device::poll`], but for a device that hands over frames with their memory.
     fn give(&mut self, now: Instant, deliveries: &mut Deliveries<'_>) {
         self.poll(now, &mut |at, port, frame| deliveries.copy(at, port, frame));
     }
@@ -63,22 +63,22 @@ pub trait Device {
 struct World {
     now: Instant,
     device: Box<dyn Device>,
-    /// One link per queue of each port.
+    /// One link per port and queue.
     links: Vec<Link>,
     spares: Spares,
 }
 
-/// Events that a clock waits for.
+/// Events for which a clock waits.
 struct Awaited {
     /// Time of the next event of the device at which to stop.
     event: fn(&dyn Device) -> Option<Instant>,
-    /// Number of frames that may reach the device before this is evaluated again.
+    /// Number of frames that can reach the device before this is evaluated again.
     frames: usize,
 }
 
 /// Every action of the device.
 const ANYTHING: Awaited = Awaited { event: |device| device.next_deadline(), frames: 1 };
-/// Only frames that may be answered.
+/// Only frames that may need an answer.
 const NOTICE: Awaited = Awaited { event: |device| device.next_notice(), frames: usize::MAX };
 
 impl World {
@@ -88,14 +88,14 @@ impl World {
         self.device.give(self.now, &mut deliveries);
     }
 
-    /// Delivers frames to the device that reach it before `before`: at least one if there is one, and `most` at most.
+    /// Delivers the frames that reach the device before `before`: at least one if there is any, and at most `most`.
     fn reach(&mut self, before: Instant, most: usize) {
         let World { now, device, links, .. } = self;
         device.take(&mut Arrivals::new(links, now, before, most));
     }
 
-    /// Runs until `deadline`, or until the awaited event if that is earlier. At any time the device acts first and then
-    /// takes arriving frames.
+    /// Runs until `deadline` or the awaited event, whichever is earlier. At any point in time, the device acts before
+    /// it takes arriving frames.
     fn run(&mut self, deadline: Instant, awaited: &Awaited) {
         let deadline = deadline.max(Instant(self.now.0 + 1));
         loop {
@@ -115,31 +115,32 @@ impl World {
     }
 }
 
-/// Virtual time, shared with the ports.
+/// The virtual time, shared with the ports.
 pub struct SimulatedClock(Rc<RefCell<World>>);
 
 /// A port of the simulated world.
 pub struct SimulatedPort {
     world: Rc<RefCell<World>>,
-    /// The device port at the other end of its link.
+    /// The device's port at the other end of the link.
     port: usize,
-    /// Index of its link.
+    /// Index of the port's link.
     link: usize,
     info: PortInfo,
     slots: Batch,
-    /// True if slots may lack memory.
+    /// True if slots may have no memory.
     drained: bool,
-    /// The frames that were lent last.
+    /// The frames that were last lent.
     lent: Block,
 }
 
-/// A world with one tester port per MAC address; port i is connected to the device's port i.
+/// Creates a world with one tester port per MAC address. Port i is connected to the device's port i.
 pub fn world(device: Box<dyn Device>, macs: &[MacAddr], mtu: u32) -> (SimulatedClock, Vec<SimulatedPort>) {
     world_of_queues(device, macs, mtu, 1)
 }
 
-/// Like [`world`], with `queues` queues, at least one, per tester port: a port per queue, all queues of port 0 first, then all of port
-/// 1, and so on. Addresses and ports determine the queue at which a frame arrives.
+/// Like [`world`], but with `queues` queues, at least one, per tester port. There is one port per queue: all queues of
+/// port 0 first, then all queues of port 1, and so on. Addresses and ports determine the queue at which a frame
+/// arrives.
 pub fn world_of_queues(
     device: Box<dyn Device>,
     macs: &[MacAddr],

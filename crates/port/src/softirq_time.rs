@@ -1,7 +1,9 @@
-//! How long softirqs that receive and send frames (types NET_RX and NET_TX) hold up the threads of a processor, to the nanosecond.
+//! Measures to the nanosecond how long softirqs that receive and send frames (types NET_RX and NET_TX) hold up the
+//! threads of a processor.
 //!
-//! `/proc/stat` cannot tell on most kernels, because they sample at each timer tick what the processor does. Samples see work in step with
-//! the ticks always or never: at 100,000 frames per second, they showed 14 to 56 % where 32 % was true.
+//! On most kernels `/proc/stat` cannot show this, because they sample the processor at each timer tick. Samples see
+//! work that is in step with the ticks either always or never: at 100,000 frames per second, they showed 14 to 56 %
+//! where 32 % was true.
 
 use crate::bpf::assembler::{Alu, Helper, If, Instruction, Is, Label, Program, Register, Value, Width};
 use crate::bpf::{self, SharedArray};
@@ -9,22 +11,22 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Numbers of the softirqs that send and receive frames (linux/interrupt.h). They differ in the lowest bit.
+/// Numbers of the softirqs that send and receive frames (linux/interrupt.h). They differ only in the lowest bit.
 const NET_TX: i32 = 2;
 const NET_RX: i32 = 3;
-/// Words of the array: start of the softirq that runs now, or 0; time of all that have ended.
+/// Words of the array: start of the current softirq, or 0; time of all that have ended.
 const STARTED: usize = 0;
 const TOTAL: usize = 1;
 
-// Kept in calls: the value of the map, and the start.
+// Registers preserved in calls: the value of the map, and the start.
 const COUNTED: Register = 6;
 const START: Register = 7;
 const STACK: Register = 10;
 const NAME_BYTES: i16 = 16;
-/// Threads whose softirqs delay nobody: the kernel's own and the idle thread, by the first eight bytes of their names.
+/// Threads whose softirqs delay nobody: the kernel's own threads and the idle thread, by the first eight bytes of their names.
 const NOBODY: [&[u8; 8]; 2] = [b"ksoftirq", b"swapper/"];
 
-/// While it lives, counts the time of a processor. Needs `CAP_BPF` and `CAP_PERFMON`.
+/// Counts the time of a processor for the lifetime of this value. Needs `CAP_BPF` and `CAP_PERFMON`.
 #[derive(Debug)]
 pub struct SoftirqTime {
     counted: SharedArray,
@@ -32,21 +34,21 @@ pub struct SoftirqTime {
 }
 
 impl SoftirqTime {
-    /// Starts to count on the processor with this number.
+    /// Starts counting on the processor with this number.
     ///
     /// # Errors
-    /// The system's error: `EPERM` without the privilege.
+    /// The operating system's error: `EPERM` without the privilege.
     pub fn on(processor: usize) -> io::Result<SoftirqTime> {
         let counted = SharedArray::new(1, 2)?;
         let processor = i32::try_from(processor).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         let map = counted.descriptor();
-        // The end first: a start without its end would count until the next softirq ends.
+        // Attach the end first: a start without its end would count until the next softirq ends.
         let ends = bpf::trace(&bpf::load_tracer(&at_end(processor, map))?, c"softirq_exit")?;
         let begins = bpf::trace(&bpf::load_tracer(&at_start(processor, map))?, c"softirq_entry")?;
         Ok(SoftirqTime { counted, _links: [begins, ends] })
     }
 
-    /// Time of the softirqs that have ended.
+    /// Returns the time of all softirqs that have ended.
     pub fn total(&self) -> Duration {
         Duration::from_nanos(self.counted.get(0, TOTAL))
     }
@@ -57,7 +59,8 @@ const fn offset(word: usize) -> i16 {
     8 * word as i16
 }
 
-/// Ends the program unless it runs for one of the two softirqs on this processor. The only argument of both tracepoints is the number of the softirq.
+/// Ends the program unless it runs for one of the two softirqs on this processor. The only argument of both tracepoints
+/// is the number of the softirq.
 fn only_on(p: &mut Program, processor: i32, end: Label) {
     p.load(Width::Long, 2, 1, 0);
     p.alu(Alu::Or, 2, Value(NET_TX ^ NET_RX));
@@ -77,7 +80,7 @@ fn at_start(processor: i32, map: i32) -> Vec<Instruction> {
     let mut p = Program::default();
     let end = p.label();
     only_on(&mut p, processor, end);
-    // First, so that the rest of this program counts as the softirq's time.
+    // This comes first, so that the rest of this program counts as the softirq's time.
     p.call(Helper::TimeNs);
     p.set(START, Is(0));
     p.set(1, Is(STACK));
@@ -118,7 +121,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::Instant;
 
-    /// Packets to oneself are received in softirqs of the thread that sends them.
+    /// Packets to oneself are received in softirqs of the sending thread.
     #[test]
     fn work_of_softirqs_is_counted_where_it_is_done() {
         let processor = *usable().last().unwrap();
@@ -137,7 +140,7 @@ mod tests {
                 from.send_to(&[0; 64], to.local_addr().unwrap()).unwrap();
             }
             let (counted, elapsed) = (counting.total() - before, began.elapsed());
-            // Each packet takes half a microsecond at least.
+            // Each packet takes at least half a microsecond.
             assert!(counted > Duration::from_nanos(100) * packets && counted < elapsed, "{counted:?} of {elapsed:?}");
         };
         std::thread::spawn(work).join().unwrap();

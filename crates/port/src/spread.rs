@@ -1,13 +1,13 @@
-//! Assigns frames to queues of a port, for backends whose device or kernel does not: by a hash of addresses and ports,
-//! like receive-side scaling (RSS).
+//! Assigns frames to queues of a port by a hash of addresses and ports, like receive-side scaling (RSS). For backends
+//! whose device or kernel does not do this.
 
 use drophammer_wire::ethernet::ethertype;
 
 /// Length of the Ethernet header before the type.
 const ADDRESSES: usize = 12;
 
-/// The queue among `queues` (at least one) for `frame`. Frames with the same IP addresses and ports, with or without VLAN
-/// tags, get the same one; frames that are neither IPv4 nor IPv6 get the first one.
+/// Returns the queue among `queues` (at least one) for `frame`. Frames with the same IP addresses and ports, with or
+/// without VLAN tags, get the same queue. Frames that are neither IPv4 nor IPv6 get the first queue.
 pub(crate) fn queue_of(frame: &[u8], queues: usize) -> usize {
     if queues <= 1 {
         return 0;
@@ -24,7 +24,7 @@ pub(crate) fn queue_of(frame: &[u8], queues: usize) -> usize {
             _ => return 0,
         }
     };
-    // Fowler-Noll-Vo hash; its upper bits are mixed best.
+    // Fowler-Noll-Vo hash. Its upper bits are mixed best.
     let Some(bytes) = hashed else { return 0 };
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3));
     (((hash >> 32) * queues as u64) >> 32) as usize

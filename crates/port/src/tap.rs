@@ -1,8 +1,9 @@
-//! The far end of a tap interface: frames that the kernel sends by the interface are received here, and frames sent here
-//! arrive at the interface. For a device in a separate process; the tester uses the interface itself, with `af_packet`.
+//! The far end of a tap interface: frames that the kernel sends through the interface are received here, and frames
+//! sent here arrive at the interface. It is for a device in a separate process; the tester uses the interface itself,
+//! with `af_packet`.
 //!
-//! The interface is not persistent: it disappears with the port, or with the process at the latest. One system call per
-//! frame.
+//! The interface is not persistent: it disappears with the port or, at the latest, with the process. Each frame takes
+//! one system call.
 
 use crate::af_packet::{slot_size, sys};
 use crate::{BURST, Batch, Clock, Filled, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
@@ -19,7 +20,7 @@ pub static SPEC: BackendSpec = BackendSpec {
     summary: "the far end of a tap interface, for the reference device in its own process; needs /dev/net/tun",
 };
 
-/// Device file for the creation of taps.
+/// Device file for creating taps.
 const DEVICE: &str = "/dev/net/tun";
 
 /// The far end of a tap interface.
@@ -43,7 +44,7 @@ fn open() -> Result<File, String> {
     })
 }
 
-/// Checks whether this process may create taps, as far as possible without creating one.
+/// Checks if this process can create taps, as far as possible without creating one.
 ///
 /// # Errors
 /// The reason and the remedy.
@@ -52,11 +53,10 @@ pub fn usable() -> Result<(), String> {
 }
 
 impl Tap {
-    /// Creates the interface `name` in the current network namespace, down. Frames longer than `mtu` and headers are cut
-    /// off.
+    /// Creates the interface `name` in the current network namespace, down. Frames longer than `mtu` plus headers are truncated.
     ///
     /// # Errors
-    /// [`PortError::Open`] with the remedy: no taps on this system, no privilege, the name is in use.
+    /// [`PortError::Open`] with the remedy: the system has no taps, a privilege is missing, or the name is in use.
     pub fn create(name: &str, mtu: u32, clock: SystemClock) -> Result<Tap, PortError> {
         let fail = |reason: String| PortError::open(name, reason);
         let device = OwnedFd::from(open().map_err(&fail)?);
@@ -109,7 +109,7 @@ impl Port for Tap {
         while self.arrived.len() < BURST {
             let start = self.arrived.len() * slot;
             match self.file.read(&mut self.memory[start..start + slot]) {
-                // A tap gives no time of arrival, so frames get the time at which they are taken.
+                // A tap provides no arrival times, so frames get the time at which they are taken.
                 Ok(len) => self.arrived.push(Filled::new(len, self.clock.now())),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
@@ -119,7 +119,7 @@ impl Port for Tap {
         Ok(Received::new(&self.memory, slot, &self.arrived))
     }
 
-    /// The tap tells the sender which frames do not fit into its queue, so it loses none unnoticed.
+    /// The tap reports to the sender which frames do not fit into its queue, so it loses none unnoticed.
     fn counters(&mut self) -> Result<PortCounters, PortError> {
         Ok(PortCounters::default())
     }

@@ -1,13 +1,13 @@
-//! Sleeping until frames arrive, for a device that is idle.
+//! Sleeps until frames arrive, for a device that is idle.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Sleeps until one of `descriptors` is readable, for `time` at most. Returns true if one is.
+/// Sleeps until one of `descriptors` is readable, for at most `time`. Returns true if one is.
 ///
 /// # Errors
-/// Those of ppoll(2), except interruption by a signal.
+/// The errors of ppoll(2), except interruption by a signal.
 pub fn until_readable(descriptors: &[BorrowedFd<'_>], time: Duration) -> io::Result<bool> {
     let mut polled: Vec<libc::pollfd> =
         descriptors.iter().map(|d| libc::pollfd { fd: d.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
@@ -25,12 +25,12 @@ pub fn until_readable(descriptors: &[BorrowedFd<'_>], time: Duration) -> io::Res
     }
 }
 
-/// Makes sleeps of the calling thread end on time, rather than up to 50 µs later as by default.
+/// Makes sleeps of the calling thread end on time. By default they end up to 50 µs late.
 pub fn be_punctual() {
     timer_slack(1);
 }
 
-/// Sets how late the calling thread may be woken, in ns; returns the previous value.
+/// Sets how late the calling thread can be woken, in ns. Returns the previous value.
 pub(crate) fn timer_slack(ns: u64) -> u64 {
     // SAFETY: plain calls without pointers; if refused, nothing changes.
     unsafe {

@@ -1,8 +1,9 @@
-//! Forwarding in the receive path of the driver: a kernel program (XDP) that looks packets up in the kernel's routing and neighbour
-//! tables and sends them before the kernel allocates packets for them.
+//! Forwarding in the receive path of the driver: a kernel program (XDP) that looks packets up in the kernel's routing
+//! and neighbour tables and sends them before the kernel allocates packets for them.
 //!
-//! It forwards plain packets of IPv4 and IPv6. All others continue into the kernel's network stack, which forwards or answers as usual:
-//! packets to the router itself, ARP, options, an expiring TTL, an unknown neighbour. Each cause has its counter.
+//! It forwards plain packets of IPv4 and IPv6. All others continue into the kernel's network stack, which forwards or
+//! answers them as usual: packets to the router itself, ARP, options, an expiring TTL, an unknown neighbour. Each cause
+//! has its own counter.
 
 use crate::af_packet::sys::{interface_index, interface_mac};
 use crate::bpf::assembler::{Alu, Helper, If, Instruction, Is, Label, Program, Register, Value, Width, wire};
@@ -21,7 +22,7 @@ macro_rules! counters {
             /// All counters, in the order of the map.
             pub const ALL: [Counter; [$($name),*].len()] = [$(Counter::$counter),*];
 
-            /// Its name.
+            /// Returns the counter's name.
             pub const fn name(self) -> &'static str {
                 match self { $(Counter::$counter => $name,)* }
             }
@@ -43,11 +44,11 @@ counters! {
 /// Counters of frames passed to the kernel.
 const PASSED: &[Counter] = Counter::ALL.split_at(2).1;
 
-/// The helper function for route look-ups requires a program with terms compatible with the kernel's: this program may be used under the
-/// MIT licence, like all of this project, or under the GPL.
+/// The helper function for route look-ups requires a program whose licence is compatible with the kernel's. This
+/// program can be used under the MIT licence, like the rest of this project, or under the GPL.
 const TERMS: Terms = Terms { kind: ProgramKind::Xdp, licence: c"Dual MIT/GPL", fragments: true };
 
-/// The program at an interface. It is removed with this value, and with the process, however the process ends.
+/// The program at an interface. The kernel removes it with this value, and with the process, however the process ends.
 #[derive(Debug)]
 pub struct XdpRouter {
     _link: OwnedFd,
@@ -55,11 +56,11 @@ pub struct XdpRouter {
 }
 
 impl XdpRouter {
-    /// Attaches the program to an interface of the current namespace, in its driver.
+    /// Attaches the program to an interface in the current namespace, in its driver.
     ///
     /// # Errors
-    /// The system's error: `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`, `EOPNOTSUPP` if the driver does not support it, or the message of
-    /// the kernel's verifier.
+    /// The operating system's error: `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`, `EOPNOTSUPP` if the driver does not
+    /// support it, or the message of the kernel's verifier.
     pub fn attach(interface: &str) -> io::Result<XdpRouter> {
         let socket = OwnedFd::from(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?);
         let (index, mac) = (interface_index(interface)?, interface_mac(&socket, interface)?);
@@ -73,7 +74,7 @@ impl XdpRouter {
         Ok(XdpRouter { _link: link, counters })
     }
 
-    /// Number of frames counted by `counter` since it was attached.
+    /// Returns the number of frames that `counter` has counted since the program was attached.
     pub fn count(&self, counter: Counter) -> u64 {
         self.counters.get(0, counter as usize)
     }
@@ -81,7 +82,7 @@ impl XdpRouter {
 
 // The program: looks a packet up in the kernel's tables, writes its new headers, and sends it by the output interface.
 
-// Registers that are preserved: the context, the frame, the length of the frame. Before the length is known, the end of the
+// Preserved registers: the context, the frame, the length of the frame. Before the length is known, the end of the
 // frame's first page.
 const CONTEXT: Register = 6;
 const FRAME: Register = 7;
@@ -116,7 +117,7 @@ const FOUND: i32 = 0;
 const NO_NEIGHBOUR: i32 = 7;
 const TOO_BIG: i32 = 8;
 
-/// Where processing of a packet that is not forwarded ends: one label for each counter.
+/// Where processing ends for a packet that is not forwarded: one label per counter.
 struct Ends(Vec<(Counter, Label)>);
 
 impl Ends {
@@ -125,7 +126,7 @@ impl Ends {
     }
 }
 
-/// The program for an interface with this MAC address, which counts in this map.
+/// Assembles the program for an interface with this MAC address. It counts in this map.
 fn assemble(mac: [u8; 6], map: i32) -> Vec<Instruction> {
     let mut p = Program::default();
     let ends = Ends(PASSED.iter().map(|counter| (*counter, p.label())).collect());
@@ -133,7 +134,7 @@ fn assemble(mac: [u8; 6], map: i32) -> Vec<Instruction> {
     p.set(CONTEXT, Is(1));
     p.load(Width::Word, FRAME, CONTEXT, DATA);
     p.load(Width::Word, END, CONTEXT, DATA_END);
-    // The shorter headers first; every packet is at least this long.
+    // Check the shorter headers first; every packet is at least this long.
     bound(&mut p, (ETHERNET + IPV4).into(), ends.at(Counter::PassedOther));
     to_us(&mut p, mac, ends.at(Counter::PassedOther));
     p.load(Width::Half, 5, FRAME, 12);
@@ -141,7 +142,7 @@ fn assemble(mac: [u8; 6], map: i32) -> Vec<Instruction> {
     p.jump_if(If::Unequal, 5, Value(wire(0x0800)), ends.at(Counter::PassedOther));
     read_ipv4(&mut p, &ends);
     look_up(&mut p, &ends);
-    // RFC 1624: a TTL that is lower by one makes the checksum higher by one; a carry is added at the bottom.
+    // RFC 1624: a TTL that is lower by one makes the checksum higher by one. A carry is added at the lowest bit.
     p.load(Width::Half, 5, FRAME, ETHERNET + 10);
     p.alu(Alu::Add, 5, Value(wire(0x0100)));
     let no_carry = p.label();
@@ -164,7 +165,7 @@ fn assemble(mac: [u8; 6], map: i32) -> Vec<Instruction> {
     p.assemble()
 }
 
-/// Jumps to `pass` if the first page of the frame is shorter.
+/// Jumps to `pass` if the first page of the frame is shorter than this.
 fn bound(p: &mut Program, bytes: i32, pass: Label) {
     p.set(4, Is(FRAME));
     p.alu(Alu::Add, 4, Value(bytes));
@@ -181,7 +182,7 @@ fn to_us(p: &mut Program, mac: [u8; 6], pass: Label) {
     p.jump_if(If::Unequal, 5, Value(u16::from_ne_bytes([e, f]).into()), pass);
 }
 
-/// All zero, except the family and the interface at which the packet arrived.
+/// Sets everything to zero, except the family and the interface at which the packet arrived.
 fn begin_ask(p: &mut Program, family: i32) {
     p.set(1, Is(CONTEXT));
     p.call(Helper::FrameLength);
@@ -202,7 +203,7 @@ fn fits(p: &mut Program, pass: Label) {
     p.jump_if(If::Above, 5, Is(LENGTH), pass);
 }
 
-/// Header checks of RFC 1812 section 5.2.2. Invalid packets go to the kernel, which drops and counts them.
+/// Checks the header as in RFC 1812 section 5.2.2. Invalid packets go to the kernel, which drops and counts them.
 fn read_ipv4(p: &mut Program, ends: &Ends) {
     begin_ask(p, libc::AF_INET);
     let wrong = ends.at(Counter::PassedHeader);
@@ -229,7 +230,7 @@ fn read_ipv4(p: &mut Program, ends: &Ends) {
     p.jump_if(If::AtMost, 5, Value(1), ends.at(Counter::PassedTtl));
     p.load(Width::Byte, 5, FRAME, ETHERNET + 9);
     p.store(Width::Byte, STACK, PROTOCOL, 5);
-    // RFC 1812 section 5.3.7: source addresses in 0/8 and 127/8, multicast groups and above are no hosts. The look-up
+    // RFC 1812 section 5.3.7: source addresses in 0/8 and 127/8, multicast groups and above are not hosts. The look-up
     // does not check this.
     p.load(Width::Byte, 5, FRAME, ETHERNET + 12);
     for first in [0, 127] {
@@ -242,8 +243,8 @@ fn read_ipv4(p: &mut Program, ends: &Ends) {
     }
 }
 
-/// Header checks of RFC 8200 section 3. The look-up itself refuses multicast groups, and link-local and host-local
-/// addresses.
+/// Checks the header as in RFC 8200 section 3. The look-up itself refuses multicast groups, and link-local and
+/// host-local addresses.
 fn read_ipv6(p: &mut Program, ends: &Ends) {
     begin_ask(p, libc::AF_INET6);
     let wrong = ends.at(Counter::PassedHeader);
@@ -271,7 +272,7 @@ fn read_ipv6(p: &mut Program, ends: &Ends) {
     p.jump_if(If::Equal, 5, Value(0), wrong);
 }
 
-/// Queries the kernel's tables; continues with packets that have an output port and a neighbour.
+/// Queries the kernel's tables. Continues with packets that have an output port and a neighbour.
 fn look_up(p: &mut Program, ends: &Ends) {
     p.set(1, Is(CONTEXT));
     p.set(2, Is(STACK));
@@ -342,7 +343,7 @@ mod tests {
             .and_then(|counters| bpf::load_on(&assemble([2, 0, 0, 0, 0, 1], counters.descriptor()), TERMS));
         match loaded {
             Ok(_) => {}
-            // An ordinary user may not load programs.
+            // An unprivileged user cannot load programs.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 assert!(!nix_is_root(), "root may load programs: {e}");
             }

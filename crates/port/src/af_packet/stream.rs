@@ -1,9 +1,10 @@
-//! Sends segments of one TCP connection with one call: the kernel takes a frame of up to 64 KiB and cuts it into exactly these
-//! segments.
+//! Sends segments of one TCP connection with one call: the kernel takes a frame of up to 64 KiB and cuts it into
+//! exactly these segments.
 //!
-//! A call per segment costs more than the segment; and if the far end of a veth pair receives on the sender's processor, it would
-//! receive them one by one. The link carries the frames of the slots, except for the IPv4 identification, which counts up within a
-//! run: it has no meaning when fragmentation is forbidden (RFC 6864 section 4.1), and other packets are not combined.
+//! A call per segment costs more than the segment itself. And if the far end of a veth pair receives on the sender's
+//! processor, it would receive the segments one by one. The link carries the same frames as in the slots, except for
+//! the IPv4 identification, which counts up within a run. It has no meaning if fragmentation is forbidden (RFC 6864
+//! section 4.1), and other packets are not combined.
 
 use super::sys;
 use crate::device::number;
@@ -13,11 +14,11 @@ use drophammer_wire::ethernet::{self, ethertype};
 use std::fs::File;
 use std::io::{IoSlice, Write};
 
-/// Minimum number of segments in a run; fewer leave one by one.
+/// Minimum number of segments in a run. Fewer segments are sent one by one.
 pub const LEAST: usize = 4;
 /// Longest IP packet.
 const LONGEST: usize = 65_535;
-/// TCP in the headers of IPv4 and IPv6.
+/// Protocol number of TCP in IPv4 and IPv6 headers.
 const TCP: u8 = 6;
 const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
@@ -29,13 +30,13 @@ const PUSH: u8 = 0x08;
 struct Segment<'a> {
     frame: &'a [u8],
     ipv6: bool,
-    /// Offset of the TCP header, and offset of its payload.
+    /// Offsets of the TCP header and of its payload.
     tcp: usize,
     payload: usize,
 }
 
 impl<'a> Segment<'a> {
-    /// A segment with payload, ACK and perhaps PSH, in a packet that fills its frame; `None` for everything else.
+    /// Parses a segment with payload, ACK and optionally PSH, in a packet that fills its frame; `None` for everything else.
     fn read(frame: &'a [u8]) -> Option<Segment<'a>> {
         let ip = frame.get(ethernet::LEN..)?;
         let word = |at: usize| ip.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
@@ -87,14 +88,14 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// Segments that leave together.
+/// Segments that are sent together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Number of slots.
     pub frames: usize,
-    /// Bytes of headers in each.
+    /// Length of the headers of each segment in bytes.
     pub headers: usize,
-    /// Bytes of payload in each but the last, which may have fewer.
+    /// Bytes of payload of each segment except the last, which may have fewer.
     pub segment: usize,
     /// Offset of the TCP header.
     pub tcp: usize,
@@ -102,7 +103,7 @@ pub struct Run {
     pub ipv6: bool,
 }
 
-/// The run that begins with slot `from`; `None` if fewer than [`LEAST`] segments follow each other there.
+/// Returns the run that starts with slot `from`; `None` if there are fewer than [`LEAST`] consecutive segments.
 pub fn run(slots: &Batch, from: usize, to: usize) -> Option<Run> {
     let first = Segment::read(slots.frame(from))?;
     let (mut last, mut end, mut payload) = (first, from + 1, first.len());
@@ -126,7 +127,7 @@ pub fn run(slots: &Batch, from: usize, to: usize) -> Option<Run> {
 }
 
 impl Run {
-    /// Writes the headers of the large frame for the run that begins with slot `from`.
+    /// Writes the headers of the large frame for the run that starts with slot `from`.
     pub fn write_headers(&self, slots: &Batch, from: usize, out: &mut Vec<u8>) {
         let last = slots.frame(from + self.frames - 1);
         let payload = self.segment * (self.frames - 1) + last.len() - self.headers;
@@ -145,7 +146,7 @@ impl Run {
             ip + 12..self.tcp
         };
         out[self.tcp + 13] |= last[self.tcp + 13] & PUSH;
-        // Sum of the pseudo-header alone, not complemented: the kernel adds the rest when it cuts the frame.
+        // Sum of the pseudo-header only, not complemented: the kernel adds the rest when it cuts the frame.
         let pseudo = checksum::sum(&out[addresses]) + u64::from(TCP) + length as u64;
         out[self.tcp + 16..self.tcp + 18].copy_from_slice(&checksum::fold(pseudo).to_be_bytes());
     }
@@ -153,10 +154,10 @@ impl Run {
 
 /// Socket for runs of segments.
 pub struct Streams {
-    /// Its frames begin with [`Directions`] and pass through the queueing discipline: the kernel does not cut frames
-    /// that bypass it.
+    /// The socket's frames start with [`Directions`] and pass through the queueing discipline, because the kernel does
+    /// not cut frames that bypass it.
     socket: File,
-    /// Number of frames that the link has dropped: the kernel reports only the result of the last frame of a run.
+    /// Number of frames that the link has dropped. The kernel reports the result only for the last frame of a run.
     dropped: File,
     drops: u64,
     headers: Vec<u8>,
@@ -177,8 +178,8 @@ pub enum Fate {
     Impossible,
 }
 
-/// Instructions to the kernel for a frame (`struct virtio_net_hdr` of linux/virtio_net.h): flags and type, then header length,
-/// segment length, start of the checksummed bytes, and offset of the checksum in them.
+/// Instructions to the kernel for a frame (`struct virtio_net_hdr` of linux/virtio_net.h): flags and type, header
+/// length, segment length, start of the checksummed bytes, and offset of the checksum in them.
 type Directions = [u8; 10];
 
 const NEEDS_CHECKSUM: u8 = 1;
@@ -188,7 +189,7 @@ const CUT_TCP_OF_IPV6: u8 = 4;
 const CHECKSUM_AT: u16 = 16;
 
 impl Streams {
-    /// `None` if the kernel has no such sockets, or the device would forward the uncut frame.
+    /// Returns `None` if the kernel has no such sockets, or the device would forward the uncut frame.
     pub fn open(interface: &str, index: i32, buffer: usize) -> Option<Streams> {
         if sys::cuts_segments(interface).ok()? {
             return None;
@@ -201,7 +202,7 @@ impl Streams {
         Some(Streams { socket: File::from(socket), dropped, drops, headers: Vec::new() })
     }
 
-    /// Sends the run that begins with slot `from`.
+    /// Sends the run that starts with slot `from`.
     pub fn send(&mut self, slots: &Batch, from: usize, run: &Run) -> Fate {
         run.write_headers(slots, from, &mut self.headers);
         let mut directions: Directions = [0; 10];
@@ -236,7 +237,7 @@ impl Streams {
 mod tests {
     use super::*;
 
-    /// A frame with a TCP segment of one connection.
+    /// Builds a frame with a TCP segment of one connection.
     fn segment(ipv6: bool, sequence: u32, flags: u8, payload: usize) -> Vec<u8> {
         let (header, ethertype) = if ipv6 { (IPV6_LEN, 0x86dd_u16) } else { (IPV4_LEN, 0x0800) };
         let length = (20 + payload) as u16;
@@ -260,7 +261,7 @@ mod tests {
         f
     }
 
-    /// Consecutive segments of these lengths, whose sequence numbers wrap around.
+    /// Builds consecutive segments of these lengths. Their sequence numbers wrap around.
     fn slots(ipv6: bool, lengths: &[usize]) -> Batch {
         let mut batch = Batch::new(BURST, 2_112);
         let mut sequence = u32::MAX - 2_000;
@@ -314,7 +315,7 @@ mod tests {
     #[test]
     fn whatever_differs_in_the_headers_ends_a_run() {
         for (ipv6, headers) in [(false, 54), (true, 74)] {
-            // Checksums may differ, and do.
+            // Checksums are allowed to differ, and do differ.
             let free = if ipv6 { vec![70, 71] } else { vec![24, 25, 50, 51] };
             for at in 0..headers {
                 for bit in 0..8 {
@@ -334,8 +335,7 @@ mod tests {
                 }
             }
         }
-        // Frames that end a run at their first segment: other flags, a fragment, options, other protocols, a packet
-        // that was cut off.
+        // Frames that end a run at their first segment: other flags, a fragment, options, other protocols, a truncated packet.
         for (at, byte) in
             [(47, 0x18), (47, 0x12), (47, 0x11), (47, 0x14), (20, 0x20), (20, 0), (14, 0x46), (23, 17), (12, 9)]
         {

@@ -1,4 +1,4 @@
-//! The system calls of this backend, including all its `unsafe` code.
+//! The system calls of this backend. All its `unsafe` code is here.
 
 use crate::Filled;
 use drophammer_model::quantity::Instant;
@@ -7,20 +7,19 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Room for the control messages of a frame: its timestamp (32 bytes), and packet metadata such as the VLAN tag (40
-/// bytes).
+/// Room for the control messages of a frame: its timestamp (32 bytes) and packet metadata such as the VLAN tag (40 bytes).
 const CONTROL: usize = 80;
-/// Bytes reserved before each receive slot for a VLAN tag that is put back ([`whole`]).
+/// Bytes reserved before each receive slot to put a VLAN tag back ([`whole`]).
 pub(crate) const ROOM: usize = 4;
-/// Destination and source address, which precede a tag.
+/// Length of the destination and source addresses, which precede a tag.
 const ADDRESSES: usize = 12;
 
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Message headers for a burst, with their vectors and control buffers. They point into the slot memory of their port,
-/// which is boxed, so the addresses stay valid when the port moves.
+/// Message headers for a burst, with their vectors and control buffers. They point into their port's slot memory, which
+/// is boxed, so the addresses stay valid when the port moves.
 pub struct Headers {
     messages: Box<[libc::mmsghdr]>,
     vectors: Box<[libc::iovec]>,
@@ -38,8 +37,8 @@ pub struct Arrived {
     pub tag: Option<[u8; 4]>,
 }
 
-/// Restores a frame in `slot`, where it begins after [`ROOM`]: a tag that the kernel removed is put back after the addresses, which move to
-/// the start of the slot.
+/// Restores a frame in `slot`, where it starts after [`ROOM`]. A tag that the kernel removed is put back after the
+/// addresses, which move to the start of the slot.
 #[inline]
 pub fn whole(arrived: &Arrived, slot: &mut [u8], at: Instant) -> Filled {
     let len = arrived.len.min(slot.len() - ROOM);
@@ -54,12 +53,12 @@ pub fn whole(arrived: &Arrived, slot: &mut [u8], at: Instant) -> Filled {
 }
 
 impl Headers {
-    /// Headers to send from [`crate::BURST`] slots of `slot` bytes from `base`.
+    /// Creates headers to send from [`crate::BURST`] slots of `slot` bytes, starting at `base`.
     pub fn to_send(base: *mut u8, slot: usize) -> Headers {
         Headers::new(base, slot, 0)
     }
 
-    /// Headers to receive into the same slots, [`ROOM`] bytes after the start of each, with control messages.
+    /// Creates headers to receive into the same slots, [`ROOM`] bytes after the start of each, with control messages.
     pub fn to_receive(base: *mut u8, slot: usize) -> Headers {
         let mut headers = Headers::new(base.wrapping_add(ROOM), slot, ROOM);
         for (message, control) in headers.messages.iter_mut().zip(&mut headers.control) {
@@ -69,7 +68,7 @@ impl Headers {
         headers
     }
 
-    /// Vectors every `slot` bytes from `base`, each of `slot - less` bytes.
+    /// Creates vectors of `slot - less` bytes every `slot` bytes, starting at `base`.
     fn new(base: *mut u8, slot: usize, less: usize) -> Headers {
         let n = crate::BURST;
         let vector = |i: usize| libc::iovec { iov_base: base.wrapping_add(i * slot).cast(), iov_len: slot - less };
@@ -86,7 +85,7 @@ impl Headers {
         Headers { messages, vectors, control: vec![[0u64; CONTROL / 8]; n].into_boxed_slice() }
     }
 
-    /// Start of the slots.
+    /// Returns the start of the slots.
     #[inline]
     pub fn base(&self) -> *const u8 {
         self.vectors[0].iov_base.cast()
@@ -98,7 +97,7 @@ impl Headers {
         self.vectors[i].iov_len = len;
     }
 
-    /// Sends slots `from..to`; returns how many the kernel accepted.
+    /// Sends slots `from..to`. Returns how many of them the kernel accepted.
     pub fn send(&mut self, socket: &OwnedFd, from: usize, to: usize) -> io::Result<usize> {
         let pointer = self.messages[from..to].as_mut_ptr();
         // SAFETY: the headers of `from..to` point at live slots of the owning port for the length of the call.
@@ -106,7 +105,7 @@ impl Headers {
         Ok(check(n)? as usize)
     }
 
-    /// Receives into the slots from `from` to the end of the burst without waiting; returns the number of frames.
+    /// Receives into the slots from `from` to the end of the burst without waiting. Returns the number of frames.
     pub fn receive(&mut self, socket: &OwnedFd, from: usize) -> io::Result<usize> {
         let free = &mut self.messages[from..];
         // SAFETY: every header points at a live slot and control buffer of the owning port, with their true sizes.
@@ -122,7 +121,7 @@ impl Headers {
         Ok(check(n)? as usize)
     }
 
-    /// Metadata of received frame `i`. Prepares the header for the next call.
+    /// Returns the metadata of received frame `i`, and prepares the header for the next call.
     #[inline]
     pub fn received(&mut self, i: usize) -> Arrived {
         let message = &mut self.messages[i];
@@ -134,14 +133,14 @@ impl Headers {
     }
 }
 
-/// Timestamp and VLAN tag from the control messages of a frame.
+/// Extracts timestamp and VLAN tag from the control messages of a frame.
 #[inline]
 fn read_control(mut words: &[u64]) -> (Option<i128>, Option<[u8; 4]>) {
-    // Of `struct tpacket_auxdata` (linux/if_packet.h).
+    // From `struct tpacket_auxdata` (linux/if_packet.h).
     const VLAN_VALID: u32 = 1 << 4;
     const VLAN_TPID_VALID: u32 = 1 << 6;
     let (mut wall, mut tag) = (None, None);
-    // Each begins with `cmsghdr` (16 bytes: length, level, type) and ends at a multiple of 8 bytes.
+    // Each message starts with `cmsghdr` (16 bytes: length, level, type) and ends at a multiple of 8 bytes.
     while let [length, kind, data @ ..] = words {
         match ((*kind as u32).cast_signed(), ((kind >> 32) as u32).cast_signed()) {
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) if data.len() >= 2 => {
@@ -161,7 +160,7 @@ fn read_control(mut words: &[u64]) -> (Option<i128>, Option<[u8; 4]>) {
     (wall, tag)
 }
 
-/// A raw packet socket for `protocol` (host order; 0 receives nothing).
+/// Opens a raw packet socket for `protocol` (host order; 0 receives nothing).
 pub fn packet_socket(protocol: u16) -> io::Result<OwnedFd> {
     // SAFETY: plain call; the descriptor is owned from here on.
     unsafe {
@@ -186,15 +185,15 @@ pub(crate) fn set_option<T: Copy>(socket: &OwnedFd, level: i32, name: i32, value
     Ok(())
 }
 
-/// Configures a sending socket: bypasses the queueing discipline if `bypass`, large buffer, time-out of 100 ms for a
-/// receiver that takes nothing.
+/// Configures a sending socket: it bypasses the queueing discipline if `bypass`, and has a large buffer and a time-out
+/// of 100 ms in case the receiver accepts nothing.
 pub fn configure_sender(socket: &OwnedFd, bypass: bool, buffer: usize) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &i32::from(bypass))?;
     configure_buffer(socket, buffer)
 }
 
 /// Configures a socket for runs of segments: each frame is preceded by instructions and passes through the queueing
-/// discipline; the same buffer and time-out.
+/// discipline. Buffer and time-out are the same.
 pub fn configure_stream(socket: &OwnedFd, buffer: usize) -> io::Result<()> {
     const PACKET_VNET_HDR: libc::c_int = 15;
     set_option(socket, libc::SOL_PACKET, PACKET_VNET_HDR, &1i32)?;
@@ -209,8 +208,8 @@ fn configure_buffer(socket: &OwnedFd, buffer: usize) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &timeout)
 }
 
-/// Configures a receiving socket: ignores sent frames, receives frames for any address, large buffer, kernel timestamps, and
-/// the VLAN tags that the kernel removes.
+/// Configures a receiving socket: it ignores sent frames, receives frames for any address, has a large buffer, and gets
+/// kernel timestamps and the VLAN tags that the kernel removes.
 pub fn configure_receiver(socket: &OwnedFd, index: i32, buffer: usize) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)?;
     if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &(buffer as i32)).is_err() {
@@ -227,7 +226,7 @@ pub fn configure_receiver(socket: &OwnedFd, index: i32, buffer: usize) -> io::Re
     set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
-/// Binds to an interface.
+/// Binds the socket to an interface.
 pub fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
     // SAFETY: all-zero is a valid address; the fields that matter are set.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -245,8 +244,9 @@ pub fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// Spreads the frames received at an interface over `sockets`, which are bound to it: all frames of one flow (addresses and ports)
-/// arrive at the same one, and frames without addresses at any one. The sockets still ignore sent frames.
+/// Spreads the frames received at an interface over `sockets`, which are bound to it. All frames of a flow (addresses
+/// and ports) arrive at the same socket; frames without addresses can arrive at any socket. The sockets still ignore
+/// sent frames.
 pub fn spread<'a>(sockets: impl IntoIterator<Item = &'a OwnedFd>) -> io::Result<()> {
     const BY_HASH: i32 = 0;
     const UNIQUE_ID: i32 = 0x2000;
@@ -260,7 +260,7 @@ pub fn spread<'a>(sockets: impl IntoIterator<Item = &'a OwnedFd>) -> io::Result<
         match group {
             Some(id) => join(id, 0)?,
             None => {
-                // The kernel chooses a number that no other group of the network namespace has.
+                // The kernel chooses a number that is unique in the network namespace.
                 join(0, UNIQUE_ID)?;
                 group = Some(get_option::<i32>(socket, libc::SOL_PACKET, libc::PACKET_FANOUT)? & 0xffff);
             }
@@ -280,17 +280,18 @@ pub(crate) fn get_option<T: Copy>(socket: &OwnedFd, level: i32, name: i32) -> io
     }
 }
 
-/// Frames that arrived at this socket since the last call, including those for which it had no room (`tp_drops`).
+/// Returns the number of frames that arrived at this socket since the last call, including those for which it had no
+/// room (`tp_drops`).
 pub fn take_statistics(socket: &OwnedFd) -> io::Result<libc::tpacket_stats> {
     get_option(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)
 }
 
-/// Clears the pending error of a socket, which the kernel reports once.
+/// Clears the pending error of a socket, which the kernel reports only once.
 pub fn clear_error(socket: &OwnedFd) -> io::Result<()> {
     get_option::<libc::c_int>(socket, libc::SOL_SOCKET, libc::SO_ERROR).map(drop)
 }
 
-/// Index of an interface of the current namespace.
+/// Returns the index of an interface in the current namespace.
 pub fn interface_index(name: &str) -> io::Result<i32> {
     let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: a valid C string.
@@ -318,8 +319,8 @@ fn ioctl(socket: &OwnedFd, code: libc::Ioctl, request: &mut libc::ifreq) -> io::
     Ok(())
 }
 
-/// Makes the opened /dev/net/tun a tap interface whose frames have no additional header, and returns its name: `%d` in `name`
-/// becomes a free number. The interface disappears with `device`.
+/// Makes the opened /dev/net/tun a tap interface whose frames have no additional header, and returns its name: `%d` in
+/// `name` is replaced by a free number. The interface disappears when `device` is closed.
 pub fn make_tap(device: &OwnedFd, name: &str) -> io::Result<String> {
     let mut request = request(name)?;
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
@@ -328,7 +329,7 @@ pub fn make_tap(device: &OwnedFd, name: &str) -> io::Result<String> {
     Ok(unsafe { CStr::from_ptr(request.ifr_name.as_ptr()) }.to_string_lossy().into_owned())
 }
 
-/// Hardware address.
+/// Returns the hardware address.
 pub fn interface_mac(socket: &OwnedFd, name: &str) -> io::Result<[u8; 6]> {
     let mut request = request(name)?;
     ioctl(socket, libc::SIOCGIFHWADDR, &mut request)?;
@@ -337,7 +338,7 @@ pub fn interface_mac(socket: &OwnedFd, name: &str) -> io::Result<[u8; 6]> {
     Ok(std::array::from_fn(|i| data[i] as u8))
 }
 
-/// MTU in bytes.
+/// Returns the MTU in bytes.
 pub fn interface_mtu(socket: &OwnedFd, name: &str) -> io::Result<u32> {
     let mut request = request(name)?;
     ioctl(socket, libc::SIOCGIFMTU, &mut request)?;
@@ -353,7 +354,7 @@ pub fn has_flags(socket: &OwnedFd, name: &str, flags: i32) -> io::Result<bool> {
     Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }) & flags == flags)
 }
 
-/// Sets the interface administratively up or down; on a veth pair the other end sees it immediately.
+/// Sets the interface administratively up or down. On a veth pair, the other end sees it immediately.
 pub fn set_interface_up(socket: &OwnedFd, name: &str, up: bool) -> io::Result<()> {
     let mut request = request(name)?;
     ioctl(socket, libc::SIOCGIFFLAGS, &mut request)?;
@@ -364,7 +365,7 @@ pub fn set_interface_up(socket: &OwnedFd, name: &str, up: bool) -> io::Result<()
     ioctl(socket, libc::SIOCSIFFLAGS, &mut request)
 }
 
-/// Asks the driver of an interface. `question` is the struct of an `ETHTOOL_` command, which is its first word.
+/// Queries the driver of an interface. `question` is the struct of an `ETHTOOL_` command, and its first word is the command.
 fn ethtool<T>(interface: &str, question: &mut T) -> io::Result<()> {
     let socket = packet_socket(0)?;
     let mut request = request(interface)?;
@@ -372,8 +373,8 @@ fn ethtool<T>(interface: &str, question: &mut T) -> io::Result<()> {
     ioctl(&socket, libc::SIOCETHTOOL as libc::Ioctl, &mut request)
 }
 
-/// True if the device itself cuts TCP into segments (`tcp-segmentation-offload` of `ethtool -k`). A virtual one would forward it
-/// uncut.
+/// True if the device itself cuts TCP into segments (`tcp-segmentation-offload` of `ethtool -k`). A virtual device
+/// would forward the uncut frame.
 pub fn cuts_segments(interface: &str) -> io::Result<bool> {
     const ETHTOOL_GTSO: u32 = 0x1e;
     let mut command_and_value = [ETHTOOL_GTSO, 0];
@@ -381,21 +382,21 @@ pub fn cuts_segments(interface: &str) -> io::Result<bool> {
     Ok(command_and_value[1] != 0)
 }
 
-/// Number of send queues of the device (`ethtool -l`), at least one. A device that does not report it counts as having
-/// one.
+/// Returns the number of the device's send queues (`ethtool -l`), at least one. A device that does not report it counts
+/// as having one.
 pub fn transmit_queues(interface: &str) -> u32 {
     const ETHTOOL_GCHANNELS: u32 = 0x3c;
-    // `struct ethtool_channels`: the command; maximum numbers of receive, transmit, other and combined channels; the
-    // same four current numbers.
+    // `struct ethtool_channels`: the command; the maximum numbers of receive, transmit, other and combined channels;
+    // the four current numbers.
     let mut channels = [0u32; 9];
     channels[0] = ETHTOOL_GCHANNELS;
     ethtool(interface, &mut channels).map_or(1, |()| (channels[6] + channels[8]).max(1))
 }
 
-/// Name of the driver, as reported by `ethtool -i`.
+/// Returns the name of the driver, as reported by `ethtool -i`.
 pub fn driver_name(interface: &str) -> io::Result<String> {
     const ETHTOOL_GDRVINFO: u32 = 3;
-    /// Words of `struct ethtool_drvinfo`; 32 bytes of name follow the command.
+    /// Words in `struct ethtool_drvinfo`; 32 bytes of name follow the command.
     const WORDS: usize = 49;
     let mut info = [0u32; WORDS];
     info[0] = ETHTOOL_GDRVINFO;

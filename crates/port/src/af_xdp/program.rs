@@ -1,8 +1,8 @@
 //! The kernel program that separates test frames from all others.
 //!
-//! It redirects to our socket UDP packets to port 9 (IPv4 without options and not a fragment, or IPv6 without extension
-//! headers), whatever their MAC addresses. All other frames continue into the kernel, where a packet socket receives
-//! them; so does a test frame at a queue without socket, with a VLAN tag, or after the socket was closed.
+//! It redirects UDP packets to port 9 (IPv4 without options and not a fragment, or IPv6 without extension headers) to
+//! our socket, whatever their MAC addresses. All other frames continue into the kernel, where a packet socket receives
+//! them. So do test frames at a queue without a socket, with a VLAN tag, or after the socket was closed.
 
 use crate::bpf::assembler::{Alu, Helper, If, Instruction, Is, Program, Value, Width, wire};
 use crate::bpf::plain::{ETHERNET, IP, Plain, UDP};
@@ -11,10 +11,10 @@ use drophammer_model::traffic::FieldName;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Loads the program over `map`.
+/// Loads the program, which redirects through `map`.
 ///
 /// # Errors
-/// The system's error, with the message of the verifier appended.
+/// The operating system's error, followed by the message of the verifier.
 pub fn load(map: &OwnedFd) -> io::Result<OwnedFd> {
     bpf::load(&assemble(map.as_raw_fd()))
 }
@@ -34,7 +34,7 @@ fn assemble(map: i32) -> Vec<Instruction> {
     p.set(6, Is(1));
     p.load(Width::Word, 2, 1, 0);
     p.load(Width::Word, 3, 1, 4);
-    // The shorter headers first; every test frame is at least this long.
+    // Check the shorter headers first; every test frame is at least this long.
     bound(&mut p, four.headers() as i32);
     let ethertype = FieldName::Ethertype;
     p.load(Width::Half, 5, 2, four.at(ETHERNET, ethertype));
@@ -61,7 +61,7 @@ fn assemble(map: i32) -> Vec<Instruction> {
     p.here(redirect);
     p.load(Width::Word, 2, 6, 16);
     p.set_map(1, map);
-    // Verdict if there is no socket for the queue of the frame.
+    // Verdict if there is no socket for the frame's queue.
     p.set(3, Value(verdict::PASS));
     p.call(Helper::RedirectMap);
     p.exit();

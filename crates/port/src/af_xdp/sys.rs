@@ -1,4 +1,4 @@
-//! The socket and its four rings, including all their `unsafe` code.
+//! The socket and its four rings. All their `unsafe` code is here.
 
 use super::umem::Umem;
 use crate::af_packet::sys::{check, get_option, set_option};
@@ -9,12 +9,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// One end of a ring whose other end the kernel holds. `T` is `u64` (an address) or `xdp_desc`.
+/// One end of a ring. The kernel uses the other end. `T` is `u64` (an address) or `xdp_desc`.
 pub struct Ring<T> {
     mapping: Mapping,
     offsets: libc::xdp_ring_offset,
     mask: u32,
-    /// Our own index: the producer's in rings that we fill, the consumer's in the others.
+    /// Our own index: the producer's index in rings that we fill, the consumer's index in the others.
     own: u32,
     /// The kernel's index when it was last read.
     theirs: u32,
@@ -40,14 +40,14 @@ impl<T: Copy> Ring<T> {
         unsafe { self.mapping.start().add(self.offsets.desc as usize).cast::<T>().add((index & self.mask) as usize) }
     }
 
-    /// Number of free entries. For rings that we fill.
+    /// Returns the number of free entries. For rings that we fill.
     #[inline]
     pub fn room(&mut self) -> u32 {
         self.theirs = self.index(self.offsets.consumer).load(Ordering::Acquire);
         self.mask + 1 - self.own.wrapping_sub(self.theirs)
     }
 
-    /// Writes an entry, which the kernel sees after [`Ring::publish`]. There must be room for it.
+    /// Writes an entry. The kernel sees it after [`Ring::publish`]. There must be room for it.
     #[inline]
     pub fn push(&mut self, entry: T) {
         // SAFETY: the slot is within the ring and, as there is room, ours.
@@ -61,7 +61,7 @@ impl<T: Copy> Ring<T> {
         self.index(self.offsets.producer).store(self.own, Ordering::Release);
     }
 
-    /// Next entry of the kernel. For rings that the kernel fills.
+    /// Takes the kernel's next entry. For rings that the kernel fills.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         if self.own == self.theirs {
@@ -91,11 +91,11 @@ pub struct Rings {
     pub receive: Ring<libc::xdp_desc>,
     /// Frames to send.
     pub send: Ring<libc::xdp_desc>,
-    /// Chunks of sent frames.
+    /// Chunks of frames that were sent.
     pub completion: Ring<u64>,
 }
 
-/// A socket, not yet bound.
+/// Opens a socket that is not yet bound.
 pub fn socket() -> io::Result<OwnedFd> {
     // SAFETY: plain call; the descriptor is owned from here on.
     unsafe {
@@ -104,8 +104,8 @@ pub fn socket() -> io::Result<OwnedFd> {
     }
 }
 
-/// Registers `umem` and creates the rings: `receive` entries for fill and receive, `send` for send and completion;
-/// powers of two.
+/// Registers `umem` and creates the rings: `receive` entries for fill and receive, `send` entries for send and
+/// completion. Both are powers of two.
 pub fn configure(socket: &OwnedFd, umem: &Umem, receive: u32, send: u32) -> io::Result<Rings> {
     let (addr, len, chunk_size) = umem.place();
     let registration = libc::xdp_umem_reg { addr, len, chunk_size, headroom: 0, flags: 0, tx_metadata_len: 0 };
@@ -114,7 +114,7 @@ pub fn configure(socket: &OwnedFd, umem: &Umem, receive: u32, send: u32) -> io::
     set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_COMPLETION_RING, &send)?;
     set_option(socket, libc::SOL_XDP, libc::XDP_RX_RING, &receive)?;
     set_option(socket, libc::SOL_XDP, libc::XDP_TX_RING, &send)?;
-    // In copy mode a call sends 32 frames. Kernels since 6.17 can send a whole burst; older ones need two calls.
+    // In copy mode a call sends 32 frames. Kernels since 6.17 can send a whole burst; older kernels need two calls.
     const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
     let _ = set_option(socket, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &(crate::BURST as u32));
     let offsets: libc::xdp_mmap_offsets = get_option(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
@@ -151,7 +151,7 @@ pub fn kick(socket: &OwnedFd) -> io::Result<()> {
     check(sent as libc::c_int).map(drop)
 }
 
-/// Counters of the socket since its creation.
+/// Returns the counters of the socket since its creation.
 pub fn statistics(socket: &OwnedFd) -> io::Result<libc::xdp_statistics> {
     get_option(socket, libc::SOL_XDP, libc::XDP_STATISTICS)
 }

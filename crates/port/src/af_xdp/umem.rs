@@ -7,10 +7,10 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Memory in chunks of equal size, a power of two; a chunk holds one frame.
+/// Memory in chunks of equal size, a power of two. Each chunk contains one frame.
 pub(super) struct Umem {
     memory: Mapping,
-    /// Binary logarithm of the bytes of a chunk.
+    /// Binary logarithm of the chunk size in bytes.
     shift: u32,
 }
 
@@ -19,27 +19,27 @@ pub(super) struct Umem {
 unsafe impl Sync for Umem {}
 
 impl Umem {
-    /// `count` chunks of `chunk` bytes, all zero.
+    /// Creates `count` chunks of `chunk` bytes, all zero.
     ///
     /// # Errors
-    /// The system's error if there is no memory.
+    /// The operating system's error if there is no memory.
     pub(super) fn new(count: usize, chunk: usize) -> io::Result<Umem> {
         assert!(chunk.is_power_of_two(), "chunks of {chunk} bytes");
         Ok(Umem { memory: Mapping::own(count * chunk)?, shift: chunk.trailing_zeros() })
     }
 
-    /// Bytes of a chunk.
+    /// Returns the size of a chunk in bytes.
     #[inline]
     fn chunk(&self) -> usize {
         1 << self.shift
     }
 
-    /// Address of the memory in this process, its bytes, and the bytes of a chunk; for the registration.
+    /// Returns the address of the memory in this process, its size, and the size of a chunk, for registration.
     pub(super) fn place(&self) -> (u64, u64, u32) {
         (self.memory.start().as_ptr() as u64, self.memory.len() as u64, self.chunk() as u32)
     }
 
-    /// The `len` bytes at `address`, if they lie within one chunk. Only the owner of the chunk may read or write them.
+    /// Returns the `len` bytes at `address` if they lie within one chunk. Only the owner of the chunk may read or write them.
     #[inline]
     pub(super) fn at(&self, address: u64, len: usize) -> Option<NonNull<[u8]>> {
         let address = usize::try_from(address).ok()?;
@@ -49,42 +49,43 @@ impl Umem {
     }
 }
 
-/// Frames to send from: the memory of a batch, as the kernel addresses it.
+/// Frames to send from: the memory of a batch, addressed as by the kernel.
 #[derive(Clone)]
 pub(super) struct SendFrames {
     umem: Arc<Umem>,
-    /// The chunks, one for each frame.
+    /// The chunks, one per frame.
     chunks: Range<u32>,
-    /// Bytes of a frame.
+    /// Size of a frame in bytes.
     room: usize,
-    /// Number of cache lines at which a frame may begin in its chunk, a power of two, minus one.
+    /// Number of cache lines at which a frame can start in its chunk (a power of two), minus one.
     lines: usize,
 }
 
 impl SendFrames {
-    /// Frames of `room` bytes in `chunks`.
+    /// Creates frames of `room` bytes in `chunks`.
     pub(super) fn new(umem: Arc<Umem>, chunks: Range<u32>, room: usize) -> SendFrames {
         let spare = umem.chunk().checked_sub(room).expect("a frame fits into its chunk");
         assert!((chunks.end as usize) << umem.shift <= umem.memory.len());
-        // The greatest power of two that is not above the number of lines with room for a frame after them.
+        // The largest power of two that is not above the number of lines with room for a frame after them.
         let lines = (1 << (spare / 64 + 1).ilog2()) - 1;
         SendFrames { umem, chunks, room, lines }
     }
 
-    /// First byte of the first frame.
+    /// Returns the first byte of the first frame.
     #[inline]
     pub(super) fn start(&self) -> *const u8 {
         self.piece(0).as_ptr()
     }
 
-    /// Address of frame `n`. Frames begin at different offsets in their chunks, because the same lines of neighbouring chunks
-    /// share few sets of a cache.
+    /// Returns the address of frame `n`. Frames start at different offsets in their chunks, because the same lines of
+    /// neighbouring chunks share few sets of a cache.
     #[inline]
     pub(super) fn address(&self, n: usize) -> u64 {
         (((self.chunks.start as usize + n) << self.umem.shift) + (n & self.lines) * 64) as u64
     }
 
-    /// The frame at `address`. Only a bug in the kernel could return an address outside the frames; no frame has the result then.
+    /// Returns the frame at `address`. Only a kernel bug could return an address outside the frames; in that case, no
+    /// frame has the result.
     #[inline]
     pub(super) fn at(&self, address: u64) -> usize {
         ((address >> self.umem.shift) as usize).wrapping_sub(self.chunks.start as usize)

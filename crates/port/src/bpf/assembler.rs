@@ -10,10 +10,10 @@ pub struct Instruction {
     pub immediate: i32,
 }
 
-/// A register: 0 to 5 are lost in calls, 6 to 9 are kept, 10 is the (read-only) frame pointer.
+/// A register: calls overwrite 0 to 5 and preserve 6 to 9; 10 is the (read-only) frame pointer.
 pub type Register = u8;
 
-/// A place in the program, set by [`Program::here`] before or after the jumps to it.
+/// A position in the program, set by [`Program::here`] before or after the jumps to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
@@ -26,7 +26,7 @@ pub enum Width {
     Long = 0x18,
 }
 
-/// Operation on 64 bits; unsigned.
+/// Operations on 64 bits, unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alu {
     Add = 0x00,
@@ -41,7 +41,7 @@ pub enum Alu {
     Move = 0xb0,
 }
 
-/// Comparison of 64-bit values; unsigned unless stated otherwise.
+/// Comparisons of 64-bit values, unsigned unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum If {
     Equal = 0x10,
@@ -77,7 +77,7 @@ pub enum Helper {
 #[derive(Default)]
 pub struct Program {
     code: Vec<Instruction>,
-    /// Positions of labels, once set.
+    /// Positions of labels that are already set.
     labels: Vec<Option<usize>>,
     /// Positions of jumps and their labels.
     jumps: Vec<(usize, Label)>,
@@ -88,7 +88,7 @@ impl Program {
         self.code.push(Instruction { opcode, registers: source << 4 | destination, offset, immediate });
     }
 
-    /// A label whose position is set later.
+    /// Returns a label whose position is set later.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
@@ -145,8 +145,8 @@ impl Program {
         self.push(0, 0, 0, 0, 0);
     }
 
-    /// Converts the low `bits` (16, 32, 64) of the register between the machine's byte order and network byte order;
-    /// the rest becomes zero.
+    /// Converts the low `bits` (16, 32, 64) of the register between the machine's byte order and network byte order.
+    /// The other bits become zero.
     pub fn big_endian(&mut self, register: Register, bits: i32) {
         self.push(0xdc, register, 0, 0, bits);
     }
@@ -176,7 +176,7 @@ impl Program {
         self.push(0x95, 0, 0, 0, 0);
     }
 
-    /// The instructions.
+    /// Returns the instructions.
     pub fn assemble(mut self) -> Vec<Instruction> {
         for (at, label) in self.jumps {
             let to = self.labels[label.0].expect("every label that is jumped to has a place");
@@ -186,7 +186,7 @@ impl Program {
     }
 }
 
-/// A 16-bit value of the frame, as a load in the machine's byte order reads it.
+/// Returns the value that a load in the machine's byte order reads for a 16-bit value of the frame.
 pub const fn wire(value: u16) -> i32 {
     value.to_be() as i32
 }

@@ -11,11 +11,11 @@ pub const ETHERNET: usize = 0;
 pub const IP: usize = 1;
 pub const UDP: usize = 2;
 
-/// A plain test frame of the smallest size.
+/// A plain test frame of the minimum size.
 pub struct Plain(Compiled);
 
 impl Plain {
-    /// With IPv6 if `ipv6`, otherwise with IPv4.
+    /// Creates the frame with IPv6 if `ipv6`, otherwise with IPv4.
     pub fn new(ipv6: bool) -> Plain {
         // Automatic fields need addresses; no program reads their values.
         let mac = || Some(MacAddr([0; 6]).into());
@@ -43,27 +43,27 @@ impl Plain {
         self.0.place(header, field).expect("the header has the field")
     }
 
-    /// Offset of the first byte of a field from the start of the frame.
+    /// Returns the offset of a field's first byte from the start of the frame.
     pub fn at(&self, header: usize, field: FieldName) -> i16 {
         self.place(header, field).byte() as i16
     }
 
-    /// The value of a field; it has 16 bits at most.
+    /// Returns the value of a field, which has at most 16 bits.
     pub fn value(&self, header: usize, field: FieldName) -> u16 {
         self.place(header, field).read(&self.0.bytes).map_or(0, |value| value as u16)
     }
 
-    /// The byte that contains the first bit of a field.
+    /// Returns the byte that contains the first bit of a field.
     pub fn byte(&self, header: usize, field: FieldName) -> u8 {
         self.0.bytes[self.place(header, field).byte()]
     }
 
-    /// The bits from the start of a field to the end of the 16-bit word that begins at its byte.
+    /// Returns a mask of the bits from the start of a field to the end of the 16-bit word that starts at its byte.
     pub fn mask(&self, header: usize, field: FieldName) -> u16 {
         u16::MAX >> self.place(header, field).bit_in_byte()
     }
 
-    /// Bytes of all headers.
+    /// Returns the length of all headers in bytes.
     pub fn headers(&self) -> usize {
         self.0.payload_at
     }

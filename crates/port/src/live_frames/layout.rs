@@ -5,14 +5,14 @@ use crate::kernel_generator::{HEAD, Lag, LatenessBuckets, Stream, StreamAddresse
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Tables of words: name, place, and meaning if the name does not say it.
+/// Tables of words: name, position, and meaning if the name does not explain it.
 macro_rules! words {
     ($($name:ident = $place:literal $(, $meaning:literal)?;)*) => {
         $($(#[doc = $meaning])? pub const $name: usize = $place;)*
     };
 }
 
-/// Words of the only value with settings and counts. The settings come first, in their own cache lines.
+/// Words of the single value with settings and counts. The settings are first, in their own cache lines.
 pub mod state {
     words! {
         START = 0, "Start of the trial by `CLOCK_MONOTONIC`, in ns; all other times count from here.";
@@ -84,17 +84,17 @@ pub const SKIPS: usize = 65_536;
 pub struct Maps {
     pub state: SharedArray,
     pub flows: SharedArray,
-    /// One word per place: the number of the flow.
+    /// One word per position in the round: the number of the flow.
     pub round: SharedArray,
-    /// Two words per skip: frames sent before it, frames skipped up to it.
+    /// Two words per skip: frames sent before it, and frames skipped up to and including it.
     pub skips: SharedArray,
     pub bins: SharedArray,
-    /// The interface by which frames leave.
+    /// The interface through which frames leave.
     pub interface: OwnedFd,
 }
 
 impl Maps {
-    /// Maps with room for these numbers; frames leave by `interface`.
+    /// Creates maps with room for these numbers. Frames leave through `interface`.
     pub fn new(interface: i32, flows: usize, round: usize, bins: usize) -> io::Result<Maps> {
         Ok(Maps {
             state: SharedArray::new(1, state::WORDS)?,
@@ -165,7 +165,7 @@ impl Maps {
         range.keys.iter().enumerate().for_each(|(k, key)| put(addresses::KEYS + k, u64::from(*key)));
     }
 
-    /// Departure errors.
+    /// Returns the departure errors.
     pub fn lateness(&self) -> LatenessBuckets {
         std::array::from_fn(|i| self.state.get(0, state::LATENESS + i))
     }

@@ -1,7 +1,7 @@
-//! The program that generates frames: it checks whether one is due, writes it, and redirects it to the interface.
+//! The program that generates frames: it checks if a frame is due, writes it, and redirects it to the interface.
 //!
-//! The kernel runs it over recycled pages: after the headers a page still has its initial contents, but in the headers
-//! it has what the device left there. So every frame writes all headers.
+//! The kernel runs it over recycled pages: the part of a page after the headers still has its initial contents, but the
+//! headers contain what the device left there. So every frame writes all headers.
 
 use super::layout::{Maps, addresses, flow, state};
 use crate::bpf::assembler::{Alu, Helper, If, Instruction, Is, Label, Program, Register, Value, Width};
@@ -11,11 +11,11 @@ use drophammer_model::traffic::FieldName;
 use drophammer_wire::signature;
 use std::os::fd::AsRawFd;
 
-// One store of a double word and one of a word.
+// One double-word store and one word store.
 const _: () = assert!(signature::LEN == 12);
 
-/// Maximum number of steps to a number below `count`. The network is less than four times as large as `count`, so the
-/// probability of more steps is 10^-28.
+/// Maximum number of steps until a number is below `count`. The network is less than four times as large as `count`, so
+/// the probability of more steps is 10^-28.
 const WALK: i32 = 224;
 
 /// Constants of a program; everything else is in its maps.
@@ -26,7 +26,7 @@ pub struct Shape {
     pub signature_at: usize,
 }
 
-// Registers that are kept: the frame, the state, the flow, the time since the start.
+// Preserved registers: the frame, the state, the flow, the time since the start.
 const FRAME: Register = 6;
 const STATE: Register = 7;
 const FLOW: Register = 8;
@@ -53,7 +53,7 @@ struct Writer<'a> {
     maps: &'a Maps,
 }
 
-/// The program.
+/// Assembles the program.
 pub fn assemble(shape: Shape, maps: &Maps) -> Vec<Instruction> {
     let mut p = Program::default();
     let drop = p.label();
@@ -83,7 +83,7 @@ impl Writer<'_> {
         self.p.alu(Alu::Add, to, Value(value));
     }
 
-    /// Sets register 0 to the value of `map` at the index in register 1; jumps to `otherwise` if there is none.
+    /// Sets register 0 to the value of `map` at the index in register 1. Jumps to `otherwise` if there is none.
     fn look_up(&mut self, map: &SharedArray, otherwise: Label) {
         self.p.store(Width::Word, STACK, KEY, 1);
         self.p.set(2, Is(STACK));
@@ -93,7 +93,7 @@ impl Writer<'_> {
         self.p.jump_if(If::Equal, 0, Value(0), otherwise);
     }
 
-    /// Continues if a frame is due; stores the time since the start and the time by the run's clock.
+    /// Continues if a frame is due. Stores the time since the start, and the time by the run's clock.
     fn is_due(&mut self) {
         let drop = self.drop;
         self.p.set(FRAME, Is(1));
@@ -115,7 +115,7 @@ impl Writer<'_> {
         self.p.store(Width::Long, STACK, TIME, 0);
     }
 
-    /// Address of the frame, after its length has been checked for the verifier.
+    /// Finds the address of the frame, after checking its length for the verifier.
     fn find_frame(&mut self) {
         self.p.load(Width::Word, 3, FRAME, 4);
         self.p.load(Width::Word, FRAME, FRAME, 0);
@@ -124,12 +124,12 @@ impl Writer<'_> {
         self.p.jump_if(If::Above, 1, Is(3), self.drop);
     }
 
-    /// A late generator skips frames that are too old, and sends the rest a little faster than the requested rate.
+    /// Lets a late generator skip frames that are too old, and send the rest slightly faster than the requested rate.
     fn catch_up(&mut self) {
         let (free, in_time, no_skip) = (self.p.label(), self.p.label(), self.p.label());
         self.get(1, state::BOUNDED);
         self.p.jump_if(If::Equal, 1, Value(0), free);
-        // Lateness, up to the last departure of the schedule at most: no frame is due after it.
+        // Lateness counts at most up to the last departure of the schedule, because no frame is due after it.
         self.get(1, state::LAST_DUE);
         self.p.jump_if(If::AtMost, 1, Is(NOW), in_time);
         self.p.set(1, Is(NOW));
@@ -165,7 +165,7 @@ impl Writer<'_> {
         self.p.here(free);
     }
 
-    /// Skips the frames of the time in register 1 (ns); jumps to `none` if it is less than one interval.
+    /// Skips the frames for the time in register 1 (ns). Jumps to `none` if it is less than one interval.
     fn skip(&mut self, none: Label) {
         let (bounded, forgotten) = (self.p.label(), self.p.label());
         self.p.alu(Alu::ShiftLeft, 1, Value(16));
@@ -206,7 +206,7 @@ impl Writer<'_> {
         self.p.here(forgotten);
     }
 
-    /// Sets the next departure to `whole` ns after this one; `fraction` is the new fraction with its carry.
+    /// Sets the next departure to `whole` ns after this one. `fraction` is the new fraction with its carry.
     fn set_due(&mut self, whole: Register, fraction: Register) {
         self.get(4, state::DUE);
         self.p.alu(Alu::Add, whole, Is(4));
@@ -223,11 +223,11 @@ impl Writer<'_> {
         self.p.alu(Alu::ShiftRight, register, Value(32));
     }
 
-    /// The frame will leave: counts it, its lateness and its bin; advances the schedule.
+    /// A frame will leave: counts it, its lateness and its bin, and advances the schedule.
     fn count(&mut self) {
         self.p.set(1, Is(NOW));
         self.get(2, state::DUE);
-        // After a skip, the frame may be due a moment later than now.
+        // After a skip, the frame may be due slightly later than now.
         let late = self.p.label();
         self.p.alu(Alu::Sub, 1, Is(2));
         self.p.jump_if(If::AtLeast, NOW, Is(2), late);
@@ -235,7 +235,7 @@ impl Writer<'_> {
         self.p.here(late);
         self.p.store(Width::Long, STACK, LATE, 1);
         self.bit_length();
-        // One of the 40 entries of the histogram.
+        // The histogram has 40 entries.
         self.p.alu(Alu::ShiftLeft, 2, Value(3));
         self.p.set(3, Is(STATE));
         self.p.alu(Alu::Add, 3, Is(2));
@@ -276,7 +276,7 @@ impl Writer<'_> {
         self.p.here(no_bins);
     }
 
-    /// Register 2 = bit length of register 1, 39 at most; register 1 is overwritten.
+    /// Sets register 2 to the bit length of register 1, at most 39. Overwrites register 1.
     fn bit_length(&mut self) {
         let bounded = self.p.label();
         self.p.set_long(2, (1 << 39) - 1);
@@ -299,7 +299,7 @@ impl Writer<'_> {
         self.p.jump_if(If::Above, 2, Value(39), self.drop);
     }
 
-    /// Finds the flow at the current place of the round.
+    /// Finds the flow at the current position in the round.
     fn find_flow(&mut self) {
         let same_round = self.p.label();
         let (drop, maps) = (self.drop, self.maps);
@@ -347,7 +347,7 @@ impl Writer<'_> {
         self.p.store(Width::Long, STACK, SOURCE_HIGH, 1);
         self.address(flow::DESTINATIONS);
         if self.shape.ipv6 {
-            // Destination in 1, 0; source in 3, 2; all in network byte order.
+            // Destination in registers 1 and 0, source in 3 and 2, all in network byte order.
             self.p.load(Width::Long, 2, STACK, SOURCE_LOW);
             self.p.load(Width::Long, 3, STACK, SOURCE_HIGH);
             let places = [(3, source), (2, source + 8), (1, destination), (0, destination + 8)];
@@ -382,7 +382,7 @@ impl Writer<'_> {
         self.p.alu(Alu::Add, to, Is(from));
     }
 
-    /// Registers 1 (high) and 0 (low) = the next address of the range at `range` of the flow.
+    /// Sets registers 1 (high) and 0 (low) to the next address of the range at `range` of the flow.
     fn address(&mut self, range: usize) {
         let field = |word: usize| at(range + word);
         let (walk, found, single) = (self.p.label(), self.p.label(), self.p.label());
@@ -397,7 +397,7 @@ impl Writer<'_> {
         self.p.set(1, Value(0));
         self.p.here(again);
         self.p.store(Width::Long, FLOW, field(addresses::NEXT), 1);
-        // Registers: 0 the number, 5 the steps so far, 1 and 2 its halves, 3 and 4 temporary.
+        // Registers: 0 the number, 5 the number of steps so far, 1 and 2 the halves of the number, 3 and 4 temporary.
         self.p.set(5, Value(0));
         self.p.here(walk);
         self.p.load(Width::Long, 3, FLOW, field(addresses::HALF_BITS));
@@ -433,7 +433,7 @@ impl Writer<'_> {
         self.p.set(0, Value(0));
         self.p.here(found);
         self.p.here(single);
-        // first + step * member, in 128 bits: the member has 32 bits, so two products are added.
+        // first + step * member, in 128 bits. The member has 32 bits, so two products are added.
         self.p.load(Width::Long, 2, FLOW, field(addresses::STEP));
         self.p.set(1, Is(2));
         self.p.alu(Alu::ShiftRight, 1, Value(32));
@@ -458,10 +458,10 @@ impl Writer<'_> {
         self.p.here(no_carry);
     }
 
-    /// Writes the signature; register 0 = its sum, as it counts in the datagram.
+    /// Writes the signature. Sets register 0 to its sum in the datagram.
     fn write_signature(&mut self) {
         let place = self.shape.signature_at as i16;
-        // 1 = flow and sequence number, 2 = the value that is mixed.
+        // 1 = flow and sequence number, 2 = the value to be mixed.
         self.p.load(Width::Long, 1, FLOW, at(flow::ID));
         self.p.alu(Alu::ShiftLeft, 1, Value(28));
         self.p.load(Width::Long, 2, STACK, SEQUENCE);
@@ -493,7 +493,7 @@ impl Writer<'_> {
         self.p.store(Width::Word, FRAME, place + 8, 2);
         self.p.set(0, Is(2));
         self.add_halves(0, 1, 3);
-        // Odd offset in the datagram, whose header has an even length.
+        // The offset in the datagram is odd; the datagram's header has an even length.
         if (self.shape.signature_at - self.plain.headers()) % 2 == 1 {
             self.fold(0, 1);
             self.p.big_endian(0, 16);

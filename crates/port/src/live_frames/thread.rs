@@ -1,4 +1,4 @@
-//! The thread in which the kernel generates frames: it makes the blocking calls.
+//! The thread in which the kernel generates frames. It makes the blocking calls.
 
 use super::layout::{Maps, state};
 use crate::bpf;
@@ -11,18 +11,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Runs of the program per call. A call costs about 17 µs in which no frame leaves, and a run without a due frame about
-/// 60 ns: 0.2 % of the time. The last call ends some 10 ms after the last frame.
+/// 60 ns, so this is 0.2 % of the time. The last call ends about 10 ms after the last frame.
 const REPEAT: u32 = 131_072;
-/// Runs between two points at which the kernel does other work; frames leave at the end of such a batch at the latest.
+/// Number of runs after which the kernel does other work. Frames leave no later than at the end of such a batch.
 const BATCH: u32 = 32;
-/// A call that does not return within this time never will.
+/// If a call does not return within this time, it never will.
 const STOP: Duration = Duration::from_secs(5);
-/// Nice values: high priority on its own processor, like the packet loop on its own; otherwise lower than the packet
-/// loop.
+/// Nice values: high priority on its own processor, like the packet loop on its own processor; otherwise a lower
+/// priority than the packet loop.
 const ALONE: i32 = -20;
 const SHARED: i32 = -10;
-/// Time slice of such threads, in ns, if several share a processor. It is longer than the time slice of the packet
-/// loop ([`super::TURN_NS`]), so that the packet loop runs first whenever it wakes up.
+/// Time slice of such threads, in ns, if several share a processor. It is longer than the time slice of the packet loop
+/// ([`super::TURN_NS`]), so that the packet loop runs first whenever it wakes.
 const TURN_NS: u64 = 300_000;
 
 /// A program that is ready to run.
@@ -36,7 +36,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// True if it will never send another frame.
+    /// True if the program will never send another frame.
     fn finished(&self) -> bool {
         let state = |word| self.maps.state.get(0, word);
         let elapsed = monotonic_ns().checked_sub(state(state::START));
@@ -44,10 +44,10 @@ impl Loaded {
     }
 }
 
-/// Processors of the thread.
+/// Processors on which the thread can run.
 pub struct Place {
     pub processors: Vec<usize>,
-    /// True if it shares the processor of the packet loop.
+    /// True if the thread shares the processor of the packet loop.
     pub shared: bool,
 }
 
@@ -60,10 +60,10 @@ enum Work {
 struct Shared {
     work: Mutex<Work>,
     changed: Condvar,
-    /// True from the request to run until the last call has returned.
+    /// True from the request to run until the last call returns.
     running: AtomicBool,
     stop: AtomicBool,
-    /// Error of the kernel that ended the run; see [`Runner::failure`].
+    /// The kernel error that ended the run; see [`Runner::failure`].
     error: AtomicI32,
 }
 
@@ -107,14 +107,14 @@ impl Shared {
     }
 }
 
-/// Handle of the thread, which ends when this is dropped.
+/// Handle of the thread. Dropping it ends the thread.
 pub struct Runner {
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Runner {
-    /// Starts the thread in the network namespace of the caller, idle.
+    /// Starts the thread, which is idle at first, in the caller's network namespace.
     pub fn new() -> io::Result<Runner> {
         let shared = Arc::new(Shared {
             work: Mutex::new(Work::None),
@@ -128,7 +128,7 @@ impl Runner {
         Ok(Runner { shared, thread: Some(thread) })
     }
 
-    /// Runs `loaded` at `place` until it has finished or is stopped.
+    /// Runs `loaded` at `place` until it finishes or is stopped.
     pub fn run(&self, loaded: Arc<Loaded>, place: Place) {
         let mut work = self.shared.lock();
         self.shared.stop.store(false, Ordering::Release);
@@ -143,7 +143,7 @@ impl Runner {
         self.shared.running.load(Ordering::Acquire)
     }
 
-    /// The error that ended the run. It is returned once: the next stream starts without it.
+    /// Returns the error that ended the run. It is returned only once: the next stream starts without it.
     pub fn failure(&self) -> io::Result<()> {
         match self.shared.error.swap(0, Ordering::AcqRel) {
             0 => Ok(()),
@@ -181,7 +181,7 @@ mod tests {
     fn an_error_of_the_kernel_ends_one_stream_and_not_the_next() {
         let runner = Runner::new().unwrap();
         let fails = || runner.shared.error.store(libc::ENOMEM, Ordering::Release);
-        // It is found while the stream runs, or when it is stopped. Before the next stream the port stops the runner again.
+        // The error is found while the stream runs, or when it is stopped. The port stops the runner again before the next stream.
         fails();
         assert_eq!(runner.failure().unwrap_err().raw_os_error(), Some(libc::ENOMEM));
         runner.stop().unwrap();

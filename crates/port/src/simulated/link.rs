@@ -20,7 +20,7 @@ struct Burst {
 /// Frames that the tester receives together.
 pub(super) struct Block {
     pub(super) frames: Vec<Frame>,
-    /// When each arrived.
+    /// Time at which each frame arrived.
     pub(super) slots: Vec<Filled>,
 }
 
@@ -30,10 +30,10 @@ impl Block {
     }
 }
 
-/// Unused memory. The last used one is taken first, because it is still in the cache.
+/// Unused memory. The most recently used memory is taken first, because it is still in the cache.
 pub(super) struct Spares {
     memory: Vec<Frame>,
-    /// Bytes of a slot of a port with this MTU.
+    /// Size in bytes of a slot of a port with this MTU.
     slot: usize,
 }
 
@@ -42,19 +42,19 @@ impl Spares {
         Spares { memory: Vec::new(), slot }
     }
 
-    /// Memory with arbitrary content and room for a slot.
+    /// Returns memory with arbitrary content and room for a slot.
     #[inline]
     fn take(&mut self) -> Frame {
         self.memory.pop().unwrap_or_else(|| Frame::with_room(self.slot))
     }
 
-    /// Provides memory for the slots that have none.
+    /// Provides memory for the slots without memory.
     pub(super) fn fill(&mut self, slots: &mut Batch) {
         slots.fill(|| self.take());
     }
 }
 
-/// One link, or a queue's part of it. Bursts and blocks are reused, so allocation soon ends.
+/// One link, or a queue's part of it. Bursts and blocks are reused, so allocation soon stops.
 pub(super) struct Link {
     /// Port number at both ends.
     pub(super) port: usize,
@@ -101,7 +101,7 @@ impl Link {
         self.out.push_back(burst);
     }
 
-    /// Recycles bursts that have left: later, because the last frame may still be in use.
+    /// Recycles bursts that have left. This happens later, because the last frame may still be in use.
     fn retire(&mut self) {
         while let Some(burst) = self.out.pop_front_if(|b| b.next == b.at.len()) {
             self.out_spare.push(burst);
@@ -151,7 +151,7 @@ pub(super) fn next_out(links: &[Link]) -> Instant {
     links.iter().map(|link| link.next_out).min().unwrap_or(NEVER)
 }
 
-/// Frames that reach the device, in order of time; at the same time, the one by the first port comes first.
+/// Frames that reach the device, in order of time. At the same time, the frame at the lowest port comes first.
 pub struct Arrivals<'a> {
     links: &'a mut [Link],
     now: &'a mut Instant,
@@ -170,12 +170,12 @@ pub struct Arriving<'a> {
 }
 
 impl<'a> Arrivals<'a> {
-    /// The first `most` of the frames on `links` that arrive before `before`; `now` advances with them.
+    /// Returns the first `most` frames on `links` that arrive before `before`. `now` advances with them.
     pub(super) fn new(links: &'a mut [Link], now: &'a mut Instant, before: Instant, most: usize) -> Self {
         Arrivals { links, now, before, left: most }
     }
 
-    /// The next frame, which the device has to take. Frames on a link that is down are lost.
+    /// Returns the next frame, which the device must take. Frames on a link that is down are lost.
     #[inline]
     #[allow(clippy::should_implement_trait)] // lends itself
     pub fn next(&mut self) -> Option<Arriving<'_>> {
@@ -205,13 +205,14 @@ impl<'a> Arrivals<'a> {
 }
 
 impl Arriving<'_> {
-    /// Its bytes, without FCS.
+    /// Returns the frame's bytes, without FCS.
     #[inline]
     pub fn frame(&self) -> &[u8] {
         self.slots.frame(self.place)
     }
 
-    /// Its memory, exactly as long as the frame. The device may take it, and leave other memory or none in its place.
+    /// Returns the frame's memory, exactly as long as the frame. The device can take it, and leave other memory or none
+    /// in its place.
     #[inline]
     pub fn memory(&mut self) -> &mut Frame {
         self.slots.give_away(self.place).expect("slots on a link are apart")
@@ -224,7 +225,7 @@ pub struct Deliveries<'a> {
     pub(super) spares: &'a mut Spares,
 }
 
-/// The link by which `frame` leaves `port`. All ports have the same number of queues.
+/// Returns the link through which `frame` leaves `port`. All ports have the same number of queues.
 #[inline]
 fn link_of<'a>(links: &'a mut [Link], port: usize, frame: &[u8]) -> &'a mut Link {
     let queues = links[0].queue.count as usize;
@@ -232,7 +233,7 @@ fn link_of<'a>(links: &'a mut [Link], port: usize, frame: &[u8]) -> &'a mut Link
 }
 
 impl Deliveries<'_> {
-    /// A copy of `frame` leaves by `port` at `at`.
+    /// Sends a copy of `frame` through `port` at `at`.
     pub fn copy(&mut self, at: Instant, port: usize, frame: &[u8]) {
         let link = link_of(self.links, port, frame);
         if link.down {
@@ -245,7 +246,7 @@ impl Deliveries<'_> {
         link.arrive(at, memory);
     }
 
-    /// `frame` itself leaves by `port` at `at`; no memory is left in its place.
+    /// Sends `frame` itself through `port` at `at`. No memory is left in its place.
     #[inline]
     pub fn hand_over(&mut self, at: Instant, port: usize, frame: &mut Frame) {
         let link = link_of(self.links, port, frame);

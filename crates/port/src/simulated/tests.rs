@@ -3,11 +3,11 @@ use crate::{LinkControl, SendAhead};
 use drophammer_wire::frame::Frame;
 use std::time::Duration;
 
-/// A frame on its way out: when, by which port.
+/// A frame on its way out: the time, the port and the frame.
 type Leaving = (Instant, usize, Vec<u8>);
 
-/// Sends each frame on after the delay and by the port that `rule` returns for it. Records all frames that reach it. Frames that
-/// begin with 1 may be answered.
+/// Forwards each frame with the delay and through the port that `rule` returns for it. Records all frames that reach
+/// it. Frames that start with 1 may be answered.
 struct Relay {
     rule: fn(usize, &[u8]) -> (u64, usize),
     reached: Rc<RefCell<Vec<(u64, usize, u8)>>>,
@@ -41,7 +41,7 @@ impl Device for Relay {
 /// Frames that reached a device.
 type ReachedFrames = Rc<RefCell<Vec<(u64, usize, u8)>>>;
 
-/// A device with this rule between two ports, and the frames that reach it.
+/// Creates a device with this rule between two ports, and the list of frames that reach it.
 fn world_of(rule: fn(usize, &[u8]) -> (u64, usize)) -> (SimulatedClock, Vec<SimulatedPort>, ReachedFrames) {
     let reached = Rc::default();
     let device = Relay { rule, reached: Rc::clone(&reached), out: Vec::new() };
@@ -49,7 +49,7 @@ fn world_of(rule: fn(usize, &[u8]) -> (u64, usize)) -> (SimulatedClock, Vec<Simu
     (clock, ports, reached)
 }
 
-/// Forwards every frame to the next port, after as many ns as its first byte says.
+/// Forwards every frame to the next port. Its first byte is the delay in ns.
 fn relay() -> (SimulatedClock, Vec<SimulatedPort>) {
     let (clock, ports, _) = world_of(|port, frame| (frame[0].into(), port ^ 1));
     (clock, ports)
@@ -93,7 +93,7 @@ fn time_jumps_from_event_to_event_and_never_stands_still() {
         clock.wait(Instant(1_000));
         seen.push((clock.now().0, take(&mut ports[1])));
     }
-    // The frame that left at 1 is seen a nanosecond later but keeps its own time.
+    // The frame that left at 1 is noticed a nanosecond later, but keeps its own time.
     let expected =
         [(2, vec![(1, vec![0, 9])]), (51, vec![(51, vec![50, 9])]), (201, vec![(201, vec![200, 9])]), (1_000, vec![])];
     assert_eq!(seen, expected);
@@ -104,7 +104,7 @@ fn time_jumps_from_event_to_event_and_never_stands_still() {
 
 #[test]
 fn frames_sent_ahead_reach_the_device_at_their_instants_and_wait_for_answers_before_them() {
-    // Frames that begin with 1 come back immediately; all others leave 100 ns later without a notice.
+    // Frames that start with 1 return immediately; all others leave 100 ns later without a notice.
     let (mut clock, mut ports, reached) = world_of(|port, f| if f[0] == 1 { (0, port) } else { (100, port ^ 1) });
     assert!(clock.passes() && ports[0].ahead().is_some());
     for (port, frames) in [(0, [[0, 10], [1, 11], [0, 12]]), (1, [[0, 20], [0, 21], [0, 22]])] {
@@ -112,11 +112,11 @@ fn frames_sent_ahead_reach_the_device_at_their_instants_and_wait_for_answers_bef
     }
     assert_eq!(ports[0].send_at(&[1, 20, 40].map(Instant)).unwrap().accepted, 3);
     assert_eq!(ports[1].send_at(&[10, 20, 30].map(Instant)).unwrap().accepted, 3);
-    // The echo of 11 leaves at 20 and is seen a nanosecond later, before any other frame arrives.
+    // The echo of 11 leaves at 20 and is noticed a nanosecond later, before any other frame arrives.
     clock.pass(Instant(1_000));
     assert_eq!(clock.now(), Instant(21));
     assert_eq!(take(&mut ports[0]), [(20, vec![1, 11])]);
-    // Another burst is in flight; the frame sent now overtakes it.
+    // Another burst is in flight. The frame sent now overtakes it.
     ports[0].slots().put(0, &[0, 13]);
     ports[0].send(1).unwrap();
     clock.pass(Instant(1_000));
@@ -144,7 +144,7 @@ fn a_batch_that_comes_back_has_forgotten_what_the_port_forgot() {
         }
         same
     };
-    // Two batches alternate: each is written once.
+    // Two batches alternate, and each is written once.
     assert_eq!([0; 4].map(|_| round(&mut ports, &mut clock)), [false, false, true, true]);
     ports[0].slots().forget();
     assert_eq!([0; 4].map(|_| round(&mut ports, &mut clock)), [false, false, true, true]);
@@ -177,7 +177,7 @@ fn a_burst_of_frames_comes_in_bursts_and_whole() {
     assert_eq!(ports[0].counters().unwrap().receive_drops, 0);
 }
 
-/// Keeps the memory of each frame and forwards it to the next port 100 ns later; may request a stop after each.
+/// Keeps the memory of each frame and forwards the frame to the next port 100 ns later. Can request a stop after each frame.
 struct Keeper {
     frames: Vec<(Instant, usize, Frame)>,
     together: bool,
@@ -255,7 +255,7 @@ fn memory_goes_round_and_a_known_body_is_written_once() {
             }
         }
         assert_eq!(seen, 20 * 6);
-        // No head is unchanged, and no body is in memory that was never used.
+        // No head is unchanged, and no body is in memory that has never been used.
         assert!(!held.contains(&Held::Frame) && held[..6] == [Held::Nothing; 6]);
         assert!(held.iter().filter(|h| **h == Held::Body).count() > 60, "{held:?}");
     }

@@ -1,13 +1,13 @@
 //! Computes loss, order and latency from received frames. It takes every frame that arrives at the test ports, and
-//! gives frames back to the caller that are not test frames.
+//! returns frames that are not test frames to the caller.
 //!
 //! # What is counted once
 //!
-//! State that only some flows need is apart from the path of each frame (`analyzer/extras.rs`): counts by destination,
-//! alternate ports, and delay variation from frame to frame.
+//! State that only some flows need is separate from the path of each frame (`analyzer/extras.rs`): counts by
+//! destination, alternate ports, and delay variation from frame to frame.
 //!
-//! A sent frame counts once: as received if it ever arrives as `Arriving` says, otherwise as lost. A lost frame that
-//! arrived in another encapsulation is also in `deviations`, under the difference of its first arrival
+//! Each sent frame counts once: as received if it ever arrives as `Arriving` specifies, otherwise as lost. A lost frame
+//! that arrived in a different encapsulation is also in `deviations`, under the difference of its first arrival
 //! (`analyzer/deviating.rs`). All other such arrivals are `deviating_copies`.
 
 mod awaited;
@@ -46,18 +46,18 @@ pub enum Class {
     Test,
     /// Test traffic of an earlier trial; counted as stale.
     Stale,
-    /// Sent to the test port, but neither intact nor from a known trial; counted as corrupted.
+    /// Sent to the test port, but either not intact or not from a known trial; counted as corrupted.
     Corrupted,
-    /// Not a test frame; for the caller.
+    /// Not a test frame; passed to the caller.
     Other,
 }
 
 /// Receiver state of a flow, for frames out of order. Frames in order need only [`Awaited`].
 #[repr(align(64))]
 struct ReceiveFlow {
-    /// Port the flow is sent to.
+    /// Destination port of the flow.
     to: u16,
-    /// Queue of that port where its last frame arrived.
+    /// Queue of that port at which the flow's last frame arrived.
     queue: u16,
     group: u32,
     frames: u64,
@@ -72,8 +72,8 @@ impl ReceiveFlow {
         awaited.follow(&self.state, self.frames, self.queue.into());
     }
 
-    /// Counts an intact frame, in the form of [`awaited::frame`], other than the awaited one. `None` if it arrived at
-    /// another queue than the frame before it, or was never sent.
+    /// Counts an intact frame, in the form of [`awaited::frame`], other than the awaited one. Returns `None` if it
+    /// arrived at a different queue than the frame before it, or was never sent.
     #[inline(never)]
     fn take_out_of_order(&mut self, awaited: &mut Awaited, frame: u64) -> Option<Verdict> {
         if frame >> 32 != u64::from(self.queue) {
@@ -92,19 +92,20 @@ impl ReceiveFlow {
 
 const _: () = assert!(size_of::<ReceiveFlow>() == 64);
 
-/// The analyzer of a trial, or of one lane of it. A lane has the state of a flow if it has a queue of the flow's port. Callers pass frames with the
-/// number of their queue ([`QueueIndex`]), which is the port number if every port has one queue.
+/// The analyzer of a trial, or of one of its lanes. A lane has the state of a flow if it has a queue of the flow's
+/// port. Callers pass frames with the number of their queue ([`QueueIndex`]), which is the port number if every port
+/// has one queue.
 #[repr(align(128))]
 pub struct Analyzer {
     key: TrialKey,
     earlier: Vec<TrialKey>,
     pattern: Pattern,
     flows: Vec<ReceiveFlow>,
-    /// Next frame of each flow. Counts frames in order, ahead of `flows`.
+    /// Next frame of each flow. It counts frames in order, so `flows` can lag behind it.
     awaited: Vec<Awaited>,
-    /// Frames of a burst between its two passes.
+    /// Frames of a burst, between the two passes over it.
     looked: Box<Burst>,
-    /// True if `flows` have all frames that `awaited` has counted.
+    /// True if `flows` contain all frames that `awaited` has counted.
     settled: bool,
     /// Number of each flow in the trial.
     ids: Vec<u32>,
@@ -114,17 +115,18 @@ pub struct Analyzer {
     encapsulations: Vec<Encapsulation>,
     /// Exceptions from the checks of each flow; empty if there are none.
     unjudged: Vec<Unjudged>,
-    /// Plain Ethernet.
+    /// The encapsulation of plain Ethernet.
     plain: Encapsulation,
-    /// Frames of each flow that arrived in another encapsulation, if any.
+    /// Frames of each flow that arrived in a different encapsulation, if any.
     deviating: Vec<Option<Box<Deviating>>>,
     home: Home,
     groups: Vec<GroupReceived>,
-    /// Group of corrupted frames whose flow cannot be read, by port.
+    /// Group of corrupted frames whose flow is unreadable, by port.
     port_groups: Vec<usize>,
     /// Port of each queue.
     ports: Vec<PortIndex>,
-    /// Whether frames of each flow have arrived at several queues, or may have changed places in the card; empty if that is impossible.
+    /// True for each flow whose frames have arrived at several queues, or may have overtaken each other in the card;
+    /// empty if that is impossible.
     spread: Vec<bool>,
     /// Time bins of departures and of arrivals.
     bins: [Bins; 2],
@@ -135,7 +137,7 @@ pub struct Analyzer {
     /// Arrivals at each queue.
     arrivals: Vec<Arrivals>,
     distinct: u64,
-    /// True if some flows are background flows.
+    /// True if there are background flows.
     background: bool,
 }
 
@@ -166,7 +168,7 @@ impl Analyzer {
                 state: FlowState::new(frames[id].max(1), window),
             })
             .collect();
-        // Followed by unused room: see `plan::spaced`.
+        // Unused room follows: see `plan::spaced`.
         let mut awaited = Vec::with_capacity(flows.len() + 4);
         awaited.extend(flows.iter().map(|flow| {
             let mut awaited = Awaited::new(flow.group);
@@ -237,7 +239,7 @@ impl Analyzer {
         if found.fragment && found.sums_hold {
             return self.take_fragment(queue, signature, signature.belongs_to(self.key, check), arrival);
         }
-        // Background frames may have a protocol without a known signature: the check of the signature alone must do.
+        // Background frames may have a protocol without a known signature, so the signature's own check must suffice.
         let looks_ours = found.looks_ours(&self.pattern) || (self.background && signature.belongs_to(self.key, check));
         if !signature.belongs_to(self.key, check) {
             return if looks_ours {
@@ -262,7 +264,7 @@ impl Analyzer {
         self.take_of_flow(queue, place, signature, intact, deviation, arrival)
     }
 
-    /// How `found`, a frame of the flow at `place`, differs from its expected encapsulation.
+    /// Returns how `found`, a frame of the flow at `place`, differs from its expected encapsulation.
     fn deviation(&self, place: usize, found: &Candidate<'_>, frame: &[u8]) -> Option<Deviation> {
         match self.encapsulations.get(place) {
             Some(encapsulation) => encapsulation.deviation(frame, &found.layers),
@@ -270,7 +272,7 @@ impl Analyzer {
         }
     }
 
-    /// Counts a frame of the flow at `place`. It has `signature`, and differs by `deviation` from its expected
+    /// Counts a frame of the flow at `place`. The frame has `signature`, and differs by `deviation` from its expected
     /// encapsulation.
     fn take_of_flow(
         &mut self,
@@ -307,7 +309,7 @@ impl Analyzer {
         }
         let first = flow.state.next_expected() == 0;
         let verdict = flow.state.arrive(sequence);
-        // Frames at an alternate port are counted here, one by one; the next frame at the flow's own port can take the
+        // Frames at an alternate port are counted here, one by one. The next frame at the flow's own port can use the
         // fast path again.
         if !elsewhere && usize::from(flow.queue) != queue {
             flow.queue = queue as u16;
@@ -341,7 +343,7 @@ impl Analyzer {
         Class::Test
     }
 
-    /// A frame of this trial whose flow, if it exists, goes to a port of another lane.
+    /// Counts a frame of this trial whose flow, if it exists, goes to a port of another lane.
     #[cold]
     fn received_elsewhere(&mut self, port: PortIndex, signature: &Signature, intact: bool) -> Class {
         let entry = self.home.register.as_ref().and_then(|r| r.0.get(signature.flow as usize)).copied();
@@ -353,7 +355,7 @@ impl Analyzer {
         }
     }
 
-    /// A frame of this trial at a port where its flow does not go.
+    /// Counts a frame of this trial at a port that is not a destination of its flow.
     #[cold]
     fn astray(&mut self, port: PortIndex, group: usize, intact: bool) -> Class {
         if !intact {
@@ -366,7 +368,7 @@ impl Analyzer {
 
     #[cold]
     fn foreign(&mut self, port: PortIndex, signature: &Signature, check: u16, intact: bool) -> Class {
-        // A damaged signature may look like one of an earlier trial; the checksum decides.
+        // A damaged signature may look like a signature of an earlier trial; the checksum decides.
         if intact && self.earlier.iter().any(|key| signature.belongs_to(*key, check)) {
             self.stale += 1;
             return Class::Stale;
@@ -383,36 +385,36 @@ impl Analyzer {
         Class::Corrupted
     }
 
-    /// Distinct intact frames at the right port so far.
+    /// Returns the number of distinct intact frames at the right port so far.
     #[inline]
     pub fn distinct(&self) -> u64 {
         self.distinct
     }
 
-    /// Frames of earlier trials so far.
+    /// Returns the number of frames of earlier trials so far.
     pub fn stale(&self) -> u64 {
         self.stale
     }
 
-    /// Time from the first to the last counted arrival plus one mean interval, in ns, at the port where it is longest.
+    /// Returns the time from the first to the last counted arrival plus one mean interval, in ns, at the port where it is longest.
     pub fn receiving_ns(&self) -> u64 {
         self.arrivals().iter().map(PortArrivals::ns).max().unwrap_or(0)
     }
 
-    /// Counted arrivals by port.
+    /// Returns the counted arrivals by port.
     pub(crate) fn arrivals(&self) -> Vec<PortArrivals> {
         let mut by_port = vec![PortArrivals::default(); self.port_groups.len()];
         self.arrivals.iter().zip(&self.ports).for_each(|(arrivals, port)| by_port[*port].add(&arrivals.report()));
         by_port
     }
 
-    /// Counts by group.
+    /// Returns the counts by group.
     pub fn groups(&self) -> &[GroupReceived] {
         &self.groups
     }
 
-    /// Frames of each group that arrived in an unexpected encapsulation, for flows to ports where `whole` is true: this lane has all queues of the
-    /// port. Flows must be settled.
+    /// Returns the frames of each group that arrived in an unexpected encapsulation, for flows to ports where `whole`
+    /// is true, which means that this lane has all queues of the port. Flows must be settled.
     pub(crate) fn deviations(&self, whole: impl Fn(PortIndex) -> bool) -> Vec<Deviations> {
         assert!(self.settled, "flows are settled before deviations are counted");
         let mut groups = vec![Deviations::default(); self.groups.len()];
@@ -426,24 +428,24 @@ impl Analyzer {
         groups
     }
 
-    /// Frames that arrived in another encapsulation, of the flow at `place` of [`Analyzer::flows`]; `None` if there are
-    /// none.
+    /// Returns the frames of the flow at `place` of [`Analyzer::flows`] that arrived in a different encapsulation;
+    /// `None` if there are none.
     pub(crate) fn deviating(&self, place: usize) -> Option<DeviatingReport> {
         self.deviating.get(place)?.as_ref().map(|deviating| deviating.report())
     }
 
-    /// Brings [`Analyzer::flows`] up to date.
+    /// Updates [`Analyzer::flows`].
     pub fn settle(&mut self) {
         self.flows.iter_mut().zip(&self.awaited).for_each(|(flow, awaited)| awaited.settle(&mut flow.state));
         self.settled = true;
     }
 
-    /// Number of [`Analyzer::flows`].
+    /// Returns the number of [`Analyzer::flows`].
     pub(crate) fn flow_count(&self) -> usize {
         self.flows.len()
     }
 
-    /// `(flow, group, state)` of every flow received here.
+    /// Iterates over `(flow, group, state)` of every flow received here.
     ///
     /// # Panics
     /// If a frame was counted after the last [`Analyzer::settle`].
@@ -452,37 +454,37 @@ impl Analyzer {
         self.flows.iter().zip(&self.ids).map(|(f, id)| (*id as usize, f.group as usize, &f.state))
     }
 
-    /// The port each of [`Analyzer::flows`] is sent to, in their order.
+    /// Iterates over the destination ports of [`Analyzer::flows`], in their order.
     pub(crate) fn to(&self) -> impl Iterator<Item = PortIndex> {
         self.flows.iter().map(|f| f.to.into())
     }
 
-    /// True if the order of the flow at `place` of [`Analyzer::flows`] is unknown: its frames have arrived at several queues, or may have changed
-    /// places in the card.
+    /// True if the order of the flow at `place` of [`Analyzer::flows`] is unknown: its frames have arrived at several
+    /// queues, or may have overtaken each other in the card.
     pub(crate) fn is_spread(&self, place: usize) -> bool {
         self.spread.get(place).copied().unwrap_or(false)
     }
 
-    /// Additional state of each of [`Analyzer::flows`], in their order; empty if no flow needs it.
+    /// Returns the additional state of each of [`Analyzer::flows`], in their order; empty if no flow needs it.
     pub(crate) fn extras(&self) -> &[FlowExtras] {
         &self.extras
     }
 }
 
-/// True if this group measures the variation of latency from frame to frame.
+/// True if this group measures how latency varies from frame to frame.
 fn varies(spec: &TrialSpec, group: &str) -> bool {
     spec.flows.iter().any(|flow| flow.ipdv && flow.group == group)
 }
 
-/// The destination address of an Ethernet frame in the lower 48 bits; 0 if the frame is too short.
+/// Returns the destination address of an Ethernet frame in the lower 48 bits; 0 if the frame is too short.
 #[inline]
 pub(crate) fn destination(frame: &[u8]) -> u64 {
     const ADDRESS: u64 = u64::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]);
     frame.first_chunk().map_or(0, |head| u64::from_le_bytes(*head) & ADDRESS)
 }
 
-/// Full departure time. Send and receive times are two readings of one clock, and may be reversed by less than a
-/// millisecond. The departure is then after the arrival, and the latency 0 rather than 4.29 s.
+/// Returns the full departure time. Send and receive times are two readings of one clock, and may be swapped by less
+/// than a millisecond. In that case the departure is after the arrival, and the latency is 0 rather than 4.29 s.
 #[inline]
 fn departure(time: u32, at: Instant) -> u64 {
     let departure = unwrap_time(time, at.0);
@@ -493,14 +495,14 @@ fn departure(time: u32, at: Instant) -> u64 {
     }
 }
 
-/// A flow as seen by a lane that does not receive it.
+/// A flow from the view of a lane that does not receive it.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     pub group: u32,
     pub frames: u64,
 }
 
-/// All flows of a trial on several lanes; all lanes read it, none writes it.
+/// All flows of a trial on several lanes. All lanes read it and none writes it.
 #[derive(Clone)]
 pub(crate) struct Register(Arc<[Entry]>);
 
@@ -511,16 +513,16 @@ impl Register {
     }
 }
 
-/// Where a lane finds the flows of the trial.
+/// Maps the flows of the trial to the flows of a lane.
 struct Home {
-    /// Index of each flow of the trial among the flows received here, [`u32::MAX`] for all others. Absent with one lane, which receives all flows in
-    /// order.
+    /// Index of each flow of the trial among the flows received here, [`u32::MAX`] for all others. `None` with a single
+    /// lane, which receives all flows in order.
     pub places: Option<Box<[u32]>>,
     pub register: Option<Register>,
 }
 
 impl Home {
-    /// Index of `flow` among the flows received here; beyond their end if it is not received here.
+    /// Returns the index of `flow` among the flows received here. It is beyond their end if the flow is not received here.
     #[inline]
     pub fn place(&self, flow: u32) -> u32 {
         match &self.places {

@@ -10,24 +10,24 @@ use drophammer_wire::signature::Signature;
 use drophammer_wire::stack::{Layer, Layers};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Eight-byte words, from the first EtherType on, that are compared in one go: three tags or five labels.
+/// Number of eight-byte words, from the first EtherType on, that are compared in one step: three tags or five labels.
 const COMPARED: usize = 3;
-/// Offset of these bytes.
+/// Offset of the compared bytes.
 const TYPE_AT: usize = 12;
 
 /// Bytes to compare, as little-endian words.
 type Words = [u64; COMPARED];
 
-/// The encapsulation that the frames of one flow are expected in. It has two forms: bytes under a mask for frames with
-/// one IP packet, and a description for all others.
+/// The encapsulation in which the frames of a flow are expected. It has two forms: masked bytes for frames with one IP
+/// packet, and a description for all other frames.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Encapsulation {
-    /// Bytes from the first EtherType to the IP header. A tag may have any tag protocol identifier; the bytes have those of the last frame that
-    /// matched.
+    /// Bytes from the first EtherType to the IP header. A tag may have any tag protocol identifier; the bytes contain
+    /// the identifiers of the last matching frame.
     value: Words,
     mask: Words,
-    /// Offset of the IP header; 0 if only the description applies, and no frame matches the bytes.
+    /// Offset of the IP header; 0 if only the description applies and no frame matches the bytes.
     packet_at: u8,
     /// True if `class` or `ttl` is compared.
     judges_packet: bool,
@@ -53,7 +53,7 @@ fn words(bytes: &[u8; 8 * COMPARED]) -> Words {
 }
 
 impl Encapsulation {
-    /// For frames of `family`.
+    /// Creates the encapsulation for frames of `family`.
     pub(crate) fn new(arriving: Arriving, family: Family) -> Encapsulation {
         let (mut value, mut mask) = ([0; 8 * COMPARED], [0; 8 * COMPARED]);
         let length = 2 + 4 * (arriving.vlans.len() + arriving.labels.len());
@@ -106,13 +106,13 @@ impl Encapsulation {
         }
     }
 
-    /// True for plain Ethernet, any class and any TTL.
+    /// True for plain Ethernet with any class and any TTL.
     pub(crate) fn is_plain(&self) -> bool {
         self.described.arriving == Arriving::default()
     }
 
-    /// Returns true if `frame` has this encapsulation, and remembers its tag protocol identifiers. Its packet is at `packet_at`, behind tags and
-    /// labels only.
+    /// Returns true if `frame` has this encapsulation, and remembers its tag protocol identifiers. The frame's packet
+    /// is at `packet_at`, after nothing but tags and labels.
     fn learn(&mut self, frame: &[u8], packet_at: usize) -> bool {
         let Some(found) = compared(frame).map(words) else { return false };
         if usize::from(self.packet_at) != packet_at || !self.is_under(&self.described.without_tpid, frame) {
@@ -124,11 +124,11 @@ impl Encapsulation {
         true
     }
 
-    /// True if `frame` has this encapsulation where `mask` is set. False if only the description applies.
+    /// True if `frame` has this encapsulation in the bits that `mask` selects. False if only the description applies.
     #[inline(always)]
     fn is_under(&self, mask: &Words, frame: &[u8]) -> bool {
         let Some(found) = compared(frame) else { return false };
-        // Reads the words one by one. Combined first, they would be read back from memory just written.
+        // Read the words one by one. If they were combined first, they would be read back from memory that was just written.
         let word = |at: usize| u64::from_le_bytes(*found[8 * at..].first_chunk().expect("there are three"));
         let differs = |at: usize| (word(at) ^ self.value[at]) & mask[at];
         differs(0) | differs(1) | differs(2) == 0 && (!self.judges_packet || self.is_class_and_ttl(frame))
@@ -145,7 +145,7 @@ impl Encapsulation {
         (class ^ self.class.0) & self.class.1 | (ttl ^ self.ttl.0) & self.ttl.1 == 0
     }
 
-    /// The outermost difference of `frame` with the headers `layers`.
+    /// Returns the outermost difference of `frame` with the headers `layers`.
     pub(crate) fn deviation(&self, frame: &[u8], layers: &Layers) -> Option<Deviation> {
         let words = &self.described.arriving;
         let read = |index: usize, name: FieldName| layers.place(frame, index, name)?.read(frame);
@@ -168,7 +168,7 @@ impl Encapsulation {
     }
 }
 
-/// The bytes of `frame` that are compared.
+/// Returns the compared bytes of `frame`.
 #[inline(always)]
 fn compared(frame: &[u8]) -> Option<&[u8; 8 * COMPARED]> {
     frame.get(TYPE_AT..)?.first_chunk()
@@ -176,8 +176,8 @@ fn compared(frame: &[u8]) -> Option<&[u8; 8 * COMPARED]> {
 
 /// Finds the signature of an intact frame, and the place of its flow.
 ///
-/// Most frames end with their signature. It names the flow, the flow's encapsulation gives the offset of the packet, and the checks of the packet
-/// confirm both.
+/// Most frames end with their signature. It contains the flow number, the flow's encapsulation determines the offset of
+/// the packet, and the packet's checks confirm both.
 #[inline(always)]
 pub(crate) fn find(
     encapsulations: &mut [Encapsulation],
@@ -185,7 +185,7 @@ pub(crate) fn find(
     frame: &[u8],
     place: impl Fn(u32) -> u32,
 ) -> (Found, u32) {
-    // No test frame is shorter.
+    // All test frames are at least this long.
     let Some(end) = frame.last_chunk::<BARE>() else { return (Found::NOTHING, u32::MAX) };
     let read = Signature::read(end.last_chunk().expect("it is longer than a signature"));
     let claimed = place(read.0.flow);
@@ -194,7 +194,7 @@ pub(crate) fn find(
     {
         let at = usize::from(arrives.packet_at);
         if at + BARE == frame.len() {
-            // The shortest frames have the highest frame rates.
+            // The shortest frames have the highest frame rates, so they are checked first.
             let found = expected.if_home(frame, expected.short::<_, false>(end, || read));
             if !found.is_nothing() {
                 return (found, claimed);
@@ -210,7 +210,7 @@ pub(crate) fn find(
     find_anywhere(encapsulations, expected, frame, place)
 }
 
-/// Like [`find`], for frames with padding or with new tag protocol identifiers.
+/// Like [`find`], but for frames with padding or with new tag protocol identifiers.
 #[cold]
 #[inline(never)]
 fn find_anywhere(
@@ -228,7 +228,7 @@ fn find_anywhere(
 /// Reads a field of the header at an index.
 type Read<'a> = &'a dyn Fn(usize, FieldName) -> Option<u128>;
 
-/// Index of the first header that is neither Ethernet, nor a tag, nor a label.
+/// Returns the index of the first header that is neither Ethernet, nor a tag, nor a label.
 fn link_end(layers: &Layers) -> usize {
     let is_link = |layer: &Layer| matches!(layer.kind, HeaderKind::Ethernet | HeaderKind::Vlan | HeaderKind::Mpls);
     layers.iter().position(|layer| !is_link(layer)).unwrap_or(layers.len())
@@ -238,8 +238,8 @@ fn indices(layers: &Layers, range: std::ops::Range<usize>, kind: HeaderKind) -> 
     range.filter(|index| layers[*index].kind == kind).collect()
 }
 
-/// Tags of VLAN 0 carry a priority and name no VLAN (IEEE 802.1Q section 9.6), so they may be present or missing unless
-/// one of them is expected to have a priority.
+/// Tags of VLAN 0 carry a priority but no VLAN (IEEE 802.1Q section 9.6). So they may be present or missing, unless one
+/// of them is expected to have a priority.
 fn tags(wanted: &[ArrivingTag], found: &[usize], read: Read<'_>) -> Option<Deviation> {
     let vid = |index: usize| read(index, FieldName::Vid);
     let judged = wanted.iter().any(|tag| tag.vid.get() == 0 && tag.pcp.is_some());
@@ -329,7 +329,7 @@ mod tests {
         Header::Mpls(Mpls { label: Field::Value(Bits::new(label)), ..Mpls::default() })
     }
 
-    /// A frame of flow [`FLOW`] behind `front`, and its expected encapsulation.
+    /// Builds a frame of flow [`FLOW`] behind `front`, and its expected encapsulation.
     fn frame(front: &[Header], v6: bool, size: FrameSize, pattern: &Pattern, key: TrialKey) -> (Vec<u8>, Arriving) {
         let mac = |mac: MacAddr| Some(Field::Value(MacAddr::from_bits(mac.to_bits())));
         let ethernet = Ethernet { destination: mac(HOST), source: mac(MacAddr::local(1)), ..Ethernet::default() };
@@ -365,7 +365,7 @@ mod tests {
         (compiled.bytes, arriving)
     }
 
-    /// The same result as [`find`], step by step.
+    /// Computes the same result as [`find`], step by step.
     fn at_length(encapsulations: &[Encapsulation], expected: &Expected<'_>, frame: &[u8]) -> Option<(u32, Signature)> {
         let found = candidate(frame).filter(|found| found.whole && found.sums_hold)?;
         let (signature, check) = Signature::read(found.signature);
@@ -414,7 +414,7 @@ mod tests {
         for (front, v6) in fronts.iter().chain([&tagged_label]).flat_map(|front| [(front, false), (front, true)]) {
             for (size, padding) in [(64, 0), (65, 0), (128, 0), (300, 0), (64, 6), (64, 20)] {
                 let (mut frame, arriving) = frame(front, v6, FrameSize::Frame(size), &pattern, key);
-                // The padding behind the packet ends like the signature of flow 1.
+                // The padding after the packet ends like the signature of flow 1.
                 let padding =
                     &[&[0; 8][..], &Signature { flow: 1, sequence: 0, time: 0 }.emit(key)].concat()[..padding];
                 let whole = frame.len();
@@ -427,7 +427,7 @@ mod tests {
                     Encapsulation::new(arriving, family),
                 ];
                 let mut found = |frame: &[u8]| {
-                    // Twice: the first call must not change the result of the second.
+                    // Called twice: the first call must not change the result of the second.
                     let both = [(); 2].map(|()| {
                         let (found, place) = find(&mut encapsulations, &expected, frame, |flow| flow);
                         let (flow, sequence, time) = (found.flow(), found.sequence(), found.time());
@@ -444,11 +444,12 @@ mod tests {
                     right += usize::from(found(&frame));
                     frame[bit / 8] ^= 1 << (bit % 8);
                 }
-                // Bits that no check covers: the source address; the priority of each tag, and one bit that turns its protocol identifier into
-                // another; the class of each label; in IPv6 everything but lengths, next header and addresses.
+                // Bits that no check covers: the source address; the priority of each tag, and one bit that turns its
+                // protocol identifier into another; the class of each label; in IPv6 everything except lengths, next
+                // header and addresses.
                 let open = 48 + 5 * front.len() + if v6 { 28 + 8 } else { 0 };
                 assert!(right >= 48 && right <= open, "{front:?}, {size}: {right} of {}", whole * 8);
-                // Another tag protocol identifier may announce the same tag.
+                // Another tag protocol identifier can announce the same tag.
                 if matches!(front.first(), Some(Header::Vlan(_))) {
                     for tpid in [0x88a8u16, 0x9100, 0x8100] {
                         frame[12..14].copy_from_slice(&tpid.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Counts of a running trial.
+//! Counts of a trial in progress.
 
 use crate::plan::Part;
 use crate::transmit::Transmit;
@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 pub struct LaneCounts {
     /// Time of the counts, on the clock of the lane's ports.
     pub at: Instant,
-    /// Flows the lane sends: `(flow, group, frames offered)`.
+    /// Flows that the lane sends: `(flow, group, frames offered)`.
     pub sent: Vec<(u32, usize, u64)>,
-    /// The ones that do not send at the moment.
+    /// Flows that are currently not sending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quiet: Vec<(u32, Transmit)>,
     /// Frames that the tester's own ring refused: `(flow, frames)`.
     pub never_left: Vec<(u32, u64)>,
-    /// Flows the lane receives.
+    /// Flows that the lane receives.
     pub received: Vec<(usize, Received)>,
     /// Groups of the trial.
     pub groups: Vec<GroupCounts>,
@@ -34,7 +34,7 @@ pub struct Received {
     pub frames: u64,
     /// Frames below the highest arrived sequence number that have not arrived.
     pub missing: u64,
-    /// Further copies.
+    /// Copies after the first.
     pub duplicated: u64,
     /// Frames that are RFC 4737 type-P-reordered.
     pub reordered: u64,
@@ -58,20 +58,20 @@ impl Received {
     }
 }
 
-/// Counts kept by group rather than by flow.
+/// Counts by group rather than by flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupCounts {
-    /// Frames offered that the device's receive ring refused.
+    /// Offered frames that the device's receive ring refused.
     pub refused: u64,
     /// Frames that arrived but were not intact.
     pub corrupted: u64,
-    /// Frames that arrived at a wrong port.
+    /// Frames that arrived at the wrong port.
     pub stray: u64,
     /// Bytes of received frames, FCS included.
     pub bytes: u64,
     /// Latencies: `(lower end of the histogram's bucket in ns, frames)`, ascending.
     pub latencies: Vec<(u64, u64)>,
-    /// Largest latency so far in ns.
+    /// Highest latency so far in ns.
     pub latency_max_ns: u64,
 }
 
@@ -80,18 +80,18 @@ pub struct GroupCounts {
 pub struct FlowCounts {
     /// Group.
     pub group: usize,
-    /// Whether it sends.
+    /// Whether the flow sends.
     pub transmit: Transmit,
-    /// Frames offered.
+    /// Number of offered frames.
     pub offered: u64,
-    /// Counts of its received frames.
+    /// Counts of the flow's received frames.
     pub received: Received,
 }
 
-/// Counts of all lanes. Lanes count at slightly different times, so a frame may count as received but not yet as offered.
+/// Counts of all lanes. Lanes count at slightly different times, so a frame may already count as received but not yet as offered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// When the last lane counted.
+    /// Time at which the last lane counted.
     pub at: Instant,
     /// By flow.
     pub flows: BTreeMap<usize, FlowCounts>,
@@ -102,7 +102,7 @@ pub struct Snapshot {
 }
 
 impl Part {
-    /// Counts at `now`.
+    /// Returns the counts at `now`.
     pub(crate) fn counts(&mut self, now: Instant) -> LaneCounts {
         let Part { generators, analyzer } = self;
         analyzer.settle();
@@ -169,7 +169,7 @@ impl Snapshot {
         all
     }
 
-    /// Sum of one count over all flows.
+    /// Returns the sum of one count over all flows.
     pub fn sum(&self, count: impl Fn(&FlowCounts) -> u64) -> u64 {
         self.flows.values().map(count).sum()
     }

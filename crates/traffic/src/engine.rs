@@ -1,4 +1,4 @@
-//! Runs a planned trial in a loop that sends due frames, takes received ones, and measures how long it was held up. A
+//! Runs a planned trial in a loop that sends due frames, takes received frames, and measures how long it was held up. A
 //! trial on several threads runs one loop per thread ([`crate::lanes`]).
 
 use crate::gaps::Watch;
@@ -15,27 +15,26 @@ use drophammer_port::{Arrival, BURST, Clock, Port, PortError};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Sends one frame that is not a test frame from a port. Returns false if the port has no room.
+/// Sends a frame other than a test frame from a port. Returns false if the port has no room.
 pub type SendFrame<'a> = dyn FnMut(PortIndex, &[u8]) -> Result<bool, PortError> + 'a;
 
-/// Handles all frames other than test frames: the emulated hosts and routers. Each lane of a trial has one, for its own
-/// ports.
+/// Handles all frames other than test frames: the emulated hosts and routers. Each lane of a trial has one for its own ports.
 pub trait Control {
-    /// A frame that is not a test frame arrived at `port`; answers are sent when [`Control::poll`] is called.
+    /// A frame other than a test frame arrived at `port`. Answers are sent when [`Control::poll`] is called.
     ///
     /// # Errors
     /// Errors of the port.
     fn receive(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Result<(), PortError>;
 
-    /// Does what is due at `now` (requests, waiting answers), sends with `send`, and returns when to call it again.
+    /// Does the work that is due at `now` (requests, waiting answers), sends with `send`, and returns when to call it again.
     ///
     /// # Errors
     /// Errors of the port.
     fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError>;
 
-    /// Carries out event number `event` of the trial ([`drophammer_model::trial::TimedEvent`]), which is due at `now`. It may send frames with
-    /// `send`, or leave them to [`Control::poll`], which follows immediately. Every lane gets the call; returns whether the event concerns this lane.
-    /// The default does nothing.
+    /// Performs event number `event` of the trial ([`drophammer_model::trial::TimedEvent`]), which is due at `now`. It
+    /// can send frames with `send`, or leave them to [`Control::poll`], which is called immediately afterwards. Every
+    /// lane gets the call. Returns true if the event concerns this lane. The default does nothing.
     ///
     /// # Errors
     /// Errors of the port.
@@ -43,30 +42,30 @@ pub trait Control {
         Ok(false)
     }
 
-    /// The next link that an event takes down or up. Called after each event until it returns `None`.
+    /// Returns the next link that an event takes down or up. Called after each event until it returns `None`.
     fn link(&mut self) -> Option<(PortIndex, bool)> {
         None
     }
 
-    /// True if the user asked to stop the trial. One lane stops all.
+    /// True if the user has asked to stop the trial. One lane stops all of them.
     fn stop(&self) -> bool;
 }
 
 /// How long the loop waits for duplicates after the last frame is accounted for.
 const QUIET_NS: u64 = 2_000_000;
-/// How long the loop stays awake after the last departure if a port stamps frames when they are read, not when they arrive. Frames that arrive later
-/// have a latency above this time, and a nap of the clock adds 5 % at most.
+/// How long the loop stays awake after the last departure if a port stamps frames when they are read, not when they
+/// arrive. Frames that arrive later have a latency above this time, and a nap adds at most 5 %.
 const AWAKE_NS: u64 = 20_000_000;
-/// Time, in addition to twice the drain, to take frames that wait at the ports.
+/// Time limit, in addition to twice the drain, for taking frames that wait at the ports.
 const BEHIND_NS: u64 = 60_000_000_000;
-/// Bursts taken from one port before the next port has its turn.
+/// Number of bursts taken from one port before the next port has its turn.
 const RECEIVE_ROUNDS: usize = 4;
 
 /// A queue of a lane.
 pub(crate) struct LanePort<'a> {
-    /// Port of the trial.
+    /// Index of the port in the trial.
     pub(crate) index: PortIndex,
-    /// Queue, counted over all ports.
+    /// Index of the queue, counted over all ports.
     pub(crate) queue: QueueIndex,
     pub(crate) port: &'a mut dyn Port,
 }
@@ -76,18 +75,20 @@ pub(crate) struct Sender {
     /// Index of the queue within the lane.
     place: usize,
     generators: Range<usize>,
-    /// When each generator is due, if there are several.
+    /// Due times of the generators, if there are several.
     merge: Option<Merge>,
 }
 
-/// True if the time for late frames is over, `since_done_ns` after the last departure. Frames that still wait at a port (`behind`) arrived in time,
-/// perhaps while the loop was held up, so the loop takes them first, up to a limit: a device may send for ever.
+/// True if the time for late frames is over, `since_done_ns` after the last departure. Frames that are still waiting at
+/// a port (`behind`) arrived in time, perhaps while the loop was held up. So the loop takes them first, up to a limit,
+/// because a device may send forever.
 fn waited_enough(since_done_ns: u64, drain_ns: u64, behind: bool) -> bool {
     since_done_ns >= if behind { drain_ns.saturating_mul(2).saturating_add(BEHIND_NS) } else { drain_ns }
 }
 
-/// Length of the drain after the last departure: `drain_ns`, counted anew from the last frame that arrived, `arrived_ns` after the last departure.
-/// More frames may wait in the same queue of the router, and a short drain must not turn them into losses.
+/// Returns the length of the drain after the last departure: `drain_ns`, restarted by each frame that arrives; the last
+/// one arrived `arrived_ns` after the last departure. More frames may be waiting in the same queue of the router, and a
+/// short drain must not turn them into losses.
 fn extended(drain_ns: u64, arrived_ns: Option<u64>) -> u64 {
     arrived_ns.unwrap_or(0).saturating_add(drain_ns).min(longest_drain(drain_ns))
 }
@@ -107,32 +108,32 @@ fn senders(generators: &[PortGenerator], places: &[usize]) -> Vec<Sender> {
     senders
 }
 
-/// State of a lane's loop between two calls.
+/// State of a lane's loop, kept between calls.
 #[derive(Default)]
 pub(crate) struct LaneState {
     /// For each generator, the index of its queue among the lane's queues.
     places: Vec<usize>,
-    /// Generators of each queue that sends.
+    /// Generators of each queue that sends frames.
     senders: Vec<Sender>,
     drops_before: u64,
-    /// Frames that the tester lost in its own receive path; set when the lane has finished.
+    /// Frames that the tester lost in its own receive path. Set when the lane has finished.
     pub(crate) receive_drops: u64,
     pub(crate) watch: Watch,
-    /// When the trial started.
+    /// Start of the trial.
     pub(crate) start: Instant,
-    /// Events carried out so far, the first ones of the plan.
+    /// Events performed so far, which are the first ones of the plan.
     pub(crate) events: Vec<EventReport>,
     control_due: Instant,
-    /// When the last lane finished sending.
+    /// Time at which the last lane finished sending.
     done_at: Option<Instant>,
-    /// True once the other lanes know that this one has finished sending.
+    /// True once this lane has announced to the others that it has finished sending.
     announced: bool,
     quiet_since: Option<Instant>,
-    /// Frames of all lanes that had arrived at the last look, and when that number last grew.
+    /// Frames of all lanes that had arrived at the last check, and when that number last grew.
     arrived: (u64, Option<Instant>),
-    /// Requests that this lane has handled.
+    /// Requests that this lane has already handled.
     seen: Requests,
-    /// True once its part of the trial is over.
+    /// True once the lane's part of the trial is over.
     pub(crate) over: bool,
 }
 
@@ -141,7 +142,7 @@ fn receive_drops(ports: &mut [LanePort<'_>]) -> Result<u64, PortError> {
 }
 
 impl LaneState {
-    /// A finished lane with these counts of the loop itself.
+    /// Creates a finished lane with these counts of the loop itself.
     #[cfg(test)]
     pub(crate) fn through(max_gap_ns: u64, long_gaps_ns: u64, other: u64, receive_drops: u64) -> LaneState {
         let watch = Watch { max_gap_ns, long_gaps_ns, other, ..Watch::default() };
@@ -177,7 +178,7 @@ impl LaneState {
         })
     }
 
-    /// Starts the trial at `start`, and carries out the commands that `lane` received before.
+    /// Starts the trial at `start`, and executes the commands that `lane` has received before.
     pub(crate) fn begin(
         &mut self,
         part: &mut Part,
@@ -197,7 +198,7 @@ impl LaneState {
         }
     }
 
-    /// Runs the lane's part of the trial until `until` at the latest.
+    /// Runs the lane's part of the trial, but no longer than until `until`.
     pub(crate) fn drive(
         &mut self,
         part: &mut Part,
@@ -253,15 +254,14 @@ impl LaneState {
         // The next event, or the end of this call.
         let mut wake = due(events).min(until);
         let virtual_time = clock.is_virtual();
-        // True if the loop may hand over a whole burst, each frame with its own departure time, and then advance time in
-        // one step.
+        // True if the loop can hand over a whole burst, each frame with its own departure time, and then advance time in one step.
         let ahead = clock.passes()
             && ports.iter_mut().all(|at| at.port.ahead().is_some())
             && senders.iter().all(|s| s.merge.is_none());
-        // In virtual time, the loop takes all frames that have arrived by that instant, however many.
+        // In virtual time, the loop takes all frames that have arrived by that instant, however many there are.
         let rounds = if virtual_time { usize::MAX } else { RECEIVE_ROUNDS };
         let at_reading = !virtual_time && ports.iter().any(|at| !at.port.info().stamps_arrivals);
-        // True if the loop must not sleep although everything is sent, because a nap would make latencies too large.
+        // True if the loop must not sleep although everything is sent, because a nap would make latencies too high.
         let mut awake = false;
         // Requests made between two calls, or by an event, take effect before the loop sends anything.
         let mut follow = live.requests() != *seen;
@@ -300,7 +300,7 @@ impl LaneState {
             let (sent, left, mut next) =
                 send_due(&mut part.generators, ports, senders, (now, wake), (ahead, virtual_time))?;
             let sending = left || !events.is_empty();
-            // Frames stamped when they are read would hide a silence.
+            // Frames that are stamped when they are read would hide a silence.
             let silences = !at_reading && !virtual_time;
             let (received, behind) = receive(part, ports, (watch, silences), rounds, control, control_due)?;
             let busy = sent + received;
@@ -324,7 +324,7 @@ impl LaneState {
                     *arrived = (distinct, Some(now));
                 }
                 let drain_ns = extended(drain_ns, arrived.1.map(|at| at.0.saturating_sub(done.0)));
-                // Until the pass after the last frame, which notices if the loop was held up before it read that frame.
+                // Stay awake until the pass after the last frame, which notices if the loop was held up before it read that frame.
                 awake = at_reading && quiet_since.is_none() && since_done_ns < AWAKE_NS;
                 if accounted {
                     if now.since(*quiet_since.get_or_insert(now)).as_nanos() as u64 >= QUIET_NS {
@@ -364,8 +364,8 @@ impl LaneState {
     }
 }
 
-/// Sends what is due at `now`. Returns the number of frames, whether more will follow, and when to look again: at `wake`, or
-/// earlier if frames are due before.
+/// Sends all frames due at `now`. Returns the number of frames, true if more will follow, and when to check again: at
+/// `wake`, or earlier if frames are due before.
 fn send_due(
     generators: &mut [PortGenerator],
     ports: &mut [LanePort<'_>],
@@ -399,8 +399,8 @@ fn send_due(
     Ok((sent, left, next))
 }
 
-/// Takes what has arrived, at most `rounds` bursts from each port. Returns the number of frames, and whether more may
-/// wait at a port.
+/// Takes received frames, at most `rounds` bursts from each port. Returns the number of frames, and true if more may be
+/// waiting at a port.
 fn receive(
     part: &mut Part,
     ports: &mut [LanePort<'_>],
@@ -437,7 +437,7 @@ fn receive(
     Ok((received, behind))
 }
 
-/// Carries out the requests made since `before`: start or stop flows, end sending, return counts.
+/// Executes the requests made since `before`: starts or stops flows, ends sending, returns counts.
 #[cold]
 pub(crate) fn follow_requests(
     part: &mut Part,
@@ -477,7 +477,7 @@ pub(crate) fn follow_requests(
 pub(crate) struct Course<'a> {
     /// Start of the trial, in the past or the future.
     pub(crate) start: Instant,
-    /// The latest end of the call.
+    /// Latest time at which the call ends.
     pub(crate) until: Instant,
     /// Number of the lane.
     pub(crate) lane: usize,
@@ -487,11 +487,11 @@ pub(crate) struct Course<'a> {
     pub(crate) drain_ns: u64,
 }
 
-/// Runs `plan`, made for one lane, over `ports` on the calling thread; `ports[i]` is queue i of the plan's layout. Returns the measured counts; the
-/// caller fills in trial number, elapsed time, validity and DUT load.
+/// Runs `plan`, made for one lane, over `ports` on the calling thread; `ports[i]` is queue i of the plan's layout.
+/// Returns the measured counts. The caller fills in trial number, elapsed time, validity and DUT load.
 ///
 /// # Errors
-/// If a port stopped working.
+/// A port stopped working.
 pub fn run(
     plan: Plan,
     ports: &mut [Box<dyn Port>],
@@ -503,8 +503,8 @@ pub fn run(
     Ok(merge(&traffic.reports()))
 }
 
-/// Time from the decision to start until the first departure. The loop uses it to take frames that waited at the ports
-/// since before the trial.
+/// Returns the time from the decision to start until the first departure. The loop uses it to take frames that have
+/// been waiting at the ports since before the trial.
 pub(crate) fn lead(clock: &dyn Clock) -> Duration {
     Duration::from_micros(if clock.is_virtual() { 1 } else { 200 })
 }

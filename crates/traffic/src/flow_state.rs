@@ -1,4 +1,4 @@
-//! Which frames of a flow have arrived, how often, and in which order.
+//! Records which frames of a flow have arrived, how often, and in which order.
 
 use drophammer_wire::signature::{SEQUENCES, unwrap_sequence};
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use std::ops::Range;
 /// Classification of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Seen for the first time.
+    /// The frame arrived for the first time.
     New,
-    /// Seen before; counts for nothing else (RFC 4737 section 2.2: only the first copy counts).
+    /// The frame has arrived before. It does not count again (RFC 4737 section 2.2: only the first copy counts).
     Duplicate,
-    /// So old that it cannot be distinguished from a duplicate.
+    /// The frame is so old that it cannot be distinguished from a duplicate.
     TooOld,
 }
 
@@ -20,64 +20,65 @@ pub enum Arrival {
 pub struct Arrived {
     /// Number of the first frame in `bits`, a multiple of 64.
     pub from: u64,
-    /// A bit per frame, lowest bit of a word first.
+    /// One bit per frame, lowest bit of a word first.
     pub bits: Vec<u64>,
 }
 
-/// A jump of the highest sequence number over missing ones, with the arrival that caused it.
+/// An advance of the highest sequence number over missing numbers, and the arrival that caused it.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
-    /// First sequence number that was skipped.
+    /// First of the skipped sequence numbers.
     from: u64,
-    /// Index of the arrival that jumped.
+    /// Index of the arrival that skipped them.
     arrival: u64,
 }
 
-/// Jumps remembered per flow. The extent of a packet that arrives after more jumps is a lower bound.
+/// Maximum number of jumps stored per flow. The extent of a packet that arrives after more jumps is a lower bound.
 const JUMPS: usize = 64;
 
-/// How many places late a frame may be before its sequence number is taken for one after a gap. Routers lose more frames in a row than they hold
-/// back, so most numbers stand for frames to come.
+/// Maximum number of positions by which a frame can be late. If it would be later, its sequence number is taken as one
+/// after a gap. Routers lose more frames in a row than they hold back, so most numbers belong to future frames.
 const LATE: u64 = 1 << 24;
 
 /// State of one flow. Sequence numbers start at 0 and do not wrap.
 ///
-/// A frame in order touches these 48 bytes and nothing else; the state for loss, duplicates and reordering is elsewhere. The analyzer needs even less
-/// for such frames (`analyzer::awaited`), so that thousands of flows stay in the cache.
+/// A frame in order touches only these 48 bytes; the state for loss, duplicates and reordering is elsewhere. The
+/// analyzer needs even less for such frames (`analyzer::awaited`), so that thousands of flows stay in the cache.
 #[derive(Clone, Debug)]
 pub struct FlowState {
-    /// RFC 4737 NextExp: highest sequence number so far plus one.
+    /// RFC 4737 NextExp: the highest sequence number so far plus one.
     next_expected: u64,
-    /// The number that follows the last arrival; 0 before the first.
+    /// The number that follows the last arrival; 0 before the first arrival.
     follows_last: u64,
-    /// The window covers numbers below this one. All numbers from here up to NextExp have arrived.
+    /// The window covers numbers below this one. All numbers from this one up to NextExp have arrived.
     noted: u64,
     /// One bit per sequence number: a ring whose length is a power of two.
     window: Box<[Line]>,
     out_of_order: Box<OutOfOrder>,
 }
 
-/// Bits of a window, in a cache line of their own: no other flow, and so no other thread, writes it.
+/// Bits of a window, in a separate cache line: no other flow, and so no other thread, writes it.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Line([u64; WORDS]);
 
-/// Words of a line.
+/// Number of words in a line.
 const WORDS: usize = 8;
 
-/// Frames in order enter the window in runs of this length, or when a frame arrives out of order. With thousands of flows the windows are not in the
-/// cache, so single frames would be slow; and a gap must not take the time to enter millions of frames.
+/// Frames in order enter the window in runs of this length, or when a frame arrives out of order. With thousands of
+/// flows the windows are not in the cache, so entering frames one by one would be slow. And a gap must not take the
+/// time to enter millions of frames.
 pub(crate) const RUN: u64 = 4_096;
 
 /// State for frames out of order.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct OutOfOrder {
-    /// Frames of the flow.
+    /// Number of frames of the flow.
     frames: u64,
-    /// Distinct frames whose number is not the one after the last arrival's.
+    /// Distinct frames whose number does not follow the number of the previous arrival.
     breaks: u64,
-    /// Numbers below NextExp that have not arrived.
+    /// Number of sequence numbers below NextExp that have not arrived.
     missing: u64,
     duplicated: u64,
     reordered: u64,
@@ -92,8 +93,8 @@ struct OutOfOrder {
 }
 
 impl FlowState {
-    /// For a flow of `frames` frames. The window covers `window_limit` of them, at least 512: only these can be told
-    /// from duplicates.
+    /// Creates the state for a flow of `frames` frames. The window covers `window_limit` of them, at least 512. Only
+    /// these can be distinguished from duplicates.
     pub fn new(frames: u64, window_limit: u64) -> FlowState {
         let lines = frames.min(window_limit).div_ceil(64 * WORDS as u64).next_power_of_two();
         FlowState {
@@ -129,25 +130,26 @@ impl FlowState {
         self.follows_last == self.next_expected
     }
 
-    /// Full sequence number of a frame with these lower 28 bits: above NextExp, or at most [`LATE`] below it.
+    /// Returns the full sequence number of a frame with these lower 28 bits: above NextExp, or at most [`LATE`] below it.
     #[inline]
     pub(crate) fn unwrap(&self, sequence: u32) -> u64 {
         let full = unwrap_sequence(sequence, self.next_expected + SEQUENCES / 2 - LATE);
         if full < self.next_expected + RUN { full } else { self.far_ahead(full) }
     }
 
-    /// Full sequence number of a frame that seems to be `full`, far above NextExp. If the flow has no such frame, it is more than [`LATE`] late.
+    /// Returns the full sequence number of a frame that seems to be `full`, far above NextExp. If the flow has no such
+    /// frame, the frame is more than [`LATE`] late.
     #[cold]
     fn far_ahead(&self, full: u64) -> u64 {
         if full < self.out_of_order.frames { full } else { full.checked_sub(SEQUENCES).unwrap_or(full) }
     }
 
-    /// Distinct frames.
+    /// Number of distinct frames.
     pub fn received(&self) -> u64 {
         self.next_expected - self.out_of_order.missing
     }
 
-    /// Second and further copies.
+    /// Number of copies after the first.
     pub fn duplicated(&self) -> u64 {
         self.out_of_order.duplicated
     }
@@ -157,7 +159,7 @@ impl FlowState {
         self.out_of_order.reordered
     }
 
-    /// n-reordered with n = 3 (RFC 4737 section 5.4.1): the three before it all have higher numbers.
+    /// n-reordered with n = 3 (RFC 4737 section 5.4.1): the three frames before it all have higher numbers.
     pub fn reordered_3(&self) -> u64 {
         self.out_of_order.reordered_3
     }
@@ -167,17 +169,17 @@ impl FlowState {
         self.out_of_order.max_extent
     }
 
-    /// Frames whose number is the one after the previous arrival's (2001 core router test).
+    /// Frames whose number follows the number of the previous arrival (2001 core router test).
     pub fn in_sequence(&self) -> u64 {
         self.received() - self.out_of_order.breaks
     }
 
-    /// Sequence numbers that the window covers; a multiple of 64.
+    /// Number of sequence numbers that the window covers; a multiple of 64.
     pub(crate) fn window_bits(&self) -> u64 {
         (self.window.len() * WORDS) as u64 * 64
     }
 
-    /// Index of the word that contains the bit of `sequence`.
+    /// Returns the index of the word that contains the bit of `sequence`.
     #[inline]
     fn word_of(&self, sequence: u64) -> usize {
         (sequence / 64) as usize & (self.window.len() * WORDS - 1)
@@ -208,7 +210,8 @@ impl FlowState {
         Arrival::New
     }
 
-    /// Counts `frames` arrivals in order; only the last may end a run. Equivalent to as many calls of [`FlowState::arrive`].
+    /// Counts `frames` arrivals in order. Only the last one may end a run. Equivalent to that many calls of
+    /// [`FlowState::arrive`].
     pub(crate) fn arrive_in_order(&mut self, frames: u64) {
         debug_assert!(self.is_in_order() && self.next_expected % RUN + frames <= RUN);
         self.next_expected += frames;
@@ -269,7 +272,7 @@ impl FlowState {
         Arrival::New
     }
 
-    /// The three sequence numbers that arrived last, newest first.
+    /// Returns the last three sequence numbers that arrived, newest first.
     fn last_three(&self) -> [Option<u64>; 3] {
         let run = self.follows_last - self.out_of_order.run_start;
         std::array::from_fn(|back| match (back as u64).checked_sub(run) {
@@ -278,7 +281,7 @@ impl FlowState {
         })
     }
 
-    /// The highest number moves past missing ones: clears their bits, which are one ring length old.
+    /// Handles an advance of the highest number past missing numbers: clears their bits, which are one ring length old.
     fn jump(&mut self, sequence: u64) {
         let jump = Jump { from: self.next_expected, arrival: self.received() };
         let state = &mut self.out_of_order;
@@ -292,7 +295,7 @@ impl FlowState {
         }
     }
 
-    /// A skipped number arrived after all.
+    /// Handles a skipped number that arrived after all.
     fn reorder(&mut self, sequence: u64) {
         let received = self.received();
         let last = self.last_three();
@@ -303,7 +306,7 @@ impl FlowState {
             state.reordered_3 += 1;
         }
         // The earliest arrival with a higher number is the one that skipped this number. Jumps are ascending, so it is
-        // the last jump that started at or below it.
+        // the last jump that started at or below the number.
         let kept = state.jump_count.min(JUMPS as u64);
         let earliest = (0..kept)
             .map(|back| state.jumps[((state.jump_count - 1 - back) % JUMPS as u64) as usize])
@@ -324,8 +327,8 @@ impl FlowState {
                 || bits & (1 << (sequence % 64)) != 0)
     }
 
-    /// The sequence numbers below `sent` that have not arrived and are not among `never_left` (ascending), ascending, within
-    /// the window.
+    /// Returns the sequence numbers below `sent` within the window that have not arrived and are not in `never_left`.
+    /// Both lists ascend.
     pub fn missing(&self, sent: u64, never_left: &[u64]) -> impl DoubleEndedIterator<Item = u64> {
         let lowest = self.next_expected.saturating_sub(self.window_bits());
         (lowest..sent).filter(move |s| {
@@ -336,17 +339,18 @@ impl FlowState {
         })
     }
 
-    /// The highest of [`FlowState::missing`].
+    /// Returns the highest of [`FlowState::missing`].
     pub fn last_missing(&self, sent: u64, never_left: &[u64]) -> Option<u64> {
         self.missing(sent, never_left).next_back()
     }
 
-    /// Missing sequence numbers below NextExp within the window, as ranges, ascending. If there are more than `most` ranges, only the highest.
+    /// Returns the missing sequence numbers below NextExp within the window as ascending ranges. If there are more than
+    /// `most` ranges, returns only the highest.
     pub fn gaps(&self, most: usize) -> Vec<Range<u64>> {
         let lowest = self.next_expected.saturating_sub(self.window_bits());
         let mut left = self.out_of_order.missing;
         let mut gaps: Vec<Range<u64>> = Vec::new();
-        // All from `noted` up to NextExp have arrived.
+        // All numbers from `noted` up to NextExp have arrived.
         let mut above = self.noted.min(self.next_expected);
         while above > lowest && left > 0 {
             let sequence = above - 1;
@@ -371,15 +375,16 @@ impl FlowState {
         gaps
     }
 
-    /// Calls `take(first, missing)` for words of 64 sequence numbers within the window, ascending: the first number, and a bit for each number below
-    /// NextExp that has not arrived. May leave out words without a missing number.
+    /// Calls `take(first, missing)` for words of 64 sequence numbers within the window, in ascending order. The
+    /// arguments are the first number, and a bit for each number below NextExp that has not arrived. May skip words
+    /// without a missing number.
     pub(crate) fn each_missing(&self, mut take: impl FnMut(u64, u64)) {
         let mut left = self.out_of_order.missing;
         let mut first = self.next_expected.saturating_sub(self.window_bits()).next_multiple_of(64);
         while left > 0 && first < self.noted.min(self.next_expected) {
             let word = self.word_of(first);
             let mut missing = !self.window[word / WORDS].0[word % WORDS];
-            // All from `noted` up to NextExp have arrived.
+            // All numbers from `noted` up to NextExp have arrived.
             let known = self.noted.min(self.next_expected) - first;
             if known < 64 {
                 missing &= u64::MAX >> (64 - known);
@@ -392,14 +397,14 @@ impl FlowState {
         }
     }
 
-    /// Frames within the window that have arrived.
+    /// Returns the frames within the window that have arrived.
     pub fn arrived(&self) -> Arrived {
-        // The window may begin and end in the same line of the ring.
+        // The window may start and end in the same line of the ring.
         let from = self.next_expected.saturating_sub(self.window_bits()).next_multiple_of(64);
         let bits = (from..self.next_expected).step_by(64).map(|first| {
             let word = self.word_of(first);
             let known = self.window[word / WORDS].0[word % WORDS];
-            // All from `noted` up to NextExp have arrived.
+            // All numbers from `noted` up to NextExp have arrived.
             let all = u64::MAX.checked_shl(self.noted.saturating_sub(first).min(64) as u32).unwrap_or(0);
             let end = (self.next_expected - first).min(64);
             (known | all) & u64::MAX >> (64 - end)

@@ -1,4 +1,4 @@
-//! Gaps in which a lane's loop did not look at its ports, and silences in which nothing arrived there.
+//! Gaps in which a lane's loop did not poll its ports, and silences in which nothing arrived there.
 
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Held, Silences};
@@ -6,10 +6,10 @@ use drophammer_model::trial::{Held, Silences};
 /// Shortest gap of the loop, and shortest silence, that is recorded.
 const LONG_GAP_NS: u64 = 1_000_000;
 
-/// Most gaps whose times are kept.
+/// Maximum number of gaps whose times are stored.
 const LONGEST_GAPS: usize = 16;
 
-/// Most silences whose times are kept.
+/// Maximum number of silences whose times are stored.
 const LONGEST_SILENCES: usize = 64;
 
 /// Measures gaps and silences.
@@ -23,22 +23,22 @@ pub(crate) struct Watch {
     pub(crate) longest: [(Instant, u64); LONGEST_GAPS],
     /// Arrival of the last frame, or the start of the trial before the first one.
     pub(crate) silent_since: Instant,
-    /// Whether a frame has arrived with a known time of arrival.
+    /// True if a frame with a known arrival time has arrived.
     pub(crate) heard: bool,
     /// The longest periods without an arrival.
     pub(crate) silences: Vec<(Instant, u64)>,
     /// Longest silence that is not in `silences`, in ns.
     pub(crate) other_silences_ns: u64,
-    /// Frames that are not test traffic.
+    /// Frames other than test traffic.
     pub(crate) other: u64,
 }
 
 impl Watch {
-    /// The first gap begins at `start`, so a loop that was held up across the start is noticed.
+    /// The first gap starts at `start`, so that a loop that was held up across the start is noticed.
     pub(crate) fn begin(&mut self, start: Instant) {
         self.last = Some(start);
         self.silent_since = start;
-        // Nothing is allocated while frames pass.
+        // Allocates now, because nothing must be allocated while frames pass.
         self.silences.reserve_exact(LONGEST_SILENCES);
     }
 
@@ -55,7 +55,7 @@ impl Watch {
         self.last = Some(now);
     }
 
-    /// Frames of one port arrived, in order of time.
+    /// Notes that frames of one port arrived, in order of time.
     #[inline]
     pub(crate) fn arrivals(&mut self, count: usize, at: impl Fn(usize) -> Instant) {
         let Some(last) = count.checked_sub(1) else { return };
@@ -74,7 +74,7 @@ impl Watch {
         self.silent_since = self.silent_since.max(at);
     }
 
-    /// The trial ended at `end`.
+    /// Notes that the trial ended at `end`.
     pub(crate) fn close(&mut self, end: Instant) {
         self.silent_until(end);
     }
@@ -96,7 +96,7 @@ impl Watch {
         self.other_silences_ns = self.other_silences_ns.max(ns);
     }
 
-    /// Silences of a trial that started at `start`; `None` if nothing arrived or times of arrival are unknown.
+    /// Returns the silences of a trial that started at `start`; `None` if nothing arrived or arrival times are unknown.
     pub(crate) fn silences(&self, start: Instant) -> Option<Silences> {
         self.heard.then(|| Silences {
             longest: held(self.silences.iter(), start),
@@ -113,13 +113,13 @@ impl Watch {
         }
     }
 
-    /// The longest gaps above 1 ms of a trial that started at `start`, in order of time.
+    /// Returns the longest gaps above 1 ms of a trial that started at `start`, in order of time.
     pub(crate) fn longest_gaps(&self, start: Instant) -> Vec<Held> {
         held(self.longest.iter().filter(|(_, ns)| *ns > 0), start)
     }
 }
 
-/// Periods of a trial that started at `start`, in order of time.
+/// Returns periods of a trial that started at `start`, in order of time.
 fn held<'p>(periods: impl Iterator<Item = &'p (Instant, u64)>, start: Instant) -> Vec<Held> {
     let held = |(from, ns): &(Instant, u64)| Held { from_ns: from.0 as i64 - start.0 as i64, ns: *ns };
     let mut all: Vec<Held> = periods.map(held).collect();
@@ -133,7 +133,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Silences of a trial from 100 ms to 400 ms with these bursts: beginning after the start, and length, in ms.
+    /// Returns the silences of a trial from 100 ms to 400 ms with these bursts: start after the trial's start, and length, in ms.
     fn silences(bursts: &[&[u64]]) -> Option<Vec<(i64, u64)>> {
         let mut watch = Watch::default();
         watch.begin(Instant(100 * MS));
@@ -158,7 +158,7 @@ mod tests {
         let burst: Vec<u64> = (110..=150).chain(190..=200).collect();
         let end: Vec<u64> = (200..=400).collect();
         assert_eq!(silences(&[&[101], &burst, &end]), Some(vec![(1, 9), (50, 40)]));
-        // Frames of another port that were read later do not shorten the silence: it is an upper bound.
+        // Frames of another port that were read later do not shorten the silence, so it is an upper bound.
         assert_eq!(silences(&[&[101], &burst, &[120, 160], &end]), Some(vec![(1, 9), (50, 40)]));
     }
 

@@ -1,5 +1,5 @@
-//! Sends flows of one port that share a schedule, each frame on time. If flows have schedules of their own, the port has several generators, which
-//! [`merge`] combines.
+//! Sends the flows of one port that share a schedule, each frame on time. If flows have their own schedules, the port
+//! has several generators, which [`merge`] combines.
 
 mod aims;
 pub(crate) mod controlled;
@@ -32,11 +32,11 @@ struct SendFlow {
     next: u64,
     sources: Addresses,
     destinations: Aim,
-    /// One template per distinct size; `sizes` has their order in one round of the mix.
+    /// One template per distinct size. `sizes` contains their order in one round of the mix.
     templates: Vec<Template>,
     sizes: Vec<u8>,
     size_at: usize,
-    /// Tag of this flow's first template.
+    /// Tag of the flow's first template.
     tag: u32,
 }
 
@@ -44,11 +44,11 @@ struct SendFlow {
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub struct GroupSent {
-    /// Frames handed over, refused ones included.
+    /// Frames handed over, including refused frames.
     pub offered: u64,
     /// Frames refused by the device's ring.
     pub refused: u64,
-    /// Frames offered, by time bin.
+    /// Offered frames by time bin.
     pub bins: Vec<u64>,
 }
 
@@ -62,20 +62,21 @@ impl GroupSent {
 /// A part of the schedule that was skipped because its time had passed.
 #[derive(Clone, Copy, Debug)]
 struct Skip {
-    /// Frames sent before it.
+    /// Number of frames sent before this part.
     sent: u64,
-    /// Frames skipped so far, including it.
+    /// Number of frames skipped so far, including this part.
     total: u64,
 }
 
-/// Most skips, and most runs of refusals, that the generators of a queue store together. Later departures are computed from the last stored skip.
+/// Maximum number of skips, and of runs of refusals, that the generators of a queue store together. Later departures
+/// are computed from the last stored skip.
 const SKIPS: usize = 65_536;
-/// The least that each of many generators stores.
+/// Minimum number that each of many generators stores.
 const FEW_SKIPS: usize = 256;
 
 pub use drophammer_port::LatenessBuckets;
 
-/// Generator of the flows of one port that share a schedule.
+/// Generator for the flows of a port that share a schedule.
 #[repr(align(128))]
 pub struct PortGenerator {
     port: PortIndex,
@@ -87,21 +88,21 @@ pub struct PortGenerator {
     round_at: usize,
     key: TrialKey,
     start: Instant,
-    /// Next index in the schedule: frames sent or skipped so far.
+    /// Next index in the schedule: number of frames sent or skipped so far.
     index: u64,
     sent: u64,
     skipped: u64,
     skips: Vec<Skip>,
     max_backlog: u64,
-    /// How far a late generator may catch up at this moment.
+    /// How far a late generator can catch up at this moment.
     catch_up: CatchUp,
-    /// Sends all due frames, however late (burst, maximum).
+    /// True if all due frames are sent, however late (burst, maximum).
     never_skip: bool,
-    /// Stops when the schedule's time is over, whatever was sent by then (maximum).
+    /// True if sending stops when the schedule's time is over, whatever was sent by then (maximum).
     stop_on_time: bool,
     groups: Vec<GroupSent>,
     slot_groups: [u32; BURST],
-    /// Place of the flow, and sequence number, of each slot.
+    /// Place of the flow, and sequence number, for each slot.
     slot_frames: [(u32, u64); BURST],
     bin_ns: Option<u64>,
     lateness: LatenessBuckets,
@@ -113,11 +114,12 @@ pub struct PortGenerator {
     fits_kernel: bool,
     /// State of the kernel's generator, if it generates the frames.
     kernel: Option<kernel::Following>,
-    /// Present once flows were started or stopped; then `schedule`, `round` and `index` belong to the current stretch.
+    /// `Some` once flows were started or stopped. In that case `schedule`, `round` and `index` belong to the current stretch.
     control: Option<Box<controlled::Controlled>>,
 }
 
-/// The kernel generates only addresses of a range, and does not report which frames its ring refused.
+/// True if the kernel can generate the frames of `flow`. It only generates addresses of a range, and does not report
+/// which frames its ring refused.
 fn fits_kernel(flow: &FlowSpec) -> bool {
     matches!(flow.destinations, Targets::Addresses(_)) && !flow.per_destination
 }
@@ -126,9 +128,10 @@ fn flow_seed(id: usize, seed: u64) -> u64 {
     seed ^ ((id as u64 + 1) << 32)
 }
 
-/// Order of the destinations of flow `id` in a run with this seed: frame s goes to the destination at place s modulo `count`, their number. Flows to
-/// the same routes behind a port share one order, in which flow k of n begins at place count * k / n. If all send equally many frames, together they
-/// reach each route once per `count` frames.
+/// Returns the order of the destinations of flow `id` in a run with this seed: frame s goes to the destination at place
+/// s modulo `count`, the number of destinations. Flows to the same routes behind a port share one order. Flow k of n
+/// starts at place count * k / n in it. If all of them send at the same rate, together they reach each route once per
+/// `count` frames.
 pub(crate) fn destination_order(flows: &[FlowSpec], id: usize, seed: u64) -> Permutation {
     let order = Permutation::new(flows[id].destinations.count(), flow_seed(id, seed) ^ 0x5bd1_e995);
     if matches!(flows[id].destinations, Targets::Addresses(_)) {
@@ -187,7 +190,7 @@ impl PortGenerator {
             tag += distinct.len() as u32;
         }
         let peak = schedule.peak_pps();
-        // Many generators share the memory that one alone may use.
+        // Many generators share the memory that a single generator may use.
         let remembered = (SKIPS / (beside + 1)).max(FEW_SKIPS);
         let max_backlog = ((peak * timing.max_backlog_ns as f64 / 1e9) as u64).max(32);
         let kernel = beside == 0 && schedule.is_whole() && spec.events.is_empty();
@@ -222,12 +225,12 @@ impl PortGenerator {
         })
     }
 
-    /// Number of frames in the schedule, whether or not their flows send.
+    /// Returns the number of frames in the schedule, whether or not their flows send.
     pub fn total(&self) -> u64 {
         self.base().total()
     }
 
-    /// Adds the frames planned per flow to `frames`, indexed by flow.
+    /// Adds the number of planned frames per flow to `frames`, indexed by flow.
     pub(crate) fn planned(&self, frames: &mut [u64]) {
         self.flows.iter().zip(self.intended()).for_each(|(flow, planned)| frames[flow.id as usize] += planned);
     }
@@ -237,17 +240,17 @@ impl PortGenerator {
         self.last_departure = start;
     }
 
-    /// Port it sends from.
+    /// Returns the port from which it sends.
     pub fn port(&self) -> PortIndex {
         self.port
     }
 
-    /// Queue it sends by.
+    /// Returns the queue through which it sends.
     pub(crate) fn queue(&self) -> QueueIndex {
         self.queue
     }
 
-    /// True if at `now` it has nothing more to send and all sent frames have left.
+    /// True if at `now` nothing is left to send and all sent frames have left.
     #[inline]
     pub fn done(&self, now: Instant) -> bool {
         if let Some(following) = &self.kernel {
@@ -258,7 +261,7 @@ impl PortGenerator {
             && self.is_last_stretch(now)
     }
 
-    /// When the next frame is due, or flows start or stop next; `None` when all are finished.
+    /// Returns when the next frame is due, or flows next start or stop; `None` when all are finished.
     pub fn next_departure(&self) -> Option<Instant> {
         if self.index < self.schedule.total() {
             Some(Instant(self.start.0 + self.schedule.departure(self.index)))
@@ -267,7 +270,7 @@ impl PortGenerator {
         }
     }
 
-    /// Sends the frames due at `now`, at most one burst; returns their number.
+    /// Sends the frames due at `now`, at most one burst. Returns their number.
     ///
     /// # Errors
     /// Errors of the port.
@@ -287,7 +290,7 @@ impl PortGenerator {
         Ok(frames)
     }
 
-    /// Number of frames that may leave at `now`. Skips frames that are too late to be sent at all.
+    /// Returns the number of frames that can leave at `now`. Skips frames that are too late to be sent at all.
     #[inline]
     fn due(&mut self, now: Instant) -> usize {
         let Some(elapsed) = now.0.checked_sub(self.start.0) else { return 0 };
@@ -394,7 +397,7 @@ impl PortGenerator {
             if refusal_is_device_loss {
                 group.refused += 1;
             } else {
-                // The tester's own ring was full: the frame counts as not offered, so it cannot count as lost.
+                // The tester's own ring was full. The frame counts as not offered, so it cannot count as lost.
                 self.refused_by_tester += 1;
                 let (place, sequence) = self.slot_frames[i];
                 self.refusals.add(place as usize, sequence);
@@ -406,7 +409,8 @@ impl PortGenerator {
         }
     }
 
-    /// Ends sending: frames due after `now` do not leave, and if the schedule is over, no frames at all. A generator in the kernel stops immediately.
+    /// Ends sending: frames due after `now` do not leave. If the time of the schedule is over, no frames leave at all.
+    /// A generator in the kernel stops immediately.
     ///
     /// # Errors
     /// Errors of the port.
@@ -421,7 +425,7 @@ impl PortGenerator {
         Ok(())
     }
 
-    /// Its counts and schedule as data.
+    /// Returns the counts and the schedule as data.
     pub(crate) fn report(&self) -> SenderReport {
         let mut groups: Vec<_> = self.groups.iter().map(GroupSent::report).collect();
         self.flows.iter().zip(self.intended()).for_each(|(flow, frames)| groups[flow.group].intended += frames);
@@ -443,64 +447,64 @@ impl PortGenerator {
         }
     }
 
-    /// Frames that the tester's own ring refused: `(flow, frames)`, without flows that have none.
+    /// Iterates over the frames that the tester's own ring refused: `(flow, frames)`, only for flows that have any.
     pub(crate) fn refused_by_flow(&self) -> impl Iterator<Item = (u32, u64)> {
         let counts = self.flows.iter().zip(self.refusals.frames()).filter(|(_, frames)| **frames > 0);
         counts.map(|(flow, frames)| (flow.id, *frames))
     }
 
-    /// Frames offered so far: `(flow, group, frames)`, including frames that the tester's own ring refused. While the kernel generates the frames,
-    /// the counts are computed from the round.
+    /// Returns the number of offered frames so far: `(flow, group, frames)`, including frames that the tester's own
+    /// ring refused. While the kernel generates the frames, the counts are computed from the round.
     pub(crate) fn offered(&self) -> Vec<(u32, usize, u64)> {
         let following = self.kernel.is_some_and(|k| !k.finished).then(|| self.shares(self.sent));
         let next = |i: usize, flow: &SendFlow| following.as_ref().map_or(flow.next, |shares| shares[i]);
         self.flows.iter().enumerate().map(|(i, flow)| (flow.id, flow.group, next(i, flow))).collect()
     }
 
-    /// Numbers of its flows.
+    /// Returns the numbers of its flows.
     pub(crate) fn flow_ids(&self) -> Vec<u32> {
         self.flows.iter().map(|flow| flow.id).collect()
     }
 
-    /// Counts by group.
+    /// Returns the counts by group.
     pub fn groups(&self) -> &[GroupSent] {
         &self.groups
     }
 
-    /// Frames of the schedule that were not offered while their flows were sending.
+    /// Number of frames of the schedule that were not offered while their flows were sending.
     pub fn unsent(&self) -> u64 {
         self.intended().iter().sum::<u64>() - self.sent
     }
 
-    /// Frames that the tester's own ring refused.
+    /// Number of frames that the tester's own ring refused.
     pub fn refused_by_tester(&self) -> u64 {
         self.refused_by_tester
     }
 
-    /// Histogram of departure errors by power of two.
+    /// Returns the histogram of departure errors by power of two.
     pub fn lateness(&self) -> &LatenessBuckets {
         &self.lateness
     }
 
-    /// Time from the start to the end of the schedule or the last departure, whichever is later, in ns.
+    /// Returns the time from the start to the end of the schedule or the last departure, whichever is later, in ns.
     pub fn sending_ns(&self) -> u64 {
         self.base().end_ns().max(self.last_departure.0 - self.start.0)
     }
 }
 
 impl PortGenerator {
-    /// When the next frame is due, or when the last one has left.
+    /// Returns when the next frame is due, or when the last frame has left.
     pub(crate) fn next_event(&self) -> Instant {
         self.next_departure().unwrap_or(self.last_departure)
     }
 
-    /// Hands the next burst to a port that sends ahead, each frame with its departure time, all before `until`; returns
+    /// Hands the next burst to a port that sends ahead, each frame with its departure time, all before `until`. Returns
     /// how many frames the port took.
     ///
     /// # Errors
     /// Errors of the port.
     pub(crate) fn send_ahead(&mut self, port: &mut dyn Port, now: Instant, until: Instant) -> Result<usize, PortError> {
-        // The previous burst is still being sent, or the trial has not begun.
+        // The previous burst is still being sent, or the trial has not started.
         if now < self.last_departure.max(self.start) {
             return Ok(0);
         }
@@ -541,7 +545,7 @@ impl PortGenerator {
         Ok(frames)
     }
 
-    /// Counts the frames of the first slots, whose departure times are `at`.
+    /// Counts the frames in the first slots, whose departure times are `at`.
     fn account_ahead(&mut self, at: &[Instant]) {
         self.index += at.len() as u64;
         self.sent += at.len() as u64;
@@ -562,14 +566,14 @@ impl PortGenerator {
 }
 
 /// A delayed generator sends at most this many times the requested rate, and no burst longer than [`CATCH_UP_BURST_NS`]
-/// of load. A receive ring that copes with the load copes with that.
+/// of load. A receive ring that can handle the load can handle this too.
 const CATCH_UP_SPEED: f64 = 1.2;
-/// Load that may leave in one burst, in ns.
+/// Load that can leave in one burst, in ns.
 const CATCH_UP_BURST_NS: f64 = 200_000.0;
-/// Frames that may leave in one burst, whatever the load.
+/// Number of frames that can leave in one burst, whatever the load.
 const CATCH_UP_FRAMES: f64 = 32.0;
 
-/// A token bucket, filled at [`CATCH_UP_SPEED`] times the load: always full while the generator is on time.
+/// A token bucket that fills at [`CATCH_UP_SPEED`] times the load. It is always full while the generator is on time.
 struct CatchUp {
     tokens: f64,
     capacity: f64,
@@ -582,7 +586,7 @@ impl CatchUp {
         CatchUp { tokens: capacity, capacity, last_ns: 0 }
     }
 
-    /// Number of frames that may leave at `now_ns` at a requested rate of `rate_pps`.
+    /// Returns the number of frames that can leave at `now_ns` at a requested rate of `rate_pps`.
     #[inline]
     fn allow(&mut self, rate_pps: f64, now_ns: u64) -> u64 {
         let elapsed = now_ns.saturating_sub(self.last_ns) as f64;
@@ -612,18 +616,18 @@ struct Run {
 struct Refusals {
     /// Frames of each flow, counted even if there is no room for another run.
     frames: Vec<u64>,
-    /// Number of the last run of each flow, from 1; 0 before the first.
+    /// Number of the last run of each flow, from 1; 0 before the first run.
     last: Vec<usize>,
     runs: Vec<Run>,
 }
 
 impl Refusals {
-    /// Room for `most` runs of `flows` flows.
+    /// Creates room for `most` runs of `flows` flows.
     fn new(flows: usize, most: usize) -> Refusals {
         Refusals { frames: spaced(flows), last: spaced(flows), runs: Vec::with_capacity(most) }
     }
 
-    /// Adds a frame of the flow at this place. Frames of a flow come in order.
+    /// Adds a frame of the flow at this place. Frames of a flow must be added in order.
     fn add(&mut self, flow: usize, sequence: u64) {
         self.frames[flow] += 1;
         if let Some(last) = self.last[flow].checked_sub(1)
@@ -636,12 +640,12 @@ impl Refusals {
         }
     }
 
-    /// Frames of each flow.
+    /// Returns the number of frames of each flow.
     fn frames(&self) -> &[u64] {
         &self.frames
     }
 
-    /// The stored runs, ascending within a flow.
+    /// Returns the stored runs, ascending within a flow.
     fn runs(&self) -> &[Run] {
         &self.runs
     }
@@ -653,7 +657,7 @@ mod tests {
 
     #[test]
     fn a_late_generator_catches_up_a_little_faster_than_asked_for() {
-        // 1 Mfps: the bucket holds 200 frames. After a gap of 10 ms (10,000 frames late) a look every 10 µs.
+        // 1 Mfps: the bucket holds 200 frames. After a gap of 10 ms (10,000 frames late) the generator checks every 10 µs.
         let mut bucket = CatchUp::new(1e6);
         let mut sent = 0u64;
         let mut late = 10_000u64;
@@ -668,7 +672,7 @@ mod tests {
             late -= frames;
             looks += 1;
         }
-        // 200 at once, then 12 per look where 10 are due: 9,800 / 2 looks, 49 ms.
+        // 200 frames immediately, then 12 per check where 10 are due: 9,800 / 2 checks, 49 ms.
         assert!((4_890..=4_910).contains(&looks), "{looks} looks");
         assert_eq!(sent, 10_000 + (looks - 1) * 10);
     }
@@ -693,11 +697,11 @@ mod tests {
     fn all_frames_count_even_without_room_for_them() {
         let mut refusals = Refusals::new(1, 4);
         let most = refusals.runs.capacity() as u64;
-        // Every second frame: none follows another one.
+        // Every second frame: no frame follows another.
         (0..most + 100).for_each(|n| refusals.add(0, 2 * n));
         assert_eq!(refusals.frames(), [most + 100]);
         assert_eq!(refusals.runs().len() as u64, most);
-        // A frame after one that was not stored does not extend the last run.
+        // A frame after an unstored frame does not extend the last run.
         refusals.add(0, 2 * (most + 99) + 1);
         assert_eq!(refusals.frames(), [most + 101]);
         assert_eq!(refusals.runs().last(), Some(&Run { flow: 0, first: 2 * (most - 1), frames: 1 }));

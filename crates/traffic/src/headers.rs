@@ -13,7 +13,7 @@ use drophammer_wire::MacAddr;
 /// First port and size of the dynamic port range (RFC 6335).
 const DYNAMIC: (u16, u32) = (49_152, 16_384);
 
-/// VLAN identifiers of the leading tags, the outermost first; of a field that varies, the first value.
+/// Returns the VLAN identifiers of the leading tags, outermost first. For a field that varies, this is the first value.
 pub(crate) fn tags(headers: &[Header]) -> Vec<u16> {
     let behind_ethernet = headers.iter().skip_while(|h| h.kind() == HeaderKind::Ethernet);
     let tags = behind_ethernet.map_while(|header| match header {
@@ -39,12 +39,12 @@ pub(crate) fn needs_source(headers: &[Header]) -> bool {
     }
 }
 
-/// The headers of flow `id` in a run with this seed, from Ethernet on. Only the outermost IP header may still lack its
-/// addresses.
+/// Returns the headers of flow `id` in a run with this seed, from Ethernet on. Only the outermost IP header may still
+/// lack its addresses.
 pub(crate) fn complete(flow: &FlowSpec, id: usize, seed: u64, link: &Neighbour) -> Vec<Header> {
     let mut headers = flow.headers.clone();
     if headers.is_empty() {
-        // Constant per flow, so that a router that balances by hash keeps the order of its frames.
+        // The port is constant per flow, so that a router that balances by hash keeps the order of its frames.
         let source_port = DYNAMIC.0 + Permutation::new(DYNAMIC.1, seed).at(id as u32 % DYNAMIC.1) as u16;
         headers.push(match flow.family {
             Family::Ipv4 => Header::Ipv4(Ipv4::default()),
@@ -64,20 +64,20 @@ pub(crate) fn complete(flow: &FlowSpec, id: usize, seed: u64, link: &Neighbour) 
     headers
 }
 
-/// Why the outermost IP header does not fit `flow`; `None` if it does.
+/// Returns why the outermost IP header does not fit `flow`; `None` if it does.
 pub(crate) fn wrong_ip(flow: &FlowSpec) -> Option<&'static str> {
     let outermost = flow.headers.iter().find(|h| matches!(h.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6))?;
     let family = if outermost.kind() == HeaderKind::Ipv4 { Family::Ipv4 } else { Family::Ipv6 };
     if family != flow.family {
         Some("its addresses and its outermost IP header are of different families")
     } else if [FieldName::Source, FieldName::Destination].iter().any(|name| outermost.field(*name).is_some()) {
-        Some("its outermost IP header sets addresses, but those of the flow go there")
+        Some("its outermost IP header sets addresses, but the flow's addresses go there")
     } else {
         None
     }
 }
 
-/// The expected encapsulation: what the flow says, otherwise no tags, no labels, and the tunnel it was sent in.
+/// Returns the expected encapsulation: what the flow specifies, otherwise no tags, no labels, and the tunnel in which it was sent.
 pub(crate) fn arriving(flow: &FlowSpec) -> Arriving {
     flow.arrives.clone().unwrap_or_else(|| {
         let kinds: Vec<_> = flow.headers.iter().map(Header::kind).collect();
@@ -88,7 +88,7 @@ pub(crate) fn arriving(flow: &FlowSpec) -> Arriving {
     })
 }
 
-/// Checks that do not apply to received frames of a flow, because the flow sets the fields itself.
+/// Checks that do not apply to received frames of a flow, because the flow sets these fields itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unjudged {
     /// True if the flow sets a checksum, right or wrong.
@@ -100,7 +100,7 @@ pub(crate) struct Unjudged {
 }
 
 impl Unjudged {
-    /// For the frames of `flow`.
+    /// Returns the exceptions for the frames of `flow`.
     pub(crate) fn of(flow: &FlowSpec) -> Unjudged {
         let names = [FieldName::Checksum, FieldName::HeaderChecksum];
         let is_transport = |h: &Header| matches!(h.kind(), HeaderKind::Udp | HeaderKind::Tcp | HeaderKind::IcmpEcho);

@@ -3,38 +3,39 @@
 use crate::plan::spaced;
 use hdrhistogram::Histogram;
 
-/// Latencies up to 10 s are resolved; up to the next power of two, 17.18 s, that costs nothing more. Longer ones are recorded as 10 s.
+/// Latencies up to 10 s are resolved; resolving up to the next power of two, 17.18 s, costs nothing more. Longer
+/// latencies are recorded as 10 s.
 const MAX_NS: u64 = 10_000_000_000;
 /// Significant decimal digits.
 const DIGITS: u8 = 3;
-/// Leading bits that count: 2^11 is the power of two that covers 2 * 10^3 values.
+/// Number of leading bits that count: 2^11 is the power of two that covers 2 * 10^3 values.
 const BITS: u32 = 11;
 const HALF: usize = 1 << (BITS - 1);
 
-/// Counts of latencies with three significant digits. Recording is a shift and an addition; the bookkeeping of the HDR
-/// histogram (smallest, largest, total) is done when it is requested.
+/// Counts of latencies with three significant digits. Recording takes a shift and an addition. The bookkeeping of the
+/// HDR histogram (smallest, largest, total) is done when it is requested.
 pub struct Latencies {
-    /// Lower halves of the counts, so that the used ones stay in the cache.
+    /// Lower halves of the counts. They are separate, so that the ones in use stay in the cache.
     counts: Vec<u32>,
-    /// Upper halves of the counts: number of overflows of the lower half.
+    /// Upper halves of the counts: the number of overflows of the lower half.
     wraps: Vec<u32>,
 }
 
-/// Index of the count for `ns`. Each doubling has a row of 2^10; the first row is twice as long.
+/// Returns the index of the count for `ns`. Each doubling has a row of 2^10; the first row is twice as long.
 #[inline]
 fn place(ns: u64) -> usize {
     let shift = u64::BITS - BITS - (ns | ((1 << BITS) - 1)).leading_zeros();
     shift as usize * HALF + (ns >> shift) as usize
 }
 
-/// Smallest value with this index.
+/// Returns the smallest value with this index.
 fn smallest_at(place: usize) -> u64 {
     let shift = (place / HALF).saturating_sub(1);
     ((place - shift * HALF) as u64) << shift
 }
 
 impl Latencies {
-    /// Empty counts.
+    /// Creates empty counts.
     pub fn new() -> Latencies {
         let places = place(MAX_NS.next_power_of_two() - 1) + 1;
         Latencies { counts: spaced(places), wraps: spaced(places) }
@@ -71,7 +72,7 @@ impl Latencies {
         self.add_at(if place < self.counts.len() { place } else { self::place(MAX_NS) }, frames);
     }
 
-    /// The counts: `(lower end of a bucket in ns, number)`, ascending.
+    /// Returns the counts in ascending order: `(lower end of a bucket in ns, number)`.
     pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> {
         (0..self.counts.len()).map(|place| (smallest_at(place), self.at(place))).filter(|(_, count)| *count > 0)
     }
@@ -85,7 +86,7 @@ impl Latencies {
         (self.wraps[place], self.counts[place]) = ((sum >> 32) as u32, sum as u32);
     }
 
-    /// The HDR histogram of all recorded latencies.
+    /// Returns the HDR histogram of all recorded latencies.
     pub fn histogram(&self) -> Histogram<u64> {
         let mut histogram = Histogram::new_with_bounds(1, MAX_NS, DIGITS).expect("constant bounds are valid");
         self.steps().for_each(|(ns, count)| histogram.saturating_record_n(ns, count));

@@ -1,7 +1,7 @@
-//! The fast check that a frame belongs to this trial and is intact: headers, checksums, signature, payload and
-//! destination in one pass.
+//! The fast check that a frame belongs to this trial and is intact. It checks headers, checksums, signature, payload
+//! and destination in one pass.
 //!
-//! The full check ([`crate::recognize`] and the analyzer) also accepts every frame that this one accepts, and decides
+//! The full check ([`crate::recognize`] and the analyzer) accepts every frame that this check accepts, and decides
 //! about all others.
 
 use crate::payload::Pattern;
@@ -12,23 +12,23 @@ use drophammer_wire::{checksum, ethernet, ipv4, ipv6, udp};
 /// What the fast check expects of a frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Expected<'a> {
-    /// Address of the host at the port, in the form of [`crate::analyzer::destination`].
+    /// Address of the host on the port, in the form of [`crate::analyzer::destination`].
     pub(crate) host: u64,
     pub(crate) key: TrialKey,
     pub(crate) pattern: &'a Pattern,
 }
 
-/// A signature, if one was found; small enough to be returned in two registers.
+/// A signature, if one was found. It is small enough to be returned in two registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
-    /// Flow (upper half) and sequence number.
+    /// Flow (upper half) and sequence number (lower half).
     identity: u64,
-    /// Departure time as carried in the frame.
+    /// Departure time as it is in the frame.
     time: u64,
 }
 
 impl Found {
-    /// No signature: no signature has this flow.
+    /// No signature: this flow number is never used.
     pub(crate) const NOTHING: Found = Found { identity: (u32::MAX as u64) << 32, time: 0 };
 
     #[inline(always)]
@@ -37,13 +37,13 @@ impl Found {
         Found { identity, time: signature.time.into() }
     }
 
-    /// Departure time as carried in the frame.
+    /// Returns the departure time as it is in the frame.
     #[inline(always)]
     pub(crate) fn time(self) -> u32 {
         self.time as u32
     }
 
-    /// Its flow; `u32::MAX` if there is no signature.
+    /// Returns the flow; `u32::MAX` if there is no signature.
     #[inline(always)]
     pub(crate) fn flow(self) -> u32 {
         (self.identity >> 32) as u32
@@ -62,13 +62,13 @@ impl Found {
 
 /// Length of the shortest Ethernet frame without FCS. 64-byte frames have the highest frame rates.
 const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
-/// IPv4, UDP and signature without payload: the packet of the shortest frames with two or more tags.
+/// Length of IPv4, UDP and signature without payload: the packet in the shortest frames with two or more tags.
 pub(crate) const BARE: usize = ipv4::LEN + udp::LEN + signature::LEN;
-/// Packet length of frames of [`SHORTEST`] bytes, without and with one tag or label.
+/// Packet length in frames of [`SHORTEST`] bytes, without and with one tag or label.
 const NO_TAG: usize = SHORTEST - ethernet::LEN;
 const ONE_TAG: usize = NO_TAG - 4;
 
-/// `N` bytes at `at` as a little-endian number; the bounds are known where `frame` is an array.
+/// Reads `N` bytes at `at` as a little-endian number. The bounds are known at compile time if `frame` is an array.
 macro_rules! word {
     ($frame:expr, $at:expr, $kind:ty) => {{
         let mut bytes = [0; size_of::<$kind>()];
@@ -77,14 +77,14 @@ macro_rules! word {
     }};
 }
 
-/// Eight bytes as a mask or a value to compare with.
+/// Returns eight bytes as a mask or a value for comparison.
 const fn bytes(bytes: [u8; 8]) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
 impl Expected<'_> {
-    /// The signature of an intact frame without tags and labels. [`Found::NOTHING`] for any other frame, and for a few
-    /// that only the full check accepts.
+    /// Returns the signature of an intact frame without tags and labels. Returns [`Found::NOTHING`] for any other
+    /// frame, and for a few that only the full check accepts.
     #[inline(always)]
     pub(crate) fn signature(&self, frame: &[u8]) -> Found {
         match <&[u8; SHORTEST]>::try_from(frame) {
@@ -96,7 +96,8 @@ impl Expected<'_> {
         }
     }
 
-    /// Like [`Expected::signature`], for a frame with an IP packet from `at` to the end. The caller has compared tags and labels.
+    /// Like [`Expected::signature`], but for a frame with an IP packet from `at` to the end. The caller has compared
+    /// tags and labels.
     #[inline(never)]
     pub(crate) fn behind(&self, frame: &[u8], at: usize) -> Found {
         let packet = frame.get(at..).unwrap_or_default();
@@ -110,7 +111,7 @@ impl Expected<'_> {
         self.if_home(frame, found)
     }
 
-    /// Like [`Expected::signature`], for any frame; also returns the offset of its IP header.
+    /// Like [`Expected::signature`], but for any frame. Also returns the offset of its IP header.
     #[inline(never)]
     pub(crate) fn anywhere(&self, frame: &[u8]) -> (Found, usize) {
         let found = packet_at(frame).and_then(|at| Some((Found::of(self.packet(frame.get(at..)?)?), at)));
@@ -118,15 +119,16 @@ impl Expected<'_> {
         (self.if_home(frame, found), at)
     }
 
-    /// `found` if `frame` is addressed to the host, otherwise [`Found::NOTHING`].
+    /// Returns `found` if `frame` is addressed to the host, otherwise [`Found::NOTHING`].
     #[inline(always)]
     pub(crate) fn if_home(&self, frame: &[u8], found: Found) -> Found {
         let home = frame.first_chunk::<8>().is_some_and(|head| (u64::from_le_bytes(*head) ^ self.host) << 16 == 0);
         if home { found } else { Found::NOTHING }
     }
 
-    /// The signature of an IPv4 packet without options, with less than eight bytes before the signature. `read` returns the signature and its check;
-    /// calling it last is cheaper if the signature has not been read yet. `FULL`: the caller has checked version, header length and total length.
+    /// Returns the signature of an IPv4 packet without options and with less than eight bytes before the signature.
+    /// `read` returns the signature and its check. Calling it last is cheaper if the signature has not been read yet.
+    /// `FULL` means that the caller has checked version, header length and total length.
     #[inline(always)]
     pub(crate) fn short<const N: usize, const FULL: bool>(
         &self,
@@ -134,7 +136,7 @@ impl Expected<'_> {
         read: impl FnOnce() -> (Signature, u16),
     ) -> Found {
         const { assert!(N >= BARE && N < BARE + 8) };
-        // More fragments and fragment offset; also version, header length and total length unless the caller has checked them.
+        // More fragments and fragment offset; also version, header length and total length, unless the caller has checked them.
         let known = if FULL { 0 } else { 0xff };
         let mask = bytes([known, 0, known, known, 0, 0, 0x3f, 0xff]);
         let ip = bytes([0x45, 0, 0, N as u8, 0, 0, 0, 0]);
@@ -172,7 +174,7 @@ impl Expected<'_> {
         if whole { Found::of(signature) } else { Found::NOTHING }
     }
 
-    /// The signature of a frame of any length and family, without labels and tags except one priority tag.
+    /// Returns the signature of a frame of any length and family, without labels and with at most one priority tag.
     #[inline(never)]
     fn plain(&self, frame: &[u8]) -> Found {
         let Some((head, mut packet)) = frame.split_first_chunk::<{ ethernet::LEN }>() else { return Found::NOTHING };
@@ -182,7 +184,7 @@ impl Expected<'_> {
             ethertype::VLAN | ethertype::SERVICE_VLAN => {
                 let Some((tag, behind)) = packet.split_first_chunk::<4>() else { return Found::NOTHING };
                 packet = behind;
-                // A tag of VLAN 0 names no VLAN. Its first four bits are priority and drop eligibility.
+                // A tag of VLAN 0 does not select a VLAN. Its first four bits are priority and drop eligibility.
                 match (u16::from_be_bytes([tag[0], tag[1]]) & 0x0fff, u16::from_be_bytes([tag[2], tag[3]])) {
                     (0, ethertype::IPV4) => 4,
                     (0, ethertype::IPV6) => 6,
@@ -199,7 +201,7 @@ impl Expected<'_> {
         }
     }
 
-    /// The signature of a packet. Bytes that equal the pattern have a known sum.
+    /// Returns the signature of a packet. If bytes equal the pattern, their sum is already known.
     fn packet(&self, packet: &[u8]) -> Option<Signature> {
         let head: &[u8; ipv4::LEN + udp::LEN] = packet.first_chunk()?;
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -243,7 +245,7 @@ impl Expected<'_> {
     }
 }
 
-/// Offset of the IP header of `frame` behind tags and labels; `None` if another header follows.
+/// Returns the offset of the IP header of `frame` after tags and labels; `None` if another header follows.
 #[inline]
 fn packet_at(frame: &[u8]) -> Option<usize> {
     let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
@@ -254,7 +256,7 @@ fn packet_at(frame: &[u8]) -> Option<usize> {
             ethertype::IPV6 => return (frame.get(at)? >> 4 == 6).then_some(at),
             ethertype::VLAN | ethertype::SERVICE_VLAN | ethertype::OLD_SERVICE_VLAN => at += 4,
             ethertype::MPLS => {
-                // The third byte of an entry ends with the bottom-of-stack bit.
+                // The lowest bit of an entry's third byte is the bottom-of-stack bit.
                 while frame.get(at + 2)? & 1 == 0 {
                     at += 4;
                 }
@@ -265,7 +267,7 @@ fn packet_at(frame: &[u8]) -> Option<usize> {
     }
 }
 
-/// The signature and its check.
+/// Returns the signature and its check.
 #[inline(always)]
 fn tail_of<const N: usize>(packet: &[u8; N]) -> &[u8; signature::LEN] {
     packet.last_chunk().expect("a packet is longer than a signature")
@@ -281,14 +283,14 @@ fn is_full(frame: &[u8; SHORTEST]) -> bool {
     word!(frame, 12, u64) & MASK == IP
 }
 
-/// Protocol and length of a pseudo header, as little-endian words.
+/// Returns protocol and length of a pseudo-header as little-endian words.
 #[inline]
 fn pseudo(length: u16) -> u64 {
     u64::from(ipv4::protocol::UDP) << 8 | u64::from(length.swap_bytes()) << 16
 }
 
-/// True if the checksum holds, where `sum` adds words of up to 64 bits that are not all zero. Modulo 2^16 - 1, a word
-/// equals the sum of its 16-bit words, because 2^16 is 1; and a sum that folds to 0xffff is a multiple.
+/// True if the checksum is correct. `sum` adds words of up to 64 bits that are not all zero. Modulo 2^16 - 1, a word
+/// equals the sum of its 16-bit words, because 2^16 is 1. A sum that folds to 0xffff is a multiple of 2^16 - 1.
 #[inline(always)]
 fn holds(sum: u128) -> bool {
     const DIVISOR: u64 = 0xffff;
@@ -304,7 +306,7 @@ fn holds(sum: u128) -> bool {
         inverse
     };
     const { assert!(DIVISOR.wrapping_mul(INVERSE) == 1) };
-    // 2^64 is 1 modulo the divisor too, so the overflow goes to the bottom.
+    // 2^64 is also 1 modulo the divisor, so the overflow is added at the lowest bit.
     let (low, carry) = (sum as u64).overflowing_add((sum >> 64) as u64);
     (low + u64::from(carry)).wrapping_mul(INVERSE) <= u64::MAX / DIVISOR
 }
@@ -324,7 +326,7 @@ mod tests {
 
     const HOST: MacAddr = MacAddr([2, 3, 4, 5, 6, 7]);
 
-    /// The same result as [`Expected::signature`], step by step.
+    /// Computes the same result as [`Expected::signature`], step by step.
     fn at_length(expected: &Expected<'_>, frame: &[u8]) -> Option<Signature> {
         let found = candidate(frame).filter(|c| c.whole && c.sums_hold)?;
         let (signature, check) = Signature::read(found.signature);
@@ -332,13 +334,13 @@ mod tests {
         (ours && expected.pattern.starts_with(found.payload)).then_some(signature)
     }
 
-    /// The signature, if there is one.
+    /// Returns the signature, if there is one.
     fn some(found: Found) -> Option<Signature> {
         let signature = Signature { flow: found.flow(), sequence: found.sequence(), time: found.time() };
         (found.flow() != u32::MAX).then_some(signature)
     }
 
-    /// A frame on its way to [`HOST`].
+    /// Builds a frame on its way to [`HOST`].
     fn frame(v6: bool, size: FrameSize, pattern: &Pattern, ends: (u128, u128), signature: Signature) -> Vec<u8> {
         let family = if v6 { Family::Ipv6 } else { Family::Ipv4 };
         let range = AddressRange { first: "198.18.0.1".parse().unwrap(), step: 1, count: 1 };
@@ -382,8 +384,8 @@ mod tests {
                 differ += usize::from(found.is_none());
                 frame[bit / 8] ^= 1 << (bit % 8);
             }
-            // Bits that no check covers: the source address; in IPv6 everything but lengths, next header and addresses;
-            // padding.
+            // Bits that no check covers: the source address; in IPv6 everything except lengths, next header and
+            // addresses; padding.
             assert!(differ >= (frame.len() - 20) * 8 - 40, "{size:?}: {differ} of {}", frame.len() * 8);
         }
     }

@@ -24,7 +24,7 @@ pub struct Trial {
     pub background: Vec<usize>,
     /// Number of ports.
     pub ports: usize,
-    /// True if the load is the maximum that ports accept. Offering less than scheduled is no fault then.
+    /// True if the load is the maximum that ports accept. In that case, offering less than scheduled is not a fault.
     pub maximum: bool,
     /// Labels of the events, in order of time.
     pub events: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Trial {
 /// All counts of one lane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaneReport {
-    /// Properties of the trial; the same in each report.
+    /// Properties of the trial, the same in each report.
     pub trial: Trial,
     /// One per sending port of the lane.
     pub senders: Vec<SenderReport>,
@@ -47,23 +47,23 @@ pub struct LaneReport {
     pub arrivals: Vec<PortArrivals>,
     /// Frames of earlier trials.
     pub stale: u64,
-    /// Frames that are not test traffic.
+    /// Frames other than test traffic.
     pub other: u64,
     /// Frames that the tester lost in its own receive path.
     pub receive_drops: u64,
     /// Longest time between two passes of the loop, in ns.
     pub max_gap_ns: u64,
-    /// Sum of all such times above 1 ms, in ns.
+    /// Sum in ns of all such times above 1 ms.
     pub long_gaps_ns: u64,
-    /// The longest of them, in order of time.
+    /// The longest of these times, in chronological order.
     #[serde(default)]
     pub longest_gaps: Vec<Held>,
-    /// Periods without an arrival. Absent if nothing arrived, if ports do not know when frames arrived, and in virtual time.
+    /// Periods without an arrival. `None` if nothing arrived, if ports do not know when frames arrived, and in virtual time.
     #[serde(default)]
     pub silences: Option<Silences>,
-    /// Step of the wall clock during the trial, in ns; 0 on all lanes but the first.
+    /// Step of the wall clock during the trial in ns; 0 on all lanes except the first.
     pub clock_step_ns: i64,
-    /// Events that this lane has processed, the first ones of the trial.
+    /// Events that this lane has performed, which are the first ones of the trial.
     pub events: Vec<EventReport>,
 }
 
@@ -74,17 +74,18 @@ pub struct SenderReport {
     pub port: PortIndex,
     /// Scheduled departures.
     pub schedule: Schedule,
-    /// Flow of each frame of one round.
+    /// Flow of each frame in one round.
     pub round: Vec<u32>,
     /// Skipped parts of the schedule: `(frames sent before, frames skipped so far)`.
     pub skips: Vec<(u64, u64)>,
     /// Frames sent by flow: `(flow, frames)`.
     pub flows: Vec<(u32, u64)>,
-    /// Frames that the tester's own ring refused: `(flow, frames)`, without flows that have none.
+    /// Frames that the tester's own ring refused: `(flow, frames)`, only for flows that have any.
     pub refused: Vec<(u32, u64)>,
-    /// The refused frames: `(flow, first sequence number, frames)`, ascending within a flow. If there are too many, the last ones are missing.
+    /// The refused frames: `(flow, first sequence number, frames)`, ascending within a flow. If there are too many, the
+    /// last ones are missing.
     pub own_refusals: Vec<(u32, u64, u64)>,
-    /// The first 256 stretches of the schedule, in order; none if no flow was started or stopped.
+    /// The first 256 stretches of the schedule, in order; empty if no flow was started or stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stretches: Vec<StretchReport>,
     /// The flows that were stopped or paused.
@@ -92,11 +93,12 @@ pub struct SenderReport {
     pub stopped: Vec<StoppedReport>,
     /// Counts of each group of the trial.
     pub groups: Vec<GroupSentReport>,
-    /// Frames that were due while their flows were sending, but were not offered; refusals of the tester's own ring included.
+    /// Frames that were due while their flows were sending, but were not offered. This includes refusals of the
+    /// tester's own ring.
     pub unsent: u64,
     /// Time from the start to the end of the schedule or the last departure, whichever is later, in ns.
     pub sending_ns: u64,
-    /// Departure errors, by power of two in ns.
+    /// Departure errors by power of two in ns.
     pub lateness: Vec<u64>,
     /// True if the kernel generated the frames.
     pub in_kernel: bool,
@@ -105,13 +107,13 @@ pub struct SenderReport {
 /// A part of a schedule in which the same flows send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StretchReport {
-    /// Its first frame, counted among all frames of the schedule.
+    /// First frame of the stretch, counted among all frames of the schedule.
     pub from: u64,
-    /// For each place of a round, whether its flow sends.
+    /// For each place of a round: true if its flow sends.
     pub keep: Vec<bool>,
-    /// Frames sent before it.
+    /// Number of frames sent before the stretch.
     pub sent: u64,
-    /// Frames skipped before it.
+    /// Number of frames skipped before the stretch.
     pub skipped: u64,
     /// First sequence number of each flow, in the order of [`SenderReport::flows`].
     pub sequences: Vec<u64>,
@@ -122,26 +124,26 @@ pub struct StretchReport {
 pub struct StoppedReport {
     /// The flow.
     pub flow: u32,
-    /// Its group.
+    /// The flow's group.
     pub group: usize,
-    /// How often it was stopped or paused.
+    /// Number of times that the flow was stopped or paused.
     pub stops: u64,
-    /// Time for which it was stopped or paused, in ns.
+    /// Time for which the flow was stopped or paused, in ns.
     pub stopped_ns: u64,
-    /// End of its schedule, in ns after the start.
+    /// End of the flow's schedule, in ns after the start.
     pub end_ns: u64,
 }
 
 /// Frames of a group sent at one port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupSentReport {
-    /// Frames planned.
+    /// Number of planned frames.
     pub intended: u64,
-    /// Frames handed over, refused ones included.
+    /// Number of frames handed over, including refused frames.
     pub offered: u64,
     /// Offered frames that the device's ring refused.
     pub refused: u64,
-    /// Frames offered, by time bin.
+    /// Offered frames by time bin.
     pub bins: Vec<u64>,
 }
 
@@ -152,38 +154,39 @@ pub struct GroupReport {
     pub stray: u64,
     /// Frames that are not intact.
     pub corrupted: u64,
-    /// Sent frames that arrived intact at the right port, but only in another encapsulation, by the deviation of the first arrival in the order of
-    /// [`drophammer_model::traffic::Deviation::ALL`]. [`FlowReport::deviating`] has the others.
+    /// Sent frames that arrived intact at the right port, but only in a different encapsulation, by the deviation of
+    /// the first arrival, in the order of [`drophammer_model::traffic::Deviation::ALL`]. The others are in
+    /// [`FlowReport::deviating`].
     pub deviations: Vec<u64>,
-    /// Further arrivals with a deviation.
+    /// All other arrivals with a deviation.
     pub deviating_copies: u64,
-    /// Frames with a latency above the threshold.
+    /// Frames with a latency above the limit.
     pub late: u64,
     /// Bytes of distinct intact frames, FCS included.
     pub bytes: u64,
     /// Distinct frames by time bin of departure, and by time bin of arrival.
     pub bins: Vec<(u64, u64)>,
-    /// Strays, and frames received at an alternate port, by port of arrival.
+    /// Stray frames, and frames received at an alternate port, by port of arrival.
     pub elsewhere: Vec<u64>,
     /// Latencies: `(lower end of the histogram's bucket in ns, frames)`, ascending.
     pub latencies: Vec<(u64, u64)>,
     /// Sum of all latencies in ns.
     pub latency_sum_ns: u128,
-    /// Smallest latency in ns; `u64::MAX` if no frame was received.
+    /// Lowest latency in ns; `u64::MAX` if no frame was received.
     pub latency_min_ns: u64,
-    /// Largest latency in ns.
+    /// Highest latency in ns.
     pub latency_max_ns: u64,
-    /// Variations of latency from frame to frame, if the group's flows ask for them.
+    /// Variations of latency from frame to frame, if the group's flows measure them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipdv: Option<IpdvReport>,
 }
 
-/// How much latency varied from one frame of a flow to the next, as a lane counted it.
+/// How much latency varied between consecutive frames of a flow, as counted by one lane.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IpdvReport {
     /// Decreases: `(lower end of the histogram's bucket in ns, pairs)`, ascending by amount.
     pub falls: Vec<(u64, u64)>,
-    /// Increases, and pairs with equal latency, in the same form.
+    /// Increases, and pairs with equal latency, in the same form as the decreases.
     pub rises: Vec<(u64, u64)>,
     /// The smallest and the largest variation in ns; `None` without a pair.
     pub range: Option<(i64, i64)>,
@@ -194,9 +197,9 @@ pub struct IpdvReport {
 pub struct PortArrivals {
     /// Distinct frames.
     pub frames: u64,
-    /// Arrival of the first one, in ns on the clock of the ports.
+    /// Arrival of the first frame, in ns on the clock of the ports.
     pub first_ns: u64,
-    /// Arrival of the last one.
+    /// Arrival of the last frame.
     pub last_ns: u64,
 }
 
@@ -211,8 +214,8 @@ impl PortArrivals {
         self.frames += other.frames;
     }
 
-    /// Time that these frames represent, in ns. n frames span n - 1 intervals, so one mean interval is added; otherwise
-    /// the rate would be too high.
+    /// Returns the time that these frames represent, in ns. n frames span n - 1 intervals, so one mean interval is
+    /// added. Otherwise the rate would be too high.
     pub(crate) fn ns(&self) -> u64 {
         let span = u128::from(self.last_ns.saturating_sub(self.first_ns));
         match u128::from(self.frames) {
@@ -227,13 +230,13 @@ impl PortArrivals {
 pub struct FlowReport {
     /// The flow.
     pub flow: usize,
-    /// Its group.
+    /// The flow's group.
     pub group: usize,
-    /// Port that it is sent to.
+    /// Port to which the flow is sent.
     pub to: PortIndex,
     /// Distinct frames.
     pub received: u64,
-    /// Further copies.
+    /// Copies after the first.
     pub duplicated: u64,
     /// Frames that are RFC 4737 type-P-reordered.
     pub reordered: u64,
@@ -245,24 +248,24 @@ pub struct FlowReport {
     pub max_extent: u64,
     /// Highest sequence number plus one.
     pub next_expected: u64,
-    /// Missing sequence numbers below `next_expected`, ascending. If the flow is counted by destination, all within the receiver's window; otherwise
-    /// the highest ones, more than the known refusals.
+    /// Missing sequence numbers below `next_expected`, ascending. If the flow is counted by destination, this contains
+    /// all of them within the receiver's window; otherwise the highest ones, more than the known refusals.
     pub missing: Vec<Range<u64>>,
-    /// Lost frames below `next_expected`, within the receiver's window; empty if `arrived` is present.
+    /// Lost frames below `next_expected`, within the receiver's window; empty if `arrived` is `Some`.
     #[serde(default)]
     pub losses: LossRuns,
     /// True if the receiver's window covers every frame.
     pub tells_all: bool,
-    /// True if its frames arrived at several queues, so that their order is unknown.
+    /// True if the flow's frames arrived at several queues, so that their order is unknown.
     pub spread: bool,
-    /// Which frames have arrived. Present if other lanes may receive the flow too; `missing` is empty then.
+    /// Frames that have arrived. `Some` if other lanes may receive the flow too; `missing` is then empty.
     pub arrived: Option<Arrived>,
-    /// Frames that arrived in another encapsulation, if any did and other lanes may receive the flow too.
+    /// Frames that arrived in a different encapsulation, if there are any and other lanes may receive the flow too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviating: Option<DeviatingReport>,
     /// Distinct frames that arrived at an alternate port.
     pub elsewhere: u64,
-    /// True if its frames may arrive at an alternate port.
+    /// True if the flow's frames may arrive at an alternate port.
     pub has_alternate: bool,
     /// Distinct frames by place in the order of destinations, if the flow is counted by destination.
     pub by_place: Option<Vec<u32>>,
@@ -274,28 +277,28 @@ pub struct DeviatingReport {
     /// Frames that have left the window and never arrived as expected, in the order of
     /// [`drophammer_model::traffic::Deviation::ALL`].
     pub frames: Vec<u64>,
-    /// Further arrivals.
+    /// All other deviating arrivals.
     pub copies: u64,
-    /// First arrivals of the frames in the window, by deviation; each frame once.
+    /// First arrivals of the frames in the window, by deviation. Each frame is listed once.
     pub first: Vec<(usize, Arrived)>,
 }
 
-/// An event as a lane carried it out.
+/// An event as performed by a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventReport {
     /// Start, in ns after the start of the trial.
     pub from_ns: u64,
     /// End, in ns after the start of the trial.
     pub to_ns: u64,
-    /// True if it concerned a port of this lane.
+    /// True if the event concerned a port of this lane.
     pub own: bool,
 }
 
-/// Most ranges of missing frames that a lane reports.
+/// Maximum number of ranges of missing frames that a lane reports.
 pub(crate) const MISSING: usize = 1 << 20;
 
 impl Plan {
-    /// Properties of the trial, known to all lanes.
+    /// Returns the properties of the trial, known to all lanes.
     fn trial(&self) -> Trial {
         Trial {
             groups: self.groups.clone(),
@@ -307,7 +310,7 @@ impl Plan {
         }
     }
 
-    /// The report of each lane; `lanes` are their states.
+    /// Returns the report of each lane; `lanes` are their states.
     pub(crate) fn reports(&mut self, lanes: &[&LaneState], clock_step_ns: i64) -> Vec<LaneReport> {
         self.parts.iter_mut().for_each(|p| p.analyzer.settle());
         let trial = self.trial();
@@ -363,7 +366,7 @@ impl crate::plan::Part {
                 if arrived.is_none() {
                     state.each_missing(|first, missing| losses.word(first, missing));
                 }
-                // Refused frames cannot fill all these ranges, so a lost one is reported too.
+                // Refused frames cannot fill all these ranges, so a lost frame is reported too.
                 let most = if tally.is_some() { usize::MAX } else { (MISSING / count).max(64) + never_left.len() };
                 FlowReport {
                     flow,
@@ -392,14 +395,14 @@ impl crate::plan::Part {
 }
 
 impl SenderReport {
-    /// Departure errors.
+    /// Returns the departure errors.
     pub(crate) fn lateness(&self) -> LatenessBuckets {
         let mut buckets: LatenessBuckets = [0; 40];
         buckets.iter_mut().zip(&self.lateness).for_each(|(bucket, n)| *bucket = *n);
         buckets
     }
 
-    /// Nominal departures of `flow`; `None` if it does not leave here.
+    /// Returns the nominal departures of `flow`; `None` if it does not leave here.
     pub(crate) fn departures(&self, flow: usize) -> Option<Departures<'_>> {
         let places = places_of(&self.round, flow);
         let whole = Stretch { places, round: self.round.len() as u64, ..Stretch::default() };
@@ -421,7 +424,7 @@ impl SenderReport {
     }
 }
 
-/// Places of `flow` in a round.
+/// Returns the places of `flow` in a round.
 fn places_of(round: &[u32], flow: usize) -> Vec<u64> {
     let own = round.iter().enumerate().filter(|(_, f)| **f as usize == flow);
     own.map(|(place, _)| place as u64).collect()
@@ -430,29 +433,29 @@ fn places_of(round: &[u32], flow: usize) -> Vec<u64> {
 /// A stretch of the schedule, for one flow that sends in it.
 #[derive(Default)]
 struct Stretch {
-    /// Places of the flow in a round; at least one.
+    /// Places of the flow in a round, at least one.
     places: Vec<u64>,
     /// Number of frames in a round.
     round: u64,
-    /// Its schedule, if it differs from the sender's.
+    /// The stretch's schedule, if it differs from the sender's.
     schedule: Option<Schedule>,
-    /// Index of its first frame in its schedule.
+    /// Index of the stretch's first frame in the stretch's schedule.
     first: u64,
     /// First sequence number of the flow.
     sequence: u64,
-    /// Frames sent and skipped before.
+    /// Number of frames sent and skipped before the stretch.
     sent: u64,
     skipped: u64,
 }
 
-/// Scheduled departure of a frame of one flow, computed from its sequence number.
+/// Scheduled departure of a flow's frames, computed from their sequence numbers.
 pub(crate) struct Departures<'a> {
     sender: &'a SenderReport,
     stretches: Vec<Stretch>,
 }
 
 impl Departures<'_> {
-    /// Departure of the frame with `sequence`, in ns after the start.
+    /// Returns the departure of the frame with `sequence`, in ns after the start.
     pub(crate) fn of(&self, sequence: u64) -> u64 {
         let SenderReport { skips, schedule, .. } = self.sender;
         let last = self.stretches.partition_point(|stretch| stretch.sequence <= sequence);
@@ -463,7 +466,7 @@ impl Departures<'_> {
         };
         let schedule = own.as_ref().unwrap_or(schedule);
         let per_round = places.len() as u64;
-        // Frames of the flow before the stretch, and the index of the requested one.
+        // Number of frames of the flow before the stretch, and index of the requested frame.
         let before = first / round * per_round + places.partition_point(|place| *place < first % round) as u64;
         let number = before + sequence - from;
         let index = number / per_round * round + places[(number % per_round) as usize];
@@ -475,14 +478,14 @@ impl Departures<'_> {
 }
 
 impl FlowReport {
-    /// Reported sequence numbers below `sent` that have not arrived and are not in `never_left`. Both ascend.
+    /// Returns the reported sequence numbers below `sent` that have not arrived and are not in `never_left`. Both lists ascend.
     pub(crate) fn missing(&self, sent: u64, never_left: &[Range<u64>]) -> impl DoubleEndedIterator<Item = u64> {
         let gaps = self.missing.iter().cloned().chain(std::iter::once(self.next_expected..sent));
         gaps.flat_map(move |gap| without(gap.start..gap.end.min(sent), never_left)).flatten()
     }
 }
 
-/// The parts of `range` outside `never_left`. Both ascend; parts may be empty.
+/// Returns the parts of `range` outside `never_left`. Both ascend; parts may be empty.
 pub(crate) fn without(range: Range<u64>, never_left: &[Range<u64>]) -> impl DoubleEndedIterator<Item = Range<u64>> {
     let first = never_left.partition_point(|gone| gone.end <= range.start);
     let end = never_left.partition_point(|gone| gone.start < range.end).max(first);
@@ -493,7 +496,7 @@ pub(crate) fn without(range: Range<u64>, never_left: &[Range<u64>]) -> impl Doub
     })
 }
 
-/// The stored sequence numbers of each flow, ascending.
+/// Returns the stored sequence numbers of each flow, ascending.
 pub(crate) fn refusals_by_flow<'a>(senders: impl Iterator<Item = &'a SenderReport>) -> BTreeMap<u32, Vec<Range<u64>>> {
     let mut by_flow: BTreeMap<u32, Vec<Range<u64>>> = BTreeMap::new();
     for (flow, first, frames) in senders.flat_map(|sender| &sender.own_refusals) {
@@ -503,12 +506,13 @@ pub(crate) fn refusals_by_flow<'a>(senders: impl Iterator<Item = &'a SenderRepor
 }
 
 impl SenderReport {
-    /// Frames of `flow` that the tester's own ring refused.
+    /// Returns the number of frames of `flow` that the tester's own ring refused.
     pub(crate) fn refused_of(&self, flow: usize) -> u64 {
         self.refused.iter().find(|(of, _)| *of as usize == flow).map_or(0, |(_, frames)| *frames)
     }
 
-    /// Their sequence numbers, ascending. `None` if not all are stored: then nobody knows which of the missing frames were lost.
+    /// Returns the sequence numbers of these frames, ascending. `None` if not all are stored; it is then unknown which
+    /// of the missing frames were lost.
     pub(crate) fn never_left(&self, flow: usize) -> Option<Vec<Range<u64>>> {
         let refused = self.refused_of(flow);
         if refused == 0 {

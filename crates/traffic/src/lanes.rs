@@ -1,23 +1,24 @@
-//! A trial on several threads. A lane is one thread with some queues of the ports. It runs its part of the trial in the same loop as a trial on one
-//! thread.
+//! A trial on several threads. A lane is one thread that drives some queues of the ports. It runs its part of the trial
+//! in the same loop as a trial on one thread.
 //!
-//! Lanes share no state that they write per frame. A lane that has nothing more to send writes its counts to a cache
-//! line of its own, where the others read them.
+//! Lanes share no state that they write per frame. A lane that has finished sending writes its counts to its own cache
+//! line, where the other lanes read them.
 //!
 //! # Lanes
 //!
 //! `--threads N` splits a trial into lanes, each on its own processor with a share of the queues: counted over all
-//! ports, queue i is on lane i modulo N (`traffic::Layout`). A lane sends the flows that leave by its queues and counts
-//! the frames that arrive there, even at a wrong port. The lane of a port's first queue serves the devices of the port;
-//! other lanes pass frames for them to it. Lanes exchange three numbers: when they finished sending, and frames sent
-//! and received. A stop request, a failed port or a panic in one lane ends all lanes. Virtual time has one lane.
+//! ports, queue i is on lane i modulo N (`traffic::Layout`). A lane sends the flows that leave through its queues and
+//! counts the frames that arrive there, even at a wrong port. The lane of a port's first queue serves the devices of
+//! the port; other lanes pass frames for these devices to that lane. Lanes exchange three numbers: when they finished
+//! sending, and the frames sent and received. A stop request, a failed port or a panic in one lane ends all lanes.
+//! Virtual time has one lane.
 //!
 //! # Queues
 //!
-//! A `Port` is an interface or one of its queues (`PortInfo::queue`); `--queues M` opens M of each interface
-//! (`Backend::begin`). In a list of ports the queues of an interface follow each other. All frames of a flow
-//! leave by one queue. If the flows of a port share a load, it has one schedule, of which each queue sends a part
-//! (`Schedule::part`); so frames leave at the same times with any number of queues. A frame may arrive at any queue,
+//! A `Port` is an interface or one of its queues (`PortInfo::queue`). `--queues M` opens M queues of each interface
+//! (`Backend::begin`). In a list of ports the queues of an interface are adjacent. All frames of a flow leave through
+//! one queue. If the flows of a port share a load, the load has one schedule, and each queue sends a part of it
+//! (`Schedule::part`), so frames leave at the same times with any number of queues. A frame can arrive at any queue,
 //! and a flow with many addresses at several. Each lane with a queue of the port has its own state of the flow. Three
 //! rules make the sum exact:
 //!
@@ -30,9 +31,9 @@
 //! - One lane receives a flow with an alternate path or with counts by destination. `Layout::for_flows` joins lanes for
 //!   this; planning for another layout fails (`PlanError::Apart`).
 //!
-//! Between queues the order of frames is unknown. A flow with frames at several queues counts as `order_unknown` and
-//! adds nothing to the counts of reordering; reports then show reordering as unknown. The same holds for a port whose
-//! network card has more receive queues than the port reads (`PortInfo::merges_queues`, `Layout::merging`).
+//! The order of frames in different queues is unknown. A flow with frames at several queues counts as `order_unknown`
+//! and adds nothing to the counts of reordering; reports then show reordering as unknown. The same applies to a port
+//! whose network card has more receive queues than the port reads (`PortInfo::merges_queues`, `Layout::merging`).
 
 use crate::engine::{Control, Course, LanePort, LaneState};
 use crate::live::Board;
@@ -44,31 +45,31 @@ use drophammer_model::trial::{PortIndex, TrialResult};
 use drophammer_port::priority::{HighPriority, pin};
 use drophammer_port::{Port, PortError, SystemClock};
 
-/// Why a trial on several lanes ended without a result.
+/// The reason why a trial on several lanes ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum LaneError {
     /// A port stopped working.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// The system did not start the thread, or not place it on its processor.
+    /// The operating system did not start the thread, or did not place it on its processor.
     #[error("lane {lane} of the tester cannot {what}: {source}")]
     Thread {
-        /// Lane, from 0.
+        /// Number of the lane, from 0.
         lane: usize,
         /// What failed.
         what: String,
-        /// The system's error.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// A bug in this program.
     #[error("lane {lane} of the tester failed: {message}")]
     Panicked {
-        /// Lane, from 0.
+        /// Number of the lane, from 0.
         lane: usize,
         /// Message of the panic.
         message: String,
     },
-    /// Another lane failed before the trial started; see its error.
+    /// Another lane failed before the trial started; see that lane's error.
     #[error("the trial ended before it started")]
     NotStarted,
 }
@@ -91,7 +92,7 @@ pub(crate) struct Common<'a> {
     pub(crate) clock: SystemClock,
     pub(crate) events: &'a [PlannedEvent],
     pub(crate) drain_ns: u64,
-    /// When the trial started, if it has.
+    /// When the trial started, if it has started.
     pub(crate) start: Option<Instant>,
     pub(crate) until: Instant,
 }
@@ -103,12 +104,13 @@ pub(crate) struct Lane<'a> {
     pub(crate) state: &'a mut Option<LaneState>,
     pub(crate) ports: Vec<LanePort<'a>>,
     pub(crate) control: &'a mut dyn Control,
-    /// Processor of its thread; `None` for any.
+    /// Processor of the lane's thread; `None` for any processor.
     pub(crate) processor: Option<usize>,
 }
 
 impl Lane<'_> {
-    /// Prepares the lane, waits for `start`, and runs its part. If that fails, the other lanes end too. Returns when the trial started.
+    /// Prepares the lane, waits for `start`, and runs the lane's part of the trial. If that fails, the other lanes end
+    /// too. Returns when the trial started.
     pub(crate) fn work(
         mut self,
         common: Common<'_>,
@@ -145,14 +147,14 @@ pub(crate) fn lane_ports(share: Share<'_>) -> Vec<LanePort<'_>> {
     share.into_iter().map(|(index, queue, port)| LanePort { index, queue, port: port as &mut dyn Port }).collect()
 }
 
-/// Runs `plan` over `ports`, one thread per lane; `ports[i]` is queue i of the plan's layout. See [`Traffic::drive_lanes`] for the threads, and
-/// [`crate::run`] for the result.
+/// Runs `plan` over `ports` with one thread per lane; `ports[i]` is queue i of the plan's layout. See
+/// [`Traffic::drive_lanes`] for the threads, and [`crate::run`] for the result.
 ///
 /// # Errors
 /// [`LaneError`] of the first lane that has a cause to report.
 ///
 /// # Panics
-/// As [`Traffic::drive_lanes`].
+/// Like [`Traffic::drive_lanes`].
 pub fn run_lanes<C: Control + Send>(
     plan: Plan,
     ports: &mut [Box<dyn Port + Send>],

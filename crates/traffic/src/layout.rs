@@ -3,38 +3,40 @@
 use drophammer_model::trial::{FlowSpec, PortIndex};
 use std::ops::Range;
 
-/// Index of a queue, counted over all ports: first the queues of port 0, then those of port 1, and so on. If every port has one queue, it is the
-/// index of the port.
+/// Index of a queue, counted over all ports: first the queues of port 0, then the queues of port 1, and so on. If every
+/// port has one queue, it is the index of the port.
 pub type QueueIndex = usize;
 
-/// Which lane drives which queue. A lane is one thread: it sends the flows that leave by its queues, and counts the frames that arrive there. The
-/// lane of a port's first queue serves the devices behind the port.
+/// Assigns each queue to the lane that drives it. A lane is one thread: it sends the flows that leave through its
+/// queues, and counts the frames that arrive there. The lane of a port's first queue serves the devices behind the
+/// port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Lane of each queue.
     lane_of: Vec<usize>,
     /// Port of each queue.
     port_of: Vec<PortIndex>,
-    /// First queue of each port, and at the end the number of queues.
+    /// First queue of each port, followed by the total number of queues.
     first: Vec<QueueIndex>,
-    /// Whether each port delivers frames in an unknown order.
+    /// For each port: true if it delivers frames in an unknown order.
     merging: Vec<bool>,
     lanes: usize,
 }
 
 impl Layout {
-    /// `ports` ports of one queue each on one lane.
+    /// Creates `ports` ports with one queue each, all on one lane.
     pub fn one(ports: usize) -> Layout {
         Layout::round_robin(ports, 1)
     }
 
-    /// Ports of one queue each, port i on lane i modulo `lanes`. There are at least one lane and at most as many as ports.
+    /// Creates ports with one queue each. Port i is on lane i modulo `lanes`. There is at least one lane, and there are
+    /// no more lanes than ports.
     pub fn round_robin(ports: usize, lanes: usize) -> Layout {
         Layout::queues(&vec![1; ports], lanes)
     }
 
-    /// Port i has `queues[i]` queues (at least one). Counted over all ports, queue i is on lane i modulo `lanes`. There are at least one lane and at
-    /// most as many as queues.
+    /// Creates ports with `queues[i]` queues (at least one) for port i. Counted over all ports, queue i is on lane i
+    /// modulo `lanes`. There is at least one lane, and there are no more lanes than queues.
     pub fn queues(queues: &[usize], lanes: usize) -> Layout {
         let mut first = vec![0];
         let mut port_of = Vec::new();
@@ -47,44 +49,45 @@ impl Layout {
         Layout { lane_of, port_of, first, merging: vec![false; queues.len()], lanes }
     }
 
-    /// The same layout, in which `port` merges frames of several receive queues of a network card, so that nobody knows in which order they arrived.
+    /// Returns the same layout, except that `port` merges frames of several receive queues of a network card, so that
+    /// their order of arrival is unknown.
     #[must_use]
     pub fn merging(mut self, port: PortIndex) -> Layout {
         self.merging[port] = true;
         self
     }
 
-    /// Number of lanes.
+    /// Returns the number of lanes.
     pub fn lanes(&self) -> usize {
         self.lanes
     }
 
-    /// Number of ports.
+    /// Returns the number of ports.
     pub fn ports(&self) -> usize {
         self.first.len() - 1
     }
 
-    /// Number of queues.
+    /// Returns the number of queues.
     pub fn queue_count(&self) -> usize {
         self.port_of.len()
     }
 
-    /// Queues of `port`.
+    /// Returns the queues of `port`.
     pub fn queues_of(&self, port: PortIndex) -> Range<QueueIndex> {
         self.first[port]..self.first[port + 1]
     }
 
-    /// Port of `queue`.
+    /// Returns the port of `queue`.
     pub fn port_of(&self, queue: QueueIndex) -> PortIndex {
         self.port_of[queue]
     }
 
-    /// Lane of `queue`, from 0.
+    /// Returns the lane of `queue`, from 0.
     pub fn lane_of_queue(&self, queue: QueueIndex) -> usize {
         self.lane_of[queue]
     }
 
-    /// Lane, from 0, that serves the devices behind `port`: the lane of its first queue.
+    /// Returns the lane, from 0, that serves the devices behind `port`: the lane of the port's first queue.
     pub fn lane_of(&self, port: PortIndex) -> usize {
         self.lane_of[self.first[port]]
     }
@@ -104,13 +107,13 @@ impl Layout {
         self.merging[port]
     }
 
-    /// True if the order of some frames may be unknown: a port has several queues, or merges the queues of a card.
+    /// True if the order of some frames may be unknown because a port has several queues, or merges the queues of a card.
     pub(crate) fn may_lose_order(&self) -> bool {
         self.queue_count() > self.ports() || self.merging.contains(&true)
     }
 
-    /// The queue of each flow: flows of a port take its queues in turn. A flow uses one queue, so its frames leave in order. `None` for a flow of a
-    /// port that does not exist.
+    /// Returns the queue of each flow: the flows of a port use its queues in turn. A flow uses one queue, so its frames
+    /// leave in order. `None` for a flow of a port that does not exist.
     pub(crate) fn senders(&self, flows: &[FlowSpec]) -> Vec<Option<QueueIndex>> {
         let mut before = vec![0; self.ports()];
         let queue = |flow: &FlowSpec| {
@@ -122,16 +125,17 @@ impl Layout {
         flows.iter().map(queue).collect()
     }
 
-    /// If one lane must receive `flow` (see [`Layout::for_flows`]): its first port with a queue on another lane. Other flows are counted by each lane
-    /// at its own queues.
+    /// If one lane must receive `flow` (see [`Layout::for_flows`]), returns its first port with a queue on another
+    /// lane. Any other flow is counted by each lane at the lane's own queues.
     pub(crate) fn apart(&self, flow: &FlowSpec) -> Option<PortIndex> {
         let lane = self.lane_of(flow.to);
         let on_it = |port: PortIndex| self.queues_of(port).all(|queue| self.lane_of[queue] == lane);
         one_lane_ports(flow).find(|port| !on_it(*port))
     }
 
-    /// A layout for these flows. One lane must receive a flow that has an alternate path ([`FlowSpec::also`]), is counted by destination or has its
-    /// delay variation measured; so all queues where it may arrive are on one lane. There may be fewer lanes, never more.
+    /// Returns a layout for these flows. One lane must receive a flow that has an alternate path ([`FlowSpec::also`]),
+    /// is counted by destination, or has its delay variation measured. So all queues where the flow may arrive are on
+    /// one lane. There may be fewer lanes than before, but never more.
     pub fn for_flows(&self, flows: &[FlowSpec]) -> Layout {
         let mut lane_of = self.lane_of.clone();
         for flow in flows {
@@ -152,7 +156,7 @@ impl Layout {
     }
 }
 
-/// The ports where `flow` may arrive, if one lane must receive it; otherwise none.
+/// Iterates over the ports where `flow` may arrive, if one lane must receive it; otherwise empty.
 fn one_lane_ports(flow: &FlowSpec) -> impl Iterator<Item = PortIndex> {
     let asked = flow.per_destination || flow.ipdv || !flow.also.is_empty();
     std::iter::once(flow.to).chain(flow.also.iter().copied()).filter(move |_| asked)

@@ -1,20 +1,21 @@
 //! Sends frames of flows on time (generator), and computes loss, order and latency from received frames (analyzer).
 //!
-//! [`Plan`] prepares a [`drophammer_model::trial::TrialSpec`] before the trial: templates, schedules, state. [`run`] then drives ports and clock on
-//! one thread, [`run_lanes`] on several. From the first to the last frame, neither allocates nor locks, with two exceptions: a flow's first frame in
-//! an unexpected encapsulation allocates counts, and flows may start and stop ([`Live::transmit`]).
+//! [`Plan`] prepares a [`drophammer_model::trial::TrialSpec`] before the trial: templates, schedules, state. [`run`]
+//! then drives ports and clock on one thread, [`run_lanes`] on several. From the first to the last frame, neither
+//! allocates nor locks, with two exceptions: a flow's first frame in an unexpected encapsulation allocates counts, and
+//! flows can start and stop ([`Live::transmit`]).
 //!
 //! # Trials
 //!
 //! A trial (RFC 2544 section 23) has flows, a load and a duration. Flows of a group are counted together. The load is
 //! constant, in steps, a burst, or the maximum. A flow sends to a range of addresses or to a part of `model::routes`,
-//! once to each destination per round, in a computed order. So the sequence number gives the destination, and counting
-//! by destination costs one addition per arrival. A flow may have alternate paths, with more ports where its frames may
-//! arrive; these ports then share a lane (`Layout::for_flows`).
+//! once to each destination per round, in a computed order. So the sequence number determines the destination, and
+//! counting by destination costs one addition per arrival. A flow can have alternate paths, with more ports where its
+//! frames may arrive; these ports then share a lane (`Layout::for_flows`).
 //!
-//! A trial discards old frames, sends evenly spaced ones, and ends when every frame is accounted for or the drain time
-//! is over. On real interfaces its thread is pinned to the tester's processor, at high priority if the user may set
-//! that.
+//! A trial discards old frames, sends evenly spaced frames, and ends when every frame is accounted for or the drain
+//! time is over. On real interfaces its thread is pinned to the tester's processor, at high priority if the user has
+//! permission.
 
 pub mod analyzer;
 mod arriving;

@@ -1,4 +1,4 @@
-//! State shared by the lanes of a trial, and access for other threads while it runs.
+//! State that the lanes of a trial share, and access for other threads during the trial.
 
 use crate::counts::{LaneCounts, Snapshot};
 use crate::engine::lead;
@@ -13,24 +13,26 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A running trial, for other threads.
+/// Handle of a running trial, for other threads.
 #[derive(Clone)]
 pub struct Live(pub(crate) Arc<Board>);
 
 impl Live {
-    /// Ends sending. Frames already due still leave; then the trial drains as usual.
+    /// Ends sending. Frames that are already due still leave, and the trial then drains as usual.
     pub fn end_sending(&self) {
         self.0.signals.requests.fetch_or(END_OF_SENDING, Ordering::Relaxed);
     }
 
-    /// Starts, stops, pauses or resumes flows, immediately or at time `at` of the traffic; also before the traffic starts. A flow sends the frames of
-    /// its schedule from the time it starts until the time it stops, excluding the latter. It never catches up with frames in between, and its
-    /// sequence numbers have no gap. Flows that share the load of a port keep their share. Traffic ends with its schedule, whether flows send or not.
+    /// Starts, stops, pauses or resumes flows, immediately or at time `at` of the traffic. This is also possible before
+    /// the traffic starts. A flow sends the frames of its schedule from the time it starts until just before the time
+    /// it stops. It never catches up with frames in between, and its sequence numbers have no gap. Flows that share the
+    /// load of a port keep their share. Traffic ends with its schedule, whether flows send or not.
     ///
-    /// Without `at`, each lane acts as soon as it sees the request, and frames due until then still leave. So does a request for a time in the past.
+    /// Without `at`, each lane acts as soon as it sees the request, and frames due until then still leave. A request
+    /// for a time in the past is handled the same way.
     ///
     /// # Errors
-    /// [`TransmitError`]; nothing has changed then.
+    /// [`TransmitError`]. Nothing has changed in this case.
     pub fn transmit(
         &self,
         which: FlowSelect<'_>,
@@ -50,8 +52,8 @@ impl Live {
         self.0.published().closed
     }
 
-    /// Requests the counts of all lanes and waits for the answers, for `patience` at most. `None` if a lane did not answer in time, or the trial is
-    /// over. Lanes do no work for this unless somebody calls it.
+    /// Requests the counts of all lanes and waits at most `patience` for the answers. Returns `None` if a lane did not
+    /// answer in time, or the trial is over. Lanes do no work for this unless somebody calls it.
     pub fn snapshot(&self, patience: Duration) -> Option<Snapshot> {
         let number = self.0.ask(&self.0.signals.counts_asked);
         let answered = |p: &Published| p.lanes.iter().all(|l| l.as_ref().is_some_and(|(at, _)| *at >= number));
@@ -69,8 +71,8 @@ impl std::fmt::Debug for Live {
 }
 
 impl Live {
-    /// Requests the sums of all lanes and waits for the answers, for `patience` at most. `None` if a lane did not answer in time, or the trial is
-    /// over or has not started. Lanes neither allocate nor lock to answer.
+    /// Requests the sums of all lanes and waits at most `patience` for the answers. Returns `None` if a lane did not
+    /// answer in time, or the trial is over or has not started. Lanes neither allocate nor lock to answer.
     pub fn totals(&self, patience: Duration) -> Option<Totals> {
         let number = self.0.ask(&self.0.signals.totals_asked);
         let deadline = std::time::Instant::now() + patience;
@@ -82,7 +84,7 @@ impl Live {
 
     fn await_totals(&self, answer: &Answer, number: u64, deadline: std::time::Instant) -> Option<LaneTotals> {
         loop {
-            // Looks here before it looks for the answer: an answer given before the end counts.
+            // Checks this before the answer, so that an answer given before the end counts.
             let is_last = self.is_over() || std::time::Instant::now() > deadline;
             let totals = answer.get(number);
             if totals.is_some() || is_last {
@@ -93,30 +95,30 @@ impl Live {
     }
 }
 
-/// How often a thread looks for answers; lanes need microseconds.
+/// How often a thread checks for answers. Lanes need microseconds.
 const GLANCE: Duration = Duration::from_micros(200);
 
-/// Counts of one lane, for the other lanes. No other lane writes them.
+/// One lane's counts, for the other lanes. No other lane writes them.
 #[derive(Default)]
 #[repr(align(128))]
 struct Progress {
-    /// When it finished sending; 0 before that.
+    /// When the lane finished sending; 0 before that.
     done_at: AtomicU64,
-    /// Sent frames that no ring refused; final once it has finished sending.
+    /// Number of sent frames that no ring refused; final once the lane has finished sending.
     sent: AtomicU64,
-    /// Distinct received frames; updated once it has finished sending.
+    /// Number of distinct received frames; updated once the lane has finished sending.
     distinct: AtomicU64,
-    /// Number of the last request for counts that it answered.
+    /// Number of the last request for counts that the lane answered.
     counted: AtomicU64,
 }
 
-/// Rarely written, continuously read.
+/// Words that are rarely written but continuously read.
 #[derive(Default)]
 #[repr(align(128))]
 struct Signals {
     /// Requests to all lanes; see [`Requests`].
     requests: AtomicU64,
-    /// Number of the last request for counts, and of the last one for totals.
+    /// Number of the last request for counts, and of the last request for totals.
     counts_asked: AtomicU64,
     totals_asked: AtomicU64,
     /// Start of the trial; 0 until it is known.
@@ -138,9 +140,9 @@ pub(crate) struct Board {
 
 /// Commands to flows, and the flows that cannot obey them.
 struct Inbox {
-    /// Commands not yet taken, by lane.
+    /// Commands that are not yet taken, by lane.
     commands: Vec<Vec<Command>>,
-    /// Flows whose frames the kernel makes.
+    /// Flows whose frames the kernel generates.
     in_kernel: BTreeSet<u32>,
 }
 
@@ -158,13 +160,13 @@ pub(crate) struct Requests(u64);
 
 const END: u64 = 1;
 const END_OF_SENDING: u64 = 2;
-/// Increment for a new command; there is room for 2^30.
+/// Increment for a new command. There is room for 2^30 commands.
 const COMMAND: u64 = 4;
 /// Increment for a new request for counts or totals.
 const REQUEST: u64 = 1 << 32;
 
 impl Requests {
-    /// True if all lanes must stop immediately: the user asked for it, or a lane failed.
+    /// True if all lanes must stop immediately because the user asked for it or a lane failed.
     pub(crate) fn is_end(self) -> bool {
         self.0 & END != 0
     }
@@ -187,7 +189,7 @@ impl Requests {
 }
 
 impl Board {
-    /// For lanes that run these parts of a trial.
+    /// Creates the state for lanes that run these parts of a trial.
     pub(crate) fn new(parts: &[Part], flows: FlowNames) -> Board {
         let lanes = parts.len();
         Board {
@@ -249,31 +251,31 @@ impl Board {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `lane` has finished sending at `at`, with `sent` frames that no ring refused.
+    /// Records that `lane` has finished sending at `at`, with `sent` frames that no ring refused.
     pub(crate) fn done(&self, lane: usize, at: Instant, sent: u64) {
         self.lanes[lane].sent.store(sent, Ordering::Relaxed);
         // A lane that sees the time also sees the count.
         self.lanes[lane].done_at.store(at.0.max(1), Ordering::Release);
     }
 
-    /// `lane` has received `distinct` frames.
+    /// Records that `lane` has received `distinct` frames.
     pub(crate) fn received(&self, lane: usize, distinct: u64) {
         self.lanes[lane].distinct.store(distinct, Ordering::Relaxed);
     }
 
-    /// When the last lane finished sending; `None` while one has not.
+    /// Returns when the last lane finished sending; `None` while any lane has not.
     pub(crate) fn all_done(&self) -> Option<Instant> {
         let done = self.lanes.iter().map(|l| l.done_at.load(Ordering::Acquire));
         done.into_iter().try_fold(0, |last, at| (at > 0).then_some(last.max(at))).map(Instant)
     }
 
-    /// True if every sent frame has been received. All lanes must have finished sending, so that the counts of sent frames are final. Counts of
-    /// received frames only grow: an outdated one can make this false, but never true.
+    /// True if every sent frame has been received. All lanes must have finished sending, so that the counts of sent
+    /// frames are final. Counts of received frames only grow, so an outdated count can make this false, but never true.
     pub(crate) fn accounted(&self) -> bool {
         self.sum(|l| &l.sent) <= self.distinct()
     }
 
-    /// Frames received by all lanes, as far as published.
+    /// Returns the number of frames received by all lanes, as far as published.
     pub(crate) fn distinct(&self) -> u64 {
         self.sum(|l| &l.distinct)
     }
@@ -308,7 +310,7 @@ impl Board {
             part.tell_totals(&self.answers[lane], number, now);
         }
         let number = self.signals.counts_asked.load(Ordering::Relaxed);
-        // Without a request there is no lock.
+        // Takes no lock if there is no request.
         if self.lanes[lane].counted.swap(number, Ordering::Relaxed) < number {
             let counts = part.counts(now);
             self.published().lanes[lane] = Some((number, counts));
@@ -316,23 +318,23 @@ impl Board {
         }
     }
 
-    /// From now on, no lane answers requests.
+    /// Records that from now on no lane answers requests.
     pub(crate) fn close(&self) {
         self.published().closed = true;
         self.changed.notify_all();
     }
 
     fn published(&self) -> MutexGuard<'_, Published> {
-        // Even a lane that panicked while holding the lock has left complete counts.
+        // The counts are complete even if a lane panicked while holding the lock.
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The only lane starts at `start`.
+    /// Sets the start for the only lane.
     pub(crate) fn begin(&self, start: Instant) {
         self.signals.start.store(start.0, Ordering::Relaxed);
     }
 
-    /// Waits for the start; called by every lane but the first when it is ready.
+    /// Waits for the start. Called by every lane except the first when it is ready.
     pub(crate) fn await_start(&self) -> Result<Instant, LaneError> {
         self.signals.ready.fetch_add(1, Ordering::Relaxed);
         self.wait(|| match self.signals.start.load(Ordering::Relaxed) {
@@ -341,7 +343,7 @@ impl Board {
         })
     }
 
-    /// Waits for all lanes and sets the start of the trial; called by the first lane when it is ready.
+    /// Waits for all lanes and sets the start of the trial. Called by the first lane when it is ready.
     pub(crate) fn start(&self, clock: &SystemClock) -> Result<Instant, LaneError> {
         let further = self.lanes.len() - 1;
         self.wait(|| (self.signals.ready.load(Ordering::Relaxed) == further).then_some(()))?;
@@ -374,7 +376,7 @@ mod tests {
     use drophammer_wire::signature::TrialKey;
     use std::sync::mpsc::channel;
 
-    /// One flow, for one lane.
+    /// Plans one flow for one lane.
     fn plan() -> Plan {
         let range = AddressRange { first: "198.18.0.1".parse().unwrap(), step: 1, count: 4 };
         let spec = TrialSpec {

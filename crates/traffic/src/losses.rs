@@ -1,13 +1,13 @@
-//! Lost frames of a flow as runs of sequence numbers, and how they become episodes of the trial.
+//! Collects a flow's lost frames as runs of sequence numbers, which later become episodes of the trial.
 //!
 //! # When frames were lost
 //!
-//! After the trial, each lane reads the windows of its flows, 64 frames at a time, and makes runs of lost sequence
-//! numbers; nothing happens while frames arrive. Frames that the tester's own ring refused are no losses: the generator
-//! counts them by flow and remembers them as runs (`generator.rs`); a flow with more than it can remember has
-//! no times. `outcome.rs` takes the scheduled departures of both ends of each run and joins runs at most 2 ms
-//! apart to episodes (`TrialResult::losses`). A trial keeps 64; if there were more, the distance doubles until there
-//! are not, and `within_ns` says so.
+//! After the trial, each lane reads the windows of its flows, 64 frames at a time, and builds runs of lost sequence
+//! numbers. This costs nothing while frames arrive. Frames that the tester's own ring refused are not losses: the
+//! generator counts them by flow and stores them as runs (`generator.rs`). A flow with more of them than the generator
+//! can store has no times. `outcome.rs` computes the scheduled departures of both ends of each run and joins runs that
+//! are at most 2 ms apart into episodes (`TrialResult::losses`). A trial stores 64 episodes. If there are more, the
+//! distance is doubled until they fit, and `within_ns` contains the distance.
 
 use crate::lane_report::SenderReport;
 use drophammer_model::trial::WITHIN_NS;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Lost frames shortly after one another. A run begins and ends with a lost frame.
+/// Lost frames in quick succession. A run starts and ends with a lost frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossRun {
     /// Lowest sequence number.
@@ -29,25 +29,25 @@ pub struct LossRun {
 /// All runs of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossRuns {
-    /// Largest difference of consecutive lost numbers in a run.
+    /// Largest difference between consecutive lost numbers in a run.
     pub apart: u64,
     /// The runs, ascending.
     pub runs: Vec<LossRun>,
 }
 
-/// Most runs of all flows of a trial together.
+/// Maximum number of runs of all flows of a trial together.
 const MOST: usize = 1 << 16;
 
-/// Most runs of each of `flows` flows.
+/// Returns the maximum number of runs for each of `flows` flows.
 fn most(flows: usize) -> usize {
     (MOST / flows.max(1)).max(64)
 }
 
-/// Collects the runs of a flow; takes lost frames in ascending order.
+/// Collects the runs of a flow. Takes lost frames in ascending order.
 pub(crate) struct Collector<'a> {
     found: LossRuns,
     most: usize,
-    /// Numbers that the tester's own ring refused, ascending; they are not lost.
+    /// Numbers that the tester's own ring refused, ascending. They are not lost.
     never_left: &'a [Range<u64>],
 }
 
@@ -57,7 +57,7 @@ impl<'a> Collector<'a> {
         Collector { found, most: most(flows), never_left }
     }
 
-    /// Adds the frames, from `first` on, with a bit set in `missing`.
+    /// Adds the frames from `first` on whose bit in `missing` is set.
     pub(crate) fn word(&mut self, first: u64, mut missing: u64) {
         let end = first + 64;
         while let [gone, rest @ ..] = self.never_left
@@ -68,7 +68,7 @@ impl<'a> Collector<'a> {
                 missing &= !(u64::MAX >> (64 - (part.end - part.start)) << (part.start - first));
             }
             if gone.end > end {
-                // It goes on in the next word.
+                // The run continues in the next word.
                 break;
             }
             self.never_left = rest;
@@ -142,16 +142,16 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// The largest distance between losses of one episode.
+/// The largest distance between two losses of one episode.
 pub(crate) struct Distance {
-    /// As a time in ns.
+    /// The distance as a time in ns.
     pub(crate) within_ns: u64,
     /// Highest rate of each sent flow, in frames per second.
     rates: BTreeMap<u32, f64>,
 }
 
 impl Distance {
-    /// [`WITHIN_NS`], or the mean interval of a port's frames if that is longer.
+    /// Returns [`WITHIN_NS`], or the mean interval of a port's frames if that is longer.
     pub(crate) fn of<'a>(senders: impl Iterator<Item = &'a SenderReport> + Clone) -> Distance {
         let ports = senders.clone().map(|s| s.port).collect::<BTreeSet<_>>().len();
         let sum: f64 = senders.clone().map(|s| s.schedule.peak_pps()).sum();
@@ -165,14 +165,13 @@ impl Distance {
         Distance { within_ns, rates }
     }
 
-    /// The distance as a difference of sequence numbers of `flow`.
+    /// Returns the distance as a difference of sequence numbers of `flow`.
     pub(crate) fn apart(&self, flow: usize) -> u64 {
-        // The small addend makes up for rounding, so that the result does not depend on the queues that send the
-        // frames.
+        // The small addend compensates for rounding, so that the result does not depend on the queues that send the frames.
         (self.within_ns as f64 * self.rate(flow) / 1e9 + 1e-6) as u64
     }
 
-    /// Time between two frames of `flow` with numbers `apart` apart, in ns.
+    /// Returns the time in ns between two frames of `flow` whose numbers differ by `apart`.
     pub(crate) fn ns(&self, flow: usize, apart: u64) -> u64 {
         let rate = self.rate(flow);
         if rate > 0.0 { (apart as f64 * 1e9 / rate) as u64 } else { 0 }
@@ -221,7 +220,7 @@ mod tests {
 
     #[test]
     fn frames_that_never_left_are_not_lost_in_whatever_parts_they_are_taken() {
-        // Within a word, across words, over whole words, and beyond the last one.
+        // Within a word, across words, over whole words, and beyond the last word.
         let never_left: [Range<u64>; 5] = [3..5, 60..70, 100..300, 310..320, 390..500];
         let lost = |number: &u64| !never_left.iter().any(|gone| gone.contains(number));
         let expected: Vec<u64> = (0..600).filter(lost).collect();
@@ -244,7 +243,7 @@ mod tests {
             lost in proptest::collection::btree_set(0u64..20_000, 0..800), apart in prop_oneof![0u64..100, 0u64..5_000]
         ) {
             let lost: Vec<u64> = lost.into_iter().collect();
-            // With so many flows, each may report 64 runs.
+            // With this many flows, each can report 64 runs.
             let told = runs(apart, 1 << 20, &lost, &[], 20_032);
             prop_assert!(told.runs.len() <= 64);
             prop_assert!(told.apart >= apart);

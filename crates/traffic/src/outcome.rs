@@ -2,8 +2,8 @@
 //!
 //! # Reports
 //!
-//! A `LaneReport` has everything that a lane has counted, as serde data. [`merge`] is a pure function from the reports
-//! of all lanes to a `TrialResult`.
+//! A `LaneReport` contains everything that a lane has counted, as serde data. [`merge`] is a pure function from the
+//! reports of all lanes to a `TrialResult`.
 
 use crate::analyzer::extras::summary as ipdv_summary;
 use crate::analyzer::{Deviations, count};
@@ -26,8 +26,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-/// Merges the counts of all lanes of a trial, on whatever machines they ran. Times are from the worst lane. The caller fills in trial number, elapsed
-/// time, validity and DUT load.
+/// Merges the counts of all lanes of a trial, on whatever machines they ran. Times are taken from the slowest lane. The
+/// caller fills in trial number, elapsed time, validity and DUT load.
 ///
 /// # Panics
 /// If there is no report.
@@ -52,7 +52,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
         } else {
             counts.reordered += flow.reordered;
             counts.reordered_3 += flow.reordered_3;
-            // A frame that never left has used its number. If nothing else is missing, all gaps are such frames.
+            // A frame that never left has used a sequence number. If nothing else is missing, all gaps are such frames.
             let in_sequence = refused > 0 && all_arrived && flow.reordered == 0;
             counts.in_sequence += if in_sequence { flow.received } else { flow.in_sequence };
             counts.max_reordering_extent = counts.max_reordering_extent.max(flow.max_extent);
@@ -103,7 +103,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
             max_gap_ns: worst(|lane| lane.max_gap_ns),
             gaps_over_1ms_ns: worst(|lane| lane.long_gaps_ns),
             gap_times: gap_times(lanes),
-            // A lane without arrivals was silent throughout.
+            // A lane without arrivals was silent the whole time.
             silences: lanes.iter().filter_map(|lane| lane.silences.clone()).reduce(|a, b| a.and(&b)),
             departure_error: departure_error(&lateness),
             departure_errors: departure_errors(&lateness),
@@ -131,7 +131,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     }
 }
 
-/// Frames from each port to each other port, in order; empty unless some port sends to several.
+/// Counts the frames from each port to each other port, in order; empty unless some port sends to several ports.
 fn ways(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>>]) -> Vec<WayCounts> {
     let mut ways: BTreeMap<(usize, usize), (u64, u64)> = BTreeMap::new();
     for flow in flows {
@@ -149,14 +149,14 @@ fn ways(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>>]) -> Vec<Wa
     ways.into_iter().map(way).collect()
 }
 
-/// The longest gaps of all lanes, in order of time.
+/// Returns the longest gaps of all lanes, in order of time.
 fn gap_times(lanes: &[LaneReport]) -> Vec<Held> {
     let mut gaps: Vec<Held> = lanes.iter().flat_map(|lane| lane.longest_gaps.iter().copied()).collect();
     gaps.sort_by_key(|gap| gap.from_ns);
     gaps
 }
 
-/// Time from the first to the last arrival plus one mean interval, in ns, at the port where it is longest.
+/// Returns the time from the first to the last arrival plus one mean interval, in ns, at the port where it is longest.
 fn receiving_ns(lanes: &[LaneReport]) -> u64 {
     let of_port = |port: usize| {
         let mut all = PortArrivals::default();
@@ -166,7 +166,7 @@ fn receiving_ns(lanes: &[LaneReport]) -> u64 {
     (0..lanes[0].trial.ports).map(of_port).max().unwrap_or(0)
 }
 
-/// Events with the times of the last lane that each one concerned, or of the last of all lanes if it concerned none.
+/// Returns the events with the times of the last lane that each event concerned, or of the last of all lanes if it concerned none.
 fn events(lanes: &[LaneReport]) -> Vec<EventRecord> {
     let all_told = lanes.iter().map(|lane| lane.events.len()).min().unwrap_or(0);
     let record = |n: usize| {
@@ -199,10 +199,10 @@ fn arrived_at(lanes: &[LaneReport], flows: &[Cow<'_, FlowReport>], groups: &mut 
     }
 }
 
-/// Sender of a flow, and the number of frames it has sent.
+/// The sender of a flow, and the number of frames that it has sent of this flow.
 type Sender<'a> = (&'a SenderReport, u64);
 
-/// The sender of each flow.
+/// Returns the sender of each flow.
 fn by_flow<'a>(senders: &[&'a SenderReport]) -> Vec<Option<Sender<'a>>> {
     let mut by_flow = Vec::new();
     for sender in senders {
@@ -226,8 +226,7 @@ fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, n
         arrived: received.clone().map(|g| g.bins[b].1).sum(),
     });
     let mut bins: Vec<Bin> = bins.collect();
-    // Senders have bins up to the end of the planned drain. Later bins are part of the trial only as far as frames
-    // arrived.
+    // Senders have bins up to the end of the planned drain. Later bins are part of the trial only if frames arrived in them.
     let planned = sent.clone().map(|g| g.bins.len()).max().unwrap_or(bins.len());
     let arrived = bins.iter().rposition(|bin| bin.arrived > 0).map_or(0, |last| last + 1);
     bins.truncate(planned.max(arrived));
@@ -250,7 +249,7 @@ fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, n
     }
 }
 
-/// Flows of a group that did not send all the time, in order.
+/// Returns the flows of a group that did not send all the time, in order.
 fn stopped(senders: &[&SenderReport], group: usize) -> Vec<StoppedFlow> {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let of_group = senders.iter().flat_map(|sender| &sender.stopped).filter(|stopped| stopped.group == group);
@@ -265,7 +264,7 @@ fn stopped(senders: &[&SenderReport], group: usize) -> Vec<StoppedFlow> {
     flows
 }
 
-/// Frames that arrived in another encapsulation, by deviation.
+/// Returns the frames that arrived in a different encapsulation, by deviation.
 fn deviations<'a>(received: impl Iterator<Item = &'a GroupReport>) -> BTreeMap<Deviation, u64> {
     let mut sum = BTreeMap::new();
     for group in received {
@@ -275,7 +274,7 @@ fn deviations<'a>(received: impl Iterator<Item = &'a GroupReport>) -> BTreeMap<D
     sum
 }
 
-/// Latency of a group's frames at all lanes.
+/// Summarizes the latency of a group's frames over all lanes.
 fn latency<'a>(received: impl Iterator<Item = &'a GroupReport>) -> LatencySummary {
     let (mut latencies, mut sum, mut min, mut max) = (Latencies::new(), 0, u64::MAX, 0);
     for group in received {
@@ -287,7 +286,7 @@ fn latency<'a>(received: impl Iterator<Item = &'a GroupReport>) -> LatencySummar
     LatencySummary::from_histogram(&latencies.histogram(), min, max, sum)
 }
 
-/// Departure errors of all senders together.
+/// Returns the departure errors of all senders together.
 fn lateness(senders: &[&SenderReport]) -> LatenessBuckets {
     let mut buckets: LatenessBuckets = [0; 40];
     for sender in senders {
@@ -296,14 +295,14 @@ fn lateness(senders: &[&SenderReport]) -> LatenessBuckets {
     buckets
 }
 
-/// The histogram of departure errors, from the first to the last bucket with a frame.
+/// Returns the histogram of departure errors, from the first to the last bucket with a frame.
 fn departure_errors(buckets: &LatenessBuckets) -> Vec<(u64, u64)> {
     let last = buckets.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
     let first = buckets.iter().position(|n| *n > 0).unwrap_or(0);
     (first..last).map(|b| ((1u64 << b) - 1, buckets[b])).collect()
 }
 
-/// Percentiles of departure errors, as upper ends of buckets.
+/// Returns percentiles of departure errors, as upper ends of buckets.
 fn departure_error(buckets: &LatenessBuckets) -> Vec<(f64, u64)> {
     let total: u64 = buckets.iter().sum();
     if total == 0 {
@@ -323,7 +322,7 @@ fn departure_error(buckets: &LatenessBuckets) -> Vec<(f64, u64)> {
         .collect()
 }
 
-/// Counts of every flow that is counted by destination.
+/// Returns the counts of every flow that is counted by destination.
 fn destination_counts(lanes: &[LaneReport], by_flow: &[Option<Sender<'_>>]) -> Vec<DestinationCounts> {
     lanes[0].trial.destinations.iter().map(|(flow, order)| counts_of_flow(lanes, *flow, order, by_flow)).collect()
 }
@@ -351,13 +350,13 @@ fn counts_of_flow(
     let never_left = match sender.never_left(flow) {
         Some(never_left) => never_left,
         None if nothing_lost => {
-            // Every frame that left has arrived, whichever these were.
+            // Every frame that left has arrived, whichever frames these were.
             counts.offered.clone_from(&counts.received);
             counts.first_lost_us = vec![DestinationCounts::NEVER; order.len() as usize];
             counts.last_lost_us = counts.first_lost_us.clone();
             return counts;
         }
-        // Nobody knows the destinations of all lost frames. The trial is invalid.
+        // The destinations of some lost frames are unknown. The trial is invalid.
         None => return counts,
     };
     let destination_of = |sequence: u64| order.at((sequence % u64::from(order.len())) as u32) as usize;
@@ -387,7 +386,7 @@ fn counts_of_flow(
     counts
 }
 
-/// Adds deviations of flows to ports with queues on several lanes to the counts of their groups.
+/// Adds the deviations of flows to ports with queues on several lanes to the counts of their groups.
 fn add_deviations(lanes: &[LaneReport], groups: &mut [GroupCounts]) {
     let mut by_flow: BTreeMap<usize, Vec<&FlowReport>> = BTreeMap::new();
     lanes.iter().flat_map(|lane| &lane.flows).for_each(|flow| by_flow.entry(flow.flow).or_default().push(flow));
@@ -400,11 +399,12 @@ fn add_deviations(lanes: &[LaneReport], groups: &mut [GroupCounts]) {
     }
 }
 
-/// Deviations of one flow. If a frame arrived at several lanes, the first report decides, because nobody knows which copy arrived first. For frames
-/// that have left the window of a lane, arrivals at other lanes are unknown.
+/// Returns the deviations of one flow. If a frame arrived at several lanes, the first report decides, because it is
+/// unknown which copy arrived first. For frames that have left the window of a lane, arrivals at other lanes are
+/// unknown.
 fn deviations_of_flow(reports: &[&FlowReport]) -> Deviations {
     let mut all = Deviations::default();
-    // A bit for each frame already counted.
+    // One bit for each frame that is already counted.
     let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
     for deviating in reports.iter().filter_map(|report| report.deviating.as_ref()) {
         all.copies += deviating.copies;
@@ -423,7 +423,8 @@ fn deviations_of_flow(reports: &[&FlowReport]) -> Deviations {
     all
 }
 
-/// A bit for each of the 64 frames from `first` (a multiple of 64) on: set if the lane has received the frame, or it has left the window.
+/// Returns one bit for each of the 64 frames from `first` (a multiple of 64) on. A bit is set if the lane has received
+/// the frame, or the frame has left the window.
 fn received_from(report: &FlowReport, first: u64) -> u64 {
     let Some(Arrived { from, bits }) = &report.arrived else { return 0 };
     match first.checked_sub(*from) {
@@ -432,7 +433,7 @@ fn received_from(report: &FlowReport, first: u64) -> u64 {
     }
 }
 
-/// One report per flow, in order, and the number of frames with copies at several lanes.
+/// Returns one report per flow, in order, and the number of frames with copies at several lanes.
 fn merged_flows<'a>(
     lanes: &'a [LaneReport],
     distance: &Distance,
@@ -456,7 +457,7 @@ fn merged_flows<'a>(
     (flows.collect(), copies_apart)
 }
 
-/// Merges the reports about one flow, at least one.
+/// Merges the reports about one flow. There must be at least one.
 fn merged_flow<'a>(reports: &[&'a FlowReport], mut losses: Collector<'_>) -> (Cow<'a, FlowReport>, u64) {
     if let [report] = reports {
         return (Cow::Borrowed(report), 0);
@@ -505,7 +506,7 @@ fn merged_flow<'a>(reports: &[&'a FlowReport], mut losses: Collector<'_>) -> (Co
 struct Gaps(VecDeque<Range<u64>>);
 
 impl Gaps {
-    /// Adds the numbers, from `first` on, with a bit set in `missing`.
+    /// Adds the numbers from `first` on whose bit in `missing` is set.
     fn take(&mut self, first: u64, mut missing: u64) {
         while missing != 0 {
             let skip = missing.trailing_zeros();
@@ -525,7 +526,7 @@ impl Gaps {
     }
 }
 
-/// Losses of one flow, close to each other.
+/// Losses of one flow that are close together.
 struct Run {
     from_ns: u64,
     to_ns: u64,
@@ -534,7 +535,7 @@ struct Run {
     group: usize,
 }
 
-/// Episodes by the scheduled departures of lost frames, without flows whose times are unknown.
+/// Returns episodes by the scheduled departures of lost frames, without flows whose times are unknown.
 fn loss_episodes(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>>], distance: &Distance) -> Losses {
     let (mut runs, mut within_ns) = (Vec::new(), distance.within_ns);
     for flow in flows {

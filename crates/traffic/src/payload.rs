@@ -15,7 +15,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// From the seed of the run.
+    /// Creates the pattern from the seed of the run.
     pub fn new(seed: u64) -> Pattern {
         let mut state = seed | 1;
         let bytes: Box<[u8]> = (0..LEN)
@@ -37,25 +37,26 @@ impl Pattern {
         Pattern { bytes, head, sums }
     }
 
-    /// The first `len` bytes, at most 9,216.
+    /// Returns the first `len` bytes, at most 9,216.
     #[inline]
     pub fn bytes(&self, len: usize) -> &[u8] {
         &self.bytes[..len.min(LEN)]
     }
 
-    /// The first eight bytes as a little-endian word.
+    /// Returns the first eight bytes as a little-endian word.
     #[inline]
     pub(crate) fn head(&self) -> u64 {
         self.head
     }
 
-    /// Sum of the first `len` bytes (at most 9,216) as little-endian words; an odd last byte is the low one of its word.
+    /// Returns the sum of the first `len` bytes (at most 9,216) as little-endian words. An odd last byte is the low
+    /// byte of its word.
     #[inline]
     pub(crate) fn sum(&self, len: usize) -> u64 {
         u64::from(self.sums[len.min(LEN)])
     }
 
-    /// True if `bytes` begin like the pattern, with enough bytes to rule out chance.
+    /// True if `bytes` start like the pattern, with enough bytes to rule out chance.
     pub(crate) fn begins(&self, bytes: &[u8]) -> bool {
         bytes.first_chunk::<4>().is_some_and(|first| *first == self.bytes[..4])
     }

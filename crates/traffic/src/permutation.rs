@@ -1,5 +1,5 @@
-//! Pseudo-random order without a table: a computed permutation of `0..n`. RFC 4814 requires random addresses, and so a
-//! million of them need no memory.
+//! Pseudo-random order without a table: a computed permutation of `0..n`. RFC 4814 requires random addresses; this way
+//! a million of them need no memory.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +9,13 @@ pub struct Permutation {
     n: u32,
     half_bits: u32,
     keys: [u32; 3],
-    /// Place where the order begins.
+    /// Place at which the order starts.
     #[serde(default)]
     first: u32,
 }
 
 impl Permutation {
-    /// A permutation of `0..n`, `n` at least 1. The same seed gives the same order.
+    /// Creates a permutation of `0..n`, with `n` at least 1. The same seed gives the same order.
     pub fn new(n: u32, seed: u64) -> Permutation {
         let n = n.max(1);
         // A Feistel network works on an even number of bits; this is the smallest block with at least n members.
@@ -29,34 +29,34 @@ impl Permutation {
         Permutation { n, half_bits, keys, first: 0 }
     }
 
-    /// The same order, rotated to begin at place `first`.
+    /// Returns the same order, rotated to start at place `first`.
     #[must_use]
     pub fn beginning_at(self, first: u32) -> Permutation {
         Permutation { first: first % self.n, ..self }
     }
 
-    /// Number of members.
+    /// Returns the number of members.
     pub fn len(&self) -> u32 {
         self.n
     }
 
-    /// Never true.
+    /// Never true, because a permutation has members.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Half of the width in bits, and the round keys; for an order that is not rotated.
+    /// Returns half of the width in bits, and the round keys, for an order that is not rotated.
     pub(crate) fn network(&self) -> (u32, [u32; 3]) {
         (self.half_bits, self.keys)
     }
 
-    /// Member at place `i`, which must be below `n`.
+    /// Returns the member at place `i`, which must be below `n`.
     #[inline]
     pub fn at(&self, i: u32) -> u32 {
         if self.n == 1 {
             return 0;
         }
-        // Cycle walking: the block is less than four times n, so a few steps always lead back below n.
+        // Cycle walking: the block is less than four times as large as n, so a few steps always lead back below n.
         let mut x = if i < self.n - self.first { i + self.first } else { i - (self.n - self.first) };
         loop {
             x = self.encrypt(x);

@@ -17,34 +17,34 @@ use drophammer_wire::signature::{MAX_FLOWS, TrialKey};
 pub struct Neighbour {
     /// MAC address of the port.
     pub mac: MacAddr,
-    /// The device's address, from ARP.
+    /// The device's MAC address, from ARP.
     pub device_ipv4: Option<MacAddr>,
-    /// The device's address, from Neighbor Discovery.
+    /// The device's MAC address, from Neighbor Discovery.
     pub device_ipv6: Option<MacAddr>,
-    /// The same for each VLAN.
+    /// The addresses for each VLAN.
     pub vlans: Vec<VlanNeighbour>,
 }
 
 /// What a tester port knows about the device behind VLAN tags.
 #[derive(Clone, Debug, Default)]
 pub struct VlanNeighbour {
-    /// VLAN identifiers, the outermost first.
+    /// VLAN identifiers, outermost first.
     pub vids: Vec<u16>,
-    /// MAC address of the tester behind these tags.
+    /// The tester's MAC address behind these tags.
     pub mac: MacAddr,
-    /// The device's address, from ARP.
+    /// The device's MAC address, from ARP.
     pub device_ipv4: Option<MacAddr>,
-    /// The device's address, from Neighbor Discovery.
+    /// The device's MAC address, from Neighbor Discovery.
     pub device_ipv6: Option<MacAddr>,
 }
 
 impl Neighbour {
-    /// MAC address of the tester behind tags with these identifiers; the port's if they are unknown.
+    /// Returns the tester's MAC address behind tags with these identifiers; the port's address if the tags are unknown.
     fn own(&self, vids: &[u16]) -> MacAddr {
         self.vlans.iter().find(|vlan| vlan.vids == vids).map_or(self.mac, |vlan| vlan.mac)
     }
 
-    /// The device's address behind tags with these identifiers.
+    /// Returns the device's MAC address behind tags with these identifiers.
     pub(crate) fn device(&self, family: Family, vids: &[u16]) -> Option<MacAddr> {
         let (ipv4, ipv6) = if vids.is_empty() {
             (self.device_ipv4, self.device_ipv6)
@@ -68,33 +68,33 @@ pub struct Timing {
     pub key: TrialKey,
     /// Keys of earlier trials, to recognise stale frames.
     pub earlier: Vec<TrialKey>,
-    /// Backlog that a late generator catches up with, in ns of load; it skips frames beyond that. It sends at most 1.2
-    /// times the load, so that it offers no burst that was not requested.
+    /// Maximum backlog in ns of load that a late generator catches up with; it skips frames beyond that. It sends at
+    /// most 1.2 times the load, so that it offers no burst that was not requested.
     pub max_backlog_ns: u64,
     /// Latency in ns above which a frame counts as late.
     pub late_ns: u64,
 }
 
-/// Why a trial cannot be planned.
+/// The reason why a trial cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // the messages name the fields
 pub enum PlanError {
-    /// A flow names a port that does not exist.
+    /// A flow uses a port that does not exist.
     #[error("flow {flow} uses port {port}, but there are {ports} ports")]
     NoSuchPort { flow: usize, port: PortIndex, ports: usize },
-    /// The tester has another MAC address behind tags than without, but a port sends test frames from one address.
+    /// The tester has a different MAC address behind tags than without, but a port sends test frames from a single address.
     #[error("the emulated devices on port {port}{} have the MAC address {mac}; give them the same address as the first device of the port", in_vlan(.vids))]
     OtherMac { port: PortIndex, vids: Vec<u16>, mac: MacAddr },
     /// The device's MAC address on a port is unknown.
     #[error("the device does not answer on port {port} for {family}{} (no MAC address)", in_vlan(.vids))]
     NoNeighbour { port: PortIndex, family: Family, vids: Vec<u16> },
-    /// Headers that do not form a frame.
+    /// The headers do not form a frame.
     #[error("flow {flow} ({group}): {reason}")]
     Headers { flow: usize, group: String, reason: String },
-    /// Addresses do not match the flow's family, or there are none.
+    /// Addresses do not match the flow's family, or are missing.
     #[error("flow {flow}: it has no source, or addresses of another family than {family}")]
     WrongAddresses { flow: usize, family: Family },
-    /// No destinations, more than can be counted separately, or ones that do not exist.
+    /// There are no destinations, more than can be counted separately, or some that do not exist.
     #[error("flow {flow}: it needs 1 to {MAX_TARGETS} destinations, and all of them must exist")]
     NoSuchDestinations { flow: usize },
     /// A flow must be received by one lane, but may arrive at queues of several lanes.
@@ -116,8 +116,8 @@ fn in_vlan(vids: &[u16]) -> String {
     if vids.is_empty() { String::new() } else { format!(" in VLAN {}", vids.join(" in ")) }
 }
 
-/// `n` zeros, followed by an unused cache line. Data that a thread writes per frame either fills whole cache lines
-/// (types with `repr(align)`) or has such a gap behind it, so no two threads write to the same line.
+/// Returns `n` zeros, followed by an unused cache line. Data that a thread writes per frame either fills whole cache
+/// lines (types with `repr(align)`) or has such a gap behind it, so that no two threads write to the same line.
 pub(crate) fn spaced<T: Clone + Default>(n: usize) -> Vec<T> {
     let mut zeros = Vec::with_capacity(n + 64usize.div_ceil(size_of::<T>()));
     zeros.resize(n, T::default());
@@ -140,7 +140,7 @@ impl Part {
 
 /// A trial, ready to run.
 pub struct Plan {
-    /// One per lane.
+    /// The parts of the lanes, one per lane.
     pub(crate) parts: Vec<Part>,
     pub(crate) layout: Layout,
     pub(crate) groups: Vec<String>,
@@ -149,7 +149,7 @@ pub struct Plan {
     pub(crate) flows: FlowNames,
     /// Flows counted by destination, with the order of their destinations.
     pub(crate) destinations: Vec<(usize, Permutation)>,
-    /// In order of time.
+    /// The events, in order of time.
     pub(crate) events: Vec<PlannedEvent>,
     pub(crate) drain_ns: u64,
     pub(crate) maximum: bool,
@@ -163,7 +163,7 @@ pub(crate) struct PlannedEvent {
     pub(crate) label: String,
 }
 
-/// The latest possible time of an event.
+/// Latest possible time of an event.
 const LAST_EVENT_S: f64 = 1e6;
 
 fn planned_events(spec: &TrialSpec) -> Result<Vec<PlannedEvent>, PlanError> {
@@ -174,18 +174,18 @@ fn planned_events(spec: &TrialSpec) -> Result<Vec<PlannedEvent>, PlanError> {
         }
         events.push(PlannedEvent { at_ns: (e.at_s * 1e9).round() as u64, event: e.event, label: e.label.clone() });
     }
-    // A stable sort: simultaneous events keep their order.
+    // A stable sort keeps the order of simultaneous events.
     events.sort_by_key(|e| e.at_ns);
     Ok(events)
 }
 
-/// Flows counted by destination, with the order of their destinations in a run with this seed.
+/// Returns the flows that are counted by destination, with the order of their destinations in a run with this seed.
 fn tallied(spec: &TrialSpec, seed: u64) -> Vec<(usize, Permutation)> {
     let flows = spec.flows.iter().enumerate().filter(|(_, flow)| flow.per_destination);
     flows.map(|(id, _)| (id, destination_order(&spec.flows, id, seed))).collect()
 }
 
-/// The groups that consist of background flows only.
+/// Returns the groups that contain only background flows.
 fn background(spec: &TrialSpec, groups: &[String]) -> Vec<usize> {
     let tested = |group: &String| spec.flows.iter().any(|flow| flow.group == *group && !flow.background);
     (0..groups.len()).filter(|index| !tested(&groups[*index])).collect()
@@ -236,35 +236,36 @@ fn check_schedule(i: usize, flow: &FlowSpec, load: &Load) -> Result<(), PlanErro
     }
 }
 
-/// Window bits of all flows together, to tell duplicates from late frames (256 MiB).
+/// Window bits of all flows together, to distinguish duplicates from late frames (256 MiB).
 const WINDOW_BUDGET: u64 = 1 << 31;
-/// The same for continuous traffic (2 MiB), which would outlast any window.
+/// Window bits for continuous traffic (2 MiB), which would outlast any window.
 const CONTINUOUS_WINDOW_BUDGET: u64 = 1 << 24;
 /// How far arriving frames may extend a drain (RFC 2544 section 23 d).
 const RESIDUAL_NS: u64 = 2_000_000_000;
 
-/// The longest that a drain of `drain_ns` may become.
+/// Returns the maximum length of a drain of `drain_ns`.
 pub(crate) fn longest_drain(drain_ns: u64) -> u64 {
     if drain_ns == 0 { 0 } else { drain_ns.max(RESIDUAL_NS) }
 }
 
-/// Most time bins per group.
+/// Maximum number of time bins per group.
 pub(crate) const MAX_BINS: usize = 1_000_000;
 
 impl Plan {
     /// Plans `spec` over `ports`, for one lane.
     ///
     /// # Errors
-    /// [`PlanError`]; nothing has been sent.
+    /// [`PlanError`]. Nothing has been sent.
     pub fn new(spec: &TrialSpec, ports: &[Neighbour], timing: &Timing) -> Result<Plan, PlanError> {
         Plan::on_lanes(spec, ports, timing, Layout::one(ports.len()))
     }
 
-    /// Plans `spec` over `ports`, for the lanes of `layout`, which must have as many ports. Frames and their times do not depend on the number of
-    /// lanes and queues. Only lanes with a queue of a flow's destination port have receiver state of the flow.
+    /// Plans `spec` over `ports`, for the lanes of `layout`, which must have the same number of ports. Frames and their
+    /// times do not depend on the number of lanes and queues. Only lanes with a queue of a flow's destination port have
+    /// receiver state for the flow.
     ///
     /// # Errors
-    /// [`PlanError`]; nothing has been sent.
+    /// [`PlanError`]. Nothing has been sent.
     pub fn on_lanes(spec: &TrialSpec, ports: &[Neighbour], timing: &Timing, layout: Layout) -> Result<Plan, PlanError> {
         assert_eq!(layout.ports(), ports.len(), "the layout is for as many ports");
         if spec.flows.is_empty() || spec.flows.len() > MAX_FLOWS as usize {
@@ -321,7 +322,7 @@ impl Plan {
                 (((span / ns as f64).ceil() as usize) + 1).min(MAX_BINS)
             })
         };
-        // Arriving frames may make the drain longer.
+        // Arriving frames can extend the drain.
         let (bins, most_bins) = (bins_to(drain_ns), bins_to(longest_drain(drain_ns)));
         let queues = layout.senders(&spec.flows);
         let mut generators = Vec::new();
@@ -368,13 +369,13 @@ impl Plan {
         })
     }
 
-    /// The layout of its lanes.
+    /// Returns the layout of the plan's lanes.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Generators and analyzer of a trial on one lane that starts at `start`, for callers that drive them without a
-    /// clock.
+    /// Returns generators and analyzer of a trial on one lane that starts at `start`, for callers that drive them
+    /// without a clock.
     pub fn into_parts(mut self, start: Instant) -> (Vec<PortGenerator>, Analyzer) {
         assert_eq!(self.parts.len(), 1, "the plan is for one lane");
         let mut part = self.parts.swap_remove(0);

@@ -1,4 +1,4 @@
-//! Tells test frames from all others, wherever the signature is.
+//! Distinguishes test frames from all other frames, wherever the signature is.
 
 use crate::payload::Pattern;
 use drophammer_model::traffic::HeaderKind;
@@ -6,7 +6,7 @@ use drophammer_wire::ipv4;
 use drophammer_wire::signature::{self, TEST_PORT};
 use drophammer_wire::stack::{Layers, Stop, locate};
 
-/// A frame that may be a test frame, decoded.
+/// A decoded frame that may be a test frame.
 pub(crate) struct Candidate<'a> {
     pub(crate) layers: Layers,
     /// The payload before the signature.
@@ -20,22 +20,22 @@ pub(crate) struct Candidate<'a> {
     pub(crate) fragment: bool,
     /// True if all checksums are correct.
     pub(crate) sums_hold: bool,
-    /// True for a datagram to the test port. It counts as a test frame, whatever its signature.
+    /// True for a datagram to the test port. It counts as a test frame whatever its signature is.
     pub(crate) to_test_port: bool,
 }
 
 impl Candidate<'_> {
-    /// True if it looks like a test frame, whatever its signature. A foreign frame has a valid check once in 65,536 times, but hardly
-    /// ever our port or our pattern.
+    /// True if it looks like a test frame, whatever its signature is. One in 65,536 foreign frames has a valid check by
+    /// chance, but they hardly ever have our port or our pattern.
     pub(crate) fn looks_ours(&self, pattern: &Pattern) -> bool {
         self.to_test_port || pattern.begins(self.payload)
     }
 }
 
-/// Decodes `frame`; `None` if it has no room for a signature.
+/// Decodes `frame`. Returns `None` if it has no room for a signature.
 pub(crate) fn candidate(frame: &[u8]) -> Option<Candidate<'_>> {
     let layers = locate(frame);
-    // A packet shorter than its length field was cut off on its way: read what is there.
+    // A packet shorter than its length field was truncated on its way. Read the bytes that are there.
     let (payload, signature) = frame.get(layers.payload())?.split_last_chunk()?;
     let to_test_port = is_to_test_port(&layers, frame);
     let whole = layers.stop() == Stop::Transport && fills_its_packet(&layers);
@@ -45,27 +45,28 @@ pub(crate) fn candidate(frame: &[u8]) -> Option<Candidate<'_>> {
     Some(Candidate { layers, payload, signature, whole, without_transport, fragment, sums_hold, to_test_port })
 }
 
-/// Recognises the test frames of a run, for instance to leave them out of a capture.
+/// Recognises the test frames of a run, for example to leave them out of a capture.
 #[derive(Clone, Debug)]
 pub struct TestTraffic {
     pattern: Pattern,
 }
 
 impl TestTraffic {
-    /// For a run with this seed ([`crate::Timing::seed`]).
+    /// Creates the value for a run with this seed ([`crate::Timing::seed`]).
     pub fn of_run(seed: u64) -> TestTraffic {
         TestTraffic { pattern: Pattern::new(seed) }
     }
 
-    /// True if `frame` is a test frame: it has room for a signature, and is a datagram to the test port (behind any tags, labels and tunnels) or has
-    /// a payload that begins with the run's pattern. Fragments are not recognised, nor are frames of other protocols with less than 4 bytes of
-    /// payload before the signature.
+    /// True if `frame` is a test frame. It must have room for a signature, and be a datagram to the test port (behind
+    /// any tags, labels and tunnels) or have a payload that starts with the run's pattern. Fragments are not
+    /// recognised, nor are frames of other protocols with less than 4 bytes of payload before the signature.
     pub fn has(&self, frame: &[u8]) -> bool {
         candidate(frame).is_some_and(|found| !found.fragment && found.looks_ours(&self.pattern))
     }
 }
 
-/// True for a datagram to the test port. By the length of its packet, a datagram that was cut off has no UDP header; the bytes are read all the same.
+/// True for a datagram to the test port. By the packet length, a truncated datagram has no UDP header, but its bytes
+/// are still read.
 fn is_to_test_port(layers: &Layers, frame: &[u8]) -> bool {
     let Some(last) = layers.last() else { return false };
     let udp = match last.kind {
@@ -77,7 +78,7 @@ fn is_to_test_port(layers: &Layers, frame: &[u8]) -> bool {
     frame.get(udp + 2..udp + 4) == Some(&TEST_PORT.to_be_bytes()[..])
 }
 
-/// True if the datagram ends where its packet does.
+/// True if the datagram ends where its packet ends.
 fn fills_its_packet(layers: &Layers) -> bool {
     match &layers[..] {
         [.., below, last] if last.kind == HeaderKind::Udp => last.end() == below.end(),
@@ -93,7 +94,7 @@ mod tests {
     use drophammer_wire::stack::{Payload, compile};
     use std::net::Ipv4Addr;
 
-    /// A frame of `size` bytes with the payload of a run with seed `seed`.
+    /// Builds a frame of `size` bytes with the payload of a run with seed `seed`.
     fn frame(between: &[Header], transport: Header, seed: u64, size: u16) -> Vec<u8> {
         let pattern = Pattern::new(seed);
         let own = |i| Some(Ipv4Addr::new(192, 0, 2, i).into());

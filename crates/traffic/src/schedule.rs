@@ -17,7 +17,7 @@ impl Step {
     #[inline]
     fn departure(&self, index: u64) -> u64 {
         let exact = self.start_ns + (index - self.first) as f64 * 1e9 / self.rate;
-        // Rounded up by hand: without newer instructions the standard library calls a function.
+        // Rounded up by hand, because without newer instructions the standard library would call a function.
         let below = exact as u64;
         below + u64::from((below as f64) < exact)
     }
@@ -26,20 +26,20 @@ impl Step {
 /// Selects some frames of each round of a schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Part {
-    /// Places in a round, ascending; may be empty.
+    /// Selected places in a round, ascending; may be empty.
     places: Vec<u64>,
     /// Number of frames in a round.
     round: u64,
 }
 
 impl Part {
-    /// Number of selected frames among the first `frames` of the whole.
+    /// Returns the number of selected frames among the first `frames` of the whole schedule.
     fn of(&self, frames: u64) -> u64 {
         let rest = frames % self.round;
         frames / self.round * self.places.len() as u64 + self.places.partition_point(|place| *place < rest) as u64
     }
 
-    /// Index in the whole of selected frame `index`.
+    /// Returns the index in the whole schedule of selected frame `index`.
     #[inline]
     fn whole(&self, index: u64) -> u64 {
         let len = self.places.len() as u64;
@@ -51,19 +51,20 @@ impl Part {
     }
 }
 
-/// Evenly spaced departures in nanoseconds after the start of the trial, or a part of them. Frame 0 of the whole leaves at 0.
+/// Evenly spaced departures in nanoseconds after the start of the trial, or a part of them. Frame 0 of the whole
+/// schedule leaves at 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     steps: Vec<Step>,
     total: u64,
     end_ns: u64,
-    /// Absent if the schedule has all frames of the steps.
+    /// `None` if the schedule contains all frames of the steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     part: Option<Part>,
 }
 
 impl Schedule {
-    /// From `(duration, rate)` steps.
+    /// Creates a schedule from `(duration, rate)` steps.
     pub fn steps(steps: &[(Duration, FrameRate)]) -> Schedule {
         let mut out = Schedule { steps: Vec::with_capacity(steps.len()), total: 0, end_ns: 0, part: None };
         let mut start_ns = 0.0;
@@ -79,7 +80,7 @@ impl Schedule {
         out
     }
 
-    /// Frames at `rate` from `start` until `end`, at most `frames` of them.
+    /// Creates a schedule of frames at `rate` from `start` until `end`, at most `frames` of them.
     pub fn flow(start: Duration, end: Duration, rate: FrameRate, frames: Option<u64>) -> Schedule {
         let room = rate.frames_in(end.saturating_sub(start));
         let frames = frames.map_or(room, |frames| frames.min(room));
@@ -88,42 +89,42 @@ impl Schedule {
         Schedule { steps: vec![step], total: frames, end_ns, part: None }
     }
 
-    /// Exactly `frames` frames at `rate`.
+    /// Creates a schedule of exactly `frames` frames at `rate`.
     pub fn burst(frames: u64, rate: FrameRate) -> Schedule {
         let step = Step { start_ns: 0.0, first: 0, frames, rate: rate.pps() };
         let end_ns = (frames as f64 * 1e9 / rate.pps()) as u64;
         Schedule { steps: vec![step], total: frames, end_ns, part: None }
     }
 
-    /// The frames at `places` (ascending, at least one, each below `round`) of each round of `round` frames, at the same times as in this schedule,
-    /// which must be whole.
+    /// Returns the frames at `places` (ascending, at least one, each below `round`) of each round of `round` frames, at
+    /// the same times as in this schedule, which must be whole.
     pub(crate) fn part(&self, places: Vec<u64>, round: u64) -> Schedule {
         let part = Part { places, round };
         Schedule { total: part.of(self.total), part: Some(part), ..self.clone() }
     }
 
-    /// True if it has all frames of its steps.
+    /// True if it contains all frames of its steps.
     pub(crate) fn is_whole(&self) -> bool {
         self.part.is_none()
     }
 
-    /// The first frame that is due at `elapsed_ns` or later, counted among all frames of the steps.
+    /// Returns the first frame that is due at `elapsed_ns` or later, counted among all frames of the steps.
     pub(crate) fn place_at(&self, elapsed_ns: u64) -> u64 {
         elapsed_ns.checked_sub(1).map_or(0, |before| self.due_of_steps(before))
     }
 
-    /// The place after frame `index`, counted among all frames of the steps.
+    /// Returns the place after frame `index`, counted among all frames of the steps.
     pub(crate) fn place_after(&self, index: u64) -> u64 {
         self.whole(index) + 1
     }
 
-    /// Number of its frames before `place`, which counts all frames of the steps.
+    /// Returns the number of its frames before `place`, which counts all frames of the steps.
     pub(crate) fn before_place(&self, place: u64) -> u64 {
         self.part.as_ref().map_or(place, |part| part.of(place)).min(self.total)
     }
 
-    /// The frames that `keep` selects from each round, at the same times, up to place `to` among all frames of the steps. `keep` is as long as a
-    /// round of this schedule.
+    /// Returns the frames that `keep` selects from each round, at the same times, up to place `to` among all frames of
+    /// the steps. `keep` has the length of a round of this schedule.
     pub(crate) fn only(&self, keep: &[bool], to: u64) -> Schedule {
         let last = self.total.checked_sub(1).map_or(0, |last| self.place_after(last));
         let to = to.min(last);
@@ -139,12 +140,12 @@ impl Schedule {
         only
     }
 
-    /// The same frames, with the end at `elapsed_ns` at the latest.
+    /// Returns the same frames, but ends no later than `elapsed_ns`.
     pub(crate) fn ended_by(self, elapsed_ns: u64) -> Schedule {
         Schedule { end_ns: self.end_ns.min(elapsed_ns), ..self }
     }
 
-    /// Removes frames beyond the total from the steps. For a part, the total alone is the limit.
+    /// Removes frames beyond the total from the steps. For a part, only the total is the limit.
     fn end_steps(&mut self) {
         if self.is_whole() {
             let total = self.total;
@@ -155,29 +156,29 @@ impl Schedule {
         }
     }
 
-    /// Ends the schedule after `elapsed_ns`: frames due later do not leave, but the first `at_least` frames remain.
+    /// Ends the schedule after `elapsed_ns`: frames due later do not leave, except that the first `at_least` frames remain.
     pub fn end_at(&mut self, elapsed_ns: u64, at_least: u64) {
         self.total = self.due(elapsed_ns).max(at_least).min(self.total);
         self.end_steps();
         self.end_ns = self.end_ns.min(elapsed_ns);
     }
 
-    /// Number of frames.
+    /// Returns the number of frames.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Length in nanoseconds.
+    /// Returns the length in nanoseconds.
     pub fn end_ns(&self) -> u64 {
         self.end_ns
     }
 
-    /// The highest rate, in frames per second.
+    /// Returns the highest rate, in frames per second.
     pub(crate) fn peak_pps(&self) -> f64 {
         self.steps.iter().map(|step| step.rate).fold(0.0, f64::max) * self.share()
     }
 
-    /// The rate, if it is constant from the first departure, at 0, until the last.
+    /// Returns the rate, if it is constant from the first departure, at 0, until the last.
     pub(crate) fn constant_rate(&self) -> Option<f64> {
         match self.steps.as_slice() {
             [step] if step.start_ns == 0.0 && self.is_whole() => Some(step.rate),
@@ -185,7 +186,7 @@ impl Schedule {
         }
     }
 
-    /// Departure of frame `index` in ns; `index` below [`Schedule::total`].
+    /// Returns the departure of frame `index` in ns. `index` must be below [`Schedule::total`].
     pub fn departure(&self, index: u64) -> u64 {
         let index = self.whole(index);
         self.step_of(index).departure(index)
@@ -195,13 +196,13 @@ impl Schedule {
         self.part.as_ref().map_or(1.0, Part::share)
     }
 
-    /// Place of frame `index` among all frames of the steps.
+    /// Returns the place of frame `index` among all frames of the steps.
     #[inline]
     fn whole(&self, index: u64) -> u64 {
         self.part.as_ref().map_or(index, |part| part.whole(index))
     }
 
-    /// [`Schedule::departure`] of `index` and of the following frames.
+    /// Computes [`Schedule::departure`] for `index` and the following frames.
     pub fn departures(&self, index: u64, out: &mut [u64]) {
         let Some(last) = (out.len() as u64).checked_sub(1) else { return };
         let step = self.step_of(index);
@@ -213,7 +214,7 @@ impl Schedule {
         }
     }
 
-    /// Rate at the departure of frame `index`, in frames per second.
+    /// Returns the rate at the departure of frame `index`, in frames per second.
     #[inline]
     pub fn rate_of(&self, index: u64) -> f64 {
         self.step_of(self.whole(index)).rate * self.share()
@@ -225,7 +226,7 @@ impl Schedule {
         &self.steps[i]
     }
 
-    /// Number of frames with a departure at or before `elapsed_ns`.
+    /// Returns the number of frames with a departure at or before `elapsed_ns`.
     #[inline]
     pub fn due(&self, elapsed_ns: u64) -> u64 {
         let due = self.due_of_steps(elapsed_ns);
@@ -237,12 +238,11 @@ impl Schedule {
         let elapsed = elapsed_ns as f64;
         for step in self.steps.iter().rev() {
             if elapsed >= step.start_ns {
-                // The small addend makes up for rounding, so that a frame is due at exactly its own departure.
+                // The small addend compensates for rounding, so that a frame is due at exactly its own departure.
                 let addend = (step.rate * 0.5e-9).min(1e-6);
                 let n = ((elapsed - step.start_ns) * step.rate / 1e9 + addend) as u64 + 1;
                 let due = step.first + n.min(step.frames);
-                // Departures are rounded up to whole nanoseconds, so the addend may make a frame due one nanosecond
-                // early.
+                // Departures are rounded up to whole nanoseconds, so the addend may make a frame due one nanosecond early.
                 let early = due > step.first && step.departure(due - 1) > elapsed_ns;
                 return due - u64::from(early);
             }
@@ -267,8 +267,8 @@ mod tests {
             let index = ((s.total() - 1) as f64 * at) as u64;
             let t = s.departure(index);
             prop_assert!(s.due(t) > index);
-            // Within a step no frame is due a nanosecond early. Where a step begins, the last frame of the previous one
-            // may be late.
+            // Within a step no frame is due a nanosecond early. Where a step starts, the last frame of the previous
+            // step may be late.
             if t > 0 && t < d.as_nanos() as u64 {
                 prop_assert!(s.due(t - 1) <= index);
             }

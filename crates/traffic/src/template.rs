@@ -1,9 +1,10 @@
 //! A test frame with all constant bytes and the sums over them, so that only addresses, signature and checksums are
 //! written per frame.
 //!
-//! [`drophammer_wire::stack`] gives the offsets in a frame. Frames of one IP packet with UDP or TCP, behind any tags and labels, are patched with
-//! precomputed sums; for Ethernet, IPv4 and UDP the offsets are constants. All other frames, and frames with other varying fields, take the general
-//! path, which writes fields one by one and recomputes checksums.
+//! [`drophammer_wire::stack`] provides the offsets in a frame. Frames with one IP packet that contains UDP or TCP,
+//! behind any tags and labels, are patched with precomputed sums. For Ethernet, IPv4 and UDP the offsets are constants.
+//! All other frames, and frames with other varying fields, use the general path, which writes fields one by one and
+//! recomputes checksums.
 
 use crate::payload::Pattern;
 use drophammer_model::size::FrameSize;
@@ -18,25 +19,25 @@ use std::sync::Arc;
 /// Length of the shortest frame in bytes, without FCS.
 const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
 
-/// A hash that identifies `bytes` (FNV-1a, 64 bits); never 0.
+/// Returns a hash that identifies `bytes` (FNV-1a, 64 bits); never 0.
 fn name(bytes: &[u8]) -> u64 {
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash).max(1)
 }
 
-/// A frame of one size of one flow.
+/// A frame of one size and one flow.
 #[derive(Clone, Debug)]
 pub struct Template {
     bytes: Vec<u8>,
     family: Family,
     /// Offset of the outermost IP header; the end of the frame if there is none.
     ip_at: usize,
-    /// Offset of the checksum of UDP or TCP, from the IP header.
+    /// Offset of the UDP or TCP checksum from the IP header.
     checksum_at: usize,
     is_udp: bool,
     /// Sum over the IPv4 header with both addresses zero. All sums here add little-endian words.
     ip_sum: u64,
-    /// Sum over pseudo header and datagram, with addresses, signature and checksum zero.
+    /// Sum over pseudo-header and datagram, with addresses, signature and checksum zero.
     udp_sum: u64,
     signature_at: usize,
     signature_is_odd: bool,
@@ -48,9 +49,9 @@ pub struct Template {
 /// How frames are patched.
 #[derive(Clone, Debug)]
 enum Way {
-    /// Ethernet, IPv4 without options and UDP: with sums, at constant offsets.
+    /// Ethernet, IPv4 without options, and UDP: with sums, at constant offsets.
     Ipv4Udp,
-    /// One IP packet without options with UDP or TCP: with sums.
+    /// One IP packet without options, with UDP or TCP: with sums.
     Sums,
     /// Any other frame.
     Fields(Box<General>),
@@ -63,7 +64,7 @@ struct General {
     destination: Option<Place>,
     /// Fields that vary from frame to frame.
     fields: Vec<Varying>,
-    /// In the order of computation.
+    /// Checksums in the order of computation.
     checksums: Vec<Checksum>,
 }
 
@@ -80,7 +81,7 @@ impl std::fmt::Debug for Varying {
     }
 }
 
-/// True if sums are enough to patch the frame: one IP packet without options, UDP or TCP, no other checksum.
+/// True if sums are enough to patch the frame: one IP packet without options, UDP or TCP, and no other checksum.
 fn is_simple(compiled: &Compiled, ip: usize) -> bool {
     let [l3, l4] = &compiled.layers[ip..] else { return false };
     let plain_ip = match l3.kind {
@@ -91,7 +92,7 @@ fn is_simple(compiled: &Compiled, ip: usize) -> bool {
     plain_ip && matches!(l4.kind, HeaderKind::Udp | HeaderKind::Tcp)
 }
 
-/// Both IPv4 addresses as eight bytes in wire order.
+/// Returns both IPv4 addresses as eight bytes in wire order.
 #[inline(always)]
 fn addresses_on_wire(source: u128, destination: u128) -> u64 {
     (u64::from(source as u32) << 32 | u64::from(destination as u32)).swap_bytes()
@@ -102,7 +103,7 @@ impl Template {
     /// addresses, [`Template::patch`] writes them.
     ///
     /// # Errors
-    /// If the headers do not form a frame.
+    /// The headers do not form a frame.
     pub fn new(headers: &[Header], family: Family, size: FrameSize, pattern: &Pattern) -> Result<Template, StackError> {
         let mut headers = headers.to_vec();
         let mut patched = [false; 2];
@@ -182,7 +183,7 @@ impl Template {
         }
     }
 
-    /// Length of the frame without FCS.
+    /// Returns the length of the frame without FCS.
     #[inline]
     pub fn len(&self) -> usize {
         self.bytes.len()
@@ -192,33 +193,33 @@ impl Template {
         self.bytes.is_empty()
     }
 
-    /// Frame length in bytes, FCS included.
+    /// Returns the length of the frame in bytes, FCS included.
     pub fn frame_bytes(&self) -> u64 {
         self.bytes.len() as u64 + 4
     }
 
-    /// The frame with addresses, signature and checksums zero.
+    /// Returns the frame with addresses, signature and checksums zero.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// IP version.
+    /// Returns the IP version.
     pub(crate) fn family(&self) -> Family {
         self.family
     }
 
-    /// Sums (of little-endian words) over the IPv4 header, and over pseudo header and datagram, with the same fields
-    /// zero.
+    /// Returns the sums (of little-endian words) over the IPv4 header, and over pseudo-header and datagram, with the
+    /// same fields zero.
     pub(crate) fn sums(&self) -> (u64, u64) {
         (self.ip_sum, self.udp_sum)
     }
 
-    /// True for Ethernet, IP and UDP in which only addresses vary.
+    /// True for Ethernet, IP and UDP if only addresses vary.
     pub(crate) fn is_plain(&self) -> bool {
         !matches!(self.way, Way::Fields(_)) && self.is_udp && self.ip_at == ethernet::LEN
     }
 
-    /// Offset of the signature.
+    /// Returns the offset of the signature.
     pub(crate) fn signature_at(&self) -> usize {
         self.signature_at
     }
@@ -229,7 +230,7 @@ impl Template {
         slot.copy_from_slice(&self.bytes);
     }
 
-    /// Hash of the bytes after the head, for [`drophammer_wire::frame::Frame::hold`].
+    /// Returns the hash of the bytes after the head, for [`drophammer_wire::frame::Frame::hold`].
     #[inline]
     pub(crate) fn body(&self) -> u64 {
         self.body
@@ -238,7 +239,7 @@ impl Template {
     /// Writes the head into `slot`, which already contains the rest of the template.
     #[inline]
     pub(crate) fn write_head(&self, slot: &mut [u8]) {
-        // The copy has a constant length for most frames, and for the shortest ones.
+        // The copy has a constant length for most frames, and for the shortest frames.
         match (slot.first_chunk_mut::<HEAD>(), self.bytes.first_chunk::<HEAD>()) {
             (Some(slot), Some(head)) => *slot = *head,
             _ => match (<&mut [u8; SHORTEST]>::try_from(&mut *slot), <&[u8; SHORTEST]>::try_from(&self.bytes[..])) {
@@ -248,7 +249,8 @@ impl Template {
         }
     }
 
-    /// Turns `slot`, which contains this template, into frame `index` of its flow, with these addresses (IPv4 in the low 32 bits) and this signature.
+    /// Turns `slot`, which contains this template, into frame `index` of its flow, with these addresses (IPv4 in the
+    /// low 32 bits) and this signature.
     #[inline]
     pub fn patch(
         &self,
@@ -262,7 +264,7 @@ impl Template {
             Way::Fields(general) => return self.patch_fields(general, slot, index, source, destination, signature),
             Way::Ipv4Udp => {
                 let tail = self.tail(signature);
-                // One length check for all writes.
+                // A single length check for all writes.
                 let head: &mut [u8; 42] = slot.first_chunk_mut().expect("a UDP frame has at least 42 bytes");
                 let addresses = addresses_on_wire(source, destination);
                 head[26..34].copy_from_slice(&addresses.to_le_bytes());
@@ -275,7 +277,7 @@ impl Template {
         slot[self.signature_at..self.signature_at + signature::LEN].copy_from_slice(signature);
     }
 
-    /// Sum over `signature` at its offset in the datagram.
+    /// Returns the sum over `signature` at its offset in the datagram.
     #[inline(always)]
     fn tail(&self, signature: &[u8; signature::LEN]) -> u64 {
         let tail = checksum::sum_le(signature);
@@ -359,7 +361,7 @@ mod tests {
             let mut slot = vec![0; template.len()];
             template.write(&mut slot);
             let key = TrialKey::new(1, 1);
-            // Patched twice: nothing of the first frame may be left in the second.
+            // Patched twice: nothing of the first frame may remain in the second.
             template.patch(&mut slot, 7, a2, b2, &Signature { flow: 1, sequence: 2, time: 3 }.emit(key));
             let signature = Signature { flow, sequence, time };
             template.patch(&mut slot, 8, a, b, &signature.emit(key));

@@ -1,7 +1,7 @@
-//! Sums of a running trial, for a display that looks once a second.
+//! Sums of a running trial, for a display that updates once a second.
 //!
-//! Unlike [`crate::Snapshot`], sums have no latencies, and a lane neither allocates nor waits to answer: it writes into memory allocated before the
-//! trial, and a reader that is interrupted by this reads again.
+//! Unlike [`crate::Snapshot`], sums contain no latencies, and a lane neither allocates nor waits to answer: it writes
+//! into memory allocated before the trial. A reader that is interrupted by this reads again.
 
 use crate::plan::Part;
 use drophammer_model::quantity::Instant;
@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-/// With more flows, a lane does not count missing frames: looking at the state of each flow would delay frames that are due meanwhile.
+/// With more flows than this, a lane does not count missing frames: reading the state of each flow would delay frames
+/// that become due in the meantime.
 const MOST_FLOWS: usize = 1_024;
 
 /// Sums over all flows of a running trial. Lanes count at slightly different times.
@@ -21,7 +22,8 @@ pub struct Totals {
     pub offered: u64,
     /// Distinct intact frames received.
     pub received: u64,
-    /// Frames below the highest arrived sequence number of their flow that have not arrived. `None` if a lane receives more than 1,024 flows.
+    /// Frames below the highest arrived sequence number of their flow that have not arrived. `None` if a lane receives
+    /// more than 1,024 flows.
     pub missing: Option<u64>,
 }
 
@@ -31,7 +33,7 @@ pub(crate) struct Sums {
     at: Instant,
     offered: u64,
     received: u64,
-    /// Frames that the tester's own ring refused: they seem missing, but never left.
+    /// Frames that the tester's own ring refused. They seem missing, but never left.
     never_left: u64,
 }
 
@@ -39,17 +41,18 @@ pub(crate) struct Sums {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LaneTotals {
     sums: Sums,
-    /// Number, next expected sequence number and distinct frames of each flow that has arrived here. `None` if there are too many flows.
+    /// Number, next expected sequence number and distinct frames of each flow that has arrived here. `None` if there
+    /// are too many flows.
     flows: Option<Vec<(usize, u64, u64)>>,
 }
 
-/// The last answer of a lane; no other lane writes it.
+/// The last answer of a lane. No other lane writes it.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Answer {
     /// Number of the answered request; written after the counts.
     number: AtomicU64,
-    /// The same number, written before the counts: while the counts change, the two differ.
+    /// The same number, written before the counts. While the counts change, the two numbers differ.
     begun: AtomicU64,
     at: AtomicU64,
     offered: AtomicU64,
@@ -69,10 +72,10 @@ struct FlowPlace {
 }
 
 impl Answer {
-    /// For a lane that receives flows with these numbers.
+    /// Creates the memory for a lane that receives flows with these numbers.
     fn of(flows: Option<Vec<usize>>) -> Answer {
         let places = |flows: Vec<usize>| {
-            // Followed by unused room: see `plan::spaced`.
+            // Unused room follows: see `plan::spaced`.
             let mut places = Vec::with_capacity(flows.len() + 64usize.div_ceil(size_of::<FlowPlace>()));
             places.extend(flows.into_iter().map(|flow| FlowPlace { flow, ..FlowPlace::default() }));
             places
@@ -80,12 +83,13 @@ impl Answer {
         Answer { flows: flows.map(places), ..Answer::default() }
     }
 
-    /// Number of the answered request.
+    /// Returns the number of the answered request.
     pub(crate) fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// Answers request `number`; called by the lane. `flows` has the next expected sequence number and the distinct frames of each flow.
+    /// Answers request `number`. Called by the lane. `flows` contains the next expected sequence number and the
+    /// distinct frames of each flow.
     fn put(&self, number: u64, sums: Sums, flows: impl Iterator<Item = (u64, u64)>) {
         self.begun.store(number, Ordering::Relaxed);
         // A reader that sees any of the following counts also sees `begun`.
@@ -102,7 +106,7 @@ impl Answer {
         self.number.store(number, Ordering::Release);
     }
 
-    /// The answer to request `number` or a later one. `None` if there is none yet, or the lane is writing another one.
+    /// Returns the answer to request `number` or a later one. `None` if there is none yet, or the lane is writing another one.
     pub(crate) fn get(&self, number: u64) -> Option<LaneTotals> {
         let answered = self.number.load(Ordering::Acquire);
         if answered < number {
@@ -124,7 +128,7 @@ impl Answer {
 }
 
 impl Part {
-    /// Memory for its answers; called before the trial starts.
+    /// Creates the memory for the lane's answers. Called before the trial starts.
     pub(crate) fn answer(&self) -> Answer {
         let flows = || self.analyzer.flows().map(|(flow, ..)| flow).collect();
         Answer::of((self.analyzer.flow_count() <= MOST_FLOWS).then(flows))
@@ -154,7 +158,7 @@ impl Totals {
     /// Adds up the lanes of a trial that started at `start`.
     pub(crate) fn of(start: Instant, lanes: &[LaneTotals]) -> Totals {
         let sum = |count: fn(&Sums) -> u64| lanes.iter().map(|lane| count(&lane.sums)).sum::<u64>();
-        // Frames of one flow may arrive on several lanes.
+        // Frames of one flow can arrive on several lanes.
         let mut flows: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
         for (flow, next, received) in lanes.iter().filter_map(|lane| lane.flows.as_ref()).flatten() {
             let all = flows.entry(*flow).or_default();
@@ -193,7 +197,7 @@ mod tests {
         assert_eq!(Totals::of(Instant(500), &[lanes[0].clone(), lane(0, 5, None)]).missing, None);
     }
 
-    /// Sums that are all `n`.
+    /// Returns sums that are all `n`.
     fn sums(n: u64) -> Sums {
         Sums { at: Instant(n), offered: n, received: n, never_left: n }
     }
@@ -205,7 +209,7 @@ mod tests {
         answer.put(1, sums(1), [(0, 0), (7, 5)].into_iter());
         assert_eq!(answer.get(1), Some(LaneTotals { sums: sums(1), flows: Some(vec![(9, 7, 5)]) }));
         assert_eq!(answer.get(2), None, "the second request has no answer");
-        // The lane begins to answer it while a reader still reads the first answer.
+        // The lane starts writing an answer while a reader is still reading the first one.
         answer.begun.store(2, Ordering::Relaxed);
         assert_eq!(answer.get(1), None);
         answer.put(2, sums(2), [(1, 1), (8, 5)].into_iter());

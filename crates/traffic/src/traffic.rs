@@ -1,4 +1,4 @@
-//! Running traffic: a plan carried out in one call or in several.
+//! Running traffic: a plan that is carried out in one call or in several.
 
 use crate::counts::Snapshot;
 use crate::engine::{Control, Course, LanePort, LaneState, lead};
@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::thread::{Builder, scope};
 use std::time::Duration;
 
-/// Duration of traffic that runs until somebody ends it: 100 days. A trial this long counts as continuous traffic, with a smaller window to tell late
-/// frames from duplicates.
+/// Duration of traffic that runs until somebody ends it: 100 days. A trial this long counts as continuous traffic, with
+/// a smaller window to distinguish late frames from duplicates.
 pub const CONTINUOUS: Duration = Duration::from_secs(100 * 24 * 3600);
 
-/// A plan being carried out. Between two calls, only the kernel's generators send, and nothing is received.
+/// A plan being carried out. Between two calls, only generators in the kernel send, and nothing is received.
 pub struct Traffic {
     plan: Plan,
     board: Arc<Board>,
-    /// State of each lane, from the first call on.
+    /// State of each lane, starting with the first call.
     lanes: Vec<Option<LaneState>>,
     start: Option<Instant>,
     wall_before: i128,
@@ -29,7 +29,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Traffic that has not started.
+    /// Creates traffic that has not started.
     pub fn new(plan: Plan) -> Traffic {
         let lanes = plan.parts.len();
         let board = Arc::new(Board::new(&plan.parts, plan.flows.clone()));
@@ -43,12 +43,12 @@ impl Traffic {
         }
     }
 
-    /// The layout of its lanes.
+    /// Returns the layout of its lanes.
     pub fn layout(&self) -> &Layout {
         self.plan.layout()
     }
 
-    /// Access for other threads.
+    /// Returns a handle for other threads.
     pub fn live(&self) -> Live {
         Live(self.board.clone())
     }
@@ -56,7 +56,7 @@ impl Traffic {
     /// Starts, stops, pauses or resumes flows; see [`Live::transmit`].
     ///
     /// # Errors
-    /// Those of [`Live::transmit`].
+    /// The errors of [`Live::transmit`].
     pub fn transmit(
         &self,
         which: FlowSelect<'_>,
@@ -71,11 +71,11 @@ impl Traffic {
         self.lanes.iter().all(|lane| lane.as_ref().is_some_and(|lane| lane.over))
     }
 
-    /// Runs one lane on the calling thread until `until` or the end of the traffic. `ports[i]` is queue i of the plan's layout, the same in every
-    /// call. The first call starts the traffic.
+    /// Runs one lane on the calling thread until `until` or the end of the traffic. `ports[i]` is queue i of the plan's
+    /// layout, and must be the same in every call. The first call starts the traffic.
     ///
     /// # Errors
-    /// If a port stopped working.
+    /// A port stopped working.
     pub fn drive(
         &mut self,
         ports: &mut [Box<dyn Port>],
@@ -106,7 +106,7 @@ impl Traffic {
         let (state, start) = match (&mut self.lanes[0], self.start) {
             (Some(state), Some(start)) => (state, start),
             (state, _) => {
-                // Before the ports sample the wall clock themselves, so that no step in between goes unnoticed.
+                // This is before the ports sample the wall clock themselves, so that no step in between is missed.
                 self.wall_before = clock.wall_offset();
                 let state = state.insert(LaneState::new(part, &mut ports, events.len(), &self.board)?);
                 let start = *self.start.insert(clock.now() + lead(clock));
@@ -119,16 +119,16 @@ impl Traffic {
         state.drive(part, &mut ports, clock, control, course)
     }
 
-    /// Like [`Traffic::drive`], with one thread per lane. The first lane runs on the calling thread, wherever the caller has pinned it, with the
-    /// control `first`. The others run on new threads, each with its entry of `others`, pinned to `processors` in order (not pinned if that is
-    /// empty), at high priority where permitted.
+    /// Like [`Traffic::drive`], but with one thread per lane. The first lane runs on the calling thread, wherever the
+    /// caller has pinned it, with the control `first`. The others run on new threads, each with its entry of `others`,
+    /// at high priority if permitted. They are pinned to `processors` in order, or not at all if `processors` is empty.
     ///
     /// # Errors
     /// [`LaneError`] of the first lane that has a cause to report.
     ///
     /// # Panics
-    /// If `others`, or `processors` unless empty, has not one entry per lane after the first, if `ports` has not one per queue of the plan, or if the
-    /// first lane panics; the other lanes have ended by then.
+    /// If `others` does not have one entry per lane after the first (likewise `processors`, unless empty), if `ports`
+    /// does not have one entry per queue of the plan, or if the first lane panics. The other lanes have ended by then.
     pub fn drive_lanes<C: Control + Send>(
         &mut self,
         ports: &mut [Box<dyn Port + Send>],
@@ -149,7 +149,7 @@ impl Traffic {
             shares[layout.lane_of_queue(queue)].push((layout.port_of(queue), queue, port));
         }
         if self.start.is_none() {
-            // Before the ports do, as above.
+            // Before the ports sample the wall clock, as above.
             self.wall_before = clock.wall_offset();
         }
         let Plan { parts, events, drain_ns, .. } = &mut self.plan;
@@ -185,7 +185,7 @@ impl Traffic {
         for started in started {
             match (started, &failed) {
                 (Ok(start), _) => self.start = Some(start),
-                // The lane that failed reports the cause; lanes that ended because of it do not.
+                // Only the lane that failed reports the cause, not the lanes that ended because of it.
                 (Err(e), None | Some(LaneError::NotStarted)) => failed = Some(e),
                 (Err(_), Some(_)) => {}
             }
@@ -194,7 +194,7 @@ impl Traffic {
         failed.map_or(Ok(()), Err)
     }
 
-    /// At the end of each call.
+    /// Called at the end of each call.
     fn after(&mut self, clock: &dyn Clock, failed: bool) {
         let step = clock.wall_offset() - self.wall_before;
         self.clock_step_ns = i64::try_from(step).unwrap_or(i64::MAX);
@@ -203,18 +203,18 @@ impl Traffic {
         }
     }
 
-    /// When the traffic started; `None` if it has not.
+    /// Returns when the traffic started; `None` if it has not.
     pub fn started(&self) -> Option<Instant> {
         self.start
     }
 
-    /// Counts so far; [`Live::snapshot`] is for other threads.
+    /// Returns the counts so far. [`Live::snapshot`] is for other threads.
     pub fn snapshot(&mut self, now: Instant) -> Snapshot {
         let counts: Vec<_> = self.plan.parts.iter_mut().map(|part| part.counts(now)).collect();
         Snapshot::of(&counts)
     }
 
-    /// Counts of each lane so far, for [`crate::merge`]. Empty before the first call.
+    /// Returns the counts of each lane so far, for [`crate::merge`]. Empty before the first call.
     pub fn reports(&mut self) -> Vec<LaneReport> {
         let lanes: Vec<&LaneState> = self.lanes.iter().flatten().collect();
         self.plan.reports(&lanes, self.clock_step_ns)

@@ -1,4 +1,4 @@
-//! Starting, stopping and pausing flows of running traffic.
+//! Starts, stops and pauses flows of running traffic.
 
 use drophammer_model::trial::FlowSpec;
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,12 @@ use std::time::Duration;
 /// Whether a flow sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transmit {
-    /// It sends.
+    /// The flow sends.
     #[default]
     Started,
-    /// It does not send until it is resumed or started.
+    /// The flow does not send until it is resumed or started.
     Paused,
-    /// It does not send until it is started. In any state, a flow that has sent all its frames sends nothing more.
+    /// The flow does not send until it is started. In any state, a flow that has sent all its frames sends nothing more.
     Stopped,
 }
 
@@ -31,7 +31,7 @@ pub enum TransmitAction {
 }
 
 impl TransmitAction {
-    /// State of a flow in `state` after the action.
+    /// Returns the state of a flow in `state` after the action.
     pub(crate) fn on(self, state: Transmit) -> Transmit {
         match (self, state) {
             (TransmitAction::Start, _) | (TransmitAction::Resume, Transmit::Paused) => Transmit::Started,
@@ -53,14 +53,14 @@ pub enum FlowSelect<'a> {
     Groups(&'a [&'a str]),
 }
 
-/// Why flows cannot be started or stopped. Nothing has changed then.
+/// The reason why flows cannot be started or stopped. Nothing has changed in this case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // the messages name the fields
 pub enum TransmitError {
-    /// There is no such flow.
+    /// The flow does not exist.
     #[error("there is no flow {flow}; the traffic has {flows} flows, numbered from 0")]
     NoSuchFlow { flow: usize, flows: usize },
-    /// There is no such group.
+    /// The group does not exist.
     #[error("there is no group `{group}` of flows; there are {}", .groups.join(", "))]
     NoSuchGroup { group: String, groups: Vec<String> },
     /// The kernel generates the frames of a flow.
@@ -77,10 +77,10 @@ pub enum TransmitError {
 /// An action on some flows.
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
-    /// Whether each flow of the trial is selected.
+    /// For each flow of the trial: true if it is selected.
     pub(crate) flows: Arc<[bool]>,
     pub(crate) action: TransmitAction,
-    /// Time after the start of the traffic; immediately if absent.
+    /// Time after the start of the traffic; `None` means immediately.
     pub(crate) at: Option<Duration>,
 }
 
@@ -100,21 +100,21 @@ pub(crate) struct FlowNames {
 }
 
 impl FlowNames {
-    /// Names of `flows`, whose groups are `groups`.
+    /// Creates the names of `flows`, whose groups are `groups`.
     pub(crate) fn new(flows: &[FlowSpec], groups: &[String]) -> FlowNames {
         let group = |flow: &FlowSpec| groups.iter().position(|group| *group == flow.group).unwrap_or(0);
         FlowNames { groups: groups.to_vec(), group_of: flows.iter().map(group).collect() }
     }
 
-    /// Name of the group of `flow`.
+    /// Returns the name of the group of `flow`.
     pub(crate) fn group(&self, flow: usize) -> String {
         self.group_of.get(flow).map_or(String::new(), |group| self.groups[*group].clone())
     }
 
-    /// The selected flows.
+    /// Returns the selected flows.
     ///
     /// # Errors
-    /// [`TransmitError::NoSuchFlow`], [`TransmitError::NoSuchGroup`].
+    /// [`TransmitError::NoSuchFlow`] or [`TransmitError::NoSuchGroup`].
     pub(crate) fn select(&self, which: FlowSelect<'_>) -> Result<Arc<[bool]>, TransmitError> {
         let flows = self.group_of.len();
         match which {

@@ -3,14 +3,14 @@
 use crate::flow_state::{FlowState, RUN};
 use drophammer_model::trial::PortIndex;
 
-/// The next frame in order of a flow. Frames that arrive in order are counted only here; [`FlowState`] lags behind
+/// The next frame in order of a flow. Frames that arrive in order are counted only here. [`FlowState`] lags behind
 /// until it is settled.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
 pub(super) struct Awaited {
-    /// Its port, and in the lower half its sequence number as in frames; [`NONE`] if no frame can be counted here.
+    /// The flow's port, and in the lower half the sequence number as carried in frames; [`NONE`] if no frame can be counted here.
     frame: u64,
-    /// Sequence number where counting here ends: the end of the flow, or the next update of the state.
+    /// Sequence number at which counting here ends: the end of the flow, or the next update of the state.
     until: u32,
     pub(super) group: u32,
 }
@@ -23,7 +23,7 @@ const SEQUENCE: u64 = (1 << 28) - 1;
 // Numbers must not wrap before the next update of the state.
 const _: () = assert!(RUN.is_power_of_two() && RUN <= SEQUENCE);
 
-/// Port and sequence number in the form of [`Awaited`].
+/// Combines port and sequence number in the form of [`Awaited`].
 #[inline]
 pub(super) fn frame(port: PortIndex, sequence: u32) -> u64 {
     (port as u64) << 32 | u64::from(sequence)
@@ -34,19 +34,19 @@ pub(super) fn frame(port: PortIndex, sequence: u32) -> u64 {
 pub(super) enum Place {
     /// The awaited frame.
     InOrder,
-    /// The awaited frame; the state must be updated before the next one.
+    /// The awaited frame. The state must be updated before the next frame.
     InOrderAndLast,
-    /// Another frame.
+    /// Any other frame.
     Other,
 }
 
 impl Awaited {
-    /// Awaits no frame yet; call [`Awaited::follow`] first.
+    /// Awaits no frame at first; call [`Awaited::follow`] next.
     pub(super) fn new(group: u32) -> Awaited {
         Awaited { frame: NONE, until: 0, group }
     }
 
-    /// Continues after `state`, of a flow of `frames` frames to `port`.
+    /// Continues after `state`, for a flow of `frames` frames to `port`.
     pub(super) fn follow(&mut self, state: &FlowState, frames: u64, port: PortIndex) {
         let next = state.next_expected();
         if next >= frames || !state.is_in_order() {
@@ -58,7 +58,7 @@ impl Awaited {
         self.until = ((next & SEQUENCE) + (until - next)) as u32;
     }
 
-    /// Counts a frame if it is the awaited one.
+    /// Counts a frame if it is the awaited frame.
     #[inline(always)]
     pub(super) fn take(&mut self, frame: u64) -> Place {
         if frame != self.frame {
@@ -68,7 +68,7 @@ impl Awaited {
         if self.frame as u32 == self.until { Place::InOrderAndLast } else { Place::InOrder }
     }
 
-    /// Updates `state`, which this follows. Call [`Awaited::follow`] next.
+    /// Updates `state`, which this value follows. Call [`Awaited::follow`] next.
     pub(super) fn settle(&self, state: &mut FlowState) {
         if self.frame != NONE {
             let from = (state.next_expected() & SEQUENCE) as u32;
@@ -76,7 +76,7 @@ impl Awaited {
         }
     }
 
-    /// Reads the state that the next frame needs, to bring it into the cache.
+    /// Reads the state that the next frame needs, so that it gets into the cache.
     #[inline(always)]
     pub(super) fn look(&self) -> u64 {
         self.frame
@@ -108,7 +108,7 @@ mod tests {
             for (run, step) in runs {
                 for _ in 0..run {
                     if next >= frames {
-                        // Refused before it is counted.
+                        // Refused frames are not counted.
                         prop_assert_eq!(awaited.take(frame(3, (next & SEQUENCE) as u32)), Place::Other);
                         break;
                     }

@@ -1,5 +1,5 @@
-//! Counts received frames a burst at a time, in two passes. The first pass checks every frame, and brings the flow state of intact ones into the
-//! cache. The second pass counts them in order.
+//! Counts received frames in bursts, with two passes. The first pass checks every frame, and loads the flow state of
+//! intact frames into the cache. The second pass counts the frames in order.
 
 use super::awaited::{self, Place};
 use super::received::Run;
@@ -13,18 +13,18 @@ use drophammer_wire::signature::{self, Signature};
 /// A frame after the first pass.
 #[derive(Clone, Copy, Default)]
 struct Looked {
-    /// In the form of [`awaited::frame`].
+    /// The frame in the form of [`awaited::frame`].
     frame: u64,
     departure: u64,
     at: u64,
-    /// Place of its flow among the flows received here; beyond their end if the flow is not received here or the frame
-    /// is not intact.
+    /// Place of the frame's flow among the flows received here. It is beyond their end if the flow is not received here
+    /// or the frame is not intact.
     place: u32,
     length: u32,
 }
 
 impl Looked {
-    /// For a frame of the flow at `place` with the signature `found`.
+    /// Creates the entry for a frame of the flow at `place` with the signature `found`.
     #[inline(always)]
     fn of(port: PortIndex, arrival: Arrival<'_>, found: Found, place: u32) -> Looked {
         Looked {
@@ -47,15 +47,15 @@ impl Default for Burst {
     }
 }
 
-/// The state of fewer flows fits into the first-level cache, with room to spare.
+/// The state of up to this many flows fits into the first-level cache, with room to spare.
 const MANY_FLOWS: usize = 512;
 
 impl Analyzer {
-    /// Counts `count` frames that arrived at `port`; `get` returns each by its index, from 0. `other` gets all frames
-    /// that are not test frames.
+    /// Counts `count` frames that arrived at `port`. `get` returns each frame by its index, from 0. `other` gets all
+    /// frames that are not test frames.
     ///
     /// # Errors
-    /// The first error of `other`; no later frame is counted then.
+    /// The first error of `other`. Later frames are not counted in this case.
     pub fn take_burst<'a, E>(
         &mut self,
         port: PortIndex,
@@ -93,7 +93,7 @@ impl Analyzer {
         }
     }
 
-    /// First pass over `count` frames, at most a burst.
+    /// First pass over `count` frames, at most one burst.
     #[inline(always)]
     fn look<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
         self.touch(count, &get);
@@ -126,8 +126,8 @@ impl Analyzer {
         }
     }
 
-    /// Reads the flow state that counting will need, so that with many flows the processor loads it into the cache in parallel. Only a hint: it
-    /// counts nothing, and may read the wrong flow.
+    /// Reads the flow state that counting will need, so that with many flows the processor loads it into the cache in
+    /// parallel. This is only a hint: it counts nothing, and may read the wrong flow.
     #[inline(always)]
     fn touch<'a>(&self, count: usize, get: &impl Fn(usize) -> Arrival<'a>) {
         if self.awaited.len() < MANY_FLOWS {
@@ -135,7 +135,7 @@ impl Analyzer {
         }
         let mut touched = 0;
         for i in 0..count {
-            // The signature is here unless the frame is padded.
+            // Unless the frame is padded, this is the signature.
             let Some(tail) = get(i).frame.last_chunk::<{ signature::LEN }>() else { continue };
             let place = self.home.place(Signature::read(tail).0.flow);
             touched ^= self.awaited.get(place as usize).map_or(0, |awaited| awaited.look());
@@ -143,7 +143,7 @@ impl Analyzer {
         std::hint::black_box(touched);
     }
 
-    /// Counts checked frames from the first on, up to the first that is not intact, not from a flow received here, or
+    /// Counts checked frames from the start up to the first frame that is not intact, not from a flow received here, or
     /// not at its own port. Returns their number.
     #[inline]
     fn count_whole(&mut self, port: PortIndex, frames: std::ops::Range<usize>) -> usize {
@@ -157,7 +157,7 @@ impl Analyzer {
         }
     }
 
-    /// Like [`Analyzer::count_whole`], for one run: frames of one group and the same time bins.
+    /// Like [`Analyzer::count_whole`], but for one run: frames of one group and the same time bins.
     #[inline]
     fn count_run(&mut self, port: PortIndex, frames: std::ops::Range<usize>) -> usize {
         let (looked, awaited) = (&self.looked.0[frames], self.awaited.as_mut_slice());
@@ -183,7 +183,7 @@ impl Analyzer {
                     Some(verdict) => {
                         taken += 1;
                         stale += u64::from(verdict == Verdict::TooOld);
-                        // A run begins with a frame that counts.
+                        // A run must start with a frame that counts.
                         if run.frames == 0 {
                             break;
                         }
@@ -205,7 +205,7 @@ impl Analyzer {
         self.stale += stale;
         // All frames may have been duplicates.
         if run.frames > 0 {
-            // The copy lets the sums stay in registers.
+            // The copy allows the sums to stay in registers.
             self.add(port, &{ run });
         }
         taken

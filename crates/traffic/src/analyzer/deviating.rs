@@ -9,7 +9,7 @@ use drophammer_model::traffic::Deviation;
 use drophammer_port::Arrival;
 use drophammer_wire::signature::Signature;
 
-/// Number of kinds.
+/// Number of kinds of deviations.
 pub(crate) const KINDS: usize = Deviation::ALL.len();
 
 /// Counts of deviating frames.
@@ -18,7 +18,7 @@ pub(crate) struct Deviations {
     /// Sent frames that never arrived as expected, by the deviation of the first arrival, in the order of
     /// [`Deviation::ALL`].
     pub(crate) frames: [u64; KINDS],
-    /// All other deviating arrivals: the frame also arrived as expected, or had arrived with a deviation before.
+    /// All other deviating arrivals: their frame also arrived as expected, or had already arrived with a deviation.
     pub(crate) copies: u64,
 }
 
@@ -31,8 +31,9 @@ impl Deviations {
 }
 
 impl Analyzer {
-    /// Counts a fragment that arrived at `queue`. The last fragment of a test frame ends with the signature and counts for the frame. Other fragments
-    /// look like those of any packet, so they go to the caller. `ours`: the check of the signature is right.
+    /// Counts a fragment that arrived at `queue`. The last fragment of a test frame ends with the signature and counts
+    /// for the frame. Other fragments look like fragments of any packet, so they go to the caller. `ours` is true if
+    /// the signature's check is correct.
     #[cold]
     pub(super) fn take_fragment(
         &mut self,
@@ -49,13 +50,14 @@ impl Analyzer {
     }
 }
 
-/// The deviating frames of one flow. Few flows have any, so the first one allocates this, and the first of each kind a window.
+/// The deviating frames of one flow. Few flows have any. The first one allocates this value, and the first one of each
+/// kind allocates a window.
 ///
-/// A window is a ring with one bit per sequence number, as large as the one of [`FlowState`]. Counts are exact unless a copy arrives that many frames
-/// later: an arrival older than the window counts as a copy.
+/// A window is a ring with one bit per sequence number, as large as the window of [`FlowState`]. Counts are exact,
+/// except that an arrival older than the window counts as a copy.
 #[derive(Debug)]
 pub(super) struct Deviating {
-    /// Bits of a window, a multiple of 64.
+    /// Size of a window in bits, a multiple of 64.
     bits: u64,
     /// The windows cover numbers below this one.
     end: u64,
@@ -66,7 +68,7 @@ pub(super) struct Deviating {
 }
 
 impl Deviating {
-    /// For a flow with this state.
+    /// Creates the counts for a flow with this state.
     pub(super) fn of(state: &FlowState) -> Deviating {
         Deviating { bits: state.window_bits(), end: 0, windows: Vec::new(), left: Deviations::default() }
     }
@@ -96,7 +98,7 @@ impl Deviating {
         ((sequence % self.bits / 64) as usize, 1 << (sequence % 64))
     }
 
-    /// Moves the windows up to below `end`, and counts numbers that leave them for good.
+    /// Moves the windows up to below `end`, and finally counts the numbers that leave them.
     fn advance(&mut self, end: u64, state: &FlowState) {
         let gone = self.end.saturating_sub(self.bits)..end.saturating_sub(self.bits).min(self.end);
         self.end = end;
@@ -115,7 +117,7 @@ impl Deviating {
         }
     }
 
-    /// Counts and windows as data, for flows that other lanes may have received too.
+    /// Returns counts and windows as data, for flows that other lanes may have received too.
     pub(super) fn report(&self) -> DeviatingReport {
         let lowest = self.end.saturating_sub(self.bits);
         let from = lowest / 64 * 64;
@@ -131,17 +133,17 @@ impl Deviating {
         }
     }
 
-    /// The sequence numbers in a window.
+    /// Iterates over the sequence numbers in a window.
     fn numbers<'a>(&self, window: &'a [u64]) -> impl Iterator<Item = u64> + use<'a> {
         let (all, lowest) = (self.bits, self.end.saturating_sub(self.bits));
         window.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(move |(index, word)| {
             let set = (0..64).filter(move |bit| word >> bit & 1 == 1);
-            // The number that this bit stands for.
+            // The sequence number of this bit.
             set.map(move |bit| lowest + (index as u64 * 64 + bit + all - lowest % all) % all)
         })
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     pub(super) fn counts(&self, state: &FlowState) -> Deviations {
         let mut all = self.left;
         for (kind, window) in &self.windows {
@@ -176,7 +178,7 @@ mod tests {
         let counted = deviating.counts(&state);
         let expected = |deviation: Deviation| counted.frames[deviation as usize];
         assert_eq!((expected(Deviation::Ttl), expected(Deviation::Dscp), counted.copies), (1, 1, 1));
-        // Frame 3 is received after all.
+        // Frame 3 arrives as expected after all.
         state.arrive(3);
         let counted = deviating.counts(&state);
         assert_eq!((counted.frames.iter().sum::<u64>(), counted.copies), (1, 2));
@@ -207,7 +209,7 @@ mod tests {
             let mut frames = [0; KINDS];
             first.iter().filter(|(sequence, _)| !received.contains(sequence)).for_each(|(_, kind)| frames[*kind] += 1);
             prop_assert_eq!(counted.frames.iter().sum::<u64>() + counted.copies, all);
-            // Nobody knows the fate of a frame beyond the window.
+            // The fate of a frame beyond the window is unknown.
             if 120 * step <= window {
                 prop_assert_eq!(counted.frames, frames);
             }

@@ -1,15 +1,15 @@
-//! State of flows with alternate ports, counts by destination or delay variation from frame to frame.
+//! State of flows with alternate ports, counts by destination, or delay variation from frame to frame.
 
 use crate::histogram::Latencies;
 use crate::lane_report::IpdvReport;
 use drophammer_model::latency::IpdvSummary;
 use drophammer_model::trial::{FlowSpec, PortIndex};
 
-/// State that only some flows need, in another cache line than the state of all flows.
+/// State that only some flows need. It is not in the same cache line as the state of all flows.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct FlowExtras {
-    /// Alternate ports, where its frames may arrive too.
+    /// Alternate ports, where frames of the flow may also arrive.
     pub(super) also: Vec<PortIndex>,
     /// Distinct frames that arrived at alternate ports.
     pub(crate) elsewhere: u64,
@@ -30,13 +30,13 @@ impl FlowExtras {
         flow.per_destination || flow.ipdv || !flow.also.is_empty()
     }
 
-    /// True if it has alternate ports.
+    /// True if the flow has alternate ports.
     pub(crate) fn has_alternate(&self) -> bool {
         !self.also.is_empty()
     }
 
-    /// Counts the distinct frame `sequence` with its latency in ns. Returns by how much longer that is than the latency of the frame before, if the
-    /// flow measures it and that frame arrived directly before.
+    /// Counts the distinct frame `sequence` with its latency in ns. Returns by how much the latency exceeds the latency
+    /// of the frame before, if the flow measures it and that frame was the previous arrival.
     #[inline]
     pub(super) fn take(&mut self, sequence: u64, latency: u64) -> Option<i64> {
         if let Some(tally) = &mut self.tally {
@@ -46,22 +46,23 @@ impl FlowExtras {
     }
 }
 
-/// Distinct frames by destination. They are counted by place in the order of destinations, so that consecutive frames use neighbouring words.
+/// Distinct frames by destination. They are counted by place in the order of destinations, so that consecutive frames
+/// use neighbouring words.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     count: u64,
-    /// Sequence number at which the round of the last frame began.
+    /// Sequence number at which the round of the last frame started.
     round: u64,
     frames: Vec<u32>,
 }
 
-/// See [`crate::plan::spaced`]; these words have half the size.
+/// See [`crate::plan::spaced`]; these words are half as large.
 const GAP: usize = 16;
 
 impl Tally {
     fn new(count: u32) -> Tally {
         let mut frames = Vec::with_capacity(count as usize + GAP);
-        // Touches every page now rather than during the trial.
+        // Touches every page now, so that the trial does not have to.
         frames.resize(count as usize, 0);
         Tally { count: u64::from(count), round: 0, frames }
     }
@@ -76,14 +77,14 @@ impl Tally {
         self.frames[place as usize] += 1;
     }
 
-    /// Frames by place.
+    /// Returns the number of frames by place.
     pub(crate) fn frames(&self) -> &[u32] {
         &self.frames
     }
 }
 
-/// The frame of a flow that arrived last, for the inter-packet delay variation (RFC 8219 section 7.3.2): the latency of
-/// a frame minus the latency of the frame before it in its flow.
+/// The frame of a flow that arrived last, for inter-packet delay variation (RFC 8219 section 7.3.2): the latency of a
+/// frame minus the latency of the frame before it in its flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     /// Number of the next frame; 0 before the first arrival.
@@ -92,7 +93,7 @@ struct Before {
 }
 
 impl Before {
-    /// Takes a distinct frame with its latency in ns. Returns the variation if the previous frame arrived directly before.
+    /// Takes a distinct frame with its latency in ns. Returns the variation if the frame before it was the previous arrival.
     #[inline]
     fn take(&mut self, sequence: u64, latency: u64) -> Option<i64> {
         let variation = (sequence > 0 && sequence == self.next).then(|| latency as i64 - self.latency as i64);
@@ -101,12 +102,12 @@ impl Before {
     }
 }
 
-/// The variations of a group.
+/// The delay variations of a group.
 #[derive(Default)]
 pub(super) struct Ipdv {
     /// Variations below 0, by amount.
     falls: Latencies,
-    /// Variations from 0 on.
+    /// Variations of 0 and above.
     rises: Latencies,
     /// The smallest and the largest variation; `None` before the first.
     range: Option<(i64, i64)>,
@@ -125,13 +126,13 @@ impl Ipdv {
         self.range = Some((min.min(variation), max.max(variation)));
     }
 
-    /// Counts as data.
+    /// Returns the counts as data.
     pub(super) fn report(&self) -> IpdvReport {
         IpdvReport { falls: self.falls.steps().collect(), rises: self.rises.steps().collect(), range: self.range }
     }
 }
 
-/// The variations of a group, counted by all lanes; `None` if no lane measured them.
+/// Summarizes the variations of a group, as counted by all lanes; `None` if no lane measured them.
 pub(crate) fn summary<'a>(reports: impl Iterator<Item = &'a IpdvReport>) -> Option<IpdvSummary> {
     let (mut falls, mut rises, mut range, mut asked) = (Latencies::new(), Latencies::new(), None, false);
     for report in reports {

@@ -26,13 +26,13 @@ pub struct GroupReceived {
     pub stray: u64,
     /// Frames that are not intact.
     pub corrupted: u64,
-    /// Frames with a latency above the threshold.
+    /// Frames with a latency above the limit.
     pub late: u64,
     /// Bytes of distinct intact frames, FCS included.
     pub bytes: u64,
     /// Time bins.
     pub bins: ReceiveBins,
-    /// Strays, and frames received at an alternate port, by port of arrival.
+    /// Stray frames, and frames received at an alternate port, by port of arrival.
     pub elsewhere: Vec<u64>,
     latencies: Latencies,
     latency_sum: u128,
@@ -59,7 +59,7 @@ impl GroupReceived {
         }
     }
 
-    /// For the latency of each frame, and its variation; a [`Run`] counts everything else.
+    /// Returns the counts of each frame's latency and its variation. A [`Run`] counts everything else.
     #[inline]
     pub(super) fn latencies(&mut self) -> (&mut Latencies, Option<&mut Ipdv>) {
         (&mut self.latencies, self.ipdv.as_deref_mut())
@@ -87,7 +87,7 @@ impl GroupReceived {
         }
     }
 
-    /// Latency of the distinct intact frames.
+    /// Summarizes the latency of the distinct intact frames.
     pub fn latency_summary(&self) -> LatencySummary {
         LatencySummary::from_histogram(
             &self.latencies.histogram(),
@@ -97,7 +97,7 @@ impl GroupReceived {
         )
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     pub(crate) fn counts(&self) -> GroupCounts {
         GroupCounts {
             refused: 0,
@@ -109,7 +109,7 @@ impl GroupReceived {
         }
     }
 
-    /// Counts as data, with the deviations of the group's flows.
+    /// Returns the counts as data, with the deviations of the group's flows.
     pub(crate) fn report(&self, deviations: &Deviations) -> GroupReport {
         GroupReport {
             stray: self.stray,
@@ -147,7 +147,7 @@ impl Arrivals {
         self.last = self.last.max(Instant(run.last));
     }
 
-    /// Counts as data.
+    /// Returns the counts as data.
     pub(super) fn report(&self) -> PortArrivals {
         PortArrivals { frames: self.frames, first_ns: self.first.0, last_ns: self.last.0 }
     }
@@ -157,7 +157,7 @@ impl Arrivals {
 #[derive(Clone, Copy)]
 struct Bin {
     from: u64,
-    /// Shorter than other bins if time itself ends here.
+    /// Shorter than other bins if the range of time ends here.
     ns: u64,
     index: usize,
 }
@@ -169,7 +169,7 @@ impl Bin {
     }
 }
 
-/// Finds the time bin of an instant. Remembers the last bin, because the next frame is mostly in the same one.
+/// Finds the time bin of an instant. Remembers the last bin, because the next frame is usually in the same one.
 #[derive(Clone, Copy)]
 pub(super) struct Bins {
     ns: u64,
@@ -178,7 +178,7 @@ pub(super) struct Bins {
 }
 
 impl Bins {
-    /// Without a length, one bin has all times.
+    /// Without a length, a single bin contains all times.
     pub(super) fn new(ns: Option<u64>) -> Bins {
         Bins { ns: ns.unwrap_or(u64::MAX), start: 0, last: Bin { from: 0, ns: 0, index: 0 } }
     }
@@ -204,8 +204,8 @@ impl Bins {
     }
 }
 
-/// Consecutive distinct frames of one group at one port, with all departures in one time bin and all arrivals in one. Most of a burst is one run, so
-/// its sums stay in registers.
+/// Consecutive distinct frames of one group at one port, with all departures in one time bin and all arrivals in one.
+/// Most of a burst is one run, so its sums stay in registers.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub(super) group: usize,
@@ -214,7 +214,7 @@ pub(super) struct Run {
     pub(super) frames: u64,
     bytes: u64,
     late: u64,
-    /// Sum over at most a burst of frames, each below 2^33 ns.
+    /// Sum over at most one burst of frames, each below 2^33 ns.
     latency_sum: u64,
     latency_min: u64,
     latency_max: u64,
@@ -223,7 +223,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// An empty run of `group` that fits a frame with this departure and this arrival.
+    /// Creates an empty run of `group` that fits a frame with this departure and this arrival.
     #[inline(always)]
     pub(super) fn new(group: usize, [departures, arrivals]: &mut [Bins; 2], departure: u64, at: u64) -> Run {
         Run {
@@ -241,17 +241,17 @@ impl Run {
         }
     }
 
-    /// True if a frame of the same group belongs to the run. The first frame always does.
+    /// True if a frame of the same group belongs to the run. This always holds for the first frame.
     #[inline(always)]
     pub(super) fn fits(&self, departure: u64, at: u64) -> bool {
         self.departures.holds(departure) && self.arrivals.holds(at) || self.frames == 0
     }
 
-    /// Adds a frame of `bytes` bytes without FCS, with a latency of `latency` ns.
+    /// Adds a frame of `bytes` bytes without FCS and a latency of `latency` ns.
     #[inline(always)]
     pub(super) fn add(&mut self, bytes: u32, latency: u64, late_ns: u64, at: u64) {
         self.frames += 1;
-        // A device may have cut off padding, which was on the link.
+        // A device may have removed padding that was on the link.
         self.bytes += (u64::from(bytes) + 4).max(u64::from(MIN_FRAME));
         self.late += u64::from(latency > late_ns);
         self.latency_sum += latency;

@@ -6,12 +6,13 @@ use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load};
 use drophammer_wire::{MacAddr, checksum, udp};
 use proptest::prelude::*;
 
-/// The analyzer of a trial of 1,000 IPv4 and 1,000 IPv6 frames of 128 bytes from port 0 to port 1.
+/// Creates the analyzer of a trial with 1,000 IPv4 and 1,000 IPv6 frames of 128 bytes from port 0 to port 1.
 fn analyzer() -> Analyzer {
     analyzer_of(false)
 }
 
-/// Like [`analyzer`]; with `further`, both flows are counted by destination, measure delay variation and may arrive at port 0 too.
+/// Like [`analyzer`]. With `further`, both flows are also counted by destination, measure delay variation and may
+/// arrive at port 0.
 fn analyzer_of(further: bool) -> Analyzer {
     let flow = |family, first: &str| {
         let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 4 };
@@ -42,7 +43,7 @@ fn analyzer_of(further: bool) -> Analyzer {
     plan.parts.remove(0).analyzer
 }
 
-/// A frame with the headers of test traffic.
+/// Builds a frame with the headers of test traffic.
 fn alike(v6: bool, mut payload: Vec<u8>, claims: u16) -> Vec<u8> {
     let mut frame = vec![2; 12];
     let length = (payload.len() as u16 + 8).wrapping_add(claims).to_be_bytes();
@@ -92,7 +93,7 @@ proptest! {
         v6: bool, flow in 0u32..4, sequence in 0u32..1 << 28, time: u32, at: u64, port in 0usize..2,
         head in proptest::collection::vec(any::<u8>(), 0..100)
     ) {
-        // The right key, but no checksum and no pattern.
+        // The key is right, but there is neither checksum nor pattern.
         let mut analyzer = analyzer();
         let mut payload = head;
         payload.extend(Signature { flow, sequence, time }.emit(TrialKey::new(1, 2)));
@@ -101,7 +102,7 @@ proptest! {
     }
 }
 
-/// An intact frame with `length` bytes of pattern.
+/// Builds an intact frame with `length` bytes of pattern.
 fn whole(v6: bool, length: usize, signature: &Signature, key: TrialKey) -> Vec<u8> {
     let mut payload = Pattern::new(3).bytes(length).to_vec();
     payload.extend(signature.emit(key));
@@ -127,7 +128,7 @@ fn mend(v6: bool, frame: &mut [u8]) {
 
 #[test]
 fn whole_frames_count_once_each() {
-    // Proves that the other tests refuse frames for their faults only: the same frame without a fault counts.
+    // Proves that the other tests refuse frames only for their faults: the same frame without a fault counts.
     let mut analyzer = analyzer();
     for (flow, v6) in [(0, false), (1, true)] {
         let at = if v6 { 128 - 4 - 14 - 40 - 8 } else { 128 - 4 - 14 - 20 - 8 } - drophammer_wire::signature::LEN;
@@ -150,7 +151,7 @@ fn whole_frames_count_once_each() {
     assert_eq!(analyzer.groups()[1].latency_summary().mean_ns, 500.0);
 }
 
-/// Everything that an analyzer has counted.
+/// Returns everything that an analyzer has counted.
 fn told(analyzer: &mut Analyzer) -> String {
     analyzer.settle();
     let counted =
@@ -182,13 +183,13 @@ struct Fate {
     v6: bool,
     /// Bytes of pattern.
     length: usize,
-    /// Number of the fault; most numbers stand for none.
+    /// Number of the fault. Most numbers mean no fault.
     fault: u8,
-    /// Difference to the next sequence number of its flow.
+    /// Difference to the next sequence number of the flow.
     step: i64,
     at: usize,
     change: u8,
-    /// Time since the previous frame, and since its own departure.
+    /// Time since the previous frame, and since the frame's own departure.
     after: u64,
     sent: u64,
 }
@@ -204,7 +205,7 @@ prop_compose! {
     }
 }
 
-/// Frames of both flows as they arrive, with port and time.
+/// Returns the frames of both flows as they arrive, with port and time.
 fn arrivals(fates: &[Fate]) -> Vec<(usize, Vec<u8>, Instant)> {
     let (mut next, mut now) = ([0i64; 2], 1_000u64);
     let frames = fates.iter().map(|fate| {
@@ -227,7 +228,7 @@ fn arrivals(fates: &[Fate]) -> Vec<(usize, Vec<u8>, Instant)> {
             6 if !v6 => frame[15] = change,
             7 => frame[fate.at % 6] ^= change,
             8 => frame = (0..spot).map(|i| change.wrapping_mul(i as u8)).collect(),
-            // With the number of another flow, which may or may not exist.
+            // The number of another flow, which may or may not exist.
             9 => {
                 frame = whole(v6, length, &Signature { flow: u32::from(change) % 4, ..signature }, TrialKey::new(1, 2))
             }

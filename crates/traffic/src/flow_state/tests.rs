@@ -31,7 +31,7 @@ fn examples_of_rfc_4737() {
     // Section 4.2.4 figure: 1 2 3 5 6 7 8 4 9 10: one reordered packet with extent 4, 3-reordered.
     let state = after(&[0, 1, 2, 4, 5, 6, 7, 3, 8, 9]);
     assert_eq!((state.reordered(), state.max_extent(), state.reordered_3()), (1, 4, 1));
-    // 1 2 3 7 8 9 10 4 5 6 11: three reordered, extents 4, 5, 6; only the first is 3-reordered (5.4.2).
+    // 1 2 3 7 8 9 10 4 5 6 11: three reordered frames with extents 4, 5, 6; only the first is 3-reordered (5.4.2).
     let state = after(&[0, 1, 2, 6, 7, 8, 9, 3, 4, 5, 10]);
     assert_eq!((state.reordered(), state.max_extent(), state.reordered_3()), (3, 6, 1));
 }
@@ -45,7 +45,7 @@ fn the_last_missing_frame_is_found() {
     assert_eq!(after(&[0, 2]).last_missing(5, &[1, 3, 4]), None);
 }
 
-/// A flow of `frames` frames. The first `next` have been sent, and the last of them has arrived.
+/// Returns a flow of `frames` frames. The first `next` have been sent, and the last of them has arrived.
 fn under_way(frames: u64, next: u64) -> FlowState {
     let mut state = FlowState::new(frames, 512);
     assert_eq!(state.arrive(next - 1), Arrival::New);
@@ -76,7 +76,7 @@ fn a_flow_with_fewer_frames_than_numbers_has_no_doubt() {
             assert_eq!(state.unwrap(carried(sequence)), sequence, "of {frames}");
         }
     }
-    // A number beyond the end of the flow is not one of its frames.
+    // A number beyond the end of the flow does not belong to its frames.
     assert!(under_way(1_000, 900).unwrap(carried(SEQUENCES - 1)) >= 1_000);
 }
 
@@ -150,7 +150,7 @@ proptest! {
             gone.extend(next + run..next + run + gap);
             next += run + gap;
         }
-        // A frame behind all gaps ends the last one.
+        // A frame after all gaps ends the last one.
         prop_assert_eq!(state.arrive(next), Arrival::New);
         let lowest = (next + 1).saturating_sub(width);
         let expected: Vec<u64> = (lowest..next).filter(|s| gone.contains(s)).collect();

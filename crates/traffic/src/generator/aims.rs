@@ -6,7 +6,7 @@ use drophammer_model::trial::{AddressRange, Family, Targets};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// An address as a number; IPv4 in the low 32 bits.
+/// An address as a number; an IPv4 address is in the low 32 bits.
 #[inline]
 fn number(address: IpAddr) -> u128 {
     match address {
@@ -45,7 +45,7 @@ impl Addresses {
 pub(super) enum Aim {
     /// A range.
     Addresses(Addresses),
-    /// An address within each of a set of routes.
+    /// An address within each route of a set.
     Routes(Box<Within>),
 }
 
@@ -66,14 +66,15 @@ impl Aim {
     }
 }
 
-/// Addresses computed in one go. Each is a chain of multiplications and divisions, and the processor overlaps several chains.
+/// Number of addresses computed together. Each is a chain of multiplications and divisions, and the processor overlaps
+/// several chains.
 const AHEAD: usize = 64;
 
-/// An address within each of a set of routes, in pseudo-random order, a different one in each round.
+/// An address within each route of a set, in pseudo-random order, and a different one in each round.
 #[derive(Clone, Debug)]
 pub(super) struct Within {
     ready: [u128; AHEAD],
-    /// Index in `ready` of the next one.
+    /// Index in `ready` of the next address.
     at: usize,
     routes: Arc<Routes>,
     first: u32,
@@ -106,7 +107,7 @@ impl Within {
         for ready in ready.iter_mut() {
             let route = *first + order.at(*next);
             *ready = match &**routes {
-                // No route of a range contains another, so any host of the prefix will do.
+                // No route of a range contains another, so any host of the prefix works.
                 Routes::Range(_) => hosts.of(routes.prefix(route), *round),
                 Routes::Table(_) => number(routes.address(route, *round)),
             };
@@ -119,12 +120,12 @@ impl Within {
     }
 }
 
-/// Computes [`Prefix::host`] for one salt at a time. All prefixes of a length have the same host part.
+/// Computes [`Prefix::host`] for one salt at a time. All prefixes of the same length have the same host part.
 #[derive(Clone, Debug)]
 struct Hosts {
     unspecified: IpAddr,
     salt: u32,
-    /// Host parts by prefix length, for the current salt; `None` if not computed yet.
+    /// Host parts by prefix length for the current salt; `None` if not yet computed.
     parts: [Option<u128>; 129],
 }
 

@@ -1,15 +1,16 @@
-//! Flows that start, stop and pause while traffic runs (`Live::transmit`, `Rig::transmit`).
+//! Flows that start, stop and pause during traffic (`Live::transmit`, `Rig::transmit`).
 //!
-//! A command takes effect immediately or at a given time after the start, which is the same instant on all lanes. A flow sends the frames that its
-//! schedule has from the instant it starts until the instant it stops, excluding the latter. Frames in between are left out: nothing is sent late,
-//! and sequence numbers have no gap. Flows that share a schedule keep their own places in it.
+//! A command takes effect immediately or at a given time after the start, which is the same instant on all lanes. A
+//! flow sends the frames that its schedule contains from the instant it starts until just before the instant it stops.
+//! Frames in between are left out: nothing is sent late, and sequence numbers have no gap. Flows that share a schedule
+//! keep their own places in it.
 //!
-//! The time between two changes is a stretch. In a stretch the generator uses a schedule and a round of only the flows
-//! that send (`Schedule::only`), so stopped flows add no cost per frame. The loop checks one word for commands and all
-//! other requests. `intended` counts only frames that were due while their flow was sending; `GroupCounts::stopped` says
-//! which flows were stopped and for how long. Traffic ends when its schedule ends, even if no flow sends. The kernel
-//! generator cannot stop single flows: it refuses such commands, and never gets flows that have a command before the
-//! start.
+//! The time between two changes is a stretch. In a stretch the generator uses a schedule and a round with only the
+//! flows that send (`Schedule::only`), so stopped flows add no cost per frame. The loop checks a single word for
+//! commands and all other requests. `intended` counts only frames that were due while their flow was sending;
+//! `GroupCounts::stopped` lists which flows were stopped and for how long. Traffic ends when its schedule ends, even if
+//! no flow sends. The generator in the kernel cannot stop single flows: it refuses such commands, and never gets flows
+//! that have a command before the start.
 
 use super::PortGenerator;
 use crate::lane_report::{StoppedReport, StretchReport};
@@ -19,7 +20,7 @@ use drophammer_model::quantity::Instant;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Most stretches that are stored. Departures in later stretches are computed from the last stored one.
+/// Maximum number of stored stretches. Departures in later stretches are computed from the last stored stretch.
 pub(crate) const STRETCHES: usize = 256;
 
 /// State of a generator whose flows were started or stopped. Flows are numbered by their places in the generator.
@@ -31,13 +32,13 @@ pub(super) struct Controlled {
     states: Vec<Transmit>,
     /// Future changes, in order of time.
     pending: VecDeque<Change>,
-    /// The first stretches; the last one is current, unless there were more than [`STRETCHES`].
+    /// The first stretches. The last one is current, unless there were more than [`STRETCHES`].
     stretches: Vec<StretchReport>,
     /// First frame of the current stretch, counted among all frames of `base`.
     from: u64,
     /// First index of the current stretch, in its own schedule.
     first: u64,
-    /// Frames of the previous stretches, by flow.
+    /// Number of frames in the previous stretches, by flow.
     planned: Vec<u64>,
     stops: Vec<Stops>,
 }
@@ -64,17 +65,17 @@ impl Change {
     }
 }
 
-/// For each place of a round, whether its flow sends.
+/// Returns for each place of a round if its flow sends.
 fn kept(round: &[u32], states: &[Transmit]) -> Vec<bool> {
     round.iter().map(|flow| states[*flow as usize] == Transmit::Started).collect()
 }
 
-/// The places of a round that are kept.
+/// Returns the places of a round that are kept.
 pub(crate) fn only(round: &[u32], keep: &[bool]) -> Vec<u32> {
     round.iter().zip(keep).filter(|(_, keep)| **keep).map(|(flow, _)| *flow).collect()
 }
 
-/// Adds the frames with indices `frames` to their flows, whose order is `round`.
+/// Adds the frames with the indices `frames` to their flows. `round` is the order of flows.
 fn add(round: &[u32], frames: Range<u64>, by_flow: &mut [u64]) {
     if frames.is_empty() {
         return;
@@ -92,7 +93,8 @@ impl Controlled {
         self.states.iter().all(|state| *state == Transmit::Started)
     }
 
-    /// What flows in these states send from place `from` on, until `next` or the end: the schedule, the order of flows, and the first index.
+    /// Returns what flows in these states send from place `from` until `next` or the end: the schedule, the order of
+    /// flows, and the first index.
     fn stretch(&self, states: &[Transmit], from: u64, next: Option<&Change>) -> (Schedule, Vec<u32>, u64) {
         let keep = kept(&self.base_round, states);
         let to = next.map_or(u64::MAX, |change| self.base.place_at(change.at_ns).max(from));
@@ -103,17 +105,17 @@ impl Controlled {
 }
 
 impl PortGenerator {
-    /// Schedule of all flows, whether they send or not.
+    /// Returns the schedule of all flows, whether they send or not.
     pub(super) fn base(&self) -> &Schedule {
         self.control.as_ref().map_or(&self.schedule, |control| &control.base)
     }
 
-    /// Flows in the order of one round of [`PortGenerator::base`].
+    /// Returns the flows in the order of one round of [`PortGenerator::base`].
     pub(super) fn base_round(&self) -> &[u32] {
         self.control.as_ref().map_or(&self.round, |control| &control.base_round)
     }
 
-    /// Applies `command`, seen by the lane at `now`, to the flows it names. Frames due before it takes effect still leave.
+    /// Applies `command`, which the lane noticed at `now`, to the flows it selects. Frames due before it takes effect still leave.
     pub(crate) fn transmit(&mut self, command: &Command, now: Instant) {
         let flows: Vec<bool> = self.flows.iter().map(|flow| command.names(flow.id)).collect();
         let elapsed = now.0.saturating_sub(self.start.0);
@@ -143,7 +145,7 @@ impl PortGenerator {
         self.next_stretch(elapsed);
     }
 
-    /// First unsent frame of this stretch, counted among all frames of the schedule.
+    /// Returns the first unsent frame of this stretch, counted among all frames of the schedule.
     fn next_place(&self, control: &Controlled) -> u64 {
         if self.index > control.first { self.schedule.place_after(self.index - 1) } else { control.from }
     }
@@ -156,7 +158,7 @@ impl PortGenerator {
         self.control = Some(control);
     }
 
-    /// If the current stretch is over at `elapsed` ns, begins the next one and returns true.
+    /// If the current stretch is over at `elapsed` ns, starts the next stretch and returns true.
     #[cold]
     pub(super) fn next_stretch(&mut self, elapsed: u64) -> bool {
         let mut begun = false;
@@ -199,7 +201,8 @@ impl PortGenerator {
         })
     }
 
-    /// When something happens after the current stretch: the next change, or the end of the time for starting stopped flows.
+    /// Returns when something happens after the current stretch: the next change, or the end of the time for starting
+    /// stopped flows.
     #[cold]
     pub(super) fn next_change(&self) -> Option<Instant> {
         let control = self.control.as_ref()?;
@@ -207,7 +210,7 @@ impl PortGenerator {
         Some(Instant(self.start.0 + control.pending.front().map(|change| change.at_ns).or_else(end)?))
     }
 
-    /// Frames due while their flows send, by flow, pending changes taken into account.
+    /// Returns the number of frames by flow that are due while the flow sends, including pending changes.
     pub(super) fn intended(&self) -> Vec<u64> {
         let mut planned = vec![0; self.flows.len()];
         let Some(control) = &self.control else {
@@ -230,7 +233,7 @@ impl PortGenerator {
         planned
     }
 
-    /// Number and state of each flow at `now`.
+    /// Returns number and state of each flow at `now`.
     pub(crate) fn transmits(&self, now: Instant) -> impl Iterator<Item = (u32, Transmit)> {
         let done = self.done(now);
         self.flows.iter().enumerate().map(move |(i, flow)| {
@@ -239,7 +242,7 @@ impl PortGenerator {
         })
     }
 
-    /// Ends the schedule after `elapsed` ns, but keeps frames already sent.
+    /// Ends the schedule after `elapsed` ns, but keeps frames that were already sent.
     pub(super) fn end_schedule(&mut self, elapsed: u64) {
         let Some(mut control) = self.control.take() else { return self.schedule.end_at(elapsed, self.index) };
         let at_least = control.base.before_place(self.next_place(&control));
@@ -250,12 +253,12 @@ impl PortGenerator {
         self.limit();
     }
 
-    /// The stretches of the schedule; empty if no flow was started or stopped.
+    /// Returns the stretches of the schedule; empty if no flow was started or stopped.
     pub(super) fn stretches(&self) -> Vec<StretchReport> {
         self.control.as_ref().map_or(Vec::new(), |control| control.stretches.clone())
     }
 
-    /// Flows that did not send all the time.
+    /// Returns the flows that did not send all the time.
     pub(super) fn stopped(&self) -> Vec<StoppedReport> {
         let Some(control) = &self.control else { return Vec::new() };
         let end_ns = control.base.end_ns();

@@ -1,10 +1,11 @@
 //! Generates a port's frames in the kernel, if the port supports it (`Port::kernel_generator`; only `live_frames`) and
-//! the plan fits. The loop then only receives. All counts are the same as for frames from user space;
+//! the plan fits. The loop then only receives. All counts are the same as for frames from user space.
 //! `Health::kernel_generators` counts these ports.
 //!
-//! A plan fits if all flows of the port have one frame size and one IP version, the load is constant, a burst or the maximum, destinations are
-//! address ranges and not counted separately, and there are no events. Order of flows, addresses, sequence numbers and the rules for a late generator
-//! are the same as in user space, so the number of sent frames tells which frames were offered.
+//! A plan fits if all flows of the port have one frame size and one IP version, the load is constant, a burst or the
+//! maximum, destinations are address ranges and not counted separately, and there are no events. Order of flows,
+//! addresses, sequence numbers and the rules for a late generator are the same as in user space, so the number of sent
+//! frames determines which frames were offered.
 
 use super::{Addresses, Aim, PortGenerator, SendFlow, Skip};
 use super::{CATCH_UP_BURST_NS, CATCH_UP_FRAMES, CATCH_UP_SPEED};
@@ -24,7 +25,7 @@ const FASTEST_PPS: f64 = 500e6;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Following {
     last_look: Instant,
-    /// True once nothing more leaves and everything is counted.
+    /// True once all frames have left and are counted.
     pub(super) finished: bool,
 }
 
@@ -48,7 +49,7 @@ impl PortGenerator {
         Ok(())
     }
 
-    /// Tells the kernel's generator when the trial starts.
+    /// Passes the start of the trial to the kernel's generator.
     pub(crate) fn start_in_kernel(&self, port: &mut dyn Port) {
         if self.kernel.is_some()
             && let Some(kernel) = port.kernel_generator()
@@ -98,7 +99,7 @@ fn stream_flow(flow: &SendFlow) -> Option<StreamFlow> {
 }
 
 impl PortGenerator {
-    /// Parameters of the kernel's generator; `None` if it cannot generate these frames.
+    /// Returns the parameters for the kernel's generator; `None` if it cannot generate these frames.
     fn stream(&self, kernel: &dyn KernelGenerator) -> Option<Stream> {
         let (longest, most_flows) = (kernel.longest(), kernel.most_flows());
         let rate = self.schedule.constant_rate()?;
@@ -136,7 +137,7 @@ impl PortGenerator {
         })
     }
 
-    /// Reads the kernel's progress at intervals; returns how many frames have left since the last reading.
+    /// Reads the kernel's progress at intervals. Returns how many frames have left since the last reading.
     pub(super) fn follow(&mut self, port: &mut dyn Port, now: Instant) -> Result<usize, PortError> {
         let (Some(following), Some(kernel)) = (&mut self.kernel, port.kernel_generator()) else { return Ok(0) };
         if following.finished {
@@ -156,7 +157,8 @@ impl PortGenerator {
         Ok((self.sent - before) as usize)
     }
 
-    /// Frames handed to the port so far, as far as the kernel's progress is known, refusals of the tester's own ring included.
+    /// Returns the number of frames handed to the port so far, as far as the kernel's progress is known, including
+    /// refusals of the tester's own ring.
     pub(crate) fn handed_over(&self) -> u64 {
         self.sent
     }
@@ -168,7 +170,7 @@ impl PortGenerator {
         Ok(())
     }
 
-    /// Counts sent frames by flow, group and bin; the round gives the flow of each frame.
+    /// Counts sent frames by flow, group and bin. The round determines the flow of each frame.
     fn take_report(&mut self, report: &StreamReport) {
         self.sent = report.sent;
         self.index = report.index;
@@ -188,14 +190,14 @@ impl PortGenerator {
         }
     }
 
-    /// Number of frames of each flow among the first `sent`.
+    /// Returns the number of frames of each flow among the first `sent`.
     pub(super) fn shares(&self, sent: u64) -> Vec<u64> {
         let per_round = self.by_flow(0, self.round.len() as u64);
         let (rounds, rest) = (sent / self.round.len() as u64, sent % self.round.len() as u64);
         per_round.iter().zip(self.by_flow(0, rest)).map(|(all, more)| rounds * all + more).collect()
     }
 
-    /// Frames of each flow at places `from..to` of the rounds; the range must be short.
+    /// Returns the number of frames of each flow at places `from..to` of the rounds. The range must be short.
     fn by_flow(&self, from: u64, to: u64) -> Vec<u64> {
         let mut frames = vec![0; self.flows.len()];
         for place in from..to {

@@ -6,30 +6,31 @@ use drophammer_port::{BURST, Port, PortError, Sent};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// When to check a generator again that has reached its catch-up limit.
+/// When to check a generator again after it has reached its catch-up limit.
 const RETRY_NS: u64 = 10_000;
 
-/// When each generator of a port is due. The loop looks only at due generators, so a port may have thousands.
+/// Due times of the generators of a port. The loop only checks due generators, so a port can have thousands of them.
 pub(crate) struct Merge {
-    /// Due time and index of each generator that has something to send.
+    /// Due time and index of each generator that still has something to send.
     due: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Frames of each generator in the current burst: place, first slot, number of slots.
     shares: [(usize, usize, usize); BURST],
 }
 
 impl Merge {
-    /// For `generators`, whose trial has begun.
+    /// Creates the due times of `generators`, whose trial has started.
     pub(crate) fn new(generators: &[PortGenerator]) -> Merge {
         let first = |(place, g): (usize, &PortGenerator)| g.next_departure().map(|at| Reverse((at, place)));
         Merge { due: generators.iter().enumerate().filter_map(first).collect(), shares: [(0, 0, 0); BURST] }
     }
 
-    /// Time of the next action; `None` when all have finished.
+    /// Returns the time of the next action; `None` when all have finished.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.due.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Sends the due frames of `generators`, those given to [`Merge::new`], at most one burst; returns their number.
+    /// Sends the due frames of `generators`, which must be the generators given to [`Merge::new`], at most one burst.
+    /// Returns their number.
     ///
     /// # Errors
     /// Errors of the port.
@@ -76,7 +77,7 @@ impl Merge {
     }
 }
 
-/// The result for `frames` slots from slot `first` on.
+/// Returns the result for `frames` slots from slot `first` on.
 fn part(sent: Sent, first: usize, frames: usize) -> Sent {
     let refused_mask = sent.refused_mask >> first & (u64::MAX >> (BURST - frames));
     let refused = refused_mask.count_ones();

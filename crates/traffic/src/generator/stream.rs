@@ -9,24 +9,25 @@ use std::time::Duration;
 /// Flows of one port with the same queue and the same schedule.
 pub(crate) struct Stream {
     pub(crate) port: PortIndex,
-    /// Queue, counted over all ports.
+    /// The queue, counted over all ports.
     pub(crate) queue: QueueIndex,
-    /// Indices of the flows in the trial.
+    /// Indices in the trial of the flows.
     pub(crate) flows: Vec<usize>,
     /// Indices in `flows`, in the order of one round.
     pub(crate) round: Vec<u32>,
     pub(crate) schedule: Schedule,
-    /// True for the load that flows without a schedule of their own share.
+    /// True for the load shared by flows without their own schedule.
     pub(crate) shared: bool,
     /// Number of other streams in the queue.
     pub(crate) beside: usize,
-    /// Tag of its first template. All templates of a port have different tags.
+    /// Tag of the stream's first template. All templates of a port have different tags.
     pub(crate) tag: u32,
 }
 
 impl Stream {
-    /// Streams of `port`, by queue: first the flows that share the port's load, if any, then each flow with its own schedule. Flow i leaves by
-    /// `queues[i]`. Frames of a shared load leave at the same times with any number of queues.
+    /// Returns the streams of `port`, by queue: first the flows that share the port's load, if any, then each flow with
+    /// its own schedule. Flow i leaves through `queues[i]`. Frames of a shared load leave at the same times with any
+    /// number of queues.
     pub(crate) fn of_port(spec: &TrialSpec, port: PortIndex, queues: &[Option<QueueIndex>]) -> Vec<Stream> {
         let own = || (0..spec.flows.len()).filter(|flow| spec.flows[*flow].from == port);
         let mut of_port: Vec<QueueIndex> = own().filter_map(|flow| queues[flow]).collect();
@@ -72,7 +73,7 @@ impl Stream {
     }
 }
 
-/// Maximum number of templates of a flow.
+/// Returns the maximum number of templates of a flow.
 fn sizes(spec: &TrialSpec, flow: usize) -> u32 {
     spec.flows[flow].size.as_ref().unwrap_or(&spec.size).round().len() as u32
 }
@@ -90,16 +91,16 @@ fn of_flow(schedule: &FlowSchedule, end: Duration) -> Schedule {
 /// Longest round. Weights are rounded to multiples of its inverse.
 const MAX_ROUND: usize = 10_000;
 
-/// A round: the flow at each place. Flows are spread as evenly as their weights allow.
+/// Returns a round: the flow at each place. Flows are spread as evenly as their weights allow.
 fn weighted_round(weights: &[f64]) -> Vec<u32> {
-    // The same result as below, but fast: there may be very many flows.
+    // The same result as below, but faster, because there may be very many flows.
     if weights.windows(2).all(|pair| pair[0] == pair[1]) {
         return (0..weights.len() as u32).collect();
     }
     let smallest = weights.iter().copied().fold(f64::INFINITY, f64::min);
     let sum: f64 = weights.iter().sum();
     let shares: Vec<f64> = weights.iter().map(|w| w / sum).collect();
-    // The shortest round that gives each flow a whole number of places, up to a limit.
+    // The shortest round that gives each flow an integer number of places, up to a limit.
     let exact = (1..=1000).find(|m| {
         weights.iter().all(|w| {
             let places = w / smallest * f64::from(*m);
@@ -130,7 +131,7 @@ mod tests {
         assert_eq!((round.len(), count(0), count(1), count(2)), (19, 14, 4, 1));
         assert_eq!(weighted_round(&[1.0, 1.0]), vec![0, 1]);
         assert_eq!(weighted_round(&[0.3]), vec![0]);
-        // Too many for a search of the next one at each place.
+        // There are too many flows to search for the next one at each place.
         assert_eq!(weighted_round(&vec![0.5; 500_000]).last(), Some(&499_999));
         let odd = weighted_round(&[std::f64::consts::PI, 1.0]);
         let share = odd.iter().filter(|f| **f == 0).count() as f64 / odd.len() as f64;

@@ -12,7 +12,7 @@ use drophammer_wire::stack::locate;
 use drophammer_wire::{MacAddr, checksum};
 use proptest::prelude::*;
 
-/// A port that keeps all frames and refuses every n-th one.
+/// A port that stores all frames and refuses every n-th frame.
 struct Catch {
     info: PortInfo,
     slots: Batch,
@@ -20,7 +20,7 @@ struct Catch {
     refuse_every: u64,
 }
 
-/// Port `port`, which refuses every n-th frame.
+/// Creates port `port`, which refuses every n-th frame.
 fn caught(port: usize, refuse_every: u64, refusal_is_device_loss: bool) -> Catch {
     let info = PortInfo {
         refusal_is_device_loss,
@@ -33,7 +33,7 @@ fn signature_of(frame: &[u8]) -> Signature {
     Signature::read(frame[frame.len() - LEN..].try_into().unwrap()).0
 }
 
-/// Number that decides the fate of a frame. It does not depend on the queue that sends the frame.
+/// Returns the number that decides the fate of a frame. It does not depend on the queue that sends the frame.
 fn number_of(frame: &[u8]) -> u64 {
     let Signature { flow, sequence, .. } = signature_of(frame);
     (u64::from(flow) << 32 | u64::from(sequence)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
@@ -67,7 +67,7 @@ impl Port for Catch {
     }
 }
 
-/// What a device does to every n-th frame, n at least 1.
+/// What a device does to every n-th frame, with n at least 1.
 #[derive(Clone, Debug)]
 struct Faults {
     lose: u64,
@@ -111,7 +111,7 @@ fn planned(spec: &TrialSpec, layout: Layout) -> Plan {
     Plan::on_lanes(spec, &ports, &timing(), layout).unwrap()
 }
 
-/// The plan of a trial that has begun, and the frames that port 0 sends in its first millisecond.
+/// Returns the plan of a started trial, and the frames that port 0 sends in its first millisecond.
 fn begun(spec: &TrialSpec, layout: Layout) -> (Plan, Vec<Vec<u8>>) {
     let mut plan = planned(spec, layout);
     plan.parts.iter_mut().for_each(|part| part.begin(START));
@@ -120,7 +120,7 @@ fn begun(spec: &TrialSpec, layout: Layout) -> (Plan, Vec<Vec<u8>>) {
     (plan, catch.frames)
 }
 
-/// A frame of [`begun`] arrives at `queue`.
+/// Lets a frame of [`begun`] arrive at `queue`.
 fn arrive(plan: &mut Plan, queue: usize, frame: &[u8]) {
     let arrival = Arrival { frame, at: Instant(START.0 + MS + 500) };
     plan.parts[plan.layout.lane_of_queue(queue)].analyzer.take(queue, arrival);
@@ -146,7 +146,7 @@ fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
     frame[tail..].copy_from_slice(&new);
 }
 
-/// How a device spreads frames over the queues of a port, by the number of a frame.
+/// Returns the queue at which a device delivers a frame, by the number of the frame.
 type Spread = fn(u64) -> usize;
 
 /// Runs the trial with fixed times, without real ports and threads.
@@ -170,13 +170,13 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread
                 let nth = |every: u64| number.is_multiple_of(every);
                 let flow = signature_of(&frame).flow as usize;
                 let to = if nth(faults.astray) { (spec.flows[flow].to + 1) % ports } else { spec.flows[flow].to };
-                // Like a router, the device replaces its own address by that of the host on the output port.
+                // Like a router, the device replaces its own address with the address of the host on the output port.
                 frame[..6].copy_from_slice(&MacAddr::local(to as u64).0);
                 if nth(faults.lose) {
                     continue;
                 }
                 if nth(faults.corrupt) {
-                    // Anywhere at the end of the datagram, including the number of the flow.
+                    // Anywhere at the end of the datagram, including the flow number.
                     let at = frame.len() - 1 - (number as usize * 7) % 20;
                     frame[at] ^= 1 << (number % 8);
                 }
@@ -206,7 +206,7 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread
     let lanes = 0..layout.lanes() as u64;
     let states: Vec<LaneState> = lanes.map(|lane| LaneState::through(lane, 2 * lane, 1, 1)).collect();
     let reports = plan.reports(&states.iter().collect::<Vec<_>>(), 5);
-    // A report is data: written and read again, it is the same.
+    // A report is data: it does not change when it is written and read again.
     let told = serde_json::to_string(&reports).unwrap();
     let read: Vec<LaneReport> = serde_json::from_str(&told).unwrap();
     assert_eq!(read, reports);
@@ -260,8 +260,8 @@ fn of_all_lanes(mut result: TrialResult) -> TrialResult {
     result
 }
 
-/// Removes counts of frame order where the order is not known for all frames. Also removes departure errors: there is one per burst, and each queue
-/// has bursts of its own.
+/// Removes counts of frame order if the order is not known for all frames. Also removes departure errors, because there
+/// is one per burst, and each queue has its own bursts.
 fn without_order(mut result: TrialResult, also_of: &TrialResult) -> TrialResult {
     (result.health.departure_error, result.health.departure_errors) = (vec![], vec![]);
     for (g, other) in result.groups.iter_mut().zip(&also_of.groups) {
@@ -272,7 +272,7 @@ fn without_order(mut result: TrialResult, also_of: &TrialResult) -> TrialResult 
     result
 }
 
-/// Counts by destination agree with their summaries, and with the counts of groups.
+/// Checks that counts by destination agree with their summaries, and with the counts of groups.
 fn by_destination_as_by_flow(result: &TrialResult) {
     let sum = |counts: &[u32]| counts.iter().map(|n| u64::from(*n)).sum::<u64>();
     let offered: u64 = result.destinations.iter().map(|d| sum(&d.offered)).sum();
@@ -305,7 +305,7 @@ proptest! {
         let mut flows: Vec<_> =
             flows.into_iter().map(|(g, a, b, v6, w)| flow(g, a % ports, b % ports, v6, w.into())).collect();
         for (i, flow) in flows.iter_mut().enumerate() {
-            // For these flows, frames that go astray arrive at a valid port.
+            // For these flows, stray frames arrive at a valid port.
             if also == 1 || also == 2 && i % 3 == 0 {
                 flow.also = vec![(flow.to + 1) % ports];
             }
@@ -335,7 +335,7 @@ proptest! {
             flow.per_destination = counted == 1 && i % 2 == 0;
         }
         let spec = trial(flows, load, size);
-        // Round robin, random, in runs, all at the last queue.
+        // Round robin, random, in runs, or all at the last queue.
         let ways: [Spread; 4] = [|n| n as usize, |n| n as usize / 7, |n| (n / 10_000) as usize, |_| 11];
         let one = carried_out(&spec, Layout::one(ports), &faults, |_| 0);
         let many = carried_out(&spec, Layout::queues(&queues, lanes).for_flows(&spec.flows), &faults, ways[spread]);
@@ -366,7 +366,7 @@ fn order_between_queues_is_not_known_and_copies_on_two_lanes_are_told() {
             assert_eq!((g.order_unknown, g.reordered, g.in_sequence), (g.received, 0, 0), "{lanes} lanes");
             assert!(whole.lost > 0 && whole.duplicated > 0 && whole.reordered > 0 && whole.order_unknown == 0);
         }
-        // Copies at another queue than the frame are counted correctly on one lane, and reported on two.
+        // Copies that arrive at a different queue than the frame are counted correctly on one lane, and reported on two.
         let (mut plan, frames) = begun(&spec, Layout::queues(&[1, 2], lanes));
         let sent = frames.len() as u64;
         for (n, mut frame) in frames.into_iter().enumerate() {
@@ -385,7 +385,7 @@ fn order_between_queues_is_not_known_and_copies_on_two_lanes_are_told() {
 
 #[test]
 fn the_order_at_a_port_that_merges_queues_of_a_card_is_not_known() {
-    // Frames overtake each other on the way to both ports; at port 1 the tester's card may have done that.
+    // Frames overtake each other on the way to both ports. At port 1, the tester's card may have caused that.
     let flows = [1, 0].map(|to: usize| flow(to as u8, 1 - to, to, false, 1.0));
     let spec = trial(flows.to_vec(), Load::Constant { rate_pps: 1e5 }, "64");
     let faults = Faults { lose: 31, twice: 7, ..HARMLESS };
@@ -420,8 +420,8 @@ fn a_frame_that_differs_counts_once_at_the_queues_of_any_number_of_lanes() {
             sums.iter().for_each(|sum| sum.write(&mut other));
             // The arrivals at each of the two queues.
             let copies: &[(usize, &[u8])] = match n % 6 {
-                // With a deviation: once at both queues; twice at one and once at the other; after or before an arrival
-                // as expected; once.
+                // With a deviation: once at both queues; twice at one queue and once at the other; after or before an
+                // arrival as expected; once.
                 0 => &[(1, &other), (2, &other)],
                 1 => &[(1, &other), (1, &other), (2, &other)],
                 2 => &[(1, &whole), (2, &other)],
@@ -438,7 +438,7 @@ fn a_frame_that_differs_counts_once_at_the_queues_of_any_number_of_lanes() {
         assert_eq!((group.offered, group.received, result.health.copies_apart), (32, 10, 0));
         results.push((group.deviations.clone(), group.deviating_copies));
     }
-    // Six frames of each of the first two kinds, five of the others.
+    // Six frames of each of the first two kinds, and five of each other kind.
     assert_eq!(results[0], (BTreeMap::from([(Deviation::Ttl, 6 + 6 + 5)]), 6 + 12 + 5 + 10));
     assert_eq!(results[0], results[1]);
 }

@@ -32,9 +32,9 @@ const PREFIX: [u8; 6] = [0, 1, 8, 0, 6, 4];
 /// Operation of an ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// 1: who has the target address?
+    /// 1: asks who has the target address.
     Request,
-    /// 2: the sender has the sender address.
+    /// 2: the sender owns the sender address.
     Reply,
     /// Any other operation (RARP, InARP), which the tester does not answer.
     Other(u16),
@@ -76,11 +76,10 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Parses a packet, which begins after the Ethernet header. Bytes after the first 28 (Ethernet padding) are
-    /// ignored.
+    /// Parses a packet, which starts after the Ethernet header. Ignores bytes after the first 28 (Ethernet padding).
     ///
     /// # Errors
-    /// Fewer than 28 bytes, or not IPv4 over Ethernet.
+    /// The packet has fewer than 28 bytes, or is not for IPv4 over Ethernet.
     pub fn parse(packet: &[u8]) -> Result<Repr, Malformed> {
         let packet: &[u8; LEN] = packet.first_chunk().ok_or(Malformed::new("arp", "fewer than 28 bytes"))?;
         if packet[..6] != PREFIX {
@@ -96,12 +95,12 @@ impl Repr {
         })
     }
 
-    /// The request "who has `target`? tell `sender`".
+    /// Creates the request "who has `target`? tell `sender`".
     pub fn request(sender_mac: MacAddr, sender_ip: Ipv4Addr, target_ip: Ipv4Addr) -> Repr {
         Repr { operation: Operation::Request, sender_mac, sender_ip, target_mac: MacAddr([0; 6]), target_ip }
     }
 
-    /// The reply to `request`: the requested address is at `mac`.
+    /// Creates the reply to `request`: the requested address is at `mac`.
     pub fn reply_to(request: &Repr, mac: MacAddr) -> Repr {
         Repr {
             operation: Operation::Reply,
@@ -112,7 +111,7 @@ impl Repr {
         }
     }
 
-    /// Writes the packet to the front of `buffer`, at least 28 bytes.
+    /// Writes the packet to the front of `buffer`, which has at least 28 bytes.
     pub fn emit(&self, buffer: &mut [u8]) {
         let buffer = &mut buffer[..LEN];
         buffer[..6].copy_from_slice(&PREFIX);

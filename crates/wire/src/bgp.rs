@@ -1,8 +1,8 @@
 //! BGP-4 (RFC 4271): messages as bytes.
 //!
-//! [`message`] splits a TCP byte stream into messages; [`open`], [`notification`] and [`route_refresh`] parse and write
-//! their bodies, [`update`] routes, and a KEEPALIVE has no body. An error in received bytes is returned as the
-//! [`Notification`] that the RFC says to answer with.
+//! [`message`] splits a TCP byte stream into messages. [`open`], [`notification`] and [`route_refresh`] parse and write
+//! their bodies, [`update`] does this for routes. A KEEPALIVE has no body. An error in received bytes is returned as
+//! the [`Notification`] with which the RFC says to answer.
 
 pub mod capability;
 pub mod message;
@@ -19,5 +19,5 @@ pub use open::Open;
 pub use route_refresh::RouteRefresh;
 pub use update::Update;
 
-/// The TCP port.
+/// The TCP port of BGP.
 pub const PORT: u16 = 179;

@@ -1,18 +1,18 @@
-//! The Internet checksum (RFC 1071), in parts, so that constant parts are summed only once.
+//! The Internet checksum (RFC 1071), computed in parts, so that constant parts are summed only once.
 
-/// Ones' complement sum of `data` taken as big-endian 16-bit words, an odd last byte padded with zero. Not folded: add
-/// sums of several parts, then [`fold`]. Parts before the last must have even length.
+/// Returns the ones' complement sum of `data` as big-endian 16-bit words; an odd last byte is padded with zero. The sum
+/// is not folded: add the sums of several parts, then call [`fold`]. All parts except the last must have even length.
 #[inline]
 pub fn sum(data: &[u8]) -> u64 {
     u64::from(fold(sum_le(data)).swap_bytes())
 }
 
-/// The sum over little-endian words. Folded, it equals the folded [`sum`] with its two bytes swapped (RFC 1071
-/// section 2 B). It is cheaper, and enough to verify a checksum, because 0xffff swapped is 0xffff.
+/// Returns the sum over little-endian words. Folded, it equals the folded [`sum`] with its two bytes swapped (RFC 1071
+/// section 2 B). It is cheaper, and sufficient to verify a checksum, because 0xffff does not change when swapped.
 #[inline]
 pub fn sum_le(data: &[u8]) -> u64 {
-    // Halves of 64-bit words in a 64-bit accumulator: room for the carries of 2^32 words. Steps of a fixed length need
-    // no preparation, which costs as much as the sum for a short frame.
+    // Adds halves of 64-bit words in a 64-bit accumulator, with room for the carries of 2^32 words. Steps of a fixed
+    // length need no preparation, which for a short frame would cost as much as the sum.
     let (blocks, rest) = data.as_chunks::<32>();
     let mut lanes = [0u64; 4];
     for block in blocks {
@@ -28,7 +28,7 @@ pub fn sum_le(data: &[u8]) -> u64 {
     if rest.is_empty() {
         return acc;
     }
-    // The remaining bytes: the last eight bytes of the data, with the ones already summed shifted out.
+    // The remaining bytes: the last eight bytes of the data, with the bytes that are already summed shifted out.
     let tail = match data.last_chunk::<8>() {
         Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
         None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
@@ -36,13 +36,13 @@ pub fn sum_le(data: &[u8]) -> u64 {
     acc + halves(tail)
 }
 
-/// [`sum_le`] of eight bytes read as a little-endian word.
+/// Returns [`sum_le`] of eight bytes read as a little-endian word.
 #[inline]
 pub fn halves(word: u64) -> u64 {
     (word & 0xffff_ffff) + (word >> 32)
 }
 
-/// Folds a sum of 16-bit words to 16 bits, carries added back.
+/// Folds a sum of 16-bit words to 16 bits and adds the carries back.
 #[inline]
 pub fn fold(acc: u64) -> u16 {
     // End-around carry: adding the carry back cannot overflow again.
@@ -52,13 +52,13 @@ pub fn fold(acc: u64) -> u16 {
     sum + u16::from(carry)
 }
 
-/// The checksum field for a sum: its folded complement.
+/// Returns the checksum field for a sum: its folded complement.
 #[inline]
 pub fn finish(acc: u64) -> u16 {
     !fold(acc)
 }
 
-/// Sum of a part that starts at an odd offset: its bytes are swapped (RFC 1071 section 2 B).
+/// Returns the sum of a part that starts at an odd offset, where bytes are swapped (RFC 1071 section 2 B).
 #[inline]
 pub fn swap(acc: u64) -> u64 {
     u64::from(fold(acc).swap_bytes())
@@ -92,7 +92,7 @@ mod tests {
     proptest! {
         #[test]
         fn equals_the_naive_sum(data in proptest::collection::vec(any::<u8>(), 0..200)) {
-            // Ones' complement has two zeros; both finish to a valid checksum.
+            // Ones' complement has two zeros. Both lead to a valid checksum.
             let (a, b) = (fold(sum(&data)), naive(&data));
             prop_assert!(a == b || (a % 0xffff == 0 && b % 0xffff == 0));
         }

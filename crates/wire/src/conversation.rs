@@ -7,20 +7,20 @@ use drophammer_model::traffic::HeaderKind;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Frames that agree in all fields of this struct.
+/// Identifies frames that agree in all fields of this struct.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Conversation {
-    /// VLAN identifiers, the outer one first.
+    /// VLAN identifiers, outermost first.
     pub vlans: Vec<u16>,
-    /// MPLS labels, the outermost first.
+    /// MPLS labels, outermost first.
     pub labels: Vec<u32>,
-    /// Endpoints of the tunnels around the packet, the outermost first: source, destination.
+    /// Source and destination of the tunnels around the packet, outermost first.
     pub tunnels: Vec<(IpAddr, IpAddr)>,
     /// Content of the frame.
     pub what: What,
 }
 
-/// What a frame carries.
+/// Content of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
     /// An IP packet.
@@ -32,13 +32,13 @@ pub enum What {
         /// Content of the packet.
         inside: Inside,
     },
-    /// Something else, by its EtherType.
+    /// Any other content, by its EtherType.
     Other(u16),
-    /// Too short for an Ethernet header.
+    /// The frame is too short for an Ethernet header.
     Short,
 }
 
-/// What an IP packet carries.
+/// Content of an IP packet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Inside {
     /// UDP: source and destination port.
@@ -47,11 +47,11 @@ pub enum Inside {
     Tcp(u16, u16),
     /// ICMP or ICMPv6: type and code.
     Icmp(u8, u8),
-    /// Another protocol, or a packet that is cut off before its ports or type.
+    /// Another protocol, or a packet that is cut off before its ports or its type.
     Protocol(u8),
 }
 
-/// Classifies a frame without FCS. Any bytes are accepted.
+/// Classifies a frame without FCS. Accepts any bytes.
 pub fn conversation(frame: &[u8]) -> Conversation {
     let layers = locate(frame);
     let of = |kind: HeaderKind| layers.iter().filter(move |layer| layer.kind == kind).map(|layer| bytes(frame, layer));
@@ -87,13 +87,13 @@ pub fn conversation(frame: &[u8]) -> Conversation {
     Conversation { vlans, labels, tunnels, what }
 }
 
-/// The bytes of a header.
+/// Returns the bytes of a header.
 fn bytes<'a>(frame: &'a [u8], layer: &Layer) -> &'a [u8] {
     &frame[layer.offset()..layer.offset() + layer.length()]
 }
 
-/// Source, destination and protocol of an IP header. The IPv6 header includes its extension headers; the
-/// protocol is then the type of the first extension header.
+/// Returns source, destination and protocol of an IP header. The IPv6 header includes its extension headers; in that
+/// case the protocol is the type of the first extension header.
 fn addresses(frame: &[u8], layer: &Layer) -> Option<(IpAddr, IpAddr, u8)> {
     let header = bytes(frame, layer);
     match layer.kind {
@@ -125,7 +125,7 @@ impl fmt::Display for Conversation {
             What::Ip { source, destination, inside } => write!(f, "{source} > {destination} {inside}"),
             What::Other(ethertype::ARP) => f.write_str("arp"),
             What::Other(ethertype::LLDP) => f.write_str("lldp"),
-            // IEEE 802.3: a length, not a type.
+            // IEEE 802.3: this is a length, not a type.
             What::Other(length) if *length < 0x0600 => f.write_str("llc"),
             What::Other(ethertype) => write!(f, "ethertype 0x{ethertype:04x}"),
             What::Short => f.write_str("too short for Ethernet"),

@@ -10,27 +10,27 @@ use crate::{MacAddr, Malformed, mac_at};
 
 /// Header length in bytes.
 pub const LEN: usize = 14;
-/// Smallest frame without its FCS.
+/// Length of the shortest frame without FCS.
 pub const MIN_WITHOUT_FCS: usize = 60;
 
 pub use crate::numbers::ethertype;
 
-/// The header.
+/// An Ethernet header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// Destination.
+    /// Destination address.
     pub destination: MacAddr,
-    /// Source.
+    /// Source address.
     pub source: MacAddr,
     /// EtherType.
     pub ethertype: u16,
 }
 
 impl Repr {
-    /// Reads the header off the front of a frame: `(header, payload)`.
+    /// Parses the header at the front of a frame: `(header, payload)`.
     ///
     /// # Errors
-    /// Fewer than 14 bytes.
+    /// The frame has fewer than 14 bytes.
     #[inline]
     pub fn parse(frame: &[u8]) -> Result<(Repr, &[u8]), Malformed> {
         if frame.len() < LEN {
@@ -44,7 +44,7 @@ impl Repr {
         Ok((repr, &frame[LEN..]))
     }
 
-    /// Writes the header to the front of `frame`, at least 14 bytes.
+    /// Writes the header to the front of `frame`, which has at least 14 bytes.
     pub fn emit(&self, frame: &mut [u8]) {
         frame[0..6].copy_from_slice(&self.destination.0);
         frame[6..12].copy_from_slice(&self.source.0);

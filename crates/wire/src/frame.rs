@@ -2,20 +2,19 @@
 
 use std::ops::Deref;
 
-/// Length of the head that [`Frame::head_mut`] returns, in bytes: room for headers up to UDP over IPv6, and a little
-/// more.
+/// Length in bytes of the head that [`Frame::head_mut`] returns: room for headers up to UDP over IPv6, and a little more.
 pub const HEAD: usize = 64;
 
 /// A frame without FCS.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
     bytes: Vec<u8>,
-    /// Identifier of the content after the head, set by the last writer; 0 if unknown.
+    /// Identifies the content after the head, as set by the last writer; 0 if unknown.
     body: u64,
 }
 
 impl Frame {
-    /// An empty frame with capacity for `room` bytes.
+    /// Creates an empty frame with capacity for `room` bytes.
     pub fn with_room(room: usize) -> Frame {
         Frame { bytes: Vec::with_capacity(room), body: 0 }
     }
@@ -26,22 +25,22 @@ impl Frame {
         self.bytes.capacity() > 0
     }
 
-    /// The first [`HEAD`] bytes, or all of a shorter frame. The body identifier stays valid.
+    /// Returns the first [`HEAD`] bytes, or all bytes of a shorter frame. The body identifier remains valid.
     #[inline]
     pub fn head_mut(&mut self) -> &mut [u8] {
         let head = self.bytes.len().min(HEAD);
         &mut self.bytes[..head]
     }
 
-    /// All bytes. The body identifier is cleared, because the caller may change the body.
+    /// Returns all bytes. Clears the body identifier, because the caller may change the body.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
         self.body = 0;
         &mut self.bytes
     }
 
-    /// Sets the length to `len` and the body identifier to `body`, which is not 0 and differs for every
-    /// content. Returns true if the frame already holds that body; otherwise the caller must write it.
+    /// Sets the length to `len` and the body identifier to `body`, which must not be 0 and must differ for different
+    /// contents. Returns true if the frame already contains that body; otherwise the caller must write it.
     #[inline]
     pub fn hold(&mut self, body: u64, len: usize) -> (&mut [u8], bool) {
         let held = self.body == body && self.bytes.len() == len;

@@ -14,12 +14,12 @@
 
 use crate::{Malformed, checksum};
 
-/// Length of the header that all messages share, in bytes.
+/// Length in bytes of the header that all messages share.
 pub const LEN: usize = 8;
 
 pub use crate::numbers::icmpv4_unreachable as unreachable;
 
-/// A message. `data` and `original` follow its first 8 bytes.
+/// An ICMP message. `data` and `original` follow its first 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repr<'a> {
     /// Type 8.
@@ -44,36 +44,36 @@ pub enum Repr<'a> {
     DestinationUnreachable {
         /// See [`unreachable`].
         code: u8,
-        /// MTU of the next hop for code 4, else 0.
+        /// MTU of the next hop for code 4, otherwise 0.
         next_hop_mtu: u16,
-        /// Beginning of the packet that could not be delivered.
+        /// Start of the packet that could not be delivered.
         original: &'a [u8],
     },
     /// Type 11.
     TimeExceeded {
         /// 0: TTL in transit; 1: reassembly.
         code: u8,
-        /// Beginning of the packet that was dropped.
+        /// Start of the packet that was dropped.
         original: &'a [u8],
     },
     /// Any other message. Bytes 4 to 7 and the rest are not interpreted.
     Other {
-        /// Type; none of the above.
+        /// Type, other than the types above.
         kind: u8,
         /// Code.
         code: u8,
         /// Bytes 4 to 7.
         word: [u8; 4],
-        /// The rest.
+        /// The bytes after byte 7.
         data: &'a [u8],
     },
 }
 
 impl<'a> Repr<'a> {
-    /// Parses and checks a message, which is the whole payload of the IPv4 packet.
+    /// Parses and checks a message, which must be the whole payload of the IPv4 packet.
     ///
     /// # Errors
-    /// Fewer than 8 bytes, wrong checksum.
+    /// The message has fewer than 8 bytes, or its checksum is wrong.
     pub fn parse(message: &'a [u8]) -> Result<Repr<'a>, Malformed> {
         let Parts { kind, code, word, data } = Parts::read("icmpv4", message, 0)?;
         let first = u16::from_be_bytes([word[0], word[1]]);
@@ -81,7 +81,7 @@ impl<'a> Repr<'a> {
         Ok(match (kind, code) {
             (8, 0) => Repr::EchoRequest { identifier: first, sequence: second, data },
             (0, 0) => Repr::EchoReply { identifier: first, sequence: second, data },
-            // RFC 4884 puts a length into byte 5 of multi-part messages. It does not affect these fields.
+            // RFC 4884 stores a length in byte 5 of multi-part messages. It does not affect these fields.
             (3, code) => Repr::DestinationUnreachable { code, next_hop_mtu: second, original: data },
             (11, code) => Repr::TimeExceeded { code, original: data },
             (kind, code) => Repr::Other { kind, code, word, data },
@@ -100,18 +100,18 @@ impl<'a> Repr<'a> {
         Parts { kind, code, word, data }
     }
 
-    /// Length of the message in bytes.
+    /// Returns the length of the message in bytes.
     pub fn message_len(&self) -> usize {
         self.parts().len()
     }
 
-    /// Writes the message with its checksum to the front of `buffer`, at least [`Repr::message_len`] bytes.
+    /// Writes the message with its checksum to the front of `buffer`, which has at least [`Repr::message_len`] bytes.
     pub fn emit(&self, buffer: &mut [u8]) {
         self.parts().write(buffer, 0);
     }
 }
 
-/// A message of ICMP or ICMPv6: the header that all of them share, and what follows it.
+/// An ICMP or ICMPv6 message: the header that all messages share, and the bytes after it.
 pub(crate) struct Parts<'a> {
     pub kind: u8,
     pub code: u8,
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn an_echo_request_of_a_real_host() {
-        // Windows' 32-byte ping with its alphabet, identifier 0x0200, sequence 0x0d00.
+        // A 32-byte ping of Windows with its alphabet, identifier 0x0200, sequence 0x0d00.
         let mut bytes = vec![0x08, 0x00, 0x3e, 0x5c, 0x02, 0x00, 0x0d, 0x00];
         bytes.extend_from_slice(b"abcdefghijklmnopqrstuvwabcdefghi");
         let repr = Repr::parse(&bytes).unwrap();

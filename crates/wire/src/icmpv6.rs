@@ -22,28 +22,28 @@ pub use crate::numbers::icmpv6_kind as kind;
 
 pub use crate::numbers::icmpv6_unreachable as unreachable;
 
-/// A message. `data` and `original` follow its first 8 bytes.
+/// An ICMPv6 message. `data` and `original` follow its first 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repr<'a> {
     /// Type 1.
     DestinationUnreachable {
         /// See [`unreachable`].
         code: u8,
-        /// Beginning of the packet that could not be delivered.
+        /// Start of the packet that could not be delivered.
         original: &'a [u8],
     },
     /// Type 2.
     PacketTooBig {
         /// MTU of the next link.
         mtu: u32,
-        /// Beginning of the packet.
+        /// Start of the packet.
         original: &'a [u8],
     },
     /// Type 3.
     TimeExceeded {
         /// 0: hop limit in transit; 1: reassembly.
         code: u8,
-        /// Beginning of the packet that was dropped.
+        /// Start of the packet that was dropped.
         original: &'a [u8],
     },
     /// Type 128.
@@ -68,23 +68,24 @@ pub enum Repr<'a> {
     Ndp(ndp::Repr),
     /// Any other message (MLD and so on). Bytes 4 to 7 and the rest are not interpreted.
     Other {
-        /// Type; none of the above.
+        /// Type, other than the types above.
         kind: u8,
         /// Code.
         code: u8,
         /// Bytes 4 to 7.
         word: [u8; 4],
-        /// The rest.
+        /// The bytes after byte 7.
         data: &'a [u8],
     },
 }
 
 impl<'a> Repr<'a> {
-    /// Parses and checks a message, which is the whole payload of the IPv6 packet. `pseudo_sum` is
+    /// Parses and checks a message, which must be the whole payload of the IPv6 packet. `pseudo_sum` is
     /// [`crate::ipv6::Repr::pseudo_header_sum`].
     ///
     /// # Errors
-    /// Fewer than 8 bytes, wrong checksum, a Neighbor Discovery message that RFC 4861 requires to be discarded.
+    /// The message has fewer than 8 bytes, its checksum is wrong, or it is a Neighbor Discovery message that RFC 4861
+    /// requires to be discarded.
     pub fn parse(message: &'a [u8], pseudo_sum: u64) -> Result<Repr<'a>, Malformed> {
         let Parts { kind, code, word, data } = Parts::read("icmpv6", message, pseudo_sum)?;
         let identifier = u16::from_be_bytes([word[0], word[1]]);
@@ -100,7 +101,7 @@ impl<'a> Repr<'a> {
         })
     }
 
-    /// The parts of a message that is not Neighbor Discovery.
+    /// Returns the parts of a message other than Neighbor Discovery.
     fn parts(&self) -> Result<Parts<'a>, ndp::Repr> {
         let pair = |a: u16, b: u16| u32::from(a) << 16 | u32::from(b);
         let (kind, code, word, data) = match *self {
@@ -117,13 +118,13 @@ impl<'a> Repr<'a> {
         Ok(Parts { kind, code, word: word.to_be_bytes(), data })
     }
 
-    /// Length of the message in bytes.
+    /// Returns the length of the message in bytes.
     pub fn message_len(&self) -> usize {
         self.parts().map_or_else(|ndp| ndp.message_len(), |parts| parts.len())
     }
 
-    /// Writes the message with its checksum to the front of `buffer`, at least [`Repr::message_len`] bytes. `pseudo_sum` is the sum of
-    /// the pseudo header, payload length included.
+    /// Writes the message with its checksum to the front of `buffer`, which has at least [`Repr::message_len`] bytes.
+    /// `pseudo_sum` is the sum of the pseudo-header, including the payload length.
     pub fn emit(&self, buffer: &mut [u8], pseudo_sum: u64) {
         match self.parts() {
             Ok(parts) => parts.write(buffer, pseudo_sum),

@@ -18,7 +18,7 @@
 use crate::{Malformed, checksum};
 use std::net::Ipv4Addr;
 
-/// Length of a header without options.
+/// Length of a header without options, in bytes.
 pub const LEN: usize = 20;
 
 pub use crate::numbers::protocol;
@@ -30,25 +30,26 @@ pub struct Repr {
     pub tos: u8,
     /// Identification.
     pub identification: u16,
-    /// Don't fragment.
+    /// True if the packet must not be fragmented.
     pub dont_fragment: bool,
     /// Time to live.
     pub ttl: u8,
     /// Protocol.
     pub protocol: u8,
-    /// Source.
+    /// Source address.
     pub source: Ipv4Addr,
-    /// Destination.
+    /// Destination address.
     pub destination: Ipv4Addr,
-    /// Bytes after the header.
+    /// Number of bytes after the header.
     pub payload_len: usize,
 }
 
 impl Repr {
-    /// Parses and checks a packet: `(header, payload)`, without padding after the total length.
+    /// Parses and checks a packet: `(header, payload)`. The payload excludes padding after the total length.
     ///
     /// # Errors
-    /// Wrong version, lengths that do not fit, wrong header checksum, a fragment. Options are skipped.
+    /// The version is not 4, lengths are inconsistent, the header checksum is wrong, or the packet is a fragment.
+    /// Options are skipped.
     pub fn parse(packet: &[u8]) -> Result<(Repr, &[u8]), Malformed> {
         let bad = |reason| Err(Malformed::new("ipv4", reason));
         if packet.len() < LEN {
@@ -82,7 +83,7 @@ impl Repr {
         Ok((repr, &packet[header..total]))
     }
 
-    /// Writes the header with its checksum to the front of `packet`, at least 20 bytes.
+    /// Writes the header with its checksum to the front of `packet`, which has at least 20 bytes.
     pub fn emit(&self, packet: &mut [u8]) {
         packet[0] = 0x45;
         packet[1] = self.tos;
@@ -98,7 +99,7 @@ impl Repr {
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// Sum of the pseudo header that TCP and UDP checksums cover.
+    /// Returns the sum of the pseudo-header that TCP and UDP checksums cover.
     pub fn pseudo_header_sum(&self) -> u64 {
         checksum::sum(&self.source.octets())
             + checksum::sum(&self.destination.octets())

@@ -14,7 +14,7 @@
 use crate::{Malformed, checksum, ipv6_at};
 use std::net::Ipv6Addr;
 
-/// Header length.
+/// Length of the fixed header in bytes.
 pub const LEN: usize = 40;
 
 /// The fixed header.
@@ -28,19 +28,19 @@ pub struct Repr {
     pub next_header: u8,
     /// Hop limit.
     pub hop_limit: u8,
-    /// Source.
+    /// Source address.
     pub source: Ipv6Addr,
-    /// Destination.
+    /// Destination address.
     pub destination: Ipv6Addr,
-    /// Bytes after the header.
+    /// Number of bytes after the header.
     pub payload_len: usize,
 }
 
 impl Repr {
-    /// Parses and checks a packet: `(header, payload)`, without padding. Extension headers are part of the payload.
+    /// Parses and checks a packet: `(header, payload)`. The payload excludes padding, but includes extension headers.
     ///
     /// # Errors
-    /// Wrong version, lengths that do not fit.
+    /// The version is not 6, or lengths are inconsistent.
     pub fn parse(packet: &[u8]) -> Result<(Repr, &[u8]), Malformed> {
         if packet.len() < LEN {
             return Err(Malformed::new("ipv6", "fewer than 40 bytes"));
@@ -65,7 +65,7 @@ impl Repr {
         Ok((repr, &packet[LEN..LEN + payload_len]))
     }
 
-    /// Writes the header to the front of `packet`, at least 40 bytes.
+    /// Writes the header to the front of `packet`, which has at least 40 bytes.
     pub fn emit(&self, packet: &mut [u8]) {
         let word = 6 << 28 | u32::from(self.traffic_class) << 20 | (self.flow_label & 0xf_ffff);
         packet[0..4].copy_from_slice(&word.to_be_bytes());
@@ -76,7 +76,7 @@ impl Repr {
         packet[24..40].copy_from_slice(&self.destination.octets());
     }
 
-    /// Sum of the pseudo header that TCP, UDP and ICMPv6 checksums cover (RFC 8200 section 8.1).
+    /// Returns the sum of the pseudo-header that TCP, UDP and ICMPv6 checksums cover (RFC 8200 section 8.1).
     pub fn pseudo_header_sum(&self) -> u64 {
         checksum::sum(&self.source.octets())
             + checksum::sum(&self.destination.octets())

@@ -1,14 +1,15 @@
 //! Headers and messages as bytes, without I/O: one file per header, the test signature, and [`stack`], which builds
 //! frames from headers and finds headers in frames.
 //!
-//! Contract of every parser: any byte string is either parsed or refused with [`Malformed`]; none panics. Emitters
-//! write into a buffer that the caller has sized with the header's `LEN` and panic only if it is shorter.
+//! Contract of every parser: it parses any byte string or refuses it with [`Malformed`], and never panics. Emitters
+//! write into a buffer that the caller has sized with the header's `LEN`, and panic only if it is shorter.
 //!
 //! # Frames
 //!
 //! A frame is a stack of headers (`model::traffic::Header`). Each field is a value, a list, an increment, or
-//! pseudo-random values that are the same in every trial. Lengths, types and checksums that are not given follow from
-//! the rest of the stack; given ones are sent unchanged, so wrong frames can be built. `wire::stack` converts:
+//! pseudo-random values that are the same in every trial. Lengths, types and checksums that are not specified are
+//! derived from the rest of the stack. Specified ones are sent unchanged, so invalid frames can be built. `wire::stack`
+//! converts:
 //!
 //! - `compile(headers, size, payload)` builds a frame, with the position of every field (`Place`), the checksums to
 //!   keep correct (`Checksum`) and the position of the signature. An impossible stack is a `StackError` with header,
@@ -19,13 +20,13 @@
 //!   stay raw.
 //!
 //! `wire/tests/stack.rs` and the fuzz target `stack` compare these functions with each other,
-//! `wire/tests/stack_tshark.rs` with tshark. The kernel programs of `port` take the layout of a test frame from
-//! `compile` (`port/src/bpf/plain.rs`). `model::Medium` knows what a line adds to each frame (20 bytes for Ethernet;
-//! PPP over SONET).
+//! `wire/tests/stack_tshark.rs` compares them with tshark. The kernel programs of `port` take the layout of a test
+//! frame from `compile` (`port/src/bpf/plain.rs`). `model::Medium` defines what a line adds to each frame (20 bytes for
+//! Ethernet; PPP over SONET is also supported).
 //!
-//! Every test frame has a signature in the last 12 bytes of its UDP payload ([`mod@signature`]), which fits into an IP packet of 40
-//! bytes. `traffic/src/recognize.rs` selects candidates by UDP port or signature under any headers; the analyzer then
-//! verifies the signature.
+//! Every test frame has a signature in the last 12 bytes of its UDP payload ([`mod@signature`]), which fits into an IP
+//! packet of 40 bytes. `traffic/src/recognize.rs` selects candidates by UDP port or signature behind any headers. The
+//! analyzer then verifies the signature.
 
 pub mod arp;
 pub mod bgp;
@@ -45,16 +46,16 @@ pub mod udp;
 
 pub use drophammer_model::mac::MacAddr;
 
-/// Why bytes are not a valid header.
+/// The reason why bytes are not a valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Header: `ipv4`.
+    /// Name of the header, for example `ipv4`.
     pub header: &'static str,
-    /// What is wrong with it.
+    /// What is wrong with the header.
     pub reason: &'static str,
 }
 
-/// The MAC address at offset `at`.
+/// Returns the MAC address at offset `at`.
 #[inline]
 fn mac_at(bytes: &[u8], at: usize) -> MacAddr {
     let mut mac = [0; 6];
@@ -62,7 +63,7 @@ fn mac_at(bytes: &[u8], at: usize) -> MacAddr {
     MacAddr(mac)
 }
 
-/// The IPv6 address at offset `at`.
+/// Returns the IPv6 address at offset `at`.
 fn ipv6_at(bytes: &[u8], at: usize) -> std::net::Ipv6Addr {
     let mut address = [0; 16];
     address.copy_from_slice(&bytes[at..at + 16]);
@@ -78,7 +79,7 @@ impl std::fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 impl Malformed {
-    /// `header` is invalid, because of `reason`.
+    /// Creates the error that `header` is invalid because of `reason`.
     pub const fn new(header: &'static str, reason: &'static str) -> Self {
         Malformed { header, reason }
     }

@@ -1,4 +1,4 @@
-//! Numbers of IANA's registries, as tables of name, number and meaning. The module of each protocol re-exports its own.
+//! Numbers from IANA's registries, as tables of name, number and meaning. The module of each protocol re-exports its own numbers.
 
 macro_rules! numbers {
     ($($(#[$doc:meta])* pub mod $module:ident: $kind:ty { $($name:ident = $number:literal, $meaning:literal;)* })*) => {
@@ -37,7 +37,7 @@ numbers! {
         OSPF = 89, "OSPF.";
     }
 
-    /// Codes of "destination unreachable" (type 3) of ICMP.
+    /// Codes of ICMP "destination unreachable" (type 3).
     pub mod icmpv4_unreachable: u8 {
         NET = 0, "No route to the network.";
         HOST = 1, "The host is unreachable.";
@@ -58,7 +58,7 @@ numbers! {
         NEIGHBOR_ADVERTISEMENT = 136, "Neighbor advertisement.";
     }
 
-    /// Codes of "destination unreachable" of ICMPv6.
+    /// Codes of ICMPv6 "destination unreachable".
     pub mod icmpv6_unreachable: u8 {
         NO_ROUTE = 0, "No route.";
         ADDRESS = 3, "The address is unreachable.";

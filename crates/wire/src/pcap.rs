@@ -2,32 +2,32 @@
 //!
 //! # Captures
 //!
-//! `wire/src/pcap.rs` reads a file. `rig/src/templates.rs` makes templates of its frames for `blast --pcap`: the
-//! headers, without the fields that differ from packet to packet.
+//! `wire/src/pcap.rs` reads a file. `rig/src/templates.rs` turns its frames into templates for `blast --pcap`: the
+//! headers without the fields that differ from packet to packet.
 
 use crate::ethernet::{self, ethertype};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Bytes before the first frame.
+/// Number of bytes before the first frame.
 const FILE_HEADER: usize = 24;
-/// Bytes before each frame.
+/// Number of bytes before each frame.
 const FRAME_HEADER: usize = 16;
 /// Magic numbers of files with times in microseconds and in nanoseconds.
 const MAGIC: [u32; 2] = [0xa1b2_c3d4, 0xa1b2_3c4d];
 /// Longest valid frame.
 const LONGEST: u32 = 262_144;
 
-/// Why a file cannot be read.
+/// The reason why a file cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PcapError {
-    /// The file begins with neither a pcap nor a pcapng header.
+    /// The file starts with neither a pcap nor a pcapng header.
     Format,
-    /// No frame has a link type that can become Ethernet; the link type of the first one.
+    /// No frame has a link type that can be converted to Ethernet. Contains the link type of the first frame.
     LinkType(u32),
-    /// The file ends within a frame, or within a block of pcapng; the number of the frame, from 1.
+    /// The file ends within a frame, or within a block of pcapng. Contains the number of the frame, from 1.
     Cut(usize),
-    /// A frame or a block of pcapng has an invalid length; the number of the frame, from 1.
+    /// A frame or a block of pcapng has an invalid length. Contains the number of the frame, from 1.
     Length(usize),
 }
 
@@ -57,19 +57,19 @@ impl std::error::Error for PcapError {}
 pub struct Captured<'a> {
     /// The captured bytes.
     pub bytes: &'a [u8],
-    /// Length of the frame on the line; larger than the captured bytes if the capture truncated it.
+    /// Length of the frame on the line. It is larger than the number of captured bytes if the capture truncated the frame.
     pub length: usize,
-    /// Link type: what the bytes begin with. [`ethernet()`] turns them into an Ethernet frame.
+    /// Link type, which determines the first header. [`ethernet()`] turns the bytes into an Ethernet frame.
     pub link: u32,
 }
 
-/// A number of four bytes; 0 beyond the end.
+/// Reads a number of four bytes; 0 beyond the end.
 fn word(bytes: &[u8], at: usize, big: bool) -> u32 {
     let bytes = bytes.get(at..at + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok()).unwrap_or_default();
     if big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
 }
 
-/// The frames of a file, in order.
+/// Returns the frames of a file, in order.
 ///
 /// # Errors
 /// [`PcapError`]. The lengths in the file are not trusted: nothing is read beyond its end.
@@ -81,14 +81,14 @@ pub fn frames(file: &[u8]) -> Result<Vec<Captured<'_>>, PcapError> {
     }
 }
 
-/// The frames of a pcap file.
+/// Returns the frames of a pcap file.
 fn classic(file: &[u8]) -> Result<Vec<Captured<'_>>, PcapError> {
     let head = file.first_chunk::<FILE_HEADER>().ok_or(PcapError::Format)?;
     let big = match [false, true].into_iter().find(|big| MAGIC.contains(&word(head, 0, *big))) {
         Some(big) => big,
         None => return Err(PcapError::Format),
     };
-    // The upper bits tell whether there is an FCS, and its length.
+    // The upper bits contain whether there is an FCS, and its length.
     let link = word(head, 20, big) & 0xffff;
     let mut found = Vec::new();
     let mut rest = &file[FILE_HEADER..];
@@ -104,7 +104,7 @@ fn classic(file: &[u8]) -> Result<Vec<Captured<'_>>, PcapError> {
     Ok(found)
 }
 
-/// The frame at the front of `bytes`, of which `kept` bytes of `length` were captured.
+/// Returns the frame at the front of `bytes`. The capture contains `kept` of its `length` bytes.
 fn frame(bytes: &[u8], kept: u32, length: u32, link: u32, number: usize) -> Result<Captured<'_>, PcapError> {
     if kept > LONGEST || length > LONGEST || kept > length {
         return Err(PcapError::Length(number));
@@ -113,21 +113,21 @@ fn frame(bytes: &[u8], kept: u32, length: u32, link: u32, number: usize) -> Resu
     Ok(Captured { bytes, length: length as usize, link })
 }
 
-// pcapng has blocks with a type and their length at both ends, in sections with a byte order each.
+// pcapng consists of blocks with a type, and their length at both ends, in sections that each have their own byte order.
 
-/// Type of the block that begins a section, the same in both byte orders.
+/// Type of the block that starts a section. It is the same in both byte orders.
 const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
-/// Word after type and length of this block, in the byte order of the section.
+/// Word after type and length of such a block, in the byte order of the section.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
-/// Types of blocks: the description of an interface, a packet (in three forms).
+/// Types of blocks: an interface description, and a packet in three forms.
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
-/// Bytes of a block apart from its body: type, length, and length again.
+/// Number of bytes of a block besides its body: type, length, and length again.
 const AROUND: usize = 12;
 
-/// The frames of a pcapng file. Blocks without frames are skipped.
+/// Returns the frames of a pcapng file. Blocks without frames are skipped.
 fn next_generation(file: &[u8]) -> Result<Vec<Captured<'_>>, PcapError> {
     let mut found: Vec<Captured<'_>> = Vec::new();
     // Link type and snap length of each interface of the section.
@@ -151,7 +151,7 @@ fn next_generation(file: &[u8]) -> Result<Vec<Captured<'_>>, PcapError> {
         }
         let block = rest.get(..length).ok_or(PcapError::Cut(number))?;
         let body = &block[8..length - 4];
-        // Interface, captured and original length, and offset of the frame. Half words have the byte order of the section too.
+        // Interface, captured and original length, and offset of the frame. Half words also have the byte order of the section.
         let half = |at: usize| if big { word(body, at, big) >> 16 } else { word(body, at, big) & 0xffff };
         let packet = match word(block, 0, big) {
             INTERFACE => {
@@ -178,29 +178,29 @@ fn next_generation(file: &[u8]) -> Result<Vec<Captured<'_>>, PcapError> {
     Ok(found)
 }
 
-// Link types, and the Ethernet frames that they stand for.
+// Link types, and how they are converted to Ethernet.
 
 /// Link type of Ethernet.
 const ETHERNET: u32 = 1;
-/// A loopback interface of BSD: the address family in the byte order of the host, or of the network, before the packet.
+/// BSD loopback interface: the address family precedes the packet, in the byte order of the host or of the network.
 const LOOPBACK: [u32; 2] = [0, 108];
-/// Bare IP packets: of either version (101, and 12 and 14 of some systems), IPv4, IPv6.
+/// Bare IP packets: of either version (101, or 12 and 14 on some systems), IPv4, IPv6.
 const RAW: [u32; 5] = [12, 14, 101, 228, 229];
-/// The interface `any` of Linux: 16 bytes, of which the last two are the EtherType.
+/// Linux interface `any`: 16 bytes, where the last two are the EtherType.
 const COOKED: u32 = 113;
-/// Its second version: 20 bytes, of which the first two are the EtherType.
+/// Second version of [`COOKED`]: 20 bytes, where the first two are the EtherType.
 const COOKED_2: u32 = 276;
 
-/// Whether [`ethernet()`] knows this link type.
+/// True if [`ethernet()`] supports this link type.
 fn is_known(link: u32) -> bool {
     link == ETHERNET || LOOPBACK.contains(&link) || RAW.contains(&link) || link == COOKED || link == COOKED_2
 }
 
-/// The captured bytes as an Ethernet frame, and its length on the line. A frame of another link type gets the Ethernet header that its
-/// contents need, with addresses of zeros.
+/// Returns the captured bytes as an Ethernet frame, and its length on the line. A frame of another link type gets an
+/// Ethernet header that matches its contents, with addresses of zeros.
 ///
 /// # Errors
-/// The reason why there is none.
+/// The reason why the frame cannot be converted.
 pub fn ethernet<'a>(frame: &Captured<'a>) -> Result<(Cow<'a, [u8]>, usize), &'static str> {
     const SHORT: &str = "cut off before its IP header";
     let word = |at: usize| frame.bytes.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes));
@@ -220,12 +220,12 @@ pub fn ethernet<'a>(frame: &Captured<'a>) -> Result<(Cow<'a, [u8]>, usize), &'st
     Ok((whole.into(), length.max(ethernet::MIN_WITHOUT_FCS)))
 }
 
-/// The EtherType of an IP packet by its first bits.
+/// Returns the EtherType of an IP packet by its first bits.
 fn version(packet: Option<&[u8]>) -> Option<u16> {
     match packet?.first()? >> 4 {
         4 => Some(ethertype::IPV4),
         6 => Some(ethertype::IPV6),
-        // Not IP: whoever makes a template of it leaves it out.
+        // Not IP. Callers that build templates leave it out.
         _ => Some(0xffff),
     }
 }
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A capture file of frames, each with its length on the line.
+    /// Builds a capture file from frames, each with its length on the line.
     fn file(magic: u32, big: bool, link: u32, frames: &[(&[u8], u32)]) -> Vec<u8> {
         let word = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
         let mut bytes = [magic, 0, 0, 0, 65_535, link].into_iter().flat_map(word).collect::<Vec<u8>>();
@@ -293,7 +293,7 @@ mod tests {
         [&word(kind)[..], &length, body, &padding, &length].concat()
     }
 
-    /// A section with two interfaces, Ethernet and SLL, and a frame in each form of a packet.
+    /// Builds a section with two interfaces, Ethernet and SLL, and a frame in each form of a packet.
     fn section(big: bool) -> Vec<u8> {
         let word = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
         let half = |value: u16| if big { value.to_be_bytes() } else { value.to_le_bytes() };
@@ -303,7 +303,7 @@ mod tests {
             block(u32::from_le_bytes(SECTION), &[&words(&[BYTE_ORDER])[..], &[1, 0, 0, 0], &[0xff; 8]].concat(), big),
             block(INTERFACE, &interface(1, 0), big),
             block(INTERFACE, &interface(113, 96), big),
-            // Names of hosts: no frame.
+            // A block with host names, not a frame.
             block(4, &[9; 10], big),
             block(ENHANCED_PACKET, &[&words(&[1, 7, 8, 5, 1_500])[..], &[5; 5]].concat(), big),
             block(PACKET, &[&half(0)[..], &half(0), &words(&[7, 8, 3, 3]), &[3; 3]].concat(), big),
@@ -391,7 +391,7 @@ mod tests {
         let bytes = [1, 2, 3];
         assert!(ethernet(&Captured { bytes: &bytes, length: 3, link: 105 }).is_err() && !is_known(105));
         assert_eq!(ethernet(&Captured { bytes: &bytes, length: 3, link: 1 }).unwrap(), ((&bytes[..]).into(), 3));
-        // Captured shorter than its own header.
+        // Captured bytes that are shorter than the header.
         assert!(ethernet(&Captured { bytes: &[0; 16], length: 3, link: 113 }).is_err());
     }
 }

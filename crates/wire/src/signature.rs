@@ -12,11 +12,12 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! It fits a 40-byte IP packet (IPv4 20 + UDP 8 + 12). Sequence (28 bits) and time (32 bits of nanoseconds, 4.29 s)
-//! wrap. The analyzer unwraps them ([`unwrap_sequence`], [`unwrap_time`]), so a run may last for hours at 100 Gbit/s.
-//! The check is keyed by the secret of the run and the number of the trial, so frames of other runs and earlier trials do not count.
+//! It fits into a 40-byte IP packet (IPv4 20 + UDP 8 + 12). Sequence (28 bits) and time (32 bits of nanoseconds, 4.29
+//! s) wrap. The analyzer unwraps them ([`unwrap_sequence`], [`unwrap_time`]), so a run can last for hours at 100
+//! Gbit/s. The check is keyed with the secret of the run and the number of the trial, so frames of other runs and
+//! earlier trials do not count.
 
-/// Length in bytes.
+/// Length of a signature in bytes.
 pub const LEN: usize = 12;
 /// Number of distinct flows.
 pub const MAX_FLOWS: u32 = 1 << 20;
@@ -24,7 +25,7 @@ const SEQUENCE_BITS: u32 = 28;
 /// Number of distinct sequence numbers.
 pub const SEQUENCES: u64 = 1 << SEQUENCE_BITS;
 
-/// UDP destination port of test traffic (discard, RFC 863): a host that receives it by accident discards it.
+/// UDP destination port of test traffic (discard, RFC 863). A host that receives such traffic by accident discards it.
 pub const TEST_PORT: u16 = 9;
 
 /// Key of one trial.
@@ -37,7 +38,7 @@ impl TrialKey {
         TrialKey(mix(run ^ trial.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// The key as a number, for a sender outside of this program (frames made in the kernel).
+    /// Returns the key as a number, for a sender outside this program (frames generated in the kernel).
     pub fn word(self) -> u64 {
         self.0
     }
@@ -54,11 +55,11 @@ fn mix(mut x: u64) -> u64 {
 /// Fields of a signature, before unwrapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// Flow, below [`MAX_FLOWS`].
+    /// Flow number, below [`MAX_FLOWS`].
     pub flow: u32,
     /// Sequence number within the flow, modulo 2^28.
     pub sequence: u32,
-    /// Departure in nanoseconds, modulo 2^32.
+    /// Departure time in nanoseconds, modulo 2^32.
     pub time: u32,
 }
 
@@ -69,7 +70,7 @@ impl Signature {
         (mix(identity ^ key.0 ^ (u64::from(self.time) << 24).rotate_left(17)) >> 48) as u16
     }
 
-    /// The signature as 12 bytes, with the check under `key`.
+    /// Returns the signature as 12 bytes, with the check for `key`.
     #[inline]
     pub fn emit(&self, key: TrialKey) -> [u8; LEN] {
         let head = u64::from(self.flow) << 44
@@ -81,7 +82,7 @@ impl Signature {
         out
     }
 
-    /// Reads 12 bytes without verifying them: `(signature, check as carried)`.
+    /// Reads 12 bytes without verifying them: `(signature, check in the frame)`.
     #[inline]
     pub fn read(bytes: &[u8; LEN]) -> (Signature, u16) {
         let head = u64::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]);
@@ -93,14 +94,14 @@ impl Signature {
         (signature, head as u16)
     }
 
-    /// True if `check` is the check of this signature under `key`.
+    /// True if `check` is the correct check of this signature for `key`.
     #[inline]
     pub fn belongs_to(&self, key: TrialKey, check: u16) -> bool {
         self.check(key) == check
     }
 }
 
-/// The full sequence number nearest to `near` that ends in the 28 bits of `wrapped`.
+/// Returns the full sequence number nearest to `near` that ends in the 28 bits of `wrapped`.
 #[inline]
 pub fn unwrap_sequence(wrapped: u32, near: u64) -> u64 {
     let candidate = (near & !(SEQUENCES - 1)) | u64::from(wrapped);
@@ -113,8 +114,8 @@ pub fn unwrap_sequence(wrapped: u32, near: u64) -> u64 {
     }
 }
 
-/// The full departure time at or before `arrival` that ends in the 32 bits of `wrapped`. It is correct for every frame
-/// that is in flight for less than 4.29 s.
+/// Returns the full departure time at or before `arrival` that ends in the 32 bits of `wrapped`. It is correct for
+/// every frame that is in flight for less than 4.29 s.
 #[inline]
 pub fn unwrap_time(wrapped: u32, arrival: u64) -> u64 {
     let age = (arrival as u32).wrapping_sub(wrapped);

@@ -10,10 +10,10 @@
 
 use crate::{Malformed, checksum};
 
-/// Header length.
+/// Length of the header in bytes.
 pub const LEN: usize = 8;
 
-/// The header.
+/// A UDP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr {
     /// Source port.
@@ -23,11 +23,11 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Parses and checks a datagram: `(header, payload)`. `pseudo_sum` is the IP header's. A checksum field of
-    /// zero (IPv4: none sent) is refused, because test traffic always has a checksum and IPv6 requires one.
+    /// Parses and checks a datagram: `(header, payload)`. `pseudo_sum` is the sum of the IP header's pseudo-header. A
+    /// checksum of zero (IPv4: none sent) is refused, because test traffic always has a checksum and IPv6 requires one.
     ///
     /// # Errors
-    /// Lengths that do not fit, wrong checksum.
+    /// Lengths are inconsistent, or the checksum is wrong.
     pub fn parse(datagram: &[u8], pseudo_sum: u64) -> Result<(Repr, &[u8]), Malformed> {
         if datagram.len() < LEN {
             return Err(Malformed::new("udp", "fewer than 8 bytes"));
@@ -55,7 +55,7 @@ impl Repr {
     }
 }
 
-/// The checksum field for a sum; zero is sent as all ones, because zero means "none".
+/// Returns the checksum field for a sum. Zero is sent as all ones, because zero means "none".
 #[inline]
 pub fn field(sum: u64) -> u16 {
     match checksum::finish(sum) {

@@ -1,4 +1,4 @@
-//! Capabilities (RFC 5492), which two speakers exchange in their OPENs. A session uses those that both sent.
+//! Capabilities (RFC 5492), which two speakers exchange in their OPENs. A session uses the capabilities that both have sent.
 //!
 //! ```text
 //! +------------------------------+
@@ -11,12 +11,12 @@ use crate::Malformed;
 
 pub use crate::numbers::bgp_capability as code;
 
-/// Use of path identifiers that a speaker announces for a family (RFC 7911).
+/// How a speaker uses path identifiers in a family, as it announces it (RFC 7911).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathDirection {
-    /// It can receive several paths.
+    /// True if the speaker can receive several paths.
     pub receive: bool,
-    /// It can send several paths.
+    /// True if the speaker can send several paths.
     pub send: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct GracefulRestart {
     pub restarted: bool,
     /// Flag N: a NOTIFICATION does not end the graceful restart, only a hard reset does.
     pub notification: bool,
-    /// Time for which the peer should keep routes after the end of the session, in seconds, below 4096.
+    /// Time in seconds for which the peer should keep routes after the end of the session, below 4096.
     pub seconds: u16,
     /// Families whose routes may be kept; true if forwarding continued over the restart (flag F).
     pub families: Vec<(AfiSafi, bool)>,
@@ -36,7 +36,7 @@ pub struct GracefulRestart {
 /// A capability.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Capability {
-    /// Routes of this family; one capability for each.
+    /// Routes of this family. There is one capability per family.
     Multiprotocol(AfiSafi),
     /// ROUTE-REFRESH is supported.
     RouteRefresh,
@@ -50,27 +50,27 @@ pub enum Capability {
     FourOctetAs(u32),
     /// Path identifiers by family.
     AddPath(Vec<(AfiSafi, PathDirection)>),
-    /// ROUTE-REFRESH messages mark beginning and end.
+    /// ROUTE-REFRESH messages mark the start and the end of the routes.
     EnhancedRouteRefresh,
-    /// Any other capability, not interpreted.
+    /// Any other capability, whose value is not interpreted.
     Unknown {
-        /// A code that is not in [`code`].
+        /// The code, which is not in [`code`].
         code: u8,
-        /// At most 255 bytes.
+        /// The value, at most 255 bytes.
         value: Vec<u8>,
     },
 }
 
-/// The family in `[afi, afi, safi]`.
+/// Returns the family in `[afi, afi, safi]`.
 fn family(afi: [u8; 2], safi: u8) -> AfiSafi {
     AfiSafi::new(u16::from_be_bytes(afi), safi)
 }
 
 impl Capability {
-    /// Reads one capability by its code and value.
+    /// Parses one capability from its code and value.
     ///
     /// # Errors
-    /// A value with an invalid length for this code. An invalid path direction is left out (RFC 7911 section 4).
+    /// The length of the value is invalid for this code. An invalid path direction is left out (RFC 7911 section 4).
     pub fn parse(code: u8, value: &[u8]) -> Result<Capability, Malformed> {
         let wrong = |reason| Err(Malformed::new("bgp capability", reason));
         Ok(match (code, value) {
@@ -122,7 +122,7 @@ impl Capability {
         })
     }
 
-    /// Its code.
+    /// Returns the capability's code.
     pub fn code(&self) -> u8 {
         match self {
             Capability::Multiprotocol(_) => code::MULTIPROTOCOL,
@@ -140,7 +140,7 @@ impl Capability {
     /// Appends code, length and value.
     ///
     /// # Errors
-    /// The value is longer than 255 bytes (63 families and more); nothing is appended.
+    /// The value is longer than 255 bytes (63 families or more). Nothing is appended.
     pub fn append(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
         let at = out.len();
         out.extend_from_slice(&[self.code(), 0]);
@@ -208,7 +208,7 @@ pub(super) mod tests {
         (1u8..=3).prop_map(|way| PathDirection { receive: way & 1 != 0, send: way & 2 != 0 })
     }
 
-    /// Any capability that can be written.
+    /// Generates any capability that can be written.
     pub fn any_capability() -> impl Strategy<Value = Capability> {
         use proptest::collection::vec;
         prop_oneof![

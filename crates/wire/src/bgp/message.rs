@@ -1,4 +1,4 @@
-//! The header of every message (RFC 4271 section 4.1), and the splitting of a TCP byte stream.
+//! The header of every message (RFC 4271 section 4.1), and splitting a TCP byte stream.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -12,18 +12,18 @@
 
 use super::notification::{Notification, code, header};
 
-/// Length of the header in bytes; the shortest message is a header alone.
+/// Length of the header in bytes. The shortest message has only a header.
 pub const HEADER_LEN: usize = 19;
-/// Longest message without the capability "extended messages". With it, still the longest OPEN and KEEPALIVE.
+/// Longest message without the capability "extended messages". With that capability, it is still the longest OPEN and KEEPALIVE.
 pub const MAX_LEN: usize = 4096;
-/// Longest message with the capability (RFC 8654).
+/// Longest message with the capability "extended messages" (RFC 8654).
 pub const MAX_LEN_EXTENDED: usize = 65535;
 /// Length of the marker in bytes.
 const MARKER_LEN: usize = 16;
 
 pub use crate::numbers::bgp_message as kind;
 
-/// A whole message: its type and its body.
+/// A complete message: its type and its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     /// One of [`kind`].
@@ -33,33 +33,33 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Length of the whole message in bytes.
+    /// Returns the length of the whole message in bytes.
     pub fn message_len(&self) -> usize {
         HEADER_LEN + self.body.len()
     }
 }
 
-/// The NOTIFICATION that answers a message whose header has `length`.
+/// Returns the NOTIFICATION that answers a message whose header contains `length`.
 pub fn bad_length(length: usize) -> Notification {
     Notification::new(code::MESSAGE_HEADER, header::BAD_LENGTH, (length as u16).to_be_bytes())
 }
 
-/// Shortest message of a type, header included; `None` for an unknown type.
+/// Returns the shortest length of a message of a type, header included; `None` for an unknown type.
 const fn min_len(kind: u8) -> Option<usize> {
     Some(match kind {
         kind::OPEN => 29,
         kind::UPDATE => 23,
         kind::NOTIFICATION => 21,
         kind::KEEPALIVE => 19,
-        // Shorter ones have a separate error code (RFC 7313 section 5).
+        // Shorter messages have their own error code (RFC 7313 section 5).
         kind::ROUTE_REFRESH => 19,
         _ => return None,
     })
 }
 
-/// The message at the front of `bytes`, the unread part of a TCP stream; `None` if it is incomplete. A header is
-/// checked as soon as it is complete, a marker as soon as its first wrong byte has arrived. `max` is the longest
-/// message that the peer may send: [`MAX_LEN`], or [`MAX_LEN_EXTENDED`] if both speakers support it.
+/// Returns the message at the front of `bytes`, the unread part of a TCP stream; `None` if it is incomplete. A header
+/// is checked as soon as it is complete, a marker as soon as its first wrong byte has arrived. `max` is the longest
+/// message that the peer is allowed to send: [`MAX_LEN`], or [`MAX_LEN_EXTENDED`] if both speakers support it.
 ///
 /// # Errors
 /// The NOTIFICATION of RFC 4271 section 6.1: marker, length or type is wrong. The rest of the stream cannot be parsed.
@@ -100,7 +100,7 @@ pub fn emit_header(buffer: &mut [u8], kind: u8, length: usize) {
     buffer[HEADER_LEN - 1] = kind;
 }
 
-/// Writes a KEEPALIVE to the front of `buffer`, at least [`HEADER_LEN`] bytes, and returns its length.
+/// Writes a KEEPALIVE to the front of `buffer`, which has at least [`HEADER_LEN`] bytes, and returns its length.
 pub fn emit_keepalive(buffer: &mut [u8]) -> usize {
     emit_header(buffer, kind::KEEPALIVE, HEADER_LEN);
     HEADER_LEN

@@ -1,5 +1,5 @@
-//! NOTIFICATION (RFC 4271 section 4.5): the reason for the end of a session. Codes, subcodes and their names follow
-//! IANA's registry; also the shutdown text of RFC 9003 and the hard reset of RFC 8538.
+//! NOTIFICATION (RFC 4271 section 4.5): the reason why a session ends. Codes, subcodes and their names follow IANA's
+//! registry. The shutdown text of RFC 9003 and the hard reset of RFC 8538 are included.
 //!
 //! ```text
 //! +-------------------------------+
@@ -10,12 +10,12 @@
 use super::message::{self, HEADER_LEN, kind};
 use std::fmt;
 
-/// Tables of codes and subcodes: name, number, its name in IANA's registry (absent if it has none), and meaning.
+/// Tables of codes and subcodes: name, number, name in IANA's registry (if it has one), and meaning.
 macro_rules! registry {
     ($($(#[$doc:meta])* mod $module:ident of $code:expr => { $($name:ident = $number:literal $([$title:literal])?, $meaning:literal;)* })*) => {
         $($(#[$doc])* pub mod $module { $(#[doc = $meaning] pub const $name: u8 = $number;)* })*
 
-        /// Name of a subcode; code 0 has the codes themselves.
+        /// Returns the name of a subcode. If `code` is 0, `number` is itself a code.
         fn title(code: u8, number: u8) -> Option<&'static str> {
             $($($(if (code, number) == ($code, $number) {
                 return Some($title);
@@ -104,25 +104,25 @@ pub const SHUTDOWN_TEXT_MAX: usize = 255;
 pub struct Notification {
     /// See [`code`].
     pub code: u8,
-    /// Its meaning depends on the code; 0: not specified.
+    /// The meaning depends on the code. 0 means not specified.
     pub subcode: u8,
-    /// Meaning depends on code and subcode. [`Notification::emit`] truncates it to the largest message.
+    /// The meaning depends on code and subcode. [`Notification::emit`] truncates the data to the longest message.
     pub data: Vec<u8>,
 }
 
 impl Notification {
-    /// A NOTIFICATION with data.
+    /// Creates a NOTIFICATION with data.
     pub fn new(code: u8, subcode: u8, data: impl Into<Vec<u8>>) -> Notification {
         Notification { code, subcode, data: data.into() }
     }
 
-    /// A NOTIFICATION without data.
+    /// Creates a NOTIFICATION without data.
     pub const fn bare(code: u8, subcode: u8) -> Notification {
         Notification { code, subcode, data: Vec::new() }
     }
 
-    /// A [`code::CEASE`] for shutdown or reset with a text for the peer's operator, truncated at a character boundary
-    /// to at most [`SHUTDOWN_TEXT_MAX`] bytes.
+    /// Creates a [`code::CEASE`] for a shutdown or reset with a text for the peer's operator. The text is truncated at
+    /// a character boundary to at most [`SHUTDOWN_TEXT_MAX`] bytes.
     pub fn cease(subcode: u8, text: &str) -> Notification {
         let mut end = text.len().min(SHUTDOWN_TEXT_MAX);
         while !text.is_char_boundary(end) {
@@ -136,7 +136,7 @@ impl Notification {
         Notification { code: code::CEASE, subcode, data }
     }
 
-    /// The reason inside a hard reset; `None` if this is not a hard reset or its data is too short.
+    /// Returns the reason inside a hard reset; `None` if this is not a hard reset or its data is too short.
     pub fn inside_hard_reset(&self) -> Option<Notification> {
         match *self.data {
             [code, subcode, ref data @ ..] if (self.code, self.subcode) == (code::CEASE, cease::HARD_RESET) => {
@@ -146,8 +146,8 @@ impl Notification {
         }
     }
 
-    /// The text for the operator in a shutdown or reset, also inside a hard reset; bytes that are not UTF-8 are
-    /// replaced. `None` if there is none or its length is inconsistent (RFC 9003 section 2).
+    /// Returns the text for the operator in a shutdown or reset, including one inside a hard reset. Bytes that are not
+    /// UTF-8 are replaced. `None` if there is no text or its length is inconsistent (RFC 9003 section 2).
     pub fn text(&self) -> Option<String> {
         if let Some(inner) = self.inside_hard_reset() {
             // A hard reset inside a hard reset has no meaning. Not following it also avoids unlimited recursion.
@@ -161,11 +161,10 @@ impl Notification {
         rest.get(..usize::from(length)).map(|text| String::from_utf8_lossy(text).into_owned())
     }
 
-    /// Parses the body of a message. The session ends whatever it contains, so only the minimum of two bytes is
-    /// checked.
+    /// Parses the body of a message. The session ends whatever it contains, so only the minimum of two bytes is checked.
     ///
     /// # Errors
-    /// The answer "bad length". It is not sent, because a NOTIFICATION is never answered by another one.
+    /// The answer "bad length". It is not sent, because a NOTIFICATION is never answered with another.
     pub fn parse(body: &[u8]) -> Result<Notification, Notification> {
         match *body {
             [code, subcode, ref data @ ..] => Ok(Notification::new(code, subcode, data)),
@@ -173,13 +172,13 @@ impl Notification {
         }
     }
 
-    /// Length of the whole message in bytes, at most [`message::MAX_LEN`].
+    /// Returns the length of the whole message in bytes, at most [`message::MAX_LEN`].
     pub fn message_len(&self) -> usize {
         (HEADER_LEN + 2 + self.data.len()).min(message::MAX_LEN)
     }
 
-    /// Writes the whole message to the front of `buffer`, at least [`Notification::message_len`] bytes, and returns its
-    /// length. Data that does not fit is truncated.
+    /// Writes the whole message to the front of `buffer`, which has at least [`Notification::message_len`] bytes, and
+    /// returns its length. Data that does not fit is truncated.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = self.message_len();
         message::emit_header(buffer, kind::NOTIFICATION, length);
@@ -189,12 +188,13 @@ impl Notification {
         length
     }
 
-    /// Name of the code: `Cease`.
+    /// Returns the name of the code, for example `Cease`.
     pub fn code_name(&self) -> &'static str {
         title(0, self.code).unwrap_or("unknown code")
     }
 
-    /// Name of the subcode: `Administrative Shutdown`; `None` for an unknown one, and for "not specified".
+    /// Returns the name of the subcode, for example `Administrative Shutdown`; `None` for an unknown subcode, and for
+    /// "not specified".
     pub fn subcode_name(&self) -> Option<&'static str> {
         match (self.code, self.subcode) {
             (code::ROUTE_REFRESH, REFRESH_INVALID_LENGTH) => Some("Invalid Message Length"),

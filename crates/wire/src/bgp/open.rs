@@ -22,30 +22,30 @@ use super::notification::{Notification, code, open};
 use crate::Malformed;
 use std::net::Ipv4Addr;
 
-/// The version.
+/// The version of BGP.
 pub const VERSION: u8 = 4;
 pub use super::update::attributes::AS_TRANS;
-/// Length of the body without parameters.
+/// Length of the body without parameters, in bytes.
 const FIXED_LEN: usize = 10;
 /// The parameter with capabilities (RFC 5492).
 const PARAMETER_CAPABILITIES: u8 = 2;
 /// Marks extended parameters, as a length and as a type (RFC 9072).
 const EXTENDED: u8 = 255;
 
-/// An OPEN.
+/// An OPEN message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// The AS number in two bytes; see [`Open::speaker_as`].
+    /// The speaker's AS number in two bytes; see [`Open::speaker_as`].
     pub my_as: u16,
-    /// Proposed hold time in seconds: 0, or 3 and more.
+    /// Proposed hold time in seconds: 0, or at least 3.
     pub hold_time: u16,
-    /// BGP identifier; not zero.
+    /// BGP identifier. It is not zero.
     pub identifier: Ipv4Addr,
     /// Capabilities in order, including repeated ones.
     pub capabilities: Vec<Capability>,
 }
 
-/// The two-byte form of an AS number.
+/// Returns the two-byte form of an AS number.
 pub fn two_octets(asn: u32) -> u16 {
     u16::try_from(asn).unwrap_or(AS_TRANS)
 }
@@ -55,7 +55,7 @@ fn unspecific() -> Notification {
 }
 
 impl Open {
-    /// The AS number of the speaker, from its capability or else from the field.
+    /// Returns the speaker's AS number, from its capability if present, otherwise from the field.
     pub fn speaker_as(&self) -> u32 {
         let four = |capability: &Capability| match capability {
             Capability::FourOctetAs(asn) => Some(*asn),
@@ -67,8 +67,8 @@ impl Open {
     /// Parses the body of an OPEN and checks everything that does not depend on the peer.
     ///
     /// # Errors
-    /// The NOTIFICATION of RFC 4271 section 6.2: version, identifier, hold time, an unknown parameter, and "unspecific"
-    /// for inconsistent lengths.
+    /// The NOTIFICATION of RFC 4271 section 6.2: for the version, the identifier, the hold time or an unknown
+    /// parameter, and "unspecific" for inconsistent lengths.
     pub fn parse(body: &[u8]) -> Result<Open, Notification> {
         let Some((head, parameters)) = body.split_first_chunk::<FIXED_LEN>() else {
             return Err(message::bad_length(HEADER_LEN + body.len()));
@@ -86,7 +86,7 @@ impl Open {
             return Err(Notification::new(code::OPEN, open::BAD_IDENTIFIER, identifier.octets()));
         }
         let (parameters, length, extended) = match *parameters {
-            // The length before the mark has no meaning, except that 0 means "none".
+            // The length before the mark has no meaning, except that 0 means "no parameters".
             [EXTENDED, high, low, ref rest @ ..] if length != 0 => {
                 (rest, usize::from(u16::from_be_bytes([high, low])), true)
             }
@@ -115,10 +115,10 @@ impl Open {
         Ok(Open { my_as: u16::from_be_bytes([as_high, as_low]), hold_time, identifier, capabilities })
     }
 
-    /// The whole message: all capabilities in one parameter, in the extended form if necessary.
+    /// Returns the whole message, with all capabilities in one parameter, in the extended form if necessary.
     ///
     /// # Errors
-    /// A capability longer than 255 bytes, or a message longer than [`message::MAX_LEN`].
+    /// A capability is longer than 255 bytes, or the message is longer than [`message::MAX_LEN`].
     pub fn message(&self) -> Result<Vec<u8>, Malformed> {
         let mut values = Vec::new();
         for capability in &self.capabilities {

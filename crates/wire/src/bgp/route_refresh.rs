@@ -15,7 +15,7 @@ pub const LEN: usize = HEADER_LEN + 4;
 
 pub use crate::numbers::bgp_refresh as subtype;
 
-/// A ROUTE-REFRESH.
+/// A ROUTE-REFRESH message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RouteRefresh {
     /// Family of the routes.
@@ -25,15 +25,15 @@ pub struct RouteRefresh {
 }
 
 impl RouteRefresh {
-    /// Requests all routes of `family`.
+    /// Creates a request for all routes of `family`.
     pub const fn request(family: AfiSafi) -> RouteRefresh {
         RouteRefresh { family, subtype: subtype::REQUEST }
     }
 
-    /// Parses the body of a message. A request may carry filters after its four bytes (RFC 5291); they are ignored.
+    /// Parses the body of a message. A request can contain filters after its four bytes (RFC 5291), which are ignored.
     ///
     /// # Errors
-    /// The NOTIFICATION of RFC 7313 section 5, with the message: fewer than four bytes, or more in a marker.
+    /// The NOTIFICATION of RFC 7313 section 5, which contains the message: fewer than four bytes, or more than four in a marker.
     pub fn parse(body: &[u8]) -> Result<RouteRefresh, Notification> {
         match *body {
             [a, b, subtype, safi, ref filters @ ..]
@@ -50,7 +50,7 @@ impl RouteRefresh {
         }
     }
 
-    /// Writes the whole message to the front of `buffer`, at least [`LEN`] bytes, and returns its length.
+    /// Writes the whole message to the front of `buffer`, which has at least [`LEN`] bytes, and returns its length.
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         message::emit_header(buffer, kind::ROUTE_REFRESH, LEN);
         let [a, b] = self.family.afi.to_be_bytes();

@@ -16,8 +16,8 @@
 //! +-----------------------------------------------------+
 //! ```
 //!
-//! [`packer`] writes whole messages straight into a send buffer, with [`attributes`] that are encoded once per group of
-//! routes. [`walker`] parses one without copying, and handles errors as RFC 7606 requires. [`nlri`] is one route.
+//! [`packer`] writes whole messages directly into a send buffer, with [`attributes`] that are encoded once per group of
+//! routes. [`walker`] parses a message without copying, and handles errors as RFC 7606 requires. [`nlri`] is one route.
 
 pub mod as_path;
 pub mod attributes;
@@ -33,7 +33,7 @@ pub use walker::{Context, Fault, Treatment, Update};
 
 use super::AfiSafi;
 
-/// Families whose routes carry path identifiers (RFC 7911), among the six supported ones.
+/// The families, among the six supported ones, whose routes have path identifiers (RFC 7911).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathIds(u8);
 
@@ -54,12 +54,12 @@ impl PathIds {
         PathIds::KNOWN.iter().position(|f| *f == family).map_or(0, |at| 1 << at)
     }
 
-    /// These families, without unsupported ones.
+    /// Selects these families, except unsupported ones.
     pub fn of(families: impl IntoIterator<Item = AfiSafi>) -> PathIds {
         PathIds(families.into_iter().fold(0, |bits, family| bits | PathIds::bit(family)))
     }
 
-    /// True if routes of this family carry path identifiers.
+    /// True if routes of this family have path identifiers.
     #[inline]
     pub fn has(self, family: AfiSafi) -> bool {
         self.0 != 0 && self.0 & PathIds::bit(family) != 0

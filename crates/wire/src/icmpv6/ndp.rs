@@ -24,7 +24,7 @@ const TARGET_LINK_LAYER: u8 = 2;
 const PREFIX_INFORMATION: u8 = 3;
 const MTU: u8 = 5;
 
-/// A Neighbor Discovery message with the options that the tester uses; others are skipped.
+/// A Neighbor Discovery message with the options that the tester uses. Other options are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repr {
     /// Type 133.
@@ -38,16 +38,16 @@ pub enum Repr {
     NeighborSolicitation {
         /// Address whose link-layer address is requested.
         target: Ipv6Addr,
-        /// Source link-layer address option; absent in duplicate address detection.
+        /// Source link-layer address option; `None` in duplicate address detection.
         source_mac: Option<MacAddr>,
     },
     /// Type 136.
     NeighborAdvertisement {
         /// R: the sender is a router.
         router: bool,
-        /// S: answers a solicitation.
+        /// S: the message answers a solicitation.
         solicited: bool,
-        /// O: replace an existing entry.
+        /// O: replaces an existing entry.
         over_ride: bool,
         /// Address that has this link-layer address.
         target: Ipv6Addr,
@@ -61,9 +61,9 @@ pub enum Repr {
 pub struct RouterAdvertisement {
     /// Hop limit that hosts should use; 0: unspecified.
     pub hop_limit: u8,
-    /// M: addresses by DHCPv6.
+    /// M: addresses are assigned by DHCPv6.
     pub managed: bool,
-    /// O: other configuration by DHCPv6.
+    /// O: other configuration is provided by DHCPv6.
     pub other_config: bool,
     /// Lifetime as default router in seconds; 0: not a default router.
     pub lifetime_s: u16,
@@ -82,11 +82,11 @@ pub struct RouterAdvertisement {
 /// Prefix information option (RFC 4861 section 4.6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefixInformation {
-    /// Length in bits.
+    /// Length of the prefix in bits.
     pub prefix_len: u8,
-    /// L: on the link.
+    /// L: the prefix is on the link.
     pub on_link: bool,
-    /// A: for autonomous addresses.
+    /// A: the prefix is for autonomous address configuration.
     pub autonomous: bool,
     /// Valid lifetime in seconds.
     pub valid_s: u32,
@@ -138,11 +138,11 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl Repr {
-    /// Parses a whole ICMPv6 message, whose checksum the caller has verified.
+    /// Parses a whole ICMPv6 message. The caller has verified its checksum.
     ///
     /// # Errors
-    /// Messages that RFC 4861 sections 6.1 and 7.1 require to be discarded: a code that is not 0, too few bytes, an
-    /// option of length 0 or beyond the end, a multicast target. Any type other than these four.
+    /// Messages that RFC 4861 sections 6.1 and 7.1 require to be discarded: a code other than 0, too few bytes, an
+    /// option with length 0 or beyond the end, a multicast target. Also any type other than these four.
     pub fn parse(message: &[u8]) -> Result<Repr, Malformed> {
         let bad = |reason| Err(Malformed::new("ndp", reason));
         if message.len() < 8 {
@@ -195,7 +195,7 @@ impl Repr {
         })
     }
 
-    /// Length of the whole ICMPv6 message in bytes.
+    /// Returns the length of the whole ICMPv6 message in bytes.
     pub fn message_len(&self) -> usize {
         let link_layer = |mac: &Option<MacAddr>| if mac.is_some() { 8 } else { 0 };
         match self {
@@ -210,7 +210,7 @@ impl Repr {
         }
     }
 
-    /// Writes the message to the front of `buffer`, at least [`Repr::message_len`] bytes. The checksum stays 0.
+    /// Writes the message to the front of `buffer`, which has at least [`Repr::message_len`] bytes. The checksum stays 0.
     pub fn emit(&self, buffer: &mut [u8]) {
         let buffer = &mut buffer[..self.message_len()];
         buffer.fill(0);
@@ -262,19 +262,19 @@ impl Repr {
     }
 }
 
-/// The solicited-node multicast address of `address` (RFC 4291 section 2.7.1).
+/// Returns the solicited-node multicast address of `address` (RFC 4291 section 2.7.1).
 pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]))
 }
 
-/// The Ethernet address of an IPv6 multicast address (RFC 2464 section 7).
+/// Returns the Ethernet address of an IPv6 multicast address (RFC 2464 section 7).
 pub fn multicast_mac(address: Ipv6Addr) -> MacAddr {
     let [.., a, b, c, d] = address.octets();
     MacAddr([0x33, 0x33, a, b, c, d])
 }
 
-/// The link-local address that an interface with `mac` assigns itself (RFC 4291 section 2.5.6 and appendix A).
+/// Returns the link-local address that an interface with `mac` assigns to itself (RFC 4291 section 2.5.6 and appendix A).
 pub fn link_local(mac: MacAddr) -> Ipv6Addr {
     let [a, b, c, d, e, f] = mac.0;
     let word = |a, b| u16::from_be_bytes([a, b]);

@@ -1,4 +1,4 @@
-//! The checksums of a frame: their places, and the bytes that they cover.
+//! The checksums of a frame: their positions, and the bytes that they cover.
 
 use super::extensions::final_destination_at;
 use super::locate::{Layer, Layers, Stop, locate};
@@ -24,10 +24,10 @@ pub enum ChecksumKind {
     Gre,
 }
 
-/// Bytes of a frame.
+/// A range of bytes in a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: usize,
     /// Number of bytes; 0 for an empty span.
     pub length: usize,
@@ -38,7 +38,7 @@ impl Span {
         Span { offset, length }
     }
 
-    /// The span as a range.
+    /// Returns the span as a range.
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.length
     }
@@ -49,19 +49,19 @@ impl Span {
 pub struct Checksum {
     /// Kind of the checksum.
     pub kind: ChecksumKind,
-    /// Index of its header in the stack.
+    /// Index of the checksum's header in the stack.
     pub header: usize,
-    /// Offset of its two bytes.
+    /// Offset of the checksum's two bytes.
     pub at: usize,
-    /// What it covers: addresses of the pseudo header in the first two, header and contents in the last. Only the last may
-    /// have an odd length; each is summed as if it began at an even offset.
+    /// The covered bytes: the addresses of the pseudo-header in the first two spans, header and contents in the last.
+    /// Only the last span can have an odd length. Each span is summed as if it started at an even offset.
     pub covers: [Span; 3],
-    /// What the pseudo header adds to the addresses: protocol and length.
+    /// Sum of the pseudo-header without the addresses: protocol and length.
     pub constant: u64,
 }
 
 impl Checksum {
-    /// Sum over all covered bytes, including the checksum itself; big-endian words, not folded.
+    /// Returns the sum over all covered bytes, including the checksum itself, as big-endian words, not folded.
     pub fn sum(&self, frame: &[u8]) -> u64 {
         self.covers.iter().filter_map(|span| frame.get(span.range())).map(checksum::sum).sum::<u64>() + self.constant
     }
@@ -71,11 +71,11 @@ impl Checksum {
         checksum::fold(self.sum(frame)) == 0xffff
     }
 
-    /// Writes the correct checksum. A UDP checksum is never zero, which means "none" (RFC 768); all ones are
-    /// equivalent.
+    /// Writes the correct checksum. A UDP checksum is never written as zero, which means "none" (RFC 768), but as the
+    /// equivalent all ones.
     ///
     /// # Panics
-    /// The checksum is beyond the end of `frame`.
+    /// If the checksum is beyond the end of `frame`.
     pub fn write(&self, frame: &mut [u8]) {
         let field = &mut frame[self.at..self.at + 2];
         field.fill(0);
@@ -86,14 +86,14 @@ impl Checksum {
 
     /// True if the sender left the checksum out, which is allowed only for UDP over IPv4 (RFC 768).
     fn is_absent(&self, frame: &[u8]) -> bool {
-        // Addresses of 4 bytes identify IPv4.
+        // Addresses of 4 bytes mean IPv4.
         self.kind == ChecksumKind::Udp && self.covers[0].length == 4 && frame.get(self.at..self.at + 2) == Some(&[0, 0])
     }
 }
 
 impl Layers {
-    /// The checksum of header `index` of `frame`, `None` if that header has none. A checksum that the sender left out
-    /// (UDP over IPv4) is described too.
+    /// Returns the checksum of header `index` of `frame`; `None` if that header has none. A checksum that the sender
+    /// left out (UDP over IPv4) is also described.
     pub fn checksum(&self, frame: &[u8], index: usize) -> Option<Checksum> {
         let layer = self.get(index)?;
         let below = index.checked_sub(1).and_then(|i| self.get(i));
@@ -125,18 +125,18 @@ impl Layers {
         Some(Checksum { kind, header: index, at, covers, constant })
     }
 
-    /// The checksums of `frame`, the innermost first: one that covers another comes after it.
+    /// Iterates over the checksums of `frame`, innermost first: a checksum that covers another comes after it.
     pub fn checksums<'a>(&'a self, frame: &'a [u8]) -> impl Iterator<Item = Checksum> + 'a {
         (0..self.len()).rev().filter_map(|index| self.checksum(frame, index))
     }
 
-    /// The checksums of `frame` that are wrong.
+    /// Iterates over the wrong checksums of `frame`.
     pub fn wrong_checksums<'a>(&'a self, frame: &'a [u8]) -> impl Iterator<Item = Checksum> + 'a {
         self.checksums(frame).filter(|c| !c.is_absent(frame) && !c.holds(frame))
     }
 }
 
-/// The addresses of the pseudo header over an IP header: source and final destination.
+/// Returns the addresses of the pseudo-header for an IP header: source and final destination.
 fn addresses(frame: &[u8], ip: &Layer) -> Option<(Span, Span)> {
     let at = ip.offset();
     match ip.kind {
@@ -149,7 +149,7 @@ fn addresses(frame: &[u8], ip: &Layer) -> Option<(Span, Span)> {
     }
 }
 
-/// True if all headers that are recognised are complete, and all checksums that are present are correct.
+/// True if all recognised headers are complete, and all checksums that are present are correct.
 pub fn is_intact(frame: &[u8]) -> bool {
     let layers = locate(frame);
     !matches!(layers.stop(), Stop::Cut | Stop::Malformed | Stop::Length)

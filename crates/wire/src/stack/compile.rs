@@ -10,7 +10,7 @@ use crate::{ethernet, ipv4, ipv6, signature, udp};
 use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::{FieldName, Header, HeaderKind};
 
-/// FCS of Ethernet in bytes.
+/// Length of the Ethernet FCS in bytes.
 const FCS: usize = 4;
 
 /// Content of a frame after its headers.
@@ -31,36 +31,35 @@ impl Payload<'_> {
     }
 }
 
-/// A frame, and the places of its parts. Fields with several values have their first one.
+/// A frame, and the positions of its parts. Fields with several values contain the first value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
-    /// The frame without FCS, at least 60 bytes, padded with zeros. All checksums are correct, except given
-    /// ones.
+    /// The frame without FCS, at least 60 bytes, padded with zeros. All checksums are correct, except specified ones.
     pub bytes: Vec<u8>,
-    /// All fields, header by header. If a tag follows a header, the type of the header is the tag's `tpid`.
+    /// All fields, header by header. If a tag follows a header, the tag's `tpid` is the type of that header.
     pub fields: Vec<Place>,
-    /// The checksums to update when a field changes, the innermost first, so that one that covers another comes after
-    /// it. Given checksums are left out.
+    /// The checksums to update when a field changes, innermost first: a checksum that covers another comes after it.
+    /// Specified checksums are left out.
     pub checksums: Vec<Checksum>,
-    /// First byte of the signature, which ends the payload of a test frame; zeros until it is written.
+    /// Offset of the signature, which ends the payload of a test frame. It is all zeros until it is written.
     pub signature_at: Option<usize>,
-    /// First byte after the headers and raw bytes.
+    /// Offset of the first byte after the headers and raw bytes.
     pub payload_at: usize,
-    /// The headers. Raw bytes are payload here, as in [`super::locate`].
+    /// The headers. Raw bytes count as payload here, as in [`super::locate`].
     pub layers: Layers,
 }
 
 impl Compiled {
-    /// Place of the field `name` of header `header`.
+    /// Returns the position of the field `name` of header `header`.
     pub fn place(&self, header: usize, name: FieldName) -> Option<&Place> {
         self.fields.iter().find(|place| place.header == header && place.field == name)
     }
 }
 
-/// Longest options of IPv4 and TCP in bytes: 15 words less the fixed header of 5.
+/// Maximum length of IPv4 and TCP options in bytes: 15 words less the fixed header of 5 words.
 const MAX_OPTIONS: usize = 40;
 
-/// Checks whether these headers form a valid frame.
+/// Checks that these headers form a valid frame.
 fn check(headers: &[Header]) -> Result<(), StackError> {
     let Some(first) = headers.first() else {
         return Err(StackError { header: 0, kind: None, cause: Cause::Empty });
@@ -69,7 +68,7 @@ fn check(headers: &[Header]) -> Result<(), StackError> {
     if first.kind() != HeaderKind::Ethernet {
         return wrong(0, Cause::NoEthernet);
     }
-    // Raw bytes, which come last, are not a layer.
+    // Raw bytes are always last and do not count as a layer.
     if headers.get(MAX_LAYERS).is_some_and(|h| h.kind() != HeaderKind::Raw) {
         return wrong(MAX_LAYERS, Cause::TooMany);
     }
@@ -119,7 +118,7 @@ fn itself(header: &Header, next: Option<&Header>) -> Result<(), Cause> {
         Header::Mpls(mpls) => match next {
             None => Err(Cause::LabelsOnNothing),
             Some(Header::Mpls(_)) => Ok(()),
-            // Any value of the field may be sent, so all must be true.
+            // Any value of the field may be sent, so all of them must be true.
             Some(_) => match &mpls.bottom_of_stack {
                 Some(bottom) if (0..bottom.count().min(MOST_VALUES)).any(|i| !bottom.at(i)) => {
                     Err(Cause::EndlessLabels)
@@ -131,7 +130,7 @@ fn itself(header: &Header, next: Option<&Header>) -> Result<(), Cause> {
     }
 }
 
-/// Most values of a flag that are checked, because lists have no maximum length.
+/// Maximum number of values of a flag that are checked, because lists have no maximum length.
 const MOST_VALUES: u64 = 65_536;
 
 fn length(header: &Header) -> usize {
@@ -152,16 +151,16 @@ fn length(header: &Header) -> usize {
     }
 }
 
-/// Offset of the outermost IP header.
+/// Returns the offset of the outermost IP header.
 fn ip_at(headers: &[Header]) -> Option<usize> {
     let index = headers.iter().position(|header| is_ip(header.kind()))?;
     Some(headers[..index].iter().map(length).sum())
 }
 
-/// `size`, or the smallest size of the same kind that has room for these headers and, in a test frame, the signature.
+/// Returns `size`, or the smallest size of the same kind with room for these headers and, in a test frame, the signature.
 ///
 /// # Errors
-/// An invalid stack; more than 65,535 bytes.
+/// The stack is invalid, or the frame would exceed 65,535 bytes.
 pub fn fit(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<FrameSize, StackError> {
     match end_of(headers, size, payload) {
         Ok(_) => Ok(size),
@@ -173,7 +172,7 @@ pub fn fit(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<
     }
 }
 
-/// Offset of the end of the payload in a frame of that size.
+/// Returns the offset of the end of the payload in a frame of this size.
 fn end_of(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<usize, StackError> {
     check(headers)?;
     let wrong = |header: usize, cause| Err(StackError { header, kind: Some(headers[header].kind()), cause });
@@ -200,12 +199,12 @@ fn end_of(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<u
 
 /// Builds the frame of `size` with these headers.
 ///
-/// A frame size counts as in RFC 2544: all headers, payload and FCS. A packet size counts the outermost IP packet:
-/// tags and labels before it come on top, and the frame is padded to 64 bytes.
+/// A frame size counts as in RFC 2544: all headers, payload and FCS. A packet size counts the outermost IP packet; tags
+/// and labels before it are added, and the frame is padded to 64 bytes.
 ///
 /// # Errors
-/// An invalid stack, with the header, the cause and the remedy. A size that is too small; [`fit`] returns one that is
-/// large enough.
+/// The stack is invalid; the error contains the header, the cause and the remedy. Or the size is too small; [`fit`]
+/// returns one that is large enough.
 pub fn compile(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<Compiled, StackError> {
     let end = end_of(headers, size, payload)?;
     let mut bytes = vec![0; end.max(ethernet::MIN_WITHOUT_FCS)];
@@ -235,7 +234,7 @@ pub fn compile(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Res
     }
     let mut compiled =
         Compiled { bytes, fields: Vec::new(), checksums: Vec::new(), signature_at, payload_at: at, layers };
-    // The innermost first: a given EtherType replaces the TPID that the tag after it has written.
+    // Innermost first: a specified EtherType replaces the TPID that the tag after it has written.
     for index in (0..compiled.layers.len()).rev() {
         fields(headers, index, &mut compiled)?;
     }
@@ -278,7 +277,7 @@ fn fields(headers: &[Header], index: usize, compiled: &mut Compiled) -> Result<(
         let Some(place) = compiled.layers.place(&compiled.bytes, index, name) else { continue };
         let value = match given {
             Some(field) => field.bits(0),
-            // The tag has written its TPID here.
+            // The tag has already written its TPID here.
             None if name == FieldName::Ethertype && next == Some(HeaderKind::Vlan) => continue,
             None => match automatic(header.kind(), name, next, &layer) {
                 Ok(value) => value,
@@ -291,7 +290,7 @@ fn fields(headers: &[Header], index: usize, compiled: &mut Compiled) -> Result<(
     Ok(())
 }
 
-/// The value of a field that is not given; 0 for checksums, which are written last.
+/// Returns the value of a field that is not specified; 0 for checksums, which are written last.
 fn automatic(kind: HeaderKind, name: FieldName, next: Option<HeaderKind>, layer: &Layer) -> Result<u128, Cause> {
     let contents = layer.end() - layer.offset();
     Ok(match (kind, name) {

@@ -1,4 +1,4 @@
-//! Decodes bytes to a stack of headers with their values, for display.
+//! Decodes bytes into a stack of headers with their values, for display.
 
 use super::compile::{Payload, compile};
 use super::extensions;
@@ -14,17 +14,17 @@ use drophammer_model::traffic::{
 /// A frame as a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// Its headers, followed by the payload as raw bytes. A type, length or checksum is `None` if it has the value that
-    /// [`compile`] would write.
+    /// The frame's headers, followed by the payload as raw bytes. A type, length or checksum is `None` if it has the
+    /// value that [`compile`] would write.
     pub headers: Vec<Header>,
-    /// The size of the outermost IP packet if only padding follows it, otherwise the size of the frame.
+    /// Size of the outermost IP packet if only padding follows it, otherwise size of the frame.
     pub size: FrameSize,
 }
 
 /// Decodes a frame without FCS. A frame shorter than 60 bytes is treated as if it were padded.
 ///
 /// [`compile`] rebuilds the same bytes from the result, whatever they are: headers that it could not rebuild stay raw
-/// bytes. Frames above 65,531 bytes become raw bytes as a whole.
+/// bytes. A frame of more than 65,531 bytes becomes raw bytes as a whole.
 pub fn decode(frame: &[u8]) -> Decoded {
     let mut whole = frame.to_vec();
     whole.resize(whole.len().max(ethernet::MIN_WITHOUT_FCS), 0);
@@ -36,7 +36,7 @@ pub fn decode(frame: &[u8]) -> Decoded {
     })
 }
 
-/// The description with the outermost `keep` headers, if it rebuilds the same frame.
+/// Returns the description with the outermost `keep` headers, if it rebuilds the same frame.
 fn again(frame: &[u8], layers: &Layers, keep: usize) -> Option<Decoded> {
     let last = layers.get(keep - 1)?;
     let packet_end = layers[..keep].iter().find(|l| is_ip(l.kind)).map(|ip| (ip.offset(), ip.end()));
@@ -77,7 +77,7 @@ fn again(frame: &[u8], layers: &Layers, keep: usize) -> Option<Decoded> {
     (compiled.bytes == frame || make(&headers)?.bytes == frame).then_some(Decoded { headers, size })
 }
 
-/// A header of that kind with the parts that are not fields: options, extension headers, flags for optional parts.
+/// Returns a header of this kind with the parts that are not fields: options, extension headers, flags for optional parts.
 fn header(frame: &[u8], layer: &Layer) -> Header {
     let bytes = &frame[layer.offset()..layer.offset() + layer.length()];
     let options = |fixed: usize| Octets(bytes.get(fixed..).unwrap_or_default().to_vec());

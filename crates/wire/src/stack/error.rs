@@ -1,4 +1,4 @@
-//! Errors of stacks of headers.
+//! Errors in stacks of headers.
 
 use super::locate::MAX_LAYERS;
 use drophammer_model::size::FrameSize;
@@ -23,43 +23,43 @@ pub enum Cause {
     Empty,
     /// The first header is not Ethernet.
     NoEthernet,
-    /// This header cannot follow one of this kind.
+    /// This header cannot follow a header of the given kind.
     Misplaced(HeaderKind),
     /// No header follows the last label.
     LabelsOnNothing,
     /// The last label is not the bottom of its stack.
     EndlessLabels,
-    /// Something follows raw bytes.
+    /// Something follows the raw bytes.
     RawNotLast,
-    /// No header follows that determines this field.
+    /// No following header determines this field.
     NoType(FieldName),
-    /// This address is neither given nor derived.
+    /// This address is neither specified nor derived.
     NoAddress(FieldName),
     /// A field has invalid values.
     Field(FieldName, FieldError),
-    /// Options do not fit.
+    /// Options are too long.
     OptionsTooLong {
         /// Length in bytes.
         length: usize,
-        /// Largest length in bytes.
+        /// Maximum length in bytes.
         most: usize,
     },
     /// Extension headers in an order that RFC 8200 section 4.1 does not allow.
     ExtensionOrder,
-    /// The data of a routing header has this length, not 4 bytes plus a multiple of 8.
+    /// The data of a routing header has this length instead of 4 bytes plus a multiple of 8.
     RoutingData(usize),
-    /// The size of an IP packet is given, but the stack has no IP header.
+    /// The size is given for an IP packet, but the stack has no IP header.
     NoIp,
-    /// The headers, and the signature of a test frame, do not fit the size.
+    /// The size has no room for the headers and, in a test frame, the signature.
     TooSmall {
         /// Requested size.
         asked: FrameSize,
         /// Required size.
         needed: usize,
     },
-    /// The frame has more than 65,535 bytes: this many.
+    /// The frame has this many bytes, more than 65,535.
     TooLong(usize),
-    /// More headers than [`MAX_LAYERS`].
+    /// There are more headers than [`MAX_LAYERS`].
     TooMany,
 }
 

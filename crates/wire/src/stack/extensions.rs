@@ -1,4 +1,4 @@
-//! The extension headers of IPv6 (RFC 8200 section 4).
+//! IPv6 extension headers (RFC 8200 section 4).
 
 use super::error::Cause;
 use super::locate::Stop;
@@ -6,13 +6,14 @@ use super::number::*;
 use crate::ipv6;
 use drophammer_model::traffic::{Bits, Extension, Octets};
 
-/// Most extension headers of a packet; longer chains are not followed.
+/// Maximum number of extension headers in a packet. Longer chains are not followed.
 const MAX: usize = 8;
 
-/// Longest option list: 256 units of eight bytes, less type and length.
+/// Maximum length of an option list: 256 units of eight bytes, less type and length.
 const MAX_OPTIONS: usize = 256 * 8 - 2;
 
-/// Length of the extension header of type `number` at the front of `bytes`; `None` if this is not an extension header.
+/// Returns the length of the extension header of type `number` at the front of `bytes`; `None` if it is not an
+/// extension header.
 fn length(number: u8, bytes: &[u8]) -> Option<Result<usize, Stop>> {
     let length = match number {
         FRAGMENT => Ok(8),
@@ -44,8 +45,7 @@ pub(super) fn skip(packet: &[u8]) -> (usize, Result<u8, Stop>) {
     (at, Err(Stop::Depth))
 }
 
-/// Iterates over the extension headers in `headers`, which begin with the fixed header: `(type, offset, length)`
-/// each.
+/// Iterates over the extension headers in `headers`, which start with the fixed header: `(type, offset, length)` for each.
 pub(super) fn each(headers: &[u8]) -> impl Iterator<Item = (u8, usize, usize)> {
     let mut at = ipv6::LEN;
     let mut number = headers.get(6).copied().unwrap_or_default();
@@ -59,12 +59,12 @@ pub(super) fn each(headers: &[u8]) -> impl Iterator<Item = (u8, usize, usize)> {
     })
 }
 
-/// Offset in `headers` of the field with the type after the extension headers.
+/// Returns the offset in `headers` of the field that contains the type after the extension headers.
 pub(super) fn next_header_at(headers: &[u8]) -> usize {
     each(headers).last().map_or(6, |(_, at, _)| at)
 }
 
-/// Offset in `headers` of the final destination, which is part of the pseudo header (RFC 8200 section 8.1).
+/// Returns the offset in `headers` of the final destination, which is part of the pseudo-header (RFC 8200 section 8.1).
 pub(super) fn final_destination_at(headers: &[u8]) -> usize {
     each(headers)
         .filter(|(number, ..)| *number == ROUTING)
@@ -74,7 +74,7 @@ pub(super) fn final_destination_at(headers: &[u8]) -> usize {
                 _ if left == 0 || length < 24 => None,
                 // Segments are listed from the last to the first (RFC 8754 section 2).
                 SEGMENT_ROUTING => Some(at + 8),
-                // Addresses in order, after four reserved bytes (RFC 5095, RFC 6275).
+                // Addresses are listed in order, after four reserved bytes (RFC 5095, RFC 6275).
                 0 | 2 => Some(at + length - 16),
                 _ => None,
             }
@@ -91,7 +91,7 @@ fn number(extension: &Extension) -> u8 {
     }
 }
 
-/// Length in bytes of the extension header on the wire.
+/// Returns the length in bytes of the extension header on the wire.
 fn sent(extension: &Extension) -> usize {
     match extension {
         Extension::HopByHop { options } | Extension::DestinationOptions { options } => {
@@ -102,12 +102,12 @@ fn sent(extension: &Extension) -> usize {
     }
 }
 
-/// Total length in bytes.
+/// Returns the total length in bytes.
 pub(super) fn total(extensions: &[Extension]) -> usize {
     extensions.iter().map(sent).sum()
 }
 
-/// Checks that these headers can be sent, in the order of RFC 8200 section 4.1.
+/// Checks that these headers can be sent in the order of RFC 8200 section 4.1.
 pub(super) fn check(extensions: &[Extension]) -> Result<(), Cause> {
     let mut last = None;
     for (i, extension) in extensions.iter().enumerate() {
@@ -138,8 +138,7 @@ pub(super) fn check(extensions: &[Extension]) -> Result<(), Cause> {
     Ok(())
 }
 
-/// Writes the headers after the fixed header in `headers`, with their next header fields. The last field keeps
-/// its value.
+/// Writes the headers after the fixed header in `headers`, and their next header fields. The last of these fields keeps its value.
 pub(super) fn write(extensions: &[Extension], headers: &mut [u8]) {
     let (mut at, mut type_at) = (ipv6::LEN, 6);
     for extension in extensions {
@@ -151,7 +150,7 @@ pub(super) fn write(extensions: &[Extension], headers: &mut [u8]) {
             Extension::HopByHop { options } | Extension::DestinationOptions { options } => {
                 let (head, padding) = bytes[2..].split_at_mut(options.0.len());
                 head.copy_from_slice(&options.0);
-                // One byte is Pad1, which is zero; more are PadN.
+                // A single byte is Pad1, which is zero; more bytes are PadN.
                 if padding.len() > 1 {
                     padding[0] = 1;
                     padding[1] = padding.len() as u8 - 2;
@@ -172,7 +171,7 @@ pub(super) fn write(extensions: &[Extension], headers: &mut [u8]) {
     }
 }
 
-/// Reads the extension headers in `headers`.
+/// Parses the extension headers in `headers`.
 pub(super) fn read(headers: &[u8]) -> Vec<Extension> {
     each(headers)
         .map(|(number, at, length)| {

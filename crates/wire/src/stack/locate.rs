@@ -1,4 +1,4 @@
-//! The headers of a frame by kind and place, and how they are found.
+//! Finds the headers of a frame, and describes their kinds and positions.
 
 use super::extensions;
 use super::number::*;
@@ -6,7 +6,7 @@ use crate::{ethernet, ipv4, ipv6, udp};
 use drophammer_model::traffic::HeaderKind;
 use std::ops::{Deref, Range};
 
-/// Most headers of a frame.
+/// Maximum number of headers in a frame.
 pub const MAX_LAYERS: usize = 16;
 
 /// One header of a frame.
@@ -24,37 +24,37 @@ impl Layer {
         Layer { kind, offset: offset as u16, length: length as u16, end: end as u16 }
     }
 
-    /// First byte, counted from the start of the frame.
+    /// Returns the offset of the first byte from the start of the frame.
     #[inline]
     pub fn offset(&self) -> usize {
         self.offset.into()
     }
 
-    /// Length of the header in bytes, including options and the extension headers of IPv6.
+    /// Returns the length of the header in bytes, including options and IPv6 extension headers.
     #[inline]
     pub fn length(&self) -> usize {
         self.length.into()
     }
 
-    /// End of the header's contents, according to its own length field and the headers around it.
+    /// Returns the end of the header's contents, according to its own length field and the headers around it.
     #[inline]
     pub fn end(&self) -> usize {
         self.end.into()
     }
 
-    /// Header and contents.
+    /// Returns the range of header and contents.
     #[inline]
     pub fn range(&self) -> Range<usize> {
         self.offset()..self.end()
     }
 }
 
-/// Why the search for headers ended.
+/// The reason why the search for headers ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// UDP, TCP or ICMP echo was found: an application payload follows.
+    /// UDP, TCP or ICMP echo was found, so an application payload follows.
     Transport,
-    /// The type of what follows is unknown, or labels are not followed by an IP packet.
+    /// The type of the next header is unknown, or labels are not followed by an IP packet.
     Unknown,
     /// The frame ends within a header.
     Cut,
@@ -68,7 +68,7 @@ pub enum Stop {
     Depth,
 }
 
-/// The headers of a frame, the outermost first. A slice of [`Layer`].
+/// The headers of a frame, outermost first. It derefs to a slice of [`Layer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layers {
     list: [Layer; MAX_LAYERS],
@@ -78,13 +78,13 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// An empty list for a frame of `len` bytes.
+    /// Creates an empty list for a frame of `len` bytes.
     pub(super) fn none(len: usize, stop: Stop) -> Layers {
         let nothing = Layer { kind: HeaderKind::Raw, offset: 0, length: 0, end: 0 };
         Layers { list: [nothing; MAX_LAYERS], count: 0, payload: (0, len as u16), stop }
     }
 
-    /// Appends a header; false if there is no room. Its contents become the payload.
+    /// Appends a header. Returns false if there is no room. The header's contents become the payload.
     #[inline]
     pub(super) fn push(&mut self, layer: Layer) -> bool {
         let Some(slot) = self.list.get_mut(usize::from(self.count)) else { return false };
@@ -100,29 +100,29 @@ impl Layers {
         self
     }
 
-    /// The payload of the innermost header, without padding after an IP packet. The end is not before the start.
+    /// Returns the payload of the innermost header, without padding after an IP packet. The end is never before the start.
     #[inline]
     pub fn payload(&self) -> Range<usize> {
         self.payload.0.into()..self.payload.1.into()
     }
 
-    /// Why the search for headers ended.
+    /// Returns why the search for headers ended.
     #[inline]
     pub fn stop(&self) -> Stop {
         self.stop
     }
 
-    /// Index of the outermost header of that kind.
+    /// Returns the index of the outermost header of this kind.
     pub fn find(&self, kind: HeaderKind) -> Option<usize> {
         self.iter().position(|layer| layer.kind == kind)
     }
 
-    /// Index of the outermost IP header.
+    /// Returns the index of the outermost IP header.
     pub fn outermost_ip(&self) -> Option<usize> {
         self.iter().position(|layer| is_ip(layer.kind))
     }
 
-    /// Index of the innermost IP header.
+    /// Returns the index of the innermost IP header.
     pub fn innermost_ip(&self) -> Option<usize> {
         self.iter().rposition(|layer| is_ip(layer.kind))
     }
@@ -141,14 +141,14 @@ impl Deref for Layers {
     }
 }
 
-/// Type of the next header, according to the header before it.
+/// Type of the next header, as determined by the header before it.
 #[derive(Clone, Copy)]
 enum Next {
     Ethernet,
     /// An EtherType.
     Type(u16),
     Label,
-    /// The header after the last label, of unknown type.
+    /// The header after the last label, whose type is unknown.
     UnderLabels,
     /// A protocol number, from IPv6 or IPv4.
     Protocol {
@@ -162,7 +162,7 @@ enum Next {
 struct Read {
     kind: HeaderKind,
     length: usize,
-    /// End of its contents.
+    /// End of the header's contents.
     end: usize,
     next: Next,
 }
@@ -173,8 +173,8 @@ fn word(bytes: &[u8], at: usize) -> u16 {
 
 /// Finds the headers of a frame without FCS. Bytes after the first 65,535 are ignored.
 ///
-/// Each length field limits the search, so padding and trailers are not payload. A header with an invalid length field
-/// is the last one in the result.
+/// Each length field limits the search, so padding and trailers do not count as payload. A header with an invalid
+/// length field is the last one in the result.
 pub fn locate(frame: &[u8]) -> Layers {
     let frame = &frame[..frame.len().min(usize::from(u16::MAX))];
     let (mut at, mut end, mut next) = (0, frame.len(), Next::Ethernet);
@@ -196,7 +196,7 @@ pub fn locate(frame: &[u8]) -> Layers {
     }
 }
 
-/// Reads the header at the front of `bytes`, which are limited to the contents of the header before.
+/// Parses the header at the front of `bytes`, which must be limited to the contents of the previous header.
 fn read(bytes: &[u8], next: Next) -> Result<Read, Stop> {
     match next {
         Next::Ethernet => fixed(bytes, HeaderKind::Ethernet, ethernet::LEN, |b| Next::Type(word(b, 12))),
@@ -223,7 +223,7 @@ fn read(bytes: &[u8], next: Next) -> Result<Read, Stop> {
     }
 }
 
-/// A header of fixed length without a length field.
+/// Parses a header of fixed length without a length field.
 fn fixed(bytes: &[u8], kind: HeaderKind, length: usize, next: impl Fn(&[u8]) -> Next) -> Result<Read, Stop> {
     let header = bytes.get(..length).ok_or(Stop::Cut)?;
     Ok(Read { kind, length, end: bytes.len(), next: next(header) })
@@ -243,7 +243,7 @@ fn read_ipv4(bytes: &[u8]) -> Result<Read, Stop> {
     if !(length..=bytes.len()).contains(&total) {
         return read(bytes.len(), Next::Nothing(Stop::Length));
     }
-    // Offset, or more fragments.
+    // The fragment offset is not zero, or more fragments follow.
     if word(head, 6) & 0x3fff != 0 {
         return read(total, Next::Nothing(Stop::Fragment));
     }

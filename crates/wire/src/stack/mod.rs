@@ -1,4 +1,4 @@
-//! A frame as a stack of headers: [`compile`] builds bytes from a description and returns the places of all fields,
+//! A frame as a stack of headers: [`compile`] builds bytes from a description and returns the positions of all fields,
 //! checksums and the signature; [`locate`] finds headers in bytes; [`decode`] builds a description from bytes.
 //!
 //! ```text
@@ -25,16 +25,16 @@ pub use place::Place;
 #[cfg(test)]
 mod tests;
 
-/// Numbers of types and protocols that lead from one header to the next.
+/// Type and protocol numbers that lead from one header to the next.
 mod number {
     pub(super) use crate::ethernet::ethertype::*;
     pub(super) use crate::ipv4::protocol::*;
 
-    /// Segment routing, a routing type (RFC 8754).
+    /// Segment routing, which is a routing type (RFC 8754).
     pub(super) const SEGMENT_ROUTING: u8 = 4;
-    /// Echo request and reply of ICMP.
+    /// ICMP echo request and reply.
     pub(super) const ECHO: [u8; 2] = [8, 0];
-    /// Echo request and reply of ICMPv6.
+    /// ICMPv6 echo request and reply.
     pub(super) const ECHO6: [u8; 2] = [128, 129];
     /// GRE: checksum present.
     pub(super) const GRE_CHECKSUM: u8 = 0x80;

@@ -1,51 +1,51 @@
-//! Where each field of a header is in a frame.
+//! The position of each header field in a frame.
 
 use super::extensions;
 use super::locate::Layers;
 use super::number::{GRE_CHECKSUM, GRE_KEY, GRE_SEQUENCE};
 use drophammer_model::traffic::{FieldName, HeaderKind};
 
-/// A field in a frame.
+/// A field and its position in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Index of the header in the stack.
     pub header: usize,
     /// The field.
     pub field: FieldName,
-    /// Offset of its most significant bit, counted from the first bit of the frame.
+    /// Offset of the field's most significant bit from the first bit of the frame.
     pub bit: usize,
     /// Width in bits.
     pub width: u32,
 }
 
 impl Place {
-    /// Offset of the byte with the most significant bit.
+    /// Returns the offset of the byte that contains the most significant bit.
     pub fn byte(&self) -> usize {
         self.bit / 8
     }
 
-    /// Position of the most significant bit within its byte, 0 being the highest.
+    /// Returns the position of the most significant bit within its byte; 0 is the highest.
     pub fn bit_in_byte(&self) -> u32 {
         (self.bit % 8) as u32
     }
 
-    /// Bytes that contain the field, and the number of bits after it in the last one.
+    /// Returns the bytes that contain the field, and the number of bits after it in the last byte.
     fn span(&self) -> (std::ops::Range<usize>, u32) {
         let end = self.bit + self.width as usize;
         (self.byte()..end.div_ceil(8), (end.next_multiple_of(8) - end) as u32)
     }
 
-    /// The value in `frame`; `None` if the field is beyond its end.
+    /// Returns the value in `frame`; `None` if the field is beyond its end.
     pub fn read(&self, frame: &[u8]) -> Option<u128> {
         let (bytes, above) = self.span();
         let all = frame.get(bytes)?.iter().fold(0u128, |all, byte| all << 8 | u128::from(*byte));
         Some(all >> above & (u128::MAX >> (128 - self.width)))
     }
 
-    /// Writes the low bits of `value`.
+    /// Writes the low bits of `value` into the field.
     ///
     /// # Panics
-    /// The field is beyond the end of `frame`.
+    /// If the field is beyond the end of `frame`.
     pub fn write(&self, frame: &mut [u8], value: u128) {
         let (bytes, above) = self.span();
         let mask = (u128::MAX >> (128 - self.width)) << above;
@@ -59,7 +59,7 @@ impl Place {
 }
 
 /// A field of a header: its first bit from the start of the header, its width, and whether it is derived from the rest
-/// of the stack if it is not given.
+/// of the stack if it is not specified.
 pub(super) struct Entry {
     pub(super) name: FieldName,
     bit: i32,
@@ -80,7 +80,7 @@ macro_rules! entries {
     };
 }
 
-/// The fields of a header of that kind. [`Layers::place`] finds those without a constant place.
+/// Returns the fields of a header of this kind. [`Layers::place`] finds the fields without a constant position.
 pub(super) fn entries(kind: HeaderKind) -> &'static [Entry] {
     entries! { kind;
         Ethernet {
@@ -120,7 +120,7 @@ pub(super) fn entries(kind: HeaderKind) -> &'static [Entry] {
 }
 
 impl Layers {
-    /// Place of the field `name` of header `index` of `frame`; `None` if that header has no such field.
+    /// Returns the position of the field `name` of header `index` of `frame`; `None` if that header has no such field.
     pub fn place(&self, frame: &[u8], index: usize, name: FieldName) -> Option<Place> {
         let layer = self.get(index)?;
         let Entry { bit, width, .. } = entries(layer.kind).iter().find(|entry| entry.name == name)?;
@@ -131,7 +131,7 @@ impl Layers {
                 8 * extensions::next_header_at(headers) as i32
             }
             (HeaderKind::Gre, FieldName::Checksum | FieldName::Key | FieldName::SequenceNumber) => {
-                // The three follow each other; each is present if its flag is set.
+                // The three fields are adjacent. Each is present if its flag is set.
                 let options = [
                     (GRE_CHECKSUM, FieldName::Checksum),
                     (GRE_KEY, FieldName::Key),

@@ -1,4 +1,4 @@
-//! Frames that are built, located and decoded again.
+//! Builds, locates and decodes frames.
 
 use super::*;
 use crate::{MacAddr, signature};
@@ -6,7 +6,7 @@ use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The headers with these short names.
+/// Returns the headers with these short names.
 fn stack(names: &str) -> Vec<Header> {
     names.split_whitespace().map(header).collect()
 }
@@ -57,7 +57,7 @@ fn sizes_are_those_of_rfc_2544_and_of_the_ip_packet() {
         ("eth ipv4 udp", FrameSize::Frame(64), 60, 48),
         ("eth ipv4 udp", FrameSize::Ip(40), 60, 42),
         ("eth ipv4 udp", FrameSize::Ip(1500), 1514, 1502),
-        // A tag is part of a frame size, and is added to a packet size.
+        // A tag counts as part of a frame size, but is added to a packet size.
         ("eth vlan ipv4 udp", FrameSize::Frame(64), 60, 48),
         ("eth vlan vlan ipv4 udp", FrameSize::Frame(68), 64, 52),
         ("eth vlan mpls ipv4 udp", FrameSize::Ip(1500), 1522, 1510),

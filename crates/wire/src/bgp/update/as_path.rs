@@ -2,32 +2,32 @@
 
 use super::attributes::AS_TRANS;
 
-/// Segment: unordered ASes.
+/// Segment type: unordered ASes.
 pub const AS_SET: u8 = 1;
-/// Segment: ordered ASes.
+/// Segment type: ordered ASes.
 pub const AS_SEQUENCE: u8 = 2;
-/// Segment within a confederation (RFC 5065): ordered ASes. The unordered one has type 4.
+/// Segment type within a confederation (RFC 5065): ordered ASes. Type 4 is unordered.
 pub const AS_CONFED_SEQUENCE: u8 = 3;
 
-/// Most ASes of a segment.
+/// Maximum number of ASes in a segment.
 pub const SEGMENT_MAX: usize = 255;
 
 /// The value of an AS_PATH or AS4_PATH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsPath<'a> {
     bytes: &'a [u8],
-    /// Octets per AS: 2 or 4.
+    /// Number of octets per AS: 2 or 4.
     octets: u8,
 }
 
 /// Error in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathError {
-    /// A segment has an unknown type or no AS, or exceeds the end of the path (RFC 7606 section 7.2).
+    /// A segment has an unknown type or no AS, or extends beyond the end of the path (RFC 7606 section 7.2).
     Syntax,
-    /// A segment of a confederation, but this speaker is not a member (RFC 5065 section 5).
+    /// The path has a segment of a confederation, but this speaker is not a member (RFC 5065 section 5).
     Confederation,
-    /// AS 0 (RFC 7607).
+    /// The path contains AS 0 (RFC 7607).
     Zero,
 }
 
@@ -37,7 +37,7 @@ impl<'a> AsPath<'a> {
         AsPath { bytes, octets: if four_octet { 4 } else { 2 } }
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the path.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -62,7 +62,7 @@ impl<'a> AsPath<'a> {
         if rest.is_empty() { Ok(()) } else { Err(PathError::Syntax) }
     }
 
-    /// Its segments, up to the first invalid one: type and ASes.
+    /// Iterates over the segments up to the first invalid one: type and ASes.
     pub fn segments(&self) -> impl Iterator<Item = (u8, impl Iterator<Item = u32> + use<'a>)> + use<'a> {
         let octets = usize::from(self.octets);
         let mut rest = self.bytes;
@@ -80,26 +80,26 @@ impl<'a> AsPath<'a> {
         self.segments().all(|(kind, _)| kind == AS_SEQUENCE)
     }
 
-    /// All ASes in order; ASes of a set in the order of the message.
+    /// Iterates over all ASes in order. ASes of a set are in the order of the message.
     pub fn ases(&self) -> impl Iterator<Item = u32> + use<'a> {
         self.segments().flat_map(|(_, ases)| ases)
     }
 
-    /// Its length for the comparison of routes: a set counts as one (RFC 4271 section 9.1.2.2).
+    /// Returns the length for comparing routes: a set counts as one (RFC 4271 section 9.1.2.2).
     pub fn length(&self) -> usize {
         self.segments().map(|(kind, ases)| if kind == AS_SET { 1 } else { ases.count() }).sum()
     }
 }
 
-/// The ASes of a route's path: AS_PATH, with its end replaced by AS4_PATH unless that is longer (RFC 6793
-/// section 4.2.3).
+/// Iterates over the ASes of a route's path: AS_PATH, with its end replaced by AS4_PATH unless the latter is longer
+/// (RFC 6793 section 4.2.3).
 pub fn merged<'a>(path: AsPath<'a>, path4: Option<AsPath<'a>>) -> impl Iterator<Item = u32> + use<'a> {
     let (all, far) = (path.ases().count(), path4.map_or(0, |p| p.ases().count()));
     let (near, path4) = if path4.is_some() && all >= far { (all - far, path4) } else { (all, None) };
     path.ases().take(near).chain(path4.into_iter().flat_map(|p| p.ases()))
 }
 
-/// Appends one sequence, in segments of [`SEGMENT_MAX`].
+/// Appends one sequence, split into segments of [`SEGMENT_MAX`].
 pub fn append(out: &mut Vec<u8>, ases: &[u32], four_octet: bool) {
     for segment in ases.chunks(SEGMENT_MAX) {
         out.extend_from_slice(&[AS_SEQUENCE, segment.len() as u8]);
@@ -110,7 +110,7 @@ pub fn append(out: &mut Vec<u8>, ases: &[u32], four_octet: bool) {
     }
 }
 
-/// Appends the bytes of each item. It allocates room for all in one step, because allocation is most of the work.
+/// Appends the bytes of each item. Allocates room for all items at once, because allocation is most of the work.
 #[inline]
 pub(super) fn append_each<T, const N: usize>(out: &mut Vec<u8>, items: &[T], bytes: impl Fn(&T) -> [u8; N]) {
     let start = out.len();
@@ -149,7 +149,7 @@ mod tests {
         let path4: &'static [u8] = path4.to_vec().leak();
         assert_eq!(of(Some(path4)), [10, 131_072, 196_608]);
         assert_eq!(of(None), [10, 23_456, 23_456]);
-        // A longer AS4_PATH does not belong to this path.
+        // An AS4_PATH that is longer does not belong to this path.
         assert_eq!(of(Some(&[2, 4, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4])), [10, 23_456, 23_456]);
     }
 

@@ -1,4 +1,4 @@
-//! Encoding of path attributes (RFC 4271 section 5): once for all routes that share them.
+//! Encodes path attributes (RFC 4271 section 5) once for all routes that share them.
 //!
 //! ```text
 //! +---------------------------+
@@ -17,15 +17,15 @@ pub use crate::numbers::bgp_attribute_flag as flag;
 
 pub use crate::numbers::bgp_attribute as kind;
 
-/// Replaces an AS of 4 octets where only 2 are available (RFC 6793).
+/// Replaces a 4-octet AS where only 2 octets are available (RFC 6793).
 pub const AS_TRANS: u16 = 23456;
 
-/// Attributes of a route, of all families; the next hop only for IPv4 unicast.
+/// Attributes of a route of any family. The next hop is only for IPv4 unicast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes<'a> {
     /// ORIGIN: 0 IGP, 1 EGP, 2 incomplete.
     pub origin: u8,
-    /// AS_PATH, one sequence, the neighbour's own AS first; may be empty.
+    /// AS_PATH as one sequence, with the neighbour's own AS first. Can be empty.
     pub as_path: &'a [u32],
     /// NEXT_HOP of IPv4 unicast.
     pub next_hop: Option<Ipv4Addr>,
@@ -43,11 +43,11 @@ pub struct Attributes<'a> {
     pub atomic_aggregate: bool,
     /// AGGREGATOR: AS and identifier.
     pub aggregator: Option<(u32, Ipv4Addr)>,
-    /// Other attributes, ascending by type, as in a message; none has the type of AGGREGATOR or a lower one.
+    /// Other attributes, ascending by type, encoded as in a message. All their types are above the type of AGGREGATOR.
     pub others: &'a [u8],
 }
 
-/// Appends one attribute, with the flag for an extended length if necessary. Values have at most 65,535 bytes.
+/// Appends one attribute, with the flag for an extended length if necessary. A value has at most 65,535 bytes.
 #[inline]
 pub fn append(out: &mut Vec<u8>, flags: u8, kind: u8, value: &[u8]) {
     debug_assert!(value.len() <= 0xffff);
@@ -67,7 +67,7 @@ fn append4(out: &mut Vec<u8>, flags: u8, kind: u8, [a, b, c, d]: [u8; 4]) {
     out.extend_from_slice(&[flags, kind, 4, a, b, c, d]);
 }
 
-/// Appends one attribute whose value `write` appends; nothing if the value is empty.
+/// Appends one attribute whose value `write` appends. Appends nothing if the value is empty.
 #[inline]
 fn append_with(out: &mut Vec<u8>, flags: u8, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
@@ -87,8 +87,8 @@ fn append_with(out: &mut Vec<u8>, flags: u8, kind: u8, write: impl FnOnce(&mut V
 }
 
 impl Attributes<'_> {
-    /// Appends all attributes in order of their types. Without `four_octet_as` the path has 2 octets per AS, with
-    /// AS4_PATH if necessary.
+    /// Appends all attributes in order of their types. Without `four_octet_as` the path has 2 octets per AS, and
+    /// AS4_PATH is added if necessary.
     pub fn append(&self, four_octet_as: bool, out: &mut Vec<u8>) {
         use flag::{OPTIONAL, TRANSITIVE};
         out.extend_from_slice(&[TRANSITIVE, kind::ORIGIN, 1, self.origin]);
@@ -144,7 +144,7 @@ impl Attributes<'_> {
     }
 }
 
-/// Value of AGGREGATOR with 4 octets of AS (RFC 6793).
+/// Returns the value of AGGREGATOR with a 4-octet AS (RFC 6793).
 fn aggregator(asn: u32, id: Ipv4Addr) -> [u8; 8] {
     let ([a, b, c, d], [e, f, g, h]) = (asn.to_be_bytes(), id.octets());
     [a, b, c, d, e, f, g, h]
@@ -153,17 +153,17 @@ fn aggregator(asn: u32, id: Ipv4Addr) -> [u8; 8] {
 /// One attribute of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raw<'a> {
-    /// Its flags.
+    /// The attribute's flags.
     pub flags: u8,
-    /// Its type.
+    /// The attribute's type.
     pub kind: u8,
-    /// Its value.
+    /// The attribute's value.
     pub value: &'a [u8],
-    /// All its bytes.
+    /// All bytes of the attribute.
     pub whole: &'a [u8],
 }
 
-/// The attributes in `bytes`; `None` in place of one that is cut off, which is the last then.
+/// Iterates over the attributes in `bytes`. If one is cut off, it is the last and is returned as `None`.
 pub fn raw(bytes: &[u8]) -> impl Iterator<Item = Option<Raw<'_>>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -176,7 +176,7 @@ pub fn raw(bytes: &[u8]) -> impl Iterator<Item = Option<Raw<'_>>> {
     })
 }
 
-/// The first attribute, and what follows; an error if lengths are inconsistent (RFC 7606 section 4).
+/// Returns the first attribute and the bytes after it; an error if lengths are inconsistent (RFC 7606 section 4).
 #[inline]
 pub(super) fn next(bytes: &[u8]) -> Result<(Raw<'_>, &[u8]), &'static str> {
     let (head, length) = match *bytes {
@@ -190,7 +190,7 @@ pub(super) fn next(bytes: &[u8]) -> Result<(Raw<'_>, &[u8]), &'static str> {
     Ok((Raw { flags: whole[0], kind: whole[1], value: &whole[head..], whole }, rest))
 }
 
-/// Bytes of the leading attributes whose types are below `kind`.
+/// Returns the number of bytes of the leading attributes whose types are below `kind`.
 fn upto(bytes: &[u8], kind: u8) -> usize {
     let mut rest = bytes;
     while let Ok((raw, after)) = next(rest)

@@ -1,6 +1,6 @@
-//! One route in an UPDATE: a length in bits and the prefix of that length (RFC 4271 section 4.3). A path identifier
-//! precedes it if both speakers have agreed on that (RFC 7911), and labels (RFC 8277) and a route distinguisher
-//! (RFC 4364) follow the length in families that have them.
+//! One route in an UPDATE: a length in bits, and a prefix of that length (RFC 4271 section 4.3). A path identifier
+//! precedes it if both speakers have agreed on that (RFC 7911). In families that have labels (RFC 8277) and a route
+//! distinguisher (RFC 4364), these follow the length.
 //!
 //! ```text
 //! +---------------------------+
@@ -30,14 +30,14 @@ pub const WITHDRAWN_LABEL: [u8; 3] = [0x80, 0, 0];
 pub enum Labels {
     /// All routes have this label.
     Same(u32),
-    /// The first route has this label, each following one the next number.
+    /// The first route has this label, and each route after it the next number.
     Counting(u32),
     /// The routes are withdrawn, which needs no label.
     Withdrawn,
 }
 
 impl Labels {
-    /// The three bytes for route number `n`: label and bottom of stack.
+    /// Returns the three bytes for route number `n`: label and bottom of stack.
     #[inline]
     fn bytes(self, n: u32) -> [u8; 3] {
         let label = match self {
@@ -50,7 +50,7 @@ impl Labels {
     }
 }
 
-/// Parts before the prefixes, for all routes of a message.
+/// The parts before the prefixes, the same for all routes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Family.
@@ -64,12 +64,12 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Prefixes of this family with defaults: label 3 (implicit null), distinguisher 0.
+    /// Returns a frame for this family with defaults: label 3 (implicit null), distinguisher 0.
     pub const fn plain(family: AfiSafi) -> Frame {
         Frame { family, path_id: None, labels: Labels::Same(3), distinguisher: [0; 8] }
     }
 
-    /// Length in bytes of the longest possible route with this frame.
+    /// Returns the length in bytes of the longest possible route with this frame.
     pub fn longest(&self) -> usize {
         let address = usize::from(self.family.address_bits().unwrap_or(128) / 8);
         let path_id = if self.path_id.is_some() { 4 } else { 0 };
@@ -127,7 +127,7 @@ pub struct Nlri<'a> {
 }
 
 impl Nlri<'_> {
-    /// Network address, with bits beyond the length cleared.
+    /// Returns the network address, with bits beyond the length cleared.
     #[inline]
     pub fn address(&self) -> IpAddr {
         let shift = |width: u32| width - u32::from(self.length);
@@ -140,15 +140,15 @@ impl Nlri<'_> {
         }
     }
 
-    /// Label number `n`, from the top.
+    /// Returns label number `n`, counted from the top.
     pub fn label(&self, n: usize) -> Option<u32> {
         let bytes = self.labels.chunks_exact(3).nth(n)?;
         Some(u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) >> 4)
     }
 }
 
-/// The first bytes of a number, at most 4; missing ones are 0. Reads two words that overlap: copying single bytes and
-/// reading them back as a word stalls the processor.
+/// Returns the first bytes of a number, at most 4. Missing bytes are 0. Reads two words that overlap: copying single
+/// bytes and reading them back as a word would stall the processor.
 #[inline]
 fn leading4(bytes: &[u8]) -> u32 {
     match (bytes.first_chunk::<2>(), bytes.last_chunk::<2>()) {
@@ -160,7 +160,7 @@ fn leading4(bytes: &[u8]) -> u32 {
     }
 }
 
-/// As [`leading4`], for at most 16 bytes.
+/// Like [`leading4`], but for at most 16 bytes.
 #[inline]
 fn leading16(bytes: &[u8]) -> u128 {
     let n = bytes.len() as u32;
@@ -173,7 +173,7 @@ fn leading16(bytes: &[u8]) -> u128 {
     }
 }
 
-/// Routes of one family, one after the other.
+/// Consecutive routes of one family.
 #[derive(Clone, Debug)]
 pub struct Routes<'a> {
     family: AfiSafi,
@@ -182,24 +182,24 @@ pub struct Routes<'a> {
     rest: &'a [u8],
 }
 
-/// A route that cannot be parsed: it exceeds the end, or is longer than an address (RFC 7606 section 5.3).
+/// A route that cannot be parsed: it extends beyond the end, or is longer than an address (RFC 7606 section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
 
 impl<'a> Routes<'a> {
-    /// Routes of `family`; `None` if the family is not supported.
+    /// Returns the routes of `family`; `None` if the family is not supported.
     #[inline]
     pub fn new(family: AfiSafi, path_ids: bool, bytes: &'a [u8]) -> Option<Routes<'a>> {
         let width = family.address_bits().filter(|_| super::is_known(family))?;
         Some(Routes { family, width, path_ids, rest: bytes })
     }
 
-    /// No routes.
+    /// Returns no routes.
     pub fn none() -> Routes<'a> {
         Routes { family: AfiSafi::IPV4_UNICAST, width: 32, path_ids: false, rest: &[] }
     }
 
-    /// Family.
+    /// Returns the family.
     pub fn family(&self) -> AfiSafi {
         self.family
     }
@@ -244,7 +244,7 @@ impl<'a> Routes<'a> {
         if self.family.is_labelled() {
             let body = self.rest;
             let mut end = 0;
-            // Labels end with the bottom of the stack, or with the value that replaces them in a withdrawal.
+            // Labels end at the bottom of the stack, or at the value that replaces them in a withdrawal.
             loop {
                 let label = self.take(3)?;
                 bits = bits.checked_sub(24).ok_or(Unreadable)?;
@@ -380,7 +380,7 @@ mod tests {
                 prop_assert_eq!(route.distinguisher, family.is_vpn().then_some(distinguisher));
             }
             let cut = Routes::new(family, path_id.is_some(), &bytes[..bytes.len() - 1]).unwrap();
-            // If the last route has only one byte, cutting that byte removes the whole route.
+            // If the last route has only one byte, removing that byte removes the whole route.
             prop_assert_eq!(cut.are_readable(), last == 1);
             prop_assert!(last > 1 || cut.count() == routes.len() - 1);
         }

@@ -1,8 +1,8 @@
-//! Packs routes into UPDATE messages, straight into a send buffer.
+//! Packs routes into UPDATE messages, directly in a send buffer.
 //!
-//! A message has one group of routes: they share the attributes, which are encoded in advance. IPv4 unicast routes are
-//! in the message's own fields; routes of other families are in MP_REACH_NLRI, which is the first attribute
-//! (RFC 7606 section 5.1).
+//! A message contains one group of routes. They share the attributes, which are encoded in advance. IPv4 unicast routes
+//! are in the message's own fields. Routes of other families are in MP_REACH_NLRI, which is the first attribute (RFC
+//! 7606 section 5.1).
 
 use super::super::AfiSafi;
 use super::super::message::{HEADER_LEN, emit_header, kind as message_kind};
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 pub struct Packed {
     /// Length of the message; 0 if nothing was written because the buffer is too short.
     pub bytes: usize,
-    /// Routes in it.
+    /// Number of routes in the message.
     pub routes: u32,
 }
 
@@ -28,19 +28,19 @@ pub struct TooLong;
 pub struct Packer<'a> {
     /// Parts before each prefix.
     pub frame: Frame,
-    /// Encoded attributes without MP_REACH_NLRI; for IPv4 unicast with NEXT_HOP. Not used by withdrawals.
+    /// Encoded attributes without MP_REACH_NLRI; for IPv4 unicast they include NEXT_HOP. Withdrawals do not use them.
     pub attributes: &'a [u8],
-    /// The next hop of MP_REACH_NLRI: 4, 16 or 32 bytes; for VPN routes preceded by a distinguisher of 8 bytes.
+    /// The next hop of MP_REACH_NLRI: 4, 16 or 32 bytes. For VPN routes, a distinguisher of 8 bytes precedes it.
     pub next_hop: &'a [u8],
     /// Longest message, header included.
     pub max_len: usize,
 }
 
-/// Header and the two length fields.
+/// Length of the header and the two length fields.
 const FIXED: usize = HEADER_LEN + 4;
 
 impl Packer<'_> {
-    /// Length of an announcement without its routes, in bytes.
+    /// Returns the length in bytes of an announcement without its routes.
     pub fn overhead(&self) -> usize {
         let reach = if self.is_plain() { 0 } else { 4 + 5 + self.next_hop.len() };
         FIXED + reach + self.attributes.len()
@@ -50,16 +50,16 @@ impl Packer<'_> {
         self.frame.family == AfiSafi::IPV4_UNICAST
     }
 
-    /// Bytes that a buffer needs for a message with at least one route.
+    /// Returns the number of bytes that a buffer needs for a message with at least one route.
     ///
     /// # Errors
-    /// A message of [`Packer::max_len`] is too short for it.
+    /// [`Packer::max_len`] is too short for such a message.
     pub fn needs(&self) -> Result<usize, TooLong> {
         let needs = self.overhead() + self.frame.longest();
         if needs <= self.max_len { Ok(needs) } else { Err(TooLong) }
     }
 
-    /// Writes one message that announces the next routes, as many as fit and at most `most`. Routes that are not
+    /// Writes one message that announces the next routes: as many as fit, but at most `most`. Routes that are not
     /// written stay in `routes`.
     #[inline]
     pub fn announce(&self, buffer: &mut [u8], most: u32, routes: &mut impl Iterator<Item = (IpAddr, u8)>) -> Packed {
@@ -124,7 +124,7 @@ impl Packer<'_> {
         at + 3
     }
 
-    /// Writes routes from `at` on and returns the end offset and their number.
+    /// Writes routes from `at` on. Returns the end offset and their number.
     #[inline]
     fn routes(
         &self,
@@ -164,7 +164,7 @@ fn put16(buffer: &mut [u8], at: usize, value: usize) {
     buffer[at..at + 2].copy_from_slice(&(value as u16).to_be_bytes());
 }
 
-/// Longest End-of-RIB.
+/// Length of the longest End-of-RIB.
 pub const END_OF_RIB_MAX: usize = FIXED + 6;
 
 /// Writes the End-of-RIB marker of a family (RFC 4724 section 2) and returns its length; 0 if the buffer is too short.

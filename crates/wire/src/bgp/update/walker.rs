@@ -1,6 +1,6 @@
-//! Parses an UPDATE in place: routes and attributes are slices of the message, nothing is copied.
+//! Parses an UPDATE in place: routes and attributes are slices of the message, and nothing is copied.
 //!
-//! Errors are treated as RFC 7606 requires: the session ends ([`Update::parse`] returns the NOTIFICATION), the routes
+//! Errors are handled as RFC 7606 requires: the session ends ([`Update::parse`] returns the NOTIFICATION), the routes
 //! count as withdrawn, or an attribute counts as absent. The most severe treatment applies.
 
 use super::super::notification::{code, update as sub};
@@ -15,27 +15,27 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Negotiated properties of the session that affect the parsing of an UPDATE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// AS numbers have 4 octets.
+    /// True if AS numbers have 4 octets.
     pub four_octet_as: bool,
-    /// The peer is in the same AS.
+    /// True if the peer is in the same AS.
     pub ibgp: bool,
     /// Families in which the peer sends path identifiers.
     pub path_ids: PathIds,
 }
 
-/// Treatment of an UPDATE that does not end the session; later variants are more severe.
+/// Treatment of an UPDATE that does not end the session. Later variants are more severe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Treatment {
-    /// No errors.
+    /// There are no errors.
     #[default]
     Whole,
-    /// Attributes were discarded.
+    /// Some attributes were discarded.
     AttributeDiscard,
     /// All routes of the message count as withdrawn.
     TreatAsWithdraw,
 }
 
-/// The first of the most severe errors.
+/// The first error among the most severe ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Type of the attribute; 0 if the error is not in an attribute.
@@ -44,7 +44,7 @@ pub struct Fault {
     pub reason: &'static str,
 }
 
-/// Received attributes, without discarded ones.
+/// Received attributes, except discarded ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received<'a> {
     /// ORIGIN: 0 IGP, 1 EGP, 2 incomplete.
@@ -91,7 +91,7 @@ pub struct Multiprotocol<'a> {
 }
 
 impl<'a> Multiprotocol<'a> {
-    /// `None` if lengths are inconsistent, a route cannot be parsed, or the next hop is invalid for the family.
+    /// Returns `None` if lengths are inconsistent, a route cannot be parsed, or the next hop is invalid for the family.
     #[inline]
     fn read(attribute: &Raw<'a>, context: &Context) -> Option<Multiprotocol<'a>> {
         let ([high, low, safi], rest) = attribute.value.split_first_chunk::<3>()?;
@@ -111,7 +111,7 @@ impl<'a> Multiprotocol<'a> {
         (fits && readable).then_some(Multiprotocol { family, next_hop, routes: known, is_empty: routes.is_empty() })
     }
 
-    /// The address of the next hop: without the distinguisher of VPN routes, and the global one if there are two.
+    /// Returns the address of the next hop: without the distinguisher of VPN routes, and the global address if there are two.
     pub fn address(&self) -> Option<IpAddr> {
         let skip = if self.family.is_vpn() { 8 } else { 0 };
         let rest = self.next_hop.get(skip..)?;
@@ -123,7 +123,7 @@ impl<'a> Multiprotocol<'a> {
     }
 }
 
-/// An UPDATE.
+/// A parsed UPDATE.
 #[derive(Clone, Debug)]
 pub struct Update<'a> {
     withdrawn: Routes<'a>,
@@ -134,8 +134,8 @@ pub struct Update<'a> {
     pub unreach: Option<Multiprotocol<'a>>,
     /// Attributes.
     pub attributes: Received<'a>,
-    /// All attributes as received, in two parts. They do not contain MP_REACH_NLRI and MP_UNREACH_NLRI if there is at
-    /// most one of these. UPDATEs with the same bytes in both parts have the same attributes.
+    /// All attributes as received, in two parts. If there is at most one MP_REACH_NLRI or MP_UNREACH_NLRI, the parts do
+    /// not contain it. UPDATEs with the same bytes in both parts have the same attributes.
     pub raw: [&'a [u8]; 2],
     /// Treatment of the message.
     pub treatment: Treatment,
@@ -145,7 +145,7 @@ pub struct Update<'a> {
     pub discarded: u16,
 }
 
-/// Attributes and announced routes of a body that withdraws nothing and has both; `None` for any other body.
+/// Returns attributes and announced routes of a body that has both and withdraws nothing; `None` for any other body.
 #[inline]
 pub fn announced_alone(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let ([0, 0, high, low], rest) = body.split_first_chunk::<4>()? else { return None };
@@ -153,8 +153,8 @@ pub fn announced_alone(body: &[u8]) -> Option<(&[u8], &[u8])> {
     (!attributes.is_empty() && !routes.is_empty()).then_some((attributes, routes))
 }
 
-/// MP_REACH_NLRI of a body that has no other routes, and whose other attributes are exactly the bytes `around` it, as
-/// [`Update::raw`] holds them. `None` for any other body.
+/// Returns the MP_REACH_NLRI of a body that has no other routes and whose other attributes are exactly the bytes
+/// `around` it, in the form of [`Update::raw`]. `None` for any other body.
 #[inline]
 pub fn reach_between<'a>(body: &'a [u8], context: &Context, around: [&[u8]; 2]) -> Option<Multiprotocol<'a>> {
     let ([0, 0, high, low], attributes) = body.split_first_chunk::<4>()? else { return None };
@@ -182,9 +182,9 @@ impl<'a> Update<'a> {
     ///
     /// # Errors
     /// The NOTIFICATION that ends the session: inconsistent lengths (3/1), an unknown well-known attribute (3/2),
-    /// routes that cannot be parsed (3/9, 3/10), a second MP_REACH_NLRI or MP_UNREACH_NLRI (3/1); and an error in a
-    /// message with attributes but no announced route, because the routes themselves may be lost
-    /// (RFC 7606 section 5.2).
+    /// routes that cannot be parsed (3/9, 3/10), or a second MP_REACH_NLRI or MP_UNREACH_NLRI (3/1). Also an error in a
+    /// message with attributes but no announced route, because the routes themselves may be lost (RFC 7606 section
+    /// 5.2).
     pub fn parse(body: &'a [u8], context: &Context) -> Result<Update<'a>, Notification> {
         let field = |bytes: &'a [u8]| -> Option<(&'a [u8], &'a [u8])> {
             let (length, rest) = bytes.split_first_chunk::<2>()?;
@@ -244,7 +244,7 @@ impl<'a> Update<'a> {
                 }
                 update.multiprotocol(&attribute, context)?;
             } else if again {
-                // RFC 7606 section 3 g: only the first one counts.
+                // RFC 7606 section 3 g: only the first occurrence counts.
                 update.mark(Treatment::AttributeDiscard, attribute.kind, "occurs twice");
                 update.discarded += 1;
             } else {
@@ -257,7 +257,7 @@ impl<'a> Update<'a> {
             }
             rest = after;
         }
-        // RFC 4760 section 3: a NEXT_HOP next to MP_REACH_NLRI is ignored if no other route needs it.
+        // RFC 4760 section 3: a NEXT_HOP besides MP_REACH_NLRI is ignored if no other route needs it.
         if let Some(reason) = set_aside.filter(|_| update.reach.is_none()) {
             update.mark(Treatment::TreatAsWithdraw, kind::NEXT_HOP, reason);
         }
@@ -277,7 +277,7 @@ impl<'a> Update<'a> {
         self.treatment = self.treatment.max(treatment);
     }
 
-    /// RFC 7606 section 3 d.
+    /// Implements RFC 7606 section 3 d.
     fn check_mandatory(&mut self, context: &Context) {
         let a = &self.attributes;
         let missing = match () {
@@ -292,7 +292,7 @@ impl<'a> Update<'a> {
         }
     }
 
-    /// Treats the message as an attribute at its first occurrence requires.
+    /// Applies the treatment that the first occurrence of an attribute requires to the message.
     #[inline]
     fn treat(&mut self, attribute: &Raw<'a>, taken: Result<(), Error>) -> Result<(), Notification> {
         match taken {
@@ -336,7 +336,7 @@ impl<'a> Update<'a> {
             || (self.treatment == Treatment::TreatAsWithdraw && reached())
     }
 
-    /// Announced routes; none if they count as withdrawn.
+    /// Iterates over the announced routes; none if they count as withdrawn.
     pub fn announced(&self) -> impl Iterator<Item = Nlri<'a>> + use<'a> {
         let (plain, others) = match self.treatment {
             Treatment::TreatAsWithdraw => (Routes::none(), Routes::none()),
@@ -345,7 +345,7 @@ impl<'a> Update<'a> {
         plain.chain(others).flatten()
     }
 
-    /// Withdrawn routes, and those that count as withdrawn.
+    /// Iterates over the withdrawn routes, and the routes that count as withdrawn.
     pub fn withdrawn(&self) -> impl Iterator<Item = Nlri<'a>> + use<'a> {
         let (plain, others) = match self.treatment {
             Treatment::TreatAsWithdraw => self.reached(),
@@ -360,7 +360,7 @@ impl<'a> Update<'a> {
         (self.announced.clone(), others)
     }
 
-    /// The next hop of routes of `family`.
+    /// Returns the next hop of routes of `family`.
     #[inline]
     pub fn next_hop(&self, family: AfiSafi) -> Option<IpAddr> {
         match &self.reach {
@@ -369,7 +369,7 @@ impl<'a> Update<'a> {
         }
     }
 
-    /// The family whose End-of-RIB this is, if it is one (RFC 4724 section 2).
+    /// Returns the family whose End-of-RIB this is, if it is one (RFC 4724 section 2).
     pub fn end_of_rib(&self) -> Option<AfiSafi> {
         if !self.withdrawn.is_empty() || !self.announced.is_empty() || self.reach.is_some() {
             return None;
@@ -410,7 +410,7 @@ enum Error {
 
 const LENGTH: &str = "wrong length";
 
-/// Required flags of an attribute of this type; `None` for an unknown type.
+/// Returns the required flags of an attribute of this type; `None` for an unknown type.
 const fn flags_of(kind: u8) -> Option<u8> {
     Some(match kind {
         kind::ORIGIN | kind::AS_PATH | kind::NEXT_HOP | kind::LOCAL_PREF | kind::ATOMIC_AGGREGATE => flag::TRANSITIVE,
@@ -434,7 +434,7 @@ fn number(value: &[u8]) -> Result<u32, Error> {
     value.try_into().map(u32::from_be_bytes).map_err(|_| Error::Withdraw(LENGTH))
 }
 
-/// Checks that a value is a list of members of `size` bytes, at least one.
+/// Checks that a value is a list of at least one member of `size` bytes.
 fn list(value: &[u8], size: usize) -> Result<&[u8], Error> {
     if value.is_empty() || !value.len().is_multiple_of(size) { Err(Error::Withdraw(LENGTH)) } else { Ok(value) }
 }
@@ -466,7 +466,7 @@ fn take<'a>(received: &mut Received<'a>, attribute: &Raw<'a>, context: &Context)
         }
         kind::NEXT_HOP => {
             let address = Ipv4Addr::from(number(value)?);
-            // RFC 4271 section 6.3: a valid host address.
+            // RFC 4271 section 6.3: it must be a valid host address.
             if address.is_unspecified() || address.is_loopback() || address.octets()[0] >= 224 {
                 return Err(Error::Withdraw("no host address"));
             }
@@ -514,7 +514,7 @@ fn path_reason(error: PathError) -> &'static str {
     }
 }
 
-/// AS and identifier of an aggregator.
+/// Checks AS and identifier of an aggregator.
 fn aggregator(value: &[u8], octets: usize) -> Result<&[u8], Error> {
     match value.len() == octets + 4 {
         false => Err(Error::Discard(LENGTH)),

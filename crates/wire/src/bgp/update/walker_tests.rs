@@ -1,4 +1,4 @@
-//! Each error of RFC 7606; the parser never panics.
+//! Tests each error of RFC 7606, and that the parser never panics.
 
 use super::super::attributes::append;
 use super::super::nlri::{Frame, LONGEST};
@@ -22,7 +22,7 @@ const PATH: &[u8] = &[0x40, 2, 6, 2, 1, 0, 0, 0xfd, 0xe9];
 const NEXT_HOP: &[u8] = &[0x40, 3, 4, 198, 18, 1, 2];
 const ROUTE: &[u8] = &[24, 1, 2, 3];
 
-/// The three mandatory attributes, followed by `other`, which replaces one of the same type.
+/// Returns the three mandatory attributes, followed by `other`. If `other` has the type of one of them, it replaces that one.
 fn with(other: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();
     for one in [ORIGIN, PATH, NEXT_HOP] {
@@ -93,14 +93,14 @@ fn attributes_that_withdraw() {
         let all = [internal, preferred].concat();
         assert_eq!(judged(&with(&all), &ibgp), Ok((Treatment::TreatAsWithdraw, Some(internal[1]))));
     }
-    // Missing attributes.
+    // Attributes are missing.
     for (attributes, kind) in
         [([PATH, NEXT_HOP].concat(), 1), ([ORIGIN, NEXT_HOP].concat(), 2), ([ORIGIN, PATH].concat(), 3)]
     {
         assert_eq!(judged(&body(&[], &attributes, ROUTE), &PLAIN), Ok((Treatment::TreatAsWithdraw, Some(kind))));
     }
     assert_eq!(judged(&with(&[]), &ibgp), Ok((Treatment::TreatAsWithdraw, Some(5))));
-    // Lengths of attributes (section 4).
+    // Lengths of attributes are wrong (section 4).
     assert_eq!(judged(&with(&[0xc0, 8, 4, 1]), &PLAIN), Ok((Treatment::TreatAsWithdraw, Some(0))));
     assert_eq!(judged(&with(&[0xc0, 8]), &PLAIN), Ok((Treatment::TreatAsWithdraw, Some(0))));
     assert_eq!(judged(&with(&[0xd0, 8, 0]), &PLAIN), Ok((Treatment::TreatAsWithdraw, Some(0))));
@@ -160,7 +160,7 @@ fn what_ends_the_session() {
     }
     let unreach: &[u8] = &[0x80, 15, 3, 0, 2, 1];
     assert_eq!(refused(&body(&[], &[unreach, unreach].concat(), &[])), (3, 1));
-    // No announced route and a severe error: the routes themselves may be lost.
+    // There is no announced route but a severe error: the routes themselves may be lost.
     assert_eq!(refused(&body(&[16, 1, 2], &[0x40, 1, 1, 9], &[])), (3, 1));
     assert!(Update::parse(&body(&[16, 1, 2], &[0x40, 6, 1, 9], &[]), &PLAIN).is_ok());
 }
@@ -183,7 +183,7 @@ fn a_next_hop_that_no_route_needs_is_ignored() {
         for order in [[ORIGIN, PATH, next_hop, &reach], [&reach, next_hop, ORIGIN, PATH]] {
             let attributes = order.concat();
             assert_eq!(judged(&body(&[], &attributes, &[]), &PLAIN), Ok((Treatment::Whole, None)), "{next_hop:?}");
-            // A route of IPv4 needs it, and the treatment is that of the message.
+            // An IPv4 route needs it, and the whole message gets the treatment.
             let both = judged(&body(&[], &attributes, ROUTE), &PLAIN);
             assert_eq!(both, Ok((Treatment::TreatAsWithdraw, Some(3))), "{next_hop:?}");
         }

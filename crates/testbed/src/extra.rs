@@ -127,7 +127,9 @@ mod tests {
         assert_eq!(bytes(&ExtraFrame { unpadded: true, ..frame(58) }).unwrap().len(), 54);
         assert_eq!(bytes(&frame(58)).unwrap().len(), 60);
         assert!(
-            bytes(&frame(1_519)).unwrap_err().contains("1519 bytes is too long for this port, which sends at most 1518")
+            bytes(&frame(1_519))
+                .unwrap_err()
+                .contains("1519 bytes is too long for this port, which sends at most 1518")
         );
         assert!(bytes(&ExtraFrame { inverted: vec![500], ..frame(128) }).is_err());
         let unknown = compile_all(&[frame(128)], &[Neighbour::default()], &[1518], 7);

@@ -251,7 +251,8 @@ impl Testbed for TestSetup<'_> {
         if trial.joint {
             let contestants = self.facts().contestants.clone();
             let each = self.routing.bench.joint_attempt(&trial.spec, &contestants, number)?;
-            let result = each.first().cloned().ok_or_else(|| TestError::NotApplicable("only one router is up".into()))?;
+            let result =
+                each.first().cloned().ok_or_else(|| TestError::NotApplicable("only one router is up".into()))?;
             return Ok(Seen { each, ..result.into() });
         }
         // What starts first ends last: each part sees everything that happens within it.

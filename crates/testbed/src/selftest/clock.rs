@@ -38,7 +38,10 @@ pub(super) const TABLE: TableSpec<ClockRow> = TableSpec::new(NAME, "Clock, read 
 /// Reads the clock in a busy loop for [`DURATION`].
 pub(super) fn measure(clock: &SystemClock, outcome: &mut Outcome) {
     TABLE.begin(outcome);
-    note(outcome, "In a gap the tester neither sends nor receives. Frames that are due in a gap are sent or read late.");
+    note(
+        outcome,
+        "In a gap the tester neither sends nor receives. Frames that are due in a gap are sent or read late.",
+    );
     let wall = clock.wall_offset();
     let begin = clock.now();
     let end = begin + DURATION;

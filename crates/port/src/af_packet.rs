@@ -186,8 +186,8 @@ pub struct AfPacket {
     seen_switched: u32,
 }
 
-// The message headers point into boxes that the port owns and never moves; sending the port to another thread is fine.
-// SAFETY: nothing in it is tied to a thread.
+// The message headers point into boxes that the port owns and never moves, so sending it to another thread is fine.
+// SAFETY: nothing in the port is tied to a thread.
 unsafe impl Send for AfPacket {}
 
 impl AfPacket {

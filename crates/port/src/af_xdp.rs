@@ -119,8 +119,8 @@ pub struct AfXdp {
     card_drops: CardDrops,
 }
 
-// SAFETY: the message headers point into boxes that the port owns and never moves, what is lent lies in memory of which it holds a
-// share; nothing in it is tied to a thread.
+// SAFETY: the message headers point into boxes that the port owns and never moves. Lent frames are in memory that the
+// port co-owns. Nothing in it is tied to a thread.
 unsafe impl Send for AfXdp {}
 
 impl AfXdp {
@@ -359,9 +359,10 @@ impl Port for AfXdp {
         if self.received.len() < BURST {
             self.take_packets()?;
         }
-        // SAFETY: `lent` are slots of the packet socket, which only this function fills, and chunks that the kernel has put into the
-        // receive ring and does not write until they are in the fill ring again, for which `take_ring` needs `&mut self`; frames to
-        // send are in other chunks; `self.bound.umem` keeps the memory.
+        // SAFETY: `lent` contains slots of the packet socket, which only this function fills, and chunks that the
+        // kernel has put into the receive ring. The kernel does not write to these chunks until they are in the fill
+        // ring again, for which `take_ring` needs `&mut self`. Frames to send are in other chunks. `self.bound.umem`
+        // keeps the memory alive.
         Ok(unsafe { Received::scattered(&self.lent, &self.received) })
     }
 

@@ -58,7 +58,7 @@ struct Row {
     size: usize,
 }
 
-// SAFETY: the pieces are parts of one allocation of zeros, which only `drop` releases, and nobody else has its address.
+// SAFETY: the pieces are parts of one allocation of zeros, which only `drop` releases. Nobody else has its address.
 unsafe impl SlotMemory for Row {
     fn pieces(&self) -> usize {
         self.memory.len() / self.size.max(1)
@@ -75,12 +75,12 @@ unsafe impl SlotMemory for Row {
     }
 }
 
-// SAFETY: the memory belongs to this value, as with a box.
+// SAFETY: this value owns the memory, as a box would.
 unsafe impl Send for Row {}
 
 impl Drop for Row {
     fn drop(&mut self) {
-        // SAFETY: this came from a box in `Batch::new`; the batch with all addresses goes with it.
+        // SAFETY: the pointer came from a box in `Batch::new`. The batch with all addresses is dropped too.
         drop(unsafe { Box::from_raw(self.memory.as_ptr()) });
     }
 }
@@ -102,7 +102,7 @@ struct Pieces {
     _memory: Box<dyn SlotMemory>,
 }
 
-// SAFETY: the addresses point into `_memory`, which may be sent to another thread.
+// SAFETY: the addresses point into `_memory`, which can be sent to another thread.
 unsafe impl Send for Pieces {}
 
 /// Creates a vector with unused room at its end: the memory after it may belong to another thread and must not share a cache line.
@@ -180,8 +180,8 @@ impl Batch {
                 assert!(len <= self.slot_size, "a frame of {len} bytes in a slot of {}", self.slot_size);
                 let slot = &mut pieces.slots[i];
                 slot.len = len as u32;
-                // SAFETY: the slot's piece has room for the frame, as just checked; it is in this slot alone, and borrowed
-                // as long as the batch.
+                // SAFETY: the slot's piece has room for the frame, as just checked. No other slot has the piece, and it
+                // is borrowed as long as the batch.
                 let memory = unsafe { std::slice::from_raw_parts_mut(slot.at.as_ptr(), len) };
                 (memory, known(&mut self.tags[slot.piece as usize]))
             }
@@ -373,7 +373,7 @@ impl<'a> Received<'a> {
         let frame = match self.frames {
             Frames::Row(memory, slot_size) => &memory[i * slot_size + offset as usize..][..len as usize],
             Frames::Owned(frames) => &frames[i],
-            // SAFETY: the caller of `scattered` promised that it may be read for as long as `'a`.
+            // SAFETY: the caller of `scattered` guarantees that the frame can be read during `'a`.
             Frames::Scattered(frames) => unsafe { frames[i].as_ref() },
         };
         Arrival { frame, at }
@@ -417,7 +417,7 @@ mod tests {
             let all: Vec<_> = all.chain(device.iter().map(|d| d.0 as u32)).collect();
             assert_eq!((all.len(), all.iter().collect::<BTreeSet<_>>().len()), (count, count));
             for (_, at, content) in &device {
-                // SAFETY: the piece is as long, and the batch leaves it alone.
+                // SAFETY: the piece has this size, and the batch does not touch it.
                 let frame = unsafe { std::slice::from_raw_parts(*at, size) };
                 assert!(frame.iter().all(|b| b == content), "the batch does not write to what the device has");
             }

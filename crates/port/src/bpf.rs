@@ -51,14 +51,14 @@ pub enum Mode {
 /// Calls `bpf()` with the attributes of a command: its part of `union bpf_attr` (linux/bpf.h), up to the last field that is used.
 fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<i32> {
     let pointer: *mut T = attributes;
-    // SAFETY: `T` has the layout of the attributes of `command`, of which the kernel takes missing ones as zero; its size is passed, and the
-    // pointers in it live through the call.
+    // SAFETY: `T` has the layout of the attributes of `command`, and the kernel treats missing attributes as zero. Its
+    // size is passed, and the pointers in it live through the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, pointer, mem::size_of::<T>()) };
     check(result as libc::c_int)
 }
 
 fn owned(fd: i32) -> OwnedFd {
-    // SAFETY: `bpf()` has just given this descriptor to us alone.
+    // SAFETY: `bpf()` has just returned this descriptor, and nobody else owns it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -113,7 +113,7 @@ pub struct SharedArray {
     entries: usize,
 }
 
-// SAFETY: the memory is shared with the kernel by its nature and only touched through atomics.
+// SAFETY: the memory is shared with the kernel anyway, and accessed only through atomics.
 unsafe impl Sync for SharedArray {}
 
 impl SharedArray {
@@ -147,8 +147,8 @@ impl SharedArray {
 
     fn word(&self, entry: usize, word: usize) -> &AtomicU64 {
         assert!(entry < self.entries && word < self.words, "outside of the map");
-        // SAFETY: within the mapping, as just checked; it lives as long as `self`, and aligned words of shared memory may
-        // be used as atomics.
+        // SAFETY: the word is within the mapping, as just checked. The mapping lives as long as `self`, and aligned
+        // words of shared memory can be used as atomics.
         unsafe { self.memory.start().cast::<AtomicU64>().add(entry * self.words + word).as_ref() }
     }
 

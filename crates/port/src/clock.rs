@@ -33,7 +33,7 @@ pub trait Clock {
 
 fn read(clock: libc::clockid_t) -> i128 {
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `ts` is a valid timespec for the call to fill; both clocks used here exist on every Linux.
+    // SAFETY: `ts` is a valid timespec for the call to fill. Both clocks used here exist on every Linux.
     unsafe { libc::clock_gettime(clock, &mut ts) };
     i128::from(ts.tv_sec) * 1_000_000_000 + i128::from(ts.tv_nsec)
 }

@@ -38,9 +38,9 @@ struct Ring {
     taken: Count,
 }
 
-// SAFETY: the port at one end alone writes slots and `written`, the one at the other end alone reads slots and writes
-// `taken` (both need `&mut` on their port, of which there is one each). A slot changes hands by a release store of one count
-// and an acquire load of it, so nobody reads what somebody writes.
+// SAFETY: only the port at one end writes slots and `written`. Only the port at the other end reads slots and writes
+// `taken`. Both need `&mut` on their port, which exists once. A slot changes hands by a release store and an acquire
+// load of a count, so nobody reads a slot while somebody writes it.
 unsafe impl Sync for Ring {}
 
 impl Ring {
@@ -56,8 +56,8 @@ impl Ring {
     fn put(&self, n: u64, frame: &[u8], at: Instant) {
         let place = (n % ROOM) as usize;
         let slot = &self.memory[place * self.slot_size..][..frame.len()];
-        // SAFETY: the slot is the writer's (see `Sync`); source and target are as long as `frame` and do not overlap, because
-        // the ring's memory is lent to readers alone.
+        // SAFETY: the slot belongs to the writer (see `Sync`). Source and target have the length of `frame` and do not
+        // overlap, because the ring's memory is lent only to readers.
         unsafe {
             std::ptr::copy_nonoverlapping(frame.as_ptr(), UnsafeCell::raw_get(slot.as_ptr()), frame.len());
             *self.slots[place].get() = Filled::new(frame.len(), at);
@@ -71,8 +71,8 @@ impl Ring {
         let place = (n % ROOM) as usize;
         let memory = &self.memory[place * self.slot_size..][..count * self.slot_size];
         let slots = &self.slots[place..][..count];
-        // SAFETY: these slots are the reader's (see `Sync`) until it counts them as taken, for which it needs `&mut` on the
-        // port from which they are borrowed; `UnsafeCell<T>` has the layout of `T`.
+        // SAFETY: these slots belong to the reader (see `Sync`) until it counts them as taken, for which it needs
+        // `&mut` on the port from which they are borrowed. `UnsafeCell<T>` has the layout of `T`.
         unsafe {
             let memory = std::slice::from_raw_parts(memory.as_ptr().cast::<u8>(), memory.len());
             let slots = std::slice::from_raw_parts(slots.as_ptr().cast::<Filled>(), count);

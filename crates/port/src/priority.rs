@@ -12,12 +12,12 @@ pub struct HighPriority {
 
 /// Returns the priority of the calling thread. On Linux each thread has its own.
 fn get() -> libc::c_int {
-    // SAFETY: plain call; 0 names the calling thread. A result of -1 may be an error, but cannot be one for oneself.
+    // SAFETY: plain call; 0 means the calling thread. A result of -1 could be an error, but not for the calling thread.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
 fn set(nice: libc::c_int) -> bool {
-    // SAFETY: plain call; 0 names the calling thread.
+    // SAFETY: plain call; 0 means the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
 }
 
@@ -54,7 +54,7 @@ impl Drop for HighPriority {
 /// The operating system's error if it is not permitted.
 pub fn before_all() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the parameters are valid; 0 names the calling thread.
+    // SAFETY: the parameters are valid; 0 means the calling thread.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
 }
 
@@ -71,20 +71,20 @@ pub fn pin(processor: usize) -> io::Result<()> {
 /// # Errors
 /// The operating system's error if a processor does not exist or this process cannot use any of them.
 pub(crate) fn restrict(processors: &[usize]) -> io::Result<()> {
-    // SAFETY: an all-zero set is a valid, empty one.
+    // SAFETY: an all-zero set is a valid, empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     if processors.iter().any(|processor| *processor >= libc::CPU_SETSIZE as usize) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // SAFETY: the numbers are within the set.
     processors.iter().for_each(|processor| unsafe { libc::CPU_SET(*processor, &mut set) });
-    // SAFETY: the set is valid and its size is passed; 0 names the calling thread.
+    // SAFETY: the set is valid and its size is passed; 0 means the calling thread.
     check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) }).map(drop)
 }
 
 /// Returns the processors that the calling thread can use, in ascending order.
 pub fn usable() -> Vec<usize> {
-    // SAFETY: an all-zero set is a valid, empty one, which the call fills; 0 names the calling thread.
+    // SAFETY: an all-zero set is a valid, empty set, which the call fills; 0 means the calling thread.
     let set = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::sched_getaffinity(0, size_of_val(&set), &mut set);
@@ -111,7 +111,7 @@ struct Attributes {
 /// permitted. The length requires Linux 6.12.
 pub(crate) fn take_turns(turn_ns: u64, nice: Option<i32>) {
     let mut attributes = Attributes { size: size_of::<Attributes>() as u32, ..Attributes::default() };
-    // SAFETY: the kernel fills the struct, whose size is passed; 0 names the calling thread.
+    // SAFETY: the kernel fills the struct, whose size is passed; 0 means the calling thread.
     if unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, attributes.size, 0) } != 0 {
         return;
     }

@@ -13,8 +13,7 @@ pub fn until_readable(descriptors: &[BorrowedFd<'_>], time: Duration) -> io::Res
         descriptors.iter().map(|d| libc::pollfd { fd: d.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
     let seconds = libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX);
     let limit = libc::timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() };
-    // SAFETY: `polled` holds as many entries as passed and lives through the call, as `limit` does; no signal mask is
-    // given.
+    // SAFETY: `polled` has as many entries as passed and lives through the call, and so does `limit`; no signal mask is passed.
     let n = unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &limit, std::ptr::null()) };
     match n {
         0.. => Ok(n > 0),

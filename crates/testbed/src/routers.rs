@@ -266,7 +266,7 @@ impl Routing for BgpRouting<'_> {
                 let key = if self.state.md5 { "; with `bgp: {md5}` the keys of the two sides may differ" } else { "" };
                 return Err(TestError::Failed(format!(
                     "the BGP session of {} ({}) is not up after {} s but in state {}{failure}; it last ended because {cause}; {waiting} of {} \
-                     sessions are waited for{key}",
+                     sessions are not up yet{key}",
                     peer.name,
                     peer.address,
                     within.as_secs_f64(),

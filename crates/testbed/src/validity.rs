@@ -240,7 +240,7 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, read: Read, tolerance: Tole
     }
     if health.copies_apart > 0 {
         reasons.push(format!(
-            "copies of {} frames came to queues of several threads, so latencies count them more than once; say --threads 1",
+            "copies of {} frames arrived at queues of several threads, so latencies count them more than once; use --threads 1",
             health.copies_apart
         ));
     }
@@ -256,7 +256,7 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, read: Read, tolerance: Tole
     }
     if health.refused_by_tester > 0 && reads_times(spec) && result.groups.iter().any(has_unknown_times) {
         reasons.push(format!(
-            "the tester's own ring refused {} frames, so many that the times of other losses are not known",
+            "the tester's own ring refused {} frames, too many to know the times of the other losses",
             health.refused_by_tester
         ));
     }
@@ -294,7 +294,7 @@ pub(crate) fn spoilt(trial: u64, spec: &TrialSpec, cause: &str) -> TrialResult {
             groups.push(GroupCounts { group: flow.group.clone(), ..GroupCounts::default() });
         }
     }
-    let reason = format!("{cause}; what was counted until then does not count");
+    let reason = format!("{cause}; counts until then are not valid");
     TrialResult {
         trial,
         groups,

@@ -483,8 +483,8 @@ pub(crate) fn destination(frame: &[u8]) -> u64 {
     frame.first_chunk().map_or(0, |head| u64::from_le_bytes(*head) & ADDRESS)
 }
 
-/// Returns the full departure time. Send and receive times are two readings of one clock, and may be swapped by less
-/// than a millisecond. In that case the departure is after the arrival, and the latency is 0 rather than 4.29 s.
+/// Returns the full departure time. Send and receive times are two readings of one clock, and can be out of order by
+/// less than a millisecond. In that case the departure is after the arrival, and the latency is 0 rather than 4.29 s.
 #[inline]
 fn departure(time: u32, at: Instant) -> u64 {
     let departure = unwrap_time(time, at.0);

@@ -95,7 +95,7 @@ impl Live {
     }
 }
 
-/// How often a thread checks for answers. Lanes need microseconds.
+/// How often a thread checks for answers. Lanes answer within microseconds.
 const GLANCE: Duration = Duration::from_micros(200);
 
 /// One lane's counts, for the other lanes. No other lane writes them.

@@ -65,7 +65,7 @@ pub enum TransmitError {
     NoSuchGroup { group: String, groups: Vec<String> },
     /// The kernel generates the frames of a flow.
     #[error(
-        "flow {flow} ({group}) cannot be started or stopped: the kernel makes its frames, and sends all of a port or none; \
+        "flow {flow} ({group}) cannot be started or stopped: the kernel generates its frames, and sends all flows of a port or none; \
          do it before the traffic starts, or use another backend than live_frames"
     )]
     InKernel { flow: usize, group: String },

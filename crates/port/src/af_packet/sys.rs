@@ -75,7 +75,7 @@ impl Headers {
         let mut vectors: Box<[libc::iovec]> = (0..n).map(vector).collect();
         let messages = (0..n)
             .map(|i| {
-                // SAFETY: all-zero is a valid `mmsghdr` (null pointers, zero lengths).
+                // SAFETY: an all-zero `mmsghdr` is valid (null pointers, zero lengths).
                 let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
                 message.msg_hdr.msg_iov = &mut vectors[i];
                 message.msg_hdr.msg_iovlen = 1;
@@ -100,7 +100,7 @@ impl Headers {
     /// Sends slots `from..to`. Returns how many of them the kernel accepted.
     pub fn send(&mut self, socket: &OwnedFd, from: usize, to: usize) -> io::Result<usize> {
         let pointer = self.messages[from..to].as_mut_ptr();
-        // SAFETY: the headers of `from..to` point at live slots of the owning port for the length of the call.
+        // SAFETY: the headers of `from..to` point to live slots of the owning port during the call.
         let n = unsafe { libc::sendmmsg(socket.as_raw_fd(), pointer, (to - from) as u32, 0) };
         Ok(check(n)? as usize)
     }
@@ -108,7 +108,7 @@ impl Headers {
     /// Receives into the slots from `from` to the end of the burst without waiting. Returns the number of frames.
     pub fn receive(&mut self, socket: &OwnedFd, from: usize) -> io::Result<usize> {
         let free = &mut self.messages[from..];
-        // SAFETY: every header points at a live slot and control buffer of the owning port, with their true sizes.
+        // SAFETY: every header points to a live slot and control buffer of the owning port, with their true sizes.
         let n = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -172,7 +172,7 @@ pub fn packet_socket(protocol: u16) -> io::Result<OwnedFd> {
 
 /// Sets a socket option to a plain struct.
 pub(crate) fn set_option<T: Copy>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
-    // SAFETY: `value` is a plain struct that lives through the call; its size is passed.
+    // SAFETY: `value` is a plain struct that lives through the call, and its size is passed.
     check(unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -228,7 +228,7 @@ pub fn configure_receiver(socket: &OwnedFd, index: i32, buffer: usize) -> io::Re
 
 /// Binds the socket to an interface.
 pub fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
-    // SAFETY: all-zero is a valid address; the fields that matter are set.
+    // SAFETY: an all-zero address is valid, and the fields that matter are set.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol.to_be();
@@ -273,7 +273,7 @@ pub fn spread<'a>(sockets: impl IntoIterator<Item = &'a OwnedFd>) -> io::Result<
 pub(crate) fn get_option<T: Copy>(socket: &OwnedFd, level: i32, name: i32) -> io::Result<T> {
     let mut value = mem::MaybeUninit::<T>::zeroed();
     let mut len = mem::size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes; the rest stays zero, which is valid for the integers in `T`.
+    // SAFETY: the kernel writes at most `len` bytes. The rest stays zero, which is valid for the integers in `T`.
     unsafe {
         check(libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut len))?;
         Ok(value.assume_init())
@@ -294,7 +294,7 @@ pub fn clear_error(socket: &OwnedFd) -> io::Result<()> {
 /// Returns the index of an interface in the current namespace.
 pub fn interface_index(name: &str) -> io::Result<i32> {
     let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: a valid C string.
+    // SAFETY: `name` is a valid C string.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
         0 => Err(io::Error::last_os_error()),
         index => Ok(index as i32),
@@ -302,7 +302,7 @@ pub fn interface_index(name: &str) -> io::Result<i32> {
 }
 
 fn request(name: &str) -> io::Result<libc::ifreq> {
-    // SAFETY: all-zero is a valid request.
+    // SAFETY: an all-zero request is valid.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     if name.len() >= request.ifr_name.len() {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -325,7 +325,7 @@ pub fn make_tap(device: &OwnedFd, name: &str) -> io::Result<String> {
     let mut request = request(name)?;
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
     ioctl(device, libc::TUNSETIFF as libc::Ioctl, &mut request)?;
-    // SAFETY: the kernel has written the name with its end into the request.
+    // SAFETY: the kernel has written the name with its terminator into the request.
     Ok(unsafe { CStr::from_ptr(request.ifr_name.as_ptr()) }.to_string_lossy().into_owned())
 }
 

@@ -30,7 +30,7 @@ impl<T: Copy> Ring<T> {
 
     #[inline]
     fn index(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: the kernel gave the offset of an aligned 32-bit index within this mapping, which lives as long as we.
+        // SAFETY: the kernel gave the offset of an aligned 32-bit index within this mapping, which lives as long as `self`.
         unsafe { self.mapping.start().add(offset as usize).cast::<AtomicU32>().as_ref() }
     }
 
@@ -50,7 +50,7 @@ impl<T: Copy> Ring<T> {
     /// Writes an entry. The kernel sees it after [`Ring::publish`]. There must be room for it.
     #[inline]
     pub fn push(&mut self, entry: T) {
-        // SAFETY: the slot is within the ring and, as there is room, ours.
+        // SAFETY: the slot is within the ring, and it is ours because there is room.
         unsafe { self.slot(self.own).write(entry) };
         self.own = self.own.wrapping_add(1);
     }
@@ -70,7 +70,7 @@ impl<T: Copy> Ring<T> {
                 return None;
             }
         }
-        // SAFETY: the kernel has published this slot and leaves it alone until we release it.
+        // SAFETY: the kernel has published this slot and does not touch it until we release it.
         let entry = unsafe { self.slot(self.own).read() };
         self.own = self.own.wrapping_add(1);
         Some(entry)
@@ -145,7 +145,7 @@ pub fn bind(socket: &OwnedFd, interface: i32, queue: u32) -> io::Result<bool> {
 
 /// Asks the kernel to send the frames in the ring.
 pub fn kick(socket: &OwnedFd) -> io::Result<()> {
-    // SAFETY: nothing is passed but the descriptor.
+    // SAFETY: only the descriptor is passed.
     let sent =
         unsafe { libc::sendto(socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
     check(sent as libc::c_int).map(drop)

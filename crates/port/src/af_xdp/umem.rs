@@ -14,8 +14,9 @@ pub(super) struct Umem {
     shift: u32,
 }
 
-// SAFETY: a shared `Umem` gives raw pointers only. References are made only by the owner of a chunk: the batch for frames to send that
-// the kernel does not have, the port for received frames that it has not yet returned to the fill ring.
+// SAFETY: a shared `Umem` returns only raw pointers. Only the owner of a chunk creates references: the batch for frames
+// to send that the kernel does not have, and the port for received frames that it has not yet returned to the fill
+// ring.
 unsafe impl Sync for Umem {}
 
 impl Umem {
@@ -44,7 +45,7 @@ impl Umem {
     pub(super) fn at(&self, address: u64, len: usize) -> Option<NonNull<[u8]>> {
         let address = usize::try_from(address).ok()?;
         let fits = address < self.memory.len() && (address & (self.chunk() - 1)) + len <= self.chunk();
-        // SAFETY: the mapping is a multiple of the chunk long, so all `len` bytes lie within it, as just checked.
+        // SAFETY: the length of the mapping is a multiple of the chunk size, so all `len` bytes lie within it, as just checked.
         fits.then(|| NonNull::slice_from_raw_parts(unsafe { self.memory.start().add(address) }, len))
     }
 }
@@ -92,8 +93,8 @@ impl SendFrames {
     }
 }
 
-// SAFETY: each frame is in its own chunk of `umem`, which does not move, and is zero at first. The kernel never writes to these chunks, and reads
-// a frame only between the send ring and the completion ring.
+// SAFETY: each frame is in its own chunk of `umem`, which does not move, and is zero at first. The kernel never writes
+// to these chunks, and reads a frame only between the send ring and the completion ring.
 unsafe impl SlotMemory for SendFrames {
     fn pieces(&self) -> usize {
         self.chunks.len()

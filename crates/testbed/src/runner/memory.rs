@@ -36,7 +36,7 @@ fn too_little(suite: &Suite, free: u64) -> Option<String> {
     let routes = most_routes(suite);
     let all: u64 = suite.duts.iter().filter(|dut| !is_virtual(dut)).map(|dut| need(dut, routes)).sum();
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
-    (all > free).then(|| format!("all at once may need {} of memory, {} are free", gib(all), gib(free)))
+    (all > free).then(|| format!("together they may need {} of memory, but only {} are free", gib(all), gib(free)))
 }
 
 /// Stores a note about the memory of each router, if known.
@@ -89,6 +89,6 @@ mod tests {
         };
         assert_eq!(too_little(&suite(100_000), 1 << 30), None);
         let why = too_little(&suite(1_000_000), 1 << 30).unwrap();
-        assert_eq!(why, "all at once may need 4.1 GiB of memory, 1.0 GiB are free");
+        assert_eq!(why, "together they may need 4.1 GiB of memory, but only 1.0 GiB are free");
     }
 }

@@ -60,8 +60,8 @@ impl Found {
         TABLE.begin(&mut outcome);
         note(
             &mut outcome,
-            "Loss: up to this load per port, in both directions at once, whatever is lost is lost by the router. Latency: the \
-             tester itself adds the first figure; routers closer together than the second are not told apart.",
+            "Loss: up to this load per port, in both directions at the same time, only the router can lose frames. Latency: the \
+             tester itself adds the first figure; it cannot distinguish routers that differ by less than the second.",
         );
         for port in &self.ports {
             for (size, load) in &floors {

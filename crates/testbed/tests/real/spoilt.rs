@@ -351,7 +351,7 @@ fn once(device: &mut dyn Dut, case: &Case) -> Result<Seen, String> {
     let noisy = |reason: &str| is_noise(reason) && !(is_noise(case.says) && reason.contains(case.says));
     if case.spoil == Spoil::Deleted {
         // The device has lost its link with it, which is reported.
-        check(first.contains("what was counted until then does not count"), || first.clone())?;
+        check(first.contains("counts until then are not valid"), || first.clone())?;
         return match outcome {
             Err(TestError::DutDied(e) | TestError::Failed(e)) if !e.is_empty() => Ok(Seen::Good),
             other => Err(format!("{other:?}")),

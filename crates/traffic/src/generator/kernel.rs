@@ -25,7 +25,7 @@ const FASTEST_PPS: f64 = 500e6;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Following {
     last_look: Instant,
-    /// True once all frames have left and are counted.
+    /// True once no more frames will leave and all frames are counted.
     pub(super) finished: bool,
 }
 

@@ -96,7 +96,7 @@ impl LeftOut {
         .into_iter()
         .flatten()
         .collect();
-        words.extend(self.first.as_ref().map(|first| format!("the first of them: {first}")));
+        words.extend(self.first.as_ref().map(|first| format!("the first one left out: {first}")));
         words
     }
 

@@ -189,7 +189,7 @@ wait $bgp; echo $? > exit
     );
     let ran = Ran::script_in(NAMESPACES, folder, &body);
     let (told, route) = (ran.read("told"), ran.read("route"));
-    let lost = "1 IPv4 routes (rib.mrt, AS 64500 (192.0.2.9); routes that cannot be read, left out: 1; the first of them: record 3 has a \
+    let lost = "1 IPv4 routes (rib.mrt, AS 64500 (192.0.2.9); routes that cannot be read, left out: 1; the first one left out: record 3 has a \
                 route of peer 7";
     assert!(told.contains(lost) && told.contains("\nadvertised 1 routes, "), "{told}");
     for attribute in

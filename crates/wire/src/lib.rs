@@ -38,6 +38,7 @@ pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
+pub mod ldp;
 mod numbers;
 pub mod pcap;
 pub mod signature;

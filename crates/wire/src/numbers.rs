@@ -121,4 +121,49 @@ numbers! {
         IPV6_EXTENDED_COMMUNITIES = 25, "IPv6 address specific extended communities (RFC 5701).";
         LARGE_COMMUNITIES = 32, "Large communities (RFC 8092).";
     }
+
+    /// Types of LDP messages (RFC 5036 section 3.7, RFC 5561).
+    pub mod ldp_message: u16 {
+        NOTIFICATION = 0x0001, "Informs of an event, or ends the session.";
+        HELLO = 0x0100, "Discovers neighbours.";
+        INITIALIZATION = 0x0200, "Proposes the parameters of a session.";
+        KEEPALIVE = 0x0201, "Keeps the session alive, and accepts the parameters.";
+        CAPABILITY = 0x0202, "Changes capabilities during a session (RFC 5561).";
+        ADDRESS = 0x0300, "Advertises interface addresses.";
+        ADDRESS_WITHDRAW = 0x0301, "Withdraws interface addresses.";
+        LABEL_MAPPING = 0x0400, "Advertises the label of a FEC.";
+        LABEL_REQUEST = 0x0401, "Requests the label of a FEC.";
+        LABEL_WITHDRAW = 0x0402, "Withdraws the label of a FEC.";
+        LABEL_RELEASE = 0x0403, "Gives back a label.";
+        LABEL_ABORT_REQUEST = 0x0404, "Aborts a label request.";
+    }
+
+    /// Types of LDP TLVs (RFC 5036 section 3.7), without the bits U and F.
+    pub mod ldp_tlv: u16 {
+        FEC = 0x0100, "FEC elements.";
+        ADDRESS_LIST = 0x0101, "Addresses of one family.";
+        HOP_COUNT = 0x0103, "Number of LSRs on the path.";
+        PATH_VECTOR = 0x0104, "LSRs on the path.";
+        GENERIC_LABEL = 0x0200, "A label of 20 bits.";
+        STATUS = 0x0300, "Status of a notification.";
+        EXTENDED_STATUS = 0x0301, "More about the status.";
+        RETURNED_PDU = 0x0302, "The PDU that caused a notification.";
+        RETURNED_MESSAGE = 0x0303, "The message that caused a notification.";
+        COMMON_HELLO = 0x0400, "Hold time and flags of a hello.";
+        IPV4_TRANSPORT_ADDRESS = 0x0401, "IPv4 address of the sender's end of the session.";
+        CONFIGURATION_SEQUENCE = 0x0402, "Changes with the configuration of the sender.";
+        IPV6_TRANSPORT_ADDRESS = 0x0403, "IPv6 address of the sender's end of the session.";
+        COMMON_SESSION = 0x0500, "Parameters of a session.";
+        DYNAMIC_CAPABILITY = 0x0506, "Capability: changes during the session (RFC 5561).";
+        TYPED_WILDCARD = 0x050b, "Capability: typed wildcard FEC elements (RFC 5918).";
+        LABEL_REQUEST_ID = 0x0600, "Message ID of a label request.";
+        UNRECOGNIZED_NOTIFICATION = 0x0603, "Capability: notifications with unknown status codes (RFC 5919).";
+    }
+
+    /// Types of FEC elements.
+    pub mod ldp_fec: u8 {
+        WILDCARD = 0x01, "All FECs.";
+        PREFIX = 0x02, "A prefix.";
+        TYPED_WILDCARD = 0x05, "All FECs of one type (RFC 5918).";
+    }
 }

@@ -1,0 +1,190 @@
+//! FEC elements (RFC 5036 section 3.4.1, RFC 5918).
+
+use super::status::{Status, code};
+use drophammer_model::routes::Prefix;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+pub use crate::numbers::ldp_fec as element;
+
+/// Address family numbers of IANA.
+pub(super) const IPV4: u16 = 1;
+pub(super) const IPV6: u16 = 2;
+
+/// A FEC element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FecElement {
+    /// All FECs; only in withdraws and releases.
+    Wildcard,
+    /// A prefix.
+    Prefix(Prefix),
+    /// All FECs of a type (RFC 5918).
+    TypedWildcard {
+        /// The type of FEC element.
+        element: u8,
+        /// Address family number, if the type has one; otherwise 0.
+        family: u16,
+    },
+}
+
+/// The elements of a FEC TLV, at least one, all of them well-formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fecs<'a>(&'a [u8]);
+
+impl<'a> Fecs<'a> {
+    /// All FECs.
+    pub const WILDCARD: Fecs<'static> = Fecs(&[element::WILDCARD]);
+
+    /// Checks the elements.
+    ///
+    /// # Errors
+    /// Unknown FEC, Unsupported Address Family, Malformed TLV Value (RFC 5036 section 3.4.1.1).
+    pub fn parse(value: &'a [u8]) -> Result<Fecs<'a>, Status> {
+        let (mut rest, mut count, mut wildcard) = (value, 0, false);
+        while !rest.is_empty() {
+            let (found, after) = split(rest)?;
+            wildcard |= found == FecElement::Wildcard;
+            count += 1;
+            rest = after;
+        }
+        // The wildcard is the only element of its TLV.
+        if count == 0 || wildcard && count > 1 {
+            return Err(Status::new(code::MALFORMED_TLV_VALUE));
+        }
+        Ok(Fecs(value))
+    }
+
+    /// The elements as bytes.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The elements.
+    pub fn iter(&self) -> impl Iterator<Item = FecElement> + 'a {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let (found, after) = split(rest).ok()?;
+            rest = after;
+            Some(found)
+        })
+    }
+
+    /// True if there are only prefixes.
+    pub fn are_prefixes(&self) -> bool {
+        self.iter().all(|found| matches!(found, FecElement::Prefix(_)))
+    }
+}
+
+/// The first element, and the bytes after it.
+fn split(bytes: &[u8]) -> Result<(FecElement, &[u8]), Status> {
+    const MALFORMED: Status = Status::new(code::MALFORMED_TLV_VALUE);
+    let (&kind, rest) = bytes.split_first().ok_or(MALFORMED)?;
+    match kind {
+        element::WILDCARD => Ok((FecElement::Wildcard, rest)),
+        element::PREFIX => {
+            let (&[high, low, length], rest) = rest.split_first_chunk::<3>().ok_or(MALFORMED)?;
+            let family = u16::from_be_bytes([high, low]);
+            let (address, rest) = rest.split_at_checked(usize::from(length.div_ceil(8))).ok_or(MALFORMED)?;
+            let address: IpAddr = match family {
+                IPV4 => Ipv4Addr::from(padded(address).ok_or(MALFORMED)?).into(),
+                IPV6 => Ipv6Addr::from(padded(address).ok_or(MALFORMED)?).into(),
+                _ => return Err(Status::new(code::UNSUPPORTED_ADDRESS_FAMILY)),
+            };
+            Ok((FecElement::Prefix(Prefix::masked(address, length).ok_or(MALFORMED)?), rest))
+        }
+        element::TYPED_WILDCARD => {
+            let (&[element, length], rest) = rest.split_first_chunk::<2>().ok_or(MALFORMED)?;
+            let (info, rest) = rest.split_at_checked(length.into()).ok_or(MALFORMED)?;
+            let family = info.first_chunk().map_or(0, |family| u16::from_be_bytes(*family));
+            Ok((FecElement::TypedWildcard { element, family }, rest))
+        }
+        _ => Err(Status::new(code::UNKNOWN_FEC)),
+    }
+}
+
+/// The bytes, with zeros behind; `None` if there are more than `N`.
+fn padded<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
+    let mut whole = [0; N];
+    whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(whole)
+}
+
+/// The FEC element of one prefix, as bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct PrefixFec {
+    bytes: [u8; 20],
+    length: usize,
+}
+
+impl PrefixFec {
+    /// The element of `prefix`.
+    pub fn new(prefix: Prefix) -> PrefixFec {
+        let mut bytes = [0; 20];
+        let used = usize::from(prefix.length().div_ceil(8));
+        let family = match prefix.address() {
+            IpAddr::V4(address) => {
+                bytes[4..4 + used].copy_from_slice(&address.octets()[..used]);
+                IPV4
+            }
+            IpAddr::V6(address) => {
+                bytes[4..4 + used].copy_from_slice(&address.octets()[..used]);
+                IPV6
+            }
+        };
+        let [high, low] = family.to_be_bytes();
+        bytes[..4].copy_from_slice(&[element::PREFIX, high, low, prefix.length()]);
+        PrefixFec { bytes, length: 4 + used }
+    }
+
+    /// The element, for a message.
+    pub fn fecs(&self) -> Fecs<'_> {
+        Fecs(&self.bytes[..self.length])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_both_ways() {
+        let cases: [(&str, &[u8]); 5] = [
+            ("0.0.0.0/0", &[2, 0, 1, 0]),
+            ("10.1.2.0/24", &[2, 0, 1, 24, 10, 1, 2]),
+            ("192.0.2.128/25", &[2, 0, 1, 25, 192, 0, 2, 128]),
+            ("192.0.2.1/32", &[2, 0, 1, 32, 192, 0, 2, 1]),
+            ("2001:db8::/33", &[2, 0, 2, 33, 0x20, 1, 0x0d, 0xb8, 0]),
+        ];
+        for (text, bytes) in cases {
+            let prefix: Prefix = text.parse().unwrap();
+            assert_eq!(PrefixFec::new(prefix).fecs().as_bytes(), bytes);
+            assert_eq!(Fecs::parse(bytes).unwrap().iter().collect::<Vec<_>>(), [FecElement::Prefix(prefix)]);
+        }
+    }
+
+    #[test]
+    fn bits_beyond_the_length_do_not_count() {
+        let fecs = Fecs::parse(&[2, 0, 1, 20, 10, 1, 0xff]).unwrap();
+        assert_eq!(fecs.iter().next(), Some(FecElement::Prefix("10.1.240.0/20".parse().unwrap())));
+    }
+
+    #[test]
+    fn several_elements_and_wildcards() {
+        let fecs = Fecs::parse(&[2, 0, 1, 8, 10, 5, 2, 2, 0, 1, 2, 0, 2, 0]).unwrap();
+        let [a, b] = ["10.0.0.0/8", "::/0"].map(|text| FecElement::Prefix(text.parse().unwrap()));
+        let typed = FecElement::TypedWildcard { element: 2, family: 1 };
+        assert_eq!(fecs.iter().collect::<Vec<_>>(), [a, typed, b]);
+        assert!(!fecs.are_prefixes());
+        assert_eq!(Fecs::parse(&[1]).unwrap(), Fecs::WILDCARD);
+    }
+
+    #[test]
+    fn what_is_wrong_has_its_status() {
+        let status = |bytes: &[u8]| Fecs::parse(bytes).unwrap_err().code;
+        for malformed in [&[][..], &[1, 1], &[2, 0, 1], &[2, 0, 1, 33, 1, 2, 3, 4, 5], &[2, 0, 1, 16, 10], &[5, 2, 9]] {
+            assert_eq!(status(malformed), code::MALFORMED_TLV_VALUE, "{malformed:?}");
+        }
+        assert_eq!(status(&[2, 0, 3, 8, 1]), code::UNSUPPORTED_ADDRESS_FAMILY);
+        assert_eq!(status(&[3, 0, 1, 4, 1, 2, 3, 4]), code::UNKNOWN_FEC, "host address of RFC 3036");
+        assert_eq!(status(&[2, 0, 1, 8, 10, 0x80, 0]), code::UNKNOWN_FEC, "a pseudowire");
+    }
+}

@@ -15,6 +15,7 @@ use crate::arp::Arp;
 use crate::banner::{AskBanner, Banner};
 use crate::bgp::{BgpCommand, PeerConfig, Routers};
 use crate::device::DeviceConfig;
+use crate::ldp::{LdpCommand, Lsr, LsrConfig};
 use crate::nd::Nd;
 use crate::ping::{Echo, Ping};
 use crate::tcp::{ConnectionId, ListenerId};
@@ -152,6 +153,8 @@ pub enum Command {
     Banner(AskBanner),
     /// A command of BGP.
     Bgp(BgpCommand),
+    /// A command of LDP.
+    Ldp(LdpCommand),
 }
 
 /// Why a command or a configuration was refused.
@@ -215,6 +218,8 @@ pub enum ProtocolConfig {
     Banner,
     /// BGP-4 speakers that advertise tables of routes and verify received routes; at least one.
     Bgp(Vec<PeerConfig>),
+    /// An LSR that speaks LDP with its neighbours on the link.
+    Ldp(LsrConfig),
 }
 
 impl ProtocolConfig {
@@ -233,6 +238,7 @@ impl ProtocolConfig {
             ProtocolConfig::Ping => Box::new(Ping::new(device)),
             ProtocolConfig::Banner => Box::new(Banner::new(device)),
             ProtocolConfig::Bgp(peers) => Box::new(Routers::configured(device, peers)?),
+            ProtocolConfig::Ldp(lsr) => Box::new(Lsr::new(device, lsr.clone())?),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use drophammer_emulation::ping::Echo;
 use drophammer_emulation::protocol::Command;
-use drophammer_emulation::{banner, bgp, ping};
+use drophammer_emulation::{banner, bgp, ldp, ping};
 use drophammer_model::trial::PortIndex;
 
 /// Actions of devices at the events of a trial: for each event, a list of ports and actions.
@@ -46,5 +46,6 @@ pub(crate) fn protocol_of(command: &Command) -> Option<&'static str> {
         Command::Ping(_) => Some(ping::NAME),
         Command::Banner(_) => Some(banner::NAME),
         Command::Bgp(_) => Some(bgp::NAME),
+        Command::Ldp(_) => Some(ldp::NAME),
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// A fixed number of bits, and how many of them are set.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bitmap {
+pub(crate) struct Bitmap {
     words: Vec<u64>,
     ones: u32,
 }

@@ -8,7 +8,7 @@ mod bitmap;
 #[cfg(test)]
 mod tests;
 
-use bitmap::Bitmap;
+pub(crate) use bitmap::Bitmap;
 use drophammer_model::Instant;
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -59,13 +59,18 @@ impl<'a> Fecs<'a> {
     }
 
     /// The elements.
-    pub fn iter(&self) -> impl Iterator<Item = FecElement> + 'a {
+    pub fn iter(&self) -> impl Iterator<Item = FecElement> + use<'a> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
             let (found, after) = split(rest).ok()?;
             rest = after;
             Some(found)
         })
+    }
+
+    /// The elements that are prefixes.
+    pub fn prefixes(&self) -> impl Iterator<Item = Prefix> + use<'a> {
+        self.iter().filter_map(|found| if let FecElement::Prefix(prefix) = found { Some(prefix) } else { None })
     }
 
     /// True if there are only prefixes.
@@ -174,6 +179,7 @@ mod tests {
         let typed = FecElement::TypedWildcard { element: 2, family: 1 };
         assert_eq!(fecs.iter().collect::<Vec<_>>(), [a, typed, b]);
         assert!(!fecs.are_prefixes());
+        assert_eq!(fecs.prefixes().map(FecElement::Prefix).collect::<Vec<_>>(), [a, b]);
         assert_eq!(Fecs::parse(&[1]).unwrap(), Fecs::WILDCARD);
     }
 

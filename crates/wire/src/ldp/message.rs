@@ -142,7 +142,7 @@ impl<'a> Addresses<'a> {
     }
 
     /// The addresses.
-    pub fn iter(&self) -> impl Iterator<Item = IpAddr> + 'a {
+    pub fn iter(&self) -> impl Iterator<Item = IpAddr> + use<'a> {
         let (four, six) = if self.ipv6 { (&[][..], self.bytes) } else { (self.bytes, &[][..]) };
         let four = four.as_chunks::<4>().0.iter().map(|bytes| IpAddr::from(*bytes));
         four.chain(six.as_chunks::<16>().0.iter().map(|bytes| IpAddr::from(*bytes)))

@@ -23,6 +23,11 @@ pub const LEN: usize = 20;
 
 pub use crate::numbers::protocol;
 
+/// The Router Alert option (RFC 2113): every router on the way examines the packet.
+pub const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
+/// Length of a header with the Router Alert option.
+pub const LEN_ROUTER_ALERT: usize = LEN + ROUTER_ALERT.len();
+
 /// A header without options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr {
@@ -99,11 +104,77 @@ impl Repr {
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
     }
 
+    /// Writes the header with the Router Alert option and its checksum to the front of `packet`, at least 24 bytes.
+    pub fn emit_with_router_alert(&self, packet: &mut [u8]) {
+        Repr { payload_len: self.payload_len + ROUTER_ALERT.len(), ..*self }.emit(packet);
+        packet[0] = 0x46;
+        packet[LEN..LEN_ROUTER_ALERT].copy_from_slice(&ROUTER_ALERT);
+        packet[10..12].fill(0);
+        let sum = checksum::finish(checksum::sum(&packet[..LEN_ROUTER_ALERT]));
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+
     /// Returns the sum of the pseudo-header that TCP and UDP checksums cover.
     pub fn pseudo_header_sum(&self) -> u64 {
         checksum::sum(&self.source.octets())
             + checksum::sum(&self.destination.octets())
             + u64::from(self.protocol)
             + self.payload_len as u64
+    }
+}
+
+/// True if the header has the Router Alert option with value 0. Wrong lengths end the search.
+pub fn has_router_alert(packet: &[u8]) -> bool {
+    const END: u8 = 0;
+    const NO_OPERATION: u8 = 1;
+    let header = packet.first().map_or(0, |first| usize::from(first & 15) * 4);
+    let mut options = packet.get(LEN..header).unwrap_or(&[]);
+    while let Some(&kind) = options.first().filter(|kind| **kind != END) {
+        if options.starts_with(&ROUTER_ALERT) {
+            return true;
+        }
+        let length =
+            if kind == NO_OPERATION { 1 } else { options.get(1).map_or(0, |length| usize::from(*length).max(2)) };
+        options = options.get(length.max(1)..).unwrap_or(&[]);
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn router_alert_is_written_and_found() {
+        let repr = Repr {
+            tos: 0xc0,
+            identification: 7,
+            dont_fragment: false,
+            ttl: 255,
+            protocol: protocol::RSVP,
+            source: Ipv4Addr::new(192, 0, 2, 1),
+            destination: Ipv4Addr::new(198, 51, 100, 9),
+            payload_len: 3,
+        };
+        let mut packet = [0xff; LEN_ROUTER_ALERT + 3];
+        repr.emit_with_router_alert(&mut packet);
+        assert_eq!(Repr::parse(&packet), Ok((repr, &[0xff; 3][..])));
+        assert!(has_router_alert(&packet));
+        let slice = etherparse::Ipv4HeaderSlice::from_slice(&packet).unwrap();
+        assert_eq!((slice.options(), slice.ihl()), (&ROUTER_ALERT[..], 6));
+        // After another option; behind the end of the options; in a header without options.
+        let with = |options: &[u8]| [&[0x40 + 5 + options.len() as u8 / 4][..], &[0; 19], options].concat();
+        assert!(has_router_alert(&with(&[1, 0x44, 4, 0, 0, 0x94, 4, 0, 0, 0, 0, 0])));
+        assert!(!has_router_alert(&with(&[0, 0, 0, 0, 0x94, 4, 0, 0])));
+        assert!(!has_router_alert(&with(&[0x94, 4, 0, 1])), "another value");
+        assert!(!has_router_alert(&[&with(&[])[..], &ROUTER_ALERT].concat()));
+    }
+
+    proptest! {
+        #[test]
+        fn options_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = has_router_alert(&bytes);
+        }
     }
 }

@@ -41,6 +41,7 @@ pub mod ipv6;
 pub mod ldp;
 mod numbers;
 pub mod pcap;
+pub mod rsvp;
 pub mod signature;
 pub mod stack;
 pub mod udp;

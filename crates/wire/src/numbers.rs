@@ -31,6 +31,7 @@ numbers! {
         IPV6_IN_IP = 41, "IPv6 in IP.";
         ROUTING = 43, "Routing header of IPv6.";
         FRAGMENT = 44, "Fragment header of IPv6.";
+        RSVP = 46, "RSVP.";
         GRE = 47, "GRE.";
         ICMPV6 = 58, "ICMPv6.";
         DESTINATION_OPTIONS = 60, "Destination options of IPv6.";
@@ -165,5 +166,71 @@ numbers! {
         WILDCARD = 0x01, "All FECs.";
         PREFIX = 0x02, "A prefix.";
         TYPED_WILDCARD = 0x05, "All FECs of one type (RFC 5918).";
+    }
+
+    /// Types of RSVP messages (RFC 2205, RFC 2961, RFC 3209).
+    pub mod rsvp_message: u8 {
+        PATH = 1, "Describes a sender and asks for a reservation.";
+        RESV = 2, "Reserves, and hands out a label.";
+        PATH_ERR = 3, "Reports an error of a Path to the sender.";
+        RESV_ERR = 4, "Reports an error of a Resv to the receiver.";
+        PATH_TEAR = 5, "Removes path state.";
+        RESV_TEAR = 6, "Removes reservation state.";
+        RESV_CONF = 7, "Confirms a reservation.";
+        BUNDLE = 12, "Carries other messages.";
+        ACK = 13, "Acknowledges MESSAGE_IDs.";
+        SREFRESH = 15, "Refreshes state by its MESSAGE_IDs.";
+        HELLO = 20, "Detects failure and restart of a neighbour.";
+    }
+
+    /// Class numbers of RSVP objects.
+    pub mod rsvp_class: u8 {
+        SESSION = 1, "Destination of the session.";
+        RSVP_HOP = 3, "The node that sent the message, and its interface.";
+        INTEGRITY = 4, "Authentication (RFC 2747).";
+        TIME_VALUES = 5, "Refresh period.";
+        ERROR_SPEC = 6, "An error, or the confirmation of a reservation.";
+        SCOPE = 7, "Senders to which a message goes.";
+        STYLE = 8, "Reservation style.";
+        FLOWSPEC = 9, "Requested service.";
+        FILTER_SPEC = 10, "The sender that a reservation is for.";
+        SENDER_TEMPLATE = 11, "The sender.";
+        SENDER_TSPEC = 12, "Traffic of the sender.";
+        ADSPEC = 13, "What the path offers.";
+        POLICY_DATA = 14, "Data of policy control.";
+        RESV_CONFIRM = 15, "Asks for a confirmation.";
+        LABEL = 16, "MPLS label.";
+        LABEL_REQUEST = 19, "Asks for a label.";
+        EXPLICIT_ROUTE = 20, "Hops that the path must take.";
+        RECORD_ROUTE = 21, "Hops that the path takes.";
+        HELLO = 22, "Instances of two neighbours.";
+        MESSAGE_ID = 23, "Identifies a message.";
+        MESSAGE_ID_ACK = 24, "Acknowledges a message, or reports that it is unknown.";
+        MESSAGE_ID_LIST = 25, "Messages whose state is refreshed.";
+        SESSION_ATTRIBUTE = 207, "Priorities, flags and name of an LSP.";
+    }
+
+    /// Error codes of RSVP (RFC 2205 appendix B, RFC 3209 section 7.3).
+    pub mod rsvp_error: u8 {
+        CONFIRMATION = 0, "No error: the reservation is confirmed.";
+        ADMISSION_CONTROL = 1, "Admission control failure.";
+        POLICY_CONTROL = 2, "Policy control failure.";
+        NO_PATH = 3, "No path information for this Resv.";
+        NO_SENDER = 4, "No sender information for this Resv.";
+        CONFLICTING_STYLE = 5, "Conflicting reservation style.";
+        UNKNOWN_STYLE = 6, "Unknown reservation style.";
+        UNKNOWN_CLASS = 13, "Unknown object class.";
+        UNKNOWN_CTYPE = 14, "Unknown C-Type of a known class.";
+        ROUTING_PROBLEM = 24, "Routing problem.";
+        NOTIFY = 25, "Notification.";
+    }
+
+    /// Values of the RSVP error "routing problem" (RFC 3209 section 7.3).
+    pub mod rsvp_routing: u16 {
+        BAD_INITIAL_SUBOBJECT = 4, "The first hop of the explicit route is not this node.";
+        NO_ROUTE = 5, "No route to the destination.";
+        UNACCEPTABLE_LABEL = 6, "Unacceptable label value.";
+        LABEL_ALLOCATION = 9, "MPLS label allocation failure.";
+        UNSUPPORTED_L3PID = 10, "Unsupported protocol in the label request.";
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The DUT sees a [`device::Device`] on one of its links: a MAC address, up to two VLAN tags, addresses and address ranges, a gateway, one
 //! TCP stack ([`tcp`]), and protocols. [`device::Devices`] holds all devices of one port. All protocols implement [`protocol::Protocol`]:
-//! [`arp`], [`nd`], [`ping`], [`banner`], [`bgp`] and [`ldp`]; [`protocol::ProtocolConfig`] lists all. An [`expectation`] compares received keys of any
+//! [`arp`], [`nd`], [`ping`], [`banner`], [`bgp`], [`ldp`], [`rsvp`]; [`protocol::ProtocolConfig`] lists all. An [`expectation`] compares received keys of any
 //! type with the expected keys.
 //!
 //! # Emulated devices
@@ -40,6 +40,7 @@ pub mod ldp;
 pub mod nd;
 pub mod ping;
 pub mod protocol;
+pub mod rsvp;
 pub mod tcp;
 
 pub use device::{Address, Device, DeviceConfig, Devices};

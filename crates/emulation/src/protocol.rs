@@ -18,6 +18,7 @@ use crate::device::DeviceConfig;
 use crate::ldp::{LdpCommand, Lsr, LsrConfig};
 use crate::nd::Nd;
 use crate::ping::{Echo, Ping};
+use crate::rsvp::{Rsvp, RsvpCommand, RsvpConfig};
 use crate::tcp::{ConnectionId, ListenerId};
 use drophammer_model::Instant;
 use drophammer_wire::MacAddr;
@@ -68,6 +69,8 @@ pub enum Match {
     LinkGroup(MacAddr),
     /// Packets of this IP protocol to an address or group of the device, as [`Input::Packet`].
     IpProtocol(u8),
+    /// IPv4 packets of this IP protocol with the Router Alert option (RFC 2113) to any other address, as [`Input::Packet`].
+    RouterAlert(u8),
     /// ICMP messages of this type, as [`Input::Packet`].
     Icmp(u8),
     /// ICMPv6 messages of this type, as [`Input::Packet`].
@@ -126,7 +129,7 @@ pub struct Packet<'a> {
     pub link_source: MacAddr,
     /// Source address.
     pub source: IpAddr,
-    /// Destination address: one of the device's, or a group.
+    /// Destination address: one of the device's or a group; any for [`Match::RouterAlert`].
     pub destination: IpAddr,
     /// Protocol or next header.
     pub protocol: u8,
@@ -155,6 +158,8 @@ pub enum Command {
     Bgp(BgpCommand),
     /// A command of LDP.
     Ldp(LdpCommand),
+    /// A command of RSVP-TE.
+    Rsvp(RsvpCommand),
 }
 
 /// Why a command or a configuration was refused.
@@ -220,6 +225,8 @@ pub enum ProtocolConfig {
     Bgp(Vec<PeerConfig>),
     /// An LSR that speaks LDP with its neighbours on the link.
     Ldp(LsrConfig),
+    /// RSVP-TE: LSPs that begin or end at the device.
+    Rsvp(Box<RsvpConfig>),
 }
 
 impl ProtocolConfig {
@@ -239,6 +246,7 @@ impl ProtocolConfig {
             ProtocolConfig::Banner => Box::new(Banner::new(device)),
             ProtocolConfig::Bgp(peers) => Box::new(Routers::configured(device, peers)?),
             ProtocolConfig::Ldp(lsr) => Box::new(Lsr::new(device, lsr.clone())?),
+            ProtocolConfig::Rsvp(config) => Box::new(Rsvp::new(device, (**config).clone())?),
         })
     }
 }

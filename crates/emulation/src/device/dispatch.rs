@@ -152,10 +152,13 @@ fn take_ipv4(
     }
     let packet = arrived.payload;
     // Fragments, which `parse` refuses, and packets for other hosts are legitimate, but the device does not handle them.
+    let mut alert = None;
     if packet.len() >= ipv4::LEN {
         let to = Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]);
         let mine = link.addresses.owns_v4(to) || to.is_broadcast() || to.is_multicast() && joined(protocols, to.into());
-        if !mine || u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0 {
+        alert = (!mine).then_some(Match::RouterAlert(packet[9]));
+        let examined = |wanted| ipv4::has_router_alert(packet) && protocols.iter().any(|p| p.matches.contains(&wanted));
+        if alert.is_some_and(|wanted| !examined(wanted)) || u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0 {
             return Ok(());
         }
     }
@@ -170,6 +173,10 @@ fn take_ipv4(
         payload,
         pseudo_sum: ip.pseudo_header_sum(),
     };
+    if let Some(alert) = alert {
+        give(now, protocols, &mut Output { tcp, link, frames }, alert, Input::Packet(packet));
+        return Ok(());
+    }
     let icmp = payload.first().filter(|_| ip.protocol == protocol::ICMP).map(|kind| Match::Icmp(*kind));
     take_packet(now, packet, icmp, protocols, &mut Output { tcp, link, frames })
 }

@@ -9,24 +9,13 @@ use super::{class, error, kind, malformed};
 use crate::Malformed;
 use std::net::Ipv4Addr;
 
-/// Why a message cannot be processed.
+/// An object of an unknown class or type, for which its message must be refused (RFC 2205 section 3.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// It is malformed, and dropped.
-    Malformed(Malformed),
-    /// It has an object of an unknown class or type; the answer is an error message with this code and value (RFC 2205 section 3.10).
-    Unknown {
-        /// [`error::UNKNOWN_CLASS`] or [`error::UNKNOWN_CTYPE`].
-        code: u8,
-        /// Class number and C-Type.
-        value: u16,
-    },
-}
-
-impl From<Malformed> for Fault {
-    fn from(malformed: Malformed) -> Fault {
-        Fault::Malformed(malformed)
-    }
+pub struct UnknownObject {
+    /// Code of the answer: [`error::UNKNOWN_CLASS`] or [`error::UNKNOWN_CTYPE`].
+    pub code: u8,
+    /// Value of the answer: class number and C-Type.
+    pub value: u16,
 }
 
 /// Path.
@@ -250,12 +239,13 @@ struct Found<'a> {
     record_route: Option<RecordRoute<'a>>,
     attribute: Option<SessionAttribute<'a>>,
     hello: Option<HelloObject>,
+    unknown: Option<UnknownObject>,
     /// Objects after STYLE.
     flows: &'a [u8],
 }
 
 impl<'a> Found<'a> {
-    fn walk(objects: Objects<'a>) -> Result<Found<'a>, Fault> {
+    fn walk(objects: Objects<'a>) -> Result<Found<'a>, Malformed> {
         let mut found = Found::default();
         let mut rest = objects;
         while let Some(raw) = rest.next() {
@@ -277,7 +267,7 @@ impl<'a> Found<'a> {
                 Object::RecordRoute(route) => _ = found.record_route.get_or_insert(route),
                 Object::Attribute(attribute) => _ = found.attribute.get_or_insert(attribute),
                 Object::Hello(hello) => _ = found.hello.get_or_insert(hello),
-                Object::Other { class, ctype, .. } => unknown(class, ctype)?,
+                Object::Other { class, ctype, .. } => found.unknown = found.unknown.or(unknown(class, ctype)),
                 Object::Style(_) | Object::Flowspec(_) | Object::FilterSpec(_) | Object::Label(_) => {}
                 Object::MessageId(_) | Object::MessageIdAck(_) | Object::MessageIdList(_) => {}
             }
@@ -285,26 +275,23 @@ impl<'a> Found<'a> {
         Ok(found)
     }
 
-    fn flows(&self) -> Result<(Style, Flows<'a>), Fault> {
+    fn flows(&self) -> Result<(Style, Flows<'a>), Malformed> {
         Ok((need(self.style, "no STYLE")?, Flows::new(self.flows)?))
     }
 }
 
-/// Refuses an unknown object if its class says so.
-fn unknown(class: u8, ctype: u8) -> Result<(), Fault> {
-    let value = u16::from_be_bytes([class, ctype]);
-    match class {
+/// The refusal of an unknown object, if its class asks for one.
+fn unknown(class: u8, ctype: u8) -> Option<UnknownObject> {
+    let code = match class {
         // Class 0 is NULL. Policy and authentication are not supported; scopes are for wildcard reservations.
-        0 | class::POLICY_DATA | class::INTEGRITY | class::SCOPE => Ok(()),
-        class::SESSION..=class::RESV_CONFIRM if class != 2 => Err(Fault::Unknown { code: error::UNKNOWN_CTYPE, value }),
-        class::LABEL | class::LABEL_REQUEST..=class::MESSAGE_ID_LIST => {
-            Err(Fault::Unknown { code: error::UNKNOWN_CTYPE, value })
+        0 | class::POLICY_DATA | class::INTEGRITY | class::SCOPE => return None,
+        class::SESSION | class::RSVP_HOP..=class::LABEL | class::LABEL_REQUEST..=class::MESSAGE_ID_LIST => {
+            error::UNKNOWN_CTYPE
         }
-        _ if UnknownClass::of(class) == UnknownClass::Reject => {
-            Err(Fault::Unknown { code: error::UNKNOWN_CLASS, value })
-        }
-        _ => Ok(()),
-    }
+        _ if UnknownClass::of(class) == UnknownClass::Reject => error::UNKNOWN_CLASS,
+        _ => return None,
+    };
+    Some(UnknownObject { code, value: u16::from_be_bytes([class, ctype]) })
 }
 
 fn need<T>(object: Option<T>, reason: &'static str) -> Result<T, Malformed> {
@@ -318,18 +305,17 @@ const NO_ERROR: &str = "no ERROR_SPEC";
 const NO_TEMPLATE: &str = "no SENDER_TEMPLATE";
 
 impl<'a> Body<'a> {
-    /// Contents of a message other than a Bundle.
+    /// Contents of a message other than a Bundle, and the first object for which the message must be refused, if any.
     ///
     /// # Errors
-    /// A mandatory object is missing, an object is malformed, or of an unknown class or type that the message must be refused for.
-    /// Unknown types of messages are malformed.
-    pub fn parse(message: &Message<'a>) -> Result<Body<'a>, Fault> {
+    /// A mandatory object is missing, an object is malformed, or the type of the message is unknown.
+    pub fn parse(message: &Message<'a>) -> Result<(Body<'a>, Option<UnknownObject>), Malformed> {
         let found = Found::walk(message.objects())?;
         let session = || need(found.session, NO_SESSION);
         let hop = || need(found.hop, NO_HOP);
         let refresh = || need(found.refresh, NO_TIME);
         let error = || need(found.error, NO_ERROR);
-        Ok(match message.kind {
+        let body = match message.kind {
             kind::PATH => Body::Path(Path {
                 session: session()?,
                 hop: hop()?,
@@ -371,8 +357,9 @@ impl<'a> Body<'a> {
             kind::HELLO => Body::Hello(Hello { hello: need(found.hello, "no HELLO")? }),
             kind::ACK => Body::Ack,
             kind::SREFRESH => Body::Srefresh,
-            _ => return Err(malformed("unknown type of message").into()),
-        })
+            _ => return Err(malformed("unknown type of message")),
+        };
+        Ok((body, found.unknown))
     }
 
     /// Type of the message, one of [`kind`].

@@ -11,7 +11,7 @@ mod object;
 mod route;
 mod traffic;
 
-pub use body::{Body, Fault, Flow, Flows, Hello, Path, PathErr, PathTear, Resv, ResvConf, ResvErr, ResvTear};
+pub use body::{Body, Flow, Flows, Hello, Path, PathErr, PathTear, Resv, ResvConf, ResvErr, ResvTear, UnknownObject};
 pub use ids::{Ids, MessageId, MessageIdAck, MessageIdList};
 pub use message::{HEADER_LEN, Message, Objects, RawObject, Writer, flag};
 pub use object::{

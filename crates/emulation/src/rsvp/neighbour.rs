@@ -1,0 +1,282 @@
+//! The neighbours of a device, and what waits to be sent to them.
+
+use super::config::RsvpConfig;
+use super::lsp::NEVER;
+use crate::protocol::Output;
+use drophammer_model::Instant;
+use drophammer_wire::ipv4;
+use drophammer_wire::rsvp::{Body, Hello, HelloObject, MessageIdAck, Object, Writer, flag, kind};
+use std::net::Ipv4Addr;
+
+/// Maximum number of neighbours.
+pub const MOST_NEIGHBOURS: usize = 16;
+/// Largest message: a packet of 1500 bytes, without its IP header.
+pub(super) const MOST_BYTES: usize = 1500 - ipv4::LEN_ROUTER_ALERT;
+/// Acknowledgements in one message: each has 12 bytes.
+const MOST_ACKS: usize = 120;
+/// TTL of all messages.
+pub(super) const TTL: u8 = 255;
+
+/// A neighbour.
+pub(super) struct Neighbour {
+    pub address: Ipv4Addr,
+    /// It supports refresh reduction.
+    pub capable: bool,
+    /// Epoch of its identifiers.
+    pub epoch: Option<u32>,
+    /// Its Hello instance; 0 if unknown.
+    pub instance: u32,
+    /// The device's Hello instance for it.
+    own_instance: u32,
+    /// When it last sent a Hello.
+    heard: Option<Instant>,
+    /// Consecutive Hellos with a wrong instance of this device.
+    wrong: u8,
+    /// Acknowledgements that wait.
+    acks: Vec<MessageIdAck>,
+    /// Messages that wait for a Bundle.
+    bundle: Vec<u8>,
+}
+
+/// The neighbours, and the way to them. The gateway is number 0.
+pub(super) struct Neighbours {
+    pub list: Vec<Neighbour>,
+    /// Address of the device.
+    pub own: Ipv4Addr,
+    /// Flags of every message.
+    flags: u8,
+    bundles: bool,
+    /// Acknowledgements or messages wait.
+    waiting: bool,
+    instance: u32,
+    /// Sent and received messages by type.
+    pub sent: [u64; 32],
+    pub received: [u64; 32],
+    /// Messages that could not be sent, because the next hop was not resolved.
+    pub unresolved: u64,
+    pub refused: u64,
+    packet: Vec<u8>,
+    identification: u16,
+}
+
+/// How a message is addressed.
+#[derive(Clone, Copy)]
+pub(super) enum To {
+    /// To the neighbour, from the device.
+    Neighbour,
+    /// With Router Alert, from this address to that one.
+    End(Ipv4Addr, Ipv4Addr),
+}
+
+impl Neighbours {
+    pub fn new(config: &RsvpConfig, own: Ipv4Addr, gateway: Ipv4Addr, instance: u32) -> Neighbours {
+        let mut neighbours = Neighbours {
+            list: Vec::new(),
+            own,
+            flags: if config.refresh_reduction.is_some() { flag::REFRESH_REDUCTION_CAPABLE } else { 0 },
+            bundles: config.refresh_reduction.as_ref().is_some_and(|reduction| reduction.bundle),
+            waiting: false,
+            instance,
+            sent: [0; 32],
+            received: [0; 32],
+            unresolved: 0,
+            refused: 0,
+            packet: Vec::new(),
+            identification: 0,
+        };
+        neighbours.number(gateway);
+        neighbours
+    }
+
+    /// The number of the neighbour with this address, which may be new; `None` if there are too many.
+    pub fn number(&mut self, address: Ipv4Addr) -> Option<usize> {
+        let known = self.list.iter().position(|neighbour| neighbour.address == address);
+        if known.is_none() && self.list.len() < MOST_NEIGHBOURS {
+            self.list.push(Neighbour {
+                address,
+                capable: false,
+                epoch: None,
+                instance: 0,
+                own_instance: self.instance,
+                heard: None,
+                wrong: 0,
+                acks: Vec::new(),
+                bundle: Vec::new(),
+            });
+            return Some(self.list.len() - 1);
+        }
+        self.refused += u64::from(known.is_none());
+        known
+    }
+
+    /// True if the neighbour and the device support refresh reduction.
+    pub fn reduces(&self, neighbour: usize) -> bool {
+        self.flags & flag::REFRESH_REDUCTION_CAPABLE != 0 && self.list[neighbour].capable
+    }
+
+    /// Sends a message, or adds it to the Bundle of the neighbour; returns its length. `None` if the next hop is not resolved.
+    pub fn send(
+        &mut self,
+        neighbour: usize,
+        to: To,
+        body: &Body<'_>,
+        ids: &[Object<'_>],
+        out: &mut Output<'_>,
+    ) -> Option<usize> {
+        self.sent[usize::from(body.kind())] += 1;
+        if self.bundles && self.list[neighbour].capable && body.kind() != kind::HELLO {
+            let start = self.list[neighbour].bundle.len();
+            body.emit(self.flags, TTL, ids, &mut self.list[neighbour].bundle);
+            let length = self.list[neighbour].bundle.len() - start;
+            if self.list[neighbour].bundle.len() > MOST_BYTES - 8 && start > 0 {
+                let last = self.list[neighbour].bundle.split_off(start);
+                self.flush_bundle(neighbour, out);
+                self.list[neighbour].bundle = last;
+            }
+            self.waiting = true;
+            return Some(length);
+        }
+        let mut packet = self.begin(to);
+        let header = packet.len();
+        body.emit(self.flags, TTL, ids, &mut packet);
+        let length = packet.len() - header;
+        let done = self.finish(neighbour, to, packet, out);
+        done.then_some(length)
+    }
+
+    /// A packet with room for its IP header.
+    fn begin(&mut self, to: To) -> Vec<u8> {
+        let mut packet = std::mem::take(&mut self.packet);
+        packet.clear();
+        packet.resize(if matches!(to, To::Neighbour) { ipv4::LEN } else { ipv4::LEN_ROUTER_ALERT }, 0);
+        packet
+    }
+
+    /// Writes the IP header and sends the packet.
+    fn finish(&mut self, neighbour: usize, to: To, mut packet: Vec<u8>, out: &mut Output<'_>) -> bool {
+        self.identification = self.identification.wrapping_add(1);
+        let (source, destination) = match to {
+            To::Neighbour => (self.own, self.list[neighbour].address),
+            To::End(source, destination) => (source, destination),
+        };
+        let mut header = ipv4::Repr {
+            // Internetwork control.
+            tos: 0xc0,
+            identification: self.identification,
+            dont_fragment: false,
+            ttl: TTL,
+            protocol: ipv4::protocol::RSVP,
+            source,
+            destination,
+            payload_len: packet.len() - ipv4::LEN,
+        };
+        match to {
+            To::Neighbour => header.emit(&mut packet),
+            To::End(..) => {
+                header.payload_len = packet.len() - ipv4::LEN_ROUTER_ALERT;
+                header.emit_with_router_alert(&mut packet);
+            }
+        }
+        let done = out.packet(&packet);
+        self.unresolved += u64::from(!done);
+        self.packet = packet;
+        done
+    }
+
+    /// A message that consists of `write`'s objects or messages, to the neighbour.
+    pub fn send_bare(&mut self, neighbour: usize, kind: u8, out: &mut Output<'_>, write: impl FnOnce(&mut Writer<'_>)) {
+        self.sent[usize::from(kind)] += 1;
+        let mut packet = self.begin(To::Neighbour);
+        let mut writer = Writer::new(&mut packet, kind, self.flags, TTL);
+        write(&mut writer);
+        writer.finish();
+        self.finish(neighbour, To::Neighbour, packet, out);
+    }
+
+    /// Acknowledges a message soon.
+    pub fn acknowledge(&mut self, neighbour: usize, ack: MessageIdAck, out: &mut Output<'_>) {
+        self.list[neighbour].acks.push(ack);
+        self.waiting = true;
+        if self.list[neighbour].acks.len() >= MOST_ACKS {
+            self.flush_acks(neighbour, out);
+        }
+    }
+
+    fn flush_acks(&mut self, neighbour: usize, out: &mut Output<'_>) {
+        let mut acks = std::mem::take(&mut self.list[neighbour].acks);
+        if !acks.is_empty() {
+            self.send_bare(neighbour, kind::ACK, out, |writer| {
+                acks.drain(..).for_each(|ack| writer.object(&Object::MessageIdAck(ack)));
+            });
+        }
+        self.list[neighbour].acks = acks;
+    }
+
+    fn flush_bundle(&mut self, neighbour: usize, out: &mut Output<'_>) {
+        let mut messages = std::mem::take(&mut self.list[neighbour].bundle);
+        if !messages.is_empty() {
+            self.send_bare(neighbour, kind::BUNDLE, out, |writer| writer.bytes(&messages));
+        }
+        messages.clear();
+        self.list[neighbour].bundle = messages;
+    }
+
+    /// Sends what waits.
+    pub fn flush(&mut self, out: &mut Output<'_>) {
+        if std::mem::take(&mut self.waiting) {
+            for neighbour in 0..self.list.len() {
+                self.flush_bundle(neighbour, out);
+                self.flush_acks(neighbour, out);
+            }
+        }
+    }
+
+    /// Sends a Hello.
+    pub fn hello(&mut self, neighbour: usize, request: bool, out: &mut Output<'_>) {
+        let Neighbour { own_instance, instance, .. } = self.list[neighbour];
+        let hello = HelloObject { request, source: own_instance, destination: instance };
+        self.send(neighbour, To::Neighbour, &Body::Hello(Hello { hello }), &[], out);
+    }
+
+    /// Handles a Hello (RFC 3209 section 5.3): true if the neighbour has restarted, or does not know this device any more.
+    pub fn hello_received(&mut self, now: Instant, number: usize, hello: &HelloObject) -> bool {
+        let neighbour = &mut self.list[number];
+        neighbour.heard = Some(now);
+        let restarted = neighbour.instance != 0 && hello.source != neighbour.instance;
+        let wrong = hello.destination != 0 && hello.destination != neighbour.own_instance;
+        neighbour.wrong = if wrong { neighbour.wrong.saturating_add(1) } else { 0 };
+        neighbour.instance = hello.source;
+        if neighbour.wrong > 3 || restarted {
+            self.reset(number, hello.source);
+            return true;
+        }
+        false
+    }
+
+    /// Starts anew with a neighbour whose instance is `instance`, 0 if unknown.
+    fn reset(&mut self, number: usize, instance: u32) {
+        let neighbour = &mut self.list[number];
+        neighbour.instance = instance;
+        neighbour.wrong = 0;
+        neighbour.epoch = None;
+        if instance == 0 {
+            // A device that was cut off comes back with another instance.
+            neighbour.own_instance = neighbour.own_instance.wrapping_add(1).max(1);
+            neighbour.heard = None;
+        }
+    }
+
+    /// True if a neighbour that has answered has been silent for 3.5 intervals.
+    pub fn lost(&mut self, now: Instant, number: usize, interval: std::time::Duration) -> bool {
+        let silent = self.list[number].heard.is_some_and(|heard| now.since(heard) > interval.mul_f64(3.5));
+        if silent {
+            self.reset(number, 0);
+        }
+        silent
+    }
+
+    /// When [`Neighbours::flush`] has work.
+    pub fn soon(&self) -> Instant {
+        if self.waiting { Instant(0) } else { NEVER }
+    }
+}

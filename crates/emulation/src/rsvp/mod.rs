@@ -135,6 +135,7 @@ pub struct Rsvp {
     neighbours: Neighbours,
     deadlines: Deadlines,
     jitter: Jitter,
+    seed: u64,
     /// Epoch of the device's identifiers, and the last one used.
     epoch: u32,
     last_id: u32,
@@ -165,17 +166,16 @@ impl Rsvp {
         let Some(own) = device.ipv4 else {
             return Err(Refused::new(NAME, "the device has no IPv4 address: give it one and a gateway"));
         };
-        let mut jitter = Jitter::new(device.seed, config.refresh, config.jitter_percent);
-        let instance = (jitter.random() as u32).max(1);
         let routes = config.ingress.iter().map(send::explicit_route).collect();
         Ok(Rsvp {
             routes,
             running: false,
             lsps: Lsps::new(&config),
-            neighbours: Neighbours::new(&config, own.address, own.gateway, instance),
+            neighbours: Neighbours::new(&config, own.address, own.gateway),
             deadlines: Deadlines::default(),
-            epoch: jitter.random() as u32 & 0xff_ffff,
-            jitter,
+            jitter: Jitter::new(device.seed, config.refresh, config.jitter_percent),
+            seed: device.seed,
+            epoch: 0,
             last_id: 0,
             own_ids: HashMap::new(),
             peer_ids: HashMap::new(),
@@ -370,8 +370,13 @@ impl Protocol for Rsvp {
     fn command(&mut self, now: Instant, command: &Command) -> Result<(), Refused> {
         let (ingress, all) = (self.lsps.ingress_count, self.lsps.all.len() as u32);
         let command = match command {
+            Command::Start if self.running => return Ok(()),
             Command::Start => {
                 self.running = true;
+                // Neighbours tell by both numbers that this is another life of the device.
+                let life = Jitter::new(self.seed.wrapping_add(now.0), self.config.refresh, 0).random();
+                self.epoch = life as u32 & 0xff_ffff;
+                self.neighbours.begin_life(((life >> 32) as u32).max(1));
                 self.hello_due = if self.config.hello.is_some() { now } else { NEVER };
                 return Ok(());
             }

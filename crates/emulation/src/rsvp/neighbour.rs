@@ -48,6 +48,7 @@ pub(super) struct Neighbours {
     bundles: bool,
     /// Acknowledgements or messages wait.
     waiting: bool,
+    /// The device's Hello instance for new neighbours.
     instance: u32,
     /// Sent and received messages by type.
     pub sent: [u64; 32],
@@ -69,14 +70,14 @@ pub(super) enum To {
 }
 
 impl Neighbours {
-    pub fn new(config: &RsvpConfig, own: Ipv4Addr, gateway: Ipv4Addr, instance: u32) -> Neighbours {
+    pub fn new(config: &RsvpConfig, own: Ipv4Addr, gateway: Ipv4Addr) -> Neighbours {
         let mut neighbours = Neighbours {
             list: Vec::new(),
             own,
             flags: if config.refresh_reduction.is_some() { flag::REFRESH_REDUCTION_CAPABLE } else { 0 },
             bundles: config.refresh_reduction.as_ref().is_some_and(|reduction| reduction.bundle),
             waiting: false,
-            instance,
+            instance: 0,
             sent: [0; 32],
             received: [0; 32],
             unresolved: 0,
@@ -86,6 +87,15 @@ impl Neighbours {
         };
         neighbours.number(gateway);
         neighbours
+    }
+
+    /// The device starts, with this Hello instance; it knows nothing about its neighbours.
+    pub fn begin_life(&mut self, instance: u32) {
+        self.instance = instance;
+        for neighbour in &mut self.list {
+            (neighbour.own_instance, neighbour.instance, neighbour.heard) = (instance, 0, None);
+            (neighbour.capable, neighbour.epoch) = (false, None);
+        }
     }
 
     /// The number of the neighbour with this address, which may be new; `None` if there are too many.

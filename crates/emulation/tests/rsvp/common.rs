@@ -8,7 +8,6 @@ use drophammer_emulation::rsvp::{
 use drophammer_model::Instant;
 use drophammer_wire::MacAddr;
 use std::ops::Range;
-use std::time::Duration;
 
 pub const BUDGET: usize = 64 << 10;
 pub const INGRESS: usize = 0;
@@ -108,10 +107,6 @@ impl World {
             wire.clear();
         }
         self.now = end;
-    }
-
-    pub fn run_for(&mut self, time: Duration) {
-        self.run_to(self.now + time);
     }
 
     pub fn rsvp(&self, at: usize) -> &Rsvp {

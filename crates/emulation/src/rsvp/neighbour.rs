@@ -98,6 +98,11 @@ impl Neighbours {
         }
     }
 
+    /// True if a neighbour has this address.
+    pub fn knows(&self, address: Ipv4Addr) -> bool {
+        self.list.iter().any(|neighbour| neighbour.address == address)
+    }
+
     /// The number of the neighbour with this address, which may be new; `None` if there are too many.
     pub fn number(&mut self, address: Ipv4Addr) -> Option<usize> {
         let known = self.list.iter().position(|neighbour| neighbour.address == address);

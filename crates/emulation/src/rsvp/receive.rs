@@ -74,6 +74,18 @@ impl Rsvp {
         {
             return Err(Malformed::new("rsvp", "the hop is no neighbour"));
         }
+        // Errors come from far away, too.
+        let error = match &body {
+            Body::PathErr(PathErr { error, .. }) => Some((false, error)),
+            Body::ResvErr(ResvErr { error, .. }) => Some((true, error)),
+            _ => None,
+        };
+        if let Some((resv, ErrorSpec { code, value, .. })) = error {
+            self.count_error(ErrorKind { resv, code: *code, value: *value });
+        }
+        if error.is_some() && !self.neighbours.knows(address) {
+            return Ok(());
+        }
         let Some(neighbour) = self.neighbours.number(address) else { return Ok(()) };
         self.neighbours.list[neighbour].capable = message.flags & flag::REFRESH_REDUCTION_CAPABLE != 0;
         if let Some(UnknownObject { code, value }) = refusal {
@@ -108,8 +120,6 @@ impl Rsvp {
                 }
             }
             Body::ResvTear(tear) => self.resv_tear(now, tear.session, tear.flows),
-            Body::PathErr(e) => self.count_error(ErrorKind { resv: false, code: e.error.code, value: e.error.value }),
-            Body::ResvErr(e) => self.count_error(ErrorKind { resv: true, code: e.error.code, value: e.error.value }),
             Body::Hello(hello) => {
                 if self.neighbours.hello_received(now, neighbour, &hello.hello) {
                     self.neighbour_down(neighbour);

@@ -188,9 +188,12 @@ impl Rsvp {
         let config = &self.config.ingress[range];
         let hop = Hop { address: self.neighbours.own, interface: 0 };
         let tspec = Tspec::constant(config.bandwidth as f32 / 8.0, MTU);
+        let adspec = Adspec { broken: false, hops: 1, bandwidth: LINK, latency: 0, mtu: MTU, controlled_load: true };
+        let adspec = Some(adspec);
         let to = To::End(sender.address, session.destination);
         if lsp.phase == Phase::Tearing {
-            let tear = Body::PathTear(PathTear { session, hop, sender, tspec: Some(tspec) });
+            // freeRtr ignores a PathTear without ADSPEC.
+            let tear = Body::PathTear(PathTear { session, hop, sender, tspec: Some(tspec), adspec });
             return self.neighbours.send(0, to, &tear, ids, out);
         }
         let [route, record] = &mut self.stage;
@@ -215,14 +218,7 @@ impl Rsvp {
             }),
             sender,
             tspec,
-            adspec: Some(Adspec {
-                broken: false,
-                hops: 1,
-                bandwidth: LINK,
-                latency: 0,
-                mtu: MTU,
-                controlled_load: true,
-            }),
+            adspec,
             record_route: RecordRoute::new(record).ok().filter(|_| config.record_route),
         });
         self.neighbours.send(0, to, &path, ids, out)

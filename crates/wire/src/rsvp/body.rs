@@ -99,6 +99,8 @@ pub struct PathTear {
     pub sender: Sender,
     /// Its traffic.
     pub tspec: Option<Tspec>,
+    /// What the path offers.
+    pub adspec: Option<Adspec>,
 }
 
 /// ResvTear.
@@ -343,7 +345,8 @@ impl<'a> Body<'a> {
             }
             kind::PATH_TEAR => {
                 let sender = need(found.template, NO_TEMPLATE)?;
-                Body::PathTear(PathTear { session: session()?, hop: hop()?, sender, tspec: found.tspec })
+                let (tspec, adspec) = (found.tspec, found.adspec);
+                Body::PathTear(PathTear { session: session()?, hop: hop()?, sender, tspec, adspec })
             }
             kind::RESV_TEAR => {
                 let (style, flows) = found.flows()?;
@@ -418,7 +421,7 @@ impl<'a> Body<'a> {
             }
             Body::PathTear(tear) => {
                 put(&[session(tear.session), hop(tear.hop), Some(Object::SenderTemplate(tear.sender))]);
-                put(&[tear.tspec.map(Object::SenderTspec)]);
+                put(&[tear.tspec.map(Object::SenderTspec), tear.adspec.map(Object::Adspec)]);
                 None
             }
             Body::ResvTear(tear) => {

@@ -9,6 +9,8 @@ mod ids;
 mod message;
 mod object;
 mod route;
+#[cfg(test)]
+mod tests;
 mod traffic;
 
 pub use body::{Body, Flow, Flows, Hello, Path, PathErr, PathTear, Resv, ResvConf, ResvErr, ResvTear, UnknownObject};

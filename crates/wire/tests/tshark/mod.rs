@@ -18,17 +18,16 @@ fn pcap(frames: &[(u64, &[u8])]) -> Vec<u8> {
     file
 }
 
-/// The named fields of each frame, with the checksums of IP, UDP and TCP verified. Prints a message and returns `None`
-/// if tshark is not installed. `name` distinguishes the captures of one process.
-pub fn decode(name: &str, frames: &[(u64, &[u8])], fields: &[&str]) -> Option<Vec<Vec<String>>> {
+/// What tshark prints about these frames, with the checksums of IP, UDP and TCP verified. Prints a message and returns `None` if
+/// tshark is not installed. `name` distinguishes the captures of one process.
+fn run(name: &str, frames: &[(u64, &[u8])], arguments: &[&str]) -> Option<String> {
     let program = env!("CARGO_CRATE_NAME");
     let path = std::env::temp_dir().join(format!("drophammer-{program}-{name}-{}.pcap", std::process::id()));
     std::fs::write(&path, pcap(frames)).unwrap();
     let checks = ["ip", "udp", "tcp"].map(|protocol| format!("{protocol}.check_checksum:TRUE"));
-    // No field contains a tab.
     let output = Command::new("tshark")
-        .args(["-n", "-T", "fields", "-E", "separator=/t"])
-        .args(fields.iter().flat_map(|field| ["-e", field]))
+        .arg("-n")
+        .args(arguments)
         .args(checks.iter().flat_map(|check| ["-o", check]))
         .arg("-r")
         .arg(&path)
@@ -42,7 +41,21 @@ pub fn decode(name: &str, frames: &[(u64, &[u8])], fields: &[&str]) -> Option<Ve
         other => other.unwrap(),
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// The whole dissection of the frames as text.
+#[allow(dead_code)]
+pub fn text(name: &str, frames: &[(u64, &[u8])]) -> Option<String> {
+    run(name, frames, &["-V"])
+}
+
+/// The named fields of each frame.
+pub fn decode(name: &str, frames: &[(u64, &[u8])], fields: &[&str]) -> Option<Vec<Vec<String>>> {
+    // No field contains a tab.
+    let mut arguments = vec!["-T", "fields", "-E", "separator=/t"];
+    arguments.extend(fields.iter().flat_map(|field| ["-e", field]));
+    let text = run(name, frames, &arguments)?;
     let lines: Vec<_> = text.lines().map(|line| line.split('\t').map(str::to_owned).collect::<Vec<_>>()).collect();
     assert_eq!(lines.len(), frames.len());
     assert!(lines.iter().all(|line| line.len() == fields.len()), "a field for each that was asked for");

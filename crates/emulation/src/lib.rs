@@ -2,7 +2,8 @@
 //!
 //! The DUT sees a [`device::Device`] on one of its links: a MAC address, up to two VLAN tags, addresses and address ranges, a gateway, one
 //! TCP stack ([`tcp`]), and protocols. [`device::Devices`] holds all devices of one port. All protocols implement [`protocol::Protocol`]:
-//! [`arp`], [`nd`], [`ping`], [`banner`], [`bgp`], [`ldp`], [`rsvp`]; [`protocol::ProtocolConfig`] lists all. An [`expectation`] compares received keys of any
+//! [`arp`], [`nd`], [`ping`], [`banner`], [`bfd`], [`bgp`], [`ldp`] and [`rsvp`]; [`protocol::ProtocolConfig`] lists all. An [`expectation`] compares
+//! received keys of any
 //! type with the expected keys.
 //!
 //! # Emulated devices
@@ -30,8 +31,10 @@
 //!   address of the port, and so do test frames. A flow gets the address of the gateway behind its tags; learning
 //!   frames (`testbed/src/learning.rs`) pass sub-interfaces too.
 
+mod agenda;
 pub mod arp;
 pub mod banner;
+pub mod bfd;
 pub mod bgp;
 pub mod compose;
 pub mod device;
@@ -41,6 +44,7 @@ pub mod nd;
 pub mod ping;
 pub mod protocol;
 pub mod rsvp;
+pub mod reasons;
 pub mod tcp;
 
 pub use device::{Address, Device, DeviceConfig, Devices};

@@ -13,6 +13,7 @@ pub use crate::device::output::Output;
 
 use crate::arp::Arp;
 use crate::banner::{AskBanner, Banner};
+use crate::bfd::{self, Bfd};
 use crate::bgp::{BgpCommand, PeerConfig, Routers};
 use crate::device::DeviceConfig;
 use crate::ldp::{LdpCommand, Lsr, LsrConfig};
@@ -227,6 +228,8 @@ pub enum ProtocolConfig {
     Ldp(LsrConfig),
     /// RSVP-TE: LSPs that begin or end at the device.
     Rsvp(Box<RsvpConfig>),
+    /// BFD sessions with these peers; one protocol for all of them.
+    Bfd(Vec<bfd::SessionConfig>),
 }
 
 impl ProtocolConfig {
@@ -247,6 +250,7 @@ impl ProtocolConfig {
             ProtocolConfig::Bgp(peers) => Box::new(Routers::configured(device, peers)?),
             ProtocolConfig::Ldp(lsr) => Box::new(Lsr::new(device, lsr.clone())?),
             ProtocolConfig::Rsvp(config) => Box::new(Rsvp::new(device, (**config).clone())?),
+            ProtocolConfig::Bfd(sessions) => Box::new(Bfd::configured(device, sessions)?),
         })
     }
 }

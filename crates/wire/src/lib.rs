@@ -29,6 +29,7 @@
 //! analyzer then verifies the signature.
 
 pub mod arp;
+pub mod bfd;
 pub mod bgp;
 pub mod checksum;
 pub mod conversation;
@@ -40,6 +41,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod ldp;
 mod numbers;
+pub mod ospf;
 pub mod pcap;
 pub mod rsvp;
 pub mod signature;

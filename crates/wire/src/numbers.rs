@@ -233,4 +233,44 @@ numbers! {
         LABEL_ALLOCATION = 9, "MPLS label allocation failure.";
         UNSUPPORTED_L3PID = 10, "Unsupported protocol in the label request.";
     }
+
+    /// Diagnostics of BFD (RFC 5880 section 4.1).
+    pub mod bfd_diagnostic: u8 {
+        NONE = 0, "No diagnostic.";
+        DETECTION_TIME_EXPIRED = 1, "Control detection time expired.";
+        ECHO_FAILED = 2, "Echo function failed.";
+        NEIGHBOR_SIGNALED_DOWN = 3, "Neighbor signaled session down.";
+        FORWARDING_PLANE_RESET = 4, "Forwarding plane reset.";
+        PATH_DOWN = 5, "Path down.";
+        CONCATENATED_PATH_DOWN = 6, "Concatenated path down.";
+        ADMINISTRATIVELY_DOWN = 7, "Administratively down.";
+        REVERSE_CONCATENATED_PATH_DOWN = 8, "Reverse concatenated path down.";
+    }
+
+    /// Types of OSPF packets.
+    pub mod ospf_packet: u8 {
+        HELLO = 1, "Finds neighbours, and keeps them.";
+        DATABASE_DESCRIPTION = 2, "Lists the headers of all LSAs.";
+        LINK_STATE_REQUEST = 3, "Requests LSAs.";
+        LINK_STATE_UPDATE = 4, "Floods LSAs.";
+        LINK_STATE_ACK = 5, "Acknowledges LSAs.";
+    }
+
+    /// Types of LSAs.
+    pub mod ospf_lsa: u8 {
+        ROUTER = 1, "Links of a router.";
+        NETWORK = 2, "Routers of a transit network.";
+        SUMMARY_NETWORK = 3, "A network in another area.";
+        SUMMARY_ASBR = 4, "An AS boundary router in another area.";
+        EXTERNAL = 5, "A destination outside the AS.";
+        OPAQUE_LINK = 9, "Opaque, for the link (RFC 5250).";
+        OPAQUE_AREA = 10, "Opaque, for the area (RFC 5250).";
+        OPAQUE_AS = 11, "Opaque, for the AS (RFC 5250).";
+    }
+
+    /// Options of OSPF (RFC 2328 section A.2, RFC 5250).
+    pub mod ospf_option: u8 {
+        EXTERNAL = 0x02, "E: the area takes AS-external-LSAs.";
+        OPAQUE = 0x40, "O: the router takes opaque LSAs; in Database Descriptions only.";
+    }
 }

@@ -1,0 +1,344 @@
+//! One BFD session: the state machine of RFC 5880 section 6.2 and the procedures of section 6.8.
+
+use drophammer_model::Instant;
+use drophammer_wire::bfd::{Control, State, diagnostic};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Smallest interval of packets while a session is not Up, in µs (section 6.8.3).
+const SLOW: u32 = 1_000_000;
+
+/// A session with a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionConfig {
+    /// Address of the peer, on the link of the device.
+    pub peer: IpAddr,
+    /// Desired Min TX Interval, in µs.
+    pub desired_min_tx: u32,
+    /// Required Min RX Interval, in µs.
+    pub required_min_rx: u32,
+    /// Detect Mult.
+    pub detect_mult: u8,
+    /// Passive role: sends nothing before it has heard the peer (section 6.1).
+    pub passive: bool,
+}
+
+impl SessionConfig {
+    /// An active session with intervals of 300 ms and multiplier 3.
+    pub fn new(peer: IpAddr) -> SessionConfig {
+        SessionConfig { peer, desired_min_tx: 300_000, required_min_rx: 300_000, detect_mult: 3, passive: false }
+    }
+}
+
+/// State of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Address of the peer.
+    pub peer: IpAddr,
+    /// bfd.SessionState.
+    pub state: State,
+    /// bfd.RemoteSessionState.
+    pub remote_state: State,
+    /// bfd.LocalDiag: why the session last left Up.
+    pub diagnostic: u8,
+    /// Diagnostic in the peer's last packet.
+    pub remote_diagnostic: u8,
+    /// When it last became Up.
+    pub up_at: Option<Instant>,
+    /// When it last left Up.
+    pub down_at: Option<Instant>,
+    /// When the peer's last packet arrived.
+    pub heard_at: Option<Instant>,
+    /// Negotiated interval of sent packets before jitter.
+    pub transmit_interval: Duration,
+    /// Time without a packet after which the session goes down; zero before the first packet.
+    pub detection_time: Duration,
+    /// Packets sent.
+    pub sent: u64,
+    /// How often it became Up.
+    pub times_up: u64,
+    /// How often it left Up, for any reason.
+    pub times_down: u64,
+    /// How often the detection time expired in Init or Up.
+    pub detections: u64,
+    /// How often the neighbour signaled Down or AdminDown in Init or Up.
+    pub signaled: u64,
+}
+
+/// Deadlines and values that packets change.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    config: SessionConfig,
+    discriminator: u32,
+    remote_discriminator: u32,
+    state: State,
+    remote_state: State,
+    diagnostic: u8,
+    remote_diagnostic: u8,
+    remote_min_rx: u32,
+    remote_min_tx: u32,
+    remote_detect_mult: u8,
+    remote_demand: bool,
+    /// bfd.DesiredMinTxInterval: `SLOW` at least while not Up.
+    desired_min_tx: u32,
+    /// The interval that sent packets have: the smaller one until a Poll Sequence has confirmed a larger one.
+    effective_min_tx: u32,
+    /// A Poll Sequence is in progress.
+    polling: bool,
+    /// The peer's Poll waits for its answer.
+    owes_final: bool,
+    /// The contents differ from those of the last packet.
+    changed: bool,
+    last_sent: Instant,
+    next_packet: Option<Instant>,
+    expires: Option<Instant>,
+    /// AdminDown is sent until this time.
+    farewell: Option<Instant>,
+    random: u64,
+    report: Times,
+}
+
+/// Counts and times.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    up_at: Option<Instant>,
+    down_at: Option<Instant>,
+    heard_at: Option<Instant>,
+    sent: u64,
+    up: u64,
+    down: u64,
+    detections: u64,
+    signaled: u64,
+}
+
+fn micros(us: u32) -> Duration {
+    Duration::from_micros(us.into())
+}
+
+impl Session {
+    pub fn new(config: SessionConfig, discriminator: u32, seed: u64) -> Session {
+        Session {
+            config,
+            discriminator,
+            remote_discriminator: 0,
+            state: State::AdminDown,
+            remote_state: State::Down,
+            diagnostic: diagnostic::NONE,
+            remote_diagnostic: diagnostic::NONE,
+            remote_min_rx: 1,
+            remote_min_tx: 0,
+            remote_detect_mult: 0,
+            remote_demand: false,
+            desired_min_tx: SLOW.max(config.desired_min_tx),
+            effective_min_tx: SLOW.max(config.desired_min_tx),
+            polling: false,
+            owes_final: false,
+            changed: false,
+            last_sent: Instant(0),
+            next_packet: None,
+            expires: None,
+            farewell: None,
+            random: seed ^ u64::from(discriminator) << 32,
+            report: Times::default(),
+        }
+    }
+
+    pub fn config(&self) -> &SessionConfig {
+        &self.config
+    }
+
+    pub fn report(&self) -> Report {
+        let Times { up_at, down_at, heard_at, sent, up, down, detections, signaled } = self.report;
+        Report {
+            peer: self.config.peer,
+            state: self.state,
+            remote_state: self.remote_state,
+            diagnostic: self.diagnostic,
+            remote_diagnostic: self.remote_diagnostic,
+            up_at,
+            down_at,
+            heard_at,
+            transmit_interval: self.interval(),
+            detection_time: self.detection_time(),
+            sent,
+            times_up: up,
+            times_down: down,
+            detections,
+            signaled,
+        }
+    }
+
+    /// Leaves AdminDown.
+    pub fn start(&mut self, now: Instant) {
+        if self.state == State::AdminDown {
+            let fresh = Session::new(self.config, self.discriminator, 0);
+            let Session { report, random, .. } = *self;
+            *self = Session { state: State::Down, changed: true, next_packet: Some(now), report, random, ..fresh };
+            self.reschedule(now);
+        }
+    }
+
+    /// Becomes AdminDown, and sends that for one detection time (section 6.8.16).
+    pub fn stop(&mut self, now: Instant) {
+        if self.state != State::AdminDown {
+            let heard = self.remote_discriminator != 0;
+            let detection = (micros(SLOW) * self.config.detect_mult.into()).max(self.detection_time());
+            self.go(now, State::AdminDown, diagnostic::ADMINISTRATIVELY_DOWN);
+            (self.polling, self.owes_final, self.expires) = (false, false, None);
+            self.farewell = heard.then(|| now + detection);
+            self.changed = heard;
+            self.next_packet = heard.then_some(now);
+        }
+    }
+
+    /// Changes the state; a session that leaves Init or Up stores why.
+    fn go(&mut self, now: Instant, state: State, diagnostic: u8) {
+        if self.state == State::Up {
+            (self.report.down_at, self.report.down) = (Some(now), self.report.down + 1);
+        }
+        if state == State::Up {
+            (self.report.up_at, self.report.up) = (Some(now), self.report.up + 1);
+        }
+        self.state = state;
+        self.diagnostic = diagnostic;
+        self.changed = true;
+        let desired =
+            if state == State::Up { self.config.desired_min_tx } else { SLOW.max(self.config.desired_min_tx) };
+        if desired != self.desired_min_tx {
+            self.desired_min_tx = desired;
+            // A Poll Sequence announces the interval (section 6.8.3). A larger interval has an effect only after it, but only
+            // while the session is Up.
+            self.polling = true;
+            if state != State::Up || desired < self.effective_min_tx {
+                self.effective_min_tx = desired;
+            }
+        }
+    }
+
+    /// Handles a packet that belongs to this session (section 6.8.6).
+    ///
+    /// # Errors
+    /// Why it is discarded.
+    pub fn receive(&mut self, now: Instant, control: &Control<'_>) -> Result<(), &'static str> {
+        if self.state == State::AdminDown {
+            return Err("session is AdminDown");
+        }
+        self.remote_discriminator = control.my_discriminator;
+        self.remote_state = control.state;
+        self.remote_demand = control.demand;
+        self.remote_min_rx = control.required_min_rx;
+        self.remote_min_tx = control.desired_min_tx;
+        self.remote_detect_mult = control.detect_mult;
+        self.remote_diagnostic = control.diagnostic;
+        self.report.heard_at = Some(now);
+        if control.is_final && self.polling {
+            (self.polling, self.effective_min_tx) = (false, self.desired_min_tx);
+        }
+        match (self.state, control.state) {
+            (State::Init | State::Up, State::AdminDown) | (State::Up, State::Down) => {
+                self.report.signaled += 1;
+                self.go(now, State::Down, diagnostic::NEIGHBOR_SIGNALED_DOWN);
+            }
+            (State::Down, State::Down) => self.go(now, State::Init, self.diagnostic),
+            (State::Down, State::Init) | (State::Init, State::Init | State::Up) => {
+                self.go(now, State::Up, diagnostic::NONE);
+            }
+            _ => {}
+        }
+        self.owes_final |= control.poll;
+        self.expires = Some(now + self.detection_time());
+        self.reschedule(now);
+        Ok(())
+    }
+
+    /// Negotiated interval of sent packets (section 6.8.7).
+    fn interval(&self) -> Duration {
+        micros(self.effective_min_tx.max(self.remote_min_rx))
+    }
+
+    /// Section 6.8.4.
+    fn detection_time(&self) -> Duration {
+        micros(self.config.required_min_rx.max(self.remote_min_tx)) * self.remote_detect_mult.into()
+    }
+
+    /// True if it may send periodic packets (section 6.8.7).
+    fn is_periodic(&self) -> bool {
+        let demand = self.remote_demand && self.state == State::Up && self.remote_state == State::Up;
+        let silent = self.config.passive && self.remote_discriminator == 0;
+        !silent && self.remote_min_rx != 0 && (!demand || self.polling)
+    }
+
+    /// The interval with jitter: 75 to 100 % of it, or to 90 % if one missing packet is enough (section 6.8.7).
+    fn jittered(&mut self) -> Duration {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let range = if self.config.detect_mult == 1 { 15 } else { 25 };
+        let part = 750 + (self.random >> 33) % (range * 10 + 1);
+        Duration::from_nanos((self.interval().as_nanos() as u64 / 1000).saturating_mul(part))
+    }
+
+    /// Sets the next periodic packet after a change.
+    fn reschedule(&mut self, now: Instant) {
+        if !self.is_periodic() {
+            self.next_packet = None;
+            return;
+        }
+        let latest = self.last_sent + self.jittered();
+        let at = self.next_packet.map_or(latest, |at| at.min(latest));
+        self.next_packet = Some(at.max(now));
+    }
+
+    /// Handles the end of the detection time (section 6.8.4).
+    pub fn expire(&mut self, now: Instant) {
+        if self.farewell.is_some_and(|end| end <= now) {
+            (self.farewell, self.next_packet, self.changed) = (None, None, false);
+        }
+        if self.expires.is_none_or(|at| at > now) {
+            return;
+        }
+        self.expires = None;
+        self.remote_discriminator = 0;
+        if matches!(self.state, State::Init | State::Up) {
+            self.report.detections += 1;
+            self.go(now, State::Down, diagnostic::DETECTION_TIME_EXPIRED);
+        }
+        self.reschedule(now);
+    }
+
+    /// The next packet to send now.
+    pub fn transmit(&mut self, now: Instant) -> Option<Control<'static>> {
+        let is_final = std::mem::take(&mut self.owes_final);
+        let silent = self.state == State::AdminDown && self.farewell.is_none();
+        let due = self.next_packet.is_some_and(|at| at <= now) || self.changed && self.is_periodic();
+        if silent || !is_final && !due {
+            return None;
+        }
+        self.changed = false;
+        self.last_sent = now;
+        if due {
+            self.next_packet = Some(now + self.jittered());
+        }
+        Some(Control {
+            diagnostic: self.diagnostic,
+            state: self.state,
+            // A packet has P or F, not both.
+            poll: self.polling && !is_final && self.remote_discriminator != 0,
+            is_final,
+            detect_mult: self.config.detect_mult,
+            my_discriminator: self.discriminator,
+            your_discriminator: self.remote_discriminator,
+            desired_min_tx: self.desired_min_tx,
+            required_min_rx: self.config.required_min_rx,
+            ..Control::default()
+        })
+    }
+
+    /// Counts a packet if it was `sent`. A packet to an unresolved neighbour is lost.
+    pub fn sent(&mut self, sent: bool) {
+        self.report.sent += u64::from(sent);
+    }
+
+    pub fn next_deadline(&self) -> Option<Instant> {
+        [self.next_packet, self.expires, self.farewell].into_iter().flatten().min()
+    }
+}

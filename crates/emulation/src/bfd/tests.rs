@@ -1,0 +1,247 @@
+use super::*;
+use crate::device::{Address, Device};
+use drophammer_wire::bfd::diagnostic;
+use drophammer_wire::{MacAddr, ipv4, udp};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Offset of the Control packet in an untagged IPv4 frame.
+const AT: usize = 14 + ipv4::LEN + udp::LEN;
+
+fn address(n: u8) -> IpAddr {
+    [198, 18, 0, n].into()
+}
+
+fn device(n: u8, config: SessionConfig) -> Device {
+    let [own, other] = [n, 3 - n].map(|n| [198, 18, 0, n].into());
+    let config_of = DeviceConfig {
+        ipv4: Some(Address { address: own, prefix_len: 24, gateway: other }),
+        ..DeviceConfig::new(format!("d{n}"), MacAddr::local(n.into()), n.into())
+    };
+    let mut device = Device::new(config_of.clone());
+    device.add_protocol(Box::new(Bfd::configured(&config_of, &[config]).unwrap()));
+    device.fix_gateway(MacAddr::local(3 - u64::from(n)));
+    device
+}
+
+/// Two devices on a wire in virtual time; every Control packet is stored.
+struct Wire {
+    now: Instant,
+    devices: [Device; 2],
+    packets: Vec<(Instant, usize, Vec<u8>)>,
+    /// Frames of this device are lost.
+    deaf: Option<usize>,
+}
+
+impl Wire {
+    fn new(configs: [SessionConfig; 2]) -> Wire {
+        let [a, b] = configs;
+        Wire { now: Instant(0), devices: [device(1, a), device(2, b)], packets: Vec::new(), deaf: None }
+    }
+
+    fn command(&mut self, which: usize, command: &Command) {
+        self.devices[which].command(self.now, NAME, command).unwrap();
+    }
+
+    fn run(&mut self, until: Instant) {
+        loop {
+            let mut frames = VecDeque::new();
+            for (i, device) in self.devices.iter_mut().enumerate() {
+                device.poll(self.now, 1500, &mut |frame| frames.push_back((i, frame.to_vec())));
+            }
+            while let Some((from, frame)) = frames.pop_front() {
+                if frame[12..14] == [8, 0] {
+                    self.packets.push((self.now, from, frame[AT..AT + LEN].to_vec()));
+                }
+                if self.deaf != Some(from) {
+                    let to = 1 - from;
+                    self.devices[to].receive(self.now, &frame, &mut |answer| frames.push_back((to, answer.to_vec())));
+                }
+            }
+            match self.devices.iter().filter_map(Device::next_deadline).min() {
+                Some(next) if next <= until => self.now = self.now.max(next),
+                _ => break,
+            }
+        }
+        self.now = until;
+    }
+
+    fn report(&self, which: usize) -> Report {
+        self.devices[which].protocol::<Bfd>().unwrap().sessions().next().unwrap()
+    }
+
+    fn states(&self) -> [State; 2] {
+        [0, 1].map(|i| self.report(i).state)
+    }
+}
+
+fn ms(ms: u64) -> Instant {
+    Instant(ms * 1_000_000)
+}
+
+fn with(peer: u8, ms: u32, detect_mult: u8) -> SessionConfig {
+    let interval = ms * 1000;
+    SessionConfig {
+        desired_min_tx: interval,
+        required_min_rx: interval,
+        detect_mult,
+        ..SessionConfig::new(address(peer))
+    }
+}
+
+#[test]
+fn both_come_up_with_the_slower_interval_and_detect_a_silent_peer() {
+    let mut wire = Wire::new([with(2, 100, 3), with(1, 50, 5)]);
+    wire.command(0, &Command::Start);
+    wire.run(ms(5000));
+    assert_eq!(wire.states(), [State::Down, State::AdminDown]);
+    let bfd = wire.devices[1].protocol::<Bfd>().unwrap();
+    assert!(bfd.discarded().get("session is AdminDown") >= 4);
+    wire.command(1, &Command::Start);
+    wire.run(ms(8000));
+    assert_eq!(wire.states(), [State::Up, State::Up]);
+    let [a, b] = [0, 1].map(|i| wire.report(i));
+    let millis = Duration::from_millis;
+    assert_eq!((a.transmit_interval, b.transmit_interval), (millis(100), millis(100)));
+    assert_eq!((a.detection_time, b.detection_time), (millis(5 * 100), millis(3 * 100)));
+    assert_eq!((a.diagnostic, b.diagnostic, a.times_up, b.times_up), (0, 0, 1, 1));
+
+    // Packets leave after 75 to 100 % of the interval, and one poll with its final confirmed the fast interval.
+    wire.packets.clear();
+    wire.run(ms(18_000));
+    let of = |which| wire.packets.iter().filter(move |(_, from, _)| *from == which).map(|(at, ..)| *at);
+    for which in [0, 1] {
+        let gaps: Vec<_> = of(which).zip(of(which).skip(1)).map(|(a, b)| b.since(a)).collect();
+        assert!(gaps.len() > 100 && gaps.iter().all(|gap| (millis(75)..=millis(100)).contains(gap)), "{gaps:?}");
+        assert!(gaps.iter().any(|gap| *gap < millis(80)) && gaps.iter().any(|gap| *gap > millis(95)));
+    }
+    assert!(wire.packets.iter().all(|(.., bytes)| bytes[1] & 0x30 == 0), "no poll in a settled session");
+
+    wire.deaf = Some(1);
+    let heard = wire.report(0).heard_at.unwrap();
+    wire.run(heard + millis(501));
+    let a = wire.report(0);
+    assert_eq!((a.state, a.diagnostic, a.detections), (State::Down, diagnostic::DETECTION_TIME_EXPIRED, 1));
+    assert_eq!(a.down_at, Some(heard + millis(500)), "to the nanosecond");
+    let b = wire.report(1);
+    assert_eq!((b.state, b.diagnostic, b.signaled), (State::Down, diagnostic::NEIGHBOR_SIGNALED_DOWN, 1));
+    assert_eq!(b.remote_diagnostic, diagnostic::DETECTION_TIME_EXPIRED);
+    wire.deaf = None;
+    wire.run(ms(25_000));
+    assert_eq!((wire.states(), wire.report(0).times_up), ([State::Up, State::Up], 2));
+}
+
+#[test]
+fn the_interval_changes_with_a_poll_sequence() {
+    let mut wire = Wire::new([with(2, 20, 3), with(1, 20, 3)]);
+    [0, 1].into_iter().for_each(|i| wire.command(i, &Command::Start));
+    wire.run(ms(6000));
+    for which in [0, 1] {
+        let of: Vec<_> = wire.packets.iter().filter(|(_, from, _)| *from == which).collect();
+        let polls = of.iter().filter(|(.., bytes)| bytes[1] & 0x20 != 0).count();
+        let finals = of.iter().filter(|(.., bytes)| bytes[1] & 0x10 != 0).count();
+        assert!((1..=2).contains(&polls) && (1..=2).contains(&finals), "{polls} polls, {finals} finals");
+        assert!(of.iter().all(|(.., bytes)| bytes[1] & 0x30 != 0x30));
+        // 1 s until it is Up, and the configured interval from then on.
+        for (.., bytes) in of {
+            let interval = u32::from_be_bytes(bytes[12..16].try_into().unwrap());
+            assert_eq!(interval, if bytes[1] >> 6 == 3 { 20_000 } else { 1_000_000 });
+        }
+    }
+}
+
+#[test]
+fn a_stopped_session_says_so_and_is_silent_then() {
+    let mut wire = Wire::new([with(2, 100, 3), SessionConfig { passive: true, ..with(1, 100, 3) }]);
+    wire.command(1, &Command::Start);
+    wire.run(ms(3000));
+    assert!(wire.packets.is_empty(), "passive");
+    wire.command(0, &Command::Start);
+    wire.run(ms(6000));
+    assert_eq!(wire.states(), [State::Up, State::Up]);
+    wire.command(0, &Command::Stop);
+    wire.run(ms(6001));
+    let b = wire.report(1);
+    assert_eq!((b.state, b.remote_state), (State::Down, State::AdminDown));
+    assert_eq!(b.remote_diagnostic, diagnostic::ADMINISTRATIVELY_DOWN);
+    wire.run(ms(20_000));
+    let last = wire.packets.iter().filter(|(_, from, _)| *from == 0).next_back().unwrap();
+    assert!(last.0 <= ms(9000) && last.2[1] >> 6 == 0, "AdminDown for one detection time");
+    assert_eq!(wire.devices[0].protocol::<Bfd>().unwrap().next_deadline(), None);
+    wire.command(0, &Command::Start);
+    wire.run(ms(26_000));
+    assert_eq!(wire.states(), [State::Up, State::Up]);
+}
+
+#[test]
+fn packets_that_do_not_belong_to_a_session_are_counted_by_reason() {
+    let mut wire = Wire::new([with(2, 100, 3), with(1, 100, 3)]);
+    wire.command(0, &Command::Start);
+    wire.run(ms(1));
+    let control = Control { state: State::Down, detect_mult: 3, my_discriminator: 9, ..Control::default() };
+    let mut send = |source: u8, port: u16, ttl: u8, control: &Control<'_>| {
+        let mut frame = vec![0; AT + control.packet_len()];
+        frame[..6].copy_from_slice(&MacAddr::local(1).0);
+        frame[12..14].copy_from_slice(&[8, 0]);
+        let header = ipv4::Repr {
+            tos: 0,
+            identification: 0,
+            dont_fragment: true,
+            ttl,
+            protocol: 17,
+            source: [198, 18, 0, source].into(),
+            destination: [198, 18, 0, 1].into(),
+            payload_len: udp::LEN + control.packet_len(),
+        };
+        header.emit(&mut frame[14..]);
+        control.emit(&mut frame[AT..]);
+        udp::Repr { source: port, destination: bfd::PORT }.emit(&mut frame[34..], header.pseudo_header_sum());
+        wire.devices[0].receive(ms(2), &frame, &mut |_| {});
+        let all = wire.devices[0].protocol::<Bfd>().unwrap().discarded().clone();
+        all.iter().last().map(|(reason, _)| reason)
+    };
+    assert_eq!(send(2, 50_000, 254, &control), Some("TTL is not 255"));
+    assert_eq!(send(2, 40_000, 255, &control), Some("source port below 49152"));
+    assert_eq!(send(3, 50_000, 255, &control), Some("unknown peer"));
+    let of = |your_discriminator| Control { your_discriminator, ..control };
+    assert_eq!(send(2, 50_000, 255, &of(77)), Some("unknown discriminator"));
+    assert_eq!(send(3, 50_000, 255, &of(1 << 20 | 1)), Some("another peer's discriminator"));
+    let section = Control { authentication: Some(&[1, 3, 7]), ..control };
+    assert_eq!(send(2, 50_000, 255, &section), Some("authentication is not configured"));
+    assert_eq!(send(2, 50_000, 255, &Control { detect_mult: 0, ..control }), Some("Detect Mult is 0"));
+    let before = wire.devices[0].protocol::<Bfd>().unwrap().state();
+    assert_eq!((before.counter("packets_received"), before.counter("packets_discarded")), (7, 7));
+    assert_eq!(wire.report(0).state, State::Down);
+}
+
+#[test]
+fn what_cannot_be_a_session_is_refused() {
+    let config = DeviceConfig::new("d", MacAddr::local(1), 1);
+    let refused =
+        |config: &DeviceConfig, all: &[SessionConfig]| Bfd::configured(config, all).err().unwrap().to_string();
+    let one = with(2, 100, 3);
+    assert!(refused(&config, &[one]).contains("no address of this family"));
+    let own = Address { address: [198, 18, 0, 1].into(), prefix_len: 24, gateway: [198, 18, 0, 2].into() };
+    let config = DeviceConfig { ipv4: Some(own), ..config };
+    assert!(refused(&config, &[one, one]).contains("two sessions with this peer"));
+    assert!(refused(&config, &[SessionConfig { detect_mult: 0, ..one }]).contains("must be 1 or more"));
+}
+
+#[test]
+fn ten_thousand_sessions_cost_what_is_due() {
+    let peers = (0..10_000u32).map(|i| IpAddr::from((0xc612_0000 + 2 + i).to_be_bytes()));
+    let own = Address { address: [198, 18, 0, 1].into(), prefix_len: 16, gateway: [198, 18, 0, 2].into() };
+    let config = DeviceConfig { ipv4: Some(own), ..DeviceConfig::new("d", MacAddr::local(1), 1) };
+    let mut bfd = Bfd::configured(&config, &peers.map(SessionConfig::new).collect::<Vec<_>>()).unwrap();
+    bfd.command(Instant(0), &Command::Start).unwrap();
+    let mut device = Device::new(config);
+    device.fix_gateway(MacAddr::local(2));
+    device.add_protocol(Box::new(bfd));
+    let mut sent = 0;
+    device.poll(Instant(0), 1500, &mut |frame| sent += usize::from(frame[12..14] == [8, 0]));
+    assert_eq!(sent, 10_000);
+    let next = device.next_deadline().unwrap();
+    let mut few = 0;
+    device.poll(next, 1500, &mut |_| few += 1);
+    assert!((1..100).contains(&few), "{few}: only those that are due");
+}

@@ -13,6 +13,7 @@ mod prefix;
 mod range;
 mod space;
 mod table;
+mod vpn;
 
 pub use afi_safi::AfiSafi;
 pub use attributes::{Amount, AttributePattern, GroupSizes, Origin, RouteAttributes};
@@ -22,6 +23,9 @@ pub(crate) use prefix::{address, number};
 pub use range::{Description, RouteError, RouteRange};
 pub use space::reserved;
 pub use table::RouteTable;
+pub use vpn::{
+    Administrator, Counting, FIRST_LABEL, LAST_LABEL, LabelPer, PrefixesPerVrf, VpnError, VpnId, VpnIdError, VpnRoutes, VrfRange,
+};
 
 use crate::trial::Family;
 use crate::trial::PortIndex;

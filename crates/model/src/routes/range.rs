@@ -75,11 +75,7 @@ fn of_the_internet() -> GroupSizes {
 
 /// Computed routes. A value takes some hundred bytes, whatever the number of routes.
 ///
-/// A range computes prefixes only. The label of a route (RFC 8277) and its route distinguisher (RFC 4364) will be computed here as well, from
-/// fields of [`Description`]: the first label and its step from route to route, one distinguisher for the range. [`Routes::afi_safi`] will
-/// follow from them. Today the emulated speaker adds both while it sends (`Encapsulation` in `emulation/src/bgp/adj_rib_out.rs`).
-///
-/// [`Routes::afi_safi`]: super::Routes::afi_safi
+/// A range computes prefixes only; [`VpnRoutes`](super::VpnRoutes) adds labels and route distinguishers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Description", into = "Description")]
 pub struct RouteRange {

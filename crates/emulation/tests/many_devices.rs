@@ -125,6 +125,7 @@ fn a_thousand_devices_in_vlans_of_their_own_speak_bgp_each_with_its_peer() {
         next_hop: Some(Ipv4Addr::new(198, 18, 1, 1).into()),
         check_attributes: true,
         times: true,
+        labels: false,
     };
     let expectations: Vec<_> = ids
         .iter()

@@ -135,6 +135,7 @@ pub fn once(
         next_hop: config.addressing(family).map(|a| a.host),
         check_attributes: true,
         times: true,
+        labels: false,
     };
     let begun = rig.now();
     let (receiver, router) = rig.session_mut(sink).ok_or_else(no_router)?;

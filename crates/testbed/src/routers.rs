@@ -117,6 +117,7 @@ impl RoutingState {
             next_hop: Some(if unchanged { from.address } else { dut }),
             check_attributes: true,
             times: true,
+            labels: false,
         }
     }
 }

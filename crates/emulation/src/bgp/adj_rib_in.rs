@@ -1,8 +1,10 @@
 //! Compares the routes that a peer advertises with the expected routes: prefix by prefix, attribute by attribute. A route costs
 //! three bits.
 
+mod labels;
 mod skyline;
 mod verdict;
+mod vpn;
 mod watched;
 
 use super::Negotiated;
@@ -17,7 +19,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::sync::Arc;
 use verdict::{Verdict, judge};
-use watched::Watched;
+pub use vpn::{Distinguishers, VpnFault, VpnFaultKind, VpnPart};
+use watched::{Found, RouteKeys, Watched};
 pub use watched::{RouteKey, RoutePart};
 
 /// Maximum number of stored unexpected routes; more are only counted.
@@ -49,6 +52,8 @@ pub struct Expected {
     pub check_attributes: bool,
     /// True to store the time of each route (4 bytes per route).
     pub times: bool,
+    /// True to store the labels of each route: 4 bytes per VRF if all its routes have the same label, otherwise 4 bytes per route.
+    pub labels: bool,
 }
 
 /// Identifies an expectation of one Adj-RIB-In.
@@ -66,6 +71,10 @@ pub struct Verified {
     pub wrong_as_path: u64,
     /// Advertisements with another wrong attribute since the beginning.
     pub wrong_attributes: u64,
+    /// Advertisements of VPN routes whose route targets are not those of their VRF, since the beginning.
+    pub wrong_target: u64,
+    /// Advertisements of VPN routes with the route target or the prefix of another VRF, since the beginning.
+    pub wrong_vrf: u64,
 }
 
 impl std::ops::Deref for Verified {
@@ -124,8 +133,10 @@ struct Judged {
     whole: bool,
     /// True if it had MP_REACH_NLRI.
     reach: bool,
-    /// Expectation, group and verdict.
-    of: Option<(usize, u32, Verdict)>,
+    /// Expectation, VRF, group and verdict.
+    of: Option<(usize, u32, u32, Verdict)>,
+    /// The extended communities.
+    communities: Vec<u8>,
     /// The sent attributes of a group; the memory is reused.
     sent: RouteAttributes,
 }
@@ -143,6 +154,8 @@ impl Judged {
             }
             self.next_hop.clear();
             self.next_hop.extend_from_slice(next_hop);
+            self.communities.clear();
+            self.communities.extend_from_slice(update.attributes.extended_communities);
             self.context = Some(context);
             self.of = None;
         }
@@ -188,13 +201,27 @@ impl AdjRibIn {
     pub fn expect_in(&mut self, now: Instant, mut keys: RoutePart, expected: Expected) -> ExpectationId {
         keys.part.end = keys.part.end.min(keys.routes.len());
         keys.part.start = keys.part.start.min(keys.part.end);
+        self.watch(now, RouteKeys::Part(keys), expected)
+    }
+
+    /// Expects all routes of VRFs from `now` on.
+    pub fn expect_vpn(&mut self, now: Instant, keys: VpnPart, expected: Expected) -> ExpectationId {
+        self.watch(now, RouteKeys::Vpn(keys), expected)
+    }
+
+    fn watch(&mut self, now: Instant, keys: RouteKeys, expected: Expected) -> ExpectationId {
         self.expectations.push(Watched::new(now, keys, expected));
         ExpectationId(self.expectations.len() - 1)
     }
 
-    /// Expects the routes `part` of an expectation to be present, or absent, from `now` on.
+    /// Expects the routes `part` of an expectation to be present, or absent, from `now` on. Routes of VRFs are numbered over all VRFs.
     pub fn change(&mut self, now: Instant, id: ExpectationId, part: Range<u32>, present: bool) {
         self.expectations[id.0].change(now, part, present);
+    }
+
+    /// Expects the routes `part` of each of the VRFs `vrfs` to be present, or absent, from `now` on.
+    pub fn change_vpn(&mut self, now: Instant, id: ExpectationId, vrfs: Range<u32>, part: Range<u32>, present: bool) {
+        self.expectations[id.0].change_vpn(now, vrfs, part, present);
     }
 
     /// Handles the body of an UPDATE.
@@ -251,25 +278,45 @@ impl AdjRibIn {
         Ok(())
     }
 
-    /// The expectation that includes a route, and the number of the route in it.
+    /// The expectation that includes a route.
     #[inline]
-    fn find(&self, route: &Nlri<'_>, prefix: &Prefix) -> Option<(usize, u32)> {
+    fn find(&self, route: &Nlri<'_>, prefix: &Prefix) -> Option<(usize, Found)> {
         let mut last: Option<(*const Routes, Option<u32>)> = None;
-        self.expectations.iter().enumerate().find_map(|(at, one)| {
-            let RoutePart { afi_safi, distinguisher, routes, part } = one.routes.keys();
-            if *afi_safi != route.family || *distinguisher != route.distinguisher {
-                return None;
+        self.expectations.iter().enumerate().find_map(|(at, one)| match one.routes.keys() {
+            RouteKeys::Part(RoutePart { afi_safi, distinguisher, routes, part }) => {
+                if *afi_safi != route.family || *distinguisher != route.distinguisher {
+                    return None;
+                }
+                // Many expectations are parts of the same routes.
+                let known = Arc::as_ptr(routes);
+                let index = match last {
+                    Some((same, index)) if same == known => index,
+                    _ => routes.index_of(prefix),
+                };
+                last = Some((known, index));
+                let index = index.filter(|i| part.contains(i))?;
+                let number = index - part.start;
+                Some((at, Found { number, vrf: 0, route: number, index }))
             }
-            // Many expectations are parts of the same routes.
-            let known = Arc::as_ptr(routes);
-            let index = match last {
-                Some((same, index)) if same == known => index,
-                _ => routes.index_of(prefix),
-            };
-            last = Some((known, index));
-            let index = index.filter(|i| part.contains(i))?;
-            Some((at, index - part.start))
+            RouteKeys::Vpn(VpnPart { routes, .. }) => {
+                let distinguisher = route.distinguisher.filter(|_| routes.afi_safi() == route.family)?;
+                let vrf = one.vpn.as_ref()?.vrf_of(distinguisher)?;
+                let index = routes.index_of(vrf, prefix)?;
+                let number = vrf * routes.per_vrf() + index;
+                Some((at, Found { number, vrf, route: index, index: routes.slice(vrf).start + index }))
+            }
         })
+    }
+
+    /// Learns the VRF of a route distinguisher; true if an expectation has learned it.
+    #[cold]
+    fn learn(&mut self, route: &Nlri<'_>) -> bool {
+        let Some(distinguisher) = route.distinguisher else { return false };
+        let vpn = self.expectations.iter_mut().filter_map(|one| one.vpn.as_mut());
+        let mut new = vpn.filter(|vpn| {
+            vpn.part.routes.afi_safi() == route.family && vpn.vrf_of(distinguisher).is_none()
+        });
+        new.any(|vpn| vpn.learn(distinguisher, &self.judged.communities).is_some())
     }
 
     #[inline]
@@ -283,33 +330,48 @@ impl AdjRibIn {
     ) {
         self.totals.announcements += 1;
         let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
-        let Some((at, i)) = self.find(route, &prefix) else {
-            self.totals.unexpected += 1;
-            if self.unexpected.len() < MOST_UNEXPECTED {
-                self.unexpected.insert(RouteKey::of(route, prefix));
-            }
+        let mut found = self.find(route, &prefix);
+        if found.is_none() && self.learn(route) {
+            found = self.find(route, &prefix);
+        }
+        let Some((at, found)) = found else {
+            self.not_expected(route, prefix);
             return;
         };
         let one = &mut self.expectations[at];
-        let RoutePart { afi_safi, routes, part, .. } = one.routes.keys();
-        let group = routes.group_of(part.start + i);
+        let (routes, afi_safi) = one.attributes();
+        let group = routes.group_of(found.index);
         let verdict = match self.judged.of {
-            Some((of, judged, verdict)) if (of, judged) == (at, group) => verdict,
+            Some((of, vrf, judged, verdict)) if (of, vrf, judged) == (at, found.vrf, group) => verdict,
             _ => {
                 let session = verdict::Of { ibgp: context.ibgp, peer_id: self.peer_id };
                 let sent = &mut self.judged.sent;
                 routes.attributes_into(group, sent);
-                let judge = |update: &Update<'_>| judge(update, *afi_safi, sent, &one.expected, session);
-                let verdict = match update {
+                let judge = |update: &Update<'_>| judge(update, afi_safi, sent, &one.expected, session);
+                let mut verdict = match update {
                     Some(update) => judge(update),
                     // Parsing cannot fail: an UPDATE with the same attributes was parsed before.
                     None => Update::parse(body, context).map_or(Verdict::default(), |update| judge(&update)),
                 };
-                self.judged.of = Some((at, group, verdict));
+                if let Some(vpn) = &one.vpn {
+                    verdict.vpn = vpn.judge(found.vrf, &self.judged.communities, &sent.extended_communities);
+                }
+                self.judged.of = Some((at, found.vrf, group, verdict));
                 verdict
             }
         };
-        self.present += u32::from(one.received(now, i, verdict));
+        self.present += u32::from(one.received(now, found, verdict, route));
+    }
+
+    /// A route outside all expectations was announced.
+    #[cold]
+    fn not_expected(&mut self, route: &Nlri<'_>, prefix: Prefix) {
+        self.totals.unexpected += 1;
+        if self.unexpected.len() < MOST_UNEXPECTED {
+            self.unexpected.insert(RouteKey::of(route, prefix));
+        }
+        let same_family = |one: &&mut Watched| one.attributes().1 == route.family;
+        self.expectations.iter_mut().filter(same_family).for_each(|one| one.not_expected(route, &prefix));
     }
 
     #[inline]
@@ -317,14 +379,16 @@ impl AdjRibIn {
         self.totals.withdrawals += 1;
         let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
         match self.find(route, &prefix) {
-            Some((at, i)) => self.present -= u32::from(self.expectations[at].routes.withdrawn(now, i)),
+            Some((at, found)) => {
+                self.present -= u32::from(self.expectations[at].routes.withdrawn(now, found.number));
+            }
             None => _ = self.unexpected.remove(&RouteKey::of(route, prefix)),
         }
     }
 
     /// The session has ended, and all routes with it.
     pub fn session_lost(&mut self, now: Instant) {
-        self.expectations.iter_mut().for_each(|one| one.routes.lost(now));
+        self.expectations.iter_mut().for_each(|one| one.lost(now));
         self.unexpected.clear();
         self.ends_of_rib.clear();
         self.totals.sessions_lost += 1;
@@ -349,6 +413,35 @@ impl AdjRibIn {
     pub fn unexpected(&self, limit: usize) -> Vec<RouteKey> {
         let gone = self.expectations.iter().flat_map(|one| one.routes.unexpected());
         self.unexpected.iter().copied().chain(gone).take(limit).collect()
+    }
+
+    /// Some of the expected routes of VRFs that are missing: VRF and prefix.
+    pub fn missing_vpn(&self, id: ExpectationId, limit: usize) -> Vec<(u32, Prefix)> {
+        let one = &self.expectations[id.0];
+        let Some(vpn) = &one.vpn else { return Vec::new() };
+        let routes = &vpn.part.routes;
+        let vrf = |key: &RouteKey| key.distinguisher.and_then(|of| routes.vrf_of_distinguisher(of));
+        one.routes.missing().take(limit).filter_map(|key| Some((vrf(&key)?, key.prefix))).collect()
+    }
+
+    /// The first 1,000 advertisements of VPN routes with wrong route targets or in a wrong VRF since the beginning. [`Verified`] counts
+    /// all of them.
+    pub fn vpn_faults(&self, id: ExpectationId) -> &[VpnFault] {
+        self.expectations[id.0].vpn.as_ref().map_or(&[], |vpn| &vpn.faults)
+    }
+
+    /// The route distinguishers that the peer has chosen ([`Distinguishers::Learned`]), each with its VRF, in ascending order.
+    pub fn learned_distinguishers(&self, id: ExpectationId) -> Vec<([u8; 8], u32)> {
+        let mut all: Vec<_> = self.expectations[id.0].vpn.iter().flat_map(vpn::VpnWatched::learned).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The labels of route `route` of VRF `vrf`, from the top of the stack, for a sender of packets to this route. Other than VPN routes
+    /// count as VRF 0, and `route` from the beginning of the expected part. `None` if the route is absent, has no label, or labels are
+    /// not stored ([`Expected::labels`]).
+    pub fn label_of(&self, id: ExpectationId, vrf: u32, route: u32) -> Option<&[u32]> {
+        self.expectations[id.0].label_of(vrf, route)
     }
 
     /// True if all expected routes are present and all routes of the expectations that must be absent are absent.

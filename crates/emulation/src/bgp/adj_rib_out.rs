@@ -3,7 +3,7 @@
 use super::Negotiated;
 use super::advertised::Advertised;
 use drophammer_model::Instant;
-use drophammer_model::routes::{Change, Prefix, RouteAttributes, Routes};
+use drophammer_model::routes::{Change, Prefix, RouteAttributes, Routes, VpnRoutes};
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::route_refresh::{self, subtype};
 use drophammer_wire::bgp::update::nlri::Frame;
@@ -40,6 +40,63 @@ impl RouteSet {
     /// The family in which they are sent.
     pub fn afi_safi(&self) -> AfiSafi {
         self.encapsulation.kind.afi_safi(self.routes.family())
+    }
+}
+
+/// Routes of some VRFs to advertise or to withdraw on one session, and how to send them.
+#[derive(Clone, Debug)]
+pub struct VpnRouteSet {
+    /// Routes of all VRFs.
+    pub routes: Arc<VpnRoutes>,
+    /// The VRFs that are meant.
+    pub vrfs: Range<u32>,
+    /// The routes of each of these VRFs that are meant.
+    pub part: Range<u32>,
+    /// How they are packed into UPDATEs. All routes of an UPDATE belong to one VRF.
+    pub packing: Packing,
+    /// Path identifier, sent if ADD-PATH is negotiated (RFC 7911).
+    pub path_id: u32,
+}
+
+impl VpnRouteSet {
+    /// All routes of all VRFs.
+    pub fn all(routes: Arc<VpnRoutes>, packing: Packing) -> VpnRouteSet {
+        let (vrfs, part) = (0..routes.vrfs().count, 0..routes.per_vrf());
+        VpnRouteSet { routes, vrfs, part, packing, path_id: 0 }
+    }
+
+    /// The routes as ranges of numbers over all VRFs: one for each VRF, or a single one if all routes of each VRF are meant.
+    pub fn parts(&self) -> impl Iterator<Item = Range<u32>> + Clone + use<> {
+        let (per_vrf, part) = (self.routes.per_vrf(), self.part.clone());
+        let (first, count, size) = match part == (0..per_vrf) {
+            true => (self.vrfs.start, u32::from(!self.vrfs.is_empty()), self.vrfs.len() as u32 * per_vrf),
+            false => (self.vrfs.start, self.vrfs.len() as u32, part.len() as u32),
+        };
+        (first..first + count).map(move |vrf| vrf * per_vrf + part.start..vrf * per_vrf + part.start + size)
+    }
+
+    /// The same, without VRFs and routes that do not exist.
+    fn clamped(mut self) -> VpnRouteSet {
+        self.vrfs.end = self.vrfs.end.min(self.routes.vrfs().count);
+        self.part.end = self.part.end.min(self.routes.per_vrf());
+        self
+    }
+
+    /// The routes of one VRF, without route targets.
+    fn of_vrf(&self, vrf: u32) -> RouteSet {
+        let (slice, (first, shared)) = (self.routes.slice(vrf), self.routes.labels(vrf));
+        // A label counts from the first prefix of the VRF.
+        let labels = Labels::Blocks { first, shared, start: 0u32.wrapping_sub(slice.start) };
+        let distinguisher = self.routes.distinguisher(vrf);
+        RouteSet {
+            routes: self.routes.routes().clone(),
+            part: slice.start + self.part.start..slice.start + self.part.end,
+            packing: self.packing,
+            encapsulation: Encapsulation {
+                kind: EncapsulationKind::Vpn { labels, distinguisher, communities: [0; 8] },
+                path_id: self.path_id,
+            },
+        }
     }
 }
 
@@ -160,15 +217,49 @@ enum Job {
 
 struct RouteJob {
     change: Change,
-    /// The routes that are left.
+    /// The routes that are left; with VRFs, those of the first VRF.
     set: RouteSet,
+    /// The VRFs that are left, for routes of VRFs.
+    vrfs: Option<Box<Vrfs>>,
     /// Time of the first message, and number of routes sent since.
     since: Option<(Instant, u64)>,
 }
 
+/// VRFs of a job. The first one is in progress.
+struct Vrfs {
+    left: VpnRouteSet,
+    /// Route targets of the first VRF.
+    targets: Vec<[u8; 8]>,
+}
+
 impl RouteJob {
     fn routes(change: Change, set: RouteSet) -> Job {
-        Job::Routes(RouteJob { change, set, since: None })
+        Job::Routes(RouteJob { change, set, vrfs: None, since: None })
+    }
+
+    fn vpn(change: Change, left: VpnRouteSet) -> Job {
+        let vrf = left.vrfs.start;
+        let (set, targets) = (left.of_vrf(vrf), left.routes.targets(vrf).collect());
+        Job::Routes(RouteJob { change, set, vrfs: Some(Box::new(Vrfs { left, targets })), since: None })
+    }
+
+    /// Continues with the next VRF; false if there is none.
+    fn next_vrf(&mut self) -> bool {
+        let Some(Vrfs { left, targets }) = self.vrfs.as_deref_mut() else { return false };
+        left.vrfs.start += 1;
+        let vrf = left.vrfs.start;
+        if left.vrfs.is_empty() {
+            return false;
+        }
+        self.set = left.of_vrf(vrf);
+        targets.clear();
+        targets.extend(left.routes.targets(vrf));
+        true
+    }
+
+    /// The VRF in progress; 0 without VRFs.
+    fn vrf(&self) -> u32 {
+        self.vrfs.as_ref().map_or(0, |vrfs| vrfs.left.vrfs.start)
     }
 
     /// Earliest time of the next message, where the first one is not sent before `begin`; `None` means now.
@@ -191,8 +282,8 @@ struct Speaker {
 /// The encoded attributes of one group, ready to be copied.
 #[derive(Default)]
 struct Encoded {
-    /// The speaker and the job of the attributes; `group` is a group of that job.
-    by: Option<(Speaker, u64)>,
+    /// The speaker, the job and the VRF of the attributes; `group` is a group of that job.
+    by: Option<(Speaker, u64, u32)>,
     group: Option<u32>,
     /// The attributes of the group, and its path after the speaker's AS; the memory is reused.
     of: RouteAttributes,
@@ -246,6 +337,18 @@ impl AdjRibOut {
         }
     }
 
+    /// Advertises or withdraws the routes of VRFs of `set`, as far as they exist.
+    pub fn push_vpn(&mut self, change: Change, set: VpnRouteSet) {
+        let set = set.clamped();
+        if !set.vrfs.is_empty() && !set.part.is_empty() {
+            match change {
+                Change::Advertise => self.advertised.advertise_vpn(&set),
+                Change::Withdraw => self.advertised.withdraw_vpn(&set),
+            }
+            self.jobs.push_back(RouteJob::vpn(change, set));
+        }
+    }
+
     /// Advertises all advertised routes of `family` again, after the waiting jobs (RFC 2918 section 4). If `marked`, sends the markers
     /// of beginning and end with them (RFC 7313 section 4).
     pub fn refresh(&mut self, family: AfiSafi, marked: bool) {
@@ -259,6 +362,8 @@ impl AdjRibOut {
         mark(&mut self.jobs, subtype::BEGIN);
         let routes = self.advertised.all().filter(|set| set.afi_safi() == family);
         self.jobs.extend(routes.map(|set| RouteJob::routes(Change::Advertise, set)));
+        let routes = self.advertised.all_vpn().filter(|set| set.routes.afi_safi() == family);
+        self.jobs.extend(routes.map(|set| RouteJob::vpn(Change::Advertise, set)));
         mark(&mut self.jobs, subtype::END);
     }
 
@@ -285,7 +390,9 @@ impl AdjRibOut {
     /// The session has ended: the next session advertises all routes that were advertised or waited to be.
     pub fn say_again(&mut self) {
         self.front += self.jobs.len() as u64;
-        self.jobs = self.advertised.all().map(|set| RouteJob::routes(Change::Advertise, set)).collect();
+        let routes = self.advertised.all().map(|set| RouteJob::routes(Change::Advertise, set));
+        let vpn = self.advertised.all_vpn().map(|set| RouteJob::vpn(Change::Advertise, set));
+        self.jobs = routes.chain(vpn).collect();
         self.paced_until = None;
     }
 
@@ -323,7 +430,7 @@ impl AdjRibOut {
                     }
                     let before = job.set.part.start;
                     let bytes = if agreed.has(job.set.afi_safi()) {
-                        self.encoded.begin(speaker, self.front);
+                        self.encoded.begin(speaker, self.front, job.vrf());
                         write_routes(job, &mut self.encoded, &speaker, agreed, room, &mut self.sent)
                     } else {
                         self.sent.skipped += u64::from(job.set.part.end - before);
@@ -337,10 +444,11 @@ impl AdjRibOut {
                     } else {
                         break;
                     }
-                    if job.set.part.is_empty() {
+                    let done = job.set.part.is_empty() && !job.next_vrf();
+                    if done {
                         self.paced_until = job.due(None).or(self.paced_until);
                     }
-                    (bytes, job.set.part.is_empty())
+                    (bytes, done)
                 }
                 Job::EndOfRib(family) if agreed.has(*family) => {
                     let bytes = packer::end_of_rib(room, *family);
@@ -381,7 +489,13 @@ fn write_routes(
     buffer: &mut [u8],
     sent: &mut Sent,
 ) -> usize {
+    let advertise = job.change == Change::Advertise;
     let RouteSet { routes, part, packing, encapsulation } = &mut job.set;
+    let communities: &[[u8; 8]] = match (&job.vrfs, &encapsulation.kind) {
+        (Some(vrfs), _) => &vrfs.targets,
+        (None, EncapsulationKind::Vpn { communities, .. }) => std::slice::from_ref(communities),
+        (None, _) => &[],
+    };
     let family = encapsulation.kind.afi_safi(routes.family());
     let (labels, distinguisher) = match encapsulation.kind {
         EncapsulationKind::Unicast => (Labels::Same(0), [0; 8]),
@@ -394,18 +508,13 @@ fn write_routes(
         0 => u32::MAX,
         asked => asked,
     };
-    let advertise = job.change == Change::Advertise;
     let counter = if advertise { &mut sent.advertised } else { &mut sent.withdrawn };
     let parts = |prefix: Prefix| (prefix.address(), prefix.length());
     let mut prefixes = routes.iter(part.clone()).map(parts);
     let (mut at, mut group_end) = (0, 0);
     while part.start < part.end {
         // Labels count over the whole job: the first route of a message continues where the last message ended.
-        frame.labels = match labels {
-            _ if !advertise => Labels::Withdrawn,
-            Labels::Counting(first) => Labels::Counting(first.wrapping_add(part.start)),
-            other => other,
-        };
+        frame.labels = if advertise { labels.from(part.start) } else { Labels::Withdrawn };
         let mut end = part.end;
         if advertise {
             if part.start >= group_end {
@@ -413,7 +522,7 @@ fn write_routes(
                 group_end = routes.group(group).end;
                 if encoded.group != Some(group) {
                     routes.attributes_into(group, &mut encoded.of);
-                    encoded.fill(family, speaker, &encapsulation.kind, packing.prepend);
+                    encoded.fill(family, speaker, communities, packing.prepend);
                     encoded.group = Some(group);
                     sent.sets += 1;
                 }
@@ -464,14 +573,15 @@ fn write_routes(
 }
 
 impl Encoded {
-    /// Discards attributes that were encoded for another speaker or job.
-    fn begin(&mut self, speaker: Speaker, job: u64) {
-        if self.by != Some((speaker, job)) {
-            (self.by, self.group) = (Some((speaker, job)), None);
+    /// Discards attributes that were encoded for another speaker, job or VRF.
+    fn begin(&mut self, speaker: Speaker, job: u64, vrf: u32) {
+        if self.by != Some((speaker, job, vrf)) {
+            (self.by, self.group) = (Some((speaker, job, vrf)), None);
         }
     }
 
-    fn fill(&mut self, family: AfiSafi, speaker: &Speaker, kind: &EncapsulationKind, prepend: u8) {
+    /// Encodes the attributes of the group with these additional extended communities.
+    fn fill(&mut self, family: AfiSafi, speaker: &Speaker, communities: &[[u8; 8]], prepend: u8) {
         self.attributes.clear();
         let of = &self.of;
         let Some((next_hop, bytes, length)) = speaker.next_hops.of(family, of.next_hop) else {
@@ -484,9 +594,7 @@ impl Encoded {
         self.as_path.clear();
         self.as_path.extend(std::iter::repeat_n(speaker.local_as, own).chain(of.as_path.iter().copied()));
         self.extended.clone_from(&of.extended_communities);
-        if let EncapsulationKind::Vpn { communities, .. } = kind {
-            self.extended.push(*communities);
-        }
+        self.extended.extend_from_slice(communities);
         let attributes = Attributes {
             origin: of.origin.code(),
             as_path: &self.as_path,

@@ -1,58 +1,93 @@
 //! Routes that a speaker has advertised and not withdrawn since, for a route refresh (RFC 2918).
 
-use super::adj_rib_out::{Encapsulation, EncapsulationKind, Packing, RouteSet};
-use drophammer_model::routes::Routes;
+use super::adj_rib_out::{Encapsulation, EncapsulationKind, Packing, RouteSet, VpnRouteSet};
+use drophammer_model::routes::{Routes, VpnRoutes};
 use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Advertised routes, as parts of their ranges.
 #[derive(Default)]
-pub(super) struct Advertised(Vec<Group>);
+pub(super) struct Advertised {
+    routes: Groups<Routes, Encapsulation>,
+    /// Parts are numbers of routes over all VRFs, and the last member is the path identifier.
+    vpn: Groups<VpnRoutes, u32>,
+}
 
 /// Routes of one range that were advertised in the same way.
-struct Group {
-    routes: Arc<Routes>,
+struct Group<R, E> {
+    routes: Arc<R>,
     packing: Packing,
-    encapsulation: Encapsulation,
+    encapsulation: E,
     /// In ascending order, with gaps between them.
     parts: Vec<Range<u32>>,
+}
+
+struct Groups<R, E>(Vec<Group<R, E>>);
+
+impl<R, E> Default for Groups<R, E> {
+    fn default() -> Groups<R, E> {
+        Groups(Vec::new())
+    }
+}
+
+impl<R, E: Copy + PartialEq> Groups<R, E> {
+    /// The parts of the group of routes that are advertised in this way. The group may be new.
+    fn parts(&mut self, routes: &Arc<R>, packing: Packing, encapsulation: E) -> &mut Vec<Range<u32>> {
+        // A refresh is sent without a pace.
+        let packing = Packing { pace: None, ..packing };
+        let like = |group: &Group<R, E>| {
+            Arc::ptr_eq(&group.routes, routes) && group.packing == packing && group.encapsulation == encapsulation
+        };
+        let at = self.0.iter().position(like).unwrap_or_else(|| {
+            self.0.push(Group { routes: routes.clone(), packing, encapsulation, parts: Vec::new() });
+            self.0.len() - 1
+        });
+        &mut self.0[at].parts
+    }
+
+    /// Removes `parts`, however they were advertised, from the groups that have the `same` routes.
+    fn remove(&mut self, routes: &Arc<R>, parts: impl Iterator<Item = Range<u32>> + Clone, same: impl Fn(E) -> bool) {
+        for group in self.0.iter_mut().filter(|group| Arc::ptr_eq(&group.routes, routes) && same(group.encapsulation)) {
+            parts.clone().for_each(|part| remove(&mut group.parts, &part));
+        }
+        self.0.retain(|group| !group.parts.is_empty());
+    }
 }
 
 impl Advertised {
     /// Records that `set` was advertised, which replaces earlier advertisements of the same routes.
     pub fn advertise(&mut self, set: &RouteSet) {
         self.withdraw(set);
-        let RouteSet { routes, part, packing, encapsulation } = set.clone();
-        // A refresh is sent without a pace.
-        let packing = Packing { pace: None, ..packing };
-        let like = |a: &&mut Group| {
-            Arc::ptr_eq(&a.routes, &routes) && a.packing == packing && a.encapsulation == encapsulation
-        };
-        match self.0.iter_mut().find(like) {
-            Some(group) => add(&mut group.parts, part),
-            None => self.0.push(Group { routes, packing, encapsulation, parts: vec![part] }),
-        }
+        add(self.routes.parts(&set.routes, set.packing, set.encapsulation), set.part.clone());
     }
 
     /// Records that `set` was withdrawn, however it was advertised.
     pub fn withdraw(&mut self, set: &RouteSet) {
-        for group in &mut self.0 {
-            if Arc::ptr_eq(&group.routes, &set.routes) && same_routes(group.encapsulation, set.encapsulation) {
-                remove(&mut group.parts, &set.part);
-            }
-        }
-        self.0.retain(|group| !group.parts.is_empty());
+        let same = |encapsulation| same_routes(encapsulation, set.encapsulation);
+        self.routes.remove(&set.routes, iter::once(set.part.clone()), same);
+    }
+
+    /// Like [`Advertised::advertise`], for routes of VRFs.
+    pub fn advertise_vpn(&mut self, set: &VpnRouteSet) {
+        self.withdraw_vpn(set);
+        let parts = self.vpn.parts(&set.routes, set.packing, set.path_id);
+        set.parts().for_each(|part| add(parts, part));
+    }
+
+    /// Like [`Advertised::withdraw`], for routes of VRFs.
+    pub fn withdraw_vpn(&mut self, set: &VpnRouteSet) {
+        self.vpn.remove(&set.routes, set.parts(), |path_id| path_id == set.path_id);
     }
 
     /// Forgets all routes.
     pub fn clear(&mut self) {
-        self.0.clear();
+        *self = Advertised::default();
     }
 
-    /// All advertised routes, in the order of advertisement.
+    /// All advertised routes outside VRFs, in the order of advertisement.
     pub fn all(&self) -> impl Iterator<Item = RouteSet> {
-        self.0.iter().flat_map(|Group { routes, packing, encapsulation, parts }| {
+        self.routes.0.iter().flat_map(|Group { routes, packing, encapsulation, parts }| {
             let set = |part: &Range<u32>| RouteSet {
                 routes: routes.clone(),
                 part: part.clone(),
@@ -62,6 +97,34 @@ impl Advertised {
             parts.iter().map(set)
         })
     }
+
+    /// All advertised routes of VRFs, in the order of advertisement.
+    pub fn all_vpn(&self) -> impl Iterator<Item = VpnRouteSet> {
+        self.vpn.0.iter().flat_map(|Group { routes, packing, encapsulation, parts }| {
+            let set = |(vrfs, part)| VpnRouteSet {
+                routes: routes.clone(),
+                vrfs,
+                part,
+                packing: *packing,
+                path_id: *encapsulation,
+            };
+            parts.iter().flat_map(|part| rectangles(part, routes.per_vrf())).map(set)
+        })
+    }
+}
+
+/// Divides consecutive routes over all VRFs into VRFs with the same part of their routes: the rest of the first VRF, whole VRFs, the
+/// beginning of the last one.
+fn rectangles(part: &Range<u32>, per_vrf: u32) -> impl Iterator<Item = (Range<u32>, Range<u32>)> + use<> {
+    let (first, last) = (part.start / per_vrf, part.end / per_vrf);
+    let (start, end) = (part.start % per_vrf, part.end % per_vrf);
+    let all = if first == last {
+        [(first..first + 1, start..end), (0..0, 0..0), (0..0, 0..0)]
+    } else {
+        let whole = first + u32::from(start > 0);
+        [(first..whole, start..per_vrf), (whole..last, 0..per_vrf), (last..last + 1, 0..end)]
+    };
+    all.into_iter().filter(|(vrfs, part)| !vrfs.is_empty() && !part.is_empty())
 }
 
 /// True if both name the same routes: family, distinguisher and path identifier distinguish routes; labels and communities do not.
@@ -97,7 +160,7 @@ fn remove(parts: &mut Vec<Range<u32>>, part: &Range<u32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::routes::RouteRange;
+    use drophammer_model::routes::{Counting, LabelPer, PrefixesPerVrf, RouteRange, VpnId, VrfRange};
     use drophammer_model::trial::Family;
     use drophammer_wire::bgp::AfiSafi;
     use proptest::prelude::*;
@@ -132,9 +195,39 @@ mod tests {
                 };
                 part.for_each(|route| expected[route as usize] = told);
                 prop_assert_eq!(slow(&standing, 64), expected.clone());
-                for advertised in &standing.0 {
+                for advertised in &standing.routes.0 {
                     prop_assert!(advertised.parts.windows(2).all(|two| two[0].end < two[1].start), "{:?}", advertised.parts);
                 }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn routes_of_vrfs_that_were_said_last_stand(
+            history in prop::collection::vec((any::<bool>(), 0u32..5, 1u32..6, 0u32..8, 1u32..9, 0u8..2), 0..40)
+        ) {
+            let ids = Counting::from(VpnId::as2(1, 1));
+            let vrfs =
+                VrfRange { count: 5, distinguisher: ids, targets: vec![ids], first_label: 16, label_per: LabelPer::Vrf };
+            let routes = Arc::new(RouteRange::internet(Family::Ipv4, 8, 1).unwrap().into());
+            let routes = Arc::new(VpnRoutes::new(vrfs, routes, PrefixesPerVrf::Same).unwrap());
+            let (mut standing, mut expected) = (Advertised::default(), vec![None; 40]);
+            for (advertise, vrf, vrfs, first, count, prepend) in history {
+                let packing = Packing { prepend, ..Packing::default() };
+                let (vrfs, part) = (vrf..(vrf + vrfs).min(5), first..(first + count).min(8));
+                let set = VpnRouteSet { vrfs: vrfs.clone(), part: part.clone(), ..VpnRouteSet::all(routes.clone(), packing) };
+                if advertise { standing.advertise_vpn(&set) } else { standing.withdraw_vpn(&set) };
+                for vrf in vrfs {
+                    part.clone().for_each(|route| expected[(vrf * 8 + route) as usize] = advertise.then_some(prepend));
+                }
+                let mut all = vec![None; 40];
+                for set in standing.all_vpn() {
+                    for part in set.parts() {
+                        part.for_each(|i| assert_eq!(all[i as usize].replace(set.packing.prepend), None, "said twice"));
+                    }
+                }
+                prop_assert_eq!(all, expected.clone());
             }
         }
     }

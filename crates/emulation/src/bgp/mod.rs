@@ -16,8 +16,10 @@ pub mod negotiated;
 pub mod routers;
 pub mod session;
 
-pub use adj_rib_in::{AdjRibIn, ExpectationId, Expected, RouteKey, RoutePart, RouteSource, Totals, Verified};
-pub use adj_rib_out::{AdjRibOut, Encapsulation, EncapsulationKind, NextHops, Packing, RouteSet, Sent};
+pub use adj_rib_in::{
+    AdjRibIn, Distinguishers, ExpectationId, Expected, RouteKey, RoutePart, RouteSource, Totals, Verified, VpnFault, VpnFaultKind, VpnPart,
+};
+pub use adj_rib_out::{AdjRibOut, Encapsulation, EncapsulationKind, NextHops, Packing, RouteSet, Sent, VpnRouteSet};
 pub use cause::{Cause, Closed};
 pub use config::{GracefulRestartConfig, SessionConfig};
 pub use negotiated::Negotiated;

@@ -150,9 +150,13 @@ impl<K: Keys> Expectation<K> {
 
     /// Expects the keys with these numbers to be present, or absent, from `now` on. Times count from `now`.
     pub fn change(&mut self, now: Instant, numbers: Range<u32>, present: bool) {
-        let numbers = numbers.start..numbers.end.min(self.keys.len());
-        if !numbers.is_empty() {
-            self.wanted.set_all(numbers, present);
+        self.change_parts(now, std::iter::once(numbers), present);
+    }
+
+    /// Like [`Expectation::change`], for several ranges of numbers.
+    pub fn change_parts(&mut self, now: Instant, parts: impl Iterator<Item = Range<u32>>, present: bool) {
+        for numbers in parts {
+            self.wanted.set_all(numbers.start..numbers.end.min(self.keys.len()), present);
         }
         self.wanted_present = self.wanted.common(&self.present);
         self.epoch = now;
@@ -219,6 +223,11 @@ impl<K: Keys> Expectation<K> {
     #[inline]
     pub fn is_complete(&self) -> bool {
         self.wanted_present == self.wanted.ones() && self.present.ones() == self.wanted_present
+    }
+
+    /// True if this key is present, wanted or not; false for a number that does not exist.
+    pub fn is_present(&self, i: u32) -> bool {
+        i < self.keys.len() && self.present.get(i)
     }
 
     /// Number of keys that are present, wanted or not.

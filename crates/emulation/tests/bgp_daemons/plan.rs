@@ -178,7 +178,7 @@ pub fn expect(scene: Scene, adj_rib_in: &mut AdjRibIn, now: Instant) -> Vec<Expe
             as_path_prefix: if internal { vec![] } else { vec![DAEMON_AS, asn(scene, 0)] },
             next_hop: hop,
             check_attributes: scene != Scene::Paths,
-            times: false,
+            ..Expected::default()
         };
         let distinguisher = (scene == Scene::Vpn).then_some(DISTINGUISHER);
         let (afi_safi, part) = (kind(scene).afi_safi(*family), 0..all.len());

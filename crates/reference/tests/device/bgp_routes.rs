@@ -41,6 +41,7 @@ fn announce(world: &mut World, routes: &Arc<Routes>) -> Vec<ExpectationId> {
             next_hop: Some(own),
             check_attributes: true,
             times: true,
+            labels: false,
         };
         world.speakers[port].adj_rib_in.expect(now, routes.clone(), all.clone(), expected)
     });

@@ -116,6 +116,7 @@ impl Pair {
             next_hop: Some(self.addresses[0]),
             check_attributes: true,
             times: true,
+            labels: false,
         };
         let id = self.routers[1].adj_rib_in_mut(0).expect(self.now, routes.clone(), 0..routes.len(), expected);
         self.routers[0].adj_rib_out(0).advertise(routes.clone(), 0..routes.len(), Packing::default());

@@ -1,5 +1,6 @@
 //! Compares the attributes of a group of routes with the expected ones.
 
+use super::vpn::VpnFaultKind;
 use super::{Expected, RouteSource};
 use drophammer_model::routes::RouteAttributes;
 use drophammer_wire::bgp::AfiSafi;
@@ -13,6 +14,8 @@ pub(super) struct Verdict {
     pub next_hop: bool,
     pub as_path: bool,
     pub attributes: bool,
+    /// What is wrong with the route targets.
+    pub vpn: Option<VpnFaultKind>,
 }
 
 impl Verdict {
@@ -69,7 +72,7 @@ pub(super) fn judge(
             let part = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
             [part(0), part(4), part(8)]
         });
-    Verdict { next_hop, as_path, attributes }
+    Verdict { next_hop, as_path, attributes, vpn: None }
 }
 
 /// True if LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST are as expected from an internal peer.

@@ -1,7 +1,7 @@
 //! BGP as a protocol of a device.
 
 use super::{PeerConfig, Routers};
-use crate::bgp::RouteSet;
+use crate::bgp::{RouteSet, VpnRouteSet};
 use crate::device::DeviceConfig;
 use crate::protocol::{Command, Input, Match, Output, Protocol, Refused, State};
 use crate::tcp::TcpStack;
@@ -28,12 +28,24 @@ pub enum BgpCommand {
         /// The routes.
         set: RouteSet,
     },
+    /// Advertises routes of VRFs to one peer, or withdraws them.
+    VpnRoutes {
+        /// Number of the peer.
+        peer: usize,
+        /// Advertise or withdraw.
+        change: Change,
+        /// The routes.
+        set: VpnRouteSet,
+    },
 }
 
 impl BgpCommand {
     fn peer(&self) -> usize {
         match self {
-            BgpCommand::Start(peer) | BgpCommand::Stop(peer) | BgpCommand::Routes { peer, .. } => *peer,
+            BgpCommand::Start(peer)
+            | BgpCommand::Stop(peer)
+            | BgpCommand::Routes { peer, .. }
+            | BgpCommand::VpnRoutes { peer, .. } => *peer,
         }
     }
 }
@@ -108,6 +120,7 @@ impl Protocol for Routers {
             BgpCommand::Start(peer) => self.start(now, *peer),
             BgpCommand::Stop(peer) => self.stop(now, *peer),
             BgpCommand::Routes { peer, change, set } => self.adj_rib_out(*peer).push(*change, set.clone()),
+            BgpCommand::VpnRoutes { peer, change, set } => self.adj_rib_out(*peer).push_vpn(*change, set.clone()),
         }
         Ok(())
     }

@@ -32,17 +32,37 @@ pub enum Labels {
     Same(u32),
     /// The first route has this label, and each route after it the next number.
     Counting(u32),
+    /// Route `n` has label `first + (n + start) / shared`: consecutive routes share a label. `start` may wrap around.
+    Blocks {
+        /// Label of the first block.
+        first: u32,
+        /// Number of routes with one label, at least 1.
+        shared: u32,
+        /// Position of the first route in its block, or in the blocks before it.
+        start: u32,
+    },
     /// The routes are withdrawn, which needs no label.
     Withdrawn,
 }
 
 impl Labels {
+    /// The labels of the routes from number `n` on.
+    #[inline]
+    pub fn from(self, n: u32) -> Labels {
+        match self {
+            Labels::Counting(first) => Labels::Counting(first.wrapping_add(n)),
+            Labels::Blocks { first, shared, start } => Labels::Blocks { first, shared, start: start.wrapping_add(n) },
+            Labels::Same(_) | Labels::Withdrawn => self,
+        }
+    }
+
     /// Returns the three bytes for route number `n`: label and bottom of stack.
     #[inline]
     fn bytes(self, n: u32) -> [u8; 3] {
         let label = match self {
             Labels::Same(label) => label,
             Labels::Counting(first) => first.wrapping_add(n),
+            Labels::Blocks { first, shared, start } => first.wrapping_add(n.wrapping_add(start) / shared.max(1)),
             Labels::Withdrawn => return WITHDRAWN_LABEL,
         };
         let [_, bytes @ ..] = ((label & 0xf_ffff) << 4 | 1).to_be_bytes();
@@ -179,6 +199,8 @@ pub struct Routes<'a> {
     family: AfiSafi,
     width: u8,
     path_ids: bool,
+    /// True if exactly three bytes are in the place of the labels, whatever their value.
+    withdrawn: bool,
     rest: &'a [u8],
 }
 
@@ -191,12 +213,19 @@ impl<'a> Routes<'a> {
     #[inline]
     pub fn new(family: AfiSafi, path_ids: bool, bytes: &'a [u8]) -> Option<Routes<'a>> {
         let width = family.address_bits().filter(|_| super::is_known(family))?;
-        Some(Routes { family, width, path_ids, rest: bytes })
+        Some(Routes { family, width, path_ids, withdrawn: false, rest: bytes })
+    }
+
+    /// The same bytes as withdrawn routes: in place of labels they have the Compatibility field, whose value does not count (RFC 8277
+    /// section 2.4).
+    #[inline]
+    pub fn withdrawn(self) -> Routes<'a> {
+        Routes { withdrawn: true, ..self }
     }
 
     /// Returns no routes.
     pub fn none() -> Routes<'a> {
-        Routes { family: AfiSafi::IPV4_UNICAST, width: 32, path_ids: false, rest: &[] }
+        Routes { family: AfiSafi::IPV4_UNICAST, width: 32, path_ids: false, withdrawn: false, rest: &[] }
     }
 
     /// Returns the family.
@@ -244,12 +273,12 @@ impl<'a> Routes<'a> {
         if self.family.is_labelled() {
             let body = self.rest;
             let mut end = 0;
-            // Labels end at the bottom of the stack, or at the value that replaces them in a withdrawal.
+            // Labels end with the bottom of the stack.
             loop {
                 let label = self.take(3)?;
                 bits = bits.checked_sub(24).ok_or(Unreadable)?;
                 end += 3;
-                if label[2] & 1 == 1 || (end == 3 && (label == WITHDRAWN_LABEL || label == [0; 3])) {
+                if label[2] & 1 == 1 || self.withdrawn {
                     break;
                 }
             }
@@ -314,6 +343,22 @@ mod tests {
     }
 
     #[test]
+    fn labels_of_many_routes() {
+        let label = |labels: Labels, n| {
+            let [a, b, c] = labels.bytes(n);
+            assert_eq!(c & 15, 1, "bottom of stack");
+            u32::from_be_bytes([0, a, b, c]) >> 4
+        };
+        let blocks = Labels::Blocks { first: 100, shared: 4, start: 0 };
+        assert_eq!([0, 3, 4, 11].map(|n| label(blocks, n)), [100, 100, 101, 102]);
+        assert_eq!([0, 1, 2].map(|n| label(blocks.from(6), n)), [101, 101, 102]);
+        let own = Labels::Blocks { first: 100, shared: 4, start: 0u32.wrapping_sub(1_000) };
+        assert_eq!([0, 4].map(|n| label(own.from(1_003), n)), [100, 101]);
+        assert_eq!((label(Labels::Counting(7).from(5), 1), label(Labels::Same(7).from(5), 1)), (13, 7));
+        assert_eq!(Labels::Withdrawn.from(5).bytes(3), WITHDRAWN_LABEL);
+    }
+
+    #[test]
     fn leading_bytes_of_a_number() {
         let bytes: Vec<u8> = (0xf1..=0xff).chain([7]).collect();
         for n in 0..=16 {
@@ -330,8 +375,12 @@ mod tests {
         let family = AfiSafi::IPV4_LABELLED;
         let two = one(family, false, &[56, 0, 0, 0x10, 0, 0, 0x21, 10]).unwrap();
         assert_eq!((two.label(0), two.label(1), two.label(2), two.length), (Some(1), Some(2), None, 8));
-        assert_eq!(one(family, false, &[32, 0x80, 0, 0, 10]).unwrap().length, 8);
-        assert_eq!(one(family, false, &[32, 0, 0, 0, 10]).unwrap().length, 8);
+        for value in [WITHDRAWN_LABEL, [0; 3], [0, 0, 0x10], [0, 0, 0x11]] {
+            let bytes = [&[32], &value[..], &[10]].concat();
+            let gone = Routes::new(family, false, &bytes).unwrap().withdrawn();
+            assert!(gone.are_readable());
+            assert_eq!(gone.map(|route| route.unwrap().length).collect::<Vec<_>>(), [8], "{value:?}");
+        }
         assert_eq!(one(family, false, &[56, 0, 0, 0x10, 0, 0, 0x20, 10]), Err(Unreadable));
         assert_eq!(one(family, false, &[20, 0, 0, 0x11]), Err(Unreadable));
     }

@@ -106,6 +106,7 @@ impl<'a> Multiprotocol<'a> {
             (&[][..], rest)
         };
         let known = Routes::new(family, context.path_ids.has(family), routes);
+        let known = if is_reach { known } else { known.map(Routes::withdrawn) };
         let fits = !is_reach || next_hop_fits(family, next_hop.len());
         let readable = known.as_ref().is_none_or(|routes| routes.are_readable());
         (fits && readable).then_some(Multiprotocol { family, next_hop, routes: known, is_empty: routes.is_empty() })

@@ -1,10 +1,13 @@
 //! Routes of each kind, and the messages that carry them.
 
 use drophammer_emulation::bgp::{
-    AdjRibOut, Encapsulation, EncapsulationKind, Negotiated, NextHops, Packing, RouteSet, SessionConfig,
+    AdjRibOut, Encapsulation, EncapsulationKind, Negotiated, NextHops, Packing, RouteSet, SessionConfig, VpnRouteSet,
 };
 use drophammer_model::Instant;
-use drophammer_model::routes::{AttributePattern, Change, GroupSizes, Prefix, RouteRange, Routes};
+use drophammer_model::routes::{
+    AttributePattern, Change, Counting, FIRST_LABEL as FIRST, GroupSizes, LabelPer, Prefix, PrefixesPerVrf, RouteRange, Routes, VpnId,
+    VpnRoutes, VrfRange,
+};
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::update::Labels;
 use drophammer_wire::bgp::{AfiSafi, PathDirection};
@@ -76,9 +79,37 @@ pub fn messages(
     let change = if announce { Change::Advertise } else { Change::Withdraw };
     adj_rib_out.push(change, RouteSet { routes: routes.clone(), part: 0..routes.len(), packing, encapsulation });
     adj_rib_out.end_of_rib(encapsulation.kind.afi_safi(routes.family()));
+    drain(&mut adj_rib_out, agreed, next_hops())
+}
+
+/// VRFs with the same prefixes, one attribute set each, and these route distinguishers and targets.
+pub fn vpn_routes(family: AfiSafi, vrfs: u32, per_vrf: u32, ids: VpnId, label_per: LabelPer) -> Arc<VpnRoutes> {
+    let first: Prefix = if family.afi == 1 { "20.0.0.0/24" } else { "2a00::/56" }.parse().unwrap();
+    let pattern = AttributePattern { routes_per_group: GroupSizes::Fixed(u32::MAX), ..AttributePattern::default() };
+    let prefixes = Arc::new(RouteRange::uniform(first, per_vrf, 1, pattern).unwrap().into());
+    let common = Counting { first: VpnId::as2(65_000, 9), step: 0 };
+    let vrfs = VrfRange {
+        count: vrfs,
+        distinguisher: Counting::from(ids),
+        targets: vec![Counting::from(ids), common],
+        first_label: FIRST,
+        label_per,
+    };
+    Arc::new(VpnRoutes::new(vrfs, prefixes, PrefixesPerVrf::Same).unwrap())
+}
+
+/// The messages for routes of VRFs, in order.
+pub fn vpn_messages(change: Change, set: VpnRouteSet, agreed: &Negotiated, hops: NextHops) -> Vec<Vec<u8>> {
+    let mut adj_rib_out = AdjRibOut::new();
+    adj_rib_out.push_vpn(change, set);
+    drain(&mut adj_rib_out, agreed, hops)
+}
+
+/// All messages that wait.
+pub fn drain(adj_rib_out: &mut AdjRibOut, agreed: &Negotiated, hops: NextHops) -> Vec<Vec<u8>> {
     let (mut all, mut buffer) = (Vec::new(), vec![0; 40_000]);
     while !adj_rib_out.is_empty() {
-        let bytes = adj_rib_out.write(Instant(1), agreed, next_hops(), &mut buffer);
+        let bytes = adj_rib_out.write(Instant(1), agreed, hops, &mut buffer);
         let mut rest = &buffer[..bytes];
         while let Some(message) = drophammer_wire::bgp::frame(rest, agreed.max_send).unwrap() {
             all.push(rest[..message.message_len()].to_vec());

@@ -4,3 +4,4 @@ mod common;
 mod memory;
 mod oracle;
 mod tshark;
+mod vpn;

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 /// Path identifier, labels, distinguisher, prefix.
-type Route = (Option<u32>, Vec<u32>, Option<String>, String);
+pub type Route = (Option<u32>, Vec<u32>, Option<String>, String);
 
 fn labels(stack: &[MplsLabel]) -> Vec<u32> {
     stack
@@ -47,21 +47,21 @@ macro_rules! routes {
 
 /// The contents of one message, as read by netgauze.
 #[derive(Default, Debug)]
-struct Theirs {
-    announced: Vec<Route>,
-    withdrawn: Vec<Route>,
-    next_hop: Option<IpAddr>,
-    origin: Option<u8>,
-    path: Vec<u32>,
-    path4: Option<Vec<u32>>,
-    med: Option<u32>,
-    local_pref: Option<u32>,
-    communities: Vec<u32>,
-    large: Vec<[u32; 3]>,
-    extended: usize,
+pub struct Theirs {
+    pub announced: Vec<Route>,
+    pub withdrawn: Vec<Route>,
+    pub next_hop: Option<IpAddr>,
+    pub origin: Option<u8>,
+    pub path: Vec<u32>,
+    pub path4: Option<Vec<u32>>,
+    pub med: Option<u32>,
+    pub local_pref: Option<u32>,
+    pub communities: Vec<u32>,
+    pub large: Vec<[u32; 3]>,
+    pub extended: Vec<String>,
 }
 
-fn read(message: &[u8], add_path: bool, four_octet_as: bool) -> BgpUpdateMessage {
+pub fn read(message: &[u8], add_path: bool, four_octet_as: bool) -> BgpUpdateMessage {
     let types = [
         AddressType::Ipv4Unicast,
         AddressType::Ipv6Unicast,
@@ -79,7 +79,7 @@ fn read(message: &[u8], add_path: bool, four_octet_as: bool) -> BgpUpdateMessage
     }
 }
 
-fn theirs(update: &BgpUpdateMessage) -> Theirs {
+pub fn theirs(update: &BgpUpdateMessage) -> Theirs {
     let mut all = Theirs {
         announced: routes!(plain update.nlri()),
         withdrawn: routes!(plain update.withdraw_routes()),
@@ -110,7 +110,9 @@ fn theirs(update: &BgpUpdateMessage) -> Theirs {
                 let parts = list.communities().iter();
                 all.large = parts.map(|c| [c.global_admin(), c.local_data1(), c.local_data2()]).collect();
             }
-            PathAttributeValue::ExtendedCommunities(list) => all.extended = list.communities().len(),
+            PathAttributeValue::ExtendedCommunities(list) => {
+                all.extended = list.communities().iter().map(|c| format!("{c:?}")).collect();
+            }
             PathAttributeValue::MpReach(reach) => {
                 let (next_hop, announced) = match reach {
                     MpReach::Ipv6Unicast { next_hop_global, next_hop_local, nlri } => {

@@ -35,7 +35,7 @@ fn pcap(messages: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-const FIELDS: [&str; 7] = [
+const FIELDS: [&str; 11] = [
     "_ws.malformed",
     "_ws.expert.severity",
     "bgp.type",
@@ -43,10 +43,14 @@ const FIELDS: [&str; 7] = [
     "bgp.mp_reach_nlri_ipv4_prefix",
     "bgp.mp_reach_nlri_ipv6_prefix",
     "bgp.update.path_attribute.type_code",
+    "bgp.rd",
+    "bgp.label_stack",
+    "bgp.ext_com.value_an4",
+    "bgp.update.path_attribute.mp_reach_nlri.next_hop.ipv6",
 ];
 
 /// The fields of all frames, each a list; `None` without tshark.
-fn decode(name: &str, messages: &[Vec<u8>]) -> Option<Vec<Vec<String>>> {
+pub fn decode(name: &str, messages: &[Vec<u8>]) -> Option<Vec<Vec<String>>> {
     let path = std::env::temp_dir().join(format!("drophammer-bgp-{name}-{}.pcap", std::process::id()));
     std::fs::write(&path, pcap(messages)).unwrap();
     let output = Command::new("tshark")
@@ -68,18 +72,18 @@ fn decode(name: &str, messages: &[Vec<u8>]) -> Option<Vec<Vec<String>>> {
     Some(text.lines().map(|line| line.split('|').map(str::to_owned).collect()).collect())
 }
 
-fn is_whole(line: &[String]) -> bool {
+pub fn is_whole(line: &[String]) -> bool {
     const ERROR: u32 = 0x0080_0000;
     line[0].is_empty() && !line[1].split(',').filter_map(|s| s.parse::<u32>().ok()).any(|s| s >= ERROR)
 }
 
-fn of_field(lines: &[Vec<String>], field: usize) -> Vec<String> {
+pub fn of_field(lines: &[Vec<String>], field: usize) -> Vec<String> {
     let all = lines.iter().flat_map(|line| line[field].split(','));
     all.filter(|text| !text.is_empty()).map(str::to_owned).collect()
 }
 
 /// Checks properties that tshark does not: flags of each attribute, the mandatory attributes, their order.
-fn check_attributes(message: &[u8], family: AfiSafi, announce: bool) {
+pub fn check_attributes(message: &[u8], family: AfiSafi, announce: bool) {
     let body = &message[19..];
     let withdrawn = usize::from(u16::from_be_bytes([body[0], body[1]]));
     let length = usize::from(u16::from_be_bytes([body[2 + withdrawn], body[3 + withdrawn]]));

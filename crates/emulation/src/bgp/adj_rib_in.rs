@@ -24,7 +24,7 @@ use watched::{Found, RouteKeys, Watched};
 pub use watched::{RouteKey, RoutePart};
 
 /// Maximum number of stored unexpected routes; more are only counted.
-const MOST_UNEXPECTED: usize = 10_000;
+const MOST_UNEXPECTED: usize = 1_000;
 
 /// Origin of the routes that the session's peer advertises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -408,7 +408,7 @@ impl AdjRibIn {
         self.expectations[id.0].routes.missing().take(limit).map(|key| key.prefix).collect()
     }
 
-    /// Some of the routes that are present but must not be: routes outside all expectations, of which 10,000 are stored, and
+    /// Some of the routes that are present but must not be: routes outside all expectations, of which 1,000 are stored, and
     /// routes that must be absent.
     pub fn unexpected(&self, limit: usize) -> Vec<RouteKey> {
         let gone = self.expectations.iter().flat_map(|one| one.routes.unexpected());

@@ -1,9 +1,13 @@
 //! UPDATEs from a peer: any bytes are read or refused, what is read adds up, and the Adj-RIB-In counts no route that is not there.
 
 use super::input::Input;
-use drophammer_emulation::bgp::{AdjRibIn, AdjRibOut, Expected, Negotiated, NextHops, Packing, SessionConfig};
+use drophammer_emulation::bgp::{
+    AdjRibIn, AdjRibOut, Distinguishers, Expected, Negotiated, NextHops, Packing, SessionConfig, VpnPart, VpnRouteSet,
+};
 use drophammer_model::Instant;
-use drophammer_model::routes::{RouteRange, Routes};
+use drophammer_model::routes::{
+    Change, Counting, LabelPer, PrefixesPerVrf, RouteRange, Routes, VpnId, VpnRoutes, VrfRange,
+};
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::message::HEADER_LEN;
 use drophammer_wire::bgp::update::{Context, PathIds, Treatment, Update, as_path, attributes};
@@ -13,6 +17,8 @@ use std::sync::Arc;
 
 const FAMILIES: [AfiSafi; 4] = [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST, AfiSafi::IPV4_LABELLED, AfiSafi::VPNV6];
 const ROUTES: u32 = 64;
+/// VRFs, each with an equal part of the IPv6 routes.
+const VRFS: u32 = 16;
 
 /// A session's UPDATEs, some made of attributes, some as they would be sent and then damaged, some of any bytes.
 pub fn run(data: &[u8]) {
@@ -26,12 +32,16 @@ pub fn run(data: &[u8]) {
     };
     let tables = [Family::Ipv4, Family::Ipv6]
         .map(|family| Arc::new(Routes::from(RouteRange::internet(family, ROUTES, u64::from(way)).unwrap())));
+    let vpn = vrfs(&tables[1], 0, 0);
     let mut adj_rib_in = AdjRibIn::new();
-    let ids = tables.each_ref().map(|routes| {
-        let expected =
-            Expected { as_path_prefix: vec![65_001], check_attributes: true, times: true, ..Expected::default() };
-        adj_rib_in.expect(Instant(0), routes.clone(), 0..ROUTES, expected)
-    });
+    let expected =
+        Expected { as_path_prefix: vec![65_001], check_attributes: true, times: true, ..Expected::default() };
+    let [v4, v6] =
+        tables.each_ref().map(|routes| adj_rib_in.expect(Instant(0), routes.clone(), 0..ROUTES, expected.clone()));
+    let distinguishers = if way & 16 == 0 { Distinguishers::Configured } else { Distinguishers::Learned };
+    let keys = VpnPart { routes: vpn.clone(), distinguishers };
+    let of_vrfs = adj_rib_in.expect_vpn(Instant(0), keys, Expected { labels: true, ..expected });
+    let ids = [v4, v6, of_vrfs];
     let mut now = Instant(0);
     while !input.is_empty() {
         now.0 += u64::from(input.u16());
@@ -42,6 +52,7 @@ pub fn run(data: &[u8]) {
                 adj_rib_in.session_lost(now);
                 continue;
             }
+            _ if way & 8 != 0 => sent_vpn(&mut input, &tables[1], &agreed),
             _ => sent(&mut input, &tables, &agreed),
         };
         check(&body, &context);
@@ -58,7 +69,14 @@ pub fn run(data: &[u8]) {
         }
         let present: u32 = ids.iter().map(|id| adj_rib_in.present(*id)).sum();
         assert!(adj_rib_in.skyline().last().map_or(present == 0, |(_, n)| *n == present));
-        assert_eq!(adj_rib_in.complete(), present == 2 * ROUTES);
+        assert_eq!(adj_rib_in.complete(), present == 3 * ROUTES);
+        let routes = (0..VRFS).flat_map(|vrf| (0..ROUTES / VRFS).map(move |route| (vrf, route)));
+        let labels = routes.filter(|(vrf, route)| adj_rib_in.label_of(of_vrfs, *vrf, *route).is_some()).count();
+        assert_eq!(labels as u32, adj_rib_in.present(of_vrfs), "each present route has a label");
+        assert!(adj_rib_in.learned_distinguishers(of_vrfs).len() <= 4 * VRFS as usize);
+        let report = adj_rib_in.report(of_vrfs);
+        let faults = adj_rib_in.vpn_faults(of_vrfs).len() as u64;
+        assert!(faults <= 1_000 && faults <= report.wrong_target + report.wrong_vrf);
     }
 }
 
@@ -107,12 +125,37 @@ fn made(input: &mut Input) -> Vec<u8> {
 fn sent(input: &mut Input, tables: &[Arc<Routes>; 2], agreed: &Negotiated) -> Vec<u8> {
     let routes = &tables[input.below(2)];
     let first = input.below(ROUTES as usize) as u32;
-    let (mut adj_rib_out, mut buffer) = (AdjRibOut::new(), vec![0; 4096]);
+    let mut adj_rib_out = AdjRibOut::new();
     let packing = Packing { routes_per_update: u16::from(input.u8()), pace: None, prepend: 0 };
     match input.flag() {
         true => adj_rib_out.advertise(routes.clone(), first..first + 1 + input.below(9) as u32, packing),
         false => adj_rib_out.withdraw(routes.clone(), first..first + 1 + input.below(9) as u32, packing),
     }
+    first_body(input, adj_rib_out, agreed)
+}
+
+/// The routes of VRFs with route distinguishers and route targets that are this much higher than the expected ones.
+fn vrfs(routes: &Arc<Routes>, distinguishers: u32, targets: u32) -> Arc<VpnRoutes> {
+    let id = |n| Counting::from(VpnId::as2(65_000, n));
+    let (distinguisher, targets) = (id(1 + distinguishers), vec![id(1 + targets)]);
+    let vrfs = VrfRange { count: VRFS, distinguisher, targets, first_label: 16, label_per: LabelPer::Route };
+    Arc::new(VpnRoutes::new(vrfs, routes.clone(), PrefixesPerVrf::Own).unwrap())
+}
+
+/// The first UPDATE of some VRFs, perhaps with other identifiers than expected, and perhaps with one byte changed.
+fn sent_vpn(input: &mut Input, routes: &Arc<Routes>, agreed: &Negotiated) -> Vec<u8> {
+    let mut adj_rib_out = AdjRibOut::new();
+    let routes = vrfs(routes, input.below(3) as u32, input.below(3) as u32);
+    let (vrf, route) = (input.below(VRFS as usize) as u32, input.below(4) as u32);
+    let change = if input.flag() { Change::Advertise } else { Change::Withdraw };
+    let all = VpnRouteSet::all(routes, Packing::default());
+    adj_rib_out.push_vpn(change, VpnRouteSet { vrfs: vrf..vrf + 1, part: route..4, ..all });
+    first_body(input, adj_rib_out, agreed)
+}
+
+/// The body of the first message, perhaps with one byte changed.
+fn first_body(input: &mut Input, mut adj_rib_out: AdjRibOut, agreed: &Negotiated) -> Vec<u8> {
+    let mut buffer = vec![0; 4096];
     let next_hops =
         NextHops { ipv4: Some(Ipv4Addr::new(198, 18, 1, 2)), ipv6: "2001:2::2".parse().ok(), link_local: None };
     let bytes = adj_rib_out.write(Instant(0), &Negotiated { max_send: 4096, ..agreed.clone() }, next_hops, &mut buffer);

@@ -1,12 +1,17 @@
 //! Performance of BGP without a peer: packing routes into UPDATEs, parsing UPDATEs, and comparing UPDATEs with the
 //! expected routes.
 //!
-//! Prints the median of several rounds in million routes per second of processor time. `cargo bench -p drophammer-emulation --bench bgp`; a word
+//! Prints the median of several rounds in million routes per second of processor time, and for VPN routes the ratio to unicast routes. `cargo bench -p drophammer-emulation --bench bgp`; a word
 //! after `--` runs only the parts that contain it.
 
-use drophammer_emulation::bgp::{AdjRibIn, AdjRibOut, Expected, Negotiated, NextHops, Packing, SessionConfig};
+use drophammer_emulation::bgp::{
+    AdjRibIn, AdjRibOut, Distinguishers, Expected, Negotiated, NextHops, Packing, SessionConfig, VpnPart, VpnRouteSet,
+};
 use drophammer_model::Instant;
-use drophammer_model::routes::{AttributePattern, GroupSizes, RouteRange, Routes};
+use drophammer_model::routes::{
+    AttributePattern, Change, Counting, FIRST_LABEL, GroupSizes, LabelPer, PrefixesPerVrf, RouteRange, Routes, VpnId,
+    VpnRoutes, VrfRange,
+};
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::update::{Context, PathIds, Update};
 use drophammer_wire::bgp::{AfiSafi, frame};
@@ -21,7 +26,7 @@ const BUFFER: usize = 1 << 18;
 
 fn agreed() -> Negotiated {
     let config = |local, peer, id: u32| SessionConfig {
-        families: vec![AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST],
+        families: vec![AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST, AfiSafi::VPNV4, AfiSafi::VPNV6],
         extended_messages: false,
         ..SessionConfig::new(local, peer, Ipv4Addr::from(id))
     };
@@ -48,10 +53,10 @@ fn on_processor() -> u64 {
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or_else(|| panic!("no schedstat"))
 }
 
-/// Runs `part` several times and prints how many million routes it handles per second.
-fn measure(name: &str, only: &[String], mut part: impl FnMut()) {
+/// Runs `part` several times, prints how many million routes it handles per second, and returns that.
+fn measure(name: &str, only: &[String], mut part: impl FnMut()) -> Option<f64> {
     if !only.is_empty() && !only.iter().any(|word| name.contains(word.as_str())) {
-        return;
+        return None;
     }
     let mut rates: Vec<f64> = (0..ROUNDS)
         .map(|_| {
@@ -64,7 +69,9 @@ fn measure(name: &str, only: &[String], mut part: impl FnMut()) {
         })
         .collect();
     rates.sort_by(f64::total_cmp);
-    println!("{name:<58} {:>7.1} M routes/s", rates[ROUNDS / 2]);
+    let rate = rates[ROUNDS / 2];
+    println!("{name:<58} {rate:>7.1} M routes/s");
+    Some(rate)
 }
 
 /// Writes all UPDATEs of the routes repeatedly into one buffer; `each` gets the bytes.
@@ -97,6 +104,78 @@ fn bodies(stream: &[u8]) -> impl Iterator<Item = &[u8]> {
         rest = &rest[message.message_len()..];
         Some(message.body)
     })
+}
+
+/// `ROUTES` routes of this many VRFs with the same prefixes.
+fn vrfs(first: &str, count: u32, label_per: LabelPer) -> Arc<VpnRoutes> {
+    let pattern = AttributePattern { routes_per_group: GroupSizes::Fixed(u32::MAX), ..AttributePattern::default() };
+    let prefixes = RouteRange::uniform(first.parse().unwrap(), ROUTES / count, 1, pattern).unwrap();
+    let ids = Counting::from(VpnId::as2(65_000, 1));
+    let vrfs = VrfRange { count, distinguisher: ids, targets: vec![ids], first_label: FIRST_LABEL, label_per };
+    Arc::new(VpnRoutes::new(vrfs, Arc::new(prefixes.into()), PrefixesPerVrf::Same).unwrap())
+}
+
+/// Writes all UPDATEs of the routes of VRFs repeatedly into one buffer; `each` gets the bytes.
+fn pack_vpn(routes: &Arc<VpnRoutes>, change: Change, agreed: &Negotiated, mut each: impl FnMut(&[u8])) {
+    let (mut adj_rib_out, mut buffer) = (AdjRibOut::new(), vec![0; BUFFER]);
+    adj_rib_out.push_vpn(change, VpnRouteSet::all(routes.clone(), Packing::default()));
+    while !adj_rib_out.is_empty() {
+        let bytes = adj_rib_out.write(Instant(1), agreed, next_hops(), &mut buffer);
+        each(&buffer[..bytes]);
+    }
+    let sent = adj_rib_out.progress();
+    assert_eq!(sent.advertised + sent.withdrawn, u64::from(ROUTES));
+}
+
+/// VPN routes against unicast routes of the same length, with one attribute set per VRF and full UPDATEs.
+fn vpn(only: &[String], agreed: &Negotiated) {
+    let ratio = |vpn: Option<f64>, unicast: Option<f64>| {
+        if let (Some(vpn), Some(unicast)) = (vpn, unicast) {
+            println!("{:<58} {:>7.2} of unicast", "", vpn / unicast);
+        }
+    };
+    let verify = |bytes: &[u8], expect: &dyn Fn(&mut AdjRibIn, Expected)| {
+        let mut adj_rib_in = AdjRibIn::new();
+        let expected = Expected { check_attributes: true, labels: true, ..Expected::default() };
+        expect(&mut adj_rib_in, Expected { as_path_prefix: vec![65_001], ..expected });
+        bodies(bytes).for_each(|body| {
+            adj_rib_in.update(Instant(1), body, agreed).unwrap_or_else(|answer| panic!("{answer}"));
+        });
+        assert!(adj_rib_in.complete());
+    };
+    for (ip, first) in [("v4", "1.0.0.0/24"), ("v6", "2a00::/48")] {
+        let plain = uniform(first, 12_500);
+        let name = format!("VPN{ip} baseline: IP{ip} unicast, groups of 12500");
+        let unicast = measure(&format!("pack: {name}"), only, || pack(&plain, true, 0, agreed, |b| _ = black_box(b)));
+        let gone = measure(&format!("withdraw: {name}"), only, || pack(&plain, false, 0, agreed, |b| _ = black_box(b)));
+        let bytes = stream(&plain, 0, agreed);
+        let read = measure(&format!("verify: {name}"), only, || {
+            verify(&bytes, &|adj_rib_in, expected| {
+                adj_rib_in.expect(Instant(0), plain.clone(), 0..ROUTES, Expected { labels: false, ..expected });
+            });
+        });
+        for (count, label_per, what) in [
+            (80, LabelPer::Vrf, "label per VRF"),
+            (80, LabelPer::Route, "label per route"),
+            (10_000, LabelPer::Vrf, "label per VRF"),
+        ] {
+            let routes = vrfs(first, count, label_per);
+            let name = format!("VPN{ip}, {count} VRFs of {}, {what}", routes.per_vrf());
+            let said = |change| pack_vpn(&routes, change, agreed, |b| _ = black_box(b));
+            ratio(measure(&format!("pack: {name}"), only, || said(Change::Advertise)), unicast);
+            ratio(measure(&format!("withdraw: {name}"), only, || said(Change::Withdraw)), gone);
+            let mut bytes = Vec::new();
+            pack_vpn(&routes, Change::Advertise, agreed, |b| bytes.extend_from_slice(b));
+            for distinguishers in [Distinguishers::Configured, Distinguishers::Learned] {
+                let rate = measure(&format!("verify: {name}, {distinguishers:?}"), only, || {
+                    verify(&bytes, &|adj_rib_in, expected| {
+                        adj_rib_in.expect_vpn(Instant(0), VpnPart { routes: routes.clone(), distinguishers }, expected);
+                    });
+                });
+                ratio(rate, read);
+            }
+        }
+    }
 }
 
 fn main() {
@@ -154,4 +233,5 @@ fn main() {
             }
         }
     }
+    vpn(&only, &agreed);
 }

@@ -7,8 +7,8 @@ use drophammer_emulation::device::{Address, Device, DeviceConfig, DeviceId, Devi
 use drophammer_emulation::protocol::Command;
 use drophammer_model::Instant;
 use drophammer_model::routes::{
-    AttributePattern, Change, Counting, FIRST_LABEL, GroupSizes, LabelPer, PrefixesPerVrf, RouteRange, VpnId, VpnRoutes,
-    VrfRange,
+    AttributePattern, Change, Counting, FIRST_LABEL, GroupSizes, LabelPer, PrefixesPerVrf, RouteRange, VpnId,
+    VpnRoutes, VrfRange,
 };
 use drophammer_wire::MacAddr;
 use drophammer_wire::bgp::AfiSafi;
@@ -142,13 +142,20 @@ impl World {
     }
 
     fn complete(&mut self, id: ExpectationId) {
-        let done = self.run(|world| world.routers(1).adj_rib_in(0).is_complete(id) && world.routers(0).all_acknowledged(0));
+        let done =
+            self.run(|world| world.routers(1).adj_rib_in(0).is_complete(id) && world.routers(0).all_acknowledged(0));
         assert!(done, "{:?}", self.routers(1).adj_rib_in(0).report(id));
     }
 }
 
 /// All routes of all VRFs arrive, once and right, with a bounded number of UPDATEs.
-fn all_arrive(ipv6: bool, vrfs: u32, per_vrf: u32, label_per: LabelPer, updates_per_vrf: u32) -> (World, Arc<VpnRoutes>, ExpectationId) {
+fn all_arrive(
+    ipv6: bool,
+    vrfs: u32,
+    per_vrf: u32,
+    label_per: LabelPer,
+    updates_per_vrf: u32,
+) -> (World, Arc<VpnRoutes>, ExpectationId) {
     let routes = routes(ipv6, vrfs, per_vrf, label_per);
     let mut world = World::new();
     let id = world.expect(&routes, Distinguishers::Configured);

@@ -313,9 +313,8 @@ impl AdjRibIn {
     fn learn(&mut self, route: &Nlri<'_>) -> bool {
         let Some(distinguisher) = route.distinguisher else { return false };
         let vpn = self.expectations.iter_mut().filter_map(|one| one.vpn.as_mut());
-        let mut new = vpn.filter(|vpn| {
-            vpn.part.routes.afi_safi() == route.family && vpn.vrf_of(distinguisher).is_none()
-        });
+        let mut new =
+            vpn.filter(|vpn| vpn.part.routes.afi_safi() == route.family && vpn.vrf_of(distinguisher).is_none());
         new.any(|vpn| vpn.learn(distinguisher, &self.judged.communities).is_some())
     }
 

@@ -5,8 +5,8 @@ use drophammer_emulation::bgp::{
 };
 use drophammer_model::Instant;
 use drophammer_model::routes::{
-    AttributePattern, Change, Counting, FIRST_LABEL as FIRST, GroupSizes, LabelPer, Prefix, PrefixesPerVrf, RouteRange, Routes, VpnId,
-    VpnRoutes, VrfRange,
+    AttributePattern, Change, Counting, FIRST_LABEL as FIRST, GroupSizes, LabelPer, Prefix, PrefixesPerVrf, RouteRange,
+    Routes, VpnId, VpnRoutes, VrfRange,
 };
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::update::Labels;

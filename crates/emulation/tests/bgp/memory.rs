@@ -1,7 +1,9 @@
 //! Full tables are sent and verified in little memory.
 
 use super::common::*;
-use drophammer_emulation::bgp::{AdjRibIn, AdjRibOut, Distinguishers, Expected, NextHops, Packing, VpnPart, VpnRouteSet};
+use drophammer_emulation::bgp::{
+    AdjRibIn, AdjRibOut, Distinguishers, Expected, NextHops, Packing, VpnPart, VpnRouteSet,
+};
 use drophammer_model::Instant;
 use drophammer_model::routes::{AttributePattern, Change, LabelPer, RouteRange, Routes, VpnId};
 use drophammer_wire::bgp::AfiSafi;

@@ -4,8 +4,8 @@ use super::common::*;
 use super::oracle::{Route, read, theirs};
 use super::tshark::{check_attributes, decode, is_whole, of_field};
 use drophammer_emulation::bgp::{
-    AdjRibIn, AdjRibOut, Distinguishers, Encapsulation, EncapsulationKind, ExpectationId, Expected, NextHops, Packing, RoutePart,
-    RouteSet, VpnFaultKind, VpnPart, VpnRouteSet,
+    AdjRibIn, AdjRibOut, Distinguishers, Encapsulation, EncapsulationKind, ExpectationId, Expected, NextHops, Packing,
+    RoutePart, RouteSet, VpnFaultKind, VpnPart, VpnRouteSet,
 };
 use drophammer_model::Instant;
 use drophammer_model::routes::{Administrator, Change, Counting, LabelPer, PrefixesPerVrf, VpnId, VpnRoutes, VrfRange};
@@ -25,7 +25,8 @@ fn set(routes: &Arc<VpnRoutes>) -> VpnRouteSet {
 /// Identifiers of each type.
 fn any_id() -> impl Strategy<Value = VpnId> {
     (0usize..3, 1u32..60_000).prop_map(|(kind, number)| {
-        let kinds = [Administrator::As2(65_000), Administrator::Ipv4([192, 0, 2, 1].into()), Administrator::As4(4_200_000_000)];
+        let kinds =
+            [Administrator::As2(65_000), Administrator::Ipv4([192, 0, 2, 1].into()), Administrator::As4(4_200_000_000)];
         VpnId { administrator: kinds[kind], number }
     })
 }
@@ -122,8 +123,13 @@ fn the_next_hops_of_the_rfcs() {
     let hop = |message: &[u8]| message[30..31 + usize::from(message[30])].to_vec();
     let first = |family: AfiSafi| {
         let id = VpnId::as2(65_000, 1);
-        vpn_messages(Change::Advertise, set(&vpn_routes(family, 1, 1, id, LabelPer::Vrf)), &agreed(false, true), IPV4_ALONE)
-            .remove(0)
+        vpn_messages(
+            Change::Advertise,
+            set(&vpn_routes(family, 1, 1, id, LabelPer::Vrf)),
+            &agreed(false, true),
+            IPV4_ALONE,
+        )
+        .remove(0)
     };
     // RFC 4364 section 4.3.2: route distinguisher 0 before the address.
     assert_eq!(hop(&first(AfiSafi::VPNV4)), [&[12, 0, 0, 0, 0, 0, 0, 0, 0][..], &NEXT_HOP.octets()].concat());
@@ -177,7 +183,8 @@ fn what_is_wrong_with_a_route_is_named() {
         take(&mut adj_rib_in, Change::Advertise, received);
         let report = adj_rib_in.report(id);
         let faults: Vec<_> = adj_rib_in.vpn_faults(id).iter().map(|fault| (fault.vrf, fault.kind)).collect();
-        let counts = (report.present, report.wrong, report.wrong_target, report.wrong_vrf, adj_rib_in.totals().unexpected);
+        let counts =
+            (report.present, report.wrong, report.wrong_target, report.wrong_vrf, adj_rib_in.totals().unexpected);
         (counts, faults)
     };
     let (configured, learned) = (Distinguishers::Configured, Distinguishers::Learned);
@@ -187,7 +194,10 @@ fn what_is_wrong_with_a_route_is_named() {
     assert_eq!((counts, faults[49]), ((50, 50, 50, 0, 0), (9, VpnFaultKind::WrongTarget)));
     // Targets of the next VRF; there is none after the last one.
     let (counts, faults) = with(&own(10, 5, 1_002, 1), configured);
-    assert_eq!((counts, faults[0], faults[49]), ((50, 50, 5, 45, 0), (0, VpnFaultKind::WrongVrf(1)), (9, VpnFaultKind::WrongTarget)));
+    assert_eq!(
+        (counts, faults[0], faults[49]),
+        ((50, 50, 5, 45, 0), (0, VpnFaultKind::WrongVrf(1)), (9, VpnFaultKind::WrongTarget))
+    );
     // Distinguishers of the next VRF: its prefixes are others.
     let (counts, faults) = with(&own(10, 5, 1_001, 2), configured);
     assert_eq!((counts, faults[0]), ((0, 0, 0, 45, 50), (1, VpnFaultKind::WrongVrf(0))));

@@ -2,15 +2,19 @@
 //! router 1 receives.
 
 use drophammer_emulation::bgp::{
-    AdjRibIn, AdjRibOut, Encapsulation, EncapsulationKind, ExpectationId, Expected, GracefulRestartConfig, NextHops,
-    Packing, RoutePart, RouteSet, RouteSource, SessionConfig,
+    AdjRibIn, AdjRibOut, Distinguishers, Encapsulation, EncapsulationKind, ExpectationId, Expected,
+    GracefulRestartConfig, NextHops, Packing, RoutePart, RouteSet, RouteSource, SessionConfig, VpnPart, VpnRouteSet,
 };
 use drophammer_model::Instant;
-use drophammer_model::routes::{Change, RouteAttributes, RouteRange, RouteTable, Routes};
+use drophammer_model::routes::{
+    AttributePattern, Change, Counting, GroupSizes, LabelPer, PrefixesPerVrf, RouteAttributes, RouteRange, RouteTable,
+    Routes, VpnId, VpnRoutes, VrfRange,
+};
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::update::Labels;
 use drophammer_wire::bgp::{AfiSafi, PathDirection};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +25,11 @@ pub enum Scene {
     Labelled,
     /// VPN routes (RFC 4364, RFC 4659), both families, reflected: labels, distinguisher and targets are kept.
     Vpn,
+    /// IPv6 unicast with labels over an IPv4 core (6PE, RFC 4798), reflected: the next hop is an IPv4-mapped address.
+    SixPe,
+    /// VPN routes of 12 VRFs with the same prefixes, both families over an IPv4 core, reflected. Some of them are withdrawn and
+    /// advertised again. OpenBGPD 7.7 counts withdrawals of VPN routes but keeps the routes.
+    Vrfs,
     /// Two paths to each prefix, in and out (RFC 7911).
     Paths,
     /// Thousands of routes in one message (RFC 8654).
@@ -32,12 +41,16 @@ pub enum Scene {
 }
 
 /// Name of a recording, daemon, scene.
-pub const RECORDINGS: [(&str, &str, Scene); 15] = [
+pub const RECORDINGS: [(&str, &str, Scene); 19] = [
     ("labelled-frr", "frr", Scene::Labelled),
     ("labelled-bird", "bird", Scene::Labelled),
     ("vpn-frr", "frr", Scene::Vpn),
     ("vpn-bird", "bird", Scene::Vpn),
     ("vpn-openbgpd", "openbgpd", Scene::Vpn),
+    ("sixpe-frr", "frr", Scene::SixPe),
+    ("sixpe-bird", "bird", Scene::SixPe),
+    ("vrfs-frr", "frr", Scene::Vrfs),
+    ("vrfs-bird", "bird", Scene::Vrfs),
     ("paths-frr", "frr", Scene::Paths),
     ("paths-bird", "bird", Scene::Paths),
     ("paths-openbgpd", "openbgpd", Scene::Paths),
@@ -60,16 +73,20 @@ pub const DISTINGUISHER: [u8; 8] = [0, 0, 0xfd, 0xe8, 0, 0, 0, 7];
 pub const TARGET: [u8; 8] = [0, 2, 0xfd, 0xe8, 0, 0, 0, 7];
 /// Label of the first route; the labels of the others follow.
 pub const LABEL: u32 = 1000;
+/// VRFs, and the VRFs and routes that are withdrawn and advertised again.
+pub const VRFS: u32 = 12;
+pub const FLAPPING: (Range<u32>, Range<u32>) = (3..8, 5..15);
 
 impl Scene {
     pub fn is_internal(self) -> bool {
-        matches!(self, Scene::Labelled | Scene::Vpn)
+        matches!(self, Scene::Labelled | Scene::SixPe | Scene::Vpn | Scene::Vrfs)
     }
 
     pub fn families(self) -> Vec<AfiSafi> {
         match self {
             Scene::Labelled => vec![AfiSafi::IPV4_LABELLED, AfiSafi::IPV6_LABELLED],
-            Scene::Vpn => vec![AfiSafi::VPNV4, AfiSafi::VPNV6],
+            Scene::SixPe => vec![AfiSafi::IPV6_LABELLED],
+            Scene::Vpn | Scene::Vrfs => vec![AfiSafi::VPNV4, AfiSafi::VPNV6],
             _ => vec![AfiSafi::IPV4_UNICAST],
         }
     }
@@ -80,9 +97,10 @@ pub fn asn(scene: Scene, router: usize) -> u32 {
     if scene.is_internal() { DAEMON_AS } else { DAEMON_AS + 1 + router as u32 }
 }
 
-pub fn next_hops(router: usize) -> NextHops {
+pub fn next_hops(scene: Scene, router: usize) -> NextHops {
     let ipv6 = Ipv6Addr::new(0x2001, 2, 0, 1 + router as u16, 0, 0, 0, 2);
-    NextHops { ipv4: Some(ROUTERS[router]), ipv6: Some(ipv6), link_local: None }
+    let ipv6 = Some(ipv6).filter(|_| !matches!(scene, Scene::SixPe | Scene::Vrfs));
+    NextHops { ipv4: Some(ROUTERS[router]), ipv6, link_local: None }
 }
 
 /// The session of a router; `again` means after its restart.
@@ -117,6 +135,12 @@ pub fn routes(scene: Scene, family: Family, path: bool) -> Arc<Routes> {
             let of = |i: u32| RouteAttributes { as_path: vec![64_000 + u32::from(path), i + 1], ..Default::default() };
             RouteTable::new("paths", family, (0..20).map(|i| (prefix(i), of(i)))).into()
         }
+        Scene::Vrfs => {
+            let first = if family == Family::Ipv4 { "20.0.0.0/24" } else { "2a00::/56" };
+            let routes_per_group = GroupSizes::Fixed(u32::MAX);
+            let same = AttributePattern { routes_per_group, ..AttributePattern::default() };
+            RouteRange::uniform(first.parse().expect("a prefix"), 20, 1, same).expect("so many there are").into()
+        }
         _ => internet(40),
     })
 }
@@ -124,19 +148,52 @@ pub fn routes(scene: Scene, family: Family, path: bool) -> Arc<Routes> {
 fn kind(scene: Scene) -> EncapsulationKind {
     let labels = Labels::Counting(LABEL);
     match scene {
-        Scene::Labelled => EncapsulationKind::Labelled(labels),
+        Scene::Labelled | Scene::SixPe => EncapsulationKind::Labelled(labels),
         Scene::Vpn => EncapsulationKind::Vpn { labels, distinguisher: DISTINGUISHER, communities: TARGET },
         _ => EncapsulationKind::Unicast,
     }
 }
 
 fn families(scene: Scene) -> &'static [Family] {
-    if scene.is_internal() { &[Family::Ipv4, Family::Ipv6] } else { &[Family::Ipv4] }
+    match scene {
+        Scene::SixPe => &[Family::Ipv6],
+        _ if scene.is_internal() => &[Family::Ipv4, Family::Ipv6],
+        _ => &[Family::Ipv4],
+    }
+}
+
+/// Routes of VRFs: IPv4 with distinguishers 65000:100 and a label per VRF, IPv6 with distinguishers 192.0.2.1:100 and a label per route.
+pub fn vrfs(family: Family) -> Arc<VpnRoutes> {
+    let (distinguisher, label_per) = match family {
+        Family::Ipv4 => ("65000:100", LabelPer::Vrf),
+        Family::Ipv6 => ("192.0.2.1:100", LabelPer::Route),
+    };
+    let vrfs = VrfRange {
+        count: VRFS,
+        distinguisher: Counting::from(distinguisher.parse().expect("a distinguisher")),
+        targets: vec![Counting::from(VpnId::as2(65_000, 500)), Counting { first: VpnId::as2(65_000, 7), step: 0 }],
+        first_label: LABEL,
+        label_per,
+    };
+    Arc::new(VpnRoutes::new(vrfs, routes(Scene::Vrfs, family, false), PrefixesPerVrf::Same).expect("they fit"))
+}
+
+/// Router 0 withdraws some routes of VRFs, or advertises them again.
+pub fn flap(adj_rib_out: &mut AdjRibOut, change: Change) {
+    for family in families(Scene::Vrfs) {
+        let (vrfs_of, part) = FLAPPING;
+        let all = VpnRouteSet::all(vrfs(*family), Packing::default());
+        adj_rib_out.push_vpn(change, VpnRouteSet { vrfs: vrfs_of, part, ..all });
+    }
 }
 
 /// The routes that router 0 advertises once its session is up; `again` means after its restart.
 pub fn say(scene: Scene, adj_rib_out: &mut AdjRibOut, again: bool) {
     for family in families(scene) {
+        if scene == Scene::Vrfs {
+            adj_rib_out.push_vpn(Change::Advertise, VpnRouteSet::all(vrfs(*family), Packing::default()));
+            continue;
+        }
         let all = routes(scene, *family, false);
         let count = if again { all.len() / 2 } else { all.len() };
         let packing = match scene {
@@ -162,11 +219,12 @@ pub fn say(scene: Scene, adj_rib_out: &mut AdjRibOut, again: bool) {
 pub fn expect(scene: Scene, adj_rib_in: &mut AdjRibIn, now: Instant) -> Vec<ExpectationId> {
     let one = |family: &Family| {
         let all = routes(scene, *family, false);
-        let hops = next_hops(0);
+        let hops = next_hops(scene, 0);
+        let mapped = hops.ipv4.map(|own| own.to_ipv6_mapped());
         let hop: Option<IpAddr> = match (scene.is_internal(), family) {
             (false, _) => Some(DAEMON[1].into()),
             (true, Family::Ipv4) => hops.ipv4.map(Into::into),
-            (true, Family::Ipv6) => hops.ipv6.map(Into::into),
+            (true, Family::Ipv6) => hops.ipv6.or(mapped).map(Into::into),
         };
         let internal = scene.is_internal();
         let expected = Expected {
@@ -178,8 +236,16 @@ pub fn expect(scene: Scene, adj_rib_in: &mut AdjRibIn, now: Instant) -> Vec<Expe
             as_path_prefix: if internal { vec![] } else { vec![DAEMON_AS, asn(scene, 0)] },
             next_hop: hop,
             check_attributes: scene != Scene::Paths,
+            labels: matches!(scene, Scene::SixPe | Scene::Vrfs),
             ..Expected::default()
         };
+        if scene == Scene::Vrfs {
+            let distinguishers = match family {
+                Family::Ipv4 => Distinguishers::Learned,
+                Family::Ipv6 => Distinguishers::Configured,
+            };
+            return adj_rib_in.expect_vpn(now, VpnPart { routes: vrfs(*family), distinguishers }, expected);
+        }
         let distinguisher = (scene == Scene::Vpn).then_some(DISTINGUISHER);
         let (afi_safi, part) = (kind(scene).afi_safi(*family), 0..all.len());
         adj_rib_in.expect_in(now, RoutePart { afi_safi, distinguisher, routes: all, part }, expected)

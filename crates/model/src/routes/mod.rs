@@ -24,7 +24,8 @@ pub use range::{Description, RouteError, RouteRange};
 pub use space::reserved;
 pub use table::RouteTable;
 pub use vpn::{
-    Administrator, Counting, FIRST_LABEL, LAST_LABEL, LabelPer, PrefixesPerVrf, VpnError, VpnId, VpnIdError, VpnRoutes, VrfRange,
+    Administrator, Counting, FIRST_LABEL, LAST_LABEL, LabelPer, PrefixesPerVrf, VpnError, VpnId, VpnIdError, VpnRoutes,
+    VrfRange,
 };
 
 use crate::trial::Family;

@@ -240,7 +240,9 @@ pub enum VpnError {
     TooMany(u32, u32),
     #[error("two VRFs have the route distinguisher {0}; make its step at least 1")]
     SameDistinguisher(VpnId),
-    #[error("{0} and its successors do not fit {1} VRFs; start lower or take an AS number of 2 octets as administrator")]
+    #[error(
+        "{0} and its successors do not fit {1} VRFs; start lower or take an AS number of 2 octets as administrator"
+    )]
     Identifiers(VpnId, u32),
     #[error("{0} route targets per VRF are too many; give at most 16")]
     Targets(usize),
@@ -276,11 +278,7 @@ impl VpnRoutes {
     ///
     /// # Errors
     /// If there are none, or numbers, identifiers or labels do not fit.
-    pub fn new(
-        vrfs: VrfRange,
-        routes: Arc<Routes>,
-        prefixes_per_vrf: PrefixesPerVrf,
-    ) -> Result<VpnRoutes, VpnError> {
+    pub fn new(vrfs: VrfRange, routes: Arc<Routes>, prefixes_per_vrf: PrefixesPerVrf) -> Result<VpnRoutes, VpnError> {
         let VrfRange { count, distinguisher, first_label, .. } = vrfs;
         let per_vrf = match prefixes_per_vrf {
             _ if count == 0 || routes.is_empty() => return Err(VpnError::Empty),
@@ -428,7 +426,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn routes(count: u32) -> Arc<Routes> {
-        Arc::new(RouteRange::uniform("20.0.0.0/24".parse().unwrap(), count, 1, AttributePattern::default()).unwrap().into())
+        Arc::new(
+            RouteRange::uniform("20.0.0.0/24".parse().unwrap(), count, 1, AttributePattern::default()).unwrap().into(),
+        )
     }
 
     fn vrfs(count: u32, label_per: LabelPer) -> VrfRange {
@@ -486,7 +486,10 @@ mod tests {
         assert_eq!((own.per_vrf(), own.len(), own.prefix(3, 2)), (3, 12, own.routes().prefix(11)));
         let prefix = own.prefix(3, 2);
         assert_eq!((own.index_of(3, &prefix), own.index_of(2, &prefix)), (Some(2), None));
-        assert_eq!((0..4).map(|v| own.vrf_of_distinguisher(own.distinguisher(v))).collect::<Option<Vec<_>>>(), Some(vec![0, 1, 2, 3]));
+        assert_eq!(
+            (0..4).map(|v| own.vrf_of_distinguisher(own.distinguisher(v))).collect::<Option<Vec<_>>>(),
+            Some(vec![0, 1, 2, 3])
+        );
         assert_eq!(own.vrf_of_distinguisher(VpnId::as2(65_000, 5).distinguisher()), None);
         let targets: Vec<_> = own.targets(2).collect();
         assert_eq!(targets, ["65000:1003", "65000:9"].map(|t| t.parse::<VpnId>().unwrap().route_target()));
@@ -501,7 +504,10 @@ mod tests {
         let (same, own) = (PrefixesPerVrf::Same, PrefixesPerVrf::Own);
         assert_eq!(refused(vrfs(0, LabelPer::Vrf), 1, same), VpnError::Empty);
         assert_eq!(refused(vrfs(3, LabelPer::Vrf), 10, own), VpnError::Uneven(10, 3));
-        assert_eq!(refused(vrfs(1 << 20, LabelPer::Vrf), 1, same), VpnError::Labels { first: 16, last: 15 + (1 << 20) });
+        assert_eq!(
+            refused(vrfs(1 << 20, LabelPer::Vrf), 1, same),
+            VpnError::Labels { first: 16, last: 15 + (1 << 20) }
+        );
         assert_eq!(refused(vrfs(200, LabelPer::Route), 10_000, same), VpnError::Labels { first: 16, last: 2_000_015 });
         let low = VrfRange { first_label: 3, ..vrfs(1, LabelPer::Vrf) };
         assert_eq!(refused(low, 1, same), VpnError::Labels { first: 3, last: 3 });

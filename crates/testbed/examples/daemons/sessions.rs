@@ -4,6 +4,7 @@ use crate::daemon;
 use crate::scenes::{self, DAEMON, DAEMON_AS, RECORDINGS, ROUTERS, Scene};
 use crate::speaker::{Speaker, until};
 use drophammer_lab::Netns;
+use drophammer_model::routes::Change;
 use drophammer_wire::bgp::AfiSafi;
 use std::fmt::Write as _;
 use std::fs;
@@ -19,7 +20,8 @@ fn frr(scene: Scene) -> String {
     );
     let families: &[&str] = match scene {
         Scene::Labelled => &["ipv4 labeled-unicast", "ipv6 labeled-unicast"],
-        Scene::Vpn => &["ipv4 vpn", "ipv6 vpn"],
+        Scene::SixPe => &["ipv6 labeled-unicast"],
+        Scene::Vpn | Scene::Vrfs => &["ipv4 vpn", "ipv6 vpn"],
         _ => &["ipv4 unicast"],
     };
     for (i, router) in ROUTERS.iter().enumerate() {
@@ -52,8 +54,12 @@ fn bird(scene: Scene) -> String {
         let body = "import all; export all;";
         let channels = match scene {
             Scene::Labelled => format!("ipv4 mpls {{ {body} }}; ipv6 mpls {{ {body} }};"),
-            Scene::Vpn => {
-                format!("vpn4 mpls {{ table vpn4s; {body} }}; vpn6 mpls {{ table vpn6s; {body} }};")
+            // BIRD takes an IPv4-mapped address for one of IPv4, and accepts it for IPv6 only if told so.
+            Scene::SixPe => format!("ipv6 mpls {{ {body} extended next hop on; }};"),
+            Scene::Vpn | Scene::Vrfs => {
+                format!(
+                    "vpn4 mpls {{ table vpn4s; {body} }}; vpn6 mpls {{ table vpn6s; {body} extended next hop on; }};"
+                )
             }
             Scene::Paths => format!("ipv4 {{ {body} add paths on; }};"),
             _ => format!("ipv4 {{ {body} }};"),
@@ -77,7 +83,7 @@ fn openbgpd(scene: Scene, socket: &str) -> String {
         let asn = scenes::asn(scene, i);
         let _ = writeln!(text, "neighbor {router} {{\n remote-as {asn}\n local-address {own}\n passive");
         let _ = match scene {
-            Scene::Vpn => {
+            Scene::Vpn | Scene::Vrfs => {
                 writeln!(text, " announce IPv4 vpn\n announce IPv6 vpn\n route-reflector")
             }
             Scene::Paths => writeln!(text, " announce add-path recv yes\n announce add-path send all"),
@@ -89,7 +95,10 @@ fn openbgpd(scene: Scene, socket: &str) -> String {
 }
 
 /// One recording, as text.
-fn one([netns, routers]: &[Netns; 2], kind: &str, scene: Scene) -> Result<String, String> {
+///
+/// # Errors
+/// If the daemon does not pass on what it should within half a minute.
+pub fn one([netns, routers]: &[Netns; 2], kind: &str, scene: Scene) -> Result<String, String> {
     let work = tempfile::tempdir().map_err(|e| e.to_string())?;
     let text = match kind {
         "frr" => frr(scene),
@@ -100,7 +109,7 @@ fn one([netns, routers]: &[Netns; 2], kind: &str, scene: Scene) -> Result<String
     let begun = Instant::now();
     let speaker = |i: usize| {
         let config = scenes::config(scene, i, false);
-        Speaker::start(routers, config, DAEMON[i].into(), scenes::next_hops(i), begun)
+        Speaker::start(routers, config, DAEMON[i].into(), scenes::next_hops(scene, i), begun)
     };
     let mut all = [speaker(0), speaker(1)];
     until(&mut all, "both sessions", LIMIT, |all| all.iter().all(Speaker::established))
@@ -140,6 +149,18 @@ fn one([netns, routers]: &[Netns; 2], kind: &str, scene: Scene) -> Result<String
             scenes::say(scene, &mut all[0].adj_rib_out, true);
             until(&mut all, "the other half gone", LIMIT, |all| all[1].adj_rib_in.totals().withdrawals >= 20)
                 .map_err(|e| format!("{e}: {:?}", told(&all[1])))?;
+        }
+        Scene::Vrfs => {
+            let (vrfs, part) = scenes::FLAPPING;
+            for (change, present) in [(Change::Withdraw, false), (Change::Advertise, true)] {
+                let now = all[1].now();
+                for id in &ids {
+                    all[1].adj_rib_in.change_vpn(now, *id, vrfs.clone(), part.clone(), present);
+                }
+                scenes::flap(&mut all[0].adj_rib_out, change);
+                until(&mut all, "a part withdrawn or advertised again", LIMIT, |all| right(&all[1]))
+                    .map_err(|e| format!("{e}: {change:?} {:?}\n{}", told(&all[1]), logs(work.path())))?;
+            }
         }
         _ => {}
     }

@@ -7,9 +7,20 @@
 mod anew;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../../examples/daemons/daemon.rs"]
+mod daemon;
+#[allow(dead_code)] // recordings use all of it
+#[path = "../../../emulation/tests/bgp_daemons/plan.rs"]
+mod scenes;
+#[allow(dead_code)] // recordings use all of it
+#[path = "../../examples/daemons/sessions.rs"]
+mod sessions;
+#[path = "../../examples/daemons/speaker.rs"]
+mod speaker;
 #[path = "../common/station.rs"]
 mod station;
 
+mod bgp_daemons;
 mod classes_uml;
 mod fixed_rate_links;
 mod forwarding_kinds;
@@ -39,6 +50,7 @@ fn main() -> ExitCode {
         return code;
     }
     let all = [
+        bgp_daemons::cases,
         classes_uml::cases,
         fixed_rate_links::cases,
         forwarding_kinds::cases,

@@ -39,7 +39,8 @@ impl Keys for VpnPart {
     }
 
     fn index_of(&self, key: &RouteKey) -> Option<u32> {
-        let vrf = self.routes.vrf_of_distinguisher(key.distinguisher.filter(|_| key.afi_safi == self.routes.afi_safi())?)?;
+        let vrf =
+            self.routes.vrf_of_distinguisher(key.distinguisher.filter(|_| key.afi_safi == self.routes.afi_safi())?)?;
         self.routes.index_of(vrf, &key.prefix).map(|route| vrf * self.routes.per_vrf() + route)
     }
 
@@ -159,7 +160,11 @@ impl VpnWatched {
 }
 
 /// The ranges of numbers of the routes `part` of each of `vrfs`, as far as they exist.
-pub(super) fn parts(routes: &VpnRoutes, vrfs: Range<u32>, part: Range<u32>) -> impl Iterator<Item = Range<u32>> + use<> {
+pub(super) fn parts(
+    routes: &VpnRoutes,
+    vrfs: Range<u32>,
+    part: Range<u32>,
+) -> impl Iterator<Item = Range<u32>> + use<> {
     let per_vrf = routes.per_vrf();
     let end = part.end.min(per_vrf);
     (vrfs.start..vrfs.end.min(routes.vrfs().count)).map(move |vrf| vrf * per_vrf + part.start..vrf * per_vrf + end)

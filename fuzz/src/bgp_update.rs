@@ -10,7 +10,7 @@ use drophammer_model::routes::{
 };
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::message::HEADER_LEN;
-use drophammer_wire::bgp::update::{Context, PathIds, Treatment, Update, as_path, attributes};
+use drophammer_wire::bgp::update::{Context, FamilySet, Treatment, Update, as_path, attributes};
 use drophammer_wire::bgp::{AfiSafi, PathDirection};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ pub fn run(data: &[u8]) {
     let context = Context {
         four_octet_as: agreed.four_octet_as,
         ibgp: agreed.ibgp,
-        path_ids: PathIds::of(agreed.add_path.iter().map(|(family, _)| *family)),
+        path_ids: FamilySet::of(agreed.add_path.iter().map(|(family, _)| *family)),
+        label_stacks: FamilySet::of(agreed.label_stacks.iter().copied()),
     };
     let tables = [Family::Ipv4, Family::Ipv6]
         .map(|family| Arc::new(Routes::from(RouteRange::internet(family, ROUTES, u64::from(way)).unwrap())));
@@ -89,6 +90,7 @@ fn agreed(way: u8) -> Negotiated {
     let config = |local, peer, id: u32| SessionConfig {
         families: FAMILIES.to_vec(),
         add_path: add_path.clone(),
+        multiple_labels: if way & 32 == 0 { vec![] } else { FAMILIES.map(|family| (family, 3)).to_vec() },
         ..SessionConfig::new(local, peer, Ipv4Addr::from(id))
     };
     let agreed = Negotiated::from_opens(&config(65_001, peer, 1), config(peer, 65_001, 2).open()).unwrap();

@@ -13,7 +13,7 @@ use drophammer_model::routes::{
     VpnRoutes, VrfRange,
 };
 use drophammer_model::trial::Family;
-use drophammer_wire::bgp::update::{Context, PathIds, Update};
+use drophammer_wire::bgp::update::{Context, FamilySet, Update};
 use drophammer_wire::bgp::{AfiSafi, frame};
 use std::hint::black_box;
 use std::net::Ipv4Addr;
@@ -200,7 +200,7 @@ fn main() {
     }
     let (_, plain, _) = &kinds[0];
     measure("pack: withdrawals, IPv4 /24", &only, || pack(plain, false, 0, &agreed, |b| _ = black_box(b)));
-    let context = Context { four_octet_as: true, ibgp: false, path_ids: PathIds::NONE };
+    let context = Context { four_octet_as: true, ibgp: false, ..Context::default() };
     for (name, routes, per_update) in &kinds {
         let bytes = stream(routes, *per_update, &agreed);
         measure(&format!("walk: {name}"), &only, || {

@@ -81,6 +81,7 @@ numbers! {
         ROUTE_REFRESH = 2, "Route refresh (RFC 2918).";
         EXTENDED_NEXT_HOP = 5, "Extended next hop encoding (RFC 8950).";
         EXTENDED_MESSAGE = 6, "Extended messages (RFC 8654).";
+        MULTIPLE_LABELS = 8, "Several labels per route (RFC 8277).";
         GRACEFUL_RESTART = 64, "Graceful restart (RFC 4724).";
         FOUR_OCTET_AS = 65, "AS numbers of 4 octets (RFC 6793).";
         ADD_PATH = 69, "Several paths per prefix (RFC 7911).";

@@ -59,6 +59,11 @@ fn any_capability() -> impl Strategy<Value = (Capability, BgpCapability)> {
             let ours = entries.into_iter().map(|((f, _), way)| (f, way)).collect();
             (Capability::AddPath(ours), BgpCapability::AddPath(AddPathCapability::new(theirs)))
         }),
+        vec((proptest::sample::select(FAMILIES[2..].to_vec()), 2u8..), 1..4).prop_map(|entries| {
+            let theirs: Vec<_> = entries.iter().map(|((_, f), most)| MultipleLabel::new(*f, *most)).collect();
+            let ours = entries.into_iter().map(|((f, _), most)| (f, most)).collect();
+            (Capability::MultipleLabels(ours), BgpCapability::MultipleLabels(theirs.into()))
+        }),
         vec(proptest::sample::select(vec![FAMILIES[0], FAMILIES[2], FAMILIES[4]]), 1..4).prop_map(|entries| {
             let theirs: Vec<_> =
                 entries.iter().map(|(_, f)| ExtendedNextHopEncoding::new(*f, AddressFamily::IPv6)).collect();

@@ -257,6 +257,12 @@ impl RouteJob {
         true
     }
 
+    /// True if an UPDATE can have routes of several VRFs: withdrawals, which have no attributes.
+    fn extends(&self) -> bool {
+        let Packing { routes_per_update, pace, .. } = self.set.packing;
+        self.vrfs.is_some() && self.change == Change::Withdraw && routes_per_update == 0 && pace.is_none()
+    }
+
     /// The VRF in progress; 0 without VRFs.
     fn vrf(&self) -> u32 {
         self.vrfs.as_ref().map_or(0, |vrfs| vrfs.left.vrfs.start)
@@ -421,21 +427,23 @@ impl AdjRibOut {
         let speaker =
             Speaker { four_octet_as: agreed.four_octet_as, ibgp: agreed.ibgp, local_as: agreed.local_as, next_hops };
         let mut at = 0;
+        // Length of the last message, if the job may withdraw the next VRF's routes in it too.
+        let mut open = 0;
         while let Some(job) = self.jobs.front_mut() {
-            let room = &mut buffer[at..];
+            let room = &mut buffer[at - open..];
             let (bytes, done) = match job {
                 Job::Routes(job) => {
                     if job.due(self.paced_until).is_some_and(|due| due > now) {
                         break;
                     }
                     let before = job.set.part.start;
-                    let bytes = if agreed.has(job.set.afi_safi()) {
+                    let (bytes, last) = if agreed.has(job.set.afi_safi()) {
                         self.encoded.begin(speaker, self.front, job.vrf());
-                        write_routes(job, &mut self.encoded, &speaker, agreed, room, &mut self.sent)
+                        write_routes(job, &mut self.encoded, &speaker, agreed, room, open, &mut self.sent)
                     } else {
                         self.sent.skipped += u64::from(job.set.part.end - before);
                         job.set.part.start = job.set.part.end;
-                        0
+                        (0, 0)
                     };
                     let (start, sent) = job.since.unwrap_or((now, 0));
                     let moved = job.set.part.start - before;
@@ -445,6 +453,7 @@ impl AdjRibOut {
                         break;
                     }
                     let done = job.set.part.is_empty() && !job.next_vrf();
+                    open = if job.extends() && !done { last } else { 0 };
                     if done {
                         self.paced_until = job.due(None).or(self.paced_until);
                     }
@@ -481,20 +490,29 @@ impl AdjRibOut {
 }
 
 /// Writes messages while there is room, only one message if there is a pace, and skips groups that cannot be sent. Advances the job.
+/// `buffer` begins with a message of `open` bytes, which takes the first routes. Returns the number of added bytes, and the length of the
+/// last message.
 fn write_routes(
     job: &mut RouteJob,
     encoded: &mut Encoded,
     speaker: &Speaker,
     agreed: &Negotiated,
     buffer: &mut [u8],
+    open: usize,
     sent: &mut Sent,
-) -> usize {
+) -> (usize, usize) {
+    let extends = job.extends();
     let advertise = job.change == Change::Advertise;
     let RouteSet { routes, part, packing, encapsulation } = &mut job.set;
     let communities: &[[u8; 8]] = match (&job.vrfs, &encapsulation.kind) {
         (Some(vrfs), _) => &vrfs.targets,
         (None, EncapsulationKind::Vpn { communities, .. }) => std::slice::from_ref(communities),
         (None, _) => &[],
+    };
+    // Routes of the following VRFs that may be in the same message.
+    let following = match &job.vrfs {
+        Some(vrfs) if extends => (vrfs.left.vrfs.len() - 1) * vrfs.left.part.len(),
+        _ => 0,
     };
     let family = encapsulation.kind.afi_safi(routes.family());
     let (labels, distinguisher) = match encapsulation.kind {
@@ -511,7 +529,15 @@ fn write_routes(
     let counter = if advertise { &mut sent.advertised } else { &mut sent.withdrawn };
     let parts = |prefix: Prefix| (prefix.address(), prefix.length());
     let mut prefixes = routes.iter(part.clone()).map(parts);
-    let (mut at, mut group_end) = (0, 0);
+    let (mut at, mut last, mut group_end) = (open, open, 0);
+    if open > 0 {
+        frame.labels = Labels::Withdrawn;
+        let packer = Packer { frame, attributes: &[], next_hop: &[], max_len: agreed.max_send.min(message::MAX_LEN) };
+        let packed = packer.extend(buffer, open, part.end - part.start, &mut prefixes);
+        part.start += packed.routes;
+        *counter += u64::from(packed.routes);
+        (at, last) = (packed.bytes, packed.bytes);
+    }
     while part.start < part.end {
         // Labels count over the whole job: the first route of a message continues where the last message ended.
         frame.labels = if advertise { labels.from(part.start) } else { Labels::Withdrawn };
@@ -545,7 +571,7 @@ fn write_routes(
             continue;
         };
         let most = (end - part.start).min(asked);
-        let all = packer.overhead() + most as usize * frame.longest();
+        let all = packer.overhead() + (most as usize + following) * frame.longest();
         if asked == u32::MAX && needs <= message::MAX_LEN {
             packer.max_len = packer.max_len.min(message::MAX_LEN);
         }
@@ -565,11 +591,12 @@ fn write_routes(
         sent.messages += u64::from(packed.bytes > 0);
         sent.updates += u64::from(advertise && packed.bytes > 0);
         at += packed.bytes;
+        last = packed.bytes;
         if packed.routes == 0 || packing.pace.is_some() {
             break;
         }
     }
-    at
+    (at - open, last)
 }
 
 impl Encoded {

@@ -4,7 +4,7 @@ use super::*;
 use crate::bgp::{Negotiated, SessionConfig};
 use drophammer_model::routes::{Amount, AttributePattern, GroupSizes, Prefix, RouteRange, RouteTable};
 use drophammer_wire::bgp::PathDirection;
-use drophammer_wire::bgp::update::{Context, PathIds, Treatment, Update, as_path};
+use drophammer_wire::bgp::update::{Context, FamilySet, Treatment, Update, as_path};
 use proptest::prelude::*;
 
 const ALL: [AfiSafi; 6] = [
@@ -88,7 +88,8 @@ proptest! {
         prop_assert_eq!(&messages, &drain(&mut fill(), &agreed, 4096), "the buffer leaves no trace");
         let family = kind.afi_safi(routes.family());
         let context = Context {
-            four_octet_as: true, ibgp: false, path_ids: if add_path { PathIds::of(ALL) } else { PathIds::NONE },
+            four_octet_as: true, ibgp: false, path_ids: if add_path { FamilySet::of(ALL) } else { FamilySet::NONE },
+            ..Context::default()
         };
         let mut next = skip;
         for message in &messages {
@@ -265,7 +266,7 @@ fn an_internal_speaker_adds_no_as_and_a_preference() {
     let pattern = AttributePattern { as_path: Amount::Fixed(0), ..Default::default() };
     adj_rib_out.advertise(range(false, 1, pattern), 0..1, Packing::default());
     let messages = drain(&mut adj_rib_out, &internal, 4096);
-    let context = Context { four_octet_as: true, ibgp: true, path_ids: PathIds::NONE };
+    let context = Context { four_octet_as: true, ibgp: true, ..Context::default() };
     let update = Update::parse(&messages[0][19..], &context).unwrap();
     assert_eq!((update.attributes.as_path.unwrap().length(), update.attributes.local_pref), (0, Some(100)));
 }

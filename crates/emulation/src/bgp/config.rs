@@ -43,6 +43,9 @@ pub struct SessionConfig {
     pub families: Vec<AfiSafi>,
     /// Use of path identifiers, by family.
     pub add_path: Vec<(AfiSafi, PathDirection)>,
+    /// Families in which the peer may send several labels per route (RFC 8277 section 2.1), each with their highest number, 2 or more. This
+    /// speaker sends one label per route all the same.
+    pub multiple_labels: Vec<(AfiSafi, u8)>,
     /// True to support messages of up to 65535 bytes (RFC 8654).
     pub extended_messages: bool,
     /// Graceful restart capability, if offered.
@@ -68,6 +71,7 @@ impl SessionConfig {
             passive: false,
             families: vec![AfiSafi::IPV4_UNICAST],
             add_path: Vec::new(),
+            multiple_labels: Vec::new(),
             extended_messages: true,
             graceful_restart: None,
             route_refresh: true,
@@ -100,6 +104,9 @@ impl SessionConfig {
         capabilities.push(Capability::FourOctetAs(self.local_as));
         if !self.add_path.is_empty() {
             capabilities.push(Capability::AddPath(self.add_path.clone()));
+        }
+        if !self.multiple_labels.is_empty() {
+            capabilities.push(Capability::MultipleLabels(self.multiple_labels.clone()));
         }
         Open {
             my_as: open::two_octets(self.local_as),
@@ -146,6 +153,7 @@ mod tests {
         let config = SessionConfig {
             families: vec![AfiSafi::IPV4_UNICAST, AfiSafi::VPNV6],
             add_path: vec![(AfiSafi::VPNV6, both)],
+            multiple_labels: vec![(AfiSafi::VPNV6, 3)],
             graceful_restart: Some(restart),
             ..config()
         };
@@ -165,6 +173,7 @@ mod tests {
             Capability::ExtendedMessage,
             Capability::GracefulRestart(restart),
             Capability::AddPath(vec![(AfiSafi::VPNV6, both)]),
+            Capability::MultipleLabels(vec![(AfiSafi::VPNV6, 3)]),
         ] {
             assert!(open.capabilities.contains(&capability), "{capability:?}");
         }

@@ -17,6 +17,8 @@ pub struct Negotiated {
     pub four_octet_as: bool,
     /// Use of path identifiers by this speaker, by family; families without path identifiers are absent.
     pub add_path: Vec<(AfiSafi, PathDirection)>,
+    /// Families in which routes may have several labels.
+    pub label_stacks: Vec<AfiSafi>,
     /// Longest message that this speaker may send, in bytes.
     pub max_send: usize,
     /// Longest message that this speaker must accept, in bytes.
@@ -92,6 +94,7 @@ impl Negotiated {
         let third = hold / 3;
         Ok(Negotiated {
             add_path: add_path(config, &theirs, &families),
+            label_stacks: label_stacks(config, &theirs, &families),
             families,
             four_octet_as: theirs.capabilities.iter().any(|c| matches!(c, Capability::FourOctetAs(_))),
             max_send: if extended { MAX_LEN_EXTENDED } else { MAX_LEN },
@@ -154,6 +157,19 @@ fn add_path(config: &SessionConfig, theirs: &Open, families: &[AfiSafi]) -> Vec<
         (both.receive || both.send).then_some((family, both))
     };
     families.iter().filter_map(agreed).collect()
+}
+
+/// Both must offer several labels (RFC 8277 section 2.1).
+fn label_stacks(config: &SessionConfig, theirs: &Open, families: &[AfiSafi]) -> Vec<AfiSafi> {
+    let offered = theirs.capabilities.iter().find_map(|capability| match capability {
+        Capability::MultipleLabels(entries) => Some(&entries[..]),
+        _ => None,
+    });
+    let has = |entries: &[(AfiSafi, u8)], family| entries.iter().any(|(of, most)| *of == family && *most > 1);
+    let both = |family: &&AfiSafi| {
+        family.is_labelled() && has(&config.multiple_labels, **family) && has(offered.unwrap_or_default(), **family)
+    };
+    families.iter().filter(both).copied().collect()
 }
 
 #[cfg(test)]
@@ -263,6 +279,19 @@ mod tests {
             agree(&a, &twice).unwrap().add_path_receive(V4)
                 && Negotiated::from_opens(&twice, a.open()).unwrap().add_path_send(V4)
         );
+    }
+
+    #[test]
+    fn several_labels_are_read_where_both_offer_them() {
+        let config = |mine: SessionConfig, entries: &[(AfiSafi, u8)]| SessionConfig {
+            families: vec![V4, AfiSafi::VPNV4, AfiSafi::VPNV6],
+            multiple_labels: entries.to_vec(),
+            ..mine
+        };
+        let a = config(ours(), &[(AfiSafi::VPNV4, 2), (AfiSafi::VPNV6, 255), (V4, 9)]);
+        let agreed = agree(&a, &config(theirs(), &[(AfiSafi::VPNV4, 9), (AfiSafi::VPNV6, 1), (V4, 9)])).unwrap();
+        assert_eq!(agreed.label_stacks, [AfiSafi::VPNV4]);
+        assert_eq!(agree(&a, &config(theirs(), &[])).unwrap().label_stacks, []);
     }
 
     #[test]

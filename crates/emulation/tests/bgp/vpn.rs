@@ -59,21 +59,23 @@ proptest! {
         let mut next = 0;
         for message in &all {
             let theirs = theirs(&read(message, add_path, true));
-            let vrf = next / per_vrf;
+            let first = next / per_vrf;
             let some = if announce { &theirs.announced } else { &theirs.withdrawn };
             for route in some {
-                let n = next % per_vrf;
+                let (vrf, n) = (next / per_vrf, next % per_vrf);
                 let label = if announce { routes.label(vrf, n) } else { 0x80_0000 >> 4 };
                 let id = names(id.plus(vrf).unwrap())[0].clone();
                 let prefix = routes.prefix(vrf, n).to_string();
                 let expected: Route = (add_path.then_some(PATH_ID), vec![label], Some(id), prefix);
                 prop_assert_eq!(route, &expected);
-                prop_assert_eq!(next / per_vrf, vrf, "one VRF in a message");
+                prop_assert!(!announce || vrf == first, "one VRF in a message");
                 next += 1;
             }
             let full = message.len() > 4096 - 32;
-            prop_assert!(full || next % per_vrf == 0, "a message with room, in the middle of a VRF: {}", message.len());
+            let end = if announce { next % per_vrf == 0 } else { next == vrfs * per_vrf };
+            prop_assert!(full || end, "a message with room before the end: {}", message.len());
             if announce {
+                let vrf = first;
                 prop_assert_eq!(theirs.extended, [names(id.plus(vrf).unwrap())[1].clone(), "rt:65000:9".into()]);
                 let hop: IpAddr = match (ipv6, ipv4_alone) {
                     (false, _) => NEXT_HOP.into(),
@@ -147,6 +149,46 @@ fn the_next_hops_of_the_rfcs() {
     let Some(lines) = decode("6pe", &all) else { return };
     assert!(lines.iter().all(|line| is_whole(line)));
     assert_eq!(theirs(&read(&all[0], false, true)).next_hop, Some(NEXT_HOP.to_ipv6_mapped().into()));
+}
+
+#[test]
+fn the_buffer_leaves_no_trace_in_withdrawals_of_many_vrfs() {
+    let routes = vpn_routes(AfiSafi::VPNV4, 1_500, 3, VpnId::as2(65_000, 1), LabelPer::Vrf);
+    let through = |room: usize, packing: Packing| {
+        let mut adj_rib_out = AdjRibOut::new();
+        let some = VpnRouteSet { part: 1..3, packing, ..set(&routes) };
+        adj_rib_out.push_vpn(Change::Withdraw, some);
+        let (mut all, mut buffer) = (Vec::new(), vec![0; room]);
+        while !adj_rib_out.is_empty() {
+            let bytes = adj_rib_out.write(Instant(1), &agreed(false, true), next_hops(), &mut buffer);
+            assert!(bytes > 0, "stuck");
+            all.extend_from_slice(&buffer[..bytes]);
+        }
+        assert_eq!((adj_rib_out.progress().withdrawn, adj_rib_out.progress().bytes), (3_000, all.len() as u64));
+        (all, adj_rib_out.progress().messages)
+    };
+    let (all, messages) = through(4096, Packing::default());
+    assert_eq!(messages, 12, "3,000 routes of 15 bytes");
+    for room in [4097, 5000, 20_000, 1 << 20] {
+        assert_eq!(through(room, Packing::default()), (all.clone(), messages), "{room}");
+    }
+    let one = Packing { routes_per_update: 1, ..Packing::default() };
+    assert_eq!(through(4096, one).1, 3_000);
+}
+
+#[test]
+fn a_stack_of_labels_is_kept_if_both_offer_it() {
+    let routes = vpn_routes(AfiSafi::VPNV4, 1, 1, VpnId::as2(65_000, 1), LabelPer::Vrf);
+    let mut body = vpn_messages(Change::Advertise, set(&routes), &agreed(false, true), next_hops())[0][19..].to_vec();
+    // One more label, 18, before the label 16 of the only route, whose length is the byte before: all lengths grow.
+    let at = 4 + 4 + 3 + 1 + 12 + 1;
+    assert_eq!(body[at..at + 4], [112, 0, 1, 1]);
+    body.splice(at + 1..at + 1, [0, 1, 0x20]);
+    (body[at], body[3], body[7]) = (body[at] + 24, body[3] + 3, body[7] + 3);
+    let (mut adj_rib_in, id) = expect(&routes, Distinguishers::Configured);
+    let agreed = drophammer_emulation::bgp::Negotiated { label_stacks: vec![AfiSafi::VPNV4], ..agreed(false, true) };
+    adj_rib_in.update(Instant(1), &body, &agreed).unwrap();
+    assert_eq!(adj_rib_in.label_of(id, 0, 0), Some(&[18, 16][..]));
 }
 
 /// VRFs with prefixes of their own.

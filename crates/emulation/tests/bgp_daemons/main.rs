@@ -9,7 +9,7 @@ use drophammer_model::Instant;
 use drophammer_model::routes::Change;
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::message::{MAX_LEN, MAX_LEN_EXTENDED, kind};
-use drophammer_wire::bgp::update::{Context, PathIds, Update};
+use drophammer_wire::bgp::update::{Context, FamilySet, Update};
 use drophammer_wire::bgp::{AfiSafi, RouteRefresh, frame};
 use plan::{RECORDINGS, Scene};
 use std::collections::{BTreeMap, BTreeSet};
@@ -152,7 +152,7 @@ fn labelled_and_vpn_routes_are_reflected_with_their_labels() {
     for scene in [Scene::Labelled, Scene::Vpn] {
         for (name, _) in all(scene) {
             let b = all_right(name, scene);
-            let context = Context { four_octet_as: true, ibgp: true, path_ids: PathIds::default() };
+            let context = Context { four_octet_as: true, ibgp: true, ..Context::default() };
             let mut found = BTreeSet::new();
             for body in &b.updates {
                 let update = Update::parse(body, &context).unwrap();
@@ -207,7 +207,8 @@ fn ipv6_with_labels_keeps_its_next_hop_in_the_ipv4_core() {
 
 #[test]
 fn both_paths_to_each_prefix_are_passed_on() {
-    let context = Context { four_octet_as: true, ibgp: false, path_ids: PathIds::of([AfiSafi::IPV4_UNICAST]) };
+    let path_ids = FamilySet::of([AfiSafi::IPV4_UNICAST]);
+    let context = Context { four_octet_as: true, path_ids, ..Context::default() };
     for (name, _) in all(Scene::Paths) {
         let a = replay(name, Scene::Paths, 0);
         let b = replay(name, Scene::Paths, 1);

@@ -61,6 +61,7 @@ fn device(n: u16) -> Device {
         router_id: address(n, 2),
         hold: Duration::from_secs(90),
         families: vec![AfiSafi::IPV4_UNICAST],
+        multiple_labels: vec![],
         next_hops: NextHops { ipv4: Some(address(n, 2)), ..NextHops::default() },
         passive: false,
         protection: Default::default(),

@@ -48,6 +48,9 @@ pub enum Capability {
     GracefulRestart(GracefulRestart),
     /// The speaker's AS number; AS paths have 4 octets per AS.
     FourOctetAs(u32),
+    /// Families whose routes may have several labels (RFC 8277 section 2.1), each with the highest number of labels that the speaker can
+    /// receive: at least 2, 255 for no limit.
+    MultipleLabels(Vec<(AfiSafi, u8)>),
     /// Path identifiers by family.
     AddPath(Vec<(AfiSafi, PathDirection)>),
     /// ROUTE-REFRESH messages mark the start and the end of the routes.
@@ -70,7 +73,8 @@ impl Capability {
     /// Parses one capability from its code and value.
     ///
     /// # Errors
-    /// The length of the value is invalid for this code. An invalid path direction is left out (RFC 7911 section 4).
+    /// The length of the value is invalid for this code. An invalid path direction is left out (RFC 7911 section 4), and so is a number of
+    /// labels below 2 (RFC 8277 section 2.1).
     pub fn parse(code: u8, value: &[u8]) -> Result<Capability, Malformed> {
         let wrong = |reason| Err(Malformed::new("bgp capability", reason));
         Ok(match (code, value) {
@@ -109,6 +113,13 @@ impl Capability {
                 ),
                 _ => return wrong("add-path does not have 4 bytes per family"),
             },
+            (code::MULTIPLE_LABELS, value) => match value.as_chunks::<4>() {
+                (entries, []) => {
+                    let several = entries.iter().filter(|entry| entry[3] > 1);
+                    Capability::MultipleLabels(several.map(|&[a, b, safi, n]| (family([a, b], safi), n)).collect())
+                }
+                _ => return wrong("multiple labels does not have 4 bytes per family"),
+            },
             (
                 code::MULTIPROTOCOL
                 | code::ROUTE_REFRESH
@@ -131,6 +142,7 @@ impl Capability {
             Capability::ExtendedMessage => code::EXTENDED_MESSAGE,
             Capability::GracefulRestart(_) => code::GRACEFUL_RESTART,
             Capability::FourOctetAs(_) => code::FOUR_OCTET_AS,
+            Capability::MultipleLabels(_) => code::MULTIPLE_LABELS,
             Capability::AddPath(_) => code::ADD_PATH,
             Capability::EnhancedRouteRefresh => code::ENHANCED_ROUTE_REFRESH,
             Capability::Unknown { code, .. } => *code,
@@ -170,6 +182,12 @@ impl Capability {
                 }
             }
             Capability::FourOctetAs(number) => out.extend_from_slice(&number.to_be_bytes()),
+            Capability::MultipleLabels(entries) => {
+                for &(family, most) in entries.iter().filter(|(_, most)| *most > 1) {
+                    put(out, family);
+                    out.push(most);
+                }
+            }
             Capability::AddPath(entries) => {
                 for &(family, way) in entries.iter().filter(|(_, way)| way.receive || way.send) {
                     put(out, family);
@@ -219,6 +237,7 @@ pub(super) mod tests {
             any::<u32>().prop_map(Capability::FourOctetAs),
             vec((any_family(), any::<u16>()), 0..5).prop_map(Capability::ExtendedNextHop),
             vec((any_family(), any_direction()), 0..5).prop_map(Capability::AddPath),
+            vec((any_family(), 2u8..), 0..5).prop_map(Capability::MultipleLabels),
             (any::<bool>(), any::<bool>(), 0u16..4096, vec((any_family(), any::<bool>()), 0..5)).prop_map(
                 |(restarted, notification, seconds, families)| {
                     Capability::GracefulRestart(GracefulRestart { restarted, notification, seconds, families })
@@ -241,6 +260,10 @@ pub(super) mod tests {
         assert_eq!(written(&Capability::RouteRefresh), [2, 0]);
         assert_eq!(written(&Capability::ExtendedNextHop(vec![(AfiSafi::VPNV4, 2)])), [5, 6, 0, 1, 0, 128, 0, 2]);
         assert_eq!(written(&Capability::ExtendedMessage), [6, 0]);
+        let labels = Capability::MultipleLabels(vec![(AfiSafi::VPNV4, 3), (v6, 1)]);
+        assert_eq!(written(&labels), [8, 4, 0, 1, 128, 3]);
+        let read = Capability::parse(code::MULTIPLE_LABELS, &[0, 1, 128, 3, 0, 2, 1, 1]).unwrap();
+        assert_eq!(read, Capability::MultipleLabels(vec![(AfiSafi::VPNV4, 3)]));
         let restart = GracefulRestart {
             restarted: true,
             notification: false,

@@ -33,13 +33,13 @@ pub use walker::{Context, Fault, Treatment, Update};
 
 use super::AfiSafi;
 
-/// The families, among the six supported ones, whose routes have path identifiers (RFC 7911).
+/// A set of families, among the six supported ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PathIds(u8);
+pub struct FamilySet(u8);
 
-impl PathIds {
+impl FamilySet {
     /// No family.
-    pub const NONE: PathIds = PathIds(0);
+    pub const NONE: FamilySet = FamilySet(0);
 
     const KNOWN: [AfiSafi; 6] = [
         AfiSafi::IPV4_UNICAST,
@@ -51,22 +51,22 @@ impl PathIds {
     ];
 
     fn bit(family: AfiSafi) -> u8 {
-        PathIds::KNOWN.iter().position(|f| *f == family).map_or(0, |at| 1 << at)
+        FamilySet::KNOWN.iter().position(|f| *f == family).map_or(0, |at| 1 << at)
     }
 
-    /// Selects these families, except unsupported ones.
-    pub fn of(families: impl IntoIterator<Item = AfiSafi>) -> PathIds {
-        PathIds(families.into_iter().fold(0, |bits, family| bits | PathIds::bit(family)))
+    /// These families, without unsupported ones.
+    pub fn of(families: impl IntoIterator<Item = AfiSafi>) -> FamilySet {
+        FamilySet(families.into_iter().fold(0, |bits, family| bits | FamilySet::bit(family)))
     }
 
-    /// True if routes of this family have path identifiers.
+    /// True if the set contains this family.
     #[inline]
     pub fn has(self, family: AfiSafi) -> bool {
-        self.0 != 0 && self.0 & PathIds::bit(family) != 0
+        self.0 != 0 && self.0 & FamilySet::bit(family) != 0
     }
 }
 
 /// True if routes of this family can be written and parsed.
 pub fn is_known(family: AfiSafi) -> bool {
-    PathIds::bit(family) != 0
+    FamilySet::bit(family) != 0
 }

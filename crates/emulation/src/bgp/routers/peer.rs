@@ -30,6 +30,8 @@ pub struct PeerConfig {
     pub hold: Duration,
     /// Families of routes in the session.
     pub families: Vec<AfiSafi>,
+    /// Families in which the DUT may send several labels per route, each with their highest number (RFC 8277 section 2.1).
+    pub multiple_labels: Vec<(AfiSafi, u8)>,
     /// Next hops of the routes that it advertises.
     pub next_hops: NextHops,
     /// True to only wait for the DUT to connect.
@@ -54,6 +56,7 @@ impl PeerConfig {
             router_id,
             hold: Duration::from_secs(90),
             families: vec![family],
+            multiple_labels: Vec::new(),
             next_hops,
             passive: false,
             protection: Protection::default(),
@@ -101,6 +104,7 @@ impl Peer {
         let mut session = SessionConfig::new(config.asn, config.dut_as, config.router_id);
         session.hold_time = config.hold;
         session.families = config.families.clone();
+        session.multiple_labels = config.multiple_labels.clone();
         session.passive = config.passive;
         session.connect_retry = RETRY;
         session.idle_hold = IDLE_HOLD;

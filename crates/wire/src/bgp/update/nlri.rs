@@ -199,8 +199,8 @@ pub struct Routes<'a> {
     family: AfiSafi,
     width: u8,
     path_ids: bool,
-    /// True if exactly three bytes are in the place of the labels, whatever their value.
-    withdrawn: bool,
+    /// True if labels end with the bottom of the stack.
+    stacks: bool,
     rest: &'a [u8],
 }
 
@@ -213,19 +213,20 @@ impl<'a> Routes<'a> {
     #[inline]
     pub fn new(family: AfiSafi, path_ids: bool, bytes: &'a [u8]) -> Option<Routes<'a>> {
         let width = family.address_bits().filter(|_| super::is_known(family))?;
-        Some(Routes { family, width, path_ids, withdrawn: false, rest: bytes })
+        Some(Routes { family, width, path_ids, stacks: false, rest: bytes })
     }
 
-    /// The same bytes as withdrawn routes: in place of labels they have the Compatibility field, whose value does not count (RFC 8277
-    /// section 2.4).
+    /// The same bytes, where each route has a label stack, if `stacks` (RFC 8277 section 2.3). Otherwise it has exactly one label, and the
+    /// bottom of stack is ignored (section 2.2); a withdrawn route has the Compatibility field instead, whose value is ignored
+    /// (section 2.4).
     #[inline]
-    pub fn withdrawn(self) -> Routes<'a> {
-        Routes { withdrawn: true, ..self }
+    pub fn with_stacks(self, stacks: bool) -> Routes<'a> {
+        Routes { stacks, ..self }
     }
 
     /// Returns no routes.
     pub fn none() -> Routes<'a> {
-        Routes { family: AfiSafi::IPV4_UNICAST, width: 32, path_ids: false, withdrawn: false, rest: &[] }
+        Routes { family: AfiSafi::IPV4_UNICAST, width: 32, path_ids: false, stacks: false, rest: &[] }
     }
 
     /// Returns the family.
@@ -273,12 +274,11 @@ impl<'a> Routes<'a> {
         if self.family.is_labelled() {
             let body = self.rest;
             let mut end = 0;
-            // Labels end with the bottom of the stack.
             loop {
                 let label = self.take(3)?;
                 bits = bits.checked_sub(24).ok_or(Unreadable)?;
                 end += 3;
-                if label[2] & 1 == 1 || self.withdrawn {
+                if label[2] & 1 == 1 || !self.stacks {
                     break;
                 }
             }
@@ -373,15 +373,16 @@ mod tests {
     #[test]
     fn labels_end_where_they_say() {
         let family = AfiSafi::IPV4_LABELLED;
-        let two = one(family, false, &[56, 0, 0, 0x10, 0, 0, 0x21, 10]).unwrap();
+        let stack = |bytes: &'static [u8]| Routes::new(family, false, bytes).unwrap().with_stacks(true).next().unwrap();
+        let two = stack(&[56, 0, 0, 0x10, 0, 0, 0x21, 10]).unwrap();
         assert_eq!((two.label(0), two.label(1), two.label(2), two.length), (Some(1), Some(2), None, 8));
+        assert_eq!(stack(&[56, 0, 0, 0x10, 0, 0, 0x20, 10]), Err(Unreadable));
+        // Without the capability, a route has one label, and a withdrawn one has three bytes of any value.
         for value in [WITHDRAWN_LABEL, [0; 3], [0, 0, 0x10], [0, 0, 0x11]] {
             let bytes = [&[32], &value[..], &[10]].concat();
-            let gone = Routes::new(family, false, &bytes).unwrap().withdrawn();
-            assert!(gone.are_readable());
-            assert_eq!(gone.map(|route| route.unwrap().length).collect::<Vec<_>>(), [8], "{value:?}");
+            let route = one(family, false, &bytes).unwrap();
+            assert_eq!((route.length, route.labels, route.bytes), (8, &value[..], &[10][..]));
         }
-        assert_eq!(one(family, false, &[56, 0, 0, 0x10, 0, 0, 0x20, 10]), Err(Unreadable));
         assert_eq!(one(family, false, &[20, 0, 0, 0x11]), Err(Unreadable));
     }
 
@@ -397,7 +398,7 @@ mod tests {
     proptest! {
         #[test]
         fn read_what_is_written(
-            family in prop::sample::select(super::super::PathIds::KNOWN.to_vec()), path_id: Option<u32>, label in 0u32..1 << 20,
+            family in prop::sample::select(super::super::FamilySet::KNOWN.to_vec()), path_id: Option<u32>, label in 0u32..1 << 20,
             distinguisher: [u8; 8], all in prop::collection::vec((any::<u128>(), 0u8..=128), 1..20),
         ) {
             let frame = Frame { family, path_id, labels: Labels::Counting(label), distinguisher };
@@ -436,7 +437,7 @@ mod tests {
 
         #[test]
         fn readable_is_what_can_be_read(
-            family in prop::sample::select(super::super::PathIds::KNOWN.to_vec()), ids: bool,
+            family in prop::sample::select(super::super::FamilySet::KNOWN.to_vec()), ids: bool,
             bytes in prop::collection::vec(prop_oneof![0u8..40, any::<u8>()], 0..60),
         ) {
             let routes = Routes::new(family, ids, &bytes).unwrap();

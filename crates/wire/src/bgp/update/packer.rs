@@ -118,6 +118,28 @@ impl Packer<'_> {
         self.finish(buffer, end, n)
     }
 
+    /// Withdraws more routes in the message at the front of `buffer`, which [`Packer::withdraw`] wrote for a family other than IPv4
+    /// unicast and perhaps another distinguisher. `packed` is the length of the message and the result the new length, with the
+    /// number of added routes.
+    #[inline]
+    pub fn extend(
+        &self,
+        buffer: &mut [u8],
+        packed: usize,
+        most: u32,
+        routes: &mut impl Iterator<Item = (IpAddr, u8)>,
+    ) -> Packed {
+        let limit = buffer.len().min(self.max_len);
+        if packed + self.frame.longest() > limit {
+            return Packed { bytes: packed, routes: 0 };
+        }
+        let (end, n) = self.routes(&mut buffer[..limit], packed, most, routes);
+        put16(buffer, FIXED + 2, end - FIXED - 4);
+        put16(buffer, HEADER_LEN + 2, end - FIXED);
+        emit_header(buffer, message_kind::UPDATE, end);
+        Packed { bytes: end, routes: n }
+    }
+
     fn family(&self, buffer: &mut [u8], at: usize) -> usize {
         buffer[at..at + 2].copy_from_slice(&self.frame.family.afi.to_be_bytes());
         buffer[at + 2] = self.frame.family.safi;

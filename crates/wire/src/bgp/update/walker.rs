@@ -5,7 +5,7 @@
 
 use super::super::notification::{code, update as sub};
 use super::super::{AfiSafi, Notification};
-use super::PathIds;
+use super::FamilySet;
 use super::as_path::{AsPath, PathError};
 use super::attributes::{Raw, flag, kind, next};
 use super::nlri::{Nlri, Routes};
@@ -20,7 +20,9 @@ pub struct Context {
     /// True if the peer is in the same AS.
     pub ibgp: bool,
     /// Families in which the peer sends path identifiers.
-    pub path_ids: PathIds,
+    pub path_ids: FamilySet,
+    /// Families in which the peer may send several labels per route (RFC 8277 section 2.3).
+    pub label_stacks: FamilySet,
 }
 
 /// Treatment of an UPDATE that does not end the session. Later variants are more severe.
@@ -106,7 +108,8 @@ impl<'a> Multiprotocol<'a> {
             (&[][..], rest)
         };
         let known = Routes::new(family, context.path_ids.has(family), routes);
-        let known = if is_reach { known } else { known.map(Routes::withdrawn) };
+        let stacks = is_reach && context.label_stacks.has(family);
+        let known = known.map(|routes| routes.with_stacks(stacks));
         let fits = !is_reach || next_hop_fits(family, next_hop.len());
         let readable = known.as_ref().is_none_or(|routes| routes.are_readable());
         (fits && readable).then_some(Multiprotocol { family, next_hop, routes: known, is_empty: routes.is_empty() })

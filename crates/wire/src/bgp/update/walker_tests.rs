@@ -6,7 +6,8 @@ use super::super::{Attributes, Packer, packer};
 use super::*;
 use proptest::prelude::*;
 
-const PLAIN: Context = Context { four_octet_as: true, ibgp: false, path_ids: PathIds::NONE };
+const PLAIN: Context =
+    Context { four_octet_as: true, ibgp: false, path_ids: FamilySet::NONE, label_stacks: FamilySet::NONE };
 
 fn body(withdrawn: &[u8], attributes: &[u8], nlri: &[u8]) -> Vec<u8> {
     let mut out = (withdrawn.len() as u16).to_be_bytes().to_vec();
@@ -230,7 +231,7 @@ fn attributes_around_the_routes_are_the_same_in_any_place() {
 proptest! {
     #[test]
     fn read_what_is_packed(
-        family in prop::sample::select(PathIds::KNOWN.to_vec()), path_id: Option<u32>, four_octet_as: bool,
+        family in prop::sample::select(FamilySet::KNOWN.to_vec()), path_id: Option<u32>, four_octet_as: bool,
         hosts in prop::collection::vec((any::<u128>(), 0u8..=128), 1..60), most in 1u32..70, room in 130usize..700,
         ases in prop::collection::vec(1u32.., 0..5), withdraw: bool,
     ) {
@@ -255,7 +256,7 @@ proptest! {
         let mut encoded = Vec::new();
         attributes.append(four_octet_as, &mut encoded);
         let packer = Packer { frame: Frame { path_id, ..Frame::plain(family) }, attributes: &encoded, next_hop, max_len: room };
-        let context = Context { four_octet_as, ibgp: false, path_ids: PathIds::of(path_id.map(|_| family)) };
+        let context = Context { four_octet_as, ibgp: false, path_ids: FamilySet::of(path_id.map(|_| family)), label_stacks: FamilySet::NONE };
         let mut source = routes.iter().copied();
         let mut read = Vec::new();
         prop_assume!(packer.needs().is_ok());
@@ -309,7 +310,7 @@ proptest! {
         attributes.iter().for_each(|(flags, kind, value)| append(&mut encoded, *flags, *kind, value));
         let mut bytes = body(&withdrawn, &encoded, &nlri);
         bytes.truncate(bytes.len().saturating_sub(cut.saturating_sub(10)));
-        let context = Context { four_octet_as, ibgp, path_ids: PathIds::of([AfiSafi::VPNV4]) };
+        let context = Context { four_octet_as, ibgp, path_ids: FamilySet::of([AfiSafi::VPNV4]), label_stacks: FamilySet::NONE };
         if let Ok(update) = Update::parse(&bytes, &context) {
             let (come, gone) = (update.announced().count(), update.withdrawn().count());
             prop_assert_eq!((update.announces(), update.withdraws()), (come > 0, gone > 0));

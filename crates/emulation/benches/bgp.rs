@@ -13,7 +13,7 @@ use drophammer_model::routes::{
     VpnRoutes, VrfRange,
 };
 use drophammer_model::trial::Family;
-use drophammer_wire::bgp::update::{Context, FamilySet, Update};
+use drophammer_wire::bgp::update::{Context, Update};
 use drophammer_wire::bgp::{AfiSafi, frame};
 use std::hint::black_box;
 use std::net::Ipv4Addr;

@@ -243,8 +243,9 @@ impl AdjRibIn {
         if let Some(routes) = self.judged.again(body, &context) {
             self.totals.updates += 1;
             self.totals.bytes += body.len() as u64;
+            let mut update = None;
             for route in routes.flatten() {
-                self.announced(now, &route, body, None, &context);
+                self.announced(now, &route, body, &mut update, &context);
             }
             if self.present != before {
                 self.skyline.record(now, self.present);
@@ -270,8 +271,10 @@ impl AdjRibIn {
             update.withdrawn().for_each(|route| self.withdrawn(now, &route));
         }
         self.judged.look(&update, context);
-        for route in update.announced() {
-            self.announced(now, &route, body, Some(&update), &context);
+        let announced = update.announced();
+        let mut update = Some(update);
+        for route in announced {
+            self.announced(now, &route, body, &mut update, &context);
         }
         if self.present != before {
             self.skyline.record(now, self.present);
@@ -319,13 +322,14 @@ impl AdjRibIn {
         new.any(|vpn| vpn.learn(distinguisher, &self.judged.communities).is_some())
     }
 
+    /// A route was announced in `body`, which is parsed to `update` if necessary.
     #[inline]
-    fn announced(
+    fn announced<'a>(
         &mut self,
         now: Instant,
         route: &Nlri<'_>,
-        body: &[u8],
-        update: Option<&Update<'_>>,
+        body: &'a [u8],
+        update: &mut Option<Update<'a>>,
         context: &Context,
     ) {
         self.totals.announcements += 1;
@@ -347,12 +351,12 @@ impl AdjRibIn {
                 let session = verdict::Of { ibgp: context.ibgp, peer_id: self.peer_id };
                 let sent = &mut self.judged.sent;
                 routes.attributes_into(group, sent);
-                let judge = |update: &Update<'_>| judge(update, afi_safi, sent, &one.expected, session);
-                let mut verdict = match update {
-                    Some(update) => judge(update),
+                if update.is_none() {
                     // Parsing cannot fail: an UPDATE with the same attributes was parsed before.
-                    None => Update::parse(body, context).map_or(Verdict::default(), |update| judge(&update)),
-                };
+                    *update = Update::parse(body, context).ok();
+                }
+                let judge = |update: &Update<'_>| judge(update, afi_safi, sent, &one.expected, session);
+                let mut verdict = update.as_ref().map_or(Verdict::default(), judge);
                 if let Some(vpn) = &one.vpn {
                     verdict.vpn = vpn.judge(found.vrf, &self.judged.communities, &sent.extended_communities);
                 }

@@ -54,7 +54,14 @@ fn feed(adj_rib_in: &mut AdjRibIn, at: u64, bodies: &[Vec<u8>]) {
 
 fn expected(times: bool) -> Expected {
     let source = RouteSource::Peer;
-    Expected { source, as_path_prefix: vec![65_001], next_hop: Some(HOP.into()), check_attributes: true, times }
+    Expected {
+        source,
+        as_path_prefix: vec![65_001],
+        next_hop: Some(HOP.into()),
+        check_attributes: true,
+        times,
+        labels: false,
+    }
 }
 
 /// Groups like the Internet's, without MED, which a router would not pass on.

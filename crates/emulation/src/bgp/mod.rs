@@ -3,6 +3,8 @@
 //! [`session`] is one session with one peer: the state machine of RFC 4271 section 8 with its timers. Its
 //! input is received bytes and the current time; its output is bytes to send and the next deadline. It requests a TCP connection with a [`TcpAction`], and passes the body of each UPDATE to its user.
 //! [`adj_rib_out`] packs routes into UPDATEs while they are sent, [`adj_rib_in`] compares received routes with the expected ones.
+//! Labelled unicast routes (RFC 8277) are a [`RouteSet`] with an [`EncapsulationKind`], routes of many VRFs (RFC 4364) a [`VpnRouteSet`];
+//! [`AdjRibIn::label_of`] returns the labels that the peer has assigned.
 //! [`collision`] decides between two connections with the same peer. [`routers`] runs all of this over the TCP of an
 //! emulated device, as one of its protocols.
 

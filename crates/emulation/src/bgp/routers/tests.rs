@@ -189,6 +189,7 @@ impl World {
             next_hop: Some(Ipv4Addr::new(198, 18, (peer >> 8) as u8, peer as u8 + 1).into()),
             check_attributes: true,
             times: true,
+            labels: false,
         };
         let now = self.now;
         self.sides[1].adj_rib_in_mut(peer).expect(now, routes.clone(), 0..routes.len(), expected)

@@ -58,11 +58,6 @@ impl<K: Copy + Ord + Hash> Agenda<K> {
         self.at.len()
     }
 
-    /// True if there is no deadline.
-    pub fn is_empty(&self) -> bool {
-        self.at.is_empty()
-    }
-
     /// Removes all deadlines.
     pub fn clear(&mut self) {
         self.at.clear();
@@ -85,6 +80,6 @@ mod tests {
         assert!(agenda.cancel(&'a') && !agenda.cancel(&'a'));
         assert_eq!((agenda.take_due(Instant(3)), agenda.take_due(Instant(20))), (None, Some('c')));
         assert_eq!((agenda.take_due(Instant(20)), agenda.take_due(Instant(20))), (Some('b'), None));
-        assert!(agenda.is_empty() && agenda.next().is_none());
+        assert_eq!((agenda.len(), agenda.next()), (0, None));
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The DUT sees a [`device::Device`] on one of its links: a MAC address, up to two VLAN tags, addresses and address ranges, a gateway, one
 //! TCP stack ([`tcp`]), and protocols. [`device::Devices`] holds all devices of one port. All protocols implement [`protocol::Protocol`]:
-//! [`arp`], [`nd`], [`ping`], [`banner`], [`bfd`], [`bgp`], [`ldp`] and [`rsvp`]; [`protocol::ProtocolConfig`] lists all. An [`expectation`] compares
-//! received keys of any
+//! [`arp`], [`nd`], [`ping`], [`banner`], [`bfd`], [`bgp`], [`ldp`], [`ospf`] and [`rsvp`]; [`protocol::ProtocolConfig`] lists all. An [`expectation`]
+//! compares received keys of any
 //! type with the expected keys.
 //!
 //! # Emulated devices
@@ -41,6 +41,7 @@ pub mod device;
 pub mod expectation;
 pub mod ldp;
 pub mod nd;
+pub mod ospf;
 pub mod ping;
 pub mod protocol;
 pub mod rsvp;

@@ -18,6 +18,7 @@ use crate::bgp::{BgpCommand, PeerConfig, Routers};
 use crate::device::DeviceConfig;
 use crate::ldp::{LdpCommand, Lsr, LsrConfig};
 use crate::nd::Nd;
+use crate::ospf::{Ospf, OspfCommand, OspfConfig};
 use crate::ping::{Echo, Ping};
 use crate::rsvp::{Rsvp, RsvpCommand, RsvpConfig};
 use crate::tcp::{ConnectionId, ListenerId};
@@ -161,6 +162,8 @@ pub enum Command {
     Ldp(LdpCommand),
     /// A command of RSVP-TE.
     Rsvp(RsvpCommand),
+    /// A command of OSPF.
+    Ospf(OspfCommand),
 }
 
 /// Why a command or a configuration was refused.
@@ -230,6 +233,8 @@ pub enum ProtocolConfig {
     Rsvp(Box<RsvpConfig>),
     /// BFD sessions with these peers; one protocol for all of them.
     Bfd(Vec<bfd::SessionConfig>),
+    /// An OSPFv2 router and the topology behind it.
+    Ospf(Box<OspfConfig>),
 }
 
 impl ProtocolConfig {
@@ -251,6 +256,7 @@ impl ProtocolConfig {
             ProtocolConfig::Ldp(lsr) => Box::new(Lsr::new(device, lsr.clone())?),
             ProtocolConfig::Rsvp(config) => Box::new(Rsvp::new(device, (**config).clone())?),
             ProtocolConfig::Bfd(sessions) => Box::new(Bfd::configured(device, sessions)?),
+            ProtocolConfig::Ospf(config) => Box::new(Ospf::configured(device, config)?),
         })
     }
 }

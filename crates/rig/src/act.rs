@@ -2,7 +2,7 @@
 
 use drophammer_emulation::ping::Echo;
 use drophammer_emulation::protocol::Command;
-use drophammer_emulation::{banner, bgp, ldp, ping, rsvp};
+use drophammer_emulation::{banner, bgp, ldp, ospf, ping, rsvp};
 use drophammer_model::trial::PortIndex;
 
 /// Actions of devices at the events of a trial: for each event, a list of ports and actions.
@@ -48,5 +48,6 @@ pub(crate) fn protocol_of(command: &Command) -> Option<&'static str> {
         Command::Bgp(_) => Some(bgp::NAME),
         Command::Ldp(_) => Some(ldp::NAME),
         Command::Rsvp(_) => Some(rsvp::NAME),
+        Command::Ospf(_) => Some(ospf::NAME),
     }
 }

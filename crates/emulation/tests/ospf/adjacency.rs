@@ -1,0 +1,182 @@
+//! Neighbours, elections, adjacencies, authentication.
+
+use super::lan::{self, Lan, address, config, router_id, secs};
+use drophammer_emulation::ospf::{InterfaceState, NeighbourState, NetworkType, OspfConfig, Secret};
+use drophammer_emulation::protocol::{Command, Protocol};
+use std::net::Ipv4Addr;
+
+use NeighbourState::{Full, TwoWay};
+use NetworkType::{Broadcast, PointToPoint};
+
+#[test]
+fn two_routers_on_a_point_to_point_network_become_adjacent() {
+    let mut lan = Lan::started([1, 2].map(|n| config(n, PointToPoint)).to_vec());
+    assert!(lan.run_until(secs(3), Lan::is_full), "{:?}", lan.states(0));
+    lan.run(20);
+    for which in [0, 1] {
+        assert_eq!(lan.ospf(which).interface(), InterfaceState::PointToPoint);
+        let state = lan.ospf(which).state();
+        assert_eq!((state.sessions, state.up, state.counter("adjacencies_full")), (1, 1, 1));
+        assert_eq!(lan.ospf(which).learned_len(), 1, "the other's Router-LSA");
+        assert_eq!(lan.ospf(which).rejected().sum(), 0, "{:?}", lan.ospf(which).rejected());
+        assert_eq!((state.counter("lsas_retransmitted"), state.counter("unexpected")), (0, 0));
+    }
+    // A router that stops says so.
+    lan.command(0, &Command::Stop);
+    lan.run_until(lan.now + std::time::Duration::from_millis(10), |_| false);
+    assert_eq!((lan.states(0), lan.states(1)), (vec![], vec![NeighbourState::Init]));
+    assert_eq!(lan.counter(1, "adjacencies_lost"), 1);
+    lan.run(5);
+    assert_eq!(lan.states(1), []);
+    lan.command(0, &Command::Start);
+    lan.run(10);
+    assert!(lan.is_settled());
+    assert_eq!(lan.counter(1, "adjacencies_full"), 2);
+}
+
+#[test]
+fn a_silent_neighbour_is_down_after_the_dead_interval() {
+    let mut lan = Lan::started([1, 2].map(|n| config(n, PointToPoint)).to_vec());
+    lan.run(10);
+    lan.cut = vec![1];
+    // The last Hello arrived a second ago at most.
+    assert!(lan.run_until(secs(15), |lan| lan.states(0).is_empty()));
+    assert!(lan.now >= secs(13), "{:?}", lan.now);
+    lan.cut.clear();
+    lan.run(8);
+    assert!(lan.is_full());
+}
+
+#[test]
+fn five_routers_elect_and_only_the_elected_are_adjacent_to_all() {
+    let priority = |n: u8| [1, 0, 7, 7, 3][usize::from(n) - 1];
+    let configs: Vec<_> = (1..=5).map(|n| OspfConfig { priority: priority(n), ..config(n, Broadcast) }).collect();
+    let mut lan = Lan::started(configs);
+    lan.run(20);
+    for which in 0..5 {
+        assert_eq!(lan.ospf(which).designated(), (address(4), address(3)), "router {}", which + 1);
+    }
+    let interfaces: Vec<_> = (0..5).map(|which| lan.ospf(which).interface()).collect();
+    use InterfaceState::{Backup, Dr, DrOther};
+    assert_eq!(interfaces, [DrOther, DrOther, Backup, Dr, DrOther]);
+    assert_eq!((lan.states(3), lan.states(2)), (vec![Full; 4], vec![Full; 4]));
+    assert_eq!(lan.states(0), [TwoWay, Full, Full, TwoWay]);
+    // Five Router-LSAs and a Network-LSA are everywhere.
+    for which in 0..5 {
+        let own = lan.progress(which).advertised as usize;
+        assert_eq!((lan.ospf(which).learned_len() + own, own), (6, if which == 3 { 2 } else { 1 }));
+    }
+
+    // The Backup follows the Designated Router. When that one, alone in the meantime, is back, the better of two wins.
+    lan.cut = vec![3];
+    lan.run(15);
+    assert_eq!(lan.ospf(0).designated(), (address(3), address(5)));
+    lan.cut.clear();
+    lan.run(20);
+    for which in 0..5 {
+        assert_eq!(lan.ospf(which).designated(), (address(4), address(5)), "router {}", which + 1);
+    }
+    assert!(lan.is_settled());
+    let network_lsas = lan.ospf(0).learned(lan.now).filter(|h| h.key.kind == 2).map(|h| h.key.id);
+    assert_eq!(network_lsas.collect::<Vec<_>>(), [address(4)], "the other one is flushed");
+}
+
+#[test]
+fn routers_without_priority_never_become_adjacent() {
+    let mut lan = Lan::started([1, 2].map(|n| OspfConfig { priority: 0, ..config(n, Broadcast) }).to_vec());
+    lan.run(20);
+    assert_eq!((lan.states(0), lan.ospf(0).designated().0), (vec![TwoWay], Ipv4Addr::UNSPECIFIED));
+}
+
+#[test]
+fn each_mismatch_has_its_reason() {
+    let simple = |text: &str| Secret::Simple(text.into());
+    let md5 = |key_id, key: &str| Secret::Md5 { key_id, key: key.into() };
+    let base = || config(1, Broadcast);
+    let cases: Vec<(OspfConfig, OspfConfig, &str)> = vec![
+        (base(), OspfConfig { hello_interval: 2, ..config(2, Broadcast) }, "another HelloInterval"),
+        (base(), OspfConfig { dead_interval: 5, ..config(2, Broadcast) }, "another RouterDeadInterval"),
+        (base(), OspfConfig { area: [0, 0, 0, 1].into(), ..config(2, Broadcast) }, "another area"),
+        (base(), OspfConfig { stub: true, ..config(2, Broadcast) }, "another E-bit: one of the areas is a stub area"),
+        (
+            base(),
+            OspfConfig { router_id: router_id(1), ..config(2, Broadcast) },
+            "sender has the router ID or the address of this router",
+        ),
+        (base(), OspfConfig { secret: simple("a"), ..config(2, Broadcast) }, "another authentication type"),
+        (
+            OspfConfig { secret: simple("a"), ..base() },
+            OspfConfig { secret: simple("b"), ..config(2, Broadcast) },
+            "wrong password",
+        ),
+        (
+            OspfConfig { secret: md5(1, "a"), ..base() },
+            OspfConfig { secret: md5(2, "a"), ..config(2, Broadcast) },
+            "unknown Key ID",
+        ),
+        (
+            OspfConfig { secret: md5(1, "a"), ..base() },
+            OspfConfig { secret: md5(1, "b"), ..config(2, Broadcast) },
+            "wrong digest",
+        ),
+    ];
+    for (a, b, reason) in cases {
+        let mut lan = Lan::started(vec![a, b]);
+        lan.run_until(lan::HALF_PAST_TEN, |_| false);
+        assert_eq!((lan.states(0), lan.states(1)), (vec![], vec![]), "{reason}");
+        for which in [0, 1] {
+            let rejected = lan.ospf(which).rejected();
+            assert_eq!(
+                (rejected.get(reason), rejected.sum()),
+                (lan.counter(1 - which, "hellos_sent"), rejected.get(reason))
+            );
+        }
+    }
+    let small = OspfConfig { mtu: 1400, ..config(1, PointToPoint) };
+    let mut lan = Lan::started(vec![small.clone(), config(2, PointToPoint)]);
+    lan.run(10);
+    assert_eq!(lan.states(0), [NeighbourState::ExStart]);
+    assert!(lan.ospf(0).rejected().get("larger Interface MTU") > 0);
+    let mut lan = Lan::started(vec![OspfConfig { ignore_mtu: true, ..small }, config(2, PointToPoint)]);
+    lan.run(10);
+    assert!(lan.is_settled());
+}
+
+#[test]
+fn authenticated_routers_become_adjacent_and_old_packets_are_refused() {
+    for secret in [Secret::Simple("password".into()), Secret::Md5 { key_id: 9, key: "sixteen bytes...".into() }] {
+        let of = |n| OspfConfig { secret: secret.clone(), ..config(n, PointToPoint) };
+        let mut lan = Lan::started(vec![of(1), of(2)]);
+        lan.run(10);
+        assert!(lan.is_settled());
+        if matches!(secret, Secret::Md5 { .. }) {
+            let (_, old) = lan.frames.iter().find(|(_, frame)| frame[6..12] == [2, 0, 0, 0, 0, 2]).unwrap().clone();
+            lan.inject(0, &old);
+            assert_eq!(lan.ospf(0).rejected().get("cryptographic sequence number decreases"), 1);
+        }
+    }
+}
+
+#[test]
+fn a_configuration_that_cannot_work_is_refused() {
+    use drophammer_emulation::ospf::{Ospf, Shape};
+    use drophammer_emulation::{Address, DeviceConfig};
+    let of = |n: u8| DeviceConfig::new("d", drophammer_wire::MacAddr::local(n.into()), 1);
+    let with =
+        DeviceConfig { ipv4: Some(Address { address: address(1), prefix_len: 24, gateway: address(2) }), ..of(1) };
+    let refused = |device: &DeviceConfig, config: OspfConfig| Ospf::configured(device, &config).err().unwrap().reason;
+    let good = config(1, Broadcast);
+    assert!(refused(&of(1), good.clone()).contains("no IPv4 address"));
+    assert!(refused(&with, OspfConfig { router_id: Ipv4Addr::UNSPECIFIED, ..good.clone() }).contains("router ID"));
+    assert!(refused(&with, OspfConfig { hello_interval: 0, ..good.clone() }).contains("1 s or more"));
+    let secret = Secret::Simple("nine chars".into());
+    assert!(refused(&with, OspfConfig { secret, ..good.clone() }).contains("more than 8 bytes"));
+    let external = Some(super::lan::externals(1));
+    assert!(refused(&with, OspfConfig { stub: true, external, ..good.clone() }).contains("stub area"));
+    let grid = super::lan::topology(10, Shape::Grid { columns: 0 });
+    assert!(refused(&with, OspfConfig { topology: Some(grid), ..good.clone() }).contains("a row of a grid"));
+    let many = super::lan::externals(1 << 20);
+    let beyond = drophammer_emulation::ospf::Networks { first: [255, 0, 0, 0].into(), ..many.networks };
+    let external = Some(drophammer_emulation::ospf::Externals { networks: beyond, ..many });
+    assert!(refused(&with, OspfConfig { external, ..good }).contains("beyond 255.255.255.255"));
+}

@@ -58,6 +58,8 @@ pub struct Lsr {
     running: bool,
     hello_due: Option<Instant>,
     hello_id: u32,
+    /// Configuration sequence number: a start makes it a new one, so that peers try again at once (RFC 5036 section 2.5.3).
+    sequence: u32,
     listener: Option<ListenerId>,
     peers: Vec<Peer>,
     /// Connections that have sent no PDU yet, and when they are given up.
@@ -80,6 +82,7 @@ impl Lsr {
             running: false,
             hello_due: None,
             hello_id: 0,
+            sequence: 0,
             listener: None,
             peers: Vec::new(),
             strangers: Vec::new(),
@@ -111,6 +114,13 @@ impl Lsr {
         self.shared.advertised.get(range).map_or(0, Bitmap::ones)
     }
 
+    /// Sends these messages as they are to all peers with an Operational session: label requests, or what a test of errors needs.
+    pub fn say(&mut self, messages: &[Message<'_>]) {
+        for peer in self.peers.iter_mut().filter(|peer| peer.is_up()) {
+            peer.say(messages);
+        }
+    }
+
     fn own(&self) -> LdpId {
         LdpId::platform(self.shared.config.lsr_id)
     }
@@ -140,7 +150,7 @@ impl Lsr {
         };
         self.shared.counters.hellos_received += 1;
         if self.peers[peer].greeted(now, &hello, source, self.shared.config.hello_hold) {
-            // The new peer must know this LSR before a connection.
+            // The peer must know this LSR before a connection.
             self.hello_due = Some(now);
         }
     }
@@ -167,7 +177,8 @@ impl Lsr {
         let config = &self.shared.config;
         self.hello_due = Some(now + Duration::from_secs(config.hello_interval.into()));
         self.hello_id = self.hello_id.wrapping_add(1);
-        let hello = Message::Hello(Hello::link(config.hello_hold, config.transport_address));
+        let hello = Hello::link(config.hello_hold, config.transport_address);
+        let hello = Message::Hello(Hello { sequence: Some(self.sequence), ..hello });
         let mut datagram = [0; 64];
         let mut pdus = PduWriter::new(&mut datagram, self.own(), DEFAULT_MAX);
         pdus.push(self.hello_id, &hello);
@@ -298,8 +309,10 @@ impl Protocol for Lsr {
     fn command(&mut self, now: Instant, command: &Command) -> Result<(), Refused> {
         let own = match command {
             Command::Start => {
-                self.hello_due = self.hello_due.filter(|_| self.running).or(Some(now));
-                self.running = true;
+                if !self.running {
+                    (self.running, self.hello_due) = (true, Some(now));
+                    self.sequence = self.sequence.wrapping_add(1);
+                }
                 return Ok(());
             }
             Command::Stop => {

@@ -13,8 +13,6 @@ pub mod lsr;
 mod outbox;
 pub mod peer;
 pub mod session;
-#[cfg(test)]
-mod tests;
 
 pub use bindings::Bindings;
 pub use config::LsrConfig;

@@ -138,11 +138,11 @@ impl Peer {
         self.work.is_empty() && self.session.as_ref().is_none_or(|session| !session.wants_write())
     }
 
-    /// A hello has arrived. Returns true if it begins an adjacency.
+    /// A hello has arrived. Returns true if the peer may not know this LSR: it is new, or has restarted.
     pub(super) fn greeted(&mut self, now: Instant, hello: &Hello, source: Ipv4Addr, own_hold: u16) -> bool {
         let proposal = |hold: u16| if hold == 0 { 15 } else { hold };
         let hold = proposal(hello.hold).min(proposal(own_hold));
-        let began = self.adjacency.is_none();
+        let new = self.adjacency.is_none() || self.sequence != hello.sequence;
         self.adjacency = Some((hold != u16::MAX).then(|| now + Duration::from_secs(hold.into())));
         if self.session.is_none() && self.connection.is_none() {
             self.transport = hello.ipv4_transport.unwrap_or(source);
@@ -153,7 +153,7 @@ impl Peer {
             (self.retry, self.backoff) = (None, Duration::ZERO);
         }
         self.busy = true;
-        began
+        new
     }
 
     /// The side with the larger transport address opens the connection (RFC 5036 section 2.5.2).
@@ -185,6 +185,14 @@ impl Peer {
     pub(super) fn stop(&mut self) {
         self.adjacency = None;
         self.busy = true;
+    }
+
+    /// Adds messages to those that wait to be sent.
+    pub(super) fn say(&mut self, messages: &[Message<'_>]) {
+        if let Some(session) = &mut self.session {
+            messages.iter().for_each(|message| session.outbox().push(message));
+            self.busy = true;
+        }
     }
 
     /// Does all possible work, with at most about `budget` bytes of labels.

@@ -279,6 +279,63 @@ fn what_is_for_others_is_left_alone() {
 }
 
 #[test]
+fn packets_to_others_reach_protocols_only_with_router_alert() {
+    /// Counts packets by destination.
+    #[derive(Default)]
+    struct Listener(Vec<IpAddr>);
+    impl Protocol for Listener {
+        fn name(&self) -> &'static str {
+            "listener"
+        }
+        fn matches(&self) -> &[Match] {
+            &[Match::RouterAlert(46), Match::IpProtocol(46)]
+        }
+        fn receive(&mut self, _: Instant, input: crate::protocol::Input<'_>, _: &mut Output<'_>) {
+            if let crate::protocol::Input::Packet(packet) = input {
+                assert_eq!(packet.payload, [7; 4]);
+                self.0.push(packet.destination);
+            }
+        }
+        fn poll(&mut self, _: Instant, _: usize, _: &mut Output<'_>) {}
+        fn next_deadline(&self) -> Option<Instant> {
+            None
+        }
+        fn command(&mut self, _: Instant, _: &Command) -> Result<(), Refused> {
+            Ok(())
+        }
+        fn state(&self) -> crate::protocol::State {
+            Default::default()
+        }
+    }
+    let [mut host, other] = pair();
+    host.add_protocol(Box::<Listener>::default());
+    let own = host.config().ipv4.unwrap().address;
+    let mut send = |destination: Ipv4Addr, protocol: u8, alert: bool, change: fn(&mut [u8])| {
+        let mut frame = vec![7; ethernet::LEN + ipv4::LEN_ROUTER_ALERT + 4];
+        ethernet::Repr { destination: host.mac(), source: other.mac(), ethertype: ethertype::IPV4 }.emit(&mut frame);
+        let (source, tos, identification) = ([10, 0, 0, 1].into(), 0, 0);
+        let (dont_fragment, ttl, payload_len) = (false, 1, 4);
+        let ip = ipv4::Repr { tos, identification, dont_fragment, ttl, protocol, source, destination, payload_len };
+        match alert {
+            true => ip.emit_with_router_alert(&mut frame[ethernet::LEN..]),
+            false => ip.emit(&mut frame[ethernet::LEN..]),
+        }
+        change(&mut frame);
+        host.receive(Instant(0), &frame, &mut |_| panic!("no answer"));
+        std::mem::take(&mut host.protocol_mut::<Listener>().unwrap().0)
+    };
+    let far = Ipv4Addr::new(10, 9, 9, 9);
+    assert_eq!(send(far, 46, true, |_| {}), [far]);
+    assert_eq!(send(own, 46, true, |_| {}), [own], "once");
+    assert_eq!(send(own, 46, false, |_| {}), [own]);
+    assert!(send(far, 46, false, |_| {}).is_empty(), "no option");
+    assert!(send(far, 47, true, |_| {}).is_empty(), "another protocol");
+    assert!(send(far, 46, true, |frame| frame[ethernet::LEN + 6] = 0x20).is_empty(), "a fragment");
+    assert!(send(far, 46, true, |frame| frame[ethernet::LEN + 10] ^= 1).is_empty(), "a wrong checksum");
+    assert_eq!(host.oddities().malformed, 1);
+}
+
+#[test]
 fn protocols_say_what_they_are_and_do() {
     let [device, _] = pair();
     let names: Vec<_> = device.protocols().map(Protocol::name).collect();

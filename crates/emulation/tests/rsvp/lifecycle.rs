@@ -143,6 +143,20 @@ fn an_egress_that_forgot_its_state_asks_for_it() {
 }
 
 #[test]
+fn an_ingress_that_forgot_its_state_refuses_reservations() {
+    let mut world = World::new(5, RsvpConfig { jitter_percent: 0, ..RsvpConfig::default() });
+    world.set_up(0..5, 0);
+    world.run_to(seconds(10.0));
+    world.devices[INGRESS] = device(1, 2, RsvpConfig::default());
+    world.devices[INGRESS].command(world.now, NAME, &Command::Start).unwrap();
+    world.run_to(seconds(31.0));
+    let errors: Vec<_> = world.rsvp(EGRESS).errors().map(|(e, n)| (e.resv, e.code, e.value, n)).collect();
+    assert_eq!(errors, [(true, 3, 0, 5)]);
+    world.run_to(seconds(160.0));
+    assert_eq!(world.up(), [0; 2], "path state times out");
+}
+
+#[test]
 fn a_restart_is_seen_by_hello() {
     let hello = Some(HelloConfig { interval: Duration::from_secs(1) });
     let config = RsvpConfig { hello, ..RsvpConfig::default() };

@@ -56,8 +56,27 @@ fn with_refresh_reduction() {
         assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, "retransmissions")), [0; 2]);
         assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, "nacks_sent")), [0; 2]);
         assert_eq!([world.counter(INGRESS, "acks_received"), world.counter(EGRESS, "acks_received")], [n, n + 1]);
-        println!("{count}: {} frames, {} bytes, {:?}", world.frames, world.bytes, world.state(INGRESS).counters);
+        // The first LSP of the ingress is acknowledged after 30 s, when its Path has an identifier.
+        let first = |chunk: u64| {
+            if chunk == 0 { if count > 1 { 500_000 } else { 30_000_000_000 } } else { chunk * CHUNK * 500_000 }
+        };
+        let srefreshes = [summaries(count, first), summaries(count, |chunk| chunk * CHUNK * 500_000)];
+        assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, "srefresh_sent")), srefreshes);
+        // All messages but the first Path are in Bundles, unless they have no state.
+        let frames =
+            |at| ["bundle_sent", "ack_sent", "srefresh_sent"].map(|name| world.counter(at, name)).iter().sum::<u64>();
+        assert_eq!(world.frames, frames(INGRESS) + frames(EGRESS) + 1);
+        println!("{count}: {} frames, {} bytes, Srefreshes {srefreshes:?}", world.frames, world.bytes);
     }
+}
+
+/// LSPs that share a Srefresh.
+const CHUNK: u64 = 350;
+
+/// Srefreshes of `count` LSPs whose chunks have their first acknowledgement at these times: one each 30 s.
+fn summaries(count: u32, first: impl Fn(u64) -> u64) -> u64 {
+    let end = u64::from(count - 1) * 500_000 + 105_000_000_000;
+    (0..u64::from(count).div_ceil(CHUNK)).map(|chunk| (end - first(chunk)) / 30_000_000_000).sum()
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! The command line.
 
 mod commands;
+mod neighbour;
 
 pub use commands::{BgpArgs, BlastArgs, ListenArgs, PlanArgs, Transport, WatchArgs};
+pub use neighbour::{BfdArgs, LdpArgs, NeighbourLink, OspfArgs, OspfNetwork, RsvpArgs};
 
 use crate::Exit;
 use crate::diagnostics::of_command_line;
@@ -149,6 +151,56 @@ second one stops immediately.
 Exit codes: 0 the session stayed up, and the peer acknowledged all routes; 1 the session went down, or the peer did not take the
 routes; 2 the command line is wrong; 3 the interface cannot be used, or the peer does not answer.")]
     Bgp(BgpArgs),
+    /// Bring up one OSPFv2 adjacency, advertise a topology to the neighbour, and report what it advertises
+    #[command(after_help = "\
+Examples:
+  drophammer ospf eth1 --address 192.0.2.2/24 --to 192.0.2.1
+  drophammer ospf eth1 --address 192.0.2.2/24 --to 192.0.2.1 --routers 100 --externals 10000
+  drophammer ospf eth1 --address 192.0.2.2/24 --to 192.0.2.1 --network broadcast --area 0.0.0.1 --for 60s --json
+
+The tester answers ARP itself: the interface needs no address. --to is the neighbour's address on the link. Ctrl-C ends the
+adjacency and prints the summary; a second one stops immediately.
+
+Exit codes: 0 the adjacency became Full and stayed so; 1 it went down; 2 the command line is wrong; 3 the interface cannot be
+used, or the adjacency did not become Full within 60 s.")]
+    Ospf(OspfArgs),
+    /// Bring up one LDP session, advertise labels to the peer, and report the labels that it advertises
+    #[command(after_help = "\
+Examples:
+  drophammer ldp eth1 --address 192.0.2.2/24 --to 192.0.2.1
+  drophammer ldp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --fecs 10000 --first 10.0.0.0/32
+  drophammer ldp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --transport-address 10.0.0.2 --for 60s --json
+
+The tester answers ARP and TCP itself: the interface needs no address. Ctrl-C ends the session with a Shutdown notification and
+prints the summary; a second one stops immediately.
+
+Exit codes: 0 the session stayed up; 1 it went down; 2 the command line is wrong; 3 the interface cannot be used, or the session
+is not up after 60 s.")]
+    Ldp(LdpArgs),
+    /// Set LSPs up through a router by RSVP-TE, keep them, and answer LSPs that end here
+    #[command(after_help = "\
+Examples:
+  drophammer rsvp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --endpoint 10.0.0.2 --lsps 1000 --rate 100
+  drophammer rsvp eth2 --address 198.51.100.2/24 --to 198.51.100.1
+  drophammer rsvp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --endpoint 10.0.0.2 --lsps 8000 --refresh-reduction
+
+Without --lsps, the tester is an egress only: it answers every Path to its address with a label. Ctrl-C tears the LSPs down and
+prints the summary; a second one stops immediately.
+
+Exit codes: 0 all LSPs came up and stayed up; 1 one of them went down; 2 the command line is wrong; 3 the interface cannot be
+used, or not all LSPs are up after 60 s.")]
+    Rsvp(RsvpArgs),
+    /// Bring up one BFD session and report when it goes down
+    #[command(after_help = "\
+Examples:
+  drophammer bfd eth1 --address 192.0.2.2/24 --to 192.0.2.1
+  drophammer bfd eth1 --address 2001:db8::2/64 --to 2001:db8::1 --interval 50ms --multiplier 3 --for 60s
+
+Ctrl-C ends the session (AdminDown) and prints the summary; a second one stops immediately.
+
+Exit codes: 0 the session stayed up; 1 it went down; 2 the command line is wrong; 3 the interface cannot be used, or the session
+is not up after 60 s.")]
+    Bfd(BfdArgs),
     /// Check a suite and report its errors; starts nothing
     #[command(after_help = "Example:\n  drophammer check suites/quick-look.yaml")]
     Check(SuiteArgs),

@@ -1,4 +1,4 @@
-//! Keys of BGP sessions from files and the environment. Reads at most a few kilobytes, and never waits for ever.
+//! Keys of BGP sessions and OSPF interfaces from files and the environment. Reads at most a few kilobytes, and never waits for ever.
 
 use drophammer_port::wait;
 use drophammer_store::read_regular;
@@ -45,6 +45,18 @@ pub fn of_suite(place: &KeyPlace) -> Result<String, Refusal> {
 /// The text of a file, or of a pipe whose other end may be opened later. The error is [`ErrorKind::TimedOut`] if nothing comes.
 pub fn of_pipe(path: &Path) -> io::Result<String> {
     read(path, PATIENCE)
+}
+
+/// Returns the key of 1 to `longest` bytes in the file or pipe that `option` names, without the end of its line.
+pub fn one_line(option: &str, path: &Path, longest: usize) -> Result<Vec<u8>, String> {
+    let name = path.display();
+    // It may be a pipe, such as `<(pass show bgp)` of a shell.
+    let text = of_pipe(path).map_err(|e| format!("{option}: cannot read `{name}`: {e}"))?;
+    let key = text.trim_end_matches(['\r', '\n']);
+    if key.is_empty() || key.len() > longest || key.contains('\n') {
+        return Err(format!("{option}: `{name}` must be one line of 1 to {longest} bytes"));
+    }
+    Ok(key.as_bytes().to_vec())
 }
 
 fn read(path: &Path, patience: Duration) -> io::Result<String> {

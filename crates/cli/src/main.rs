@@ -3,7 +3,8 @@
 //! # Commands other than run
 //!
 //! `drophammer listen` counts the frames that arrive at an interface (`testbed/src/listen.rs`) by `wire::conversation`, without a rig.
-//! `drophammer bgp` is a rig of one port with one emulated router (`testbed/src/speaker.rs`). `drophammer blast --dut` brings a router up as a run does
+//! `drophammer bgp` is a rig of one port with one emulated router (`testbed/src/speaker.rs`), and so are `ospf`, `ldp`, `rsvp` and `bfd`
+//! (`testbed/src/neighbour.rs`). `drophammer blast --dut` brings a router up as a run does
 //! (`testbed::real`), with the addresses of a suite of two ports.
 //!
 //! `run --live` serves a page from threads of its own, one per connection (`cli/src/live.rs`). The observer tells them each event. `live/request.rs`
@@ -43,6 +44,7 @@ mod key_file;
 mod listen;
 mod live;
 mod masked;
+mod neighbour;
 mod observer;
 mod on_link;
 mod output;
@@ -158,6 +160,10 @@ fn main() -> ExitCode {
         Command::Blast(args) => blast::run(&args),
         Command::Listen(args) => listen::run(&args),
         Command::Bgp(args) => bgp::run(&args),
+        Command::Ospf(args) => neighbour::ospf(&args),
+        Command::Ldp(args) => neighbour::ldp(&args),
+        Command::Rsvp(args) => neighbour::rsvp(&args),
+        Command::Bfd(args) => neighbour::bfd(&args),
         Command::Check(args) => suite_file::check(&args),
         Command::Init { ports, out } => init::init(&ports, &out),
         Command::Plan(args) => plan::plan(&args),

@@ -44,8 +44,8 @@ pub mod nd;
 pub mod ospf;
 pub mod ping;
 pub mod protocol;
-pub mod rsvp;
 pub mod reasons;
+pub mod rsvp;
 pub mod tcp;
 
 pub use device::{Address, Device, DeviceConfig, Devices};

@@ -26,6 +26,7 @@ pub use drophammer_emulation::banner::AskBanner;
 pub use drophammer_emulation::device::{Address, Tag, Tags};
 pub use drophammer_emulation::ping::Echo;
 pub use drophammer_emulation::protocol::{Command, ProtocolConfig, Refused, State};
+pub use drophammer_emulation::{bfd, ldp, ospf, rsvp};
 pub use drophammer_traffic::{
     CONTINUOUS, FlowCounts, FlowSelect, GroupCounts, Live, PlanError, Snapshot, TestTraffic, Timing, Totals, Transmit,
     TransmitAction, TransmitError,

@@ -236,13 +236,13 @@ pub struct WatchArgs {
 }
 
 /// Reads an address without its zone (`fe80::1%eth1`), because the interface says the same.
-fn without_zone(text: &str) -> Result<IpAddr, String> {
+pub fn without_zone(text: &str) -> Result<IpAddr, String> {
     let address = text.split_once('%').map_or(text, |(address, _)| address);
     address.parse().map_err(|_| format!("`{text}` is no address; write for instance `192.0.2.1` or `fe80::1`"))
 }
 
 /// Reads a number of routes: `1000000`, `1M`.
-fn count(text: &str) -> Result<u32, String> {
+pub fn count(text: &str) -> Result<u32, String> {
     let number = parse_count(text).map_err(|e| e.to_string())?;
     u32::try_from(number).map_err(|_| format!("{number} is not in 0..={}", u32::MAX))
 }

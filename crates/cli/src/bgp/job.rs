@@ -9,7 +9,6 @@ use drophammer_model::trial::Family;
 use drophammer_rig::{Tag, Tags};
 use drophammer_testbed::speaker::{SpeakerConfig, table};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
 use std::time::Duration;
 
 /// An example of the addresses.
@@ -106,7 +105,11 @@ impl Job {
             router_id,
             hold,
             passive: args.passive,
-            md5_key: args.md5_file.as_deref().map(key).transpose()?,
+            md5_key: args
+                .md5_file
+                .as_deref()
+                .map(|path| key_file::one_line("--md5-file", path, LONGEST_KEY))
+                .transpose()?,
             gtsm_hops: args.gtsm.then_some(args.hops),
         };
         Ok(Job {
@@ -152,18 +155,6 @@ impl Job {
         let until = self.duration.map_or("until Ctrl-C".to_owned(), |time| format!("then for {}", show_duration(time)));
         format!("{}: BGP from {address} (AS {asn}) to {peer} (AS {peer_as}), {routes}, {until}", self.interface)
     }
-}
-
-/// The key in a file, without the end of its line.
-fn key(path: &Path) -> Result<Vec<u8>, String> {
-    let name = path.display();
-    // It may be a pipe, such as `<(pass show bgp)` of a shell.
-    let text = key_file::of_pipe(path).map_err(|e| format!("--md5-file: cannot read `{name}`: {e}"))?;
-    let key = text.trim_end_matches(['\r', '\n']);
-    if key.is_empty() || key.len() > LONGEST_KEY || key.contains('\n') {
-        return Err(format!("--md5-file: `{name}` must be one line of 1 to {LONGEST_KEY} bytes"));
-    }
-    Ok(key.as_bytes().to_vec())
 }
 
 #[cfg(test)]

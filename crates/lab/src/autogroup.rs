@@ -1,15 +1,15 @@
 //! Scheduling priority of this session.
 //!
-//! If the kernel groups processes by session (autogroup), the nice value of a thread counts only within its own session:
-//! a compiler in another terminal would take half of a processor from the packet loop. So this session has the highest
-//! priority of all sessions while a lab exists, and its former one afterwards.
+//! If the kernel groups processes by session (autogroup), the nice value of a thread counts only within its own
+//! session: a compiler in another terminal would take half of a processor from the packet loop. So this session gets
+//! the highest priority while a lab exists. Afterwards its former priority is restored.
 
 use std::fs;
 
 const OWN: &str = "/proc/self/autogroup";
 const HIGHEST: i32 = -20;
 
-/// This session has priority over others while this value lives.
+/// While this value lives, this session has priority over all others.
 #[derive(Debug)]
 pub(crate) struct Favoured {
     before: i32,
@@ -28,7 +28,7 @@ impl Favoured {
         Some(Favoured { before })
     }
 
-    /// A shell command for a process that outlives this one: it restores the former priority of the session.
+    /// Returns a shell command that restores the former priority of the session, for a process that outlives this one.
     pub(crate) fn undo(&self) -> String {
         format!("echo {} >{OWN}", self.before)
     }
@@ -40,7 +40,7 @@ impl Drop for Favoured {
     }
 }
 
-/// The nice value in `/autogroup-222 nice 0`.
+/// Parses the nice value from a line such as `/autogroup-222 nice 0`.
 fn nice(text: &str) -> Option<i32> {
     text.trim().rsplit_once(" nice ")?.1.parse().ok()
 }

@@ -1,4 +1,5 @@
-//! BGP of a role: the variables of templates, and whether a DUT listens for its peers.
+//! BGP settings of a router role: variables for configuration templates, and a check that the DUT listens for its
+//! peers.
 
 use crate::router::word;
 use crate::{LabError, Netns};
@@ -12,18 +13,19 @@ use std::net::IpAddr;
 /// TCP port of BGP (RFC 4271 section 8.2.1).
 const PORT: u16 = 179;
 
-/// Name of a group of peers in configurations: `p0_ipv4`, `p0v3_ipv4` on the fourth sub-interface.
+/// Name of a peer group in configurations: `p0_ipv4`, or `p0v3_ipv4` on the fourth sub-interface.
 fn name(group: &PeerGroup) -> String {
     let vlan = group.at.vlan.map_or(String::new(), |i| format!("v{i}"));
     format!("p{}{vlan}_{}", group.at.port, word(group.family))
 }
 
-/// Name of a session with another router of the system in configurations: `r2_ipv4`.
+/// Name in configurations of the session with another router of the system: `r2_ipv4`.
 pub(crate) fn core_name(peer: &CorePeer) -> String {
     format!("r{}_{}", peer.number, word(peer.family))
 }
 
-/// A message if a session with another router of the system is not up, given its state according to the daemon.
+/// Returns a message if the session with another router of the system is not up. `state` is the session state that the
+/// daemon reports.
 pub(crate) fn session_down(peer: &CorePeer, state: Option<&str>) -> Option<String> {
     let state = state.map(str::trim).unwrap_or_default();
     let (number, family) = (peer.number, word(peer.family));
@@ -31,7 +33,7 @@ pub(crate) fn session_down(peer: &CorePeer, state: Option<&str>) -> Option<Strin
     (state != "Established").then(|| format!("the {family} session with r{number} is not up: {said}"))
 }
 
-/// The state in what FRR and OpenBGPD print about a neighbour.
+/// Extracts the session state from the output of FRR or OpenBGPD about a neighbour.
 pub(crate) fn state_in(told: &str) -> Option<&str> {
     told.lines().find_map(|line| line.trim().strip_prefix("BGP state = "))?.split(',').next()
 }
@@ -72,12 +74,12 @@ pub(crate) fn locals(bgp: &BgpRole) -> Vec<IpAddr> {
     bgp.groups.iter().map(|g| g.local).chain(bgp.core.iter().map(|peer| peer.local)).collect()
 }
 
-/// A message if there are peers but no process in `netns` listens for BGP.
+/// Returns a message if there are peers but no process in `netns` listens for BGP.
 pub(crate) fn deaf(netns: &Netns, bgp: &BgpRole) -> Result<Option<String>, LabError> {
     netns.run(|| deaf_here(bgp))
 }
 
-/// As [`deaf`], for the network namespace of the calling thread.
+/// Like [`deaf`], but in the network namespace of the calling thread.
 pub(crate) fn deaf_here(bgp: &BgpRole) -> Option<String> {
     let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
     let spoken = |family| bgp.groups.iter().any(|g| g.family == family) || bgp.core.iter().any(|p| p.family == family);

@@ -36,7 +36,7 @@ pub enum Language {
     RouterOs,
 }
 
-/// Neighbours that a kernel keeps by default, per family (`gc_thresh3`, ip-sysctl of Linux).
+/// Number of neighbours that the kernel keeps by default, per family (`gc_thresh3`, ip-sysctl of Linux).
 const NEIGHBOURS: usize = 1024;
 
 const FRR_INTERFACES: &str = include_str!("../templates/frr-interfaces.conf.j2");
@@ -54,8 +54,8 @@ pub fn placeholder(port: usize) -> String {
     format!("FILL-IN-{}", port + 1)
 }
 
-/// The configuration of a router `name` for `role`. The interface to port i is `interfaces[i]`, or [`placeholder`] if
-/// there are none. In place of session keys it contains `<secret>`.
+/// Writes the configuration of router `name` for `role`. The interface to port i is `interfaces[i]`, or [`placeholder`]
+/// if `interfaces` is empty. Session keys appear as `<secret>`.
 ///
 /// # Errors
 /// [`LabError::Unusable`] if the number of interfaces differs from the number of ports, or a name is invalid.
@@ -74,7 +74,7 @@ pub fn write(language: Language, name: &str, role: &RouterRole, interfaces: &[St
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
     if let Some(wrong) = given.iter().find(|name| name.is_empty() || !name.chars().all(is_name)) {
         return Err(LabError::unusable(
-            format!("`{wrong}` is not a name of an interface"),
+            format!("`{wrong}` is not a valid interface name"),
             "use only letters, digits and -_./:",
         ));
     }
@@ -128,7 +128,7 @@ fn linux(name: &str, role: &RouterRole, names: Names<'_>) -> String {
     text
 }
 
-/// How to load the configuration into FRR: `vtysh -f` adds it to what the daemons have.
+/// How to load the configuration into FRR: `vtysh -f` adds it to the running configuration.
 fn loading_frr(role: &RouterRole) -> String {
     let daemons = if role.bgp.is_some() {
         "zebra, staticd and bgpd run (bgpd=yes in /etc/frr/daemons)"
@@ -138,7 +138,7 @@ fn loading_frr(role: &RouterRole) -> String {
     format!("vtysh -f FILE    where {daemons}")
 }
 
-/// How to load the configuration into BIRD, where it replaces the present one.
+/// Command that loads the configuration into BIRD. It replaces the current configuration.
 const LOADING_BIRD: &str = "birdc 'configure \"FILE\"'";
 
 /// Lines for the router's shell: everything that the routing daemons do not configure, and the kernel settings that the
@@ -154,7 +154,7 @@ fn shell_lines(role: &RouterRole, names: Names<'_>, addresses: bool) -> Vec<Stri
         lines.extend(address_lines(role, names).into_iter().map(ip));
         lines.push("sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1".into());
     }
-    // With slashes as separators, a name may contain dots.
+    // With slashes as separators, an interface name can contain dots.
     let interfaces: Vec<String> = role.places().map(|(at, ..)| names.at(role, at)).collect();
     // The kernel uses the larger of the values for `all` and for the interface.
     let unfiltered = interfaces.iter().map(|name| format!(" net/ipv4/conf/{name}/rp_filter=0")).collect::<String>();
@@ -169,7 +169,7 @@ fn shell_lines(role: &RouterRole, names: Names<'_>, addresses: bool) -> Vec<Stri
     lines
 }
 
-/// Enlarges the kernel's neighbour tables if there are more emulated routers than it keeps by default.
+/// Raises the kernel's neighbour limit if there are more emulated routers than the default allows.
 fn neighbour_lines(role: &RouterRole) -> Vec<String> {
     let count = |family| {
         let groups = role.bgp.iter().flat_map(|bgp| &bgp.groups).filter(|group| group.family == family);
@@ -182,7 +182,7 @@ fn neighbour_lines(role: &RouterRole) -> Vec<String> {
     [(Family::Ipv4, "ipv4"), (Family::Ipv6, "ipv6")].into_iter().filter_map(line).collect()
 }
 
-/// The lines as comments, followed by how to load the rest.
+/// Returns the lines as comments, followed by instructions for loading the rest of the file.
 fn in_the_shell(comment: &str, lines: &[String], loading: &str) -> String {
     let block = |title: &str, lines: &[String]| {
         let lines: String = lines.iter().map(|line| format!("{comment}   {line}\n")).collect();
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// A program of FRR or BIRD, if this machine has it.
+    /// Path of an FRR or BIRD program; `None` if it is not installed.
     fn program(names: &[&str]) -> Option<PathBuf> {
         names.iter().map(Path::new).find(|path| path.exists()).map(Path::to_path_buf)
     }

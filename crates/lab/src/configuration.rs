@@ -27,13 +27,13 @@ pub(crate) const TEMPLATE: ParamSpec = ParamSpec::optional(
     "your own template instead of ours, with the same variables; relative to the suite file",
 );
 
-/// Maximum size of a file that a suite names, in bytes.
+/// Maximum size in bytes of a file that a suite refers to.
 const LONGEST: u64 = 16 << 20;
 
 /// BGP identifier of a router that is not part of a system.
 const ROUTER_ID: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 
-/// True if the DUT has the user's configuration. Then we do not know its routes.
+/// True if the user supplied the DUT's configuration. We then do not know its routes.
 pub fn is_own(dut: &DutConfig) -> bool {
     dut.params.text(CONFIG.key).is_some() || dut.params.text(TEMPLATE.key).is_some()
 }
@@ -73,13 +73,13 @@ pub(crate) fn store(
     Ok(state.to_path_buf())
 }
 
-/// Writes a file that only this user may read.
+/// Writes a file that only this user can read.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), LabError> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(LabError::file("write", path))
 }
 
-/// The text of a file that the parameter `key` of a DUT names.
+/// Reads the text of a file that the parameter `key` of a DUT names.
 pub(crate) fn read(dut: &DutConfig, key: &str, file: &Path) -> Result<String, LabError> {
     text_of(file).map_err(|e| {
         LabError::unusable(
@@ -89,8 +89,8 @@ pub(crate) fn read(dut: &DutConfig, key: &str, file: &Path) -> Result<String, La
     })
 }
 
-/// The text of a file that a suite names: an ordinary file of at most [`LONGEST`] bytes. Other files might never end, or
-/// block the reader.
+/// Reads the text of a file that a suite names. It must be an ordinary file of at most [`LONGEST`] bytes: reading any
+/// other file might never end, or block.
 pub(crate) fn text_of(file: &Path) -> io::Result<String> {
     let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(file)?;
     let metadata = opened.metadata()?;
@@ -98,7 +98,7 @@ pub(crate) fn text_of(file: &Path) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no ordinary file"));
     }
     let mut text = String::new();
-    // It may grow while we read it.
+    // The file may grow while we read it.
     if metadata.len() <= LONGEST {
         opened.take(LONGEST + 1).read_to_string(&mut text)?;
     }
@@ -114,7 +114,7 @@ pub(crate) fn render(template: &str, name: &str, role: &RouterRole) -> Result<St
     render_for(template, name, role, Names::Lab)
 }
 
-/// As [`render`], for a router with other interface names.
+/// Like [`render`], for a router with other interface names.
 pub(crate) fn render_for(template: &str, name: &str, role: &RouterRole, names: Names<'_>) -> Result<String, LabError> {
     render_as("our own template", template, variables(name, role, names))
 }
@@ -123,7 +123,7 @@ pub(crate) fn render_for(template: &str, name: &str, role: &RouterRole, names: N
 fn render_as(file: &str, template: &str, variables: Value) -> Result<String, LabError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    // A line with only a block leaves no empty line.
+    // A line that contains only a block tag leaves no empty line.
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build();
     let rendered = syntax.and_then(|syntax| {
         environment.set_syntax(syntax);
@@ -140,7 +140,7 @@ fn render_as(file: &str, template: &str, variables: Value) -> Result<String, Lab
     })
 }
 
-/// The mask of an IPv4 prefix of this length, as `255.255.255.0`.
+/// The netmask of an IPv4 prefix of this length, such as `255.255.255.0`.
 fn mask(address: IpAddr, length: u8) -> Option<String> {
     let bits = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
     address.is_ipv4().then(|| Ipv4Addr::from(bits).to_string())

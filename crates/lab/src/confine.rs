@@ -1,8 +1,8 @@
 //! Confines the forwarding of a DUT in a namespace to one processor.
 //!
 //! By default a veth pair forwards in the context of the sender: the router's work would run on the tester's processor.
-//! Threaded NAPI moves the receive work of an interface into a kernel thread, which we can pin and whose processor time
-//! is the DUT's.
+//! Threaded NAPI moves the receive work of an interface into a kernel thread. We can pin this thread, and its processor
+//! time counts as the DUT's.
 
 use crate::cpu::{self, CpuPlan};
 use crate::probe::ThreadTimes;
@@ -16,16 +16,16 @@ use std::time::Duration;
 /// How the forwarding of a set of interfaces is confined.
 #[derive(Debug)]
 pub(crate) struct Confinement {
-    /// In words, for the record.
+    /// Description for the record.
     pub(crate) text: String,
     /// Kernel threads that do the receive work, with their names.
     threads: Vec<(u32, String)>,
-    /// Processor time of threads that ended with their link; `None` if the interfaces have no threads, or the time of one
-    /// is not known.
+    /// Processor time of threads that ended with their link; `None` if the interfaces have no threads, or the time of
+    /// any thread is not known.
     ended: Option<Duration>,
-    /// True if they have priority over other work of their processor.
+    /// True if the threads have priority over other work on their processor.
     favoured: bool,
-    /// True if they are bound to the DUT's processor, and the tester does not share it.
+    /// True if the threads are bound to the DUT's processor, and the tester does not share it.
     pub(crate) alone: bool,
 }
 
@@ -35,7 +35,7 @@ impl Confinement {
         Confinement { text: String::new(), threads: Vec::new(), ended: None, favoured: false, alone: false }
     }
 
-    /// Processor time of the forwarding; `None` if no threads do it.
+    /// Processor time spent on forwarding; `None` if no kernel threads forward.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
         with_times(self.ended?, &self.threads)
     }
@@ -46,8 +46,8 @@ impl Confinement {
         self.threads.iter().map(|(pid, _)| probe::thread_times(*pid)).collect()
     }
 
-    /// The link of `interface` is about to go down, and then the kernel ends the threads of the interface: saves the time
-    /// that they have used.
+    /// Saves the processor time of the threads of `interface`. Call it before the link goes down, because the kernel
+    /// then ends these threads.
     pub(crate) fn link_leaves(&mut self, interface: &str) {
         let all = std::mem::take(&mut self.threads);
         let (leaving, staying): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, name)| is_of(name, interface));
@@ -55,14 +55,14 @@ impl Confinement {
         self.ended = self.ended.and_then(|ended| with_times(ended, &leaving));
     }
 
-    /// The link of `interface` is up again, and the kernel made these threads for it: confines them like their
-    /// predecessors.
+    /// Confines the threads that the kernel made when the link of `interface` came up again, like their predecessors.
     pub(crate) fn link_returned(&mut self, interface: &str, threads: Vec<(u32, String)>, cpu: usize) {
         if self.ended.is_none() {
             return;
         }
         if threads.is_empty() {
-            // Without threads, the receive work runs at the sender. An interface that never was down keeps its threads.
+            // Without threads, the receive work runs in the sender's context. An interface that never went down keeps
+            // its threads.
             if !self.threads.iter().any(|(_, name)| is_of(name, interface)) {
                 (self.ended, self.alone) = (None, false);
             }
@@ -77,19 +77,19 @@ impl Confinement {
     }
 }
 
-/// `sum` plus the processor time of these threads; `None` if the time of one is not known.
+/// `sum` plus the processor time of these threads; `None` if any of these times is not known.
 fn with_times(sum: Duration, threads: &[(u32, String)]) -> Option<Duration> {
     threads.iter().try_fold(sum, |sum, (pid, _)| Some(sum + probe::thread_time(*pid)?))
 }
 
-/// Sets an interface up that was down, and returns the kernel threads (process id, name) that this created for it.
+/// Sets an interface up again, and returns the kernel threads (process id, name) that the kernel created for it.
 pub(crate) fn set_up_again(
     netns: &Netns,
     interface: &str,
     lock: Option<&File>,
 ) -> Result<Vec<(u32, String)>, LabError> {
     let mut made = threads_made(lock, || netns.ip(&[format!("link set {interface} up")]))?;
-    // Other routers of a system have threads of the same names.
+    // Other routers of a system have threads with the same names.
     made.retain(|thread| is_of(&thread.1, interface));
     Ok(made)
 }
@@ -151,7 +151,7 @@ pub(crate) fn confine(
     Ok(Confinement { text: format!("network namespace; {how}{shared}"), ..Confinement::none() })
 }
 
-/// Gives the threads priority over other work of their processor, such as the kernel's softirq thread: if that thread
+/// Gives the threads priority over other work on their processor, such as the kernel's softirq thread: if that thread
 /// and a forwarding thread alternate, a turn lasts a tick (4 ms at 250 Hz), and a receive ring of 256 frames overflows
 /// in that time at 64,000 frames per second. The priority ends with the threads. `which` is an option of renice(1):
 /// `-p` for threads, `-g` for groups of processes.
@@ -180,12 +180,12 @@ pub(crate) fn write_sys(netns: &Netns, file: &str, value: &str) -> Result<(), La
     fs::write(&path, value).map_err(LabError::file("write", &path))
 }
 
-/// Runs `step`, and returns the threads of threaded NAPI (process id, name) that this created.
+/// Runs `step`, and returns the threads of threaded NAPI (process id, name) that it created.
 pub(crate) fn threads_made(
     lock: Option<&File>,
     step: impl FnOnce() -> Result<(), LabError>,
 ) -> Result<Vec<(u32, String)>, LabError> {
-    // Other labs have threads of the same names, so two labs must not look for new ones at the same time.
+    // Other labs have threads with the same names, so two labs must not look for new ones at the same time.
     let _locked = lock.map(hold).transpose()?;
     let before = napi_threads();
     step()?;
@@ -215,7 +215,7 @@ pub(crate) fn napi_threads() -> Vec<(u32, String)> {
 
 /// Locks the folder that all labs on this machine share.
 fn hold(folder: &File) -> Result<Flock<File>, LabError> {
-    // A lock belongs to the open file description, which duplicates share: open the folder again.
+    // A lock belongs to the open file description, which duplicated descriptors share, so open the folder again.
     let again = File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(folder)));
     let mut file = Some(again.map_err(LabError::io("cannot open /run/lock"))?);
     wait::until(Duration::from_secs(20), &|| false, || match file.take() {

@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 pub struct CpuPlan {
     /// The tester's packet loop: the first usable processor.
     pub tester: usize,
-    /// All processors for the tester's threads, ascending, [`CpuPlan::tester`] first: the usable ones except the DUT's. A
-    /// single processor is shared.
+    /// Processors for the tester's threads: all usable ones except the DUT's, ascending, starting with
+    /// [`CpuPlan::tester`]. If only one processor is usable, tester and DUT share it.
     pub testers: Vec<usize>,
     /// The DUT: the last usable processor.
     pub dut: usize,
@@ -25,7 +25,7 @@ impl CpuPlan {
         let usable: Vec<usize> = (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect();
         CpuPlan::of(&usable).ok_or_else(|| {
             LabError::unusable(
-                "no processor may be used by this process",
+                "this process may not use any processor",
                 "start it without a restricting taskset or cpuset",
             )
         })
@@ -39,13 +39,13 @@ impl CpuPlan {
         Some(CpuPlan { tester: testers[0], testers, dut: *dut, spare })
     }
 
-    /// The processors for `threads` threads of the tester; an error if it has fewer.
+    /// Returns processors for `threads` threads of the tester, or an error if there are too few.
     pub fn for_threads(&self, threads: usize) -> Result<&[usize], LabError> {
         self.testers.get(..threads.max(1)).ok_or_else(|| {
             let has = self.testers.len();
             LabError::unusable(
                 format!(
-                    "{threads} threads of the tester need {threads} processors in addition to the router's; this \
+                    "{threads} threads of the tester need {threads} processors in addition to the router's, but this \
                      machine has {has} for them"
                 ),
                 format!(
@@ -57,7 +57,8 @@ impl CpuPlan {
         })
     }
 
-    /// The processor for threads that ask a router questions during a trial: the spare one, or the router's.
+    /// The processor for threads that query a router during a trial: the spare one if there is one, otherwise the
+    /// router's.
     pub(crate) fn for_questions(&self) -> usize {
         self.spare.unwrap_or(self.dut)
     }
@@ -76,7 +77,8 @@ pub(crate) fn pin(pid: u32, cpu: usize) -> Result<(), LabError> {
         .map_err(LabError::io(format!("cannot pin a thread to processor {cpu}")))
 }
 
-/// The set of this one processor as the kernel writes it: hexadecimal words of 32 bits, the highest first.
+/// A processor mask that contains only `cpu`, in the kernel's notation: hexadecimal words of 32 bits, the highest
+/// first.
 pub(crate) fn mask(cpu: usize) -> String {
     let mut words = vec![format!("{:x}", 1u32 << (cpu % 32))];
     words.extend(std::iter::repeat_n("00000000".to_owned(), cpu / 32));

@@ -19,7 +19,8 @@ use std::time::Duration;
 /// Time for the neighbours of a daemon to leave state Idle after their sessions have ended. FRR needs one second.
 const IDLE: Duration = Duration::from_secs(3);
 
-/// Waits while `idle` returns a message. If a neighbour stays idle for longer, the next test waits for its session.
+/// Waits while `idle` returns a message, for at most [`IDLE`]. If a neighbour stays idle for longer, the next test
+/// waits for its session.
 pub(crate) fn await_no_idle(idle: impl FnMut() -> Result<Option<String>, LabError>) -> Result<(), LabError> {
     match wait::while_missing(IDLE, &|| false, idle) {
         Err(LabError::NotReady { .. }) => Ok(()),
@@ -41,7 +42,7 @@ pub enum Where {
 pub struct TesterInterface {
     /// Name: `t0`.
     pub name: String,
-    /// Where it is.
+    /// The network namespace of the interface.
     pub netns: Where,
     /// MAC address of the DUT's port if the user gave it; `None`: resolve it by ARP and ND.
     pub dut_mac: Option<[u8; 6]>,
@@ -54,8 +55,8 @@ impl TesterInterface {
     }
 }
 
-/// A running DUT. Dropping it takes it down without waiting for its daemons to end. What only some DUTs can do is a
-/// capability: a separate trait, which one of the methods here returns.
+/// A running DUT. Dropping it takes it down without waiting for its daemons to end. A feature that only some DUTs
+/// support is a capability: a separate trait, which a method of this trait returns.
 pub trait Dut {
     /// The tester's interfaces in the order of the suite's ports; none in virtual time.
     fn interfaces(&self) -> &[TesterInterface] {
@@ -71,7 +72,8 @@ pub trait Dut {
     /// [`LabError::DaemonDied`] with exit status and last log lines, [`LabError::Command`].
     fn check(&mut self) -> Result<(), LabError>;
 
-    /// The tester calls this once it has found that the DUT forwards. The faults of a simulated device begin now.
+    /// The tester calls this when it has verified that the DUT forwards. The faults of a simulated device start at this
+    /// call.
     fn forwards(&mut self) -> Result<(), LabError> {
         Ok(())
     }
@@ -82,29 +84,30 @@ pub trait Dut {
         Ok(None)
     }
 
-    /// Routes in its forwarding plane, including those to its own addresses and links: compare with the value before
-    /// routes were sent. `None` if not known.
+    /// Number of routes in its forwarding plane. It includes routes to the DUT's own addresses and links, so compare it
+    /// with the number from before the tester sent routes. `None` if not known.
     fn fib_routes(&mut self, _family: Family) -> Result<Option<u64>, LabError> {
         Ok(None)
     }
 
-    /// Its routers and the links between them, if it is a system of several.
+    /// The routers of the DUT and the links between them, if the DUT is a system of several routers.
     fn system(&self) -> Option<&System> {
         None
     }
 
-    /// Number of routers that a frame passes from one port to another: its TTL or hop limit decreases by this number.
+    /// Number of routers that a frame passes from one port to another. The TTL or hop limit of the frame decreases by
+    /// this number.
     fn hops(&self, _from: PortIndex, _to: PortIndex) -> usize {
         1
     }
 
-    /// True if labels have their own TTL (pipe model, RFC 3443). It matters where a frame passes several routers.
+    /// True if labels have their own TTL (pipe model, RFC 3443). This matters when a frame passes several routers.
     fn labels_are_pipes(&self) -> bool {
         false
     }
 
-    /// The peers have ended all BGP sessions. The DUT must accept new ones immediately, because sessions are to be
-    /// cleared between tests (RFC 7747 section 4.7).
+    /// Called after the peers have ended all BGP sessions. The DUT needs to accept new sessions immediately, because
+    /// the sessions are cleared between tests (RFC 7747 section 4.7).
     fn sessions_ended(&mut self) -> Result<(), LabError> {
         Ok(())
     }
@@ -115,29 +118,29 @@ pub trait Dut {
         Ok(BTreeMap::new())
     }
 
-    /// True if a counter that [`Dut::counters`] lacks is 0. Otherwise its value is not known.
+    /// True if a counter that is missing from [`Dut::counters`] is 0. If false, the value of such a counter is unknown.
     fn counters_begin_at_zero(&self) -> bool {
         true
     }
 
-    /// Its counters with a known meaning, from all sources: kernel, SNMP.
+    /// Its counters with a known meaning, from all sources (kernel and SNMP).
     fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
         Ok(DutCounter::all_of("kernel", &self.counters()?))
     }
 
-    /// Frames, by port, that it sent since it was brought up but that did not fit into the tester's end of the link:
-    /// the tester lost them. `None` if not known.
+    /// Frames per port that the DUT has sent since it was brought up but that the tester lost, because they did not fit
+    /// into the tester's end of the link. `None` if not known.
     fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
         Ok(None)
     }
 
     /// True if a frame that the tester's interface refuses (`tx_dropped`, `ENOBUFS`) was refused by the DUT's receive
-    /// ring, so that the DUT lost it. This is so with veth.
+    /// ring, so that the DUT lost it. This is the case with veth.
     fn drops_at_tester_tx_are_dut(&self) -> bool {
         false
     }
 
-    /// How much processor time and memory it uses; `None` if nothing is known about that.
+    /// The processor time and memory that the DUT uses; `None` if neither is known.
     fn usage(&mut self) -> Option<&mut dyn Usage> {
         None
     }
@@ -172,10 +175,10 @@ pub trait Dut {
         None
     }
 
-    /// Ends it and removes everything that belongs to it. Waits until daemons have ended.
+    /// Ends the DUT and removes everything that belongs to it. Waits until its daemons have ended.
     ///
     /// # Errors
-    /// The first error; the remaining steps are tried all the same.
+    /// The first error; the remaining steps are still tried.
     fn take_down(self: Box<Self>) -> Result<(), LabError> {
         Ok(())
     }
@@ -193,13 +196,13 @@ pub(crate) use capabilities;
 
 /// A DUT that can be reset.
 pub trait Resets {
-    /// Schedules a reset `after` this time from `now`, and returns immediately.
+    /// Schedules a reset at `now + after`, and returns immediately.
     ///
     /// # Errors
     /// [`LabError::Unusable`] if the DUT has nothing of this kind to reset, or another reset is in progress.
     fn begin(&mut self, kind: ResetKind, now: Instant, after: Duration) -> Result<(), LabError>;
 
-    /// The result, once; `None` while the reset is in progress at `now`.
+    /// Returns the result once; `None` while the reset is in progress at `now`.
     fn done(&mut self, now: Instant) -> Option<ResetDone>;
 }
 
@@ -210,13 +213,13 @@ pub trait Usage {
         None
     }
 
-    /// As [`Usage::cpu_time`] for each router of a system, in order; `None` if it is not known for all of them.
+    /// Like [`Usage::cpu_time`], for each router of a system, in order; `None` if it is not known for all of them.
     fn router_cpu(&mut self) -> Option<Vec<Duration>> {
         None
     }
 
-    /// Bytes in RAM of all processes of each router; a shared page counts once ([PSS]). A DUT that is not a system is
-    /// one router. `None` if it is not known for all of them, or a router has no processes.
+    /// RAM in bytes that all processes of each router use; a shared page counts once ([PSS]). A DUT that is not a
+    /// system is one router. `None` if it is not known for all of them, or a router has no processes.
     ///
     /// [PSS]: https://docs.kernel.org/filesystems/proc.html
     fn router_memory(&mut self) -> Option<Vec<u64>> {
@@ -289,29 +292,30 @@ pub fn no_core_link(link: CoreLinkName) -> LabError {
 
 /// A DUT that answers questions about itself.
 pub trait Management {
-    /// Starts asking those of `questions` that do not need its ports, every `interval`: over a management link, or an
-    /// SNMP agent over the loopback of its namespace.
+    /// Starts to ask, every `interval`, the questions that do not need the DUT's ports: over a management link, or to
+    /// an SNMP agent over the loopback interface of its namespace.
     fn ask(&mut self, _questions: &[Question], _interval: Duration) -> Result<Vec<Asking>, LabError> {
         Ok(Vec::new())
     }
 
-    /// True if an SSH server answers at its addresses on the links. The tester asks it over a link, as with pings.
+    /// True if an SSH server answers at its addresses on the links. The tester queries it over a link, like pings.
     fn has_ssh(&self) -> bool;
 }
 
 /// A router that can be a member of a system of several routers.
 pub trait SystemMember {
-    /// A message about what it still lacks of its role, as far as it can be asked: a link, a route, a session with
-    /// another router of its system.
+    /// Returns a message if part of its role is still missing, such as a link, a route, or a session with another
+    /// router of its system. It covers only what the router can be asked.
     fn lacking(&mut self) -> Result<Option<String>, LabError>;
 
-    /// A link to another router of its system is about to go down: removes from its end what the lab cannot remove from
-    /// outside, and saves what would be lost with the link.
+    /// Call it before a link to another router of its system goes down. It removes from the router's end of the link
+    /// what the lab cannot remove from outside, and saves what would be lost with the link.
     fn link_leaves(&mut self, interface: usize) -> Result<(), LabError>;
 
-    /// An end of a link between two routers is up again: these kernel threads (process id, name) receive there.
+    /// Call it when the router's end of a link between two routers is up again. The given kernel threads (process id,
+    /// name) receive on it.
     fn receives_in(&mut self, _interface: usize, _threads: Vec<(u32, String)>) {}
 
-    /// A link to another router of its system is up again: restores what only the lab can restore.
+    /// Call it when a link to another router of its system is up again. It restores what only the lab can restore.
     fn link_returned(&mut self, interface: usize) -> Result<(), LabError>;
 }

@@ -32,7 +32,7 @@ pub struct LabOptions {
     pub keep: Vec<PathBuf>,
     /// Queues per direction of the links between tester and router; 0 means one.
     pub queues: u32,
-    /// Frames per queue that may wait in front of a router while the ring of its link is full; 0 for the ring alone.
+    /// Frames per queue that can wait in front of a router while the ring of its link is full; 0 means only the ring.
     pub input_queue: u32,
 }
 
@@ -46,7 +46,7 @@ impl Default for LabOptions {
 /// State shared by all parts of the lab.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// True if the process is root on the host, not in a user namespace of ours.
+    /// True if the process is root on the host, not in our user namespace.
     pub(crate) root: bool,
     /// Network namespace of the host, where the process was started.
     host: File,
@@ -70,8 +70,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Processors for the tester's receive work: none if it stays on the router's. The packet loop's processor is not
-    /// suitable: while the loop runs, the ring of a link, 256 frames, overflows.
+    /// Processors for the tester's receive work; empty if that work stays on the router's processor. The packet loop's
+    /// processor is not suitable: while the loop runs, the 256-frame ring of a link overflows.
     pub(crate) fn receivers(&self) -> &[usize] {
         if self.root { self.cpus.testers.get(1..).unwrap_or_default() } else { &[] }
     }
@@ -95,8 +95,8 @@ impl Shared {
         format!(" numtxqueues {0} numrxqueues {0}", self.queues)
     }
 
-    /// An empty folder for the sockets of a DUT's daemons: with a socket left by an earlier daemon, the DUT would look
-    /// ready.
+    /// Makes an empty folder for the sockets of a DUT's daemons: a socket left by an earlier daemon would make the DUT
+    /// look ready.
     pub(crate) fn fresh_state(&self, dut: &str) -> Result<PathBuf, LabError> {
         let folder = self.state.join(format!("dut-{dut}"));
         match fs::remove_dir_all(&folder) {
@@ -106,7 +106,7 @@ impl Shared {
         Ok(folder)
     }
 
-    /// A handle of the host's network namespace, for threads with root rights.
+    /// A handle to the host's network namespace, for threads with root rights.
     pub(crate) fn host_netns(&self) -> Result<OwnedFd, LabError> {
         self.host.as_fd().try_clone_to_owned().map_err(LabError::io("cannot duplicate a descriptor"))
     }
@@ -140,7 +140,7 @@ impl Shared {
 pub struct Lab {
     shared: Arc<Shared>,
     holder: Child,
-    /// Namespaces of the routers of a system that have not been started yet, by name.
+    /// Namespaces of the routers of a system that have not started yet, by router name.
     sites: BTreeMap<String, VethLinks>,
     /// Raised priority of this session; restored when the lab ends.
     _favoured: Option<Favoured>,
@@ -203,18 +203,18 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Lets the next DUTs face the tester's interfaces `t<first>`, `t<first + 1>` and so on, so that several DUTs can be
-    /// up at the same time.
+    /// Connects the next DUTs to the tester's interfaces `t<first>`, `t<first + 1>` and so on, so that several DUTs can
+    /// be up at the same time.
     pub fn begin_at_port(&mut self, first: usize) {
         self.shared.first_port.store(first, Ordering::Relaxed);
     }
 
-    /// Gives the routers of these names their namespaces with links, so that they make none themselves.
+    /// Sets the namespaces and links that the routers with these names use instead of making their own.
     pub(crate) fn set_sites(&mut self, sites: BTreeMap<String, VethLinks>) {
         self.sites = sites;
     }
 
-    /// The links that were made for the router of this name.
+    /// Takes the links that were made for the router with this name.
     pub(crate) fn take_site(&mut self, name: &str) -> Option<VethLinks> {
         self.sites.remove(name)
     }
@@ -255,7 +255,7 @@ impl Lab {
         self.refuse_unless_made(&lines, kind, "tunnels and policies", "ip_gre", kinds::with_own_tunnels)
     }
 
-    /// Tries lines of ip(8) in a namespace of their own.
+    /// Runs lines of ip(8) in a temporary namespace, and refuses the router if one of them fails.
     fn refuse_unless_made(
         &self,
         lines: &[&str],
@@ -268,8 +268,8 @@ impl Lab {
         let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
         probe.ip(&lines).map_err(|e| {
             LabError::unusable(
-                format!("kind `{}` has no {what} here, because this kernel cannot make them: {e}", kind.name),
-                format!("load the module (`modprobe {module}`), or take a kind that brings its own: {}", others()),
+                format!("kind `{}` has no {what} here, because this kernel does not support them: {e}", kind.name),
+                format!("load the module (`modprobe {module}`), or use a kind that has its own: {}", others()),
             )
         })
     }
@@ -288,12 +288,12 @@ impl Lab {
     /// it opens stay there.
     ///
     /// # Errors
-    /// [`LabError::Forbidden`] for ordinary users, whom the kernel does not let back.
+    /// [`LabError::Forbidden`] for ordinary users: the kernel does not let them back into the host's namespaces.
     pub fn in_host_netns<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         self.shared.on_host(work)
     }
 
-    /// Makes another network namespace, empty, with its own view of /sys as long as it lives. `name` must be unique.
+    /// Makes an empty network namespace with its own view of /sys. `name` must be unique.
     pub fn namespace(&self, name: &str) -> Result<Netns, LabError> {
         Netns::create(&self.shared, name)
     }
@@ -303,8 +303,8 @@ impl Lab {
         Netns::tester(&self.shared)
     }
 
-    /// Joins the tester's ports to each other without a DUT, to find the tester's own ceiling; see [`Loop`]. It needs at
-    /// least two ports.
+    /// Connects the tester's ports to each other without a DUT, to find the tester's own ceiling; see [`Loop`]. It
+    /// needs at least two ports.
     pub fn loop_without_dut(&self, ports: &[PortConfig]) -> Result<Loop, LabError> {
         Loop::make(self, ports)
     }
@@ -318,7 +318,7 @@ impl Drop for Lab {
     }
 }
 
-/// The folders that stay visible, as absolute paths, and the current folder if we must return to it.
+/// Returns the absolute paths of the folders that stay visible, and the current folder if we need to return to it.
 fn kept(options: &LabOptions) -> Result<(Vec<PathBuf>, Option<PathBuf>), LabError> {
     let mut keep = Vec::new();
     for folder in &options.keep {
@@ -329,8 +329,8 @@ fn kept(options: &LabOptions) -> Result<(Vec<PathBuf>, Option<PathBuf>), LabErro
     Ok((keep, here))
 }
 
-/// Leaves the host's mount and network namespaces, through a user namespace if we lack the rights. True if we keep root
-/// rights on the host.
+/// Leaves the host's mount and network namespaces, through a user namespace if we lack the rights. Returns true if we
+/// keep root rights on the host.
 fn leave_host() -> Result<bool, LabError> {
     let own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET;
     if geteuid().is_root() && unshare(own).is_ok() {
@@ -343,7 +343,7 @@ fn leave_host() -> Result<bool, LabError> {
         fs::write(&path, text).map_err(|e| {
             LabError::forbidden(
                 format!("cannot write {}: {e}", path.display()),
-                "run as root, or allow user namespaces to ordinary users",
+                "run as root, or allow user namespaces for ordinary users",
             )
         })
     };
@@ -359,7 +359,7 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
-/// The error of a user namespace that the kernel refuses, with the responsible setting.
+/// The error for a user namespace that the kernel refuses. It names the responsible setting.
 fn user_namespace_refused(error: nix::Error, threads: usize) -> LabError {
     if threads > 1 {
         return LabError::unusable(
@@ -391,7 +391,8 @@ fn user_namespace_refused(error: nix::Error, threads: usize) -> LabError {
 /// Makes the PID namespace of the daemons and its first process.
 fn start_holder(mark: &str, favoured: Option<&Favoured>) -> Result<(Child, File), LabError> {
     let shell = process::find("sh", "dash")?;
-    // By its path: a shell whose PATH lacks it would end immediately, and then the namespace accepts no more processes.
+    // Use the full path: if the shell did not find cat in PATH, it would end immediately, and the namespace would
+    // accept no more processes.
     let cat = process::find("cat", "coreutils")?.display().to_string();
     // Dropping the lab kills it. If this process is killed, the shell sees the end of the pipe and does what the drop
     // would have done.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// An error of the lab. Every text says what failed and, if there is one, how to fix it.
+/// An error of the lab. Every message says what failed and, if possible, how to fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The system forbids something that the lab needs.
@@ -41,7 +41,7 @@ pub enum LabError {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// A condition did not come true in time.
+    /// A condition was not met in time.
     #[error("not ready after {seconds:.1} s: {condition}{log}")]
     NotReady {
         /// What the lab waited for, and how far it got.
@@ -69,7 +69,7 @@ pub enum LabError {
         /// What the user can do.
         remedy: String,
     },
-    /// Somebody set one of the tester's own interfaces down. This says nothing about the DUT.
+    /// One of the tester's own interfaces was set down. The DUT is not the cause.
     #[error("the interface {0} of this machine went down\n  help: ip link set {0} up")]
     OwnInterface(String),
     /// The user asked to stop.
@@ -88,7 +88,7 @@ impl LabError {
         LabError::Forbidden { what: what.into(), remedy: remedy.into() }
     }
 
-    /// A link of the DUT that was up has no carrier any more.
+    /// The error for a DUT link that lost its carrier.
     pub(crate) fn lost_carrier(link: &str) -> LabError {
         LabError::unusable(
             format!("{link} of the DUT lost its carrier"),
@@ -107,7 +107,7 @@ impl LabError {
         LabError::io(format!("cannot {verb} {}", path.display()))
     }
 
-    /// Adds the last lines of a log to an error without any.
+    /// Adds the last lines of a log to an error that has no log lines yet.
     pub(crate) fn with_log(self, text: &str) -> LabError {
         match self {
             LabError::NotReady { condition, seconds, log } if log.is_empty() && !text.is_empty() => {

@@ -62,12 +62,12 @@ impl InputQueue {
         (1..=queues).try_for_each(|queue| tc(&["parent", &format!("1:{queue:x}"), "pfifo", "limit", &limit]))
     }
 
-    /// Frames that may wait at the slow end of a link between two routers.
+    /// Frames that can wait at the slow end of a link between two routers.
     pub(crate) fn length(self) -> u32 {
         self.frames.max(RING)
     }
 
-    /// In words, for the record.
+    /// Description for the record.
     pub(crate) fn text(self) -> String {
         let (first, second) = FIRST;
         match (self.frames, self.too_old) {

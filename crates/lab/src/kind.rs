@@ -45,31 +45,31 @@ pub trait DutKind: Sync {
     /// Starts a DUT in a role that the kind can play: [`DutKind::bring_up`] without its checks.
     fn start(&self, start: Start<'_>) -> Result<Box<dyn Dut>, LabError>;
 
-    /// The part of a role that the kind plays: all of it, without BGP if the kind does not speak BGP.
+    /// The part of a role that the kind plays: all of it, except BGP if the kind does not speak BGP.
     fn part_of(&self, role: &RouterRole) -> RouterRole {
         let bgp = role.bgp.clone().filter(|_| self.capabilities().bgp);
         RouterRole { bgp, ..role.clone() }
     }
 
-    /// The role of the namespace's kernel at the links of a router of a system: without addresses if the kernel must
+    /// The role of the namespace's kernel on the links of a router in a system. It has no addresses if the kernel must
     /// not handle the router's packets.
     fn of_kernel(&self, role: &RouterRole) -> RouterRole {
         role.clone()
     }
 
-    /// True if its routers themselves delay packets that arrive over a link with a delay.
+    /// True if the routers of this kind delay packets themselves when a link has a delay.
     fn delays_links(&self) -> bool {
         false
     }
 
-    /// True if each of its routers has its own kernel with the ends of its links and their queues. A link between two
-    /// of them is then taken down there, by [`crate::SystemMember::link_leaves`].
+    /// True if each router of this kind has its own kernel, which contains the ends of its links and their queues. A
+    /// link between two such routers is taken down there, by [`crate::SystemMember::link_leaves`].
     fn has_own_kernel(&self) -> bool {
         false
     }
 
-    /// Checks whether a DUT of this configuration can play the role. Checks everything that needs no lab, and starts
-    /// nothing.
+    /// Checks whether a DUT of this configuration can play the role. Checks everything that does not need a lab, and
+    /// starts nothing.
     ///
     /// # Errors
     /// [`LabError::Unusable`] with the need that the kind cannot meet and the kinds that can.

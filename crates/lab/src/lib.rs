@@ -1,27 +1,27 @@
 //! Real routers as devices under test: namespaces, links, daemons, probes.
 //!
 //! [`Lab::enter`] moves the (still single-threaded) process into its own namespaces: from then on the process's network
-//! namespace *is* the tester's. A [`DutKind`] brings a router up in another namespace, and veth pairs join the two:
-//! `t0 t1 ...` at the tester, `d0 d1 ...` at the DUT. Everything that the lab makes depends on the life of the process:
-//! however it ends, even by SIGKILL, its daemons, links, routes and mounts end with it.
+//! namespace *is* the tester's. A [`DutKind`] brings a router up in another namespace, and veth pairs connect the two:
+//! `t0 t1 ...` at the tester, `d0 d1 ...` at the DUT. Everything that the lab makes ends with the process: its daemons,
+//! links, routes and mounts disappear even after SIGKILL.
 //!
 //! A new kind of DUT is one file in `kinds/` and one line in [`KINDS`].
 //!
 //! # Namespaces, guests and links
 //!
 //! The process unshares its network and mount namespaces, as an ordinary user through a user namespace. Its network
-//! namespace is the tester's; each router gets another, joined by veth pairs. The kind `external` uses real interfaces
-//! instead, and `uml` runs a User Mode Linux guest behind taps: `lab/src/kinds/uml/guest.rs` is its first process,
-//! `dut.rs` the outside, `agent.rs` their protocol. If its links are veth pairs, `links.rs` opens the packet sockets,
-//! hands them to the guest's kernel, and signals it again if it misses frames. The guest's kernel is itself the first
-//! process of a PID namespace (`guest::hold`): it traces the guest's processes, which without it would go on with system
-//! calls of the host.
+//! namespace is the tester's; each router gets another, connected by veth pairs. The kind `external` uses real
+//! interfaces instead, and `uml` runs a User Mode Linux guest behind taps: `lab/src/kinds/uml/guest.rs` is its first
+//! process, `dut.rs` controls it from outside, and `agent.rs` is their protocol. If its links are veth pairs,
+//! `links.rs` opens the packet sockets, hands them to the guest's kernel, and signals it again if it misses frames. The
+//! guest's kernel is itself the first process of a PID namespace (`guest::hold`): it traces the guest's processes,
+//! which would otherwise continue with system calls of the host.
 //!
-//! `DutKind` (`lab/src/kind.rs`) starts a DUT. `Dut` (`lab/src/dut.rs`) is all that a bench knows of a running DUT:
-//! record, liveness, counters, routes, and its capabilities. Each capability is a trait with a method in `Dut` that
-//! returns `None` if the DUT lacks it: `usage`, `filters`, `classes`, `core_links`, `management`, `member`, `resets`.
-//! Every kind of the lab implements `Dut`. So do the reference device in virtual time and the loop without a DUT
-//! (`testbed/src/simulated.rs`).
+//! `DutKind` (`lab/src/kind.rs`) starts a DUT. `Dut` (`lab/src/dut.rs`) is the whole interface of a running DUT to a
+//! bench: record, liveness, counters, routes, and its capabilities. Each capability is a trait with a method in `Dut`
+//! that returns `None` if the DUT lacks it: `usage`, `filters`, `classes`, `core_links`, `management`, `member`,
+//! `resets`. Every kind of the lab implements `Dut`. So do the reference device in virtual time and the loop without a
+//! DUT (`testbed/src/simulated.rs`).
 //!
 //! A veth pair's ring holds 256 frames. On Linux 6.16 and later, `input_queue.rs` puts a queue of known length in front
 //! of it (2,048 frames, suite key `input_queue`), so that a router kept off its processor for half a millisecond loses
@@ -30,10 +30,11 @@
 //!
 //! No clean-up code is needed. Daemons run in a PID namespace whose first process (the holder) reads a pipe from the
 //! tester. When the tester ends, for whatever reason, the pipe closes, the holder ends, and the kernel kills the
-//! namespace. Links, routes and mounts disappear with their namespaces. Empty folders cover `/run` and `/var/tmp`, so the
-//! host's daemons are neither used nor disturbed. Only the user's commands of kind `external` can survive a SIGKILL; they
-//! carry a mark, and the next run or `drophammer clean` ends them. No kind changes a setting of the host. The run itself
-//! stays in the host's PID namespace, because it must see the kernel threads that forward for the router.
+//! namespace. Links, routes and mounts disappear with their namespaces. Empty folders cover `/run` and `/var/tmp`, so
+//! the host's daemons are neither used nor disturbed. Only the user's commands of kind `external` can survive a
+//! SIGKILL; they are marked, and the next run or `drophammer clean` ends them. No kind changes a setting of the host.
+//! The run itself stays in the host's PID namespace, because it must see the kernel threads that forward for the
+//! router.
 
 mod autogroup;
 mod bgp;

@@ -1,8 +1,8 @@
-//! Delay and loss of a link between two routers, made by the kernel of the receiving router.
+//! Delay and loss of a link between two routers, implemented by the kernel of the receiving router.
 //!
-//! [`netem`](https://man7.org/linux/man-pages/man8/tc-netem.8.html) holds arriving packets on an intermediate device until
-//! their delay is over. Queue and speed of the link come before that, as without a delay. With netem in the queue of the
-//! sender, packets in flight would share that queue with packets that wait for the line.
+//! [`netem`](https://man7.org/linux/man-pages/man8/tc-netem.8.html) delays arriving packets on an intermediate device.
+//! The queue and the speed limit of the link come before that, as without a delay. With netem in the queue of the
+//! sender, packets in flight would share that queue with packets that wait for transmission.
 
 use crate::LabError;
 use crate::router::dut_interface;
@@ -19,8 +19,8 @@ use std::time::Duration;
 pub(crate) const MODULES: [&str; 5] = ["ifb", "sch_ingress", "cls_matchall", "act_mirred", "sch_netem"];
 /// Minimum number of packets that can be in flight.
 const LEAST_PACKETS: u128 = 10_000;
-/// Assumed speed of a link without one, to compute the number of packets on it: more than a router on one processor
-/// forwards.
+/// Assumed speed of a link without one, to compute the number of packets on it: more than a router on one processor can
+/// forward.
 const UNLIMITED: Bandwidth = Bandwidth(200_000_000);
 /// Bits of the shortest frame with preamble and gap.
 const SHORTEST: u128 = 8 * 84;
@@ -34,7 +34,7 @@ pub(crate) struct LinkDelay {
     time: Duration,
     /// Maximum number of packets in flight; more packets are dropped and counted.
     packets: u128,
-    /// Share of packets that get lost, at random, once the tester has found that the system forwards.
+    /// Share of packets that are lost at random, after the tester has verified that the system forwards.
     loss: LinkLoss,
 }
 
@@ -43,7 +43,7 @@ impl LinkDelay {
     /// loss.
     pub(crate) fn of(link: &CoreLink, interface: usize) -> Option<LinkDelay> {
         let speed = link.speed.unwrap_or(UNLIMITED);
-        // Twice what the line carries in this time, because a token bucket lets bursts pass.
+        // Twice what the line carries in this time, because a token bucket lets bursts through.
         let packets = (2 * u128::from(speed.0) * link.delay.as_micros()).div_ceil(1_000_000 * SHORTEST);
         let delay = LinkDelay { interface, time: link.delay, packets: packets.max(LEAST_PACKETS), loss: link.loss };
         (!link.delay.is_zero() || !link.loss.is_none()).then_some(delay)
@@ -83,8 +83,8 @@ impl LinkDelay {
         ]
     }
 
-    /// Name of the counter of packets that were lost at random or because too many were in flight: netem counts both
-    /// together.
+    /// Name of the counter of packets that were lost at random or because too many were in flight: netem counts both in
+    /// one value.
     fn counter(&self) -> String {
         format!("{}.delay_dropped", dut_interface(self.interface))
     }
@@ -106,7 +106,7 @@ fn dropped(listed: &Value, interfaces: usize, delays: &[LinkDelay]) -> BTreeMap<
     queues.chain(delays).filter_map(|(name, dropped)| Some((name, dropped?))).collect()
 }
 
-/// Adds the drops in the queues of a router if it is one of several: their queues belong to the DUT. A single router has
+/// Adds the drops in the queues of a router that is one of several: these queues belong to the DUT. A single router has
 /// only the tester's queues in front of it.
 pub(crate) fn count_drops(
     tc: Tc<'_>,

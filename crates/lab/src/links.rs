@@ -15,13 +15,13 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the links of a loop may take to come up.
+/// Time limit for the links of a loop to come up.
 const CARRIER: Duration = Duration::from_secs(5);
 /// Frames that a tap queues for its reader: the kernel's default.
 const TAP_QUEUE: u32 = 1000;
 
-/// Settings of a router's namespace, key below `/proc/sys` and value: a router that sends nothing on its own beyond what
-/// routers must.
+/// Settings of a router's namespace, as key below `/proc/sys` and value. The router then sends nothing on its own
+/// beyond what routers are required to send.
 pub(crate) const ROUTER: [(&str, &str); 4] = [
     ("net/ipv4/ip_forward", "1"),
     ("net/ipv4/conf/all/forwarding", "1"),
@@ -30,8 +30,8 @@ pub(crate) const ROUTER: [(&str, &str); 4] = [
     ("net/ipv4/conf/default/rp_filter", "0"),
 ];
 
-/// Settings of IPv4 interfaces, with the kernel's own values for `all` and for `default`. A new namespace inherits those
-/// of the host, unless `net.core.devconf_inherit_init_net` says otherwise, so the same suite would test different
+/// Settings of IPv4 interfaces, with the kernel's own values for `all` and for `default`. A new namespace inherits the
+/// host's settings, unless `net.core.devconf_inherit_init_net` says otherwise, so the same suite would test different
 /// routers on different hosts.
 const KERNEL_DEFAULTS: [(&str, &str, &str); 14] = [
     // The kernel sets these two when forwarding is switched on, but not if the host forwards already.
@@ -51,7 +51,7 @@ const KERNEL_DEFAULTS: [(&str, &str, &str); 14] = [
     ("proxy_arp", "0", "0"),
 ];
 
-/// As [`ROUTER`], for IPv6, if the kernel has it.
+/// Like [`ROUTER`], for IPv6, if the kernel has it.
 pub(crate) const ROUTER_IPV6: [(&str, &str); 7] = [
     ("net/ipv6/conf/all/disable_ipv6", "0"),
     ("net/ipv6/conf/default/disable_ipv6", "0"),
@@ -62,7 +62,7 @@ pub(crate) const ROUTER_IPV6: [(&str, &str); 7] = [
     ("net/ipv6/conf/default/router_solicitations", "0"),
 ];
 
-/// Settings that switch IPv6 off: the kernel would send packets on its own, which would be counted.
+/// Settings that switch IPv6 off: with IPv6, the kernel would send packets on its own, and they would be counted.
 pub(crate) const NO_IPV6: [(&str, &str); 2] =
     [("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1")];
 
@@ -88,33 +88,33 @@ pub(crate) fn tester_interface(i: usize) -> String {
     format!("t{i}")
 }
 
-/// True if the interface is up, with carrier.
+/// True if the interface is up and has carrier.
 pub(crate) fn operational(netns: &Netns, name: &str) -> bool {
     fs::read_to_string(netns.sys(&format!("class/net/{name}/operstate"))).is_ok_and(|s| s.trim() == "up")
 }
 
-/// Whether the interface is administratively up, given the folder of all interfaces; `None` if there is none.
+/// True if the interface is administratively up, given the folder of all interfaces; `None` if it does not exist.
 pub(crate) fn is_set_up(interfaces: &Path, name: &str) -> Option<bool> {
     const IFF_UP: u32 = 1;
     let flags = fs::read_to_string(interfaces.join(name).join("flags")).ok()?;
     u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).ok().map(|flags| flags & IFF_UP != 0)
 }
 
-/// Keeps TCP segments separate at these interfaces. The confinement of the receive work of both ends also merges
-/// segments (GRO), and a merged segment is longer than the link's frames: a port or a device that reads frames does not
+/// Keeps TCP segments separate at these interfaces. The confinement of the receive work at both ends also merges
+/// segments (GRO). A merged segment is longer than the link's frames, and a port or a device that reads frames does not
 /// accept it.
 pub(crate) fn keep_segments_apart(netns: &Netns, interfaces: &[String]) -> Result<(), LabError> {
     let apart: Vec<_> = interfaces.iter().map(|name| format!("link set {name} gro_max_size 1")).collect();
     if netns.ip(&apart).is_ok() {
         return Ok(());
     }
-    // An older kernel or iproute2: turn GRO off. The receive work then runs at the sender.
+    // On an older kernel or iproute2, turn GRO off. The receive work then runs in the sender's context.
     interfaces
         .iter()
         .try_for_each(|name| netns.output("ethtool", "ethtool", &["-K", name, "gro", "off"], None).map(drop))
 }
 
-/// The role for the links of a DUT that handles all packets itself: nothing that would involve the kernel.
+/// The role for the links of a DUT that handles all packets itself: it contains nothing that would involve the kernel.
 pub(crate) fn links_only(role: &RouterRole) -> RouterRole {
     let bare = |interface: &Interface| Interface { addresses: Vec::new(), ..interface.clone() };
     let (interfaces, routes, bgp) = (role.interfaces.iter().map(bare).collect(), Vec::new(), None);
@@ -123,8 +123,8 @@ pub(crate) fn links_only(role: &RouterRole) -> RouterRole {
     RouterRole { interfaces, routes, tunnels, policies, bgp, member, ..role.clone() }
 }
 
-/// Keeps the kernel out of the first `count` links of a namespace: like the reader of the links, it receives each frame,
-/// and must not forward or answer it a second time.
+/// Keeps the kernel out of the first `count` links of a namespace. The kernel receives each frame, like the reader of
+/// the links, and must not forward or answer it a second time.
 pub(crate) fn silence(netns: &Netns, count: usize) -> Result<(), LabError> {
     let links: Vec<_> = (0..count).map(dut_interface).collect();
     let lines: Vec<_> = links.iter().map(|d| format!("link set {d} arp off multicast off")).collect();
@@ -137,12 +137,12 @@ pub(crate) fn silence(netns: &Netns, count: usize) -> Result<(), LabError> {
     keep_segments_apart(netns, &links)
 }
 
-/// What the record says about the neighbours of a router in a loop. The kernel hides their settings in the namespaces of
-/// ordinary users.
+/// The text in the record about the neighbours of a router in a loop. The kernel hides their settings in the namespaces
+/// of ordinary users.
 fn neighbours_text(kept: &Result<(), LabError>) -> &'static str {
     match kept {
         Ok(()) => "",
-        Err(_) => "; the kernel checks its neighbours every half minute: only root may change that",
+        Err(_) => "; the kernel checks its neighbours every half minute, because only root can change that",
     }
 }
 
@@ -173,12 +173,13 @@ impl VethLinks {
         Ok(links)
     }
 
-    /// The first half of [`VethLinks::make`]: a router's namespace, with links to the tester's ports from `first` on.
+    /// The first half of [`VethLinks::make`]: a router's namespace, with links to the tester's ports starting at
+    /// `first`.
     pub(crate) fn begin(lab: &Lab, name: &str, ports: &[Interface], first: usize) -> Result<VethLinks, LabError> {
         VethLinks::joined(lab, name, ports, first, router_settings(), &ROUTER_IPV6)
     }
 
-    /// The second half, once all interfaces of the role exist.
+    /// The second half of [`VethLinks::make`], after all interfaces of the role exist.
     pub(crate) fn finish(&mut self, lab: &Lab, role: &RouterRole) -> Result<(), LabError> {
         let lines = [vlan_lines(role, Names::Lab), address_lines(role, Names::Lab), tunnel_lines(role)].concat();
         self.set_up(lab, role.interfaces.len(), "", &lines)?;
@@ -197,8 +198,8 @@ impl VethLinks {
         Ok(())
     }
 
-    /// As [`VethLinks::make`], for a DUT that uses only the links: no addresses, and a kernel that neither sends nor
-    /// forwards.
+    /// Like [`VethLinks::make`], for a DUT that uses only the links: they have no addresses, and the kernel neither
+    /// sends nor forwards.
     pub(crate) fn bare(lab: &Lab, name: &str, role: &RouterRole) -> Result<VethLinks, LabError> {
         let mut links = VethLinks::joined(lab, name, &role.interfaces, 0, Vec::new(), &NO_IPV6)?;
         links.set_up(lab, role.interfaces.len(), " arp off multicast off", &[])?;
@@ -207,7 +208,7 @@ impl VethLinks {
         Ok(links)
     }
 
-    /// Makes the namespace, and its links to the tester's ports from `first` on.
+    /// Makes the namespace, and its links to the tester's ports starting at `first`.
     fn joined(
         lab: &Lab,
         name: &str,
@@ -245,7 +246,7 @@ impl VethLinks {
         made.tester.ip(&lines)?;
         for interface in &made.interfaces {
             // A sender with segmentation offload makes veth bypass the receiver's NAPI: the DUT's work would run on the
-            // sender's processor, thread or not.
+            // sender's processor, even with a receive thread.
             made.tester.output("ethtool", "ethtool", &["-K", &interface.name, "tx", "off"], None)?;
             shared.add_input_queue(&made.tester, &interface.name)?;
         }
@@ -298,7 +299,7 @@ impl VethLinks {
         self.confinement.alone.then_some(self.cpu)
     }
 
-    /// Processor time of the forwarding.
+    /// Processor time spent on forwarding.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
         self.confinement.cpu_time()
     }
@@ -308,33 +309,33 @@ impl VethLinks {
         self.confinement.threads()
     }
 
-    /// The link of interface `index` is about to go down.
+    /// Call it before the link of interface `index` goes down.
     pub(crate) fn link_leaves(&mut self, index: usize) {
         self.confinement.link_leaves(&dut_interface(index));
     }
 
-    /// The link of interface `index` is up again, with these kernel threads: (process id, name).
+    /// Call it when the link of interface `index` is up again, with these kernel threads: (process id, name).
     pub(crate) fn link_returned(&mut self, index: usize, threads: Vec<(u32, String)>) {
         self.confinement.link_returned(&dut_interface(index), threads, self.cpu);
     }
 
-    /// The first interface of the DUT that is not up with carrier, except those whose other end the tester has switched
-    /// off.
+    /// The first interface of the DUT that is down or has no carrier, except those whose other end the tester has
+    /// switched off.
     pub(crate) fn link_not_up(&self) -> Option<String> {
         let on = |tester: &TesterInterface| is_set_up(&self.tester.interfaces(), &tester.name) != Some(false);
         let mut ends = self.interfaces.iter().enumerate().map(|(i, tester)| (tester, dut_interface(i)));
         ends.find(|(tester, d)| !operational(&self.dut, d) && on(tester)).map(|(_, d)| d)
     }
 
-    /// Frames, by port, that the DUT sent but that did not fit into the tester's end of the link (its receive ring or
-    /// backlog, or it was switched off): veth counts them at the sender. The tester lost them, not the DUT.
+    /// Number of frames per port that the DUT sent but that did not fit into the tester's end of the link (its receive
+    /// ring or backlog, or it was switched off): veth counts them at the sender. The tester lost them, not the DUT.
     pub(crate) fn lost_by_tester(&self) -> Result<Vec<u64>, LabError> {
         let interfaces = self.dut.interfaces();
         let lost = |port| probe::interface_counter(&interfaces, &dut_interface(port), "tx_dropped");
         (0..self.interfaces.len()).map(lost).collect()
     }
 
-    /// Counters of the DUT, and of the tester's interfaces, since these count the drops at the DUT's receive ring.
+    /// Counters of the DUT and of the tester's interfaces. The latter count the drops at the DUT's receive ring.
     pub(crate) fn counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = BTreeMap::new();
         for i in 0..self.count {
@@ -351,8 +352,8 @@ impl VethLinks {
         Ok(counters)
     }
 
-    /// From now on `add`, which runs in the DUT's namespace, adds counters to the kernel's, or renames those that mean
-    /// something else for this DUT: for a DUT that forwards outside the kernel's network stack.
+    /// For a DUT that forwards outside the kernel's network stack: from now on `add`, which runs in the DUT's
+    /// namespace, adds counters to the kernel's, or renames those that have another meaning for this DUT.
     pub(crate) fn also_counts(&mut self, add: Box<AddCounters>) {
         self.more_counters = Some(add);
     }
@@ -373,8 +374,8 @@ impl Drop for VethLinks {
     }
 }
 
-/// Deletes the tester's ends that exist, and with them the other ends. This takes effect immediately, unlike the end of
-/// a namespace.
+/// Deletes those of the tester's ends that exist; the other ends are deleted with them. This takes effect immediately,
+/// unlike the end of a namespace.
 fn remove_links<'a>(tester: &Netns, interfaces: impl IntoIterator<Item = &'a TesterInterface>) -> Result<(), LabError> {
     let there = |i: &&TesterInterface| tester.interfaces().join(&i.name).exists();
     let lines: Vec<_> = interfaces.into_iter().filter(there).map(|i| format!("link del {}", i.name)).collect();
@@ -386,7 +387,8 @@ fn remove_links<'a>(tester: &Netns, interfaces: impl IntoIterator<Item = &'a Tes
 pub enum Links {
     /// veth pairs, as for any DUT in a namespace: the program opens `d0 d1 ...` in its own namespace.
     Veth,
-    /// The program makes taps `t0 t1 ...` in the tester's namespace and reads their far ends. They end with it.
+    /// The program makes taps `t0 t1 ...` in the tester's namespace and reads their far ends. The taps end with the
+    /// program.
     Tap,
 }
 
@@ -457,7 +459,7 @@ impl Ends {
         }
     }
 
-    /// Processor time of the kernel's work for the process at its links.
+    /// Processor time that the kernel spends on the links of the process.
     pub fn cpu_time(&self) -> Option<Duration> {
         match self {
             Ends::Veth(links) => links.cpu_time(),
@@ -473,7 +475,7 @@ impl Ends {
         }
     }
 
-    /// Counters of this machine's kernel.
+    /// The counters of this machine's kernel.
     pub fn counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
         match self {
             Ends::Veth(links) => links.counters(),
@@ -485,7 +487,7 @@ impl Ends {
         }
     }
 
-    /// As [`VethLinks::lost_by_tester`].
+    /// Like [`VethLinks::lost_by_tester`].
     pub fn lost_by_tester(&self) -> Result<Option<Vec<u64>>, LabError> {
         match self {
             Ends::Veth(links) => links.lost_by_tester().map(Some),
@@ -504,8 +506,8 @@ pub(crate) fn tap_lines(interfaces: &[TesterInterface], role: &RouterRole) -> Ve
     interfaces.iter().zip(&role.interfaces).map(up).collect()
 }
 
-/// The tester's ports joined in pairs without a DUT: port 0 with 1, 2 with 3. Open ports receive as they do in front of
-/// a DUT ([`Lab::receive_on_tester`]), so the tester's ceiling is measured under the same conditions.
+/// The tester's ports, connected in pairs without a DUT: port 0 with 1, 2 with 3. Open ports receive as they do in
+/// front of a DUT ([`Lab::receive_on_tester`]), so the tester's ceiling is measured under the same conditions.
 #[derive(Debug)]
 pub struct Loop {
     tester: Netns,
@@ -554,7 +556,7 @@ impl Loop {
         self.interfaces.iter().map(|interface| interface.name.clone()).collect()
     }
 
-    /// The tester's interfaces; as many as ports, or one less if their number is odd.
+    /// The tester's interfaces: one per port, or one less if the number of ports is odd.
     pub fn interfaces(&self) -> &[TesterInterface] {
         &self.interfaces
     }
@@ -574,7 +576,7 @@ impl Loop {
         self.remove()
     }
 
-    /// The second end of each pair is deleted with the first.
+    /// Deleting one end of each pair deletes the other.
     fn remove(&mut self) -> Result<(), LabError> {
         let firsts = self.interfaces.iter().step_by(2);
         if std::mem::take(&mut self.up) { remove_links(&self.tester, firsts) } else { Ok(()) }

@@ -1,5 +1,5 @@
-//! Questions of an operator to a router, to see whether it still answers. They leave from a separate namespace over a
-//! link that carries nothing else, or from the host to the address of the user's own router.
+//! Questions that an operator sends to a router, to see whether it still answers. They leave from a separate namespace
+//! over a link without other traffic, or from the host to the address of the user's own router.
 
 use crate::configuration::text_of;
 use crate::confine::steer;
@@ -25,12 +25,12 @@ pub(crate) const MANAGEMENT: Param<bool> = Param::new(
     "management",
     "false",
     "false",
-    "also make a management link, to check over this link too that the router answers under load",
+    "also make a management link; tests under load also check that the router answers over it",
 );
 
 /// Name of the interface, at both ends.
 const INTERFACE: &str = "mgmt0";
-/// Its addresses are link-local (RFC 3927); suites must not use them on their ports.
+/// Its addresses are link-local (RFC 3927); suites must not use link-local addresses on their ports.
 pub(crate) const ROUTER: Ipv4Addr = Ipv4Addr::new(169, 254, 73, 1);
 pub(crate) const OPERATOR: Ipv4Addr = Ipv4Addr::new(169, 254, 73, 2);
 const LENGTH: u8 = 30;
@@ -38,18 +38,18 @@ const LENGTH: u8 = 30;
 /// How long a question waits for its answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Time of each question, and the time until its answer.
+/// The time of each question, and the time until its answer.
 type Asked = Vec<(Instant, Option<Duration>)>;
 
 /// The management link of a router in a namespace.
 pub(crate) struct ManagementLink {
     operator: Netns,
-    /// In words, for the record: the processor that does the router's receive work for this link.
+    /// Description for the record: the processor that does the router's receive work for this link.
     pub(crate) text: String,
 }
 
 impl ManagementLink {
-    /// Joins the namespace of the router `name` to one for its operator.
+    /// Connects the namespace of the router `name` to a namespace for its operator.
     pub(crate) fn make(lab: &Lab, router: &Netns, name: &str) -> Result<ManagementLink, LabError> {
         let shared = lab.shared();
         let operator = Netns::create(shared, &format!("management-{name}"))?;
@@ -68,7 +68,8 @@ impl ManagementLink {
             |address| [format!("address add {address}/{LENGTH} dev {INTERFACE}"), format!("link set {INTERFACE} up")];
         router.ip(&up(ROUTER))?;
         operator.ip(&up(OPERATOR))?;
-        // Otherwise the kernel would answer on the processor of the asking thread, even if the router's processor is busy.
+        // Without this, the kernel would answer on the processor of the asking thread, even if the router's processor
+        // is busy.
         let dut = shared.cpus.dut;
         let text = match steer(router, INTERFACE, dut) {
             Ok(()) => format!("; management link {INTERFACE}, whose receive work is steered (RPS) to processor {dut}"),
@@ -77,12 +78,12 @@ impl ManagementLink {
         Ok(ManagementLink { operator, text })
     }
 
-    /// The namespace of the operator, at the other end.
+    /// The namespace of the operator, at the other end of the link.
     pub(crate) fn operator(&self) -> &Netns {
         &self.operator
     }
 
-    /// IP packets that the operator has sent over it. The interface's own counters would include ARP.
+    /// Number of IP packets that the operator has sent over the link. The interface's own counters would include ARP.
     pub(crate) fn questions(&self) -> Result<u64, LabError> {
         let sent = self.operator.run(probe::ip)??.remove("ip.OutRequests");
         let missing =
@@ -94,12 +95,12 @@ impl ManagementLink {
 /// The management address of the user's own router.
 pub(crate) struct ManagementPort {
     pub(crate) address: IpAddr,
-    /// Community of its SNMP agent, if the agent is to be asked.
+    /// Community of its SNMP agent, if the tester queries the agent.
     pub(crate) community: Option<String>,
 }
 
 impl ManagementPort {
-    /// Reads it from the suite.
+    /// Reads the management address from the suite.
     pub(crate) fn of(dut: &DutConfig) -> Result<Option<ManagementPort>, LabError> {
         let (address, file) = (dut.params.text("management"), dut.params.text("snmp_community_file"));
         let unusable = |what: String, remedy: &str| LabError::unusable(what, remedy);
@@ -141,7 +142,7 @@ fn community(file: &str) -> Result<String, LabError> {
 pub(crate) struct Operator {
     pub(crate) netns: OwnedFd,
     pub(crate) cpu: usize,
-    /// How the questions reach the router: `management link`.
+    /// How the questions reach the router, such as `management link`.
     pub(crate) over: String,
 }
 
@@ -185,13 +186,13 @@ impl Operator {
     }
 }
 
-/// A handle of a namespace, valid after the namespace value is dropped.
+/// A handle to a namespace. It stays valid after the namespace value is dropped.
 pub(crate) fn duplicate(netns: &Netns) -> Result<OwnedFd, LabError> {
     netns.as_fd().try_clone_to_owned().map_err(LabError::io("cannot duplicate a descriptor"))
 }
 
-/// Asks those of `questions` that do not need the ports of a router in a namespace: over its management link, or, for
-/// SNMP without such a link, over the loopback of its namespace.
+/// Sends the `questions` that do not need the ports of a router in a namespace: over its management link, or, for SNMP
+/// without such a link, over the loopback of its namespace.
 pub(crate) fn ask(
     link: Option<&Operator>,
     agent: Option<&Agent>,
@@ -212,7 +213,7 @@ pub(crate) fn ask(
     Ok(all)
 }
 
-/// Asks at least once, until `over` is set.
+/// Asks repeatedly until `over` is set, but at least once.
 fn ask_until(over: &AtomicBool, interval: Duration, mut answered: impl FnMut() -> bool) -> Asked {
     let (mut asked, mut due) = (Vec::new(), Instant::now());
     loop {
@@ -237,7 +238,7 @@ struct Ping {
 }
 
 impl Ping {
-    /// Asks once; true if the answer arrives in time.
+    /// Asks once; returns true if the answer arrives in time.
     fn answered(&mut self) -> bool {
         self.sequence = self.sequence.wrapping_add(1);
         let socket = match self.socket.take() {
@@ -245,7 +246,7 @@ impl Ping {
             None => PingSocket::open(self.to),
         };
         let asked = socket.and_then(|socket| Ok((socket.ask(self.sequence)?, socket)));
-        // Open a failed socket again next time: an unreachable address may become reachable.
+        // Open a failed socket again next time: the address may become reachable.
         let (answered, socket) = asked.map_or((false, None), |(answered, socket)| (answered, Some(socket)));
         self.socket = socket;
         answered
@@ -305,7 +306,7 @@ impl PingSocket {
             else {
                 continue;
             };
-            // Neither a late answer nor an answer to another program may count for this question.
+            // Neither a late answer nor an answer to another program must count for this question.
             let own = !self.raw || *id == [id_high, id_low];
             if *kind == reply && own && [*answered_high, *answered_low] == [high, low] {
                 return Ok(true);
@@ -327,18 +328,18 @@ pub(crate) fn cannot_ping(to: IpAddr) -> Option<std::io::Error> {
     PingSocket::open(to).err()
 }
 
-/// Questions of one kind, asked until this value ends.
+/// Questions of one kind, which are sent until this value is dropped.
 pub struct Asking {
     /// Kind of the questions.
     pub question: Question,
-    /// How the questions reach the router: `management link mgmt0`.
+    /// How the questions reach the router, such as `management link mgmt0`.
     pub over: String,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<Asked>>,
 }
 
 impl Asking {
-    /// Ends them. Returns the time of each question, and the time until its answer if it came within a second.
+    /// Stops asking. Returns the time of each question, and the time until its answer if it arrived within a second.
     pub fn end(mut self) -> Vec<(Instant, Option<Duration>)> {
         self.stop()
     }

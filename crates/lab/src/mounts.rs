@@ -36,7 +36,7 @@ pub(crate) fn empty_over(target: &Path) -> Result<(), LabError> {
         .map_err(LabError::file("mount a tmpfs on", target))
 }
 
-/// Shows `source` at `target`, an existing path of the same type.
+/// Makes `source` visible at `target`, an existing path of the same type.
 pub(crate) fn show_at(source: &Path, target: &Path) -> Result<(), LabError> {
     let none: Option<&str> = None;
     mount(Some(source), target, none, MsFlags::MS_BIND | MsFlags::MS_REC, none)

@@ -1,4 +1,4 @@
-//! A router in a network namespace: its links, its daemons, and how it becomes ready.
+//! A router in a network namespace: its links, its daemons, and the wait until it is ready.
 
 use crate::bgp;
 use crate::configuration;
@@ -33,7 +33,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time in which a DUT in a namespace must become ready.
+/// Time within which a DUT in a namespace must become ready.
 pub(crate) const READY: Duration = Duration::from_secs(20);
 /// Additional time for each BGP neighbour: bgpd of FRR took 15 s to read 4,000 on a busy machine.
 const NEIGHBOUR: Duration = Duration::from_millis(10);
@@ -48,31 +48,31 @@ type AddCounters = Box<dyn Fn(&mut BTreeMap<String, u64>) -> Result<(), LabError
 pub(crate) struct NamespaceDut {
     pub(crate) links: VethLinks,
     daemons: Vec<Daemon>,
-    /// Servers next to the router, such as an SNMP agent: a reset of the router leaves them alone.
+    /// Servers that run next to the router, such as an SNMP agent: a reset of the router does not touch them.
     helpers: Vec<Daemon>,
     resetting: Option<Resetting>,
-    /// Adds what its daemons count, except during a reset: the counters then start at 0 again, and a daemon that has
-    /// ended cannot be asked.
+    /// Adds the counters of its daemons, except during a reset: the counters then start at 0 again, and a daemon that
+    /// has ended cannot be asked.
     pub(crate) daemon_counters: Option<AddCounters>,
-    /// True if the lab configures its daemons after their start: restarted daemons would not forward.
+    /// True if the lab configures its daemons after they start: daemons that are restarted would not forward.
     pub(crate) needs_lab: bool,
     record: DutRecord,
     role: RouterRole,
-    /// Its management link, if configured, and how to ask over it.
+    /// Its management link, if configured, and the operator that asks over it.
     management: Option<(ManagementLink, Operator)>,
     /// Its SNMP agent, if configured.
     agent: Option<Agent>,
     /// True if it has an SSH server.
     ssh: bool,
-    /// Commands for [`Dut::sessions_ended`], made for its namespace.
+    /// Commands to run in [`Dut::sessions_ended`], prepared for its namespace.
     pub(crate) after_sessions: Vec<Command>,
-    /// Asks its daemon for a neighbour that cannot have a session yet: returns a message while there is one.
+    /// Asks its daemon for a neighbour that cannot have a session yet; returns a message if there is one.
     pub(crate) idle: Option<AskIdle>,
-    /// Asks its daemon about a session with another router of its system: returns a message while the session is not up.
+    /// Asks its daemon about a session with another router of its system; returns a message if the session is not up.
     pub(crate) session: Option<AskSession>,
-    /// True if the lab sets its routes, not a daemon.
+    /// True if the lab sets its routes rather than a daemon.
     routes_by_lab: bool,
-    /// How filters are installed, and whether there are any whose counters are read.
+    /// How filters are installed, and whether their counters are read.
     filters: FilterStyle,
     counted: bool,
     /// The current classes of service.
@@ -80,7 +80,7 @@ pub(crate) struct NamespaceDut {
 }
 
 impl NamespaceDut {
-    /// Makes the links and sets addresses, but no routes. The links of a router of a system already exist.
+    /// Makes the links and sets addresses, but no routes. For a router of a system, the links already exist.
     pub(crate) fn with_links(
         lab: &mut Lab,
         dut: &DutConfig,
@@ -121,7 +121,7 @@ impl NamespaceDut {
         })
     }
 
-    /// Makes a management link, and starts an SNMP agent and an SSH server, where the suite asks for them.
+    /// Makes a management link and starts an SNMP agent and an SSH server, if the suite asks for them.
     pub(crate) fn with_agent(
         &mut self,
         lab: &Lab,
@@ -147,13 +147,13 @@ impl NamespaceDut {
         Ok(())
     }
 
-    /// Puts the routes of its role into the kernel, for kinds whose daemons do not.
+    /// Adds the routes of its role to the kernel, for kinds whose daemons do not do that.
     pub(crate) fn add_routes(&mut self) -> Result<(), LabError> {
         self.routes_by_lab = true;
         self.netns().ip(&router::route_lines(&self.role))
     }
 
-    /// The user's configuration decides which routes the kernel gets: do not wait for those of the role.
+    /// The user's configuration decides which routes the kernel gets: the lab does not wait for the routes of the role.
     pub(crate) fn routes_of_the_user(&mut self) {
         self.role.routes.clear();
     }
@@ -162,7 +162,7 @@ impl NamespaceDut {
         self.links.netns()
     }
 
-    /// Writes the files that `render` makes of a role, with secrets removed, and adds them to the record. Returns the
+    /// Writes the files that `render` makes from a role, with secrets removed, and adds them to the record. Returns the
     /// folder with the complete files for the daemons: the same folder, or, if a file has a secret, `state`, which is
     /// removed with the lab.
     pub(crate) fn keep(
@@ -189,7 +189,7 @@ impl NamespaceDut {
         Ok(())
     }
 
-    /// As [`NamespaceDut::daemon`], for a server next to the router, which a reset of the router leaves alone.
+    /// Like [`NamespaceDut::daemon`], for a server next to the router: a reset of the router does not touch it.
     pub(crate) fn helper(&mut self, name: &str, command: Command, work_dir: &Path) -> Result<(), LabError> {
         let helper = self.started(name, command, work_dir)?;
         self.helpers.push(helper);
@@ -200,20 +200,20 @@ impl NamespaceDut {
         Daemon::start_in(self.netns(), self.links.cpu(), name, command, work_dir)
     }
 
-    /// A restart must wait until the last daemon listens on this socket before it starts the next one.
+    /// A restart waits until the daemon started last listens on this socket before it starts the next one.
     pub(crate) fn listens(&mut self, socket: &Path) {
         if let Some(daemon) = self.daemons.last_mut() {
             daemon.listens(socket);
         }
     }
 
-    /// Its daemons in the order of their start, then its helpers.
+    /// Its daemons in the order in which they were started, then its helpers.
     fn processes(&self) -> impl Iterator<Item = &Daemon> {
         self.daemons.iter().chain(&self.helpers)
     }
 
-    /// All processes of the router. `None` during a reset, which owns the daemons: the helpers alone are not the router,
-    /// and the times of restarted daemons begin at 0.
+    /// All processes of the router. `None` during a reset, which owns the daemons: the helpers alone are not the
+    /// router, and the processor times of restarted daemons begin at 0.
     fn whole(&self) -> Option<impl Iterator<Item = &Daemon>> {
         self.resetting.is_none().then(|| self.processes())
     }
@@ -222,7 +222,7 @@ impl NamespaceDut {
         self.daemons.iter_mut().chain(&mut self.helpers).try_for_each(Daemon::check)
     }
 
-    /// Waits while `look` returns a message and all daemons live; the error carries their last log lines.
+    /// Waits while `look` returns a message and all daemons are alive; the error carries their last log lines.
     pub(crate) fn wait(
         &mut self,
         stop: &dyn Fn() -> bool,
@@ -247,7 +247,7 @@ impl NamespaceDut {
         Ok(Box::new(self))
     }
 
-    /// A message about what the router itself still lacks, without regard to other routers.
+    /// Returns a message about what the router itself still lacks, regardless of other routers.
     fn unready(&self) -> Result<Option<String>, LabError> {
         if let Some(link) = self.links.link_not_up() {
             return Ok(Some(format!("{link} has no carrier")));
@@ -275,7 +275,7 @@ impl Dut for NamespaceDut {
         self.links.link_not_up().map_or(Ok(()), |link| Err(LabError::lost_carrier(&link)))
     }
 
-    /// As this machine's kernel counts them, with the bytes that veth interfaces count.
+    /// The counters of this machine's kernel, with the bytes that veth interfaces count.
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         let mut counters = BTreeMap::new();
         let interfaces = (0..self.role.interfaces.len()).map(router::dut_interface);
@@ -344,7 +344,7 @@ impl Dut for NamespaceDut {
     }
 
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
-        // In the reverse order of their start: later daemons need earlier ones.
+        // In reverse start order: daemons need those that were started before them.
         while let Some(daemon) = self.helpers.pop().or_else(|| self.daemons.pop()) {
             daemon.stop();
         }
@@ -426,7 +426,7 @@ impl Usage for NamespaceDut {
         daemons.filter(|daemons| !daemons.is_empty()).map(|daemons| vec![daemons.iter().sum()])
     }
 
-    /// Of every process of every daemon; a process that has just ended is left out.
+    /// Includes every process of every daemon; leaves out a process that has just ended.
     fn memory(&mut self) -> Vec<(String, u64)> {
         let processes = self.processes().flat_map(|d| probe::family_tree(d.pid()).into_iter().map(move |p| (d, p)));
         let name = |daemon: &Daemon, pid| match pid == daemon.pid() {
@@ -458,7 +458,7 @@ impl Drop for Resetting {
     }
 }
 
-/// Resets `daemons` in `netns` on processor `cpu` after `after`, unless cancelled before.
+/// Resets `daemons` in `netns` on processor `cpu` when `after` has passed, unless the reset is cancelled before.
 fn reset(
     mut daemons: Vec<Daemon>,
     (netns, cpu): (&Netns, usize),
@@ -472,11 +472,12 @@ fn reset(
     let names: Vec<_> = daemons.iter().map(|daemon| daemon.name().to_owned()).collect();
     let mut done = ResetDone { began: after, ended: after, what: names.join(", "), problem: None };
     if go.recv_timeout(after) != Err(RecvTimeoutError::Timeout) {
-        done.problem = Some("the reset was called off".into());
+        done.problem = Some("the reset was cancelled".into());
         return (daemons, done);
     }
     done.began = asked.elapsed();
-    // In the reverse order of their start: later daemons need earlier ones. If they are killed, all end together.
+    // In reverse start order: daemons need those that were started before them. If they are killed, all end at the same
+    // time.
     for daemon in daemons.iter_mut().rev() {
         daemon.end(politely);
     }

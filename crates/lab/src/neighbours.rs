@@ -4,7 +4,8 @@ use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::Family;
 use std::fs;
 
-/// Limit of the neighbour tables for all namespaces together, by family. Only the host's own network namespace shows it.
+/// Limit of the neighbour tables for all namespaces together, by family. It is visible only in the host's own network
+/// namespace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits([Option<usize>; 2]);
 

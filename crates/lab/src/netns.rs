@@ -56,7 +56,7 @@ impl Netns {
         Ok(Netns { shared: Arc::clone(shared), file, sys: "/sys".into(), own_sys: false })
     }
 
-    /// Another handle of the same namespace. Its files in /sys are visible as long as the first handle lives.
+    /// Another handle to the same namespace. Its files in /sys are visible while the first handle exists.
     pub(crate) fn again(&self) -> Result<Netns, LabError> {
         let file = self.file.try_clone().map_err(LabError::io("cannot duplicate a descriptor"))?;
         Ok(Netns { shared: Arc::clone(&self.shared), file, sys: self.sys.clone(), own_sys: false })
@@ -99,7 +99,8 @@ impl Netns {
         self.run(|| self.batch(lines))?
     }
 
-    /// As [`Netns::ip`], but outside the lab's PID namespace, which accepts no new process once its first one has ended.
+    /// Like [`Netns::ip`], but outside the lab's PID namespace, which accepts no new process after its first one has
+    /// ended.
     pub(crate) fn ip_unheld(&self, lines: &[String]) -> Result<(), LabError> {
         let before =
             || setns(&self.file, CloneFlags::CLONE_NEWNET).map_err(LabError::io("cannot enter a namespace of the lab"));
@@ -119,7 +120,7 @@ impl Netns {
         })
     }
 
-    /// Asks ip(8) for JSON: `ip -j ARGS`.
+    /// Runs ip(8) with JSON output: `ip -j ARGS`.
     pub(crate) fn ip_json(&self, args: &[&str]) -> Result<Vec<serde_json::Value>, LabError> {
         let args: Vec<&str> = std::iter::once("-j").chain(args.iter().copied()).collect();
         ip_json(&self.output("ip", "iproute2", &args, None)?)
@@ -135,12 +136,12 @@ impl Netns {
         })?
     }
 
-    /// A file of the namespace's /sys.
+    /// Path of a file in the namespace's /sys.
     pub(crate) fn sys(&self, file: &str) -> PathBuf {
         self.sys.join(file)
     }
 
-    /// The folder of its interfaces in /sys.
+    /// The folder in /sys with the interfaces of the namespace.
     pub(crate) fn interfaces(&self) -> PathBuf {
         self.sys.join("class/net")
     }
@@ -151,8 +152,8 @@ impl Netns {
     }
 }
 
-/// The error of a setting of the kernel that could not be written. Container runtimes mount `/proc/sys` read-only, even
-/// for a container with the capabilities to write there.
+/// The error for a kernel setting that could not be written. Container runtimes mount `/proc/sys` read-only, even for a
+/// container with the capabilities to write there.
 fn setting_refused(path: &Path, error: std::io::Error) -> LabError {
     if error.kind() != std::io::ErrorKind::ReadOnlyFilesystem {
         return LabError::file("write", path)(error);
@@ -173,7 +174,7 @@ impl AsFd for Netns {
 impl Drop for Netns {
     fn drop(&mut self) {
         if self.own_sys {
-            // The mount ends with the process at the latest.
+            // If this fails, the mount ends with the process.
             let _ = mounts::undo(&self.sys);
             let _ = fs::remove_dir(&self.sys);
         }
@@ -185,7 +186,7 @@ pub(crate) fn kernel_has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
 }
 
-/// Reads the JSON list that ip(8) writes; it writes nothing at all for an empty list.
+/// Parses the JSON list that ip(8) prints. For an empty list, ip(8) prints nothing at all.
 pub(crate) fn ip_json(text: &str) -> Result<Vec<serde_json::Value>, LabError> {
     if text.trim().is_empty() {
         return Ok(Vec::new());

@@ -30,19 +30,20 @@ pub(crate) const FILTERS: Param<FilterStyle> = Param::new(
     "filters",
     "list",
     "list",
-    "how the filters of a test become rules of nftables: one by one, or as sets: consecutive rules with the same fields need one lookup",
+    "how the filters of a test become nftables rules: one by one, or as sets, which look up consecutive rules with the same fields together",
 );
 
 /// The program, and the Debian package that contains it.
 pub(crate) const NEED: (&str, &str) = ("nft", "nftables");
 /// Name of the tables.
 const TABLE: &str = "drophammer_filter";
-/// Rules of a longer filter are not counted one by one: their counters would dominate the records of a run.
+/// Maximum number of rules of a filter whose rules are counted separately: more counters would dominate the records of
+/// a run.
 pub const MOST_COUNTED: usize = 1_000;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Replaces the current lists by these in one transaction; an empty slice removes them.
+/// Replaces the current lists by `lists` in one transaction; an empty slice removes them.
 pub(crate) fn set(netns: &Netns, role: &RouterRole, lists: &[FilterList], style: FilterStyle) -> Result<(), LabError> {
     if let Some(why) = filter::refuse(lists, role.interfaces.len()) {
         return Err(LabError::unusable(why, "this is a bug in Drophammer"));
@@ -50,8 +51,8 @@ pub(crate) fn set(netns: &Netns, role: &RouterRole, lists: &[FilterList], style:
     netns.output(NEED.0, NEED.1, &["--file", "-"], Some(&ruleset(role, lists, style))).map(drop)
 }
 
-/// Adds the counter of each rule, by its place among the rules of all lists (a set counts for its first rule), and the
-/// sum of the rules that drop.
+/// Adds the counter of each rule, named after the place of the rule among the rules of all lists (a set counts for its
+/// first rule), and the sum of all rules that drop.
 pub(crate) fn counters(netns: &Netns, counters: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
     for family in ["ip", "ip6"] {
         let text = netns.output(NEED.0, NEED.1, &["--json", "list", "table", family, TABLE], None)?;
@@ -71,7 +72,7 @@ pub fn counter_name(rule: usize) -> String {
     format!("filter{rule}.matches")
 }
 
-/// Rules, their packets, and whether they drop them, from the output of `nft --json list table`.
+/// Parses the output of `nft --json list table`: each rule, its number of packets, and true if it drops them.
 fn counted(listed: &Value) -> Vec<(usize, u64, bool)> {
     let of_rule = |rule: &Value| {
         let number = rule["comment"].as_str()?.parse().ok()?;
@@ -160,7 +161,7 @@ fn lines(list: &FilterList, number: usize, family: Family, style: FilterStyle) -
     rules.chunk_by(alike).map(line).collect()
 }
 
-/// False for rules that match no packet: only TCP and UDP have ports, and no packet is of both families.
+/// False for rules that match no packet: only TCP and UDP have ports, and no packet belongs to both families.
 fn can_match(rule: &FilterRule) -> bool {
     let of_both = |a: (IpAddr, u8), b: (IpAddr, u8)| a.0.is_ipv4() != b.0.is_ipv4();
     let mixed = rule.source.zip(rule.destination).is_some_and(|(a, b)| of_both(a, b));

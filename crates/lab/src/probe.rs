@@ -58,7 +58,7 @@ fn ticks(n: u64) -> Duration {
     Duration::from_nanos(n.saturating_mul(1_000_000_000 / ticks_per_second()))
 }
 
-/// Processor time of a process with all its threads: to the nanosecond if the kernel counts that for each thread and no
+/// Processor time of a process with all its threads: in nanoseconds if the kernel counts them for each thread and no
 /// thread has ended, otherwise in ticks of 10 ms.
 pub(crate) fn process_time(pid: u32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -70,7 +70,7 @@ fn threads_time(pid: u32, in_ticks: Duration) -> Duration {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let times: Vec<Duration> = threads.filter_map(|thread| schedstat(&thread.path(), 0)).collect();
     let sum: Duration = times.iter().sum();
-    // Only the ticks include threads that have ended. Ticks are samples: each thread may be off by a few.
+    // Only the ticks include threads that have ended. Ticks are samples: each thread can be off by a few.
     let doubt = ticks(2) * (times.len() as u32 + 1) + in_ticks / 10;
     if times.is_empty() || sum + doubt < in_ticks { in_ticks } else { sum }
 }
@@ -80,9 +80,9 @@ fn threads_time(pid: u32, in_ticks: Duration) -> Duration {
 pub struct ThreadTimes {
     /// Number of the thread.
     pub id: u32,
-    /// Time for which it ran.
+    /// How long it has run.
     pub ran: Duration,
-    /// Time for which it was ready but did not run.
+    /// How long it has been ready to run but did not.
     pub waited: Duration,
     /// Number of times that it got a processor.
     pub turns: u64,
@@ -95,7 +95,7 @@ pub(crate) fn process_threads(pid: u32) -> Option<Vec<ThreadTimes>> {
     Some(threads.filter_map(times).collect::<Vec<_>>()).filter(|threads| !threads.is_empty())
 }
 
-/// As [`process_threads`], for a single thread.
+/// Like [`process_threads`], for a single thread.
 pub(crate) fn thread_times(pid: u32) -> Option<ThreadTimes> {
     times_of(pid, Path::new(&format!("/proc/{pid}")))
 }
@@ -113,7 +113,7 @@ fn schedstat(folder: &Path, field: usize) -> Option<Duration> {
     text.split_whitespace().nth(field)?.parse().ok().map(Duration::from_nanos)
 }
 
-/// Processor time of a process, of its ended children that were waited for, and of all its descendants.
+/// Processor time of a process, its ended children that were waited for, and all its descendants.
 pub(crate) fn tree_time(pid: u32) -> Option<Duration> {
     let time = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -123,7 +123,7 @@ pub(crate) fn tree_time(pid: u32) -> Option<Duration> {
     Some(own + family_tree(pid)[1..].iter().filter_map(time).sum())
 }
 
-/// A process and all its descendants, in the order of their start if the kernel keeps it.
+/// A process and all its descendants, in start order if the kernel keeps that order.
 pub(crate) fn family_tree(pid: u32) -> Vec<u32> {
     let mut tree = vec![pid];
     let mut next = 0;
@@ -138,7 +138,7 @@ pub(crate) fn family_tree(pid: u32) -> Vec<u32> {
     tree
 }
 
-/// Name of a child of the daemon `parent`, with its first option if it has one, which shows its purpose: `bgpd -R`.
+/// Name of a child of the daemon `parent`, with its first option, if any, which shows its purpose: `bgpd -R`.
 pub(crate) fn child_name(parent: &str, pid: u32) -> String {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let option = line.split(|b| *b == 0).nth(1).filter(|w| w.starts_with(b"-"));
@@ -151,9 +151,9 @@ pub(crate) fn resident(pid: u32) -> Option<u64> {
     status_kib(&status, "VmRSS:").map(|kib| kib * 1024)
 }
 
-/// Memory of a process and its descendants in RAM, in bytes: the sum of their proportional sets (PSS), so that a page
-/// shared by several processes counts once. Processes of User Mode Linux share one address space, and the kernel reports
-/// its pages for each; they have the same map, so they count once. `None` if it cannot be read.
+/// Memory of a process and its descendants in RAM, in bytes: the sum of their proportional set sizes (PSS), so that a
+/// page shared by several processes counts once. Processes of User Mode Linux share one address space, and the kernel
+/// reports its pages for each of them. They have the same memory map, so they count once. `None` if it cannot be read.
 pub(crate) fn proportional(pid: u32) -> Option<u64> {
     let mut maps = Vec::new();
     let mut of = |pid: u32| {
@@ -173,8 +173,8 @@ fn status_kib(status: &str, key: &str) -> Option<u64> {
     status.lines().find_map(|l| l.strip_prefix(key))?.split_whitespace().next()?.parse().ok()
 }
 
-/// Routes in the kernel for the namespace of the calling thread, including those to its own addresses and links. For IPv4
-/// the kernel walks its trie (about 40 ms for a million routes); IPv6 costs nothing.
+/// Routes in the kernel for the namespace of the calling thread, including those to its own addresses and links. For
+/// IPv4 the kernel walks its trie (about 40 ms for a million routes); for IPv6 it keeps a count.
 pub(crate) fn fib_routes(family: Family) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
     match family {
@@ -194,21 +194,21 @@ fn rt6_entries(text: &str) -> Option<u64> {
     u64::from_str_radix(text.split_whitespace().nth(3)?, 16).ok()
 }
 
-/// utime + stime of a line of `/proc/PID/stat`.
+/// Returns utime + stime from a line of `/proc/PID/stat`.
 fn stat_time(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11).map(|f| f.parse::<u64>().ok());
     Some(fields.next()?? + fields.next()??)
 }
 
-/// cutime + cstime of a line of `/proc/PID/stat`: children that have been waited for.
+/// Returns cutime + cstime from a line of `/proc/PID/stat`: the time of children that have been waited for.
 fn ended_time(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(13).map(|f| f.parse::<u64>().ok());
     Some(fields.next()?? + fields.next()??)
 }
 
-/// Processor time of one kernel thread, to the nanosecond if the kernel counts it so.
+/// Processor time of one kernel thread, in nanoseconds if the kernel counts them.
 pub(crate) fn thread_time(pid: u32) -> Option<Duration> {
     let precise = schedstat(Path::new(&format!("/proc/{pid}")), 0).filter(|time| !time.is_zero());
     precise.or_else(|| process_time(pid))
@@ -218,7 +218,7 @@ pub(crate) fn thread_time(pid: u32) -> Option<Duration> {
 pub(crate) fn interface_counter(folder: &Path, name: &str, counter: &str) -> Result<u64, LabError> {
     let path = folder.join(format!("{name}/statistics/{counter}"));
     let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
-    text.trim().parse().map_err(|_| LabError::file("read", &path)(std::io::Error::other("it holds no number")))
+    text.trim().parse().map_err(|_| LabError::file("read", &path)(std::io::Error::other("it does not contain a number")))
 }
 
 /// Adds the counters of an interface to `into`, as `d0.rx_packets`.
@@ -238,14 +238,15 @@ pub(crate) fn ip() -> Result<BTreeMap<String, u64>, LabError> {
     let more = snmp(&read("netstat").unwrap_or_default(), "IpExt: ");
     into.extend(IPV4_MORE.iter().filter_map(|n| Some((format!("ip.{n}"), *more.get(*n)?))));
     into.extend(IPV4.iter().filter_map(|n| Some((format!("ip.{n}"), *four.get(*n)?))));
-    // A kernel without IPv6 has no such file, and there is nothing to count.
+    // A kernel without IPv6 has no such file, so there is nothing to count.
     let six = snmp6(&read("snmp6").unwrap_or_default());
     into.extend(IPV6.iter().filter_map(|n| Some((format!("ip6.{n}"), *six.get(&format!("Ip6{n}"))?))));
     Ok(into)
 }
 
-/// Renames the kernel's counters of received and forwarded packets if another forwarder in its namespace leaves it only
-/// some packets, the slow path. Errors and discards keep their names, since only the kernel detects them.
+/// Renames the kernel's counters of received and forwarded packets, if another forwarder in its namespace leaves the
+/// kernel only some of the packets (the slow path). Errors and discards keep their names, since only the kernel detects
+/// them.
 pub(crate) fn rename_slow_path(counters: &mut BTreeMap<String, u64>) {
     for name in ["ip.InReceives", "ip.ForwDatagrams", "ip6.InReceives", "ip6.OutForwDatagrams"] {
         if let Some(value) = counters.remove(name) {
@@ -260,7 +261,7 @@ pub(crate) fn socket_drops(netns: &Netns) -> Result<BTreeMap<String, u64>, LabEr
     netns.output("ss", "iproute2", &arguments, None).map(|text| socket_drops_in(&text))
 }
 
-/// For each socket, the last field of `skmem:(r0,...,d12)` after `*:d0`.
+/// Parses, for each socket, the last field of `skmem:(r0,...,d12)` after `*:d0`.
 fn socket_drops_in(text: &str) -> BTreeMap<String, u64> {
     let of_link = |word: &str| {
         let name = word.strip_prefix("*:")?;
@@ -283,7 +284,7 @@ fn socket_drops_in(text: &str) -> BTreeMap<String, u64> {
     found
 }
 
-/// The rows with this prefix of `/proc/net/snmp` or `/proc/net/netstat`: names, then values.
+/// Parses the rows with this prefix in `/proc/net/snmp` or `/proc/net/netstat`: first names, then values.
 fn snmp(text: &str, prefix: &str) -> BTreeMap<String, u64> {
     let mut rows = text.lines().filter_map(|l| l.strip_prefix(prefix));
     let (names, values) = (rows.next().unwrap_or_default(), rows.next().unwrap_or_default());
@@ -335,7 +336,7 @@ mod tests {
     fn own_time_grows_with_work() {
         let before = thread_time(std::process::id()).unwrap();
         let start = std::time::Instant::now();
-        // On a busy machine a tick of 10 ms may take long.
+        // On a busy machine a tick of 10 ms may take a long time.
         while process_time(std::process::id()).unwrap() < Duration::from_millis(10) {
             assert!(start.elapsed() < Duration::from_secs(20), "no time is counted");
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Name of an environment variable that every process of a lab has; see [`crate::sweep`].
 pub(crate) const MARK: &str = "DROPHAMMER_LAB";
 
-/// Folders searched after `PATH`, which for ordinary users lacks the sbin folders; FRR has its own.
+/// Folders searched after `PATH`: the `PATH` of ordinary users lacks the sbin folders, and FRR has its own folders.
 const FOLDERS: [&str; 6] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/usr/lib/frr", "/usr/libexec/frr"];
 
 /// Time for a daemon to end after SIGTERM before it is killed.
@@ -39,7 +39,7 @@ pub(crate) fn command(program: &Path, mark: &str) -> Command {
     command
 }
 
-/// Runs a short command to its end and returns its standard output, or [`LabError::Command`] with all of its output.
+/// Runs a short command to its end. Returns its standard output, or [`LabError::Command`] with all of its output.
 pub(crate) fn output(mut command: Command, stdin: Option<&str>) -> Result<String, LabError> {
     let failed = |command: &Command, status: String, output: String| {
         let command = command_line(command);
@@ -61,7 +61,7 @@ pub(crate) fn output(mut command: Command, stdin: Option<&str>) -> Result<String
     Err(failed(&command, out.status.to_string(), text.trim().into()))
 }
 
-/// What a program prints about its version, on standard output or standard error.
+/// The version text that a program prints, on standard output or standard error.
 pub(crate) fn version(mut command: Command, option: &str) -> Result<String, LabError> {
     let name = command_line(&command);
     let out = command.arg(option).output().map_err(LabError::io(format!("cannot start {name}")))?;
@@ -74,17 +74,17 @@ fn command_line(command: &Command) -> String {
     words.map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// True once a child has ended.
+/// True if a child has ended.
 fn gone(child: &mut Child) -> bool {
     !matches!(child.try_wait(), Ok(None))
 }
 
-/// Waits until a child ends, at most for `limit`; true if it did.
+/// Waits at most `limit` for a child to end; true if it did.
 fn ends(child: &mut Child, limit: Duration) -> bool {
     wait::while_missing(limit, &|| false, || Ok((!gone(child)).then(String::new))).is_ok()
 }
 
-/// Ends a process by SIGKILL, or by SIGTERM first if `polite`; returns once it is gone.
+/// Ends a process by SIGKILL, or first by SIGTERM if `polite`. Returns when it has ended.
 fn end(child: &mut Child, polite: bool) {
     if gone(child) {
         return;
@@ -99,14 +99,14 @@ fn end(child: &mut Child, polite: bool) {
     let _ = child.wait();
 }
 
-/// A daemon of a DUT, in the foreground as our child. Dropping it kills it.
+/// A daemon of a DUT, run in the foreground as our child. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     name: String,
     child: Child,
     /// The command that starts it, kept for a restart.
     command: Command,
-    /// Socket on which it must listen before a restart goes on with the next daemon.
+    /// Socket on which the daemon must listen before a restart starts the next daemon.
     listens: Option<PathBuf>,
     log: PathBuf,
 }
@@ -126,7 +126,7 @@ impl Daemon {
         })?
     }
 
-    /// As [`Daemon::start_in`], here.
+    /// Like [`Daemon::start_in`], but in the current namespace and on any processor.
     pub(crate) fn start(name: &str, mut command: Command, folder: &Path) -> Result<Daemon, LabError> {
         let log = folder.join(format!("{name}.log"));
         let file = File::create(&log).map_err(LabError::file("create", &log))?;
@@ -136,12 +136,13 @@ impl Daemon {
         Ok(Daemon { name: name.into(), child, command, listens: None, log })
     }
 
-    /// Sets the socket on which it must listen before a restart goes on with the next daemon.
+    /// Sets the socket on which the daemon must listen before a restart starts the next daemon.
     pub(crate) fn listens(&mut self, socket: &Path) {
         self.listens = Some(socket.to_owned());
     }
 
-    /// Ends it: politely by SIGTERM, and SIGKILL after three seconds; else by SIGKILL, with all processes of its group.
+    /// Ends the daemon: if `politely`, by SIGTERM, then by SIGKILL after three seconds; otherwise immediately by
+    /// SIGKILL, with all processes of its group.
     pub(crate) fn end(&mut self, politely: bool) {
         if !politely {
             let _ = killpg(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGKILL);
@@ -149,14 +150,15 @@ impl Daemon {
         end(&mut self.child, politely);
     }
 
-    /// Starts it again as before; it appends to its log. Call it inside the DUT's namespace, once the daemon has ended.
+    /// Starts the daemon again with the same command; it appends to its log. Call it inside the DUT's namespace, after
+    /// the daemon has ended.
     pub(crate) fn start_again(&mut self) -> Result<(), LabError> {
         let line = command_line(&self.command);
         self.child = self.command.spawn().map_err(LabError::io(format!("cannot start {line} again")))?;
         Ok(())
     }
 
-    /// Waits until it listens, if others need that, at most for `limit`.
+    /// If other daemons need that this one listens, waits for it, at most for `limit`.
     pub(crate) fn await_listening(&mut self, limit: Duration) -> Result<(), LabError> {
         let Some(socket) = self.listens.clone() else { return self.check() };
         wait::while_missing(limit, &|| false, || {
@@ -175,12 +177,12 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Last lines of the log, indented, after a line with the name of the file.
+    /// The last lines of the log, indented, after a line with the name of the file.
     pub(crate) fn log_tail(&self) -> String {
         tail(&self.log)
     }
 
-    /// [`LabError::DaemonDied`] with the last log lines if it no longer runs.
+    /// Returns [`LabError::DaemonDied`] with the last log lines if the daemon no longer runs.
     pub(crate) fn check(&mut self) -> Result<(), LabError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -189,8 +191,8 @@ impl Daemon {
         }
     }
 
-    /// As [`Daemon::check`], for a program that may stop working without ending. Its log then has a line that begins with
-    /// `words`.
+    /// Like [`Daemon::check`], for a program that may stop working without ending. In that case its log has a line that
+    /// begins with `words`.
     pub(crate) fn check_works(&mut self, words: &str) -> Result<(), LabError> {
         self.check()?;
         match end_of(&self.log).lines().find(|line| line.starts_with(words)) {
@@ -205,12 +207,12 @@ impl Daemon {
         LabError::DaemonDied { name: self.name.clone(), status: status.into(), log }
     }
 
-    /// Waits until it ends on its own, at most for `limit`; then call [`Daemon::end`].
+    /// Waits at most `limit` for the daemon to end on its own. Call [`Daemon::end`] afterwards.
     pub(crate) fn await_end(&mut self, limit: Duration) {
         ends(&mut self.child, limit);
     }
 
-    /// Ends it: SIGTERM, and SIGKILL after three seconds.
+    /// Ends the daemon by SIGTERM, or by SIGKILL after three seconds.
     pub(crate) fn stop(mut self) {
         end(&mut self.child, true);
     }
@@ -222,7 +224,8 @@ impl Drop for Daemon {
     }
 }
 
-/// An empty log, opened for appending: a process that outlives its command writes to it even after it was rewritten.
+/// An empty log, opened for appending: a process that outlives its command continues to write to it even after it was
+/// rewritten.
 fn emptied(log: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().create(true).append(true).open(log)?;
     file.set_len(0)?;
@@ -247,7 +250,7 @@ pub(crate) fn shell(
     let group = Pid::from_raw(child.id().cast_signed());
     let result = wait::until(limit, stop, || match child.try_wait() {
         Ok(Some(status)) => Ok(Look::Ready(status)),
-        Ok(None) => Ok(Look::NotYet(format!("the command `{text}` still runs"))),
+        Ok(None) => Ok(Look::NotYet(format!("the command `{text}` is still running"))),
         Err(e) => Err(LabError::io(format!("cannot wait for `{text}`"))(e)),
     });
     if result.is_err() {
@@ -286,7 +289,7 @@ pub(crate) fn tail(log: &Path) -> String {
 pub(crate) mod tests_support {
     use super::*;
 
-    /// Time limit for what takes no time.
+    /// Time limit for something that should take no time.
     const AT_ONCE: Duration = Duration::from_secs(10);
 
     /// A shell that runs this script.

@@ -1,5 +1,5 @@
 //! A DUT that is a program of the caller. It handles the frames of its links itself, in a process on the DUT's
-//! processor, and answers questions on a socket. The lab starts, asks and ends it.
+//! processor, and answers questions on a socket. The lab starts it, queries it and ends it.
 
 use crate::dut::{Classes, Filters, Management, TesterInterface, Usage, capabilities};
 use crate::links::{Ends, Links, tap_lines};
@@ -25,8 +25,8 @@ use std::time::Duration;
 /// A program that the lab starts as `executable arguments... CONFIGURATION SOCKET INTERFACE...`.
 ///
 /// It opens the interfaces, then listens on the socket. There it reads one line per connection and answers with one
-/// line of JSON: to `counters` with an object of its counters (names of nested objects are joined by dots), to any other
-/// line with an object that contains a text `error` if the program refuses.
+/// line of JSON: to `counters` with an object of its counters (names of nested objects are joined by dots), to any
+/// other line with an object, which contains a text `error` if the program refuses.
 pub struct Program {
     /// Its kind.
     pub kind: &'static KindSpec,
@@ -44,7 +44,7 @@ pub struct Program {
     pub configuration: String,
     /// The configuration without secrets, for the record.
     pub shown: String,
-    /// Line for [`Dut::forwards`].
+    /// The line to send for [`Dut::forwards`].
     pub when_forwarding: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub struct ProgramDut {
 }
 
 impl ProgramDut {
-    /// Makes the links, starts the program on the DUT's processor, and returns once it listens and the links are up.
+    /// Makes the links, starts the program on the DUT's processor, and returns when it listens and the links are up.
     /// Its configuration and log go to the existing folder `work_dir`. Errors as in [`crate::DutKind::bring_up`].
     pub fn bring_up(
         lab: &Lab,

@@ -1,10 +1,11 @@
 //! Keeps the tester's receive work off the router's processor.
 //!
 //! The kernel receives a frame from a veth pair in a softirq on the sender's processor, so the tester's work slows the
-//! router down, by a different share with each backend. Two ways move it to the tester's processors. For packet sockets,
-//! receive packet steering does it, after the kernel has taken the time of arrival. An XDP program runs before that, so
-//! the receive work of its interface becomes a kernel thread. The thread has priority over ordinary threads: if it took
-//! turns with the packet loop, frames would wait for milliseconds.
+//! router down, by a different share with each backend. There are two ways to move it to the tester's processors. For
+//! packet sockets, the lab uses receive packet steering, which comes after the kernel has taken the arrival timestamp.
+//! An XDP program runs before receive packet steering, so the receive work of its interface becomes a kernel thread.
+//! The thread has priority over ordinary threads: if it took turns with the packet loop, frames would wait for
+//! milliseconds.
 
 use crate::confine::{is_of, napi_threads, steer, threads_made, write_sys};
 use crate::dut::{TesterInterface, Where};
@@ -13,13 +14,13 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The threads that receive for this process, which has at most one lab.
+/// The threads that receive for this process. A process has at most one lab.
 static RECEIVERS: Mutex<Receivers> = Mutex::new(Receivers { threads: Vec::new(), text: "" });
 
 struct Receivers {
     /// Kernel threads: (process id, name).
     threads: Vec<(u32, String)>,
-    /// In words, for the record.
+    /// Description for the record.
     text: &'static str,
 }
 
@@ -27,7 +28,8 @@ fn receivers() -> MutexGuard<'static, Receivers> {
     RECEIVERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where the kernel receives for the ports opened last, in words, for the record; empty if it receives at the sender.
+/// Where the kernel receives for the ports that were opened last, described for the record; empty if it receives in the
+/// sender's context.
 pub fn receiving() -> &'static str {
     receivers().text
 }
@@ -37,7 +39,7 @@ pub fn receive_time() -> Duration {
     receivers().threads.iter().filter_map(|(pid, _)| probe::thread_time(*pid)).sum()
 }
 
-/// Notes that the kernel receives at the sender for the ports opened next.
+/// Records that the kernel receives in the sender's context for the ports opened next.
 pub fn receive_at_sender() {
     let mut receivers = receivers();
     receivers.text = "";
@@ -47,8 +49,8 @@ pub fn receive_at_sender() {
 }
 
 impl Lab {
-    /// Moves the receive work of the tester's ends of virtual links to the tester's processors, if the kernel permits it.
-    /// Call it when the ports are open: an XDP program changes how its interface receives.
+    /// Moves the receive work of the tester's ends of virtual links to the tester's processors, if the kernel permits
+    /// it. Call it after the ports are open, because an XDP program changes how its interface receives.
     pub fn receive_on_tester(&self, interfaces: &[TesterInterface]) -> Result<(), LabError> {
         let shared = self.shared();
         let ours = interfaces.iter().filter(|interface| matches!(interface.netns, Where::Tester));
@@ -71,11 +73,11 @@ impl Lab {
         Ok(())
     }
 
-    /// Gives the receive work of `interface` a thread on `processor`, if the driver supports that. False if the thread
-    /// cannot be bound to it.
+    /// Gives the receive work of `interface` a thread on `processor`, if the driver supports that. Returns false if the
+    /// thread cannot be bound to that processor.
     fn thread_on(&self, tester: &Netns, interface: &str, processor: usize) -> Result<bool, LabError> {
         let file = format!("class/net/{interface}/threaded");
-        // The kernel refuses while the interface receives without NAPI. Threads of an earlier port end here.
+        // The kernel refuses this while the interface receives without NAPI. Threads of an earlier port end here.
         if write_sys(tester, &file, "0").is_err() {
             return Ok(true);
         }

@@ -22,8 +22,8 @@ const IPV6_METRIC: u32 = 1_024;
 /// Table of the first policy of a role. The kernel itself uses 253 to 255.
 const FIRST_POLICY: usize = 1_001;
 
-/// Settings of a router in a deliberate loop ([`LOOP_PREFIX`]): it answers every packet whose TTL ends there, so that we
-/// know the number of answers in the counters.
+/// Settings of a router in a deliberate loop ([`LOOP_PREFIX`]): it answers every packet whose TTL ends there, so that
+/// the number of answers in the counters is known.
 pub(crate) const LOOP: [(&str, &str); 1] = [("net/ipv4/icmp_ratemask", "0")];
 
 /// Settings of each interface of such a router: it resolves a neighbour once and keeps it for four hours, as many routers
@@ -70,7 +70,7 @@ pub(crate) fn interface_at(role: &RouterRole, at: Place) -> String {
     Names::Lab.at(role, at)
 }
 
-/// Name of the DUT's tunnel `i` of its role. `gre0` is the kernel's own.
+/// Name of the DUT's tunnel `i` of its role. The kernel itself uses the name `gre0`.
 pub(crate) fn tunnel_name(i: usize) -> String {
     format!("gre{}", i + 1)
 }
@@ -121,7 +121,7 @@ pub(crate) fn pushed_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     role.pushed.iter().map(line).collect()
 }
 
-/// Lines as a configuration file, `(name, text)`, if there are any.
+/// Returns lines as a configuration file, `(name, text)`, if there are any.
 fn file(name: &str, lines: &[String]) -> Option<(String, String)> {
     (!lines.is_empty()).then(|| (name.to_owned(), lines.join("\n") + "\n"))
 }
@@ -131,7 +131,7 @@ pub(crate) fn labels_file(role: &RouterRole) -> Option<(String, String)> {
     file("labels.ip", &[label_lines(role, Names::Lab), pushed_lines(role, Names::Lab)].concat())
 }
 
-/// True if the router is in a deliberate loop.
+/// True if the router is in a deliberate loop ([`LOOP_PREFIX`]).
 pub(crate) fn in_a_loop(role: &RouterRole) -> bool {
     role.routes.iter().any(|route| route.prefix == (LOOP_PREFIX.0.into(), LOOP_PREFIX.1))
 }
@@ -153,7 +153,7 @@ pub(crate) fn tunnel_lines(role: &RouterRole) -> Vec<String> {
     role.tunnels.iter().enumerate().map(line).collect()
 }
 
-/// Settings that keep the kernel's own IPv6 packets out of the tunnels, which carry only IPv4: `(key, value)`.
+/// Settings, as `(key, value)`, that keep the kernel's own IPv6 packets out of the tunnels, which carry only IPv4.
 pub(crate) fn tunnel_settings(role: &RouterRole) -> Vec<(String, &'static str)> {
     let key = |i: usize| format!("net/ipv6/conf/{}/disable_ipv6", tunnel_name(i));
     (0..role.tunnels.len()).map(|i| (key(i), "1")).collect()
@@ -179,7 +179,7 @@ pub(crate) fn policy_lines(role: &RouterRole) -> Vec<String> {
     up.chain(role.policies.iter().enumerate().flat_map(rule)).collect()
 }
 
-/// The only route of a policy's table in the syntax of ip(8).
+/// The only route of a policy's table, in the syntax of ip(8).
 fn policy_route(i: usize, policy: &Policy) -> String {
     let table = policy_table(i);
     match policy.to {
@@ -234,7 +234,7 @@ pub(crate) fn lines_of_link(role: &RouterRole, interface: usize, with_routes: bo
     let addresses = addresses.map(|a| address_line("replace", a, &name));
     let routes = role.routes.iter().filter(|route| with_routes && route.at.port == interface);
     let routes = routes.map(|route| format!("route replace {}", route_text(role, route)));
-    // The lab always sets the routes of policies. A route into a tunnel stays, since the tunnel does.
+    // The lab always sets the routes of policies. A route into a tunnel stays, because the tunnel stays.
     let by_it = |policy: &Policy| matches!(policy.to, PolicyTarget::NextHop { interface: by, .. } if by == interface);
     let policies = role.policies.iter().enumerate().filter(|(_, policy)| by_it(policy));
     let policies = policies.map(|(i, policy)| format!("route replace {}", policy_route(i, policy)));
@@ -288,18 +288,18 @@ pub(crate) fn address_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> 
     role.places().flat_map(line).chain(loopbacks).collect()
 }
 
-/// A message about the first static route that the kernel of `netns` lacks, if any.
+/// Returns a message about the first static route that is missing in the kernel of `netns`, if any.
 pub(crate) fn missing(netns: &Netns, role: &RouterRole) -> Result<Option<String>, LabError> {
     missing_of(role, |option| netns.ip_json(&[option, "route", "show"]))
 }
 
-/// As [`missing`], where `ask` returns the routes in the form of `ip -j OPTION route show`.
+/// Like [`missing`]; `ask` returns the routes in the form of `ip -j OPTION route show`.
 pub(crate) fn missing_of(
     role: &RouterRole,
     ask: impl Fn(&str) -> Result<Vec<Value>, LabError>,
 ) -> Result<Option<String>, LabError> {
     for (ipv4, option) in [(true, "-4"), (false, "-6")] {
-        // A daemon gives the kernel only the best of several routes to the same prefix.
+        // Of several routes to the same prefix, a daemon gives the kernel only the best.
         let mut wanted = role.routes.iter().filter(|r| r.via.is_ipv4() == ipv4 && r.rank == 0).peekable();
         if wanted.peek().is_none() {
             continue;
@@ -329,7 +329,7 @@ fn usable(entry: &Value, ipv6: bool) -> Option<((IpAddr, u8), IpAddr, String)> {
     (!unusable).then(|| (prefix, via, text("dev").to_owned()))
 }
 
-/// Parses a prefix as ip(8) writes it: also `default`, and an address without length for a host route.
+/// Parses a prefix as ip(8) prints it, including `default` and a host route without prefix length.
 fn prefix(text: &str, ipv6: bool) -> Option<(IpAddr, u8)> {
     let (any, host) = if ipv6 { ("::", 128) } else { ("0.0.0.0", 32) };
     if text == "default" {

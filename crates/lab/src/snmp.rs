@@ -1,5 +1,5 @@
-//! Questions to SNMP agents, and the agent in the namespace of a router: Debian's snmpd. We ask it over the management
-//! link of the router if it has one, else over the loopback of the namespace.
+//! Questions to SNMP agents, and the SNMP agent in the namespace of a router (Debian's snmpd). We query it over the
+//! management link of the router if there is one, otherwise over the loopback interface of the namespace.
 
 use crate::management::{self, Asking, ManagementLink, Operator, PATIENCE};
 use crate::namespace_dut::NamespaceDut;
@@ -27,7 +27,8 @@ pub(crate) const SNMP: Param<bool> = Param::new(
 
 /// Port of agents.
 pub(crate) const PORT: u16 = 161;
-/// The agent answers its namespace here, and the operator's end of a management link at [`management::ROUTER`].
+/// The agent answers its own namespace at this address, and the operator's end of a management link at
+/// [`management::ROUTER`].
 const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
 pub(crate) const COMMUNITY: &str = "drophammer";
 /// Name of its configuration.
@@ -86,14 +87,14 @@ const OF_A_VERSION: Counters = &[
     (23, "ipSystemStatsOutForwDatagrams"),
     (25, "ipSystemStatsOutDiscards"),
 ];
-/// nsCacheTimeout of net-snmp: how many seconds it caches the values of a table. We set 1 for the tables above; the
-/// defaults are 3 and 60.
+/// nsCacheTimeout of net-snmp: how many seconds it caches the values of a table. We set it to 1 for the tables above;
+/// the defaults are 3 and 60.
 const CACHE_TIMEOUT: &[u64] = &[1, 3, 6, 1, 4, 1, 8072, 1, 5, 3, 1, 2];
 const CACHES: [&[u64]; 2] = [&[1, 3, 6, 1, 2, 1, 2, 2], &[1, 3, 6, 1, 2, 1, 4, 31, 1]];
 
 /// The object identifier of these parts.
 pub(crate) fn oid(parts: &[&[u64]]) -> Oid<'static> {
-    // Only a number above 39 in second place would be invalid.
+    // An object identifier is invalid only if its second number is above 39.
     Oid::from(&parts.concat()).unwrap_or_else(|_| unreachable!("{parts:?} is an object identifier"))
 }
 
@@ -104,7 +105,7 @@ fn failed(address: Ipv4Addr, what: &str) -> LabError {
     )
 }
 
-/// The reason why a question got no answer.
+/// Explains why a question got no answer.
 pub(crate) fn why(e: snmp2::Error) -> String {
     match e {
         snmp2::Error::Receive => format!("no answer within {} s", PATIENCE.as_secs()),
@@ -112,11 +113,11 @@ pub(crate) fn why(e: snmp2::Error) -> String {
     }
 }
 
-/// Refuses an answer that reports an error: it has no values.
+/// Refuses an answer that reports an error, because it contains no values.
 pub(crate) fn without_error(answer: Pdu<'_>) -> Result<Pdu<'_>, String> {
     match answer.error_status {
         0 => Ok(answer),
-        status => Err(format!("an answer with error-status {status} (RFC 3416 section 3)")),
+        status => Err(format!("the answer has error-status {status} (RFC 3416 section 3)")),
     }
 }
 
@@ -126,7 +127,7 @@ pub(crate) fn open(address: IpAddr, community: &str) -> Result<SyncSession, Stri
     SyncSession::new_v2c(agent, community.as_bytes(), Some(PATIENCE), 0).map_err(|e| format!("no socket: {e}"))
 }
 
-/// The configuration of the agent. The community may write over loopback, to set [`CACHES`].
+/// The configuration of the agent. The community has write access over loopback, to set [`CACHES`].
 fn configuration() -> String {
     let link = management::OPERATOR;
     format!("# Asked by the tester.\nrwcommunity {COMMUNITY} 127.0.0.1\nrocommunity {COMMUNITY} {link}\n")
@@ -137,7 +138,7 @@ fn answers(session: &mut SyncSession) -> Result<(), String> {
     let mut answer = session.get(&oid(&[UP_TIME])).map_err(why)?;
     match answer.varbinds.next() {
         Some((_, Value::Timeticks(_))) => Ok(()),
-        other => Err(format!("no sysUpTime but {other:?}")),
+        other => Err(format!("the answer is not sysUpTime but {other:?}")),
     }
 }
 
@@ -149,7 +150,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts the agent, and waits until it answers; if `managed`, over the management link too.
+    /// Starts the agent, and waits until it answers, if `managed` also over the management link.
     pub(crate) fn start(
         lab: &Lab,
         router: &mut NamespaceDut,
@@ -165,7 +166,7 @@ impl Agent {
         let file = work_dir.join(FILE);
         fs::write(&file, configuration()).map_err(LabError::file("write", &file))?;
         let mut command = router.netns().command(&program);
-        // In the foreground, without the host's configuration and without modules that open other sockets.
+        // Run it in the foreground, without the host's configuration and without modules that open other sockets.
         command.args(["-f", "-Lo", "-C", "-I", "-smux", "-c"]).arg(&file).arg(format!("udp:{ADDRESS}:{PORT}"));
         if managed {
             command.arg(format!("udp:{}:{PORT}", management::ROUTER));
@@ -183,8 +184,8 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Asks for the counters of IF-MIB and of the IP group over the management link, or else over the loopback of the
-    /// namespace `router`.
+    /// Queries the counters of IF-MIB and of the IP group over the management link, or without such a link over the
+    /// loopback interface of the namespace `router`.
     pub(crate) fn counters(&self, router: &Netns, link: Option<&ManagementLink>) -> Result<Vec<DutCounter>, LabError> {
         let (from, address) = match link {
             Some(link) => (link.operator(), management::ROUTER),
@@ -199,13 +200,13 @@ impl Agent {
         asked.map_err(|e| failed(address, &format!("it does not report its counters: {e}")))
     }
 
-    /// Starts asking for sysUpTime every `interval`, one request at a time.
+    /// Starts to query sysUpTime every `interval`, one request at a time.
     pub(crate) fn ask(&self, interval: Duration) -> Result<Asking, LabError> {
         self.operator.ask(Question::Snmp, ADDRESS.into(), COMMUNITY, interval)
     }
 }
 
-/// Asks an agent for sysUpTime.
+/// Queries sysUpTime of an agent.
 pub(crate) struct UpTime {
     address: String,
     community: String,
@@ -219,7 +220,7 @@ impl UpTime {
         UpTime { address, community: community.to_owned(), session: None }
     }
 
-    /// Asks once; true if the answer arrives in time.
+    /// Asks once; returns true if the answer arrives in time.
     pub(crate) fn answered(&mut self) -> bool {
         let session = match self.session.take() {
             Some(session) => Ok(session),
@@ -232,8 +233,8 @@ impl UpTime {
     }
 }
 
-/// Counters of IF-MIB for the interfaces with these ifIndexes, which face the ports in this order. Leaves out those that
-/// the agent does not have.
+/// Counters of IF-MIB for the interfaces with these ifIndexes, which face the ports in this order. Leaves out counters
+/// that the agent does not have.
 pub(crate) fn of_interfaces(session: &mut SyncSession, indexes: &[u64]) -> Result<Vec<DutCounter>, String> {
     let mut all = Vec::new();
     for (port, index) in indexes.iter().enumerate() {
@@ -245,7 +246,7 @@ pub(crate) fn of_interfaces(session: &mut SyncSession, indexes: &[u64]) -> Resul
     Ok(all)
 }
 
-/// As [`of_interfaces`], for the counters of the IP group.
+/// Like [`of_interfaces`], for the counters of the IP group.
 pub(crate) fn of_ip(session: &mut SyncSession) -> Result<Vec<DutCounter>, String> {
     let mut all = Vec::new();
     for (row, version) in IP_VERSIONS {
@@ -256,7 +257,7 @@ pub(crate) fn of_ip(session: &mut SyncSession) -> Result<Vec<DutCounter>, String
     Ok(all)
 }
 
-/// Values of counters by name, without those that the agent does not have.
+/// Values of counters by name; leaves out counters that the agent does not have.
 fn values(
     session: &mut SyncSession,
     names: Counters,
@@ -282,7 +283,7 @@ fn indexes(netns: &Netns, ports: usize) -> Result<Vec<u64>, LabError> {
     let read = |port: usize| {
         let path = netns.sys(&format!("class/net/{}/ifindex", dut_interface(port)));
         let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
-        text.trim().parse().map_err(|_| LabError::file("read", &path)(std::io::Error::other("it holds no number")))
+        text.trim().parse().map_err(|_| LabError::file("read", &path)(std::io::Error::other("it does not contain a number")))
     };
     (0..ports).map(read).collect()
 }

@@ -1,4 +1,4 @@
-//! An SSH server (dropbear) in the namespace of a router: under load, the tester reads its banner. Nobody can log in.
+//! An SSH server (dropbear) in the namespace of a router. The tester reads its banner under load. Nobody can log in.
 
 use crate::management::PATIENCE;
 use crate::namespace_dut::NamespaceDut;
@@ -47,7 +47,7 @@ pub(crate) fn start(
         process::output(command, None)?;
     }
     let mut command = router.netns().command(&server);
-    // In the foreground, with its log on standard error, without passwords and without root.
+    // Run it in the foreground, with its log on standard error, without passwords and without root.
     command.args(["-F", "-E", "-s", "-w", "-r"]).arg(&key).arg("-P").arg(state.join("pid"));
     command.arg("-p").arg(PORT.to_string());
     router.helper(NEED.0, command, work_dir)?;

@@ -1,10 +1,10 @@
 //! Ends processes that an earlier lab may have left.
 //!
-//! A lab leaves nothing behind by design: its daemons end with its PID namespace, its links with its network namespaces,
-//! its files with a tmpfs that only it sees. Only the user's commands that kind `external` runs outside of these
-//! namespaces can remain. Every process of a lab carries a mark in its environment that names the lab's main process.
-//! [`sweep`] ends marked processes whose main process has ended. No kind changes a setting of the host today. A kind
-//! that must do so first writes the old value to a journal file, and restores it here.
+//! A lab leaves nothing behind by design: its daemons end with its PID namespace, its links with its network
+//! namespaces, its files with a tmpfs that only it sees. Only the user's commands, which kind `external` runs outside
+//! these namespaces, can remain. Every process of a lab carries a mark in its environment that names the lab's main
+//! process. [`sweep`] ends marked processes whose main process has ended. No kind changes a setting of the host today.
+//! A kind that needs to do so must first write the old value to a journal file, and restore it here.
 
 use crate::process::MARK;
 use nix::sys::signal::{Signal, kill};
@@ -26,12 +26,12 @@ fn start_time(pid: u32) -> Option<u64> {
     fields.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Identity of our PID namespace: process ids of other namespaces mean nothing here.
+/// Identity of our PID namespace: process ids in other namespaces mean nothing here.
 fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
 }
 
-/// True if the main process named by `mark` is known to have ended.
+/// True if the main process named by `mark` has certainly ended.
 fn orphaned(mark: &str) -> bool {
     let mut parts = mark.split(':').map(|p| p.parse::<u64>().ok());
     let (Some(Some(pid)), Some(Some(start)), Some(Some(namespace))) = (parts.next(), parts.next(), parts.next()) else {
@@ -41,8 +41,8 @@ fn orphaned(mark: &str) -> bool {
     namespace == pid_namespace() && start_time(pid) != Some(start)
 }
 
-/// Ends processes that earlier labs left, and returns a line about each. Safe while other labs run: their main processes
-/// are alive.
+/// Ends processes that earlier labs left, and returns one line about each. Safe while other labs run, because their
+/// main processes are alive.
 pub fn sweep() -> Vec<String> {
     let mut found = Vec::new();
     let prefix = format!("{MARK}=");

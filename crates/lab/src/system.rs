@@ -2,36 +2,36 @@
 //!
 //! # Systems of several routers
 //!
-//! A DUT with `topology` is several routers. `model::topology::System` distributes the ports among them and computes the
-//! role of each: edge interfaces first, then those to other routers (`RouterRole::member`), static routes with
+//! A DUT with `topology` is several routers. `model::topology::System` distributes the ports among them and computes
+//! the role of each: edge interfaces first, then those to other routers (`RouterRole::member`), static routes with
 //! alternatives (`StaticRoute::rank`), and sessions of internal BGP (`BgpRole::core`). It is a pure function, and
-//! `suite/tests/suites/topology.rs` follows its routes with all kinds of links down. `lab/src/system.rs` first makes all
+//! `suite/tests/suites/topology.rs` follows its routes with various links down. `lab/src/system.rs` first makes all
 //! namespaces and links (`system/core_links.rs`), then hands each namespace to the kind, which starts a router in it
-//! (`Lab::take_site`). The system is itself a `Dut`: it adds up what its routers report, or prefixes it with their names.
-//! `CoreLinks::set_core_link` takes a link between two of them down. `Dut::hops` says how many routers a frame passes;
-//! `Bench` lowers the expected TTL of flows and of extra frames by it, and waits for late frames longer by the delay of
-//! the links (`bench/through.rs`). A link between guests of kind `uml` is taken down inside both guests
-//! (`kinds/uml/link_end.rs`), because the guest's driver stops for good when the host's end goes down.
+//! (`Lab::take_site`). The system is itself a `Dut`: it adds up what its routers report, or prefixes it with their
+//! names. `CoreLinks::set_core_link` takes a link between two of them down. `Dut::hops` says how many routers a frame
+//! passes; `Bench` lowers the expected TTL of flows and of extra frames by this number, and waits for late frames
+//! longer by the delay of the links (`bench/through.rs`). A link between guests of kind `uml` is taken down inside both
+//! guests (`kinds/uml/link_end.rs`), because the guest's driver stops for good when the host's end goes down.
 //!
 //! A loop (`topology/cycle.rs`) adds routes to its own prefix, a tunnel and policies to the roles
 //! (`RouterRole::{tunnels, policies}`), and knows which hops a packet passes (`System::cycle`, `System::passes`).
-//! `lab/src/router.rs` sets them with ip(8), in the namespace or in the guest. The kernel of the receiving router makes
-//! the delay of a link (`lab/src/link_delay.rs`), so the queue and the speed in front of the line are the same with and
-//! without it. `Dut::router_interfaces` returns what each router counts at each interface and tunnel,
+//! `lab/src/router.rs` sets them with ip(8), in the namespace or in the guest. The kernel of the receiving router
+//! implements the delay of a link (`lab/src/link_delay.rs`), so the queue and the speed in front of the line are the
+//! same with and without it. `Dut::router_interfaces` returns what each router counts at each interface and tunnel,
 //! `Usage::router_cpu` the processor time of each.
 //!
-//! In a mesh, routes around a link that is down follow a ring: up to routers with an odd number, and down to the
-//! others. One direction per destination keeps the routes free of loops. Two directions in all spread the detours: if
-//! two links of a mesh of four are down, all remaining ways carry the same.
+//! In a mesh, routes around a link that is down follow a ring: upwards to routers with an odd number, and downwards to
+//! the others. One direction per destination keeps the routes free of loops. Using both directions spreads the detours:
+//! if two links of a mesh of four are down, all remaining ways carry the same load.
 //!
 //! Tests see a system as `Testbed::system`, which is `model::topology::System` itself: data, no lab. In
 //! `model/src/topology.rs`, a `CoreWay` is one direction of a link between routers. That file also computes the load of
 //! each way in a full mesh of flows, and which links may go down so that the others are overloaded evenly
-//! (`System::choose_down`).
-//! `methods::Setting::CoreLinks` takes a set of links down and all others up (`testbed/src/bench/core_links.rs`). The
-//! call names the whole set, so the result does not depend on the state before. It returns when frames between all ports
-//! arrive with the TTL that the new routes leave. This condition is the same in both testbeds, so `Dut` need not say
-//! when routes have settled. `Bench::end_test` brings all links up. `Record::CoreLinks` and `TrialRecord::links_down`
+//! (`System::choose_down`). `methods::Setting::CoreLinks` takes a set of links down and all others up
+//! (`testbed/src/bench/core_links.rs`). The call names the whole set, so the result does not depend on the state
+//! before. It returns when frames between all ports arrive with the TTL that the new routes leave. This condition is
+//! the same in both testbeds, so `Dut` does not need to report when routes have settled. `Bench::end_test` brings all
+//! links up. `Record::CoreLinks` and `TrialRecord::links_down`
 //! name the links that are down.
 
 mod core_links;
@@ -60,7 +60,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time in which the routers of a system must be connected to each other, in addition to the start of each router.
+/// Time within which the routers of a system must be connected to each other, in addition to the start of each router.
 const READY: Duration = Duration::from_secs(30);
 /// Additional time for each router.
 const EACH: Duration = Duration::from_secs(1);
@@ -72,11 +72,12 @@ struct SystemDut {
     core: RouterLinks,
     /// The routers, in order.
     routers: Vec<Box<dyn Dut>>,
-    /// The tester's interfaces of all of them.
+    /// The tester's interfaces of all routers.
     interfaces: Vec<TesterInterface>,
-    /// For each router: the place of each of its rules among the rules of all filters.
+    /// For each router, the place of each of its rules among the rules of all filters.
     rules: Vec<Vec<usize>>,
-    /// For each router: interfaces to other routers that have classes of service instead of the queue of their link.
+    /// For each router, the interfaces to other routers that have classes of service instead of the queue of their
+    /// link.
     classed: Vec<BTreeSet<usize>>,
     /// Description of the system, for the record.
     text: String,
@@ -84,8 +85,8 @@ struct SystemDut {
     pipe: bool,
 }
 
-/// Checks whether routers of this kind can play these roles, as far as that needs no lab. It refuses the user's own
-/// configuration, which would be the same for all routers, an SNMP agent, an SSH server and a management link.
+/// Checks whether routers of this kind can play these roles, as far as that needs no lab. It refuses an SNMP agent, an
+/// SSH server, a management link, and the user's own configuration, which would be the same for all routers.
 pub fn check(kind: &dyn DutKind, dut: &DutConfig, system: &System) -> Result<(), LabError> {
     let flag = |param: &Param<bool>| param.find(&dut.params) == Some(true);
     let refused = [
@@ -108,7 +109,7 @@ fn member(dut: &DutConfig, index: usize) -> DutConfig {
 }
 
 /// Brings a system up: links first, then router by router. Returns once each router is ready and has its sessions with
-/// all others. Each router has its own folder in `work_dir`: `r1`. Errors as in [`DutKind::bring_up`].
+/// all others. Each router has its own folder in `work_dir`, such as `r1`. Errors as in [`DutKind::bring_up`].
 pub fn bring_up(
     kind: &dyn DutKind,
     lab: &mut Lab,
@@ -129,7 +130,7 @@ pub fn bring_up(
         kind.bring_up(lab, &member(dut, index), &router.role, &folder, stop)
     };
     let started: Result<Vec<_>, LabError> = system.routers.iter().enumerate().map(&mut start).collect();
-    // After an error, drops the unused namespaces.
+    // After an error, this drops the unused namespaces.
     lab.set_sites(BTreeMap::new());
     let routers = started?;
     let interfaces = routers.iter().flat_map(|router| router.interfaces().to_vec()).collect();
@@ -140,14 +141,14 @@ pub fn bring_up(
     Ok(Box::new(up))
 }
 
-/// `r1`
+/// `r1` for index 1, and so on.
 fn label(index: usize) -> String {
     format!("r{}", index + 1)
 }
 
 impl SystemDut {
-    /// A message about what one of its routers lacks of its role. It does not ask a router with a link that is down, which
-    /// must lack something.
+    /// Returns a message if one of its routers lacks a part of its role. It does not ask a router with a link that is
+    /// down, because such a router always lacks something.
     fn lacking(&mut self) -> Result<Option<String>, LabError> {
         if let Some(link) = self.core.not_up() {
             return Ok(Some(format!("link {link} has no carrier")));
@@ -174,7 +175,7 @@ impl SystemDut {
         })
     }
 
-    /// Asks each router, in order; `None` if one has no answer.
+    /// Asks each router, in order; `None` if any router has no answer.
     fn each<T>(&mut self, ask: impl Fn(&mut dyn Usage) -> Option<T>) -> Option<Vec<T>> {
         self.routers.iter_mut().map(|router| ask(router.usage()?)).collect()
     }
@@ -223,7 +224,8 @@ impl Dut for SystemDut {
         Ok(Some(all))
     }
 
-    /// The smallest count: all routers have the same routes from the tester, and each also has routes to its own links.
+    /// Returns the smallest count of all routers: all have the same routes from the tester, and each also has routes to
+    /// its own links.
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
         let counts: Result<Vec<_>, _> = self.routers.iter_mut().map(|router| router.fib_routes(family)).collect();
         Ok(counts?.into_iter().collect::<Option<Vec<u64>>>().and_then(|counts| counts.into_iter().min()))
@@ -245,8 +247,8 @@ impl Dut for SystemDut {
         self.routers.iter_mut().try_for_each(|router| router.sessions_ended())
     }
 
-    /// Counters of a router begin with `r1.`. Those of the tester's interfaces and of the machine belong to no router.
-    /// Rules have the same numbers as on a single router.
+    /// Counters of a router begin with `r1.`. Counters of the tester's interfaces and of the machine belong to no
+    /// router. Rules have the same numbers as on a single router.
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut all = BTreeMap::new();
         for (index, router) in self.routers.iter_mut().enumerate() {
@@ -264,8 +266,9 @@ impl Dut for SystemDut {
         Ok(all)
     }
 
-    /// Counters of the interfaces to the tester, as on a single router, and the sum of drops between routers, since a
-    /// packet is dropped only once. Other counters are left out: they would count a packet at each router that it passes.
+    /// Returns the counters of the interfaces to the tester, as on a single router, and the sum of drops between
+    /// routers, since a packet is dropped only once. Leaves out other counters, which would count a packet at each
+    /// router that it passes.
     fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
         let mut all: Vec<DutCounter> = Vec::new();
         for (router, at) in self.routers.iter_mut().zip(&self.system.routers) {
@@ -287,7 +290,8 @@ impl Dut for SystemDut {
         Ok(all)
     }
 
-    /// The ports of the routers follow each other. A frame lost between two routers is lost by the system.
+    /// The result lists the ports of one router after those of the previous one. A frame lost between two routers is
+    /// lost by the system.
     fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
         let lost: Result<Vec<_>, _> = self.routers.iter_mut().map(|router| router.lost_by_tester()).collect();
         Ok(lost?.into_iter().collect::<Option<Vec<_>>>().map(|lost| lost.concat()))
@@ -325,7 +329,7 @@ impl Classes for SystemDut {
         for (index, (router, own)) in self.routers.iter_mut().zip(&own).enumerate() {
             let edges = self.system.routers[index].ports.len();
             let core = own.iter().filter_map(|list| list.at.port()).filter(|interface| *interface >= edges);
-            // An interface whose classes are removed gets back the queue of its link.
+            // When the classes of an interface are removed, it gets back the queue of its link.
             let before = std::mem::take(&mut self.classed[index]);
             let now: BTreeSet<usize> = core.collect();
             self.classed[index] = before.union(&now).copied().collect();
@@ -388,8 +392,8 @@ impl Usage for SystemDut {
     }
 }
 
-/// The lists of a system that apply to one router, at its own interfaces, and the place of each of its rules among all
-/// rules.
+/// The lists of a system that apply to one router, at its own interfaces, and the place of each of the router's rules
+/// among all rules.
 pub fn filters_of(lists: &[FilterList], ports: &std::ops::Range<usize>) -> (Vec<FilterList>, Vec<usize>) {
     let (mut own, mut rules) = (Vec::new(), Vec::new());
     let mut first = 0;

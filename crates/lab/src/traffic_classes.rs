@@ -1,11 +1,11 @@
 //! Classes of service of a test with tc(8): a hierarchical token bucket (HTB) at the output port, with an HTB class and
 //! a queue for each.
 //!
-//! Each class has a share of the rate by weight, and borrows what the others leave. With strict priority it has almost
-//! no share of its own, and spare rate goes to the first class. The scheduler `prio` has one HTB class with the full
-//! rate, and below it a band for each class of service. Packets of the router itself (ARP, ICMPv6, codepoint CS6 of
-//! routing protocols) bypass the classes, unless a class names their codepoint: an overload of test frames must not end
-//! the router's sessions.
+//! Each class has a share of the rate by weight, and borrows what the others do not use. With strict priority it has
+//! almost no share of its own, and spare rate goes to the first class. The scheduler `prio` has one HTB class with the
+//! full rate, and below it a band for each class of service. Packets of the router itself (ARP, ICMPv6, codepoint CS6
+//! of routing protocols) bypass the classes, unless a class names their codepoint: an overload of test frames must not
+//! end the router's sessions.
 
 use crate::router::interface_at;
 use crate::{LabError, Netns};
@@ -25,7 +25,7 @@ drophammer_model::choice! {
         /// HTB alone, by weight or by priority as the test requests.
         #[default]
         Htb = "htb",
-        /// Strict priority (`prio`) in the order of the weights below HTB, whatever the test requests.
+        /// Strict priority (`prio`) in the order of the weights, below HTB, regardless of what the test requests.
         Prio = "prio",
     }
 }
@@ -50,13 +50,14 @@ const BANDS: &str = "d0c6:";
 const FIRST: usize = 0x11;
 /// Bytes of a frame on an Ethernet line that the kernel does not count: FCS, preamble and gap.
 pub(crate) const OVERHEAD: u32 = 24;
-/// The shortest frame on the line, including these.
+/// The shortest frame on the line, including these bytes.
 pub(crate) const SHORTEST: u32 = 84;
 /// Bytes per turn of the class with the least weight: one frame of an Ethernet line.
 const TURN: u64 = 1_600;
-/// A bucket holds the bytes of 1/250 s at its rate. If the processor is delayed for longer, the line is idle.
+/// A bucket contains the bytes of 1/250 s at its rate. If the processor is delayed for longer, the line is idle.
 const BURST_PER_SECOND: u64 = 250;
-/// Guaranteed bits per second of each class under strict priority: a frame or two. HTB requires a share for each class.
+/// Guaranteed bits per second of each class under strict priority: one or two frames. HTB requires a share for each
+/// class.
 const LITTLE: u64 = 1_000;
 /// Packet priorities of the kernel; each needs a band.
 const PRIORITIES: usize = 16;
@@ -79,13 +80,13 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// No classes yet; `scheduler` will serve those that are set.
+    /// No classes yet; `scheduler` will serve the classes that are set later.
     pub(crate) fn by(scheduler: Scheduler) -> Given {
         Given { scheduler, lists: Vec::new() }
     }
 
-    /// Replaces the current classes, and any other queue of their devices, by these; an empty slice removes the
-    /// classes.
+    /// Replaces the current classes, and any other queue of their devices, by the given ones; an empty slice removes
+    /// the classes.
     pub(crate) fn set(&mut self, tc: Tc<'_>, role: &RouterRole, lists: &[EgressClasses]) -> Result<(), LabError> {
         let lists = by_port(lists, role.interfaces.len())
             .map_err(|what| LabError::unusable(what, "change the classes of the test in the suite"))?;
@@ -122,7 +123,7 @@ impl Given {
     }
 }
 
-/// Queueing disciplines with their counters: of all devices, or `of` one.
+/// Queueing disciplines with their counters: of all devices, or only of one with `of`.
 pub(crate) fn listed(tc: Tc<'_>, of: &[&str]) -> Result<Value, LabError> {
     let text = tc(&[&["-j", "-s", "qdisc", "show"], of].concat(), None)?;
     serde_json::from_str(&text).map_err(LabError::io("cannot read the JSON of tc(8)"))
@@ -200,7 +201,7 @@ fn shares(list: &EgressClasses, burst: u64) -> Vec<String> {
     }
     let (sum, least) = (weights.clone().sum::<u64>(), weights.clone().min().unwrap_or(1).max(1));
     let words = |weight: u64| {
-        // Classes take turns of these bytes when they borrow.
+        // Classes that borrow take turns; the quantum is the number of bytes per turn.
         let (own, quantum) = ((u128::from(rate) * u128::from(weight) / u128::from(sum)).max(1), TURN * weight / least);
         format!("rate {own}bit burst {burst}b quantum {quantum}")
     };
@@ -221,7 +222,8 @@ fn filters(device: &str, list: &EgressClasses, scheduler: Scheduler, parents: &[
         (format!("ip dsfield {bits:#04x} 0xfc"), format!("ip6 priority {bits:#04x} 0xfc"))
     };
     let bypass = format!("{HANDLE}0");
-    // With strict priority a class may wait for ever. Neighbor Discovery must not, or the router loses all neighbours.
+    // With strict priority a class can wait forever. Neighbor Discovery must not wait, or the router loses all
+    // neighbours.
     let strict = scheduler == Scheduler::Prio || list.scheduling == Scheduling::Priority;
     if strict {
         filter(HANDLE, "ipv6", 2, "ip6 protocol 58 0xff", &bypass);
@@ -301,7 +303,7 @@ mod tests {
         ] {
             has(&text, line);
         }
-        // Neighbor Discovery has its filter whatever the codepoint.
+        // Neighbor Discovery has its filter, whatever the codepoint.
         assert!(text.find("ip6 protocol 58").unwrap() < text.find("ip6 priority").unwrap());
     }
 

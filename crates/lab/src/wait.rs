@@ -8,13 +8,13 @@ const STEP: Duration = Duration::from_millis(5);
 
 /// Result of a check.
 pub(crate) enum Look<T> {
-    /// The condition holds.
+    /// The condition is met.
     Ready(T),
-    /// The condition does not hold yet, for this reason.
+    /// The condition is not met yet, for this reason.
     NotYet(String),
 }
 
-/// Checks until the condition holds. Fails with [`LabError::Stopped`] as soon as `stop` returns true, with
+/// Checks until the condition is met. Fails with [`LabError::Stopped`] as soon as `stop` returns true, with
 /// [`LabError::NotReady`] and the last reason after `limit`, and with any error of `look`.
 pub(crate) fn until<T>(
     limit: Duration,
@@ -38,7 +38,7 @@ pub(crate) fn until<T>(
     }
 }
 
-/// As [`until`], while `look` returns a message about what is still missing.
+/// Like [`until`]: waits while `look` returns a message about what is still missing.
 pub(crate) fn while_missing(
     limit: Duration,
     stop: &dyn Fn() -> bool,

@@ -53,7 +53,7 @@ static SPEC: KindSpec = KindSpec {
             "command that configures the DUT; it sees the variables DUT_PORTS and PORT_0_...",
         ),
         ParamSpec::optional("teardown", ParamKind::Command, "command that undoes `setup`; it also runs after an error"),
-        ParamSpec::optional("counters", ParamKind::Command, "command that writes lines `name value`"),
+        ParamSpec::optional("counters", ParamKind::Command, "command that prints counters as lines `name value`"),
         ParamSpec::new(
             "ssh",
             ParamKind::Flag,
@@ -64,7 +64,7 @@ static SPEC: KindSpec = KindSpec {
         ParamSpec::optional(
             "management",
             ParamKind::Text,
-            "address of the DUT's management port, to check there too that it answers under load",
+            "address of the DUT's management port; tests under load also check that it answers there",
         ),
         ParamSpec::optional(
             "snmp_community_file",
@@ -74,7 +74,7 @@ static SPEC: KindSpec = KindSpec {
         ParamSpec::optional(
             mib::KEY,
             ParamKind::DutInterfaces,
-            "ifName or ifDescr of the DUT's interface at each port, to query their counters by SNMP",
+            "ifName or ifDescr of the DUT's interface at each port, to query its counters by SNMP",
         ),
         ParamSpec::optional("alive", ParamKind::Command, "command that succeeds while the DUT works"),
         ParamSpec::new(
@@ -123,7 +123,7 @@ impl DutKind for External {
         if names.len() != ports || !(macs.is_empty() || macs.len() == ports) {
             return Err(LabError::unusable(
                 format!("{ports} ports, {} interfaces, {} MAC addresses", names.len(), macs.len()),
-                "give `interfaces` one entry for each port, and `dut_macs` as many or none",
+                "give `interfaces` one entry for each port, and `dut_macs` the same number of entries or none",
             ));
         }
         let shared = Arc::clone(lab.shared());
@@ -173,19 +173,19 @@ struct ExternalDut {
     name: String,
     ssh: bool,
     management: Option<ManagementPort>,
-    /// Its SNMP agent and its interfaces there, if the suite asks for its counters.
+    /// The router's SNMP agent and the interfaces it reports, if the suite asks for SNMP counters.
     mib: Option<Mib>,
     interfaces: Vec<TesterInterface>,
     hooks: BTreeMap<&'static str, String>,
     environment: Vec<(String, String)>,
     mask: Mask,
     work_dir: PathBuf,
-    /// Time limit of each command. It is the same between trials, because a router may answer slowly after a flood.
+    /// Time limit of each command. It also applies between trials, because a router may answer slowly after a flood.
     limit: Duration,
     torn_down: bool,
 }
 
-/// The error without secrets: a variable of the suite may bring one into the user's command.
+/// Hides secrets in an error: the user's command may contain a secret from a variable of the suite.
 fn masked(mask: &Mask, error: LabError) -> LabError {
     let hide = |text: String| mask.text(&text).into_owned();
     match error {
@@ -210,7 +210,7 @@ impl ExternalDut {
         hidden.map(|()| status)
     }
 
-    /// As [`ExternalDut::hook`], but leaves secrets in the log.
+    /// Like [`ExternalDut::hook`], but leaves secrets in the log.
     fn unmasked(&self, key: &str, stop: &dyn Fn() -> bool) -> Result<Option<ExitStatus>, LabError> {
         let Some(text) = self.hooks.get(key) else { return Ok(None) };
         let log = &self.log(key);
@@ -282,8 +282,8 @@ impl ExternalDut {
         self.shared.on_host(|| self.interfaces.iter().find(|i| !free::has_link(&i.name)).map(|i| i.name.clone()))
     }
 
-    /// The kernel's counters of the tester's interfaces, under the names of the lab's interfaces. Empty if one cannot be
-    /// read: the rest would look like the whole.
+    /// The kernel's counters of the tester's interfaces, under the names of the lab's interfaces. Empty if any of them
+    /// cannot be read: a partial set would look complete.
     fn kernel_counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
         self.shared.on_host(|| {
             let read = |port: usize, interface: &TesterInterface, counter: &str| {
@@ -299,7 +299,7 @@ impl ExternalDut {
         })
     }
 
-    /// The output of the command `counters`, if there is one.
+    /// The counters that the command `counters` prints, if there is one.
     fn told_counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
         if !self.hooks.contains_key("counters") {
             return Ok(BTreeMap::new());
@@ -318,7 +318,7 @@ impl ExternalDut {
             return Ok(());
         }
         let done = self.must("teardown", &|| false);
-        // Processes that outlive their command may have written since, and may write later.
+        // Processes that outlive their command may have written to the log since then, and may write again.
         let close = |key: &&str| {
             let log = self.log(key);
             logs::close(&self.mask, &log).map_err(LabError::file("hide a key in", &log))
@@ -369,8 +369,8 @@ impl Dut for ExternalDut {
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
-        // Before the command, which may take long: the tester counts frames that arrive meanwhile for the next trial, not
-        // for the one that has ended.
+        // Read them before the command, which may take a long time: the tester counts frames that arrive meanwhile
+        // towards the next trial, not towards the one that has ended.
         let kernel = self.kernel_counters()?;
         let mut counters = self.told_counters()?;
         counters.retain(|name, _| KERNEL.iter().all(|counter| tester_port(name, counter).is_none()));
@@ -443,8 +443,8 @@ fn macs(text: &str) -> Result<Vec<[u8; 6]>, LabError> {
         .collect()
 }
 
-/// Environment of the user's commands: `DUT_PORTS`, and for each port its interface, addresses and routes, the same for
-/// each VLAN sub-interface with its tags; with BGP also the AS numbers, the Hold Time and the number of peers.
+/// Environment variables of the user's commands: `DUT_PORTS`; the interface, addresses and routes of each port; the
+/// same for each VLAN sub-interface, and its tags. With BGP also the AS numbers, the Hold Time and the number of peers.
 fn environment(names: &[String], role: &RouterRole) -> Vec<(String, String)> {
     let mut variables = vec![("DUT_PORTS".to_owned(), role.interfaces.len().to_string())];
     if let Some(bgp) = &role.bgp {

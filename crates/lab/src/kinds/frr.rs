@@ -78,7 +78,7 @@ impl DutKind for Frr {
         };
         start("zebra", &zebra, &mut router)?;
         router.listens(&socket);
-        // A daemon that cannot connect to zebra tries again only ten seconds later.
+        // A daemon that cannot connect to zebra waits ten seconds before it tries again.
         router.wait(stop, |_| Ok(UnixStream::connect(&socket).err().map(|e| format!("zebra does not listen: {e}"))))?;
         start("staticd", &staticd, &mut router)?;
         if speaks_bgp {
@@ -148,8 +148,8 @@ pub(super) fn arguments(daemon: &str, config: Option<&Path>, state: &Path) -> Ve
     all
 }
 
-/// A message about the first address that bgpd does not know yet. bgpd listens before it has read its neighbours and
-/// learned of its interfaces, and rejects such early connections.
+/// Returns a message about the first address that bgpd does not know yet. bgpd listens before it knows its neighbours
+/// and interfaces, and rejects such early connections.
 pub(super) fn not_told(vty: &Path, locals: &[IpAddr]) -> Option<String> {
     let told = match ask(vty, "show bgp martian next-hop") {
         Ok(told) => told,
@@ -159,8 +159,8 @@ pub(super) fn not_told(vty: &Path, locals: &[IpAddr]) -> Option<String> {
     missing.map(|address| format!("bgpd does not know its address {address} yet"))
 }
 
-/// A message about a neighbour that bgpd keeps in state Idle. bgpd accepts its connection all the same, against RFC 4271
-/// section 8.2.2, but ends the new session if the neighbour's start timer fires at that moment.
+/// Returns a message about a neighbour that bgpd keeps in state Idle. Contrary to RFC 4271 section 8.2.2, bgpd accepts
+/// its connection, but ends the new session if the neighbour's start timer fires at that moment.
 pub(super) fn idle(vty: &Path) -> Option<String> {
     match ask(vty, "show bgp summary json") {
         Ok(told) => idle_in(&told).map(|peer| format!("bgpd keeps its neighbour {peer} in state Idle")),
@@ -178,7 +178,7 @@ fn idle_in(summary: &str) -> Option<String> {
         .map(|(address, _)| address.clone())
 }
 
-/// A message if, according to bgpd, a session with another router of the system is not up.
+/// Returns a message if, according to bgpd, the session with another router of the system is not up.
 pub(super) fn session_down(vty: &Path, peer: &CorePeer) -> Option<String> {
     match ask(vty, &format!("show bgp neighbors {}", peer.peer)) {
         Ok(told) => bgp::session_down(peer, bgp::state_in(&told)),
@@ -217,7 +217,7 @@ pub(super) fn own_surroundings(state: &Path) -> Result<(), LabError> {
     mounts::show_at(&group, path)
 }
 
-/// A group file that gives FRR's groups the id of root's: a user namespace of one user has no other group.
+/// A group file in which FRR's groups have the id of root's group: a user namespace of one user has no other group.
 fn with_groups(text: &str) -> String {
     let foreign = |line: &&str| !GROUPS.iter().any(|g| line.strip_prefix(g).is_some_and(|rest| rest.starts_with(':')));
     let mut lines: Vec<String> = text.lines().filter(foreign).map(str::to_owned).collect();

@@ -76,7 +76,7 @@ impl DutKind for Linux {
 }
 
 /// Asks nft(8) whether the kernel would accept the ruleset in `file`. It runs in an empty, temporary network namespace,
-/// so ordinary users may ask too. Succeeds if nft is not installed: other code reports missing programs.
+/// so ordinary users can do this too. Succeeds if nft is not installed: other code reports missing programs.
 fn check(name: &str, file: &Path) -> Result<(), LabError> {
     let (program, package) = packet_filter::NEED;
     let (Ok(nft), Ok(unshare)) = (process::find(program, package), process::find("unshare", "util-linux")) else {

@@ -2,8 +2,8 @@
 //!
 //! # Forwarding outside the kernel's network stack
 //!
-//! Kind `xdp` is configured like `linux`; its fast path is a program in the kernel, assembled in `port/src/xdp_router`,
-//! and a process that holds it. That process is this program (`testbed/src/xdp_router.rs`, hidden subcommand
+//! Kind `xdp` is configured like `linux`; its fast path is a program in the kernel, assembled in `port/src/xdp_router`
+//! and kept loaded by a process. That process is this program (`testbed/src/xdp_router.rs`, hidden subcommand
 //! `xdp-router`); the kind starts it as a daemon. Kind `ovs` renders the role as OpenFlow flows
 //! (`lab/src/kinds/ovs/flows.rs`). The switch learns neighbours from their packets, so it need not know a neighbour
 //! before the tester answers. A kind that forwards outside the kernel's network stack adds its counters by
@@ -35,7 +35,7 @@ pub fn find(name: &str) -> Option<&'static dyn DutKind> {
     KINDS.iter().copied().find(|k| k.spec().name == name)
 }
 
-/// Programs that this machine lacks for a DUT in tests with these needs; empty for a kind that the lab does not know.
+/// Programs that a DUT needs for tests with these needs, but that this machine lacks; empty for an unknown kind.
 pub fn missing(dut: &DutConfig, tests: &[Need]) -> Vec<LabError> {
     let Some(kind) = find(&dut.kind) else { return Vec::new() };
     let filters = tests.contains(&Need::Filters) && kind.capabilities().filters;
@@ -113,7 +113,7 @@ pub(crate) fn refuse_unless_able(kind: &KindSpec, role: &RouterRole) -> Result<(
     let able = KINDS.iter().map(|k| k.spec()).filter(|k| needs.iter().all(|need| k.capabilities.has(*need)));
     Err(LabError::unusable(
         format!("the ports need `{need}`, which routers of kind `{}` do not support", kind.name),
-        format!("take a kind that can: {}", able.map(|k| k.name).collect::<Vec<_>>().join(", ")),
+        format!("use a kind that does: {}", able.map(|k| k.name).collect::<Vec<_>>().join(", ")),
     ))
 }
 
@@ -199,7 +199,7 @@ pub(crate) mod tests_support {
         System::of(ports, &topology).unwrap().routers.remove(0).role
     }
 
-    /// Two ports with one BGP peer each in each family, whose sessions are protected.
+    /// Two ports, each with one BGP peer per family, whose sessions are protected.
     pub(crate) fn two_protected_ports() -> Vec<PortConfig> {
         let mut ports = two_ports_with_bgp(1);
         for bgp in ports.iter_mut().filter_map(|port| port.bgp.as_mut()) {
@@ -208,12 +208,12 @@ pub(crate) mod tests_support {
         ports
     }
 
-    /// Two ports with `peers` BGP peers each in each family.
+    /// Two ports, each with `peers` BGP peers per family.
     pub(crate) fn two_ports_with_bgp(peers: u32) -> Vec<PortConfig> {
         with_bgp(two_ports(), peers)
     }
 
-    /// Two ports with two BGP peers each in each family, those of the first port internal.
+    /// Two ports, each with two BGP peers per family. The peers of the first port are internal.
     pub(crate) fn one_internal_port(next_hop_self: bool) -> Vec<PortConfig> {
         let mut ports = two_ports_with_bgp(2);
         let bgp = ports.iter_mut().filter_map(|port| port.bgp.as_mut());

@@ -32,7 +32,7 @@ static SPEC: KindSpec = KindSpec {
 
 const TEMPLATE: &str = include_str!("../../templates/openbgpd.conf.j2");
 
-/// User of its processes, which confine themselves to the user's home (chroot).
+/// User that its processes run as. They confine themselves to the user's home (chroot).
 const USER: &str = "_openbgpd";
 
 /// Kind `openbgpd`.
@@ -64,7 +64,7 @@ impl DutKind for OpenBgpd {
         let program = control.with_file_name("bgpd");
         if !lab.is_root() {
             return Err(LabError::forbidden(
-                "OpenBGPD changes to its own user, which only root may do",
+                "OpenBGPD changes to its own user, which only root can do",
                 "run as root, or leave the kind openbgpd out",
             ));
         }
@@ -81,7 +81,7 @@ impl DutKind for OpenBgpd {
             files.iter_mut().for_each(|(_, text)| *text = text.replace("@SOCKET@", &socket.display().to_string()));
             Ok::<_, LabError>(files)
         };
-        // The tester reaches the networks behind the ports as with all other kinds.
+        // Static routes to the networks behind the ports, as with all other kinds.
         router.add_routes()?;
         router.keep(work_dir, &state, role, &files)?;
         // OpenBGPD refuses a file that others may read.
@@ -91,7 +91,7 @@ impl DutKind for OpenBgpd {
         let mut command = router.netns().command(&program);
         command.arg("-d").arg("-f").arg(&config);
         router.daemon("bgpd", command, work_dir)?;
-        // Without this, OpenBGPD refuses a session that has ended for 30 s, then for 60, then for 120.
+        // Without this, OpenBGPD refuses a peer for 30 s after its session has ended, then for 60 s, then for 120 s.
         let up = |peer: IpAddr| {
             let mut command = router.netns().command(&control);
             command.arg("-s").arg(&socket).args(["neighbor", &peer.to_string(), "up"]);

@@ -156,7 +156,8 @@ impl DutKind for Ovs {
         router.wait(stop, |_| Ok((!socket("db.sock").exists()).then(|| "ovsdb-server does not listen".into())))?;
         tell(&router, "ovs-vsctl", &[format!("--db={database}"), "--no-wait".into(), "init".into()])?;
 
-        // The kernel threads that receive for the switch have priority and would leave it no time.
+        // The kernel threads that receive for the switch have priority. Without this, the switch would get no processor
+        // time.
         let mut switch = command(&router, "nice", "coreutils")?;
         switch
             .args(["-n", "-20"])

@@ -65,7 +65,7 @@ static SPEC: KindSpec = KindSpec {
             ParamKind::Choice(&["tap", "veth"]),
             "tap",
             "tap",
-            "links to the tester: taps, or veth pairs that the guest reads through packet sockets, without VLANs; routers of a `topology` always use veth pairs",
+            "links to the tester: taps, or veth pairs, which the guest reads through packet sockets and which have no VLANs; routers of a `topology` always use veth pairs",
         ),
         TTL_MODEL,
         SCHEDULER.spec(),
@@ -104,8 +104,8 @@ struct Job {
 }
 
 impl Job {
-    /// True if the kernel needs the setting that labels have their own TTL. Without labels, the module with that setting is
-    /// not loaded.
+    /// True if the kernel needs the setting that gives labels their own TTL. Without labels, the module that has this
+    /// setting is not loaded.
     fn label_ttl_is_own(&self) -> bool {
         self.pipe && !(self.role.labels.is_empty() && self.role.pushed.is_empty())
     }
@@ -120,7 +120,7 @@ enum Routing {
 
 /// Flag in /proc/cpuinfo of processors with AMX, whose registers are larger than the guest's buffer.
 const LARGE: &str = "amx_tile";
-/// The first version that saves these registers.
+/// The first version of User Mode Linux that saves these registers.
 const SAVES: (u32, u32) = (6, 13);
 
 /// Refuses a guest kernel that cannot save the registers of this machine's processor. User Mode Linux before 6.13 saves the
@@ -137,7 +137,7 @@ fn refuse_unsaved_registers(kernel: &Path) -> Result<(), LabError> {
     match version(&told) {
         Some(version) if version < SAVES => Err(LabError::unusable(
             format!("User Mode Linux {} cannot save the registers of this machine's processor (AMX)", told.trim()),
-            format!("take a machine without AMX, or User Mode Linux {}.{} or newer", SAVES.0, SAVES.1),
+            format!("use a machine without AMX, or User Mode Linux {}.{} or newer", SAVES.0, SAVES.1),
         )),
         _ => Ok(()),
     }
@@ -148,7 +148,7 @@ fn has_large_registers(cpuinfo: &str) -> bool {
     flags.next().is_some_and(|line| line.split_whitespace().any(|flag| flag == LARGE))
 }
 
-/// Reads `6.1.176`, followed by any text.
+/// Parses a version such as `6.1.176`, followed by any text.
 fn version(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.trim().split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

@@ -1,5 +1,5 @@
 //! A Linux router with a fast path: a program in the receive path of each link (XDP) forwards by the kernel's own
-//! tables, and the kernel does the rest. The XDP program is part of Drophammer; another process of this program holds it.
+//! tables, and the kernel does the rest. The XDP program is part of Drophammer; a separate process keeps it loaded.
 
 use crate::environment::kernel_release;
 use crate::links::keep_segments_apart;
@@ -12,9 +12,9 @@ use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
 use std::path::PathBuf;
 
-/// First argument of this program that makes it the router's fast path; `SOCKET INTERFACE...` follow. It attaches the XDP
-/// program to the interfaces, then listens on the socket and answers the line `counters` with an object of its counters
-/// by interface.
+/// First argument of this program that makes it the router's fast path; `SOCKET INTERFACE...` follow. It attaches the
+/// XDP program to the interfaces, then listens on the socket and answers the line `counters` with a JSON object of its
+/// counters per interface.
 pub const SUBCOMMAND: &str = "xdp-router";
 
 static SPEC: KindSpec = KindSpec {
@@ -41,8 +41,8 @@ impl DutKind for Xdp {
         let Start { lab, dut, role, work_dir, stop } = start;
         if !lab.is_root() {
             return Err(LabError::forbidden(
-                format!("`{}` cannot load its program: only root may load one that forwards", dut.name),
-                "run as root, or take the kind `linux`",
+                format!("`{}` cannot load its program: only root can load a program that forwards", dut.name),
+                "run as root, or use the kind `linux`",
             ));
         }
         let version = format!("Drophammer {}, Linux {}", env!("CARGO_PKG_VERSION"), kernel_release());
@@ -52,7 +52,7 @@ impl DutKind for Xdp {
         take_frames(lab, &router)?;
 
         let socket = lab.shared().fresh_state(&dut.name)?.join("control");
-        // By process id rather than by path: somebody may have replaced the file at the path.
+        // By process id rather than by path: the file at the path may have been replaced.
         let program = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
         let mut command = router.netns().command(&program);
         command.arg(SUBCOMMAND).arg(&socket).args((0..role.interfaces.len()).map(router::dut_interface));
@@ -75,7 +75,7 @@ impl DutKind for Xdp {
 }
 
 /// Lets the tester's ends receive frames that XDP redirects: veth delivers those only to an end with a receive loop
-/// (NAPI), which GRO enables. As with any veth, the loop runs on the processor of the sender, which is the DUT's.
+/// (NAPI), which GRO enables. As with any veth, the loop runs on the processor of the sender, here the DUT's.
 fn take_frames(lab: &Lab, router: &NamespaceDut) -> Result<(), LabError> {
     let tester = Netns::tester(lab.shared())?;
     let ends: Vec<_> = router.interfaces().iter().map(|end| end.name.clone()).collect();

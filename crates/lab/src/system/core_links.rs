@@ -20,11 +20,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A token bucket passes a burst of this number of largest frames, or of as many bytes as the link carries in this time,
-/// whichever is more: the kernel's timers are not exact.
+/// A token bucket lets through a burst of this number of largest frames, or the bytes that the link carries in this
+/// time, whichever is more: the kernel's timers are not exact.
 const BURST_FRAMES: u64 = 2;
 const BURST: Duration = Duration::from_millis(1);
-/// Time limit for a link to come up once both ends are up.
+/// Time limit for a link to come up after both ends were set up.
 const CARRIER: Duration = Duration::from_secs(5);
 
 /// The links between the routers of a system. Dropping it removes them.
@@ -35,8 +35,8 @@ pub(super) struct RouterLinks {
     shared: Arc<Shared>,
     /// Links that have been taken down.
     down: BTreeSet<CoreLinkName>,
-    /// True if the routers have their own kernels: links go down and have queues of classes there, and the ends here stay
-    /// unchanged.
+    /// True if the routers have their own kernels: links go down and have queues of classes there, and the ends in this
+    /// machine's kernel stay unchanged.
     inside: bool,
     /// Namespaces of the routers.
     netns: Vec<Netns>,
@@ -114,7 +114,7 @@ impl RouterLinks {
         tc(&format!("parent 1:1 handle 2: pfifo limit {frames}"))
     }
 
-    /// As [`RouterLinks::add_queue_at`], for an interface that may have another queue.
+    /// Like [`RouterLinks::add_queue_at`], for an interface that may have another queue.
     pub(super) fn restore_queue_at(&self, router: usize, interface: usize) -> Result<(), LabError> {
         if self.inside {
             return Ok(());
@@ -170,7 +170,7 @@ impl RouterLinks {
         Ok(())
     }
 
-    /// The first link that is not up although it was not taken down.
+    /// The first link that is not up, other than those taken down.
     pub(super) fn not_up(&self) -> Option<CoreLinkName> {
         let up = |end: &CoreEnd| operational(&self.netns[end.router], &dut_interface(end.interface));
         let mut wanted = self.links.iter().filter(|link| !self.down.contains(&link.name));
@@ -196,7 +196,7 @@ impl Drop for RouterLinks {
     }
 }
 
-/// Refuses a system with links that delay or lose frames if routers of this kind cannot make them.
+/// Refuses a system whose links delay or lose frames if routers of this kind do not support that.
 pub(super) fn refuse_unless_made(kind: &dyn DutKind, system: &System) -> Result<(), LabError> {
     let mut special = system.links.iter().filter(|link| !link.delay.is_zero() || !link.loss.is_none());
     let Some(link) = special.next().filter(|_| !kind.delays_links()) else { return Ok(()) };
@@ -204,11 +204,11 @@ pub(super) fn refuse_unless_made(kind: &dyn DutKind, system: &System) -> Result<
     let able: Vec<_> = KINDS.iter().filter(|kind| kind.delays_links()).map(|kind| kind.spec().name).collect();
     Err(LabError::unusable(
         format!("routers of kind `{}` cannot {verb} link {} between them", kind.spec().name, link.name),
-        format!("leave `{key}` out, or take kind {}", able.join(", ")),
+        format!("leave `{key}` out, or use kind {}", able.join(", ")),
     ))
 }
 
-/// Bytes that a token bucket passes at once.
+/// Number of bytes in a burst that a token bucket lets through.
 fn burst(speed: Bandwidth, mtu: u32) -> u64 {
     let frame = u64::from(mtu) + 14 + u64::from(OVERHEAD);
     let in_time = speed.0.saturating_mul(BURST.as_micros() as u64) / 8_000_000;
@@ -222,20 +222,20 @@ pub(super) fn text(system: &System) -> String {
     let buckets = match &speeds.into_iter().map(Bandwidth).collect::<Vec<_>>()[..] {
         [] => String::new(),
         [one] if system.links.iter().all(|link| link.speed.is_some()) => {
-            format!(", each a token bucket at both ends that lets {} bytes pass at once", burst(*one, mtu))
+            format!(", each a token bucket at both ends that lets a burst of {} bytes through", burst(*one, mtu))
         }
         several => {
             let each = several.iter().map(|speed| format!("{} at {speed}", burst(*speed, mtu)));
             let each = each.collect::<Vec<_>>().join(", ");
-            format!("; a link with a speed is a token bucket at both ends that lets so many bytes pass at once: {each}")
+            format!("; a link with a speed is a token bucket at both ends that lets a burst of this many bytes through: {each}")
         }
     };
     let delayed = system.links.iter().any(|link| !link.delay.is_zero());
     let lossy = system.links.iter().any(|link| !link.loss.is_none());
     let what = match (delayed, lossy) {
-        (true, false) => "; the kernel at which packets arrive delays them",
-        (false, true) => "; the kernel at which packets arrive loses some of them",
-        (true, true) => "; the kernel at which packets arrive delays them, and loses some",
+        (true, false) => "; the kernel of the receiving router delays packets",
+        (false, true) => "; the kernel of the receiving router loses some packets",
+        (true, true) => "; the kernel of the receiving router delays packets and loses some",
         (false, false) => "",
     };
     format!("{}{buckets}{what}", system.topology)
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(text(&system(chain)), chain.to_string());
         let fast = Some(Bandwidth(100_000_000));
         let same = text(&system(Topology { core_speed: fast, ..chain }));
-        assert!(same.ends_with(", each a token bucket at both ends that lets 12500 bytes pass at once"), "{same}");
+        assert!(same.ends_with(", each a token bucket at both ends that lets a burst of 12500 bytes through"), "{same}");
         let shape = Topology { shape: Shape::Loop, routers: 4, ..chain };
         let wan =
             |speed| Some(Wan { speed: Some(Bandwidth(speed)), delay: Some(Duration::from_millis(277)), loss: None });
@@ -280,7 +280,7 @@ mod tests {
         };
         let wan = Wan { delay: Some(Duration::from_millis(277)), loss: Some(LinkLoss(1_000)), speed: None };
         let error = refused("linux", wan).unwrap();
-        assert!(error.contains("kind `linux` cannot delay link 2-3") && error.contains("take kind uml"), "{error}");
+        assert!(error.contains("kind `linux` cannot delay link 2-3") && error.contains("use kind uml"), "{error}");
         let error = refused("linux", Wan { delay: None, ..wan }).unwrap();
         assert!(error.contains("cannot lose frames on link 2-3") && error.contains("leave `wan_loss` out"), "{error}");
         assert_eq!((refused("uml", wan), refused("linux", Wan::default())), (None, None));

@@ -243,7 +243,7 @@ pub fn many(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
 pub fn refused(lab: &mut Lab, work: &Path) -> Checked {
     let (ports, what, remedy) = match lab.is_root() {
         true => (super::ports(), "the suite has no `bgp:`", "add `bgp: {}`"),
-        false => (with_bgp(super::ports(), 1), "which only root may do", "run as root"),
+        false => (with_bgp(super::ports(), 1), "which only root can do", "run as root"),
     };
     let error = up_with(lab, "openbgpd", work, &ports).err().ok_or("came up")?;
     ensure(error.contains(what) && error.contains(remedy), &error)

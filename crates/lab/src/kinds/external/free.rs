@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Why an interface must not be used, and the remedy.
 type Objection = (String, String);
 
-/// What this machine has, from `ip -j address` and `ip -j route`.
+/// Interfaces and routes of this machine, from `ip -j address` and `ip -j route`.
 struct Host {
     links: Vec<Value>,
     routes: Vec<Value>,
@@ -41,8 +41,8 @@ pub(super) fn refuse_unless_free(shared: &Shared, name: &str, mtu: u32) -> Resul
     refuse(objection(name, mtu, &host.links, &host.routes))
 }
 
-/// Refuses an interface that the host uses: one with an address, a route, or a master. It finds no other faults. It looks in
-/// the network namespace of this thread, without a lab.
+/// Refuses an interface that the host uses, because it has an address, a route, or a master. It checks nothing else. It
+/// looks in the network namespace of this thread, and needs no lab.
 pub fn refuse_in_use(name: &str) -> Result<(), LabError> {
     let host = Host::ask(&process::find("ip", "iproute2")?, &sweep::mark())?;
     let link = host.links.iter().find(|link| text(link, "ifname") == name);
@@ -52,7 +52,8 @@ pub fn refuse_in_use(name: &str) -> Result<(), LabError> {
 /// Time for links to come up before a run begins: auto-negotiation takes some seconds.
 const LINK: Duration = Duration::from_secs(5);
 
-/// Refuses interfaces that cannot be used in a run, before anything is started; `with_link`: also those without a link.
+/// Refuses interfaces that cannot be used in a run, before anything is started. With `with_link`, also refuses
+/// interfaces without a link.
 pub(super) fn refuse_host(names: &[String], role: &RouterRole, with_link: bool) -> Result<(), LabError> {
     if !geteuid().is_root() {
         return Err(LabError::unusable(
@@ -68,18 +69,18 @@ pub(super) fn refuse_host(names: &[String], role: &RouterRole, with_link: bool) 
     match wait::while_missing(LINK, &|| false, || Ok(down().cloned())) {
         Err(LabError::NotReady { condition: name, .. }) => Err(LabError::unusable(
             format!("{name} has no link"),
-            "plug the cable in, or set the router's end up; a command `setup` may do that too",
+            "plug in the cable, or set the router's end up; a command `setup` can also do that",
         )),
         other => other,
     }
 }
 
-/// Whether the interface is up and its cable is connected.
+/// True if the interface is up and its cable is connected.
 pub(super) fn has_link(name: &str) -> bool {
     std::fs::read_to_string(format!("/sys/class/net/{name}/carrier")).is_ok_and(|carrier| carrier.trim() == "1")
 }
 
-/// Refuses an interface that was set down on this machine, which no router can do.
+/// Refuses an interface that was set down on this machine: no router can cause that.
 pub(super) fn refuse_down(name: &str) -> Result<(), LabError> {
     match is_set_up(Path::new(probe::OWN), name) {
         Some(true) => Ok(()),
@@ -121,7 +122,7 @@ pub(super) fn objection(name: &str, mtu: u32, links: &[Value], routes: &[Value])
     })
 }
 
-/// The host's use of the interface, and the remedy.
+/// How the host uses the interface, and the remedy; `None` if it does not use it.
 fn use_of(name: &str, link: &Value, routes: &[Value]) -> Option<Objection> {
     // Suggest no command: it would cut off a user who is connected through this very interface.
     let free = |first: &str| {

@@ -8,7 +8,7 @@ use std::path::Path;
 /// Maximum number of bytes that we read, or keep when rewriting a log.
 const MOST: u64 = 16 << 20;
 
-/// The last 16 MiB of a log, from the beginning of a line.
+/// Reads the last 16 MiB of a log, starting at the beginning of a line.
 pub(super) fn read(log: &Path) -> io::Result<String> {
     last(log, MOST).map(|(text, _)| text)
 }
@@ -19,13 +19,13 @@ pub(super) fn mask(mask: &Mask, log: &Path) -> io::Result<()> {
     if whole && mask.leaves(&text) {
         return Ok(());
     }
-    // Not a new file: processes that outlive the command continue to write to this one.
+    // Do not make a new file: processes that outlive the command continue to write to this one.
     let mut file = OpenOptions::new().append(true).open(log)?;
     file.set_len(0)?;
     file.write_all(mask.text(&text).as_bytes())
 }
 
-/// Hides secrets in a log for good. Processes that still have the old file open write to a file without a name.
+/// Hides secrets in a log permanently. Processes that still have the old file open then write to a file without a name.
 pub(super) fn close(mask: &Mask, log: &Path) -> io::Result<()> {
     let Some((text, _)) = to_mask(mask, log, MOST)? else { return Ok(()) };
     let new = log.with_extension("masked");
@@ -33,7 +33,7 @@ pub(super) fn close(mask: &Mask, log: &Path) -> io::Result<()> {
     fs::rename(&new, log)
 }
 
-/// As [`last`]; `None` if there is no log or no secret.
+/// Like [`last`]; `None` if there is no log or no secret.
 fn to_mask(mask: &Mask, log: &Path, most: u64) -> io::Result<Option<(String, bool)>> {
     if mask.is_empty() {
         return Ok(None);
@@ -44,7 +44,7 @@ fn to_mask(mask: &Mask, log: &Path, most: u64) -> io::Result<Option<(String, boo
     }
 }
 
-/// The last `most` bytes of a log without an incomplete first line, and whether they are the whole log.
+/// Returns the last `most` bytes of a log without an incomplete first line, and whether they are the whole log.
 fn last(log: &Path, most: u64) -> io::Result<(String, bool)> {
     let mut file = File::open(log)?;
     let left_out = file.metadata()?.len().saturating_sub(most);
@@ -107,7 +107,7 @@ mod tests {
         let status = process::shell(&command, "test", &[], &log, Duration::from_secs(10), &|| false).unwrap();
         assert!(status.success());
         let told = || fs::read_to_string(&log).unwrap();
-        // Each pipe is opened when its other end is.
+        // Opening a pipe blocks until its other end is opened.
         let goes_on = |word: &str| {
             fs::write(&go, word).unwrap();
             fs::read_to_string(&done).unwrap();

@@ -19,12 +19,12 @@ pub(super) const KEY: &str = "snmp_interfaces";
 /// ifName and ifDescr.
 const IF_NAME: &[u64] = &[1, 3, 6, 1, 2, 1, 31, 1, 1, 1, 1];
 const IF_DESCR: &[u64] = &[1, 3, 6, 1, 2, 1, 2, 2, 1, 2];
-/// Rows of a column per question.
+/// Rows of a column per query.
 const ROWS: u32 = 20;
 /// Maximum number of interfaces to read, and to name in an error message.
 const MOST: usize = 100_000;
 const SHOWN: usize = 100;
-/// Attempts per question: the network may lose a datagram.
+/// Attempts per query: the network may lose a datagram.
 const ATTEMPTS: usize = 3;
 
 /// The names of the router's interfaces in the suite, if any. There must be one for each of `ports` ports, and a community.
@@ -59,7 +59,7 @@ impl Interface {
         self.name == name || self.description == name
     }
 
-    /// The names that a suite may use for it. They come from the network.
+    /// The names that a suite can use for the interface. They come from the network.
     fn shown(&self) -> String {
         let [name, description] = [&self.name, &self.description].map(|text| visible(text, &[]));
         match (name.is_empty(), description.is_empty()) {
@@ -106,7 +106,7 @@ pub(super) struct Mib {
     address: IpAddr,
     community: String,
     names: Vec<String>,
-    /// ifIndex of each. It may change when the router starts again (RFC 2863 section 3.1.5).
+    /// ifIndex of each interface. It may change when the router restarts (RFC 2863 section 3.1.5).
     indexes: Vec<u64>,
     /// Time limit for reading the names of all interfaces.
     limit: Duration,
@@ -142,7 +142,8 @@ impl Mib {
         (KEY.to_owned(), lines.collect())
     }
 
-    /// The counters of the interfaces, with the number of the port that each one faces, and those of the whole router.
+    /// The counters of the interfaces, each with the number of the port that it faces, and the counters of the whole
+    /// router.
     pub(super) fn counters(&mut self, shared: &Shared) -> Result<Vec<DutCounter>, LabError> {
         shared.on_host(|| self.read())?
     }
@@ -157,7 +158,7 @@ impl Mib {
         }
         let counters = self.ask(|session| {
             let mut all = snmp::of_interfaces(session, &self.indexes)?;
-            // Received packets include the questions to the router's agent, which pass no port.
+            // Received packets include our queries to the router's agent, which do not pass a port.
             let of_ip = snmp::of_ip(session)?;
             all.extend(of_ip.into_iter().filter(|counter| !matches!(counter.counts, Counts::IpReceived(_))));
             Ok(all)
@@ -194,7 +195,7 @@ impl Mib {
         LabError::unusable(
             format!("the SNMP agent at {}, UDP port {}: {why}", self.address, snmp::PORT),
             format!(
-                "check that the agent is on, that it permits this machine's address, and the community in \
+                "check that the agent runs and permits this machine's address, and check the community in \
                  `snmp_community_file`, or leave `{KEY}` out"
             ),
         )
@@ -228,7 +229,7 @@ fn interface(session: &mut SyncSession, index: u64) -> Result<Interface, String>
     Ok(one)
 }
 
-/// The texts of a column by the index of their row.
+/// Reads the texts of a column, by row index.
 fn column(session: &mut SyncSession, column: &[u64], deadline: Instant) -> Result<BTreeMap<u64, String>, String> {
     let mut found = BTreeMap::new();
     let mut last: Option<u64> = None;
@@ -239,9 +240,9 @@ fn column(session: &mut SyncSession, column: &[u64], deadline: Instant) -> Resul
         for (asked, value) in answer.varbinds {
             // After the last row come the rows of another column, or nothing.
             let (Value::OctetString(bytes), Some(index)) = (value, row(&asked, column)) else { return Ok(found) };
-            // Otherwise an agent could keep the tester for ever.
+            // Otherwise an agent could keep the tester busy forever.
             if last.is_some_and(|last| index <= last) || found.len() >= MOST {
-                return Err(format!("the rows of its interface table are not in order, or more than {MOST}"));
+                return Err(format!("the rows of its interface table are not in order, or there are more than {MOST}"));
             }
             last = Some(index);
             found.insert(index, text(bytes));
@@ -250,7 +251,7 @@ fn column(session: &mut SyncSession, column: &[u64], deadline: Instant) -> Resul
             return Err("an answer without a value".into());
         }
         if Instant::now() >= deadline {
-            return Err(format!("its {} interfaces and more took longer than `timeout`", found.len()));
+            return Err(format!("reading its interface table took longer than `timeout` ({} interfaces so far)", found.len()));
         }
     }
 }
@@ -282,7 +283,7 @@ mod tests {
         vec![
             one(1, "Gi0/0", "GigabitEthernet0/0"),
             one(7, "Gi0/1", "GigabitEthernet0/1"),
-            // One without ifXTable, one whose ifDescr is another one's ifName, and two with the same ifDescr.
+            // An interface without ifXTable, one whose ifDescr is the ifName of another, and two with the same ifDescr.
             one(8, "", "Management"),
             one(9, "Po1", "Gi0/0"),
             one(10, "Tu1", "tunnel"),
@@ -309,7 +310,7 @@ mod tests {
             error.ends_with("Gi0/1 (GigabitEthernet0/1), Management, Po1 (Gi0/0), Tu1 (tunnel), Tu2 (tunnel)"),
             "{error}"
         );
-        // Names are compared whole and with their case.
+        // Names must match completely, including case.
         assert!(found(&["gi0/0"]).is_err() && found(&["Gi0"]).is_err());
         assert_eq!(found(&["tunnel"]).unwrap_err(), "2 of its interfaces are called `tunnel`");
         let error = found(&["Gi0/1", "GigabitEthernet0/1"]).unwrap_err();

@@ -5,8 +5,8 @@
 //! Neighbor Discovery, packets to the router, packets whose TTL ends here, and packets to a neighbour that is not known
 //! yet. A packet passes four tables:
 //!
-//! - 0: by side of arrival. On their way to the kernel, ARP and Neighbor Discovery teach table 2 the MAC addresses of
-//!   neighbours.
+//! - 0: separates packets by the side on which they arrive. On their way to the kernel, ARP and Neighbor Discovery
+//!   teach table 2 the MAC addresses of neighbours.
 //! - 1: the routes; the priority is the prefix length. Registers get the next hop and the output port.
 //! - 2: the learned neighbours. Each sets the destination of the frame.
 //! - 3: if a frame still has the router's own address, its neighbour is not known, and it goes to the kernel. All other
@@ -32,7 +32,7 @@ pub(super) const ROUTES: usize = 1;
 const LABELLED: [usize; 2] = [4, 5];
 /// Difference between the numbers of an internal port and of its link.
 const INTERNAL: usize = 1000;
-/// A higher priority than any route has.
+/// Higher than the priority of any route.
 const BEFORE_ROUTES: usize = 1000;
 
 /// Number of the link of port `i` in the bridge.
@@ -137,7 +137,8 @@ fn sides(text: &mut String, role: &RouterRole, i: usize) {
     flow(text, 0, 2, &format!("in_port={link},dl_dst={group}"), &format!("output:{kernel}"));
 }
 
-/// Packets that leave by a port, or go to the kernel because they still have the MAC address that they arrived with.
+/// Packets that leave through a port, or go to the kernel because they still have the MAC address that they arrived
+/// with.
 fn leave(text: &mut String, role: &RouterRole, i: usize) {
     let (link, mac, labels) = (link_number(i), mac(role, i), has_labels(role));
     flow(text, 3, 3, &format!("dl_dst={mac}"), &format!("output:{KERNEL}"));
@@ -192,7 +193,7 @@ fn ether_type(role: &RouterRole) -> &'static str {
     if of_one_family(role) == Some(false) { "0x86dd" } else { "0x0800" }
 }
 
-/// Pushes labels on packets to a network, each with the packet's decremented TTL, or with their own (`pipe`).
+/// Pushes labels on packets to a network, each with the packet's decremented TTL, or with its own (`pipe`).
 fn push(text: &mut String, route: &PushedRoute, pipe: bool) {
     let (key, register) = words(route.via);
     let (address, length) = route.prefix;
@@ -210,7 +211,8 @@ fn has_labels(role: &RouterRole) -> bool {
     !role.labels.is_empty() || !role.pushed.is_empty()
 }
 
-/// True if all addresses of the role are IPv4, false if IPv6; `None` for both: a label does not say which one follows.
+/// True if all addresses of the role are IPv4, false if all are IPv6; `None` if both occur: a label does not say which
+/// one follows.
 pub(super) fn of_one_family(role: &RouterRole) -> Option<bool> {
     let mut addresses = role.interfaces.iter().flat_map(|i| &i.addresses).map(|a| a.address.is_ipv4());
     let first = addresses.next()?;

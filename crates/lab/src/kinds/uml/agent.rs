@@ -12,7 +12,7 @@ pub(super) const INTERFACE: &str = "m0";
 pub(super) const TESTER: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 1);
 /// The guest's address there.
 pub(super) const GUEST: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 2);
-/// Prefix length of both.
+/// Prefix length of both addresses.
 pub(super) const PREFIX: u8 = 30;
 /// Port on which the guest listens.
 pub(super) const PORT: u16 = 7077;
@@ -54,7 +54,7 @@ pub(super) fn is_busy(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::TimedOut | ErrorKind::HostUnreachable)
 }
 
-/// As [`ask`], for a guest that may not be up yet.
+/// Like [`ask`], for a guest that may not be up yet.
 pub(super) fn ask_once(
     home: &Netns,
     question: &str,
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_guest_without_time_is_asked_again() {
         let kind = |errno: Errno| std::io::Error::from(errno).kind();
-        // Without an answer to ARP, the kernel gives the connection up as unreachable.
+        // Without an answer to ARP, the kernel reports the guest as unreachable.
         assert!([Errno::ETIMEDOUT, Errno::EHOSTUNREACH].into_iter().all(|errno| is_busy(kind(errno))));
         assert!(![Errno::ECONNREFUSED, Errno::ECONNRESET].into_iter().any(|errno| is_busy(kind(errno))));
     }

@@ -1,4 +1,4 @@
-//! The outside of a guest: starts it, joins its links to the tester, asks it, ends it.
+//! A guest from the outside: starts it, connects its links to the tester, queries it, ends it.
 
 use super::{Job, Routing, SPEC, agent};
 use crate::dut::{Classes, SystemMember, TesterInterface, Usage, await_no_idle, capabilities};
@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 const READY: Duration = Duration::from_secs(60);
 /// Additional time for each BGP neighbour.
 const NEIGHBOUR: Duration = Duration::from_millis(150);
-/// Pause between two checks of what a guest lacks, as a multiple of the duration of a check: a check takes the guest's
-/// processor time, the more the more routes there are.
+/// Pause between two checks of what a guest lacks, as a multiple of the duration of a check: a check costs the guest
+/// processor time, and more with more routes.
 const LOOKING: u32 = 5;
 /// Milliseconds between two ARP requests for the guest's address on the management network.
 const NEIGHBOUR_AGAIN_MS: &str = "200";
@@ -64,7 +64,7 @@ pub(super) struct UmlDut {
     lacked: Option<(Instant, String)>,
 }
 
-/// Refuses if this process may not make taps.
+/// Refuses the router if this process is not permitted to make taps.
 pub(super) fn refuse_without_taps() -> Result<(), LabError> {
     let opened = OpenOptions::new().read(true).write(true).open(TAPS);
     opened.map(drop).map_err(|e| {
@@ -87,7 +87,7 @@ pub(super) fn modules() -> Result<String, LabError> {
 }
 
 impl UmlDut {
-    /// Starts a guest and returns once it plays its role.
+    /// Starts a guest, and returns when it plays its role.
     pub(super) fn bring_up(
         lab: &mut Lab,
         dut: &DutConfig,
@@ -103,7 +103,7 @@ impl UmlDut {
         let state = shared.fresh_state(&dut.name)?;
         let job = &boot.job;
         configuration::store(work_dir, work_dir, &boot.kept, &boot.kept)?;
-        // A copy in a folder that the guest sees: somebody may replace or hide the program's own file.
+        // Use a copy in a folder that the guest sees: somebody may replace or hide the program's own file.
         let (init, told) = (state.join("init"), state.join("job.json"));
         fs::copy("/proc/self/exe", &init).map_err(LabError::file("write", &init))?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(LabError::file("protect", &init))?;
@@ -162,8 +162,8 @@ impl UmlDut {
         Ok(up)
     }
 
-    /// Makes the taps and sets the near ends up before the guest opens them: a tap that is down refuses frames, and after
-    /// one refused frame the guest's driver gives up its interface for ever.
+    /// Makes the taps, and sets their near ends up before the guest opens them: a tap that is down refuses frames, and
+    /// after one refused frame the guest's driver gives up its interface permanently.
     fn make_taps(&self, role: &RouterRole) -> Result<(), LabError> {
         let mut lines: Vec<String> = self.taps().map(|name| format!("tuntap add dev {name} mode tap")).collect();
         if let Ends::Tap { interfaces, .. } = &self.ends {
@@ -173,16 +173,16 @@ impl UmlDut {
         lines.push(format!("link set {} up", agent::INTERFACE));
         let home = self.ends.netns();
         home.ip(&lines)?;
-        // By default the kernel asks for the guest's address once a second, and finds a running guest that much later. The
-        // namespaces of ordinary users do not have this setting.
+        // By default the kernel asks for the guest's address once a second, so it may find a running guest up to a
+        // second late. The namespaces of ordinary users do not have this setting.
         let setting = format!("net/ipv4/neigh/{}/retrans_time_ms", agent::INTERFACE);
         let _ = home.sysctl(&[(setting, NEIGHBOUR_AGAIN_MS)]);
-        // The guest treats frames as complete, even if the tap is left to add checksums or to segment them.
+        // The guest treats frames as complete, even those whose checksums or segmentation are left to the tap.
         let mut ports = self.taps().filter(|name| *name != agent::INTERFACE);
         ports.try_for_each(|name| home.output("ethtool", "ethtool", &["-K", name, "tx", "off"], None).map(drop))
     }
 
-    /// All taps, the management network's last.
+    /// All taps; the tap of the management network is the last.
     fn taps(&self) -> impl Iterator<Item = &str> {
         let ports = match &self.ends {
             Ends::Tap { interfaces, .. } => &interfaces[..],
@@ -209,7 +209,7 @@ impl UmlDut {
                 return Ok(Look::NotYet(last.clone()));
             }
             let answer = agent::ask_once(dut.ends.netns(), "ready", || Ok(()));
-            // A guest whose kernel is not up yet spends no time on the question.
+            // A guest whose kernel is not up yet spends no processor time on the question.
             let silent = matches!(&answer, Err(LabError::Io { source, .. }) if agent::is_busy(source.kind()));
             let found = look(dut, answer)?;
             next = begun + if silent { Duration::ZERO } else { begun.elapsed() * LOOKING };
@@ -274,8 +274,8 @@ impl UmlDut {
 /// Prefix of counters at the outer ends of a guest's links.
 const OUTSIDE: &str = "outside.";
 
-/// Prefixes the counters of a namespace that contains only the links of a guest: their ends have the same names as the
-/// guest's interfaces. Leaves out the IP counters, which are not the guest's.
+/// Prefixes the counters of a namespace that contains only the links of a guest, because the ends in this namespace
+/// have the same names as the guest's interfaces. Leaves out the IP counters, which are not the guest's.
 fn outside(counters: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let is_ip = |name: &str| name.starts_with("ip.") || name.starts_with("ip6.");
     let far = |name: &str| name.strip_prefix('d').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
@@ -298,7 +298,7 @@ fn ends(lab: &mut Lab, dut: &DutConfig, boot: &Boot<'_>) -> Result<Ends, LabErro
 fn confinement(ends: &Ends, root: bool) -> String {
     match ends {
         Ends::Veth(links) => {
-            // Ordinary users get no more than the kernel's default.
+            // Ordinary users cannot get more than the kernel's default.
             let room = if root { " of 2,048 frames" } else { "" };
             format!("it reads veth links by packet sockets{room}; {}", links.confinement())
         }
@@ -306,13 +306,13 @@ fn confinement(ends: &Ends, root: bool) -> String {
     }
 }
 
-/// Fails once the guest has ended. After a panic of its kernel, its process waits for ever.
+/// Fails once the guest has ended. After a panic of its kernel, its process waits forever.
 fn works(guest: &mut Daemon) -> Result<(), LabError> {
     guest.check_works("Kernel panic")
 }
 
-/// Ends every process of a guest. If the guest works and `halt` succeeds, it may end on its own within `limit`. Then kills
-/// what is left of it.
+/// Ends every process of a guest. If the guest works and `halt` succeeds, it has `limit` to end on its own. Then kills
+/// the remaining processes.
 fn end(mut guest: Daemon, halt: impl FnOnce(&mut Daemon) -> Result<(), LabError>, limit: Duration) {
     if works(&mut guest).is_ok() && halt(&mut guest).is_ok() {
         guest.await_end(limit);
@@ -351,12 +351,12 @@ impl Dut for UmlDut {
         self.ask("check").map(drop)
     }
 
-    /// Links of its system begin to lose frames.
+    /// From now on, the links of its system lose frames.
     fn forwards(&mut self) -> Result<(), LabError> {
         if self.role.member.is_some() { self.ask("forwards").map(drop) } else { Ok(()) }
     }
 
-    /// From the guest's kernel.
+    /// The counters of the guest's kernel.
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         let mut counters = BTreeMap::new();
         flatten("", &self.ask("counters")?, &mut counters);
@@ -433,12 +433,12 @@ impl Classes for UmlDut {
 }
 
 impl Usage for UmlDut {
-    /// The guest with its kernel and daemons, and the work at its links.
+    /// Includes the guest with its kernel and daemons, and the kernel's work at its links.
     fn cpu_time(&mut self) -> Option<Duration> {
         Some(self.ends.cpu_time()? + probe::tree_time(self.pid()?)?)
     }
 
-    /// Of the host's processes: all pages that the guest has ever used, since it gives none back.
+    /// Memory of the host's processes: all pages that the guest has ever used, since it returns none.
     fn router_memory(&mut self) -> Option<Vec<u64>> {
         Some(vec![probe::proportional(self.pid()?)?])
     }
@@ -449,7 +449,7 @@ impl Usage for UmlDut {
         Some(threads)
     }
 
-    /// From the guest's kernel.
+    /// The values from the guest's kernel.
     fn memory(&mut self) -> Vec<(String, u64)> {
         match self.routing {
             Routing::Frr => {
@@ -475,13 +475,13 @@ mod tests {
     use nix::sys::signal::Signal;
     use nix::unistd::Pid;
 
-    /// Longer than any of these tests takes.
+    /// Longer than any of these tests should take.
     const LONG: Duration = Duration::from_secs(60);
     /// A guest of two processes that never ends by itself.
     const ENDLESS: &str = "sleep 600 & echo $!; wait";
 
-    /// Ends a guest that runs this shell script. Once none of its processes is left, returns how long that took, and the
-    /// guest's log.
+    /// Ends a guest that runs this shell script. When none of its processes is left, returns how long that took, and
+    /// the guest's log.
     fn ended(
         script: &str,
         halt: impl FnOnce(&mut Daemon) -> Result<(), LabError>,

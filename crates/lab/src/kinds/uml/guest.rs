@@ -33,20 +33,21 @@ use std::time::Duration;
 /// First argument that makes this program a guest's first process; the lab adds more arguments. Its `main` must call
 /// [`run`].
 pub const SUBCOMMAND: &str = "uml-guest";
-/// The next argument that makes it run the guest's kernel; the kernel, the job file and the kernel's arguments follow.
+/// The next argument, which makes this program run the guest's kernel; the kernel, the job file and the kernel's
+/// arguments follow.
 pub(super) const KERNEL: &str = "kernel";
 
-/// Folders of the guest's own, on tmpfs.
+/// Folders that the guest has on its own tmpfs.
 const OWN: [&str; 4] = ["/run", "/tmp", "/var/tmp", "/var/log"];
 /// Folder of configurations, sockets and logs, on the guest's tmpfs.
 const STATE: &str = "/run/drophammer";
-/// Time in which zebra must listen.
+/// Time within which zebra must listen.
 const START: Duration = Duration::from_secs(20);
 /// Time limit for reading a question: it arrives immediately, or its sender is gone.
 const QUESTION: Duration = Duration::from_secs(1);
 
-/// Runs as the guest with the job file `JOB` until the lab asks it to halt. If the guest cannot start or go on, it prints the
-/// reason and switches itself off, because nothing else runs in it.
+/// Runs as the guest with the job file `JOB` until the lab asks it to halt. If the guest cannot start or continue, it
+/// prints the reason and powers itself off, because nothing else runs in it.
 pub fn run(arguments: &[OsString]) -> Result<(), String> {
     if let [first, kernel, job, rest @ ..] = arguments
         && first == KERNEL
@@ -60,16 +61,16 @@ pub fn run(arguments: &[OsString]) -> Result<(), String> {
     let [job, ..] = arguments else { return Err("the guest is started by the lab: JOB".into()) };
     if let Err(e) = Guest::start(Path::new(job)).and_then(|mut guest| guest.serve()) {
         // Nobody reads the return value: the console is the log of the guest.
-        eprintln!("the guest cannot go on: {e}");
+        eprintln!("the guest cannot continue: {e}");
         halt();
     }
     Ok(())
 }
 
-/// Runs the guest's kernel as the first process of a PID namespace, and ends with the same status. The kernel traces the
-/// processes of the guest and executes their system calls. If it is killed, they go on with system calls of this machine:
-/// once, the first process of a guest then switched its machine off, which ended the lab's PID namespace. In a PID
-/// namespace, the end of the kernel ends them all.
+/// Runs the guest's kernel as the first process of a PID namespace, and ends with the same status. The kernel traces
+/// the processes of the guest and executes their system calls. If the kernel is killed, they continue with system calls
+/// of this machine: once, the first process of a guest then powered off its machine, which ended the lab's PID
+/// namespace. In a PID namespace, they all end with the kernel.
 fn hold(kernel: &OsStr, job: &OsStr, arguments: &[OsString]) -> Result<(), String> {
     let told = read(Path::new(job)).map_err(|e| e.to_string())?;
     let ports = if told.raw { &told.role.interfaces[..] } else { &[] };
@@ -148,7 +149,7 @@ impl Guest {
         }
         let zebra = process::find("zebra", "frr")?;
         self.daemon("zebra", &zebra)?;
-        // A daemon that cannot connect to zebra tries again only ten seconds later.
+        // A daemon that cannot connect to zebra waits ten seconds before it tries again.
         let socket = state.join(frr::ZEBRA_SOCKET);
         wait::while_missing(START, &|| false, || {
             self.check()?;
@@ -180,7 +181,7 @@ impl Guest {
         let listener = TcpListener::bind((agent::GUEST, agent::PORT)).map_err(LabError::io("cannot listen on m0"))?;
         loop {
             let (stream, _) = listener.accept().map_err(LabError::io("cannot listen on m0"))?;
-            // If a client disconnects, go on with the next one.
+            // If a client disconnects, continue with the next one.
             if let Ok(Some(question)) = self.question(&stream) {
                 let answer = self.answer(&question).unwrap_or_else(|e| agent::refusal(&e.to_string()));
                 let _ = (&stream).write_all(format!("{answer}\n").as_bytes());
@@ -249,7 +250,7 @@ impl Guest {
         })
     }
 
-    /// A message about what is still missing; `None` once the guest plays its role.
+    /// Returns a message about what is still missing; `None` when the guest plays its role.
     fn not_ready(&self) -> Result<Option<String>, LabError> {
         let role = &self.job.role;
         if !self.job.own {
@@ -263,12 +264,12 @@ impl Guest {
         Ok(frr::not_told(&bgpd(), &bgp::locals(bgp)).or_else(|| bgp::deaf_here(bgp)))
     }
 
-    /// A message if a neighbour cannot have a session yet.
+    /// Returns a message if a neighbour cannot have a session yet.
     fn idle(&self) -> Option<String> {
         self.job.role.bgp.as_ref().and_then(|_| frr::idle(&bgpd()))
     }
 
-    /// A message if a session with another router of its system is not up.
+    /// Returns a message if a session with another router of its system is not up.
     fn session_down(&self) -> Option<String> {
         let mut peers = self.job.role.bgp.iter().flat_map(|bgp| &bgp.core);
         peers.find_map(|peer| frr::session_down(&bgpd(), peer))
@@ -309,7 +310,7 @@ fn has_ipv6(role: &RouterRole) -> bool {
     role.places().any(|(_, _, addresses)| addresses.iter().any(|a| a.address.is_ipv6()))
 }
 
-/// Loads the modules that Debian's kernel does not have built in.
+/// Loads the modules that are not built into Debian's kernel.
 fn modules(job: &Job) -> Result<(), LabError> {
     let library = Path::new(STATE).join(MODULES).join("lib");
     fs::create_dir_all(&library).map_err(LabError::file("create", &library))?;
@@ -350,7 +351,7 @@ fn labels(role: &RouterRole) -> Result<(), LabError> {
     let Some(highest) = role.labels.iter().map(|entry| entry.label).max() else { return Ok(()) };
     write_sysctl("net/mpls/platform_labels", &(highest + 1).to_string())?;
     for (at, _, _) in role.places() {
-        // A dot in an interface name is a slash in the names of its settings.
+        // In the names of settings, a dot of an interface name becomes a slash.
         let interface = router::interface_at(role, at).replace('.', "/");
         write_sysctl(&format!("net/mpls/conf/{interface}/input"), "1")?;
     }
@@ -388,8 +389,8 @@ fn sysctls(role: &RouterRole) -> Result<(), LabError> {
         false => &[],
     };
     ROUTER.iter().chain(ipv6).try_for_each(|(key, value)| write_sysctl(key, value))?;
-    // The ports are older than the module `ipv6` and have its defaults. Duplicate address detection would add the routes of
-    // their link-local addresses after the guest is ready.
+    // The ports existed before the module `ipv6` was loaded, so they have its defaults. Duplicate address detection
+    // would add the routes of their link-local addresses after the guest is ready.
     for (key, value) in ipv6 {
         let Some(setting) = key.strip_prefix(IPV6_DEFAULT) else { continue };
         for interface in fs::read_dir(IPV6_INTERFACES).into_iter().flatten().flatten() {
@@ -399,13 +400,13 @@ fn sysctls(role: &RouterRole) -> Result<(), LabError> {
             }
         }
     }
-    // As for routers in namespaces: Linux before 6.3 by default forwards IPv6 to only 4,096 destinations at a time.
+    // As with routers in namespaces, Linux before 6.3 by default forwards IPv6 to only 4,096 destinations at a time.
     let _ = fs::write("/proc/sys/net/ipv6/route/max_size", i32::MAX.to_string());
     Ok(())
 }
 
-/// Lines of ip(8) that name the interfaces, set them up and give them addresses. The kernel's last interface is the
-/// management network's.
+/// Lines of ip(8) that name the interfaces, set them up and give them addresses. The last interface of the kernel
+/// belongs to the management network.
 fn interfaces(job: &Job) -> Vec<String> {
     let ports = job.role.interfaces.len();
     let mut lines = vec!["link set lo up".to_owned()];

@@ -1,10 +1,10 @@
 //! Takes a link to another router down and up again, at its end inside a guest.
 //!
 //! The interface itself stays up: the guest's driver closes its packet socket when the interface goes down
-//! (`vector_net_close`), and cannot get another one. Nor does the driver have a carrier, and it stops for ever at the first
-//! frame that this machine's kernel refuses. So we remove what the interface would lose by going down, its addresses and
-//! all routes to it, and the kernel notifies daemons as usual. The other end does the same, so nothing is sent over the
-//! link.
+//! (`vector_net_close`), and cannot get another one. The driver has no carrier either, and it stops permanently at the
+//! first frame that this machine's kernel refuses. So we remove what the interface would lose by going down, its
+//! addresses and all routes to it, and the kernel notifies daemons as usual. The other end does the same, so nothing is
+//! sent over the link.
 
 use super::Routing;
 use super::guest::{ip, ip_batch, write_sysctl};
@@ -18,7 +18,7 @@ pub(super) fn set(role: &RouterRole, routing: Routing, interface: usize, up: boo
     let core = edges.is_some_and(|edges| edges <= interface);
     let Some(own) = role.interfaces.get(interface).filter(|_| core) else {
         return Err(LabError::unusable(
-            format!("interface {interface} leads to no other router"),
+            format!("interface {interface} does not lead to another router"),
             "this is a bug in Drophammer",
         ));
     };
@@ -43,7 +43,7 @@ fn lines(family: &[&str], lines: &[String]) -> Result<(), LabError> {
     }
 }
 
-/// Switches IPv6 on or off at an interface that has it; off, the interface has neither IPv6 addresses nor routes.
+/// Switches IPv6 on or off at an interface that has it. When off, the interface has neither IPv6 addresses nor routes.
 fn set_ipv6(own: &Interface, interface: usize, on: bool) -> Result<(), LabError> {
     if own.addresses.iter().all(|a| a.address.is_ipv4()) {
         return Ok(());
@@ -51,8 +51,8 @@ fn set_ipv6(own: &Interface, interface: usize, on: bool) -> Result<(), LabError>
     write_sysctl(&format!("net/ipv6/conf/{}/disable_ipv6", dut_interface(interface)), if on { "0" } else { "1" })
 }
 
-/// Lines of ip(8) that remove the IPv4 addresses: with the last one the kernel removes all routes through the interface,
-/// in all tables.
+/// Lines of ip(8) that remove the IPv4 addresses. When the last one is removed, the kernel removes all routes through
+/// the interface, in all tables.
 fn addresses_gone(own: &Interface, interface: usize) -> Vec<String> {
     let ipv4 = own.addresses.iter().filter(|a| a.address.is_ipv4());
     ipv4.map(|a| format!("address del {}/{} dev {}", a.address, a.prefix_len, dut_interface(interface))).collect()
@@ -69,7 +69,7 @@ fn labels_gone(role: &RouterRole, interface: usize) -> Vec<String> {
     labels_by(role, interface).labels.iter().map(|entry| format!("route del {}", entry.label)).collect()
 }
 
-/// Lines that restore these entries, whether they exist or not.
+/// Lines of ip(8) that restore these entries, whether they exist or not.
 fn labels_back(role: &RouterRole, interface: usize) -> Vec<String> {
     let added = router::label_lines(&labels_by(role, interface), Names::Lab);
     added.iter().map(|line| line.replacen("route add", "route replace", 1)).collect()
@@ -106,7 +106,7 @@ mod tests {
     fn a_port_of_the_tester_is_no_such_end() {
         for (role, interface) in [(role(), 0), (role(), 3), (RouterRole::of(&two_ports()), 1)] {
             let error = set(&role, Routing::Static, interface, false).unwrap_err().to_string();
-            assert!(error.contains("leads to no other router"), "{error}");
+            assert!(error.contains("does not lead to another router"), "{error}");
         }
     }
 }

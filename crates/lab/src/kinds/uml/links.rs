@@ -2,8 +2,8 @@
 //!
 //! If the guest's kernel takes an interrupt while it handles another one, it can forget a descriptor that became
 //! readable. It would notice when the next frame arrives, but none arrives at a full socket, so such a link would stay
-//! deaf for ever. So the process that starts the guest also keeps the sockets open, and signals the guest again if the
-//! first frame of a socket stays unread.
+//! deaf. So the process that starts the guest also keeps the sockets open, and signals the guest again if the first
+//! frame of a socket stays unread.
 
 use crate::LabError;
 use crate::router::dut_interface;
@@ -22,8 +22,8 @@ use std::time::Duration;
 
 /// Interval of the checks whether the guest reads.
 const LOOK: Duration = Duration::from_millis(10);
-/// After this number of checks we signal the guest in any case: it can also forget that a socket accepts frames again. Its
-/// driver resets a queue that makes no progress for half a second, and then the kernel panics.
+/// After this number of checks we signal the guest even if it reads: it can also forget that a socket accepts frames
+/// again. Its driver resets a queue that makes no progress for half a second, and then the kernel panics.
 const IN_ANY_CASE: u32 = 10;
 /// Frames that fit into a socket, as in the input queue of other links.
 const FRAMES: usize = 2048;
@@ -40,7 +40,7 @@ const LINES: u64 = 20;
 pub(super) struct Link {
     name: String,
     socket: OwnedFd,
-    /// True once the guest reads it.
+    /// True if the guest reads it.
     taken: bool,
     /// The next unread frame at the last check, with its length.
     first: Option<([u8; HEAD], usize)>,
@@ -56,7 +56,7 @@ impl Link {
         let address = getifaddrs().map_err(failed)?.filter(|i| i.interface_name == name).find_map(|i| i.address);
         let address =
             address.filter(|address| address.as_link_addr().is_some()).ok_or_else(|| failed(Errno::ENODEV))?;
-        // The guest inherits it.
+        // The guest inherits this socket.
         let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_NONBLOCK, SockProtocol::EthAll)
             .map_err(failed)?;
         fcntl(&socket, FcntlArg::F_SETFD(FdFlag::empty())).map_err(failed)?;
@@ -66,12 +66,13 @@ impl Link {
         Ok(Link { name, socket, taken: false, first: None, told: 0 })
     }
 
-    /// The argument that makes the guest's kernel open it: `vec0:transport=fd,fd=5,mtu=1500`.
+    /// The argument that makes the guest's kernel open this link: `vec0:transport=fd,fd=5,mtu=1500`.
     pub(super) fn words(&self, index: usize, mtu: u32) -> String {
         format!("vec{index}:transport=fd,fd={},mtu={mtu}", self.socket.as_raw_fd())
     }
 
-    /// True if the guest has opened the socket, for which it then asks for signals. Until then, drops the frames that arrive.
+    /// True if the guest has opened the socket: it then asks for signals from it. Until then, drops the frames that
+    /// arrive.
     fn is_taken(&mut self) -> bool {
         if !self.taken {
             let flags = fcntl(&self.socket, FcntlArg::F_GETFL).unwrap_or_default();
@@ -92,7 +93,7 @@ impl Link {
         unread
     }
 
-    /// Makes the socket ready again for epoll(7): setting its send buffer size wakes waiting senders.
+    /// Makes the socket ready again for epoll(7): setting its send buffer size wakes up waiting senders.
     fn make_ready(&self) {
         let _ = setsockopt(&self.socket, sockopt::SndBuf, &(SEND / 2));
     }
@@ -106,7 +107,7 @@ impl Link {
     }
 }
 
-/// Waits until the guest's kernel ends, and signals it again if it does not read frames.
+/// Waits until the guest's kernel ends. Meanwhile signals it again whenever it does not read frames.
 pub(super) fn attend(kernel: &mut Child, links: &mut [Link]) -> std::io::Result<ExitStatus> {
     if links.is_empty() {
         return kernel.wait();

@@ -108,12 +108,12 @@ impl<'a> Feed<'a> {
         Ok(())
     }
 
-    /// Whether the peer has acknowledged all routes, or there are none.
+    /// True if the peer has acknowledged all routes, or there are none.
     fn has_told_all(&self) -> bool {
         self.done.is_some() || self.routes.is_none()
     }
 
-    /// Whether the session must end. Fails if it never came up.
+    /// True if the session must end. Fails if it never came up.
     fn is_over(&self, stop: &AtomicBool) -> Result<bool, Failure> {
         let elapsed = self.lines.elapsed();
         if self.up.is_none() && !self.job.speaker.passive && elapsed > PATIENCE {
@@ -258,7 +258,7 @@ impl<'a> Feed<'a> {
     }
 }
 
-/// Whether the peer's TCP has acknowledged everything.
+/// True if the peer's TCP has acknowledged everything.
 fn is_done(told: &Told) -> bool {
     told.session.established && told.all_acknowledged
 }

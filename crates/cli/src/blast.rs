@@ -80,7 +80,7 @@ fn ended(e: RigError) -> Failure {
     }
 }
 
-/// Whether at least 99 per cent of the requested frames left, and all frames that left arrived unchanged.
+/// True if at least 99 per cent of the requested frames left, and all frames that left arrived unchanged.
 fn flawless(result: &TrialResult) -> bool {
     let damaged = result.lost() + result.sum(|g| g.corrupted) + result.sum(|g| g.stray);
     damaged == 0 && result.health.unsent * 100 <= result.intended()

@@ -29,7 +29,7 @@ impl Lines {
         self.begun.elapsed()
     }
 
-    /// Whether a line is due. Lines that a held-up display missed are left out.
+    /// True if a line is due. Lines that a held-up display missed are left out.
     pub fn is_due(&mut self) -> bool {
         let elapsed = self.elapsed();
         let is_due = elapsed >= LINE * (self.shown + 1);

@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Most bytes of a file with a key; a key has at most 80.
+/// Maximum number of bytes of a file with a key; a key has at most 80.
 const MOST: u64 = 4096;
 /// How long a program at the other end of a pipe may take: it may ask its user for a password.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -21,17 +21,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most events that are kept for a page that is opened later.
+/// Maximum number of events that are kept for a page that is opened later.
 const KEPT: usize = 5_000;
-/// Most rates that are kept: one per second, for the last five minutes.
+/// Maximum number of rates that are kept: one per second, for the last five minutes.
 const KEPT_RATES: usize = 300;
-/// Most events in one answer.
+/// Maximum number of events in one answer.
 const AT_ONCE: usize = 500;
 /// How long an open page may take to ask for the last events.
 const FAREWELL: Duration = Duration::from_millis(2_500);
 /// How long a connection may take to send its request, and then to take the reply.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Most connections that are answered at the same time. A page has one.
+/// Maximum number of connections that are answered at the same time. A page has one.
 const AT_A_TIME: usize = 32;
 
 /// Names of loopback in `Host`.
@@ -210,7 +210,7 @@ impl Shared {
     }
 }
 
-/// Whether the value of `Host` names loopback, with any port: browsers leave 80 out, and an SSH forward may have another port than the run.
+/// True if the value of `Host` names loopback, with any port: browsers leave 80 out, and an SSH forward may have another port than the run.
 fn is_loopback(host: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let is_port = |text: &str| text.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()));

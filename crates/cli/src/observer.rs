@@ -24,7 +24,7 @@ pub struct Watcher {
     pub live: Option<Live>,
     /// Reports the rates of the current trial, if anybody gets events.
     pub rates: Option<Rates>,
-    /// Whether events are printed to standard output.
+    /// True if events are printed to standard output.
     pub json: bool,
     /// Set by Ctrl-C.
     pub stop: Arc<AtomicBool>,

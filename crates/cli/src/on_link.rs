@@ -23,7 +23,7 @@ pub fn refuse_public(address: IpAddr) -> Result<(), String> {
     ))
 }
 
-/// Whether `other` is on the link of `address`.
+/// True if `other` is on the link of `address`.
 pub fn holds(address: IpAddr, length: u8, other: IpAddr) -> bool {
     let same = |a: u128, b: u128, bits: u32| {
         let host = bits - u32::from(length);

@@ -47,7 +47,7 @@ pub fn say(text: impl std::fmt::Display) -> io::Result<()> {
     line(&mut io::stdout().lock(), format_args!("{text}"))
 }
 
-/// Whether what goes to this terminal may be coloured.
+/// True if what goes to this terminal may be coloured.
 pub fn is_colored(terminal: &impl IsTerminal) -> bool {
     terminal.is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
@@ -62,13 +62,13 @@ pub fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e3).round() / 1e3
 }
 
-/// Whether an error of standard output means that nobody reads it any more: a closed pipe, or a terminal that hung up.
+/// True if an error of standard output means that nobody reads it any more: a closed pipe, or a terminal that hung up.
 pub fn is_closed(error: &io::Error) -> bool {
     let hung_up = || error.raw_os_error() == Some(nix::libc::EIO) && !is_in_file();
     error.kind() == ErrorKind::BrokenPipe || hung_up()
 }
 
-/// Whether standard output goes into a file, where EIO is an error of the disk.
+/// True if standard output goes into a file, where EIO is an error of the disk.
 fn is_in_file() -> bool {
     let copy = io::stdout().as_fd().try_clone_to_owned();
     copy.and_then(|copy| File::from(copy).metadata()).is_ok_and(|metadata| metadata.is_file())

@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// Name of the file.
 pub const FILE: &str = "process.jsonl";
-/// Most bytes of the file; two lines have some hundred.
+/// Maximum number of bytes of the file; two lines have some hundred.
 const LONGEST: u64 = 64 << 10;
 
 /// A process, identified beyond its number.
@@ -102,7 +102,7 @@ impl Held {
     }
 }
 
-/// Whether a run is active.
+/// True if a run is active.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// It is active, in this process; `None` for the moment before the file names the process.
@@ -115,7 +115,7 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub state: State,
-    /// Whether the output of the run goes into a file in its folder.
+    /// True if the output of the run goes into a file in its folder.
     pub console: bool,
 }
 

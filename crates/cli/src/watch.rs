@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Bytes of the output of a run to read in one go.
 const AT_ONCE: u64 = 64 << 10;
-/// Most bytes of the output of a run to search for its last lines.
+/// Maximum number of bytes of the output of a run to search for its last lines.
 const MOST: u64 = 16 << 20;
 
 /// `drophammer watch`.

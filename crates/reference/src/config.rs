@@ -70,7 +70,7 @@ pub struct Config {
     pub extension_time: Duration,
     /// BGP, if the device speaks it.
     pub bgp: Option<BgpConfig>,
-    /// Whether an SSH server sends its banner to clients that connect to port 22 of its addresses.
+    /// True if an SSH server sends its banner to clients that connect to port 22 of its addresses.
     pub ssh: bool,
     /// Configured faults.
     pub faults: Faults,
@@ -169,10 +169,10 @@ pub struct BgpPeer {
     pub address: IpAddr,
     /// Its AS.
     pub asn: u32,
-    /// Whether the device connects to it instead of waiting.
+    /// True if the device connects to it instead of waiting.
     #[serde(default)]
     pub connect: bool,
-    /// Whether the device reflects routes for it (RFC 4456); only for internal neighbours.
+    /// True if the device reflects routes for it (RFC 4456); only for internal neighbours.
     #[serde(default)]
     pub client: bool,
 }

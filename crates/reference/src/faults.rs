@@ -95,7 +95,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Whether any fault acts on single test frames.
+    /// True if any fault acts on single test frames.
     pub(crate) fn act_on_frames(&self) -> bool {
         let Faults { drop_every, drop_share, duplicate_every, ttl_kept_every, .. } = *self;
         let Faults { drop_window, drop_at_low_load, drop_growth, corrupt, misroute, .. } = self;
@@ -394,7 +394,7 @@ impl LoadMeter {
     }
 }
 
-/// Whether `number`, counted from 1, is a multiple of `every`; never if `every` is 0.
+/// True if `number`, counted from 1, is a multiple of `every`; never if `every` is 0.
 pub(crate) fn is_nth(number: u64, every: u64) -> bool {
     every != 0 && number.is_multiple_of(every)
 }

@@ -99,7 +99,7 @@ impl Greeter {
     }
 }
 
-/// Whether this is a TCP packet for [`PORT`].
+/// True if this is a TCP packet for [`PORT`].
 pub(crate) fn is_for(packet: &[u8]) -> bool {
     let header = match packet.first().map(|byte| byte >> 4) {
         Some(4) => usize::from(packet[0] & 15) * 4,

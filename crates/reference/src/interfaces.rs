@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Most tags of a sub-interface.
+/// Maximum number of tags of a sub-interface.
 const MAX_TAGS: usize = 2;
 /// Bytes of a tag.
 const TAG: usize = 4;
@@ -41,12 +41,12 @@ pub(crate) struct Interface {
 }
 
 impl Interface {
-    /// Whether a neighbour on this link can have this address.
+    /// True if a neighbour on this link can have this address.
     pub fn on_link(&self, address: IpAddr) -> bool {
         matches!(address, IpAddr::V6(a) if a.is_unicast_link_local()) || self.is_neighbour(address)
     }
 
-    /// Whether an address is in one of the connected prefixes and is not the device's own.
+    /// True if an address is in one of the connected prefixes and is not the device's own.
     pub fn is_neighbour(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(a) => self.ipv4.is_some_and(|(own, len)| {

@@ -33,7 +33,7 @@ pub struct Table {
     few6: Few<u128>,
 }
 
-/// Most routes in such a list.
+/// Maximum number of routes in such a list.
 const FEW: usize = 16;
 
 /// All routes of a table, the longest prefix first, while there are no more than [`FEW`].

@@ -1,7 +1,7 @@
-//! A baseline is an earlier run. Bounds of a suite may be shares of its figures.
+//! A baseline is an earlier run. The bounds of a suite can be shares of the baseline's figures.
 //!
 //! The figures of the baseline become part of the suite before the run, and then part of the run's records, so a report
-//! needs no other run.
+//! does not need the other run.
 
 use crate::compare::conditions::{of_dut, of_machine};
 use drophammer_judge::criteria::{self, Found, in_round, listed};
@@ -13,16 +13,16 @@ use drophammer_model::suite::{BaselineFigure, Expectation, Suite, TestConfig};
 use drophammer_store::Run;
 use std::collections::BTreeSet;
 
-/// A sentence names at most this many names or conditions.
+/// Maximum number of names or conditions in a sentence.
 const MOST_LISTED: usize = 8;
-/// Most characters of a condition's value in a sentence.
+/// Maximum number of characters of a condition's value in a sentence.
 const LONGEST: usize = 60;
 
 /// Reads the figures that `suite` needs from the baseline `run` into its criteria. A criterion for all DUTs becomes one
 /// criterion for each DUT.
 ///
 /// # Errors
-/// One line with a remedy for each figure that the baseline lacks.
+/// One line with a remedy for each figure that is missing in the baseline.
 pub fn resolve(suite: &mut Suite, run: &Run) -> Result<(), Vec<String>> {
     let duts = suite.duts.iter().map(|dut| dut.name.clone()).collect();
     let source = Source { run, records: crate::marked(run), duts };
@@ -35,7 +35,7 @@ pub fn resolve(suite: &mut Suite, run: &Run) -> Result<(), Vec<String>> {
         for expected in std::mem::take(&mut test.expect) {
             let of = |dut: &String| expected.dut.as_ref().is_none_or(|only| only == dut);
             let duts: Vec<&String> = source.duts.iter().filter(|dut| of(dut)).collect();
-            // A criterion for a DUT that will not run stays unjudged.
+            // A criterion for a DUT that will not run is not judged.
             if expected.baseline.is_none() || duts.is_empty() {
                 resolved.push(expected);
                 continue;
@@ -66,13 +66,13 @@ pub fn resolve(suite: &mut Suite, run: &Run) -> Result<(), Vec<String>> {
     Ok(())
 }
 
-/// Conditions of a run in words.
+/// Describes the conditions of a run in words.
 fn of_run(started: &Started) -> Vec<(String, String)> {
     let profile = ("Profile".to_owned(), started.profile.clone());
     [profile].into_iter().chain(of_machine(&started.environment)).collect()
 }
 
-/// Where the figures come from.
+/// The run that the figures come from.
 struct Source<'a> {
     run: &'a Run,
     /// Its tests, with refuted and doubtful figures marked.
@@ -82,7 +82,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The baseline's figure for a criterion of `test`, which is the `nth` test of its name, on `dut`.
+    /// The baseline's figure for a criterion of `test`, which is the `nth` test with its name, on `dut`.
     fn figure(
         &self,
         expected: &Expectation,
@@ -94,7 +94,7 @@ impl Source<'_> {
         let (own, all) = (self.rounds(there, &test.test, nth), &self.run.started.tests);
         let what = format!("`{}` of the test `{}` on `{there}`", expected.figure, test.test);
         let Some(first) = own.first() else {
-            let again = if nth == 0 { "" } else { ", or has it less often than the suite" };
+            let again = if nth == 0 { "" } else { ", or contains it fewer times than the suite" };
             let has = listed(all.iter().map(|(name, _)| name.clone()), MOST_LISTED);
             return Err(format!("the baseline has no {what}: it does not have this test{again}; it has {has}"));
         };
@@ -130,7 +130,7 @@ impl Source<'_> {
         })
     }
 
-    /// The baseline's DUT for a DUT of the suite: the DUT of the same name, or the only DUT if both have only one.
+    /// The baseline's DUT for a DUT of the suite: the DUT with the same name, or the only DUT if both have only one.
     fn dut(&self, name: &str) -> Result<&str, String> {
         let there = &self.run.started.duts;
         match there.iter().find(|there| *there == name) {
@@ -143,7 +143,7 @@ impl Source<'_> {
         }
     }
 
-    /// The records of the `nth` test of this name, one per round.
+    /// The records of the `nth` test with this name, one per round.
     fn rounds(&self, dut: &str, test: &str, nth: usize) -> Vec<&TestRecord> {
         let own = || self.records.iter().filter(move |record| record.dut == dut && record.test == test);
         let rounds: BTreeSet<u32> = own().map(|record| record.round).collect();
@@ -176,7 +176,7 @@ fn different(there: &[(String, String)], here: &[(String, String)]) -> Vec<Strin
     distinct(there.iter().chain(here).map(|(name, _)| name)).into_iter().filter_map(line).collect()
 }
 
-/// Names the baseline in the verdicts that depend on it, and the conditions that were different there.
+/// Names the baseline in the verdicts that depend on it, and lists the conditions that were different in the baseline.
 pub(crate) fn name_in_verdicts(run: &mut Run) {
     let Some(baseline) = run.started.baseline.clone() else { return };
     let of_all = different(&baseline.conditions, &of_run(&run.started));

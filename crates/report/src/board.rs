@@ -21,24 +21,24 @@ of the test in which all of its DUTs have a rank. N/A: not applicable or not ran
 /// Place of a DUT in a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Place from 1, and whether DUTs share it.
+    /// Place, starting at 1, and true if DUTs share it.
     Ranked(u32, bool),
     /// Why it has no place.
     None(String),
 }
 
-/// The places in one test.
+/// The places of the DUTs in one test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Index of the section.
     pub section: usize,
-    /// One per DUT, in the order of the DUTs.
+    /// One place per DUT, in the order of the DUTs.
     pub places: Vec<Place>,
     /// DUTs that are first, and proven to be better than another DUT in some figure.
     pub best: Vec<usize>,
 }
 
-/// The places in every test with figures; empty if there are no two DUTs to compare.
+/// The places in every test with figures; empty if fewer than two DUTs can be compared.
 pub fn places(view: &View) -> Vec<Line> {
     if !(0..view.duts.len()).any(|dut| grid::ranked_kind(view, dut)) {
         return Vec::new();
@@ -71,7 +71,7 @@ fn line(view: &View, section: usize, figures: &[&Ranked]) -> Line {
             places[*dut] = Place::Ranked(u32::try_from(ahead(*dut) + 1).unwrap_or(u32::MAX), tied);
         }
         if best.is_empty() && own.iter().any(|dut| ahead(*dut) > 0) {
-            // The first DUT wins only if it is proven to be better than another DUT.
+            // A DUT in first place wins only if it is proven to be better than another DUT.
             let proven = |dut: usize| counted.iter().any(|figure| grid::is_best(figure, dut));
             best = own.iter().copied().filter(|dut| ahead(*dut) == 0 && proven(*dut)).collect();
         }
@@ -148,7 +148,7 @@ pub fn places_grid(view: &View) -> Option<(Grid, Vec<String>)> {
     Some((Grid { head, right, rows }, reasons))
 }
 
-/// Title of a section, with a number if the suite has it twice.
+/// Title of a section, with a number if the suite contains the test twice.
 fn section_title(view: &View, section: usize) -> String {
     let Section { id, test, title, .. } = &view.sections[section];
     let twin = view.sections.iter().filter(|other| other.title == *title).count() > 1;
@@ -186,13 +186,14 @@ pub fn facts_grid(view: &View) -> Option<Grid> {
     Some(Grid { right: vec![false; head.len()], head, rows })
 }
 
-/// Whether a fact with this name is a price.
+/// True if a fact with this name is a price.
 fn is_price(name: &str) -> bool {
     name.split_whitespace().any(|word| word.eq_ignore_ascii_case("price"))
 }
 
-/// A price divided by the DUT's highest throughput, summed over its sending ports, in millions of frames per second: for
-/// a router that forwards two million, `86,000 USD` becomes `43,000 USD`. An upper bound (`≤`) if the tester was the limit.
+/// A price divided by the DUT's highest throughput, summed over its sending ports, in millions of frames per second:
+/// for a router that forwards two million per second, `86,000 USD` becomes `43,000 USD`. An upper bound (`≤`) if the
+/// tester was the limit.
 fn per_rate(view: &View, dut: usize, price: &Option<String>) -> Option<String> {
     let (before, amount, after) = amount(price.as_ref()?)?;
     let (pps, limited) = highest(view, dut)?;
@@ -201,14 +202,14 @@ fn per_rate(view: &View, dut: usize, price: &Option<String>) -> Option<String> {
 }
 
 /// Splits a price such as `USD 86,000` into the text before, the number, and the text after. `None` if the number is
-/// ambiguous: no price is better than one that is wrong by a factor of 1,000.
+/// ambiguous: it is better to show no price than one that is wrong by a factor of 1,000.
 fn amount(price: &str) -> Option<(&str, f64, &str)> {
     let begin = price.find(|c: char| c.is_ascii_digit())?;
     let is_part = |c: char| c.is_ascii_digit() || matches!(c, ',' | '.' | '_');
     let length = price[begin..].find(|c: char| !is_part(c)).unwrap_or(price.len() - begin);
     let digits = price[begin..begin + length].trim_end_matches([',', '.', '_']);
     let (before, after) = (&price[..begin], &price[begin + digits.len()..]);
-    // Other digits are the end of a range, another group of this number, or a year.
+    // Other digits mean the end of a range, another group of this number, or a year.
     if before.ends_with([',', '.', '_']) || before.chars().chain(after.chars()).any(char::is_numeric) {
         return None;
     }
@@ -216,8 +217,8 @@ fn amount(price: &str) -> Option<(&str, f64, &str)> {
     Some((before, value, after))
 }
 
-/// Reads `86000`, `86,000` and `1,200.50`: a comma separates groups of three digits, and a point starts a fraction.
-/// Refuses everything else, and `86.000`, which is 86 thousand in some countries.
+/// Parses `86000`, `86,000` and `1,200.50`: a comma separates groups of three digits, and a point starts a fraction.
+/// Refuses everything else, including `86.000`, which means 86 thousand in some countries.
 fn grouped_number(text: &str) -> Option<f64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let mut groups = whole.split([',', '_']);
@@ -236,8 +237,8 @@ fn grouped_number(text: &str) -> Option<f64> {
     format!("{}.{fraction}", whole.replace([',', '_'], "")).parse().ok()
 }
 
-/// Highest throughput of a DUT over all patterns of the run, summed over its sending ports, in frames per second; and
-/// whether it is a bound.
+/// Highest throughput of a DUT over all patterns of the run, summed over its sending ports, in frames per second. Also
+/// returns true if it is a bound.
 fn highest(view: &View, dut: usize) -> Option<(f64, bool)> {
     let tables = view.sections.iter().flat_map(|section| &section.tables).filter(|table| table.key == "throughput");
     let rates = tables.flat_map(|table| {

@@ -7,13 +7,13 @@ use crate::view::{DutResult, DutView, Section, Standing, View};
 use crate::{ending, grouped};
 use drophammer_judge::statistics::PairedRatio;
 
-/// A sentence names at most this many figures.
+/// Maximum number of figures that a sentence names.
 const NAMED: usize = 5;
-/// Most sentences about leading DUTs.
+/// Maximum number of sentences about leading DUTs.
 const SENTENCES: usize = 5;
 
-/// The sentences, the most important first. A run with one DUT, or without figures, has only sentences about refuted and
-/// doubtful figures.
+/// The sentences, with the most important first. If the run has only one DUT, or no figures, all sentences are about
+/// refuted and doubtful figures.
 pub fn conclusion(view: &View) -> Vec<String> {
     let mut out = compared(view);
     out.extend(refuted(view));
@@ -78,7 +78,7 @@ fn compared(view: &View) -> Vec<String> {
             "One round cannot tell a difference from noise, so there are no ranks; `--rounds 6` runs six.".into(),
         ];
     }
-    // A stopped run has fewer rounds than planned.
+    // A stopped run has completed fewer rounds than planned.
     let rounds_of = |result: &DutResult<'_>| match result.standing {
         // The test has not ended in any round.
         Standing::CutOff | Standing::NotReached => 0,
@@ -109,16 +109,17 @@ fn compared(view: &View) -> Vec<String> {
     out
 }
 
-/// DUTs are called equal only if they differ by at most this, in %.
+/// DUTs are called equal only if they differ by at most this percentage.
 const EQUAL: f64 = 10.0;
 
-/// Sentences about DUTs that were measured at the same time: which one has more, by how much, and how certain that is.
+/// Sentences about DUTs that were measured at the same time: which DUT has more, by how much, and how certain the
+/// difference is.
 fn duets(view: &View) -> Vec<String> {
     let all = view.ranking.figures.iter().flat_map(|figure| figure.duets.iter().map(move |duet| (figure, duet)));
     let text = |(figure, duet): (&Ranked, &Duet)| {
         let PairedRatio { ratio, low, high, .. } = duet.ratio;
         let (a, b) = (view.duts[duet.a].label(), view.duts[duet.b].label());
-        // Name the DUT with more first.
+        // Name the DUT with the higher value first.
         let (more, less, ratio, low, high) = match ratio >= 1.0 {
             true => (a, b, ratio, low, high),
             false => (b, a, 1.0 / ratio, 1.0 / high, 1.0 / low),
@@ -133,17 +134,18 @@ fn duets(view: &View) -> Vec<String> {
         }
         let within = most.max(-least);
         let found = match within {
-            // Alone this comparison would prove it, but not among all comparisons of the report.
+            // On its own this comparison would prove the difference, but not together with all comparisons of the
+            // report.
             _ if least > 0.0 => format!("it is not proven that {more} has more than {less}"),
             _ if within <= EQUAL => format!("{more} and {less} are equal within {within:.1} %"),
-            _ => format!("{more} and {less} are not told apart"),
+            _ => format!("{more} and {less} cannot be told apart"),
         };
         format!("{title}: {found} (99 % interval: {least:.1} to {most:.1} %).")
     };
     all.take(NAMED).map(text).collect()
 }
 
-/// In how many of the compared figures no difference was proven.
+/// States in how many of the compared figures no difference was proven.
 fn tied(apart: usize, open: usize, rounds: usize) -> Option<String> {
     Some(match (apart, open) {
         (0, 0) => return None,
@@ -156,7 +158,7 @@ fn tied(apart: usize, open: usize, rounds: usize) -> Option<String> {
     })
 }
 
-/// The figures in which no DUT was compared, by reason.
+/// The figures for which DUTs could not be compared, grouped by reason.
 fn uncompared(view: &View) -> Option<String> {
     let unranked = view.ranking.figures.iter().filter(|figure| figure.entries.iter().all(|e| e.rank.is_none()));
     let why = |figure| (0..view.duts.len()).find_map(|dut| grid::not_compared(view, figure, dut));
@@ -194,7 +196,7 @@ fn mixed_installation(duts: &[DutView]) -> Option<String> {
     })
 }
 
-/// Whether all DUTs are the same real router under several names.
+/// True if all DUTs are the same real router with several names.
 fn alike(duts: &[DutView]) -> bool {
     let what = |dut: &DutView| dut.records.first().map(|r| (r.kind.clone(), r.version.clone(), r.config.clone()));
     let first = duts.first().and_then(what);
@@ -214,7 +216,7 @@ fn of_alike(apart: usize, of: usize) -> String {
     }
 }
 
-/// DUTs that lead together in some figures: they are better than the same other DUTs, and no DUT is better than them.
+/// DUTs that lead together in some figures: they are better than the same DUTs, and no DUT is better than any of them.
 struct Leaders<'a> {
     duts: Vec<usize>,
     figures: Vec<&'a Ranked>,
@@ -239,7 +241,7 @@ fn leaders(view: &View) -> Vec<String> {
     out
 }
 
-/// By how much `own` leads `other`: `25 % more`, `2.8 times as much`; `None` for bounds and differences.
+/// States by how much `own` leads `other`: `25 % more`, `2.8 times as much`; `None` for bounds and differences.
 fn by_how_much(figure: &Ranked, own: usize, other: usize) -> Option<String> {
     let value = |dut: usize| {
         let median = figure.entries[dut].summary?.median;

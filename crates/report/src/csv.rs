@@ -15,14 +15,14 @@ use std::fmt::Display;
 /// File names of tables and plots, in the order of [`View::all_sections`] and within each section.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// Per section, per table.
+    /// File names per section and table.
     pub tables: Vec<Vec<String>>,
-    /// Per section, per plot.
+    /// File names per section and plot.
     pub plots: Vec<Vec<String>>,
 }
 
 impl Names {
-    /// Names a file by the key of its table or plot, and puts the section before it if that name is taken.
+    /// Names a file after the key of its table or plot, with the section in front if that name is taken.
     pub fn new(view: &View) -> Names {
         let mut taken: HashSet<String> = ["summary", "trials", "published"].map(str::to_owned).into();
         taken.extend((1..=view.run.started.about.digests.len()).map(|number| format!("digest-{number}")));
@@ -38,7 +38,7 @@ impl Names {
     }
 }
 
-/// `(file name, content)`.
+/// Returns `(file name, content)` for each file.
 pub fn files(view: &View) -> Vec<(String, String)> {
     let names = Names::new(view);
     let mut out = vec![("summary.csv".to_owned(), ranks(view)), ("trials.csv".to_owned(), trials(view))];
@@ -53,7 +53,7 @@ pub fn files(view: &View) -> Vec<(String, String)> {
     out
 }
 
-/// Figures that others have published too; `None` if there are none.
+/// Figures that others have published as well; `None` if there are none.
 fn published(view: &View) -> Option<String> {
     let mut csv = Csv::new("test,figure,title,router,value,unit,heading,source,meaning");
     for (n, section) in view.sections.iter().enumerate() {
@@ -96,7 +96,7 @@ fn table(view: &View, section: &Section, table: &MergedTable) -> String {
     csv.text
 }
 
-/// Every point of every series, then the events as rows of the series `event` with x and label.
+/// All points of all series, followed by the events as rows of the series `event` with x and label.
 fn plot(view: &View, plot: &MergedPlot) -> String {
     let mut csv = Csv::new("dut,series,reference,dots,label,x,y,low,high,trial");
     for (series, dut) in plot.plot.series.iter().zip(&plot.dut_of) {
@@ -140,7 +140,7 @@ struct Csv {
 }
 
 impl Csv {
-    /// Starts with these column names, separated by commas.
+    /// Starts a file with these column names, which are separated by commas.
     fn new(head: &str) -> Csv {
         let mut csv = Csv::default();
         csv.row(head.split(',').map(str::to_owned).collect());
@@ -154,7 +154,8 @@ impl Csv {
     }
 }
 
-/// Quotes a field by RFC 4180. Semicolons and tabs are quoted too, because some spreadsheets separate by them.
+/// Quotes a field as in RFC 4180. Semicolons and tabs are also quoted, because some spreadsheets use them as
+/// separators.
 fn quoted(field: &str) -> String {
     match field.contains(['"', ',', ';', '\t', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),
@@ -162,9 +163,9 @@ fn quoted(field: &str) -> String {
     }
 }
 
-/// Changes a text so that no spreadsheet reads it as a formula. An apostrophe goes before `=`, `+`, `-` and `@` at the
-/// start, and after every character that may separate fields in a spreadsheet. Hidden characters become visible. Numbers
-/// stay as they are.
+/// Changes a text so that no spreadsheet interprets it as a formula. Adds an apostrophe before `=`, `+`, `-` and `@` at
+/// the start and after every character that may separate fields in a spreadsheet. Makes hidden characters visible.
+/// Leaves numbers unchanged.
 fn inert(field: &str) -> String {
     if field.parse::<f64>().is_ok() {
         return field.to_owned();
@@ -182,12 +183,12 @@ fn inert(field: &str) -> String {
     visible(&out, &['\n', '\t', '\r'])
 }
 
-/// Whether a spreadsheet may skip this character before a formula.
+/// True if a spreadsheet may skip this character in front of a formula.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || is_hidden(c)
 }
 
-/// A cell for machines: a number as stored, or an empty text for a missing value.
+/// Formats a cell for machines: a number as stored, or an empty text for a missing value.
 pub fn raw(cell: &Cell) -> String {
     match cell {
         Cell::None => String::new(),
@@ -197,7 +198,7 @@ pub fn raw(cell: &Cell) -> String {
     }
 }
 
-/// The first free one of `names`, reduced to letters, digits, `-`, `_` and `.`; with a number if all are taken.
+/// The first of `names` that is free, reduced to letters, digits, `-`, `_` and `.`; with a number if all are taken.
 fn name(names: &[&str], taken: &mut HashSet<String>) -> String {
     let plain = |name: &str| -> String {
         let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
@@ -207,12 +208,12 @@ fn name(names: &[&str], taken: &mut HashSet<String>) -> String {
     let last = plain(names.last().copied().unwrap_or("table"));
     let numbered = (2..).map(|n| format!("{last}-{n}"));
     let mut candidates = names.iter().map(|w| plain(w)).chain(numbered).filter(|n| !n.is_empty());
-    // Lower case, because some file systems do not distinguish `A` from `a`.
+    // Compare in lower case, because some file systems do not distinguish `A` from `a`.
     let found = candidates.find(|n| taken.insert(n.to_lowercase())).unwrap_or_default();
     format!("{found}.csv")
 }
 
-/// The file of all ranks, then the overall ranks, which belong to no test.
+/// The file with all ranks, followed by the overall ranks, which belong to no test.
 fn ranks(view: &View) -> String {
     let mut csv = Csv::new(
         "test,figure,unit,higher_is_better,dut,simulated,value,tester_limited,rounds,interval_low,interval_high,\
@@ -246,7 +247,7 @@ fn ranks(view: &View) -> String {
     csv.text
 }
 
-/// Offered rate per sending port that a trial intended, averaged over its sending time; absent if it had none.
+/// Intended rate per sending port, averaged over the sending time of the trial; absent if the trial intended none.
 pub fn intended_load(t: &TrialRecord) -> Option<f64> {
     let seconds = t.spec.sending_time().as_secs_f64();
     match &t.spec.load {
@@ -265,7 +266,7 @@ fn trials(view: &View) -> String {
          corrupted,stray,latency_min_ns,latency_mean_ns,latency_p99_ns,latency_max_ns,unsent,receive_drops,max_gap_ns,\
          dut_cpu,kernel_generators,dut_used_ns,tester_on_dut_ns,drops,round,section",
     );
-    // If the suite has a test twice, the name of the test does not say which one it is.
+    // If the suite contains a test twice, the name of the test is ambiguous.
     let mut sections: HashMap<u64, &str> = HashMap::new();
     for section in view.all_sections() {
         let own = section.results.iter().flat_map(|result| &result.trials);

@@ -1,4 +1,4 @@
-//! Tables with cells from the tables of several tests, as the suite asks for them (`digest:`). They affect no rank.
+//! Tables that collect cells from the tables of several tests, as the suite requests (`digest:`). They affect no rank.
 
 use crate::csv::raw;
 use crate::format::{DASH, cell, heading};
@@ -12,42 +12,42 @@ use drophammer_model::suite::Cells;
 use serde_json::{Value as Json, json};
 use std::collections::{HashMap, HashSet};
 
-/// Most values of the `by` column.
+/// Maximum number of values of the `by` column.
 const MOST_VALUES: usize = 200;
-/// Follows a value whose row is marked in the table of its test.
+/// Marks a value whose row has a mark in the table of its test.
 const MARK: &str = " *";
 /// Meaning of the mark.
 const MARKED: &str = "* The row of this value has a mark in the table of the test: tester-limited, limited by \
                       max_load, doubtful or refuted.";
-/// What the table is.
+/// Description of the table.
 const HOW: &str = "Each value comes from a table of a test below. The values affect no rank.";
 
 /// A digest with its values.
 #[derive(Debug)]
 pub struct Filled<'a> {
     pub title: &'a str,
-    /// The column whose values have a row each; without it, each DUT has one row.
+    /// The column that has one row for each of its values; without it, each DUT has one row.
     by: Option<By<'a>>,
-    /// Columns whose tests ran, at least one.
+    /// Columns whose tests ran; there is at least one.
     pub columns: Vec<Column<'a>>,
-    /// Rows by DUT, then by value.
+    /// Rows, sorted by DUT, then by value.
     pub rows: Vec<Row<'a>>,
-    /// Number of values without rows, because there are too many.
+    /// Number of values that have no row because there are too many values.
     left_out: usize,
 }
 
 #[derive(Debug)]
 struct By<'a> {
     key: &'a str,
-    /// The column in the first table that has it.
+    /// The column, from the first table that contains it.
     column: &'a outcome::Column,
 }
 
 #[derive(Debug)]
 pub struct Column<'a> {
-    /// As in the suite.
+    /// The column as the suite requests it.
     pub asked: &'a DigestColumn,
-    /// Unit of all values; `None` if their units differ, so that each value has its own.
+    /// Unit of all values; `None` if the units differ, so that each value shows its own unit.
     unit: Option<&'a str>,
 }
 
@@ -57,7 +57,7 @@ pub struct Row<'a> {
     pub dut: usize,
     /// The value of the `by` column.
     by: Option<&'a Cell>,
-    /// One per column.
+    /// One value per column.
     pub values: Vec<Option<Value<'a>>>,
 }
 
@@ -69,7 +69,7 @@ pub struct Value<'a> {
     row: &'a outcome::Row,
 }
 
-/// Name of the CSV file of digest `at`.
+/// Name of the CSV file of the digest with index `at`.
 pub fn file(at: usize) -> String {
     format!("digest-{}.csv", at + 1)
 }
@@ -79,7 +79,7 @@ pub fn all<'a>(view: &'a View) -> Vec<Filled<'a>> {
     view.run.started.about.digests.iter().filter_map(|digest| Filled::new(view, digest)).collect()
 }
 
-/// Values by the text of the `by` cell (empty without a `by` column). `None` if several rows match.
+/// Values, keyed by the text of the `by` cell (empty without a `by` column). `None` if several rows match.
 type ByText<'a> = HashMap<String, Option<Value<'a>>>;
 
 /// Reads the values of a column.
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         let is_meant = |section: &&Section| match (&asked.id, section.suite_id) {
             _ if section.test != asked.test => false,
             (Some(meant), Some(id)) => meant == id,
-            // The records hold the id, and there are none yet.
+            // The records contain the id, and there are no records yet.
             (Some(_), None) => section.results.iter().all(|result| result.record.is_none()),
             (None, _) => true,
         };
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
     /// The values of a DUT.
     fn values(&self, dut: usize, by: Option<&str>) -> ByText<'a> {
         let found = self.rows(dut, &self.cells.column);
-        // A row is the same object in both lists. A table without the `by` column has no rows here.
+        // A row is the same object in both lists. A table without the `by` column contributes no rows.
         let texts: Option<HashMap<*const outcome::Row, String>> = by.map(|key| {
             let rows = self.rows(dut, key).into_iter();
             rows.map(|(_, row, cell)| (std::ptr::from_ref(row), raw(cell))).collect()
@@ -143,12 +143,12 @@ impl<'a> Reader<'a> {
 #[derive(Default)]
 struct Values<'a> {
     known: Vec<(String, &'a Cell)>,
-    /// Values that exceed [`MOST_VALUES`].
+    /// The values beyond the first [`MOST_VALUES`].
     beyond: HashSet<String>,
 }
 
 impl<'a> Values<'a> {
-    /// Adds the values of a table. A value that earlier tables lack keeps its place in this table.
+    /// Adds the values of a table. A value that is not in earlier tables keeps its place in this table.
     fn add(&mut self, cells: impl Iterator<Item = &'a Cell>) {
         let mut next = 0;
         for cell in cells.filter(|cell| **cell != Cell::None) {
@@ -204,13 +204,13 @@ impl<'a> Filled<'a> {
         (!is_empty).then_some(Filled { title: &digest.title, by, columns, rows, left_out })
     }
 
-    /// Headings of the columns that name a row: DUT, and value of the `by` column.
+    /// Headings of the columns that identify a row: the DUT, and the value of the `by` column.
     fn row_heads(&self) -> Vec<String> {
         let by = self.by.as_ref().map(|by| heading(&by.column.title, &by.column.unit));
         std::iter::once("DUT".to_owned()).chain(by).collect()
     }
 
-    /// The value of the `by` column for people; `None` without such a column.
+    /// The value of the `by` column, formatted for people; `None` without such a column.
     pub fn by_text(&self, row: &Row) -> Option<String> {
         let by = self.by.as_ref()?;
         Some(cell(row.by?, &by.column.unit))
@@ -222,7 +222,7 @@ impl<'a> Filled<'a> {
         self.row_heads().into_iter().chain(units).collect()
     }
 
-    /// The value of each column for people; a dash for a missing one.
+    /// The value of each column, formatted for people; a dash for a missing value.
     pub fn texts(&self, row: &Row) -> Vec<String> {
         let text = |(column, value): (&Column, &Option<Value>)| match value {
             Some(value) => value.text(column) + if value.is_marked() { MARK } else { "" },
@@ -231,7 +231,7 @@ impl<'a> Filled<'a> {
         self.columns.iter().zip(&row.values).map(text).collect()
     }
 
-    /// The table for text and Markdown.
+    /// The table for the text and Markdown reports.
     pub fn grid(&self, view: &View) -> Grid {
         let rows = self.rows.iter().map(|row| {
             let about = std::iter::once(view.duts[row.dut].label()).chain(self.by_text(row));
@@ -240,7 +240,7 @@ impl<'a> Filled<'a> {
         Grid { right: self.right(), rows: rows.collect(), head: self.heads() }
     }
 
-    /// Which columns hold only numbers.
+    /// For each column, true if it contains only numbers.
     pub fn right(&self) -> Vec<bool> {
         let is_text = |cell: &Cell| matches!(cell, Cell::Text(_));
         let by = self.by.as_ref().map(|_| !self.rows.iter().filter_map(|row| row.by).any(is_text));
@@ -259,7 +259,7 @@ impl<'a> Filled<'a> {
         std::iter::once(HOW.to_owned()).chain(marked.then(|| MARKED.to_owned())).chain(more).collect()
     }
 
-    /// Heading and rows for a CSV file, numbers as stored, with the marks at the end.
+    /// Heading and rows for a CSV file: numbers as stored, then the marks.
     pub fn csv(&self, view: &View) -> (Vec<String>, Vec<Vec<String>>) {
         let by = self.by.as_ref().map(|by| by.key.to_owned());
         let titles = self.heads().into_iter().skip(self.row_heads().len());
@@ -280,7 +280,7 @@ impl<'a> Filled<'a> {
         (head, rows.collect())
     }
 
-    /// The table for machines.
+    /// The table as JSON.
     pub fn json(&self, view: &View) -> Json {
         let by = self.by.as_ref().map(|by| json!({ "key": by.key, "title": by.column.title, "unit": by.column.unit }));
         let column = |column: &Column| {
@@ -310,7 +310,7 @@ impl<'a> Filled<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// As in the table of the test, with its unit if the heading of the column has none.
+    /// Formats the value as in the table of the test, with its unit if the heading of the column has none.
     fn text(&self, column: &Column) -> String {
         let text = cell(self.cell, self.unit);
         match (column.unit, self.cell) {
@@ -319,7 +319,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether something other than the DUT may have limited the figures of its row.
+    /// True if something other than the DUT may have limited the figures of its row.
     pub fn is_marked(&self) -> bool {
         let row = self.row;
         *self.cell != Cell::None && (row.is_limited() || row.is_doubtful() || row.is_refuted())

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
-/// A sentence names at most this many counters.
+/// Maximum number of counters that a sentence names.
 const NAMED: usize = 4;
 
-/// DUTs whose drops are counted, as some trial shows.
+/// DUTs for which at least one trial has drop counters.
 pub fn counted_on(trials: &[TrialRecord]) -> HashSet<&str> {
     let mut duts: HashSet<&str> = HashSet::new();
     for trial in trials {
@@ -28,7 +28,7 @@ pub fn counted_on(trials: &[TrialRecord]) -> HashSet<&str> {
 fn by_counter(trial: &TrialRecord, counted: &HashSet<&str>) -> Option<BTreeMap<String, u64>> {
     let result = &trial.result;
     let read = counted.contains(trial.dut.as_str()) && !result.dut_counters.is_empty();
-    // If all lost frames were refused, counters could add nothing.
+    // If all lost frames were refused, the counters cannot add anything.
     let lost = sum(trial, |group| group.lost);
     let refused = lost > 0 && sum(trial, |group| group.refused) == lost;
     (read || refused).then(|| drops(result))
@@ -45,7 +45,7 @@ pub fn of_dut(view: &View, dut: &str) -> Account {
     Account::of(&own, &view.drops_counted)
 }
 
-/// The sum of a count over all groups. A run folder may hold any numbers.
+/// The sum of a count over all groups. It saturates, because a run folder may contain any numbers.
 fn sum(trial: &TrialRecord, count: fn(&GroupCounts) -> u64) -> u64 {
     trial.result.groups.iter().map(count).fold(0, u64::saturating_add)
 }
@@ -58,24 +58,24 @@ fn counted(n: u64, what: &str) -> String {
     several(usize::try_from(n).unwrap_or(usize::MAX), what)
 }
 
-/// The lossy trials of a DUT. Invalid trials show nothing about it. Trials with background traffic do not count, because
-/// the counters include its drops, and it is unknown whether it must arrive.
+/// The lossy trials of a DUT. Invalid trials say nothing about the DUT. Trials with background traffic do not count,
+/// because the counters include drops of that traffic, and it is unknown whether it should arrive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     /// Lossy trials whose drops are known.
     trials: u64,
-    /// Frames lost in them, as the tester counts.
+    /// Frames lost in these trials, as counted by the tester.
     lost: u64,
-    /// Drops in them by counter.
+    /// Drops in these trials, by counter.
     drops: BTreeMap<String, u64>,
-    /// Trials in which drops and lost frames are equal.
+    /// Number of trials in which drops and lost frames are equal.
     exact: u64,
-    /// Lost frames in no counter, and drops that exceed the loss of their trial.
+    /// Lost frames that no counter includes, and drops that exceed the loss of their trial.
     missing: u64,
     beyond: u64,
-    /// The trial with the largest difference: its number, lost frames, drops.
+    /// The trial with the largest difference: its number, lost frames, and drops.
     worst: Option<(u64, u64, u64)>,
-    /// Lossy trials with unknown drops, and the frames lost in them.
+    /// Number of lossy trials with unknown drops, and the frames lost in them.
     unknown: (u64, u64),
 }
 
@@ -117,12 +117,12 @@ impl Account {
         }
     }
 
-    /// Whether no trial lost frames.
+    /// True if no trial lost frames.
     fn is_empty(&self) -> bool {
         self.trials == 0 && self.unknown.0 == 0
     }
 
-    /// Counter, drops, and their share of all drops in %, the most first.
+    /// Each counter, its drops, and their share of all drops in %, largest first.
     pub fn shares(&self) -> Vec<(&str, u64, f64)> {
         let all = total(&self.drops) as f64;
         let share = |frames: u64| frames as f64 / all * 100.0;
@@ -142,7 +142,7 @@ impl Account {
         ]
     }
 
-    /// A sentence; `None` if no trial lost frames.
+    /// The account as a sentence; `None` if no trial lost frames.
     pub fn text(&self) -> Option<String> {
         if self.is_empty() {
             return None;
@@ -181,12 +181,12 @@ impl Account {
         Some(said.join("; "))
     }
 
-    /// The account for machines; null if no trial lost frames.
+    /// The account as JSON; null if no trial lost frames.
     pub fn json(&self) -> Value {
         if self.is_empty() {
             return Value::Null;
         }
-        // Without a trial with known drops, the sums are unknown.
+        // If there is no trial with known drops, the sums are unknown.
         let known = |frames: u64| (self.trials > 0).then_some(frames);
         let share = |(counter, dropped, share): (&str, u64, f64)| json!({ "counter": counter, "dropped": dropped, "share_percent": share });
         json!({

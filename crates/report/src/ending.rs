@@ -1,4 +1,4 @@
-//! How a run ended, how far to trust it, and what to do next: the first lines of a report, and the exit code.
+//! How a run ended, how reliable it is, and what to do next: the first lines of a report, and the exit code.
 
 use crate::format::several;
 use crate::grid;
@@ -11,20 +11,20 @@ use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{TestStatus, resumed};
 use drophammer_store::RunState;
 
-/// How a run ended: the first variant that applies, in this order.
+/// How a run ended. If several variants apply, the first of them counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It still runs, or was interrupted or cut off.
+    /// The run is still in progress, or was interrupted or cut off.
     Open,
     /// A router failed tests, or no test applied.
     Failed(usize),
     /// Criteria of the suite were missed.
     Missed(usize),
-    /// The tester or its machine spoilt tests or single figures in every round, so they are unknown.
+    /// The tester or its machine spoilt tests or single figures in every round, so their results are unknown.
     Unmeasured(usize),
     /// Criteria of the suite are undecided.
     Undecided(usize),
-    /// All is well.
+    /// None of the above: the run ended well.
     Good,
 }
 
@@ -42,7 +42,7 @@ impl Ending {
             Standing::Ended(status) => {
                 matches!(status, TestStatus::Failed(_) | TestStatus::Partly(_) | TestStatus::Interrupted)
             }
-            // A router that does not come up fails its tests, so they have a record.
+            // If a router does not come up, its tests fail, so they have a record.
             Standing::CutOff | Standing::NotReached | Standing::NotRun => false,
         };
         let criteria = |wanted| view.verdicts().iter().filter(|(.., verdict)| verdict.decision() == wanted).count();
@@ -61,7 +61,7 @@ impl Ending {
         all.into_iter().find(applies).unwrap_or(Ending::Good)
     }
 
-    /// The ending in words, and whether it is good.
+    /// Describes the ending in words, and returns true if it is good.
     pub fn text(&self, view: &View) -> (String, bool) {
         let criteria = |n: usize| several(n, "criterion").replace("criterions", "criteria");
         let text = match *self {
@@ -83,7 +83,7 @@ impl Ending {
     }
 }
 
-/// Whether the tester spoilt the test in every round.
+/// True if the tester spoilt the test in every round.
 fn is_spoilt(standing: &Standing) -> bool {
     matches!(standing, Standing::Ended(TestStatus::Unfit(_)))
 }
@@ -98,7 +98,7 @@ fn unmeasured(view: &View) -> usize {
     view.ranking.figures.iter().map(of).sum()
 }
 
-/// Why a DUT has no value of a figure: `not measured: the host was busy`.
+/// Explains why a DUT has no value for a figure: `not measured: the host was busy`.
 pub fn why_missing(figure: &Ranked, dut: usize) -> Option<String> {
     let missing = figure.entries[dut].missing()?;
     let what = match missing.by {
@@ -109,7 +109,7 @@ pub fn why_missing(figure: &Ranked, dut: usize) -> Option<String> {
     Some(format!("{what}: {}", missing.why))
 }
 
-/// The figures for which there was nothing to measure on a DUT, with the reasons. This is no problem.
+/// The figures for which a DUT offered nothing to measure, with the reasons. This is not a problem.
 pub fn nothing_to_measure(view: &View) -> Vec<String> {
     without_value(view, |by| by == Blame::Nothing)
 }
@@ -164,20 +164,20 @@ pub fn trust(view: &View) -> Option<String> {
     Some(format!("Of {} trials, {}. No figure uses them.", n(all), parts.join(" and ")))
 }
 
-/// What disturbed trials, with their number: `rustc 31, cc1 12, hypervisor 18`; `None` if nothing did.
+/// What disturbed trials, and how many: `rustc 31, cc1 12, hypervisor 18`; `None` if nothing did.
 pub fn causes_text(view: &View) -> Option<String> {
     let causes: Vec<String> =
         causes(&view.run.trials).into_iter().map(|(cause, trials)| format!("{cause} {trials}")).collect();
     (!causes.is_empty()).then(|| causes.join(", "))
 }
 
-/// [`causes_text`], and the trials of each router that were disturbed.
+/// Returns [`causes_text`], and the number of disturbed trials of each router.
 pub fn disturbed_by(view: &View) -> Option<String> {
     causes_text(view).map(|causes| format!("Disturbed by: {causes}. By router: {}.", view.held_up_text()))
 }
 
-/// Names the DUTs whose tests could not be measured because the host was busy, although trials were repeated; `None`
-/// without any.
+/// Names the DUTs with tests that could not be measured because the host was busy, although trials were repeated;
+/// `None` if there are none.
 pub fn host_busy(view: &View) -> Option<String> {
     let one = |(dut, held): (usize, &HeldUp)| {
         let of_host = |standing: &Standing| matches!(standing, Standing::Ended(TestStatus::Unfit(why)) if why.contains(HOST_BUSY));
@@ -197,10 +197,10 @@ fn resume(view: &View) -> String {
     resumed(&view.run.started.command, &view.run.dir.display().to_string())
 }
 
-/// Most steps that a report names.
+/// Maximum number of steps that a report names.
 const STEPS: usize = 3;
 
-/// What to do next, the most important first.
+/// What to do next, with the most important step first.
 pub fn next_steps(view: &View) -> Vec<String> {
     let ending = Ending::of(view);
     let started = &view.run.started;
@@ -215,7 +215,7 @@ pub fn next_steps(view: &View) -> Vec<String> {
             let top = causes(&view.run.trials).into_iter().next().map(|(cause, _)| cause);
             out.push(match top.as_deref() {
                 Some("hypervisor") => "Use a machine whose processors no other guest shares.".into(),
-                Some("unknown") | None => "Use a quieter machine; `drophammer doctor` says what disturbs it.".into(),
+                Some("unknown") | None => "Use a quieter machine; `drophammer doctor` shows what disturbs it.".into(),
                 Some(program) => format!("Stop `{program}` first, or use a machine with more processors."),
             });
         }

@@ -4,11 +4,11 @@ use drophammer_model::outcome::Cell;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::visible::one_line;
 
-/// Stands for a missing value, which is never shown as 0.
+/// Text for a missing value, which must never be shown as 0.
 pub const DASH: &str = "\u{2013}";
 
-/// A number in its unit, without the unit: whole with thousands separators from 1000 on, about four significant digits
-/// below. Only zero reads `0`, and only exactly 100 % reads `100`.
+/// Formats a number without its unit. From 1000 on, numbers are whole and have thousands separators; smaller numbers
+/// have about four significant digits. Only zero is shown as `0`, and only exactly 100 % as `100`.
 pub fn number(value: f64, unit: &str) -> String {
     if !value.is_finite() {
         return DASH.into();
@@ -29,14 +29,14 @@ pub fn number(value: f64, unit: &str) -> String {
     }
 }
 
-/// Four significant digits, without trailing zeros after the point; for 1e-6 <= |value| < 1000.
+/// Formats with four significant digits, without trailing zeros after the point; for 1e-6 <= |value| < 1000.
 fn significant(value: f64) -> String {
     let magnitude = value.abs().log10().floor() as i32;
     let decimals = usize::try_from((3 - magnitude).max(0)).unwrap_or(0);
     trim(&format!("{value:.decimals$}")).to_owned()
 }
 
-/// A decimal number without trailing zeros after the point.
+/// Removes trailing zeros after the point of a decimal number.
 pub fn trim(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
@@ -45,8 +45,8 @@ fn percent(value: f64) -> String {
     if value == 0.0 || value == 100.0 {
         return value.to_string();
     }
-    // At least two decimals, even if they are zeros, so that a column of percentages lines up. 99.9996 must not read 100,
-    // nor 0.0004 read 0: that is the difference between loss and no loss.
+    // Use at least two decimals, even if they are zeros, so that a column of percentages lines up. 99.9996 must not be
+    // shown as 100, and 0.0004 not as 0: that is the difference between loss and no loss.
     let mut texts = (2..=9).map(|decimals| format!("{value:.decimals$}"));
     let exact = |text: &String| !matches!(text.parse().unwrap_or(f64::NAN), 0.0 | 100.0);
     texts.find(exact).unwrap_or_else(|| format!("{value:e}"))
@@ -56,7 +56,7 @@ fn percent(value: f64) -> String {
 pub fn cell(cell: &Cell, unit: &str) -> String {
     match cell {
         Cell::None => DASH.into(),
-        // Frame sizes are written 1518 everywhere.
+        // Frame sizes are always written without separators: 1518.
         Cell::Count(n) if *n < 10_000 && unit == "bytes" => n.to_string(),
         Cell::Count(n) => group_digits(*n),
         Cell::Number(x) if unit == "bit/s" && x.abs() >= 1e6 => match x.abs() {
@@ -79,7 +79,7 @@ pub fn heading(title: &str, unit: &str) -> String {
     if unit.is_empty() { title.to_owned() } else { format!("{title} [{unit}]") }
 }
 
-/// A time in nanoseconds with a suitable unit: `1.234 µs`.
+/// Formats a time in nanoseconds with a suitable unit: `1.234 µs`.
 pub fn nanoseconds(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         x if x >= 1e9 => (ns / 1e9, "s"),
@@ -90,16 +90,17 @@ pub fn nanoseconds(ns: f64) -> String {
     format!("{} {unit}", number(value, unit))
 }
 
-/// Most characters of a text from elsewhere on a line of the text and Markdown reports. CSV and JSON have all of it.
+/// Maximum length of an external text on a line of the text and Markdown reports, in characters. CSV and JSON contain
+/// the whole text.
 const LONGEST: usize = 2_000;
 
-/// Text from elsewhere as one line for a terminal. Characters that could move the cursor or reverse the text become
-/// visible.
+/// Makes external text safe to show as one line on a terminal: characters that could move the cursor or reverse the
+/// text become visible.
 pub fn plain(text: &str) -> String {
     shorten(&one_line(text), LONGEST)
 }
 
-/// The first `longest` characters of a text, and how many more there are.
+/// The first `longest` characters of a text, and the number of characters left out.
 pub fn shorten(text: &str, longest: usize) -> String {
     match text.char_indices().nth(longest) {
         None => text.to_owned(),
@@ -110,7 +111,7 @@ pub fn shorten(text: &str, longest: usize) -> String {
     }
 }
 
-/// At most `width` characters of a line, with an ellipsis if some are missing.
+/// At most `width` characters of a line, with an ellipsis if some are left out.
 pub fn ellipsis(line: &str, width: usize) -> String {
     if line.chars().count() <= width {
         return line.to_owned();
@@ -118,7 +119,7 @@ pub fn ellipsis(line: &str, width: usize) -> String {
     line.chars().take(width - 1).collect::<String>().trim_end().to_owned() + "\u{2026}"
 }
 
-/// Text from elsewhere as several lines for a terminal.
+/// Makes external text safe to show as several lines on a terminal.
 pub fn plain_lines(text: &str) -> String {
     text.lines().map(plain).collect::<Vec<_>>().join("\n")
 }

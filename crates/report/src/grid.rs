@@ -1,4 +1,4 @@
-//! Tables of words for the text and Markdown reports, and the Markdown report.
+//! Tables of text cells for the text and Markdown reports, and the Markdown report.
 
 use crate::conclusion::conclusion;
 use crate::csv::Names;
@@ -13,29 +13,29 @@ use drophammer_model::figure::{Decision, Figure};
 use drophammer_model::outcome::{Blame, Cell};
 use drophammer_model::record::TrialRecord;
 
-/// A table of words.
+/// A table of text cells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
     pub head: Vec<String>,
-    /// Which columns hold numbers.
+    /// For each column, true if it contains numbers.
     pub right: Vec<bool>,
-    /// Rows, each as long as `head`.
+    /// Rows, each with as many cells as `head`.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Grid {
-    /// A table in which the first column names the row and the others hold numbers.
+    /// A table in which the first column identifies the row and the others contain numbers.
     pub fn of_numbers(head: Vec<String>, rows: Vec<Vec<String>>) -> Grid {
         Grid { right: (0..head.len()).map(|column| column > 0).collect(), head, rows }
     }
 }
 
-/// The heading of the rows, then the DUTs of `order`.
+/// The heading of the first column, then the DUTs of `order`.
 pub fn head_of_duts(first: &str, view: &View, order: &[usize]) -> Vec<String> {
     std::iter::once(first.to_owned()).chain(order.iter().map(|dut| view.duts[*dut].label())).collect()
 }
 
-/// The summary: one row per figure, one column per DUT of `order`. `↓` marks figures for which less is better.
+/// The summary: one row per figure, one column per DUT of `order`. `↓` marks figures for which lower values are better.
 pub fn summary(view: &View, order: &[usize]) -> Grid {
     let mut rows = Vec::new();
     if view.duts.len() > 1 {
@@ -60,7 +60,7 @@ pub fn summary(view: &View, order: &[usize]) -> Grid {
     Grid::of_numbers(head_of_duts("Figure", view, order), rows)
 }
 
-/// The summary, with figures that others have published in additional columns without ranks.
+/// The summary, with additional columns for figures that others have published, which have no ranks.
 fn summary_beside(view: &View, order: &[usize]) -> (Grid, Vec<String>) {
     let mut table = summary(view, order);
     let beside = published::in_summary(view);
@@ -91,7 +91,7 @@ pub fn bits(view: &View, order: &[usize]) -> Option<Grid> {
         .filter_map(|figure| {
             let rates: Vec<_> = order.iter().map(|d| rates::of_figure(view, figure, *d)).collect();
             rates.iter().any(Option::is_some).then(|| {
-                // The title is without the figure's unit, because the cells have other units.
+                // The title omits the figure's unit, because the cells have other units.
                 let texts = rates.into_iter().map(|rate| rate.map_or(DASH.into(), |rate| rate.text()));
                 std::iter::once(distinct_title(view, figure)).chain(texts).collect()
             })
@@ -100,21 +100,21 @@ pub fn bits(view: &View, order: &[usize]) -> Option<Grid> {
     (!rows.is_empty()).then(|| Grid::of_numbers(head_of_duts("Figure", view, order), rows))
 }
 
-/// Title of a figure without its unit. If the suite has the test twice, the title of the test follows, because both
-/// tests have the figure.
+/// Title of a figure without its unit. If the suite contains the test twice, the title of the test is appended, because
+/// both tests have the figure.
 pub fn distinct_title(view: &View, figure: &Ranked) -> String {
     let twin = view.ranking.figures.iter().any(|f| f.key == figure.key && f.section != figure.section);
     let test = if twin { format!(" \u{2013} {}", view.sections[figure.section].title) } else { String::new() };
     format!("{}{test}", figure.title)
 }
 
-/// [`distinct_title`] with the unit, and `↓` if less is better.
+/// [`distinct_title`] with the unit, and `↓` if lower values are better.
 pub fn figure_title(view: &View, figure: &Ranked) -> String {
     let direction = if figure.higher_is_better { "" } else { " \u{2193}" };
     format!("{}{direction}", heading(&distinct_title(view, figure), &figure.unit))
 }
 
-/// Explains the marks of bounds that the summary has, with a space after each explanation.
+/// Explains the marks of bounds in the summary, with a space after each explanation.
 pub fn limited_notes(view: &View) -> String {
     let any = |by_suite: bool| {
         let marked = |figure: &Ranked, dut: usize| {
@@ -127,7 +127,7 @@ pub fn limited_notes(view: &View) -> String {
     [tester, suite].into_iter().flatten().collect()
 }
 
-/// `1,234,567  #1`, `=1` for a tie.
+/// A cell of the summary: `1,234,567  #1`, or `=1` for a tie.
 fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
     // If the tester was the limit for all DUTs, there is nothing to rank.
@@ -143,7 +143,7 @@ fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
     }
 }
 
-/// The value, and whether it is refuted or doubtful.
+/// The value, with a note if it is refuted or doubtful.
 pub fn measured(figure: &Ranked, dut: usize) -> String {
     let (entry, value) = (&figure.entries[dut], marked_value(figure, dut));
     match (entry.refuted(), entry.doubtful()) {
@@ -153,8 +153,8 @@ pub fn measured(figure: &Ranked, dut: usize) -> String {
     }
 }
 
-/// Why a figure of a DUT is not compared with the figures of others; `None` if it is compared, was not measured, or if no
-/// other DUT is of its kind.
+/// The reason why a figure of a DUT is not compared with the figures of others. `None` if it is compared, was not
+/// measured, or if there is no other DUT of its kind.
 pub fn not_compared(view: &View, figure: &Ranked, dut: usize) -> Option<&'static str> {
     let entry = &figure.entries[dut];
     if entry.rank.is_some() || !entry.is_known() || !ranked_kind(view, dut) {
@@ -171,26 +171,26 @@ pub fn not_compared(view: &View, figure: &Ranked, dut: usize) -> Option<&'static
     })
 }
 
-/// Whether there are at least two DUTs of this DUT's kind (real or simulated).
+/// True if there are at least two DUTs of this DUT's kind (real or simulated).
 pub fn ranked_kind(view: &View, dut: usize) -> bool {
     view.duts.iter().filter(|d| d.simulated == view.duts[dut].simulated).count() > 1
 }
 
-/// Whether the tester was the limit for every DUT of this DUT's kind.
+/// True if the tester was the limit for every DUT of this DUT's kind.
 pub fn all_limited(view: &View, figure: &Ranked, dut: usize) -> bool {
     let kind = view.duts[dut].simulated;
     view.duts.iter().zip(&figure.entries).filter(|(d, _)| d.simulated == kind).all(|(_, e)| e.tester_limited())
 }
 
-/// Whether a limit of the tester makes a figure a lower bound although less is better: a loss of 0 % at the highest load
-/// that the tester could offer may be more at a higher load.
+/// True if a limit of the tester makes a figure a lower bound although lower values are better: a loss of 0 % at the
+/// highest load that the tester could offer may be more at a higher load.
 pub fn may_be_worse(figure: &Ranked, dut: usize) -> bool {
     let entry = &figure.entries[dut];
     let is_bound = entry.summary.is_some_and(|summary| summary.median.high == f64::INFINITY);
     entry.tester_limited() && is_bound && !figure.higher_is_better
 }
 
-/// The mark of a value that looks measured although the tester was the limit; empty for other values.
+/// The mark for a value that looks measured although the tester was the limit; empty for other values.
 pub fn limit_mark(figure: &Ranked, dut: usize) -> &'static str {
     if may_be_worse(figure, dut) { " (tester-limited)" } else { "" }
 }
@@ -200,8 +200,8 @@ pub fn marked_value(figure: &Ranked, dut: usize) -> String {
     figure_value(figure, dut) + limit_mark(figure, dut)
 }
 
-/// The value, with `≥` or `≤` if the median over the rounds is a bound, or words if there is no value. A limited loss has
-/// no sign, because `≥ 0 %` says nothing; use [`limit_mark`] with it.
+/// The value, with `≥` or `≤` if the median over the rounds is a bound, or a text if there is no value. A limited loss
+/// has no sign, because `≥ 0 %` has no meaning; add [`limit_mark`] to it.
 pub fn figure_value(figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
     let Some(value) = entry.value() else {
@@ -241,11 +241,11 @@ pub fn interval(figure: &Ranked, dut: usize) -> Option<String> {
     Some(format!("{range}, {} rounds", summary.rounds))
 }
 
-/// A detectable difference of this ratio or more is useless to a reader.
+/// Detectable differences of this ratio or more are not useful to a reader.
 const SENSELESS: f64 = 9.0;
 
-/// The smallest detectable difference is shown from this many rounds on. Two rounds leave one degree of freedom, and
-/// detect only differences of many times the figure.
+/// Minimum number of rounds for which the smallest detectable difference is shown. Two rounds have one degree of
+/// freedom, and detect only differences of many times the figure.
 const ROUNDS_TO_TELL: usize = 3;
 
 /// The smallest difference that the run could have found: `5.2 %`. `None` for a factor of 10 or more, and for fewer rounds
@@ -263,13 +263,13 @@ pub fn detectable(figure: &Ranked) -> Option<String> {
     })
 }
 
-/// Whether this DUT is proven to be better than another DUT in this figure, and no DUT is proven to be better than it.
+/// True if this DUT is proven to be better than another DUT in this figure, and no DUT is proven to be better than it.
 pub fn is_best(figure: &Ranked, dut: usize) -> bool {
     let entry = &figure.entries[dut];
     entry.rank == Some(1) && !entry.better_than.is_empty()
 }
 
-/// A table of figures that others have published.
+/// Table of the figures that others have published.
 pub fn published_table(table: &Published) -> Grid {
     Grid::of_numbers(table.columns.clone(), table.rows.clone())
 }
@@ -280,8 +280,8 @@ pub fn published_title(table: &Published) -> String {
     format!("{} (published: {}){meaning}", table.title, table.source)
 }
 
-/// A merged table with the DUT in the first column, long lists cut ([`MergedTable::shown`]), and marks in a last column if
-/// any row has one.
+/// A merged table with the DUT in the first column and long lists shortened ([`MergedTable::shown`]). If any row has
+/// marks, they are in a last column.
 pub fn table(view: &View, table: &MergedTable) -> Grid {
     let marked = table.rows.iter().any(|r| !r.marks.is_empty());
     let mut head = vec!["DUT".to_owned()];
@@ -303,13 +303,13 @@ pub fn table(view: &View, table: &MergedTable) -> Grid {
     Grid { rows: rows.collect(), head, right }
 }
 
-/// Whether a column holds only numbers (and gaps).
+/// True if a column contains only numbers (and gaps).
 pub fn is_numeric(table: &MergedTable, column: usize) -> bool {
     let mut cells = table.rows.iter().filter_map(|r| r.cells.get(column));
     cells.all(|c| !matches!(c, Cell::Text(_)))
 }
 
-/// Escapes characters that have a meaning in Markdown or in HTML within it.
+/// Escapes characters that have a special meaning in Markdown or in HTML within Markdown.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in crate::format::plain(text).chars() {
@@ -443,14 +443,14 @@ pub fn markdown(view: &View) -> String {
     out
 }
 
-/// What the trials of a test show about one DUT, as sentences without a full stop.
+/// The results of the trials of a test on one DUT, as sentences without a full stop.
 pub fn findings(view: &View, result: &DutResult) -> Vec<String> {
     let drops = drops::Account::of(&result.trials, &view.drops_counted).text();
     let losses = losses::explained(&result.trials).1.text();
     [losses, ways::text(&result.trials), kernel_counts::text(view, result), drops].into_iter().flatten().collect()
 }
 
-/// Each note is a paragraph, because a list would hide its number.
+/// Writes each note as a paragraph, because a list would hide the note's number.
 fn note_list(out: &mut String, notes: &[String]) {
     for note in notes {
         *out += &format!("{}\n\n", escape(note));

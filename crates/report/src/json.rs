@@ -11,7 +11,7 @@ use drophammer_model::visible::is_hidden;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Version of the layout of `report.json`. It grows when a field changes its meaning or disappears.
+/// Version of the layout of `report.json`. It increases when a field changes its meaning or disappears.
 const LAYOUT: u32 = 2;
 
 /// The JSON report, indented, with a line feed at the end.
@@ -51,8 +51,8 @@ pub fn report(view: &View) -> String {
     escaped(&format!("{value:#}\n"))
 }
 
-/// Writes hidden characters in JSON text as `\u202e`, so that a terminal can show it. They occur only in strings, so the
-/// values stay the same.
+/// Writes hidden characters in JSON text as escapes such as `\u202e`, so that the text can be shown on a terminal. They
+/// occur only in strings, so the values do not change.
 pub fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

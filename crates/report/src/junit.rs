@@ -35,7 +35,7 @@ enum Finding {
 }
 
 fn finding(result: &DutResult) -> Finding {
-    // A test that did not run to its end has not passed, whatever its criteria say.
+    // A test that did not run to its end has not passed, regardless of its criteria.
     let (skipped, not_whole) = match &result.standing {
         Standing::Ended(TestStatus::Skipped(why)) => (Some(why), Some(result.standing.text())),
         Standing::Ended(TestStatus::Failed(cause)) => return Finding::Error(cause.clone()),
@@ -78,7 +78,7 @@ pub fn report(view: &View) -> String {
             let found = finding(result);
             match found {
                 Finding::Failure(_) => counts[1] += 1,
-                // The test has not passed, but the DUT has not failed either.
+                // The test has not passed, but it is not the DUT that failed.
                 Finding::Error(_) | Finding::Undecided(_) => counts[2] += 1,
                 Finding::Skipped(_) => counts[3] += 1,
                 Finding::Pass => {}
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use drophammer_model::outcome::{Outcome, Verdict};
 
-    /// What a test with this status and these verdicts reports.
+    /// What the report contains for a test with this status and these verdicts.
     fn found(status: TestStatus, verdicts: Vec<Verdict>) -> Finding {
         let outcome = Outcome { verdicts, ..Outcome::default() };
         let record = crate::synthetic::record("d", "throughput", "Throughput", status.clone(), outcome);
@@ -164,7 +164,7 @@ mod tests {
         let undecided = lines(&["undecided: loss <= 1; found 0 to 2"]);
         assert_eq!(found(TestStatus::Completed, vec![open()]), Finding::Undecided(undecided));
         assert_eq!(found(TestStatus::Completed, vec![]), Finding::Pass);
-        // Without a measurement, a criterion stays open, and the reason follows.
+        // Without a measurement, a criterion stays undecided, followed by the reason.
         let skipped = || TestStatus::Skipped("no throughput was found".into());
         assert_eq!(found(skipped(), vec![]), Finding::Skipped("no throughput was found".into()));
         let undecided = lines(&["undecided: loss <= 1; found 0 to 2", "skipped: no throughput was found"]);

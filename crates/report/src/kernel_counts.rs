@@ -8,7 +8,8 @@ use drophammer_model::record::TrialRecord;
 use drophammer_model::trial::{GroupCounts, TrialResult};
 use serde_json::{Value, json};
 
-/// How many more frames the kernel counted than the tester at all ports together in a trial; negative if fewer.
+/// By how many frames the kernel counted more than the tester in a trial, summed over all ports; negative if it counted
+/// fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counts {
     trial: u64,
@@ -17,10 +18,10 @@ struct Counts {
 }
 
 impl Counts {
-    /// `None` if the kernel's counters were not read, or the tester did not count the frames of the emulated devices.
+    /// `None` if the kernel's counters were not read, or the frames of the emulated devices were not counted.
     fn of(result: &TrialResult) -> Option<Counts> {
         let health = &result.health;
-        // A run folder may hold any numbers, so a sum may exceed 64 bits.
+        // A run folder may contain any numbers, so a sum may exceed 64 bits.
         let kernel = |counter: &str| {
             let own = result.dut_counters.iter().filter(|(name, _)| tester_port(name, counter).is_some());
             let mut values = own.map(|(_, frames)| i128::from(*frames)).peekable();
@@ -33,7 +34,7 @@ impl Counts {
             arrived.iter().chain(g.deviations.values()).map(|frames| i128::from(*frames)).sum()
         }) + i128::from(health.stale)
             + i128::from(health.other_received);
-        // A counter that did not grow is not stored.
+        // A counter that did not increase is not stored.
         let off = |kernel: Option<i128>, own: i128| {
             let more = kernel.unwrap_or(0) - own;
             i64::try_from(more).unwrap_or(if more < 0 { i64::MIN } else { i64::MAX })
@@ -44,7 +45,7 @@ impl Counts {
     }
 }
 
-/// A port whose frames the kernel may not count. With `af_xdp` in the driver of a network card, this depends on the
+/// A port whose frames the kernel may not count. If `af_xdp` uses the driver of a network card, this depends on the
 /// driver.
 fn uncounted<'a>(records: &[&'a DutRecord]) -> Option<&'a PortRecord> {
     let may_be = |port: &&PortRecord| {
@@ -102,7 +103,7 @@ fn sentence(all: &[Counts]) -> Option<String> {
     ))
 }
 
-/// The comparison for machines; null if the kernel does not count the tester's frames, or may not.
+/// The comparison as JSON; null if the kernel does not count the tester's frames, or if that is unknown.
 pub fn json(view: &View, result: &DutResult) -> Value {
     if uncounted(&view.dut(result.dut).records).is_some() {
         return Value::Null;

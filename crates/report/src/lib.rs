@@ -1,22 +1,22 @@
 //! Converts a stored run into one HTML file with plots, text, Markdown, JSON, CSV and JUnit XML.
 //!
-//! A report depends only on the stored run, so it can be made again at any time, even from a run that was cut off.
+//! A report depends only on the stored run, so it can be generated again at any time, even from a run that was cut off.
 //!
 //! # Parts
 //!
-//! - `judge::doubt` marks figures that rest on frames lost while the processor was idle. `judge::refutation` marks
+//! - `judge::doubt` marks figures that depend on frames lost while the processor was idle. `judge::refutation` marks
 //!   figures that other trials contradict.
-//! - `judge::rounds` combines the records of all rounds: rows of tables by key (`rounds/tables.rs`), points of curves by
-//!   category or x (`judge/src/rounds/plots.rs`). `judge::statistics` makes intervals and comparisons, `report/src/rank.rs` ranks.
+//! - `judge::rounds` combines the records of all rounds: rows of tables by key (`rounds/tables.rs`), points of curves
+//!   by category or x (`judge/src/rounds/plots.rs`). `judge::statistics` computes intervals and comparisons,
+//!   `report/src/rank.rs` ranks.
 //! - `report/src/ending.rs` says how a run ended, for the first lines of the report and the exit code.
-//! - `model::visible` and the escapes of each format make texts from elsewhere harmless
-//!   (`report/tests/reports/hostile.rs`).
+//! - `model::visible` and the escapes of each format make external texts harmless (`report/tests/reports/hostile.rs`).
 //! - `report/src/rates.rs` derives bits and shares of the line from the stored trials.
 //! - `report/src/board.rs` gives each DUT a place in each test, and compares facts about the DUTs (`about:`).
 //!   `report/src/paragraph.rs` writes a paragraph about each test.
 //! - `report/src/published.rs` shows published figures (`published:`) next to the figures of the run, or in separate
 //!   tables. Nothing is computed from them.
-//! - `report/src/digest.rs` makes tables from cells of several tests, as the suite asks for them (`digest:`).
+//! - `report/src/digest.rs` makes tables from cells of several tests, as the suite requests (`digest:`).
 //! - `judge::drops` adds up the drop counters of a DUT. `report/src/drops.rs` compares the sum with the lost frames.
 //!   `report/src/kernel_counts.rs` compares the kernel's counters of the tester's interfaces with the tester's counts.
 
@@ -56,7 +56,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use view::View;
 
-/// A report file could not be written: one line with path and reason.
+/// A report file could not be written. The message is one line with path and reason.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {why}; choose another folder or free some space", .path.display())]
 pub struct ReportError {
@@ -66,7 +66,7 @@ pub struct ReportError {
     pub why: std::io::Error,
 }
 
-/// The tests of a run, with the figures marked that other trials contradict or that are doubtful.
+/// The tests of a run. Figures that other trials contradict and doubtful figures are marked.
 fn marked(run: &Run) -> Vec<TestRecord> {
     let mut records = run.tests.clone();
     refutation::mark(&mut records, &run.trials);
@@ -75,12 +75,13 @@ fn marked(run: &Run) -> Vec<TestRecord> {
     records
 }
 
-/// The run with one record per DUT and test, combined from all rounds. Refuted and doubtful figures are marked. Verdicts
-/// name the baseline that they depend on.
+/// The run with one record per DUT and test, which combines all rounds. Refuted and doubtful figures are marked.
+/// Verdicts that depend on a baseline name it.
 pub fn combined(run: &Run) -> Run {
     let records = marked(run);
     let mut seen: HashMap<(&str, &str, u32), usize> = HashMap::new();
-    // If a suite has a test twice, the second one of a round belongs to the second ones of the other rounds.
+    // If a suite contains a test twice, the second occurrence in a round belongs to the second occurrence in the other
+    // rounds.
     let numbered = records.iter().map(|record| {
         let next = seen.entry((&record.dut, &record.test, record.round)).or_default();
         *next += 1;
@@ -114,7 +115,7 @@ fn leave_out_criteria_that_do_not_apply(tests: &mut [(usize, TestRecord)]) {
     }
 }
 
-/// The values by key, in the order in which the keys first appear.
+/// Groups the values by key, in the order in which the keys first appear.
 fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
     let mut groups: Vec<(K, Vec<V>)> = Vec::new();
     for (key, value) in pairs {
@@ -153,7 +154,7 @@ pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
     make(dir)?;
     let csv = dir.join("csv");
     if csv.is_symlink() {
-        // Somebody else may have made the folder, and the link may lead to the user's own files.
+        // Another user may have made the folder, and the link may point to the user's own files.
         let why = io::Error::other("it is a link, and reports do not follow links; remove it");
         return Err(ReportError { path: csv, why });
     }
@@ -161,7 +162,7 @@ pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
     let mut paths = Vec::new();
     for (name, content) in files {
         let path = dir.join(name);
-        // A temporary file is renamed, so that an old report stays complete if the disk is full.
+        // Write to a temporary file and rename it, so that an old report stays complete if the disk is full.
         let beside = path.with_extension("part");
         let written = write_new(&beside, &content).and_then(|()| fs::rename(&beside, &path));
         if let Err(why) = written {
@@ -179,7 +180,7 @@ fn write_new(path: &Path, content: &str) -> io::Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    // `create_new` does not follow a link that somebody makes in the meantime.
+    // `create_new` does not follow a link that somebody creates in the meantime.
     File::options().write(true).create_new(true).open(path)?.write_all(content.as_bytes())
 }
 
@@ -204,12 +205,12 @@ pub fn criteria(run: &Run) -> Criteria {
     Criteria { met: count(Decision::Met), missed: count(Decision::Missed), undecided: count(Decision::Undecided) }
 }
 
-/// How a run ended, for its report and the exit code.
+/// How a run ended, as shown in its report and used for the exit code.
 pub fn ending(run: &Run) -> ending::Ending {
     ending::Ending::of(&View::new(&combined(run)))
 }
 
-/// The ranked summary for the terminal: state, verdicts, one row per figure, one column per DUT. With ANSI colours if
+/// The ranked summary for the terminal: state, verdicts, one row per figure, one column per DUT. Uses ANSI colours if
 /// `color` is set.
 pub fn summary_text(run: &Run, color: bool) -> String {
     text::summary(&View::new(&combined(run)), color)

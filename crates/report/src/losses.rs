@@ -9,22 +9,22 @@ use std::collections::BTreeMap;
 /// A valid trial that lost frames, and the cause of each of its episodes.
 pub struct Lossy<'a> {
     pub trial: &'a TrialRecord,
-    /// In the order of the episodes.
+    /// The causes, in the order of the episodes.
     pub causes: Vec<Cause>,
 }
 
 impl Lossy<'_> {
-    /// Whether it lost frames for a cause other than overload.
+    /// True if the trial lost frames for a cause other than overload.
     pub fn below_overload(&self) -> bool {
         self.causes.iter().any(|cause| *cause != Cause::Overload)
     }
 }
 
-/// The lossy trials of a test on one DUT, and their summary. Invalid trials show nothing about the DUT.
+/// The lossy trials of a test on one DUT, and their summary. Invalid trials say nothing about the DUT.
 pub fn explained<'a>(trials: &[&'a TrialRecord]) -> (Vec<Lossy<'a>>, LossSummary) {
     let frames = |trial: &TrialRecord| (trial.spec.size.to_string(), trial.spec.flows.len());
     let valid = || trials.iter().copied().filter(|trial| trial.result.validity.is_valid());
-    // The highest load without loss, by the frames of the trials.
+    // The highest load without loss for each kind of frames.
     let mut known: BTreeMap<_, f64> = BTreeMap::new();
     for trial in valid().filter(|trial| trial.result.lost() == 0 && trial.result.offered() > 0) {
         if let Load::Constant { rate_pps } = trial.spec.load {
@@ -43,7 +43,7 @@ pub fn explained<'a>(trials: &[&'a TrialRecord]) -> (Vec<Lossy<'a>>, LossSummary
     (lossy, summary)
 }
 
-/// [`explained`] for machines.
+/// The result of [`explained`] as JSON.
 pub fn json(trials: &[&TrialRecord]) -> Value {
     let (lossy, summary) = explained(trials);
     let episodes: BTreeMap<&str, usize> = summary.episodes.iter().map(|(cause, n)| (cause.key(), *n)).collect();

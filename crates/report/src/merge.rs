@@ -44,7 +44,7 @@ pub fn merge_tables<'a>(results: &[DutResult<'a>], trials: &HashMap<u64, &'a Tri
     merged
 }
 
-/// The plots of all results, merged by key; `duts` has the tester last, if it has one.
+/// The plots of all results, merged by key. The tester, if `duts` contains it, is the last.
 pub fn merge_plots(results: &[DutResult], duts: &[DutView], trials: &HashMap<u64, &TrialRecord>) -> Vec<MergedPlot> {
     let mut merged: Vec<MergedPlot> = Vec::new();
     let all: Vec<(usize, &Plot)> = results
@@ -82,11 +82,11 @@ pub fn merge_plots(results: &[DutResult], duts: &[DutView], trials: &HashMap<u64
     merged
 }
 
-/// Events with the same text merge if they are closer than this share of the x axis.
+/// Events with the same text are merged if they are closer than this share of the x axis.
 const SAME_EVENT: f64 = 0.01;
 
-/// The events of several DUTs in one plot, in order of x. Events with the same text at nearly the same x merge. An event
-/// that some DUTs lack names its DUTs.
+/// The events of several DUTs in one plot, ordered by x. Events with the same text at nearly the same x are merged. An
+/// event that not all DUTs have names its DUTs.
 fn merge_events(plots: &[(usize, &Plot)], duts: &[DutView]) -> Vec<MergedEvent> {
     let points = plots.iter().flat_map(|(_, p)| &p.series).flat_map(|s| &s.points).map(|p| p.x);
     let events = plots.iter().flat_map(|(_, p)| &p.events).map(|e| e.0);
@@ -100,7 +100,8 @@ fn merge_events(plots: &[(usize, &Plot)], duts: &[DutView]) -> Vec<MergedEvent> 
     let mut latest: HashMap<&String, Vec<usize>> = HashMap::new();
     for (dut, x, label) in all {
         let open = latest.entry(label).or_default();
-        // The earliest event without this DUT: two flaps of one DUT stay two, however close.
+        // The earliest event without this DUT: two events of one DUT, such as flaps, are never merged, however close
+        // they are.
         let joined = open.iter().copied().find(|i: &usize| {
             let e: &MergedEvent = &out[*i];
             x - e.at[0].1 <= near && e.at.iter().all(|(d, at)| *d != dut || *at == x)
@@ -130,7 +131,7 @@ fn merge_events(plots: &[(usize, &Plot)], duts: &[DutView]) -> Vec<MergedEvent> 
     out
 }
 
-/// Moves series without a DUT to the end, for legend and files.
+/// Moves series that belong to no DUT to the end, for legend and files.
 fn references_last(merged: &mut MergedPlot) {
     let mut order: Vec<usize> = (0..merged.plot.series.len()).collect();
     order.sort_by_key(|i| merged.plot.series[*i].reference);
@@ -143,7 +144,7 @@ fn add_series(target: &mut MergedPlot, series: &Series, dut: usize, duts: &[DutV
     if series.reference {
         let known = target.plot.series.iter_mut().find(|s| s.reference && s.name == series.name);
         match known {
-            // A DUT that got further has more points of this line.
+            // A DUT that got further has more points on this line.
             Some(s) => {
                 let known: HashSet<_> = s.points.iter().map(|p| (p.x.to_bits(), p.label.as_ref())).collect();
                 let fresh = |p: &&Point| !known.contains(&(p.x.to_bits(), p.label.as_ref()));
@@ -159,7 +160,7 @@ fn add_series(target: &mut MergedPlot, series: &Series, dut: usize, duts: &[DutV
         }
         return;
     }
-    // Dots take the place of the curve of their trials, if that has their name.
+    // Dots have the same place as the curve of their trials, if a curve has their name.
     let own = || (0..target.dut_of.len()).filter(|i| target.dut_of[*i] == Some(dut));
     let same_place = series.dots.then(|| {
         own().find(|i| {

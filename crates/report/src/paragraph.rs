@@ -9,13 +9,13 @@ use crate::view::{Section, View};
 use drophammer_model::figure::Decision;
 use drophammer_model::record::TestStatus;
 
-/// Most figures with sentences of their own.
+/// Maximum number of figures that get their own sentences.
 const FIGURES: usize = 4;
-/// A sentence names the values of at most this many DUTs.
+/// Maximum number of DUTs whose values a sentence contains.
 const VALUES: usize = 6;
 
-/// How much was measured, what the figures are and prove, and how many criteria are met. `None` if the test has not ended
-/// on any DUT, and for tests of the tester alone.
+/// States how much was measured, what the figures are and prove, and how many criteria are met. `None` if the test has
+/// not ended on any DUT, and for tests of the tester alone.
 pub fn of_test(view: &View, section: &Section) -> Option<String> {
     let at = view.sections.iter().position(|known| known.id == section.id)?;
     let mut sentences = vec![extent(view, section)?];
@@ -59,7 +59,7 @@ fn extent(view: &View, section: &Section) -> Option<String> {
     Some(format!("Tested: {}, in {rounds}{trials}{invalid}.", list(&names)))
 }
 
-/// The values, then what they prove.
+/// The values of a figure, then what they prove.
 fn of_figure(view: &View, figure: &Ranked) -> Option<String> {
     let unit = if figure.unit.is_empty() { String::new() } else { format!(" {}", figure.unit) };
     let known: Vec<usize> = (0..view.duts.len()).filter(|dut| figure.entries[*dut].value().is_some()).collect();

@@ -1,4 +1,5 @@
-//! Figures that others have published, in columns next to the figures of the run. They have no ranks and affect none.
+//! Figures that others have published, in columns next to the figures of the run. They have no ranks and do not affect
+//! ranks.
 
 use crate::format::{DASH, cell, heading, number};
 use crate::grid::{self, Grid};
@@ -21,62 +22,63 @@ pub const NOT_RANKED: &str = "published by others, not ranked";
 pub struct Value<'a> {
     /// Its entry in the suite.
     pub entry: &'a Published,
-    /// As in the suite.
+    /// The value as written in the suite.
     pub raw: &'a str,
-    /// For people, without a unit.
+    /// The value for people, without a unit.
     pub text: String,
 }
 
-/// A figure of the run, or a cell of its tables.
+/// A row: a figure of the run, or a cell of its tables.
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
-    /// Its name in the suite.
+    /// Name of the figure or cell in the suite.
     pub key: &'a str,
-    /// The figure; absent for a cell of a table, and if the run has no such figure.
+    /// The figure; absent for a table cell, and if the run has no such figure.
     pub figure: Option<&'a Ranked>,
-    /// For people, with its unit.
+    /// Title for people, with the unit.
     pub title: String,
     /// Unit of the figure or of the column; `None` if the run has neither.
     pub unit: Option<&'a str>,
     /// Value of each DUT, in the order of the DUTs.
     pub own: Vec<String>,
-    /// One for each of [`Beside::routers`].
+    /// One value for each of [`Beside::routers`].
     pub values: Vec<Option<Value<'a>>>,
 }
 
 /// Figures of a run or of one test, next to what others have published.
 #[derive(Clone, Debug, Default)]
 pub struct Beside<'a> {
-    /// The routers of others: the columns.
+    /// The routers of others, which are the columns.
     pub routers: Vec<&'a str>,
     /// Rows with at least one published value.
     pub rows: Vec<Row<'a>>,
-    /// Entries of the values; notes number them from 1.
+    /// Entries that the values come from; notes number them from 1.
     entries: Vec<&'a Published>,
-    /// For each router, the number of its entry, if all of its values come from one.
+    /// For each router, the number of its entry, if all of its values come from one entry.
     column_notes: Vec<Option<usize>>,
 }
 
-/// What others have published about the figures of the summary.
+/// Published values for the figures of the summary.
 pub fn in_summary<'a>(view: &'a View) -> Beside<'a> {
     let of = |figure| Some(of_figure(view, figure, entries(view, view.sections.get(figure.section)?)));
     Beside::of(view.ranking.figures.iter().filter_map(of))
 }
 
-/// What others have published about the figures and cells of the test at this place in the suite.
+/// Published values for the figures and cells of the test at this index in the suite.
 pub fn in_section<'a>(view: &'a View, index: usize) -> Beside<'a> {
     let Some(section) = view.sections.get(index) else { return Beside::default() };
     let keys = distinct(entries(view, section).flat_map(|entry| &entry.figures).map(|(key, _)| key.as_str()));
     Beside::of(keys.into_iter().filter_map(|key| row(view, index, section, key)))
 }
 
-/// The separate tables for a test. If the suite has the test several times, entries without an id belong to the first.
+/// The separate tables for a test. If the suite contains the test several times, entries without an id belong to the
+/// first.
 pub fn tables<'a>(view: &'a View, section: &Section) -> impl Iterator<Item = &'a Published> {
     let first = section.first;
     entries(view, section).filter(move |entry| entry.figures.is_empty() && (first || entry.id.is_some()))
 }
 
-/// The entries about a test: entries with its id, and entries about all tests of its name.
+/// The entries about a test: entries with its id, and entries about all tests with its name.
 fn entries<'a>(view: &'a View, section: &Section) -> impl Iterator<Item = &'a Published> + Clone {
     let (test, id) = (section.test.clone(), section.suite_id);
     let is_meant =
@@ -99,7 +101,7 @@ fn row<'a>(view: &'a View, index: usize, section: &Section<'a>, key: &'a str) ->
         let title = cells.map(|cells| title(section, &cells, column)).unwrap_or_default();
         return Some((Row { key, figure: None, title, unit: Some(&column.unit), own, values: Vec::new() }, values));
     }
-    // A figure that none of its tests has measured appears once, in the first of these tests.
+    // A figure that no matching test has measured appears once, in the first of these tests.
     let is_about = |section: &Section| self::entries(view, section).any(|entry| entry.values(key).next().is_some());
     let mut others = view.sections.iter().enumerate().filter(|(other, section)| *other != index && is_about(section));
     let has_own = |other: usize, section: &Section<'a>| {
@@ -125,7 +127,7 @@ fn of_figure<'a>(view: &'a View, figure: &'a Ranked, entries: impl Iterator<Item
     (row, values(entries, &figure.key, &figure.unit))
 }
 
-/// The column of the cells, and each DUT's cells as text; `None` if no DUT has them.
+/// The column of the cells, and the cells of each DUT as text; `None` if no DUT has them.
 fn of_cells<'a>(view: &View, section: &Section<'a>, cells: &Cells) -> Option<(&'a Column, Vec<String>)> {
     let tables = |dut: usize| -> &'a [Table] {
         let result = section.results.iter().find(|result| result.dut == dut);
@@ -141,7 +143,8 @@ fn of_cells<'a>(view: &View, section: &Section<'a>, cells: &Cells) -> Option<(&'
     Some((column, texts.collect()))
 }
 
-/// `Mean, Frame size 64 bytes [µs]`: the column, then what selects the rows, in the words of the table.
+/// A title such as `Mean, Frame size 64 bytes [µs]`: the column, then the selection of the rows, in the words of the
+/// table.
 fn title(section: &Section, cells: &Cells, column: &Column) -> String {
     let table = section.tables.iter().find(|table| table.key == cells.table);
     let of = |key: &str| table.and_then(|table| table.columns.iter().find(|column| column.key == key));
@@ -166,7 +169,7 @@ fn values<'a>(entries: impl Iterator<Item = &'a Published>, key: &str, unit: &st
 }
 
 impl Value<'_> {
-    /// The value, with its unit if that is not the unit of the figure. Words have no unit.
+    /// The value, with its unit if it differs from the unit of the figure. Text values have no unit.
     pub fn with_unit(&self) -> String {
         match self.unit() {
             Some(unit) => format!("{} {unit}", self.text),
@@ -174,7 +177,7 @@ impl Value<'_> {
         }
     }
 
-    /// The unit of a number, if that is not the unit of the figure.
+    /// The unit of a number, if it differs from the unit of the figure.
     pub fn unit(&self) -> Option<&str> {
         self.entry.unit.as_deref().filter(|_| self.raw.parse::<f64>().is_ok())
     }
@@ -215,7 +218,7 @@ impl<'a> Beside<'a> {
         self.rows.iter().find(|row| row.figure.is_some_and(|own| std::ptr::eq(own, figure)))
     }
 
-    /// The notes, which give the source and meaning of each entry.
+    /// The notes, each of which gives the source and meaning of an entry.
     pub fn notes(&self) -> Vec<String> {
         self.entries.iter().map(|entry| grid::published_title(entry)).collect()
     }
@@ -225,7 +228,7 @@ impl<'a> Beside<'a> {
         self.column_notes.get(router).copied().flatten()
     }
 
-    /// Number of a value's note, if its column has none.
+    /// Number of a value's note, if the column of the value has none.
     pub fn value_note(&self, router: usize, value: &Value) -> Option<usize> {
         let of_value = || self.entries.iter().position(|known| std::ptr::eq(*known, value.entry)).map(|at| at + 1);
         if self.column_note(router).is_some() { None } else { of_value() }
@@ -237,7 +240,7 @@ impl<'a> Beside<'a> {
         self.routers.iter().enumerate().map(|(at, name)| format!("{name}, published{}", note(at))).collect()
     }
 
-    /// The values of a row in the text and Markdown reports; dashes for a figure that nobody has published.
+    /// The values of a row in the text and Markdown reports; dashes for a figure without published values.
     pub fn texts(&self, row: Option<&Row>) -> Vec<String> {
         let text = |router: usize| {
             let value = row.and_then(|row| row.values.get(router)?.as_ref());
@@ -248,7 +251,7 @@ impl<'a> Beside<'a> {
         (0..self.routers.len()).map(text).collect()
     }
 
-    /// Figures, values of the DUTs of `order`, published values.
+    /// A table with the figures, the values of the DUTs of `order`, and the published values.
     pub fn grid(&self, view: &View, order: &[usize]) -> Grid {
         let mut head = grid::head_of_duts("Figure", view, order);
         head.extend(self.headings());
@@ -264,13 +267,13 @@ impl<'a> Beside<'a> {
         self.notes().into_iter().enumerate().map(|(at, note)| format!("[{}] {note}", at + 1)).collect()
     }
 
-    /// The published values for machines, by key.
+    /// The published values as JSON, by key.
     pub fn json(&self) -> Vec<Json> {
         let of_row = |row: &Row| json!({ "key": row.key, "title": row.title, "values": self.values_json(row) });
         self.rows.iter().map(of_row).collect()
     }
 
-    /// The published values of one row for machines.
+    /// The published values of one row as JSON.
     pub fn values_json(&self, row: &Row) -> Vec<Json> {
         let json = |(router, value): (&&str, &Option<Value>)| {
             let value = value.as_ref()?;

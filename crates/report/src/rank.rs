@@ -69,27 +69,27 @@ impl Entry {
         self.figure.as_ref().and_then(|f| f.value).filter(|v| v.is_finite())
     }
 
-    /// Whether the figure is a bound, because the tester or the suite ended the test before the DUT reached its limit.
+    /// True if the figure is a bound, because the tester or the suite ended the test before the DUT reached its limit.
     pub fn tester_limited(&self) -> bool {
         self.value().is_some() && self.figure.as_ref().is_some_and(|f| f.tester_limited || f.capped)
     }
 
-    /// Whether the figure is a bound because the suite asks for no more (`max_routes`, `max_load`).
+    /// True if the figure is a bound because the suite asks for no more (`max_routes`, `max_load`).
     pub fn suite_limited(&self) -> bool {
         self.tester_limited() && self.figure.as_ref().is_some_and(|f| f.capped && !f.tester_limited)
     }
 
-    /// Whether trials of the same traffic contradict it. If so, it has no rank.
+    /// True if trials of the same traffic contradict it. If so, it has no rank.
     pub fn refuted(&self) -> bool {
         self.figure.as_ref().is_some_and(|f| !f.refuted.is_empty())
     }
 
-    /// Whether it depends on frames that were lost while the processor was idle. If so, it has no rank.
+    /// True if it depends on frames that were lost while the processor was idle. If so, it has no rank.
     pub fn doubtful(&self) -> bool {
         self.figure.as_ref().is_some_and(|f| !f.doubts.is_empty())
     }
 
-    /// Whether it shows anything about the DUT.
+    /// True if it shows anything about the DUT.
     pub fn is_known(&self) -> bool {
         self.rounds.iter().any(|round| *round != RoundFigure::NotMeasured)
     }
@@ -332,7 +332,7 @@ fn of_duet(ratio: &PairedRatio, rule: &Rule) -> Comparison {
     }
 }
 
-/// Whether every pair has two bounds on the same side, like two routers that reach at least what the tester can offer.
+/// True if every pair has two bounds on the same side, like two routers that reach at least what the tester can offer.
 /// Nothing is known about their difference.
 fn are_bounds(a: &[Option<Figure>], b: &[Option<Figure>]) -> bool {
     let mut pairs = a.iter().zip(b).filter_map(|(a, b)| a.zip(*b)).peekable();

@@ -102,7 +102,7 @@ fn is_figure(key: &str) -> bool {
     FORWARDED.iter().any(|start| key.starts_with(start)) && !key.contains("conditional")
 }
 
-/// Whether this column holds a forwarding rate of the DUT in frames per second.
+/// True if this column holds a forwarding rate of the DUT in frames per second.
 pub fn is_forwarded(column: &Column) -> bool {
     column.unit == "fps" && is_figure(&column.key)
 }
@@ -185,7 +185,7 @@ pub fn per_processor_second(table: &MergedTable, row: &MergedRow) -> Option<f64>
     median(&mut all)
 }
 
-/// Whether any row of this table has processor time of a DUT. The tester's own loop has no DUT.
+/// True if any row of this table has processor time of a DUT. The tester's own loop has no DUT.
 pub fn has_processor(section: &Section, view: &View, table: &MergedTable) -> bool {
     let of_duts = section.results.iter().any(|result| result.dut < view.duts.len());
     of_duts && table.rows.iter().any(|row| per_processor_second(table, row).is_some())

@@ -13,7 +13,7 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, Conte
 use drophammer_model::figure::Decision;
 use drophammer_store::RunState;
 
-/// Most characters of a cell.
+/// Maximum number of characters of a cell.
 pub const CELL: usize = 200;
 
 fn set(grid: &Grid) -> Table {
@@ -72,11 +72,11 @@ pub fn paint(text: &str, code: &str, color: bool) -> String {
     if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Most characters of a line of the summary.
+/// Maximum number of characters of a line of the summary.
 pub const WIDTH: usize = 100;
-/// Most characters of the column of figures; longer titles continue on a second line.
+/// Maximum number of characters of the column of figures; longer titles continue on a second line.
 const FIGURE_WIDTH: usize = 42;
-/// Most characters of a problem in the summary; the report has the rest.
+/// Maximum number of characters of a problem in the summary; the report has the rest.
 const PROBLEM_WIDTH: usize = 160;
 
 /// See [`crate::summary_text`].

@@ -83,12 +83,12 @@ impl Standing {
         }
     }
 
-    /// Whether the test ran to its end.
+    /// True if the test ran to its end.
     pub fn is_completed(&self) -> bool {
         matches!(self, Standing::Ended(TestStatus::Completed))
     }
 
-    /// Whether it ran to its end in every round in which the tester did not spoil it.
+    /// True if it ran to its end in every round in which the tester did not spoil it.
     pub fn is_measured(&self) -> bool {
         matches!(self, Standing::Ended(TestStatus::Completed | TestStatus::FewerRounds(_)))
     }
@@ -114,7 +114,7 @@ pub struct DutResult<'a> {
 pub struct Section<'a> {
     /// Machine name: the test, then its id in the suite, or `2` if the suite has the test a second time.
     pub id: String,
-    /// Whether it is the first test of its name in the suite.
+    /// True if it is the first test of its name in the suite.
     pub first: bool,
     /// Machine name of the test.
     pub test: String,
@@ -279,7 +279,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether both the requested and the actual tests followed the RFCs.
+    /// True if both the requested and the actual tests followed the RFCs.
     pub fn conformant(&self) -> bool {
         self.run.started.conformant && self.done().is_empty()
     }

@@ -159,7 +159,7 @@ pub struct BgpArgs {
     /// Routes per second [default: as fast as the peer takes them]
     #[arg(long, value_name = "N", value_parser = per_second)]
     pub rate: Option<f64>,
-    /// Most routes in an UPDATE [default: as many as share their attributes and fit]
+    /// Maximum number of routes in an UPDATE [default: as many as share their attributes and fit]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub routes_per_update: u16,
     /// How long to keep the session after the peer has acknowledged all routes [default: until Ctrl-C]

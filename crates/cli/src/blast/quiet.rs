@@ -15,7 +15,7 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// Whether nothing more can be expected at the time of `now`. Call it repeatedly once sending should be over.
+    /// True if nothing more can be expected at the time of `now`. Call it repeatedly once sending should be over.
     pub fn holds(&mut self, now: &Snapshot) -> bool {
         let all = |counts: &drophammer_rig::FlowCounts| counts.received.frames + counts.received.duplicated;
         let unusual: u64 = now.groups.iter().map(|group| group.corrupted + group.stray).sum();

@@ -41,7 +41,7 @@ pub fn of_others(job: &Job, others: &OtherTraffic) -> Vec<String> {
     others.errors.iter().map(error).chain(rest).collect()
 }
 
-/// Whether frames of this name include ICMP errors, which are counted by kind.
+/// True if frames of this name include ICMP errors, which are counted by kind.
 fn is_error(protocol: &str) -> bool {
     ["ICMP, other", "ICMPv6, other"].contains(&protocol)
 }

@@ -17,9 +17,9 @@ pub const PRIVATE_PORTS: u32 = (u16::MAX - FIRST_PORT) as u32 + 1;
 const FIRST_OF_MANY: u16 = 1_024;
 /// Number of these ports. Even more flows have further source addresses.
 pub const PORTS: u32 = (u16::MAX - FIRST_OF_MANY) as u32 + 1;
-/// Most flows of a direction. A signature has 20 bits for the flow.
+/// Maximum number of flows of a direction. A signature has 20 bits for the flow.
 pub const MAX_FLOWS: u32 = 500_000;
-/// Most source addresses of a flow.
+/// Maximum number of source addresses of a flow.
 pub const MAX_SOURCES: i64 = 65_000;
 /// Most VLAN tags.
 const MAX_TAGS: usize = 2;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Length of a step.
 const STEP: Duration = Duration::from_secs(1);
-/// Most attempts at a step that the tester spoils.
+/// Maximum number of attempts at a step that the tester spoils.
 const TRIES: usize = 3;
 /// One of this many frames in a step may stay unsent.
 const UNSENT: u64 = 100;

@@ -20,7 +20,7 @@ struct Interface {
     name: String,
     /// Its state and speed.
     about: String,
-    /// Whether a default route of this machine uses it.
+    /// True if a default route of this machine uses it.
     is_default: bool,
 }
 

@@ -26,7 +26,7 @@ pub fn of_progress(progress: &Progress<'_>) -> Option<Value> {
     })
 }
 
-/// Whether a test runs once for all routers, with a record for each.
+/// True if a test runs once for all routers, with a record for each.
 fn is_joint(test: &TestRecord) -> bool {
     METHODS.iter().any(|method| method.spec().name == test.test && method.is_joint())
 }

@@ -373,7 +373,7 @@ fn a_known_throughput_is_not_searched_again() {
     }
 }
 
-/// Whether this test iterates over frame sizes between pairs of ports. Tests of flows with individual sizes, tests of
+/// True if this test iterates over frame sizes between pairs of ports. Tests of flows with individual sizes, tests of
 /// four ports and tests of several routers do not.
 fn is_by_size(method: &dyn Method) -> bool {
     let by_size =

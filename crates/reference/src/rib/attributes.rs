@@ -82,12 +82,12 @@ pub fn prepended(path: &[u8], asn: u32, times: u8) -> Vec<u8> {
 }
 
 impl Attributes {
-    /// Whether `asn` is in the path.
+    /// True if `asn` is in the path.
     pub fn passed(&self, asn: u32) -> bool {
         segments(&self.as_path).any(|(_, ases)| ases.chunks_exact(4).any(|a| a == asn.to_be_bytes()))
     }
 
-    /// Whether this device has reflected it before (RFC 4456 section 8).
+    /// True if this device has reflected it before (RFC 4456 section 8).
     pub fn reflected_by(&self, router_id: u32) -> bool {
         self.originator == Some(router_id) || self.clusters.chunks_exact(4).any(|id| id == router_id.to_be_bytes())
     }

@@ -52,9 +52,9 @@ pub struct Peer {
     pub client: bool,
     pub router_id: u32,
     pub address: IpAddr,
-    /// Whether IPv4 routes are advertised.
+    /// True if IPv4 routes are advertised.
     pub ipv4: bool,
-    /// Whether IPv6 routes are advertised.
+    /// True if IPv6 routes are advertised.
     pub ipv6: bool,
 }
 
@@ -66,9 +66,9 @@ pub struct Path {
     pub hop: Option<u32>,
     /// The peer that advertised it.
     pub peer: PeerId,
-    /// Whether that peer is internal.
+    /// True if that peer is internal.
     pub internal: bool,
-    /// Whether routes are reflected for that peer.
+    /// True if routes are reflected for that peer.
     pub client: bool,
 }
 
@@ -531,7 +531,7 @@ impl Rib {
         }
     }
 
-    /// Whether something is pending for this peer.
+    /// True if something is pending for this peer.
     pub fn has_news(&self, id: PeerId) -> bool {
         self.peers.get(usize::from(id)).is_some_and(|(_, out)| out.first().is_some())
     }

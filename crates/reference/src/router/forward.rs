@@ -451,7 +451,7 @@ impl Router {
         !parks && !noticed
     }
 
-    /// Whether test frames to a port go through the faults.
+    /// True if test frames to a port go through the faults.
     #[inline(always)]
     fn mistreats(&self, port: usize) -> bool {
         self.faulty || !self.ports[port].parked.is_empty()
@@ -499,14 +499,14 @@ impl Router {
         self.forward(arrival.now, arrival.interface, entry.next_hop, frame)
     }
 
-    /// Whether the ingress filter permits a packet that arrived on interface `ingress`.
+    /// True if the ingress filter permits a packet that arrived on interface `ingress`.
     #[inline(never)]
     fn passes_ingress(&mut self, ingress: usize, packet: &Packet) -> bool {
         self.rules_read = 0;
         self.passes(FilterDirection::Ingress, ingress, packet)
     }
 
-    /// Whether the egress filter of the output port to `next_hop` permits a packet.
+    /// True if the egress filter of the output port to `next_hop` permits a packet.
     #[inline(never)]
     fn passes_egress(&mut self, next_hop: usize, packet: &Packet) -> bool {
         self.passes(FilterDirection::Egress, self.neighbours.get(next_hop).interface, packet)

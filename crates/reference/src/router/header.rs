@@ -17,7 +17,7 @@ pub(super) fn is_special4(address: Ipv4Addr) -> bool {
     matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
-/// Whether these options contain a loose (131) or strict (137) source route.
+/// True if these options contain a loose (131) or strict (137) source route.
 #[cold]
 pub(super) fn has_source_route(mut options: &[u8]) -> bool {
     loop {
@@ -77,7 +77,7 @@ pub(super) enum Contents {
     Other,
 }
 
-/// Whether this next header is an extension header: hop-by-hop options, routing, fragment or destination options.
+/// True if this next header is an extension header: hop-by-hop options, routing, fragment or destination options.
 pub(super) fn is_extension(next_header: u8) -> bool {
     matches!(next_header, 0 | 43 | 44 | 60)
 }

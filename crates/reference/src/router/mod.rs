@@ -50,7 +50,7 @@ pub struct Router {
     fib: Fib,
     labels: Labels,
     pushed: Pushed,
-    /// Whether labels have a separate TTL.
+    /// True if labels have a separate TTL.
     pipe: bool,
     tunnels: Vec<End>,
     /// Where the packets come from, and their target: a neighbour or a tunnel.
@@ -381,7 +381,7 @@ impl Router {
         }
     }
 
-    /// Whether a fault makes the device forward such frames.
+    /// True if a fault makes the device forward such frames.
     #[inline(always)]
     pub(super) fn lets_pass(&self, wrong: WrongFrame) -> bool {
         self.faults.forwards == Some(wrong)

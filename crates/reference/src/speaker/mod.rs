@@ -292,7 +292,7 @@ struct Table {
     pub asn: u32,
     /// BGP identifier of the device and of its cluster.
     pub router_id: u32,
-    /// Whether the device is the next hop of external routes for internal peers.
+    /// True if the device is the next hop of external routes for internal peers.
     pub next_hop_self: bool,
     pub limit: Option<RibLimit>,
     /// Routes still to be received before the session is reset.
@@ -307,7 +307,7 @@ struct Source<'a, 'b> {
     pub now: Instant,
     pub peer: PeerId,
     pub port: usize,
-    /// Whether its routes are reflected.
+    /// True if its routes are reflected.
     pub client: bool,
     pub hops: &'a mut Hops<'b>,
 }

@@ -151,7 +151,7 @@ impl Speaker {
         }
     }
 
-    /// Whether there is more data than may be read now.
+    /// True if there is more data than may be read now.
     fn reads_later(&self, id: PeerId) -> bool {
         let peer = &self.peers[usize::from(id)];
         let slow = self.faults.reads_per_second > 0 && !self.faults.never_reads;

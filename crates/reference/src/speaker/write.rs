@@ -19,7 +19,7 @@ pub(super) struct Way {
     pub own: [Option<IpAddr>; 2],
     /// True if the peer is in the same AS.
     pub internal: bool,
-    /// Whether the device is the next hop of external routes even for an internal peer.
+    /// True if the device is the next hop of external routes even for an internal peer.
     pub next_hop_self: bool,
     /// Longest message in bytes.
     pub longest: usize,

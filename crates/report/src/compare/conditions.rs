@@ -23,7 +23,7 @@ pub struct Condition {
 enum Value {
     /// Text.
     Text(String),
-    /// Measured frames per second. Rates within [`SAME_LOAD`] are the same.
+    /// Measured frames per second. Rates that differ by less than [`SAME_LOAD`] count as the same.
     Rate(f64),
 }
 
@@ -45,7 +45,7 @@ type Facts = Vec<(String, Value)>;
 
 /// All conditions that differ, in the order of the first run that has them.
 pub fn different(views: &[View], lines: &[Line]) -> Vec<Condition> {
-    // A DUT that only some runs have gets a single line.
+    // A DUT that is missing in some runs gets a single line.
     let has = |view: &View, dut: &str| view.duts.iter().chain(&view.tester).any(|known| known.name == dut);
     let everywhere = |dut: &str| views.iter().all(|view| has(view, dut));
     let facts: Vec<Facts> = views.iter().enumerate().map(|(run, view)| facts(view, run, lines, &everywhere)).collect();
@@ -55,7 +55,8 @@ pub fn different(views: &[View], lines: &[Line]) -> Vec<Condition> {
     let is_port = |name: &str| name.split_once(": ").is_some_and(|(_, what)| what.starts_with(PORT));
     for name in names {
         let values: Vec<Option<Value>> = facts.iter().map(|facts| of(facts, name)).collect();
-        // If testbeds differ in size, one line with all ports says more than a line for each port that others lack.
+        // If the testbeds differ in size, one line with all ports is clearer than a separate line for each port that
+        // others lack.
         let counted: Vec<&Option<Value>> = values.iter().filter(|value| value.is_some() || !is_port(name)).collect();
         let same = counted.iter().all(|value| match (value, counted[0]) {
             (Some(value), Some(first)) => value.same(first),
@@ -69,7 +70,7 @@ pub fn different(views: &[View], lines: &[Line]) -> Vec<Condition> {
     out
 }
 
-/// Values for people. Of texts with several lines, only the first line that differs.
+/// Formats values for people. For texts with several lines, shows only the first line that differs.
 fn shown(values: Vec<Option<Value>>) -> Vec<Option<String>> {
     let text = |value: &Option<Value>| match value {
         Some(Value::Text(text)) => Some(text.clone()),
@@ -164,7 +165,7 @@ fn facts(view: &View, run: usize, lines: &[Line], everywhere: &dyn Fn(&str) -> b
     out
 }
 
-/// The machine and the program in words.
+/// Describes the machine and the program in words.
 pub fn of_machine(e: &Environment) -> Vec<(String, String)> {
     let named = [
         ("Drophammer", &e.drophammer),
@@ -186,7 +187,7 @@ pub fn of_machine(e: &Environment) -> Vec<(String, String)> {
     first.chain(e.more.iter().map(|(name, value)| (name.clone(), value.clone()))).collect()
 }
 
-/// A DUT without its configuration in words.
+/// Describes a DUT in words, without its configuration.
 pub fn of_dut(record: &DutRecord) -> Vec<(String, String)> {
     let mut out = vec![
         ("kind".to_owned(), record.kind.clone()),
@@ -241,7 +242,7 @@ fn rates(out: &mut Facts, section: &Section, view: &View, everywhere: &dyn Fn(&s
 }
 
 impl Condition {
-    /// `A 6.12 | B 6.18`, with a dash for an unknown value.
+    /// Formats the values as `A 6.12 | B 6.18`, with a dash for an unknown value.
     pub fn text(&self) -> String {
         let value = |(run, value): (usize, &Option<String>)| {
             let shown = value.as_deref().filter(|value| !value.is_empty()).unwrap_or(crate::format::DASH);

@@ -1,4 +1,4 @@
-//! The figures of a suite over time: compares each run with the run before.
+//! The figures of a suite over time: compares each run with the previous run.
 
 use super::{Compared, Condition, Count, Finding, Line, RunLine, Verdict, compare_runs, json, text};
 use crate::format::{plain, shorten};
@@ -11,14 +11,14 @@ use serde_json::json as value;
 
 /// The rules in one paragraph for the reader.
 const HOW: &str = "Each run is compared with the run before, as by `drophammer compare`: the chance of any false result among the comparisons of \
-two runs is at most 5 %, so one of twenty changes that are shown may be false. No pair shows a slow drift: compare the newest run with the first.";
+two runs is at most 5 %, so one of twenty changes that are shown may be false. No pair of consecutive runs shows a slow drift: compare the newest run with the first.";
 /// Explanation of [`Past::differing`].
 const CONDITIONS: &str = "The conditions of some runs differ from the run before, so a change may have a cause other than the router: \
 `drophammer compare A B` names them, where A and B are the folders of two runs.";
-/// Characters of the longest bar.
+/// Length of the longest bar, in characters.
 const BAR: f64 = 24.0;
 
-/// Runs of one suite in order of time.
+/// Runs of one suite in chronological order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// The suite.
@@ -29,19 +29,19 @@ pub struct History {
     pub series: Vec<Series>,
 }
 
-/// A run.
+/// One run of a history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Past {
-    /// Its folder, state and start.
+    /// The run's folder, state and start.
     pub run: RunLine,
-    /// How it compares with the run before; absent for the first run.
+    /// Result of the comparison with the previous run; absent for the first run.
     pub count: Option<Count>,
-    /// Conditions that differ from the run before, with the values of both runs. Empty for the first run.
+    /// Conditions that differ from the previous run, with the values of both runs. Empty for the first run.
     pub conditions: Vec<Condition>,
 }
 
 impl Past {
-    /// `2 conditions differ`; `None` if none does.
+    /// `2 conditions differ`; `None` if no condition differs.
     fn differing(&self) -> Option<String> {
         match self.conditions.len() {
             0 => None,
@@ -56,7 +56,7 @@ impl Past {
 pub struct Series {
     /// Test, figure and DUT, with the entries of the newest two runs that have it.
     pub line: Line,
-    /// One per run.
+    /// One point per run.
     pub points: Vec<Point>,
 }
 
@@ -65,11 +65,11 @@ pub struct Series {
 pub struct Point {
     /// The figure in this run.
     pub entry: Option<Entry>,
-    /// How it compares with the run before; absent in the first run.
+    /// Result of the comparison with the previous run; absent in the first run.
     pub finding: Option<Finding>,
 }
 
-/// The history of runs of one suite, which are in order of time.
+/// The history of runs of one suite. The runs must be in chronological order.
 pub fn history(runs: &[Run]) -> History {
     let suite = runs.first().map_or(String::new(), |run| run.started.suite.clone());
     let mut history = History { suite, runs: Vec::new(), series: Vec::new() };
@@ -91,7 +91,7 @@ impl History {
         }));
     }
 
-    /// Adds a run that was compared with the last run.
+    /// Adds a run that has been compared with the last run.
     fn add(&mut self, mut pair: Compared) {
         let count = pair.count(1);
         let before = self.runs.len();
@@ -114,12 +114,12 @@ impl History {
         self.series.iter_mut().for_each(|series| series.points.resize(now, Point::default()));
     }
 
-    /// Whether nothing of the newest run could be compared with the run before.
+    /// True if no figure of the newest run could be compared with the previous run.
     pub fn is_open(&self) -> bool {
         self.runs.last().and_then(|past| past.count).is_some_and(|count| !count.is_something())
     }
 
-    /// Keeps figures of the DUT `dut` whose title or machine name (`throughput.64_fps`) contains `figure`.
+    /// Keeps only figures of the DUT `dut` whose title or machine name (`throughput.64_fps`) contains `figure`.
     pub fn keep(&mut self, figure: Option<&str>, dut: Option<&str>) {
         let wanted = |line: &Line| {
             let name = format!("{}.{}", line.test, line.key);
@@ -132,7 +132,7 @@ impl History {
         self.series.retain(|series| wanted(&series.line));
     }
 
-    /// Whether anything in the newest run is proven to be worse than in the run before.
+    /// True if any figure of the newest run is proven to be worse than in the previous run.
     pub fn is_worse(&self) -> bool {
         self.series.iter().filter_map(|series| series.points.last()?.finding.as_ref()).any(Finding::is_worse)
     }
@@ -202,7 +202,7 @@ impl History {
         wrap(HOW, WIDTH)
     }
 
-    /// For machines.
+    /// The history as JSON.
     pub fn json(&self) -> serde_json::Value {
         let runs = self.runs.iter().map(|past| {
             let count = past.count;
@@ -229,14 +229,14 @@ impl History {
     }
 }
 
-/// Histories as one text for machines, with a line feed at the end.
+/// Several histories as one JSON text, with a line feed at the end.
 pub fn json_of(histories: &[History]) -> String {
     let all: Vec<_> = histories.iter().map(History::json).collect();
     escaped(&format!("{:#}\n", value!({"layout": 1, "how": HOW, "suites": all})))
 }
 
 impl Finding {
-    /// Whether it is proven to be worse.
+    /// True if the figure is proven to be worse.
     pub fn is_worse(&self) -> bool {
         self.verdict == Verdict::Worse
     }
@@ -253,7 +253,7 @@ impl Point {
     }
 }
 
-/// A bar whose length shows the share of `most`.
+/// A bar whose length shows the share of `part` in `most`.
 fn bar(part: Option<f64>, most: f64) -> String {
     let share = part.map_or(0.0, |part| if most > 0.0 { part / most } else { 0.0 });
     "\u{2587}".repeat((share * BAR).round() as usize)

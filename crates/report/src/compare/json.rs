@@ -5,7 +5,7 @@ use crate::json::{bounds, escaped};
 use crate::rank::Entry;
 use serde_json::{Value, json};
 
-/// Version of the layout. It grows when a field changes its meaning or disappears.
+/// Version of the layout. It increases when a field changes its meaning or disappears.
 const LAYOUT: u32 = 1;
 
 /// See [`Compared::json`].

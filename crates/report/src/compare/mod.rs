@@ -37,18 +37,18 @@ runs, such as the host, is part of a difference.";
 pub struct Compared {
     /// The runs. The first one is the reference.
     pub runs: Vec<RunLine>,
-    /// Conditions that differ between them.
+    /// Conditions that differ between the runs.
     pub conditions: Vec<Condition>,
-    /// One per figure and DUT, by DUT.
+    /// One line per figure and DUT, sorted by DUT.
     pub lines: Vec<Line>,
 }
 
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunLine {
-    /// `A` for the first.
+    /// `A` for the first run.
     pub letter: String,
-    /// Its folder.
+    /// The folder of the run.
     pub folder: String,
     /// Name of its suite.
     pub suite: String,
@@ -63,17 +63,17 @@ pub struct RunLine {
 pub struct Line {
     /// Machine name of the test, with `-2` if the suite has it a second time.
     pub test: String,
-    /// Machine name.
+    /// Machine name of the figure.
     pub key: String,
-    /// For people, with unit and direction.
+    /// Title for people, with unit and direction.
     pub title: String,
     /// Unit.
     pub unit: String,
-    /// True if more is better.
+    /// True if higher values are better.
     pub higher_is_better: bool,
-    /// True if it is compared by difference instead of by ratio.
+    /// True if the figure is compared by difference instead of by ratio.
     pub by_difference: bool,
-    /// DUT.
+    /// The DUT.
     pub dut: String,
     /// Its entry in each run.
     pub entries: Vec<Option<Entry>>,
@@ -88,20 +88,20 @@ pub struct Finding {
     pub verdict: Verdict,
     /// The difference, if there are figures to compare.
     pub values: Option<Unpaired>,
-    /// Probability that this difference is due to chance; absent if nothing was compared.
+    /// Probability that this difference is due to chance; absent if there was no comparison.
     pub p: Option<f64>,
 }
 
-/// Result against the first run.
+/// Result of the comparison with the first run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Proven to be better.
     Better,
     /// Proven to be worse.
     Worse,
-    /// No difference that matters is proven.
+    /// No relevant difference is proven.
     Undecided,
-    /// Why it was not compared.
+    /// The figure was not compared, for this reason.
     NotCompared(String),
 }
 
@@ -119,13 +119,13 @@ pub struct Count {
 }
 
 impl Count {
-    /// Whether anything was compared.
+    /// True if anything was compared.
     pub fn is_something(&self) -> bool {
         self.better + self.worse + self.undecided > 0
     }
 }
 
-/// `A`, `B` and so on; after `Z` the number.
+/// `A`, `B` and so on; after `Z` a number.
 fn letter(run: usize) -> String {
     match run {
         0..26 => char::from(b'A' + run as u8).to_string(),
@@ -154,7 +154,7 @@ pub fn compare_runs(runs: &[Run]) -> Compared {
 }
 
 impl Compared {
-    /// Results of the comparisons of run `run` (not the first).
+    /// Counts the results of the comparisons of run `run` (not the first).
     pub fn count(&self, run: usize) -> Count {
         let mut count = Count::default();
         for finding in self.lines.iter().filter_map(|line| line.findings.get(run.checked_sub(1)?)) {
@@ -168,22 +168,22 @@ impl Compared {
         count
     }
 
-    /// Whether anything is proven to be worse than in the first run.
+    /// True if any figure is proven to be worse than in the first run.
     pub fn is_worse(&self) -> bool {
         (1..self.runs.len()).any(|run| self.count(run).worse > 0)
     }
 
-    /// Whether nothing of some run could be compared with the first run, so that nothing is known about that run.
+    /// True if a run has no figure that could be compared with the first run, so that nothing is known about that run.
     pub fn is_open(&self) -> bool {
         (1..self.runs.len()).any(|run| !self.count(run).is_something())
     }
 
-    /// For the terminal, with ANSI colours if `color` is set.
+    /// The comparison as text for the terminal, with ANSI colours if `color` is set.
     pub fn text(&self, color: bool) -> String {
         text::text(self, color)
     }
 
-    /// For machines, indented, with a line feed at the end.
+    /// The comparison as JSON, indented, with a line feed at the end.
     pub fn json(&self) -> String {
         json::json(self)
     }
@@ -197,7 +197,7 @@ fn lines(views: &[View]) -> Vec<Line> {
     all.filter_map(|(dut, test, key)| line(views, dut, test, key)).collect()
 }
 
-/// The figures of a run: test and key.
+/// The figures of a run, as test and key.
 fn known<'a>(view: &'a View<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
     view.ranking.figures.iter().map(|figure| (view.sections[figure.section].id.as_str(), figure.key.as_str()))
 }
@@ -205,7 +205,7 @@ fn known<'a>(view: &'a View<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
 /// One figure of one DUT; `None` if no run has an entry for it.
 fn line(views: &[View], dut: &str, test: &str, key: &str) -> Option<Line> {
     let entries: Vec<Option<Entry>> = views.iter().map(|view| entry(view, dut, test, key)).collect();
-    // A run in which the DUT failed has no figure with a title and a unit.
+    // A run in which the DUT failed has no figure, and so no title or unit.
     let (view, first) = views.iter().zip(&entries).find_map(|(view, entry)| {
         let figure = entry.as_ref()?.figure.as_ref()?;
         Some((view, figure))
@@ -232,7 +232,8 @@ fn line(views: &[View], dut: &str, test: &str, key: &str) -> Option<Line> {
     })
 }
 
-/// The entry of a run for a figure. A failed test has a failure in each round, even if no DUT of the run gave the figure.
+/// The entry of a run for a figure. A failed test has a failure in each round, even if no DUT of the run produced the
+/// figure.
 fn entry(view: &View, dut: &str, test: &str, key: &str) -> Option<Entry> {
     let place = place(view, dut)?;
     let ranked = view.ranking.figures.iter().find(|f| view.sections[f.section].id == test && f.key == key);
@@ -269,7 +270,7 @@ fn outage(entries: &[Option<Entry>], run: usize) -> Option<Verdict> {
     }
 }
 
-/// The entries of the first run and of run `run`, or why they cannot be compared.
+/// The entries of the first run and of run `run`, or the reason why they cannot be compared.
 fn comparable<'a>(
     views: &[View],
     entries: &'a [Option<Entry>],
@@ -315,7 +316,7 @@ fn comparable<'a>(
     Ok((a, b))
 }
 
-/// Why a run has no entry for a figure.
+/// The reason why a run has no entry for a figure.
 fn why_missing(view: &View, dut: &str, test: &str) -> String {
     let Some(place) = place(view, dut) else { return "it has no DUT of this name".into() };
     match result(view, test, place) {
@@ -325,7 +326,7 @@ fn why_missing(view: &View, dut: &str, test: &str) -> String {
     }
 }
 
-/// Why two figures with the same key are different figures; `None` if they are the same.
+/// The reason why two figures with the same key are different figures; `None` if they are the same.
 fn other_figure(a: &RankFigure, b: &RankFigure) -> Option<String> {
     // Earlier versions did not record that a rate is per port.
     let unit = |figure: &RankFigure| figure.unit.strip_suffix(" per port").unwrap_or(&figure.unit).to_owned();
@@ -337,14 +338,14 @@ fn other_figure(a: &RankFigure, b: &RankFigure) -> Option<String> {
     }
 }
 
-/// The difference of two entries. Its verdict is preliminary until [`judge`] knows all differences.
+/// The difference of two entries. The verdict is preliminary until [`judge`] has seen all differences.
 fn compared(a: &Entry, b: &Entry) -> Finding {
     let rule = rule(a, b);
     let known = |entry: &Entry| -> Vec<Figure> { entry.rounds.iter().filter_map(|round| round.figure()).collect() };
     // The difference of the later run from the first one.
     let values = rule.as_ref().and_then(|rule| compare_unpaired(&known(b), &known(a), rule));
     let better = |is: bool| if is { Verdict::Better } else { Verdict::Worse };
-    // With two statistical tests, each probability counts twice.
+    // Because there are two statistical tests, each probability counts twice.
     let (p, verdict) = match (&values, by_failures(b, a)) {
         (Some(values), None) => (values.p, claim(values)),
         (None, Some((p, b_is_better))) => (p, better(b_is_better)),
@@ -367,7 +368,7 @@ fn claim(values: &Unpaired) -> Verdict {
     }
 }
 
-/// Withdraws verdicts that all comparisons together do not prove.
+/// Withdraws verdicts that are not proven when all comparisons are judged together.
 fn judge(lines: &mut [Line]) {
     let all: Vec<f64> = lines.iter().flat_map(|line| &line.findings).filter_map(|finding| finding.p).collect();
     let family = Family::new(&all);

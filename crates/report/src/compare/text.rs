@@ -8,9 +8,9 @@ use comfy_table::{Cell, Color};
 use drophammer_judge::distinct;
 use drophammer_model::figure::{Figure, RoundFigure};
 
-/// Most characters of the column of figures; longer titles continue on a second line.
+/// Maximum width of the column of figures, in characters; longer titles continue on a second line.
 const FIGURE_WIDTH: u16 = 40;
-/// Most characters of a condition's value.
+/// Maximum length of a condition's value, in characters.
 const VALUE: usize = 160;
 
 /// See [`Compared::text`].
@@ -90,7 +90,7 @@ pub(super) fn entry(line: &Line, entry: Option<&Entry>) -> String {
     lines.join("\n")
 }
 
-/// Result of the comparison: `worse`, the difference, its interval.
+/// Result of the comparison: `worse`, the difference, and its interval.
 pub(super) fn against(line: &Line, finding: &Finding) -> String {
     let word = match &finding.verdict {
         Verdict::Better => "better",
@@ -102,7 +102,7 @@ pub(super) fn against(line: &Line, finding: &Finding) -> String {
     let change = |value: f64| match (line.by_difference, line.unit.as_str()) {
         (true, "%") => format!("{} pp", signed(value, &number(value.abs(), "%"))),
         (true, unit) => format!("{} {}", signed(value, &number(value.abs(), unit)), plain(unit)),
-        // From twice as much on, a factor is easier to read.
+        // For differences of 100 % and more, a factor is easier to read.
         (false, _) if value >= 1.0 => format!("{} times", number(1.0 + value, "")),
         (false, _) => format!("{} %", signed(value, &number(100.0 * value.abs(), ""))),
     };
@@ -118,7 +118,7 @@ fn signed(value: f64, size: &str) -> String {
     if value == 0.0 { size.to_owned() } else { format!("{sign}{size}") }
 }
 
-/// A value, or its known bounds.
+/// A value, or the bounds that are known.
 pub(super) fn bounds(figure: Figure, show: &dyn Fn(f64) -> String) -> String {
     match (figure.low.is_finite(), figure.high.is_finite()) {
         (true, true) => {

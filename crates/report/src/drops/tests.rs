@@ -1,4 +1,4 @@
-//! Sums over trials in which it is known where frames were dropped.
+//! Sums over trials for which it is known where frames were dropped.
 
 use super::*;
 use crate::synthetic;
@@ -34,7 +34,7 @@ fn drops_of_all_counters_are_compared_with_the_loss() {
         trial(2, [10, 0], 10, &[("r1.d0.rx_packets", 9_000), ("r1.d0.rx_dropped", 4)]),
         trial(3, [300, 0], 0, &[("r1.d0.rx_dropped", 100), ("t0.tx_bytes", 9)]),
         trial(4, [500, 0], 0, &[("softnet.cpu1.dropped", 500), ("ip.InHdrErrors", 500)]),
-        // The first lost nothing, and the tester spoilt the second.
+        // The first trial lost nothing, and the tester spoilt the second.
         trial(5, [0, 0], 0, &[("r1.d0.rx_dropped", 9)]),
         invalid(trial(6, [1_000, 0], 0, &[("r1.d0.rx_dropped", 7)])),
     ];
@@ -44,7 +44,7 @@ fn drops_of_all_counters_are_compared_with_the_loss() {
     let expected = [("ip.InHdrErrors", 500), ("rN.dN.rx_dropped", 129), ("rN.dN.gold.dropped", 60), ("refused", 45)];
     assert_eq!(frames, expected);
     assert!((shares.iter().map(|(.., share)| share).sum::<f64>() - 100.0).abs() < 1e-9);
-    // Trial 1: 120 of 120. Trial 2: 14 of 10. Trial 3: 100 of 300. Trial 4: all.
+    // Drops and lost frames: trial 1: 120 of 120. Trial 2: 14 of 10. Trial 3: 100 of 300. Trial 4: all.
     assert_eq!(
         found.text().unwrap(),
         "4 lossy trials lost 930 frames; all counters add up to 734 drops (ip.InHdrErrors 68.12 %, rN.dN.rx_dropped 17.57 %, \
@@ -86,7 +86,8 @@ fn drops_that_were_not_read_are_unknown() {
     assert_eq!(json["unknown"], json!({ "trials": 2, "lost": 42 }));
     let counted = counted_on(&unread);
     assert_eq!(unread.each_ref().map(|trial| of_trial(trial, &counted)), [None, None]);
-    // Frames that the tester counted as refused need no counter. A counter that grows in one trial was read in all.
+    // Frames that the tester counted as refused need no counter. A counter that increases in one trial was read in all
+    // trials.
     let more = [
         trial(3, [40, 0], 0, &[]),
         trial(4, [7, 0], 7, &[]),

@@ -1,16 +1,16 @@
-//! CSV files inside the page, so that its links work without any other file.
+//! CSV files embedded in the page, so that its links work without any other file.
 
 use maud::{Markup, html};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Most bytes of data in a page. Mail servers accept about 10 MB, and the page itself needs part of that.
+/// Maximum number of bytes of data in a page. Mail servers accept about 10 MB, and the page itself uses part of that.
 const MOST: usize = 6 << 20;
 
-/// The CSV files of a report: small files are in the page, the largest only next to it.
+/// The CSV files of a report. Small files are embedded in the page; the largest files are only next to it.
 #[derive(Debug)]
 pub struct Data<'a> {
-    /// Files in the page, as `data:` addresses.
+    /// Embedded files, as `data:` addresses.
     within: HashMap<&'a str, String>,
     /// Files that are only next to the page, with their sizes in bytes.
     pub beside: Vec<(&'a str, usize)>,
@@ -19,7 +19,7 @@ pub struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Adds `(file name, content)` to the page, the smallest first, as long as there is room.
+    /// Embeds files, given as `(file name, content)`, in the page, the smallest first, as long as there is room.
     pub fn new(files: &'a [(String, String)]) -> Data<'a> {
         let mut order: Vec<usize> = (0..files.len()).collect();
         order.sort_by_key(|i| files[*i].1.len());
@@ -71,7 +71,7 @@ impl<'a> Data<'a> {
                         "."
                     }
                 }
-                p.muted { "report.json, next to this page, has everything for programs, including the data of " (self.files.len()) " CSV files." }
+                p.muted { "report.json, next to this page, contains everything in a form for programs, including the data of " (self.files.len()) " CSV files." }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The first screen: the conclusion, how far to trust it, the main figures, and what was tested how.
+//! The first screen: the conclusion, how reliable it is, the main figures, and what was tested how.
 
 use crate::conclusion::conclusion;
 use crate::format::{ellipsis, number, shorten};
@@ -10,14 +10,14 @@ use drophammer_model::figure::Figure;
 use drophammer_model::quantity::Bandwidth;
 use maud::{Markup, html};
 
-/// Most figures in drawings.
+/// Maximum number of figures in drawings.
 const DRAWN: usize = 3;
-/// Most ports in the drawing.
+/// Maximum number of ports in the drawing.
 const PORTS: usize = 6;
-/// Most DUTs in a drawing; the summary has all.
+/// Maximum number of DUTs in a drawing; the summary contains all DUTs.
 const ROWS: usize = 8;
 
-/// The conclusion, how far to trust it, and what to do next.
+/// The conclusion, how reliable it is, and what to do next.
 pub fn said(view: &View) -> Markup {
     let said = conclusion(view);
     html! {
@@ -40,7 +40,7 @@ pub fn said(view: &View) -> Markup {
     }
 }
 
-/// A text with commands between backticks.
+/// Formats a text that has commands between backticks.
 fn commands(text: &str) -> Markup {
     html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (part) } } @else { (part) } } }
 }
@@ -147,7 +147,7 @@ pub fn dots(entry: &Entry) -> Vec<f64> {
     figures.map(Figure::bound).filter(|value| value.is_finite()).collect()
 }
 
-/// As many characters of a name as fit before the scale.
+/// The first characters of a name, as many as fit before the scale.
 fn name(text: &str) -> String {
     ellipsis(text, 13)
 }
@@ -179,7 +179,7 @@ fn devices(view: &View) -> Markup {
     }
 }
 
-/// The ports of the tester, each on a line to the DUT.
+/// Draws the ports of the tester, each on a line to the DUT.
 fn topology(view: &View, ports: &[PortRecord]) -> Markup {
     let shown = ports.len().min(PORTS);
     let height = 34.0 * shown as f64 + 26.0 + if ports.len() > shown { 18.0 } else { 0.0 };

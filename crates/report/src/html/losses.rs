@@ -1,4 +1,4 @@
-//! Draws lost frames over time, with what tester and host did at that time.
+//! Draws lost frames over time, and what tester and host did meanwhile.
 
 use crate::format::nanoseconds;
 use crate::losses::{Lossy, explained};
@@ -8,17 +8,17 @@ use drophammer_model::record::TrialRecord;
 use drophammer_model::trial::Held;
 use maud::{Markup, html};
 
-/// Most trials in drawings.
+/// Maximum number of trials in drawings.
 const MOST: usize = 40;
-/// The drawing in its own units: width, height of the highest episode, height of a row below.
+/// Dimensions of the drawing in its own units: width, height of the highest episode, height of a row below.
 const WIDTH: f64 = 720.0;
 const HIGHEST: f64 = 44.0;
 const ROW: f64 = 14.0;
-/// Room for the names of the rows.
+/// Space for the names of the rows.
 const LEFT: f64 = 110.0;
 
-/// Lossy trials of one DUT, folded: a sentence, and a drawing for each trial, starting with trials without overload.
-/// Nothing if all loss is due to overload.
+/// The lossy trials of one DUT, folded: a sentence, and a drawing for each trial, starting with trials without
+/// overload. Empty if all loss is due to overload.
 pub fn section(who: &Markup, trials: &[&TrialRecord]) -> Markup {
     let (mut lossy, summary) = explained(trials);
     let all = lossy.len();

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
-/// A name with more characters gets its own line.
+/// A name with more characters than this gets its own line.
 const LONG: usize = 24;
 /// The page fetches nothing, whatever a DUT's configuration contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
@@ -118,7 +118,7 @@ fn head(view: &View, digests: &[Filled]) -> Markup {
     }
 }
 
-/// Why the figures do not conform: each deviation once, with its tests.
+/// The reasons why the figures do not conform: each deviation once, with its tests.
 fn deviations(view: &View) -> Markup {
     let all = view.deviations();
     html! {
@@ -141,7 +141,7 @@ fn summary(view: &View) -> Markup {
     html! {
         section #summary {
             h2 { "Summary" }
-            @if view.ranking.figures.is_empty() { p.muted { "No test has given a figure to rank by." } }
+            @if view.ranking.figures.is_empty() { p.muted { "No test has produced a figure to rank." } }
             @else {
                 div.scroll { table.summary.many[view.duts.len() > 2 || !beside.is_empty()] {
                     thead {
@@ -188,7 +188,7 @@ fn summary(view: &View) -> Markup {
                 p.muted.how {
                     @if view.duts.len() > 1 { (HOW) " " }
                         "Tester-limited: the tester, not the DUT, was the limit. A rate or a size is at least (\u{2265}) this value, a time at most \
-                         (\u{2264}), and a loss may be more at a higher load. Limit of the suite: the suite asks for no more."
+                         (\u{2264}), and a loss may be more at a higher load. Limit of the suite: the suite does not ask for more."
                     }
                     @for reason in &ending::nothing_to_measure(view) { p.muted.how { (reason) "." } }
             }
@@ -221,14 +221,14 @@ fn summary(view: &View) -> Markup {
 }
 
 fn dut_name(dut: &DutView) -> Markup {
-    // Short names stay on one line. A name that is too long for a column must not widen it.
+    // Short names stay on one line. A name that is too long must not widen its column.
     let class = if dut.name.chars().count() > LONG { "who long" } else { "who" };
     html! { span class=(class) { (dut.name) } @if dut.simulated { " " span.sim title="simulated by the tester: its figures test the tester and say nothing about a real router" { "simulated" } } }
 }
 
 fn overall(view: &View, dut: usize) -> Markup {
     let o = &view.ranking.overall[dut];
-    // If all DUTs share a place, nobody leads.
+    // If all DUTs share a place, none leads.
     let leads = view.ranking.overall.iter().any(|other| other.rank.is_some_and(|rank| rank > 1));
     html! {
         @match (o.rank, o.mean) {
@@ -242,7 +242,7 @@ fn overall(view: &View, dut: usize) -> Markup {
     }
 }
 
-/// `n` is the place of the section among all sections; `tables` and `plots` are names of CSV files.
+/// `n` is the index of the section among all sections; `tables` and `plots` are names of CSV files.
 fn section(
     view: &View,
     (n, section): (usize, &Section),
@@ -305,7 +305,7 @@ fn section(
     }
 }
 
-/// Notes of a section, each once, with its DUTs.
+/// Notes of a section, each once, with the DUTs that it applies to.
 fn notes<'a>(view: &View, section: &Section<'a>) -> Vec<(String, &'a str)> {
     let of_result = |r: &crate::view::DutResult<'a>| {
         let dut = r.dut;
@@ -318,7 +318,7 @@ fn notes<'a>(view: &View, section: &Section<'a>) -> Vec<(String, &'a str)> {
     grouped(section.results.iter().flat_map(of_result)).into_iter().map(|(note, duts)| (who(duts), note)).collect()
 }
 
-/// A stored number of seconds, which may have any value, as a duration.
+/// Converts a stored number of seconds, which may have any value, to a duration.
 fn seconds(s: f64) -> Duration {
     Duration::try_from_secs_f64(s).unwrap_or_default()
 }

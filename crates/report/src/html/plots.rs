@@ -7,10 +7,10 @@ use crate::view::{MergedPlot, View};
 use drophammer_model::outcome::PlotKind;
 use maud::{Markup, PreEscaped, html};
 
-/// Most events listed below a drawing because they do not fit into it.
+/// Maximum number of events listed below a drawing because they do not fit into it.
 const MOST_EVENTS: usize = 24;
 
-/// A plot with its legend; `link` leads to the CSV file of its points.
+/// A plot with its legend; `link` points to the CSV file of its points.
 pub fn figure(view: &View, plot: &MergedPlot, link: &Markup) -> Markup {
     let many = view.duts.len() > 1;
     let drawing = svg::draw(plot, many);
@@ -39,7 +39,7 @@ pub fn figure(view: &View, plot: &MergedPlot, link: &Markup) -> Markup {
     }
 }
 
-/// Events whose texts do not fit into the drawing, by their numbers there.
+/// Events whose texts do not fit into the drawing, with their numbers in the drawing.
 fn events(plot: &MergedPlot, numbered: &[usize]) -> Markup {
     let unit = unit(&plot.plot.x);
     html! {
@@ -54,7 +54,7 @@ fn events(plot: &MergedPlot, numbered: &[usize]) -> Markup {
     }
 }
 
-/// The four figures of each sorted curve, and the share that was reached if it is below 100 %.
+/// The four figures of each sorted curve, and the share that the curve reached if it is below 100 %.
 fn figures(plot: &MergedPlot, many: bool) -> Markup {
     let all: Vec<(usize, Figures)> = (0..plot.plot.series.len())
         .filter(|i| in_figures(plot, *i))
@@ -79,13 +79,13 @@ fn figures(plot: &MergedPlot, many: bool) -> Markup {
     }
 }
 
-/// Whether the table of figures below a sorted plot has this series. Then the table is its legend.
+/// True if the table of figures below a sorted plot contains this series. The table then replaces its legend.
 fn in_figures(plot: &MergedPlot, index: usize) -> bool {
     let series = &plot.plot.series[index];
     plot.plot.kind == PlotKind::Sorted && !series.dots && !series.reference && Figures::new(series).is_some()
 }
 
-/// Whether a series is dots of single trials behind a curve of the same DUT. Such dots need no entry in the legend.
+/// True if a series is the dots of single trials behind a curve of the same DUT. Such dots need no entry in the legend.
 fn beside_curve(plot: &MergedPlot, index: usize) -> bool {
     let curve = |i: usize| plot.dut_of[i] == plot.dut_of[index] && !plot.plot.series[i].dots;
     plot.plot.series[index].dots && (0..plot.plot.series.len()).any(curve)

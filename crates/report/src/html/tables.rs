@@ -17,16 +17,16 @@ use drophammer_model::outcome::Cell;
 use drophammer_model::quantity::{Bandwidth, group_digits};
 use maud::{Markup, html};
 
-/// A row lists up to this many trials; more open with a click.
+/// Number of trials that a row lists; a click shows the others.
 const FEW: usize = 3;
 
-/// Longer texts wrap in a table, in characters.
+/// In a table, texts with more characters than this wrap.
 const WIDE: usize = 40;
 
-/// Most drop counters in a table; JSON has all.
+/// Maximum number of drop counters in a table; JSON contains all.
 const COUNTERS: usize = 30;
 
-/// The text, or a dash.
+/// The text, or a dash if it is empty.
 pub fn or_dash(text: &str) -> &str {
     if text.trim().is_empty() { DASH } else { text }
 }
@@ -64,13 +64,13 @@ pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
     }
 }
 
-/// The trials that contradict a figure.
+/// Lists the trials that contradict a figure.
 fn refutations(entry: &Entry) -> String {
     let all = entry.figure.iter().flat_map(|figure| &figure.refuted);
     all.map(|refutation| refutation.text.as_str()).collect::<Vec<_>>().join("; ")
 }
 
-/// The trials that are a reason to doubt a figure.
+/// Lists the trials that cast doubt on a figure.
 fn doubts(entry: &Entry) -> String {
     let all = entry.figure.iter().flat_map(|figure| &figure.doubts);
     all.map(|doubt| doubt.text.as_str()).collect::<Vec<_>>().join("; ")
@@ -79,7 +79,8 @@ fn doubts(entry: &Entry) -> String {
 /// Width and height of [`strip`].
 const STRIP: (f64, f64) = (120.0, 12.0);
 
-/// One dot per round on a line from the lowest to the highest value of all DUTs in this figure, and a mark at the median.
+/// A line from the lowest to the highest value of all DUTs in this figure, with one dot per round and a mark at the
+/// median.
 fn strip(figure: &Ranked, dut: usize) -> Markup {
     let all = figure.entries.iter().flat_map(dots);
     let (low, high) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
@@ -101,7 +102,7 @@ fn strip(figure: &Ranked, dut: usize) -> Markup {
     }
 }
 
-/// Whether a text is too long to determine the width of its column.
+/// True if a text is too long to determine the width of its column.
 fn is_long(cell: &Cell) -> bool {
     matches!(cell, Cell::Text(text) if text.chars().count() > WIDE)
 }
@@ -161,7 +162,7 @@ pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data):
     }
 }
 
-/// A digest's anchor.
+/// Anchor of a digest.
 pub fn digest_anchor(at: usize) -> String {
     format!("digest-{}", at + 1)
 }
@@ -169,7 +170,7 @@ pub fn digest_anchor(at: usize) -> String {
 /// The section of a digest.
 pub fn digest(view: &View, (at, digest): (usize, &Filled), data: &Data) -> Markup {
     let right = digest.right();
-    // The columns before the values name the row.
+    // The columns before the values identify the row.
     let names = right.len() - digest.columns.len();
     let marks = |value: &Option<digest::Value>| value.filter(digest::Value::is_marked).map(|v| v.marks().join("; "));
     html! {
@@ -192,7 +193,7 @@ pub fn digest(view: &View, (at, digest): (usize, &Filled), data: &Data) -> Marku
     }
 }
 
-/// A sentence about lost frames and drops, and the drops by counter, folded. Nothing if no frames were lost.
+/// A sentence about lost frames and drops, and the drops by counter, folded. Empty if no frames were lost.
 pub fn account(who: &Markup, account: &Account) -> Markup {
     let shares = account.shares();
     let more = shares.len().saturating_sub(COUNTERS);
@@ -220,7 +221,7 @@ pub fn account(who: &Markup, account: &Account) -> Markup {
     }
 }
 
-/// A table of words; the first column names the row.
+/// A table of text cells; the first column identifies the row.
 pub fn words(grid: &Grid) -> Markup {
     html! {
         div.scroll { table {
@@ -234,7 +235,7 @@ pub fn words(grid: &Grid) -> Markup {
     }
 }
 
-/// Heading over the columns of published figures.
+/// Heading above the columns of published figures.
 pub fn published_group(beside: &Beside) -> Markup {
     html! { th.pub.first colspan=(beside.routers.len()) scope="colgroup" { (NOT_RANKED) } }
 }

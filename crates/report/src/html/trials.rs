@@ -1,4 +1,4 @@
-//! The list of trials with their conditions, so that every result has its conditions.
+//! The list of trials with their conditions, so that a reader finds the conditions of every result.
 
 use crate::csv::intended_load;
 use crate::drops;
@@ -50,15 +50,15 @@ const HEAD: [(&str, &str); 31] = [
     ),
     (
         "DUT counters",
-        "increase of the DUT's own counters during the trial, and the sum of all drops with refused frames, each drop once",
+        "increase of the DUT's own counters during the trial, and the sum of all drops and refused frames, with each drop counted once",
     ),
 ];
 
-/// Most trials in one table; each table opens with a click.
+/// Maximum number of trials in one table; each table opens with a click.
 const PART: usize = 250;
 
-/// All trials, folded. A browser with scripts treats the content of `noscript` as text, so thousands of trials cost
-/// nothing until the list is opened. A browser without scripts shows them immediately.
+/// All trials, folded. A browser with scripts treats the content of `noscript` as text, so that thousands of trials
+/// cost nothing until a reader opens the list. A browser without scripts shows them immediately.
 pub fn list(trials: &[&TrialRecord], drops_counted: &HashSet<&str>) -> Markup {
     let parts: Vec<_> = trials.chunks(PART).collect();
     let number = |t: Option<&&TrialRecord>| t.map_or(0, |t| t.result.trial);
@@ -76,7 +76,7 @@ pub fn list(trials: &[&TrialRecord], drops_counted: &HashSet<&str>) -> Markup {
     }
 }
 
-/// One line per trial and flow group.
+/// A table with one line per trial and flow group.
 fn table(trials: &[&TrialRecord], drops_counted: &HashSet<&str>) -> Markup {
     html! {
         div.scroll { table.trials {
@@ -94,11 +94,11 @@ pub fn links(trials: &[&TrialRecord]) -> Markup {
     html! { @for t in trials { a href={ "#t" (t.result.trial) } { (t.result.trial) } " " } }
 }
 
-/// The load in words, for the tooltip.
+/// Describes the load in words, for the tooltip.
 fn load_text(t: &TrialRecord) -> String {
     let load = match &t.spec.load {
         Load::Constant { .. } => "constant".into(),
-        Load::Maximum { .. } => "as much as the port takes, up to this".into(),
+        Load::Maximum { .. } => "as much as the port accepts, up to this rate".into(),
         Load::Steps { steps } => {
             let each: Vec<_> =
                 steps.iter().map(|s| format!("{} s at {} fps", s.duration_s, number(s.rate_pps, "fps"))).collect();
@@ -159,7 +159,7 @@ fn trial(t: &TrialRecord, drops: Option<u64>) -> Markup {
     }
 }
 
-/// The tester's share of the DUT's processor time: ` (31 %)`.
+/// The tester's share of the DUT's processor time, such as ` (31 %)`.
 fn tester_part(r: &TrialResult) -> String {
     match (r.health.tester_on_dut_ns, r.health.dut_used_ns) {
         (Some(tester), Some(all)) if all > 0 => format!(" ({:.0}\u{a0}%)", tester as f64 / all as f64 * 100.0),

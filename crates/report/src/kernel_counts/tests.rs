@@ -1,4 +1,4 @@
-//! Counts of trials in which the kernel's counts are known.
+//! Counts of trials for which the kernel's counts are known.
 
 use super::*;
 use drophammer_model::traffic::Deviation;
@@ -13,7 +13,7 @@ fn grow(result: &mut TrialResult, counter: &str, frames: i64) {
     *value = value.checked_add_signed(frames).unwrap();
 }
 
-/// A trial in which every count is a different number, with the kernel's counts.
+/// A trial in which every count is a different number, including the kernel's counts.
 fn trial() -> TrialResult {
     let first = GroupCounts {
         group: "IPv4".into(),
@@ -48,7 +48,7 @@ fn trial() -> TrialResult {
         other_sent: Some(12),
         ..Health::default()
     };
-    // Sent: 1,000 - 7 + 500 + 40 - 1 + 12. Received: 950 + 3 + 4 + 5 + 14 + 6 + 2, 480, 8, 1 and 9.
+    // Sent frames: 1,000 - 7 + 500 + 40 - 1 + 12. Received frames: 950 + 3 + 4 + 5 + 14 + 6 + 2, 480, 8, 1 and 9.
     let counters = [
         ("t0.tx_packets", 1_000),
         ("t11.tx_packets", 544),
@@ -92,8 +92,8 @@ fn one_frame_more_or_less_in_the_kernel_is_a_difference() {
     }
 }
 
-/// Name of a count of the tester, a function that adds one frame to it, and how many more frames the kernel then has sent
-/// and received.
+/// Name of a count of the tester, a function that adds one frame to it, and by how many frames the kernel's counts of
+/// sent and received frames then change.
 type Change = (&'static str, fn(&mut TrialResult), [i64; 2]);
 
 #[test]
@@ -113,7 +113,7 @@ fn one_frame_more_at_the_tester_is_a_difference_where_it_passed_an_interface() {
         ("background received", |r| r.background[0].received += 1, [0, -1]),
         ("stale", |r| r.health.stale += 1, [0, -1]),
         ("other received", |r| r.health.other_received += 1, [0, -1]),
-        // Parts of other counts, and frames that did not pass an interface.
+        // Parts of other counts, and frames that did not pass through an interface.
         ("late", |r| r.groups[1].late += 1, [0, 0]),
         ("reordered", |r| r.groups[1].reordered += 1, [0, 0]),
         ("lost", |r| r.groups[1].lost += 1, [0, 0]),
@@ -130,15 +130,15 @@ fn one_frame_more_at_the_tester_is_a_difference_where_it_passed_an_interface() {
 
 #[test]
 fn uncounted_frames_are_not_compared() {
-    // Stored by an earlier version.
+    // A result stored by an earlier version.
     let mut result = trial();
     result.health.other_sent = None;
     assert_eq!(Counts::of(&result), None);
-    // Only counters of the router.
+    // A result with only counters of the router.
     let mut result = trial();
     result.dut_counters.retain(|name, _| !name.starts_with('t'));
     assert_eq!(Counts::of(&result), None);
-    // A counter that did not grow is not stored.
+    // A counter that did not increase is not stored.
     let mut result = trial();
     result.dut_counters.retain(|name, _| !name.ends_with("tx_packets"));
     assert_eq!(Counts::of(&result), Some(off(3, -1_544, 0)));
@@ -187,7 +187,7 @@ fn frames_that_a_card_may_not_count_are_not_compared() {
         ("af_xdp", "veth, native XDP, copy", true),
         ("live_frames", "veth", true),
     ] {
-        // Even if only one configuration of the DUT was so.
+        // This also holds if it applies to only one configuration of the DUT.
         let records = [record("af_packet", "ixgbe"), record(backend, driver)];
         let expected = if counted { None } else { Some(&records[1].ports[0]) };
         assert_eq!(uncounted(&[&records[0], &records[1]]), expected, "{backend}, {driver}");

@@ -15,7 +15,7 @@ const FAR_ABOVE: f64 = 4.0;
 /// Approximate width of a character of a value within the plot.
 const SMALL_CHAR: f64 = 6.0;
 
-/// Whether a series, other than references, lacks a category that others have.
+/// True if a series, other than references, lacks a category that others have.
 pub fn gaps(series: &[Series]) -> bool {
     let names = categories(series);
     series.iter().filter(|s| !s.reference && !s.dots).any(|s| names.iter().any(|n| !has(s, n)))

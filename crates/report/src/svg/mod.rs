@@ -34,7 +34,7 @@ pub fn style(plot: &MergedPlot, series: usize, many_duts: bool) -> Style {
     }
 }
 
-/// Whether bars or ranges lack a category that others have.
+/// True if bars or ranges lack a category that others have.
 pub fn has_gaps(plot: &MergedPlot) -> bool {
     matches!(plot.plot.kind, PlotKind::Bars | PlotKind::Ranges) && categories::gaps(&plot.plot.series)
 }

@@ -33,7 +33,7 @@ impl<'a> Figures<'a> {
         [("minimum", Some(self.minimum)), ("median", self.median), ("99 %", self.p99), ("maximum", Some(self.maximum))]
     }
 
-    /// Whether the curve ends before 100 %.
+    /// True if the curve ends before 100 %.
     pub fn is_partial(&self) -> bool {
         self.maximum.x < 100.0 - 1e-9
     }

@@ -197,7 +197,7 @@ fn check(file: &Path, name: &str, suite: &str, case: &Words) -> Result<(), Strin
     if differing.is_empty() { Ok(()) } else { Err(differing) }
 }
 
-/// Whether `text` has all parts between the ` ... ` of `wanted`.
+/// True if `text` has all parts between the ` ... ` of `wanted`.
 fn contains(text: &str, wanted: &str) -> bool {
     wanted.split(" ... ").all(|part| text.contains(part))
 }

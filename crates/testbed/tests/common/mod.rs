@@ -104,7 +104,7 @@ pub fn run(suite: &Suite, memory: &mut Memory) -> Result<drophammer_testbed::run
     run_on_queues(suite, 1, memory)
 }
 
-/// As [`run`], with `queues` queues for each port of the tester.
+/// Like [`run`], with `queues` queues for each port of the tester.
 pub fn run_on_queues(
     suite: &Suite,
     queues: u32,
@@ -143,7 +143,7 @@ pub fn with_bed<T>(
     with_bed_by(suite, families, change, |clock| Box::new(clock), use_it)
 }
 
-/// As [`with_bed`], with another clock for the tester.
+/// Like [`with_bed`], with another clock for the tester.
 pub fn with_bed_by<T>(
     suite: &Suite,
     families: &[Family],

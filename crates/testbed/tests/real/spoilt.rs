@@ -46,7 +46,7 @@ enum Spoil {
 }
 
 impl Spoil {
-    /// Whether it acts at the port that receives.
+    /// True if it acts at the port that receives.
     fn of_the_receiver(self) -> bool {
         matches!(self, Spoil::Deaf(_) | Spoil::ReceivingDown | Spoil::EndFull)
     }
@@ -67,7 +67,7 @@ struct Fuse {
 }
 
 impl Fuse {
-    /// Whether it is time; true only once.
+    /// True if it is time; true only once.
     fn burns(&self) -> bool {
         let now = self.armed.get() && self.frames.get() > AFTER;
         if now {
@@ -320,7 +320,7 @@ enum Seen {
     Noise,
 }
 
-/// Whether other programs on the processor spoilt the trial.
+/// True if other programs on the processor spoilt the trial.
 fn is_noise(reason: &str) -> bool {
     reason.split("; ").all(|r| r.contains("less than intended") || r.contains("held off the processor"))
 }

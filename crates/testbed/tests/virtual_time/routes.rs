@@ -38,7 +38,7 @@ fn run_all(params: &str, ports: usize, bgp: &str, tests: &str) -> Memory {
     memory
 }
 
-/// As [`run_all`], for one test that must complete; returns also its outcome.
+/// Like [`run_all`], for one test that must complete; returns also its outcome.
 fn completed(params: &str, ports: usize, test: &str) -> (Memory, Outcome) {
     let memory = run_all(params, ports, "{}", &format!("  - {test}\n"));
     let record = memory.tests()[0];
@@ -78,7 +78,7 @@ fn points<'a>(outcome: &'a Outcome, plot: &str, series: &str) -> &'a [Point] {
     &plot.series.iter().find(|s| s.name == series).unwrap_or_else(|| panic!("no series {series}")).points
 }
 
-/// Whether there is a note that contains all of these.
+/// True if there is a note that contains all of these.
 fn noted(outcome: &Outcome, parts: &[&str]) -> bool {
     outcome.notes.iter().any(|note| parts.iter().all(|part| note.contains(part)))
 }

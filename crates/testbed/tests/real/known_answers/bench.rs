@@ -232,7 +232,7 @@ impl Up<'_> {
         self.judged(spec, faults, Rests::OnCounts, judge)
     }
 
-    /// As [`Up::undisturbed`], for a `judge` that also examines times.
+    /// Like [`Up::undisturbed`], for a `judge` that also examines times.
     pub fn undisturbed_in_time(
         &mut self,
         spec: TrialSpec,

@@ -19,7 +19,7 @@ fn shipped(name: &str, params: &str, cuts: &[(&str, &str)]) -> Vec<Memory> {
     on_one_device(&format!("suites/{name}"), &text, params, cuts)
 }
 
-/// As [`shipped`], for a suite with this text.
+/// Like [`shipped`], for a suite with this text.
 fn on_one_device(name: &str, text: &str, params: &str, cuts: &[(&str, &str)]) -> Vec<Memory> {
     let mut short = String::from("seed: 11\n");
     let mut in_duts = false;

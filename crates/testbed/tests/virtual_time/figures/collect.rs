@@ -17,7 +17,7 @@ const ROWS: usize = 20;
 
 /// Turns records into lines.
 pub struct Figures {
-    /// Whether long lists are written in full, instead of their length and a digest.
+    /// True if long lists are written in full, instead of their length and a digest.
     pub full: bool,
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Most differing figures that a message names.
+/// Maximum number of differing figures that a message names.
 const NAMED: usize = 6;
 
 /// Folder of the golden files.
@@ -14,7 +14,7 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/virtual_time/figures/golden")
 }
 
-/// Whether the golden files are being rewritten.
+/// True if the golden files are being rewritten.
 pub fn rewriting() -> bool {
     std::env::var_os("DROPHAMMER_WRITE_FIGURES").is_some_and(|v| v == "1")
 }

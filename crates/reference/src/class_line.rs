@@ -11,11 +11,11 @@ use std::collections::VecDeque;
 /// What happened to a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<T> {
-    /// Its last bit left the line at this instant.
+    /// The last bit of the frame left the line at this instant.
     Out(Instant, T),
-    /// Its queue was full.
+    /// The queue of the frame was full.
     Full(T),
-    /// A fault dropped it ([`ClassFaults::drop_every`]).
+    /// A fault dropped the frame ([`ClassFaults::drop_every`]).
     Fault(T),
 }
 
@@ -29,15 +29,15 @@ struct Coming<T> {
 
 /// The line; `T` is the caller's representation of a frame.
 ///
-/// Events are computed on request, in order of time: a frame that becomes ready when the service of another ends finds
-/// the line free.
+/// Events are computed on request, in chronological order: if a frame becomes ready at the instant when the service of
+/// another frame ends, the line is free for it.
 pub struct ClassLine<T> {
     classes: Classes<T>,
     names: Vec<String>,
     coming: VecDeque<Coming<T>>,
     last: Instant,
     faults: ClassFaults,
-    /// Number of frames of the first class so far.
+    /// Number of frames of the first class that have arrived so far.
     first: u64,
 }
 
@@ -81,8 +81,8 @@ impl<T> ClassLine<T> {
         Ok(ClassLine { names, classes, coming: VecDeque::new(), last: Instant(0), faults, first: 0 })
     }
 
-    /// Queues a frame of `len` bytes, FCS included, that is ready at `ready`. A frame that is ready before its predecessor
-    /// waits for it.
+    /// Queues a frame of `len` bytes, FCS included, that is ready at `ready`. A frame that is ready before its
+    /// predecessor waits for its predecessor.
     pub fn offer(&mut self, ready: Instant, dscp: u8, len: usize, frame: T) {
         self.last = self.last.max(ready);
         self.coming.push_back(Coming { ready: self.last, dscp, len, frame });
@@ -93,7 +93,7 @@ impl<T> ClassLine<T> {
         ready.into_iter().chain(done).min()
     }
 
-    /// The next event until `now`.
+    /// The next event at or before `now`.
     pub fn step(&mut self, now: Instant) -> Option<Step<T>> {
         loop {
             let ready = self.coming.front().map_or(Instant(u64::MAX), |coming| coming.ready);
@@ -115,7 +115,7 @@ impl<T> ClassLine<T> {
         }
     }
 
-    /// All frames that wait or are on the line.
+    /// All frames that are waiting or on the line.
     pub fn into_frames(self) -> impl Iterator<Item = T> {
         self.coming.into_iter().map(|coming| coming.frame).chain(self.classes.into_frames())
     }
@@ -131,7 +131,7 @@ mod tests {
     use drophammer_model::Bandwidth;
     use drophammer_model::classes::{ServiceClass, WayOut};
 
-    /// 84 bytes of line in 672 ns.
+    /// A line on which 84 bytes take 672 ns.
     fn line(weights: [u32; 3], queue: u32, faults: ClassFaults) -> ClassLine<u64> {
         line_by(Scheduling::Weights, weights, queue, faults)
     }
@@ -143,8 +143,8 @@ mod tests {
         ClassLine::new(&EgressClasses { at, rate, queue, scheduling, classes }, faults).unwrap()
     }
 
-    /// Number of frames of each class that have left after each class was offered one frame every `every` ns, `rounds`
-    /// times; and the last instant.
+    /// Number of frames of each class that have left after `rounds` rounds, in each of which every class is offered one
+    /// frame every `every` ns; and the last instant.
     fn out(line: &mut ClassLine<u64>, every: u64, rounds: u64) -> ([u64; 3], Instant) {
         let (mut sum, mut last) = ([0; 3], Instant(0));
         let mut count = |line: &mut ClassLine<u64>, now: Instant| {
@@ -161,7 +161,7 @@ mod tests {
             for class in (0..3).map(|i| (i + n) % 3) {
                 line.offer(Instant(n * every), [40, 24, 0][class as usize], 64, class);
             }
-            // Events are requested only occasionally; the result is the same.
+            // Request events only occasionally; the result is the same.
             if n % 7 == 0 {
                 count(line, Instant(n * every));
             }
@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_narrow_is_shared_by_weight() {
-        // 1.5 times what the line carries, half of its rate from each class. Gold gets all that it offers, silver and
-        // bronze share the rest four to one.
+        // The load is 1.5 times what the line carries, and each class offers half of the line rate. Gold gets all that
+        // it offers; silver and bronze share the rest four to one.
         let mut shared = line([70, 20, 5], 100, ClassFaults::default());
         let ([gold, silver, bronze], _) = out(&mut shared, 1_344, 10_000);
         let served = gold + silver + bronze;
@@ -185,7 +185,7 @@ mod tests {
         let counters: Vec<_> = shared.counters().collect();
         assert_eq!(counters[0], ("gold", ClassCounters { served: gold, dropped: 0 }));
         assert_eq!(counters[2].1.served, bronze);
-        // 3 times what it carries: each gets its weight.
+        // The load is 3 times what the line carries, so each class gets a share by its weight.
         let ([gold, silver, bronze], last) = out(&mut line([70, 20, 5], 100, ClassFaults::default()), 672, 9_500);
         assert!(gold.abs_diff(7_000) <= 20 && silver.abs_diff(2_000) <= 20 && bronze.abs_diff(500) <= 20);
         assert_eq!((gold + silver + bronze, last), (9_500, Instant(9_500 * 672)));
@@ -194,10 +194,12 @@ mod tests {
     #[test]
     fn with_priority_the_heaviest_class_is_served_alone() {
         let priority = |weights, faults| line_by(Scheduling::Priority, weights, 100, faults);
-        // 1.2 times what the line carries: gold and silver get all that they offer, and bronze the rest.
+        // The load is 1.2 times what the line carries: gold and silver get all that they offer, and bronze gets the
+        // rest.
         let ([gold, silver, bronze], _) = out(&mut priority([70, 20, 5], ClassFaults::default()), 1_680, 10_000);
         assert!(gold >= 9_999 && silver >= 9_999 && bronze.abs_diff(5_000) <= 110, "{gold} {silver} {bronze}");
-        // 3 times: gold gets everything except the frame that was on the line when its first frame arrived.
+        // The load is 3 times what the line carries: gold gets everything except the frame that was on the line when
+        // its first frame arrived.
         let ([gold, silver, bronze], _) = out(&mut priority([70, 20, 5], ClassFaults::default()), 672, 9_500);
         assert!(gold >= 9_490 && silver + bronze <= 10, "{gold} {silver} {bronze}");
         // Faults also show with priority: the last class becomes the first, or there is only one class.
@@ -224,7 +226,7 @@ mod tests {
         }
         let steps: Vec<Step<u64>> = std::iter::from_fn(|| drops.step(Instant(300))).collect();
         assert_eq!(steps.iter().filter(|step| **step == Step::Fault(0)).count(), 2);
-        // 198 arrived at a queue of 100.
+        // 198 frames arrived at a queue of 100.
         assert_eq!(steps.iter().filter(|step| **step == Step::Full(0)).count(), 98);
         assert_eq!(drops.into_frames().count(), 101);
     }

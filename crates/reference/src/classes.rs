@@ -7,16 +7,16 @@ use drophammer_model::Instant;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// A class. With classes, the server of the device takes up to `weight` frames of each class in turn, skipping empty
-/// queues; it finishes the frame in service first.
+/// A class. The server of the device takes up to `weight` frames of each class in turn, and skips empty queues. It
+/// always finishes the frame in service first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Class {
     /// Codepoints of its frames. Frames that match no class belong to the last one.
     pub dscp: Vec<u8>,
-    /// Frames in a turn, at least 1.
+    /// Maximum number of frames per turn, at least 1.
     pub weight: u32,
-    /// Frames that may wait or be in service, at least 1; more are dropped (tail drop).
+    /// Maximum number of frames that are waiting or in service, at least 1; more are dropped (tail drop).
     pub buffer: usize,
     /// Total bytes of these frames, FCS included; `None` for no limit.
     pub buffer_bytes: Option<usize>,
@@ -25,9 +25,9 @@ pub struct Class {
 /// Counters of a class's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassCounters {
-    /// Served.
+    /// Frames served.
     pub served: u64,
-    /// Dropped because the buffer was full.
+    /// Frames dropped because the buffer was full.
     pub dropped: u64,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Classes<T> {
     denominator: u64,
     /// Class, length, frame, end of service.
     current: Option<(usize, usize, T, Moment)>,
-    /// The class whose turn it is, and how many frames of it have been served in this turn.
+    /// The class whose turn it is, and the number of its frames that have been served in this turn.
     turn: (usize, u32),
     /// For strict priority: all classes in order. The first class with a waiting frame is served.
     order: Option<Vec<usize>>,
@@ -95,8 +95,8 @@ impl<T> Classes<T> {
         })
     }
 
-    /// Strict priority instead of turns: serves the first class in `order` with a waiting frame. `order` contains all
-    /// classes.
+    /// Uses strict priority instead of turns: serves the first class in `order` that has a waiting frame. `order` must
+    /// contain all classes.
     pub fn in_order(self, order: Vec<usize>) -> Classes<T> {
         Classes { order: Some(order), ..self }
     }
@@ -107,8 +107,8 @@ impl<T> Classes<T> {
         named.unwrap_or(self.queues.len() - 1)
     }
 
-    /// Takes a frame of `len` bytes. Call [`Classes::next`] for all frames until `now` before. Returns the frame if there
-    /// is no room.
+    /// Takes a frame of `len` bytes. Before, call [`Classes::next`] for all frames until `now`. Returns the frame if
+    /// there is no room for it.
     pub fn offer(&mut self, now: Instant, class: usize, len: usize, frame: T) -> Result<(), T> {
         let queue = &mut self.queues[class];
         let room = queue.class.buffer_bytes.is_none_or(|most| queue.bytes + len <= most);
@@ -132,7 +132,7 @@ impl<T> Classes<T> {
         });
     }
 
-    /// Class, length and frame whose turn it is.
+    /// Takes the frame whose turn it is: its class, its length, and the frame.
     fn take_next(&mut self) -> Option<(usize, usize, T)> {
         if let Some(order) = &self.order {
             let class = *order.iter().find(|class| !self.waiting[**class].is_empty())?;
@@ -152,7 +152,7 @@ impl<T> Classes<T> {
         None
     }
 
-    /// All frames that wait or are in service.
+    /// All frames that are waiting or in service.
     pub fn into_frames(self) -> impl Iterator<Item = T> {
         let waiting = self.waiting.into_iter().flatten().map(|(_, frame)| frame);
         self.current.into_iter().map(|(_, _, frame, _)| frame).chain(waiting)
@@ -163,7 +163,7 @@ impl<T> Classes<T> {
         self.current.as_ref().map(|c| c.3.ceil())
     }
 
-    /// The next frame whose service ends until `now`, with that end.
+    /// The next frame whose service ends at or before `now`, and the end of its service.
     pub fn next(&mut self, now: Instant) -> Option<(Instant, T)> {
         self.deadline().filter(|end| *end <= now)?;
         let (class, len, frame, end) = self.current.take()?;
@@ -205,7 +205,7 @@ mod tests {
                 .enumerate()
                 .all(|(i, (end, _))| end.0 == (i as u64 + 1) * 1_000_000_000 / 3 + u64::from(i % 3 != 2))
         );
-        // Order is kept within each class.
+        // The order is kept within each class.
         for c in 0..3 {
             let own: Vec<_> = order.iter().filter(|o| o.1.0 == c).map(|o| o.1.1).collect();
             assert_eq!(own, (0..12).collect::<Vec<_>>());
@@ -221,7 +221,7 @@ mod tests {
                 classes.offer(Instant(0), c, 64, (c, n)).unwrap();
             }
         }
-        // The frame in service, of the first class, came first and is finished first.
+        // The frame in service, which is of the first class, is finished first.
         let mut served = |n: usize| (0..n).filter_map(|_| classes.next(Instant(u64::MAX))).collect::<Vec<_>>();
         let turns = |served: Vec<(Instant, (usize, i32))>| served.iter().map(|(_, (c, _))| *c).collect::<Vec<_>>();
         assert_eq!(turns(served(5)), [0, 1, 1, 1, 0]);
@@ -241,8 +241,8 @@ mod tests {
         };
         assert_eq!((taken(&mut classes, 0, 1_500), taken(&mut classes, 1, 100)), (3, 3));
         assert_eq!(classes.counters.iter().map(|c| c.dropped).collect::<Vec<_>>(), [7, 7]);
-        // One frame of the first class is served after a microsecond, then one of the second, so there is room for one
-        // of each.
+        // After a microsecond one frame of the first class has been served, then one of the second, so there is room
+        // for one of each.
         assert_eq!(classes.next(Instant(999)), None);
         assert!(classes.next(Instant(1_000)).is_some() && classes.next(Instant(2_000)).is_some());
         assert_eq!((taken(&mut classes, 0, 64), taken(&mut classes, 1, 101), taken(&mut classes, 1, 100)), (1, 0, 1));

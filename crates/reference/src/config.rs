@@ -19,56 +19,57 @@ use std::time::Duration;
 pub struct Config {
     /// Its ports.
     pub ports: Vec<PortConfig>,
-    /// VLAN sub-interfaces of the ports. Interface numbers count the ports first, in their order, then the
-    /// sub-interfaces in theirs.
+    /// VLAN sub-interfaces of the ports. Interface numbers count all ports first, then all sub-interfaces, each in
+    /// their order.
     pub sub_interfaces: Vec<SubInterface>,
     /// Static routes in addition to the connected ones.
     pub routes: Vec<Route>,
     /// Static label entries.
     pub labels: Vec<LabelRoute>,
-    /// Networks to which the device sends packets with labels.
+    /// Routes on which the device sends packets with labels.
     pub pushed: Vec<PushedRoute>,
-    /// Labels have their own TTL, 255 when pushed (pipe model, RFC 3443); otherwise they copy the packet's TTL (uniform
-    /// model).
+    /// If true, labels have their own TTL, 255 when pushed (pipe model, RFC 3443); otherwise they copy the packet's TTL
+    /// (uniform model).
     pub pipe: bool,
     /// GRE tunnels, each from an address of the device.
     pub tunnels: Vec<Tunnel>,
-    /// Policies that replace the routes for IPv4 packets from an interface or a tunnel; one for each at most.
+    /// Policies that replace the routes for IPv4 packets from an interface or a tunnel; at most one for each interface
+    /// or tunnel.
     pub policies: Vec<Policy>,
     /// Frames per second that the device serves, 1 to 10^9; `None` for no limit and no service time.
     pub capacity_pps: Option<u64>,
-    /// Frames that may wait or be in service, at least 1. Without a capacity nothing ever waits.
+    /// Maximum number of frames that are waiting or in service, at least 1. Without a capacity nothing ever waits.
     pub buffer: usize,
-    /// Queues of the server by DSCP, instead of `buffer`; an empty list for one queue. Classes need a capacity, and do not
-    /// support a sag.
+    /// Classes with separate queues by DSCP, instead of `buffer`; an empty list means one queue. Classes need a
+    /// capacity, and do not support a sag.
     pub classes: Vec<Class>,
-    /// Delay from the end of service to the line.
+    /// Delay between the end of service and the line.
     pub delay: Duration,
     /// Width of an additional uniform delay, drawn per frame.
     pub jitter: Duration,
     /// Seed of all random choices.
     pub seed: u64,
-    /// The device resolves a neighbour again this long after its last answer; `None` for never.
+    /// Time after its last answer when the device resolves a neighbour again; `None` for never.
     pub neighbour_lifetime: Option<Duration>,
-    /// Frames that may wait for a neighbour to answer; more are dropped.
+    /// Maximum number of frames that wait for a neighbour to answer; more are dropped.
     pub pending_per_neighbour: usize,
-    /// ICMP errors in each second of the clock, 0 for none.
+    /// Maximum number of ICMP errors in each second of the clock, 0 for none.
     pub icmp_errors_per_second: u32,
-    /// Routes that the forwarding table (FIB) holds in addition to the device's own addresses. Routes added after that are
-    /// accepted, but packets to them are silently dropped; `None` for no limit.
+    /// Maximum number of routes in the forwarding table (FIB), not counting the device's own addresses. Routes beyond
+    /// the limit are accepted, but packets to them are silently dropped; `None` for no limit.
     pub fib_limit: Option<usize>,
-    /// Likewise for IPv4 routes alone. BGP routes count too.
+    /// The same limit for IPv4 routes alone. BGP routes count too.
     pub fib_limit_ipv4: Option<usize>,
-    /// Likewise for IPv6 routes alone.
+    /// The same limit for IPv6 routes alone.
     pub fib_limit_ipv6: Option<usize>,
-    /// Rules for transit frames on ingress of all ports; the first that matches decides. [`crate::Router::set_filter`]
-    /// replaces them.
+    /// Rules for transit frames on ingress of all ports; the first rule that matches decides.
+    /// [`crate::Router::set_filter`] replaces them.
     pub filter: Vec<FilterRule>,
     /// Additional service time of a frame for each rule that is examined. Not supported with classes.
     pub filter_time_per_rule: Duration,
     /// Additional service time of an IPv6 packet with extension headers. Not supported with classes.
     pub extension_time: Duration,
-    /// BGP, if the device speaks it.
+    /// BGP configuration, if the device speaks BGP.
     pub bgp: Option<BgpConfig>,
     /// True if an SSH server sends its banner to clients that connect to port 22 of its addresses.
     pub ssh: bool,
@@ -77,7 +78,8 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// No ports, no limit, no delay, no fault; neighbours kept as in Linux, one hundred ICMP errors per second.
+    /// No ports, no limit, no delay, no fault; neighbours are kept as in Linux, and one hundred ICMP errors per second
+    /// are allowed.
     fn default() -> Config {
         Config {
             ports: Vec::new(),
@@ -110,38 +112,39 @@ impl Default for Config {
     }
 }
 
-/// BGP-4 of a device: RFC 4271 on the addresses of its ports.
+/// BGP-4 configuration of a device. Its sessions use the addresses of its ports (RFC 4271).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BgpConfig {
-    /// Its AS.
+    /// AS number of the device.
     pub asn: u32,
     /// BGP identifier.
     pub router_id: Ipv4Addr,
-    /// Its neighbours. The device waits for them to connect, and advertises the routes of each to all others; from one
-    /// internal neighbour to another only if one of the two is a client.
+    /// Its neighbours. The device waits for them to connect, and advertises the routes of each neighbour to all others.
+    /// It advertises routes from one internal neighbour to another only if one of the two is a client.
     pub peers: Vec<BgpPeer>,
-    /// External routes are advertised to internal neighbours with the device as next hop (RFC 4271 section 5.1.3).
+    /// If true, external routes are advertised to internal neighbours with the device as next hop (RFC 4271 section
+    /// 5.1.3).
     pub next_hop_self: bool,
     /// Proposed hold time, in whole seconds.
     pub hold_time: Duration,
     /// Time from the reception of a route to its re-advertisement.
     pub propagation_delay: Duration,
-    /// Time from the change of a best path to the forwarding table.
+    /// Time from the change of a best path until the forwarding table changes.
     pub fib_delay: Duration,
     /// Shortest time between two changes of the forwarding table.
     pub fib_time_per_route: Duration,
-    /// Limit on the paths of all peers together; `None` for no limit.
+    /// Limit on the number of paths from all peers together; `None` for no limit.
     pub rib_limit: Option<RibLimit>,
     /// How long its TCP delays an acknowledgement to wait for more data, as many implementations do; zero for no delay.
     pub ack_delay: Duration,
-    /// Protection of all sessions. Not serialized, so no file contains the key.
+    /// Protection of all sessions. It is not serialized, so that no file contains the key.
     #[serde(skip)]
     pub protection: BgpProtection,
 }
 
 impl Default for BgpConfig {
-    /// AS 65000 without neighbours, no delays, no limit, 90 s of hold time.
+    /// AS 65000, no neighbours, no delays, no limit, a hold time of 90 s.
     fn default() -> BgpConfig {
         BgpConfig {
             asn: 65_000,
@@ -159,20 +162,20 @@ impl Default for BgpConfig {
     }
 }
 
-/// A neighbour.
+/// A BGP neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BgpPeer {
-    /// Its port, or its interface number (see [`Config::sub_interfaces`]).
+    /// Port of the neighbour, or its interface number (see [`Config::sub_interfaces`]).
     pub port: usize,
     /// Its address on that link. A session over IPv4 carries IPv4 routes, one over IPv6 carries IPv6 routes.
     pub address: IpAddr,
-    /// Its AS.
+    /// AS number of the neighbour.
     pub asn: u32,
-    /// True if the device connects to it instead of waiting.
+    /// True if the device opens the connection instead of waiting for the neighbour.
     #[serde(default)]
     pub connect: bool,
-    /// True if the device reflects routes for it (RFC 4456); only for internal neighbours.
+    /// True if the device reflects routes for the neighbour (RFC 4456); only for internal neighbours.
     #[serde(default)]
     pub client: bool,
 }
@@ -181,7 +184,7 @@ pub struct BgpPeer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RibLimit {
-    /// Paths that fit.
+    /// Maximum number of paths.
     pub paths: usize,
     /// What happens to paths beyond the limit.
     pub beyond: Beyond,
@@ -194,7 +197,8 @@ pub enum Beyond {
     /// Drop it silently.
     #[default]
     Ignore,
-    /// End the session that announced it with a NOTIFICATION: Cease, Maximum Number of Prefixes Reached (RFC 4486).
+    /// End the session on which it was announced with a NOTIFICATION: Cease, Maximum Number of Prefixes Reached (RFC
+    /// 4486).
     Reset,
 }
 
@@ -209,11 +213,11 @@ pub struct PortConfig {
     pub ipv4: Option<(Ipv4Addr, u8)>,
     /// IPv6 address and length of the connected prefix; the port always has a link-local address too.
     pub ipv6: Option<(Ipv6Addr, u8)>,
-    /// Largest IP packet that leaves by this port, in bytes.
+    /// Largest IP packet that leaves through this port, in bytes.
     pub mtu: u32,
-    /// Speed of the output line; `None`: frames take no time on it.
+    /// Speed of the output line; `None` if frames take no time on the line.
     pub speed: Option<Bandwidth>,
-    /// Frames that may wait for the line or be on it. Without a speed nothing waits.
+    /// Maximum number of frames that wait for the line or are on it. Without a speed nothing waits.
     pub egress_buffer: usize,
 }
 
@@ -230,7 +234,7 @@ impl PortConfig {
 pub struct Route {
     /// Prefix; bits beyond its length are ignored.
     pub prefix: IpAddr,
-    /// Its length.
+    /// Length of the prefix.
     pub prefix_len: u8,
     /// Output port, or interface number (see [`Config::sub_interfaces`]).
     pub port: usize,
@@ -238,31 +242,31 @@ pub struct Route {
     pub next_hop: IpAddr,
 }
 
-/// Why a configuration is impossible.
+/// The reason why a configuration is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// A route, misroute, sub-interface, BGP peer or unsolicited frame names a port that does not exist.
+    /// A route, misroute, sub-interface, BGP peer or unsolicited frame refers to a port that does not exist.
     NoSuchPort(usize),
-    /// A prefix length beyond the family's.
+    /// A prefix length that exceeds the maximum of its family.
     PrefixLength(u8),
-    /// The filter is impossible; why.
+    /// The filter is invalid, for this reason.
     Filter(String),
-    /// The classes of service are impossible; why.
+    /// The classes of service are invalid, for this reason.
     Classes(String),
-    /// Prefix and next hop of a route are of different families.
+    /// Prefix and next hop of a route belong to different families.
     Family(Route),
-    /// A BGP peer is on no link of its port, is the device itself, or exists already.
+    /// A BGP peer is not on a link of its port, is the device itself, or is configured twice.
     Peer(IpAddr),
     /// A sub-interface cannot have these tags.
     Tags {
-        /// Its port.
+        /// Port of the sub-interface.
         port: usize,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
-    /// A tunnel from this address is impossible.
+    /// A tunnel from this address is not possible.
     Tunnel(Ipv4Addr, &'static str),
-    /// An entry for this label is impossible.
+    /// An entry for this label is not possible.
     Label(u32, &'static str),
     /// A capacity outside 1 to 10^9, a line of 0 bit/s or above 10^15, or a buffer of 0.
     Limit(&'static str),
@@ -327,7 +331,7 @@ pub(crate) fn check_faults(faults: &Faults, ports: usize) -> Result<(), ConfigEr
     Ok(())
 }
 
-/// MAC addresses as `02:00:00:00:00:01`.
+/// MAC addresses in the form `02:00:00:00:00:01`.
 pub(crate) mod mac {
     use drophammer_wire::MacAddr;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -360,7 +364,7 @@ mod tests {
         let text = serde_json::to_string(&config).unwrap();
         assert!(text.contains("02:00:d0:00:00:ff"), "{text}");
         assert_eq!(serde_json::from_str::<Config>(&text).unwrap(), config);
-        // Missing fields get their defaults; misspelt ones are errors.
+        // Missing fields get their defaults; misspelt fields are errors.
         assert_eq!(serde_json::from_str::<Config>("{}").unwrap(), Config::default());
         assert!(serde_json::from_str::<Config>("{\"bufer\": 3}").is_err());
         for bad in ["02:00", "02:00:d0:00:00:fg", "2:0:d0:0:0:ff", "02:00:d0:00:00:ff:00"] {

@@ -1,4 +1,5 @@
-//! From the server to the wire: the line of each port, and all frames on their output port in order of departure.
+//! From the server to the wire: the line of each port, and all frames that wait at their output port, in order of
+//! departure.
 
 use crate::moment::Moment;
 use crate::pool::Slot;
@@ -29,7 +30,7 @@ impl Line {
         Line { speed_bps: speed.map(|s| s.0), buffer, ends, free_at: Moment::default(), last: Instant(0) }
     }
 
-    /// When the buffer has room for a frame that is ready at `at`, behind all earlier frames.
+    /// The time when the buffer has room for a frame that is ready at `at`, behind all earlier frames.
     pub fn room_at(&self, at: Instant) -> Instant {
         let at = at.max(self.last);
         match self.ends.len().checked_sub(self.buffer) {
@@ -38,8 +39,8 @@ impl Line {
         }
     }
 
-    /// A frame of `len` bytes (without FCS) is ready at `ready`. Returns when its last bit is out, or `None` if the
-    /// buffer is full. A frame that is ready before its predecessor waits for it.
+    /// Adds a frame of `len` bytes (without FCS) that is ready at `ready`. Returns when its last bit is out, or `None`
+    /// if the buffer is full. A frame that is ready before its predecessor waits for its predecessor.
     #[inline]
     pub fn offer(&mut self, ready: Instant, len: usize) -> Option<Instant> {
         let ready = ready.max(self.last);
@@ -62,26 +63,26 @@ impl Line {
     }
 }
 
-/// A frame on its output port.
+/// A frame at its output port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Departure {
     pub at: Instant,
-    /// Orders frames of the same instant: first scheduled, first out.
+    /// Determines the order of frames with the same instant: first scheduled, first out.
     number: u64,
     pub port: usize,
     pub slot: Slot,
-    /// True for transit frames, false for the device's own.
+    /// True for transit frames, false for the device's own frames.
     pub transit: bool,
-    /// True if another station may answer it; false for test frames.
+    /// True if another station may answer the frame; false for test frames.
     notice: bool,
-    /// True if it is certainly unicast.
+    /// True if the frame is certainly unicast.
     pub unicast: bool,
 }
 
-/// All frames on their output port.
+/// All frames at their output ports.
 #[derive(Clone, Debug, Default)]
 pub struct Departures {
-    /// By port: the test frames in their turn, in order of departure.
+    /// For each port, the test frames that depart in their turn, in order of departure.
     lanes: Vec<VecDeque<Departure>>,
     /// All other frames.
     heap: BinaryHeap<Reverse<Departure>>,
@@ -95,7 +96,7 @@ impl Departures {
         Departures { lanes: vec![VecDeque::new(); ports], ..Departures::default() }
     }
 
-    /// Adds a test frame in its turn; `unicast` if it is certainly unicast.
+    /// Adds a test frame that departs in its turn; `unicast` if it is certainly unicast.
     #[inline(always)]
     pub fn schedule(&mut self, at: Instant, port: usize, slot: Slot, unicast: bool) {
         let departure = Departure { unicast, ..self.number(at, port, slot, true, false) };
@@ -105,13 +106,13 @@ impl Departures {
         }
     }
 
-    /// Adds a test frame out of its turn.
+    /// Adds a test frame that departs out of its turn.
     pub fn schedule_apart(&mut self, at: Instant, port: usize, slot: Slot) {
         let departure = self.number(at, port, slot, true, false);
         self.heap.push(Reverse(departure));
     }
 
-    /// Adds any other frame: transit, or the device's own.
+    /// Adds any other frame: a transit frame, or one of the device's own.
     pub fn schedule_other(&mut self, at: Instant, port: usize, slot: Slot, transit: bool) {
         let departure = self.number(at, port, slot, transit, true);
         self.heap.push(Reverse(departure));
@@ -124,7 +125,7 @@ impl Departures {
         Departure { at, number: self.scheduled, port, slot, transit, notice, unicast: false }
     }
 
-    /// Instant, number and lane of the next frame; the heap counts as the lane after the last.
+    /// Instant, number and lane of the next frame. The heap counts as the lane after the last one.
     #[inline]
     fn first(&self) -> Option<(Instant, u64, usize)> {
         let mut first = self.heap.peek().map(|d| (d.0.at, d.0.number, self.lanes.len()));
@@ -142,19 +143,19 @@ impl Departures {
         self.first().map(|(at, ..)| at)
     }
 
-    /// When the next frame departs by one of these ports; frames out of turn count for all ports.
+    /// When the next frame departs through one of these ports. Frames out of turn count for all ports.
     pub fn next_at(&self, ports: &[bool]) -> Option<Instant> {
         let apart = self.heap.peek().map(|departure| departure.0.at);
         let lanes = self.lanes.iter().zip(ports).filter(|(_, named)| **named);
         lanes.filter_map(|(lane, _)| Some(lane.front()?.at)).chain(apart).min()
     }
 
-    /// When the next frame departs that is not a test frame.
+    /// When the next frame departs that another station may answer.
     pub fn next_notice(&self) -> Option<Instant> {
         self.notices.peek().map(|at| at.0)
     }
 
-    /// Takes the next frame if it departs at `now` or before.
+    /// Takes the next frame if it departs at or before `now`.
     #[inline(always)]
     pub fn take(&mut self, now: Instant) -> Option<Departure> {
         let (_, _, lane) = self.first().filter(|(at, ..)| *at <= now)?;
@@ -170,27 +171,27 @@ impl Departures {
     }
 }
 
-/// A frame that waits for others to pass it.
+/// A frame that is held until a number of others have passed it.
 #[derive(Clone, Copy, Debug)]
 pub struct Parked {
     pub slot: Slot,
     /// Frames that still have to pass it.
     pub to_pass: u64,
-    /// Latest departure.
+    /// Latest time of departure.
     pub limit: Instant,
 }
 
-/// The input queue of a port with head-of-line blocking, a fault: frames wait in order until the line of the first one
-/// has room.
+/// The input queue of a port with head-of-line blocking, which is a fault: frames wait in order until the line of the
+/// first one has room.
 #[derive(Clone, Debug, Default)]
 pub struct InputQueue {
-    /// When each frame leaves, ascending.
+    /// The time when each frame leaves, ascending.
     leaves: VecDeque<Instant>,
 }
 
 impl InputQueue {
-    /// A frame arrives at `at`; the queue has room for `room` frames. Returns when all frames before it have left; `None`
-    /// if the queue is full.
+    /// Adds a frame that arrives at `at` to a queue with room for `room` frames. Returns the time when all frames
+    /// before it have left; `None` if the queue is full.
     pub fn behind(&mut self, at: Instant, room: usize) -> Option<Instant> {
         while self.leaves.front().is_some_and(|leave| *leave <= at) {
             self.leaves.pop_front();
@@ -198,7 +199,7 @@ impl InputQueue {
         (self.leaves.len() < room).then(|| self.leaves.back().copied().unwrap_or(at))
     }
 
-    /// The frame leaves the queue at `leave`, not before the one ahead of it.
+    /// Lets the frame leave the queue at `leave`, but not before the frame ahead of it.
     pub fn push(&mut self, leave: Instant) {
         self.leaves.push_back(leave);
     }
@@ -214,11 +215,11 @@ mod tests {
         let ends: Vec<_> = (0..4).map(|_| line.offer(Instant(100), 60).map(|i| i.0)).collect();
         assert_eq!(ends, [Some(772), Some(1_444), Some(2_116), None]);
         assert_eq!(line.offer(Instant(772), 60), Some(Instant(2_788)), "the first is out");
-        // A frame that waits for room is taken the instant there is some.
+        // A frame that waits for room is accepted at the instant when there is room.
         assert_eq!(line.room_at(Instant(772)), Instant(1_444));
         assert_eq!((line.offer(Instant(1_444), 60), line.room_at(Instant(0))), (Some(Instant(3_460)), Instant(2_116)));
         assert_eq!(Line::new(None, 1).room_at(Instant(7)), Instant(7));
-        // 10 Gbit/s: 67.2 ns each, without drift.
+        // At 10 Gbit/s each frame takes 67.2 ns, without drift.
         let mut line = Line::new(Some(Bandwidth(10_000_000_000)), 10);
         let ends: Vec<_> = (0..5).map(|_| line.offer(Instant(0), 60).map(|i| i.0)).collect();
         assert_eq!(ends, [68, 135, 202, 269, 336].map(Some));
@@ -229,7 +230,7 @@ mod tests {
         let mut queue = InputQueue::default();
         assert_eq!(queue.behind(Instant(5), 2), Some(Instant(5)));
         queue.push(Instant(5));
-        // The first left immediately, so two more have room.
+        // The first frame left immediately, so there is room for two more.
         for leave in [40, 60] {
             assert!(queue.behind(Instant(6), 2).is_some());
             queue.push(Instant(leave));

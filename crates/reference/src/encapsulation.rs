@@ -1,19 +1,19 @@
-//! Changes to the encapsulation of a frame. The analyzer reports each as the deviation of the same name.
+//! Changes to the encapsulation of a frame. The analyzer reports each change as the deviation with the same name.
 
 use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::{Bits, Deviation, FieldName, Gre, Header, HeaderKind, Ipv4, Ipv6, Mpls, Vlan};
 use drophammer_wire::stack::{Payload, compile, decode, fit, locate};
 use std::ops::Range;
 
-/// VLAN identifier of a surplus tag.
+/// VLAN identifier of an added tag.
 const VID: Bits<12> = Bits::new(4094);
-/// A surplus label: the first label that is not reserved.
+/// An added label: the first label that is not reserved.
 const LABEL: Bits<20> = Bits::new(16);
 
 const UDP: u8 = drophammer_wire::ipv4::protocol::UDP;
 
-/// Changes the encapsulation of a whole frame. Updates correct lengths, types and checksums; wrong ones stay
-/// wrong. `None` if the frame has nothing to change in this way.
+/// Changes the encapsulation of a whole frame. Updates correct lengths, types and checksums, and leaves wrong ones
+/// wrong. `None` if the frame contains nothing that can be changed in this way.
 pub(crate) fn changed(frame: &[u8], change: Deviation) -> Option<Vec<u8>> {
     let mut headers = decode(frame).headers;
     apply(&mut headers, change)?;
@@ -23,7 +23,8 @@ pub(crate) fn changed(frame: &[u8], change: Deviation) -> Option<Vec<u8>> {
     Some(compile(&headers, size, payload).ok()?.bytes)
 }
 
-/// Undoes the decrement of the TTL in the outermost label or IP header of a forwarded frame. False if it has none.
+/// Undoes the decrement of the TTL in the outermost label or IP header of a forwarded frame. Returns false if it has
+/// none.
 pub(crate) fn undo_decrement(frame: &mut [u8]) -> bool {
     let layers = locate(frame);
     let named = |kind| match kind {
@@ -49,7 +50,7 @@ fn apply(headers: &mut Vec<Header>, change: Deviation) -> Option<()> {
     let labels = range(headers, link_end, HeaderKind::Mpls);
     let tunnelled = inner != link_end;
     match change {
-        // The innermost tag, because the analyzer compares the others with the expected tags.
+        // Remove the innermost tag: the analyzer compares the remaining tags with the expected ones.
         Deviation::VlanMissing if !tags.is_empty() => drop(headers.remove(tags.end - 1)),
         Deviation::VlanUnexpected => {
             headers.insert(tags.end, Header::Vlan(Vlan { vid: VID.into(), ..Vlan::default() }))
@@ -74,7 +75,7 @@ fn apply(headers: &mut Vec<Header>, change: Deviation) -> Option<()> {
         Deviation::TunnelKind if inner == link_end + 2 => drop(headers.remove(link_end + 1)),
         Deviation::TunnelKey if tunnelled => alter(headers, link_end + 1, FieldName::Key, |key| key ^ 1)?,
         Deviation::TunnelAddress if tunnelled => alter(headers, link_end, FieldName::Source, |source| source ^ 1)?,
-        // The second of two fragments; the first one, of eight bytes, is lost.
+        // The frame becomes the second of two fragments; the first, of eight bytes, is lost.
         Deviation::Fragmented if matches!(headers.get(inner + 1), Some(Header::Udp(_))) => {
             headers.remove(inner + 1);
             let set = [(FieldName::Protocol, u128::from(UDP)), (FieldName::FragmentOffset, 1)];
@@ -93,7 +94,8 @@ fn is_ip(header: &Header) -> bool {
     matches!(header.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6)
 }
 
-/// Position of the headers of this kind before the outermost IP header, or where they would be if there are none.
+/// Position of the headers of this kind before the outermost IP header, or the position where they would be if there
+/// are none.
 fn range(headers: &[Header], link_end: usize, kind: HeaderKind) -> Range<usize> {
     let link = &headers[..link_end];
     let count = link.iter().filter(|h| h.kind() == kind).count();
@@ -109,12 +111,12 @@ fn alter(headers: &mut [Header], at: usize, name: FieldName, with: impl Fn(u128)
     header.set(name, with(value)).then_some(())
 }
 
-/// The TTL after one more router; if that is 0, one more than `ttl`.
+/// The TTL after one more router. If that would be 0, one more than `ttl` instead.
 fn one_less(ttl: u128) -> u128 {
     if ttl > 1 { ttl - 1 } else { ttl + 1 }
 }
 
-/// A tunnel header for this packet, of its family and with its addresses.
+/// A tunnel header for this packet, with the same family and addresses.
 fn outer(packet: &Header) -> Header {
     match packet {
         Header::Ipv6(inner) => Header::Ipv6(Ipv6 {

@@ -20,9 +20,9 @@ pub struct Fib {
     table: Table,
     room: Room,
     used: [usize; 2],
-    /// Prefixes with a route from another source than BGP.
+    /// Prefixes with a route from a source other than BGP.
     fixed: HashSet<Net>,
-    /// BGP's target for such a prefix.
+    /// BGP's target for each of these prefixes.
     shadowed: HashMap<Net, Target>,
     truth: FibTruth,
 }
@@ -37,7 +37,7 @@ impl Fib {
         Fib { table: Table::default(), room, used: [0; 2], fixed, shadowed, truth: FibTruth::default() }
     }
 
-    /// Adds a route of the device's own, which uses no room.
+    /// Adds a route to an address of the device itself, which uses no room.
     pub fn add_own(&mut self, prefix: IpAddr, len: u8, target: Target) -> Result<(), ConfigError> {
         let net = net(prefix, len).ok_or(ConfigError::PrefixLength(len))?;
         self.fixed.insert(net);
@@ -93,8 +93,9 @@ impl Fib {
         }
     }
 
-    /// Replaces or removes the route of a prefix, and returns the new one. A changed route keeps its place; packets to a
-    /// route without room are dropped. A free place goes to the next new route, not to a route that found no room before.
+    /// Replaces or removes the route of a prefix, and returns the new one. A changed route keeps its place; packets to
+    /// a route without room are dropped. A place that becomes free goes to the next new route, not to an earlier route
+    /// that found no room.
     fn place(&mut self, net: Net, before: Option<Target>, target: Option<Target>) -> Option<Target> {
         let takes_place = |t: Option<Target>| matches!(t, Some(Target::Via(_) | Target::Sink));
         let Room { all, ipv4, ipv6 } = self.room;
@@ -104,7 +105,7 @@ impl Fib {
         let after = target.map(|target| if takes_place(before) || has_room { target } else { Target::Blackhole });
         self.used[of(net)] += usize::from(takes_place(after));
         match after {
-            // The length is already checked.
+            // The length has already been checked.
             Some(target) => drop(self.table.insert(net.0, net.1, target)),
             None => drop(self.table.remove(net.0, net.1)),
         }
@@ -153,7 +154,7 @@ mod tests {
         (0..5).for_each(|n| fib.set_bgp(v6(n), Some(Target::Via(8))));
         assert_eq!(*fib.truth(), FibTruth { ipv4: 3, ipv6: 2, without_room: 5, sunk: 0 });
         assert_eq!((via(&fib, 2), via(&fib, 3), via(&fib, 9)), (Some(Target::Via(7)), Some(Target::Blackhole), None));
-        // A free place goes to the next new route, not to one that found no room before.
+        // A place that becomes free goes to the next new route, not to an earlier one that found no room.
         fib.set_bgp(v4(0), None);
         assert_eq!((via(&fib, 0), via(&fib, 4)), (None, Some(Target::Blackhole)));
         fib.set_bgp(v4(4), Some(Target::Via(7)));

@@ -18,19 +18,19 @@ pub(crate) struct Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub permits: bool,
-    /// Rules of the packet's family that were examined, including the one that decides.
+    /// Number of rules of the packet's family that were examined, including the one that decides.
     pub looked_at: u64,
 }
 
-/// The lists with the counters of their rules.
+/// The lists, and the counters of their rules.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     lists: Vec<FilterList>,
     /// Index of the first rule of each list among all rules.
     first: Vec<usize>,
-    /// The list for each direction and port.
+    /// Index of the list for each direction and port.
     at: [Vec<Option<usize>>; 2],
-    /// Packets that each rule decided on, list after list.
+    /// Number of packets that each rule decided on, list after list.
     pub matches: Vec<u64>,
 }
 
@@ -79,7 +79,8 @@ impl Filter {
         self.lists.is_empty()
     }
 
-    /// The decision of a port's list on a packet; `None` if it has no list. The rule that decides counts the packet.
+    /// The decision of a port's list on a packet; `None` if the port has no list. The packet is counted for the rule
+    /// that decides.
     pub fn decide(&mut self, direction: FilterDirection, port: usize, packet: &Packet) -> Option<Decision> {
         let list = self.at[direction as usize][port]?;
         let family = if packet.source.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };

@@ -1,4 +1,5 @@
-//! The SSH server of the device. It only accepts connections and sends its banner (RFC 4253 section 4.2). Packets and instants in, packets and deadlines out.
+//! The SSH server of the device. It only accepts connections and sends its banner (RFC 4253 section 4.2). It receives
+//! packets and instants, and returns packets and deadlines.
 
 use crate::interfaces::Interface;
 use drophammer_emulation::tcp::{ConnState, ConnectionId, TcpConfig, TcpStack};
@@ -14,7 +15,7 @@ const BUFFER: usize = 4096;
 pub(crate) struct Greeter {
     /// One stack per interface.
     stacks: Vec<TcpStack>,
-    /// Connections that wait for the banner, each with its interface.
+    /// Connections that are waiting for the banner, each with its interface.
     due: BinaryHeap<Reverse<(Instant, usize, ConnectionId)>>,
     ready: Vec<ConnectionId>,
     /// Next deadline of [`Greeter::poll`], cached because it is queried often.
@@ -42,7 +43,8 @@ impl Greeter {
         }
     }
 
-    /// Takes a packet to [`PORT`] of the device; `answers` returns when a new connection gets the banner, `None` for never.
+    /// Takes a packet to [`PORT`] of the device. `answers` returns the time when a new connection gets the banner,
+    /// `None` for never.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -71,7 +73,7 @@ impl Greeter {
         self.wake = Some(now);
     }
 
-    /// Does everything due until `now`; passes each outgoing packet and its interface to `out`.
+    /// Does everything that is due until `now`; passes each outgoing packet and its interface to `out`.
     pub fn poll(&mut self, now: Instant, out: &mut dyn FnMut(usize, &[u8])) {
         if self.wake.is_none_or(|wake| wake > now) {
             return;
@@ -93,7 +95,7 @@ impl Greeter {
         self.wake = self.due.peek().map(|Reverse((at, ..))| *at).into_iter().chain(tcp).min();
     }
 
-    /// When [`Greeter::poll`] has something to do next.
+    /// The next time when [`Greeter::poll`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.wake
     }

@@ -18,13 +18,13 @@ const TAG: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubInterface {
-    /// Its port.
+    /// Port of the sub-interface.
     pub port: usize,
     /// One or two tags, the outermost first. Frames arrive with any priority and leave with priority 0.
     pub tags: Vec<VlanTag>,
     /// IPv4 address and length of the connected prefix.
     pub ipv4: Option<(Ipv4Addr, u8)>,
-    /// IPv6 address and length of the connected prefix; there is always a link-local address too.
+    /// IPv6 address and length of the connected prefix; there is always a link-local address as well.
     pub ipv6: Option<(Ipv6Addr, u8)>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Interface {
     pub ipv6: Option<(Ipv6Addr, u8)>,
     pub link_local: Ipv6Addr,
     pub mtu: usize,
-    /// Its tags as in a frame, behind the MAC addresses.
+    /// The tags of the interface as they appear in a frame, after the MAC addresses.
     pub tags: Vec<u8>,
 }
 
@@ -58,7 +58,7 @@ impl Interface {
         }
     }
 
-    /// Its addresses.
+    /// The addresses of the interface.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         [self.ipv4.map(|a| IpAddr::V4(a.0)), self.ipv6.map(|a| IpAddr::V6(a.0))].into_iter().flatten()
     }
@@ -94,7 +94,7 @@ pub(crate) fn interfaces(config: &Config) -> Result<Vec<Interface>, ConfigError>
 pub(crate) struct ByTags(HashMap<(usize, [u8; MAX_TAGS * TAG]), usize>);
 
 impl ByTags {
-    /// The sub-interfaces among all interfaces of a device.
+    /// Finds the sub-interfaces among all interfaces of a device.
     pub fn new(interfaces: &[Interface]) -> Result<ByTags, ConfigError> {
         let mut map = HashMap::new();
         for (i, interface) in interfaces.iter().enumerate().filter(|(_, interface)| !interface.tags.is_empty()) {
@@ -107,7 +107,7 @@ impl ByTags {
         Ok(ByTags(map))
     }
 
-    /// The interface on `port` behind `tags`, which are as in a frame.
+    /// The interface on `port` with `tags`, given as they appear in a frame.
     pub fn find(&self, port: usize, tags: &[u8]) -> Option<usize> {
         let mut key = [0; MAX_TAGS * TAG];
         key.get_mut(..tags.len())?.copy_from_slice(tags);

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Labels below this one are reserved (RFC 3032 section 2.1).
+/// The first label that is not reserved (RFC 3032 section 2.1).
 const FIRST: u32 = 16;
-/// Labels from here on do not fit into 20 bits.
+/// The first number that does not fit into the 20 bits of a label.
 const END: u32 = 1 << 20;
 /// Where the label stack is in a frame without tags.
 const STACK: usize = ethernet::LEN;
@@ -23,7 +23,8 @@ const ENTRY: usize = 4;
 pub struct LabelRoute {
     /// The label, 16 to 1,048,575.
     pub label: u32,
-    /// Labels that replace it, the outermost first: none pops it, one swaps it, more also push.
+    /// Labels that replace it, the outermost first: an empty list pops the label, one label swaps it, several swap and
+    /// push.
     pub out: Vec<u32>,
     /// Output port, or interface number (see [`crate::Config::sub_interfaces`]).
     pub port: usize,
@@ -31,12 +32,12 @@ pub struct LabelRoute {
     pub next_hop: IpAddr,
 }
 
-/// Routes whose packets get labels, the longest prefix first. They take precedence over the forwarding table.
+/// Routes on which packets get labels, the longest prefix first. They take precedence over the forwarding table.
 #[derive(Default)]
 pub(crate) struct Pushed(Vec<(Prefix, Entry)>);
 
 impl Pushed {
-    /// Adds a route, whose next hop has this number.
+    /// Adds a route; `next_hop` is the number of its next hop.
     pub fn add(&mut self, route: &PushedRoute, next_hop: usize) -> Result<(), ConfigError> {
         if let Some(label) = route.out.iter().find(|label| !(FIRST..END).contains(*label)) {
             return Err(ConfigError::Label(*label, "labels are 16 to 1048575"));
@@ -53,15 +54,15 @@ impl Pushed {
     }
 }
 
-/// Puts labels before the packet of an untagged frame, each with this TTL and traffic class 0. The frame ends with the packet, without
-/// padding.
+/// Inserts labels before the packet of an untagged frame, each with this TTL and traffic class 0. The frame then ends
+/// with the packet, without padding.
 pub(crate) fn push(frame: &mut Vec<u8>, out: &[u32], ttl: u8, total: usize) {
     frame.truncate(STACK + total);
     frame.splice(STACK..STACK, entries(out, 0, true, ttl));
     frame[STACK - 2..STACK].copy_from_slice(&ethertype::MPLS.to_be_bytes());
 }
 
-/// The bytes of a label stack; its last entry ends the stack if `bottom`.
+/// The bytes of a label stack. Its last entry is marked as the bottom of the stack if `bottom`.
 fn entries(labels: &[u32], tc: u8, bottom: bool, ttl: u8) -> Vec<u8> {
     let entry = |(i, label): (usize, &u32)| {
         let last = u32::from(bottom && i + 1 == labels.len());
@@ -82,7 +83,7 @@ pub(crate) struct Entry {
 }
 
 impl Labels {
-    /// Adds an entry, whose next hop has this number.
+    /// Adds an entry; `next_hop` is the number of its next hop.
     pub fn add(&mut self, route: &LabelRoute, next_hop: usize) -> Result<(), ConfigError> {
         let reserved = |label: &u32| !(FIRST..END).contains(label);
         if let Some(label) = std::iter::once(&route.label).chain(&route.out).find(|label| reserved(label)) {
@@ -115,7 +116,7 @@ pub(crate) struct Outermost {
     pub length: usize,
 }
 
-/// Reads the label stack of an untagged frame. `None` if it does not end, or no IP packet follows it.
+/// Reads the label stack of an untagged frame. `None` if the stack does not end, or no IP packet follows it.
 pub(crate) fn outermost(frame: &[u8]) -> Option<Outermost> {
     let word = |at: usize| Some(u32::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let first = word(STACK)?;

@@ -2,8 +2,8 @@
 
 use drophammer_model::Instant;
 
-/// A time or a length of time: `ns + part / denominator`, `part < denominator`. The caller keeps the denominator, at most
-/// 10^18, and compares only moments with the same denominator.
+/// A point in time or a duration: `ns + part / denominator`, `part < denominator`. The caller keeps the denominator, at
+/// most 10^18, and compares only moments with the same denominator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     ns: u64,
@@ -37,7 +37,7 @@ impl Moment {
         Moment { ns: self.ns.saturating_add(ns), ..self }
     }
 
-    /// The first whole nanosecond at or after it.
+    /// The first whole nanosecond at or after this moment.
     #[inline]
     pub fn ceil(self) -> Instant {
         Instant(self.ns.saturating_add(u64::from(self.part > 0)))

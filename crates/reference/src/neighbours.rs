@@ -9,23 +9,23 @@ use std::time::Duration;
 
 const ATTEMPTS: u32 = 3;
 const RETRY: Duration = Duration::from_secs(1);
-/// Most neighbours; any beyond that do not resolve.
+/// Maximum number of neighbours; more are not resolved.
 const LIMIT: usize = 65_536;
-/// Deadlines are checked on this grid, so that many neighbours need few checks.
+/// Deadlines are rounded to this grid, so that many neighbours need few checks.
 const GRID_NS: u64 = 10_000_000;
 
 #[derive(Clone, Debug)]
 pub struct Neighbour {
-    /// Interface of its link.
+    /// Interface of the link of the neighbour.
     pub interface: usize,
     pub address: IpAddr,
     /// Its MAC address, if known.
     pub mac: Option<MacAddr>,
     attempts: u32,
     due: Option<Instant>,
-    /// Frames that wait for it.
+    /// Transit frames that wait for the neighbour.
     pub pending: Vec<Pending>,
-    /// Frames of the device's own that wait for it.
+    /// The device's own frames that wait for the neighbour.
     pub own: Vec<Slot>,
 }
 
@@ -34,21 +34,21 @@ pub struct Neighbour {
 pub struct Pending {
     /// The frame, complete except for its destination MAC address.
     pub slot: Slot,
-    /// Interface by which it arrived.
+    /// Interface on which the frame arrived.
     pub ingress: usize,
 }
 
 /// The action that is due for a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Ask for its address: the neighbour itself if `Some`, else everybody.
+    /// Ask for the address: the neighbour itself if `Some`, otherwise all stations.
     Ask(Option<MacAddr>),
-    /// It did not answer; its pending frames are lost.
+    /// The neighbour did not answer; its pending frames are lost.
     GiveUp,
 }
 
 impl Neighbour {
-    /// Requests sent since it last answered.
+    /// Number of requests sent since the last answer.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
@@ -118,7 +118,7 @@ impl Neighbours {
         true
     }
 
-    /// The neighbour is at `mac`.
+    /// Records that the neighbour is at `mac`.
     pub fn confirm(&mut self, i: usize, now: Instant, mac: MacAddr) {
         let neighbour = &mut self.all[i];
         neighbour.mac = Some(mac);
@@ -139,7 +139,7 @@ impl Neighbours {
         self.wake
     }
 
-    /// Passes the actions due until `now` to `act`, one after the other.
+    /// Passes the actions that are due until `now` to `act`, one after the other.
     pub fn poll(&mut self, now: Instant, mut act: impl FnMut(usize, &mut Neighbour, Action)) {
         if self.wake.is_none_or(|w| w > now) {
             return;

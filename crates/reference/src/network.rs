@@ -1,17 +1,17 @@
-//! A system of routers in virtual time: several devices, joined by links, that act as one.
+//! A system of routers in virtual time: several devices, connected by links, that act as one.
 //!
 //! A frame that leaves a core port at instant t reaches the router at the other end at t plus the delay of the link.
-//! Events are processed in order of time. At one instant, link changes come first, then frames that arrive after a
-//! delay, then the routers in order. So figures do not depend on how often the network is polled.
+//! Events are processed in chronological order. At the same instant, link changes come first, then frames that arrive
+//! after a delay, then the routers in order. So figures do not depend on how often the network is polled.
 //!
 //! # Systems of simulated routers
 //!
-//! `reference::Network` keeps frames that leave at edge ports until they are fetched, so figures do not depend on how
-//! far ahead the clock runs (`testbed/tests/virtual_time/simulated/simulated_systems.rs`, also frame by frame). The clock stops for each frame
-//! on its way to another router, because that router may send a frame that needs an answer. Two routers pass about
-//! 400,000 frames per second of real time. `testbed/src/simulated/system.rs` makes the network from
-//! `model::topology::System`. Sessions between routers use the addresses of their link; a chain of more than two routers
-//! has no BGP.
+//! `reference::Network` keeps frames that leave through edge ports until they are fetched, so figures do not depend on
+//! how far ahead the clock runs (`testbed/tests/virtual_time/simulated/simulated_systems.rs`, also frame by frame). The
+//! clock stops for each frame on its way to another router, because that router may send a frame that needs an answer.
+//! Two routers pass about 400,000 frames per second of real time. `testbed/src/simulated/system.rs` makes the network
+//! from `model::topology::System`. Sessions between routers use the addresses of their link; a chain of more than two
+//! routers has no BGP.
 
 use crate::config::{Config, ConfigError, Route};
 use crate::moment::earlier;
@@ -23,19 +23,19 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Routers and the links between them. A port that is not named is open: it receives and sends nothing.
+/// Routers and the links between them. A port that is not listed is open: it receives and sends nothing.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkConfig {
     /// The routers.
     pub routers: Vec<Config>,
-    /// Edge ports, in order: router and port.
+    /// Edge ports, in order, as router and port.
     pub edges: Vec<(usize, usize)>,
-    /// Links between two routers: router and port at both ends.
+    /// Links between two routers, as router and port at both ends.
     pub links: Vec<[(usize, usize); 2]>,
     /// Delay of each link, in both directions; links beyond the end of this list have none.
     pub delays: Vec<Duration>,
-    /// Share of the frames that each link loses in each direction, in millionths; links beyond the end of this list lose
-    /// none. After [`Network::lose`], N frames lose exactly N times this share, rounded down.
+    /// Share of the frames that each link loses in each direction, in millionths; links beyond the end of this list
+    /// lose none. After [`Network::lose`], exactly this share of N frames is lost, rounded down.
     pub losses: Vec<u32>,
     /// Static routes of each router in addition to its configuration; the router uses the best one whose link is up.
     pub routes: Vec<Vec<RankedRoute>>,
@@ -43,14 +43,14 @@ pub struct NetworkConfig {
     pub detection: Duration,
 }
 
-/// Where a port of a router leads.
+/// The destination of a router's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Nowhere.
     Open,
-    /// To the edge port of this number.
+    /// The edge port with this number.
     Edge(usize),
-    /// To a port of another router.
+    /// A port of another router.
     Core { router: usize, port: usize, delay: Duration },
 }
 
@@ -59,7 +59,7 @@ enum Place {
 struct Loss {
     /// Share of the frames lost, in millionths.
     millionths: u32,
-    /// Millionths of a frame still to be lost.
+    /// Millionths of a frame that are still to be lost.
     owed: u32,
     /// Frames lost so far.
     lost: u64,
@@ -69,7 +69,7 @@ struct Loss {
 const WHOLE: u32 = 1_000_000;
 
 impl Loss {
-    /// True if the next frame is lost.
+    /// Returns true if the next frame is lost.
     fn next(&mut self) -> bool {
         self.owed += self.millionths;
         let lost = self.owed >= WHOLE;
@@ -100,7 +100,7 @@ struct Flying {
 /// The routers.
 pub struct Network {
     routers: Vec<Router>,
-    /// Next deadline and next notice of each router, cached because every frame needs them.
+    /// Next deadline and next notice of each router, cached because every frame uses them.
     deadlines: Vec<(Option<Instant>, Option<Instant>)>,
     edges: Vec<(usize, usize)>,
     links: Vec<[(usize, usize); 2]>,
@@ -110,17 +110,17 @@ pub struct Network {
     core: Vec<Vec<bool>>,
     routes: Vec<Routes>,
     detection: Duration,
-    /// In order of time; at one instant, in order of request.
+    /// Sorted by time; at the same instant, in the order of the requests.
     changes: BinaryHeap<Reverse<(Instant, u64, Change)>>,
     asked: u64,
-    /// By arrival; at one instant, in the order in which they were sent.
+    /// Sorted by arrival; at the same instant, in the order in which they were sent.
     flying: BTreeMap<(Instant, u64), Flying>,
     flown: u64,
-    /// By link, at each of its ends; empty until links lose frames.
+    /// For each link, the losses at both of its ends; empty until links lose frames.
     losses: Vec<[Loss; 2]>,
-    /// Their shares.
+    /// The share of lost frames of each link.
     lossy: Vec<u32>,
-    /// Frames that left at edge ports and have not been fetched, in order of time.
+    /// Frames that left through edge ports and have not been fetched, in chronological order.
     out: VecDeque<(Instant, usize, Frame)>,
     /// Instants of the frames that another station may answer, in order.
     notices: VecDeque<Instant>,
@@ -130,10 +130,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// A new network. All links are up.
+    /// Creates a network. All links are up.
     ///
     /// # Errors
-    /// [`ConfigError`] if a router's configuration contradicts itself, or a port does not exist or is named twice.
+    /// [`ConfigError`] if a router's configuration contradicts itself, or a port does not exist or is listed twice.
     pub fn new(config: NetworkConfig) -> Result<Network, ConfigError> {
         let NetworkConfig { routers, edges, links, delays, losses, routes, detection } = config;
         let mut places: Vec<Vec<Place>> = routers.iter().map(|router| vec![Place::Open; router.ports.len()]).collect();
@@ -186,14 +186,14 @@ impl Network {
         self
     }
 
-    /// Updates the deadlines of a router that did something.
+    /// Updates the deadlines of a router that has done something.
     #[inline]
     fn look(&mut self, router: usize) {
         let one = &self.routers[router];
         self.deadlines[router] = (one.next_deadline(), one.next_notice_or_at(&self.core[router]));
     }
 
-    /// The latest instant passed to it.
+    /// The latest instant that was passed to the network.
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -208,7 +208,7 @@ impl Network {
         self.edges.get(port).copied()
     }
 
-    /// Makes the links lose frames from now on.
+    /// From now on, the links lose frames.
     pub fn lose(&mut self) {
         if self.losses.is_empty() && self.lossy.iter().any(|millionths| *millionths > 0) {
             let of = |millionths: &u32| [Loss { millionths: *millionths, ..Loss::default() }; 2];
@@ -216,7 +216,7 @@ impl Network {
         }
     }
 
-    /// Frames lost by the link on their way to this port; `None` if that link loses none.
+    /// Number of frames that the link to this port has lost; `None` if that link loses none.
     pub fn lost_before(&self, router: usize, port: usize) -> Option<u64> {
         let at = self.links.iter().position(|ends| ends.contains(&(router, port)))?;
         let loses = self.lossy.get(at).is_some_and(|millionths| *millionths > 0);
@@ -224,7 +224,7 @@ impl Network {
         loses.then(|| self.losses.get(at).map_or(0, |ends| ends[end].lost))
     }
 
-    /// True if the link loses the next frame to this port.
+    /// Returns true if the link loses the next frame to this port.
     fn loses(&mut self, router: usize, port: usize) -> bool {
         if self.losses.is_empty() {
             return false;
@@ -234,21 +234,21 @@ impl Network {
         self.losses.get_mut(at).is_some_and(|ends| ends[end].next())
     }
 
-    /// Changes a router (its faults, its filter) now, after all events until then.
+    /// Changes a router (its faults, its filter) now, after all events that are due.
     ///
     /// # Panics
     /// When there is no such router.
     pub fn change<T>(&mut self, router: usize, change: impl FnOnce(&mut Router) -> T) -> T {
         self.advance(self.now);
-        // The clock of an idle router lags.
+        // The clock of an idle router lags behind.
         self.work(router);
         let done = change(&mut self.routers[router]);
         self.look(router);
         done
     }
 
-    /// Takes a frame (without FCS) whose last bit reaches an edge port at `now`. The network may keep the frame's memory,
-    /// and leaves other memory or none in its place.
+    /// Takes a frame (without FCS) whose last bit reaches an edge port at `now`. The network may keep the frame's
+    /// memory, and leaves other memory, or none, in its place.
     ///
     /// # Panics
     /// When there is no such port.
@@ -270,8 +270,8 @@ impl Network {
         self.look(router);
     }
 
-    /// Processes everything due until `now` and passes every frame that leaves by an edge port until then to `out`, in
-    /// order of time. `out` may keep their memory.
+    /// Processes everything that is due until `now`, and passes each frame that leaves through an edge port to `out`,
+    /// in chronological order. `out` may keep the memory of the frames.
     pub fn give(&mut self, now: Instant, mut out: impl FnMut(Instant, usize, &mut Frame)) {
         self.advance(now);
         while let Some((at, port, mut frame)) = self.out.pop_front() {
@@ -280,25 +280,26 @@ impl Network {
         self.notices.clear();
     }
 
-    /// When [`Network::give`] has something to do next; `None` if nothing is pending.
+    /// The next time when [`Network::give`] has something to do; `None` if nothing is pending.
     pub fn next_deadline(&self) -> Option<Instant> {
         let routers = self.deadlines.iter().filter_map(|deadline| deadline.0).min();
         earlier(self.out.front().map(|frame| frame.0), earlier(routers, self.next_between()))
     }
 
-    /// Like [`Network::next_deadline`], without test frames that only have to leave by an edge port. A test frame on its
-    /// way to another router counts, because it may make that router send a frame that another station answers.
+    /// Like [`Network::next_deadline`], but ignores test frames that only need to leave through an edge port. A test
+    /// frame on its way to another router counts, because it may make that router send a frame that another station
+    /// answers.
     pub fn next_notice(&self) -> Option<Instant> {
         let routers = self.deadlines.iter().filter_map(|deadline| deadline.1).min();
         earlier(self.notices.front().copied(), earlier(routers, self.next_between()))
     }
 
-    /// When a link changes or a frame comes out of a link with a delay.
+    /// The next time when a link changes or a frame comes out of a link with a delay.
     fn next_between(&self) -> Option<Instant> {
         earlier(self.changes.peek().map(|change| change.0.0), self.flying.first_key_value().map(|(key, _)| key.0))
     }
 
-    /// The link of an edge port goes down or comes up at `now`.
+    /// Takes the link of an edge port down or up at `now`.
     ///
     /// # Panics
     /// When there is no such port.
@@ -309,8 +310,8 @@ impl Network {
         self.look(router);
     }
 
-    /// A link between two routers goes down or comes up at `at`, or now if that is in the past. Both ends stop using it
-    /// at that instant, and change their routes once they have detected it ([`NetworkConfig::detection`]).
+    /// Takes a link between two routers down or up at `at`, or now if that is in the past. Both ends stop using a link
+    /// at that instant, and change their routes when they have detected the change ([`NetworkConfig::detection`]).
     ///
     /// # Panics
     /// When there is no such link.
@@ -358,7 +359,7 @@ impl Network {
         self.now = self.now.max(to);
     }
 
-    /// Lets a router do its due work now, and moves the frames that leave it.
+    /// Lets a router do its due work now, and moves the frames that it sends.
     fn work(&mut self, router: usize) {
         let Network { routers, moving, .. } = self;
         let noticed = routers[router].next_notice().is_some_and(|at| at <= self.now);
@@ -415,7 +416,7 @@ pub struct RankedRoute {
 
 /// The routes to one prefix.
 struct Choice {
-    /// In order of rank.
+    /// The routes, in order of rank.
     routes: Vec<Route>,
     /// Index of the route in use.
     used: Option<usize>,
@@ -429,7 +430,7 @@ struct Routes {
 }
 
 impl Choice {
-    /// Gives the router the best available route.
+    /// Gives the router the best route whose link is not down.
     fn choose(&mut self, down: &BTreeSet<usize>, router: &mut Router) -> Result<(), ConfigError> {
         let best = self.routes.iter().position(|route| !down.contains(&route.port));
         if best == self.used {
@@ -446,10 +447,10 @@ impl Choice {
 }
 
 impl Routes {
-    /// Gives a router the best of `routes` while all links are up.
+    /// Gives a router the best of `routes`, assuming that all links are up.
     ///
     /// # Errors
-    /// A refused route. All routes are tried here, so none is refused later.
+    /// A route that the router refuses. All routes are tried here, so none is refused later.
     fn install(routes: &[RankedRoute], router: &mut Router) -> Result<Routes, ConfigError> {
         let mut sorted = routes.to_vec();
         sorted.sort_by_key(|route| route.rank);
@@ -468,7 +469,7 @@ impl Routes {
         self.choices.values_mut().try_for_each(|choice| choice.choose(&self.down, router))
     }
 
-    /// Notes that the link of a port is known to be down, or up again.
+    /// Records that the link of a port is known to be down, or up again.
     fn link(&mut self, port: usize, up: bool, router: &mut Router) {
         let changed = if up { self.down.remove(&port) } else { self.down.insert(port) };
         if changed {

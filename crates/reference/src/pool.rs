@@ -2,7 +2,7 @@
 
 use drophammer_wire::frame::Frame;
 
-/// Room of a new buffer; longer frames allocate their own.
+/// Size of a new buffer; longer frames allocate their own memory.
 const ROOM: usize = 1600;
 
 /// Index of a frame in the pool.
@@ -42,7 +42,7 @@ impl Pool {
         slot
     }
 
-    /// A buffer with a copy of the frame in `slot`.
+    /// Returns a new buffer with a copy of the frame in `slot`.
     pub fn duplicate(&mut self, slot: Slot) -> Slot {
         let copy = self.take();
         let mut frame = std::mem::take(&mut self.frames[copy as usize]);

@@ -9,7 +9,7 @@ impl Random {
         Random(seed)
     }
 
-    /// 64 bits.
+    /// The next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -18,14 +18,14 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// Below `bound`, or 0 when that is 0. The bias of at most `bound / 2^64` is negligible here.
+    /// A number below `bound`, or 0 if `bound` is 0. The bias of at most `bound / 2^64` is negligible here.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
     /// True with probability `share`.
     pub fn chance(&mut self, share: f64) -> bool {
-        // 53 bits make a float in [0, 1) without rounding up to 1.
+        // 53 bits give a float in [0, 1) that is never rounded up to 1.
         ((self.bits() >> 11) as f64) < share * (1u64 << 53) as f64
     }
 }

@@ -10,7 +10,7 @@ const SECOND_NS: u128 = 1_000_000_000;
 /// Serves frames one after the other, each for `10^9 / capacity` ns.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Ends of service of the frames that wait or are in service.
+    /// End of service of each frame that waits or is in service.
     ends: VecDeque<Moment>,
     free_at: Moment,
     buffer: usize,
@@ -22,12 +22,12 @@ pub struct Server {
 struct Rates {
     denominator: u64,
     service: Moment,
-    /// From this instant each service takes this long.
+    /// The instant of the sag, and the service time from then on.
     sagging: Option<(Moment, Moment)>,
 }
 
 impl Rates {
-    /// Capacities are 1 to 10^9, so their product fits the denominator of a [`Moment`].
+    /// Capacities are 1 to 10^9, so that their product fits the denominator of a [`Moment`].
     fn new(capacity: Option<u64>, sag: Option<Sag>) -> Option<Rates> {
         let slow = sag.map_or(1, |s| s.capacity_pps);
         let fast = match (capacity, sag) {
@@ -61,7 +61,7 @@ impl Server {
         self.rates = Rates::new(self.capacity_pps, sag);
     }
 
-    /// Frames that wait or are in service.
+    /// Number of frames that wait or are in service.
     pub fn waiting(&self, now: Instant) -> usize {
         let now = Moment::at(now);
         self.ends.iter().filter(|end| **end > now).count()
@@ -125,7 +125,8 @@ mod tests {
 
         #[test]
         fn load_at_capacity_is_never_lost(capacity in 1u64..=50_000_000, frames in 1u64..3_000, buffer in 1usize..4) {
-            // Frame i arrives at ceil(i / capacity), the closest a clock of whole nanoseconds comes to even spacing.
+            // Frame i arrives at ceil(i / capacity), which is as close as a clock of whole nanoseconds gets to even
+            // spacing.
             let mut server = Server::new(Some(capacity), buffer + 1, None);
             for i in 0..frames {
                 let at = (u128::from(i) * SECOND_NS).div_ceil(capacity.into()) as u64;

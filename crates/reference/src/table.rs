@@ -4,7 +4,7 @@ use crate::config::ConfigError;
 use prefix_trie::PrefixMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where packets to a destination go.
+/// The target of packets to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// An address of the device.
@@ -28,7 +28,7 @@ pub enum Target {
 pub struct Table {
     v4: PrefixMap<(u32, u8), Target>,
     v6: PrefixMap<(u128, u8), Target>,
-    /// The IPv4 routes as a list while they are few, because a short list is faster than a tree.
+    /// The IPv4 routes as a list while there are few of them, because a short list is faster than a tree.
     few4: Few<u32>,
     few6: Few<u128>,
 }
@@ -36,10 +36,10 @@ pub struct Table {
 /// Maximum number of routes in such a list.
 const FEW: usize = 16;
 
-/// All routes of a table, the longest prefix first, while there are no more than [`FEW`].
+/// All routes of a table, the longest prefix first, while there are at most [`FEW`].
 #[derive(Clone)]
 struct Few<T> {
-    /// Mask, prefix, target.
+    /// Mask, prefix and target of each route.
     routes: Vec<(T, T, Target)>,
     complete: bool,
 }
@@ -51,7 +51,7 @@ impl<T> Default for Few<T> {
 }
 
 impl<T: Copy + Eq + std::ops::BitAnd<Output = T>> Few<T> {
-    /// Replaces the list; `all` are the current routes.
+    /// Replaces the list by `all`, which are the current routes.
     fn renew(&mut self, count: usize, all: impl Iterator<Item = (T, T, u8, Target)>) {
         self.routes.clear();
         self.complete = count <= FEW;
@@ -95,7 +95,7 @@ impl Table {
         self.few6.renew(self.v6.len(), all);
     }
 
-    /// The route of exactly this prefix.
+    /// The route to exactly this prefix.
     pub fn exact(&self, prefix: IpAddr, len: u8) -> Option<Target> {
         match prefix {
             IpAddr::V4(p) if len <= 32 => self.v4.get(&(mask4(p, len), len)).copied(),
@@ -170,7 +170,7 @@ mod tests {
             }
             // Short and long tables use different lookups.
             prop_assert_eq!(table.few4.complete, table.v4.len() <= FEW);
-            // Some probes are certain to hit.
+            // Some probes are certain to match.
             for probe in probes.iter().copied().chain(routes.iter().map(|r| r.0)) {
                 let covers = |(prefix, len): &(u32, u8)| (prefix ^ probe).checked_shr(32 - u32::from(*len)).unwrap_or(0) == 0;
                 let expected = routes.iter().enumerate().filter(|(_, r)| covers(r)).max_by_key(|(i, r)| (r.1, *i));

@@ -1,4 +1,4 @@
-//! What a reference device did.
+//! Counts of what a reference device did.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 pub struct Truth {
     /// Frames received.
     pub received: u64,
-    /// Of the received: ARP, Neighbor Discovery and packets for the device's own addresses.
+    /// Received frames with ARP, Neighbor Discovery, or packets for the device's own addresses.
     pub control: u64,
-    /// Of the received: to another MAC address, multicast and broadcast, unknown types and tags, too short for Ethernet.
+    /// Received frames that the device ignores: to another MAC address, multicast and broadcast, of unknown types, with
+    /// unknown tags, too short for Ethernet.
     pub ignored: u64,
     /// Ignored frames with VLAN tags that no sub-interface of the port has.
     pub unknown_vlan: u64,
@@ -22,17 +23,17 @@ pub struct Truth {
     pub giants: u64,
     /// Ignored frames with IPv4 packets from or to addresses that no router forwards (RFC 1812 section 5.3.7).
     pub martians: u64,
-    /// Of the received: to be forwarded.
+    /// Received frames that are to be forwarded.
     pub transit: u64,
-    /// Transit frames that have departed, copies and misrouted ones included.
+    /// Transit frames that have departed, including copies and misrouted frames.
     pub forwarded: u64,
-    /// Transit frames that are in the device.
+    /// Transit frames that are still in the device.
     pub queued: u64,
     /// Transit frames that were dropped.
     pub dropped: Drops,
-    /// Frames that went through the faults.
+    /// Frames on which faults could act.
     pub test_frames: u64,
-    /// Copies made.
+    /// Copies that a fault made.
     pub duplicated: u64,
     /// Frames with a wrong byte.
     pub corrupted: u64,
@@ -40,23 +41,23 @@ pub struct Truth {
     pub misrouted: u64,
     /// Frames sent to a wrong neighbour.
     pub wrong_next_hop: u64,
-    /// Frames whose TTL was not decremented, in tunnels too.
+    /// Frames whose TTL was not decremented, including those in tunnels.
     pub ttl_kept: u64,
     /// Packets sent into tunnels.
     pub tunnelled: u64,
-    /// Frames sent in another encapsulation.
+    /// Frames sent with another encapsulation.
     pub encapsulation: u64,
     /// Frames sent late.
     pub held: u64,
-    /// Frames overtaken by as many others as configured.
+    /// Frames that were overtaken by the configured number of other frames.
     pub reordered: u64,
-    /// Frames that a fault held back but released early, because too few others followed in time.
+    /// Frames that a fault held back but released early, because too few frames followed in time.
     pub reorder_expired: u64,
     /// Unsolicited frames sent.
     pub own_frames: u64,
-    /// Frames that the filter denied and the device forwarded; see [`crate::Faults::filter_leak_every`].
+    /// Frames that the filter denied but the device forwarded; see [`crate::Faults::filter_leak_every`].
     pub leaked: u64,
-    /// What BGP did.
+    /// Counters of BGP.
     pub bgp: BgpTruth,
     /// BGP routes in the forwarding table.
     pub fib: FibTruth,
@@ -64,7 +65,7 @@ pub struct Truth {
     pub icmp_errors: u64,
     /// ICMP errors sent a second time; see [`crate::Faults::icmp_twice_every`].
     pub icmp_repeated: u64,
-    /// ICMP errors that the rate limit held back.
+    /// ICMP errors that the rate limit suppressed.
     pub icmp_suppressed: u64,
     /// Echo replies sent.
     pub echo_replies: u64,
@@ -72,7 +73,8 @@ pub struct Truth {
     pub resolution_replies: u64,
     /// ARP requests and neighbor solicitations sent.
     pub resolution_requests: u64,
-    /// Frames of any kind lost between the device's links and the device, and so not in `received`: see [`crate::Router::note_receive_overflow`]. 0 in virtual time.
+    /// Frames of any kind that were lost between the device's links and the device, and so are not in `received`: see
+    /// [`crate::Router::note_receive_overflow`]. 0 in virtual time.
     pub receive_overflow: u64,
     /// Frames of any kind that a link of the device refused; refused transit frames are also in `forwarded`. See
     /// [`crate::Router::note_transmit_refused`]. 0 in virtual time.
@@ -82,11 +84,11 @@ pub struct Truth {
 /// Dropped transit frames by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drops {
-    /// Lengths or version of the IP header are wrong.
+    /// The lengths or the version in the IP header are wrong.
     pub malformed: u64,
     /// Wrong IPv4 header checksum.
     pub checksum: u64,
-    /// A source route among the options of IPv4 (RFC 7126 section 4.3).
+    /// The IPv4 options contain a source route (RFC 7126 section 4.3).
     pub source_route: u64,
     /// Denied by the filter; see [`crate::Config::filter`].
     pub filtered: u64,
@@ -94,11 +96,11 @@ pub struct Drops {
     pub ttl: u64,
     /// No route.
     pub no_route: u64,
-    /// A route that the forwarding table has no room for; see [`crate::Config::fib_limit`].
+    /// The forwarding table has no room for the route; see [`crate::Config::fib_limit`].
     pub fib_full: u64,
     /// No entry for the outermost label.
     pub no_label: u64,
-    /// Larger than the MTU.
+    /// The packet is larger than the MTU.
     pub mtu: u64,
     /// The next hop did not answer, or too many frames waited for it.
     pub unresolved: u64,
@@ -133,7 +135,7 @@ pub struct Drops {
 }
 
 impl Drops {
-    /// All drops.
+    /// The sum of all drops.
     pub fn total(&self) -> u64 {
         let Drops { malformed, checksum, filtered, ttl, no_route, no_label, mtu, unresolved, .. } = *self;
         let Drops { fib_full, buffer, egress, .. } = *self;
@@ -141,7 +143,7 @@ impl Drops {
         errors + self.source_route + fib_full + buffer + egress + self.link_down + self.faults()
     }
 
-    /// Drops caused by faults.
+    /// The drops that faults caused.
     pub fn faults(&self) -> u64 {
         self.fault_every
             + self.fault_share
@@ -157,7 +159,7 @@ impl Drops {
     }
 }
 
-/// Counters of BGP since the device started. "Routes" are prefixes in UPDATEs, each counted every time.
+/// Counters of BGP since the device started. "Routes" are prefixes in UPDATEs; a prefix counts every time it appears.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BgpTruth {
     /// Sessions that are established now.
@@ -174,13 +176,13 @@ pub struct BgpTruth {
     pub routes_received: u64,
     /// Routes withdrawn from the device.
     pub withdrawals_received: u64,
-    /// Of the routes received: their path has passed this device's AS, so they are not used.
+    /// Received routes that are not used because their path contains this device's AS.
     pub looped: u64,
-    /// Of the routes received: their next hop is not on the link of the peer, so they are not used.
+    /// Received routes that are not used because their next hop is not on the link of the peer.
     pub unreachable: u64,
-    /// Of the routes received: not kept because there was no room ([`crate::BgpConfig::rib_limit`]).
+    /// Received routes that were not kept because there was no room ([`crate::BgpConfig::rib_limit`]).
     pub over_limit: u64,
-    /// Of the routes received: treated as withdrawn, because their attributes were malformed (RFC 7606).
+    /// Received routes that were treated as withdrawn because their attributes were malformed (RFC 7606).
     pub treated_as_withdrawn: u64,
     /// Paths in all Adj-RIBs-In now.
     pub paths: u64,
@@ -188,27 +190,27 @@ pub struct BgpTruth {
     pub routes: u64,
     /// Changes made to the forwarding table.
     pub fib_changes: u64,
-    /// Changes still on their way there.
+    /// Pending changes of the forwarding table.
     pub fib_backlog: u64,
-    /// When the last change was made, in ns of the device's clock.
+    /// Time of the last change, in ns of the device's clock.
     pub fib_changed_at: u64,
-    /// UPDATEs handed to TCP.
+    /// UPDATEs passed to TCP.
     pub updates_sent: u64,
-    /// Routes announced in them.
+    /// Routes announced in these UPDATEs.
     pub routes_sent: u64,
-    /// Routes withdrawn in them.
+    /// Routes withdrawn in these UPDATEs.
     pub withdrawals_sent: u64,
-    /// When the last UPDATE was handed to TCP, in ns of the device's clock.
+    /// Time when the last UPDATE was passed to TCP, in ns of the device's clock.
     pub sent_at: u64,
-    /// Of the routes sent: with a wrong next hop.
+    /// Sent routes with a wrong next hop.
     pub wrong_next_hop: u64,
-    /// Of the routes sent: with a wrong AS path.
+    /// Sent routes with a wrong AS path.
     pub wrong_as_path: u64,
-    /// Routes that should have been advertised to a peer and were not.
+    /// Routes that should have been advertised to a peer but were not.
     pub lost: u64,
     /// Malformed UPDATEs sent.
     pub malformed_sent: u64,
-    /// KEEPALIVEs not sent.
+    /// KEEPALIVEs that a fault suppressed.
     pub silenced: u64,
 }
 
@@ -219,7 +221,7 @@ pub struct FibTruth {
     pub ipv4: u64,
     /// IPv6 routes that forward.
     pub ipv6: u64,
-    /// Routes that found no room; packets to them are dropped.
+    /// Routes for which there is no room; packets to them are dropped.
     pub without_room: u64,
     /// Routes that have room but do not forward ([`crate::BgpFaults::blackhole_every`]).
     pub sunk: u64,
@@ -234,7 +236,7 @@ pub struct PortCounters {
     pub in_unicast: u64,
     /// ifHCInMulticastPkts and ifHCInBroadcastPkts together.
     pub in_group: u64,
-    /// ifInDiscards: no room in the buffer.
+    /// ifInDiscards: the buffer had no room.
     pub in_discards: u64,
     /// ifInErrors: not an Ethernet frame.
     pub in_errors: u64,
@@ -244,6 +246,6 @@ pub struct PortCounters {
     pub out_unicast: u64,
     /// ifHCOutMulticastPkts and ifHCOutBroadcastPkts together.
     pub out_group: u64,
-    /// ifOutDiscards: no room for the line.
+    /// ifOutDiscards: the buffer of the line had no room.
     pub out_discards: u64,
 }

@@ -6,23 +6,23 @@ use drophammer_wire::ipv4;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Where the outer header starts in a frame without tags.
+/// Position of the outer header in a frame without tags.
 const IP: usize = ethernet::LEN;
 /// Bytes of a GRE header without checksum, key and sequence number.
 const GRE: usize = 4;
 /// Bits of the first two bytes that must be 0: checksum present, reserved bits 1 to 5 (RFC 2784 section 2.3), version. The bits in between are ignored.
 const MUST_BE_ZERO: u16 = 0xfc07;
 
-/// Counters of a tunnel: IP packets, without the tunnel's headers.
+/// Counters of a tunnel. They count IP packets, without the headers of the tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelCounters {
-    /// Packets received from it.
+    /// Packets received from the tunnel.
     pub in_packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub in_octets: u64,
-    /// Packets sent into it.
+    /// Packets sent into the tunnel.
     pub out_packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub out_octets: u64,
 }
 
@@ -39,9 +39,9 @@ impl End {
     }
 }
 
-/// Puts the headers of a tunnel in front of the packet of `total` bytes in an untagged frame, and removes the padding. The
-/// outer packet may not be fragmented, so it needs no identification (RFC 6864 section 4.1). It copies the type of
-/// service of the packet.
+/// Puts the headers of a tunnel in front of the packet of `total` bytes in an untagged frame, and removes the padding.
+/// The outer packet may not be fragmented, so it needs no identification (RFC 6864 section 4.1). The outer packet
+/// copies the type of service of the inner packet.
 pub(crate) fn wrap(frame: &mut Vec<u8>, total: usize, tunnel: &Tunnel) {
     frame.truncate(IP + total);
     let outer = ipv4::Repr {
@@ -148,7 +148,7 @@ mod tests {
         #[test]
         fn no_packet_leads_outside(mut packet in proptest::collection::vec(any::<u8>(), 0..100), valid: bool) {
             if valid && packet.len() >= 24 {
-                // A correct outer checksum, so the checks behind it run.
+                // Use a correct outer checksum, so that the checks after it run.
                 let payload_len = packet.len() - 20;
                 let addresses = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
                 let (source, destination) = addresses;

@@ -17,7 +17,7 @@ const LOCAL_PREF: u32 = 100;
 pub struct Attributes {
     /// ORIGIN: 0 IGP, 1 EGP, 2 INCOMPLETE.
     pub origin: u8,
-    /// AS_PATH: its segments with ASes of 4 octets, as on the wire, well formed.
+    /// AS_PATH: its well-formed segments with 4-octet AS numbers, as on the wire.
     pub as_path: Vec<u8>,
     /// NEXT_HOP, or the first address of the next hop in MP_REACH_NLRI.
     pub next_hop: IpAddr,
@@ -33,25 +33,25 @@ pub struct Attributes {
     pub others: Vec<u8>,
 }
 
-/// What the decision compares of a set of attributes.
+/// The properties of a set of attributes that the decision process compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
-    /// LOCAL_PREF, or its default.
+    /// LOCAL_PREF, or the default.
     pub local_pref: u32,
-    /// ASes in the path, a set counting as one.
+    /// Number of ASes in the path; a set counts as one.
     pub length: u32,
     pub origin: u8,
-    /// First AS of the path, 0 for none.
+    /// First AS of the path; 0 if there is none.
     pub neighbour: u32,
-    /// MULTI_EXIT_DISC; a missing one is 0, the best.
+    /// MULTI_EXIT_DISC; if it is missing, 0, which is the best.
     pub med: u32,
     /// Originator of the route in this AS.
     pub originator: Option<u32>,
-    /// Number of reflectors passed.
+    /// Number of reflectors that the route has passed.
     pub clusters: u32,
 }
 
-/// Type and ASes of each segment.
+/// Returns type and ASes of each segment.
 fn segments(path: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = path;
     std::iter::from_fn(move || {
@@ -87,12 +87,12 @@ impl Attributes {
         segments(&self.as_path).any(|(_, ases)| ases.chunks_exact(4).any(|a| a == asn.to_be_bytes()))
     }
 
-    /// True if this device has reflected it before (RFC 4456 section 8).
+    /// True if this device has reflected the route before (RFC 4456 section 8).
     pub fn reflected_by(&self, router_id: u32) -> bool {
         self.originator == Some(router_id) || self.clusters.chunks_exact(4).any(|id| id == router_id.to_be_bytes())
     }
 
-    /// The properties that the decision compares.
+    /// The properties that the decision process compares.
     pub fn rank(&self) -> Rank {
         let mut length = 0;
         for (kind, ases) in segments(&self.as_path) {
@@ -127,7 +127,7 @@ pub type AttributesId = u32;
 pub struct Interned {
     all: Vec<(Attributes, Rank, ExportId)>,
     ids: HashMap<Attributes, AttributesId>,
-    /// Attributes that an external peer receives, and the first set that results in them.
+    /// For each set of attributes that an external peer receives, the first set that results in it.
     exports: HashMap<(u8, Vec<u8>, Vec<u8>), ExportId>,
 }
 
@@ -149,7 +149,7 @@ impl Interned {
         &self.all[id as usize].0
     }
 
-    /// The properties that the decision compares.
+    /// The properties that the decision process compares.
     pub fn rank(&self, id: AttributesId) -> Rank {
         self.all[id as usize].1
     }
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(prepended(&path(&[(2, &[2])]), 1, 2), path(&[(2, &[1, 1, 2])]));
         assert_eq!(prepended(&[], 1, 1), path(&[(2, &[1])]));
         assert_eq!(prepended(&path(&[(1, &[2])]), 1, 1), path(&[(2, &[1]), (1, &[2])]));
-        // A full segment gets a new segment in front of it.
+        // A full segment gets a new segment before it.
         let full = vec![7; 255];
         assert_eq!(prepended(&path(&[(2, &full)]), 1, 1), path(&[(2, &[1]), (2, &full)]));
     }

@@ -3,12 +3,12 @@
 use super::attributes::Rank;
 use std::net::IpAddr;
 
-/// A path that may be used.
+/// A path that can be selected.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
     /// Rank of its attributes.
     pub rank: Rank,
-    /// Received from an internal peer.
+    /// True if it was received from an internal peer.
     pub internal: bool,
     /// BGP identifier of the peer.
     pub router_id: u32,
@@ -16,7 +16,8 @@ pub struct Candidate {
     pub address: IpAddr,
 }
 
-/// Index of the best path; `None` if there is none. The age of a path does not matter, and all next hops cost the same.
+/// Index of the best path; `None` if there is none. The age of a path does not matter, and all next hops have the same
+/// cost.
 pub fn best(candidates: &[Candidate]) -> Option<usize> {
     if candidates.len() < 2 {
         return (!candidates.is_empty()).then_some(0);
@@ -29,7 +30,7 @@ pub fn best(candidates: &[Candidate]) -> Option<usize> {
     let meds: Vec<(u32, u32)> = left.iter().map(|(_, c)| (c.rank.neighbour, c.rank.med)).collect();
     left.retain(|(_, c)| !meds.iter().any(|(neighbour, med)| *neighbour == c.rank.neighbour && *med < c.rank.med));
     keep_least(&mut left, |c| c.internal);
-    // Of a reflected path the originator counts, then the number of reflectors.
+    // For reflected paths, compare the originator, then the number of reflectors.
     keep_least(&mut left, |c| c.rank.originator.unwrap_or(c.router_id));
     keep_least(&mut left, |c| c.rank.clusters);
     keep_least(&mut left, |c| c.address);
@@ -53,7 +54,7 @@ mod tests {
         Candidate { rank, internal: false, router_id: 100, address }
     }
 
-    /// Asserts that the second one wins by `change`, although later rules prefer the first.
+    /// Asserts that the second path wins after `change`, although later rules prefer the first.
     fn wins(change: impl Fn(&mut Candidate)) {
         let mut better = plain(9);
         change(&mut better);
@@ -66,7 +67,7 @@ mod tests {
     fn each_rule_decides_over_those_after_it() {
         wins(|c| (c.rank.local_pref, c.rank.length) = (101, 50));
         wins(|c| (c.rank.length, c.rank.origin) = (2, 2));
-        // MED 11 would lose.
+        // MED 11 would lose against MED 10.
         let mut egp = plain(1);
         egp.rank.origin = 1;
         let mut igp = plain(9);
@@ -90,7 +91,7 @@ mod tests {
             (c.rank.neighbour, c.rank.med, c.router_id) = (neighbour, med, router_id);
             c
         };
-        // The known case without a total order: 1 beats 2 by MED, 2 beats 3 and 3 beats 1 by router id.
+        // The well-known case without a total order: 1 beats 2 by MED, 2 beats 3 and 3 beats 1 by router id.
         let (one, two, three) = (with(1, 65_001, 1, 30), with(2, 65_001, 2, 10), with(3, 65_002, 0, 20));
         assert_eq!(best(&[one, two]), Some(0));
         assert_eq!(best(&[two, three]), Some(0));

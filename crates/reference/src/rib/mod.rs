@@ -1,6 +1,6 @@
 //! The routing table of BGP (RFC 4271 section 3.2): the routes received from each peer (Adj-RIBs-In), the best of them
-//! (Loc-RIB), the routes advertised to each peer (Adj-RIBs-Out), and the changes on their way to the forwarding table. Instants go in,
-//! changes and deadlines come out.
+//! (Loc-RIB), the routes advertised to each peer (Adj-RIBs-Out), and pending changes of the forwarding table. It
+//! receives instants, and returns changes and deadlines.
 //!
 //! # What is exact
 //!
@@ -8,8 +8,9 @@
 //! - Prefixes are numbered from 1, in the order in which the device learned them since its table was last empty. A
 //!   prefix keeps its number when it is withdrawn and announced again.
 //! - A change of the best path is advertised to the other peers `propagation_delay` later.
-//! - Changes of the next hop enter the forwarding table in order, when [`FibQueue`] says. Changes of one instant are in
-//!   the order of the UPDATE; changes due to a peer that went down are in the order of their prefix numbers.
+//! - Changes of the next hop enter the forwarding table in order, at the times that [`FibQueue`] computes. Changes at
+//!   the same instant are in the order of the UPDATE; changes due to a peer that went down are in the order of their
+//!   prefix numbers.
 //! - A path whose next hop is not on the link of its peer, or whose AS path contains this AS, is kept but never used.
 
 mod attributes;
@@ -32,7 +33,7 @@ pub type Net = (IpAddr, u8);
 
 pub type PeerId = u16;
 
-/// Times of a table.
+/// Delays of a routing table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
     /// Time from reception to re-advertisement.
@@ -46,9 +47,9 @@ pub struct Timing {
 /// A session that is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// True if it is in the same AS.
+    /// True if the peer is in the same AS.
     pub internal: bool,
-    /// True if routes are reflected for it.
+    /// True if routes are reflected for the peer.
     pub client: bool,
     pub router_id: u32,
     pub address: IpAddr,
@@ -62,7 +63,7 @@ pub struct Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     pub attributes: AttributesId,
-    /// Its next hop, as a number chosen by the caller; a path with `None` is never used.
+    /// Number of the next hop, chosen by the caller; a path with `None` is never used.
     pub hop: Option<u32>,
     /// The peer that advertised it.
     pub peer: PeerId,
@@ -72,10 +73,10 @@ pub struct Path {
     pub client: bool,
 }
 
-/// What to send to a peer about a prefix.
+/// The message to a peer about a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Telling {
-    /// A route with this set of attributes; for external peers, the first set that is equal for them.
+    /// Announces a route with this set of attributes. For external peers, it is the first set that is equal for them.
     Announce(AttributesId),
     Withdraw,
 }
@@ -84,7 +85,7 @@ pub enum Telling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FibChange {
     pub net: Net,
-    /// Its number, from 1.
+    /// Number of the prefix, from 1.
     pub number: u32,
     /// The next hop; `None` if the route is removed.
     pub hop: Option<u32>,
@@ -98,13 +99,13 @@ struct Entry {
     pub best: Option<Path>,
     /// The best path as it is advertised to peers.
     pub exported: Option<Path>,
-    /// The next hop that the forwarding table has or will have.
+    /// The next hop that is in the forwarding table or on its way there.
     pub hop: Option<u32>,
     /// Delayed withdrawals of the prefix.
     pub late: u32,
 }
 
-/// Paths to a prefix, mostly one or two.
+/// Paths to a prefix; usually one or two.
 #[derive(Clone, Debug)]
 enum Paths {
     None,
@@ -151,8 +152,8 @@ impl Paths {
     }
 }
 
-/// The attributes to advertise to peer `id` for a prefix. No route goes back to the peer that sent it, nor from one
-/// internal peer to another (RFC 4271 section 9.2) unless one of the two is a client (RFC 4456 section 6).
+/// The attributes to advertise to peer `id` for a prefix. A route is not sent back to the peer that sent it, nor from
+/// one internal peer to another (RFC 4271 section 9.2), unless one of the two is a client (RFC 4456 section 6).
 fn wanted(entry: &Entry, id: PeerId, peer: &Peer, interned: &Interned) -> Option<AttributesId> {
     let path = entry.exported.filter(|p| p.peer != id)?;
     let family = if entry.net.0.is_ipv4() { peer.ipv4 } else { peer.ipv6 };
@@ -191,17 +192,17 @@ pub struct Rib {
     exports: VecDeque<(Instant, u32, Option<Path>)>,
     fib: FibQueue<(u32, Option<u32>)>,
     scratch: Vec<Candidate>,
-    /// Peers for which something has become pending.
+    /// Peers that have pending messages since the last query.
     awake: Vec<PeerId>,
     flap: Option<Flap>,
 }
 
-/// Prefixes that are alternately withdrawn and advertised.
+/// Prefixes that are withdrawn and advertised alternately.
 #[derive(Clone, Copy, Debug)]
 struct Flap {
     every: u64,
     interval: u64,
-    /// The next change, once the first instant is known.
+    /// Time of the next change, after the first instant is known.
     next: Option<Instant>,
     /// True while the prefixes are withdrawn.
     away: bool,
@@ -220,7 +221,7 @@ impl Flap {
 }
 
 impl Rib {
-    /// An empty table for `peers` peers, all of them down, that keeps `limit` paths.
+    /// An empty table for `peers` peers, which are all down. It keeps at most `limit` paths.
     pub fn new(timing: Timing, peers: usize, limit: Option<usize>) -> Rib {
         Rib {
             timing,
@@ -242,7 +243,8 @@ impl Rib {
         }
     }
 
-    /// Delays the loss of a prefix's last path by this time from now on. Withdrawals already delayed keep their instants.
+    /// From now on, delays the loss of a prefix's last path by this time. Withdrawals that are already delayed keep
+    /// their instants.
     pub fn set_withdraw_late(&mut self, late: Duration) {
         self.withdraw_late = late;
     }
@@ -294,7 +296,7 @@ impl Rib {
         self.interned.get(id)
     }
 
-    /// A session came up: marks all routes for its peer.
+    /// Call it when a session came up: marks all routes for its peer.
     pub fn peer_up(&mut self, now: Instant, id: PeerId, peer: Peer) {
         self.advance(now);
         let (state, out) = &mut self.peers[usize::from(id)];
@@ -308,7 +310,7 @@ impl Rib {
         self.awake.extend(self.peers[usize::from(id)].1.first().map(|_| id));
     }
 
-    /// A peer requests all routes of a family again (RFC 2918).
+    /// Call it when a peer requests all routes of a family again (RFC 2918).
     pub fn refresh(&mut self, id: PeerId, ipv6: bool) {
         let Some((Some(peer), _)) = self.peers.get(usize::from(id)) else { return };
         let peer = *peer;
@@ -321,7 +323,7 @@ impl Rib {
         }
     }
 
-    /// A session ended: removes its paths, in order of their prefix numbers.
+    /// Call it when a session ended: removes its paths, in the order of their prefix numbers.
     pub fn peer_down(&mut self, now: Instant, id: PeerId) {
         self.advance(now);
         let (state, out) = &mut self.peers[usize::from(id)];
@@ -337,7 +339,7 @@ impl Rib {
         }
     }
 
-    /// A peer that is up announces a path, which replaces its former path; false if there is no room.
+    /// Adds a path from a peer that is up; it replaces the peer's earlier path. False if there is no room.
     pub fn announce(&mut self, now: Instant, net: Net, path: Path) -> bool {
         self.advance(now);
         let known = self.find(net);
@@ -352,7 +354,7 @@ impl Rib {
         true
     }
 
-    /// A peer withdraws its path; false if there was none.
+    /// Removes the path of a peer; false if there was none.
     pub fn withdraw(&mut self, now: Instant, net: Net, peer: PeerId) -> bool {
         self.advance(now);
         let Some(i) = self.find(net).filter(|i| self.entries[*i as usize].paths.remove(peer)) else { return false };
@@ -361,8 +363,8 @@ impl Rib {
         true
     }
 
-    /// Forgets prefix numbers and attributes if nothing is left anywhere; true if it did. This invalidates all
-    /// [`AttributesId`]s.
+    /// Forgets prefix numbers and attributes if no route is left and nothing is pending; returns true if it did. This
+    /// invalidates all [`AttributesId`]s.
     pub fn forget(&mut self) -> bool {
         let idle = self.paths == 0
             && self.late.is_empty()
@@ -430,7 +432,7 @@ impl Rib {
         }
     }
 
-    /// Exports the best path of entry `i`.
+    /// Exports the best path of entry `i` after a change.
     fn changed(&mut self, now: Instant, i: u32) {
         let entry = &mut self.entries[i as usize];
         self.exports.push_back((now + self.timing.propagation_delay, i, entry.best));
@@ -441,7 +443,7 @@ impl Rib {
         }
     }
 
-    /// Does everything due until `now`.
+    /// Does everything that is due until `now`.
     pub fn advance(&mut self, now: Instant) {
         loop {
             let late = self.late.front().filter(|l| l.0 <= now).copied();
@@ -451,7 +453,7 @@ impl Rib {
                     self.late.pop_front();
                     let entry = &mut self.entries[i as usize];
                     entry.late -= 1;
-                    // Otherwise the prefix has come back, or a later withdrawal is still delayed.
+                    // Otherwise the prefix has been announced again, or a later withdrawal is still delayed.
                     if entry.late == 0 && entry.best.is_none() {
                         self.changed(at, i);
                     }
@@ -480,24 +482,24 @@ impl Rib {
         }
     }
 
-    /// The next peer for which something has become pending since the last call.
+    /// Takes the next peer that has pending messages since the last query.
     pub fn take_awake(&mut self) -> Option<PeerId> {
         self.awake.pop()
     }
 
-    /// When the next advertisement to peers is due.
+    /// The time when the next advertisement to peers is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         let (late, export) = (self.late.front().map(|l| l.0), self.exports.front().map(|e| e.0));
         let flap = self.flap.filter(|_| !self.entries.is_empty()).map(|flap| flap.next.unwrap_or(Instant(0)));
         late.into_iter().chain(export).chain(flap).min()
     }
 
-    /// When the last change reaches the forwarding table.
+    /// The time when the last change reaches the forwarding table.
     pub fn fib_end(&self) -> Option<Instant> {
         self.fib.end()
     }
 
-    /// The next change of the forwarding table until `now`, with its instant. Call [`Rib::advance`] before.
+    /// The next change of the forwarding table until `now`, and its instant. Call [`Rib::advance`] first.
     pub fn take_fib(&mut self, now: Instant) -> Option<(Instant, FibChange)> {
         let (at, (i, hop)) = self.fib.take(now)?;
         Some((at, FibChange { net: self.entries[i as usize].net, number: i + 1, hop }))
@@ -511,7 +513,7 @@ impl Rib {
             let (entry, wanted) = (&self.entries[i as usize], self.wanted(i, id, &peer));
             let out = &mut self.peers[usize::from(id)].1;
             if wanted == out.told(i) {
-                // The route changed and changed back before the peer heard of it.
+                // The route changed and changed back before the peer was informed.
                 out.pop();
                 continue;
             }
@@ -520,7 +522,7 @@ impl Rib {
         }
     }
 
-    /// The message of [`Rib::next_telling`] has been sent to the peer.
+    /// Records that the message of [`Rib::next_telling`] has been sent to the peer.
     pub fn told(&mut self, id: PeerId) {
         let Some((Some(peer), out)) = self.peers.get(usize::from(id)) else { return };
         if let Some(i) = out.first() {
@@ -537,7 +539,7 @@ impl Rib {
     }
 }
 
-/// Not advertised.
+/// Nothing is advertised.
 const NOTHING: u32 = u32::MAX;
 
 /// An Adj-RIB-Out, by index of the prefix: what has been advertised to one peer, and what is still to be advertised.

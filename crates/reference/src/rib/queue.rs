@@ -4,15 +4,15 @@ use drophammer_model::Instant;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Changes on their way to the forwarding table, in order. A change of instant `t` is done at
-/// `max(t + delay, previous + each)`: of many changes at one instant, the first is done after `delay`, and each next one
-/// `each` later.
+/// Pending changes of the forwarding table, in order. A change that is added at `t` is done at
+/// `max(t + delay, previous + each)`: of many changes at the same instant, the first is done after `delay`, and each of
+/// the others `each` after the one before.
 #[derive(Clone, Debug)]
 pub struct FibQueue<T> {
     delay: Duration,
     each: Duration,
     waiting: VecDeque<(Instant, T)>,
-    /// When the latest change is done, even if it has left the queue.
+    /// The time when the latest change is done, even if it has left the queue.
     last: Option<Instant>,
 }
 
@@ -21,7 +21,7 @@ impl<T> FibQueue<T> {
         FibQueue { delay, each, waiting: VecDeque::new(), last: None }
     }
 
-    /// Adds a change of instant `now`; returns when it will be done.
+    /// Adds a change at `now`; returns the time when it will be done.
     pub fn push(&mut self, now: Instant, change: T) -> Instant {
         let at = (now + self.delay).max(self.last.map_or(Instant(0), |last| last + self.each));
         self.last = Some(at);
@@ -29,12 +29,12 @@ impl<T> FibQueue<T> {
         at
     }
 
-    /// The next change until `now`, with its instant.
+    /// Takes the next change that is done at or before `now`, with its instant.
     pub fn take(&mut self, now: Instant) -> Option<(Instant, T)> {
         self.waiting.pop_front_if(|(at, _)| *at <= now)
     }
 
-    /// When the last waiting change is done; `None` if none waits.
+    /// The time when the last pending change is done; `None` if none is pending.
     pub fn end(&self) -> Option<Instant> {
         self.waiting.back().map(|w| w.0)
     }
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!((queue.backlog(), queue.end()), (3, Some(Instant(1_064))));
         assert_eq!(queue.take(Instant(1_049)), None);
         assert_eq!(queue.take(Instant(1_050)), Some((Instant(1_050), 0)));
-        // In a busy queue the delay is over before a change's turn; in an idle queue the delay counts again.
+        // In a busy queue, the delay is over before it is a change's turn; in an idle queue, the delay applies again.
         assert_eq!(queue.push(Instant(60), 3).0, 1_071);
         assert_eq!(queue.push(Instant(2_000), 4).0, 3_000);
         assert_eq!(times(&mut queue), [(1_057, 1), (1_064, 2), (1_071, 3), (3_000, 4)]);

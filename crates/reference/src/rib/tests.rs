@@ -33,7 +33,7 @@ fn prefix(n: u8) -> Net {
 
 struct Bench {
     rib: Rib,
-    /// The routes that each peer knows.
+    /// The routes that each peer has received.
     known: Vec<BTreeMap<Net, AttributesId>>,
     fib: BTreeMap<Net, u32>,
 }
@@ -108,7 +108,7 @@ fn a_route_comes_out_at_its_instant_and_not_where_it_came_from() {
     assert_eq!((b.tell(501_000, 2), b.tell(501_000, 0)), (told, vec![]));
     assert_eq!(b.install(2_000_999), []);
     assert_eq!(b.install(9_000_000), [(2_001_000, 1, Some(0)), (2_011_000, 2, Some(0))]);
-    // The same again changes nothing; other attributes with the same next hop change no forwarding.
+    // Announcing the same again changes nothing; other attributes with the same next hop do not change forwarding.
     assert!(b.announce(10_000_000, 0, 1, 3) && b.announce(10_000_000, 0, 2, 4));
     assert_eq!(b.tell(20_000_000, 1), [(prefix(2), Telling::Announce(1))]);
     assert_eq!(b.install(20_000_000), []);
@@ -140,7 +140,7 @@ fn the_best_path_moves_and_falls_back_when_a_session_ends() {
     assert_eq!(b.tell(30, 0), [(prefix(0), Telling::Withdraw), (prefix(2), Telling::Withdraw)]);
     assert_eq!(b.tell(30, 2).len(), 2, "the alternates");
     assert_eq!((b.rib.paths(), b.rib.routes(), b.best(prefix(0)).unwrap().peer), (4, 4, 0));
-    // It comes back, and all routes are advertised to it again.
+    // The peer comes back, and all routes are advertised to it again.
     b.rib.peer_up(Instant(40), 1, peer(1));
     b.known[1].clear();
     assert_eq!(b.tell(40, 1).len(), 4);
@@ -296,8 +296,8 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// A table that is rebuilt from all paths after each event has the same best paths. In the end every peer knows the
-    /// routes that it should, and the forwarding table holds the next hops of the best paths.
+    /// Checks that a table that is rebuilt from all paths after each event has the same best paths. In the end every
+    /// peer has the routes that it should have, and the forwarding table contains the next hops of the best paths.
     #[test]
     fn it_equals_a_naive_table(
         events in proptest::collection::vec((event(), 0u64..30), 1..150), propagation in 0u64..50, fib in 0u64..50, each in 0u64..9,
@@ -352,7 +352,7 @@ proptest! {
             }
             prop_assert_eq!(b.rib.paths(), model.len());
         }
-        // Everything that is on its way arrives.
+        // Let everything arrive that is in flight.
         now += 100_000;
         b.install(now);
         for p in 0..4u8 {

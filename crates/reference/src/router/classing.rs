@@ -13,14 +13,14 @@ use drophammer_model::classes::{EgressClasses, by_port};
 /// A frame in the queues of a line.
 pub(super) struct OnLine {
     slot: Slot,
-    /// True for a datagram, which nobody answers.
+    /// True for a datagram, which no station answers.
     datagram: bool,
 }
 
 impl Router {
-    /// Replaces the classes of service at the lines of the ports from now on; an empty list removes them and restores the
-    /// configured lines. Frames that wait at a line with classes are dropped. Faults neither hold nor reorder frames of a
-    /// line with classes.
+    /// Replaces the classes of service at the lines of the ports from now on; an empty list removes them and restores
+    /// the configured lines. Frames that wait at a line with classes are dropped. Faults neither hold nor reorder
+    /// frames on a line with classes.
     ///
     /// # Errors
     /// [`ConfigError::Classes`]; the classes are then unchanged.
@@ -51,7 +51,7 @@ impl Router {
         lines.flat_map(|(port, line)| line.counters().map(move |(name, counters)| (port, name, counters)))
     }
 
-    /// Moves on the frames that the server has served until `now`.
+    /// Moves the frames that the server has served until `now` to their next step.
     pub(super) fn serve_classes(&mut self, now: Instant) {
         while let Some((end, frame)) = self.classes.as_mut().and_then(|c| c.next(now)) {
             let Waiting { slot, arrived, ingress, port, contents } = frame;
@@ -103,7 +103,7 @@ impl Router {
         self.discard(frame.slot, cause);
     }
 
-    /// The next event at a line with classes.
+    /// The time of the next event at a line with classes.
     pub(super) fn next_on_lines(&self) -> Option<Instant> {
         if !self.classed {
             return None;
@@ -111,7 +111,7 @@ impl Router {
         self.ports.iter().filter_map(|port| port.classes.as_ref()?.next_event()).min()
     }
 
-    /// Like `next_on_lines`, but only while a frame in the queues may be answered.
+    /// Like `next_on_lines`, but only if another station may answer a frame in the queues.
     pub(super) fn next_answerable_on_lines(&self) -> Option<Instant> {
         if self.answerable == 0 { None } else { self.next_on_lines() }
     }

@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 impl Router {
-    /// Sends the frames that [`crate::Faults::own_frames`] asks for.
+    /// Sends the frames of the fault [`crate::Faults::own_frames`].
     pub(super) fn speak_unasked(&mut self, now: Instant) {
         let Some(own) = self.faults.own_frames else { return };
         while self.next_own <= now {
@@ -28,7 +28,7 @@ impl Router {
         }
     }
 
-    /// Sends a frame of the device's own; `compose` writes it.
+    /// Sends one of the device's own frames, which `compose` writes.
     pub(super) fn send(&mut self, now: Instant, interface: usize, compose: impl FnOnce(&mut Vec<u8>)) {
         let Interface { port, tags, .. } = &self.interfaces[interface];
         let port = *port;
@@ -42,7 +42,8 @@ impl Router {
         self.departures.schedule_other(now, port, slot, false);
     }
 
-    /// Asks for the address of a neighbour: the neighbour itself if its address is known, else everybody on the link.
+    /// Asks for the address of a neighbour: the neighbour itself if its address is known, otherwise everybody on the
+    /// link.
     pub(super) fn ask(&mut self, now: Instant, i: usize, known: Option<MacAddr>) {
         let neighbour = self.neighbours.get(i);
         let (interface, address) = (neighbour.interface, neighbour.address);
@@ -96,7 +97,7 @@ impl Router {
         }
     }
 
-    /// When the device answers its operator; `None` for never.
+    /// The time when the device answers its operator; `None` for never.
     pub(super) fn answers_at(&mut self, now: Instant) -> Option<Instant> {
         let Some(fault) = self.faults.management else { return Some(now) };
         if self.server.waiting(now) < fault.waiting {
@@ -223,8 +224,8 @@ impl Router {
 /// Type of "parameter problem" (RFC 4443 section 3.4).
 const PARAMETER_PROBLEM: u8 = 4;
 
-/// The first extension header of `packet` that its destination cannot process: code of the parameter problem, and
-/// position in the packet.
+/// The first extension header of `packet` that its destination cannot process: the code of the parameter problem, and
+/// the position in the packet.
 fn unprocessable(packet: &[u8]) -> Option<(u8, u16)> {
     let (mut next, mut next_at, mut at) = (packet[6], 6, ipv6::LEN);
     loop {

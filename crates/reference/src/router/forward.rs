@@ -29,7 +29,7 @@ pub(super) struct Arrival {
 enum Way {
     NextHop(usize),
     Tunnel(usize),
-    /// No route; the source should be told.
+    /// No route; the source is to be informed.
     NoRoute,
     /// Dropped silently.
     Dropped,
@@ -41,7 +41,7 @@ pub(super) struct Served {
     pub arrived: Instant,
     /// End of service.
     pub end: Instant,
-    /// Port that it arrived on.
+    /// Port on which it arrived.
     pub ingress: usize,
     pub port: usize,
     pub contents: Contents,
@@ -51,7 +51,7 @@ pub(super) struct Served {
 pub(super) struct Waiting {
     pub slot: Slot,
     pub arrived: Instant,
-    /// Port that it arrived on.
+    /// Port on which it arrived.
     pub ingress: usize,
     pub port: usize,
     pub contents: Contents,
@@ -60,8 +60,8 @@ pub(super) struct Waiting {
 /// TTL of pushed labels in the pipe model.
 const PIPE: u8 = 255;
 
-/// Removes the padding behind a packet of `total` bytes, and pads the frame again if it is too short with `tags` bytes of
-/// tags.
+/// Removes the padding after a packet of `total` bytes, and pads the frame again if it is too short with `tags` bytes
+/// of tags.
 #[inline(always)]
 pub(super) fn trim(frame: &mut Frame, total: usize, tags: usize) {
     let (end, shortest) = (IP + total, ethernet::MIN_WITHOUT_FCS - tags);
@@ -83,7 +83,7 @@ pub(super) fn count_down(frame: &mut Frame) {
     header[10..12].copy_from_slice(&field.to_be_bytes());
 }
 
-/// Inserts tags behind the MAC addresses.
+/// Inserts tags after the MAC addresses.
 pub(super) fn push_tags(frame: &mut Frame, tags: &[u8]) {
     if !tags.is_empty() {
         frame.bytes_mut().splice(TAGS..TAGS, tags.iter().copied());
@@ -99,7 +99,7 @@ fn address(frame: &mut Frame, destination: MacAddr, source: MacAddr) {
 }
 
 impl Router {
-    /// Takes any frame but untagged IP and ARP: finds the sub-interface of its tags, and the entry of its labels.
+    /// Takes any frame except untagged IP and ARP: finds the sub-interface for its tags, or the entry for its labels.
     #[cold]
     pub(super) fn take_tagged(&mut self, arrival: Arrival, group: bool, frame: &mut Frame) -> bool {
         let Arrival { now, interface: port, .. } = arrival;
@@ -132,7 +132,7 @@ impl Router {
     #[inline(always)]
     pub(super) fn take_ipv4(&mut self, arrival: Arrival, group: bool, frame: &mut Frame) -> bool {
         let packet = &frame[IP..];
-        // A header without options, of constant length.
+        // A header without options, whose length is constant.
         let Some(plain) = packet.first_chunk::<{ ipv4::LEN }>() else {
             self.truth.ignored += 1;
             return false;
@@ -308,7 +308,7 @@ impl Router {
         self.forward(arrival.now, arrival.interface, next_hop, frame)
     }
 
-    /// Resolves a target of the forwarding table, and counts a packet that it drops.
+    /// Resolves a target of the forwarding table, and counts a packet if the target drops it.
     #[inline(always)]
     fn way(&mut self, target: Option<Target>, destination: IpAddr) -> Way {
         let dropped = &mut self.truth.dropped;
@@ -376,7 +376,7 @@ impl Router {
         false
     }
 
-    /// Passes the frames that waited for a neighbour to the server, now that the neighbour has answered.
+    /// Passes the frames that waited for a neighbour to the server when the neighbour has answered.
     pub(super) fn serve_pending(&mut self, now: Instant, next_hop: usize) {
         let neighbour = self.neighbours.get_mut(next_hop);
         let Some(mac) = neighbour.mac else { return };
@@ -385,7 +385,7 @@ impl Router {
         for Pending { slot, ingress } in pending.drain(..) {
             self.serve(now, ingress, out, mac, slot);
         }
-        // Returns the memory, so the next time allocates nothing.
+        // Returns the memory, so that the next time allocates nothing.
         let neighbour = self.neighbours.get_mut(next_hop);
         neighbour.pending = pending;
         let port = self.interfaces[out].port;
@@ -438,13 +438,13 @@ impl Router {
             self.truth.test_frames += 1;
             let ready = self.ready(served.end);
             if let Some(at) = self.line(ingress, port, ready, slot) {
-                // Read now, while the frame is in the cache.
+                // Read it now, while the frame is in the cache.
                 let unicast = self.pool.get(slot)[0] & 1 == 0;
                 self.departures.schedule(at, port, slot, unicast);
             }
             return true;
         }
-        // Parked frames change the next notice.
+        // Parked frames change the time of the next notice.
         let parks = self.faults.reorder.is_some() || self.ports.iter().any(|p| !p.parked.is_empty());
         let noticed = served.contents != Contents::Datagram;
         self.mistreat(served);
@@ -535,10 +535,10 @@ impl Router {
         self.pool.release(slot);
     }
 
-    /// Applies the faults to a broadcast or multicast frame of an unknown type. True if the frame is forwarded.
+    /// Applies the faults to a broadcast or multicast frame of an unknown type. Returns true if the frame is forwarded.
     fn suffers_broadcast(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
         for _ in 0..self.faults.broadcast_services {
-            // Takes no time if the buffer is full.
+            // If the buffer is full, the frame takes no service time.
             let _ = self.server.offer(now, 0);
         }
         if !self.faults.broadcast_flooded {
@@ -586,8 +586,8 @@ impl Router {
         departure
     }
 
-    /// When a frame that is ready at `ready` leaves the input queue of its ingress port ([`crate::Faults::input_queue`]); `None`
-    /// if that queue is full.
+    /// The time when a frame that is ready at `ready` leaves the input queue of its ingress port
+    /// ([`crate::Faults::input_queue`]); `None` if that queue is full.
     #[cold]
     fn leave_input(&mut self, ingress: usize, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
         let Some(first) = self.ports[ingress].input.behind(ready, self.faults.input_queue) else {

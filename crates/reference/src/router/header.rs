@@ -7,9 +7,9 @@ use drophammer_wire::stack::{Checksum, ChecksumKind, Stop, locate};
 use drophammer_wire::{ethernet, ipv4, udp};
 use std::net::Ipv4Addr;
 
-/// Where the tags are.
+/// Position of the tags in a frame.
 pub(super) const TAGS: usize = 12;
-/// Where the IP header starts in a frame without tags.
+/// Position of the IP header in a frame without tags.
 pub(super) const IP: usize = ethernet::LEN;
 
 /// Addresses that no forwarded packet may have: "this network", loopback, multicast, reserved.
@@ -43,7 +43,7 @@ pub(super) fn dscp(frame: &[u8]) -> u8 {
     }
 }
 
-/// Bytes of the tags of a frame that is ready for its line.
+/// Number of bytes of the tags in a frame that is ready for its line.
 fn tag_bytes(frame: &[u8]) -> usize {
     let is_tag = |at: usize| matches!(frame.get(at..at + 2), Some([0x81, 0] | [0x88, 0xa8]));
     (0..).map(|n| 4 * n).find(|n| !is_tag(TAGS + n)).unwrap_or(0)
@@ -69,11 +69,11 @@ pub(super) fn port_at(protocol: u8, payload: &[u8]) -> Option<u16> {
 /// The contents of a transit frame, as faults and departures distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
-    /// A datagram, which nobody answers.
+    /// A datagram, which no station answers.
     Datagram,
-    /// TCP, ICMP echo, or any transport behind more than one IP header and its options.
+    /// TCP, ICMP echo, or any transport protocol after more than one IP header and its options.
     Transport,
-    /// Fragments, other protocols, unreadable frames.
+    /// Fragments, other protocols, and unreadable frames.
     Other,
 }
 
@@ -93,7 +93,7 @@ fn contents_by_layers(frame: &[u8]) -> Contents {
     if locate(frame).stop() == Stop::Transport { Contents::Transport } else { Contents::Other }
 }
 
-/// A fast check for the most frequent frames: UDP behind an IP header without extensions.
+/// A fast check for the most frequent frames: UDP after an IP header without extensions.
 #[inline(always)]
 fn is_datagram(frame: &[u8]) -> bool {
     let Some(frame) = frame.first_chunk::<{ IP + ipv4::LEN }>() else { return false };
@@ -111,7 +111,7 @@ fn is_datagram(frame: &[u8]) -> bool {
     }
 }
 
-/// The bytes of the tags behind the MAC addresses; empty if there are none.
+/// The bytes of the tags after the MAC addresses; empty if there are none.
 pub(super) fn tags(frame: &[u8]) -> &[u8] {
     let layers = locate(frame);
     let last = layers.iter().skip(1).take_while(|layer| layer.kind == HeaderKind::Vlan).last();

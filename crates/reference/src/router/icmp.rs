@@ -25,15 +25,16 @@ impl Router {
         allowed
     }
 
-    /// How many times to send the current error.
+    /// How many times the current error is sent.
     fn times(&mut self) -> u32 {
         let twice = is_nth(self.truth.icmp_errors, self.faults.icmp_twice_every);
         self.truth.icmp_repeated += u64::from(twice);
         1 + u32::from(twice)
     }
 
-    /// Sends an error about `packet` to its source: by the routes if they lead to a known neighbour, else on the link that
-    /// the packet arrived on. Sends none about ICMP errors and later fragments (RFC 1812 section 4.3.2.7).
+    /// Sends an error about `packet` to its source: by the routes if they lead to a known neighbour, otherwise on the
+    /// link on which the packet arrived. Sends no error about ICMP errors and about fragments other than the first (RFC
+    /// 1812 section 4.3.2.7).
     pub(super) fn report4<'p>(
         &mut self,
         arrival: Arrival,
@@ -67,7 +68,8 @@ impl Router {
         });
     }
 
-    /// Drops an IPv4 packet larger than `mtu`, and tells its source if the packet may not be fragmented (RFC 1191 section 4).
+    /// Drops an IPv4 packet larger than `mtu`, and informs its source if the packet may not be fragmented (RFC 1191
+    /// section 4).
     pub(super) fn refuse_large(&mut self, arrival: Arrival, mtu: usize, packet: &[u8]) {
         self.truth.dropped.mtu += 1;
         if packet[6] & 0x40 != 0 {
@@ -114,8 +116,8 @@ impl Router {
         }
     }
 
-    /// Reports that the next hop of the frame in `slot` did not answer. The frame's Ethernet header has no addresses any
-    /// more, so the report goes to any known neighbour on the ingress interface.
+    /// Reports that the next hop of the frame in `slot` did not answer. The frame's Ethernet header no longer contains
+    /// addresses, so the report goes to any known neighbour on the ingress interface.
     pub(super) fn report_unreachable_host(&mut self, now: Instant, interface: usize, slot: Slot) {
         let Some(from) = self.neighbours.any_on(interface) else { return };
         let arrival = Arrival { now, interface, from };
@@ -137,7 +139,7 @@ impl Router {
     }
 }
 
-/// At most `limit` in each second of the clock.
+/// Allows at most `limit` errors in each second of the clock.
 pub(super) struct ErrorLimit {
     pub limit: u32,
     pub second: u64,

@@ -16,7 +16,7 @@ impl Router {
         let Served { slot, arrived, end, ingress, mut port, contents } = served;
         self.truth.test_frames += 1;
         let number = self.truth.test_frames;
-        // Before the drops, because the load counts arrivals.
+        // Do this before the drops, because the load counts arrivals.
         let low = self.faults.drop_at_low_load.filter(|f| self.load.is_low(f, arrived));
         if is_nth(number, self.faults.drop_every) {
             return self.discard(slot, |d| &mut d.fault_every);
@@ -84,7 +84,8 @@ impl Router {
         }
     }
 
-    /// A test frame departs in its turn on `port` at `at`: parked frames that were waiting for only this frame follow it.
+    /// Called when a test frame departs in its turn on `port` at `at`: parked frames that were waiting for only this
+    /// frame follow it.
     fn pass(&mut self, port: usize, at: Instant) {
         let parked = &mut self.ports[port].parked;
         let mut i = 0;
@@ -104,7 +105,7 @@ impl Router {
         }
     }
 
-    /// Schedules a test frame in its turn.
+    /// Schedules a test frame to depart in its turn.
     fn depart(&mut self, at: Instant, port: usize, slot: Slot, contents: Contents) {
         if contents == Contents::Datagram {
             self.departures.schedule(at, port, slot, false);

@@ -41,10 +41,10 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// A reference device; the crate's documentation lists what is exact.
+/// A reference device; the documentation of the crate lists what is exact.
 pub struct Router {
     ports: Vec<Port>,
-    /// The ports, by port number, then the sub-interfaces.
+    /// The interfaces: the ports by port number, then the sub-interfaces.
     interfaces: Vec<Interface>,
     by_tags: ByTags,
     fib: Fib,
@@ -53,30 +53,30 @@ pub struct Router {
     /// True if labels have a separate TTL.
     pipe: bool,
     tunnels: Vec<End>,
-    /// Where the packets come from, and their target: a neighbour or a tunnel.
+    /// Source of the packets, and their target: a neighbour or a tunnel.
     policies: Vec<(PolicySource, Target)>,
     speaker: Option<Box<Speaker>>,
     greeter: Option<Box<Greeter>>,
-    /// Packets of the speaker in a row, and the output interface and the end of each.
+    /// Packets of the speaker, one after the other, and the output interface and the end of each packet.
     spoken: (Vec<u8>, Vec<(usize, usize)>),
     filter: Filter,
-    /// The filter of the configuration.
+    /// The configured filter.
     own_filter: Filter,
     filter_ns_per_rule: u64,
-    /// Time for extension headers, and the time for the current packet.
+    /// Additional time for extension headers, and the time for the current packet.
     extension_ns: (u64, u64),
-    /// Packets with extension headers.
+    /// Number of packets with extension headers.
     extended: u64,
-    /// Rules that were examined for the current frame.
+    /// Number of rules that were examined for the current frame.
     rules_read: u64,
-    /// Decisions of the filter: permitted, denied.
+    /// Number of packets that the filter permitted and denied.
     decisions: (u64, u64),
     neighbours: Neighbours,
     server: Server,
     classes: Option<Classes<forward::Waiting>>,
     /// True if some line has classes.
     classed: bool,
-    /// Frames in the queues of lines with classes that another station may answer.
+    /// Number of frames in the queues of lines with classes that another station may answer.
     answerable: usize,
     delay: Duration,
     jitter: Duration,
@@ -90,17 +90,17 @@ pub struct Router {
     next_own: Instant,
     pending_limit: usize,
     errors: ErrorLimit,
-    /// Separate generators for delays and faults, so a fault does not change the delays.
+    /// Separate generators for delays and faults, so that a fault does not change the delays.
     delay_random: Random,
     fault_random: Random,
     load: LoadMeter,
-    /// The sum for [`Faults::drop_growth`].
+    /// The running sum for [`Faults::drop_growth`].
     growth: u64,
     /// For [`Faults::management`]: number of echo requests and SSH connections that arrived under overload.
     asked_busy: u64,
-    /// True once the device has stopped answering them for good.
+    /// True if the device has permanently stopped answering them.
     management_dead: bool,
-    /// Memory for the next frame passed without its own.
+    /// Memory for the next frame that is passed without its own memory.
     spare: Frame,
 }
 
@@ -111,9 +111,9 @@ struct Port {
     /// True while the link is down.
     down: bool,
     line: Line,
-    /// For [`Faults::input_queue`].
+    /// The input queue, for [`Faults::input_queue`].
     input: InputQueue,
-    /// Replaces the line if it has classes.
+    /// Replaces the line if the port has classes.
     classes: Option<Box<ClassLine<OnLine>>>,
     parked: VecDeque<Parked>,
     counters: PortCounters,
@@ -123,7 +123,7 @@ struct Port {
 const TWO_TAGS: usize = 8;
 
 impl Router {
-    /// A new device.
+    /// Creates a device.
     ///
     /// # Errors
     /// [`ConfigError`] if the configuration contradicts itself.
@@ -225,11 +225,11 @@ impl Router {
         Ok(router)
     }
 
-    /// Changes the faults from now on. The numbering of frames continues; the device's own frames start one interval from
-    /// now.
+    /// Changes the faults from now on. The numbering of frames continues; the device's own frames start after one
+    /// interval.
     ///
     /// # Errors
-    /// [`ConfigError`] if a fault names a port that does not exist or a capacity out of range.
+    /// [`ConfigError`] if a fault contains a port that does not exist or a capacity that is out of range.
     pub fn set_faults(&mut self, faults: Faults) -> Result<(), ConfigError> {
         config::check_faults(&faults, self.ports.len())?;
         if faults.sag.is_some() && self.classes.is_some() {
@@ -247,7 +247,7 @@ impl Router {
         Ok(())
     }
 
-    /// Its faults.
+    /// The current faults.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -263,12 +263,12 @@ impl Router {
         Ok(())
     }
 
-    /// Frames decided by each rule of the filter, list after list.
+    /// Number of frames decided by each rule of the filter, list after list.
     pub fn filter_matches(&self) -> &[u64] {
         &self.filter.matches
     }
 
-    /// The latest instant passed to it.
+    /// The latest instant that was passed to the device.
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -288,12 +288,13 @@ impl Router {
         Some(told)
     }
 
-    /// Notes that `frames` were lost between a link and the device, because the code that moves frames did not keep up.
+    /// Records that `frames` were lost between a link and the device, because the code that moves frames did not keep
+    /// up.
     pub fn note_receive_overflow(&mut self, frames: u64) {
         self.truth.receive_overflow += frames;
     }
 
-    /// Notes that links refused `frames` that [`Router::poll`] sent.
+    /// Records that links refused `frames` that [`Router::poll`] sent.
     pub fn note_transmit_refused(&mut self, frames: u64) {
         self.truth.transmit_refused += frames;
     }
@@ -317,8 +318,8 @@ impl Router {
         self.spare = copy;
     }
 
-    /// Like [`Router::receive`], but the device may keep the frame's memory and leave other memory or none in its place.
-    /// Returns true if [`Router::next_notice`] is certainly unchanged.
+    /// Like [`Router::receive`], but the device may keep the frame's memory and leave other memory, or none, in its
+    /// place. Returns true if [`Router::next_notice`] is certainly unchanged.
     ///
     /// # Panics
     /// If there is no such port.
@@ -333,7 +334,7 @@ impl Router {
         self.take_frame(now, port, frame) && !installed && self.answerable == 0
     }
 
-    /// Returns true if [`Router::next_notice`] is certainly unchanged, like all the functions it calls.
+    /// Returns true if [`Router::next_notice`] is certainly unchanged, as do all the functions that it calls.
     #[inline(always)]
     fn take_frame(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
         self.truth.received += 1;
@@ -381,7 +382,7 @@ impl Router {
         }
     }
 
-    /// True if a fault makes the device forward such frames.
+    /// True if a fault makes the device forward such wrong frames.
     #[inline(always)]
     pub(super) fn lets_pass(&self, wrong: WrongFrame) -> bool {
         self.faults.forwards == Some(wrong)
@@ -395,7 +396,7 @@ impl Router {
         false
     }
 
-    /// Processes everything due until `now`, and passes each departing frame to `out`, in order of departure.
+    /// Processes everything that is due until `now`, and passes each departing frame to `out`, in order of departure.
     pub fn poll(&mut self, now: Instant, out: &mut dyn FnMut(Instant, usize, &[u8])) {
         self.give(now, |at, port, frame| out(at, port, frame));
     }
@@ -426,7 +427,7 @@ impl Router {
                 self.truth.queued -= 1;
             }
             if self.faults.priority_tags {
-                // Priority 5 of VLAN 0.
+                // An 802.1Q tag with VLAN 0 and priority 5.
                 frame.bytes_mut().splice(12..12, [0x81, 0x00, 0xa0, 0x00]);
             }
             out(departure.at, departure.port, frame);
@@ -434,21 +435,21 @@ impl Router {
         }
     }
 
-    /// When [`Router::poll`] has something to do next; `None` if nothing is pending.
+    /// The next time when [`Router::poll`] has something to do; `None` if nothing is pending.
     pub fn next_deadline(&self) -> Option<Instant> {
         let installed = self.speaker.as_ref().and_then(|s| s.fib_end());
         let leaving = earlier(self.departures.next(), self.next_on_lines());
         earlier(installed, earlier(leaving, self.next_timer()))
     }
 
-    /// Like [`Router::next_deadline`], without test frames on their output port: until then, one call of [`Router::poll`]
-    /// has the same effect as many.
+    /// Like [`Router::next_deadline`], but ignores test frames at their output port: until then, one call of
+    /// [`Router::poll`] has the same effect as many.
     pub fn next_notice(&self) -> Option<Instant> {
         let leaving = earlier(self.departures.next_notice(), self.next_answerable_on_lines());
         earlier(leaving, self.next_timer())
     }
 
-    /// Like [`Router::next_notice`], plus all frames on their way to the ports marked in `ports`.
+    /// Like [`Router::next_notice`], but includes all frames on their way to the ports marked in `ports`.
     pub fn next_notice_or_at(&self, ports: &[bool]) -> Option<Instant> {
         let leaving = earlier(self.departures.next_at(ports), self.next_on_lines());
         earlier(leaving, self.next_notice())
@@ -461,7 +462,7 @@ impl Router {
         next = earlier(next, self.speaker.as_ref().and_then(|s| s.next_deadline()));
         next = earlier(next, self.greeter.as_ref().and_then(|g| g.next_deadline()));
         for port in &self.ports {
-            // Every frame asks this, and the list is mostly empty.
+            // This runs for every frame, and the list is usually empty.
             if !port.parked.is_empty() {
                 next = earlier(next, port.parked.iter().map(|f| f.limit).min());
             }
@@ -470,7 +471,7 @@ impl Router {
     }
 
     fn ask_neighbours(&mut self, now: Instant) {
-        // Rare, so the list may allocate.
+        // This is rare, so the list may be allocated.
         let (mut due, pool) = (Vec::new(), &mut self.pool);
         self.neighbours.poll(now, |i, neighbour, action| match action {
             Action::Ask(mac) => due.push((i, mac, Vec::new())),
@@ -494,7 +495,7 @@ impl Router {
 
     fn release_parked(&mut self, now: Instant) {
         for (i, port) in self.ports.iter_mut().enumerate() {
-            // In order of their limits, because they were parked in order of time.
+            // They are in order of their limits, because they were parked in chronological order.
             while let Some(parked) = port.parked.front().copied().filter(|p| p.limit <= now) {
                 port.parked.pop_front();
                 self.truth.reorder_expired += 1;

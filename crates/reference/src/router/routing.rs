@@ -14,14 +14,14 @@ use drophammer_model::Instant;
 use drophammer_model::role::PushedRoute;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The protocol number.
+/// The protocol number of TCP.
 pub(super) const TCP: u8 = 6;
 
 impl Router {
     /// Adds or replaces a route.
     ///
     /// # Errors
-    /// [`ConfigError`] if its port, length or families are wrong.
+    /// [`ConfigError`] if the port, prefix length or families of the route are wrong.
     pub fn add_route(&mut self, route: Route) -> Result<(), ConfigError> {
         if route.prefix.is_ipv4() != route.next_hop.is_ipv4() {
             return Err(ConfigError::Family(route));
@@ -57,14 +57,14 @@ impl Router {
         Ok(())
     }
 
-    /// Removes a route; false if there is none. Its place in the forwarding table goes to the next new route, not to a
-    /// route that found no room before.
+    /// Removes a route; false if there is none. Its place in the forwarding table goes to the next new route, not to an
+    /// earlier route that found no room.
     pub fn remove_route(&mut self, prefix: IpAddr, prefix_len: u8) -> bool {
         self.fib.remove_static(prefix, prefix_len)
     }
 
-    /// Takes the link of a port down, or up, at `now`. While it is down, the port ignores (and counts) received frames and
-    /// drops frames to its line. BGP sessions over it end immediately.
+    /// Takes the link of a port down, or up, at `now`. While the link is down, the port ignores (and counts) received
+    /// frames and drops frames to its line. BGP sessions over the link end immediately.
     ///
     /// # Panics
     /// If there is no such port.
@@ -147,9 +147,9 @@ impl Router {
         self.spoken = (bytes, ends);
     }
 
-    /// Sends an IP packet of the device's own to a neighbour. If the neighbour's MAC address is unknown, the device asks for
-    /// it and the packet waits, with the same limit as for transit frames. Packets beyond the limit are lost; TCP
-    /// retransmits them.
+    /// Sends one of the device's own IP packets to a neighbour. If the neighbour's MAC address is unknown, the device
+    /// asks for it and the packet waits, with the same limit as for transit frames. Packets beyond the limit are lost;
+    /// TCP retransmits them.
     fn send_packet(&mut self, now: Instant, interface: usize, packet: &[u8]) {
         let destination: IpAddr = match packet.first().map(|b| b >> 4) {
             Some(4) if packet.len() >= 20 => Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]).into(),
@@ -186,7 +186,7 @@ impl Router {
         }
     }
 
-    /// Makes the changes to the forwarding table due until `now`; false if there were none.
+    /// Makes the changes to the forwarding table that are due until `now`; false if there were none.
     pub(super) fn install_routes(&mut self, now: Instant) -> bool {
         let Some(speaker) = &mut self.speaker else { return false };
         let mut changed = false;

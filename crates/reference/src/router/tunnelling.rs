@@ -1,4 +1,4 @@
-//! Policy routing by ingress interface, and packets into and out of tunnels.
+//! Policy routing by ingress interface, and tunnels.
 
 use super::Router;
 use super::forward::{Arrival, count_down, trim};
@@ -24,7 +24,7 @@ impl Router {
         Ok(())
     }
 
-    /// Adds a policy. Its tunnels and interfaces must exist already.
+    /// Adds a policy. The tunnels and interfaces that it uses must already exist.
     pub(super) fn add_policy(&mut self, policy: &Policy) -> Result<(), ConfigError> {
         let no_tunnel = ConfigError::Limit("the tunnel of a policy");
         match policy.from {
@@ -56,8 +56,8 @@ impl Router {
         self.tunnels.iter().position(|end| (end.tunnel.local, end.tunnel.remote) == (local, remote))
     }
 
-    /// The target of a packet from this source after policies; the routes say `target`. Policies do not apply to
-    /// broadcasts of a connected prefix.
+    /// The target of a packet from this source after policies; `target` is the target according to the routes. Policies
+    /// do not apply to broadcasts of a connected prefix.
     pub(super) fn by_policy(&self, from: PolicySource, target: Option<Target>) -> Option<Target> {
         if target == Some(Target::Broadcast) || self.faults.policy_ignored {
             return target;

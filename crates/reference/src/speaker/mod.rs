@@ -1,8 +1,8 @@
-//! BGP of the device: sessions over TCP on the addresses of its ports, and its routing table between them. Packets and instants
-//! go in, packets and deadlines come out.
+//! BGP of the device: sessions over TCP on the addresses of its ports, and the routing table that they share. It
+//! receives packets and instants, and returns packets and deadlines.
 //!
-//! Everything that arrives at an instant is read, processed and answered at that instant, unless delays are configured;
-//! [`crate::rib`] documents the instants of routes.
+//! Everything is read, processed and answered at the instant when it arrives, unless delays are configured.
+//! [`crate::rib`] documents the timing of routes.
 
 mod peer;
 mod read;
@@ -23,12 +23,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 
-/// Memory for the buffers of all connections, and the bounds of one buffer, in bytes.
+/// Memory for the buffers of all connections, and minimum and maximum size of one buffer, in bytes.
 const BUFFERS: usize = 256 << 20;
 const BUFFER: std::ops::RangeInclusive<usize> = 16 << 10..=256 << 10;
 
 /// Lookup that the device provides to the speaker: the number of the neighbour with this address on the link of this
-/// interface, `None` if there can be none.
+/// interface, `None` if no such neighbour is possible.
 pub(crate) type Hops<'a> = &'a mut dyn FnMut(usize, IpAddr) -> Option<u32>;
 
 pub(crate) struct Speaker {
@@ -41,7 +41,7 @@ pub(crate) struct Speaker {
     faults: BgpFaults,
     /// Peers that have something to do, each once.
     busy: Vec<PeerId>,
-    /// When peers need attention. Some entries are out of date.
+    /// Times when peers need attention. Some entries are outdated.
     timers: BinaryHeap<Reverse<(Instant, PeerId)>>,
     /// Next deadline of [`Speaker::poll`], cached because it is queried often.
     wake: Option<Instant>,
@@ -112,7 +112,7 @@ impl Speaker {
         Ok(speaker)
     }
 
-    /// Replaces its faults from now on.
+    /// Replaces the faults from now on.
     pub fn set_faults(&mut self, faults: BgpFaults) {
         self.faults = faults;
         self.table.rib.set_withdraw_late(faults.withdraw_late);
@@ -142,13 +142,13 @@ impl Speaker {
         true
     }
 
-    /// Does everything due until `now`; passes each outgoing packet and its interface to `out`.
+    /// Does everything that is due until `now`; passes each outgoing packet and its interface to `out`.
     pub fn poll(&mut self, now: Instant, hops: Hops<'_>, out: &mut dyn FnMut(usize, &[u8])) {
         if self.wake.is_none_or(|wake| wake > now) {
             return;
         }
         self.work(now, hops);
-        // After TCP has sent, it may have room for more.
+        // After TCP has sent, it may have room for more data.
         for _ in 0..64 {
             for (port, stack) in self.stacks.iter_mut().enumerate() {
                 stack.poll(now, &mut |packet| out(port, packet));
@@ -160,12 +160,12 @@ impl Speaker {
         }
     }
 
-    /// When [`Speaker::poll`] has something to do next.
+    /// The next time when [`Speaker::poll`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.wake
     }
 
-    /// When the last change reaches the forwarding table.
+    /// The time when the last change reaches the forwarding table.
     pub fn fib_end(&self) -> Option<Instant> {
         self.table.rib.fib_end()
     }
@@ -179,7 +179,7 @@ impl Speaker {
         Some(change)
     }
 
-    /// The links of the interfaces marked in `over` went down: their sessions end without a message.
+    /// Call it when the links of the interfaces marked in `over` went down: ends their sessions without a message.
     pub fn link_down(&mut self, now: Instant, over: &[bool], hops: Hops<'_>) {
         for id in 0..self.peers.len() {
             if over[self.peers[id].port] {
@@ -198,7 +198,7 @@ impl Speaker {
         }
     }
 
-    /// Everything that can be done at `now`.
+    /// Does everything that can be done at `now`.
     fn work(&mut self, now: Instant, hops: Hops<'_>) {
         loop {
             self.accept(now);
@@ -251,7 +251,7 @@ impl Speaker {
                         self.by_connection.insert((port, connection), id);
                         self.mark(id);
                     }
-                    // From an unknown peer, or a second connection of a peer.
+                    // The connection is from an unknown peer, or is a second connection of a peer.
                     None => {
                         stack.abort(connection);
                         stack.remove(connection);
@@ -295,9 +295,9 @@ struct Table {
     /// True if the device is the next hop of external routes for internal peers.
     pub next_hop_self: bool,
     pub limit: Option<RibLimit>,
-    /// Routes still to be received before the session is reset.
+    /// Number of routes still to be received before the session is reset.
     pub until_reset: Option<u64>,
-    /// Routes still to be advertised before a malformed UPDATE.
+    /// Number of routes still to be advertised before a malformed UPDATE.
     pub until_malformed: Option<u64>,
     pub truth: BgpTruth,
 }
@@ -307,7 +307,7 @@ struct Source<'a, 'b> {
     pub now: Instant,
     pub peer: PeerId,
     pub port: usize,
-    /// True if its routes are reflected.
+    /// True if the routes of this peer are reflected.
     pub client: bool,
     pub hops: &'a mut Hops<'b>,
 }
@@ -337,7 +337,7 @@ impl Table {
             let (mut attributes, next_hop) = attributes;
             attributes.next_hop = next_hop;
             if with.ibgp {
-                // The originator in this AS, for the peers that the route is reflected to.
+                // The originator of the route in this AS, for the peers to which the route is reflected.
                 attributes.originator = attributes.originator.or(Some(with.peer_id.to_bits()));
             }
             let looped = attributes.passed(self.asn) || attributes.reflected_by(self.router_id);
@@ -366,7 +366,7 @@ impl Table {
     }
 }
 
-/// RFC 4486 section 4: family and upper bound.
+/// The NOTIFICATION of RFC 4486 section 4, with family and upper bound.
 fn too_many(address: IpAddr, bound: usize) -> Notification {
     let mut data = vec![0, if address.is_ipv4() { 1 } else { 2 }, 1];
     data.extend((bound.min(u32::MAX as usize) as u32).to_be_bytes());

@@ -19,20 +19,20 @@ use std::time::Duration;
 const AHEAD: usize = 32 << 10;
 
 pub(super) struct Peer {
-    /// Interface of its link.
+    /// Interface of the peer's link.
     pub port: usize,
     pub address: IpAddr,
     client: bool,
     own: [Option<IpAddr>; 2],
     pub session: Session,
     pub connection: Option<ConnectionId>,
-    /// True while its routes are in the table.
+    /// True while the peer's routes are in the table.
     up: bool,
-    /// True until its End-of-RIB has been sent.
+    /// True until the End-of-RIB for the peer has been sent.
     end_of_rib: bool,
     /// UPDATEs waiting for room in TCP.
     staged: Vec<u8>,
-    /// Bytes of `staged` that TCP has taken.
+    /// Number of bytes of `staged` that TCP has taken.
     sent: usize,
     /// Bytes that the device may read, if reading is limited.
     share: Share,
@@ -45,16 +45,16 @@ pub(super) struct Peer {
 /// Interval in which a slow reader reads, in nanoseconds.
 const READ_EVERY: u64 = 10_000_000;
 
-/// Bytes that may be read at an instant.
+/// Limits the bytes that may be read at an instant.
 #[derive(Default)]
 struct Share {
     bytes: u64,
-    /// The interval for which `bytes` was computed.
+    /// The interval that `bytes` belongs to.
     interval: u64,
 }
 
 impl Share {
-    /// The bytes at `now`.
+    /// The number of bytes that may be read at `now`.
     fn at(&mut self, now: Instant, per_second: u64) -> &mut u64 {
         let intervals = now.0 / READ_EVERY - self.interval;
         self.interval += intervals;
@@ -68,19 +68,19 @@ impl Share {
         &mut self.bytes
     }
 
-    /// The share of one interval.
+    /// The number of bytes in one interval.
     fn of(per_second: u64) -> u64 {
         (per_second / (1_000_000_000 / READ_EVERY)).max(1)
     }
 
-    /// When the next share begins.
+    /// The time when the next share begins.
     fn next(&self) -> Instant {
         Instant((self.interval + 1) * READ_EVERY)
     }
 }
 
 impl Peer {
-    /// A peer on `interface`.
+    /// Creates a peer on `interface`.
     pub fn new(seed: u64, bgp: &BgpConfig, peer: &BgpPeer, interface: &Interface) -> Peer {
         let family = if peer.address.is_ipv4() { AfiSafi::IPV4_UNICAST } else { AfiSafi::IPV6_UNICAST };
         let mut session = SessionConfig::new(bgp.asn, peer.asn, bgp.router_id);
@@ -128,7 +128,7 @@ fn closed(reason: CloseReason) -> Closed {
 impl Speaker {
     /// Does everything possible for a peer now.
     pub(super) fn serve(&mut self, now: Instant, id: PeerId, hops: Hops<'_>) {
-        // A round may cause another: an OPEN needs an answer, which may close the connection.
+        // One round may make another necessary: an OPEN needs an answer, which may close the connection.
         for _ in 0..16 {
             let before = self.peers[usize::from(id)].session.state();
             self.read(now, id, hops);
@@ -158,7 +158,7 @@ impl Speaker {
         slow && peer.connection.is_some_and(|c| self.stacks[peer.port].can_receive(c) > 0)
     }
 
-    /// Reads received data, and then notices the end of the connection.
+    /// Reads received data first, and then handles the end of the connection.
     fn read(&mut self, now: Instant, id: PeerId, hops: Hops<'_>) {
         let Speaker { peers, stacks, table, faults, by_connection, .. } = self;
         let peer = &mut peers[usize::from(id)];
@@ -186,7 +186,7 @@ impl Speaker {
             });
         }
         if let Some(most) = most.as_deref_mut().filter(|_| stack.can_receive(connection) == 0) {
-            // An unused share is not saved up.
+            // An unused share is not carried over.
             *most = (*most).min(Share::of(faults.reads_per_second));
         }
         let heard = session.received().notifications;
@@ -209,7 +209,7 @@ impl Speaker {
         by_connection.remove(&(port, connection));
     }
 
-    /// Tells the routing table that the session came up or ended.
+    /// Updates the routing table when the session has come up or ended.
     fn follow(&mut self, now: Instant, id: PeerId) {
         let Speaker { peers, table, .. } = self;
         let peer = &mut peers[usize::from(id)];
@@ -246,7 +246,7 @@ impl Speaker {
         }
     }
 
-    /// Hands messages to TCP: first the rest of a partly sent one, then control messages, then UPDATEs.
+    /// Passes messages to TCP: first the rest of a message that was partly sent, then control messages, then UPDATEs.
     fn write(&mut self, now: Instant, id: PeerId) {
         let Speaker { peers, stacks, table, faults, .. } = self;
         let peer = &mut peers[usize::from(id)];
@@ -355,7 +355,7 @@ impl Speaker {
     }
 }
 
-/// Removes the KEEPALIVEs from a row of whole messages, and returns the length of the rest.
+/// Removes the KEEPALIVEs from a sequence of whole messages, and returns the length of the rest.
 fn without_keepalives(messages: &mut [u8]) -> usize {
     let (mut from, mut to) = (0, 0);
     while let Some(&[high, low, message]) = messages.get(from + HEADER_LEN - 3..).and_then(|m| m.first_chunk()) {

@@ -1,5 +1,5 @@
 //! Received UPDATEs (RFC 4271 section 4.3, RFC 4760) and their errors (RFC 7606). The device has its own reader and
-//! writer, so it does not share mistakes with the tester's.
+//! writer, so that it does not share mistakes with those of the tester.
 
 use crate::rib::{Attributes, Net, net};
 use drophammer_wire::bgp::AfiSafi;
@@ -42,7 +42,7 @@ pub(super) struct Nets<'a> {
 }
 
 impl<'a> Nets<'a> {
-    /// Reads prefixes. Each must be complete, with a valid length.
+    /// Reads prefixes. Each prefix must be complete and have a valid length.
     fn read(ipv6: bool, bytes: &'a [u8]) -> Result<Nets<'a>, Notification> {
         let mut rest = bytes;
         while let Some((&len, after)) = rest.split_first() {
@@ -99,7 +99,7 @@ fn attribute<'a>(rest: &mut &'a [u8]) -> Option<(u8, u8, &'a [u8])> {
     Some((flags, code, value))
 }
 
-/// The value behind a length of two bytes, and the rest.
+/// Splits off a value that is preceded by its length in two bytes; returns the value and the rest.
 fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, after) = bytes.split_first_chunk()?;
     after.split_at_checked(usize::from(u16::from_be_bytes(*len)))
@@ -116,7 +116,7 @@ fn is_path(value: &[u8]) -> bool {
     rest.is_empty()
 }
 
-/// Reads the body of an UPDATE of a session with ASes of 4 octets; `internal`: the peer is in the same AS.
+/// Reads the body of an UPDATE of a session with 4-octet AS numbers; `internal`: the peer is in the same AS.
 pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notification> {
     let (withdrawn, rest) = counted(body).ok_or_else(bad_list)?;
     let (mut attributes, announced) = counted(rest).ok_or_else(bad_list)?;
@@ -129,12 +129,13 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
     let mut others: Vec<(u8, Vec<u8>)> = Vec::new();
     while !attributes.is_empty() {
         let Some((flags, code, value)) = attribute(&mut attributes) else {
-            // The lengths in the list are wrong: the routes are known, their attributes are not.
+            // The lengths in the list are wrong: the routes are known, but their attributes are not.
             sound = false;
             break;
         };
         if std::mem::replace(&mut seen[usize::from(code)], true) {
-            // The first of two equal attributes counts, but two of these leave the routes unknown (RFC 7606 section 3 g).
+            // The first of two equal attributes counts, but with two of these, the routes are unknown (RFC 7606 section
+            // 3 g).
             if matches!(code, attribute::MP_REACH_NLRI | attribute::MP_UNREACH_NLRI) {
                 return Err(bad_list());
             }
@@ -167,7 +168,7 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
             (attribute::NEXT_HOP, &[a, b, c, d]) => next_hop = Some(IpAddr::from([a, b, c, d])),
             (attribute::MULTI_EXIT_DISC, &[a, b, c, d]) => med = Some(u32::from_be_bytes([a, b, c, d])),
             (attribute::LOCAL_PREF, &[a, b, c, d]) if internal => local_pref = Some(u32::from_be_bytes([a, b, c, d])),
-            // RFC 7606 sections 7.5, 7.9 and 7.10: ignored from external peers.
+            // From external peers, these attributes are ignored (RFC 7606 sections 7.5, 7.9 and 7.10).
             (attribute::LOCAL_PREF | attribute::ORIGINATOR_ID | attribute::CLUSTER_LIST, _) if !internal => {}
             (attribute::ORIGINATOR_ID, &[a, b, c, d]) => originator = Some(u32::from_be_bytes([a, b, c, d])),
             (attribute::CLUSTER_LIST, value) if value.len().is_multiple_of(4) && !value.is_empty() => {
@@ -189,7 +190,7 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
             }
             (attribute::MP_REACH_NLRI, value) => reached = reach(value)?,
             (attribute::MP_UNREACH_NLRI, value) => unreached = unreach(value)?,
-            // Unused, because all sessions here use 4 octets (RFC 6793 section 6).
+            // Not used, because all sessions here use 4-octet AS numbers (RFC 6793 section 6).
             (attribute::AS4_PATH | attribute::AS4_AGGREGATOR, _) => {}
             (
                 attribute::ORIGIN
@@ -342,7 +343,7 @@ mod tests {
         assert_eq!(end(&[0, 0, 0, 0]), Ok(()), "an End-of-RIB");
     }
 
-    /// A prefix as in an UPDATE, with the bits beyond its length zero.
+    /// Encodes a prefix as in an UPDATE, with zeros in the bits beyond its length.
     fn emit(address: u128, bits: u32, len: u8) -> Vec<u8> {
         let address = address >> (bits - u32::from(len)) << (bits - u32::from(len));
         let bytes = (address << (128 - bits)).to_be_bytes();

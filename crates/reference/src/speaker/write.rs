@@ -25,14 +25,14 @@ pub(super) struct Way {
     pub longest: usize,
 }
 
-/// What all prefixes of one message share.
+/// The properties that all prefixes of one message share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Common {
     telling: Telling,
     ipv6: bool,
-    /// Next hop instead of the device's own address.
+    /// Next hop to use instead of the device's own address.
     next_hop: Option<IpAddr>,
-    /// True if this next hop is wrong.
+    /// True if this next hop is a fault.
     strange: bool,
     doubled: bool,
 }
@@ -44,7 +44,8 @@ pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut 
     while out.len() < enough && *until != Some(0) {
         let Some((_, common)) = next(rib, way, faults, truth) else { return };
         let before = attributes(rib, way, &common);
-        // MP_UNREACH_NLRI or MP_REACH_NLRI: header of 4, AFI, SAFI; next hop with its length, a zero.
+        // Size of MP_UNREACH_NLRI or MP_REACH_NLRI: 4 bytes of header, AFI, SAFI; the next hop with its length, a zero
+        // byte.
         let around = match (common.ipv6, common.telling) {
             (false, _) => 0,
             (true, Telling::Withdraw) => 4 + 3,
@@ -90,7 +91,7 @@ pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut 
     }
 }
 
-/// The next prefix to advertise to this peer, faults included.
+/// The next prefix to advertise to this peer, with faults applied.
 fn next(rib: &mut Rib, way: &Way, faults: &BgpFaults, truth: &mut BgpTruth) -> Option<(Net, Common)> {
     loop {
         let (net, number, path, telling) = rib.next_telling(way.peer)?;
@@ -171,7 +172,7 @@ fn compose(out: &mut Vec<u8>, way: &Way, common: &Common, before: &[u8], nets: &
             out.extend_from_slice(announced);
             return;
         }
-        // First, as RFC 7606 section 5.1 requires.
+        // This attribute comes first, as RFC 7606 section 5.1 requires.
         let mut value = vec![0, 2, 1];
         let code = match common.telling {
             Telling::Withdraw => attribute::MP_UNREACH_NLRI,
@@ -194,7 +195,7 @@ fn compose(out: &mut Vec<u8>, way: &Way, common: &Common, before: &[u8], nets: &
     });
 }
 
-/// Appends an UPDATE: a header, and the body that `fill` writes.
+/// Appends an UPDATE: a header, followed by the body that `fill` writes.
 fn begin(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.resize(start + HEADER_LEN, 0);
@@ -208,7 +209,8 @@ pub(super) fn end_of_rib(out: &mut Vec<u8>, ipv6: bool) {
     begin(out, |out| out.extend_from_slice(if ipv6 { &[0, 0, 0, 6, 0x80, 15, 3, 0, 2, 1] } else { &[0; 4] }));
 }
 
-/// Appends an UPDATE whose withdrawn routes are longer than itself, which ends a session (RFC 7606 section 3 b).
+/// Appends an UPDATE whose withdrawn routes are longer than the message itself, which ends a session (RFC 7606 section
+/// 3 b).
 pub(super) fn malformed(out: &mut Vec<u8>) {
     begin(out, |out| out.extend_from_slice(&[0xff, 0xff, 0, 0]));
 }

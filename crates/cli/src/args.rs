@@ -249,7 +249,7 @@ Examples:
         /// Folder for the report files [default: the run's own]
         #[arg(long)]
         out: Option<PathBuf>,
-        /// Also print the page to report.pdf, with a browser of this machine and without network
+        /// Also print the page to report.pdf, using a browser on this machine without network access
         #[arg(long)]
         pdf: bool,
     },
@@ -291,7 +291,7 @@ are no runs; 5 nothing of a newest run could be compared.")]
 Examples:
   drophammer selftest                                every backend, over virtual links
   drophammer selftest --backend af_packet --long     only one, with trials of 10 s
-  drophammer selftest --interfaces eth1,eth2         over two ports joined by a cable
+  drophammer selftest --interfaces eth1,eth2         over two ports connected by a cable
 
 For each backend it measures the ceiling, the load up to which the tester itself loses nothing, how late frames leave, and the
 latency that the tester adds. It also checks every counter against a device that knows what it did to each frame.")]
@@ -330,7 +330,7 @@ Examples:
     /// Run as the first process of a User Mode Linux guest; started by the lab
     #[command(name = guest::SUBCOMMAND, hide = true)]
     UmlGuest {
-        /// File of the job, and words of the kernel
+        /// Job file, and arguments of the kernel
         arguments: Vec<OsString>,
     },
     /// Run as the fast path of a router of kind `xdp`; started by the lab
@@ -376,8 +376,8 @@ pub struct SuiteArgs {
     /// the profile conformant]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_ROUNDS as i64))]
     pub rounds: Option<u32>,
-    /// As many rounds as fit into this time, for instance 30min, but at least the default number. An estimate before the run sets the number.
-    /// Trials that the host disturbs are repeated in the remaining time
+    /// Run as many rounds as fit into this time, for instance 30min, but at least the default number. The number is
+    /// estimated before the run. Trials that the host disturbs are repeated in the remaining time
     #[arg(long, visible_alias = "within", value_name = "DURATION", value_parser = parse_duration, conflicts_with = "rounds")]
     pub time: Option<Duration>,
     /// Seed of every pseudo-random choice
@@ -413,7 +413,7 @@ pub struct RunArgs {
     /// Backend for routers that are not simulated; see `drophammer list backends`
     #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
     pub backend: String,
-    /// Threads of the tester. They share the queues of the ports, and each has a processor of its own
+    /// Threads of the tester. They share the queues of the ports, and each has its own processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), default_value_t = 1)]
     pub threads: u16,
     /// Queues of each port, so that several threads can share it. The order of frames in different queues is unknown
@@ -447,7 +447,7 @@ pub struct RunArgs {
 /// Runs over time.
 #[derive(Debug, Args)]
 pub struct HistoryArgs {
-    /// Folders with runs in them, or of single runs [default: drophammer-runs]
+    /// Folders that contain runs, or folders of single runs [default: drophammer-runs]
     #[arg(value_name = "FOLDER")]
     pub folders: Vec<PathBuf>,
     /// Only runs of this suite
@@ -470,7 +470,7 @@ pub struct SelftestArgs {
     /// Test only this backend; may be repeated [default: all backends that this user may use]
     #[arg(long = "backend", value_name = "NAME", value_parser = backends())]
     pub backends: Vec<String>,
-    /// Two interfaces joined by a cable, instead of virtual links
+    /// Two interfaces connected by a cable, instead of virtual links
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub interfaces: Vec<String>,
     /// Line speed of the ports
@@ -490,10 +490,10 @@ pub struct SelftestArgs {
     pub plain: bool,
 }
 
-/// Words of an option, each with its value and its help.
+/// The words that an option accepts, each with its value and its help.
 type Words<T> = &'static [(&'static str, T, &'static str)];
 
-/// Reads one of these words.
+/// Parses one of these words.
 fn one_of<T: Clone + Send + Sync>(words: Words<T>) -> impl TypedValueParser<Value = T> {
     let known = words.iter().map(|(word, _, help)| PossibleValue::new(*word).help(*help));
     PossibleValuesParser::new(known).map(|given| {
@@ -516,7 +516,7 @@ fn backends() -> PossibleValuesParser {
 pub fn parse() -> Command {
     match Cli::try_parse() {
         Ok(cli) => cli.command,
-        // Help and version are no errors; without any argument, help is shown as one.
+        // Help and version are not errors. Without any argument, help is shown as an error.
         Err(e) if !e.use_stderr() || e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => e.exit(),
         Err(e) => {
             err!("{}", of_command_line(&e.render().to_string()));

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long the peer may take to answer for the first time.
+/// Time limit for the first answer of the peer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long the session may take to end.
+/// Time limit for the session to end.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// `drophammer bgp`.
@@ -44,7 +44,7 @@ fn open(job: &Job, backend: &Backend) -> Result<Speaker, Failure> {
     Ok(speaker)
 }
 
-/// The session, and what was shown of it so far.
+/// The session, and what has been shown of it.
 struct Feed<'a> {
     job: &'a Job,
     /// `None` if there are no routes to advertise.
@@ -58,7 +58,7 @@ struct Feed<'a> {
     done: Option<Duration>,
     /// Number of reported session losses.
     losses: u32,
-    /// The last reported reason why it has not come up.
+    /// The reason last reported why the session has not come up.
     refused: Option<String>,
     /// True while standard output can be written.
     readable: bool,
@@ -70,7 +70,7 @@ impl<'a> Feed<'a> {
         Feed { job, routes, speaker, json, lines, up: None, done: None, losses: 0, refused: None, readable }
     }
 
-    /// Brings the session up, advertises the routes, and keeps the session until it must end.
+    /// Brings the session up, advertises the routes, and keeps the session up until it must end.
     fn run(mut self, stop: &AtomicBool) -> Result<Exit, Failure> {
         self.headline();
         if let Some(routes) = &self.routes {
@@ -80,21 +80,21 @@ impl<'a> Feed<'a> {
         let kept = self.keep(stop);
         let told = self.speaker.told();
         let ended = kept.and_then(|()| self.speaker.stop(FAREWELL).map_err(Failure::environment));
-        // A session that was up has a summary, however it ended.
+        // A session that was up gets a summary, regardless of how it ended.
         if ended.is_ok() || self.up.is_some() {
             self.summary(&told);
         }
         ended?;
         let whole = told.session.losses == 0 && self.has_told_all();
         Ok(match self.up {
-            // Without a session, nothing is known of the router.
+            // Without a session, nothing is known about the router.
             None => Exit::Environment,
             Some(_) if whole => Exit::Good,
             Some(_) => Exit::Failed,
         })
     }
 
-    /// Keeps the session until it must end.
+    /// Keeps the session up until it must end.
     fn keep(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
         while !self.is_over(stop)? {
             // Events whose time is reported end the wait.
@@ -108,12 +108,12 @@ impl<'a> Feed<'a> {
         Ok(())
     }
 
-    /// True if the peer has acknowledged all routes, or there are none.
+    /// True if the peer has acknowledged all routes, or if there are no routes.
     fn has_told_all(&self) -> bool {
         self.done.is_some() || self.routes.is_none()
     }
 
-    /// True if the session must end. Fails if it never came up.
+    /// True if the session must end. Fails if the session never came up.
     fn is_over(&self, stop: &AtomicBool) -> Result<bool, Failure> {
         let elapsed = self.lines.elapsed();
         if self.up.is_none() && !self.job.speaker.passive && elapsed > PATIENCE {
@@ -126,7 +126,7 @@ impl<'a> Feed<'a> {
                 PATIENCE.as_secs()
             )));
         }
-        // The time counts from when the peer acknowledged all routes.
+        // The time starts when the peer has acknowledged all routes.
         let since = if self.routes.is_none() { self.up } else { self.done };
         let kept = self.job.duration.zip(since).is_some_and(|(time, since)| elapsed >= since + time);
         Ok(kept || !self.readable || stop.load(Ordering::Relaxed))
@@ -165,8 +165,8 @@ impl<'a> Feed<'a> {
         Ok(())
     }
 
-    /// `: 100,000 routes in 10 UPDATEs in 1.000 s, 100,000 routes/s`, since the session came up. After a lost session there is no rate, because routes
-    /// were advertised twice.
+    /// `: 100,000 routes in 10 UPDATEs in 1.000 s, 100,000 routes/s`, since the session came up. After a session loss
+    /// there is no rate, because routes were advertised twice.
     fn rate(&self, told: &Told) -> String {
         if told.session.losses > 0 {
             return String::new();
@@ -252,7 +252,7 @@ impl<'a> Feed<'a> {
         self.print(&lines.join("\n"));
     }
 
-    /// Prints a line. When nobody reads standard output, the session must end.
+    /// Prints a line. If nobody reads standard output, the session must end.
     fn print(&mut self, text: &str) {
         self.readable &= say(text).is_ok();
     }
@@ -263,8 +263,8 @@ fn is_done(told: &Told) -> bool {
     told.session.established && told.all_acknowledged
 }
 
-/// Why routes were skipped. Only their attributes can be the cause: a session that is up has their family, and the speaker has a next hop for it.
-/// Routes that were not tried yet may be too long as well.
+/// Why routes were skipped. Only their attributes can be the cause: a session that is up supports their family, and the
+/// speaker has a next hop for it. Routes that were not tried yet may be too long as well.
 fn too_long(skipped: u64) -> String {
     let routes = if skipped == 1 { "1 route has".into() } else { format!("{} routes have", group_digits(skipped)) };
     format!(

@@ -33,21 +33,23 @@ use std::time::Duration;
 
 /// Time for the other side to answer ARP or Neighbor Discovery.
 const ANSWER: Duration = Duration::from_secs(3);
-/// Lanes answer a request for counts within microseconds, unless their processor is taken from them.
+/// Time limit for the lanes to answer a request for counts. They answer within microseconds, unless they lose their
+/// processor.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A generator that was held up for at most this long catches up, slightly above the requested rate. After a longer delay it leaves frames unsent.
+/// A generator that falls behind by at most this much catches up by sending slightly above the requested rate. If it
+/// falls behind by more, it leaves frames unsent.
 const MAX_BACKLOG_NS: u64 = 20_000_000;
-/// A tester that cannot offer the rate stops this long after the end of `--for`.
+/// A tester that cannot offer the rate stops at most this long after the end of `--for`.
 const OVERTIME: Duration = Duration::from_millis(50);
 /// Seed of the payload.
 const SEED: u64 = 0;
-/// A frame is late from this latency on.
+/// A frame counts as late from this latency.
 const LATE_NS: u64 = 1_000_000_000;
 
 /// `drophammer blast`.
 pub fn run(args: &BlastArgs) -> Ended {
     let mut jobs = Job::read_each(args).map_err(Failure::usage)?;
-    // Before any thread starts, so that all have the handler.
+    // Do this before any thread starts, so that all threads have the handler.
     let (stop, second) = first_signal()?;
     let router = args.dut.as_ref().map(|kind| Router::bring_up(kind, args, &stop)).transpose()?;
     // The router's lab needs a process with a single thread.
@@ -66,13 +68,13 @@ pub fn run(args: &BlastArgs) -> Ended {
     router.map_or(Ok(exit), |router| router.take_down(exit))
 }
 
-/// Timing of a trial, with which frames of earlier trials are recognized.
+/// Timing of a trial. It also serves to recognize frames of earlier trials.
 fn timing(keys: &mut TrialKeys) -> Timing {
     let (_, key, earlier) = keys.next_trial();
     Timing { seed: SEED, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS }
 }
 
-/// Why a trial ended without a result.
+/// The reason why a trial ended without a result.
 fn ended(e: RigError) -> Failure {
     match e {
         RigError::Port(e) => Failure::environment(e),
@@ -86,14 +88,14 @@ fn flawless(result: &TrialResult) -> bool {
     damaged == 0 && result.health.unsent * 100 <= result.intended()
 }
 
-/// Opens the interfaces and puts the hosts behind them. Prints notes about frames that the jobs cannot send there.
+/// Opens the interfaces and puts the hosts behind them. Prints notes about frames that the jobs cannot send on them.
 fn rig(jobs: &mut [Job], args: &BlastArgs, router: Option<&Router>) -> Result<Rig, Failure> {
     let backend = usable_backend(&args.backend)?;
     let (threads, queues) = (usize::from(args.threads), u32::from(args.queues));
     let names = jobs[0].ports.clone();
     let fit = threads_fit(threads, names.len(), queues, false).and_then(|()| queues_fit(backend, queues));
     fit.map_err(Failure::usage)?;
-    // The lab made the links to its router itself.
+    // The lab itself made the links to its router.
     if router.is_none() {
         names.iter().try_for_each(|name| refuse_in_use(name)).map_err(Failure::environment)?;
     }
@@ -124,7 +126,8 @@ fn rig(jobs: &mut [Job], args: &BlastArgs, router: Option<&Router>) -> Result<Ri
     Ok(Rig::new(Ports::real(ports, clock, &processors), &config))
 }
 
-/// Processors for `threads` threads; binds the calling thread to the first. A single thread is not bound and gets none.
+/// Processors for `threads` threads; binds the calling thread to the first. A single thread is not bound, and the list
+/// is empty.
 fn processors(threads: usize) -> Result<Vec<usize>, String> {
     if threads <= 1 {
         return Ok(Vec::new());
@@ -141,7 +144,7 @@ fn processors(threads: usize) -> Result<Vec<usize>, String> {
     Ok(processors.to_vec())
 }
 
-/// Numbers of a list in the kernel's format: `0-2,5`.
+/// Parses a list of numbers in the kernel's format: `0-2,5`.
 fn listed(text: &str) -> Vec<usize> {
     let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
         let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
@@ -162,10 +165,10 @@ fn resolve(rig: &mut Rig, job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
     }
 }
 
-/// Sends the jobs one after the other, until the user stops it.
+/// Sends the jobs one after the other, until the user stops the command.
 fn blast_each(rig: &mut Rig, jobs: &[Job], json: bool, stop: &AtomicBool) -> Ended {
     let (mut keys, mut exit) = (TrialKeys::new(secret()), Exit::Good);
-    // Frames other than test frames by interface that a summary has reported.
+    // For each interface, the number of frames other than test frames that a summary has reported.
     let mut told = vec![0; jobs[0].ports.len()];
     for (number, job) in jobs.iter().enumerate() {
         if number > 0 && stop.load(Ordering::Relaxed) {
@@ -204,7 +207,7 @@ fn blast(
     });
     let Ok(mut display) = display else { return Err(Failure::environment("the display failed")) };
     let (result, others) = result;
-    // If a port failed, shows the frames until then before the error.
+    // If a port failed, show the frames up to that time before the error.
     let counted = result.as_ref().ok().cloned().or_else(|| rig.cut_off().map(|counted| *counted));
     let sent = told.iter_mut().enumerate().map(|(port, told)| {
         let all = rig.hosts().sent(port).frames;
@@ -212,13 +215,13 @@ fn blast(
     });
     let sent: Vec<u64> = sent.collect();
     if let Some(counted) = &counted {
-        // If standard output is closed, the exit code still gives the result.
+        // If standard output is closed, the exit code still reports the result.
         let _ = display.summary(counted, &sent, &others);
     }
     result.map_err(ended)
 }
 
-/// Drives the traffic to its end; returns its result, and the other frames that arrived meanwhile.
+/// Runs the traffic to its end. Returns its result, and the other frames that arrived meanwhile.
 fn finish(rig: &mut Rig, stopped: &dyn Fn() -> bool) -> (Result<TrialResult, RigError>, OtherTraffic) {
     rig.observe(&TestTraffic::of_run(SEED), 0, Vec::new());
     let result = rig.finish(stopped);
@@ -226,7 +229,8 @@ fn finish(rig: &mut Rig, stopped: &dyn Fn() -> bool) -> (Result<TrialResult, Rig
     (result, others)
 }
 
-/// Shows a line per second, and ends sending when the user asks for it or the time is over. Sets `quiet` when nothing more can be expected.
+/// Shows a line per second, and ends sending when the user asks for it or the time is over. Sets `quiet` when no more
+/// frames can be expected.
 fn watch(live: &Live, display: &mut Display<'_>, job: &Job, stop: &AtomicBool, quiet: &AtomicBool) {
     let mut lines = Lines::begin();
     let mut ending = false;
@@ -238,7 +242,7 @@ fn watch(live: &Live, display: &mut Display<'_>, job: &Job, stop: &AtomicBool, q
     let mut silence = Silence::default();
     while !live.is_over() {
         let over = |more| job.duration().is_some_and(|duration| lines.elapsed() >= duration + more);
-        // A tester that cannot offer the rate would go on with frames that were due earlier.
+        // A tester that cannot offer the rate would continue with frames that were due earlier.
         if stop.load(Ordering::Relaxed) || over(OVERTIME) {
             end(&mut ending);
         }

@@ -1,4 +1,4 @@
-//! A secret per run, and the times of displays with a line per second.
+//! A secret per run, and a clock for displays with a line per second.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -7,13 +7,13 @@ const LINE: Duration = Duration::from_secs(1);
 /// How often commands with such a display check for Ctrl-C.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// A number that differs from run to run, so that a run does not accept frames of another one.
+/// A number that differs from run to run, so that a run does not accept frames of another run.
 pub fn secret() -> u64 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     nanos ^ u64::from(std::process::id()) << 40
 }
 
-/// Says when the next line is due.
+/// Determines when the next line is due.
 pub struct Lines {
     begun: Instant,
     /// Lines shown so far.
@@ -29,7 +29,7 @@ impl Lines {
         self.begun.elapsed()
     }
 
-    /// True if a line is due. Lines that a held-up display missed are left out.
+    /// True if a line is due. Lines that a delayed display missed are skipped.
     pub fn is_due(&mut self) -> bool {
         let elapsed = self.elapsed();
         let is_due = elapsed >= LINE * (self.shown + 1);

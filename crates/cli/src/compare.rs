@@ -1,4 +1,4 @@
-//! `drophammer compare` and `drophammer history`: compare runs with each other, and with those before them.
+//! `drophammer compare` and `drophammer history`: compare runs with each other, and with earlier runs.
 
 use crate::args::HistoryArgs;
 use crate::output::{err, is_colored, out};
@@ -19,11 +19,11 @@ pub fn compare(folders: &[PathBuf], json: bool) -> Ended {
     let mut seen: BTreeMap<PathBuf, &PathBuf> = BTreeMap::new();
     for folder in folders {
         runs.push(RunReader::open(folder).map_err(Failure::usage)?);
-        // A link such as `latest` may lead to a folder that is also named.
+        // A link such as `latest` may point to a folder that the user also gives.
         let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
         if let Some(before) = seen.insert(real, folder) {
             let (before, again) = (before.display(), folder.display());
-            return Err(Failure::usage(format!("`{before}` and `{again}` are one run; name another one")));
+            return Err(Failure::usage(format!("`{before}` and `{again}` are the same run; name another run")));
         }
     }
     for run in &runs {
@@ -33,7 +33,9 @@ pub fn compare(folders: &[PathBuf], json: bool) -> Ended {
     }
     let compared = compare_runs(&runs);
     if compared.lines.is_empty() {
-        return Err(Failure::usage("none of these runs has a figure to compare; name runs whose tests give figures"));
+        return Err(Failure::usage(
+            "none of these runs has a figure to compare; name runs whose tests produce figures",
+        ));
     }
     let text = if json { compared.json() } else { compared.text(is_colored(&io::stdout())) };
     out!("{}", text.trim_end());
@@ -48,7 +50,7 @@ pub fn history(args: &HistoryArgs) -> Ended {
     for folder in &folders {
         let runs =
             below(folder).map_err(|e| Failure::usage(format!("cannot read folder `{}`: {e}", folder.display())))?;
-        // A link such as `latest` leads to a folder that is also listed.
+        // A link such as `latest` points to a folder that is also listed.
         for dir in runs.into_iter().filter(|dir| dir.canonicalize().is_ok_and(|real| seen.insert(real))) {
             match RunReader::open(&dir) {
                 Ok(run) if args.suite.as_ref().is_none_or(|suite| *suite == run.started.suite) => {
@@ -69,7 +71,7 @@ pub fn history(args: &HistoryArgs) -> Ended {
     if histories.is_empty() {
         let names: Vec<String> = folders.iter().map(|folder| format!("`{}`", folder.display())).collect();
         let suite = args.suite.as_ref().map_or(String::new(), |suite| format!(" of the suite `{suite}`"));
-        let text = format!("there are no runs{suite} in {}; name the folder that holds them", names.join(", "));
+        let text = format!("there are no runs{suite} in {}; name the folder that contains them", names.join(", "));
         return Err(Failure::usage(text));
     }
     let filtered = args.figure.is_some() || args.dut.is_some();
@@ -98,7 +100,7 @@ fn show(histories: &[History], json: bool, filtered: bool) {
     }
 }
 
-/// The folder itself if it holds a run, otherwise all folders in it that do.
+/// The folder itself if it contains a run, otherwise all folders in it that contain one.
 fn below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let is_run = |dir: &Path| dir.join("run.jsonl").is_file();
     if is_run(folder) {

@@ -1,4 +1,4 @@
-//! What the program says about itself: `drophammer list`, `schema`, `completions` and `man`.
+//! Descriptions of the program itself: `drophammer list`, `schema`, `completions` and `man`.
 
 use crate::args::{Listing, commands};
 use crate::output::out;

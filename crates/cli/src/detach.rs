@@ -1,8 +1,9 @@
 //! `drophammer run --detach`: a run that continues without its terminal.
 //!
-//! The command starts itself again. The second process leaves session and terminal before anything else (so before the lab moves it into namespaces).
-//! It prints refusals on the terminal, and all later output into the folder of its run. Until then the first process waits at a socket, which is the
-//! standard input of the second. If the socket closes without a message, the run was refused.
+//! The command starts itself again. The second process first leaves session and terminal, before the lab moves it into
+//! namespaces. It prints refusals on the terminal, and writes all later output into the folder of its run. Until then
+//! the first process waits at a socket, which is the standard input of the second process. If the socket closes without
+//! a message, the run was refused.
 
 use crate::args::RunArgs;
 use crate::output::out;
@@ -25,7 +26,7 @@ use std::process::{Child, Command};
 
 /// File in the folder of the run with the output of the run.
 pub const CONSOLE: &str = "console.log";
-/// File next to it with the output of `--json`.
+/// File in the same folder with the output of `--json`.
 const EVENTS: &str = "events.jsonl";
 /// Option of the second process, after the name of the command.
 const OPTION: &str = "--detached";
@@ -37,7 +38,7 @@ pub fn command_line(secret: &[String]) -> Vec<String> {
     without_values(as_written(std::env::args_os()), secret)
 }
 
-/// The words with [`Secret::HIDDEN`] for the values that `--var` gives to the variables `secret`.
+/// The words with [`Secret::HIDDEN`] in place of the values that `--var` gives to the variables `secret`.
 fn without_values(words: Vec<String>, secret: &[String]) -> Vec<String> {
     let mut is_value = false;
     let hide = |word: String| {
@@ -60,7 +61,8 @@ fn as_written(words: impl Iterator<Item = OsString>) -> Vec<String> {
     words.enumerate().filter(|word| !own(word)).map(|(_, word)| word.to_string_lossy().into_owned()).collect()
 }
 
-/// The command that the user types: starts the run in the background, and prints its folder. A refused run prints its own errors.
+/// The command that the user types: starts the run in the background, and prints its folder. If the run is refused, it
+/// prints its own errors.
 pub fn start(args: &RunArgs) -> Ended {
     let folder = args.out.as_deref().unwrap_or(Path::new(RUNS));
     let new = if args.resume.is_some() { Vec::new() } else { missing(folder) };
@@ -74,7 +76,7 @@ pub fn start(args: &RunArgs) -> Ended {
     }
     let status = child.wait().map_err(failed)?;
     for folder in new {
-        // Removes empty folders only.
+        // This removes only an empty folder.
         let _ = fs::remove_dir(folder);
     }
     match status.code().map(Exit::of) {
@@ -88,7 +90,8 @@ fn again() -> io::Result<(Child, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut words = std::env::args_os();
     let (name, command) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    // This statement also closes the second process's end here, so that the first process notices when the second ends.
+    // This statement also closes this process's copy of the second end, so that the first process notices when the
+    // second ends.
     let child = Command::new(std::env::current_exe()?)
         .arg0(name)
         .arg(command)
@@ -105,7 +108,7 @@ fn missing(folder: &Path) -> Vec<PathBuf> {
     folder.ancestors().take_while(is_new).map(Path::to_path_buf).collect()
 }
 
-/// Reports that the run continues, and how to reach it.
+/// Reports that the run continues, and how to watch and stop it.
 fn began(pid: u32, dir: &Path, json: bool) {
     if json {
         let dir = dir.display().to_string();
@@ -118,7 +121,7 @@ fn began(pid: u32, dir: &Path, json: bool) {
     out!("  stop     drophammer stop {word}");
 }
 
-/// A path as a word for a shell.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
@@ -143,8 +146,8 @@ impl Detached {
         Ok(Detached { starter })
     }
 
-    /// Begins the run in `dir`: names this process there, redirects the output there, and lets the first process end. The flag is false if the first
-    /// process is gone, because then nobody knows of this run.
+    /// Begins the run in `dir`: records this process there, redirects the output there, and lets the first process end.
+    /// The flag is false if the first process has already ended, because then nobody knows about this run.
     pub fn begin(mut self, dir: &Path, json: bool) -> io::Result<(Held, bool)> {
         let mut options = OpenOptions::new();
         options.append(true).create(true).custom_flags(nix::libc::O_NOFOLLOW);

@@ -1,4 +1,4 @@
-//! Prints errors in one style: `error: ` and the cause, the place if there is one, and `help: ` with the remedy.
+//! Prints errors in a uniform style: `error: ` and the cause, the place if there is one, and `help: ` with the remedy.
 
 use crate::output::{err, is_colored};
 use drophammer_model::visible::masked;
@@ -54,7 +54,7 @@ pub fn print(errors: &SuiteErrors) {
     err!("{} error{s}{more}; nothing was started", errors.errors.len());
 }
 
-/// Moves the remedy of a message, which follows the last semicolon of its first line, to a line of its own.
+/// Moves the remedy of a message, which follows the last semicolon of its first line, to a separate line.
 pub fn with_help(text: &str) -> String {
     let (first, more) = text.split_once('\n').map_or((text, None), |(first, more)| (first, Some(more)));
     match first.rsplit_once("; ") {
@@ -66,7 +66,7 @@ pub fn with_help(text: &str) -> String {
     }
 }
 
-/// An error of the parser of the command line, in the style of all other errors.
+/// Formats an error of the command-line parser in the style of all other errors.
 pub fn of_command_line(text: &str) -> String {
     let mut shown = String::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

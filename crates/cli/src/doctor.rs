@@ -21,7 +21,7 @@ pub enum State {
     Good,
     /// It works, but may distort figures.
     Note,
-    /// What needs it does not work.
+    /// Anything that needs it does not work.
     Missing,
 }
 
@@ -38,7 +38,7 @@ impl State {
 /// A checked property of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Such as `clock`.
+    /// Name of the property, such as `clock`.
     pub subject: String,
     pub state: State,
     pub found: String,
@@ -47,12 +47,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding that is as it should be.
+    /// Makes a finding that is as it should be.
     pub fn good(subject: impl Into<String>, found: impl Into<String>) -> Finding {
         Finding { subject: subject.into(), state: State::Good, found: found.into(), remedies: Vec::new() }
     }
 
-    /// Adds something to change.
+    /// Adds a remedy that improves figures.
     pub fn note(self, remedy: impl Into<String>) -> Finding {
         self.judged(State::Note, remedy)
     }
@@ -70,7 +70,7 @@ impl Finding {
 
 /// `drophammer doctor`.
 pub fn run(json: bool) -> Ended {
-    // On the host, because the lab does not have the host's interfaces.
+    // This runs on the host, because the lab does not see the host's interfaces.
     let mut findings: Vec<Finding> =
         INTERFACE_BACKENDS.iter().map(|backend| of_backend(backend.spec.name, (backend.usable)())).collect();
     findings.extend(kinds());
@@ -86,7 +86,7 @@ pub fn run(json: bool) -> Ended {
     Ok(exit)
 }
 
-/// The cause and the remedy in an error, whose last line is the remedy.
+/// Splits an error into its cause and its remedy, which is the last line.
 fn parts(error: &str) -> (&str, &str) {
     let (why, remedy) = error.split_once("remedy: ").unwrap_or((error, ""));
     (why.trim(), remedy.trim())
@@ -94,7 +94,7 @@ fn parts(error: &str) -> (&str, &str) {
 
 fn refused(subject: &str, what: &str, error: &str) -> Finding {
     let (why, remedy) = parts(error);
-    let remedy = if remedy.is_empty() { "docs/getting-it.md says what Drophammer needs" } else { remedy };
+    let remedy = if remedy.is_empty() { "see docs/getting-it.md for what Drophammer needs" } else { remedy };
     Finding::good(subject, format!("{what}: {why}")).missing(remedy)
 }
 
@@ -139,7 +139,8 @@ fn kinds() -> Vec<Finding> {
     .collect()
 }
 
-/// With less memory, a million routes in FRR and in the tester may not fit: 100,000 take FRR some 300 MiB (docs/routes.md).
+/// With less memory, a million routes in FRR and in the tester may not fit: FRR needs about 300 MiB for 100,000
+/// (docs/routes.md).
 const MEMORY: u64 = 4 << 30;
 
 /// Properties of the machine.
@@ -171,7 +172,7 @@ fn of_machine(here: &Environment, separate: bool) -> Vec<Finding> {
     }
     findings.push(processors);
     let load = Finding::good("load", format!("{:.2} in the last minute", here.load_average));
-    let remedy = "end other work: trials that it holds up are invalid and repeated";
+    let remedy = "stop other programs: trials that they disturb are invalid and repeated";
     findings.push(noted(load, here.load_average < 0.5, remedy));
     let memory = Finding::good("memory", format!("{:.1} GiB", here.memory_bytes as f64 / f64::from(1 << 30)));
     let remedy = "a million routes in a router and in the tester may need more; see docs/routes.md";

@@ -25,7 +25,7 @@ pub fn reported_speed(interface: &str) -> Option<Bandwidth> {
 pub fn init(ports: &[String], out: &Path) -> Ended {
     let exists =
         || Failure::usage(format!("`{}` exists and is left as it is; name another file with --out", out.display()));
-    // Before asking a question whose answer would be of no use.
+    // Check this first, before a question whose answer would be useless.
     if out.symlink_metadata().is_ok() {
         return Err(exists());
     }
@@ -34,10 +34,10 @@ pub fn init(ports: &[String], out: &Path) -> Ended {
         !name.is_empty() && name.len() < 16 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:@".contains(c))
     };
     if let Some(wrong) = ports.iter().find(|name| !is_name(name)) {
-        return Err(Failure::usage(format!("`{wrong}` is no name of an interface; `ip link` lists them")));
+        return Err(Failure::usage(format!("`{wrong}` is not the name of an interface; `ip link` lists them")));
     }
     let text = suite(&ports);
-    // Writes only a suite that passes `check`.
+    // Write only a suite that passes `check`.
     read_own(&text, &out.display().to_string()).map_err(|errors| {
         let why = errors.errors.first().map(|e| format!("{}; {}", e.message, e.help)).unwrap_or_default();
         Failure::usage(format!("no suite can be made with these ports: {why}"))
@@ -49,7 +49,7 @@ pub fn init(ports: &[String], out: &Path) -> Ended {
         _ => Failure::store(format!("cannot write `{name}`: {e}; name another file with --out")),
     })?;
     out!(
-        "wrote {name}\n\nNext:\n  drophammer plan {name}       what the router must be configured with\n  drophammer run {name}        as root"
+        "wrote {name}\n\nNext:\n  drophammer plan {name}       how to configure the router\n  drophammer run {name}        as root"
     );
     Ok(Exit::Good)
 }
@@ -58,7 +58,7 @@ pub fn init(ports: &[String], out: &Path) -> Ended {
 fn suite(ports: &[String]) -> String {
     let mut text = format!(
         "# A suite for your own router. Only in a laboratory: RFC 6815 forbids such tests on production networks.
-# All keys: docs/suites.md. What the router must be configured with: `drophammer plan` with this file.
+# All keys: docs/suites.md. How to configure the router: `drophammer plan` with this file.
 suite: my-router
 duts:
   - name: router
@@ -71,7 +71,8 @@ ports:                            # traffic runs between the first and the secon
     );
     for (index, interface) in ports.iter().enumerate() {
         let reported = reported_speed(interface);
-        let from = if reported.is_some() { "as the interface says" } else { "assumed: the interface says none" };
+        let from =
+            if reported.is_some() { "as reported by the interface" } else { "assumed: the interface reports none" };
         let speed = reported.unwrap_or(ASSUMED);
         let _ = writeln!(text, "  - {{name: p{}, speed: {speed}}}    # {interface}; {from}", index + 1);
     }

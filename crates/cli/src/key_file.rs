@@ -1,4 +1,4 @@
-//! Keys of BGP sessions and OSPF interfaces from files and the environment. Reads at most a few kilobytes, and never waits for ever.
+//! Keys of BGP sessions and OSPF interfaces from files and the environment. Reads at most a few kilobytes, and never waits forever.
 
 use drophammer_port::wait;
 use drophammer_store::read_regular;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of bytes of a file with a key; a key has at most 80.
 const MOST: u64 = 4096;
-/// How long a program at the other end of a pipe may take: it may ask its user for a password.
+/// Time limit for a program at the other end of a pipe, which may ask its user for a password.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The key that a suite names, with the end of its line.
@@ -26,7 +26,7 @@ pub fn of_suite(place: &KeyPlace) -> Result<String, Refusal> {
             };
             match read_regular(path, MOST).map(String::from_utf8) {
                 Ok(Ok(text)) => Ok(text),
-                Ok(Err(_)) => refuse(&"it is not text in UTF-8", "write the key into it, alone and on one line"),
+                Ok(Err(_)) => refuse(&"it is not text in UTF-8", "write only the key into it, on one line"),
                 Err(e) => refuse(&e, "name a small file that this user can read, relative to the folder of the suite"),
             }
         }
@@ -42,7 +42,8 @@ pub fn of_suite(place: &KeyPlace) -> Result<String, Refusal> {
     }
 }
 
-/// The text of a file, or of a pipe whose other end may be opened later. The error is [`ErrorKind::TimedOut`] if nothing comes.
+/// The text of a file, or of a pipe whose other end may be opened later. The error is [`ErrorKind::TimedOut`] if no
+/// data arrives.
 pub fn of_pipe(path: &Path) -> io::Result<String> {
     read(path, PATIENCE)
 }
@@ -60,9 +61,9 @@ pub fn one_line(option: &str, path: &Path, longest: usize) -> Result<Vec<u8>, St
 }
 
 fn read(path: &Path, patience: Duration) -> io::Result<String> {
-    // Opening a pipe without another end would block.
+    // Opening a pipe that has no other end would block.
     let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
-    // A named pipe reads as ended before its other end is opened. A pipe without a name was made with both ends.
+    // A named pipe looks ended until its other end is opened. An unnamed pipe was made with both ends.
     let mut begun = fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("pipe:["));
     let (deadline, mut bytes) = (Instant::now() + patience, Vec::new());
     let mut most = (&file).take(MOST);
@@ -74,9 +75,9 @@ fn read(path: &Path, patience: Duration) -> io::Result<String> {
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::Error::new(ErrorKind::TimedOut, format!("nothing came within {patience:?}")));
+            return Err(io::Error::new(ErrorKind::TimedOut, format!("no data arrived within {patience:?}")));
         }
-        // Also true after somebody opened and closed the other end.
+        // This is also true if the other end was opened and closed.
         begun |= wait::until_readable(&[file.as_fd()], left)?;
     }
     String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8"))
@@ -121,8 +122,8 @@ mod tests {
         let pipe = folder.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         let late = read(&pipe, Duration::from_millis(1)).unwrap_err();
-        assert_eq!((late.kind(), late.to_string().as_str()), (ErrorKind::TimedOut, "nothing came within 1ms"));
-        // As a shell passes `<(pass show bgp)`, even if `pass` prints nothing.
+        assert_eq!((late.kind(), late.to_string().as_str()), (ErrorKind::TimedOut, "no data arrived within 1ms"));
+        // A pipe as a shell passes it for `<(pass show bgp)`, even if `pass` prints nothing.
         for said in ["sesame\n", ""] {
             let (reader, mut writer) = io::pipe().unwrap();
             writer.write_all(said.as_bytes()).unwrap();

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The row of frames that are not counted separately.
-const OTHERS: &str = "further ones";
+const OTHERS: &str = "others";
 
 /// `drophammer listen`.
 pub fn run(args: &ListenArgs) -> Ended {
@@ -26,12 +26,12 @@ pub fn run(args: &ListenArgs) -> Ended {
     Ok(if lost == 0 { Exit::Good } else { Exit::Failed })
 }
 
-/// Listens, with a line per second and the table at the end. Returns how many frames the machine lost.
+/// Listens, prints a line per second, and the table at the end. Returns the number of frames that the machine lost.
 fn hear(mut listener: Listener, args: &ListenArgs, stop: &AtomicBool) -> Result<u64, PortError> {
     let mut lines = Lines::begin();
     let (mut last, mut shown_at) = (Heard::default(), Duration::ZERO);
     let over = |elapsed: Duration| stop.load(Ordering::Relaxed) || args.duration.is_some_and(|end| elapsed >= end);
-    // The command ends when nobody reads its output.
+    // If nobody reads the output, the command ends.
     let mut readable = headline(args).is_ok();
     while readable && !over(lines.elapsed()) {
         listener.listen(LOOK)?;
@@ -57,7 +57,7 @@ fn headline(args: &ListenArgs) -> io::Result<()> {
     say(format!("{}: listening {until}\n{:<8}{columns}", args.interface, "time"))
 }
 
-/// A line for the frames that arrived in `during`, up to `at`.
+/// Prints a line for the frames that arrived in `during`, up to `at`.
 fn line(args: &ListenArgs, at: Duration, during: Duration, last: Heard, now: Heard) -> io::Result<()> {
     let seconds = during.as_secs_f64().max(1e-9);
     let fps = (now.frames - last.frames) as f64 / seconds;

@@ -1,7 +1,8 @@
 //! `drophammer run --live`: a page on loopback that shows the run while it runs, and metrics for Prometheus.
 //!
-//! It listens on 127.0.0.1 only. It refuses a request whose `Host` does not name loopback, so that a page of another site cannot read it through its own
-//! name (DNS rebinding). The stop button sends a token that only the terminal shows, after the `#` of the address, which browsers do not send.
+//! It listens on 127.0.0.1 only. It refuses a request whose `Host` does not name loopback, so that a page of another
+//! site cannot read it through its own name (DNS rebinding). The stop button sends a token. Only the terminal shows it,
+//! after the `#` of the address, which browsers do not send to a server.
 
 mod events;
 mod metrics;
@@ -27,16 +28,16 @@ const KEPT: usize = 5_000;
 const KEPT_RATES: usize = 300;
 /// Maximum number of events in one answer.
 const AT_ONCE: usize = 500;
-/// How long an open page may take to ask for the last events.
+/// Time limit for an open page to ask for the last events.
 const FAREWELL: Duration = Duration::from_millis(2_500);
-/// How long a connection may take to send its request, and then to take the reply.
+/// Time limit for a connection to send its request, and then to receive the reply.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Maximum number of connections that are answered at the same time. A page has one.
 const AT_A_TIME: usize = 32;
 
 /// Names of loopback in `Host`.
 const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
-/// The answer to a request for another name.
+/// The answer to a request for any other name.
 const FOREIGN: &str = "this page answers only to 127.0.0.1, localhost and [::1]; open http://127.0.0.1 with the port \
                        that the terminal shows, or with the local port of the SSH forward";
 
@@ -72,7 +73,7 @@ struct State {
     /// Rates of trials with their numbers.
     rates: VecDeque<(u64, Value)>,
     last: u64,
-    /// Number of the last event that a page got, and when it asked.
+    /// Number of the last event that a page received, and the time when it asked.
     seen: u64,
     asked_at: Option<Instant>,
     metrics: Metrics,
@@ -95,7 +96,8 @@ impl Waiting {
         format!("http://127.0.0.1:{}/{token}", self.port)
     }
 
-    /// Serves the page, with one thread per connection, so that none waits for another. Its stop button sets `stop`.
+    /// Serves the page, with one thread per connection, so that no connection waits for another. Its stop button sets
+    /// `stop`.
     pub fn serve(self, stop: Arc<AtomicBool>) -> io::Result<Live> {
         let state = Mutex::new(State::default());
         let shared = Arc::new(Shared { state, asked: Condvar::new(), token: self.token, stop });
@@ -109,7 +111,7 @@ impl Waiting {
                     let _place = place;
                     let _ = served.answer(&connection);
                 };
-                // Without a thread, the connection is closed, and the page asks again.
+                // If no thread can be started, the connection is closed, and the page asks again.
                 let _ = std::thread::Builder::new().name("live page".into()).spawn(answer);
             }
         })?;
@@ -132,7 +134,7 @@ impl Live {
         }
     }
 
-    /// Gives an open page a moment to get the last event.
+    /// Gives an open page some time to get the last event.
     pub fn finish(&self) {
         let state = self.shared.lock();
         let is_open = state.asked_at.is_some_and(|at| at.elapsed() < FAREWELL);
@@ -175,7 +177,7 @@ impl Shared {
             ("POST", "/stop") => {
                 let own = format!("http://{host}");
                 if request.header("origin").is_some_and(|origin| origin != own) {
-                    let text = format!("only the run's own page may stop it; open {own}/ and use its button");
+                    let text = format!("only the run's own page can stop it; open {own}/ and use its button");
                     return Reply::plain(403, &text);
                 }
                 let given = request.header("x-drophammer-token").unwrap_or_default();
@@ -183,10 +185,10 @@ impl Shared {
                     return Reply::plain(403, "the token is wrong; open the address that the terminal shows");
                 }
                 self.stop.store(true, Ordering::Relaxed);
-                Reply::plain(200, "the run ends")
+                Reply::plain(200, "the run is ending")
             }
             (_, "/" | "/page.js" | "/page.css" | "/events" | "/metrics" | "/stop") => {
-                Reply::plain(405, "this method is not for this path")
+                Reply::plain(405, "this path does not support this method")
             }
             _ => Reply::plain(404, "there is no such page"),
         }
@@ -210,26 +212,27 @@ impl Shared {
     }
 }
 
-/// True if the value of `Host` names loopback, with any port: browsers leave 80 out, and an SSH forward may have another port than the run.
+/// True if the value of `Host` names loopback, with any port: browsers omit port 80, and an SSH forward may have
+/// another port than the run.
 fn is_loopback(host: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let is_port = |text: &str| text.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()));
     LOOPBACK.iter().filter_map(|name| host.strip_prefix(*name)).any(|rest| rest.is_empty() || is_port(rest))
 }
 
-/// Compares in a time that depends only on the length.
+/// Compares in a time that depends only on the length of the values.
 fn same(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b));
     a.len() == b.len() && std::hint::black_box(differences) == 0
 }
 
-/// Bounds the connections that are answered at the same time.
+/// Limits the number of connections that are answered at the same time.
 struct Places {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-/// A taken place; free again when it is dropped.
+/// A taken place. Dropping it frees the place.
 struct Place(Arc<Places>);
 
 impl Places {
@@ -237,7 +240,7 @@ impl Places {
         Arc::new(Places { free: Mutex::new(places), freed: Condvar::new() })
     }
 
-    /// Takes a place, once one is free.
+    /// Waits until a place is free, and takes it.
     fn take(self: &Arc<Places>) -> Place {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let mut free = self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
@@ -303,7 +306,7 @@ mod tests {
             format!("X-Drophammer-Token: {}\r\n", "0".repeat(32)),
             format!("X-Drophammer-Token: {}\r\n", &token[1..]),
             format!("Origin: http://example.org\r\nX-Drophammer-Token: {token}\r\n"),
-            // A page of another server on this machine.
+            // A page of another server on this machine makes these requests.
             format!("Origin: http://localhost:1\r\nX-Drophammer-Token: {token}\r\n"),
         ];
         for headers in refused {
@@ -318,7 +321,7 @@ mod tests {
 
     #[test]
     fn the_page_has_its_address_without_a_port_and_behind_a_forward_too() {
-        // Browsers leave port 80 out; `ssh -L 9090:127.0.0.1:8080` gives the page another port.
+        // Browsers omit port 80; `ssh -L 9090:127.0.0.1:8080` gives the page another port.
         for host in ["127.0.0.1", "localhost", "127.0.0.1:9090", "localhost:9090", "[::1]:9090"] {
             let waiting = Waiting::on(0).unwrap();
             let (port, token) = (waiting.port, waiting.token.clone());
@@ -378,18 +381,18 @@ mod tests {
     #[test]
     fn a_page_that_is_stuck_keeps_nobody_waiting() {
         let (port, live) = served();
-        // More than the kernel buffers for a connection.
+        // This is more than the kernel buffers for a connection.
         (0..AT_ONCE).for_each(|_| live.tell(json!({"event": "note", "text": "x".repeat(50_000)})));
         let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-        // One sends nothing, the other asks and does not read.
+        // One connection sends nothing, the other asks and does not read.
         let (mut silent, mut stuck) = (connect(), connect());
         write!(stuck, "GET /events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n").unwrap();
         let answer = ask(port, &format!("GET /events?after=499 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"));
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("}]}"), "{answer:.200}");
-        // The silent one is still connected: it did not have to make way.
+        // The silent connection is still open: it was not closed to make room.
         silent.set_nonblocking(true).unwrap();
         assert_eq!(silent.read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        // Both are ended in the end. The other one got only what the kernel had buffered for it.
+        // Finally, both are closed. The other one received only what the kernel had buffered for it.
         silent.set_nonblocking(false).unwrap();
         assert_eq!(silent.read(&mut [0; 1]).unwrap_or(0), 0);
         while Arc::strong_count(&live.shared) > 2 {
@@ -415,7 +418,7 @@ mod tests {
             ((2, 1, last), (KEPT_RATES, last - KEPT_RATES as u64, last - 1))
         );
         drop(state);
-        // In the order of their numbers.
+        // Events are in the order of their numbers.
         let body = String::from_utf8(live.shared.events(0).bytes()).unwrap();
         let body: Value = serde_json::from_str(body.split("\r\n\r\n").nth(1).unwrap()).unwrap();
         let events = body["events"].as_array().unwrap();

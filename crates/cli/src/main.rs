@@ -7,25 +7,29 @@
 //! (`testbed/src/neighbour.rs`). `drophammer blast --dut` brings a router up as a run does
 //! (`testbed::real`), with the addresses of a suite of two ports.
 //!
-//! `run --live` serves a page from threads of its own, one per connection (`cli/src/live.rs`). The observer tells them each event. `live/request.rs`
-//! reads the requests: the server has only a few paths, so it needs no web library. One more thread (`live/rates.rs`) gets the rates of the current
-//! trial: `Progress::Traffic` hands it `Live`, and the lanes answer `Live::totals` between two bursts without a lock (`traffic/src/totals.rs`).
+//! `run --live` serves a page from separate threads, one per connection (`cli/src/live.rs`). The observer passes each
+//! event to them. `live/request.rs` reads the requests: the server has only a few paths, so it needs no web library.
+//! One more thread (`live/rates.rs`) gets the rates of the current trial: `Progress::Traffic` passes `Live` to it, and
+//! the lanes answer `Live::totals` between two bursts without a lock (`traffic/src/totals.rs`).
 //!
-//! `run --detach` (`cli/src/detach.rs`) starts the program again, in a session of its own, before the run does anything else. Each run names and locks
-//! its process in `process.jsonl` (`cli/src/running.rs`). `watch` and `stop` (`cli/src/watch.rs`) read that file to see whether the run is still going.
+//! `run --detach` (`cli/src/detach.rs`) starts the program again, in a separate session, before the run does anything
+//! else. Each run records its process in `process.jsonl` and locks the file (`cli/src/running.rs`). `watch` and `stop`
+//! (`cli/src/watch.rs`) read that file to see whether the run is still active.
 //!
-//! `drophammer history` (`report/src/compare/history.rs`) compares run after run. `drophammer doctor` (`cli/src/doctor.rs`) asks what a run would ask
-//! (backends, kinds, the lab) and judges the answers. It measures nothing.
+//! `drophammer history` (`report/src/compare/history.rs`) compares each run with the previous one. `drophammer doctor`
+//! (`cli/src/doctor.rs`) checks what a run would check (backends, kinds, the lab) and judges the results. It measures
+//! nothing.
 //!
 //! `drophammer compare` reads several run folders. `report/src/compare` pairs their figures by test, figure and DUT, compares them without pairing
 //! rounds (`judge::statistics::compare_unpaired`), and names the conditions that differ.
 //!
-//! `drophammer plan` prints the suite as it would run (`testbed::estimates`; `Method::trials` gives the trials of each test). `lab/src/by_hand.rs` makes
-//! the configuration for the role: FRR and BIRD have the templates of their kinds, other makers have their own.
+//! `drophammer plan` prints the suite as it would run (`testbed::estimates`; `Method::trials` gives the trials of each
+//! test). `lab/src/by_hand.rs` makes the configuration for the role: FRR and BIRD use the templates of their kinds,
+//! other vendors have separate templates.
 //!
-//! `drophammer selftest` is a run whose DUTs are the tester's own backends. `testbed/src/selftest/` connects the ports in a loop, runs the methods of
-//! `methods/src/selftest/` on it, starts the reference device once per fault, and computes the verdict. `port/src/auto.rs` chooses the backend of a run
-//! that names none.
+//! `drophammer selftest` is a run whose DUTs are the tester's own backends. `testbed/src/selftest/` connects the ports
+//! in a loop, runs the methods of `methods/src/selftest/` on it, starts the reference device once per fault, and
+//! computes the verdict. `port/src/auto.rs` chooses the backend of a run for which the user names none.
 
 // These macros panic when a pipe is closed; `output` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -68,7 +72,7 @@ use std::process::ExitCode;
 /// Exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// All tests were done and all criteria met.
+    /// All tests were done and all criteria were met.
     Good = 0,
     /// A test failed or a DUT died, but the report exists; or a run is worse than another.
     Failed = 1,
@@ -78,13 +82,15 @@ pub enum Exit {
     Environment = 3,
     /// Results could not be stored.
     Store = 4,
-    /// All tests were done and no criterion missed, but the rounds do not show whether one is met; or nothing of a run could be compared with another.
+    /// All tests were done and no criterion missed, but the rounds do not show whether one is met; or no figure of a
+    /// run could be compared with another run.
     Undecided = 5,
-    /// The tester or its machine spoilt a test in every round, so that nothing is known of the DUT. No other test failed.
+    /// The tester or its machine spoilt a test in every round, so that nothing is known about the DUT. No other test
+    /// failed.
     Unfit = 6,
     /// A criterion of the suite was missed; no router failed a test.
     Missed = 7,
-    /// Stopped by the user; the report has the results so far.
+    /// Stopped by the user; the report contains the results so far.
     Interrupted = 130,
 }
 
@@ -105,7 +111,7 @@ impl Exit {
     }
 }
 
-/// Why a command ended early.
+/// The reason why a command ended early.
 #[derive(Debug)]
 pub struct Failure {
     exit: Exit,
@@ -148,7 +154,7 @@ impl Failure {
     }
 }
 
-/// What a command returns.
+/// The result of a command.
 pub type Ended = Result<Exit, Failure>;
 
 fn main() -> ExitCode {

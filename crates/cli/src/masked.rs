@@ -5,8 +5,8 @@ use drophammer_model::suite::Mask;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Fields whose texts are names, or words of the program. A secret that is part of a name is no secret, because the name is all over the suite. With a
-/// changed name, a run could be neither resumed nor compared.
+/// Fields whose texts are names, or words of the program. A secret that is part of a name is not secret, because the
+/// name appears throughout the suite. With a changed name, a run could be neither resumed nor compared.
 #[rustfmt::skip]
 const NAMES: &[&str] = &[
     "backend", "by", "cpu_model", "cpus", "digest", "drophammer", "dut", "duts", "figure", "group", "id", "interface", "kernel", "key", "kind", "label",
@@ -15,7 +15,7 @@ const NAMES: &[&str] = &[
 ];
 /// Lists of pairs whose first part is a name.
 const PAIRS: &[&str] = &["conditions", "duts", "facts", "figures", "tests"];
-/// Fields that contain fields of any name.
+/// Fields that contain fields with any name.
 const FREE: &[&str] = &["config", "more", "parameters"];
 
 /// The record with its secrets hidden. Fails if the record does not survive a conversion to JSON and back.
@@ -42,7 +42,7 @@ pub fn without_secrets<'r>(mask: &Mask, record: &'r Record) -> Result<Cow<'r, Re
     if let Ok(masked) = serde_json::from_value::<Record>(hidden(&value, &places)) {
         return Ok(Cow::Owned(masked));
     }
-    // One of the texts is a word of the format, and so no secret. Hides only the others.
+    // One of the texts is a word of the format, and so not a secret. Hide only the others.
     let mut masked = serde_json::from_value::<Record>(value.clone()).map_err(failed)?;
     let mut value = value;
     for place in &places {
@@ -54,7 +54,7 @@ pub fn without_secrets<'r>(mask: &Mask, record: &'r Record) -> Result<Cow<'r, Re
     Ok(Cow::Owned(masked))
 }
 
-/// Finds the places (RFC 6901) of texts to hide in `value`, which is at `place` and belongs to `field`.
+/// Finds texts to hide in `value`, and adds their places (RFC 6901). `value` is at `place` and belongs to `field`.
 fn find(mask: &Mask, value: &Value, field: &str, place: &str, places: &mut Vec<String>) {
     match value {
         Value::String(text) if !NAMES.contains(&field) && !mask.leaves(text) => places.push(place.to_owned()),
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_word_of_the_format_stays_and_all_else_is_hidden() {
-        // The scale of a figure is such a word.
+        // The scale of a figure is a word of the format.
         let with = |remark: &str| {
             let figure = json!({
                 "key": "loss", "title": "Loss", "unit": "%", "value": 1.5, "higher_is_better": false,

@@ -1,4 +1,4 @@
-//! What the command does during a run: it stores records, shows progress, and watches for Ctrl-C.
+//! The actions of the command during a run: it stores records, shows progress, and watches for Ctrl-C.
 
 use crate::Failure;
 use crate::live::{Live, Rates, Trial, of_progress, of_record};
@@ -22,7 +22,7 @@ pub struct Watcher {
     pub display: Display,
     /// The page on loopback.
     pub live: Option<Live>,
-    /// Reports the rates of the current trial, if anybody gets events.
+    /// Reports the rates of the current trial, if events are sent anywhere.
     pub rates: Option<Rates>,
     /// True if events are printed to standard output.
     pub json: bool,
@@ -87,7 +87,7 @@ impl Watcher {
     }
 }
 
-/// Sends an event to the page, and with `json` to standard output.
+/// Sends an event to the page, and if `json` is set to standard output.
 pub fn tell(live: Option<&Live>, json: bool, event: Value) {
     if json {
         out!("{event}");
@@ -104,25 +104,28 @@ fn stored_first(store: impl FnOnce() -> Result<(), String>, then: impl FnOnce())
     stored
 }
 
-/// Stops the rates of the trial that the record ends. A trial without a record of its own ends with its test.
+/// Stops the rates of the trial that the record ends. A trial without its own record ends with its test.
 fn end_of_trial(rates: Option<&mut Rates>, record: &Record) {
     if let (Some(rates), Record::Trial(_) | Record::Test(_) | Record::Ended(_)) = (rates, record) {
         rates.end();
     }
 }
 
-/// Signals within this time are one request: `timeout`, `make` and a terminal send a signal twice, to the program and to its process group.
+/// Signals within this time count as one request: `timeout`, `make` and a terminal send a signal twice, to the program
+/// and to its process group.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 
-/// Ctrl-C, SIGTERM and SIGHUP set the flag. Another Ctrl-C or SIGTERM after more than a second ends the program immediately, and the lab with it.
-/// Another SIGHUP does not, because a closed terminal causes two: one from its shell, and one from the kernel when the shell ends.
+/// Ctrl-C, SIGTERM and SIGHUP set the flag. Another Ctrl-C or SIGTERM after more than a second ends the program
+/// immediately, and the lab with it. Another SIGHUP does not, because closing a terminal causes two: one from its
+/// shell, and one from the kernel when the shell ends.
 pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let (stop, second) = first_signal()?;
     second.listen()?;
     Ok(stop)
 }
 
-/// Like [`stop_flag`] without its thread, for a process that must not have one yet. No signal ends the program until [`SecondSignal::listen`].
+/// Like [`stop_flag`], but without its thread, for a process that must not start a thread yet. No signal ends the
+/// program until [`SecondSignal::listen`].
 pub fn first_signal() -> Result<(Arc<AtomicBool>, SecondSignal), Failure> {
     register().map_err(deaf)
 }
@@ -147,7 +150,7 @@ fn register() -> io::Result<(Arc<AtomicBool>, SecondSignal)> {
 
 /// Decides when another signal ends the program immediately.
 pub struct SecondSignal {
-    /// Gets a byte for each signal.
+    /// Receives a byte for each signal.
     signals: UnixStream,
     ends_now: Arc<AtomicBool>,
 }

@@ -1,9 +1,9 @@
-//! Addresses on a link, as the command line gives them.
+//! Addresses on a link, as given on the command line.
 
 use drophammer_suite::is_lab_address;
 use std::net::IpAddr;
 
-/// Reads `198.18.1.2/24`: an address and the prefix length of its link.
+/// Parses an address and the prefix length of its link: `198.18.1.2/24`.
 pub fn with_length(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;

@@ -1,8 +1,9 @@
 //! Standard output and standard error of every command.
 //!
-//! If a reader closes its end of the pipe (`| head`), or the terminal is closed, further output is discarded, and the command ends with its normal exit
-//! code. A run continues, because its results are in its folder; `blast` stores none and stops its traffic. Output that cannot be written for another
-//! reason, such as a full disk, ends the command.
+//! If a reader closes its end of the pipe (`| head`), or the terminal is closed, further output is discarded, and the
+//! command ends with its normal exit code. A run continues, because its results are in its folder; `blast` stores no
+//! results, so it stops its traffic. Output that cannot be written for another reason, such as a full disk, ends the
+//! command.
 
 use crate::Exit;
 use std::fmt::Arguments;
@@ -23,7 +24,8 @@ macro_rules! err {
 
 pub(crate) use {err, out};
 
-/// Prints `text` and a line feed to standard output. If that fails although somebody still reads it, ends the program.
+/// Prints `text` and a line feed to standard output. Ends the program if that fails for another reason than that nobody
+/// reads it.
 pub fn standard_output(text: Arguments<'_>) {
     if let Err(e) = line(&mut io::stdout().lock(), text)
         && !is_closed(&e)
@@ -47,28 +49,29 @@ pub fn say(text: impl std::fmt::Display) -> io::Result<()> {
     line(&mut io::stdout().lock(), format_args!("{text}"))
 }
 
-/// True if what goes to this terminal may be coloured.
+/// True if output to this terminal may be coloured.
 pub fn is_colored(terminal: &impl IsTerminal) -> bool {
     terminal.is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// Right-aligned cells of a line.
+/// Formats the right-aligned cells of a line.
 pub fn cells(cells: &[String], width: usize) -> String {
     cells.iter().map(|cell| format!("{cell:>width$}")).collect()
 }
 
-/// Seconds with three decimal places.
+/// Converts a time to seconds with three decimal places.
 pub fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e3).round() / 1e3
 }
 
-/// True if an error of standard output means that nobody reads it any more: a closed pipe, or a terminal that hung up.
+/// True if an error on standard output means that nobody reads it any more: the pipe was closed, or the terminal has
+/// hung up.
 pub fn is_closed(error: &io::Error) -> bool {
     let hung_up = || error.raw_os_error() == Some(nix::libc::EIO) && !is_in_file();
     error.kind() == ErrorKind::BrokenPipe || hung_up()
 }
 
-/// True if standard output goes into a file, where EIO is an error of the disk.
+/// True if standard output goes into a file, for which EIO is a disk error.
 fn is_in_file() -> bool {
     let copy = io::stdout().as_fd().try_clone_to_owned();
     copy.and_then(|copy| File::from(copy).metadata()).is_ok_and(|metadata| metadata.is_file())
@@ -78,7 +81,7 @@ fn is_in_file() -> bool {
 mod tests {
     use super::*;
 
-    /// A writer that fails with this number of the system.
+    /// A writer that fails with this error number.
     struct Failing(i32);
 
     impl Write for Failing {
@@ -95,7 +98,7 @@ mod tests {
     fn only_a_missing_reader_is_no_error() {
         let closed = |number| is_closed(&line(&mut Failing(number), format_args!("text")).unwrap_err());
         assert!(closed(nix::libc::EPIPE) && !closed(nix::libc::ENOSPC));
-        // Of a terminal that has hung up, but also of a broken disk.
+        // This error occurs on a terminal that has hung up, but also on a broken disk.
         assert_eq!(closed(nix::libc::EIO), !is_in_file());
         let mut written = Vec::new();
         line(&mut written, format_args!("{}-{}", 1, 2)).unwrap();

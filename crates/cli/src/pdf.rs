@@ -1,4 +1,4 @@
-//! The report page as PDF: a browser of this machine prints it, headless and without network.
+//! The report page as PDF: a browser on this machine prints it, without a window and without network access.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,18 +8,19 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Browsers that can print without a window, the preferred ones first.
+/// Browsers that can print without a window, in order of preference.
 #[rustfmt::skip]
 const BROWSERS: [&str; 8] = [
     "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "chrome-headless-shell", "microsoft-edge", "brave-browser",
 ];
 
-/// A page of thousands of trials takes seconds.
+/// Time limit for printing: a page with thousands of trials takes seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Time between two checks of the browser.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Prints the page `html` into a file next to it, with the extension `pdf`, and returns its path. An error has its remedy.
+/// Prints the page `html` into a file next to it, with the extension `pdf`, and returns its path. Errors contain a
+/// remedy.
 pub fn print(html: &Path) -> Result<PathBuf, String> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let browser = find(&paths).ok_or_else(|| {
@@ -46,9 +47,10 @@ fn print_with(browser: &Path, html: &Path, patience: Duration) -> Result<PathBuf
     };
     let html = fs::canonicalize(html).map_err(|e| failed(e.to_string()))?;
     let pdf = html.with_extension("pdf");
-    // Renamed when complete, so that an old file stays intact. In the folder of the page, because packaged browsers do not see hidden folders.
+    // The file is renamed when it is complete, so that an old file stays intact. It is in the folder of the page,
+    // because packaged browsers do not see hidden folders.
     let part = html.with_extension("part.pdf");
-    // The browser would follow a link.
+    // If this were a link, the browser would follow it.
     let _ = fs::remove_file(&part);
     let profile = html.with_extension(format!("browser-{}", std::process::id()));
     let result = start(browser, &html, &part, &profile)
@@ -72,7 +74,7 @@ fn start(browser: &Path, html: &Path, pdf: &Path, profile: &Path) -> std::io::Re
     let mut command = Command::new(browser);
     command
         .args(["--headless", "--disable-gpu", "--no-first-run", "--no-pdf-header-footer"])
-        // The page makes no requests, and neither must the browser.
+        // The page makes no requests, and the browser must not make any either.
         .args([
             "--disable-background-networking",
             "--disable-sync",
@@ -96,7 +98,7 @@ fn is_root() -> bool {
 
 /// Waits for the browser to end; kills it after `patience`.
 fn wait(mut child: Child, patience: Duration) -> Result<(), String> {
-    // Reads its messages while it runs, so that a full pipe does not block it.
+    // Read its messages while it runs, so that a full pipe does not block it.
     let stderr = child.stderr.take();
     let said = thread::spawn(move || {
         let mut text = Vec::new();
@@ -124,7 +126,7 @@ fn wait(mut child: Child, patience: Duration) -> Result<(), String> {
         return Ok(());
     }
     let said = said.join().unwrap_or_default();
-    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
     Err(format!("{status}: {last}"))
 }
 
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A folder with a page and a program that replaces the browser.
+    /// A folder with a page, and a program that takes the place of the browser.
     fn made(script: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let (browser, html) = (folder.path().join("chromium"), folder.path().join("my report.html"));
@@ -166,7 +168,7 @@ mod tests {
         (folder, browser, html)
     }
 
-    /// Shell: the file that the browser is to write.
+    /// Shell line that sets the file that the browser should write.
     const FILE: &str =
         "for a; do case $a in --print-to-pdf=*) f=${a#*=};; --user-data-dir=*) mkdir \"${a#*=}\";; esac; done";
 

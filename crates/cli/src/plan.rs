@@ -1,4 +1,4 @@
-//! `drophammer plan`: what a suite would do, and the configuration that its router needs. Starts nothing.
+//! `drophammer plan`: shows what a suite would do, and the configuration that its router needs. It starts nothing.
 
 use crate::args::PlanArgs;
 use crate::output::{err, out};
@@ -86,7 +86,7 @@ fn what_is_done(suite: &Suite) {
     );
 }
 
-/// A place of the role: `p1`, `p1, VLAN tag 0x8100:100`.
+/// Formats a place of the role: `p1`, `p1, VLAN tag 0x8100:100`.
 fn place_name(suite: &Suite, at: Place, tags: &[VlanTag]) -> String {
     let port = suite.ports.get(at.port).map_or("?", |port| port.name.as_str());
     let tags: Vec<String> = tags.iter().map(|tag| format!("{:#06x}:{}", tag.tpid, tag.vid)).collect();
@@ -99,7 +99,7 @@ fn place_name(suite: &Suite, at: Place, tags: &[VlanTag]) -> String {
 
 fn what_is_needed(suite: &Suite, role: &RouterRole) {
     out!(
-        "\nWhat the router must be configured with (--config frr, bird, linux, vyos, eos, ios-xe, iosxr, junos, sros or routeros prints a configuration)"
+        "\nHow to configure the router (--config frr, bird, linux, vyos, eos, ios-xe, iosxr, junos, sros or routeros prints a configuration)"
     );
     let mut rows = Vec::new();
     for (at, tags, addresses) in role.places() {
@@ -132,8 +132,11 @@ fn what_is_needed(suite: &Suite, role: &RouterRole) {
         }
     }
     if let Some(bgp) = &role.bgp {
-        let mut text =
-            format!("AS {}, Hold Time {} s; every route of every neighbour to all others", bgp.asn, bgp.hold.as_secs());
+        let mut text = format!(
+            "AS {}, Hold Time {} s; advertise every route of every neighbour to all others",
+            bgp.asn,
+            bgp.hold.as_secs()
+        );
         if bgp.next_hop_self {
             text += "; itself as next hop for internal neighbours";
         }

@@ -12,18 +12,18 @@ use std::time::Duration;
 
 /// The display.
 pub struct Display {
-    /// The live line, on a terminal.
+    /// The live line, if standard error is a terminal.
     live: Option<ProgressBar>,
     color: bool,
     /// DUT of the last trial.
     dut: String,
     step: String,
     left: Duration,
-    /// Number of trials that have ended, and of those that the host disturbed.
+    /// Number of trials that have ended, and number of those that the host disturbed.
     trials: (u64, u64),
 }
 
-/// Time left, rounded because it is an estimate.
+/// Formats the time left, rounded because it is an estimate.
 fn about(left: Duration) -> String {
     let seconds = left.as_secs();
     let rounded = if seconds >= 600 { seconds / 60 * 60 } else { seconds / 5 * 5 };
@@ -55,7 +55,7 @@ pub struct Counts {
     pub lost: u64,
     /// Offered frames that must not arrive.
     pub denied: u64,
-    /// Arrived frames that must not.
+    /// Frames that arrived although they must not.
     pub leaked: u64,
 }
 
@@ -77,7 +77,7 @@ impl Counts {
         self.lost as f64 / self.offered.max(1) as f64 * 100.0
     }
 
-    /// `lost 3 (0.0120 %)`; `arrived 0 of 100 that must not`.
+    /// Formats the counts: `lost 3 (0.0120 %)`; `arrived 0 of 100 that must not`.
     fn text(self) -> String {
         let lost = (self.offered > 0 || self.denied == 0)
             .then(|| format!("lost {} ({:.4} %)", self.lost, self.loss_percent()));
@@ -131,7 +131,7 @@ impl Display {
         Some(format!("  disturbed ({cause}), so repeated; {disturbed} of {all} trials so far"))
     }
 
-    /// Shows what is soon no news: as the live line, if there is one.
+    /// Shows a text that is soon outdated, as the live line if there is one.
     fn passing(&self, text: String) {
         match &self.live {
             Some(bar) => bar.set_message(text),

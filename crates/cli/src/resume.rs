@@ -5,8 +5,8 @@ use crate::suite_file::Kept;
 use drophammer_model::record::{Record, Started, resumed};
 use std::path::Path;
 
-/// What differs from the start of the run in `dir`, and the command that resumes it, as lines below an error. `kept` is what a run with the current
-/// suite would store.
+/// What differs from the start of the run in `dir`, and the command that resumes it, as lines below an error message.
+/// `kept` is what a run with the current suite would store.
 pub fn how(dir: &Path, records: &[Record], kept: &Kept) -> String {
     let Some(Record::Started(started)) = records.first() else { return String::new() };
     let files = kept.texts.iter().filter_map(|(name, now)| {
@@ -41,7 +41,7 @@ fn changed_line(then: &str, now: &str) -> Option<String> {
 
 /// Options that only one of the two command lines has.
 fn changed_options(started: &Started, now: &[String]) -> Vec<String> {
-    // Both without the options that may differ, and with the other words in the same places.
+    // Compare both command lines without the options that may differ, and with the other words at the same positions.
     let (then, now) = (resumed(&started.command, ""), resumed(now, ""));
     let options = |text: &str| {
         let mut options: Vec<String> = Vec::new();

@@ -34,7 +34,8 @@ pub const VERSION: &str = env!("DROPHAMMER_VERSION");
 /// Default folder of runs.
 pub const RUNS: &str = "drophammer-runs";
 
-/// The absolute path of the folder in which the run will make its own: the lab covers some folders of the host, but not this one.
+/// The absolute path of the folder in which the run will make its own folder: the lab covers some folders of the host,
+/// but not this one.
 pub fn parent(out: Option<&Path>) -> Result<PathBuf, Failure> {
     let folder = out.map_or_else(|| PathBuf::from(RUNS), Path::to_path_buf);
     std::fs::create_dir_all(&folder).and_then(|()| folder.canonicalize()).map_err(|e| {
@@ -104,12 +105,13 @@ pub fn threads_fit(threads: usize, ports: usize, queues: u32, simulated: bool) -
     Ok(())
 }
 
-/// The backend of this name: apart from the names of backends, the command line accepts only the automatic choice.
+/// The backend with this name. In addition to the names of backends, the command line accepts only the automatic
+/// choice.
 fn backend(name: &str) -> &'static Backend {
     INTERFACE_BACKENDS.iter().find(|b| b.spec.name == name).unwrap_or(&AUTO)
 }
 
-/// The backend of this name, if this process may use it.
+/// The backend with this name, if this process may use it.
 pub fn usable_backend(name: &str) -> Result<&'static Backend, Failure> {
     let backend = backend(name);
     (backend.usable)().map(|()| backend).map_err(Failure::environment)
@@ -135,11 +137,11 @@ pub fn run(args: &RunArgs) -> Ended {
     if args.detach && !args.detached {
         return detach::start(args);
     }
-    // Comes first: the lab moves the process into namespaces, and raises the priority of its session.
+    // This must come first: the lab moves the process into namespaces, and raises the priority of its session.
     let detached = args.detached.then(Detached::leave).transpose();
     let detached = detached.map_err(|e| Failure::environment(format!("--detach: the terminal cannot be left: {e}")))?;
     let (mut suite, kept_texts) = load(&args.suite)?;
-    // Before the lab covers folders of the host.
+    // Check this before the lab covers folders of the host.
     refuse_impossible(&suite)?;
     read_baseline(&mut suite, args.baseline.as_deref())?;
     // All obstacles are reported together, before any measurement.
@@ -160,7 +162,7 @@ pub fn run(args: &RunArgs) -> Ended {
         None => parent(args.out.as_deref()),
         Some(dir) => existing(dir),
     }?;
-    // Bound here, in the host's namespace, where the browser runs: the lab has its own loopback.
+    // It is bound here, in the host's namespace, where the browser runs: the lab has its own loopback interface.
     let waiting = args.live.map(Waiting::on).transpose();
     let waiting =
         waiting.map_err(|e| Failure::environment(format!("--live: no page can be served on loopback: {e}")))?;
@@ -182,7 +184,7 @@ pub fn run(args: &RunArgs) -> Ended {
     let told = waiting.as_ref().map(|waiting| waiting.address(std::io::stderr().is_terminal()));
     // The output of a background run is stored, so it must not show the token.
     let kept_address = waiting.as_ref().map(|waiting| waiting.address(false));
-    // Before this thread is bound to its processor: the page's thread may run on any processor.
+    // Do this before this thread is bound to its processor: the page's thread may run on any processor.
     let live = waiting.map(|waiting| waiting.serve(stop.clone())).transpose();
     let live = live.map_err(|e| Failure::environment(format!("--live: {e}")))?;
     let (page, json) = (live.clone(), args.json);
@@ -192,7 +194,7 @@ pub fn run(args: &RunArgs) -> Ended {
     if let Some(lab) = &lab {
         lab.pin_current_thread(lab.cpus().tester).map_err(Failure::environment)?;
     }
-    // After everything that may refuse the run, so that a refused run leaves no folder.
+    // This comes after everything that may refuse the run, so that a refused run leaves no folder.
     let writer = match (&earlier, &args.out) {
         (Some(earlier), _) => RunWriter::resume(&folder, &earlier.keep),
         (None, Some(_)) => RunWriter::create_exact(&folder),
@@ -217,7 +219,7 @@ pub fn run(args: &RunArgs) -> Ended {
         err!("live page: {address}");
     }
     if !is_known {
-        // The parent process ended in the meantime, so its user does not know of this run.
+        // The parent process has ended in the meantime, so its user does not know about this run.
         stop.store(true, Ordering::Relaxed);
     }
     let mask = mask(&suite);
@@ -257,7 +259,7 @@ pub fn run(args: &RunArgs) -> Ended {
 pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
     let report = write_report(dir, dir, json);
     match (result, report) {
-        // The report decides, not the tally of rounds, because a figure is known if some rounds have it.
+        // The report decides, not the tally of rounds, because a figure is known even if only some rounds have it.
         (Ok(_), Ok((ending, _))) => match ending {
             Ending::Good | Ending::Open => Exit::Good,
             Ending::Undecided(_) => Exit::Undecided,
@@ -271,7 +273,7 @@ pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
                 RunError::Interrupted => Exit::Interrupted,
                 e @ RunError::Changed(_) => Failure::environment(e).print(),
                 e @ RunError::Store(_) => {
-                    Failure::store(format!("{e}; the run ended here, what was stored before is kept")).print()
+                    Failure::store(format!("{e}; the run ended here, what was stored so far is kept")).print()
                 }
             };
             report.err().map(Failure::print);
@@ -284,7 +286,7 @@ pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
 /// and the page.
 fn write_report(dir: &Path, out: &Path, json: bool) -> Result<(Ending, Option<PathBuf>), Failure> {
     let run = RunReader::open(dir).map_err(Failure::usage)?;
-    // Files come first, so that a failing output cannot prevent them.
+    // Write the files first, so that failing output cannot prevent that.
     let files = drophammer_report::write_all(&run, out).map_err(Failure::store)?;
     if !json {
         out!("\n{}", drophammer_report::summary_text(&run, is_colored(&io::stdout())).trim_end());

@@ -1,8 +1,9 @@
 //! The process of a run, recorded in `process.jsonl` in the folder of the run.
 //!
-//! The first line names the process that makes the run, the second says how it ended. The process keeps the file locked until it exits. So a
-//! locked file means that the run is active, and that the process number in it has not been reused. The kernel releases the lock (flock) however the
-//! process ends. The lock of the records (`run.lock`) is not sufficient, because it is free while the report is written.
+//! The first line names the process of the run, the second says how it ended. The process keeps the file locked until
+//! it exits. So a locked file means that the run is active, and that the process number in it has not been reused. The
+//! kernel releases the lock (flock) however the process ends. The lock of the records (`run.lock`) is not sufficient,
+//! because it is free while the report is written.
 
 use crate::Exit;
 use drophammer_store::{open_regular, read_regular};
@@ -16,10 +17,10 @@ use std::path::Path;
 
 /// Name of the file.
 pub const FILE: &str = "process.jsonl";
-/// Maximum number of bytes of the file; two lines have some hundred.
+/// Maximum number of bytes of the file; two lines need a few hundred.
 const LONGEST: u64 = 64 << 10;
 
-/// A process, identified beyond its number.
+/// A process, identified by more than its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     pid: u32,
@@ -60,8 +61,8 @@ impl Process {
         self.pid
     }
 
-    /// Asks the process to stop, as Ctrl-C does. Call it only while the process holds the lock. Another process with its number gets no signal. An error
-    /// has the remedy.
+    /// Asks the process to stop, as Ctrl-C does. Call it only while the process holds the lock. Another process with
+    /// the same number gets no signal. Errors contain a remedy.
     pub fn interrupt(&self) -> Result<(), String> {
         if Process::of(self.pid).as_ref() != Some(self) {
             return Err("the run is active in another container or on another machine; stop it there".into());
@@ -73,15 +74,15 @@ impl Process {
     }
 }
 
-/// The locked file of the process that makes a run.
+/// The locked file of the process of a run.
 #[derive(Debug)]
 pub struct Held {
     file: File,
 }
 
 impl Held {
-    /// Names this process in the folder of its run; `console` if its output goes into a file there. Waits while an earlier process still writes the report
-    /// of the same run.
+    /// Records this process in the folder of its run; `console` if its output goes into a file in that folder. Waits
+    /// while an earlier process still writes the report of the same run.
     pub fn take(dir: &Path, console: bool) -> io::Result<Held> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).custom_flags(nix::libc::O_NOFOLLOW);
@@ -95,19 +96,19 @@ impl Held {
 
     /// Records how the run ended.
     pub fn end(mut self, exit: Exit) {
-        // Without this line the run counts as killed. An error could not be reported anywhere.
+        // Without this line the run counts as killed. There is no place to report an error.
         let _ = writeln!(self.file, "{}", json!({"exit": exit as u8}));
         // Closing the file is not sufficient: a process that another thread is starting may have a copy of it for a moment.
         let _ = self.file.unlock();
     }
 }
 
-/// True if a run is active.
+/// The state of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is active, in this process; `None` for the moment before the file names the process.
+    /// The run is active, in this process; `None` for the short time before the file names the process.
     Running(Option<Process>),
-    /// It ended with this exit code; `None` when it was killed or the machine went down.
+    /// The run ended with this exit code; `None` if it was killed or the machine went down.
     Ended(Option<u8>),
 }
 
@@ -123,7 +124,7 @@ pub struct Found {
 pub fn look(dir: &Path) -> io::Result<Found> {
     let path = dir.join(FILE);
     let file = open_regular(&path)?;
-    // Checks first, then reads: once the lock is free, everything has been written.
+    // Check first, then read: when the lock is free, everything has been written.
     let held = match file.try_lock_shared() {
         Ok(()) => false,
         Err(TryLockError::WouldBlock) => true,
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(look(folder.path()).unwrap(), Found { state: State::Running(Some(own)), console: true });
         held.end(Exit::Undecided);
         assert_eq!(look(folder.path()).unwrap(), Found { state: State::Ended(Some(5)), console: true });
-        // A later process of the same run, which is killed.
+        // A later process of the same run, which gets killed.
         let held = Held::take(folder.path(), false).unwrap();
         assert!(matches!(look(folder.path()).unwrap().state, State::Running(Some(_))));
         held.file.unlock().unwrap();

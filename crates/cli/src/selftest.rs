@@ -17,14 +17,16 @@ use drophammer_store::RunWriter;
 use drophammer_testbed::selftest::{NAME, SelfTest, run_self_test};
 use std::time::Duration;
 
-/// A suite of two ports with default addresses, on the user's interfaces if there are any.
+/// A suite with two ports and default addresses, on the user's interfaces if there are any.
 fn suite(args: &SelftestArgs) -> Result<Suite, Failure> {
     let dut = match args.interfaces.as_slice() {
         [] => "{name: loop, kind: linux}".into(),
         [a, b] => format!("{{name: cable, kind: external, interfaces: [{a:?}, {b:?}]}}"),
         other => {
-            let text =
-                format!("--interfaces takes two, not {}; name two that a cable joins, as in `eth1,eth2`", other.len());
+            let text = format!(
+                "--interfaces takes two, not {}; name two that a cable connects, as in `eth1,eth2`",
+                other.len()
+            );
             return Err(Failure::usage(text));
         }
     };
@@ -34,7 +36,7 @@ fn suite(args: &SelftestArgs) -> Result<Suite, Failure> {
          {speed:?}}}\ntests:\n  - tester_ceiling\n"
     );
     read_own(&text, "the command line").map_err(|errors| {
-        // Without places: the user gave only the interfaces and the speed of this suite.
+        // Print no places: the user gave only the interfaces and the speed of this suite.
         for error in &errors.errors {
             err!("error: {}\n  help: {}", error.message, error.help);
         }
@@ -42,7 +44,7 @@ fn suite(args: &SelftestArgs) -> Result<Suite, Failure> {
     })
 }
 
-/// The requested backends, or all that this user may use.
+/// The requested backends, or all backends that this user may use.
 fn backends(args: &SelftestArgs) -> Result<Vec<&'static Backend>, Failure> {
     if args.backends.is_empty() {
         let (usable, not): (Vec<_>, Vec<_>) = INTERFACE_BACKENDS.iter().partition(|b| (b.usable)().is_ok());

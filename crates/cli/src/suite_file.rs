@@ -1,4 +1,4 @@
-//! Suites of the command line: reading them, their baselines, and `drophammer check`.
+//! Suites on the command line: reading them, their baselines, and `drophammer check`.
 
 use crate::args::SuiteArgs;
 use crate::output::{err, out};
@@ -27,12 +27,13 @@ pub fn with_registry<T>(work: impl FnOnce(&Registry<'_>) -> T) -> T {
     work(&Registry { tests: &tests, kinds: &kinds })
 }
 
-/// Reads a suite that the program wrote itself.
+/// Reads a suite that this program has written.
 pub fn read_own(text: &str, name: &str) -> Result<Suite, SuiteErrors> {
     with_registry(|registry| read::read(text, name, registry, &Overrides::default()))
 }
 
-/// The text of a file that a suite in `folder` includes. The file must be below the folder even if links are followed.
+/// Reads the text of a file that a suite in `folder` includes. The file must be in or below the folder, even after
+/// links are followed.
 fn included(folder: &Path, path: &Path) -> Result<String, Refusal> {
     let name = path.display();
     let failed = |e: io::Error| {
@@ -46,7 +47,7 @@ fn included(folder: &Path, path: &Path) -> Result<String, Refusal> {
         return Err(Refusal::new(format!("`{name}` is a link that leads out of the folder of the suite"), help));
     }
     let metadata = fs::metadata(&file).map_err(failed)?;
-    // Anything else might never end, or block the reader.
+    // Other kinds of file might never end, or block the reader.
     if !metadata.is_file() {
         return Err(Refusal::new(format!("`{name}` is no ordinary file"), "name a file with keys of a suite"));
     }
@@ -60,14 +61,14 @@ fn included(folder: &Path, path: &Path) -> Result<String, Refusal> {
     String::from_utf8(bytes).map_err(|_| Refusal::new(format!("`{name}` is not text in UTF-8"), "save it as UTF-8"))
 }
 
-/// The text of a suite file; of an endless file only a little more than the reader accepts.
+/// Reads the text of a suite file. Of an endless file, reads only slightly more than the parser accepts.
 fn text_of(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// What a run stores of its suite, without secrets.
+/// What a run stores of its suite; it contains no secrets.
 pub struct Kept {
     /// Texts by their names in the folder of the run.
     pub texts: Vec<(String, String)>,
@@ -111,7 +112,7 @@ fn load_with(args: &SuiteArgs, key: OpenKey<'_>) -> Result<(Suite, Kept), Failur
     })?;
     let mut suite = loaded.suite;
     let mut texts = vec![("suite.yaml".to_owned(), loaded.text)];
-    // In a folder of their own, because the run may have files of the same names.
+    // Put these in a separate folder, because the run may have files with the same names.
     texts.extend(loaded.included.into_iter().map(|(path, text)| (format!("included/{path}"), text)));
     if let Some(time) = args.time {
         let least = default_rounds(suite.profile, suite.duts.len());
@@ -137,12 +138,13 @@ pub fn show_about(time: Duration) -> String {
     }
 }
 
-/// Hides the secrets of the suite in other texts.
+/// A mask that hides the secrets of the suite in other texts.
 pub fn mask(suite: &Suite) -> Mask {
     suite.bgp.as_ref().map(|bgp| bgp.protection.mask()).unwrap_or_default()
 }
 
-/// Prints what the routers of the suite cannot do: a role that one of them cannot play, a configuration of the user's that it cannot use.
+/// Prints what the routers of the suite cannot do: a role that a router cannot play, or a configuration of the user
+/// that it cannot use.
 pub fn refuse_impossible(suite: &Suite) -> Result<(), Failure> {
     drophammer_testbed::kinds::check(suite).map_err(|refused| {
         let mask = mask(suite);
@@ -151,7 +153,7 @@ pub fn refuse_impossible(suite: &Suite) -> Result<(), Failure> {
     })
 }
 
-/// Reads the figures to which bounds of the suite refer. A folder on the command line wins over the suite's.
+/// Reads the figures that bounds of the suite refer to. A folder on the command line takes precedence over the suite's.
 pub fn read_baseline(suite: &mut Suite, named: Option<&Path>) -> Result<(), Failure> {
     if let Some(dir) = named {
         suite.baseline = Some(Baseline { folder: dir.display().to_string(), ..Baseline::default() });
@@ -189,7 +191,7 @@ pub fn read_baseline(suite: &mut Suite, named: Option<&Path>) -> Result<(), Fail
 pub fn check(args: &SuiteArgs) -> Ended {
     let (mut suite, _) = load(args)?;
     refuse_impossible(&suite)?;
-    // If the suite names no baseline, `run` may be given one.
+    // If the suite names no baseline, the user can give one to `run`.
     if suite.baseline.is_some() {
         read_baseline(&mut suite, None)?;
     }

@@ -1,4 +1,4 @@
-//! `drophammer watch` and `drophammer stop`: a run that another process makes.
+//! `drophammer watch` and `drophammer stop`: a run in another process.
 
 use crate::args::WatchArgs;
 use crate::detach::CONSOLE;
@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Time between two checks. The command waits for a line in one file or the release of a lock on another, and the kernel cannot wake a process for
-/// both. A check takes some tens of microseconds of a processor that the run may need.
+/// Time between two checks. The command waits for a line in one file or the release of a lock on another, and the
+/// kernel cannot wake a process for both. A check takes some tens of microseconds on a processor that the run may need.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Bytes of the output of a run to read in one go.
+/// Number of bytes of a run's output to read at a time.
 const AT_ONCE: u64 = 64 << 10;
 /// Maximum number of bytes of the output of a run to search for its last lines.
 const MOST: u64 = 16 << 20;
@@ -34,7 +34,7 @@ pub fn watch(args: &WatchArgs) -> Ended {
         Err(e) => return broken(&dir, &e),
     };
     err!("{}", how(code));
-    // A killed run, or an exit code of a newer program, is a failure.
+    // If the run was killed, or the exit code is one of a newer program, it counts as failed.
     Ok(code.and_then(|code| Exit::of(code.into())).unwrap_or(Exit::Failed))
 }
 
@@ -68,7 +68,7 @@ fn stop_run(dir: &Path, mut found: Found) -> io::Result<Ended> {
     Ok(Ok(Exit::Good))
 }
 
-/// The real path of the folder of a run, so that a link to it may change, and the state of its process.
+/// The real path of the folder of a run, so that a link to it may change meanwhile, and the state of its process.
 fn find(folder: &Path) -> Result<(PathBuf, Found), Failure> {
     let name = folder.display();
     let dir = folder.canonicalize().map_err(|e| Failure::usage(format!("cannot read folder `{name}`: {e}")))?;
@@ -81,7 +81,7 @@ fn find(folder: &Path) -> Result<(PathBuf, Found), Failure> {
     Ok((dir, found))
 }
 
-/// Stops watching after an error. A closed output is no failure, and the run continues.
+/// Stops watching after an error. A closed output is not a failure, and the run continues.
 fn broken(dir: &Path, error: &io::Error) -> Ended {
     if is_closed(error) { Ok(Exit::Good) } else { Err(unwatchable(dir, error)) }
 }
@@ -90,7 +90,7 @@ fn unwatchable(dir: &Path, error: &io::Error) -> Failure {
     Failure::environment(format!("the run in `{}` cannot be watched: {error}", dir.display()))
 }
 
-/// How a run ended, in words.
+/// Describes how a run ended.
 fn how(code: Option<u8>) -> String {
     match code {
         Some(code) => format!("the run has ended with exit code {code}"),
@@ -103,7 +103,7 @@ fn how(code: Option<u8>) -> String {
 /// Prints the output of a run until it ends. Returns its exit code.
 fn follow(dir: &Path, mut console: Option<Console>) -> io::Result<Option<u8>> {
     loop {
-        // Checks first, then reads: a run that has ended has printed everything.
+        // Check first, then read: a run that has ended has printed everything.
         let found = look(dir)?;
         if let Some(console) = &mut console {
             console.print(&mut io::stdout().lock())?;
@@ -120,7 +120,7 @@ fn follow(dir: &Path, mut console: Option<Console>) -> io::Result<Option<u8>> {
     }
 }
 
-/// The output of a run in its folder.
+/// The output of a run, in a file in its folder.
 #[derive(Debug)]
 struct Console {
     file: File,
@@ -129,14 +129,14 @@ struct Console {
 }
 
 impl Console {
-    /// The console of a run that has one, starting with its last `lines` lines.
+    /// The output of a run, if it is in a file, starting with its last `lines` lines.
     fn open(dir: &Path, found: &Found, lines: usize) -> io::Result<Option<Console>> {
         if !found.console {
             return Ok(None);
         }
         let mut file = match open_regular(&dir.join(CONSOLE)) {
             Ok(file) => file,
-            // Somebody removed the file, but we can still wait for the run to end.
+            // The file has been removed, but we can still wait for the run to end.
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
@@ -149,7 +149,7 @@ impl Console {
         loop {
             let added = (&self.file).take(AT_ONCE).read_to_end(&mut self.pending)?;
             let last = self.pending.iter().rposition(|byte| *byte == b'\n').map(|last| last + 1);
-            // Breaks a longer line.
+            // Break a longer line.
             let broken = (self.pending.len() as u64 > AT_ONCE).then_some(self.pending.len());
             if let Some(end) = last.or(broken) {
                 let lines: Vec<u8> = self.pending.drain(..end).collect();
@@ -163,7 +163,7 @@ impl Console {
         }
     }
 
-    /// Prints a last line that was cut off.
+    /// Prints an incomplete last line.
     fn print_rest(&mut self, to: &mut impl Write) -> io::Result<()> {
         if !self.pending.is_empty() {
             show(&std::mem::take(&mut self.pending), to)?;
@@ -172,7 +172,8 @@ impl Console {
     }
 }
 
-/// The last `lines` whole lines of a file and what follows them, within its last [`MOST`] bytes. The next read continues at the end of the file.
+/// The last `lines` whole lines of a file and the text after them, within its last [`MOST`] bytes. The next read
+/// continues at the end of the file.
 fn last_lines(file: &mut File, lines: usize) -> io::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     let mut back = AT_ONCE;
@@ -182,7 +183,7 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<Vec<u8>> {
         let mut read = Vec::new();
         (&*file).take(length - start).read_to_end(&mut read)?;
         let mut ends = read.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
-        // Here ends the line before the first one to show.
+        // This is the end of the line before the first line to show.
         if let Some(end) = ends.nth(lines) {
             read.drain(..=end);
             return Ok(read);
@@ -194,7 +195,7 @@ fn last_lines(file: &mut File, lines: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Prints a line with control characters made visible, because the folder may come from elsewhere.
+/// Prints a line with control characters made visible, because the folder may come from another source.
 fn show(line: &[u8], to: &mut impl Write) -> io::Result<()> {
     let text = String::from_utf8_lossy(line);
     writeln!(to, "{}", visible(text.trim_end_matches('\n'), &['\t']))
@@ -245,7 +246,7 @@ mod tests {
         let path = folder.path().join(CONSOLE);
         let held = Held::take(folder.path(), true).unwrap();
         let found = look(folder.path()).unwrap();
-        // A hole of a tebibyte, without a line.
+        // A hole of one tebibyte that contains no line.
         let mut run = File::options().create(true).append(true).open(&path).unwrap();
         run.set_len(1 << 40).unwrap();
         let lines: String = (0..20_000).map(|i| format!("line {i:06}\n")).collect();
@@ -253,7 +254,7 @@ mod tests {
         let mut console = Console::open(folder.path(), &found, 15_000).unwrap().unwrap();
         let shown = printed(&mut console);
         assert!(shown.starts_with("line 005000\n") && shown.ends_with("line 019999\n"), "{} bytes", shown.len());
-        // A line that is added, longer than what is read at once.
+        // Add a line that is longer than what is read at a time.
         let long = "x".repeat(3 * AT_ONCE as usize);
         writeln!(run, "{long}").unwrap();
         assert_eq!(printed(&mut console).replace('\n', ""), long);

@@ -218,7 +218,9 @@ pub(crate) fn thread_time(pid: u32) -> Option<Duration> {
 pub(crate) fn interface_counter(folder: &Path, name: &str, counter: &str) -> Result<u64, LabError> {
     let path = folder.join(format!("{name}/statistics/{counter}"));
     let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
-    text.trim().parse().map_err(|_| LabError::file("read", &path)(std::io::Error::other("it does not contain a number")))
+    text.trim()
+        .parse()
+        .map_err(|_| LabError::file("read", &path)(std::io::Error::other("it does not contain a number")))
 }
 
 /// Adds the counters of an interface to `into`, as `d0.rx_packets`.

@@ -283,7 +283,9 @@ fn indexes(netns: &Netns, ports: usize) -> Result<Vec<u64>, LabError> {
     let read = |port: usize| {
         let path = netns.sys(&format!("class/net/{}/ifindex", dut_interface(port)));
         let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
-        text.trim().parse().map_err(|_| LabError::file("read", &path)(std::io::Error::other("it does not contain a number")))
+        text.trim()
+            .parse()
+            .map_err(|_| LabError::file("read", &path)(std::io::Error::other("it does not contain a number")))
     };
     (0..ports).map(read).collect()
 }

@@ -78,7 +78,7 @@ pub struct Faults {
     pub icmp_twice_every: u64,
     /// Drop every n-th packet sent into a tunnel, after counting it.
     pub tunnel_drop_every: u64,
-    /// After this many packets sent into tunnels, lose all further ones; 0 for never.
+    /// After this many packets sent into tunnels, lose all later packets; 0 for never.
     pub tunnel_sticks_after: u64,
     /// Do not decrement the TTL of packets sent into a tunnel.
     pub tunnel_keeps_ttl: bool,

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Traffic between two interfaces, or between two VLANs of one.
+/// Traffic between two interfaces, or between two VLANs of one interface.
 #[derive(Clone, Debug, Args)]
 pub struct BlastArgs {
     /// Sending interface
@@ -135,7 +135,7 @@ pub struct BgpArgs {
     /// Address of the emulated router on the interface, with the length of its prefix; may be link-local (`fe80::2/64`)
     #[arg(long, value_name = "A/LEN")]
     pub address: String,
-    /// Address of its peer; a link-local one is on the interface
+    /// Address of its peer; a link-local address is looked up on the interface
     #[arg(long, value_name = "ADDRESS", value_parser = without_zone)]
     pub to: IpAddr,
     /// Router on the link that leads to --to, if that is a loopback address or several hops away
@@ -156,7 +156,7 @@ pub struct BgpArgs {
     /// Source of the routes: `internet`, `uniform`, or an MRT file (RFC 6396), also compressed by gzip, bzip2, xz or zstd
     #[arg(long, value_name = "SOURCE", default_value = "internet")]
     pub table: String,
-    /// Routes per second [default: as fast as the peer takes them]
+    /// Routes per second [default: as fast as the peer accepts them]
     #[arg(long, value_name = "N", value_parser = per_second)]
     pub rate: Option<f64>,
     /// Maximum number of routes in an UPDATE [default: as many as share their attributes and fit]
@@ -180,13 +180,13 @@ pub struct BgpArgs {
     /// Send TTL 255, and drop segments with less (GTSM, RFC 5082)
     #[arg(long)]
     pub gtsm: bool,
-    /// With --gtsm: how many hops the peer may be away; accepts segments with a TTL of at least 256 minus N
+    /// With --gtsm: maximum number of hops to the peer; accepts segments with a TTL of at least 256 minus N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254), default_value_t = 1, requires = "gtsm")]
     pub hops: u8,
     /// VLAN tag of all frames
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
     pub vlan: Option<u16>,
-    /// Seed of the made-up routes' attributes [default: 2544, as in suites]
+    /// Seed for the attributes of made-up routes [default: 2544, as in suites]
     #[arg(long)]
     pub seed: Option<u64>,
     /// Backend that sends and receives; see `drophammer list backends`
@@ -224,7 +224,7 @@ const LANGUAGES: Words<Language> = &[
     ("routeros", Language::RouterOs, "MikroTik RouterOS 7; not loaded on a device"),
 ];
 
-/// A run that another process makes.
+/// A run in another process.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
     /// Folder of the run
@@ -235,24 +235,24 @@ pub struct WatchArgs {
     pub lines: usize,
 }
 
-/// Reads an address without its zone (`fe80::1%eth1`), because the interface says the same.
+/// Parses an address and ignores its zone (`fe80::1%eth1`), because the interface already determines it.
 pub fn without_zone(text: &str) -> Result<IpAddr, String> {
     let address = text.split_once('%').map_or(text, |(address, _)| address);
-    address.parse().map_err(|_| format!("`{text}` is no address; write for instance `192.0.2.1` or `fe80::1`"))
+    address.parse().map_err(|_| format!("`{text}` is not an address; write for instance `192.0.2.1` or `fe80::1`"))
 }
 
-/// Reads a number of routes: `1000000`, `1M`.
+/// Parses a number of routes: `1000000`, `1M`.
 pub fn count(text: &str) -> Result<u32, String> {
     let number = parse_count(text).map_err(|e| e.to_string())?;
     u32::try_from(number).map_err(|_| format!("{number} is not in 0..={}", u32::MAX))
 }
 
-/// Reads routes per second: `1000`, `1k`.
+/// Parses routes per second: `1000`, `1k`.
 fn per_second(text: &str) -> Result<f64, String> {
     let bare = |c: char| c.is_ascii_digit() || ".,_kKmM".contains(c);
     let rate = parse_frame_rate(text).ok().filter(|_| text.chars().all(bare));
     rate.map(|rate| rate.pps())
-        .ok_or_else(|| format!("`{text}` is no rate; write routes per second above 0, for instance `1000` or `1k`"))
+        .ok_or_else(|| format!("`{text}` is not a rate; write routes per second above 0, for instance `1000` or `1k`"))
 }
 
 /// Kinds of routers that can be brought up on this machine.

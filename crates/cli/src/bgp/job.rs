@@ -13,25 +13,26 @@ use std::time::Duration;
 
 /// An example of the addresses.
 const EXAMPLE: &str = "`--address 192.0.2.2/24 --to 192.0.2.1`";
-/// An example of a session that passes a router.
+/// An example of a session that passes through a router.
 const FAR: &str = "`--address 192.0.2.2/24 --gateway 192.0.2.1 --source 10.0.0.2 --to 10.0.0.1`";
 /// EtherType of a VLAN tag (IEEE 802.1Q).
 const VLAN: u16 = 0x8100;
-/// BGP identifier of a router without an IPv4 address. It is a shared address (RFC 6598), so that no interface has it.
+/// BGP identifier of a router without an IPv4 address. It is a shared address (RFC 6598), because no interface has such
+/// an address.
 const IDENTIFIER: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 /// Longest hold time, a field of 16 bits (RFC 4271 section 4.2).
 const LONGEST_HOLD: Duration = Duration::from_secs(65_535);
 /// Longest key of TCP MD5 that Linux accepts.
 const LONGEST_KEY: usize = 80;
 
-/// The session, and what is advertised in it.
+/// The session, and the routes that are advertised in it.
 #[derive(Debug)]
 pub struct Job {
     pub interface: String,
     pub speaker: SpeakerConfig,
     /// `internet`, `uniform`, or the path of an MRT file.
     pub source: String,
-    /// Number of its routes; `None` for all routes of a file, or none that are made up.
+    /// Number of routes to advertise; `None` for all routes of a file, or for no made-up routes.
     pub routes: Option<u32>,
     /// How routes are packed into messages.
     pub packing: Packing,
@@ -42,7 +43,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Reads the command line. An error says what is wrong, and what to write instead.
+    /// Reads the command line. Errors say what is wrong, and what to write instead.
     pub fn read(args: &BgpArgs) -> Result<Job, String> {
         let bad = || format!("--address: `{}` is not an address with its prefix length; write {EXAMPLE}", args.address);
         let (address, prefix_len) = on_link::with_length(&args.address).ok_or_else(bad)?;
@@ -78,7 +79,7 @@ impl Job {
         let hold = args.hold;
         if hold.subsec_nanos() > 0 || hold > LONGEST_HOLD || (1..3).contains(&hold.as_secs()) {
             return Err(format!(
-                "--hold: {} is no hold time; write whole seconds from 3 to 65535, or 0s for a session that never expires",
+                "--hold: {} is not a hold time; write whole seconds from 3 to 65535, or 0s for a session that never expires",
                 show_duration(hold)
             ));
         }
@@ -128,7 +129,7 @@ impl Job {
         if self.speaker.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
     }
 
-    /// The routes to advertise, if there are any. Fails if the table has fewer, or its file cannot be read.
+    /// The routes to advertise, if there are any. Fails if the table has fewer routes, or its file cannot be read.
     pub fn table(&self) -> Result<Option<Routes>, String> {
         let made_up = ["internet", "uniform"].contains(&self.source.as_str());
         match self.routes {
@@ -138,7 +139,7 @@ impl Job {
         }
     }
 
-    /// The job in words.
+    /// Describes the job in words.
     pub fn headline(&self, routes: Option<&Routes>) -> String {
         let SpeakerConfig { source: address, asn, peer, peer_as, gateway, .. } = &self.speaker;
         let routes = match routes {
@@ -178,7 +179,7 @@ mod tests {
             ("a --address fe80::2/64 --to fe80::1 --gateway fe80::3", "passes a router"),
             ("a --address 192.0.2.2/24 --to 192.0.2.1 --hops 3", "--gtsm"),
             ("a --address 192.0.2.2/24 --to 192.0.2.1 --routes x", "`x` is not a whole number"),
-            ("a --address 192.0.2.2/24 --to fe80::x", "is no address; write"),
+            ("a --address 192.0.2.2/24 --to fe80::x", "is not an address; write"),
             ("a --address 192.0.2.2/24 --to 192.0.2.2", "both ends"),
             ("a --address 8.8.8.8/24 --to 8.8.8.1", "RFC 6815"),
             ("a --address 192.0.2.2/24 --to 2001:db8::1", "not on the link"),

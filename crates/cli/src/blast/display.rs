@@ -11,7 +11,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::io;
 
-/// The state at the last line.
+/// The state when the last line was printed.
 #[derive(Default)]
 struct Last {
     at: Option<Instant>,
@@ -22,8 +22,9 @@ struct Last {
 }
 
 impl Last {
-    /// Frames lost so far. A frame is lost if later frames of its flow have arrived before it, or if it was sent before the last line and has not arrived
-    /// yet. Counts each flow separately, because arrivals of one flow would hide the loss of another.
+    /// Frames lost so far. A frame is lost if later frames of its flow have arrived before it, or if it was sent before
+    /// the last line and has not arrived yet. Counts each flow separately, because arrivals in one flow would hide the
+    /// loss in another.
     fn lost(&self, now: &Snapshot) -> u64 {
         let of_flow = |(flow, counts): (&usize, &FlowCounts)| {
             let sent = self.offered.get(flow).copied().unwrap_or(0);
@@ -48,7 +49,7 @@ struct Row {
     offered_fps: f64,
     received_fps: f64,
     lost: u64,
-    /// `None` if frames arrived in several queues, between which there is no order.
+    /// `None` if frames arrived in several queues, because there is no order between queues.
     reordered: Option<u64>,
     /// Median, 99th percentile, largest; `None` if no frames arrived.
     latency_ns: Option<[u64; 3]>,
@@ -112,7 +113,7 @@ impl<'a> Display<'a> {
         say(format!("{headline}\n{:<widest$}{}", "time", cells(&columns, WIDTH)))
     }
 
-    /// The row for the time since the last snapshot.
+    /// The row for the time since the previous snapshot.
     fn row(&mut self, now: &Snapshot) -> Row {
         let seconds = now.at.since(self.last.at.unwrap_or(self.start)).as_secs_f64().max(1e-9);
         let (offered, received) = (now.sum(|f| f.offered), now.sum(|f| f.received.frames));
@@ -140,7 +141,7 @@ impl<'a> Display<'a> {
         row
     }
 
-    /// Shows the time since the last line.
+    /// Prints a line for the time since the previous line.
     pub fn line(&mut self, now: &Snapshot) -> io::Result<()> {
         self.begin()?;
         let row = self.row(now);
@@ -153,8 +154,8 @@ impl<'a> Display<'a> {
         say(row.text(&format!("{:.0} s", time.as_secs_f64()), self.widest()))
     }
 
-    /// Shows the totals. `sent` and `others` are frames other than test frames (ARP, Neighbor Discovery): how many left each interface, and which ones
-    /// arrived.
+    /// Shows the totals. `sent` and `others` are frames other than test frames (ARP, Neighbor Discovery): how many left
+    /// each interface, and which of them arrived.
     pub fn summary(&mut self, result: &TrialResult, sent: &[u64], others: &OtherTraffic) -> io::Result<()> {
         self.begin()?;
         let seconds = [result.sending_s, result.sending_s.max(result.receiving_s)].map(|s| s.max(1e-9));
@@ -235,7 +236,8 @@ mod tests {
     use super::*;
     use crate::args::parsed;
 
-    /// For each flow: frames offered, frames received, and frames missing below the highest number that arrived.
+    /// A snapshot. Each flow is given as frames offered, frames received, and frames missing below the highest number
+    /// that arrived.
     fn snapshot(second: u64, flows: &[(u64, u64, u64)]) -> Snapshot {
         let counts = |(flow, &(offered, received, missing)): (usize, &(u64, u64, u64))| {
             let mut counts = FlowCounts { offered, ..FlowCounts::default() };
@@ -254,7 +256,7 @@ mod tests {
         for second in 1..=3 {
             let sent = 100 * second;
             let mut flows = [(sent, sent, 0); 8];
-            // One frame of the first flow is lost in each second, and all frames of the last flow.
+            // In each second, the first flow loses one frame, and the last flow loses all frames.
             flows[0] = (sent, sent - second, second);
             flows[7] = (sent, 0, 0);
             lost.push(display.row(&snapshot(second, &flows)).lost);

@@ -12,7 +12,7 @@ use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
 use drophammer_rig::{CONTINUOUS, DeviceConfig, PortConfig, Tags, Unresolved, host_mac};
 use std::time::Duration;
 
-/// Wait for late frames after the last departure; ends early when every frame is accounted for.
+/// Wait for late frames after the last departure. It ends early when all frames are accounted for.
 const DRAIN_S: f64 = 1.0;
 
 /// The traffic and its interfaces.
@@ -40,9 +40,9 @@ pub struct Job {
 }
 
 impl Job {
-    /// Reads the command line: a job for each size. An error says what is wrong, and what to write instead.
+    /// Reads the command line: a job for each size. Errors say what is wrong, and what to write instead.
     pub fn read_each(args: &BlastArgs) -> Result<Vec<Job>, String> {
-        // A mix may have commas of its own.
+        // A mix may itself contain commas.
         let sizes: Vec<&str> = match args.size.parse::<PacketSize>() {
             Ok(_) => vec![&args.size],
             Err(_) => args.size.split(',').map(str::trim).collect(),
@@ -100,7 +100,7 @@ impl Job {
             self.rate = rate_of(args, self.mean_frame_bytes())?;
             return Ok(());
         }
-        // The largest packet with its labels. Tags do not count.
+        // The largest packet with its labels. Tags do not count towards the MTU.
         let needed = self.size.largest_ip_bytes(self.ipv6()) + self.stack.bytes_in_mtu();
         if u32::from(needed) > mtu {
             let text = format!("the largest frames need an MTU of {needed}, interface `{name}` has {mtu}");
@@ -109,7 +109,7 @@ impl Job {
         Ok(())
     }
 
-    /// Where the traffic differs from the request: frames of a capture that are not sent, and enlarged sizes.
+    /// Describes where the traffic differs from the request: frames of a capture that are not sent, and enlarged sizes.
     pub fn notes(&self) -> Vec<String> {
         self.captured.iter().flat_map(Captured::left_out).chain(self.enlarged.clone()).collect()
     }
@@ -119,7 +119,7 @@ impl Job {
         self.trial_at(self.rate, self.duration)
     }
 
-    /// The same traffic at another rate and for another time.
+    /// The same traffic with another rate and another duration.
     pub fn trial_at(&self, rate: FrameRate, duration: Duration) -> TrialSpec {
         let flows = |(from, to): (usize, usize)| {
             let of_direction = match &self.captured {
@@ -155,7 +155,7 @@ impl Job {
         }
     }
 
-    /// Rate of each sending end; with --until-loss, the first one.
+    /// Rate of each sending end; with --until-loss, the initial rate.
     pub fn rate(&self) -> FrameRate {
         self.rate
     }
@@ -210,7 +210,7 @@ impl Job {
         self.captured.as_ref().map_or_else(|| self.stack.tags(end), Captured::tags)
     }
 
-    /// Sizes of the frames in words.
+    /// Describes the sizes of the frames in words.
     pub fn size_words(&self) -> String {
         match &self.size {
             PacketSize::Fixed(size) => format!("{} bytes", size.frame_bytes(self.ipv6())),
@@ -218,7 +218,7 @@ impl Job {
         }
     }
 
-    /// The traffic in words.
+    /// Describes the traffic in words.
     pub fn headline(&self) -> String {
         let [a, b] = self.ends();
         let way = if self.bidirectional { "and back" } else { "" };
@@ -241,7 +241,7 @@ impl Job {
         format!("{}: {}, {frames}, {length}", text.trim_end(), self.rate)
     }
 
-    /// Why no neighbour of a host answers, and what to do.
+    /// Explains why no neighbour of a host answers, and what to do.
     pub fn unanswered(&self, host: &Unresolved) -> String {
         let at = |end: &usize| self.port_of(*end) == host.port && self.tags(*end) == host.tags;
         let end = (0..2).find(at).unwrap_or(host.port);
@@ -250,7 +250,7 @@ impl Job {
         let [name, other] = [end, end ^ 1].map(|end| self.end(end));
         if gateway == self.links[end ^ 1].address {
             format!(
-                "frames from `{name}` do not reach `{other}`; join `{a}` and `{b}` by a cable, a veth pair, a bridge or a switch, or give \
+                "frames from `{name}` do not reach `{other}`; connect `{a}` and `{b}` by a cable, a veth pair, a bridge or a switch, or give \
                  --address and --gateway if routers are between them"
             )
         } else {
@@ -259,7 +259,7 @@ impl Job {
     }
 }
 
-/// The interfaces; empty names for a router that is not up yet.
+/// The interfaces. The names are empty for a router that is not up yet.
 fn ports(args: &BlastArgs) -> Result<Vec<String>, String> {
     let example =
         "`drophammer blast eth1 --vlan 100,200 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1`";
@@ -280,7 +280,8 @@ fn ports(args: &BlastArgs) -> Result<Vec<String>, String> {
     }
 }
 
-/// The sizes, raised to `least`, the smallest frame with room for its headers and the signature; and a note if that changed one.
+/// The sizes, raised to `least`, the smallest frame with room for its headers and the signature; and a note if any size
+/// was changed.
 fn enlarged(size: PacketSize, least: u16) -> (PacketSize, Option<String>) {
     let mut small = Vec::new();
     let mut fit = |size: FrameSize| {
@@ -303,7 +304,7 @@ fn enlarged(size: PacketSize, least: u16) -> (PacketSize, Option<String>) {
     (size, note)
 }
 
-/// Reads `--step`.
+/// Parses `--step`.
 fn step(text: &str) -> Result<f64, String> {
     parse_percent(text)
         .filter(|share| (0.01..=1_000.0).contains(share))
@@ -311,7 +312,7 @@ fn step(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("--step: `{text}` is not a share from 0.01% to 1000%; write for instance `10%`"))
 }
 
-/// Reads `--rate`.
+/// Parses `--rate`.
 fn rate_of(args: &BlastArgs, frame: f64) -> Result<FrameRate, String> {
     let text = &args.rate;
     let rate = match text.parse().map_err(|e| format!("--rate: {e}"))? {
@@ -325,7 +326,7 @@ fn rate_of(args: &BlastArgs, frame: f64) -> Result<FrameRate, String> {
     Ok(rate)
 }
 
-/// Speed of the line, for a rate that is a share of it.
+/// Speed of the line, if the rate is a share of it.
 fn speed(args: &BlastArgs) -> Result<Bandwidth, String> {
     if let Some(text) = &args.speed {
         return text.parse().map_err(|e| format!("--speed: {e}"));

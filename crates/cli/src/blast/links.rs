@@ -39,12 +39,12 @@ impl Link {
         let last = self.nth(sources - 1);
         if !on_link::holds(address, prefix_len, last) || last < address {
             return Err(format!(
-                "{sources} source addresses from {address} on do not fit into its /{prefix_len}; give --address with a shorter prefix"
+                "{sources} source addresses starting at {address} do not fit into its /{prefix_len}; give --address with a shorter prefix"
             ));
         }
         if (address..=last).contains(&gateway) {
             return Err(format!(
-                "{gateway} is the gateway and one of the {sources} source addresses from {address} on; give --address and --gateway so \
+                "{gateway} is the gateway and one of the {sources} source addresses starting at {address}; give --address and --gateway so \
                  that the gateway is below the host"
             ));
         }
@@ -52,7 +52,7 @@ impl Link {
     }
 }
 
-/// The hosts on both links, each with `sources` addresses. An error says what is wrong, and what to write instead.
+/// The hosts on both links, each with `sources` addresses. Errors say what is wrong, and what to write instead.
 pub fn of(args: &BlastArgs, sources: u32) -> Result<[Link; 2], String> {
     let found = links(args, sources)?;
     found.iter().try_for_each(|link| link.has_room(sources))?;
@@ -66,8 +66,8 @@ pub fn of(args: &BlastArgs, sources: u32) -> Result<[Link; 2], String> {
     }
 }
 
-/// Two neighbouring hosts in the blocks for benchmarks (RFC 2544 Appendix C.2.2, RFC 5180 section 8). Many source addresses need a larger network, and
-/// hosts that are farther apart.
+/// Two neighbouring hosts in the blocks for benchmarks (RFC 2544 Appendix C.2.2, RFC 5180 section 8). Many source
+/// addresses need a larger network with more space between the hosts.
 fn neighbours(ipv6: bool, sources: u32) -> [Link; 2] {
     let v6 = |network, host| IpAddr::from([0x2001, 2, 0, network, 0, 0, 0, host]);
     let (hosts, prefix_len): ([IpAddr; 2], u8) = match (ipv6, sources) {
@@ -79,7 +79,7 @@ fn neighbours(ipv6: bool, sources: u32) -> [Link; 2] {
     [0, 1].map(|i: usize| Link { address: hosts[i], prefix_len, gateway: hosts[i ^ 1] })
 }
 
-/// The host on each link: as the command line says, or two hosts on the same link.
+/// The host on each link: as given on the command line, or two hosts on the same link.
 fn links(args: &BlastArgs, sources: u32) -> Result<[Link; 2], String> {
     let example = "`--address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1`";
     let two = |name: &str, given: &[String]| match given {

@@ -1,4 +1,4 @@
-//! When the wait for late frames may end early.
+//! Decides when the wait for late frames can end early.
 
 use drophammer_model::quantity::Instant;
 use drophammer_rig::Snapshot;
@@ -6,16 +6,17 @@ use drophammer_rig::Snapshot;
 /// Shortest time without arrivals after which the wait ends, in ns.
 const LEAST_NS: u64 = 250_000_000;
 
-/// Measures the time without arrivals. When nothing has arrived for twice the longest latency, no missing frame can still arrive. A flow of which nothing
-/// arrived has no known latency, so its frames may.
+/// Measures the time without arrivals. When nothing has arrived for twice the longest latency, no missing frame can
+/// still arrive. If no frame of a flow has arrived, its latency is unknown, so its frames may still arrive.
 #[derive(Debug, Default)]
 pub struct Silence {
-    /// Frames sent and received, and when these counts last changed.
+    /// Numbers of frames sent and received, and the time when they last changed.
     last: Option<(u64, u64, Instant)>,
 }
 
 impl Silence {
-    /// True if nothing more can be expected at the time of `now`. Call it repeatedly once sending should be over.
+    /// True if, at the time of `now`, no more frames can be expected. Call it repeatedly after the planned end of
+    /// sending.
     pub fn holds(&mut self, now: &Snapshot) -> bool {
         let all = |counts: &drophammer_rig::FlowCounts| counts.received.frames + counts.received.duplicated;
         let unusual: u64 = now.groups.iter().map(|group| group.corrupted + group.stray).sum();
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
     use drophammer_rig::{FlowCounts, GroupCounts};
 
-    /// Two flows, after so many ms; the second has received as given.
+    /// Two flows after `ms` milliseconds; the arguments describe what the second flow has received.
     fn at(ms: u64, received: u64, latency_ms: u64) -> Snapshot {
         let mut flow = FlowCounts { offered: 100, ..FlowCounts::default() };
         flow.received.frames = 90;
@@ -59,7 +60,7 @@ mod tests {
         assert_eq!(holds(&[(0, 50, 1), (249, 50, 1), (250, 50, 1)]), [false, false, true]);
         assert_eq!(holds(&[(0, 50, 1), (90, 51, 1), (300, 51, 1), (340, 51, 1)]), [false, false, false, true]);
         assert_eq!(holds(&[(0, 50, 300), (500, 50, 300), (600, 50, 300)]), [false, false, true]);
-        // Nobody knows how late the frames of a flow are if none of them arrived.
+        // If no frame of a flow has arrived, its latency is unknown.
         assert_eq!(holds(&[(0, 0, 1), (900, 0, 1)]), [false, false]);
     }
 }

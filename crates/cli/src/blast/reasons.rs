@@ -1,4 +1,4 @@
-//! Why frames did not count: they arrived in another form, or an error came back instead.
+//! Why frames did not count: they arrived in another form, or an ICMP error came back instead.
 
 use super::job::Job;
 use drophammer_model::beside::{ErrorCount, OtherTraffic};
@@ -6,11 +6,11 @@ use drophammer_model::quantity::group_digits;
 use drophammer_model::trial::{Family, GroupCounts};
 use serde_json::{Value, json};
 
-/// Protocols that are no news, because the hosts themselves cause their frames.
+/// Protocols that are not reported, because the hosts themselves cause their frames.
 const EXPECTED: [&str; 5] =
     ["ARP request", "ARP reply", "neighbor solicitation", "neighbor advertisement, solicited", "router solicitation"];
 
-/// The lines of a summary about a direction.
+/// The lines of the summary about a direction.
 pub fn of_direction(counts: &GroupCounts) -> Vec<String> {
     let mut lines: Vec<String> = counts
         .deviations
@@ -21,12 +21,12 @@ pub fn of_direction(counts: &GroupCounts) -> Vec<String> {
         .collect();
     if counts.deviating_copies > 0 {
         let copies = group_digits(counts.deviating_copies);
-        lines.push(format!("{}: {copies} further copies of frames arrived in another form", counts.group));
+        lines.push(format!("{}: {copies} more copies of frames arrived in another form", counts.group));
     }
     lines
 }
 
-/// The lines of a summary about received frames other than test frames: ICMP errors, and protocols.
+/// The lines of the summary about received frames other than test frames: ICMP errors, and protocols.
 pub fn of_others(job: &Job, others: &OtherTraffic) -> Vec<String> {
     let error = |count: &ErrorCount| {
         let name = if count.error.family == Family::Ipv4 { "ICMP" } else { "ICMPv6" };
@@ -41,7 +41,7 @@ pub fn of_others(job: &Job, others: &OtherTraffic) -> Vec<String> {
     others.errors.iter().map(error).chain(rest).collect()
 }
 
-/// True if frames of this name include ICMP errors, which are counted by kind.
+/// True if frames with this name include ICMP errors, which are counted by kind.
 fn is_error(protocol: &str) -> bool {
     ["ICMP, other", "ICMPv6, other"].contains(&protocol)
 }
@@ -86,7 +86,7 @@ mod tests {
             [
                 "va to vb: 3 of the lost frames arrived: in fragments",
                 "va to vb: 1,200 of the lost frames arrived: wrong DSCP",
-                "va to vb: 2 further copies of frames arrived in another form",
+                "va to vb: 2 more copies of frames arrived in another form",
             ]
         );
         assert_eq!(deviations(&counts), json!({"dscp": 1_200, "fragmented": 3}));

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Folder of its logs. The lab covers it for this process.
+/// Folder of its logs. For this process, the lab hides it.
 const LOGS: &str = "/run/drophammer-blast";
 
 /// The suite of one router of this kind with two ports.
@@ -38,12 +38,13 @@ pub fn links(kind: &str, ipv6: bool) -> Result<[Link; 2], String> {
 /// A router that is up.
 pub struct Router {
     device: Option<Box<dyn Dut>>,
-    /// Dropped last, because the namespaces end with it.
+    /// Must be dropped last, because the namespaces end with it.
     lab: Lab,
 }
 
 impl Router {
-    /// Moves the process into namespaces of its own, and brings the router up there. Call it before any other thread exists.
+    /// Moves the process into its own namespaces, and brings the router up there. Call it before any other thread
+    /// exists.
     pub fn bring_up(kind: &str, args: &BlastArgs, stop: &AtomicBool) -> Result<Router, Failure> {
         let suite = suite(kind).map_err(Failure::usage)?;
         let dut = suite.duts.first().ok_or_else(|| Failure::usage("--dut names no router"))?;
@@ -68,7 +69,7 @@ impl Router {
         [0, 1].map(|port| name(port).unwrap_or_default())
     }
 
-    /// Processors for `threads` threads of the tester. Fails if there are fewer.
+    /// Processors for `threads` threads of the tester. Fails if there are too few.
     pub fn processors(&self, threads: usize) -> Result<Vec<usize>, String> {
         self.lab.cpus().for_threads(threads).map(<[usize]>::to_vec).map_err(|e| e.to_string())
     }

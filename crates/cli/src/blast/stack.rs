@@ -9,30 +9,30 @@ use drophammer_model::traffic::{
 };
 use drophammer_rig::{Tag, Tags};
 
-/// First of the dynamic ports (RFC 6335 section 6), of which each flow has one as its source.
+/// First of the dynamic ports (RFC 6335 section 6). Each flow has one of them as its source port.
 const FIRST_PORT: u16 = 49_152;
-/// Number of these ports.
+/// Number of dynamic ports.
 pub const PRIVATE_PORTS: u32 = (u16::MAX - FIRST_PORT) as u32 + 1;
-/// With more flows than dynamic ports, flows have all ports from this one on, the first unprivileged one.
+/// If there are more flows than dynamic ports, they use all unprivileged ports, which start here.
 const FIRST_OF_MANY: u16 = 1_024;
-/// Number of these ports. Even more flows have further source addresses.
+/// Number of unprivileged ports. Even more flows use additional source addresses.
 pub const PORTS: u32 = (u16::MAX - FIRST_OF_MANY) as u32 + 1;
 /// Maximum number of flows of a direction. A signature has 20 bits for the flow.
 pub const MAX_FLOWS: u32 = 500_000;
 /// Maximum number of source addresses of a flow.
 pub const MAX_SOURCES: i64 = 65_000;
-/// Most VLAN tags.
+/// Maximum number of VLAN tags.
 const MAX_TAGS: usize = 2;
-/// Most labels.
+/// Maximum number of labels.
 const MAX_LABELS: usize = 8;
-/// EtherTypes of the outer one of two tags (IEEE 802.1ad) and of any other one (IEEE 802.1Q).
+/// EtherTypes of a VLAN tag: the outer of two tags (IEEE 802.1ad), and any other tag (IEEE 802.1Q).
 const OUTER: u16 = 0x88a8;
 const INNER: u16 = 0x8100;
 
 /// Headers around the payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stack {
-    /// VLAN identifiers of each end, the outer one first.
+    /// VLAN identifiers of each end, the outer tag first.
     vlans: [Vec<u16>; 2],
     /// MPLS labels, the outermost first.
     labels: Vec<u32>,
@@ -48,18 +48,18 @@ pub struct Stack {
 pub struct FlowHeaders {
     /// The headers; empty for the default ones.
     pub headers: Vec<Header>,
-    /// What must arrive: tags, labels and codepoint as they were sent. `None` if there are none.
+    /// Tags, labels and codepoint, which must arrive as they were sent. `None` if there are none.
     pub arrives: Option<Arriving>,
-    /// Size of its frames, if it differs from the others.
+    /// Size of the frames of this flow, if it differs from the other flows.
     pub size: Option<PacketSize>,
-    /// Its first source address, counted from the host's.
+    /// First source address of the flow, counted from the host's address.
     pub source: u32,
-    /// Its share of all frames.
+    /// Share of the flow in all frames.
     pub weight: f64,
 }
 
 impl Stack {
-    /// Reads the command line. An error says what is wrong, and what to write instead.
+    /// Reads the command line. Errors say what is wrong, and what to write instead.
     pub fn read(args: &BlastArgs) -> Result<Stack, String> {
         if args.vlan.len() > MAX_TAGS {
             let tags = args.vlan.len();
@@ -71,7 +71,7 @@ impl Stack {
         let flows = args.flows.unwrap_or(1);
         if flows > PORTS && args.sources > 1 {
             return Err(format!(
-                "--flows {flows}: more than {PORTS} flows have further source addresses of their own; leave out --sources"
+                "--flows {flows}: more than {PORTS} flows use additional source addresses; leave out --sources"
             ));
         }
         // With one interface, each end has one tag.
@@ -96,12 +96,12 @@ impl Stack {
         ETHERNET_WITH_FCS + if ipv6 { 40 } else { 20 } + transport + SIGNATURE
     }
 
-    /// How many source addresses the flows need.
+    /// Number of source addresses that the flows need.
     pub fn addresses(&self) -> u32 {
         self.flows.div_ceil(PORTS)
     }
 
-    /// The headers of all flows at this end, without the transport header.
+    /// The headers of all flows at this end, except the transport header.
     fn around(&self, end: usize, ipv6: bool) -> Vec<Header> {
         let vlan = |vid: &u16| Header::Vlan(Vlan { vid: Bits::new((*vid).into()).into(), ..Vlan::default() });
         let label = |label: &u32| Header::Mpls(Mpls { label: Bits::new(*label).into(), ..Mpls::default() });
@@ -144,12 +144,12 @@ impl Stack {
         4 * self.vlans[0].len() as u16 + self.bytes_in_mtu()
     }
 
-    /// Non-default settings in words: `, VLAN 10, 1,000 flows`.
+    /// Describes non-default settings in words: `, VLAN 10, 1,000 flows`.
     pub fn words(&self) -> String {
         let text = |numbers: Vec<String>, what: &str| {
             if numbers.is_empty() { String::new() } else { format!(", {what} {}", numbers.join(",")) }
         };
-        // If the ends have different tags, their names show them.
+        // If the ends have different tags, the names of the ends contain them.
         let shared = if self.vlans[0] == self.vlans[1] { self.vlans[0].as_slice() } else { &[] };
         let mut words = text(shared.iter().map(u16::to_string).collect(), "VLAN");
         words += &text(self.labels.iter().map(u32::to_string).collect(), "MPLS");
@@ -168,7 +168,7 @@ impl Stack {
     }
 }
 
-/// Tags among `headers`, for frames that are not test frames.
+/// The tags among `headers`, for frames that are not test frames.
 pub fn tags(headers: &[Header]) -> Tags {
     let vids: Vec<u16> = vids(headers).collect();
     let last = vids.len().saturating_sub(1);
@@ -183,12 +183,13 @@ fn vids(headers: &[Header]) -> impl Iterator<Item = u16> {
     })
 }
 
-/// The value of a field, if all frames have the same.
+/// The value of a field, if it is the same in all frames.
 fn value<T: Copy>(field: &Field<T>) -> Option<T> {
     if let Field::Value(value) = field { Some(*value) } else { None }
 }
 
-/// What must arrive as it was sent: tags, labels, a tunnel, and a codepoint other than 0. `None` if there is nothing of that.
+/// The headers that must arrive as they were sent: tags, labels, a tunnel, and a codepoint other than 0. `None` if
+/// there are none.
 pub fn arriving(headers: &[Header]) -> Option<Arriving> {
     let labels = headers.iter().filter_map(|header| match header {
         Header::Mpls(mpls) => value(&mpls.label).map(|label| ArrivingLabel { label, tc: None, ttl: None }),

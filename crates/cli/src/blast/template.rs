@@ -1,4 +1,4 @@
-//! Frames with the headers and sizes of captured ones.
+//! Frames with the headers and sizes of captured frames.
 
 use super::stack::{FlowHeaders, MAX_FLOWS, arriving, tags};
 use drophammer_model::quantity::group_digits;
@@ -9,7 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Largest capture; a part of a larger one is sufficient.
+/// Maximum size of a capture. For a larger capture, the user can cut out a part.
 const MAX_BYTES: u64 = 256 << 20;
 /// First bytes of a gzip file (RFC 1952 section 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -26,7 +26,8 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Reads a capture; `ipv6` if the hosts have IPv6 addresses. An error says why the capture cannot be used, and what to do.
+    /// Reads a capture; `ipv6` if the hosts have IPv6 addresses. Errors say why the capture cannot be used, and what to
+    /// do.
     pub fn read(path: &Path, ipv6: bool) -> Result<Captured, String> {
         let name = path.display().to_string();
         let bad = |why: &dyn std::fmt::Display| format!("--pcap {name}: {why}");
@@ -98,7 +99,7 @@ impl Captured {
         Ok(())
     }
 
-    /// The capture in words.
+    /// Describes the capture in words.
     pub fn words(&self) -> String {
         let kinds = self.templates.list.len();
         let frames = group_digits(self.templates.list.iter().map(|t| u64::from(t.frames)).sum());

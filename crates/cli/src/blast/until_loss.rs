@@ -1,7 +1,7 @@
 //! `blast --until-loss`: the rate goes up step by step until frames are lost.
 //!
-//! A step in which the tester itself fell short shows nothing about the path between the interfaces, so it is repeated. If that does not help, the
-//! highest rate at which every frame arrived is a lower bound.
+//! If the tester itself falls short in a step, the step says nothing about the path between the interfaces, so it is
+//! repeated. If that does not help, the result is a lower bound: the highest rate at which every frame arrived.
 
 use super::job::Job;
 use super::{ended, finish, reasons, timing};
@@ -20,7 +20,7 @@ use std::time::Duration;
 const STEP: Duration = Duration::from_secs(1);
 /// Maximum number of attempts at a step that the tester spoils.
 const TRIES: usize = 3;
-/// One of this many frames in a step may stay unsent.
+/// Of this many frames in a step, one may stay unsent.
 const UNSENT: u64 = 100;
 
 /// Result of a step.
@@ -28,13 +28,13 @@ const UNSENT: u64 = 100;
 enum Verdict {
     /// Every frame arrived.
     Passed,
-    /// Frames that left did not arrive as they should.
+    /// Frames that were sent did not arrive, or not unchanged.
     Lost,
-    /// The tester sent too little, or lost frames itself.
+    /// The tester sent too few frames, or lost frames itself.
     Spoilt,
 }
 
-/// The bounds.
+/// The bounds found so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Found {
     /// Highest rate at which every frame arrived, below the first loss.
@@ -43,7 +43,7 @@ struct Found {
     lost: Option<FrameRate>,
     /// The first rate that the tester could not offer.
     spoilt: Option<FrameRate>,
-    /// Why frames did not count at the first loss, a line each.
+    /// Reasons why frames did not count at the first loss, one line each.
     why: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
             // A step may send up to a hundredth less than requested.
             let sent = rate.scaled(result.offered() as f64 / result.intended().max(1) as f64);
             let verdict = found.verdict(&result, sent);
-            // The command ends when nobody reads its output.
+            // If nobody reads the output, the command ends.
             if show(job, rate, &result, verdict, json, !std::mem::replace(&mut begun, true)).is_err() {
                 break 'rates;
             }
@@ -102,13 +102,13 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
     }
     let lines = || [format!("\n{}", found.text())].into_iter().chain(found.why.iter().cloned());
     let _ = say(if json { found.json().to_string() } else { lines().collect::<Vec<_>>().join("\n") });
-    // After Ctrl-C, what was found by then counts.
+    // After Ctrl-C, the result so far counts.
     Ok(if found == Found::default() && stop.load(Ordering::Relaxed) { Exit::Interrupted } else { found.exit() })
 }
 
 impl Found {
-    /// The verdict on a step that sent at the rate `sent`. With a small `--step`, a step that left frames unsent may be slower than an earlier one in
-    /// which every frame arrived; its loss is no upper bound then.
+    /// The verdict on a step that sent at the rate `sent`. With a small `--step`, a step that left frames unsent may be
+    /// slower than an earlier step in which every frame arrived. Its loss is then not an upper bound.
     fn verdict(&self, result: &TrialResult, sent: FrameRate) -> Verdict {
         match judge(result) {
             Verdict::Lost if self.passed.is_some_and(|passed| sent <= passed) => Verdict::Spoilt,
@@ -116,7 +116,7 @@ impl Found {
         }
     }
 
-    /// Notes that every frame arrived at the rate `sent`, which may be lower than that of an earlier step.
+    /// Records that every frame arrived at the rate `sent`, which may be lower than the rate of an earlier step.
     fn pass(&mut self, sent: FrameRate) {
         if self.passed.is_none_or(|passed| sent > passed) {
             self.passed = Some(sent);
@@ -130,13 +130,15 @@ impl Found {
                 format!("Every frame arrived at {passed}; frames were lost at {lost}.")
             }
             Found { passed: None, lost: Some(lost), .. } => {
-                format!("Frames were lost at {lost} already; begin lower, with --rate.")
+                format!("Frames were already lost at {lost}; start with a lower --rate.")
             }
             Found { passed: Some(passed), spoilt: Some(rate), .. } => {
-                format!("Every frame arrived at {passed}: at least that. {rate} {spoilt}.")
+                format!("Every frame arrived at {passed}; the limit is at least that high. {rate} {spoilt}.")
             }
             Found { passed: None, spoilt: Some(rate), .. } => format!("No answer: {rate} {spoilt}."),
-            Found { passed: Some(passed), .. } => format!("Stopped: every frame arrived at {passed}: at least that."),
+            Found { passed: Some(passed), .. } => {
+                format!("Stopped: every frame arrived at {passed}; the limit is at least that high.")
+            }
             Found { passed: None, .. } => "Stopped before the first step was over.".into(),
         }
     }
@@ -148,7 +150,7 @@ impl Found {
         })
     }
 
-    /// Good if the result shows something about the path between the interfaces.
+    /// Good if the result says something about the path between the interfaces.
     fn exit(&self) -> Exit {
         if self.passed.is_some() || self.lost.is_some() { Exit::Good } else { Exit::Failed }
     }
@@ -231,8 +233,8 @@ mod tests {
         let found = |passed, lost, spoilt| Found { passed, lost, spoilt, why: Vec::new() };
         let cases = [
             (found(at(1e3), at(1.1e3), None), "arrived at 1,000 fps; frames were lost at 1,100 fps", Exit::Good),
-            (found(None, at(1e3), None), "begin lower", Exit::Good),
-            (found(at(1e3), None, at(1.1e3)), "at least that. 1,100 fps could not be tested", Exit::Good),
+            (found(None, at(1e3), None), "start with a lower", Exit::Good),
+            (found(at(1e3), None, at(1.1e3)), "at least that high. 1,100 fps could not be tested", Exit::Good),
             (found(None, None, at(1e3)), "No answer", Exit::Failed),
             (found(at(1e3), None, None), "Stopped: every frame arrived at 1,000 fps", Exit::Good),
         ];

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Where the kernel lists interfaces.
+/// Folder in which the kernel lists interfaces.
 const CLASS: &str = "/sys/class/net";
 
 /// All network cards, by name, without virtual interfaces.
@@ -49,11 +49,11 @@ fn of(name: &str) -> Finding {
             "frames in one receive queue may overtake frames in another, so their order is unknown: `ethtool -L {name} combined 1`"
         ));
     }
-    // Many cards have no pause frames, and ethtool then fails.
+    // Many cards have no pause frames, so `ethtool -a` fails.
     notes(name, asked("-k").as_deref(), asked("-a").as_deref()).into_iter().fold(finding, Finding::note)
 }
 
-/// What to change, from the outputs of `ethtool -k` and `-a`, if it gave any.
+/// Recommended changes, from the outputs of `ethtool -k` and `-a`, if they are available.
 fn notes(name: &str, features: Option<&str>, pause: Option<&str>) -> Vec<String> {
     let known = features.map(offloads).unwrap_or_default();
     let unknown =
@@ -74,17 +74,17 @@ enum Setting {
 impl Setting {
     fn remedy(self, name: &str) -> String {
         match self {
-            Setting::LargeReceive => format!("the card joins frames that it receives: `ethtool -K {name} lro off`"),
-            Setting::GenericReceive => format!("the kernel joins segments of TCP: `ethtool -K {name} gro off`"),
+            Setting::LargeReceive => format!("the card merges frames that it receives: `ethtool -K {name} lro off`"),
+            Setting::GenericReceive => format!("the kernel merges TCP segments: `ethtool -K {name} gro off`"),
             Setting::PauseReceive => {
-                format!("a router may pause the tester, and loss stays unseen: `ethtool -A {name} rx off`")
+                format!("a router may pause the tester, and loss stays hidden: `ethtool -A {name} rx off`")
             }
             Setting::PauseTransmit => format!("the card may pause the router: `ethtool -A {name} tx off`"),
         }
     }
 }
 
-/// Lines `large-receive-offload: off [fixed]` of `ethtool -k`.
+/// Parses lines such as `large-receive-offload: off [fixed]` of `ethtool -k`.
 fn offloads(text: &str) -> Vec<(Setting, bool)> {
     settings(
         text,
@@ -92,7 +92,7 @@ fn offloads(text: &str) -> Vec<(Setting, bool)> {
     )
 }
 
-/// Lines `RX: on` of `ethtool -a`.
+/// Parses lines such as `RX: on` of `ethtool -a`.
 fn pauses(text: &str) -> Vec<(Setting, bool)> {
     settings(text, &[("RX", Setting::PauseReceive), ("TX", Setting::PauseTransmit)])
 }

@@ -7,11 +7,11 @@ use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
-/// Where the kernel lists interfaces.
+/// Folder in which the kernel lists interfaces.
 const CLASS: &str = "/sys/class/net";
 /// Type of a loopback interface (ARPHRD_LOOPBACK).
 const LOOPBACK: &str = "772";
-/// The remedy without an answer.
+/// The remedy if there is no answer.
 const REMEDY: &str = "name the interfaces that lead to the router, as in --ports eth1,eth2";
 
 /// An interface that can be chosen.
@@ -20,7 +20,7 @@ struct Interface {
     name: String,
     /// Its state and speed.
     about: String,
-    /// True if a default route of this machine uses it.
+    /// True if a default route of this machine uses the interface.
     is_default: bool,
 }
 
@@ -35,7 +35,7 @@ pub fn on_terminal() -> Result<Vec<String>, String> {
     ask(&mut io::stdin().lock(), &mut io::stderr().lock(), &interfaces(Path::new(CLASS), &defaults))
 }
 
-/// Shows `here` and asks until the answer can be used.
+/// Shows `here`, and asks until the answer is valid.
 fn ask(input: &mut impl BufRead, to: &mut impl Write, here: &[Interface]) -> Result<Vec<String>, String> {
     let failed = |e: io::Error| format!("{e}; {REMEDY}");
     // Without two such interfaces, any answer would be refused.
@@ -57,7 +57,7 @@ fn ask(input: &mut impl BufRead, to: &mut impl Write, here: &[Interface]) -> Res
         write!(to, "> ").and_then(|()| to.flush()).map_err(failed)?;
         let mut line = String::new();
         if input.read_line(&mut line).map_err(failed)? == 0 {
-            // At the end of the input, the cursor is still behind the question.
+            // At the end of the input, the cursor is still on the line of the question.
             let _ = writeln!(to);
             return Err(REMEDY.into());
         }
@@ -70,22 +70,26 @@ fn ask(input: &mut impl BufRead, to: &mut impl Write, here: &[Interface]) -> Res
     }
 }
 
-/// Why these interfaces are not a valid answer.
+/// The reason why these interfaces are not a valid answer.
 fn refused(names: &[String], here: &[Interface]) -> Option<String> {
     for (number, name) in names.iter().enumerate() {
         let Some(interface) = here.iter().find(|interface| interface.name == *name) else {
             return Some(format!("`{name}` is not in the list; for another machine, use --ports"));
         };
         if interface.is_default {
-            return Some(format!("this machine reaches others by `{name}`; Drophammer sends no test traffic there"));
+            return Some(format!(
+                "this machine reaches other machines through `{name}`; Drophammer sends no test traffic there"
+            ));
         }
         if names[..number].contains(name) {
-            return Some(format!("`{name}` is there twice"));
+            return Some(format!("`{name}` is listed twice"));
         }
     }
     match names.len() {
         0 => Some("name two interfaces or more".into()),
-        1 => Some("one interface is not enough: frames enter the router by one and leave it by another".into()),
+        1 => {
+            Some("one interface is not enough: frames enter the router through one and leave it through another".into())
+        }
         odd if odd % 2 == 1 => Some(format!("{odd} interfaces make no pairs; name an even number")),
         _ => None,
     }
@@ -96,7 +100,7 @@ fn interfaces(class: &Path, defaults: &BTreeSet<String>) -> Vec<Interface> {
     let entries = fs::read_dir(class).into_iter().flatten().flatten();
     let of = |entry: fs::DirEntry| {
         let read = |file: &str| fs::read_to_string(entry.path().join(file)).map(|text| text.trim().to_owned());
-        // The bonding driver has a file there, which has no type.
+        // The bonding driver has a file in this folder, which has no type.
         if read("type").ok()? == LOOPBACK {
             return None;
         }
@@ -128,7 +132,7 @@ mod tests {
         vec![of("eth0", true), of("eth1", false), of("eth2", false), of("enp3s0f1", false)]
     }
 
-    /// The answer to these lines, and what was printed.
+    /// The result of a prompt with these input lines, and the printed text.
     fn answer(lines: &str, here: &[Interface]) -> (Result<Vec<String>, String>, String) {
         let mut said = Vec::new();
         let answer = ask(&mut lines.as_bytes(), &mut said, here);
@@ -147,7 +151,7 @@ mod tests {
             "one interface is not enough",
             "`eth9` is not in the list",
             "twice",
-            "reaches others by `eth0`",
+            "reaches other machines through `eth0`",
             "even number",
             "\\u{1b}[A",
             "",

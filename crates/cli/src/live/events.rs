@@ -7,7 +7,7 @@ use drophammer_model::trial::{Load, Validity};
 use drophammer_testbed::Progress;
 use serde_json::{Value, json};
 
-/// The event of a progress message; `None` if a record reports it.
+/// The event for a progress message; `None` if a record reports it.
 pub fn of_progress(progress: &Progress<'_>) -> Option<Value> {
     Some(match progress {
         Progress::BringUp { dut, kind } => json!({"event": "bring_up", "dut": dut, "kind": kind}),
@@ -31,7 +31,7 @@ fn is_joint(test: &TestRecord) -> bool {
     METHODS.iter().any(|method| method.spec().name == test.test && method.is_joint())
 }
 
-/// The event of a record; `None` if a progress message reports it.
+/// The event for a record; `None` if a progress message reports it.
 pub fn of_record(record: &Record) -> Option<Value> {
     Some(match record {
         Record::Started(started) => json!({

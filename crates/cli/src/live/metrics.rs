@@ -82,7 +82,7 @@ impl Metrics {
             }
             "test_ended" => {
                 self.now = None;
-                // Does not count what the tester measures of itself and of its ports.
+                // Do not count what the tester measures about itself and its ports.
                 let test = text("test");
                 if event["dut"] == TESTER || !self.of_suite.contains(&test) {
                     return;
@@ -92,7 +92,7 @@ impl Metrics {
                     return;
                 }
                 self.ended += 1;
-                // Tests of a router that does not come up end but never begin.
+                // The tests of a router that does not come up end without having begun.
                 self.begun = self.begun.max(self.ended);
                 self.tests = self.tests.max(self.begun);
                 self.failed += u64::from(event["status"] != "completed");
@@ -101,7 +101,7 @@ impl Metrics {
         }
     }
 
-    /// The text for Prometheus.
+    /// The metrics as text for Prometheus.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let mut metric = |name: &str, kind: &str, help: &str, values: &[(&str, f64)]| {
@@ -132,18 +132,18 @@ impl Metrics {
         metric("left_seconds", "gauge", "Time left, estimated.", &[("", self.left_s)]);
         let of_now = |value: fn(&Now) -> Option<f64>| self.now.as_ref().and_then(value).map(|value| ("", value));
         let mut now = |name: &str, help: &str, value: fn(&Now) -> Option<f64>| {
-            // Between trials there is no value rather than 0.
+            // Between trials there is no value, rather than 0.
             metric(name, "gauge", help, of_now(value).as_slice());
         };
         now("trial_offered_fps", "Frames per second offered in the current trial.", |now| Some(now.offered_fps));
         now("trial_received_fps", "Frames per second received in the current trial.", |now| Some(now.received_fps));
         now("trial_lost_frames", "Frames lost in the current trial so far.", |now| now.lost);
-        now("trial_left_seconds", "Time for which the current trial still sends.", |now| Some(now.left_s));
+        now("trial_left_seconds", "Time until the current trial stops sending.", |now| Some(now.left_s));
         out
     }
 }
 
-/// A value of a label.
+/// Escapes the value of a label.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -203,7 +203,7 @@ mod tests {
         let mut metrics = Metrics::default();
         for event in [
             json!({"event": "started", "suite": "a \"b\"\n", "tests": ["throughput", "head_to_head"]}),
-            // What the tester measures of itself and of its ports.
+            // Measurements of the tester about itself and its ports.
             json!({"event": "test", "dut": "tester", "title": "Tester ceiling", "number": 0, "of": 6, "left_s": 40}),
             json!({"event": "test_ended", "dut": "tester", "test": "throughput", "status": "completed"}),
             json!({"event": "test_ended", "dut": "frr", "test": "offered_load", "status": "completed"}),

@@ -1,7 +1,7 @@
-//! Rates of the current trial: an event per second, from a thread of its own.
+//! Rates of the current trial: an event per second, from a separate thread.
 //!
-//! Only this thread waits for the lanes' answers. The thread that drives the trial announces it before its start, and ends its events when it is recorded.
-//! That thread never waits during a trial.
+//! Only this thread waits for the lanes' answers. The thread that runs the trial announces it before it starts, and
+//! stops its events when the trial is recorded. The thread that runs the trial never waits during a trial.
 
 use drophammer_model::trial::TrialSpec;
 use drophammer_rig::{Live, Totals};
@@ -14,27 +14,30 @@ use std::time::{Duration, Instant};
 
 /// Time between two events.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Lanes answer within microseconds, unless they lose their processor or the trial has not started.
+/// Time limit for the lanes to answer. They answer within microseconds, unless they lose their processor or the trial
+/// has not started.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A frame that was sent this long ago is no longer in flight, unless its trial waits longer for late frames.
 const IN_FLIGHT: Duration = Duration::from_millis(500);
 
 /// The current trial.
 pub struct Trial {
-    // What its events contain in addition to the counts.
+    // Fields that its events contain in addition to the counts.
     dut: String,
     test: String,
     purpose: String,
     size: String,
     /// Time from the first to the last departure.
     sending: Duration,
-    /// False if some frames must not arrive, or need not because they are in the background: then missing frames are no loss.
+    /// False if some frames must not arrive, or do not need to because they are background traffic. Missing frames are
+    /// then not a loss.
     all_arrive: bool,
     /// How long a frame may be in flight.
     in_flight: Duration,
-    /// Its sums at earlier events, the oldest first: at all events since which frames may be in flight, and at the one before them.
+    /// The sums at earlier events, the oldest first: all events since which frames may still be in flight, and the
+    /// event before them.
     past: VecDeque<Totals>,
-    /// Returns its sums so far; `None` if they are unknown.
+    /// Returns the current sums; `None` if they are unknown.
     look: Look,
 }
 
@@ -68,7 +71,7 @@ impl Trial {
         self.past.back().copied().unwrap_or_default()
     }
 
-    /// The event for `now`, after the last one.
+    /// The event for `now`, which follows the previous event.
     fn event(&mut self, now: Totals) -> Value {
         let before = self.before();
         let since = now.elapsed.saturating_sub(before.elapsed);
@@ -119,11 +122,11 @@ impl Rates {
         Ok(Rates { trials, current, last: 0 })
     }
 
-    /// A trial begins.
+    /// Call it when a trial begins.
     pub fn begin(&mut self, trial: Trial) {
         self.last += 1;
         *locked(&self.current) = Some(self.last);
-        // The thread ends only with this sender.
+        // The thread does not end before this sender is dropped.
         let _ = self.trials.send(Some((self.last, trial)));
     }
 
@@ -153,7 +156,7 @@ fn follow(
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 let Some((number, trial, due)) = &mut running else { continue };
-                // Counts from now, so that a thread that was held up does not ask several times in a row.
+                // Count from now, so that a delayed thread does not ask several times in a row.
                 *due = Instant::now() + period;
                 let Some(now) = (trial.look)() else { continue };
                 let current = locked(current);
@@ -186,7 +189,7 @@ mod tests {
         }
     }
 
-    /// A trial of `spec` that loses the last 10 frames of each second. Each look is a second later.
+    /// A trial of `spec` that loses the last 10 frames of each second. Each look comes one second later.
     fn trial_of(dut: &str, spec: &TrialSpec) -> Trial {
         let looks = AtomicU64::new(0);
         let look = move || {
@@ -251,7 +254,8 @@ mod tests {
         let mut denied = spec(0.2);
         denied.flows[0].denied = true;
         assert_eq!(lost(&denied, &events), json!(3));
-        // One frame in a hundred is a broadcast, which routers do not forward. After 100 s that is more than the frames of a second.
+        // One frame in a hundred is a broadcast, which routers do not forward. After 100 s there are more of them than
+        // frames in a second.
         let mut beside = spec(0.2);
         beside.flows.push(FlowSpec { background: true, ..beside.flows[0].clone() });
         let events: Vec<Totals> = (1..=200).map(|n| at(1_000 * n, 1_000 * n, 990 * n, Some(0))).collect();
@@ -260,7 +264,7 @@ mod tests {
 
     #[test]
     fn frames_on_a_long_line_are_not_lost_before_their_time() {
-        // A line with a delay of 3 s, which the wait for late frames includes. It goes down after 10 s.
+        // A link with a delay of 3 s, which the wait for late frames includes. The link goes down after 10 s.
         let events: Vec<Totals> =
             (1..=14).map(|n: u64| at(1_000 * n, 1_000 * n, 1_000 * n.saturating_sub(3).min(7), Some(0))).collect();
         for n in 1..=11 {
@@ -285,7 +289,7 @@ mod tests {
             );
             assert_eq!(events.recv().unwrap()["elapsed_s"], json!(2.0), "they go on");
             rates.end();
-            // The next trial's first event shows that no more of this one follow.
+            // The first event of the next trial shows that this trial sends no more events.
             assert!(events.try_iter().all(|event| event["dut"] == dut));
         }
         drop(rates);

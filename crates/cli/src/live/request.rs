@@ -4,13 +4,13 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-/// Longest request.
+/// Maximum length of a request, in bytes.
 const LONGEST: usize = 8 << 10;
 
 /// A request without body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// `GET`.
+    /// The method: `GET`.
     pub method: String,
     /// Path without the query.
     pub path: String,
@@ -25,7 +25,7 @@ pub struct Reply {
     body: String,
 }
 
-/// Reads a request, until `deadline` at most. For an invalid one, returns the reply that refuses it.
+/// Reads a request until `deadline`. For an invalid request, returns the reply that refuses it.
 pub fn read(mut connection: &TcpStream, deadline: Instant) -> io::Result<Result<Request, Reply>> {
     let mut bytes = Vec::new();
     let mut part = [0; 1024];
@@ -33,7 +33,7 @@ pub fn read(mut connection: &TcpStream, deadline: Instant) -> io::Result<Result<
         let read = connection.read(&mut part)?;
         bytes.extend_from_slice(&part[..read]);
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
-            return Ok(parse(&bytes[..end]).ok_or_else(|| Reply::plain(400, "this is no request")));
+            return Ok(parse(&bytes[..end]).ok_or_else(|| Reply::plain(400, "this is not a request")));
         }
         if read == 0 || Instant::now() > deadline {
             return Err(io::ErrorKind::TimedOut.into());
@@ -44,7 +44,7 @@ pub fn read(mut connection: &TcpStream, deadline: Instant) -> io::Result<Result<
     }
 }
 
-/// Sends a reply. Fails if the other side has not taken all of it by `deadline`.
+/// Sends a reply. Fails if the other side has not received all of it by `deadline`.
 pub fn write(mut connection: &TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -82,7 +82,7 @@ fn parse(head: &[u8]) -> Option<Request> {
 }
 
 impl Request {
-    /// The value of a header, by its lower-case name. `None` if it occurs twice.
+    /// The value of a header, given its lower-case name. `None` if the header occurs twice.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut found = self.headers.iter().filter(|(known, _)| known == name);
         let first = found.next();
@@ -101,7 +101,7 @@ impl Reply {
         Reply { status, kind, body: body.to_owned() }
     }
 
-    /// A line of text.
+    /// A reply with a line of text.
     pub fn plain(status: u16, text: &str) -> Reply {
         Reply::new(status, "text/plain; charset=utf-8", &format!("{text}\n"))
     }

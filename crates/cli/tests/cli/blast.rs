@@ -218,7 +218,7 @@ try $D blast vb va
     let printed: Vec<&str> = ran.printed.split_inclusive("exit ").collect();
     let expected = [
         ("`nothing`: there is no such interface\n  help: `ip link` lists them", "3"),
-        ("join `va` and `vc` by a cable", "3"),
+        ("connect `va` and `vc` by a cable", "3"),
         ("name two interfaces", "2"),
         ("`ip link set va mtu 8982`", "2"),
         ("`va` has no carrier", "3"),

@@ -31,7 +31,7 @@ fn runs_are_held_against_each_other() {
         let errors = refused(&run(&["compare", &old, folder]), 2, word);
         assert!(errors.contains(folder) && !errors.contains("panicked"), "{errors}");
     };
-    refused(&old, "are one run");
+    refused(&old, "are the same run");
     let bad = dir.path().join("bad");
     refused(bad.to_str().unwrap(), "run.jsonl");
     std::fs::create_dir(&bad).unwrap();

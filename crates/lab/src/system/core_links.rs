@@ -227,7 +227,9 @@ pub(super) fn text(system: &System) -> String {
         several => {
             let each = several.iter().map(|speed| format!("{} at {speed}", burst(*speed, mtu)));
             let each = each.collect::<Vec<_>>().join(", ");
-            format!("; a link with a speed is a token bucket at both ends that lets a burst of this many bytes through: {each}")
+            format!(
+                "; a link with a speed is a token bucket at both ends that lets a burst of this many bytes through: {each}"
+            )
         }
     };
     let delayed = system.links.iter().any(|link| !link.delay.is_zero());
@@ -256,7 +258,10 @@ mod tests {
         assert_eq!(text(&system(chain)), chain.to_string());
         let fast = Some(Bandwidth(100_000_000));
         let same = text(&system(Topology { core_speed: fast, ..chain }));
-        assert!(same.ends_with(", each a token bucket at both ends that lets a burst of 12500 bytes through"), "{same}");
+        assert!(
+            same.ends_with(", each a token bucket at both ends that lets a burst of 12500 bytes through"),
+            "{same}"
+        );
         let shape = Topology { shape: Shape::Loop, routers: 4, ..chain };
         let wan =
             |speed| Some(Wan { speed: Some(Bandwidth(speed)), delay: Some(Duration::from_millis(277)), loss: None });

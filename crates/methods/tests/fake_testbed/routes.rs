@@ -22,7 +22,7 @@ use std::time::Duration;
 struct Router {
     bed: Fake,
     peers: Vec<PeerView>,
-    /// Routes that the DUT keeps; it ignores further ones.
+    /// Routes that the DUT keeps; it ignores the others.
     limit: usize,
     /// Time in which it passes a route on, in seconds; for route i, `1 + i % 2` times that.
     route_s: f64,

@@ -1,4 +1,4 @@
-//! The command line as a job.
+//! Tests of the conversion of the command line into a job.
 
 use super::*;
 use crate::args::parsed;

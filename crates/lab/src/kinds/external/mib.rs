@@ -251,7 +251,10 @@ fn column(session: &mut SyncSession, column: &[u64], deadline: Instant) -> Resul
             return Err("an answer without a value".into());
         }
         if Instant::now() >= deadline {
-            return Err(format!("reading its interface table took longer than `timeout` ({} interfaces so far)", found.len()));
+            return Err(format!(
+                "reading its interface table took longer than `timeout` ({} interfaces so far)",
+                found.len()
+            ));
         }
     }
 }

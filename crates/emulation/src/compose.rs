@@ -50,8 +50,8 @@ pub fn icmpv4(
     message.emit(&mut packet[ipv4::LEN..]);
 }
 
-/// Replaces the content of `out` with an ICMPv6 message from `source` to `destination`; `hop_limit` must be 255 for
-/// Neighbor Discovery (RFC 4861).
+/// Replaces the content of `out` with an ICMPv6 message from `source` to `destination`; For Neighbor Discovery,
+/// `hop_limit` must be 255 (RFC 4861).
 pub fn icmpv6(
     out: &mut Vec<u8>,
     link: Link,

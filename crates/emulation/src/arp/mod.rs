@@ -12,7 +12,7 @@ const NAME: &str = "arp";
 
 /// ARP of one device.
 pub struct Arp {
-    /// The device's own address; without one, ARP is silent.
+    /// The device's own address; without an address, ARP is silent.
     own: Option<Ipv4Addr>,
     resolver: Resolver,
     requests_answered: u64,
@@ -55,14 +55,14 @@ fn send(out: &mut Output<'_>, to: MacAddr, packet: &arp::Repr) {
 }
 
 /// The addresses in an ARP broadcast or ND multicast. A port with many devices passes the message only to devices that
-/// have or know one of them.
+/// have one of these addresses, or have it in their neighbour table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concerns {
     /// The requested or announced address.
     pub target: IpAddr,
     /// The address of the sender.
     pub sender: IpAddr,
-    /// True for an announcement of the sender's own address, which concerns all devices that know it.
+    /// True if the sender announces its own address, which concerns all devices that know this address.
     pub announcement: bool,
 }
 

@@ -15,13 +15,13 @@ use question::{Heard, Open};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-/// Its name.
+/// Name of the protocol.
 pub const NAME: &str = "banner";
 /// Port of SSH servers.
 pub const SSH_PORT: u16 = 22;
-/// Changes of the device's connections; it does not listen.
+/// It matches only the device's own connections, because it does not listen.
 const MATCHES: [Match; 1] = [Match::TcpPort(SSH_PORT)];
-/// Maximum number of open requests; one more ends the oldest.
+/// Maximum number of open requests; another request ends the oldest.
 const MOST_OPEN: usize = 64;
 /// Maximum number of stored greetings.
 const MOST_KEPT: usize = 1 << 16;
@@ -43,14 +43,14 @@ pub struct Banner {
     v6: Option<Ends>,
     asked: VecDeque<Ends>,
     open: VecDeque<Open>,
-    /// True if all open requests must be given up.
+    /// True if all open requests must be abandoned.
     ends: bool,
     greetings: Vec<Greeting>,
     stats: BannerStats,
 }
 
 impl Banner {
-    /// Banner requests of `device`, which are sent only on command.
+    /// Banner requests of `device`. They are sent only on command.
     pub fn new(device: &DeviceConfig) -> Banner {
         Banner {
             v4: device.ipv4.map(|a| Ends { own: a.address.into(), gateway: a.gateway.into() }),
@@ -68,12 +68,12 @@ impl Banner {
         &self.stats
     }
 
-    /// The answered requests since [`Banner::forget`], in the order of the answers.
+    /// The requests that were answered since [`Banner::forget`], in the order of the answers.
     pub fn greetings(&self) -> &[Greeting] {
         &self.greetings
     }
 
-    /// Forgets the answers; the next poll gives up open requests.
+    /// Forgets the answers. The next poll abandons open requests.
     pub fn forget(&mut self) {
         self.greetings.clear();
         self.asked.clear();
@@ -117,7 +117,7 @@ impl Protocol for Banner {
     }
 
     fn attach(&mut self, _: &mut crate::tcp::TcpStack) {
-        // The old TCP stack is gone, and the connections with it.
+        // The old TCP stack no longer exists, and neither do its connections.
         self.open.clear();
     }
 

@@ -1,4 +1,4 @@
-//! One connection to an SSH server, until its banner.
+//! One connection to an SSH server, until its banner has arrived.
 
 use crate::tcp::{ConnState, ConnectionId, TcpStack};
 use drophammer_model::Instant;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Start of an SSH server's banner; lines before it must be ignored (RFC 4253 section 4.2).
 const SSH: &[u8] = b"SSH-";
-/// Maximum number of bytes that a server may send up to the end of its banner. The banner itself has 255 at most.
+/// Maximum number of bytes that a server may send up to the end of its banner. The banner itself has at most 255.
 const MOST: usize = 4096;
 
 /// Counts of requests and their results.
@@ -80,7 +80,7 @@ impl Open {
         }
     }
 
-    /// The banner, if `byte` ends it.
+    /// Adds a byte. Returns the banner if this byte ends it.
     fn take(&mut self, byte: u8) -> Option<String> {
         if byte != b'\n' {
             self.line.push(byte);

@@ -1,4 +1,4 @@
-//! A device that requests banners, against a TCP stack that answers.
+//! Tests of a device that requests banners from a TCP stack that answers.
 
 use super::*;
 use crate::device::{Address, Device};
@@ -33,7 +33,7 @@ impl Bed {
         self.device.command(now, NAME, &Command::Banner(AskBanner(Family::Ipv4))).unwrap();
     }
 
-    /// Exchanges all packets at `now`; the server waits `late` before it sees received ones.
+    /// Exchanges all packets at `now`; the server processes received packets `late` after they arrive.
     fn exchange(&mut self, now: Instant, late: Duration) {
         for _ in 0..16 {
             let mut out = Vec::new();
@@ -114,7 +114,7 @@ fn a_refusal_is_no_answer_and_silence_is_none() {
     bed.exchange(Instant(5), MS);
     assert_eq!((bed.banner().stats().answered, bed.banner().stats().refused), (0, 1));
     assert_eq!(bed.device.tcp().connections(), 0);
-    // A server that accepts and sends nothing: the number of waiting requests is limited, and `forget` ends them.
+    // A server that accepts and sends nothing. The number of waiting requests is limited, and `forget` ends them.
     let mut bed = Bed::new(b"", true);
     for round in 0..100u64 {
         bed.ask(Instant(1_000_000 * (round + 1)));

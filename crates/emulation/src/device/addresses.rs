@@ -32,7 +32,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// The addresses of a device with this MAC address, from which its link-local address follows.
+    /// The addresses of a device with this MAC address, which determines its link-local address.
     pub(super) fn new(mac: MacAddr, ipv4: Option<Address<Ipv4Addr>>, ipv6: Option<Address<Ipv6Addr>>) -> Addresses {
         Addresses { ipv4, ipv6, link_local: ndp::link_local(mac), further: Further::default() }
     }
@@ -42,14 +42,14 @@ impl Addresses {
         self.link_local
     }
 
-    /// Adds `count` addresses from `first` on; false if `count` is 0, above [`MOST`] or beyond the end of the family's
-    /// address space.
+    /// Adds `count` addresses starting with `first`. False if `count` is 0 or above [`MOST`], or if the range exceeds
+    /// the address space of the family.
     pub(super) fn add(&mut self, first: IpAddr, count: u32) -> bool {
         self.further.add(first, count)
     }
 
-    /// First and last address of each range, including the device's own addresses, and the gateway's address if it lies in a
-    /// range.
+    /// First and last address of each range, including the device's own addresses, and the gateway's address if it is
+    /// in a range.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (IpAddr, IpAddr)> + '_ {
         let own4 = self.ipv4.map(|a| (a.address.into(), a.address.into()));
         let own6 = self.ipv6.map(|a| [a.address, self.link_local]).into_iter().flatten();
@@ -58,19 +58,19 @@ impl Addresses {
         own4.into_iter().chain(own6.map(|a| (a.into(), a.into()))).chain(v4).chain(v6)
     }
 
-    /// True if this IPv4 address belongs to the device. The gateway's address does not, even if it lies in a range.
+    /// True if this IPv4 address belongs to the device. The gateway's address does not, even if it is in a range.
     pub fn owns_v4(&self, address: Ipv4Addr) -> bool {
         self.ipv4.is_some_and(|a| a.address == address || a.gateway != address && self.further.has_v4(address))
     }
 
-    /// True if this IPv6 address belongs to the device. The gateway's address does not, even if it lies in a range.
+    /// True if this IPv6 address belongs to the device. The gateway's address does not, even if it is in a range.
     pub fn owns_v6(&self, address: Ipv6Addr) -> bool {
         self.ipv6.is_some_and(|a| {
             address == self.link_local || a.address == address || a.gateway != address && self.further.has_v6(address)
         })
     }
 
-    /// The gateway for the family of `like`.
+    /// The gateway for the address family of `like`.
     pub fn gateway(&self, like: IpAddr) -> Option<IpAddr> {
         match like {
             IpAddr::V4(_) => self.ipv4.map(|a| a.gateway.into()),
@@ -78,8 +78,8 @@ impl Addresses {
         }
     }
 
-    /// The next hop of a packet to `destination`: the destination itself if it shares the prefix or is link-local, otherwise the
-    /// gateway. `None` without this family.
+    /// The next hop of a packet to `destination`: the destination itself if it shares the prefix or is link-local,
+    /// otherwise the gateway. `None` if the device does not use this family.
     pub fn next_hop(&self, destination: IpAddr) -> Option<IpAddr> {
         let (on_link, gateway) = match destination {
             IpAddr::V4(to) => {
@@ -98,7 +98,7 @@ impl Addresses {
     }
 }
 
-/// First and last address as numbers.
+/// First and last address of a range, as numbers.
 type Range<N> = (N, N);
 
 /// Additional addresses: ranges of both families.
@@ -109,8 +109,8 @@ struct Further {
 }
 
 impl Further {
-    /// Adds `count` consecutive addresses; false if `count` is 0, above [`MOST`] or beyond the end of the family's
-    /// address space.
+    /// Adds `count` consecutive addresses; false if `count` is 0 or above [`MOST`], or if the range exceeds the address
+    /// space of the family.
     pub fn add(&mut self, first: IpAddr, count: u32) -> bool {
         if !(1..=MOST).contains(&count) {
             return false;

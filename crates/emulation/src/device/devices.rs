@@ -10,22 +10,22 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
 
-/// Identifies a device of one collection.
+/// Identifies a device in one collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(u32);
 
-/// A poll ends when devices have sent this many budgets; the next poll continues with the other devices.
+/// A poll ends when devices have sent this many times the budget. The next poll continues with the other devices.
 const BUDGETS: usize = 16;
 
 struct Entry {
     device: Device,
-    /// True if it is in the queue of due devices.
+    /// True if the device is in the queue of due devices.
     due: bool,
-    /// Its earliest entry in the heap.
+    /// Earliest entry of the device in the heap.
     scheduled: Option<Instant>,
 }
 
-/// The devices of one port. Frames find their device by tags and address, and idle devices cost nothing.
+/// The devices of one port. A frame finds its device by tags and address, and idle devices cost nothing.
 #[derive(Default)]
 pub struct Devices {
     entries: Vec<Entry>,
@@ -39,7 +39,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// No devices.
+    /// An empty collection.
     pub fn new() -> Devices {
         Devices::default()
     }
@@ -63,8 +63,8 @@ impl Devices {
         Collision { first, second: second.config().name.clone(), what, tags: second.config().tags }
     }
 
-    /// Adds `count` addresses from `first` on to a device; see [`Device::add_addresses`]. False if that many are not
-    /// possible.
+    /// Adds `count` addresses starting with `first` to a device; see [`Device::add_addresses`]. False if these
+    /// addresses are not possible.
     ///
     /// # Errors
     /// If another device with the same tags has one of the addresses.
@@ -110,7 +110,7 @@ impl Devices {
         &self.entries[id.0 as usize].device
     }
 
-    /// Protocol of this type of a device, mutable.
+    /// The protocol of this type on a device, mutable.
     pub fn protocol_mut<P: Protocol>(&mut self, id: DeviceId) -> Option<&mut P> {
         self.mark(id.0);
         self.entries[id.0 as usize].device.protocol_mut()
@@ -131,7 +131,7 @@ impl Devices {
         self.mark(id.0);
     }
 
-    /// Number of frames for no device.
+    /// Number of frames that were for no device.
     pub fn unclaimed(&self) -> u64 {
         self.unclaimed
     }
@@ -154,8 +154,8 @@ impl Devices {
         claimed
     }
 
-    /// Polls the due devices, each with `budget` (see [`Device::poll`]). It stops after a limited number of bytes; the next call, which is due
-    /// immediately, continues with the other devices.
+    /// Polls the due devices, each with `budget` (see [`Device::poll`]). The call stops after a limited number of
+    /// bytes. The next call is then due immediately, and continues with the other devices.
     pub fn poll(&mut self, now: Instant, budget: usize, out: Out<'_>) {
         while let Some(Reverse((at, index))) = self.deadlines.peek().copied().filter(|Reverse((at, _))| *at <= now) {
             self.deadlines.pop();
@@ -181,8 +181,8 @@ impl Devices {
         }
     }
 
-    /// When [`Devices::poll`] must be called again; `Instant(0)` for now. `None` if only a received frame or a command
-    /// can cause work.
+    /// The time when [`Devices::poll`] must be called again; `Instant(0)` for now. `None` if only a received frame or a
+    /// command can cause work.
     pub fn next_deadline(&self) -> Option<Instant> {
         if !self.due.is_empty() {
             return Some(Instant(0));

@@ -20,7 +20,7 @@ const LEAST_ETHERTYPE: u16 = 1536;
 pub(super) struct Arrived<'a> {
     pub destination: MacAddr,
     pub source: MacAddr,
-    /// Without priority tags.
+    /// The tags of the frame, without priority tags.
     pub tags: Tags,
     /// EtherType or length.
     pub kind: u16,
@@ -38,7 +38,8 @@ impl<'a> Arrived<'a> {
 }
 
 impl Device {
-    /// Handles a frame that arrived at `now` and sends immediate answers. False if it is not for this device.
+    /// Handles a frame that arrived at `now`, and sends immediate answers. Returns false if the frame is not for this
+    /// device.
     pub fn receive(&mut self, now: Instant, frame: &[u8], frames: Out<'_>) -> bool {
         let Some(arrived) = Arrived::read(frame) else {
             self.link.oddities.malformed += 1;
@@ -52,7 +53,7 @@ impl Device {
         mine
     }
 
-    /// Handles a frame with the tags of the device, to its address or a group.
+    /// Handles a frame with the tags of the device that is addressed to the device or a group.
     pub(super) fn take(&mut self, now: Instant, arrived: &Arrived<'_>, frames: Out<'_>) {
         let group = arrived.destination.is_group();
         if matches!(arrived.kind, ethertype::IPV4 | ethertype::IPV6) && !group && self.tcp.receive(now, arrived.payload)
@@ -125,7 +126,7 @@ fn tell(now: Instant, protocols: &mut [Bound], out: &mut Output<'_>, ready: &[Co
     }
 }
 
-/// Passes an input to all protocols that want it.
+/// Passes an input to all protocols that match `wanted`.
 fn give(now: Instant, protocols: &mut [Bound], out: &mut Output<'_>, wanted: Match, input: Input<'_>) {
     for bound in protocols {
         if bound.matches.contains(&wanted) {
@@ -134,7 +135,7 @@ fn give(now: Instant, protocols: &mut [Bound], out: &mut Output<'_>, wanted: Mat
     }
 }
 
-/// True if a protocol has joined this group.
+/// True if any protocol has joined this group.
 fn joined(protocols: &[Bound], group: IpAddr) -> bool {
     protocols.iter().any(|bound| bound.matches.contains(&Match::Group(group)))
 }
@@ -151,7 +152,8 @@ fn take_ipv4(
         return Ok(());
     }
     let packet = arrived.payload;
-    // Fragments, which `parse` refuses, and packets for other hosts are legitimate, but the device does not handle them.
+    // Fragments, which `parse` refuses, and packets for other hosts are legitimate, but the device does not handle
+    // them.
     let mut alert = None;
     if packet.len() >= ipv4::LEN {
         let to = Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]);

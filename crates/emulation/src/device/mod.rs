@@ -1,9 +1,9 @@
-//! An emulated device, as the DUT sees it on one of its links, with MAC address, VLAN tags, IP addresses, a gateway, TCP, and a
-//! list of protocols.
+//! An emulated device, as the DUT sees it on one of its links. It has a MAC address, VLAN tags, IP addresses, a
+//! gateway, TCP, and a list of protocols.
 //!
-//! A device takes and returns whole frames without FCS. It parses Ethernet, tags, IP and UDP, and passes the contents to the
-//! protocols that match. Arbitrary bytes never cause a panic; the device counts malformed frames. [`Devices`] are the devices
-//! of one port.
+//! A device takes and returns whole frames without FCS. It parses Ethernet, tags, IP and UDP, and passes the payload to
+//! the protocols that match. Arbitrary bytes never cause a panic; the device counts malformed frames. [`Devices`]
+//! contains the devices of one port.
 
 mod addresses;
 mod devices;
@@ -35,7 +35,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Configuration of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceConfig {
-    /// Name in messages.
+    /// Name of the device in messages.
     pub name: String,
     /// Ethernet address.
     pub mac: MacAddr,
@@ -61,8 +61,8 @@ impl DeviceConfig {
             ipv4: None,
             ipv6: None,
             seed,
-            // A peer in the same kernel may leave checksums for its interface to complete. Ethernet has a checksum of
-            // its own.
+            // A peer in the same kernel may leave checksums for its interface to complete. Ethernet has its own
+            // checksum.
             tcp: TcpConfig { verify_checksums: false, ..TcpConfig::new(1500, seed) },
         }
     }
@@ -71,7 +71,7 @@ impl DeviceConfig {
 /// Callback for sent frames.
 pub type Out<'a> = &'a mut dyn FnMut(&[u8]);
 
-/// A protocol on a device.
+/// A protocol that is bound to a device.
 struct Bound {
     protocol: Box<dyn Protocol>,
     matches: Vec<Match>,
@@ -88,8 +88,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device with the standard protocols (ARP, Neighbor Discovery, ping, banner). It resolves its gateways from the first
-    /// [`Device::poll`] on.
+    /// A device with the standard protocols (ARP, Neighbor Discovery, ping, banner). It starts to resolve its gateways
+    /// at the first [`Device::poll`].
     pub fn new(config: DeviceConfig) -> Device {
         let mut device = Device {
             link: Link {
@@ -126,14 +126,16 @@ impl Device {
         &self.link.addresses
     }
 
-    /// Adds `count` addresses from `first` on: the device answers requests, solicitations and pings for them as for its own address. At
-    /// most [`MOST_ADDRESSES`] at a time; false if the count is 0 or too large, or the range exceeds the address space. The addresses have
-    /// an effect only if the device uses their family. If the gateway's address is among them, it stays the gateway's.
+    /// Adds `count` addresses starting with `first`: the device answers requests, solicitations and pings for them as
+    /// it does for its own address. At most [`MOST_ADDRESSES`] at a time; false if the count is 0 or too large, or the
+    /// range exceeds the address space. The addresses have an effect only if the device uses their family. If the
+    /// gateway's address is among them, it still belongs to the gateway.
     pub fn add_addresses(&mut self, first: IpAddr, count: u32) -> bool {
         self.link.addresses.add(first, count)
     }
 
-    /// Adds a protocol, or replaces the protocol of the same name. Then the device's TCP starts anew, without its connections.
+    /// Adds a protocol, or replaces the protocol with the same name. If one is replaced, the device's TCP restarts
+    /// without its connections.
     pub fn add_protocol(&mut self, protocol: Box<dyn Protocol>) {
         let before = self.protocols.len();
         self.protocols.retain(|bound| bound.protocol.name() != protocol.name());
@@ -150,12 +152,12 @@ impl Device {
         self.protocols.push(Bound { protocol, matches });
     }
 
-    /// Its protocols.
+    /// The protocols of the device.
     pub fn protocols(&self) -> impl Iterator<Item = &dyn Protocol> {
         self.protocols.iter().map(|bound| &*bound.protocol)
     }
 
-    /// Its protocol of this type.
+    /// The protocol of this type.
     pub fn protocol<P: Protocol>(&self) -> Option<&P> {
         self.protocols.iter().find_map(|bound| (&*bound.protocol as &dyn Any).downcast_ref())
     }
@@ -165,10 +167,10 @@ impl Device {
         self.protocols.iter_mut().find_map(|bound| (&mut *bound.protocol as &mut dyn Any).downcast_mut())
     }
 
-    /// Passes a command to the protocol of this name.
+    /// Passes a command to the protocol with this name.
     ///
     /// # Errors
-    /// If the device has no such protocol, or the protocol refuses.
+    /// If the device has no such protocol, or the protocol refuses the command.
     pub fn command(&mut self, now: Instant, protocol: &str, command: &Command) -> Result<(), Refused> {
         match self.protocols.iter_mut().find(|bound| bound.protocol.name() == protocol) {
             Some(bound) => bound.protocol.command(now, command),
@@ -192,13 +194,13 @@ impl Device {
         }
     }
 
-    /// Last known Ethernet address of the gateway; `None` until it has answered once, or if the device does not use
-    /// this family.
+    /// Last known Ethernet address of the gateway; `None` until the gateway has answered once, or if the device does
+    /// not use this family.
     pub fn gateway_mac(&self, family: Family) -> Option<MacAddr> {
         self.gateway(family).and_then(|gateway| self.link.neighbours.mac(gateway))
     }
 
-    /// When the gateway last confirmed its address.
+    /// The time when the gateway last confirmed its address.
     pub fn gateway_confirmed(&self, family: Family) -> Option<Instant> {
         self.gateway(family).and_then(|gateway| self.link.neighbours.get(gateway)).map(|n| n.confirmed)
     }
@@ -221,8 +223,8 @@ impl Device {
         &self.tcp
     }
 
-    /// When [`Device::poll`] must be called again; `Instant(0)` for now. `None` if only a received frame or a command
-    /// can cause work.
+    /// The time when [`Device::poll`] must be called again; `Instant(0)` for now. `None` if only a received frame or a
+    /// command can cause work.
     pub fn next_deadline(&self) -> Option<Instant> {
         if self.link.neighbours.has_wanted() || self.tcp.has_news() {
             return Some(Instant(0));
@@ -233,7 +235,7 @@ impl Device {
 
     /// Does due work and sends waiting packets, with at most about `budget` bytes of bulk data per session.
     pub fn poll(&mut self, now: Instant, budget: usize, frames: Out<'_>) {
-        // A close or a first segment leaves immediately; more data waits for the next call.
+        // A close or a first segment is sent immediately; more data waits for the next call.
         for round in 0..2 {
             self.tcp_news(now, frames, true);
             let Device { link, tcp, protocols, .. } = self;

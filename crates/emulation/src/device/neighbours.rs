@@ -7,15 +7,15 @@ use drophammer_wire::icmpv6::ndp;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Maximum number of addresses that wait to be resolved.
+/// Maximum number of addresses that are waiting to be resolved.
 const MOST_WANTED: usize = 64;
 
 /// A neighbour that has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its link-layer address.
+    /// Link-layer address of the neighbour.
     pub mac: MacAddr,
-    /// When it was last confirmed.
+    /// Time when the address was last confirmed.
     pub confirmed: Instant,
 }
 
@@ -30,7 +30,7 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// A resolved neighbour.
+    /// The neighbour with this address, if resolved.
     pub fn get(&self, address: IpAddr) -> Option<Neighbour> {
         self.known.get(&address).copied()
     }
@@ -56,12 +56,12 @@ impl Neighbours {
         self.wanted.clear();
     }
 
-    /// True if every packet goes to one configured station.
+    /// True if every packet goes to one fixed station.
     pub fn is_fixed(&self) -> bool {
         self.fixed.is_some()
     }
 
-    /// A neighbour announced that it is at `mac`; group addresses are ignored.
+    /// Records that a neighbour announced that it is at `mac`. Group addresses are ignored.
     pub fn confirm(&mut self, now: Instant, address: IpAddr, mac: MacAddr) -> bool {
         if mac.is_group() || mac == MacAddr::default() {
             return false;
@@ -78,7 +78,8 @@ impl Neighbours {
         self.known.remove(&address);
     }
 
-    /// The station that receives a packet to `destination`. ARP or ND resolve an unknown station at their next poll.
+    /// The station that receives a packet to `destination`. If the station is unknown, ARP or ND resolves it at its
+    /// next poll.
     #[inline]
     pub(super) fn next_hop(&mut self, addresses: &Addresses, destination: IpAddr) -> Option<MacAddr> {
         match destination {
@@ -92,7 +93,7 @@ impl Neighbours {
         }
         let hop = addresses.next_hop(destination)?;
         let known = self.known.get(&hop).map(|n| n.mac);
-        // The gateway is always resolved.
+        // The gateway is resolved in any case.
         if known.is_none()
             && addresses.gateway(hop) != Some(hop)
             && self.wanted.len() < MOST_WANTED
@@ -103,12 +104,12 @@ impl Neighbours {
         known
     }
 
-    /// True if addresses wait to be resolved.
+    /// True if addresses are waiting to be resolved.
     pub(super) fn has_wanted(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// Takes an address of this family that waits to be resolved.
+    /// Takes an address of this family that is waiting to be resolved.
     pub fn take_wanted(&mut self, v6: bool) -> Option<IpAddr> {
         let at = self.wanted.iter().position(|address| address.is_ipv6() == v6)?;
         Some(self.wanted.swap_remove(at))

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// Counts of frames that a device could not handle, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Oddities {
-    /// Malformed, or with a wrong checksum.
+    /// The frame is malformed, or has a wrong checksum.
     pub malformed: u64,
     /// Another station claims an address of this device.
     pub conflicts: u64,
@@ -63,8 +63,8 @@ impl Output<'_> {
         self.link.oddities.conflicts += 1;
     }
 
-    /// Sends a frame of `len` bytes of payload, which `write` fills; it is zeroed before. The device adds addresses, tags and
-    /// padding.
+    /// Sends a frame of `len` bytes of payload, which is zeroed first and filled by `write`. The device adds addresses,
+    /// tags and padding.
     pub fn frame(&mut self, destination: MacAddr, ethertype: u16, len: usize, write: impl FnOnce(&mut [u8])) {
         let Link { mac, tags, scratch, .. } = &mut *self.link;
         let header = ethernet::LEN + tags.len_bytes();
@@ -99,8 +99,8 @@ impl Output<'_> {
         send_packet(self.link, self.frames, packet)
     }
 
-    /// Sends a UDP datagram with TTL or hop limit `hop_limit`. Both addresses must be of one family. If the next hop is not
-    /// resolved yet, or the families differ, drops the datagram and returns false.
+    /// Sends a UDP datagram with TTL or hop limit `hop_limit`. Both addresses must belong to the same family. If the
+    /// next hop is not resolved yet, or the families differ, drops the datagram and returns false.
     pub fn udp(&mut self, ends: [(IpAddr, u16); 2], hop_limit: u8, data: &[u8]) -> bool {
         let [(source, source_port), (destination, port)] = ends;
         let repr = udp::Repr { source: source_port, destination: port };

@@ -1,4 +1,4 @@
-//! Maps addresses to the devices of a port, so that a frame finds its devices without searching all of them.
+//! Maps addresses to the devices of a port, so that the devices for a frame are found without searching all of them.
 
 use super::dispatch::{ALL_NODES, Arrived};
 use super::neighbours::multicast_mac;
@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Two devices of a port cannot be distinguished.
+/// Error: two devices on a port cannot be distinguished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collision {
     /// Name of the device that was added first.
     pub first: String,
     /// Name of the device that was refused.
     pub second: String,
-    /// The common address: `MAC address 02:00:00:00:00:01`, `198.18.0.2 to 198.18.0.9`.
+    /// The address that both have: `MAC address 02:00:00:00:00:01`, `198.18.0.2 to 198.18.0.9`.
     pub what: String,
-    /// Their tags.
+    /// The tags of both devices.
     pub tags: Tags,
 }
 
@@ -40,7 +40,7 @@ impl std::error::Error for Collision {}
 /// Index of a device on its port.
 type Index = u32;
 
-/// Last address and owner of disjoint ranges, by tags and first address.
+/// Last address and owner of ranges that do not overlap, by tags and first address.
 type Ranges = BTreeMap<(Tags, IpAddr), (IpAddr, Index)>;
 
 #[derive(Default)]
@@ -56,8 +56,8 @@ impl Registry {
     /// Adds `device` as number `index`.
     ///
     /// # Errors
-    /// If another device already has the MAC address or one of the IP addresses: the number of that device, and the address. The registry
-    /// stays unchanged then.
+    /// If another device already has the MAC address or one of the IP addresses: the number of that device, and the
+    /// address. The registry is then unchanged.
     pub fn add(&mut self, index: Index, device: &Device) -> Result<(), (Index, String)> {
         let (tags, mac) = (device.link.tags.vlans(), device.mac());
         if let Some(first) = self.by_mac.get(&(tags, mac)) {
@@ -81,7 +81,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Adds the groups of a protocol.
+    /// Adds the groups that a protocol has joined.
     pub fn join(&mut self, tags: Tags, index: Index, matches: &[Match]) {
         for wanted in matches {
             let mac = match wanted {
@@ -137,7 +137,7 @@ impl Registry {
         self.overlapping(tags, address, address).next().map(|(.., owner)| owner)
     }
 
-    /// Replaces the content of `to` with the devices that receive a frame, each once.
+    /// Replaces the content of `to` with the devices that receive a frame. Each device appears once.
     #[inline]
     pub fn find(&self, arrived: &Arrived<'_>, to: &mut Vec<Index>) {
         to.clear();
@@ -167,7 +167,7 @@ impl Registry {
     }
 }
 
-/// The last of `count` addresses from `first` on; `None` if there are fewer.
+/// The last of `count` addresses starting with `first`; `None` if there are fewer.
 pub(super) fn last_of(first: IpAddr, count: u32) -> Option<IpAddr> {
     let more = count.checked_sub(1)?;
     Some(match first {

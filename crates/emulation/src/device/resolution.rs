@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A known address is refreshed after this time, well before the 30 s of RFC 4861 (REACHABLE_TIME).
+/// Time after which a known address is refreshed, well before the 30 s of RFC 4861 (REACHABLE_TIME).
 pub const REFRESH: Duration = Duration::from_secs(20);
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(1);
@@ -19,12 +19,12 @@ const GIVE_UP: u32 = 6;
 /// Maximum number of neighbours, not counting the gateway.
 const MOST: usize = 4096;
 
-/// Destination of a request.
+/// The destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Broadcast or solicited-node multicast.
     Everybody,
-    /// The address known so far.
+    /// Unicast to the address known so far.
     Unicast(MacAddr),
 }
 
@@ -37,12 +37,12 @@ struct Resolution {
 }
 
 impl Resolution {
-    /// The neighbour announced that it is at `mac`.
+    /// Records that the neighbour announced that it is at `mac`.
     fn confirm(&mut self, now: Instant, mac: MacAddr) {
         *self = Resolution { mac: Some(mac), due: now + REFRESH, attempts: 0 };
     }
 
-    /// Destination of a request if one is due; schedules the next attempt.
+    /// Returns the destination of a request if one is due, and schedules the next attempt.
     fn poll(&mut self, now: Instant) -> Option<Ask> {
         if now < self.due {
             return None;
@@ -58,17 +58,17 @@ impl Resolution {
     }
 }
 
-/// The neighbours of one family to resolve: the gateway for ever, others while they answer.
+/// The neighbours of one family to resolve: the gateway permanently, others while they answer.
 #[derive(Debug)]
 pub struct Resolver {
     gateway: Option<IpAddr>,
     entries: BTreeMap<IpAddr, Resolution>,
-    /// True if no requests may be sent.
+    /// True if no requests must be sent.
     silent: bool,
 }
 
 impl Resolver {
-    /// Resolves `gateway` immediately.
+    /// Makes a resolver that resolves `gateway` immediately.
     pub fn new(gateway: Option<IpAddr>) -> Resolver {
         Resolver { gateway, entries: gateway.map(|g| (g, Resolution::default())).into_iter().collect(), silent: false }
     }
@@ -84,13 +84,13 @@ impl Resolver {
         self.entries.values().filter(|e| e.mac.is_some()).count()
     }
 
-    /// When the next request is due.
+    /// The time when the next request is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.entries.values().map(|e| e.due).min().filter(|_| !self.silent)
     }
 
-    /// `address` announced that it is at `mac`. If it is being resolved, the address is stored in `neighbours`;
-    /// otherwise it is ignored.
+    /// Records that `address` announced that it is at `mac`. If `address` is being resolved, the result is stored in
+    /// `neighbours`; otherwise the announcement is ignored.
     pub fn confirm(&mut self, now: Instant, address: IpAddr, mac: MacAddr, neighbours: &mut Neighbours) {
         if let Some(entry) = self.entries.get_mut(&address)
             && neighbours.confirm(now, address, mac)

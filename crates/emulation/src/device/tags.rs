@@ -38,7 +38,7 @@ impl Tags {
     /// No tag.
     pub const NONE: Tags = Tags { len: 0, tags: [Tag { tpid: 0, vid: 0 }; MOST_TAGS] };
 
-    /// These tags, outer first.
+    /// Makes a stack of these tags, outer first.
     ///
     /// # Errors
     /// More than two tags, an unknown TPID, or a VLAN identifier above 4094.
@@ -49,7 +49,7 @@ impl Tags {
         let mut all = Tags { len: tags.len() as u8, ..Tags::NONE };
         for (place, tag) in all.tags.iter_mut().zip(tags) {
             if !TPIDS.contains(&tag.tpid) {
-                return Err(format!("TPID 0x{:04x} is no VLAN tag: use 0x8100, 0x88a8 or 0x9100", tag.tpid));
+                return Err(format!("TPID 0x{:04x} is not a VLAN tag: use 0x8100, 0x88a8 or 0x9100", tag.tpid));
             }
             if tag.vid > 4094 {
                 return Err(format!("VLAN {} is out of range: use 0 to 4094", tag.vid));
@@ -59,7 +59,7 @@ impl Tags {
         Ok(all)
     }
 
-    /// One 802.1Q tag.
+    /// A stack of one 802.1Q tag.
     ///
     /// # Errors
     /// A VLAN identifier above 4094.
@@ -72,8 +72,8 @@ impl Tags {
         &self.tags[..usize::from(self.len)]
     }
 
-    /// These tags without priority tags, which name VLAN 0 and so no VLAN (IEEE 802.1Q section 9.6). A frame with priority tags only
-    /// belongs to the devices without tags.
+    /// These tags without priority tags. A priority tag has VLAN 0, which means no VLAN (IEEE 802.1Q section 9.6). A
+    /// frame with only priority tags belongs to the devices without tags.
     pub fn vlans(&self) -> Tags {
         let mut vlans = Tags::NONE;
         self.as_slice().iter().filter(|tag| tag.vid != 0).for_each(|tag| vlans.push(*tag));
@@ -85,13 +85,13 @@ impl Tags {
         self.len += 1;
     }
 
-    /// Their length in a frame, in bytes.
+    /// The length of the tags in a frame, in bytes.
     pub fn len_bytes(&self) -> usize {
         usize::from(self.len) * TAG_LEN
     }
 
-    /// Reads the tags of a frame after its addresses, without priority tags: `(tags, EtherType or length, payload)`. A third
-    /// tag is payload. `None` if the frame ends before its EtherType.
+    /// Reads the tags of a frame after its addresses, without priority tags: `(tags, EtherType or length, payload)`. A
+    /// third tag counts as payload. `None` if the frame ends before its EtherType.
     #[inline]
     pub fn read(frame: &[u8]) -> Option<(Tags, u16, &[u8])> {
         let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
@@ -113,7 +113,7 @@ impl Tags {
     /// Writes tags and `ethertype` after the addresses of a frame; returns the offset of the payload.
     ///
     /// # Panics
-    /// If the frame is shorter than that.
+    /// If the frame is too short for them.
     #[inline]
     pub fn write(&self, frame: &mut [u8], ethertype: u16) -> usize {
         let mut at = ethernet::LEN - 2;
@@ -192,7 +192,7 @@ mod tests {
             let (written, expected) = (Tags::new(written).unwrap(), Tags::new(expected).unwrap());
             let mut frame = vec![0xee; 60];
             let at = written.write(&mut frame, 0x0806);
-            // The highest priority.
+            // Set the highest priority.
             frame[14] |= 0xe0;
             let (read, ethertype, payload) = Tags::read(&frame).unwrap();
             assert_eq!((read, ethertype, payload.len()), (expected, 0x0806, 60 - at), "{written}");

@@ -1,4 +1,4 @@
-//! A single device: ARP, Neighbor Discovery, ping.
+//! Tests of a single device: ARP, Neighbor Discovery, ping.
 
 use super::*;
 use crate::compose::{self, Link};
@@ -34,7 +34,7 @@ fn pair() -> [Device; 2] {
     })
 }
 
-/// Makes a device ping its gateway; false if it does not use this family.
+/// Makes a device ping its gateway. False if the device does not use this family.
 fn ping(device: &mut Device, now: Instant, family: Family) -> bool {
     device.command(now, "ping", &Command::Ping(Echo::gateway(family))).is_ok()
 }
@@ -137,7 +137,7 @@ fn announcements_move_the_gateway() {
         hosts[0].receive(now, &frame, &mut |_| panic!("an advertisement wants no answer"));
         assert_eq!(hosts[0].gateway_mac(Family::Ipv6), Some(expected));
     }
-    // An advertisement from beyond the link (hop limit below 255) is ignored.
+    // An advertisement from another link (hop limit below 255) is ignored.
     let na = ndp::Repr::NeighborAdvertisement {
         router: true,
         solicited: false,
@@ -202,7 +202,7 @@ fn further_addresses_are_answered_for_like_its_own() {
             && host.add_addresses("2001:2:0:1::100".parse().unwrap(), 16)
     );
     assert!(!host.add_addresses("198.18.1.100".parse().unwrap(), 0));
-    // The gateway's address among them stays the gateway's.
+    // The gateway's address is in the range, but still belongs to the gateway.
     assert!(
         host.add_addresses("198.18.1.1".parse().unwrap(), 3) && host.add_addresses("2001:2:0:1::1".parse().unwrap(), 3)
     );
@@ -381,7 +381,7 @@ proptest! {
         prop_assert_eq!(reply.len(), 98);
         reply[at] ^= 1 << bit;
         hosts[0].receive(Instant(2), &reply, &mut |_| {});
-        // No check that this host relies on covers the Ethernet source and the type of service.
+        // This host checks nothing that covers the Ethernet source or the type of service.
         let free = (6..12).contains(&at) || (0..6).contains(&at) && bit == 0 && at == 0;
         prop_assert_eq!(ping_stats(&hosts[0], Family::Ipv4).received, u64::from(free));
     }

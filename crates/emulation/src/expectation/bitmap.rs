@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A fixed number of bits, and how many of them are set.
+/// A fixed number of bits, and the number of bits that are set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bitmap {
     words: Vec<u64>,
@@ -25,7 +25,7 @@ impl Bitmap {
         self.words[(i / 64) as usize] >> (i % 64) & 1 == 1
     }
 
-    /// Sets or clears a bit and returns whether that changed it.
+    /// Sets or clears a bit. Returns true if that changed the bit.
     #[inline]
     pub fn set(&mut self, i: u32, to: bool) -> bool {
         let (word, bit) = (&mut self.words[(i / 64) as usize], 1 << (i % 64));
@@ -56,17 +56,17 @@ impl Bitmap {
         self.ones = 0;
     }
 
-    /// Number of bits that are set in both.
+    /// Number of bits that are set in both bitmaps.
     pub fn common(&self, other: &Bitmap) -> u32 {
         self.words.iter().zip(&other.words).map(|(a, b)| (a & b).count_ones()).sum()
     }
 
-    /// Bits that are set, in order.
+    /// Numbers of the bits that are set, in order.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         self.words.iter().zip((0..).step_by(64)).flat_map(|(word, base)| ones(*word, base))
     }
 
-    /// Bits that are set here but not there, in order.
+    /// Numbers of the bits that are set in this bitmap but not in `other`, in order.
     pub fn without<'a>(&'a self, other: &'a Bitmap) -> impl Iterator<Item = u32> + 'a {
         self.words.iter().zip(&other.words).zip((0..).step_by(64)).flat_map(|((a, b), base)| ones(a & !b, base))
     }

@@ -1,8 +1,9 @@
 //! Compares received keys with expected keys: which are present, missing, wrong or unexpected, and when they arrived.
 //!
-//! The keys of an [`Expectation`] are numbered ([`Keys`]): prefixes today, labels, FECs, LSPs or LSAs for other protocols. A key costs
-//! three bits, and 4 bytes more if times are stored. The protocol maps a key to its number, reports which keys were received, withdrawn or
-//! lost, and decides whether the data received with a key is wrong; this module does all counting.
+//! The keys of an [`Expectation`] are numbered ([`Keys`]): prefixes today, and labels, FECs, LSPs or LSAs for other
+//! protocols. A key needs three bits, and 4 additional bytes if times are stored. The protocol maps a key to its
+//! number, reports which keys were received, withdrawn or lost, and decides whether the data received with a key is
+//! wrong; this module does all counting.
 
 mod bitmap;
 #[cfg(test)]
@@ -17,9 +18,9 @@ use std::ops::Range;
 /// Stands for "never" in a list of times.
 pub const NEVER: u32 = u32::MAX;
 
-/// The keys of an expectation, numbered from 0. Numbering must not change.
+/// The keys of an expectation, numbered from 0. The numbers must not change.
 pub trait Keys {
-    /// A key: a prefix, a FEC, an LSA header.
+    /// Type of a key, such as a prefix, a FEC, or an LSA header.
     type Key;
 
     /// Number of keys.
@@ -33,7 +34,7 @@ pub trait Keys {
     /// The number of a key; `None` if it is not expected.
     fn index_of(&self, key: &Self::Key) -> Option<u32>;
 
-    /// The key with this number, which is below [`Keys::len`].
+    /// The key with this number, which must be below [`Keys::len`].
     fn key(&self, index: u32) -> Self::Key;
 }
 
@@ -45,7 +46,7 @@ pub struct KeyList<T> {
 }
 
 impl<T: Clone + Eq + Hash> KeyList<T> {
-    /// These keys, in this order; duplicates count once.
+    /// Makes a list of these keys, in this order; duplicates count once.
     pub fn new(keys: impl IntoIterator<Item = T>) -> KeyList<T> {
         let mut list = KeyList { keys: Vec::new(), numbers: HashMap::new() };
         for key in keys {
@@ -83,13 +84,13 @@ pub struct Verification {
     pub present: u32,
     /// Expected keys that are missing.
     pub missing: u32,
-    /// Keys of the expectation that are present but must be absent.
+    /// Keys in the list that are present but must be absent.
     pub unexpected: u32,
     /// Keys that are present with wrong data.
     pub wrong: u32,
     /// Number of receptions of keys since the beginning.
     pub received: u64,
-    /// Receptions of a key that was present already.
+    /// Receptions of a key that was already present.
     pub repeated: u64,
     /// Number of withdrawals of keys since the beginning.
     pub withdrawn: u64,
@@ -102,13 +103,13 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// True if exactly the expected keys are present, all of them with the right data.
+    /// True if exactly the expected keys are present, and all of them with the right data.
     pub fn is_right(&self) -> bool {
         self.missing == 0 && self.unexpected == 0 && self.wrong == 0
     }
 }
 
-/// Keys that must be received, and which of them are present.
+/// Keys that must be received, and the keys that are present.
 #[derive(Clone, Debug)]
 pub struct Expectation<K> {
     keys: K,
@@ -118,14 +119,14 @@ pub struct Expectation<K> {
     /// Keys that are present with wrong data.
     wrong: Bitmap,
     wanted_present: u32,
-    /// Start of the expectation or of its last change.
+    /// Time when the expectation started or was last changed.
     epoch: Instant,
     times: Option<Vec<u32>>,
     counts: Verification,
 }
 
 impl<K: Keys> Expectation<K> {
-    /// Expects all keys from `now` on. `times` is true to store the time of each key.
+    /// Expects all keys starting at `now`. If `times` is true, the time of each key is stored.
     pub fn new(now: Instant, keys: K, times: bool) -> Expectation<K> {
         let n = keys.len();
         let mut wanted = Bitmap::new(n);
@@ -142,13 +143,13 @@ impl<K: Keys> Expectation<K> {
         }
     }
 
-    /// Its keys.
+    /// The keys of the expectation.
     #[inline]
     pub fn keys(&self) -> &K {
         &self.keys
     }
 
-    /// Expects the keys with these numbers to be present, or absent, from `now` on. Times count from `now`.
+    /// Expects the keys with these numbers to be present, or absent, starting at `now`. Times count from `now`.
     pub fn change(&mut self, now: Instant, numbers: Range<u32>, present: bool) {
         self.change_parts(now, std::iter::once(numbers), present);
     }
@@ -174,7 +175,7 @@ impl<K: Keys> Expectation<K> {
         }
     }
 
-    /// Key `i` was received; `wrong` if its data is wrong. Returns true if it was absent.
+    /// Records that key `i` was received; `wrong` if its data is wrong. Returns true if the key was absent.
     #[inline]
     pub fn received(&mut self, now: Instant, i: u32, wrong: bool) -> bool {
         self.counts.received += 1;
@@ -191,7 +192,7 @@ impl<K: Keys> Expectation<K> {
         new
     }
 
-    /// Key `i` was withdrawn. Returns true if it was present.
+    /// Records that key `i` was withdrawn. Returns true if the key was present.
     #[inline]
     pub fn withdrawn(&mut self, now: Instant, i: u32) -> bool {
         self.counts.withdrawn += 1;
@@ -207,7 +208,7 @@ impl<K: Keys> Expectation<K> {
         true
     }
 
-    /// All present keys are lost with the session.
+    /// Records that all present keys were lost with the session.
     pub fn lost(&mut self, now: Instant) {
         let gone: Vec<u32> = match self.times {
             Some(_) => self.present.without(&Bitmap::new(self.keys.len())).collect(),
@@ -230,12 +231,12 @@ impl<K: Keys> Expectation<K> {
         i < self.keys.len() && self.present.get(i)
     }
 
-    /// Number of keys that are present, wanted or not.
+    /// Number of keys that are present, whether expected or not.
     pub fn present(&self) -> u32 {
         self.present.ones()
     }
 
-    /// Its state.
+    /// The current state.
     pub fn verification(&self) -> Verification {
         Verification {
             expected: self.wanted.ones(),
@@ -273,8 +274,8 @@ impl<K: Keys> Expectation<K> {
         self.of((0..).zip(times).filter(move |(_, at)| **at != NEVER && **at >= since).map(|(i, _)| i))
     }
 
-    /// Time of the last reception or withdrawal of each key, in µs since the expectation or its last change began; [`NEVER`]
-    /// without one since then. `None` if times are not stored.
+    /// Time of the last reception or withdrawal of each key, in µs since the expectation started or was last changed;
+    /// [`NEVER`] if there was none since then. `None` if times are not stored.
     pub fn times(&self) -> Option<&[u32]> {
         self.times.as_deref()
     }

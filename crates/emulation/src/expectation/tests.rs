@@ -1,4 +1,4 @@
-//! Expectations with keys other than prefixes.
+//! Tests of expectations with keys other than prefixes.
 
 use super::*;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn what_is_there_missing_wrong_and_unexpected_is_known_by_key() {
     assert_eq!(fecs.times(), Some(&[2, 5, NEVER][..]));
     assert_eq!(fecs.moved_since(at(13)).collect::<Vec<_>>(), ["b"]);
     assert!(!now.is_right() && !fecs.is_complete());
-    // Now `a` must be absent, but stays present for a while.
+    // `a` must now be absent, but stays present for a while.
     fecs.change(at(20), a..a + 1, false);
     assert_eq!(fecs.unexpected().collect::<Vec<_>>(), ["a"]);
     assert!(fecs.withdrawn(at(23), a) && !fecs.withdrawn(at(24), a));

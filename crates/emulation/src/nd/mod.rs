@@ -19,7 +19,7 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// Neighbor Discovery of one device.
 pub struct Nd {
-    /// The device's own address; without one, it is silent.
+    /// The device's own address; without an address, Neighbor Discovery is silent.
     own: Option<Ipv6Addr>,
     resolver: Resolver,
     solicitations_answered: u64,
@@ -61,8 +61,8 @@ impl Nd {
                     }
                     return Ok(());
                 }
-                // The answer to a unicast solicitation may lack the option and then confirms the known address. Another
-                // address counts only with the override flag (RFC 4861 section 7.2.5).
+                // The answer to a unicast solicitation may lack the option; it then confirms the known address. A
+                // different address counts only with the override flag (RFC 4861 section 7.2.5).
                 let known = out.neighbours().get(target.into()).map(|n| n.mac);
                 if let Some(mac) = target_mac.or(known).filter(|m| over_ride || known.is_none_or(|k| k == *m)) {
                     self.resolver.confirm(now, target.into(), mac, out.neighbours());
@@ -74,7 +74,7 @@ impl Nd {
     }
 }
 
-/// Advertises `target` to `source`, who is at `mac`.
+/// Advertises `target` to `source`, whose MAC address is `mac`.
 fn answer(source: Ipv6Addr, mac: MacAddr, target: Ipv6Addr, out: &mut Output<'_>) {
     // Duplicate address detection sends from the unspecified address; the answer goes to all nodes (RFC 4861 section
     // 7.2.4).
@@ -98,8 +98,8 @@ fn send(out: &mut Output<'_>, to: MacAddr, [source, destination]: [Ipv6Addr; 2],
     out.ipv6(to, &header, |payload| message.emit(payload, header.pseudo_header_sum()));
 }
 
-/// Reads the addresses in a message to a group, given as the IPv6 packet that carries it; `None` if it is no neighbor
-/// solicitation or advertisement.
+/// Reads the addresses in a message to a group, given as the IPv6 packet that carries it; `None` if it is not a
+/// neighbor solicitation or advertisement.
 pub fn concerns(packet: &[u8]) -> Option<Concerns> {
     let (ip, message) = ipv6::Repr::parse(packet).ok()?;
     if ip.next_header != protocol::ICMPV6 || !matches!(message.first(), Some(135 | 136)) {

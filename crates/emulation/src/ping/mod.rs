@@ -15,13 +15,13 @@ use drophammer_wire::{Malformed, icmpv4, icmpv6, ipv4, ipv6};
 use session::{Answering, Asked, Departure, Pinger};
 use std::net::IpAddr;
 
-/// Its name.
+/// Name of the protocol.
 pub const NAME: &str = "ping";
 /// Echo requests and replies of both IP versions.
 const MATCHES: [Match; 5] = [Match::Icmp(8), Match::Icmp(0), Match::Icmpv6(128), Match::Icmpv6(129), Match::Neighbour];
 /// Bytes of data that `ping` sends by default.
 const DEFAULT_DATA: u16 = 56;
-/// Data of the requests; a request carries the first part of it.
+/// Data of the requests; a request carries the first bytes.
 static DATA: [u8; MOST_DATA as usize] = [0x2a; MOST_DATA as usize];
 /// Maximum number of data bytes in a request; the tester's largest frame has room for fewer.
 pub const MOST_DATA: u16 = MAX_FRAME - ETHERNET_OVERHEAD;
@@ -33,7 +33,7 @@ pub struct Echo {
     pub family: Family,
     /// Destination, reached through the gateway; `None` for the gateway itself.
     pub to: Option<IpAddr>,
-    /// Number of data bytes, [`MOST_DATA`] at most.
+    /// Number of data bytes, at most [`MOST_DATA`].
     pub data: u16,
 }
 
@@ -65,7 +65,7 @@ impl Ping {
         }
     }
 
-    /// Results of the pings of `family`; `None` if the device does not use it.
+    /// Results of the pings of `family`; `None` if the device does not use this family.
     pub fn stats(&self, family: Family) -> Option<PingStats> {
         match family {
             Family::Ipv4 => self.v4.as_ref().map(|p| p.stats),
@@ -73,7 +73,7 @@ impl Ping {
         }
     }
 
-    /// The answered requests of `family`, in the order of the answers.
+    /// The requests of `family` that were answered, in the order of the answers.
     pub fn trips(&self, family: Family) -> &[Trip] {
         let pinger = match family {
             Family::Ipv4 => &self.v4,
@@ -82,12 +82,12 @@ impl Ping {
         pinger.as_ref().map_or(&[], |p| &p.trips)
     }
 
-    /// The received requests that it answered since [`Ping::forget`], in the order of arrival.
+    /// The received requests that the device has answered since [`Ping::forget`], in the order of arrival.
     pub fn served(&self) -> &[Served] {
         self.answering.served()
     }
 
-    /// Clears [`Ping::trips`] and [`Ping::served`], whose lengths are limited.
+    /// Clears [`Ping::trips`] and [`Ping::served`], because their lengths are limited.
     pub fn forget(&mut self) {
         self.answering.forget();
         for pinger in [&mut self.v4, &mut self.v6].into_iter().flatten() {
@@ -225,7 +225,7 @@ impl Protocol for Ping {
     }
 
     fn poll(&mut self, now: Instant, _: usize, out: &mut Output<'_>) {
-        // Replies since the last poll leave with this one.
+        // Replies to requests since the last poll leave with this poll.
         self.answering.depart(now);
         self.send(now, out);
     }

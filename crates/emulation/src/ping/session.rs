@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Maximum number of answers whose times are stored.
 const MOST_TIMES: usize = 1 << 16;
-/// Maximum number of requests in flight; one more replaces the oldest.
+/// Maximum number of requests in flight; another request replaces the oldest.
 const WINDOW: usize = 64;
 
 /// Counts of echo requests and answers.
@@ -30,11 +30,12 @@ pub struct PingStats {
 /// A request that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trip {
-    /// Its number among the requests of its family, from 0. The lower half of it is the sequence number.
+    /// Number of the request among the requests of its family, from 0. The lower half of the number is the sequence
+    /// number.
     pub number: u64,
     /// Departure of the request.
     pub departed: Instant,
-    /// Time from its departure to the arrival of the reply.
+    /// Time from the departure of the request to the arrival of the reply.
     pub took: Duration,
 }
 
@@ -43,7 +44,7 @@ pub struct Trip {
 pub struct Served {
     /// Sender of the request.
     pub source: IpAddr,
-    /// Its sequence number.
+    /// Sequence number of the request.
     pub sequence: u16,
     /// Arrival of the request.
     pub arrived: Instant,
@@ -55,12 +56,12 @@ pub struct Served {
 #[derive(Clone, Debug, Default)]
 pub struct Answering {
     served: Vec<Served>,
-    /// Number of requests at the end of the list whose replies have not left yet.
+    /// Number of requests at the end of the list whose replies have not been sent yet.
     waiting: usize,
 }
 
 impl Answering {
-    /// Records a received request, whose reply is ready.
+    /// Records a received request. Its reply is ready.
     pub fn take(&mut self, now: Instant, source: IpAddr, sequence: u16) {
         if self.served.len() < MOST_TIMES {
             self.served.push(Served { source, sequence, arrived: now, departed: now });
@@ -68,13 +69,13 @@ impl Answering {
         }
     }
 
-    /// Records that the waiting replies leave.
+    /// Records that the waiting replies are sent.
     pub fn depart(&mut self, now: Instant) {
         let from = self.served.len() - std::mem::take(&mut self.waiting);
         self.served[from..].iter_mut().for_each(|one| one.departed = one.arrived.max(now));
     }
 
-    /// True if a reply waits.
+    /// True if a reply is waiting.
     pub fn waits(&self) -> bool {
         self.waiting > 0
     }
@@ -90,7 +91,7 @@ impl Answering {
     }
 }
 
-/// A request that waits to be sent.
+/// A request that is waiting to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Destination; `None` for the gateway.
@@ -110,7 +111,7 @@ pub struct Pinger {
     pub own: IpAddr,
     /// True if the gateway's link-layer address was unknown at the last attempt.
     pub waits: bool,
-    /// The answered requests, in the order of the answers; only the first [`MOST_TIMES`].
+    /// The answered requests, in the order of the answers, up to the first [`MOST_TIMES`].
     pub trips: Vec<Trip>,
     identifier: u16,
     due: Instant,
@@ -140,7 +141,7 @@ pub struct Departure {
 }
 
 impl Pinger {
-    /// A pinger that has sent no request yet; `identifier` marks the requests of this device.
+    /// A pinger that has sent no request yet. `identifier` marks the requests of this device.
     pub fn new(identifier: u16, own: IpAddr, gateway: IpAddr) -> Pinger {
         Pinger {
             stats: PingStats::default(),
@@ -155,24 +156,24 @@ impl Pinger {
         }
     }
 
-    /// Requests one more ping.
+    /// Requests another ping.
     pub fn ask(&mut self, now: Instant, asked: Asked) {
         self.stats.asked += 1;
         self.asked.push_back(asked);
         self.due = now;
     }
 
-    /// When the last ping was requested.
+    /// The time when the last ping was requested.
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// True if a request is to be sent as soon as the gateway is resolved.
+    /// True if a request must be sent as soon as the gateway is resolved.
     pub fn is_due(&self) -> bool {
         !self.asked.is_empty()
     }
 
-    /// The next request, to be sent now; `None` if no request waits.
+    /// The next request, to be sent now; `None` if no request is waiting.
     pub fn depart(&mut self, now: Instant) -> Option<Departure> {
         let Asked { to, data } = self.asked.pop_front()?;
         let (number, to) = (self.stats.sent, to.unwrap_or(self.gateway));
@@ -182,7 +183,7 @@ impl Pinger {
         Some(Departure { to, identifier: self.identifier, sequence, data: data.into() })
     }
 
-    /// Handles a reply from `source`; false if it answers no request that is in flight.
+    /// Handles a reply from `source`. False if it does not answer a request in flight.
     pub fn arrive(&mut self, now: Instant, source: IpAddr, identifier: u16, sequence: u16) -> bool {
         let slot = &mut self.sent[usize::from(sequence) % WINDOW];
         let own = |at: &Departed| at.number as u16 == sequence && identifier == self.identifier && at.to == source;

@@ -1,4 +1,4 @@
-//! User calls of the stack: connections, listeners, bytes.
+//! User calls of the stack: connections, listeners, data.
 
 use super::connection::{Connection, Holder};
 use super::host::PORTS;
@@ -10,7 +10,8 @@ use smoltcp::wire::IpAddress;
 use std::net::{IpAddr, SocketAddr};
 
 impl TcpStack {
-    /// Opens a connection from `local` to `remote`. An impossible connection ends with [`CloseReason::Unaddressable`].
+    /// Opens a connection from `local` to `remote`. If the connection is not possible, it ends with
+    /// [`CloseReason::Unaddressable`].
     pub fn connect(&mut self, now: Instant, local: IpAddr, remote: SocketAddr) -> ConnectionId {
         self.now = self.now.max(now);
         let tuple = Tuple { local, local_port: 0, remote: remote.ip(), remote_port: remote.port() };
@@ -35,7 +36,7 @@ impl TcpStack {
         id
     }
 
-    /// The tuple with a free ephemeral port.
+    /// The tuple, completed with a free ephemeral port.
     fn with_port(&mut self, tuple: Tuple) -> Option<Tuple> {
         let same_family = tuple.local.is_ipv4() == tuple.remote.is_ipv4();
         let host = &mut self.hosts[*self.by_address.get(&tuple.local)?];
@@ -78,7 +79,7 @@ impl TcpStack {
         Some((listener, id))
     }
 
-    /// State of the connection; a removed one is closed.
+    /// State of the connection; a removed connection is closed.
     pub fn state(&self, id: ConnectionId) -> ConnState {
         self.get(id).map_or(ConnState::Closed(CloseReason::Local), Connection::state)
     }
@@ -99,8 +100,8 @@ impl TcpStack {
         self.get(id).map_or(0, |c| c.socket().send_queue())
     }
 
-    /// Written bytes that have never been sent. After a [`TcpStack::poll`] they wait for the peer: its window is closed, or lost
-    /// segments must be resent first.
+    /// Written bytes that have never been sent. After a [`TcpStack::poll`] they are waiting for the peer, because its
+    /// window is closed or lost segments must be resent first.
     pub fn unsent(&self, id: ConnectionId) -> u64 {
         self.get(id).map_or(0, Connection::unsent)
     }
@@ -110,8 +111,8 @@ impl TcpStack {
         self.get(id).map_or(0, |c| c.socket().recv_queue())
     }
 
-    /// Calls `fill` once to write into the send buffer: it gets all free bytes or at least 64 KiB in one piece, and returns
-    /// how many bytes it has written at the front. Returns the same number.
+    /// Calls `fill` once to write into the send buffer: it gets all free bytes, or at least 64 KiB of them, in one
+    /// piece, and returns the number of bytes that it has written at the front. Returns the same number.
     pub fn send_with(&mut self, id: ConnectionId, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> usize {
         let Some(connection) = slot_of(&mut self.slots, id) else { return 0 };
         let sent = connection.send_with(&mut self.stage, fill);
@@ -121,9 +122,9 @@ impl TcpStack {
         sent
     }
 
-    /// Passes received bytes to `take`, in order, until it takes no more; `take` returns how many bytes it has
-    /// consumed. `take` gets the rest again together with later bytes, even where the buffer wraps. Returns the number of
-    /// consumed bytes.
+    /// Passes received bytes to `take`, in order, until it consumes no more. `take` returns the number of bytes that it
+    /// has consumed. It gets the rest again together with later bytes, even where the buffer wraps. Returns the number
+    /// of consumed bytes.
     pub fn receive_with(&mut self, id: ConnectionId, take: &mut dyn FnMut(&[u8]) -> usize) -> usize {
         let Some(connection) = slot_of(&mut self.slots, id) else { return 0 };
         let taken = connection.receive_with(&mut self.stage, take);
@@ -133,7 +134,7 @@ impl TcpStack {
         taken
     }
 
-    /// Ends sending: the bytes in the send buffer still leave, followed by FIN.
+    /// Ends sending: the bytes in the send buffer are still sent, followed by FIN.
     pub fn close(&mut self, id: ConnectionId) {
         let Some(connection) = slot_of(&mut self.slots, id) else { return };
         if connection.state() == ConnState::Connecting {
@@ -152,8 +153,8 @@ impl TcpStack {
         }
     }
 
-    /// Forgets the connection: `id` becomes invalid. A connection that is closing continues to close, any other is
-    /// aborted.
+    /// Forgets the connection: `id` becomes invalid. A connection that is closing continues to close; any other
+    /// connection is aborted.
     pub fn remove(&mut self, id: ConnectionId) {
         let Some(connection) = slot_of(&mut self.slots, id) else { return };
         if connection.socket().may_send() || connection.state() == ConnState::Connecting {
@@ -164,7 +165,7 @@ impl TcpStack {
         self.settle(id.slot);
     }
 
-    /// Connections that changed, or have new data or room to send since the last call; each once.
+    /// Connections that changed, or have new data or room to send, since the last call. Each appears once.
     pub fn ready(&mut self) -> impl Iterator<Item = ConnectionId> + use<> {
         let mut ids = Vec::new();
         self.take_ready(&mut ids);

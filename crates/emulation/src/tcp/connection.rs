@@ -20,8 +20,8 @@ pub(super) enum Holder {
     Nobody,
 }
 
-/// Maximum number of staged bytes if a ring buffer wraps. The longest message of the upper protocols fits (an extended
-/// BGP message, RFC 8654).
+/// Maximum number of staged bytes if a ring buffer wraps. The longest message of the protocols above TCP fits (an
+/// extended BGP message, RFC 8654).
 pub(super) const STAGE: usize = 65_536;
 
 pub(super) struct Connection {
@@ -30,17 +30,17 @@ pub(super) struct Connection {
     pub holder: Holder,
     pub sockets: SocketSet<'static>,
     handle: SocketHandle,
-    /// True if it is in the list of connections that may have segments to send.
+    /// True if the connection is in the list of connections that may have segments to send.
     pub dirty: bool,
-    /// True if it is in the list of connections for the user.
+    /// True if the connection is in the list of connections for the user.
     pub ready: bool,
-    /// Earliest entry in the heap of deadlines.
+    /// Earliest entry of the connection in the heap of deadlines.
     pub scheduled: Option<Instant>,
     ended: Option<CloseReason>,
     /// State when it was last observed.
     seen: State,
     peer_closed: bool,
-    /// Since when the peer has been silent while an answer is expected.
+    /// Time since which the peer has been silent although an answer is expected.
     silent_since: Option<Instant>,
     /// Bytes that the user has written.
     written: u64,
@@ -115,7 +115,7 @@ impl Connection {
         was != state
     }
 
-    /// Ends the connection immediately; the next packets contain an RST for the peer, if it knows the connection.
+    /// Ends the connection immediately; the next packets include an RST to the peer, if it knows the connection.
     pub fn abort(&mut self, reason: CloseReason) {
         self.ended.get_or_insert(reason);
         self.socket_mut().abort();
@@ -130,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// When the stack gives it up unless the peer sends; `None` if it expects no answer.
+    /// The time when the stack gives the connection up unless the peer sends; `None` if no answer is expected.
     pub fn gives_up_at(&mut self, now: Instant, config: &TcpConfig) -> Option<Instant> {
         let opens = matches!(self.seen, State::SynSent | State::SynReceived);
         let closes = matches!(self.seen, State::FinWait1 | State::Closing | State::LastAck)
@@ -159,7 +159,7 @@ impl Connection {
         if socket.may_send() { socket.send_capacity() - socket.send_queue() } else { 0 }
     }
 
-    /// Offers the free room in the send buffer in one piece, or at least [`STAGE`] bytes of it.
+    /// Offers the free space in the send buffer in one piece, or at least [`STAGE`] bytes of it.
     pub fn send_with(&mut self, stage: &mut Vec<u8>, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> usize {
         let free = self.can_send();
         if free == 0 {
@@ -173,7 +173,7 @@ impl Connection {
         });
         let written = match direct {
             Ok(Some(filled)) => filled,
-            // The ring wraps before that: a writer of whole messages needs a contiguous buffer.
+            // The ring buffer wraps before that: a writer of whole messages needs a contiguous buffer.
             Ok(None) => {
                 stage.resize(stage.len().max(wanted), 0);
                 let filled = fill(&mut stage[..wanted]).min(wanted);
@@ -190,8 +190,8 @@ impl Connection {
         self.written.saturating_sub(self.sent.bytes)
     }
 
-    /// Passes received bytes to the user until it takes no more. The user gets the rest before a wrap of the ring again,
-    /// together with the bytes after it.
+    /// Passes received bytes to the user until the user takes no more. If the ring buffer wraps, the user gets the rest
+    /// before the wrap again, together with the bytes after it.
     pub fn receive_with(&mut self, stage: &mut Vec<u8>, take: &mut dyn FnMut(&[u8]) -> usize) -> usize {
         let socket = self.socket_mut();
         let mut total = 0;

@@ -1,4 +1,4 @@
-//! One local address of smoltcp, and the device of one packet through which smoltcp sends and receives.
+//! One local address of smoltcp, and the one-packet device through which smoltcp sends and receives.
 
 use drophammer_model::Instant;
 use smoltcp::iface::{Config, Interface, SocketSet};
@@ -11,12 +11,12 @@ use std::time::Duration;
 /// starts well above.
 const EPOCH_US: u64 = 100_000_000;
 
-/// Our instant (ns) as smoltcp's (µs, rounded down).
+/// Converts our instant (ns) to one of smoltcp (µs, rounded down).
 pub(super) fn to_inner(now: Instant) -> smoltcp::time::Instant {
     smoltcp::time::Instant::from_micros((EPOCH_US + now.0 / 1_000).min(i64::MAX as u64) as i64)
 }
 
-/// smoltcp's instant as ours: the first instant that rounds to it. `None` for "now".
+/// Converts an instant of smoltcp to ours: the first instant that is rounded to it. `None` for "now".
 fn to_outer(at: smoltcp::time::Instant) -> Option<Instant> {
     let us = u64::try_from(at.total_micros()).unwrap_or(0).checked_sub(EPOCH_US)?;
     Some(Instant(us.saturating_mul(1_000)))
@@ -46,7 +46,7 @@ pub(super) struct Device<'a> {
     /// Memory for one outgoing packet, at least as long as the MTU.
     pub scratch: &'a mut [u8],
     pub out: &'a mut dyn FnMut(&[u8]),
-    /// Packets that may still be sent.
+    /// Number of packets that may still be sent.
     pub budget: usize,
 }
 
@@ -125,7 +125,7 @@ fn mix(seed: u64, value: u64) -> u64 {
 }
 
 impl Host {
-    /// Its random choices (sequence numbers, ports) depend on `seed` and its address only.
+    /// Its random choices (sequence numbers, ports) depend only on `seed` and its address.
     pub fn new(address: IpAddr, seed: u64, link: Link) -> Host {
         let words = match address {
             IpAddr::V4(a) => [u64::from(a.to_bits()), 4],
@@ -138,7 +138,7 @@ impl Host {
         let mut interface = Interface::new(config, &mut device, to_inner(Instant(0)));
         let bits = if address.is_ipv4() { 32 } else { 128 };
         interface.update_ip_addrs(|addresses| {
-            // There is room for two.
+            // There is room for two addresses.
             let _ = addresses.push(IpCidr::new(IpAddress::from(address), bits));
         });
         Host { address, interface, port: FIRST_PORT + (seed % u64::from(PORTS)) as u16 }
@@ -151,10 +151,10 @@ impl Host {
         port
     }
 
-    /// When one of `sockets` must send, if no packet arrives earlier.
+    /// The time when one of `sockets` must send, if no packet arrives earlier.
     pub fn poll_at(&mut self, now: Instant, sockets: &SocketSet<'_>) -> Option<Instant> {
         let at = self.interface.poll_at(to_inner(now), sockets)?;
-        // The last poll of smoltcp had nothing to send: "now" would repeat for ever.
+        // The last poll of smoltcp had nothing to send: "now" would repeat forever.
         Some(to_outer(at).filter(|at| *at > now).unwrap_or(now + Duration::from_millis(1)))
     }
 }

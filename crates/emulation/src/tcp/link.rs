@@ -4,14 +4,14 @@ use crate::compose::Link;
 use drophammer_wire::MacAddr;
 use drophammer_wire::ethernet::{self, ethertype};
 
-/// Bytes of the frame (without FCS) that carries `packet`; short ones are padded.
+/// Bytes of the frame (without FCS) that carries `packet`; short frames are padded.
 #[inline]
 pub fn frame_len(packet: &[u8]) -> usize {
     (ethernet::LEN + packet.len()).max(ethernet::MIN_WITHOUT_FCS)
 }
 
-/// Writes the frame that carries `packet` into `frame`, which has [`frame_len`] bytes, for example a slot of a port. The
-/// destination is the MAC address of the next hop, for example [`crate::device::Device::gateway_mac`].
+/// Writes the frame that carries `packet` into `frame`, which must have [`frame_len`] bytes. It can be a slot of a
+/// port. The destination is the MAC address of the next hop, for example [`crate::device::Device::gateway_mac`].
 ///
 /// # Panics
 /// If `frame` is shorter.
@@ -24,7 +24,7 @@ pub fn write_frame(frame: &mut [u8], link: Link, packet: &[u8]) {
     frame[end..].fill(0);
 }
 
-/// The IP packet, followed by padding, in a frame to `mac`; `None` for frames to other addresses and of other types.
+/// The IP packet, followed by padding, in a frame to `mac`; `None` for frames with another address or type.
 #[inline]
 pub fn packet(frame: &[u8], mac: MacAddr) -> Option<&[u8]> {
     let (header, packet) = ethernet::Repr::parse(frame).ok()?;

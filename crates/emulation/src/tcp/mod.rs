@@ -5,14 +5,14 @@
 //! open and accept connections. It does not handle frames: [`link`] connects it to the Ethernet of a port, and a
 //! [`crate::device::Device`] answers ARP and Neighbor Discovery for its addresses.
 //!
-//! smoltcp makes the segments and runs the timers; it is not visible outside. A hash map finds a connection by its two ends. The
-//! stack touches a connection only when a packet for it arrives, one of its deadlines is due or the user acts; otherwise the
-//! connection waits in a heap, so a thousand idle peers cost next to nothing. The stack trusts no packet from the network: it
-//! ignores anything but a whole TCP segment for one of our addresses, and limits half-open connections per listener and waiting
-//! answers.
+//! smoltcp makes the segments and runs the timers; it is not visible outside this module. A hash map finds a connection
+//! by its two ends. The stack touches a connection only when a packet for it arrives, one of its deadlines is due or
+//! the user acts; otherwise the connection waits in a heap, so a thousand idle peers cost almost nothing. The stack
+//! trusts no packet from the network: it ignores everything except whole TCP segments for one of our addresses, and
+//! limits half-open connections per listener and waiting answers.
 //!
-//! The same calls produce the same packets, bit by bit: all random choices (sequence numbers, ports) depend on the seed and
-//! the address of the host.
+//! The same calls produce the same packets, bit for bit: all random choices (sequence numbers, ports) depend on the
+//! seed and the address of the host.
 
 mod calls;
 mod connection;
@@ -36,28 +36,30 @@ pub struct TcpConfig {
     pub mtu: usize,
     /// Seed of sequence numbers and ports.
     pub seed: u64,
-    /// Bytes of a connection's send buffer: unacknowledged and waiting bytes. There is no congestion control, so this is
-    /// also the maximum in flight.
+    /// Bytes of a connection's send buffer: unacknowledged and waiting bytes. There is no congestion control, so this
+    /// is also the maximum number of bytes in flight.
     pub send_buffer: usize,
     /// Bytes of a connection's receive buffer, which is the window offered to its peer.
     pub receive_buffer: usize,
-    /// How long the acknowledgment of a segment may wait for a second segment (RFC 9293 section 3.8.6.3); `None` for no wait.
+    /// Maximum time for which the acknowledgment of a segment waits for a second segment (RFC 9293 section 3.8.6.3);
+    /// `None` for no wait.
     pub ack_delay: Option<Duration>,
-    /// True to drop segments with a wrong TCP checksum. Segments of a peer in the same kernel arrive with only the
-    /// pseudo-header summed unless its transmit offload is off: then this must be false.
+    /// If true, segments with a wrong TCP checksum are dropped. A peer in the same kernel whose transmit offload is on
+    /// sends segments with only the pseudo-header summed; this must then be false.
     pub verify_checksums: bool,
     /// TTL or hop limit of sent packets.
     pub hop_limit: u8,
     /// Maximum duration of a handshake.
     pub connect_timeout: Duration,
-    /// How long a peer may be silent while sent data is unacknowledged.
+    /// Maximum time for which a peer may be silent while sent data is unacknowledged.
     pub timeout: Duration,
-    /// Maximum number of half-open connections and connections waiting to be accepted, per listener. More SYNs get no answer.
+    /// Maximum number of half-open connections and connections waiting to be accepted, per listener. Additional SYNs
+    /// get no answer.
     pub backlog: usize,
 }
 
 impl TcpConfig {
-    /// Buffers of 256 KiB, checksums verified.
+    /// Uses buffers of 256 KiB, and verifies checksums.
     pub fn new(mtu: usize, seed: u64) -> TcpConfig {
         TcpConfig {
             mtu,
@@ -94,22 +96,22 @@ pub struct ListenerId(u32);
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnState {
-    /// During the handshake.
+    /// The handshake is in progress.
     Connecting,
-    /// Data may arrive; data may be sent unless [`TcpStack::close`] was called.
+    /// Data may arrive. Data may be sent unless [`TcpStack::close`] was called.
     Established,
     /// The peer has ended sending, but still accepts data.
     PeerClosed,
-    /// Closed. Data received before can still be read.
+    /// The connection is closed. Data that was received before can still be read.
     Closed(CloseReason),
 }
 
-/// Why a connection was closed.
+/// The reason why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// The peer answered the first segment with RST: it has no listener there.
+    /// The peer answered the first segment with RST: it has no listener on that port.
     Refused,
-    /// The peer sent RST later.
+    /// The peer sent RST after the handshake.
     Reset,
     /// The peer did not answer for too long.
     TimedOut,
@@ -117,8 +119,8 @@ pub enum CloseReason {
     Peer,
     /// This side closed first or aborted.
     Local,
-    /// The connection is impossible: the local address is not a host of the stack, has another IP version than the peer's, or has
-    /// no free port.
+    /// The connection is not possible: the local address is not a host of the stack, has a different IP version from
+    /// the peer's, or has no free port.
     Unaddressable,
 }
 

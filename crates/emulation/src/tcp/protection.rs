@@ -25,8 +25,8 @@ const SENT_TTL: u8 = 255;
 pub struct Protection {
     /// Key of TCP MD5, 1 to 80 bytes. It signs all segments; received segments without a valid signature are dropped.
     pub md5_key: Option<Vec<u8>>,
-    /// GTSM: maximum number of hops to the peer, 1 for a peer on the link. Segments leave with TTL 255; received segments with a
-    /// TTL below 256 minus this number are dropped.
+    /// GTSM: maximum number of hops to the peer, 1 for a peer on the link. Segments are sent with TTL 255; received
+    /// segments with a TTL below 256 minus this number are dropped.
     pub ttl_security_hops: Option<u8>,
 }
 
@@ -34,7 +34,7 @@ impl Protection {
     /// Checks the values.
     ///
     /// # Errors
-    /// What is wrong: an empty key, a key of more than 80 bytes, or hops outside 1 to 254.
+    /// A description of the problem: an empty key, a key of more than 80 bytes, or hops outside 1 to 254.
     pub fn check(&self) -> Result<(), String> {
         match (&self.md5_key, self.ttl_security_hops) {
             (Some(key), _) if !(1..=LONGEST_KEY).contains(&key.len()) => {
@@ -81,8 +81,8 @@ pub(super) struct Protections {
 }
 
 impl TcpStack {
-    /// Protects all connections between `local`, a host of this stack without connections, and `remote`. With a key, the MTU of
-    /// all connections of the host is 20 bytes less. An empty protection ends the protection.
+    /// Protects all connections between `local`, a host of this stack without connections, and `remote`. With a key,
+    /// the MTU of all connections of the host is reduced by 20 bytes. An empty `protection` removes the protection.
     pub fn protect(&mut self, local: IpAddr, remote: IpAddr, protection: Protection) {
         let signs = protection.md5_key.is_some();
         if protection.is_none() {
@@ -97,21 +97,21 @@ impl TcpStack {
         }
     }
 
-    /// Counts of segments that were dropped because of a protection.
+    /// Numbers of segments that were dropped because of a protection.
     pub fn refusals(&self) -> Refusals {
         self.protections.refusals
     }
 }
 
 impl Protections {
-    /// True if nothing is protected.
+    /// True if no connection is protected.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.by_ends.is_empty()
     }
 
-    /// Verifies an IP packet that carries a whole TCP segment. Counts a refused packet and returns `None`; otherwise returns the
-    /// packet for TCP, with a smaller MSS, because the peer's MSS leaves no room for our signature.
+    /// Verifies an IP packet that carries a whole TCP segment. Counts a refused packet and returns `None`; otherwise
+    /// returns the packet for TCP, with a reduced MSS, because the peer's MSS leaves no room for our signature.
     #[inline]
     pub fn verify<'a>(&'a mut self, ends: (IpAddr, IpAddr), packet: &'a [u8]) -> Option<&'a [u8]> {
         let Some(protection) = self.by_ends.get(&ends) else { return Some(packet) };
@@ -149,7 +149,7 @@ impl Protections {
         Some(&self.scratch)
     }
 
-    /// Passes our own `packet` to `out`, signed or with the TTL changed as required.
+    /// Passes our own `packet` to `out`, after signing it or changing its TTL as required.
     #[inline]
     pub fn send(&mut self, packet: &[u8], out: &mut dyn FnMut(&[u8])) {
         let protection = match self.is_empty() {
@@ -192,7 +192,7 @@ fn header_len(packet: &[u8]) -> usize {
     if packet[0] >> 4 == 4 { usize::from(packet[0] & 15) * 4 } else { 40 }
 }
 
-/// The options of a TCP segment with kind and length, without padding and truncated options.
+/// The options of a TCP segment that have kind and length, without padding and truncated options.
 fn options(segment: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = (usize::from(segment[12] >> 4) * 4).clamp(20, segment.len());
     let mut rest = &segment[20..end];
@@ -210,8 +210,8 @@ fn options(segment: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// MD5 over pseudo header, header without options and with checksum zero, data, and key (RFC 2385 section 2.0). IPv6 uses the
-/// pseudo header of its checksum (RFC 8200 section 8.1), as in Linux and BSD.
+/// MD5 over pseudo header, header without options and with a checksum of zero, data, and key (RFC 2385 section 2.0).
+/// IPv6 uses the pseudo header of its checksum (RFC 8200 section 8.1), as in Linux and BSD.
 fn digest(packet: &[u8], at: usize, key: &[u8]) -> [u8; 16] {
     let segment = &packet[at..];
     let mut md5 = Md5::new();
@@ -233,8 +233,8 @@ fn digest(packet: &[u8], at: usize, key: &[u8]) -> [u8; 16] {
     md5.finalize().into()
 }
 
-/// Replaces the content of `out` with `packet` with a signature as its first option. The caller updates the checksum of an IPv4
-/// header.
+/// Replaces the content of `out` with `packet`, with a signature added as its first option. The caller updates the
+/// checksum of an IPv4 header.
 fn sign(packet: &[u8], at: usize, key: &[u8], out: &mut Vec<u8>) {
     let segment = &packet[at..];
     let data = (usize::from(segment[12] >> 4) * 4).clamp(20, segment.len());

@@ -20,9 +20,9 @@ pub(super) struct Tuple {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment<'a> {
     pub tuple: Tuple,
-    /// RST is set.
+    /// True if RST is set.
     pub reset: bool,
-    /// SYN without ACK and RST: the first segment of a connection.
+    /// True for SYN without ACK and RST: the first segment of a connection.
     pub opens: bool,
     /// The IP packet without the bytes after it in the frame.
     pub packet: &'a [u8],
@@ -55,7 +55,7 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// How much of its data a connection has sent.
+/// Tracks how much of its data a connection has sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
     /// Sequence number after the last sent byte.
@@ -88,7 +88,7 @@ impl Sent {
     }
 }
 
-/// `(destination, source, length of the header, length of the packet)`.
+/// Destination, source, length of the header, length of the packet.
 type Ends = (IpAddr, IpAddr, usize, usize);
 
 fn read_ipv4(packet: &[u8]) -> Option<Ends> {
@@ -96,7 +96,7 @@ fn read_ipv4(packet: &[u8]) -> Option<Ends> {
     let (source, destination) = (at(12)?, at(16)?);
     let header = usize::from(packet[0] & 15) * 4;
     let len = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-    // More fragments, or a fragment offset.
+    // The packet has more fragments, or a fragment offset.
     let fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0;
     (header >= 20 && packet[9] == TCP && !fragment).then_some((destination.into(), source.into(), header, len))
 }
@@ -156,7 +156,7 @@ mod tests {
             sent.note(&packet);
             sent.bytes
         };
-        // Across the wrap of sequence numbers.
+        // This passes the wrap of sequence numbers.
         assert_eq!((send(u32::MAX - 3, true, b""), send(u32::MAX - 2, false, b"12345")), (0, 5));
         assert_eq!((send(u32::MAX - 2, false, b"12345"), send(1, false, b"2"), send(2, false, b"")), (5, 5, 5));
         assert_eq!((send(1, false, b"xyz"), send(4, false, b"!")), (7, 8));

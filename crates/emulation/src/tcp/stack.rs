@@ -12,10 +12,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// Maximum number of answers (acknowledgments of gaps, RSTs) that wait for the next poll; more are dropped.
+/// Maximum number of answers (acknowledgments of gaps, RSTs) that are waiting for the next poll; more are dropped.
 const MOST_REPLIES: usize = 4096;
 
-/// Answers to received packets, until the next poll.
+/// Answers to received packets, which wait for the next poll.
 #[derive(Default)]
 struct Replies {
     bytes: Vec<u8>,
@@ -43,7 +43,7 @@ impl Replies {
 pub(super) struct Listener {
     pub local: IpAddr,
     pub port: u16,
-    /// Connections that are half open or wait to be accepted.
+    /// Number of connections that are half open or are waiting to be accepted.
     pub pending: usize,
 }
 
@@ -81,7 +81,7 @@ pub struct TcpStack {
 }
 
 impl TcpStack {
-    /// A stack without hosts. It replaces an MTU outside 256 to 65,535 bytes by the nearest valid one.
+    /// A stack without hosts. An MTU outside 256 to 65,535 bytes is replaced by the nearest valid value.
     pub fn new(config: TcpConfig) -> TcpStack {
         let mtu = config.mtu.clamp(256, 65_535);
         TcpStack {
@@ -109,7 +109,7 @@ impl TcpStack {
         }
     }
 
-    /// Adds a local address. Ignores an address that exists already, or is not a unicast address.
+    /// Adds a local address. Ignores an address that already exists or is not a unicast address.
     pub fn add_host(&mut self, address: IpAddr) {
         let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
         if address.is_multicast() || address.is_unspecified() || broadcast || self.by_address.contains_key(&address) {
@@ -124,13 +124,13 @@ impl TcpStack {
         self.hosts.iter().map(|h| h.address)
     }
 
-    /// Sets the buffer sizes of connections that begin from now on, in bytes.
+    /// Sets the buffer sizes, in bytes, of connections that begin from now on.
     pub fn set_buffers(&mut self, send: usize, receive: usize) {
         (self.config.send_buffer, self.config.receive_buffer) = (send, receive);
     }
 
     /// Handles an IP packet that arrived at `now` (bytes after its end are ignored); answers wait for
-    /// [`TcpStack::poll`]. False if it is not a whole TCP segment for a host of this stack.
+    /// [`TcpStack::poll`]. False if the packet is not a whole TCP segment for a host of this stack.
     pub fn receive(&mut self, now: Instant, packet: &[u8]) -> bool {
         self.now = self.now.max(now);
         let Some(segment) = Segment::read(packet) else { return false };
@@ -158,7 +158,7 @@ impl TcpStack {
         let ends = (segment.tuple.local, segment.tuple.local_port);
         let listener = self.by_port.get(&ends).copied().filter(|_| segment.opens);
         if let Some(listener) = listener {
-            // If there is no room, the peer tries again.
+            // If there is no room, the peer will try again.
             if let Some(slot) = self.embryo(listener, host, segment.tuple) {
                 self.deliver(slot, segment);
             }
@@ -189,7 +189,7 @@ impl TcpStack {
         let connection = self.insert(tuple, host, Holder::Embryo(id));
         self.by_tuple.insert(tuple, connection.slot);
         let socket = self.get_mut(connection)?.socket_mut();
-        // It is closed and the port is not 0, so listening succeeds.
+        // The socket is closed and the port is not 0, so listening succeeds.
         let _ = socket.listen((IpAddress::from(tuple.local), tuple.local_port));
         Some(connection.slot)
     }
@@ -218,8 +218,8 @@ impl TcpStack {
         self.poll_some(now, usize::MAX, out);
     }
 
-    /// Like [`TcpStack::poll`], but bounded, so that it does not flood the queue of a port: stops after `limit` packets or a
-    /// few more, and continues there at the next call, which is due immediately.
+    /// Like [`TcpStack::poll`], but bounded, so that it does not flood the queue of a port: stops after `limit` packets
+    /// or slightly more. The next call, which is due immediately, continues at that point.
     pub fn poll_some(&mut self, now: Instant, limit: usize, out: &mut dyn FnMut(&[u8])) {
         self.now = self.now.max(now);
         let protections = &mut self.protections;
@@ -284,14 +284,14 @@ impl TcpStack {
             self.mark_ready(slot);
         }
         if budget == 0 {
-            // It may have more to send.
+            // The connection may have more to send.
             self.touch(slot);
         }
         self.settle(slot);
         budget
     }
 
-    /// When [`TcpStack::poll`] must be called again; `Instant(0)` for now. The call may find nothing to do.
+    /// The time when [`TcpStack::poll`] must be called again; `Instant(0)` for now. The call may find nothing to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         if !self.dirty.is_empty() || !self.replies.ends.is_empty() {
             return Some(Instant(0));
@@ -304,7 +304,7 @@ impl TcpStack {
         self.segments_received
     }
 
-    /// True if there are connections to accept, or changed ones ([`TcpStack::take_ready`]).
+    /// True if there are connections to accept, or connections that changed ([`TcpStack::take_ready`]).
     pub fn has_news(&self) -> bool {
         !self.accepted.is_empty() || !self.ready.is_empty()
     }
@@ -345,7 +345,7 @@ impl TcpStack {
         }
     }
 
-    /// Marks a connection for the user.
+    /// Adds a connection to the list for the user.
     pub(super) fn mark_ready(&mut self, slot: u32) {
         let Slot { generation, connection } = &mut self.slots[slot as usize];
         if let Some(connection) = connection
@@ -356,13 +356,13 @@ impl TcpStack {
         }
     }
 
-    /// After a change of state: passes an established connection to its listener's queue, and drops a closed one
+    /// After a change of state: passes an established connection to its listener's queue, and drops a closed connection
     /// without a user.
     pub(super) fn settle(&mut self, slot: u32) {
         let Slot { generation, connection } = &mut self.slots[slot as usize];
         let Some(c) = connection else { return };
         let id = ConnectionId { slot, generation: *generation };
-        // If the peer resets a handshake, smoltcp puts the socket back to listening.
+        // If the peer resets a handshake, smoltcp returns the socket to listening.
         let over = c.is_over() || c.socket().is_listening();
         if let Holder::Embryo(listener) = c.holder
             && matches!(c.state(), ConnState::Established | ConnState::PeerClosed)

@@ -1,6 +1,6 @@
 //! A testbed whose results are all known in closed form, and parameters from the defaults that tests declare.
 
-#![allow(dead_code)] // each test program uses its part
+#![allow(dead_code)] // each test program uses only a part
 
 use drophammer_methods::{CountersSeen, Facts, Known, Method, PortView, Seen, TestError, Testbed, Trial};
 use drophammer_model::beside::OtherTraffic;
@@ -22,35 +22,35 @@ pub struct Fake {
     pub known: Known,
     pub capacity_pps: f64,
     pub buffer: u64,
-    /// Share of the offered load above the capacity that is still forwarded: a soft knee.
+    /// Share of the offered load above the capacity that is still forwarded (a soft knee).
     pub beyond: f64,
     /// Share of frames lost at any load.
     pub floor: f64,
-    /// Smallest latency; see [`Fake::latency`] for the rest.
+    /// Smallest latency; see [`Fake::latency`] for the other values.
     pub latency_ns: u64,
-    /// Frames are still lost for this long after an overload.
+    /// Time after an overload during which frames are still lost.
     pub recovery_ns: u64,
-    /// Load that [`Load::Maximum`] reaches.
+    /// Load that the tester reaches with [`Load::Maximum`].
     pub tester_pps: f64,
     /// Share of a constant load that is actually offered.
     pub offer_share: f64,
     pub ceiling: Option<FrameRate>,
-    /// Loads above this are unfit (the tester drops frames it receives).
+    /// Loads above this rate are unfit (the tester drops frames that it receives).
     pub unfit_above_pps: f64,
-    /// Constant loads from the first to the second (fps) are unfit too.
+    /// Constant loads between these two rates (fps) are also unfit.
     pub unfit_band_pps: (f64, f64),
-    /// Bursts longer than this are unfit.
+    /// Bursts with more frames than this are unfit.
     pub unfit_above_frames: u64,
-    /// These trials (from 1) lose one frame in a hundred, whatever their load.
+    /// The trials with these numbers (from 1) lose one frame in a hundred, regardless of their load.
     pub disturbed: std::ops::Range<u64>,
     /// Time left for repeating trials that the host spoilt.
     pub time_to_repeat: Duration,
-    /// Processor time in ns for each received frame, and the tester's part of it.
+    /// Processor time in ns for each received frame, and the part of it that belongs to the tester.
     pub processor_ns: Option<(u64, Option<u64>)>,
-    /// The n-th trial (from 1) fails with this error.
+    /// If set, the trial with this number (from 1) fails with this error.
     pub fail: Option<(u64, TestError)>,
     pub trials: Vec<(TrialSpec, TrialResult)>,
-    /// Requested trials, valid or not.
+    /// Number of requested trials, whether valid or not.
     pub asked: u64,
     pub settled: Duration,
     pub progress: Vec<String>,
@@ -118,7 +118,8 @@ impl Fake {
         }
     }
 
-    /// Minimum as set; median 1 µs above; each percentile from 99.9 on 5 µs above; maximum 9 µs above; mean 2 µs above.
+    /// The minimum is as configured. The median is 1 µs higher, the mean 2 µs, each percentile from 99.9 on 5 µs, and
+    /// the maximum 9 µs.
     fn latency(&self, frames: u64) -> LatencySummary {
         if frames == 0 {
             return LatencySummary::default();
@@ -144,7 +145,7 @@ impl Fake {
         }
     }
 
-    /// Per sending port: (frames sent, frames lost, sending time, last loss in ns).
+    /// For each sending port: frames sent, frames lost, sending time, time of the last loss in ns.
     fn port(&self, spec: &TrialSpec) -> (u64, u64, f64, Option<u64>) {
         let forwarded = |sent: u64, seconds: f64| {
             let capacity = self.capacity_pps * seconds;
@@ -219,7 +220,7 @@ impl Fake {
         for group in &mut groups {
             group.latency = self.latency(group.received);
         }
-        // After the sender stops, the buffer drains at capacity.
+        // After the sender stops, the buffer drains at the capacity.
         let receiving_s = sending_s.max((sent - lost) as f64 / self.capacity_pps);
         let mut result = TrialResult {
             trial: self.trials.len() as u64 + 1,
@@ -333,7 +334,7 @@ impl Testbed for Fake {
     fn note(&mut self, _: &str) {}
 }
 
-/// Defaults of `method` for a profile, with the overrides `over`.
+/// Defaults of `method` for a profile, overridden by `over`.
 pub fn params(method: &dyn Method, conformant: bool, over: &[(&str, ParamValue)]) -> Params {
     let profile = if conformant { Profile::Conformant } else { Profile::Quick };
     let mut params = drophammer_suite::defaults(method.spec().params, profile);
@@ -371,13 +372,13 @@ pub fn rank(outcome: &Outcome, key: &str) -> Option<f64> {
     outcome.ranks.iter().find(|r| r.key == key).unwrap_or_else(|| panic!("no figure {key}")).value
 }
 
-/// Keys of the figures that were not measured, with the reasons; not those that the router failed.
+/// Keys of the figures that were not measured, with the reasons. Omits figures that the router failed.
 pub fn unmeasured(outcome: &Outcome) -> Vec<(&str, &str)> {
     let missing = outcome.ranks.iter().filter_map(|rank| Some((rank, rank.missing.as_ref()?)));
     missing.filter(|(_, why)| why.by != Blame::Dut).map(|(rank, why)| (rank.key.as_str(), why.why.as_str())).collect()
 }
 
-/// The pattern of this size in IPv4, both ports sending.
+/// The pattern with frames of this size in IPv4, with both ports sending.
 pub fn pattern(size: &str) -> PatternKey {
     let direction = Direction::Bidirectional;
     PatternKey {
@@ -393,7 +394,7 @@ pub fn pattern(size: &str) -> PatternKey {
     }
 }
 
-/// The test of this name.
+/// The test with this name.
 pub fn method(name: &str) -> &'static dyn Method {
     drophammer_methods::find(name).unwrap()
 }

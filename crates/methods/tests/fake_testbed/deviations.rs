@@ -1,4 +1,4 @@
-//! Deviations of tests from their sources: by parameters, and by what the test did.
+//! Deviations of tests from the documents that define them: by parameters, and by what the test did.
 
 use crate::common::{Fake, method, params, run, secs, size};
 use drophammer_methods::METHODS;
@@ -55,10 +55,10 @@ fn what_was_not_done_as_asked_is_a_deviation() {
         let found = deviations(name, ceiling, &[size("64")]);
         assert!(found.iter().any(|d| d.contains("instead of line rate")), "{name}: {found:?}");
     }
-    // A retreat in the middle of the run.
+    // A reduction of the load in the middle of the run.
     let found = deviations("throughput", Fake { unfit_above_pps: 800_000.0, ..Fake::new() }, &[size("64")]);
     assert!(found.iter().any(|d| d.contains("instead of line rate")), "{found:?}");
-    // A search without enough time.
+    // A search that does not have enough time.
     let found = deviations("throughput", Fake::new(), &[size("64"), ("search_duration_max", secs(1.0))]);
     assert_eq!(found, ["64 bytes: the search for the throughput ended before its goal was reached"]);
     // A load that the tester could not offer.

@@ -1,4 +1,4 @@
-//! Head-of-line blocking on eight ports, two blocks whose sources are held back differently.
+//! Head-of-line blocking on eight ports, in two blocks whose sources are held back differently.
 
 use crate::common::{Fake, cell, method, params, rows, size};
 use drophammer_methods::{Facts, Known, PortView, Seen, TestError, Testbed, Trial};
@@ -7,7 +7,7 @@ use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use std::time::Duration;
 
-/// A router that forwards everything. Under congestion it holds the sources of the second block back to three quarters
+/// A router that forwards everything. Under congestion it holds back the sources of the second block to three quarters
 /// of their load.
 struct OneHeldBack(Fake);
 

@@ -12,7 +12,7 @@ fn most() -> (&'static str, ParamValue) {
     ("max_load", ParamValue::Rate(FrameRate(100_000.0)))
 }
 
-/// Corrected buffer time, and the marks of the row.
+/// Corrected buffer time, and the marks of its row.
 fn buffer_of(outcome: &Outcome) -> (Option<f64>, String) {
     assert!(cell(outcome, 0, "implied_buffer_s").is_some() && rank(outcome, "back_to_back_64_frames").is_some());
     (cell(outcome, 0, "corrected_buffer_s"), rows(outcome)[0].marks.join("; "))
@@ -34,7 +34,7 @@ fn a_buffer_does_not_follow_from_a_lower_bound() {
     let mut bed = router();
     let (buffer_s, marks) = buffer(&mut bed, &[size("64"), most()]);
     assert!(buffer_s.is_none() && marks.contains("limited by max_load"), "{buffer_s:?} {marks}");
-    // A later test without a highest load knows this too, until a test has found the throughput.
+    // A later test without a highest load uses this bound too, until a test has found the throughput.
     let (buffer_s, marks) = buffer(&mut bed, &[size("64")]);
     assert!(buffer_s.is_none() && marks.contains("limited by max_load"), "{buffer_s:?} {marks}");
     run("throughput", &mut bed, &[size("64")]).1.unwrap();
@@ -67,7 +67,7 @@ fn a_throughput_of_mixed_traffic_says_what_limited_it() {
     let mut bed = Fake::new();
     let capped = ([(true, false); 2], "limited by max_load; limited by max_load".to_owned());
     assert_eq!(mixed(&mut bed, &[most()]), capped);
-    // The bounds are still known to a test with a higher load.
+    // A test with a higher load still uses these bounds.
     assert_eq!(mixed(&mut bed, &[]), capped);
     for bound in bed.known.bounds.values_mut() {
         *bound = LowerBound::Unfinished;
@@ -92,13 +92,13 @@ fn a_share_with_extension_headers_says_what_limited_it() {
     };
     let mut bed = Fake::new();
     assert_eq!(limits(&headers(&mut bed, &[])), Some((false, false)));
-    // Only the throughput with headers is a lower bound: the share is one too.
+    // If only the throughput with headers is a lower bound, the share is also a lower bound.
     let with = bed.known.throughput.keys().find(|key| !key.extensions.is_empty()).unwrap().clone();
     bed.known.bounds.insert(with, LowerBound::MaxLoad);
     let outcome = headers(&mut bed, &[]);
     assert_eq!(limits(&outcome), Some((true, false)));
     assert_eq!([0, 1].map(|row| rows(&outcome)[row].marks.join("; ")), ["", "limited by max_load"]);
-    // Of a lower bound there is no share.
+    // A lower bound has no share.
     let outcome = headers(&mut Fake::new(), &[most()]);
     assert_eq!((limits(&outcome), cell(&outcome, 1, "of_baseline_percent")), (None, None));
     for row in rows(&outcome) {

@@ -1,4 +1,4 @@
-//! The methods on a testbed whose answers are given.
+//! Tests of the methods on a testbed with prepared answers.
 
 #![allow(missing_docs)]
 

@@ -69,7 +69,7 @@ fn near_the_tester_s_ceiling_results_are_marked() {
     assert!(!outcome.ranks[0].tester_limited && rows(&outcome)[0].marks.is_empty());
 }
 
-/// A disturbance of two trials anywhere in a search must not count as the router's limit.
+/// A disturbance of two trials, anywhere in a search, must not count as the router's limit.
 #[test]
 fn a_disturbance_that_has_passed_is_no_upper_bound() {
     let mut undisturbed = Fake::new();
@@ -166,7 +166,7 @@ fn frame_loss_rate_follows_the_curve_until_two_clean_loads() {
     let step = ("step", ParamValue::Number(10.0));
     let (outcome, end) = run("frame_loss_rate", &mut bed, &[size("64"), step]);
     end.unwrap();
-    assert_eq!(rows(&outcome).len(), 7); // 100, 90, 80, 70, 60 lose; 50, 40 do not
+    assert_eq!(rows(&outcome).len(), 7); // 100, 90, 80, 70 and 60 % lose frames; 50 and 40 % do not
     for (row, load) in [100.0, 90.0, 80.0, 70.0, 60.0, 50.0, 40.0].into_iter().enumerate() {
         assert_eq!(cell(&outcome, row, "load_percent"), Some(load));
         assert!((cell(&outcome, row, "line_percent").unwrap() - load).abs() < 0.001);
@@ -177,7 +177,7 @@ fn frame_loss_rate_follows_the_curve_until_two_clean_loads() {
     }
     let plot = &outcome.plots[0];
     assert_eq!(plot.series.iter().map(|s| (s.dots, s.points.len())).collect::<Vec<_>>(), [(false, 7), (true, 7)]);
-    // The curve is over the intended load, which is the same in every round.
+    // The x axis of the curve is the intended load, which is the same in every round.
     let mut bed = Fake { offer_share: 0.9995, ..Fake::new() };
     let (outcome, _) = run("frame_loss_rate", &mut bed, &[size("64")]);
     for (row, point) in outcome.plots[0].series[0].points.iter().enumerate() {
@@ -185,7 +185,7 @@ fn frame_loss_rate_follows_the_curve_until_two_clean_loads() {
         assert!((point.x - load).abs() < 1e-9, "{point:?}");
         assert!(cell(&outcome, row, "line_percent").unwrap() < load - 0.001, "less was offered");
     }
-    // Every load loses frames: the test goes down to the smallest load and reports that.
+    // Every load loses frames. The test goes down to the smallest load and reports the result there.
     let mut bed = Fake { floor: 0.01, ..Fake::new() };
     let (outcome, _) = run("frame_loss_rate", &mut bed, &[size("64")]);
     assert_eq!(rows(&outcome).len(), 5);
@@ -208,7 +208,7 @@ fn routers_are_compared_at_the_load_that_the_suite_names() {
     let (outcome, end) = run("latency", &mut bed, &[size("64"), at(600_000.0)]);
     end.unwrap();
     assert_eq!(outcome.ranks.iter().map(|r| r.value).collect::<Vec<_>>(), [None; 2]);
-    // Shares of different throughputs are different loads, which are not compared.
+    // Shares of different throughputs are different loads, so they are not compared.
     let (outcome, _) = run("latency", &mut Fake { capacity_pps: 100_000.0, ..Fake::new() }, &[size("64")]);
     let (other, _) = run("latency", &mut Fake::new(), &[size("64")]);
     assert!(outcome.ranks[0].load_pps.is_some() && !outcome.ranks[0].same_load(&other.ranks[0]));
@@ -250,7 +250,7 @@ fn latency_is_reported_per_load_and_group() {
 
 #[test]
 fn back_to_back_finds_the_buffer_to_the_frame() {
-    // A burst at line rate leaves the router with (1 - capacity / line) of it in the buffer.
+    // After a burst at line rate, (1 - capacity / line) of the burst is in the buffer of the router.
     for (capacity, buffer) in [(100_000.0, 512u64), (LINE_64 / 2.0, 1_000), (700_000.0, 77)] {
         let mut bed = Fake { capacity_pps: capacity, buffer, ..Fake::new() };
         let (outcome, end) = run("back_to_back", &mut bed, &[size("64"), ("step", ParamValue::Count(1))]);
@@ -298,7 +298,7 @@ fn recovery_time_is_exact() {
         end.unwrap();
         let found = cell(&outcome, 0, "recovery_ms").unwrap();
         assert!((found - recovery_ns as f64 / 1e6).abs() < 1e-5, "{found} {recovery_ns}");
-        // The figure is as exact as the table, or a report would say "less than a time bin".
+        // The figure is as exact as the table; otherwise a report would say "less than a time bin".
         assert_eq!(Some(outcome.ranks[0].resolution), cell(&outcome, 0, "resolution_ms"));
         let throughput = cell(&outcome, 0, "throughput_pps").unwrap();
         assert!((cell(&outcome, 0, "overload_pps").unwrap() - 1.1 * throughput).abs() < 1e-6);
@@ -350,7 +350,7 @@ fn the_ceiling_is_what_the_loop_sends_and_returns() {
     let mut bed = Fake { capacity_pps: 600_000.0, ..Fake::new() };
     let (outcome, _) = run("tester_ceiling", &mut bed, &[size("64")]);
     assert_eq!(cell(&outcome, 0, "ceiling_pps"), Some(600_000.0));
-    // If the tester drops received frames, its load is reduced until it does not.
+    // If the tester drops received frames, its load is reduced until it no longer does.
     let mut bed = Fake { capacity_pps: 1e9, unfit_above_pps: 1_000_000.0, ..Fake::new() };
     let (outcome, end) = run("tester_ceiling", &mut bed, &[size("64")]);
     end.unwrap();
@@ -394,12 +394,12 @@ fn whatever_stops_a_test_keeps_what_was_measured() {
         {
             let mut bed = Fake { buffer: 10, fail: Some((total, error.clone())), ..Fake::new() };
             let (part, end) = run(name, &mut bed, &[size("64 512")]);
-            // A tester that is unfit once costs a test at most one load or burst.
+            // A tester that is unfit in one trial costs a test at most one load or burst.
             if !matches!(error, TestError::Unfit(_)) {
                 assert_eq!(end, Err(error.clone()), "{name}");
             }
             assert!(!rows(&part).is_empty(), "{name}: {error}");
-            // The first size was finished, with the same figures.
+            // The first size was completed, with the same figures.
             assert_eq!(rows(&part)[0], rows(&full)[0], "{name}");
         }
     }
@@ -414,13 +414,13 @@ fn an_unfit_size_does_not_cost_the_others() {
     assert_eq!(rows(&outcome)[0].trials, [1, 2]);
     assert!(bed.known.throughput.is_empty());
     assert_eq!(unmeasured(&outcome), [("throughput_64_pps", "late"), ("pdr_64_pps", "late")]);
-    // 64-byte frames cannot be offered even at a reduced load; 1518-byte ones can.
+    // 64-byte frames cannot be offered even at a reduced load; 1518-byte frames can.
     let mut bed = Fake { unfit_above_pps: 200_000.0, ..Fake::new() };
     let (outcome, end) = run("throughput", &mut bed, &[size("64 1518")]);
     assert!(matches!(end, Err(TestError::Unfit(_))));
     assert!(cell(&outcome, 1, "throughput_pps").is_some());
     assert!(outcome.notes.iter().any(|n| n.starts_with("64 bytes not finished")));
-    // Later tests do not try again: they omit that size with the reason, and complete the other one.
+    // Later tests do not try again: they omit that size, report the reason, and complete the other size.
     for name in ["latency", "back_to_back", "system_recovery"] {
         let before = bed.trials.len();
         bed.known.throughput.insert(pattern("1518"), Some(FrameRate(50_000.0)));
@@ -431,7 +431,7 @@ fn an_unfit_size_does_not_cost_the_others() {
         assert!(!rows(&outcome).is_empty());
         assert!(bed.trials[before..].iter().all(|(s, _)| !s.purpose.starts_with("throughput")), "{name}");
     }
-    // If a later test searches without success, the next one does not try again either.
+    // If a later test searches without success, the test after it does not try again either.
     let mut bed = Fake { unfit_above_pps: 200_000.0, ..Fake::new() };
     assert!(matches!(run("latency", &mut bed, &[size("64")]).1, Err(TestError::Unfit(_))));
     assert!(matches!(run("back_to_back", &mut bed, &[size("64")]).1, Err(TestError::NotApplicable(_))));
@@ -472,19 +472,19 @@ fn every_method_has_a_page_that_names_all_its_parameters_and_columns() {
             assert!(named(figure.key) || named(&of_both), "{path}: {}", figure.key);
         }
         if !spec.needs.is_empty() || !is_by_size(*method) {
-            // Their columns are checked elsewhere: with routers in the tests of the testbed, for flows beside the test
-            // itself.
+            // Their columns are checked elsewhere: those that need routers in the tests of the testbed, those of flows
+            // next to the test itself.
             continue;
         }
         let mut bed = Fake { buffer: 10, ..Fake::new() };
-        // Extension headers need room.
+        // Extension headers need space in the frame.
         let bytes = if spec.name == "extension_headers" { "128" } else { "64" };
         let (outcome, end) = run(spec.name, &mut bed, &[size(bytes)]);
         end.unwrap();
         for column in &outcome.tables[0].columns {
             assert!(page.contains(&format!("`{}`", column.key)), "{path}: {}", column.key);
         }
-        // This testbed has no BGP sessions and does not know processor time.
+        // This testbed has no BGP sessions and does not measure processor time.
         let on_request = ["_sessions_lost", "_frames_per_cpu_s", "_frame_ns"];
         let always = |figure: &&FigureShape| !on_request.iter().any(|end| figure.key.ends_with(end));
         for figure in spec.figures.iter().filter(always) {

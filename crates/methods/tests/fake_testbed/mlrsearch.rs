@@ -69,7 +69,7 @@ fn every_recorded_load_is_classified_alike() {
 
 const NO_LIMIT: Budget = Budget { trial_seconds: f64::INFINITY, trials: 10_000 };
 
-/// One frame more or less, because counts are whole.
+/// The load that corresponds to one frame more or less, because counts are whole numbers.
 fn one_frame(goal: &SearchGoal) -> f64 {
     1.01 / goal.initial_trial_duration_s
 }
@@ -79,7 +79,7 @@ fn check(result: &GoalResult, device: &Device, longest_s: f64, min: f64, max: f6
     let context = || format!("{:?} {:?}", device.dut, result);
     let lower = result.lower.as_ref().map_or(0.0, |b| b.load_pps);
     let upper = result.upper.as_ref().map_or(f64::INFINITY, |b| b.load_pps);
-    // If only few of the frames above the knee are lost, one lost frame corresponds to several frames of load.
+    // If only a few of the frames above the knee are lost, one lost frame corresponds to several frames of load.
     let slack = match device.dut {
         Dut::Knee { slope, .. } => one_frame(&result.goal) / slope,
         _ => one_frame(&result.goal),
@@ -154,7 +154,7 @@ fn recorded_devices_are_found_out_as_well_as_the_reference_does() {
                 assert_eq!(results[0].irregular, [Irregular::NoLowerBound], "{name}");
             }
         }
-        // The standard does not promise this, but a search must not cost twice as much as the reference.
+        // The standard does not promise this, but a search must not take twice as long as the reference.
         let spent = search.spent();
         println!(
             "{name}: {} trials, {:.1} s (reference {}, {:.1} s)",

@@ -1,4 +1,4 @@
-//! Traffic patterns: the flows built from them, and the key by which a trial of a pattern is recognised.
+//! Traffic patterns: the flows that are built from them, and the key that identifies trials of a pattern.
 
 use crate::common::{Fake, method, params};
 use drophammer_methods::pattern::Pattern;
@@ -107,7 +107,7 @@ fn crossed_pairs_lead_from_one_half_of_the_ports_to_the_other() {
     };
     assert_eq!(pairs(4, "bidirectional"), [(0, 2), (2, 0), (1, 3), (3, 1)]);
     assert_eq!(pairs(6, "unidirectional"), [(0, 3), (1, 4), (2, 5)]);
-    // Between two ports crossed pairs are the pair.
+    // With two ports, crossed pairs are the same as a single pair.
     assert_eq!(pairs(2, "bidirectional"), [(0, 1), (1, 0)]);
 }
 
@@ -123,9 +123,9 @@ fn frames_aim_at_the_routes_behind_a_port() {
     let pattern = Pattern::new("64".parse().unwrap(), &params(method("throughput"), false, &over));
     let spec = pattern.trial(&ports, "p".into(), Load::Constant { rate_pps: 1.0 }, 1.0).unwrap();
     assert_eq!(spec.flows.iter().map(|flow| flow.destinations.count()).collect::<Vec<_>>(), [40, 60]);
-    // Sources stay hosts of the sender's network.
+    // The sources are still hosts in the sender's network.
     assert_eq!(spec.flows[0].sources, ports[0].ipv4.as_ref().unwrap().destinations);
-    // Between two ports a full mesh is a pair.
+    // With two ports, a full mesh is the same as a pair.
     let pair = PatternKey { distribution: Distribution::NonMeshed, ..pattern.key() };
     assert_eq!((PatternKey::of(&spec), pair.routes), (pair, 100));
 }
@@ -152,7 +152,7 @@ fn packets_that_get_their_labels_from_the_router_are_sent_without() {
     assert!(error.to_string().contains("{to: 10.99.0.0/24, out: [200]}"), "{error}");
 }
 
-/// A router that adds labels needs room for them behind it, and its output line carries fewer frames.
+/// A router that adds labels needs space for them on its output link, and its output line carries fewer frames.
 #[test]
 fn labels_that_the_router_adds_count_in_the_limits() {
     let mut bed = Fake::new();
@@ -161,7 +161,7 @@ fn labels_that_the_router_adds_count_in_the_limits() {
     let one_way = [("direction", ParamValue::Text("unidirectional".into()))];
     let push = with_labels("push", 1, &one_way);
     let line = |pattern: &Pattern, bed: &mut Fake| pattern.limits(bed as &mut dyn Testbed).line.pps();
-    // 64 bytes with one label, and with two in the other half, on a line with 20 bytes more.
+    // Frames of 64 bytes, half of them with one label and half with two, with 20 additional bytes on the line.
     assert!((line(&push, &mut bed) - 1e9 / (8.0 * 90.0)).abs() < 1e-6);
     bed.facts.ports[1].speed.0 *= 10;
     assert!((line(&push, &mut bed) - 1e9 / (8.0 * 84.0)).abs() < 1e-6, "the input line limits");
@@ -172,7 +172,7 @@ fn labels_that_the_router_adds_count_in_the_limits() {
     }
     bed.facts.ports[1].mtu = 1508;
     assert!(long.flows(&bed.facts.ports).is_ok(), "the input needs no more than the packets");
-    // A label less behind the router: its input line limits, or its slower output line.
+    // With one label less at the output, either the input line or the slower output line is the limit.
     bed.facts.ports[1].labels = vec![LabelConfig { label: 101, out: vec![] }];
     bed.facts.ports[1].speed.0 /= 10;
     let pop = with_labels("pop", 1, &one_way);
@@ -198,10 +198,10 @@ fn labels_come_on_top_of_the_frame() {
     let entry = |label, out: &[u32]| LabelConfig { label, out: out.into() };
     // An entry with two labels swaps and pushes, so `swap` does not use it.
     bed.facts.ports[0].labels = vec![entry(300, &[400]), entry(301, &[]), entry(302, &[400, 401])];
-    // One entry swaps a label for the same label.
+    // One entry replaces a label by the same label.
     bed.facts.ports[1].labels = vec![entry(100, &[100]), entry(101, &[]), entry(102, &[202])];
     for stack in 1..=3_u8 {
-        // Two entries of the second port swap; they share the traffic to it.
+        // Two entries of the second port swap; they share the traffic to that port.
         for (operation, flows, arriving) in [("swap", 3, [1, 1]), ("pop", 2, [0, 0]), ("keep", 2, [1, 1])] {
             let pattern = with_labels(operation, stack.into(), &[]);
             let spec = pattern.trial(&bed.facts.ports, "p".into(), Load::Constant { rate_pps: 1.0 }, 1.0).unwrap();
@@ -230,7 +230,7 @@ fn labels_come_on_top_of_the_frame() {
     let seen: Vec<_> = arrives.iter().map(|label| (label.label.get(), label.ttl)).collect();
     assert_eq!(seen, [(100, Some(63)), (1_000, Some(64))], "the router counts down the outermost alone");
     assert_eq!(with_labels("pop", 1, &[]).size_text(), "64 bytes and 1 label, pop");
-    // The packet behind the only label has a hop less in both models of TTL; a label below it has not.
+    // In both TTL models, the TTL of a packet behind a single label is decremented; the TTL of a second label is not.
     for (stack, ttl) in [(1, Some(63)), (2, None)] {
         let popped = &with_labels("pop", stack, &[]).flows(&bed.facts.ports).unwrap()[0];
         assert_eq!(popped.arrives.as_ref().unwrap().ttl, ttl);

@@ -1,4 +1,4 @@
-//! Frames per second of processor time, on a testbed with a known one.
+//! Frames per second of processor time, on a testbed with a known processor time.
 
 use crate::common::{Fake, rank, run, size};
 use drophammer_model::figure::RoundFigure;
@@ -21,7 +21,7 @@ fn frames_per_processor_second_are_compared_at_one_load_without_loss() {
     let key = "forwarding_rate_64_frames_per_cpu_s";
     let figure = outcome.ranks.iter().find(|rank| rank.key == key).unwrap();
     assert_eq!((figure.value, figure.load_pps), (Some(800_000.0), Some(100_000.0)), "1,250 ns per frame");
-    // A router that loses a part of this load has no figure.
+    // A router that loses part of this load has no figure.
     let mut bed = Fake { capacity_pps: 90_000.0, processor_ns, ..Fake::new() };
     let (outcome, end) = run("forwarding_rate", &mut bed, &[size("64"), at(100_000.0)]);
     end.unwrap();
@@ -29,7 +29,7 @@ fn frames_per_processor_second_are_compared_at_one_load_without_loss() {
     assert!(outcome.notes.iter().any(|note| note.contains("lost 10.0 %")), "{:?}", outcome.notes);
 }
 
-/// Otherwise it would be ranked behind routers that have it.
+/// Otherwise the router would be ranked behind routers that have the figure.
 #[test]
 fn a_figure_that_cannot_be_known_is_not_a_failure() {
     let figure = |outcome: &Outcome| outcome.ranks.iter().find(|rank| rank.key.ends_with("_frames_per_cpu_s")).cloned();
@@ -43,10 +43,10 @@ fn a_figure_that_cannot_be_known_is_not_a_failure() {
         assert!(outcome.notes.iter().any(|note| note.contains(said)), "{:?}", outcome.notes);
     };
     measured(Fake { processor_ns: Some((2_000, None)), ..Fake::new() }, "is not known");
-    // A load that the tester cannot offer costs only this figure.
+    // If the tester cannot offer a load, only this figure is missing.
     let unfit_band_pps = (99_000.0, 101_000.0);
     measured(Fake { unfit_band_pps, processor_ns: Some((2_000, Some(0))), ..Fake::new() }, "processor time left out");
-    // Virtual links carry more than their ports have.
+    // Virtual links carry more than the line rate of their ports.
     let mut bed = Fake { processor_ns: Some((2_000, Some(0))), ..Fake::new() };
     let beyond = ("processor_time_at", ParamValue::Rate(FrameRate(20_000_000.0)));
     let (outcome, end) = run("forwarding_rate", &mut bed, &[size("64"), beyond]);

@@ -1,9 +1,9 @@
 //! The test `throughput` on the recorded devices: for every goal that a suite can request, the device's true answer
-//! lies within the bounds, and these are no further apart than the goal's width.
+//! lies within the bounds, which are at most the goal's width apart.
 //!
-//! A suite cannot express the goals of all recordings (exceed ratio 0.5 % in v01, `fail_fast` beside a second goal in
-//! v01 to v10, no preceding targets in v13, the smallest load in all of them). `mlrsearch.rs` runs the search
-//! controller with exactly these goals; here every device is tested with every goal that a suite can request.
+//! A suite cannot express the goals of all recordings (exceed ratio 0.5 % in v01, `fail_fast` together with a second
+//! goal in v01 to v10, no preceding targets in v13, the smallest load in all of them). `mlrsearch.rs` runs the search
+//! controller with exactly these goals. Here, every device is tested with every goal that a suite can request.
 
 use crate::common::{Fake, cell, params, rows, size};
 use crate::recorded::{Device, Dut, Recorded, SEARCHES, read};
@@ -18,7 +18,7 @@ use drophammer_model::suite::{ParamValue, Params};
 use drophammer_model::trial::{GroupCounts, Load, TrialResult};
 use std::time::Duration;
 
-/// A bed with one sending port, whose trials behave as the recorded device.
+/// A bed with one sending port, whose trials have the results of the recorded device.
 struct Bed {
     facts: Facts,
     known: Known,
@@ -77,8 +77,8 @@ impl Testbed for Bed {
     fn note(&mut self, _: &str) {}
 }
 
-/// The highest load that meets the goal lies between these: the first certainly meets it, and loads above the second
-/// never do.
+/// The highest load that meets the goal is between these two loads: the first certainly meets it, and loads above the
+/// second never do.
 fn truth(dut: &Dut, goal: &SearchGoal) -> (f64, f64) {
     let (loss, trial_s) = (goal.loss_ratio, goal.final_trial_duration_s);
     match *dut {
@@ -102,7 +102,7 @@ fn truth(dut: &Dut, goal: &SearchGoal) -> (f64, f64) {
     }
 }
 
-/// Load that corresponds to one frame more or less in a trial.
+/// The load that corresponds to one frame more or less in a trial.
 fn one_frame(dut: &Dut, goal: &SearchGoal) -> f64 {
     let frame = 1.01 / goal.initial_trial_duration_s;
     if let Dut::Knee { slope, .. } = dut { frame / slope } else { frame }
@@ -161,7 +161,7 @@ fn check(dut: &Dut, goal: &str, max_load: f64) {
         (None, None) => panic!("{}", text()),
     }
     for partial in goals(&params, PDR.get(&params)).iter().filter(|g| g.loss_ratio > 0.0) {
-        // The upper bound is not in the table: the figure lies at most the width below it.
+        // The upper bound is not in the table: the figure is at most the width below it.
         let (low, high) = truth(dut, partial);
         let found = cell(&outcome, 0, "pdr_0_5_pps").unwrap_or_else(|| panic!("no PDR, {}", text()));
         assert!(found <= high + slack && found <= max_load + 1e-6, "PDR {found}, {}", text());
@@ -188,7 +188,8 @@ fn random_loss_does_not_lead_astray_with_any_seed() {
         for (bad_loss_ratio, span) in [(0.001, 600_000.0), (0.02, 600_000.0), (0.5, 10_000.0)] {
             let dut = Dut::Noisy { p0_pps: 1_800_000.0, p1_pps: 1_800_000.0 + span, bad_loss_ratio, seed };
             for goal in GOALS {
-                // What half a per cent allows of a device that loses more now and then is between the same bounds.
+                // A device that sometimes loses more is between the same bounds if the goal allows that in half a per
+                // cent of the time.
                 check(&dut, goal, 14_880_952.0);
             }
         }

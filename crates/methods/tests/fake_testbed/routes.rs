@@ -18,30 +18,31 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Two ports with `peers_per_port` routers each, and a DUT that passes routes on at a steady rate up to a limit.
+/// Two ports with `peers_per_port` routers each, and a DUT that advertises routes to the other peers at a steady rate,
+/// up to a limit.
 struct Router {
     bed: Fake,
     peers: Vec<PeerView>,
-    /// Routes that the DUT keeps; it ignores the others.
+    /// Maximum number of routes that the DUT keeps; it ignores others.
     limit: usize,
-    /// Time in which it passes a route on, in seconds; for route i, `1 + i % 2` times that.
+    /// Time that it needs to advertise a route, in seconds; for route i it is `1 + i % 2` times as long.
     route_s: f64,
-    /// Sessions that it accepts.
+    /// Maximum number of sessions that it accepts.
     sessions: usize,
     /// Resident memory in MiB per 1,000 routes.
     memory_mib: u64,
-    /// Time in which UPDATEs are sent, in seconds, and the part of it for which the DUT held the session back.
+    /// Time in which UPDATEs are sent, in seconds, and the part of it in which the DUT held the session back.
     sending_s: f64,
     held_s: f64,
-    /// Trials with this in their purpose are unfit.
+    /// Trials whose purpose contains this text are unfit.
     unfit: &'static str,
-    /// Time for which it refuses sessions after one has ended, in seconds.
+    /// Time for which it refuses new sessions after a session has ended, in seconds.
     idle_s: f64,
-    /// Time in which a watch begins, and that in which it changes, in seconds.
+    /// Time when a watch begins, and time when it changes, in seconds.
     watch_s: f64,
-    /// Sessions have ended, and the time since has not been waited for.
+    /// True if sessions have ended and the DUT still refuses new ones.
     refuses: bool,
-    /// When the watch began, when it changed, and when a new session had all routes.
+    /// Times when the watch began, when it changed, and when a new session had all routes.
     watched_at: f64,
     expected_at: f64,
     dumped_at: Option<f64>,
@@ -51,7 +52,7 @@ struct Router {
     pending_s: f64,
     now_s: f64,
     resets: u32,
-    /// Seconds by which the host slows the router down, for each time that is watched; 0 for a calm one.
+    /// By how many seconds the host slows the router down in each watched period; 0 if the host is calm.
     busy: Vec<f64>,
 }
 
@@ -103,7 +104,7 @@ impl Testbed for Router {
     fn facts(&self) -> &Facts {
         self.bed.facts()
     }
-    /// No frame of the group `denied` passes.
+    /// Drops all frames of the group `denied`.
     fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
         if !self.unfit.is_empty() && trial.spec.purpose.contains(self.unfit) {
             return Err(TestError::Unfit(vec!["host busy".into()]));
@@ -226,7 +227,7 @@ impl Routing for Router {
         })
     }
 
-    /// The router is slower while the host is busy.
+    /// Makes the router slower while the host is busy.
     fn watch_host(&mut self) {
         self.pending_s += self.busy.first().copied().unwrap_or_default();
     }
@@ -242,7 +243,7 @@ impl Routing for Router {
         Verified { expected, present: expected - missing, missing, last_change_s, ..Verified::default() }
     }
 
-    /// All routes of a new session arrive at once.
+    /// All routes of a new session arrive at the same time.
     fn trace(&self, _: WatchIndex) -> Trace {
         let Some(at) = self.dumped_at else { return Trace::default() };
         let routes = self.held.len() as u32;
@@ -288,7 +289,7 @@ fn the_capacity_is_that_of_the_last_whole_step() {
     assert_eq!(rank(&outcome, "bgp_capacity_ipv4_routes"), Some(2_000.0));
     assert_eq!(rank(&outcome, "bgp_load_ipv4_s"), None);
     assert_eq!(rows(&outcome).len(), 3);
-    // Half of the routes take 1 ms, half of them 2 ms.
+    // Half of the routes take 1 ms, the other half 2 ms.
     assert!((cell(&outcome, 1, "step_s").unwrap() - 1.5).abs() < 1e-9);
     assert!((cell(&outcome, 1, "rate_rps").unwrap() - 1_000.0 / 1.5).abs() < 1e-6);
     assert_eq!(cell(&outcome, 1, "memory_mib"), Some(4.0));
@@ -308,7 +309,7 @@ fn a_router_that_takes_all_routes_has_at_least_these() {
     assert!((rank(&outcome, "bgp_load_ipv4_s").unwrap() - 2_500.0 * 1.5e-3).abs() < 1e-9);
     assert_eq!(cell(&outcome, 2, "routes"), Some(2_500.0));
     assert!(outcome.notes.contains(&"IPv4: at least 2,500 routes; higher numbers were not tried".to_owned()));
-    // The full table was held.
+    // The full table was kept for this time.
     assert_eq!(bed.bed.settled, Duration::from_secs(1));
 }
 
@@ -327,11 +328,11 @@ fn a_time_that_the_host_disturbed_is_measured_again() {
     let always = [0.5, 0.7, 0.3, 0.6, 0.4, 0.2];
     assert_eq!(load(&always, usize::MAX), (Some(1_800.0), true, 1, 4), "the fastest of five is a bound");
     assert_eq!(load(&always, 900), (None, false, 1, 0), "a busy host makes no route missing");
-    // Neither does a second attempt hide that a router failed, whatever the steps before were like.
+    // A second attempt does not hide that a router failed either, regardless of the steps before.
     let mut bed = Router { route_s: 1e-3, busy: vec![0.5, 0.5], limit: 1_500, ..Router::new(1) };
     let (outcome, _) = run("bgp_table_capacity", &mut bed, &[("step", 1_000), ("max_routes", 2_000)]);
     assert_eq!((rank(&outcome, "bgp_capacity_ipv4_routes"), bed.resets), (Some(1_000.0), 1));
-    // A dump is timed one by one; the second of two is disturbed once.
+    // Dumps are timed one by one. The second of two is disturbed once.
     let mut bed = Router { route_s: 1e-3, busy: vec![0.0, 0.5, 0.0], ..Router::new(1) };
     let (outcome, end) = run("bgp_table_dump", &mut bed, &[("routes", 100), ("repeats", 2)]);
     assert_eq!((end, rows(&outcome).len(), bed.busy.len()), (Ok(()), 2, 0));
@@ -344,7 +345,7 @@ fn each_route_has_its_own_pass_through_time() {
     let mut bed = Router { route_s: 3e-3, ..Router::new(1) };
     let (outcome, end) = run("bgp_pass_through", &mut bed, &[("samples", 11)]);
     assert_eq!(end, Ok(()));
-    // Six of eleven routes take 3 ms, five of them 6 ms.
+    // Six of eleven routes take 3 ms, the other five 6 ms.
     for row in 0..2 {
         let at = |column| cell(&outcome, row, column).unwrap();
         assert!((at("min_ms") - 3.0).abs() < 1e-9 && (at("median_ms") - 3.0).abs() < 1e-9);
@@ -381,7 +382,7 @@ fn the_wait_after_the_sessions_of_an_earlier_test_is_in_no_step() {
         assert_eq!(rank(&outcome, "bgp_sessions_s"), Some(2.0));
         assert!((0..4).all(|row| cell(&outcome, row, "step_s") == Some(0.5)));
     }
-    // The second run has waited.
+    // The second run has waited before its start.
     assert!(bed.now_s > 2.0 * 2.0 + 3.0, "{}", bed.now_s);
 }
 
@@ -391,7 +392,8 @@ fn a_dump_is_timed_from_the_establishment_of_the_session() {
     let (outcome, end) = run("bgp_table_dump", &mut bed, &[("routes", 100), ("repeats", 2)]);
     assert_eq!(end, Ok(()));
     let near = |found: Option<f64>| found.is_some_and(|found| (found - 0.15).abs() < 1e-9);
-    // Half of the routes take 1 ms, half of them 2 ms. The wait for the session and the time of the watch do not count.
+    // Half of the routes take 1 ms, the other half 2 ms. The wait for the session and the time of the watch do not
+    // count.
     for row in 0..2 {
         let times = ["first_s", "last_s"].map(|column| cell(&outcome, row, column));
         assert!(times.into_iter().all(near), "{times:?}");
@@ -421,7 +423,7 @@ fn a_pace_that_the_tester_never_reached_says_nothing_about_the_router() {
         assert!(rows(&outcome).iter().all(|row| row.cells.last() == Some(&Cell::from("no"))));
         outcome
     };
-    // Each train takes ten seconds in place of one, and the router had room.
+    // Each train takes ten seconds instead of one, and the router had room.
     let outcome = tested(0.0);
     assert_eq!(outcome.ranks[0].round(), RoundFigure::NotMeasured, "{:?}", outcome.ranks);
     let said = "IPv4: no figure; the tester itself fell short of";
@@ -453,7 +455,7 @@ fn filters_have_figures_only_of_all_cases() {
     assert_eq!(filtered("", "64", &both), [of_64, leaked]);
     // Where nothing is denied, nothing can leak.
     assert_eq!(filtered("", "64", &["allow"]), [of_64]);
-    // The case without filters, the first with one, the one that denies.
+    // The case without filters, the first case with a filter, and the case with a filter that denies.
     for unfit in [": none", ": allow", ": deny"] {
         assert_eq!(filtered(unfit, "64", &both), Vec::<String>::new(), "{unfit}");
     }
@@ -484,7 +486,7 @@ fn a_router_that_loses_frames_at_every_load_fails_the_tests_with_traffic_to_rout
         let (outcome, end) = run(name, &mut bed, &[("routes", 100)]);
         assert_eq!(end, Err(TestError::Failed(why.clone())), "{name}");
         assert!(outcome.ranks.is_empty(), "{name}: {:?}", outcome.ranks);
-        // The router was tried, and nothing but the search has sent.
+        // The router was tried, and only the search has sent frames.
         let trials = &bed.bed.trials;
         assert!(!trials.is_empty(), "{name}");
         assert!(trials.iter().all(|(spec, _)| spec.purpose.starts_with("throughput 64: ")), "{name}");

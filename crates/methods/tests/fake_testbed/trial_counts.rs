@@ -1,4 +1,4 @@
-//! Tests run as many trials as they announce.
+//! Checks that tests run as many trials as they announce.
 
 use crate::common::{Fake, method, params, size};
 use drophammer_methods::TrialCount;
@@ -6,7 +6,8 @@ use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
 
-/// Number of trials of a test on this bed, and the announced number, with `searches` unknown throughputs.
+/// Number of trials that a test runs on this bed, and the number that it announces, with `searches` unknown
+/// throughputs.
 fn counted(
     name: &str,
     bed: &mut Fake,
@@ -21,7 +22,7 @@ fn counted(
     (bed.trials.len() - before, said)
 }
 
-/// A search on a device other than the ordinary one may have fewer or more trials.
+/// True if the number is about right: a search on an unusual device may need fewer or more trials.
 fn is_about(found: usize, said: TrialCount) -> bool {
     said.most.is_none() && found >= said.least && found * 3 >= said.about && found <= said.about * 3
 }
@@ -39,10 +40,10 @@ fn a_count_that_parameters_fix_is_exact() {
         let at = |pps: f64| [("processor_time_at", ParamValue::Rate(FrameRate(pps)))];
         let (found, said) = counted("forwarding_rate", &mut bed, conformant, &at(1_000.0), 0);
         assert_eq!(said, TrialCount::between(found / 2, found), "with processor time");
-        // No port carries that.
+        // No port can carry this load.
         let (found, said) = counted("forwarding_rate", &mut bed, conformant, &at(2e7), 0);
         assert_eq!(said, TrialCount::between(found, 2 * found), "without processor time");
-        // A router without a throughput is only flooded.
+        // A router without a throughput gets only the flood.
         let (found, said) = counted("overload", &mut bed, conformant, &[], 0);
         assert_eq!(said, TrialCount::between(found / 3, found), "overload");
         let (found, said) = counted("frame_loss_rate", &mut bed, conformant, &[], 0);
@@ -71,7 +72,7 @@ fn only_frames_that_can_be_are_counted() {
     assert_eq!((found, said), (2, TrialCount::exactly(2)), "an echo request has one size");
     let (found, said) = counted("counter_accuracy", &mut bed, false, &sizes, 0);
     assert_eq!((found, said), (6, TrialCount::exactly(6)), "octets are known of one size");
-    // With 80 bytes there is no room for any header; with 128 bytes there is room for the four chains.
+    // With 80 bytes there is no room for any header; with 128 bytes there is room for four chains of headers.
     let (found, said) = counted("extension_headers", &mut bed, false, &[size("80 128")], 6);
     assert_eq!(said.least, 1 + 5 + 2 * 3);
     assert!(is_about(found, said), "{found}, not {said}");

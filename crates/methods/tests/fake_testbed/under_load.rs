@@ -8,8 +8,8 @@ use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
 use std::time::Duration;
 
-/// What `overload` says is a lower bound, the marks of its row, and whether the tester and the suite limited the rate
-/// at 25 % more.
+/// What `overload` reports as a lower bound, the marks of its row, and whether the tester and the suite limited the
+/// rate at 25 % more.
 fn overloaded(bed: &mut Fake, more: &[(&'static str, ParamValue)]) -> (String, String, [bool; 2]) {
     let over = [&[size("64")][..], more].concat();
     let (outcome, end) = run("overload", bed, &over);
@@ -29,9 +29,9 @@ fn a_load_above_a_lower_bound_may_be_no_overload() {
     let mut bed = Fake { capacity_pps: 400_000.0, ..Fake::new() };
     let capped = found("throughput, +25 %", "limited by max_load", [false, true]);
     assert_eq!(overloaded(&mut bed, &[most()]), capped);
-    // The bound is still known to a test without a highest load.
+    // A test without a highest load still uses the bound.
     assert_eq!(overloaded(&mut bed, &[]), capped);
-    // At 25 % more the router loses frames: the rate there is its own.
+    // At 25 % more the router loses frames, so the rate there is its own limit.
     let mut bed = Fake { capacity_pps: 110_000.0, ..Fake::new() };
     assert_eq!(overloaded(&mut bed, &[most()]), found("throughput", "limited by max_load", [false; 2]));
     let mut bed = Fake::new();
@@ -41,7 +41,7 @@ fn a_load_above_a_lower_bound_may_be_no_overload() {
     assert_eq!(overloaded(&mut bed, &[]), found("throughput, +25 %", early, [true, false]));
 }
 
-/// A tester that cannot offer the floods with this in their purpose.
+/// A tester that cannot offer floods whose purpose contains this text.
 struct Tester {
     inner: Fake,
     unfit: Option<&'static str>,

@@ -1,5 +1,5 @@
-//! Tests that end before their last trial. A router that died is not one that survived, and the trials that are missing
-//! may be those with the worst result.
+//! Tests that end before their last trial. A router that died must not look like one that survived, and the missing
+//! trials may be those with the worst result.
 
 use crate::common::{Fake, cell, method, params, rank, rows, run, secs, size};
 use drophammer_methods::{Facts, Known, Seen, TestError, Testbed, Trial};
@@ -23,7 +23,7 @@ fn keys(outcome: &Outcome) -> Vec<&str> {
     outcome.ranks.iter().map(|rank| rank.key.as_str()).collect()
 }
 
-/// A bed that the user stops in the pause after the first trial.
+/// A bed on which the user stops the test in the pause after the first trial.
 struct Stopped(Fake);
 
 impl Testbed for Stopped {
@@ -74,7 +74,7 @@ fn a_router_that_dies_in_a_soak_has_failed() {
     // An invalid interval is left out, and a stop keeps the results so far.
     assert_eq!(soaked(Some(TestError::Interrupted)), (9, [Some(0.0); 3]));
     assert_eq!(soaked(Some(late())).1, [Some(0.0); 3]);
-    // Nine intervals without loss are not those of a router that survives.
+    // Nine intervals without loss do not show that the router survives.
     assert_eq!(soaked(Some(died())), (9, [None; 3]));
 }
 
@@ -123,7 +123,7 @@ fn the_slowest_ip_version_is_known_only_if_each_was_measured() {
         sizes.iter().flat_map(|size| keys.map(|key| key.replace("{size}", &size.to_string()))).collect()
     };
     assert_eq!(pinged(None), (figures(&[64, 128]), Ok(())));
-    // The trials are those of 64 bytes in IPv4 and IPv6, then those of 128 bytes.
+    // The first trials are those of 64 bytes in IPv4 and IPv6, followed by those of 128 bytes.
     for trial in [1, 2] {
         assert_eq!(pinged(Some((trial, late()))), (figures(&[128]), Err(late())));
     }
@@ -149,7 +149,7 @@ fn a_chain_that_kills_the_router_costs_the_others_nothing() {
         assert_eq!((rows(&outcome).len(), bed.asked, end), (3, 1, Err(error)));
         assert_eq!((keys(&outcome), outcome.plots[0].series[0].points.len()), (vec![&*shares[0], &*shares[1]], 3));
     }
-    // The first trial is that of latency without headers.
+    // The first trial is the trial of latency without headers.
     let outcome = stopped("extension_headers", whole.known.clone(), &over);
     let latencies: Vec<bool> = (0..5).map(|row| cell(&outcome, row, "latency_p50_us").is_some()).collect();
     assert_eq!((latencies, keys(&outcome).len()), (vec![true, false, false, false, false], 4));
@@ -161,7 +161,7 @@ fn a_throughput_stays_when_the_router_dies_at_the_highest_load() {
     let mut whole = Fake::new();
     run("mixed_families", &mut whole, &over).1.unwrap();
     let (throughput, loss) = ("mixed_128_0_throughput_pps", "mixed_128_0_loss_percent");
-    // The throughputs are known, so the first trial is that of pure IPv4 at the highest load.
+    // The throughputs are known, so the first trial is the trial of pure IPv4 at the highest load.
     for error in [died(), late()] {
         let mut bed = Fake { known: whole.known.clone(), fail: Some((1, error.clone())), ..Fake::new() };
         let (outcome, end) = run("mixed_families", &mut bed, &over);

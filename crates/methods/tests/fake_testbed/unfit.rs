@@ -38,7 +38,7 @@ fn a_search_steps_back_from_loads_that_the_tester_cannot_offer() {
     assert!((highest - LINE_64 * 0.9f64.powi(6)).abs() < 1.0, "{highest}");
     assert!(noted(&outcome, "the tester cannot offer more than 790,835 fps per port validly"), "{:?}", outcome.notes);
     assert!(outcome.ranks.iter().all(|r| !r.tester_limited) && rows(&outcome)[0].marks.is_empty());
-    // Later tests know this limit and do not exceed it.
+    // Later tests use this limit and do not exceed it.
     let (outcome, end) = run("frame_loss_rate", &mut bed, &[size("64")]);
     end.unwrap();
     assert!((cell(&outcome, 0, "intended_load_pps").unwrap() - highest).abs() < 1e-6);
@@ -49,7 +49,7 @@ fn a_search_steps_back_from_loads_that_the_tester_cannot_offer() {
     assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("below line rate")));
 }
 
-/// The other routers of a run get the load that the tester could offer to the first one.
+/// The other routers of a run get the load that the tester was able to offer to the first router.
 #[test]
 fn what_the_tester_cannot_offer_holds_for_the_next_router() {
     for (test, column) in [("throughput", None), ("forwarding_rate", Some("intended_load_pps"))] {
@@ -71,7 +71,7 @@ fn what_the_tester_cannot_offer_holds_for_the_next_router() {
             assert!(rows(&outcome)[0].marks.contains(&"the tester could not offer line rate validly".to_owned()));
         }
     }
-    // A busy host shows nothing about the load, even if the same trial had other faults.
+    // A busy host says nothing about the load, even if the same trial had other faults.
     let busy = "host busy: the tester waited for its processor";
     for reasons in [vec![busy], vec!["the tester was late", busy]] {
         let reasons = reasons.into_iter().map(str::to_owned).collect();
@@ -112,8 +112,8 @@ fn a_maximum_set_by_the_suite_is_no_fault_of_the_tester() {
     assert!(!outcome.ranks[0].tester_limited && !noted(&outcome, "the tester cannot offer"));
 }
 
-/// If any single trial of a search fails permanently, the result is right or absent, and an incomplete result never
-/// looks regular.
+/// If any single trial of a search fails permanently, the result is either right or absent, and an incomplete result
+/// never looks regular.
 #[test]
 fn a_tester_unfit_at_any_one_trial_never_makes_a_wrong_figure() {
     let mut open = 0;
@@ -152,7 +152,7 @@ fn a_tester_unfit_at_any_one_trial_never_makes_a_wrong_figure() {
             }
             let known = cell(&outcome, 0, "throughput_pps").is_some();
             assert!(!known || bed.known.throughput[&pattern("64")].is_some());
-            // A throughput that is too low is not taken for the router's limit later.
+            // Later tests do not mistake a throughput that is too low for the router's limit.
             let near = |pps: f64| pps >= cell(&full, 0, "throughput_pps").unwrap_or(0.0) * 0.96;
             let bounded = bed.known.bounds.contains_key(&pattern("64"));
             assert!(bounded || cell(&outcome, 0, "throughput_pps").is_none_or(near), "{n} {marks:?}");
@@ -210,7 +210,7 @@ fn forwarding_rate_steps_back_and_repeats_at_one_load() {
     let (outcome, end) = run("forwarding_rate", &mut bed, &[size("64")]);
     end.unwrap();
     assert_eq!(rows(&outcome)[0].trials, [3, 4, 5]);
-    // The reduction begins at a known ceiling; a rate near the limit is the tester's.
+    // The reduction starts at a known ceiling; a rate near the limit is the tester's.
     let ceiling = Some(FrameRate(500_000.0));
     let mut bed = Fake { unfit_above_pps: 480_000.0, ceiling, capacity_pps: 1e9, ..Fake::new() };
     let (outcome, end) = run("forwarding_rate", &mut bed, &[size("64")]);
@@ -247,7 +247,7 @@ fn a_router_that_dies_between_bursts_has_no_longest_burst() {
     };
     let (all, searches, frames, figure, end) = bursts(None);
     assert!(searches == Some(5.0) && figure == frames && frames.is_some() && end.is_ok());
-    // In the third of five searches.
+    // The failure is in the third of five searches.
     let third = all / 2;
     let stopped = bursts(Some((third, TestError::Interrupted)));
     assert_eq!(stopped, (third, Some(2.0), frames, frames, Err(TestError::Interrupted)));
@@ -266,7 +266,7 @@ fn latency_goes_on_at_the_other_loads() {
     assert!(outcome.ranks.iter().all(|rank| rank.round() == RoundFigure::NotMeasured), "{:?}", outcome.ranks);
 }
 
-/// For these tests a trial is invalid after less waiting of the DUT than for others, so the list is repeated here.
+/// In these tests a trial becomes invalid after a shorter wait of the DUT than in others, so the list is repeated here.
 #[test]
 fn these_tests_measure_latency() {
     let names: Vec<_> = METHODS.iter().map(|m| m.spec()).filter(|s| s.measures_latency()).map(|s| s.name).collect();
@@ -280,7 +280,7 @@ fn latency_at_a_stated_load_is_measured_without_a_throughput() {
     let failed = |bed: &mut Fake| {
         bed.known.failed.insert(pattern("64"), "the tester was late".into());
     };
-    // The search finds no load that the tester can offer.
+    // The search does not find a load that the tester can offer.
     let hopeless = |bed: &mut Fake| bed.unfit_above_pps = 150_000.0;
     for prepare in [&failed as &dyn Fn(&mut Fake), &hopeless] {
         let mut bed = Fake::new();
@@ -295,7 +295,7 @@ fn latency_at_a_stated_load_is_measured_without_a_throughput() {
             outcome.ranks
         );
         assert!(noted(&outcome, "loads in % of the throughput left out"), "{:?}", outcome.notes);
-        // Without a stated load there is no load to measure at.
+        // Without a stated load, there is no load at which to measure.
         let mut bed = Fake::new();
         prepare(&mut bed);
         run("latency", &mut bed, &[size("64")]).1.unwrap_err();
@@ -314,8 +314,8 @@ fn every_trial_waits_as_long_as_the_suite_says() {
     }
 }
 
-/// Sending, pause, 0.12 s for each trial, and the drain time for trials with loss: the time that the fake bed would
-/// have needed.
+/// The time that the fake bed would have needed: for each trial its sending time, the pause and 0.12 s, and for trials
+/// with loss the drain time.
 fn taken(bed: &Fake) -> f64 {
     let trial = |spec: &drophammer_model::trial::TrialSpec, lost: u64| {
         let sending = if matches!(spec.load, Load::Burst { .. }) { 0.0 } else { spec.duration_s };
@@ -337,7 +337,7 @@ fn estimates_are_about_what_tests_take_and_a_quick_look_is_quick() {
         assert!(estimate > real * 0.6 && estimate < real * 2.5, "{name}: {real} {estimate}");
         all += estimate;
     }
-    // Two routers in four minutes, including start and end.
+    // Two routers must fit into four minutes, including start and end.
     assert!(all < 100.0 && taken(&bed) < 100.0, "{all} {}", taken(&bed));
 }
 
@@ -360,14 +360,15 @@ fn a_rate_under_overload_near_the_ceiling_is_the_tester_s() {
         (limited, at_least)
     };
     assert_eq!(overloaded(250_000.0), ([false, false], String::new()));
-    // It loses frames at both loads, but a faster tester may have got more frames forwarded.
+    // The router loses frames at both loads, but with a faster tester it might forward more frames.
     assert_eq!(overloaded(370_000.0), ([true, true], "throughput, +25 %, flood".into()));
-    // The tester cannot offer 25 % more than the throughput.
+    // The tester cannot offer 25 % more than the throughput here.
     assert_eq!(overloaded(350_000.0), ([false, false], String::new()));
     assert_eq!(overloaded(1e6), ([true, true], "throughput, +25 %, flood".into()));
 }
 
-/// Attempts until the trial is given up, where `spoil` gives the reasons of each; none if the last one is valid.
+/// Number of attempts until the trial is given up, and true if the last attempt was valid. `spoil` returns the reasons
+/// that spoil an attempt.
 fn attempts(bed: &mut Fake, spoil: impl Fn(u32) -> &'static [&'static str]) -> (u32, bool) {
     let mut attempts = Attempts::begin(bed);
     loop {
@@ -394,7 +395,7 @@ fn a_busy_host_costs_time_and_not_the_attempts_of_the_tester() {
     assert_eq!(attempts(&mut bed, |number| if number <= 15 { busy } else { &[] }), (16, true));
     assert_eq!(attempts(&mut bed, |number| if number <= 15 { busy } else { own }), (18, false));
     assert_eq!(attempts(&mut bed, |_| busy), (20, false));
-    // Two more than the three that every trial has.
+    // There are two more attempts than the three that every trial has.
     bed.time_to_repeat = Duration::from_secs(5);
     assert_eq!(attempts(&mut bed, |_| busy), (5, false));
     assert_eq!(attempts(&mut bed, |_| busy), (3, false));

@@ -1,5 +1,5 @@
-//! A figure without a value says that the router failed, or why it was not measured: the tester was unfit, or time was
-//! short. What needs no throughput is measured without one.
+//! A figure without a value reports that the router failed, or why it was not measured: the tester was unfit, or there
+//! was too little time. Figures that need no throughput are measured without one.
 
 use crate::common::{Fake, cell, method, params, rank, rows, run, secs, size, unmeasured};
 use drophammer_methods::{Facts, Known, Seen, Setting, TestError, Testbed, Trial};
@@ -13,14 +13,14 @@ use std::time::Duration;
 const LINE_64: f64 = 1e9 / (8.0 * 84.0);
 const NO_THROUGHPUT: &str = "no throughput was found: the router loses frames at every load";
 
-/// A bed with a router that is another one while it has filters.
+/// A bed with a router that behaves like another router while it has filters.
 struct Filtered {
     plain: Fake,
     filtered: Fake,
     is_filtered: bool,
-    /// Trials with this in their purpose are unfit.
+    /// Trials whose purpose contains this text are unfit.
     unfit: &'static str,
-    /// Half of the frames of this size are lost, whatever the load and the filter.
+    /// Half of the frames of this size are lost, regardless of load and filter.
     lossy: &'static str,
 }
 
@@ -74,14 +74,14 @@ impl Testbed for Filtered {
     fn note(&mut self, _: &str) {}
 }
 
-/// One filter of 10 conditions on this router, with trials that are unfit.
+/// The test with one filter of 10 conditions on this router; some trials are unfit.
 fn filters(plain: Fake, filtered: Fake, unfit: &'static str, over: &[(&str, ParamValue)]) -> Outcome {
     let (outcome, end) = one_filter(&mut Filtered { plain, filtered, is_filtered: false, unfit, lossy: "" }, over);
     end.unwrap();
     outcome
 }
 
-/// The test with one filter of 10 conditions.
+/// Runs the test with one filter of 10 conditions.
 fn one_filter(bed: &mut Filtered, over: &[(&str, ParamValue)]) -> (Outcome, Result<(), TestError>) {
     let method = method("filters");
     let conditions = ("conditions", ParamValue::Counts(vec![10]));
@@ -92,7 +92,7 @@ fn one_filter(bed: &mut Filtered, over: &[(&str, ParamValue)]) -> (Outcome, Resu
     (outcome, end)
 }
 
-/// Keys of the figures that say something of the router, and whether they have a value.
+/// Keys of the figures about the router, and true for those that have a value.
 fn figures(outcome: &Outcome) -> Vec<(&str, bool)> {
     let known = |rank: &&RankFigure| rank.missing.as_ref().is_none_or(|missing| missing.by == Blame::Dut);
     outcome.ranks.iter().filter(known).map(|rank| (rank.key.as_str(), rank.value.is_some())).collect()
@@ -113,11 +113,11 @@ fn filters_whose_search_has_no_result_have_no_figure_of_it() {
     };
     let all = [(PPS, true), (PERCENT, true), (LATENCY, true), (LEAKED, true), (DENIED, true)];
     assert_eq!(figures(&filters(Fake::new(), Fake::new(), "", &[])), all);
-    // The router loses frames: it failed.
+    // The router loses frames, so it failed.
     let outcome = filters(Fake::new(), Fake { floor: 0.5, ..Fake::new() }, "", &[]);
     marked(&outcome, "loses frames at every load");
     assert_eq!(figures(&outcome), [(PPS, false), (PERCENT, false), (LATENCY, true), (LEAKED, true), (DENIED, true)]);
-    // The time is over before a load without loss is found.
+    // The time is over before a load without loss has been found.
     let slow = Fake { capacity_pps: 500.0, ..Fake::new() };
     let fast = Fake { capacity_pps: 1e9, ..Fake::new() };
     let outcome = filters(fast, slow, "", &[("search_duration_max", secs(2.0))]);
@@ -126,7 +126,7 @@ fn filters_whose_search_has_no_result_have_no_figure_of_it() {
     let reasons = unmeasured(&outcome);
     assert!(reasons[0].1.contains("not found within the time"), "{reasons:?}");
     assert!(reasons[1].0 == PERCENT && reasons[1].1.contains("only a lower bound"), "{reasons:?}");
-    // The tester was unfit at a load in the middle, or at all.
+    // The tester is unfit at a load in the middle, or at all loads.
     let unfit = Fake { unfit_band_pps: (0.0, 1_000_000.0), ..Fake::new() };
     let outcome = filters(Fake::new(), unfit, "", &[]);
     marked(&outcome, "the tester could not offer");
@@ -171,7 +171,7 @@ fn extension_headers_that_were_not_measured_have_no_figure() {
         let of_latency = |(n, (spec, _)): (u64, &(TrialSpec, _))| spec.purpose.ends_with(": latency").then_some(n);
         (1..).zip(&bed.trials).filter_map(of_latency).collect()
     };
-    // The trial of latency with a routing header, or that without any, was unfit.
+    // The latency trial with a routing header, or the one without headers, is unfit.
     for (at, missing) in [(1, vec![latency("routing")]), (0, vec![latency("routing"), latency("fragment")])] {
         let unfit = TestError::Unfit(vec!["late".into()]);
         let mut spoilt = Fake { fail: Some((latencies(&bed)[at], unfit)), ..Fake::new() };
@@ -181,7 +181,7 @@ fn extension_headers_that_were_not_measured_have_no_figure() {
         let late: Vec<_> = missing.iter().map(|key| (key.as_str(), "late")).collect();
         assert_eq!(unmeasured(&outcome), late);
     }
-    // The throughput with a routing header is not known; that with a fragment header is.
+    // The throughput with a routing header is not known; the throughput with a fragment header is.
     let (with_routing, _) = bed.trials.iter().find(|(spec, _)| spec.purpose.contains("routing")).unwrap();
     assert!(with_routing.purpose.contains("latency"));
     let key =
@@ -189,7 +189,7 @@ fn extension_headers_that_were_not_measured_have_no_figure() {
     let mut spoilt = Fake::new();
     spoilt.known.failed.insert(key.unwrap().clone(), "the tester was late".into());
     assert_eq!(keys(&headers(&mut spoilt)), [share("fragment"), latency("fragment")]);
-    // A router that loses frames with it has failed.
+    // A router that loses frames with this header has failed.
     let mut lossy = Fake::new();
     lossy.known.throughput.insert(key.unwrap().clone(), None);
     let outcome = headers(&mut lossy);
@@ -216,7 +216,7 @@ fn a_flood_needs_no_throughput() {
     let mut bed = Fake::new();
     bed.known.failed.insert(crate::common::pattern("64"), "the time was over".into());
     assert_eq!(flooded(&mut bed, "the time was over"), (300_000.0, Ok(())));
-    // No search is possible: the test says so, and keeps the flood.
+    // No search is possible. The test reports that, and keeps the flood.
     let mut bed = Fake { unfit_band_pps: (0.0, f64::INFINITY), ..Fake::new() };
     let (rate, end) = flooded(&mut bed, "receive ring overflowed");
     assert!(rate == 300_000.0 && matches!(end, Err(TestError::Unfit(_))), "{end:?}");
@@ -260,7 +260,7 @@ fn back_to_back_says_where_the_router_is_faster_than_the_tester() {
         let empty = ["average_frames", "max_frames", "stdev_frames", "implied_buffer_s", "corrected_buffer_s"];
         assert_eq!(empty.map(|column| cell(&outcome, 0, column)), [None; 5]);
         assert_eq!(cell(&outcome, 0, "searches"), Some(0.0));
-        // Three seconds at line rate, whatever the tester reaches.
+        // Three seconds at line rate, regardless of what the tester reaches.
         assert_eq!(cell(&outcome, 0, "theoretical_frames"), Some((3.0 * LINE_64).floor()));
         (cell(&outcome, 0, "max_burst_frames").unwrap(), rows(&outcome)[0].marks.clone())
     };
@@ -277,7 +277,7 @@ fn back_to_back_says_where_the_router_is_faster_than_the_tester() {
     assert_eq!((figures(&outcome).len(), unmeasured(&outcome).len()), (1, 1));
 }
 
-/// A test that does not apply has no verdicts, so this one would pass.
+/// A test that does not apply has no verdicts, so this router would pass.
 #[test]
 fn a_router_that_loses_frames_at_every_load_fails_the_tests_that_need_a_throughput() {
     for name in ["latency", "packet_order", "system_recovery"] {
@@ -291,21 +291,21 @@ fn a_router_that_loses_frames_at_every_load_fails_the_tests_that_need_a_throughp
         let said = format!("64 bytes not tested: {NO_THROUGHPUT}");
         assert!(outcome.notes.contains(&said), "{name}: {:?}", outcome.notes);
         assert!(outcome.deviations.contains(&"64 bytes: not tested".to_owned()), "{name}: {:?}", outcome.deviations);
-        // The other size has its results.
+        // The other size still has results.
         assert!(!rows(&outcome).is_empty(), "{name}");
         assert!(bed.trials.iter().all(|(spec, _)| spec.size.to_string() == "1518"), "{name}");
     }
     let (outcome, end) = run("soak", &mut Fake { floor: 0.5, ..Fake::new() }, &[]);
     assert_eq!(end, Err(TestError::Failed(format!("{NO_THROUGHPUT}; give `rate`"))));
     assert!(outcome.tables.is_empty());
-    // A load that the suite states needs no throughput.
+    // A load that is stated in the suite needs no throughput.
     let mut bed = Fake::new();
     bed.known.throughput.insert(crate::common::pattern("64"), None);
     let at = ("compare_at", ParamValue::Rate(FrameRate(1_000.0)));
     run("latency", &mut bed, &[size("64"), at]).1.unwrap();
 }
 
-/// The same for the test that searches by itself, without filters first.
+/// The same for the test that does its own search, first without filters.
 #[test]
 fn a_router_that_loses_frames_at_every_load_fails_the_test_of_filters() {
     let (plain, filtered) = (Fake::new(), Fake::new());
@@ -315,7 +315,7 @@ fn a_router_that_loses_frames_at_every_load_fails_the_test_of_filters() {
     let said = format!("64 bytes not tested: {NO_THROUGHPUT}");
     assert!(outcome.notes.contains(&said), "{:?}", outcome.notes);
     assert!(outcome.deviations.contains(&"64 bytes: not tested".to_owned()), "{:?}", outcome.deviations);
-    // With the filter no throughput is found either. The other size has its results.
+    // With the filter no throughput is found either. The other size still has results.
     let of_128 = [
         "filters_128_10_pps",
         "filters_128_10_percent",

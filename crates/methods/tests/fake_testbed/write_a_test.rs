@@ -1,4 +1,4 @@
-//! The test of the guide `docs/guides/write-a-test.md`. It compiles, runs, and is what the guide shows.
+//! The test of the guide `docs/guides/write-a-test.md`. It compiles and runs, and the guide shows exactly this code.
 
 use crate::common::{Fake, cell, params, rank, size, unmeasured};
 use drophammer_methods::Method;

@@ -1,4 +1,4 @@
-//! Error frames if the tester cannot measure some kinds, and idle traffic if it cannot listen.
+//! Error frames when the tester cannot measure some kinds, and idle traffic when the tester cannot listen.
 
 use crate::common::{Fake, params};
 use drophammer_methods::{Facts, Known, Seen, TestError, Testbed, Trial, find};
@@ -12,14 +12,14 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// A router that silently drops every wrong frame, at a tester that cannot measure the kinds whose name contains
+/// A router that silently drops every wrong frame, with a tester that cannot measure the kinds whose name contains
 /// `unfit`.
 struct Bed {
     inner: Fake,
     unfit: &'static str,
-    /// Sources and destinations of the wrong frames.
+    /// Wrong frames that were sent.
     sent: Vec<ExtraFrame>,
-    /// What it receives while no test frame is sent.
+    /// The frames that it receives while no test frame is sent.
     seen: OtherTraffic,
 }
 
@@ -67,7 +67,7 @@ fn errors(unfit: &'static str) -> (Outcome, Result<(), TestError>, Vec<ExtraFram
     errors_of(Fake::new(), unfit, &[])
 }
 
-/// The test with these parameters at a bed whose test frames are those of `inner`.
+/// The test with these parameters, on a bed whose test frames are those of `inner`.
 fn errors_of(
     inner: Fake,
     unfit: &'static str,
@@ -90,7 +90,7 @@ fn verdicts(outcome: &Outcome) -> Vec<String> {
 
 #[test]
 fn a_kind_that_cannot_be_measured_leaves_the_others_but_no_figure() {
-    // A silent router is wrong for the kinds that it must answer or forward.
+    // A silent router is wrong for the kinds that it should answer or forward.
     let (outcome, end, _) = errors("nothing has this name");
     end.unwrap();
     let wrong =
@@ -110,7 +110,8 @@ fn a_kind_that_cannot_be_measured_leaves_the_others_but_no_figure() {
 
 #[test]
 fn good_frames_that_are_lost_by_chance_spoil_no_verdict() {
-    // The second trial, that of runts, loses one good frame in a hundred; the trial without wrong frames loses none.
+    // The second trial, which sends runts, loses one good frame in a hundred; the trial without wrong frames loses
+    // none.
     let runts = |rate: f64| {
         let inner = Fake { disturbed: 2..3, ..Fake::new() };
         let rate = ("rate", ParamValue::Rate(FrameRate(rate)));

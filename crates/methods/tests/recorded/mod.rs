@@ -1,6 +1,6 @@
 //! Recorded searches and the simulated devices that they ran on.
 
-#![allow(dead_code)] // each test program uses its part
+#![allow(dead_code)] // each test program uses only a part
 
 use drophammer_methods::mlrsearch::{Measurement, SearchGoal};
 use serde::Deserialize;
@@ -21,7 +21,7 @@ pub const SEARCHES: [&str; 10] = [
     "v13_plain_60s_nopreceding",
 ];
 
-/// Text of a file of the recordings.
+/// Text of a file in the recordings.
 pub fn read(name: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/mlrsearch").join(name);
     std::fs::read_to_string(path).unwrap()
@@ -151,7 +151,7 @@ impl Device {
         Device { dut: dut.clone(), clock: 0.0, random, trials: 0 }
     }
 
-    /// Uniform in 0..1 (SplitMix64).
+    /// A random number, uniform in 0..1 (SplitMix64).
     pub fn uniform(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.random;
@@ -193,16 +193,16 @@ impl Device {
         })
     }
 
-    /// Interval that contains the highest load that meets the goal: its lower end certainly meets it, loads above its
-    /// upper end certainly miss it.
+    /// Interval that contains the highest load that meets the goal: the lower end certainly meets it, and loads above
+    /// the upper end certainly do not.
     pub fn answer(&self, goal: &SearchGoal, longest_s: f64) -> (f64, f64) {
         let loss = goal.loss_ratio;
         match self.dut {
             Dut::Hard { capacity_pps } => (capacity_pps / (1.0 - loss), capacity_pps / (1.0 - loss)),
             Dut::Knee { knee_pps, slope } => (knee_pps * (1.0 + loss / slope), knee_pps * (1.0 + loss / slope)),
             Dut::Buffered { capacity_pps, buffer_packets } => {
-                // Longer trials of another goal at the same load are full-length for this one, and a buffer hides less
-                // loss in them.
+                // Longer trials of another goal at the same load count as full-length for this goal, and a buffer hides
+                // less loss in them.
                 let answer = |duration_s: f64| (capacity_pps + buffer_packets / duration_s) / (1.0 - loss);
                 (answer(longest_s), answer(goal.final_trial_duration_s))
             }

@@ -1,8 +1,9 @@
 //! Simulated runs on a shared machine, whose speed changes from minute to minute: how often does a report rank equal
-//! DUTs apart, and which differences does it find, if DUTs are measured one after another, by turns, or in the same
-//! instants?
+//! DUTs apart, and which differences does it find, if DUTs are measured one after another, by turns, or at the same
+//! time?
 //!
-//! The clock of the run decides what two trials have in common: the closer they are, the more alike is the machine.
+//! The time between two trials determines how much they have in common: the closer they are, the more similar is the
+//! speed of the machine.
 
 use crate::simulation::Random;
 use drophammer_judge::statistics::{
@@ -14,24 +15,24 @@ use drophammer_model::figure::{Figure, Scale};
 #[derive(Clone, Copy)]
 pub struct Host {
     pub name: &'static str,
-    /// Deviation of what slows down whatever runs on the machine at this time.
+    /// Deviation of the slowdown that affects everything running on the machine at the same time.
     pub slow: f64,
-    /// Time in seconds after which this has changed to 1/e of its correlation.
+    /// Time in seconds after which the correlation of this slowdown has decreased to 1/e.
     pub correlation_s: f64,
-    /// Deviation from trial to trial, for each DUT alone.
+    /// Deviation between trials, independent for each DUT.
     pub fast: f64,
-    /// The same in trials in which all DUTs are measured in the same instants.
+    /// The same for trials in which all DUTs are measured at the same time.
     pub duet: f64,
-    /// Deviation of the ratio of two DUTs from bring-up to bring-up.
+    /// Deviation of the ratio of two DUTs between bring-ups.
     pub bring_up: f64,
 }
 
 pub const QUIET: Host = Host { name: "quiet", slow: 0.0, correlation_s: 1.0, fast: 0.01, duet: 0.01, bring_up: 0.004 };
 const BUSY: Host = Host { fast: 0.03, duet: 0.02, ..QUIET };
-/// The same speed for a minute: what turns are made for.
+/// The speed stays the same for about a minute, which is the case that turns are made for.
 pub const SLOW: Host = Host { name: "25 %, for about 60 s", slow: 0.25, correlation_s: 60.0, ..BUSY };
 
-/// The machines that are simulated. In the last ones, bring-ups differ by more than a duet assumes.
+/// The machines that are simulated. On the last of them, bring-ups differ by more than a duet assumes.
 pub const HOSTS: &[Host] = &[
     QUIET,
     Host { name: "15 %, for about 5 s", slow: 0.15, correlation_s: 5.0, ..BUSY },
@@ -42,14 +43,14 @@ pub const HOSTS: &[Host] = &[
     Host { name: "25 %, for about 60 s, bring-ups 3 %", bring_up: 0.03, ..SLOW },
 ];
 
-/// When the DUTs of a round are measured.
+/// The order in which the DUTs of a round are measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// The tests of one DUT follow each other, then the next DUT is measured.
+    /// All tests of one DUT, then all tests of the next DUT.
     OneAfterAnother,
     /// A trial of each DUT, then the next trial of each.
     Turns,
-    /// All DUTs in each trial.
+    /// All DUTs at the same time in each trial.
     Duet,
 }
 
@@ -59,7 +60,7 @@ pub struct Way {
     pub name: &'static str,
     order: Order,
     rounds: usize,
-    /// Trials of each figure in a round.
+    /// Number of trials of each figure in a round.
     trials: usize,
     trial_s: f64,
 }
@@ -67,24 +68,24 @@ pub struct Way {
 pub const ONE_AFTER_ANOTHER: Way =
     Way { name: "one after another", order: Order::OneAfterAnother, rounds: 6, trials: 3, trial_s: 0.5 };
 pub const TURNS: Way = Way { name: "by turns", order: Order::Turns, ..ONE_AFTER_ANOTHER };
-/// Of two DUTs, each is measured for 5 s in a round, so the test takes about as long as a duet of 10 s.
+/// With two DUTs, each is measured for 5 s in a round, so the test takes about as long as a duet of 10 s.
 pub const MORE_TURNS: Way = Way { name: "by turns, 10 trials", trials: 10, ..TURNS };
 pub const DUET: Way = Way { name: "duet", order: Order::Duet, rounds: 5, trials: 10, trial_s: 1.0 };
 
-/// Figures of a run: frame sizes of one test.
+/// Number of figures of a run: frame sizes of one test.
 const SIZES: usize = 3;
 /// Time that the start and the end of a DUT take.
 const AROUND_TESTS_S: f64 = 3.0;
-/// Time between trials: late frames, pause.
+/// Time between trials, for late frames and the pause.
 const BETWEEN_TRIALS_S: f64 = 0.25;
-/// Time in a round that other tests of each DUT take.
+/// Time that other tests of each DUT take in a round.
 const OTHER_TESTS_S: f64 = 20.0;
 
-/// The clock of a run, and the speed of the machine at this time.
+/// The clock of a run, and the current speed of the machine.
 struct Clock {
     host: Host,
     now_s: f64,
-    /// Logarithm of the speed: an Ornstein-Uhlenbeck process.
+    /// Logarithm of the speed, which is an Ornstein-Uhlenbeck process.
     slow: f64,
 }
 
@@ -100,10 +101,10 @@ impl Clock {
     }
 }
 
-/// Rates of all trials of a run, by DUT, frame size, round.
+/// Rates of all trials of a run, by DUT, frame size and round.
 type Rates = Vec<Vec<Vec<Vec<f64>>>>;
 
-/// One round.
+/// One round of a run.
 struct Round<'a> {
     way: Way,
     number: usize,
@@ -113,9 +114,10 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// A trial of all these DUTs in the same instants.
+    /// Runs a trial of all these DUTs at the same time.
     fn trial(&mut self, size: usize, duts: &[usize], clock: &mut Clock, random: &mut Random) {
-        // The speed in the middle of a trial stands for all of it: trials are far shorter than the changes.
+        // The speed in the middle of a trial is used for the whole trial, because trials are far shorter than the
+        // changes.
         clock.pass(self.way.trial_s / 2.0, random);
         let own = if self.way.order == Order::Duet { clock.host.duet } else { clock.host.fast };
         for dut in duts {
@@ -127,7 +129,7 @@ impl Round<'_> {
 
     fn run(&mut self, clock: &mut Clock, random: &mut Random) {
         let duts = order(self.capacities.len(), self.number);
-        // DUTs that are up at the same time; of these, DUTs that are measured at the same time.
+        // Groups of DUTs that are up at the same time, and within them groups that are measured at the same time.
         let up: Vec<&[usize]> =
             duts.chunks(if self.way.order == Order::OneAfterAnother { 1 } else { duts.len() }).collect();
         for up in up {
@@ -145,7 +147,7 @@ impl Round<'_> {
     }
 }
 
-/// Order of the DUTs in a round. As in a run, each takes each place, then the order is reversed.
+/// Order of the DUTs in a round. As in a real run, each DUT takes each place, then the order is reversed.
 fn order(duts: usize, round: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..duts).map(|place| (place + round) % duts).collect();
     if (round / duts) % 2 == 1 {
@@ -154,11 +156,11 @@ fn order(duts: usize, round: usize) -> Vec<usize> {
     order
 }
 
-/// A run with DUTs of these capacities: the rates, and its length in seconds.
+/// Simulates a run with DUTs of these capacities. Returns the rates, and the length of the run in seconds.
 fn measure(host: Host, way: Way, truths: &[f64], random: &mut Random) -> (Rates, f64) {
     let mut rates = vec![vec![vec![Vec::new(); way.rounds]; SIZES]; truths.len()];
     let mut clock = Clock::start(host, random);
-    // Half of the variance of a ratio is that of each of its two DUTs.
+    // Each of the two DUTs contributes half of the variance of their ratio.
     let bring_up = host.bring_up / 2f64.sqrt();
     for number in 0..way.rounds {
         let capacities = truths.iter().map(|truth| truth * (bring_up * random.normal()).exp()).collect();
@@ -167,7 +169,7 @@ fn measure(host: Host, way: Way, truths: &[f64], random: &mut Random) -> (Rates,
     (rates, clock.now_s)
 }
 
-/// Of rates that are measured alone, and of those that are measured in the same instants.
+/// Rule for rates that are measured alone, and for rates that are measured at the same time.
 const RATE: Rule = Rule { scale: Scale::Ratio, higher_is_better: true, least: 0.03, resolution: 0.0 };
 const DUET_RATE: Rule = Rule { least: 0.01, ..RATE };
 
@@ -176,11 +178,11 @@ struct Pair {
     a: usize,
     b: usize,
     comparison: Comparison,
-    /// The ratio, if it is a duet.
+    /// The ratio of the two, if they were measured in a duet.
     ratio: Option<PairedRatio>,
 }
 
-/// Compares two DUTs in a figure as a report does.
+/// Compares two DUTs in a figure, as a report does.
 fn pair(way: Way, rates: &Rates, size: usize, a: usize, b: usize) -> Option<Pair> {
     let (of_a, of_b) = (&rates[a][size], &rates[b][size]);
     if way.order == Order::Duet {
@@ -209,9 +211,9 @@ fn pair(way: Way, rates: &Rates, size: usize, a: usize, b: usize) -> Option<Pair
 struct Run {
     /// True if any equal DUTs were ranked apart.
     any_false: bool,
-    /// Comparisons of the slower DUT that find it slower.
+    /// Comparisons of the slower DUT that find it to be slower.
     found: usize,
-    /// Intervals of equal DUTs, and those that do not contain 1.
+    /// Number of intervals of equal DUTs, and of those intervals that do not contain 1.
     intervals: usize,
     missed: usize,
     minutes: f64,
@@ -241,18 +243,18 @@ fn run(host: Host, way: Way, duts: usize, ratio: f64, random: &mut Random) -> Ru
     out
 }
 
-/// What runs of equal DUTs show.
+/// Error rates of runs with equal DUTs.
 pub struct Errors {
-    /// Share of runs with any false rank.
+    /// Share of runs with at least one false rank.
     pub false_ranks: f64,
-    /// Share of the intervals that do not contain 1; duets only. At most 1 - [`DUET_CONFIDENCE`] is right.
+    /// Share of the intervals that do not contain 1; duets only. It should be at most 1 - [`DUET_CONFIDENCE`].
     pub missed: Option<f64>,
 }
 
-/// Share of intervals of duets that may miss.
+/// Maximum share of intervals of duets that may miss.
 pub const MISSED_AT_MOST: f64 = 1.0 - DUET_CONFIDENCE;
 
-/// Runs with four equal DUTs.
+/// Error rates of runs with four equal DUTs.
 pub fn errors(host: Host, way: Way, runs: usize, seed: u64) -> Errors {
     let mut random = Random(seed);
     let (mut wrong, mut intervals, mut missed) = (0, 0, 0);
@@ -268,7 +270,7 @@ pub fn errors(host: Host, way: Way, runs: usize, seed: u64) -> Errors {
 /// Differences that are simulated.
 pub const DIFFERENCES: [f64; 7] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5];
 
-/// Share of the figures that find a DUT that is slower by each of [`DIFFERENCES`], with two DUTs.
+/// Share of the figures that detect a DUT that is slower by each of [`DIFFERENCES`], with two DUTs.
 pub fn found(host: Host, way: Way, runs: usize, seed: u64) -> [f64; DIFFERENCES.len()] {
     DIFFERENCES.map(|slower| {
         let mut random = Random(seed);
@@ -277,10 +279,10 @@ pub fn found(host: Host, way: Way, runs: usize, seed: u64) -> [f64; DIFFERENCES.
     })
 }
 
-/// Share of the figures that must find a difference for it to be one that is found.
+/// Minimum share of the figures that must detect a difference for it to count as found.
 pub const POWER: f64 = 0.8;
 
-/// The smallest of [`DIFFERENCES`] that is found, by the result of [`found`].
+/// The smallest of [`DIFFERENCES`] that is found, given the result of [`found`].
 pub fn smallest(found: &[f64]) -> Option<f64> {
     DIFFERENCES.iter().zip(found).find(|(_, share)| **share >= POWER).map(|(difference, _)| *difference)
 }

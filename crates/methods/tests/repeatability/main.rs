@@ -1,5 +1,5 @@
-//! Equal DUTs tie, and a difference is found: see `simulation.rs` and, for shared machines, `host.rs`. The same with more runs and as a table:
-//! `cargo run --release -p drophammer-methods --example repeatability`.
+//! Equal DUTs tie, and a difference is found: see `simulation.rs` and, for shared machines, `host.rs`. To run this with
+//! more runs and print a table: `cargo run --release -p drophammer-methods --example repeatability`.
 
 mod host;
 mod simulation;
@@ -8,7 +8,7 @@ use drophammer_judge::statistics::Test;
 use host::{DUET, HOSTS, MISSED_AT_MOST, MORE_TURNS, ONE_AFTER_ANOTHER, SLOW, TURNS, minutes, smallest};
 use simulation::{NOISES, Noise, STILL, between_runs, errors, lossy, power};
 
-/// Few enough runs to finish within seconds; the bounds below allow for chance.
+/// Small enough to finish within seconds; the bounds below allow for chance.
 const RUNS: usize = 200;
 
 #[test]
@@ -16,7 +16,8 @@ fn duts_that_are_alike_tie_whatever_the_machine_does() {
     for noise in NOISES {
         let (wrong, _, hold) = errors(*noise, 6, RUNS, 3);
         assert!(wrong <= 0.05, "{}: {wrong}", noise.name);
-        // Drift changes the true value itself, and an effect common to all rounds of a run cannot be in an interval.
+        // Drift changes the true value itself, and an interval cannot include an effect that is common to all rounds of
+        // a run.
         assert!(hold > 0.88 || noise.drift != 1.0, "{}: {hold}", noise.name);
     }
 }
@@ -44,7 +45,7 @@ fn two_runs_of_a_suite_differ_only_where_the_routers_do() {
             assert!(wrong <= 0.05, "{} {rounds:?}: {wrong}", noise.name);
         }
     }
-    // With three rounds, errors would be too frequent, so no difference is reported.
+    // With three rounds there would be too many errors, so no difference is reported.
     assert_eq!(between_runs(NOISES[0], (3, 6), 0.1, 5, 8).0, 0.0);
     let found = |noise: Noise, ratio| between_runs(noise, (6, 6), ratio, RUNS / 4, 7).1;
     assert!(found(STILL, 0.9) > 0.9, "{}", found(STILL, 0.9));
@@ -52,7 +53,8 @@ fn two_runs_of_a_suite_differ_only_where_the_routers_do() {
     assert!(found(NOISES[1], 0.7) > 0.9, "{}", found(NOISES[1], 0.7));
 }
 
-/// Shares of false ranks and of missed intervals above the aims of 5 % and 1 % that this many runs show by chance.
+/// Shares of false ranks and of missed intervals by which this many runs may exceed the targets of 5 % and 1 % by
+/// chance.
 const BY_CHANCE: (f64, f64) = (0.03, 0.01);
 
 #[test]
@@ -77,7 +79,7 @@ fn trials_close_in_time_find_smaller_differences() {
     let found = |way| smallest(&host::found(SLOW, way, RUNS / 4, 10)).unwrap_or(1.0);
     let [before, turns, duet] = [ONE_AFTER_ANOTHER, TURNS, DUET].map(found);
     assert!(before > turns && turns > duet, "{before} {turns} {duet}");
-    // Turns cost no time, and more trials by turns do not replace a duet.
+    // Turns take no additional time, and more trials by turns do not replace a duet.
     assert!((minutes(ONE_AFTER_ANOTHER) - minutes(TURNS)).abs() < 1e-6);
     assert!(minutes(MORE_TURNS) > minutes(DUET) && found(MORE_TURNS) > duet);
 }

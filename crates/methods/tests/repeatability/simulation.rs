@@ -21,7 +21,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Uniform from above 0 to 1.
+    /// A random number, uniform from above 0 to 1.
     fn share(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
@@ -49,9 +49,9 @@ impl Random {
 #[derive(Clone, Copy)]
 pub struct Noise {
     pub name: &'static str,
-    /// Standard deviation of the logarithm of capacity from bring-up to bring-up.
+    /// Standard deviation of the logarithm of capacity between bring-ups.
     pub bring_up: f64,
-    /// The same from trial to trial.
+    /// Standard deviation of the logarithm of capacity between trials.
     pub trial: f64,
     /// Factor by which the machine changes from the first round to the last, for all DUTs.
     pub drift: f64,
@@ -59,9 +59,9 @@ pub struct Noise {
     pub stalls: f64,
     /// Median length of a stall, in seconds.
     pub stall_s: f64,
-    /// Probability that during a bring-up a neighbour uses a third of the processor.
+    /// Probability that another program uses a third of the processor during a bring-up.
     pub neighbour: f64,
-    /// True if capacities are drawn from the recorded ones.
+    /// True if capacities are drawn from the recorded capacities.
     pub recorded: bool,
 }
 
@@ -87,7 +87,8 @@ pub const NOISES: &[Noise] = &[
     Noise { name: "as recorded with rings of 256 frames", recorded: true, ..QUIET },
 ];
 
-/// 64-byte throughput in kfps of one router, brought up eight times in two runs, when its input queue was a ring of 256 frames.
+/// 64-byte throughput in kfps of one router that was brought up eight times in two runs, with a ring of 256 frames as
+/// its input queue.
 const RECORDED: [f64; 8] = [524.0, 464.0, 277.0, 343.0, 301.0, 161.0, 166.0, 262.0];
 
 /// Input queue of a router, in frames.
@@ -97,7 +98,7 @@ const CAPACITY: f64 = 500_000.0;
 /// Load that the tester can offer.
 const LIMIT: f64 = 1_500_000.0;
 
-/// One router in one bring-up.
+/// One router during one bring-up.
 struct Router {
     capacity: f64,
     noise: Noise,
@@ -115,7 +116,7 @@ impl Router {
         Router { capacity, noise }
     }
 
-    /// Frames lost of those offered in a trial.
+    /// Number of offered frames that are lost in a trial.
     fn trial(&self, duration_s: f64, load: f64, random: &mut Random) -> f64 {
         let capacity = self.capacity * (self.noise.trial * random.normal()).exp();
         let mut lost = ((load - capacity) * duration_s - QUEUE).max(0.0);
@@ -156,24 +157,24 @@ impl Router {
 
 const RATE: Rule = Rule { scale: Scale::Ratio, higher_is_better: true, least: 0.03, resolution: 0.03 };
 const LOSS: Rule = Rule { scale: Scale::Difference, higher_is_better: false, least: 1.0, resolution: 0.0 };
-/// Frame sizes of a run; each has a pair of ranked figures, throughput and loss.
+/// Frame sizes of a run; each has two ranked figures, throughput and loss.
 const SIZES: usize = 3;
 
 /// Result of one run.
 #[derive(Default)]
 pub struct Run {
-    /// Pairs of equal DUTs that were ranked apart in a figure.
+    /// Number of pairs of equal DUTs that were ranked apart in a figure.
     pub false_ranks: usize,
-    /// Figures in which the last DUT was ranked apart from the first, in the right direction.
+    /// Number of figures in which the last DUT was ranked apart from the first, in the right direction.
     pub found: usize,
-    /// Number of intervals, and of those that contain the true median.
+    /// Number of intervals, and number of intervals that contain the true median.
     pub intervals: usize,
     pub hold: usize,
 }
 
-/// Runs a suite on `duts` equal routers, except the last one, whose capacity is `ratio` times that of the others.
+/// Runs a suite on `duts` routers. All are equal except the last, whose capacity is `ratio` times that of the others.
 pub fn run(noise: Noise, duts: usize, rounds: usize, ratio: f64, median: f64, random: &mut Random) -> Run {
-    // By DUT, by figure, by round.
+    // Indexed by DUT, figure and round.
     let mut figures = vec![vec![Vec::new(); 2 * SIZES]; duts];
     for round in 0..rounds {
         let progress = round as f64 / rounds.max(2) as f64;
@@ -227,8 +228,8 @@ pub fn true_median(noise: Noise, random: &mut Random) -> f64 {
     all[all.len() / 2]
 }
 
-/// For `runs` runs with four DUTs: the share with any false rank, the upper bound of that share (95 %), and the share
-/// of intervals that contain the true value.
+/// For `runs` runs with four DUTs: the share of runs with at least one false rank, the upper bound of that share (95
+/// %), and the share of intervals that contain the true value.
 pub fn errors(noise: Noise, rounds: usize, runs: usize, seed: u64) -> (f64, f64, f64) {
     let mut random = Random(seed);
     let median = true_median(noise, &mut random);
@@ -246,7 +247,7 @@ pub fn errors(noise: Noise, rounds: usize, runs: usize, seed: u64) -> (f64, f64,
     (share, upper, hold as f64 / intervals as f64)
 }
 
-/// Share of throughput and loss figures that distinguish a DUT with `ratio` times the capacity from a normal one, with
+/// Share of throughput and loss figures that distinguish a DUT with `ratio` times the capacity from a normal DUT, with
 /// two DUTs.
 pub fn power(noise: Noise, rounds: usize, ratio: f64, runs: usize, seed: u64) -> f64 {
     let mut random = Random(seed);
@@ -254,10 +255,10 @@ pub fn power(noise: Noise, rounds: usize, ratio: f64, runs: usize, seed: u64) ->
     found as f64 / (runs * 2 * SIZES) as f64
 }
 
-/// Noise without variation from bring-up to bring-up: rounds differ only by their trials.
+/// Noise without variation between bring-ups: rounds differ only by their trials.
 pub const STILL: Noise = Noise { name: "none from bring-up to bring-up", bring_up: 0.0, ..QUIET };
 
-/// Figures of `duts` routers over the rounds of one run: by router, by figure, by round.
+/// Figures of `duts` routers over the rounds of one run, indexed by router, figure and round.
 fn figures_of_a_run(
     noise: Noise,
     duts: usize,
@@ -279,8 +280,8 @@ fn figures_of_a_run(
     figures
 }
 
-/// Compares two runs of one suite with two routers, where the second run has `ratio` times the capacity, figure by
-/// figure without pairing: (share of pairs of runs with any difference, share of the comparisons that find one).
+/// Compares two runs of one suite with two routers, figure by figure, without pairing. The second run has `ratio` times
+/// the capacity. Returns (share of pairs of runs with any difference, share of the comparisons that find one).
 pub fn between_runs(noise: Noise, rounds: (usize, usize), ratio: f64, runs: usize, seed: u64) -> (f64, f64) {
     let mut random = Random(seed);
     let (mut any, mut found, mut all) = (0, 0, 0);
@@ -298,12 +299,12 @@ pub fn between_runs(noise: Noise, rounds: (usize, usize), ratio: f64, runs: usiz
     (any as f64 / runs as f64, found as f64 / all.max(1) as f64)
 }
 
-/// Rule by which [`lossy`] compares shares of lost frames in %, of a million frames.
+/// Rule by which [`lossy`] compares shares of lost frames, in % of a million frames.
 const FEW_LOST: Rule = Rule { scale: Scale::Difference, higher_is_better: false, least: 0.0005, resolution: 0.0 };
 
 /// Share of runs that distinguish a router that loses one frame in 100,000 from one that loses none, with a million
 /// frames in each round. `astray` is the probability that something other than the routers drops hundreds of frames at
-/// once.
+/// a time.
 pub fn lossy(test: Test, astray: f64, rounds: usize, runs: usize, seed: u64) -> f64 {
     let mut random = Random(seed);
     let mut found = 0;
@@ -315,7 +316,7 @@ pub fn lossy(test: Test, astray: f64, rounds: usize, runs: usize, seed: u64) -> 
         let pairs: Vec<_> = (0..rounds).map(|_| (lost(0.0, &mut random), lost(10.0, &mut random))).collect();
         let (without, with): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let compared = compare_by(test, &without, &with, &FEW_LOST).expect("rounds");
-        // Together with two other figures that tie.
+        // Judge it together with two other figures that tie.
         let family = Family::new(&[compared.p, 1.0, 1.0]);
         found += usize::from(family.verdict(0, &compared) == Verdict::ABetter);
     }

@@ -1,4 +1,4 @@
-//! Many devices behind one port.
+//! Tests of many devices behind one port.
 
 use super::*;
 use crate::device::{Devices, Tag, tags};
@@ -34,12 +34,12 @@ fn a_thousand_devices_are_told_apart_by_their_tags_and_idle_ones_are_left_alone(
     while asked.len() < 2_000 {
         devices.poll(Instant(1), BUDGET, &mut |frame| asked.push(frame.to_vec()));
     }
-    // Each requests both gateways in its own VLANs, once.
+    // Each device requests both gateways in its own VLANs, once.
     assert_eq!(asked.len(), 2_000);
     let seen: std::collections::BTreeSet<Tags> = asked.iter().map(|frame| Tags::read(frame).unwrap().0).collect();
     assert_eq!(seen.len(), 1_000);
     assert_eq!(devices.next_deadline(), Some(Instant(1) + Duration::from_millis(100)));
-    // The device in a VLAN answers a broadcast in it.
+    // The device in a VLAN answers a broadcast in that VLAN.
     for n in [0, 7, 999] {
         let config = tagged(n);
         let mut answers = Vec::new();
@@ -49,12 +49,12 @@ fn a_thousand_devices_are_told_apart_by_their_tags_and_idle_ones_are_left_alone(
         let (tags, kind, payload) = Tags::read(&answers[0]).unwrap();
         let reply = arp::Repr::parse(payload).unwrap();
         assert_eq!((tags, kind, reply.sender_mac), (config.tags, ethertype::ARP, config.mac));
-        // This device has resolved its gateway; no other has.
+        // Only this device has resolved its gateway.
         let known = devices.iter().filter(|(_, d)| d.gateway_mac(Family::Ipv4).is_some()).map(|(_, d)| d.mac());
         assert!(known.into_iter().any(|mac| mac == config.mac));
     }
     assert_eq!(devices.iter().filter(|(_, d)| d.gateway_mac(Family::Ipv4).is_some()).count(), 3);
-    // Tags of no device, and an unknown address with the tags of a device.
+    // Frames with tags of no device, and an unknown address with the tags of a device.
     let before = devices.unclaimed();
     let mut silent = |frame: &[u8]| devices.receive(Instant(2), frame, &mut |_| panic!("no request is due"));
     assert!(!silent(&broadcast(Tags::dot1q(7).unwrap(), [198, 18, 1, 1].into())));
@@ -91,7 +91,7 @@ fn a_thousand_devices_in_one_network_answer_for_themselves() {
     compose::request(&mut frame, router, [198, 18, 0, 1].into(), [198, 18, 0, 1].into());
     devices.receive(Instant(2), &frame, &mut |_| panic!("it asks nothing"));
     assert_eq!(known(&devices, Family::Ipv4), 1_000);
-    // A ping to all nodes.
+    // Ping all nodes.
     let all: Ipv6Addr = "ff02::1".parse().unwrap();
     let echo = icmpv6::Repr::EchoRequest { identifier: 1, sequence: 1, data: b"x" };
     let link = Link { source: router, destination: ndp::multicast_mac(all) };
@@ -116,14 +116,14 @@ fn two_devices_that_cannot_be_told_apart_are_refused_by_name() {
     );
     let refused = devices.add(Device::new(config("third", 3, 1))).unwrap_err();
     assert_eq!((&refused.first[..], &refused.second[..], &refused.what[..]), ("first", "third", "198.18.1.1"));
-    // In another VLAN it may have both.
+    // In another VLAN the device may have both addresses.
     let tags = Tags::dot1q(5).unwrap();
     devices.add(Device::new(DeviceConfig { tags, ..config("tagged", 1, 1) })).unwrap();
     let other = devices.add(Device::new(config("other", 4, 40))).unwrap();
     assert_eq!(devices.add_addresses(first, [198, 18, 1, 10].into(), 30), Ok(true));
     let refused = devices.add_addresses(other, [198, 18, 1, 30].into(), 20).unwrap_err();
     assert_eq!((&refused.first[..], &refused.what[..]), ("first", "198.18.1.30 to 198.18.1.39"));
-    // A device's own addresses may be added again; a refused range changes nothing.
+    // A device's own addresses can be added again. A refused range changes nothing.
     assert_eq!(devices.add_addresses(other, [198, 18, 1, 40].into(), 20), Ok(true));
     assert_eq!(devices.add_addresses(first, [198, 18, 1, 1].into(), 20), Ok(true));
     assert_eq!(devices.add_addresses(first, [198, 18, 1, 5].into(), 0), Ok(false));
@@ -139,7 +139,7 @@ fn two_devices_that_cannot_be_told_apart_are_refused_by_name() {
     assert!(asked(&mut devices, [198, 18, 1, 60]).is_empty());
 }
 
-/// Counts the inputs that reach it.
+/// Counts the inputs that it receives.
 #[derive(Default)]
 struct Listener {
     matches: Vec<Match>,
@@ -222,7 +222,7 @@ fn groups_reach_those_that_joined_them_and_types_those_that_match() {
     assert_eq!(send(group(5), ethertype::IPV4, &hello), [1, 0, 0, 0]);
     let unicast = packet(89, [198, 18, 1, 11].into(), b"hello");
     assert_eq!(send(MacAddr::local(11), ethertype::IPV4, &unicast), [1, 1, 0, 0]);
-    // LLC: the length, then the service access points.
+    // An LLC frame: the length, then the service access points.
     assert_eq!(send(isis, 6, &[0xfe, 0xfe, 3, 0x83, 0, 0, 9, 9]), [1, 1, 1, 0]);
     assert_eq!(send(isis, 3, &[0x42, 0x42, 3, 0x83, 0, 0]), [1, 1, 1, 0]);
     let ldp = packet(17, [224, 0, 0, 2].into(), &[0; 12]);

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// A segment from the peer of an established connection, with valid ends and checksum, and random otherwise.
+/// A segment from the peer of an established connection: ends and checksum are valid, everything else is random.
 #[derive(Clone, Debug)]
 struct Wild {
     sequence: i64,
@@ -45,7 +45,7 @@ proptest! {
         let mut world = World::new(config, Trouble::default());
         let ids = world.pair(false);
         let side = usize::from(passive);
-        // The last packet of the peer gives its sequence numbers.
+        // Take the sequence numbers from the last packet of the peer.
         let (stack, id) = (&mut world.sides[side], ids[side]);
         stack.send_with(id, &mut |_| 10_000);
         let mut last = Vec::new();

@@ -1,4 +1,4 @@
-//! Two stacks with a link between them, in virtual time.
+//! Tests of two stacks with a link between them, in virtual time.
 
 mod hostile;
 
@@ -9,7 +9,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Faults of the link, in shares of 1,000 packets.
+/// Faults of the link; each value is a share of 1,000 packets.
 #[derive(Clone, Copy, Default)]
 struct Trouble {
     lost: u64,
@@ -17,7 +17,7 @@ struct Trouble {
     delayed: u64,
 }
 
-/// Packets in flight by arrival and number, with the side at which they arrive.
+/// Packets in flight, by arrival and number, and the side at which they arrive.
 struct World {
     now: Instant,
     sides: [TcpStack; 2],
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// Advances to the next arrival or deadline. False if there is none until `end`.
+    /// Advances to the next arrival or deadline. Returns false if there is none until `end`.
     fn step(&mut self, end: Instant) -> bool {
         self.poll();
         let arrival = self.under_way.first_key_value().map(|((at, _), _)| *at);
@@ -95,7 +95,7 @@ impl World {
         true
     }
 
-    /// Runs until `done`, for `limit` at most.
+    /// Runs until `done`, but at most for `limit`.
     fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut World) -> bool) {
         let end = self.now + limit;
         while !done(self) {
@@ -136,7 +136,7 @@ fn byte(side: usize, i: usize) -> u8 {
     (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15 + side as u64).to_be_bytes()[0]
 }
 
-/// Sends `len` bytes each way and checks them; they are sent and taken as whole messages of 19 bytes.
+/// Sends `len` bytes each way and checks them; they are sent and received as whole messages of 19 bytes.
 fn exchange(world: &mut World, ids: [ConnectionId; 2], len: usize, limit: Duration) {
     let (mut sent, mut received) = ([0; 2], [0; 2]);
     world.run(limit, |world| {
@@ -176,7 +176,7 @@ fn connects_carries_both_ways_and_closes() {
         exchange(&mut world, ids, 3_000_000, Duration::from_secs(2));
         assert_eq!(world.longest, 1500);
 
-        // The last bytes before the close arrive, and the other side first sees the end of data, then the close.
+        // The last bytes before the close arrive. The other side first sees the end of the data, then the close.
         world.sides[0].send_with(ids[0], &mut |room| {
             room[..3].copy_from_slice(b"bye");
             3
@@ -231,12 +231,12 @@ fn each_end_has_its_reason() {
     let mut world = World::new(TcpConfig::new(1500, 1), Trouble::default());
     let ids = world.pair(false);
     let (a, b) = (address(0, 1, false), address(1, 1, false));
-    // No listener.
+    // There is no listener on this port.
     let refused = world.connect(a, (b, 180).into());
     let state = |world: &mut World, side: usize, id| world.sides[side].state(id);
     assert_eq!(state(&mut world, 0, refused), ConnState::Connecting);
     world.run(LONG, |w| state(w, 0, refused) == ConnState::Closed(CloseReason::Refused));
-    // Aborted: the peer sees a reset, and can still read the data received before.
+    // One side aborts: the peer sees a reset, and can still read the data that it received before.
     world.sides[0].send_with(ids[0], &mut |room| {
         room[0] = 42;
         1
@@ -246,13 +246,13 @@ fn each_end_has_its_reason() {
     assert_eq!(state(&mut world, 0, ids[0]), ConnState::Closed(CloseReason::Local));
     world.run(LONG, |w| state(w, 1, ids[1]) == ConnState::Closed(CloseReason::Reset));
     assert_eq!(world.sides[1].receive_with(ids[1], &mut |bytes| bytes.len()), 1);
-    // No such host, or another family.
+    // The host does not exist, or the families differ.
     for (from, to) in [(address(0, 9, false), b), (a, address(1, 1, true))] {
         let id = world.connect(from, (to, 179).into());
         assert_eq!(state(&mut world, 0, id), ConnState::Closed(CloseReason::Unaddressable));
         world.sides[0].remove(id);
     }
-    // No answer: the handshake is given up.
+    // There is no answer, so the handshake is given up.
     world.silent = Some(1);
     let begun = world.now;
     let lonely = world.connect(a, (b, 179).into());
@@ -288,7 +288,7 @@ fn a_window_that_was_closed_opens_again() {
     let end = world.now + Duration::from_secs(300);
     while world.step(end) {}
     assert_eq!(world.sides[0].state(ids[0]), ConnState::Established, "probed, answered, not given up");
-    // Window probes are bytes that were sent, and they are few.
+    // Window probes are bytes that were sent, and there are few of them.
     let (unsent, waiting) = (world.sides[0].unsent(ids[0]), world.sides[0].unacknowledged(ids[0]) as u64);
     assert!((50_000 - 4_096 - 1..=50_000 - 4_096).contains(&unsent) && waiting - unsent <= 1, "{unsent} of {waiting}");
     let mut total = 0;
@@ -325,7 +325,7 @@ fn many_hosts_connect_to_one_listener_and_idle_for_nothing() {
     let ready: Vec<_> = world.sides[0].ready().collect();
     assert_eq!(ready, ids, "each once");
     assert_eq!(world.sides[0].ready().count(), 0);
-    // Data from one peer arrives at one connection.
+    // Data from one peer arrives only at its own connection.
     let (_, one) = accepted[700];
     world.sides[1].send_with(one, &mut |_| 19);
     world.run(LONG, |world| world.sides[1].unacknowledged(one) == 0);
@@ -349,7 +349,7 @@ fn a_listener_takes_as_many_as_its_backlog() {
     let established = |w: &World| ids.iter().filter(|i| w.sides[0].state(**i) == ConnState::Established).count();
     assert_eq!((established(&world), world.sides[1].connections()), (2, 2));
     assert!(world.sides[1].accept(listener).is_some());
-    // The connection without room tries again and finds room.
+    // The connection that found no room tries again and finds room.
     world.run(LONG, |w| established(w) == 3);
 }
 
@@ -359,7 +359,7 @@ fn long_segments_and_unfinished_checksums_are_taken_when_asked() {
         let config = TcpConfig { verify_checksums: verify, ..TcpConfig::new(1500, 1) };
         let mut world = World::new(config, Trouble::default());
         let ids = world.pair(false);
-        // The next segment of the active side, as long as an IPv4 packet can be, without a checksum.
+        // The next segment of the active side, extended to the maximum length of an IPv4 packet, without a checksum.
         world.sides[0].send_with(ids[0], &mut |_| 1);
         let mut packet = Vec::new();
         world.sides[0].poll(world.now, &mut |p| packet = p.to_vec());

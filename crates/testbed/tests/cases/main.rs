@@ -1,4 +1,5 @@
-//! Suites on reference devices in virtual time whose expected results are data: each YAML file here holds a group of cases.
+//! Suites on reference devices in virtual time, with the expected results as data: each YAML file in this folder
+//! contains a group of cases.
 //!
 //! ```yaml
 //! suite: |                        # `$word` stands for the text that a case gives for `word`, or for nothing
@@ -16,20 +17,22 @@
 //!       ipv4  0     12
 //! ```
 //!
-//! A list of rows is named after a table of the outcome, or is one of: `tests`, `trials` (counts of a trial are sums over its groups;
-//! a name with a dot is a counter of the device; `GROUP/column` is a column of one group), `groups`, `figures`, `verdicts`, `notes`,
-//! `records`, `plot KEY` (the points of a plot). ` (REMARK)` after the name allows a second list of the same kind.
+//! A list of rows has the name of a table of the outcome, or one of these names: `tests`, `trials` (counts of a trial
+//! are sums over its groups; a name with a dot is a counter of the device; `GROUP/column` is a column of one group),
+//! `groups`, `figures`, `verdicts`, `notes`, `records`, `plot KEY` (the points of a plot). ` (REMARK)` after the name
+//! allows a second list of the same kind.
 //!
-//! The first line of a list names its columns. It may also select rows: `column=text`, `column~text` and `column!text` keep the rows
-//! whose cell equals, contains or does not contain the text (`_` stands for a space); `first:N`, `last:N` and `every:N` keep some
-//! rows; `sum` adds all rows up. Adjacent equal rows are written once, with their count: `x3`. With `distinct`, all equal rows are.
-//! Numbers have seven digits.
+//! The first line of a list names its columns. It may also select rows: `column=text`, `column~text` and `column!text`
+//! keep the rows whose cell equals, contains or does not contain the text (`_` stands for a space); `first:N`, `last:N`
+//! and `every:N` keep some rows; `sum` adds all rows up. Adjacent equal rows are written once, with their count: `x3`.
+//! With `distinct`, this also applies to equal rows that are not adjacent. Numbers have seven digits.
 //!
-//! Other keys of a case: `said` and `unsaid` list texts that some, or no, message of the run contains (` ... ` stands for any text);
-//! `refused` is part of the error with which the suite is refused, `ends` part of the error with which the run ends; `rounds`,
-//! `queues`, `stop_after` and `full_after` (trials) say how to run the suite. All tests must complete, unless the case lists `tests`.
+//! Other keys of a case: `said` and `unsaid` list texts that some, or no, message of the run contains (` ... ` stands
+//! for any text); `refused` is a part of the error that refuses the suite, and `ends` a part of the error that ends the
+//! run; `rounds`, `queues`, `stop_after` and `full_after` (trials) determine how the suite is run. All tests must
+//! complete, unless the case lists `tests`.
 //!
-//! `DROPHAMMER_WRITE_FIGURES=1` rewrites the rows. Read the difference before you commit it.
+//! `DROPHAMMER_WRITE_FIGURES=1` rewrites the rows. Review the difference before you commit it.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -54,7 +57,7 @@ type Words = BTreeMap<String, Value>;
 #[serde(deny_unknown_fields)]
 struct Group {
     suite: String,
-    /// Words of all cases that do not give their own.
+    /// Words for all cases that do not give their own.
     #[serde(default)]
     words: Words,
     cases: BTreeMap<String, Words>,
@@ -63,7 +66,7 @@ struct Group {
 /// Keys of a case that are neither words of the suite nor lists of rows.
 const OPTIONS: [&str; 9] =
     ["runs", "said", "unsaid", "refused", "ends", "rounds", "queues", "stop_after", "full_after"];
-/// Held while a file is rewritten.
+/// Locked while a file is rewritten.
 static WRITING: Mutex<()> = Mutex::new(());
 
 fn main() -> ExitCode {
@@ -91,7 +94,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// `text` with the words of a run, which may contain words too.
+/// Replaces the words in `text` by those of a run, which may themselves contain words.
 fn filled(text: &str, words: &Words) -> String {
     let mut parts = text.split('$');
     let mut full = parts.next().unwrap_or_default().to_owned();
@@ -103,7 +106,7 @@ fn filled(text: &str, words: &Words) -> String {
     full
 }
 
-/// A suite with its ports in place of `ports: N of PARAMETERS`.
+/// Replaces `ports: N of PARAMETERS` in a suite by the list of ports.
 fn with_ports(suite: &str) -> String {
     let line = |line: &str| {
         let Some((count, port)) = line.strip_prefix("ports: ").and_then(|ports| ports.split_once(" of ")) else {
@@ -202,7 +205,7 @@ fn contains(text: &str, wanted: &str) -> bool {
     wanted.split(" ... ").all(|part| text.contains(part))
 }
 
-/// All texts of a run: notes, causes, marks, findings, reasons of missing figures.
+/// All texts of a run: notes, causes, marks, findings, and reasons for missing figures.
 fn said(memory: &Memory) -> Vec<String> {
     let mut said = Vec::new();
     for record in &memory.records {
@@ -222,7 +225,7 @@ fn said(memory: &Memory) -> Vec<String> {
     said
 }
 
-/// Writes these rows into the file, in place of those that the case has for `key`.
+/// Writes these rows into the file, in place of the rows that the case has for `key`.
 fn rewrite(file: &Path, name: &str, key: &str, columns: &str, found: &[Vec<String>]) {
     let _one = WRITING.lock().unwrap();
     let old = std::fs::read_to_string(file).unwrap();

@@ -1,4 +1,4 @@
-//! Results of a run as rows of texts.
+//! Converts results of a run to rows of texts.
 
 use crate::common::Memory;
 use drophammer_judge::losses::causes;
@@ -8,7 +8,7 @@ use drophammer_model::record::Record;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// The rows of `source` in all runs, as the line `columns` selects them.
+/// The rows of `source` in all runs, selected by the line `columns`.
 pub fn of(ran: &[(Option<String>, Memory)], source: &str, columns: &str) -> Result<Vec<Vec<String>>, String> {
     let mut rows = Vec::new();
     for (run, memory) in ran {
@@ -43,7 +43,7 @@ pub fn of(ran: &[(Option<String>, Memory)], source: &str, columns: &str) -> Resu
     }
     let distinct = columns.split_whitespace().any(|word| word == "distinct");
     let columns: Vec<&str> = columns.split_whitespace().filter(|word| is_column(word)).collect();
-    // A counter that has not counted is not reported.
+    // A counter that has not counted anything is not reported.
     let known = |column: &&str| column.contains('.') || rows.iter().any(|row| row.contains_key(*column));
     if let Some(unknown) = columns.iter().find(|column| !known(column) && !rows.is_empty()) {
         return Err(format!("{source} has no column {unknown}, but {:?}", rows[0].keys().collect::<Vec<_>>()));
@@ -73,7 +73,7 @@ fn is_column(word: &str) -> bool {
     word != "sum" && word != "distinct" && !word.contains(['=', '~', '!', ':'])
 }
 
-/// The line of columns and the rows below it, in columns.
+/// The line of columns and the rows below it, aligned.
 pub fn aligned(columns: &str, rows: &[Vec<String>]) -> Vec<String> {
     let names: Vec<&str> = columns.split_whitespace().filter(|word| is_column(word)).collect();
     let chosen: Vec<&str> = columns.split_whitespace().filter(|word| !is_column(word)).collect();
@@ -174,7 +174,7 @@ fn rows_of(memory: &Memory, source: &str) -> Vec<Map<String, Value>> {
     rows
 }
 
-/// A record; of filters also the rules, as texts and by their number in each list.
+/// Converts a record. Records of filters also include the rules, as texts and by their number in each list.
 fn of_record(record: &Record) -> Map<String, Value> {
     let mut row = flat(&json!(record));
     if let Record::Filter(filter) = record {
@@ -190,7 +190,7 @@ fn of_record(record: &Record) -> Map<String, Value> {
     row
 }
 
-/// The names of headers, and of those within them.
+/// The names of the headers, and of the headers nested in them.
 fn words(headers: &Value) -> Vec<String> {
     let all = headers.as_array().into_iter().flatten().filter_map(Value::as_object).flatten();
     let with_inner = |(name, header): (&String, &Value)| {
@@ -200,7 +200,7 @@ fn words(headers: &Value) -> Vec<String> {
     all.flat_map(with_inner).collect()
 }
 
-/// The members of an object, and of the objects in it by `outer.inner`.
+/// The members of an object, and the members of nested objects as `outer.inner`.
 fn flat(value: &Value) -> Map<String, Value> {
     let mut all = Map::new();
     for (key, value) in value.as_object().into_iter().flatten() {
@@ -211,7 +211,7 @@ fn flat(value: &Value) -> Map<String, Value> {
     all
 }
 
-/// One row of sums.
+/// Adds up all rows into one.
 fn added(rows: Vec<Map<String, Value>>) -> Map<String, Value> {
     let (mut all, count): (Map<String, Value>, usize) = (Map::new(), rows.len());
     for (key, value) in rows.into_iter().flatten() {
@@ -247,7 +247,7 @@ fn shown(value: Option<&Value>) -> String {
     }
 }
 
-/// A number in seven digits.
+/// Formats a number with seven digits.
 fn number(x: f64) -> String {
     if x.abs() < 1e-9 {
         return "0".into();

@@ -1,6 +1,6 @@
-//! Suites on the reference device, and an observer that keeps everything in memory.
+//! Suites on the reference device, and an observer that stores everything in memory.
 
-#![allow(dead_code)] // each test file uses its part
+#![allow(dead_code)] // each test file uses only a part
 
 pub mod program;
 
@@ -26,7 +26,7 @@ use drophammer_testbed::{Observer, Progress, Run, RunError, Session, kinds, run_
 use std::path::Path;
 use std::time::Duration;
 
-/// Reads a suite; ports of 100 Mbit/s (148,809 fps of 64 bytes) and one reference device with `params`.
+/// Reads a suite with ports of 100 Mbit/s (148,809 fps of 64 bytes) and one reference device with `params`.
 pub fn suite(params: &str, rest: &str) -> Suite {
     let text = format!(
         "suite: known\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference{params}}}\n\
@@ -40,7 +40,7 @@ pub fn read_suite(text: &str) -> Suite {
     read_suite_in_rounds(text, Some(1))
 }
 
-/// Reads a suite for a run in `rounds` rounds, or in as many as the suite gives.
+/// Reads a suite for a run in `rounds` rounds, or in the number of rounds that the suite gives.
 pub fn read_suite_in_rounds(text: &str, rounds: Option<u32>) -> Suite {
     let tests: Vec<_> = METHODS.iter().map(|m| m.spec()).collect();
     let kinds = kinds::specs();
@@ -53,9 +53,9 @@ pub fn read_suite_in_rounds(text: &str, rounds: Option<u32>) -> Suite {
 #[derive(Clone, Default)]
 pub struct Memory {
     pub records: Vec<Record>,
-    /// Requests a stop once this many trials are stored.
+    /// Requests a stop when this many trials are stored.
     pub stop_after: Option<usize>,
-    /// Fails to store a trial once this many are stored.
+    /// Fails to store a trial when this many are stored.
     pub full_after: Option<usize>,
     pub tests_begun: Vec<(usize, usize)>,
 }
@@ -113,7 +113,7 @@ pub fn run_on_queues(
     run_suite(run_of(suite, queues), memory)
 }
 
-/// A run of `suite` without a lab, on a host that other programs may disturb.
+/// A run of `suite` without a lab, on a host where other programs may disturb it.
 pub fn run_of(suite: &Suite, queues: u32) -> Run<'_> {
     Run {
         suite,
@@ -132,8 +132,8 @@ pub fn run_of(suite: &Suite, queues: u32) -> Run<'_> {
     }
 }
 
-/// A bed with the reference device of `suite`'s first DUT, changed by `change`; `families` are resolved. `use_it` gets
-/// the bed and the device.
+/// Makes a bed with the reference device of `suite`'s first DUT, changed by `change`, and resolves `families`. Passes
+/// the bed and the device to `use_it`.
 pub fn with_bed<T>(
     suite: &Suite,
     families: &[Family],
@@ -162,12 +162,12 @@ pub fn with_bed_by<T>(
     })
 }
 
-/// These ports and their clock, all in one thread.
+/// Combines these ports and their clock, all in one thread.
 pub fn one_thread<P: Port + 'static>(ports: Vec<P>, clock: Box<dyn Clock>) -> Ports {
     Ports::One { ports: ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>).collect(), clock }
 }
 
-/// Puts `device` at these ports of the first DUT of `suite`.
+/// Connects `device` to these ports of the first DUT of `suite`.
 pub fn with_setup<T>(
     suite: &Suite,
     families: &[Family],
@@ -192,7 +192,8 @@ pub fn resolve(bed: &mut TestSetup<'_>) {
     }
 }
 
-/// A bed with the system of routers of `suite`'s first DUT, with hosts resolved. What happens is recorded in `memory`.
+/// Makes a bed with the system of routers of `suite`'s first DUT, and resolves the hosts. Records all events in
+/// `memory`.
 pub fn with_system<T>(
     suite: &Suite,
     families: &[Family],
@@ -209,7 +210,7 @@ pub fn with_system<T>(
     })
 }
 
-/// The only test of `suite`, in which only the first router of a system has faults.
+/// Runs the only test of `suite`. Only the first router of the system has faults.
 pub fn with_faults_of_the_first(suite: &Suite, faults: Faults) -> (Outcome, Memory) {
     let (mut memory, mut outcome) = (Memory::default(), Outcome::default());
     let test = &suite.tests[0];
@@ -221,7 +222,7 @@ pub fn with_faults_of_the_first(suite: &Suite, faults: Faults) -> (Outcome, Memo
     (outcome, memory)
 }
 
-/// Faults that a suite configures for its first DUT.
+/// The faults that a suite configures for its first DUT.
 pub fn faults_of(suite: &Suite) -> Faults {
     simulated::config(&suite.duts[0], &suite.ports, suite.seed).faults
 }
@@ -231,7 +232,7 @@ pub fn rows<'a>(outcome: &'a Outcome, table: &str) -> &'a [Row] {
     &outcome.tables.iter().find(|t| t.key == table).unwrap_or_else(|| panic!("no table {table}")).rows
 }
 
-/// Number in a cell.
+/// The number in a cell.
 pub fn cell(outcome: &Outcome, table: &str, row: usize, column: &str) -> Option<f64> {
     let t = outcome.tables.iter().find(|t| t.key == table).unwrap_or_else(|| panic!("no table {table}"));
     let at = t.columns.iter().position(|c| c.key == column).unwrap_or_else(|| panic!("no column {column}"));
@@ -243,7 +244,7 @@ pub fn cell(outcome: &Outcome, table: &str, row: usize, column: &str) -> Option<
     }
 }
 
-/// The pattern of this size in IPv4, the first port of each pair sending.
+/// The pattern with frames of this size in IPv4, with the first port of each pair sending.
 pub fn one_way(size: &str) -> PatternKey {
     let direction = Direction::Unidirectional;
     PatternKey {
@@ -262,7 +263,7 @@ pub fn one_way(size: &str) -> PatternKey {
 /// A port that cannot send ahead.
 pub struct FrameByFrame(pub Box<dyn Port>);
 
-/// Makes all ports of a bed such ones.
+/// Makes all ports of a bed ports that cannot send ahead.
 pub fn one_by_one(bed: &mut TestSetup<'_>) {
     let Ports::One { ports, .. } = bed.rig().parts().0 else { panic!("virtual time has one thread") };
     *ports = std::mem::take(ports).into_iter().map(|port| Box::new(FrameByFrame(port)) as _).collect();

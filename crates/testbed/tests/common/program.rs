@@ -1,6 +1,6 @@
-//! What a test program that enters the lab needs, which also serves as the reference device.
+//! Helpers for a test program that enters the lab and also serves as the reference device.
 
-#![allow(dead_code)] // each test file uses its part
+#![allow(dead_code)] // each test file uses only a part
 
 use super::{Memory, read_suite, run_of};
 use drophammer_lab::Lab;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// If this process was started as a reference device, as the fast path of a router of kind `xdp`, or as a guest, runs
-/// as that until its end; `None` otherwise.
+/// in that role until it ends. Otherwise returns `None`.
 pub fn as_device() -> Option<ExitCode> {
     let args: Vec<_> = std::env::args_os().skip(1).collect();
     let first = args.first()?;

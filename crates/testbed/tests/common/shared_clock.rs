@@ -6,7 +6,7 @@ use drophammer_port::simulated::SimulatedClock;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Virtual time that passes for all that hold a copy.
+/// Virtual time that is shared by all copies of this value.
 #[derive(Clone)]
 pub struct SharedClock(Rc<RefCell<SimulatedClock>>);
 

@@ -19,7 +19,8 @@ pub fn addresses(v6: bool) -> [IpAddr; 2] {
     text.map(|t| t.parse().expect("an address"))
 }
 
-/// The interface `t0` here, `d0` with the kernel's addresses in a separate namespace; segmentation offload is left on.
+/// Makes the interface `t0` here, and `d0` with the kernel's addresses in a separate namespace. Leaves segmentation
+/// offload on.
 pub fn links() -> Result<(Lab, Netns), String> {
     let lab = Lab::enter(&LabOptions::default()).map_err(|e| e.to_string())?;
     let peer = lab.namespace("peer").map_err(|e| e.to_string())?;
@@ -28,13 +29,14 @@ pub fn links() -> Result<(Lab, Netns), String> {
         "link set t0 mtu 65535 addrgenmode none up".to_owned(),
     ];
     let theirs = ["link set d0 up", "addr add 198.18.1.1/24 dev d0", "addr add 2001:2:0:1::1/64 dev d0 nodad"];
-    // The interface here accepts segments as long as the kernel makes them, and sends none longer than its peer accepts.
+    // The interface here accepts segments of any length that the kernel makes, but sends only segments that its peer
+    // accepts.
     lab.tester().and_then(|t| t.ip(&make)).map_err(|e| e.to_string())?;
     peer.ip(&theirs.map(str::to_owned)).map_err(|e| e.to_string())?;
     Ok((lab, peer))
 }
 
-/// `ethtool -K` with these arguments on an interface of this namespace.
+/// Runs `ethtool -K` with these arguments on an interface of this namespace.
 #[allow(dead_code)]
 pub fn ethtool(arguments: &[&str]) -> Result<(), String> {
     let output = Command::new("ethtool").arg("-K").args(arguments).output().map_err(|e| e.to_string())?;
@@ -48,9 +50,9 @@ pub struct Station {
     clock: SystemClock,
     port: AfPacket,
     queue: Vec<Vec<u8>>,
-    /// Frames that the interface refused.
+    /// Number of frames that the interface refused.
     pub refused: u32,
-    /// Bytes of the longest frame received.
+    /// Length of the longest frame received, in bytes.
     pub longest: usize,
 }
 
@@ -80,7 +82,7 @@ impl Station {
         self.clock.now()
     }
 
-    /// Takes a burst; true if any frame arrived.
+    /// Receives a burst; returns true if any frame arrived.
     fn receive(&mut self) -> Result<bool, String> {
         let received = self.port.receive().map_err(|e| e.to_string())?;
         let mac = self.host.mac();
@@ -94,7 +96,7 @@ impl Station {
         Ok(!received.is_empty())
     }
 
-    /// Sends what is due.
+    /// Sends everything that is due.
     fn send(&mut self) -> Result<(), String> {
         let now = self.clock.now();
         self.host.poll(now, 64 << 10, &mut |f| self.queue.push(f.to_vec()));
@@ -127,7 +129,7 @@ impl Station {
         lost.map_or(Ok(()), Err)
     }
 
-    /// Runs until `done`, which is called after every burst and serves the connections, for `limit` at most.
+    /// Runs until `done`, but at most for `limit`. `done` is called after every burst and handles the connections.
     pub fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut Station) -> bool) -> Result<(), String> {
         let end = self.clock.now() + limit;
         loop {

@@ -1,6 +1,6 @@
-//! Two emulated routers whose packets go from one to the other within the process, so that only their own work and memory count.
+//! Two emulated routers that exchange packets within the process, so that only their own work and memory count.
 
-#![allow(dead_code)] // each user has its part
+#![allow(dead_code)] // each user needs only a part
 
 use drophammer_emulation::bgp::{ExpectationId, Expected, Packing, PeerConfig, RouteSource, Routers};
 use drophammer_emulation::{Address, Device, DeviceConfig};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const AS: [u32; 2] = [65_001, 65_000];
 
-/// One side: a device whose routers are at hand.
+/// One side: a device with direct access to its routers.
 pub struct Side(Device);
 
 impl Deref for Side {
@@ -36,7 +36,8 @@ impl DerefMut for Side {
 pub struct Pair {
     pub routers: [Side; 2],
     now: Instant,
-    /// Frames under way, end to end, and where each ends. Like those of a burst, they are bounded by the window.
+    /// Frames in flight, one after the other, and where each of them ends. The window bounds them, as it bounds frames
+    /// of a burst.
     bytes: Vec<u8>,
     ends: Vec<usize>,
     addresses: [IpAddr; 2],
@@ -76,8 +77,8 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Lets both work alternately, 10 µs of their time each, until `done`; an error when that takes longer than a
-    /// session without messages lives.
+    /// Lets both routers work alternately, for 10 µs of their time each, until `done`. Fails if that takes longer than
+    /// a session without messages lasts.
     pub fn run_until(&mut self, mut done: impl FnMut(&Pair) -> bool) -> Result<(), String> {
         let mut quiet = 0;
         while !done(self) {
@@ -97,7 +98,7 @@ impl Pair {
                 self.bytes.clear();
             }
             if quiet > 0 {
-                // Nothing is under way: continue at the earliest deadline.
+                // No frame is in flight: continue at the earliest deadline.
                 let next = self.routers.iter().filter_map(|side| side.0.next_deadline()).min().unwrap_or(self.now);
                 self.now = self.now.max(next);
             }
@@ -108,7 +109,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Announces all routes at the sender; the verifier expects them from now on.
+    /// Announces all routes at the sender. The verifier expects them from now on.
     pub fn announce(&mut self, routes: &Arc<Routes>) -> ExpectationId {
         let expected = Expected {
             source: RouteSource::Peer,
@@ -128,7 +129,7 @@ impl Pair {
     }
 }
 
-/// Sends `routes` and verifies each; the routers still exist afterwards.
+/// Sends `routes` and verifies each of them. The routers still exist afterwards.
 pub fn verify(routes: &Arc<Routes>) -> Result<Pair, String> {
     let mut pair = Pair::new(routes.family())?;
     let id = pair.announce(routes);
@@ -138,7 +139,8 @@ pub fn verify(routes: &Arc<Routes>) -> Result<Pair, String> {
     if right { Ok(pair) } else { Err(format!("{report:?}, {totals:?}")) }
 }
 
-/// A line of `/proc/self/status` in KiB: `VmRSS` for what is in RAM now, `VmHWM` for the most since [`forget_peak`].
+/// A line of `/proc/self/status` in KiB: `VmRSS` for the memory in RAM now, `VmHWM` for the maximum since
+/// [`forget_peak`].
 pub fn resident_kib(name: &str) -> Result<f64, String> {
     let text = std::fs::read_to_string("/proc/self/status").map_err(|e| e.to_string())?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -146,7 +148,7 @@ pub fn resident_kib(name: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("no {name} in /proc/self/status"))
 }
 
-/// From here on the kernel counts the highest use of RAM again (proc(5), `clear_refs`).
+/// Makes the kernel measure the maximum use of RAM anew from now on (proc(5), `clear_refs`).
 pub fn forget_peak() -> Result<(), String> {
     std::fs::write("/proc/self/clear_refs", "5").map_err(|e| e.to_string())
 }

@@ -1,5 +1,5 @@
-//! Classes of service of a User Mode Linux guest: shared by weight, by the priorities of HTB, and by `prio` below HTB.
-//! Each queue counts the losses of its class.
+//! Classes of service of a User Mode Linux guest: scheduled by weight, by the priorities of HTB, and by `prio` below
+//! HTB. Each queue counts the losses of its class.
 
 use crate::anew;
 use crate::common::program::run_in_lab;
@@ -13,10 +13,10 @@ const TEST: &str = "class_of_service";
 const NAMES: [&str; 3] = ["gold", "silver", "bronze"];
 const BY_WEIGHT: [f64; 3] = [50.0, 40.0, 10.0];
 const STRICT: [f64; 3] = [50.0, 50.0, 0.0];
-/// Tolerance of a share, in points.
+/// Tolerance of a share, in percentage points.
 const NEAR: f64 = 2.0;
 
-/// What a test requests of a guest: the scheduling, the shares at 150 %, and whether they pass the test.
+/// A test's request to a guest: the scheduling, the expected shares at 150 %, and true if they pass the test.
 type Case = (&'static str, [f64; 3], bool);
 
 /// The schedulers of guests, each with the tests of one guest, in order.
@@ -26,7 +26,7 @@ const GUESTS: [(&str, [Case; 2]); 2] = [
     ("prio", [("priority", STRICT, true), ("weights", STRICT, false)]),
 ];
 
-/// Brings a guest up and runs its tests, whose `id` is their scheduling.
+/// Brings up a guest and runs its tests. The `id` of each test is its scheduling.
 fn guest(lab: &mut Lab, scheduler: &str, cases: &[Case]) -> Result<(), String> {
     let test = |(scheduling, ..): &Case| {
         format!(
@@ -44,7 +44,7 @@ fn guest(lab: &mut Lab, scheduler: &str, cases: &[Case]) -> Result<(), String> {
     );
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let memory = run_in_lab(lab, &suite, folder.path())?;
-    // The trials of a test are stored before it.
+    // The trials of a test are stored before the test.
     let (mut trials, mut ended) = (Vec::new(), 0);
     for record in &memory.records {
         match record {
@@ -61,7 +61,7 @@ fn guest(lab: &mut Lab, scheduler: &str, cases: &[Case]) -> Result<(), String> {
     if ended == cases.len() { Ok(()) } else { Err(format!("{scheduler}: {ended} tests ended")) }
 }
 
-/// Checks the result of a test, and what the guest counted in each of its trials.
+/// Checks the result of a test, and the guest's counters in each of its trials.
 fn classes(scheduler: &str, case: &Case, test: &TestRecord, trials: &[&TrialRecord]) -> Result<(), String> {
     let (scheduling, shares, right) = *case;
     let case = format!("{scheduler}, {scheduling}");
@@ -71,7 +71,7 @@ fn classes(scheduler: &str, case: &Case, test: &TestRecord, trials: &[&TrialReco
         return Err(status());
     }
     let get = |row, column| cell(outcome, TEST, row, column).unwrap_or(-1.0);
-    // First without overload, then with it.
+    // The first rows are without overload, the others with overload.
     for row in 0..6 {
         let (lost, name) = (get(row, "lost"), NAMES[row % 3]);
         let counters = &trials.get(row / 3).ok_or_else(status)?.result.dut_counters;

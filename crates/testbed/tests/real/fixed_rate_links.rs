@@ -1,5 +1,5 @@
-//! `fixed_rate` on real links: VLAN sub-interfaces, QinQ, labels, IPv6 and TCP through the reference device, by every backend, over
-//! veth and tap, twice each. Nothing is lost, so all counts are those of virtual time.
+//! `fixed_rate` on real links: VLAN sub-interfaces, QinQ, labels, IPv6 and TCP through the reference device, with every
+//! backend, over veth and tap, twice each. Nothing is lost, so all counts are the same as in virtual time.
 
 use crate::anew::Case;
 use crate::common::{Memory, cell, read_suite, rows};
@@ -14,16 +14,16 @@ use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::validity::HostTolerance;
 use drophammer_testbed::{Session, config};
 
-/// Frames of each flow.
+/// Number of frames of each flow.
 const FRAMES: f64 = 200.0;
-/// The machine may delay tester and device; a run that it spoilt is repeated.
+/// Maximum number of attempts: the machine may delay tester and device, and a run that it spoilt is repeated.
 const ATTEMPTS: u32 = 4;
-/// The device holds each frame for this long.
+/// Delay of each frame in the device.
 const DELAY_NS: f64 = 200_000.0;
-/// Half of the frames take no longer than this in total, even on a busy machine.
+/// Half of the frames take at most this long in total, even on a busy machine.
 const LONGEST_NS: f64 = 20_000_000.0;
 
-/// Five flows between interfaces of all kinds, and a device on these links.
+/// A suite with five flows between interfaces of all kinds, and a device on links of this kind.
 fn suite(links: &str) -> String {
     format!(
         "suite: links\nseed: 11\nduts:\n  - {{name: box, kind: reference, links: {links}, delay: 200 us}}\nports:\n  \
@@ -107,7 +107,7 @@ pub fn cases() -> Vec<Case> {
     all.map(|(backend, links)| {
         let run = move |lab: &mut Lab| {
             if links == "tap" && backend.spec.name == "live_frames" {
-                // Only on veth does it know the device's drops.
+                // Only on veth links does the tester know the device's drops.
                 return match twice(lab, links, backend) {
                     Err(why) if why.contains("use the backend af_xdp or af_packet") => Ok(()),
                     other => Err(format!("not refused: {other:?}")),

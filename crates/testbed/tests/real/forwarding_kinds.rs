@@ -1,5 +1,5 @@
 //! Routers that forward without the kernel: XDP and Open vSwitch. Each frame of both families, in both directions, must
-//! arrive as a router sends it, and the router's own counters must show who forwarded it.
+//! arrive as a router should send it, and the router's own counters must show what forwarded it.
 
 use crate::anew::Case;
 use crate::common::program::run_in_lab;
@@ -12,7 +12,7 @@ use drophammer_model::trial::GroupCounts;
 use drophammer_testbed::real;
 use std::time::Duration;
 
-/// Frames of each flow.
+/// Number of frames of each flow.
 const FRAMES: u64 = 400;
 
 fn suite(kind: &str) -> String {
@@ -27,7 +27,7 @@ fn suite(kind: &str) -> String {
         flow("four-back", "p2", "p1", 1518, "ipv4", "ttl: 63"),
         flow("six", "p1", "p2", 1518, "{ipv6: {flow_label: 7}}", "ttl: 63"),
         flow("six-back", "p2", "p1", 90, "ipv6", "ttl: 63"),
-        // The router must not forward these, and the kernel drops them.
+        // The router must not forward these frames, and the kernel drops them.
         flow("ends", "p1", "p2", 128, "{ipv4: {ttl: 1}}", "ttl: 0"),
         flow("ends-six", "p2", "p1", 128, "{ipv6: {hop_limit: 1}}", "ttl: 0"),
     ];
@@ -69,7 +69,7 @@ fn forwards(lab: &mut Lab, kind: &str) -> Result<(), String> {
     counted(kind, trial)
 }
 
-/// Checks by the router's counters who forwarded the frames.
+/// Checks in the router's counters whether the fast path or the kernel forwarded the frames.
 fn counted(kind: &str, trial: &TrialRecord) -> Result<(), String> {
     let counter = |name: &str| trial.result.dut_counters.get(name).copied().unwrap_or_default();
     let expected = match kind {
@@ -86,7 +86,7 @@ fn counted(kind: &str, trial: &TrialRecord) -> Result<(), String> {
     for (name, frames) in expected {
         ensure(counter(name) == frames, || format!("{kind}: {name} is {} and not {frames}", counter(name)))?;
     }
-    // The kernel received the packets that end there, and forwarded none of the rest.
+    // The kernel received the packets whose TTL ends, and forwarded none of the others.
     ensure(counter("ip.InHdrErrors") >= FRAMES, || format!("{kind}: {:?}", trial.result.dut_counters))?;
     let slow = counter("slow_path.ip.ForwDatagrams");
     ensure(slow <= FRAMES, || format!("{kind}: the kernel forwarded {slow} packets"))?;
@@ -94,8 +94,8 @@ fn counted(kind: &str, trial: &TrialRecord) -> Result<(), String> {
     ensure((6 * FRAMES..6 * FRAMES + 50).contains(&in_all), || format!("{kind}: {in_all} frames received"))
 }
 
-/// A fast path that is ended or killed comes back and answers. Flows that the lab gave a switch do not come back, so
-/// that kind cannot be reset.
+/// A fast path that is ended or killed comes back and answers. The flows that the lab installed in a switch would be
+/// lost, so that kind cannot be reset.
 fn comes_back(lab: &mut Lab, kind: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let suite = read_suite(&suite(kind));
@@ -108,7 +108,7 @@ fn comes_back(lab: &mut Lab, kind: &str) -> Result<(), String> {
     for how in [ResetKind::Software, ResetKind::Process] {
         let resets = dut.resets().ok_or("the fast path can be reset")?;
         resets.begin(how, Instant(0), Duration::ZERO).map_err(|e| e.to_string())?;
-        // Counters that begin again at 0 would seem to go backwards, and nobody answers until the process is back.
+        // Counters that start at 0 again would seem to go backwards, and nothing answers until the process is back.
         let during = dut.counters().map_err(|e| format!("{how:?}: {e}"))?;
         let known = |prefix: &str| during.keys().any(|name| name.starts_with(prefix));
         ensure(known("slow_path.") && !known("xdp."), || format!("{how:?}: {during:?}"))?;
@@ -120,7 +120,7 @@ fn comes_back(lab: &mut Lab, kind: &str) -> Result<(), String> {
             ensure(std::time::Instant::now() < deadline, || "the reset does not end".into())?;
             std::thread::yield_now();
         };
-        // The reset is over once the fast path answers.
+        // The reset is over when the fast path answers.
         let counters = dut.counters().map_err(|e| e.to_string())?;
         ensure(done.problem.is_none() && counters.contains_key("xdp.d0.forwarded_ipv4"), || {
             format!("{how:?}: {done:?}")
@@ -130,9 +130,9 @@ fn comes_back(lab: &mut Lab, kind: &str) -> Result<(), String> {
     dut.take_down().map_err(|e| e.to_string())
 }
 
-/// A case for each kind of router with a data plane outside the kernel's own.
+/// A case for each kind of router that forwards outside the kernel's network stack.
 pub fn cases() -> Vec<Case> {
-    // Only root may load the XDP program.
+    // Only root can load the XDP program.
     let root = nix::unistd::geteuid().is_root();
     let case = |kind: &'static str| {
         let right = move |lab: &mut Lab| forwards(lab, kind).and_then(|()| comes_back(lab, kind));

@@ -1,5 +1,6 @@
-//! Emulated TCP with the kernel's over a veth pair: 10 MB out and in, IPv4 and IPv6, active and passive, while the
-//! kernel sends segments of up to 64 KiB with unfinished checksums; then signed (TCP MD5) and from the link only (GTSM).
+//! Emulated TCP against the kernel's TCP over a veth pair: 10 MB in each direction, IPv4 and IPv6, active and passive,
+//! while the kernel sends segments of up to 64 KiB with incomplete checksums. Then connections that are signed (TCP
+//! MD5) and accepted only from the link (GTSM).
 
 use crate::anew::Case;
 use crate::station::{Station, addresses, links};
@@ -36,7 +37,7 @@ fn mirror(mut stream: TcpStream) -> Result<(), String> {
     }
 }
 
-/// Our side: sends all data, receives as much, and closes when the kernel has closed.
+/// Our side of a connection: sends all data, receives the same amount, and closes when the kernel has closed.
 fn there_and_back(station: &mut Station, id: ConnectionId) -> Result<(), String> {
     let (mut sent, mut received, mut wrong) = (0, 0, None);
     station.run(LIMIT, |station| {
@@ -96,7 +97,7 @@ connection.shutdown(socket.SHUT_WR)
 connection.recv(1)
 "#;
 
-/// Signed connections with the kernel; it refuses another key and a sender that is not on the link.
+/// Signed connections with the kernel; the kernel refuses a wrong key, and a sender that is not on the link.
 fn protected(station: &mut Station, peer: &Netns, v6: bool) -> Result<(), String> {
     let [kernel, own] = addresses(v6).map(|address| address.to_string());
     let start = || {
@@ -173,7 +174,7 @@ fn checked() -> Result<(), String> {
         let id = station.connect(v6, 179)?;
         there_and_back(&mut station, id)?;
         theirs.join().map_err(|_| "panicked")??;
-        // There is no listener any more.
+        // The listener no longer exists.
         let refused = station.connect(v6, 179);
         if refused != Err(format!("{:?}", ConnState::Closed(CloseReason::Refused))) {
             return Err(format!("{refused:?}"));
@@ -196,7 +197,7 @@ fn checked() -> Result<(), String> {
         theirs.join().map_err(|_| "panicked")??;
         protected(&mut station, &peer, v6)?;
     }
-    // Otherwise offload was off, and this test shows less than it claims.
+    // If this fails, offload was off, and the test shows less than it claims.
     (station.longest > 10_000).then_some(()).ok_or_else(|| format!("no frame above {} bytes", station.longest))
 }
 

@@ -1,7 +1,8 @@
-//! Known answers on real interfaces: whatever the reference device in a separate process does to frames, the analyzer
-//! counts what the device reports, and not one frame is unaccounted for.
+//! Known answers on real interfaces: whatever the reference device, a separate process, does to frames, the analyzer
+//! counts what the device reports, and every frame is accounted for.
 //!
-//! With `DROPHAMMER_FRAMES=10000000` it sends at least this many frames through the device with all faults at once, instead of the cases.
+//! With `DROPHAMMER_FRAMES=10000000` it sends at least this many frames through the device with all faults at the same
+//! time, instead of the cases.
 
 mod bench;
 mod cases;
@@ -11,7 +12,7 @@ use crate::anew::Checked;
 use bench::Bench;
 use drophammer_lab::{Lab, Links};
 
-/// Cases that are short and run always.
+/// Cases that are short enough to run always.
 const ALWAYS: [&str; 3] = [
     "dropped_frames_are_lost",
     "overtaken_frames_are_reordered_by_their_extent",
@@ -24,7 +25,7 @@ fn check(good: bool, what: impl FnOnce() -> String) -> Checked {
     if good { Ok(()) } else { Err(what()) }
 }
 
-/// The cases on veth, and some of them on tap.
+/// All cases on veth, and some of them on tap.
 pub fn cases() -> Vec<anew::Case> {
     let title = |links: Links, name: &str| format!("{name} on {}", if links == Links::Veth { "veth" } else { "tap" });
     if let Ok(frames) = std::env::var("DROPHAMMER_FRAMES") {

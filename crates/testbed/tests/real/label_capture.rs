@@ -1,5 +1,6 @@
-//! What real routers send after they swapped, pushed and removed labels, as an independent decoder (tshark) reads it:
-//! labels, TTLs, traffic classes, the bottom of the stack, and the packet below. User Mode Linux and Open vSwitch.
+//! Frames that real routers send after they swapped, pushed and removed labels, as decoded by an independent decoder
+//! (tshark): labels, TTLs, traffic classes, the bottom of the stack, and the packet below. The routers are User Mode
+//! Linux and Open vSwitch.
 
 use crate::anew::{self, Checked};
 use crate::common::{Memory, read_suite};
@@ -19,20 +20,20 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 
-/// Frames of each flow.
+/// Number of frames of each flow.
 const FRAMES: usize = 40;
 
-/// A flow, told apart by its codepoint, and what must leave the router.
+/// A flow, identified by its codepoint, and the labels with which it must leave the router.
 struct Case {
     name: &'static str,
     dscp: u8,
-    /// Label headers that it has.
+    /// Label headers with which the flow is sent.
     sent: &'static str,
-    /// Labels, TTLs and bottom-of-stack bits that leave, the outermost first, as tshark writes them.
+    /// Expected labels, TTLs and bottom-of-stack bits, the outermost first, in the format of tshark.
     labels: &'static str,
     ttls: &'static str,
     bottom: &'static str,
-    /// TTL of the packet below.
+    /// Expected TTL of the packet below the labels.
     ip_ttl: &'static str,
 }
 
@@ -135,7 +136,7 @@ fn record(lab: &mut Lab, suite: &Suite, folder: &Path, file: &Path) -> Checked {
     setup.facts_mut().flows.clone_from(&suite.flows);
     let method = METHODS.iter().find(|method| method.spec().name == "fixed_rate").ok_or("no method")?;
     let ran = method.run(&mut setup, &suite.tests[0].params, &mut Outcome::default()).map_err(text);
-    // The end of the port ends its capture.
+    // Closing the port ends its capture.
     drop(setup);
     ran?;
     dut.take_down().map_err(text)?;
@@ -160,8 +161,9 @@ fn decode(file: &Path) -> Result<Option<Vec<Vec<String>>>, String> {
     Ok(Some(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()))
 }
 
-/// `swapped` is the traffic class with which a packet of class 5 leaves after its label was swapped, `pushed` that of the
-/// labels which a packet of codepoint 15 gets, `exposed` the TTL of a label that was below a removed one with TTL 30.
+/// Expected values: `swapped` is the traffic class of a packet of class 5 after its label was swapped, `pushed` is the
+/// traffic class of labels that are pushed on a packet of codepoint 15, and `exposed` is the TTL of a label after the
+/// label above it, with TTL 30, was removed.
 fn leaves(lab: &mut Lab, dut: &str, [swapped, pushed, exposed]: [&str; 3]) -> Checked {
     let folder = tempfile::tempdir().map_err(text)?;
     let (suite, file) = (suite(dut), folder.path().join("p2.pcap"));
@@ -192,9 +194,9 @@ fn leaves(lab: &mut Lab, dut: &str, [swapped, pushed, exposed]: [&str; 3]) -> Ch
 
 /// The tests.
 pub fn cases() -> Vec<anew::Case> {
-    // Open vSwitch takes the lowest three bits of the codepoint as the class of labels that it pushes.
+    // Open vSwitch uses the lowest three bits of the codepoint as the traffic class of labels that it pushes.
     let switch = |lab: &mut Lab| leaves(lab, "kind: ovs", ["5", "7", "29"]);
-    // Linux writes class 0 into each label that it adds or swaps, and an exposed label keeps its TTL.
+    // Linux sets the traffic class of each label that it adds or swaps to 0, and an exposed label keeps its TTL.
     let guest = |lab: &mut Lab| leaves(lab, "kind: uml, routing: static, memory: 128", ["0", "0", "17"]);
     vec![
         anew::Case::in_lab("tshark_reads_the_labels_that_a_switch_sends", switch).again(),

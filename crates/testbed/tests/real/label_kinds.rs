@@ -1,5 +1,5 @@
-//! Routers that forward by labels: User Mode Linux and Open vSwitch, alone and two in a chain. Labels are swapped,
-//! pushed and popped with the right TTL, and the router's treatment of the traffic class is determined.
+//! Routers that forward by labels: User Mode Linux and Open vSwitch, alone, and two of them in a chain. Labels are
+//! swapped, pushed and popped with the right TTL, and the router's treatment of the traffic class is determined.
 
 use crate::anew::Case;
 use crate::common::program::run_in_lab;
@@ -8,16 +8,16 @@ use drophammer_lab::kinds::uml;
 use drophammer_model::traffic::Deviation;
 use std::collections::BTreeMap;
 
-/// Frames of each flow.
+/// Number of frames of each flow.
 const FRAMES: u64 = 100;
 /// The flow whose packets must keep their traffic class.
 const CLASS: &str = "class";
 
-/// `dut` are the properties of a DUT besides its name; `pipe` means that its labels have a separate TTL.
+/// `dut` contains the properties of a DUT other than its name; `pipe` means that its labels have their own TTL.
 fn suite(dut: &str, pipe: bool) -> String {
     let of = |uniform: &'static str, other: &'static str| if pipe { other } else { uniform };
     let flow = |(name, headers, arrives): &(&str, &str, &str)| {
-        // A network to which packets leave with labels.
+        // A network on whose packets the router pushes labels.
         let (headers, to) = match *headers {
             "" => (String::new(), ", destination: 10.99.0.7"),
             labels => (format!("{labels}, "), ""),
@@ -49,7 +49,7 @@ fn suite(dut: &str, pipe: bool) -> String {
             ),
         ),
         (CLASS, "{mpls: {label: 100, tc: 5}}", "labels: [{label: 200, tc: 5, ttl: 63}], ttl: 64"),
-        // A router must forward neither.
+        // A router must not forward any of these.
         ("unknown", "{mpls: {label: 99}}", "labels: [{label: 99}]"),
         ("ends", "{mpls: {label: 100, ttl: 1}}", "labels: [{label: 200}]"),
     ];
@@ -62,7 +62,7 @@ fn suite(dut: &str, pipe: bool) -> String {
     )
 }
 
-/// `otherwise`: flows whose packets this router forwards differently from what they ask for.
+/// `otherwise` lists flows whose packets this router forwards differently from what the flow expects.
 fn forwards(lab: &mut Lab, dut: &str, otherwise: &[(&str, Deviation)]) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let memory = run_in_lab(lab, &suite(dut, dut.contains("pipe")), folder.path())?;

@@ -1,5 +1,5 @@
-//! A bed on two threads and a real router: each thread's hosts answer for its ports, and every frame is counted, also
-//! if the threads share the queues of each port.
+//! A bed on two threads and a real router: the hosts of each thread answer for its ports, and every frame is counted,
+//! even if the threads share the queues of each port.
 
 use crate::anew::Case;
 use crate::common::{Memory, read_suite};
@@ -18,7 +18,7 @@ const SUITE: &str = "suite: lanes\nprofile: quick\nseed: 11\nduts:\n  - {name: b
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 const PER_FLOW: u64 = 300;
 
-/// Both families in both directions, slowly; sources of `hosts` addresses.
+/// A slow trial of both families in both directions, with `hosts` source addresses.
 fn trial(bed: &TestSetup<'_>, hosts: u32) -> TrialSpec {
     let mut flows = Vec::new();
     for (from, to) in [(0, 1), (1, 0)] {
@@ -41,7 +41,7 @@ fn trial(bed: &TestSetup<'_>, hosts: u32) -> TrialSpec {
     }
 }
 
-/// The links have two queues; `queues` of each are used.
+/// Runs the trial on links with two queues, of which `queues` are used.
 fn checked(lab: &mut Lab, backend: &Backend, queues: u32) -> Result<(), String> {
     let suite = read_suite(SUITE);
     let cpus = lab.cpus().clone();
@@ -63,18 +63,18 @@ fn checked(lab: &mut Lab, backend: &Backend, queues: u32) -> Result<(), String> 
     session.tolerance.host = HostTolerance::ANY;
     let mut memory = Memory::default();
     let mut bed = TestSetup::new("box", &suite.ports, rig, device.as_mut(), &mut session, &mut memory);
-    // ARP and Neighbor Discovery on both ports, and the first trials on two threads.
+    // This needs ARP and Neighbor Discovery on both ports, and runs the first trials on two threads.
     bed.await_forwarding(&FAMILIES).map_err(|e| e.to_string())?;
     let spec = trial(&bed, 50);
     match bed.trial(&spec) {
-        // On a busy machine the tester may be held up; its counts must be right nevertheless.
+        // On a busy machine the tester may be delayed; its counts must still be right.
         Ok(_) | Err(TestError::Unfit(_)) => {}
         Err(e) => return Err(e.to_string()),
     }
     drop(bed);
     let result = &memory.trials().last().ok_or("no trial was kept")?.result;
     for g in &result.groups {
-        // The kernel spreads the hosts of a flow over the queues of `af_packet`. The router chooses the queue by which
+        // The kernel spreads the hosts of a flow over the queues of `af_packet`. The router chooses the queue on which
         // it sends, and so the queue on which `af_xdp` receives.
         let unknown = match backend.spec.name {
             _ if queues == 1 => 0,
@@ -97,7 +97,7 @@ fn checked(lab: &mut Lab, backend: &Backend, queues: u32) -> Result<(), String> 
     device.take_down().map_err(|e| e.to_string())
 }
 
-/// Tests, with backend and the queues of each port.
+/// Name, backend, and number of queues of each port for each test.
 const TESTS: [(&str, &str, u32); 3] = [
     ("two_threads_in_front_of_a_router", "af_packet", 1),
     ("two_threads_share_the_queues_of_each_port_in_front_of_a_router", "af_packet", 2),

@@ -1,14 +1,14 @@
-//! The reference device as a process behind veth pairs receives a table of many segments of TCP, and forwards to each
-//! route with the configured delay: the tester's figures are the device's own.
+//! The reference device as a process behind veth pairs receives a table in many TCP segments, and starts to forward to
+//! each route after the configured delay. The tester's figures must match the device's.
 
 use crate::anew::Case;
 use crate::common::program::run_in_lab;
 use crate::common::{cell, rows};
 use drophammer_lab::Lab;
 
-/// Some 12,000 octets of UPDATEs: the kernel could merge their segments.
+/// About 12,000 octets of UPDATEs, whose segments the kernel could merge.
 const ROUTES: f64 = 2_000.0;
-/// Delay until the first route is forwarded to; the last one takes twice that.
+/// Delay until the device forwards to the first route; for the last route it is twice as long.
 const DELAY_MS: f64 = 400.0;
 /// Interval of the frames to each route, which limits the resolution of times.
 const BIN_MS: f64 = 50.0;

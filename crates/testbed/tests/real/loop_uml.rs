@@ -1,6 +1,6 @@
 //! A routing loop of four real routers (User Mode Linux), with policy routing and a GRE tunnel: packets to the looping
-//! prefix circle until their TTL ends, and each router has counted them at each interface and in the tunnel exactly as
-//! often as the loop leads them there. Ordinary traffic passes at the same time, and a link with a delay delays it.
+//! prefix circle until their TTL ends, and each router counts them at each interface and in the tunnel exactly as often
+//! as they pass there. Ordinary traffic passes at the same time, and a link with a delay delays it.
 
 use crate::anew::{Case, Checked};
 use crate::common::{Memory, read_suite};
@@ -22,24 +22,25 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-/// Packets that circle.
+/// Number of packets that circle.
 const CIRCLING: u64 = 100;
-/// Their frame, and that of ordinary traffic, in bytes with FCS.
+/// Size of their frames and of ordinary frames, in bytes with FCS.
 const FRAME: u16 = 256;
-/// The frame without FCS, as interfaces count it, and the IP packet in it.
+/// Size of the frame without FCS, as interfaces count it, and of the IP packet in it.
 const COUNTED: u64 = FRAME as u64 - 4;
 const PACKET: u64 = COUNTED - 14;
-/// Bytes that the tunnel adds.
+/// Number of bytes that the tunnel adds.
 const TUNNEL: u64 = 24;
-/// Ordinary frames from each port to the other.
+/// Number of ordinary frames from each port to the other.
 const ORDINARY: u64 = 50;
-/// A time exceeded message quotes as much of a packet of this length as RFC 1812 section 4.3.2.3 requires: all of it.
+/// Size of a time exceeded message. It must quote as much of the packet as RFC 1812 section 4.3.2.3 requires, here all
+/// of it.
 const ERROR: u64 = 14 + 20 + 8 + PACKET;
 /// Counters must have their expected values within this time after a trial.
 const SETTLED: Duration = Duration::from_secs(10);
-/// Delay of the link in the middle in the second system.
+/// Delay of the link in the middle, in the second system.
 const DELAY: Duration = Duration::from_millis(60);
-/// How much longer the least delay of frames may be that pass four guests on one busy processor.
+/// Tolerance for the least delay of frames that pass four guests on one busy processor.
 const OWN: Duration = Duration::from_millis(40);
 
 fn text<E: ToString>(e: E) -> String {
@@ -50,7 +51,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// Counters of interfaces of the core and of tunnels: packets in, packets out, octets in, octets out.
+/// Counters of core interfaces and tunnels: packets in, packets out, octets in, octets out.
 type Counts = BTreeMap<(usize, InterfaceOf), [u64; 4]>;
 
 fn is_core(system: &System, router: usize, at: InterfaceOf) -> bool {
@@ -60,7 +61,7 @@ fn is_core(system: &System, router: usize, at: InterfaceOf) -> bool {
     }
 }
 
-/// Counters of the core: at the tester's ports its devices send frames too.
+/// Counters of the core. The tester's ports are left out, because the devices also send their own frames there.
 fn counts(system: &System, all: &[RouterInterface]) -> Counts {
     let core = all.iter().filter(|i| is_core(system, i.router, i.at));
     core.map(|i| ((i.router, i.at), [i.in_packets, i.out_packets, i.in_bytes, i.out_bytes])).collect()
@@ -72,7 +73,7 @@ fn add(to: &mut Counts, router: usize, at: InterfaceOf, out: bool, packets: u64,
     count[2 + usize::from(out)] += packets * bytes;
 }
 
-/// Adds packets that go from router to router by the routes, of `bytes` each.
+/// Adds `packets` packets of `bytes` each that follow the routes from router to router.
 fn add_way(to: &mut Counts, system: &System, from: usize, end: usize, packets: u64, bytes: u64) -> Checked {
     let mut at = from;
     while at != end {
@@ -87,8 +88,8 @@ fn add_way(to: &mut Counts, system: &System, from: usize, end: usize, packets: u
     Ok(())
 }
 
-/// Adds the frames of `packets` packets with this TTL that enter by `port`: their own way around, and that of the
-/// returning errors.
+/// Adds the frames of `packets` packets with this TTL that enter through `port`: their own way around the loop, and the
+/// way of the returned errors.
 fn add_circle(to: &mut Counts, system: &System, port: usize, ttl: u8, packets: u64) -> Checked {
     let (cycle, passes) = system.cycle().zip(system.passes(port, ttl)).ok_or("no loop")?;
     let entry = system.edge(port).ok_or("no such port")?.0;
@@ -124,7 +125,7 @@ fn circling(setup: &TestSetup<'_>, port: usize, ttl: u8, number: u64) -> Result<
     })
 }
 
-/// Ordinary traffic between the two ports, in both directions. Late frames are awaited for `drain_s` seconds.
+/// Ordinary traffic between the two ports, in both directions. The trial waits `drain_s` seconds for late frames.
 fn ordinary(setup: &TestSetup<'_>, drain_s: f64) -> Result<TrialSpec, String> {
     let mut flows = Vec::new();
     for (from, to) in [(0, 1), (1, 0)] {
@@ -148,7 +149,7 @@ fn read(setup: &mut TestSetup<'_>) -> Result<Vec<RouterInterface>, String> {
     setup.bench().device.router_interfaces().map_err(text)?.ok_or_else(|| "no counters of interfaces".into())
 }
 
-/// Waits until the counters have grown exactly by the expected amount.
+/// Waits until the counters have increased by exactly the expected amount.
 fn await_counts(setup: &mut TestSetup<'_>, system: &System, before: &Counts, expected: &Counts) -> Checked {
     let deadline = Instant::now() + SETTLED;
     loop {
@@ -169,8 +170,8 @@ fn await_counts(setup: &mut TestSetup<'_>, system: &System, before: &Counts, exp
     }
 }
 
-/// Sends packets with this TTL that circle, and ordinary ones at the same time. The longer their way, the longer their
-/// answers are awaited: for 2 s with the highest TTL.
+/// Sends circling packets with this TTL, and ordinary packets at the same time. The longer the way, the longer it waits
+/// for answers: 2 s with the highest TTL.
 fn send(setup: &mut TestSetup<'_>, port: usize, ttl: u8) -> Result<(TrialResult, OtherTraffic), String> {
     let spec = ordinary(setup, 1.0 + f64::from(ttl) / 255.0)?;
     let extra = (0..CIRCLING).map(|number| circling(setup, port, ttl, number)).collect::<Result<Vec<_>, _>>()?;
@@ -178,7 +179,7 @@ fn send(setup: &mut TestSetup<'_>, port: usize, ttl: u8) -> Result<(TrialResult,
     Ok((seen.result, seen.other.ok_or("no other traffic was observed")?))
 }
 
-/// Packets with this TTL circle, and ordinary ones pass.
+/// Checks that packets with this TTL circle, and that ordinary packets pass.
 fn circles(setup: &mut TestSetup<'_>, system: &System, port: usize, ttl: u8) -> Checked {
     let before = counts(system, &read(setup)?);
     let cpu =
@@ -204,7 +205,7 @@ fn circles(setup: &mut TestSetup<'_>, system: &System, port: usize, ttl: u8) -> 
     ensure(now.len() == 4 && now.iter().zip(&cpu).all(|(now, before)| now > before), || format!("{cpu:?}, {now:?}"))
 }
 
-/// Counters by name include the tunnel and the drops of queues.
+/// Checks that the counters by name include the tunnel and the drops of queues.
 fn tells(dut: &mut dyn Dut, delayed: bool) -> Checked {
     let counters = dut.counters().map_err(text)?;
     let has = |name: &&str| counters.contains_key(*name);
@@ -246,7 +247,7 @@ fn system(lab: &mut Lab, topology: &str, delayed: bool) -> Checked {
     let mut setup = TestSetup::new("sut", &suite.ports, rig, &mut *dut, &mut session, &mut memory);
     setup.await_forwarding(&[Family::Ipv4]).map_err(text)?;
     let checked = (|| {
-        // With the first packets each router resolves the neighbours of the loop, and the counters contain ARP.
+        // For the first packets each router resolves the neighbours of the loop, so the counters contain ARP.
         send(&mut setup, 0, 13)?;
         circles(&mut setup, &system, 0, 13)?;
         let all: &[(usize, u8)] = if delayed { &[(1, 7)] } else { &[(0, 64), (1, 64), (0, 255), (1, 2)] };

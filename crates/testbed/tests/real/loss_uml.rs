@@ -1,16 +1,17 @@
-//! A link between real routers (User Mode Linux) that loses frames at random: as many as a random loss of this share
-//! can be, in each direction, and each lost frame is one that netem has counted.
+//! A link between real routers (User Mode Linux) that loses frames at random. In each direction, the number of lost
+//! frames must be plausible for this share, and netem must have counted each lost frame.
 
 use crate::anew::{Case, Checked};
 use crate::common::program::run_in_lab;
 use drophammer_lab::Lab;
 use drophammer_lab::kinds::uml;
 
-/// Frames from each port to the other.
+/// Number of frames from each port to the other.
 const FRAMES: u64 = 8_000;
-/// Share of them that the link loses.
+/// Share of these frames that the link loses.
 const LOSS: f64 = 0.02;
-/// A random loss is as far as this many standard deviations from its mean once in fifteen thousand times.
+/// The loss may differ from its mean by this many standard deviations; chance exceeds that once in fifteen thousand
+/// times.
 const DEVIATIONS: f64 = 4.0;
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
@@ -56,7 +57,7 @@ fn loses(lab: &mut Lab) -> Checked {
         let least = group.latency.min_ns;
         ensure(least >= 20_000_000, || format!("{name}: a frame took {least} ns on a link with a delay of 20 ms"))?;
     }
-    // The frames by which the routers were found to forward were not lost.
+    // The link did not lose the frames that verified that the routers forward.
     let others = counters.iter().filter(|(name, frames)| name.ends_with("_dropped") && **frames > 0);
     let others: Vec<_> = others.filter(|(name, _)| !name.ends_with(".delay_dropped")).collect();
     ensure(others.is_empty(), || format!("{others:?}"))

@@ -1,7 +1,7 @@
 //! Whole runs and single trials on real routers, and on the reference device as a process behind real links.
 //!
-//! Each case has a process and a lab of its own. A reference device, the fast path of a router of kind `xdp` and the first
-//! process of a guest of kind `uml` are further instances of this program.
+//! Each case has its own process and its own lab. A reference device, the fast path of a router of kind `xdp` and the
+//! first process of a guest of kind `uml` are other instances of this program.
 
 #[path = "../../../lab/tests/anew/mod.rs"]
 mod anew;

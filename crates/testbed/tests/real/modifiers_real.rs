@@ -1,6 +1,7 @@
-//! The modifiers of RFC 2544 section 11 on real routers. With `filters`, each test frame passes the last condition of the
-//! router's nftables filter, which is gone afterwards. A router without filters has the rows without them. FRR drops
-//! broadcast frames, and answers queries and passes on changed routes beside the test frames.
+//! The modifiers of RFC 2544 section 11 on real routers. With `filters`, each test frame passes the last condition of
+//! the router's nftables filter, which is removed afterwards. For a router without filters, only the rows without
+//! filters are measured. FRR drops broadcast frames; besides the test frames, it answers queries and advertises changed
+//! routes.
 
 use crate::anew::{Case, Checked};
 use crate::common::program::run_in_lab;
@@ -34,7 +35,7 @@ fn filters(lab: &mut Lab, kind: &str, families: &str) -> Checked {
     let (with, without): (Vec<_>, Vec<_>) = memory.trials().into_iter().partition(|trial| trial.filtered);
     ensure(with.len() >= 2 && without.len() >= 2, || format!("{} and {} trials", with.len(), without.len()))?;
     for trial in &with {
-        // The filter of the first port is first: ten conditions, and the rule that denies the rest.
+        // The filter of the first port comes first: ten conditions, and the rule that denies everything else.
         let (received, lost) = (trial.result.sum(|group| group.received), trial.result.lost());
         let permitted: u64 = [9, 20].iter().filter_map(|rule| matches(trial, *rule)).sum();
         let others: u64 =
@@ -51,7 +52,7 @@ fn filters(lab: &mut Lab, kind: &str, families: &str) -> Checked {
     ensure(marks.is_empty(), || format!("{marks:?}"))
 }
 
-/// A kind that takes no filters has the rows without them, and a note.
+/// A kind that supports no filters gets the rows without filters, and a note.
 fn none(lab: &mut Lab) -> Checked {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let memory = run_in_lab(lab, &suite("ovs", "ipv4"), folder.path())?;
@@ -63,7 +64,7 @@ fn none(lab: &mut Lab) -> Checked {
     ensure(memory.trials().iter().all(|trial| !trial.filtered), || "a filter without filters".into())
 }
 
-/// FRR with broadcast frames, with queries to it and its SNMP agent, and with routes that change.
+/// FRR with broadcast frames, with queries to it and to its SNMP agent, and with routes that change.
 fn beside(lab: &mut Lab) -> Checked {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let text = suite("frr, snmp: true", "ipv4")
@@ -81,7 +82,7 @@ fn beside(lab: &mut Lab) -> Checked {
         let marks = &rows(&test.outcome, "modifiers")[row].marks;
         let (done, seen) = (of(row, done), of(row, seen));
         println!("    {}: {done:?} and {seen:?}", pairs[row].1);
-        // A broadcast frame is not forwarded. A query is answered, and a change is passed on.
+        // A broadcast frame is not forwarded. A query is answered, and a changed route is advertised.
         let right = if row == 0 { seen == Some(0.0) } else { seen == done };
         ensure(done.is_some_and(|done| done > 0.0) && right && marks.is_empty(), || format!("{marks:?}"))?;
     }

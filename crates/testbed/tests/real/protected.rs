@@ -1,6 +1,6 @@
 //! Sessions with TCP MD5 and GTSM between the emulated routers and DUTs of every kind, external and internal, in both
-//! families: routes pass, and no stored file contains the key. With another key in the router's configuration no
-//! session comes up, and none between a peer without GTSM and a router with it.
+//! families: routes are exchanged, and no stored file contains the key. If the router's configuration contains another
+//! key, no session comes up, and neither does one between a peer without GTSM and a router with GTSM.
 
 use crate::anew::{Case, Checked};
 use crate::common::program::run_in_lab;
@@ -10,7 +10,7 @@ use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::record::TestStatus;
 use std::path::Path;
 
-/// The result of a test, with its name.
+/// The result of a test, and its name.
 type Named = (String, Checked);
 
 const KEY: &str = "sesame4711";
@@ -23,11 +23,11 @@ const TEMPLATES: [(&str, &str, &str); 4] = [
     ("uml", "bgpd.conf", FRR),
 ];
 
-/// The user's template of FRR covers all daemons.
+/// The user's template for FRR covers all daemons.
 const FRR: &str =
     concat!(include_str!("../../../lab/templates/frr.conf.j2"), include_str!("../../../lab/templates/bgpd.conf.j2"));
 
-/// Those of [`TEMPLATES`] that this machine's processor can run.
+/// The entries of [`TEMPLATES`] that this machine's processor can run.
 fn templates() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let without_uml = uml::unfit_processor().is_some();
     TEMPLATES.into_iter().filter(move |(kind, ..)| !(without_uml && *kind == "uml"))
@@ -77,7 +77,7 @@ fn same_keys(lab: &mut Lab) -> Checked {
         }
         let all: Vec<_> =
             (0..rows(&test.outcome, table).len()).map(|row| cell(&test.outcome, table, row, "samples")).collect();
-        // Advertised and withdrawn, in both families.
+        // 20 routes were advertised and withdrawn in both families.
         if all != [Some(20.0); 4] {
             return Err(format!("{}: of 20 routes each {all:?} passed", test.dut));
         }
@@ -95,8 +95,8 @@ fn same_keys(lab: &mut Lab) -> Checked {
     key_is_not_in(folder.path())
 }
 
-/// Routers with what `change` makes of their templates accept no session of peers with this protection; the test fails
-/// with a cause that `because` accepts. One result for each kind.
+/// Checks that routers whose templates were modified by `change` accept no session with peers of this protection, and
+/// that the test fails with a cause that `because` accepts. Returns one result for each kind.
 fn refuse(
     lab: &mut Lab,
     change: fn(&str) -> String,
@@ -110,7 +110,7 @@ fn refuse(
         std::fs::write(&file, change(template)).map_err(|e| e.to_string())?;
         duts += &format!("  - {{name: {kind}, kind: {kind}, template: {}}}\n", file.display());
     }
-    // A route of a session that seems to be up is awaited for as long as the session.
+    // For a session that seems to be up, the test waits for a route as long as for the session.
     let suite = suite(&duts, protection).replace("establish: 20 s}", "establish: 3 s, patience: 3 s}");
     let memory = run_in_lab(lab, &suite, folder.path())?;
     let tests = memory.tests();
@@ -141,20 +141,21 @@ fn with_every_kind(lab: &mut Lab) -> Vec<Named> {
 }
 
 fn with_another_key(lab: &mut Lab) -> Vec<Named> {
-    // The kernel drops segments signed with another key without an answer.
+    // The kernel silently drops segments that are signed with another key.
     let silent = |why: &str| why.contains("does not answer on TCP") && why.contains("keys of the two sides may differ");
     let refused = refuse(lab, |template| template.replace("{{ bgp.md5 }}", "another"), &both(), silent);
     named("with another key takes no session", refused)
 }
 
 fn with_gtsm_alone(lab: &mut Lab) -> Vec<Named> {
-    // It may accept what arrives before it has set the socket's least TTL, an OPEN, and nothing after it.
+    // The router may accept an OPEN that arrives before it has set the minimum TTL of the socket, but nothing after
+    // that.
     let deaf = |why: &str| why.contains("is not up after 3 s") || why.contains("was not re-advertised");
     let refused = refuse(lab, |template| template.replace("{% if bgp.gtsm %}", "{% if true %}"), "", deaf);
     named("with GTSM takes no session of peers without", refused)
 }
 
-/// The cases. They measure nothing, but wait for daemons.
+/// The cases. They measure nothing, but they wait for daemons.
 pub fn cases() -> Vec<Case> {
     let case = |name: &str, of: fn(&mut Lab) -> Vec<Named>| {
         let run = move || {

@@ -1,4 +1,4 @@
-//! Time that the tester needs alone for routes, over a loop of the lab: each time all routes arrive, and are right.
+//! Time that the tester alone needs for routes, over a loop of the lab. All routes must arrive each time, and be right.
 
 use crate::anew::Case;
 use crate::common::read_suite;
@@ -24,7 +24,7 @@ fn checked() -> Result<(), String> {
     let without = lab.loop_without_dut(&suite.ports).map_err(|e| e.to_string())?;
     without.keep_segments_apart().map_err(|e| e.to_string())?;
     let clock = SystemClock::start();
-    // With one thread, and with the first of two.
+    // With one thread, and with two, of which only the first handles routes.
     for (seed, processors) in [(1, vec![]), (2, vec![cpus.tester, cpus.dut])] {
         let opened = real::open(&lab, without.interfaces(), &INTERFACE_BACKENDS[0], 1, clock)?;
         let hosts = joined_in_pairs(&suite.ports, suite.seed);
@@ -36,7 +36,7 @@ fn checked() -> Result<(), String> {
                 let seed = (seed + salt + turn) << 16;
                 let seconds = route_ceiling::once(&mut rig, &suite.ports, seed, &routes, per_update, &|| false)
                     .map_err(|e| e.to_string())?;
-                // Outside these limits the time is impossible, or longer than a retransmission explains.
+                // Outside these limits the time is impossible, or longer than a retransmission can explain.
                 if !(1e-4..20.0).contains(&seconds) {
                     return Err(format!("{ROUTES} {family} routes, {per_update} per UPDATE, in {seconds} s"));
                 }

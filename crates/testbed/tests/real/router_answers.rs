@@ -1,5 +1,5 @@
-//! A Linux router that is queried over its links: pings through it and to it, the banner of the SSH server beside it,
-//! and over a separate management link.
+//! A Linux router that is queried over its links: pings through it and to it, the banner of the SSH server on it, and
+//! the same over a separate management link.
 
 use crate::anew::Case;
 use crate::common::program::run_in_lab;
@@ -41,7 +41,7 @@ fn once(lab: &mut Lab) -> Result<(), String> {
         if get("answered") != Some(10.0) {
             return Err(format!("{found:?}: ten pings of each way"));
         }
-        // The delay is shorter than the round trip, and positive.
+        // The delay is positive, and shorter than the round trip.
         let (trip, tester) = (get("round_trip_us").unwrap_or(0.0), get("tester_us").unwrap_or(0.0));
         if !(tester > 0.0 && tester < trip && get("delay_us").is_some_and(|us| us > 0.0 && us < trip)) {
             return Err(format!("{found:?}"));
@@ -50,7 +50,7 @@ fn once(lab: &mut Lab) -> Result<(), String> {
     let overload = of("overload")?;
     let asked = |row: usize, column| text(overload, "overload_answers", row, column);
     let all = 0..rows(overload, "overload_answers").len();
-    // Over the link of the first port, and over the management link; SNMP only over the latter.
+    // Queries go over the link of the first port and over the management link; SNMP queries only over the latter.
     let link = "management link mgmt0";
     for (question, over) in [("ping", "port p1"), ("ssh", "port p1"), ("ping", link), ("ssh", link), ("snmp", link)] {
         let first = all.clone().find(|row| asked(*row, "question") == question && asked(*row, "over") == over);

@@ -1,5 +1,5 @@
-//! The counters of a Linux router, of its kernel and of an SNMP agent beside it, compared with the frames that were
-//! sent: all must agree. The agent is asked over the loopback of the router, and over its management link.
+//! Compares the counters of a Linux router, from its kernel and from an SNMP agent, with the frames that were sent: all
+//! must agree. The agent is queried over the loopback interface of the router, and over its management link.
 
 use crate::anew::Case;
 use crate::common::program::run_in_lab;

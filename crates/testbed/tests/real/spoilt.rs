@@ -1,5 +1,5 @@
-//! A trial that the tester itself has spoilt is invalid, gives the reason, and is repeated. Each kind of disturbance is
-//! applied to a real trial through a Linux router in a namespace.
+//! A trial that the tester itself has spoilt is invalid, reports the reason, and is repeated. Each kind of disturbance
+//! is applied to a real trial through a Linux router in a namespace.
 
 use crate::anew::{self, Checked};
 use crate::common::{Memory, read_suite};
@@ -22,52 +22,52 @@ use std::process::{Child, Command};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The disturbance of the first trial, in its middle.
+/// The disturbance in the middle of the first trial.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spoil {
-    /// Nothing.
+    /// No disturbance.
     Not,
     /// The receiving socket is not read for this long.
     Deaf(Duration),
     /// The sender's own ring is full for some bursts.
     RingFull,
-    /// The process is stopped (SIGSTOP), then continues.
+    /// The process is stopped (SIGSTOP) and later continued.
     Stopped,
-    /// The wall clock is set.
+    /// The wall clock is changed.
     ClockSet,
     /// The sending interface is switched off, and on again.
     SendingDown,
     /// The receiving interface is switched off, and on again.
     ReceivingDown,
-    /// The tester's end of the link takes no frames of this size for a while, so that the router's end drops them.
+    /// The tester's end of the link accepts no frames of this size for a while, so that the router's end drops them.
     EndFull,
     /// The interface is deleted.
     Deleted,
 }
 
 impl Spoil {
-    /// True if it acts at the port that receives.
+    /// True if it acts at the receiving port.
     fn of_the_receiver(self) -> bool {
         matches!(self, Spoil::Deaf(_) | Spoil::ReceivingDown | Spoil::EndFull)
     }
 }
 
-/// Time that an interface is switched off, a stop lasts and so on.
+/// Duration of a disturbance, such as the time for which an interface is switched off, in seconds.
 const SPELL_S: &str = "0.3";
 
-/// Test frames after which the spoiler acts.
+/// Number of test frames after which the disturbance starts.
 const AFTER: usize = 2_000;
 
-/// State that the ports of a trial share.
+/// State that is shared by the ports of a trial.
 #[derive(Default)]
 struct Fuse {
     armed: Cell<bool>,
-    /// Frames sent since.
+    /// Number of frames sent since the fuse was armed.
     frames: Cell<usize>,
 }
 
 impl Fuse {
-    /// True if it is time; true only once.
+    /// True if it is time for the disturbance; returns true only once.
     fn burns(&self) -> bool {
         let now = self.armed.get() && self.frames.get() > AFTER;
         if now {
@@ -77,7 +77,7 @@ impl Fuse {
     }
 }
 
-/// A port with a disturbance: acts once, when the fuse is armed and some test frames have passed.
+/// A port with a disturbance. It acts once, when the fuse is armed and some test frames have been sent.
 struct Spoiled {
     inner: AfPacket,
     info: PortInfo,
@@ -85,7 +85,7 @@ struct Spoiled {
     spoil: Spoil,
     fuse: Rc<Fuse>,
     until: Option<Instant>,
-    /// Remaining sends that find the ring full.
+    /// Number of remaining sends for which the ring is full.
     full: u32,
     child: Option<Child>,
 }
@@ -93,17 +93,17 @@ struct Spoiled {
 impl Spoiled {
     fn new(inner: AfPacket, clock: SystemClock, spoil: Spoil, fuse: &Rc<Fuse>) -> Spoiled {
         let mut info = inner.info().clone();
-        // As on an interface of a real card: refused frames are the tester's own fault.
+        // As with an interface of a real card, refused frames are the tester's own fault.
         info.refusal_is_device_loss &= spoil != Spoil::RingFull;
         Spoiled { inner, info, clock, spoil, fuse: fuse.clone(), until: None, full: 0, child: None }
     }
 
-    /// Starts `script` in parallel; it is waited for when the port is dropped.
+    /// Starts `script` in parallel. Dropping the port waits for its end.
     fn shell(&mut self, script: &str) {
         self.child = Some(Command::new("sh").arg("-ec").arg(script).spawn().expect("a shell"));
     }
 
-    /// Runs `first` at once and `then` at the end of the spell.
+    /// Runs `first` immediately, and `then` at the end of the disturbance.
     fn spell(&mut self, first: &str, then: &str) {
         let done = Command::new("sh").arg("-ec").arg(first).status().expect("a shell");
         assert!(done.success(), "{first}");
@@ -113,7 +113,7 @@ impl Spoiled {
     fn act(&mut self) {
         let (me, name) = (std::process::id(), self.info.interface.clone());
         match self.spoil {
-            // The clock acts without a port.
+            // The disturbance of the clock does not involve a port.
             Spoil::Not | Spoil::ClockSet => {}
             Spoil::Deaf(time) => self.until = Some(self.clock.now() + time),
             Spoil::RingFull => self.full = 2_000,
@@ -180,7 +180,7 @@ impl Port for Spoiled {
     }
 }
 
-/// A clock whose wall clock is set by 2.5 ms in the middle of the trial, if at all.
+/// A clock whose wall clock is changed by 2.5 ms in the middle of the trial, if requested.
 struct Set {
     inner: SystemClock,
     fuse: Option<Rc<Fuse>>,
@@ -211,7 +211,7 @@ impl Clock for Set {
 struct Case {
     name: &'static str,
     spoil: Spoil,
-    /// The reason of the first trial; empty if it must be valid.
+    /// The expected reason for the first trial; empty if the trial must be valid.
     says: &'static str,
     size: &'static str,
     rate_pps: f64,
@@ -222,7 +222,7 @@ const fn case(name: &'static str, spoil: Spoil, says: &'static str) -> Case {
     Case { name, spoil, says, size: "1400", rate_pps: 20_000.0, seconds: 0.5 }
 }
 
-/// Another case without disturbance: measures the kernel's work for the tester on the router's processor.
+/// An additional case without disturbance: measures the kernel's work for the tester on the router's processor.
 const SHARE: &str = "the_testers_share_of_the_routers_processor";
 
 const CASES: [Case; 10] = [
@@ -289,14 +289,15 @@ fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result
         let mut spec = pattern.trial(bed.ports(), case.name.into(), load, case.seconds).map_err(|e| e.to_string())?;
         fuse.frames.set(0);
         fuse.armed.set(true);
-        // One direction, so that each port has its role.
+        // Use one direction, so that each port has a fixed role.
         spec.flows.retain(|f| f.from == 0);
         bed.trial(&spec).map(|r| r.offered())
     };
     Ok((memory.trials().into_iter().cloned().collect(), outcome))
 }
 
-/// Other programs may keep this machine so busy that no trial is valid, which is reported too; the case then proves nothing.
+/// Maximum number of attempts. Other programs may keep this machine so busy that no trial is valid; this is reported,
+/// and the case then proves nothing.
 const TRIES: usize = 5;
 
 fn run(device: &mut dyn Dut, case: &Case) -> Checked {
@@ -316,7 +317,7 @@ fn run(device: &mut dyn Dut, case: &Case) -> Checked {
 /// Result of a case.
 enum Seen {
     Good,
-    /// Attempts were spoilt by other programs' use of the processor.
+    /// Other programs' use of the processor spoilt the attempts.
     Noise,
 }
 
@@ -337,11 +338,11 @@ fn once(device: &mut dyn Dut, case: &Case) -> Result<Seen, String> {
     reasons.iter().for_each(|r| println!("    {r}"));
     let first = reasons.first().ok_or("no trial was stored")?;
     if case.name == SHARE {
-        // Checked in valid and invalid trials, if the router has its own processor and its threads can be seen.
+        // Check this in valid and invalid trials, if the router has its own processor and its threads are visible.
         let health = &trials[0].result.health;
         let (Some(used), Some(_)) = (health.dut_used_ns, &health.dut_processor) else { return Ok(Seen::Good) };
         let Some(tester) = health.tester_on_dut_ns else {
-            // Only with the privilege to count it.
+            // Check this only with the privilege to count it.
             let counted = drophammer_port::softirq_time::SoftirqTime::on(0);
             return counted.map_or(Ok(Seen::Good), |_| Err("it is not known".into()));
         };
@@ -350,7 +351,7 @@ fn once(device: &mut dyn Dut, case: &Case) -> Result<Seen, String> {
     }
     let noisy = |reason: &str| is_noise(reason) && !(is_noise(case.says) && reason.contains(case.says));
     if case.spoil == Spoil::Deleted {
-        // The device has lost its link with it, which is reported.
+        // With its interface, the device has lost its link, which is reported.
         check(first.contains("counts until then are not valid"), || first.clone())?;
         return match outcome {
             Err(TestError::DutDied(e) | TestError::Failed(e)) if !e.is_empty() => Ok(Seen::Good),
@@ -386,7 +387,7 @@ fn once(device: &mut dyn Dut, case: &Case) -> Result<Seen, String> {
 
 /// A case for each disturbance.
 pub fn cases() -> Vec<anew::Case> {
-    // One of them is short enough to be always run.
+    // One of them is short enough to be run always.
     CASES
         .iter()
         .enumerate()

@@ -1,5 +1,5 @@
 //! A DUT whose process is stopped for 50 ms in the middle of a trial is late or loses frames. That is the DUT's fault:
-//! the trial is valid, and neither the watch on the host nor the tester is blamed.
+//! the trial is valid, and neither the host nor the tester is blamed.
 
 use crate::anew::{self, Checked};
 use crate::common::{Memory, read_suite};
@@ -19,12 +19,13 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How long the process is stopped.
+/// Time for which the process is stopped.
 const STOP: Duration = Duration::from_millis(50);
-/// A frame that waited for the process is at least this late, one that did not is not.
+/// A frame that waited for the process is at least this late; other frames are not.
 const LATE_NS: u64 = 40_000_000;
 const SECONDS: f64 = 1.0;
-/// Other programs may keep this machine so busy that a trial is rightly invalid: it then proves nothing.
+/// Maximum number of attempts. Other programs may keep this machine so busy that a trial is rightly invalid and proves
+/// nothing.
 const TRIES: usize = 10;
 
 struct Case {
@@ -39,7 +40,7 @@ const CASES: [Case; 3] = [
     Case { name: "a_stop_at_higher_load_is_the_devices", rate_pps: 100_000.0, stopped: true },
 ];
 
-/// A port that reports once that a given number of frames has been sent.
+/// A port that reports when a given number of frames has been sent.
 struct Counted {
     inner: AfPacket,
     left: Option<usize>,
@@ -91,7 +92,7 @@ fn device_process() -> Result<u32, String> {
     let is_device = |pid: &u32| {
         let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let stat = String::from_utf8_lossy(&read("stat")).into_owned();
-        // After the name, which may contain anything: the state, then the parent.
+        // The name may contain anything. It is followed by the state, then the parent.
         let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1).map(str::to_owned));
         let started_as = read("cmdline").split(|b| *b == 0).nth(1).map(<[u8]>::to_vec);
         parent.as_ref() == Some(&me) && started_as.as_deref() == Some(device::SUBCOMMAND.as_bytes())
@@ -117,14 +118,15 @@ fn stop_when_told(told: &Receiver<()>, pid: u32) -> Result<Duration, String> {
     Ok(start.elapsed())
 }
 
-/// Frames that the device itself has lost since it was brought up.
+/// Number of frames that the device itself has lost since it was brought up.
 fn lost_by_itself(device: &mut ProgramDut) -> Result<u64, String> {
     let counters = device.counters().map_err(|e| e.to_string())?;
     let count = |name: &str| counters.get(name).copied().ok_or(format!("the device does not count {name}"));
     Ok(count("truth.receive_overflow")? + count("truth.transmit_refused")?)
 }
 
-/// The first trial of a test under the whole watch on the host, and the frames that the device itself lost meanwhile.
+/// Runs the first trial of a test with full monitoring of the host. Returns the trial, and the number of frames that
+/// the device itself lost meanwhile.
 fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRecord, u64), String> {
     let clock = SystemClock::start();
     let families = [Family::Ipv4];
@@ -154,10 +156,10 @@ fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRe
             let pattern = Pattern::one_way(size, families.to_vec(), 0.3);
             let load = Load::Constant { rate_pps: case.rate_pps };
             let spec = pattern.trial(bed.ports(), case.name.into(), load, SECONDS).map_err(|e| e.to_string())?;
-            // The record reports a trial that other programs spoil.
+            // The record reports it if other programs spoil the trial.
             let _ = bed.trial(&spec);
         }
-        // No sender is left that could request a stop of the process.
+        // No sender remains that could request a stop of the process.
         drop(half_sent);
         stopping
             .map(|stopping| stopping.join().map_err(|_| "the thread that stops the device died".to_owned())?)
@@ -193,7 +195,7 @@ fn run(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Checked {
         };
         match (result, trial.result.validity.is_valid() && case.stopped) {
             (Ok(()), _) => return Ok(()),
-            // A valid trial with a stop is the result.
+            // The result must be a valid trial with a stop.
             (Err(e), true) => return Err(e),
             (Err(e), false) => {
                 println!("    again: {e}");

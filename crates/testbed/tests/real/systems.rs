@@ -1,5 +1,6 @@
-//! Systems of several real routers: four fully meshed, and two in a row. Nothing is lost between any of their ports,
-//! routes of one port reach all others, and both take a detour around a link between two routers that is down.
+//! Systems of several real routers: four of them fully meshed, and two in a row. No frames are lost between any of
+//! their ports, and routes of one port reach all other ports. Frames and routes take a detour around a link that is
+//! down.
 
 use crate::anew::{Case, Checked};
 use crate::common::{Memory, cell, read_suite, rows};
@@ -20,11 +21,11 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 const PORTS: usize = 4;
-/// Routes that one port advertises.
+/// Number of routes that one port advertises.
 const ROUTES: u32 = 1_000;
-/// Frames of each flow.
+/// Number of frames of each flow.
 const FRAMES: f64 = 100.0;
-/// The machine may delay tester and routers; a check that it spoilt is repeated.
+/// Maximum number of attempts: the machine may delay tester and routers, and a check that it spoilt is repeated.
 const ATTEMPTS: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -41,7 +42,7 @@ const CASES: [(&str, &str, Bgp); 6] = [
 #[derive(Clone, Copy, PartialEq)]
 enum Bgp {
     None,
-    /// Its routes do not reach the kernel.
+    /// BGP whose routes do not reach the kernel.
     Speaks,
     Forwards,
 }
@@ -54,7 +55,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// A flow from each port to each other one, alternately of both IP versions. `ttl` is the TTL behind one router.
+/// A flow from each port to each other port, alternating between both IP versions. `ttl` is the TTL after one router.
 fn suite(kind: &str, topology: &str) -> Suite {
     let mut flows = String::new();
     for (from, to) in (0..PORTS).flat_map(|a| (0..PORTS).map(move |b| (a, b))).filter(|(a, b)| a != b) {
@@ -81,7 +82,7 @@ fn run(setup: &mut TestSetup<'_>, test: &str, suite: &Suite) -> Result<Outcome, 
     method.run(setup, &config.params, &mut outcome).map(|()| outcome).map_err(text)
 }
 
-/// Every frame of every flow arrives, with the TTL behind the routers on its way.
+/// Checks that every frame of every flow arrives, with the TTL that the routers on its way leave.
 fn forwards(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
     let mut last = Ok(());
     for _ in 0..ATTEMPTS {
@@ -103,8 +104,8 @@ fn forwards(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
     last
 }
 
-/// While two links are down and the others too slow, gold loses nothing, and the queues between the routers dropped all
-/// lost frames.
+/// Checks that gold loses nothing while two links are down and the others are too slow, and that the queues between the
+/// routers dropped all lost frames.
 fn shares_links_by_class(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
     let mut last = Ok(());
     for _ in 0..ATTEMPTS {
@@ -116,7 +117,8 @@ fn shares_links_by_class(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
             ensure(cell("class_of_service", 3, "lost") == 0.0, || "gold lost frames".into())?;
             for row in 0..6 {
                 let [lost, dropped] = ["lost", "dropped"].map(|column| cell("class_of_service_losses", row, column));
-                // Nothing of gold and nothing without overload; much of silver and bronze under overload.
+                // Gold loses nothing, and no class loses frames without overload; silver and bronze lose much under
+                // overload.
                 let much = row > 3;
                 ensure(lost == dropped && (lost > 100.0) == much && (much || lost == 0.0), || {
                     format!("class {row}: {lost} lost, {dropped} dropped")
@@ -131,8 +133,8 @@ fn shares_links_by_class(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
     last
 }
 
-/// All routes that the first port advertises arrive at all others as one router would pass them on. If routes are
-/// installed, each router has them.
+/// Checks that all routes that the first port advertises arrive at all other ports, as a single router would advertise
+/// them. If routes are installed, each router must have them.
 fn passes_routes_on(setup: &mut TestSetup<'_>, installs: bool) -> Checked {
     let families = [Family::Ipv4, Family::Ipv6];
     let installed = |setup: &mut TestSetup<'_>| families.map(|f| setup.bench().device.fib_routes(f).ok().flatten());
@@ -161,7 +163,7 @@ fn passes_routes_on(setup: &mut TestSetup<'_>, installs: bool) -> Checked {
             format!("watch {watch}: {} routes present, {} wrong: {}", found.present, found.wrong, settled.cause)
         })?;
     }
-    // The kernel has them a little later than the neighbours.
+    // The kernel has the routes slightly later than the neighbours.
     let wanted = before.map(|held| held.map(|held| held + if installs { u64::from(ROUTES) } else { 0 }));
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -176,7 +178,7 @@ fn passes_routes_on(setup: &mut TestSetup<'_>, installs: bool) -> Checked {
     routing.reset(PATIENCE).map_err(text)
 }
 
-/// The system's counters and records.
+/// Checks the system's counters and records.
 fn tells(dut: &mut dyn Dut, suite: &Suite, routers: usize) -> Checked {
     let record = dut.record();
     let said = format!("{routers} routers, ");
@@ -208,7 +210,7 @@ fn tells(dut: &mut dyn Dut, suite: &Suite, routers: usize) -> Checked {
     })
 }
 
-/// The processor time of all routers is known and did not decrease since `before`.
+/// Checks that the processor time of all routers is known and did not decrease since `before`.
 fn cpu_time(setup: &mut TestSetup<'_>, before: Duration) -> Result<Duration, String> {
     let time = setup.bench().device.usage().and_then(|usage| usage.cpu_time()).ok_or("no processor time")?;
     ensure(time >= before, || format!("processor time {time:?} after {before:?}")).map(|()| time)
@@ -220,8 +222,8 @@ pub fn set_core_link(setup: &mut TestSetup<'_>, link: CoreLinkName, up: bool) ->
     links.set_core_link(link, up).map_err(text)
 }
 
-/// Number of the kernel threads that receive at the links. All have the same priority, and run on `processor` alone, if
-/// they are bound to one.
+/// Number of the kernel threads that receive at the links. All must have the same priority, and run only on
+/// `processor`, if they are bound to one.
 fn receiving(setup: &mut TestSetup<'_>, processor: Option<usize>) -> Result<usize, String> {
     let threads = setup.bench().device.usage().and_then(|usage| usage.threads()).ok_or("no times of threads")?;
     let read = |id: u32, file: &str| std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default();
@@ -233,7 +235,7 @@ fn receiving(setup: &mut TestSetup<'_>, processor: Option<usize>) -> Result<usiz
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(str::trim);
         let bound = processor.is_none_or(|processor| allowed == Some(processor.to_string().as_str()));
         ensure(bound, || format!("thread {id} may run on {allowed:?}"))?;
-        // Its nice value is the 17th field behind the name.
+        // The nice value is the 17th field after the name.
         let stat = read(*id, "stat");
         let nice = stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().nth(16));
         priorities.extend(nice.map(str::to_owned));
@@ -244,7 +246,7 @@ fn receiving(setup: &mut TestSetup<'_>, processor: Option<usize>) -> Result<usiz
 
 fn case(lab: &mut Lab, kind: &str, topology: &str, bgp: Bgp) -> Checked {
     let folder = tempfile::tempdir().map_err(text)?;
-    // Only root may bind the threads.
+    // Only root can bind the threads.
     let processor = Some(lab.cpus().dut).filter(|_| lab.is_root());
     let suite = suite(kind, topology);
     let mut dut = real::bring_up(lab, &suite.duts[0], &suite, folder.path(), &|| false).map_err(text)?;
@@ -282,7 +284,7 @@ fn case(lab: &mut Lab, kind: &str, topology: &str, bgp: Bgp) -> Checked {
         ensure(hops(&mut setup) == [2, 2, 2], || "two routers on the way".into())?;
         let (used, threads) = (cpu_time(&mut setup, Duration::ZERO)?, receiving(&mut setup, processor)?);
         set_core_link(&mut setup, links[0], false)?;
-        // The time of daemons is exact only while none of their threads has ended.
+        // The processor time of daemons is exact only while none of their threads has ended.
         let floor = |used: Duration| if kind == "linux" { used } else { Duration::ZERO };
         let used = cpu_time(&mut setup, floor(used))?;
         let left = receiving(&mut setup, processor)?;
@@ -314,7 +316,7 @@ pub fn cases() -> Vec<Case> {
     CASES
         .into_iter()
         .map(|(kind, topology, bgp)| {
-            // OpenBGPD changes to another user, which only root's lab has.
+            // OpenBGPD changes to another user, who exists only in root's lab.
             let why = (kind == "openbgpd" && !root).then_some("it needs root");
             Case::in_lab(format!("{kind} {topology}"), move |lab| case(lab, kind, topology, bgp)).long().unless(why)
         })

@@ -1,7 +1,7 @@
-//! Several User Mode Linux guests as one DUT. Four are fully meshed: packets go around a link that is down, as routed
-//! by the guests' own kernels or by FRR in them, and return to the old paths when the link is up again. Label-switched
-//! paths lead through the guests. While two links are down, the queues between the guests dropped exactly the lost
-//! frames. Two guests in a row decrement the TTL of labels by the pipe model.
+//! Several User Mode Linux guests as one DUT. Four are fully meshed: packets take a detour around a link that is down,
+//! routed by the guests' own kernels or by FRR in them, and return to the old paths when the link is up again.
+//! Label-switched paths lead through the guests. While two links are down, the queues between the guests drop exactly
+//! the lost frames. Two guests in a row decrement the TTL of labels according to the pipe model.
 
 use crate::anew::{Case, Checked};
 use crate::common::program::run_in_lab;
@@ -21,9 +21,10 @@ use drophammer_testbed::validity::HostTolerance;
 use drophammer_testbed::{Session, config, real};
 
 const PORTS: usize = 4;
-/// Frames of each flow.
+/// Number of frames of each flow.
 const FRAMES: u64 = 50;
-/// The machine may delay tester and guests for a while; a check that fails because of that is repeated.
+/// Maximum number of attempts: the machine may delay tester and guests for a while, and a check that fails because of
+/// that is repeated.
 const ATTEMPTS: u32 = 4;
 
 fn text<E: ToString>(e: E) -> String {
@@ -34,8 +35,8 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// Two flows from each port to each other one: a plain one, alternating between both IP versions, and one with a label.
-/// Their `arrives` is that of a single router.
+/// Two flows from each port to each other port: one without labels, alternating between both IP versions, and one with
+/// a label. Their `arrives` is the one for a single router.
 fn suite(dut: &str, rest: &str) -> Suite {
     let mut flows = String::new();
     for (from, to) in (0..PORTS).flat_map(|a| (0..PORTS).map(move |b| (a, b))).filter(|(a, b)| a != b) {
@@ -67,7 +68,7 @@ fn run(setup: &mut TestSetup<'_>, test: &str, suite: &Suite) -> Result<Outcome, 
     method.run(setup, &config.params, &mut outcome).map(|()| outcome).map_err(text)
 }
 
-/// Repeats until success, at most [`ATTEMPTS`] times.
+/// Repeats `once` until it succeeds, at most [`ATTEMPTS`] times.
 fn tried(mut once: impl FnMut() -> Checked) -> Checked {
     let mut last = Ok(());
     for _ in 0..ATTEMPTS {
@@ -79,8 +80,8 @@ fn tried(mut once: impl FnMut() -> Checked) -> Checked {
     last
 }
 
-/// Every frame of every flow whose name begins with one of `first` arrives, with the TTL that the routers on its path
-/// leave.
+/// Checks that every frame of every flow whose name begins with one of `first` arrives, with the TTL that the routers
+/// on its path leave.
 fn forwards(setup: &mut TestSetup<'_>, suite: &Suite, first: &[char]) -> Checked {
     setup.facts_mut().flows = suite.flows.iter().filter(|flow| flow.name.starts_with(first)).cloned().collect();
     let expected = setup.facts_mut().flows.len();
@@ -98,8 +99,8 @@ fn forwards(setup: &mut TestSetup<'_>, suite: &Suite, first: &[char]) -> Checked
     })
 }
 
-/// While two links are down and the others are too slow, gold loses nothing, and the queues between the routers dropped
-/// exactly the lost frames.
+/// Checks that gold loses nothing while two links are down and the others are too slow, and that the queues between the
+/// routers dropped exactly the lost frames.
 fn shares_links_by_class(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
     tried(|| {
         let outcome = run(setup, "class_of_service", suite)?;
@@ -119,7 +120,7 @@ fn shares_links_by_class(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
     })
 }
 
-/// Four guests, fully meshed, with BGP among them if `rest` of the suite asks for it.
+/// Four guests, fully meshed, with BGP between them if `rest` of the suite asks for it.
 fn mesh(lab: &mut Lab, dut: &str, rest: &str) -> Checked {
     let folder = tempfile::tempdir().map_err(text)?;
     let suite = suite(dut, rest);
@@ -161,7 +162,7 @@ fn mesh(lab: &mut Lab, dut: &str, rest: &str) -> Checked {
     dut.take_down().map_err(text)
 }
 
-/// Two guests in a row whose labels have a TTL of their own.
+/// Two guests in a row whose labels have their own TTL.
 fn pipe(lab: &mut Lab) -> Checked {
     let flows = [
         ("swap", "{mpls: {label: 100, ttl: 40}}, ", "labels: [{label: 200, ttl: 39}], ttl: 64", ""),

@@ -32,7 +32,7 @@ pub fn cases() -> Vec<Case> {
     SCENARIOS.into_iter().map(case).collect()
 }
 
-/// Kernels of the guests that this process has started.
+/// Guest kernels that this process has started.
 fn guests() -> Vec<u32> {
     let children = |pid: u32| -> Vec<u32> {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -44,7 +44,7 @@ fn guests() -> Vec<u32> {
     all.filter(|pid| name(pid) == "linux.uml\n").collect()
 }
 
-/// A guest that has ended leaves neither taps nor processes.
+/// Checks that a guest that has ended leaves neither taps nor processes.
 fn nothing_left() -> Result<(), String> {
     if Path::new("/sys/class/net/t0").exists() || Path::new("/sys/class/net/m0").exists() {
         return Err("a tap is still there".into());

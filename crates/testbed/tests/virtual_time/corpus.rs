@@ -1,4 +1,5 @@
-//! Replays the corpus of every fuzz target: the properties that the targets (see `fuzz/`) check hold for all stored inputs.
+//! Replays the corpus of every fuzz target: the properties that the targets (see `fuzz/`) check must be true for all
+//! stored inputs.
 
 #[path = "../../../../fuzz/src/lib.rs"]
 mod bodies;
@@ -66,7 +67,7 @@ fn pcap() {
 fn every_target_is_replayed() {
     let text = |path: &str| std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let here = text("tests/virtual_time/corpus.rs");
-    // What reads stored runs is beyond this crate, and its corpus is replayed there.
+    // Targets that read stored runs are outside this crate; their corpus is replayed in `report/tests/corpus.rs`.
     let there = text("../report/tests/corpus.rs");
     let targets = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
     for entry in std::fs::read_dir(targets).unwrap() {

@@ -1,12 +1,12 @@
 //! Every figure of the tester on simulated routers, compared with golden files.
 //!
-//! Each case runs suites in virtual time with a fixed seed and a fixed secret. All trials and outcomes are written as JSON
-//! lines and compared with `golden/CASE.jsonl`. So a change of the code that is not meant to change a figure can show that it
-//! does not.
+//! Each case runs suites in virtual time with a fixed seed and a fixed secret. All trials and outcomes are written as
+//! JSON lines and compared with `golden/CASE.jsonl`. So the tests show whether a change of the code that should not
+//! change any figure really does not.
 //!
-//! - `DROPHAMMER_WRITE_FIGURES=1` rewrites the golden files. Read the difference before you commit it.
-//! - `DROPHAMMER_FIGURES=DIR` also writes each case to `DIR/CASE.jsonl` with nothing abridged. Run it before and after a change
-//!   and compare the folders to find what is behind a digest that differs.
+//! - `DROPHAMMER_WRITE_FIGURES=1` rewrites the golden files. Review the difference before you commit it.
+//! - `DROPHAMMER_FIGURES=DIR` also writes each case to `DIR/CASE.jsonl` without abridging anything. If a digest
+//!   differs, run this before and after the change, and compare the folders to find the cause.
 
 mod cases;
 mod collect;
@@ -96,7 +96,7 @@ fn the_same_case_twice_is_the_same() {
     assert!(a.len() > 20 && a == b);
 }
 
-/// The smallest possible change of a figure of the first trial.
+/// Name and function of the smallest possible change of a figure of the first trial.
 type Change = (&'static str, fn(&mut Record));
 
 #[test]
@@ -124,7 +124,7 @@ fn one_changed_figure_is_named_with_file_record_and_both_values() {
         assert!(told.contains(&format!("{figure}: golden ")) && told.contains(", now "), "{figure} is not in: {told}");
         assert!(told.contains("1 of "), "{told}");
     }
-    // A cell of a table, a point of a plot, a missing record.
+    // Changes to a cell of a table and to a point of a plot, and a missing record.
     let outcome = |change: fn(&mut drophammer_model::outcome::Outcome)| {
         let mut runs = runs.clone();
         let test = runs[0].records.iter_mut().find_map(|r| if let Record::Test(t) = r { Some(t) } else { None });

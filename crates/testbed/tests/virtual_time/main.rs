@@ -1,5 +1,5 @@
-//! Whole runs on reference devices in virtual time, and what needs no device: files of routes, and the corpus of the fuzz
-//! targets.
+//! Whole runs on reference devices in virtual time, and tests that need no device: files of routes, and the corpus of
+//! the fuzz targets.
 
 #![allow(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! Routing tables from MRT files that the test writes byte by byte (RFC 6396 section 4.3): the tables that they give,
-//! and the errors of damaged ones.
+//! Routing tables from MRT files that the test writes byte by byte (RFC 6396 section 4.3): the tables that result from
+//! them, and the errors for damaged files.
 
 use drophammer_model::routes::{Origin, Prefix, RouteAttributes, RouteTable, Routes};
 use drophammer_model::trial::Family;
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-/// The table alone.
+/// Reads only the table.
 fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<RouteTable, MrtError> {
     mrt::read(path, family, choice).map(|(table, _)| table)
 }
@@ -40,7 +40,7 @@ fn attribute(flags: u8, kind: u8, value: &[u8]) -> Vec<u8> {
     [&[flags, kind, value.len() as u8], value].concat()
 }
 
-/// ORIGIN, AS_PATH of one sequence, NEXT_HOP.
+/// The attributes ORIGIN, AS_PATH with one sequence, and NEXT_HOP.
 fn plain(path: &[u32]) -> Vec<u8> {
     let mut segment = vec![2, path.len() as u8];
     path.iter().for_each(|a| segment.extend(a.to_be_bytes()));
@@ -56,17 +56,18 @@ fn entry(peer: u16, path_id: Option<u32>, attributes: &[u8]) -> Vec<u8> {
     e
 }
 
-/// A RIB record; `prefix` is its length and its bytes.
+/// A RIB record. `prefix` is the prefix length and the bytes of the prefix.
 fn rib(subtype: u16, prefix: &[u8], entries: &[Vec<u8>]) -> Vec<u8> {
     let body = [&[0, 0, 0, 7], prefix, &(entries.len() as u16).to_be_bytes(), &entries.concat()].concat();
     record(13, subtype, &body)
 }
 
-/// Three IPv4 routes of peer 0, two of peer 1, one of peer 2; an IPv6 route of peer 1; a multicast route, and a message.
+/// A file with three IPv4 routes of peer 0, two of peer 1 and one of peer 2; an IPv6 route of peer 1; a multicast
+/// route; and a message.
 fn file() -> Vec<u8> {
     let rich = [
         attribute(0x40, 1, &[2]),
-        // A sequence, a set, a sequence.
+        // A path of a sequence, a set, and a sequence.
         attribute(
             0x40,
             2,
@@ -77,17 +78,17 @@ fn file() -> Vec<u8> {
         attribute(0x40, 5, &[0, 0, 0, 200]),
         attribute(0xc0, 8, &[0xfb, 0xf4, 0, 2, 0xff, 0xff, 0xff, 1, 0xfb, 0xf4, 0, 1]),
         attribute(0xc0, 32, &[0, 0, 0xfb, 0xf4, 0, 0, 0, 1, 0, 0, 0, 2]),
-        // An unknown optional attribute that is transitive, and one that is not.
+        // Two unknown optional attributes: one is transitive, the other is not.
         attribute(0xc0, 222, &[1, 2, 3]),
         attribute(0x80, 221, &[4]),
         attribute(0x40, 6, &[]),
         attribute(0xc0, 7, &[0, 1, 0x11, 0x70, 192, 0, 2, 9]),
-        // Two extended communities: a route target, and one that does not leave its AS.
+        // Two extended communities: a route target, and one that must not leave its AS.
         attribute(0xc0, 16, &[0, 2, 0, 1, 0, 0, 0, 5, 0x40, 4, 0, 1, 0, 0, 0, 6]),
         attribute(0xc0, 25, &[7; 20]),
     ]
     .concat();
-    // MP_REACH_NLRI as in a RIB: only length and next hop (RFC 6396 section 4.3.4).
+    // MP_REACH_NLRI as in a RIB: only the length and the next hop (RFC 6396 section 4.3.4).
     let mut reach = vec![16, 0x20, 1, 0xd, 0xb8];
     reach.extend([0; 12]);
     let v6 =
@@ -95,7 +96,7 @@ fn file() -> Vec<u8> {
     [
         peer_table(),
         rib(2, &[8, 20], &[entry(0, None, &plain(&[64500, 10])), entry(1, None, &plain(&[4_200_000_001, 10]))]),
-        // Bits beyond the length are not zero.
+        // The bits beyond the prefix length are not zero.
         rib(2, &[20, 20, 1, 0xff], &[entry(0, None, &rich)]),
         rib(3, &[8, 232], &[entry(0, None, &plain(&[64500]))]),
         rib(2, &[24, 20, 2, 3], &[entry(2, None, &plain(&[64500, 9])), entry(0, None, &plain(&[64500, 10]))]),
@@ -144,7 +145,7 @@ fn the_peer_with_most_routes_gives_the_table() {
     assert_eq!(counts, [(0, 64500, [3, 0]), (1, 4_200_000_001, [2, 1]), (2, 64500, [1, 0])]);
     let table = read(&path, Family::Ipv4, PeerChoice::MostRoutes).unwrap();
     assert_eq!(table.name(), "rib.mrt, AS 64500 (192.0.2.1)");
-    // The two with the same attributes are one group.
+    // The two routes with the same attributes form one group.
     assert_eq!(prefixes(&table), ["20.0.0.0/8", "20.2.3.0/24", "20.1.240.0/20"]);
     let routes = Routes::from(table);
     assert_eq!((routes.groups(), routes.group_of(1), routes.group_of(2)), (2, 0, 1));
@@ -160,7 +161,7 @@ fn the_peer_with_most_routes_gives_the_table() {
         atomic_aggregate: true,
         aggregator: Some((70_000, Ipv4Addr::new(192, 0, 2, 9))),
         extended_communities: vec![[0, 2, 0, 1, 0, 0, 0, 5]],
-        // RFC 4271 section 9: the unknown one is marked as partial.
+        // RFC 4271 section 9: the unknown attribute is marked as partial.
         others: [attribute(0xc0, 25, &[7; 20]), attribute(0xe0, 222, &[1, 2, 3])].concat(),
     };
     assert_eq!(routes.attributes(1), rich);
@@ -188,7 +189,7 @@ fn a_peer_can_be_named_and_families_are_apart() {
 fn compressed_files_are_known_by_their_contents() {
     let folder = Folder::new();
     let plain = read(&folder.file("rib", &file()), Family::Ipv4, PeerChoice::MostRoutes).unwrap();
-    // Two streams in sequence are one file.
+    // Two streams in sequence form one file.
     let whole = file();
     let (a, b) = whole.split_at(100);
     for (packed, name) in [(gzip as fn(&[u8]) -> Vec<u8>, "a.gz"), (bzip2, "b.bz2")] {
@@ -213,7 +214,7 @@ fn of_several_paths_of_a_peer_the_first_counts() {
     assert_eq!((table.len(), table.attributes(0).as_path), (1, vec![1]));
 }
 
-/// A second dump after the first, as BIRD appends them, whose peers have other indices: equal peers count as one.
+/// A second dump after the first, as BIRD appends them. Its peers have other indices; equal peers count as one.
 #[test]
 fn dumps_may_stand_one_behind_the_other() {
     let folder = Folder::new();
@@ -304,7 +305,7 @@ fn bad_entries_are_left_out_and_counted() {
     let words = left_out.words();
     assert_eq!(words[..2], ["routes that cannot be read, left out: 2", "records that cannot be read, left out: 1"]);
     assert!(words[2].contains("record 102 has a route of peer 7, whom no peer index table names"), "{words:?}");
-    // What is removed from a path is counted, too.
+    // Elements that are removed from a path are also counted.
     let (_, left_out) = mrt::read(&folder.file("rich", &file()), Family::Ipv4, PeerChoice::MostRoutes).unwrap();
     assert_eq!(left_out.words(), ["routes whose AS_SETs were removed (RFC 9774): 1"]);
 }

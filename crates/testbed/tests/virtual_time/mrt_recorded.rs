@@ -1,5 +1,5 @@
 //! MRT files that BIRD, FRR and OpenBGPD wrote about routes from emulated routers (`cargo run -p drophammer-testbed
-//! --example daemons` makes them): they give exactly the routes that were sent, with their attributes.
+//! --example daemons` makes them). They must contain exactly the routes that were sent, with their attributes.
 
 #[path = "../common/mrt_plan.rs"]
 mod plan;
@@ -9,7 +9,8 @@ use drophammer_model::trial::Family;
 use drophammer_testbed::mrt::{LeftOut, PeerChoice, peers, read};
 use std::path::{Path, PathBuf};
 
-/// Name; whether its routes have path identifiers (RFC 8050); LOCAL_PREF that the daemon has set on routes of external peers.
+/// Name of the file; true if its routes have path identifiers (RFC 8050); LOCAL_PREF that the daemon has set on routes
+/// of external peers.
 const FILES: [(&str, bool, Option<u32>); 4] = [
     ("bird.mrt", false, Some(100)),
     ("bird-paths.mrt", true, Some(100)),
@@ -21,7 +22,7 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mrt_recorded").join(name)
 }
 
-/// Each route of the table is one of the first `count` that were sent, with its attributes, and none is missing.
+/// Checks that the table contains exactly the first `count` routes that were sent, with their attributes.
 fn same(table: RouteTable, sent: &Routes, count: u32, local_pref: Option<u32>, what: &str) {
     let table = Routes::from(table);
     assert_eq!(table.len(), count, "{what}");
@@ -60,16 +61,16 @@ fn the_peers_are_the_sessions() {
         let of: Vec<_> = told.iter().map(|p| (p.asn, p.address.to_string())).collect();
         let wanted = [(65001, "198.18.1.2"), (4_200_000_002, "198.19.1.2"), (65001, "2001:2:0:1::2")];
         assert_eq!(of, wanted.map(|(asn, address)| (asn, address.to_owned())), "{name}");
-        // BIRD appends dumps, and each one counts.
+        // BIRD appends dumps, and each dump counts.
         let routes: Vec<_> = told.iter().map(|p| p.routes).collect();
         let dumps = routes[0][0] / 300;
         assert_eq!(routes, [[300, 0], [plan::SECOND, 0], [0, 150]].map(|r| r.map(|n| n * dumps)), "{name}");
-        // And at most one peer without routes, for the daemon's own.
+        // There is at most one peer without routes, for the daemon's own routes.
         assert!(all.len() - told.len() <= 1, "{name}: {all:?}");
     }
 }
 
-/// Types of records, from the bytes: the file contents must match their names.
+/// Checks the types of records in the bytes: the contents of the files must match their names.
 #[test]
 fn the_files_are_what_they_are_called() {
     use std::io::Read;

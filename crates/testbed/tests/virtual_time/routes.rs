@@ -1,5 +1,5 @@
 //! The tests of routers, in virtual time on reference devices whose routing is known: results are compared with the
-//! device's configuration, to the route and to the frame.
+//! device's configuration, exact to the route and to the frame.
 
 mod bed;
 mod core_mesh;
@@ -20,7 +20,7 @@ const SEED: u64 = 11;
 /// Longest interval at which emulated hosts and routers check for frames to send.
 const TICK_S: f64 = 50e-6;
 
-/// A suite of `tests` on one reference device with `params`, `ports` ports and this section `bgp`.
+/// A suite of `tests` on one reference device with `params`, `ports` ports and the section `bgp`.
 fn suite(params: &str, ports: usize, bgp: &str, tests: &str) -> Suite {
     let ports: String = (1..=ports).map(|n| format!("  - {{name: p{n}, speed: 1 Gbit/s}}\n")).collect();
     read_suite(&format!(
@@ -29,7 +29,7 @@ fn suite(params: &str, ports: usize, bgp: &str, tests: &str) -> Suite {
     ))
 }
 
-/// Runs such a suite to its end, whatever the results of its tests.
+/// Runs such a suite to its end, regardless of the results of its tests.
 fn run_all(params: &str, ports: usize, bgp: &str, tests: &str) -> Memory {
     let suite = suite(params, ports, bgp, tests);
     let mut memory = Memory::default();
@@ -38,7 +38,7 @@ fn run_all(params: &str, ports: usize, bgp: &str, tests: &str) -> Memory {
     memory
 }
 
-/// Like [`run_all`], for one test that must complete; returns also its outcome.
+/// Like [`run_all`], for one test that must complete; also returns its outcome.
 fn completed(params: &str, ports: usize, test: &str) -> (Memory, Outcome) {
     let memory = run_all(params, ports, "{}", &format!("  - {test}\n"));
     let record = memory.tests()[0];
@@ -56,12 +56,12 @@ fn rows<'a>(outcome: &'a Outcome, table: &str) -> &'a [Row] {
     crate::common::rows(outcome, table)
 }
 
-/// Numbers of a column.
+/// The numbers in a column.
 fn column(outcome: &Outcome, table: &str, column: &str) -> Vec<Option<f64>> {
     (0..rows(outcome, table).len()).map(|row| crate::common::cell(outcome, table, row, column)).collect()
 }
 
-/// Numbers of a column that has one in every row.
+/// The numbers in a column that has a number in every row.
 fn full(outcome: &Outcome, table: &str, name: &str) -> Vec<f64> {
     let numbers = column(outcome, table, name);
     numbers.iter().map(|n| n.unwrap_or_else(|| panic!("{name}: {numbers:?}"))).collect()
@@ -78,12 +78,12 @@ fn points<'a>(outcome: &'a Outcome, plot: &str, series: &str) -> &'a [Point] {
     &plot.series.iter().find(|s| s.name == series).unwrap_or_else(|| panic!("no series {series}")).points
 }
 
-/// True if there is a note that contains all of these.
+/// True if one note contains all of these texts.
 fn noted(outcome: &Outcome, parts: &[&str]) -> bool {
     outcome.notes.iter().any(|note| parts.iter().all(|part| note.contains(part)))
 }
 
-/// `value` is `expected` or up to `more` above it.
+/// Asserts that `value` is between `expected` and `expected + more`.
 #[track_caller]
 fn about(value: f64, expected: f64, more: f64) {
     assert!(

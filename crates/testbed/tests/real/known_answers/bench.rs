@@ -1,4 +1,4 @@
-//! A device in a separate process on a bed, and the counts of a trial and of the device for the same time.
+//! A device in a separate process on a bed, and the counts of tester and device for the same trial.
 
 use super::{Checked, check};
 use drophammer_lab::{Dut, Lab, LabError, Links, ProgramDut, Usage};
@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Where a case runs.
+/// The environment in which a case runs.
 pub struct Bench<'a> {
     pub lab: &'a Lab,
     pub links: Links,
@@ -38,7 +38,7 @@ pub fn suite() -> Suite {
     read::read(text, "known.yaml", &registry, &once).unwrap_or_else(|e| panic!("{e:?}"))
 }
 
-/// The device as the bed has it; the bench sends it requests too.
+/// The device of the bed, to which the bench also sends requests.
 struct Shared(Rc<RefCell<ProgramDut>>);
 
 impl Dut for Shared {
@@ -65,7 +65,7 @@ impl Usage for Shared {
     }
 }
 
-/// An observer that ignores everything: the bed's own records are not tested here.
+/// An observer that ignores everything, because the bed's own records are not tested here.
 struct Nobody;
 
 impl Observer for Nobody {
@@ -92,7 +92,7 @@ pub struct Up<'a> {
     links: Links,
 }
 
-/// What the device has counted.
+/// Counts of the device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Told {
     pub truth: Truth,
@@ -101,16 +101,16 @@ pub struct Told {
     pub longest_wait_ns: u64,
 }
 
-/// One trial, as tester and device counted it.
+/// One trial, as counted by tester and device.
 pub struct Story {
     pub result: TrialResult,
     pub before: Told,
     pub after: Told,
-    /// Counts of frames are exact unless tester or device are held up for longer than this.
+    /// Counts of frames are exact unless tester or device are delayed for longer than this.
     exact_ns: u64,
 }
 
-/// The basis of a judgement, which determines how delays of tester or device by the machine can spoil it.
+/// The basis of a judgement, which determines how delays caused by the machine can spoil the judgement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rests {
     /// Numbers of frames.
@@ -119,18 +119,19 @@ pub enum Rests {
     OnTimes,
 }
 
-/// First words of a judge's message about a trial that proves nothing because the machine held the device up.
+/// First word of a judge's message about a trial that proves nothing because the machine delayed the device.
 pub const DISTURBED: &str = "disturbed: ";
-/// Tester or device lose the processor for milliseconds every now and then; after this long times cannot be judged. A
-/// count stays exact however long they are held up, unless frames are still on their way when the trial ends.
+/// Tester and device sometimes lose the processor for milliseconds; after a delay of this length, times cannot be
+/// judged. Counts stay exact regardless of the delay, unless frames are still in flight when the trial ends.
 const HELD_UP_NS: u64 = 50_000_000;
-/// A step of the wall clock, the source of the kernel's arrival times, from which on it shows.
+/// Minimum step of the wall clock, the source of the kernel's arrival timestamps, that has a visible effect.
 const CLOCK_STEP_NS: u64 = 1_000_000;
-/// Most trials until one is undisturbed.
+/// Maximum number of trials until one is undisturbed.
 pub const ATTEMPTS: u32 = 8;
 
 impl Bench<'_> {
-    /// Brings a device up, changed by `change`, that never forgets a neighbour; `use_it` gets it once it forwards.
+    /// Brings up a device, changed by `change`, that never forgets a neighbour. Calls `use_it` when the device
+    /// forwards.
     pub fn with(&self, change: impl FnOnce(&mut Config), use_it: impl FnOnce(&mut Up<'_>) -> Checked) -> Checked {
         let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
         let (suite, text) = (suite(), |e: LabError| e.to_string());
@@ -175,7 +176,7 @@ impl Up<'_> {
         Ok(Told { truth, ports: [port("d0")?, port("d1")?], longest_wait_ns })
     }
 
-    /// IPv4 test frames of 64 bytes from port 0 to port 1 in one flow, or both families in both directions.
+    /// IPv4 test frames of 64 bytes in one flow from port 0 to port 1, or both families in both directions.
     pub fn spec(&self, both: bool, rate_pps: f64, duration_s: f64) -> TrialSpec {
         let views = self.bed.ports();
         let directions: &[(usize, usize)] = if both { &[(0, 1), (1, 0)] } else { &[(0, 1)] };
@@ -199,11 +200,11 @@ impl Up<'_> {
         }
     }
 
-    /// Runs a trial with these faults from its beginning. Unlike a trial of the bed it is never repeated and leaves no
-    /// frame unsent, however long the machine holds the tester up: it continues at 1.2 times the rate.
+    /// Runs a trial with these faults from its beginning. Unlike a trial of the bed, it is never repeated and leaves no
+    /// frame unsent, even if the machine delays the tester: it catches up at 1.2 times the rate.
     pub fn story(&mut self, spec: &TrialSpec, faults: &Faults) -> Result<Story, String> {
         let bed = &mut self.bed;
-        // Earlier requests of the device belong to no trial.
+        // Earlier requests of the device do not belong to this trial.
         bed.settle(Duration::ZERO).map_err(|e| e.to_string())?;
         let key = TrialKey::new(u64::from(std::process::id()), 1 << 32 | self.earlier.len() as u64);
         let earlier = self.earlier.iter().rev().take(8).copied().collect();
@@ -218,7 +219,7 @@ impl Up<'_> {
         drop(priority);
         let after = self.told()?;
         self.ask("faults {}")?;
-        // On virtual links every lost frame is counted, so only frames that are still on their way are missing. A tap
+        // On virtual links every lost frame is counted, so only frames that are still in flight are missing. A tap
         // drops frames that a delayed device does not fetch, and nothing counts them.
         let exact_ns = if self.links == Links::Veth { (spec.drain_s * 1e9) as u64 } else { HELD_UP_NS };
         let story = Story { result: result.map_err(|e| e.to_string())?, before, after, exact_ns };
@@ -226,8 +227,8 @@ impl Up<'_> {
         Ok(story)
     }
 
-    /// Repeats [`Up::story`] until a trial in which nothing was lost except by the device's faults, at lower rates if
-    /// the machine is too busy; then calls `judge`, which examines counts of frames.
+    /// Repeats [`Up::story`] until a trial loses frames only by the device's faults, at lower rates if the machine is
+    /// too busy. Then calls `judge`, which examines counts of frames.
     pub fn undisturbed(&mut self, spec: TrialSpec, faults: &Faults, judge: impl FnMut(&Story) -> Checked) -> Checked {
         self.judged(spec, faults, Rests::OnCounts, judge)
     }
@@ -280,24 +281,25 @@ impl Story {
         self.sum(|g| g.received)
     }
 
-    /// Increase of a figure of the device.
+    /// By how much a figure of the device has increased.
     pub fn grew(&self, figure: impl Fn(&Truth) -> u64) -> u64 {
         figure(&self.after.truth) - figure(&self.before.truth)
     }
 
-    /// Frames that were lost for another reason than the device's faults: the machine did not keep up.
+    /// Frames that were lost for another reason than the device's faults, because the machine did not keep up.
     pub fn beside(&self) -> u64 {
         self.sum(|g| g.refused) + self.grew(|t| t.receive_overflow + t.transmit_refused)
     }
 
-    /// A complaint, marked as the machine's fault if it held tester or device up for long enough to cause it.
+    /// Formats a complaint. It is marked as the machine's fault if the machine delayed tester or device long enough to
+    /// cause it.
     pub fn blamed(&self, complaint: String, rests: Rests) -> String {
         if complaint.starts_with(DISTURBED) {
             return complaint;
         }
         let (health, wait) = (&self.result.health, self.after.longest_wait_ns);
         let (gap, step) = (health.max_gap_ns, health.clock_step_ns);
-        // A shorter stop is enough for a receive ring to overflow, and the kernel counts that.
+        // A shorter delay can already overflow a receive ring, which the kernel counts.
         let patience = match rests {
             Rests::OnCounts if health.receive_drops == 0 => self.exact_ns,
             _ => HELD_UP_NS,
@@ -323,7 +325,7 @@ impl Story {
         })
     }
 
-    /// Every frame is where tester and device report it.
+    /// Checks that tester and device account for every frame.
     pub fn accounted(&self) -> Checked {
         let (b, a) = (&self.before.truth, &self.after.truth);
         let health = &self.result.health;
@@ -345,7 +347,7 @@ impl Story {
         check(seen == back, || format!("{back} frames came back, {seen} were counted: {:?} {a:?}", self.result))
     }
 
-    /// Lines of the account, for people.
+    /// The account as lines for people.
     pub fn account(&self) -> String {
         let g = |count: fn(&GroupCounts) -> u64| self.sum(count);
         format!(

@@ -1,4 +1,4 @@
-//! The cases: one fault or counter each, compared with the device's own account.
+//! The cases: each tests one fault or counter, and compares the result with the device's own account.
 
 use super::bench::{ATTEMPTS, Bench, DISTURBED, Rests, Story, suite};
 use super::{Case, Checked, check};
@@ -37,13 +37,14 @@ pub const ON_TAP: &[&str] = &[
     "all_faults_at_once",
 ];
 
-/// Frames per second and seconds of most trials: 80,000 frames.
+/// Rate (frames per second) and duration (seconds) of most trials: 80,000 frames.
 const RATE: f64 = 100_000.0;
 const TIME: f64 = 0.8;
-/// The fastest of some ten thousand frames may take this much longer than the device holds it: twice through the kernel.
+/// The fastest of about ten thousand frames may take this much longer than its delay in the device, because it passes
+/// the kernel twice.
 const OVERHEAD_NS: u64 = 300_000;
 
-/// What a receiver counts for these arrivals of one flow, computed directly from the definitions.
+/// The counts of a receiver for these arrivals of one flow, computed directly from the definitions.
 fn order(arrivals: &[u64]) -> (u64, u64, u64) {
     let (mut reordered, mut extent, mut in_sequence, mut next) = (0, 0, 0, 0);
     for (i, s) in arrivals.iter().enumerate() {
@@ -53,7 +54,8 @@ fn order(arrivals: &[u64]) -> (u64, u64, u64) {
             next = s + 1;
         } else {
             reordered += 1;
-            // RFC 4737 section 4.2.1: back to the earliest arrival with a higher number. All displacements here are short.
+            // RFC 4737 section 4.2.1: the displacement is counted back to the earliest arrival with a higher number.
+            // All displacements here are short.
             let first = (i.saturating_sub(1_000)..i).find(|j| arrivals[*j] > *s).unwrap_or(i);
             extent = extent.max((i - first) as u64);
         }
@@ -66,7 +68,7 @@ fn found(story: &Story) -> (u64, u64, u64) {
     (story.sum(|g| g.reordered), extent, story.sum(|g| g.in_sequence))
 }
 
-/// Numbers of the trial's frames in the device's own counting, from the first one's.
+/// The numbers that the device gave to the frames of the trial.
 fn numbers(story: &Story) -> std::ops::RangeInclusive<u64> {
     story.before.truth.test_frames + 1..=story.after.truth.test_frames
 }
@@ -113,7 +115,7 @@ fn drops(bench: &Bench) -> Checked {
             up.undisturbed_in_time(spec, &Faults { drop_window: window, ..Faults::default() }, |s| {
                 let lost = s.sum(|g| g.lost);
                 check(lost > 0 && lost < s.offered(), || format!("{lost} lost"))?;
-                // One gap, so one frame that does not follow the one before it.
+                // There is one gap, so one frame does not follow its predecessor.
                 same("order", found(s), (0, 0, s.received() - 1))?;
                 same("lost", lost, s.grew(|t| t.dropped.fault_window))
             })
@@ -139,8 +141,8 @@ fn corrupted(bench: &Bench) -> Checked {
     bench.with(
         |_| {},
         |up| {
-            // A corrected checksum hides a damaged signature from all but its own check, which one in 65,536 passes. So
-            // the pattern before it is damaged.
+            // If the checksum is corrected, only the signature's own check can detect a damaged signature, and it
+            // misses one in 65,536. So the pattern before the signature is damaged.
             for (offset, fix_checksum) in [(None, false), (Some(2), true)] {
                 let corrupt = Some(Corrupt { every: 11, offset, fix_checksum });
                 let spec = up.spec(false, RATE, TIME / 2.0);
@@ -190,7 +192,7 @@ fn low_load(bench: &Bench) -> Checked {
         |_| {},
         |up| {
             let fault = |below_frames| DropAtLowLoad { every: 5, interval: Duration::from_millis(100), below_frames };
-            // A limit above any interval's frames, and one below nearly all.
+            // One limit is above the number of frames in any interval, the other is below it in nearly all intervals.
             for (below_frames, all) in [(u64::MAX, true), (10, false)] {
                 let spec = up.spec(false, RATE / 2.0, TIME / 2.0);
                 let faults = Faults { drop_at_low_load: Some(fault(below_frames)), ..Faults::default() };
@@ -233,7 +235,7 @@ fn reordered(bench: &Bench) -> Checked {
                     arrivals.extend(parked.iter().map(|(number, _)| number));
                     same("lost", s.sum(|g| g.lost), 0)?;
                     let expired = s.grew(|t| t.reorder_expired);
-                    // A device that is held up for as long as a frame waits to be overtaken sends it first.
+                    // A device that is delayed for as long as a frame waits to be overtaken sends that frame first.
                     check(expired <= parked.len() as u64, || format!("{DISTURBED}{expired} frames waited too long"))?;
                     same("not overtaken", expired, parked.len() as u64)?;
                     check(s.grew(|t| t.reordered) > 100, || "too few to prove anything".into())?;
@@ -265,7 +267,8 @@ fn own_frames(bench: &Bench) -> Checked {
     bench.with(
         |_| {},
         |up| {
-            // The first after the beginning of the trial; one may fall between its end and the query.
+            // The first frame comes one interval after the beginning of the trial; one may fall between the end of the
+            // trial and the query.
             let own_frames = Some(OwnFrames { interval: Duration::from_millis(150), port: 1 });
             let mut told = BTreeSet::new();
             for _ in 0..5 {
@@ -296,10 +299,10 @@ fn overload(bench: &Bench) -> Checked {
             let spec = up.spec(false, 40_000.0, TIME);
             up.undisturbed_in_time(spec, &Faults::default(), |s| {
                 same("lost", s.sum(|g| g.lost), s.grew(|t| t.dropped.buffer))?;
-                // The frames served between the first arrival and the last, and those in the buffer then.
+                // The frames served between the first and the last arrival, and those in the buffer at that time.
                 served(s, s.result.sending_s * CAPACITY as f64, BUFFER)
             })?;
-            // From half a second on it has half the capacity.
+            // After half a second the device has half the capacity.
             let sag = Some(Sag { from: Instant(500_000_000), capacity_pps: CAPACITY / 2 });
             let spec = up.spec(false, 40_000.0, TIME);
             up.undisturbed_in_time(spec, &Faults { sag, ..Faults::default() }, |s| {
@@ -310,8 +313,8 @@ fn overload(bench: &Bench) -> Checked {
     )
 }
 
-/// At most the frames served during the trial and those in the buffer were received; and not fewer either if the tester
-/// was not held up, so that the device always had frames to serve.
+/// Checks that at most the frames served during the trial and those in the buffer were received. If the tester was not
+/// delayed, the device always had frames to serve, and then not fewer were received.
 fn served(s: &Story, served: f64, buffer: u64) -> Checked {
     let (least, most) = (0.9 * served, served + buffer as f64 + 2.0);
     let received = s.received() as f64;
@@ -358,7 +361,8 @@ fn counters(bench: &Bench) -> Checked {
     )
 }
 
-/// These tests can fail: one miscounted frame is a complaint even if the machine held tester and device up meanwhile.
+/// Checks that these tests can fail: one miscounted frame leads to a complaint, even if the machine delayed tester and
+/// device meanwhile.
 fn blame(bench: &Bench) -> Checked {
     bench.with(
         |_| {},
@@ -392,7 +396,8 @@ fn blame(bench: &Bench) -> Checked {
     )
 }
 
-/// At least `frames` frames through the device with every fault that loses, adds, changes or reorders; none unaccounted for.
+/// Sends at least `frames` frames through the device with every fault that loses, adds, changes or reorders frames.
+/// Every frame must be accounted for.
 pub fn account(bench: &Bench, frames: u64) -> Checked {
     bench.with(
         |c| (c.capacity_pps, c.buffer) = (Some(1_000_000), 1_000),
@@ -455,7 +460,7 @@ fn questions(bench: &Bench) -> Checked {
     )
 }
 
-/// Taps that the machine does not allow are refused with the remedy.
+/// Checks that taps that the machine does not allow are refused, with the remedy.
 pub fn refused(bench: &Bench, why: &str) -> Checked {
     let suite = suite();
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;

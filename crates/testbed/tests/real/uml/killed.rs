@@ -1,4 +1,4 @@
-//! A guest that is killed while frames cross it: the run reports that and goes on with the next router.
+//! A guest is killed while it forwards frames: the run reports that and continues with the next router.
 
 use crate::common::{Memory, read_suite};
 use drophammer_lab::Lab;
@@ -13,9 +13,9 @@ const SUITE: &str = "suite: killed\nprofile: quick\nrounds: 1\nduts:\n  - {name:
                      - {name: second, kind: linux}\nports:\n  - {name: p1, speed: 1 Mbit/s, ipv6: off}\n  \
                      - {name: p2, speed: 1 Mbit/s, ipv6: off}\ntests:\n  \
                      - frame_loss_rate: {frame_sizes: [64], families: [ipv4], trial_duration: 2 s}\n";
-/// The end of a guest is noticed and reported, and everything after it is done, within this time, on a busy machine too.
+/// Time limit, even on a busy machine, for the end of a guest to be detected and reported, and for everything after it.
 const LIMIT: Duration = Duration::from_secs(90);
-/// Frames that have been sent when the guest is killed.
+/// Number of frames that have been sent when the guest is killed.
 const FRAMES: u64 = 200;
 
 /// Kills the guest in the first trial.
@@ -61,7 +61,8 @@ fn kill_under_load(guest: u32) -> Result<(), String> {
     if killed.success() { Ok(()) } else { Err(killed.to_string()) }
 }
 
-/// The test of the killed guest fails with the cause, that of the next router completes, and nothing is left behind.
+/// Checks that the test of the killed guest fails with the cause, that the test of the next router completes, and that
+/// nothing is left behind.
 pub fn in_a_trial(lab: &mut Lab, folder: &Path) -> Result<(), String> {
     let suite = read_suite(SUITE);
     let mut killer = Killer::default();

@@ -1,7 +1,8 @@
-//! BGP peers on VLAN sub-interfaces, one on each: every session comes up, and a route of each reaches the peer behind the other port.
+//! BGP peers on VLAN sub-interfaces, one on each. Every session comes up, and one route of each peer reaches the peer
+//! behind the other port.
 //!
-//! `DROPHAMMER_VLANS=10,100,1000` does it with these numbers of sub-interfaces, one guest after the other; the lines
-//! are then figures. `DROPHAMMER_MEMORY=2048` is the memory of the guest in MiB.
+//! `DROPHAMMER_VLANS=10,100,1000` runs the test with these numbers of sub-interfaces, one guest after the other. The
+//! printed lines then contain the figures. `DROPHAMMER_MEMORY=2048` is the memory of the guest in MiB.
 
 use crate::common::{Memory, read_suite};
 use drophammer_lab::{Dut, Lab};
@@ -18,15 +19,15 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Sub-interfaces of the test.
+/// Default number of sub-interfaces.
 const VLANS: &str = "10";
-/// Time for all sessions, in addition to [`PER_SESSION`].
+/// Time limit for all sessions, in addition to [`PER_SESSION`].
 const ESTABLISH: Duration = Duration::from_secs(60);
 const PER_SESSION: Duration = Duration::from_millis(200);
 /// Time without any change after which the wait for routes ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A suite with `vlans` sub-interfaces of the first port, each with a peer.
+/// A suite with `vlans` sub-interfaces on the first port, each with a peer.
 fn suite(vlans: usize, memory: &str) -> String {
     let mut text = format!(
         "suite: peers\nduts: [{{name: guest, kind: uml, memory: {memory}}}]\nports:\n  \
@@ -40,7 +41,7 @@ fn suite(vlans: usize, memory: &str) -> String {
     text + "bgp: {peers_per_vlan: 1, hold_time: 180 s}\ntests: [bgp_session_capacity]\n"
 }
 
-/// Runs the test for each of the numbers of sub-interfaces.
+/// Runs the test for each number of sub-interfaces.
 pub fn many(lab: &mut Lab, folder: &Path) -> Result<(), String> {
     let given = |key: &str, default: &str| std::env::var(key).unwrap_or_else(|_| default.to_owned());
     let memory = given("DROPHAMMER_MEMORY", "512");
@@ -87,7 +88,8 @@ struct Seen {
     settled: f64,
 }
 
-/// Brings all sessions up; then every peer on a sub-interface advertises one route, and the peer on the other port must receive it.
+/// Brings all sessions up. Then every peer on a sub-interface advertises one route, which the peer on the other port
+/// must receive.
 fn routes(routing: &mut dyn Routing, vlans: usize) -> Result<Seen, TestError> {
     let failed = |what: String| TestError::Failed(what);
     let origins: Vec<_> =
@@ -100,7 +102,7 @@ fn routes(routing: &mut dyn Routing, vlans: usize) -> Result<Seen, TestError> {
     routing.establish(&all, ESTABLISH + PER_SESSION * all.len() as u32)?;
     let established = begun.elapsed();
     let table = routing.table(&TableChoice::named("internet"), AfiSafi::IPV4_UNICAST, vlans as u32)?;
-    // All origins are in one AS, so the routes that the observer must receive do not depend on the origin.
+    // All origins are in the same AS, so the routes that the observer must receive do not depend on the origin.
     let observer = 0;
     let watch = routing.watch(observer, origins[0], &table);
     routing.expect(watch, 0..vlans as u32, true);
@@ -113,7 +115,7 @@ fn routes(routing: &mut dyn Routing, vlans: usize) -> Result<Seen, TestError> {
     if !settled.complete || verified.present != vlans as u64 || verified.unexpected != 0 {
         return Err(failed(format!("{}: {verified:?}", settled.cause)));
     }
-    // Advertised routes may not be in the kernel yet.
+    // Advertised routes may not have reached the kernel yet.
     let advertised = Instant::now();
     loop {
         let held = routing.dut().fib_routes(Family::Ipv4);
@@ -131,7 +133,7 @@ fn routes(routing: &mut dyn Routing, vlans: usize) -> Result<Seen, TestError> {
     Ok(Seen { established, settled: settled.last_change_s })
 }
 
-/// Memory of the guest as this machine sees it, in MiB, and that of its daemons as the guest's kernel sees it.
+/// Memory of the guest as seen by this machine, in MiB, and memory of its daemons as seen by the guest's kernel.
 fn resident(dut: &mut dyn Dut) -> (u64, String) {
     let resident = |pid: u32| -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

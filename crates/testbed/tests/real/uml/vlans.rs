@@ -1,4 +1,4 @@
-//! Frames enter and leave a guest with the tags of the suite, and with no others.
+//! Checks that frames enter and leave a guest with exactly the tags of the suite.
 
 use crate::common::read_suite;
 use drophammer_lab::{Dut, Lab};
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 const SUITE: &str = "suite: uml\nduts:\n  - {name: box, kind: uml, routing: static, memory: 128}\nports:\n  \
                      - {name: p1, speed: 1 Gbit/s, ipv6: off, vlans: [{id: 100}, {id: [100, 200]}]}\n  \
                      - {name: p2, speed: 1 Gbit/s, ipv6: off, vlans: [{id: 300}]}\ntests: [throughput]\n";
-/// A guest on a busy machine answers within this time.
+/// Time within which a guest answers, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
-/// A frame without answer is sent again after this time.
+/// Time after which a frame without an answer is sent again.
 const AGAIN: Duration = Duration::from_millis(100);
 
 type Mac = [u8; 6];
@@ -51,7 +51,7 @@ impl Host {
         frame
     }
 
-    /// An ARP request to the DUT, or the answer to one of its requests.
+    /// An ARP request to the DUT, or an answer to a request of the DUT.
     fn arp(&self, operation: u8, to: Mac) -> Vec<u8> {
         let own = |address| v4(address).octets();
         let (host, dut) = (own(self.addressing.host), own(self.addressing.dut));
@@ -73,8 +73,8 @@ impl Host {
         self.frame(gateway, 0x0800, &ip)
     }
 
-    /// EtherType and content of a frame that arrived at its port, if the frame is for this host and carries its tags.
-    /// The kernel may have removed the outer tag.
+    /// Returns EtherType and content of a frame that arrived at the host's port, if the frame is addressed to this host
+    /// and carries its tags. The kernel may have removed the outer tag.
     fn open<'f>(&self, frame: &'f [u8]) -> Option<(u16, &'f [u8])> {
         let whole = self.tags.iter().flat_map(|t| [t.tpid, t.vid]).flat_map(u16::to_be_bytes).collect::<Vec<u8>>();
         let rest = frame.get(12..)?;
@@ -102,7 +102,7 @@ impl Bench {
         self.ports[port].send(1).map(drop).map_err(|e| e.to_string())
     }
 
-    /// Sends frames repeatedly until `wanted` finds its frame among those that arrive for `host`, whose ARP is answered.
+    /// Sends frames repeatedly until `wanted` accepts a frame that arrived for `host`. Answers ARP for the host.
     fn until<T>(
         &mut self,
         from: usize,
@@ -137,7 +137,7 @@ impl Bench {
         Err(format!("nothing came for {:?} in {LIMIT:?}", host.tags))
     }
 
-    /// The DUT's MAC address as the host resolves it.
+    /// The DUT's MAC address, as resolved by the host.
     fn gateway(&mut self, host: &Host) -> Result<Mac, String> {
         let request = host.arp(1, [0xff; 6]);
         self.until(host.port, &[request], host, |ethertype, body| {
@@ -146,8 +146,8 @@ impl Bench {
         })
     }
 
-    /// A datagram crosses from one host to the other and changes its tags; one with a tag that the DUT does not have
-    /// does not cross.
+    /// Checks that a datagram passes from one host to the other and changes its tags, and that a datagram with a tag
+    /// that the DUT does not have does not pass.
     fn crosses(
         &mut self,
         dut: &mut dyn Dut,
@@ -168,7 +168,7 @@ impl Bench {
             let mut foreign = from.tags.clone();
             *foreign.last_mut().expect("not empty") = VlanTag { vid: last.vid + 1, ..*last };
             let stranger = Host { tags: foreign, addressing: from.addressing.clone(), ..*from };
-            // First, because it would arrive first if it were let through.
+            // It is sent first, so that it would arrive first if the DUT forwarded it.
             frames.insert(0, stranger.datagram(gateway, to, u64::MAX));
         }
         let (ttl, arrived) = self.until(from.port, &frames, to, |ethertype, body| {
@@ -186,7 +186,7 @@ impl Bench {
     }
 }
 
-/// Three datagrams cross a guest, each from one sub-interface to another.
+/// Checks three datagrams that pass a guest, each from one sub-interface to another.
 pub fn tags(lab: &mut Lab, folder: &Path) -> Result<(), String> {
     let suite = read_suite(SUITE);
     let kind = drophammer_lab::find("uml").ok_or("no such kind")?;

@@ -4,15 +4,15 @@ use crate::common::{Memory, read_suite, run};
 use drophammer_model::suite::Suite;
 use std::path::Path;
 
-/// Runs a suite to its end, whatever the results of its tests.
+/// Runs a suite to its end, regardless of the results of its tests.
 fn finished(suite: &Suite) -> Memory {
     let mut memory = Memory::default();
     run(suite, &mut memory).unwrap();
     memory
 }
 
-/// A suite of `suites/` with one reference device with `params` in place of its routers, and each text of `cuts`
-/// replaced by the other one.
+/// A suite from `suites/` with one reference device with `params` in place of its routers. In each pair of `cuts`, the
+/// first text is replaced by the second.
 fn shipped(name: &str, params: &str, cuts: &[(&str, &str)]) -> Vec<Memory> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suites").join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -40,7 +40,7 @@ fn on_one_device(name: &str, text: &str, params: &str, cuts: &[(&str, &str)]) ->
     vec![finished(&read_suite(&short))]
 }
 
-/// One suite of `tests` on a device with `params`.
+/// Runs one suite with the tests of `rest` on a device with `params`.
 fn on(params: &str, ports: usize, speed: &str, rest: &str) -> Memory {
     let ports: String = (1..=ports).map(|n| format!("  - {{name: p{n}, speed: {speed}}}\n")).collect();
     finished(&read_suite(&format!(
@@ -87,7 +87,7 @@ pub fn suite_full_table() -> Vec<Memory> {
     shipped("full-table.yaml", params, &cuts)
 }
 
-/// The tests of forwarding, in short.
+/// The tests of forwarding, with short durations.
 const FORWARDING: &str = "  - throughput: {final_trial_duration: 200 ms, search_duration_max: 5 s}
   - forwarding_rate: {repeats: 2, trial_duration: 50 ms}
   - frame_loss_rate: {trial_duration: 50 ms}
@@ -145,7 +145,7 @@ pub fn four_ports() -> Vec<Memory> {
     vec![on("capacity: 30 kfps, buffer: 50, delay: 33 us", 4, "20 Mbit/s", &rest)]
 }
 
-/// Three tests of both families and directions on a device with each of these faults.
+/// Three tests of both families and directions, on a device with each of these faults.
 fn faulty(params: &[&str], more: &str) -> Vec<Memory> {
     let rest = format!(
         "defaults: {{frame_sizes: [96], families: [ipv4, ipv6], pause: 1 ms}}\ntests:\n  \
@@ -201,8 +201,8 @@ pub fn classes() -> Vec<Memory> {
     ]
 }
 
-/// A congested output port beside a free one: devices that drop there, that block at the input, and whose output port
-/// the test limits.
+/// A congested output port next to a free one, on devices that drop at the output, that block at the input, and whose
+/// output port the test limits.
 pub fn congestion() -> Vec<Memory> {
     let test =
         |params: &str| format!("tests:\n  - head_of_line_blocking: {{trial_duration: 50 ms, pause: 1 ms, {params}}}\n");
@@ -215,7 +215,7 @@ pub fn congestion() -> Vec<Memory> {
     ]
 }
 
-/// A steady load on a device that ages, and on one that does not.
+/// A steady load on a device that ages, and on a device that does not.
 pub fn soak() -> Vec<Memory> {
     let rest = "tests:\n  - soak: {duration: 900 ms, interval: 100 ms, rate: 1 kfps, families: [ipv4, ipv6]}\n";
     vec![
@@ -238,7 +238,7 @@ pub fn modifiers() -> Vec<Memory> {
     ]
 }
 
-/// Several routers as one.
+/// Several routers that act as one.
 pub fn systems() -> Vec<Memory> {
     let of = |topology: &str, ports: usize| {
         let rest = "defaults: {frame_sizes: [96], pause: 1 ms}\ntests:\n  - frame_loss_rate: {trial_duration: 100 ms, step: 50}\n  \
@@ -262,7 +262,7 @@ pub fn systems() -> Vec<Memory> {
     ]
 }
 
-/// Looping packets and their counters: right, and with faults.
+/// Looping packets and their counters, without and with faults.
 pub fn loops() -> Vec<Memory> {
     let of = |device: &str, topology: &str, test: &str| {
         let rest = format!("tests:\n  - routing_loop: {{pause: 1 ms, trial_duration: 200 ms, {test}}}\n");
@@ -294,7 +294,7 @@ pub fn copies_and_strays() -> Vec<Memory> {
     faulty(&params, "")
 }
 
-/// Frames that are not test traffic, on a device that treats them correctly and on ones that do not.
+/// Frames that are not test traffic, on a device that treats them correctly and on devices that do not.
 pub fn wrong_frames() -> Vec<Memory> {
     let rest = |families: &str| {
         format!(
@@ -322,7 +322,7 @@ pub fn times() -> Vec<Memory> {
     faulty(&["delay: 1 ms", "jitter: 400 us", "delay: 100 us, hold_every: 100, hold_time: 1.1 s"], LATENCY)
 }
 
-/// The tests of routes, small, with `more` added to the parameters of all.
+/// The tests of routes, with small tables, and `more` added to the parameters of all tests.
 fn routes(more: &str) -> String {
     format!(
         "defaults: {{{more}rate: 10 kfps, patience: 2 s}}\ntests:\n  \
@@ -381,7 +381,7 @@ pub fn routes_limits() -> Vec<Memory> {
     ]
 }
 
-/// Internal peers, routes of one length, and routes of a daemon's MRT file, advertised and withdrawn.
+/// Internal peers, routes with a single prefix length, and routes from a daemon's MRT file, advertised and withdrawn.
 pub fn routes_sources() -> Vec<Memory> {
     let bgps =
         ["{internal: [p2], next_hop_self: true}", "{internal: [p1, p2], peers_per_port: 3}", "{dut_as: 4200000001}"];
@@ -398,7 +398,7 @@ pub fn routes_sources() -> Vec<Memory> {
     bgps.into_iter().zip(tables).map(on_both).collect()
 }
 
-/// The operator's view: counters and answers, right and wrong.
+/// The operator's view: right and wrong counters and answers.
 pub fn operation() -> Vec<Memory> {
     let overload = "overload: {max_load: 9 kfps, trial_duration: 200 ms, final_trial_duration: 200 ms, ask_every: 20 ms, ask_after: 100 ms}";
     let counters = "counter_accuracy: {families: [ipv4, ipv6], frames: 1500, load: 8 kfps}";
@@ -414,7 +414,7 @@ pub fn operation() -> Vec<Memory> {
     ]
 }
 
-/// Order against load, and resets of devices that come back, continue, or stay away.
+/// Order at rising load, and resets of devices that come back, continue, or stay away.
 pub fn order_and_resets() -> Vec<Memory> {
     let order = "defaults: {pause: 1 ms}\ntests:\n  - packet_order: {frame_sizes: [ip40, imix], loads: [100, 40, 10], trial_duration: 100 ms, repeats: 2}\n";
     let resets = "bgp: {hold_time: 9 s}\ntests:\n  - reset: {families: [ipv4, ipv6], rate: 2 kfps, routes: 20, window: 10 s, pause: 1 ms, limit: 60 s}\n";

@@ -1,8 +1,9 @@
-//! Records as the lines that are compared.
+//! Converts records to the lines that are compared.
 //!
-//! They contain only results of a trial or a test, under names of this file's own: a change of how records are stored
-//! does not change a line. Of a trial's specification there are purpose, load, duration and number of flows. Left out
-//! are times of the wall clock, what the machine did to the tester, headings, and the words of notes (their numbers are kept).
+//! The lines contain only results of a trial or a test, with names that are defined in this file: a change of how
+//! records are stored does not change a line. From a trial's specification, they contain purpose, load, duration and
+//! number of flows. They omit wall-clock times, effects of the machine on the tester, headings, and the words of notes
+//! (but keep the numbers in notes).
 
 use drophammer_model::LatencySummary;
 use drophammer_model::outcome::{Cell, Outcome, Plot, Series, Table};
@@ -12,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 /// Lists and maps with more characters than this are abridged.
 const BRIEF: usize = 120;
-/// Rows of a table that get a line each.
+/// Maximum number of rows of a table that each get a line.
 const ROWS: usize = 20;
 
 /// Turns records into lines.
@@ -22,7 +23,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Lines of a record; none for the start and the end of a run and its description of the device.
+    /// Lines of a record; none for the start and the end of a run, and for its description of the device.
     pub fn of(&self, record: &Record) -> Vec<Value> {
         match record {
             Record::Trial(trial) => vec![self.trial(trial)],
@@ -39,7 +40,7 @@ impl Figures {
         }
     }
 
-    /// A long list or map as its length and a digest.
+    /// Replaces a long list or map by its length and a digest.
     fn brief(&self, value: Value) -> Value {
         let text = value.to_string();
         if self.full || text.len() <= BRIEF {
@@ -115,7 +116,7 @@ impl Figures {
         json!({"frames": l.frames, "min_ns": l.min_ns, "mean_ns": l.mean_ns, "max_ns": l.max_ns, "percentiles": percentiles})
     }
 
-    /// The tester's counters, without those that depend on how often its loop runs.
+    /// The tester's counters, except those that depend on how often its loop runs.
     fn health(&self, h: &Health) -> Value {
         let late: Vec<_> = h.departure_errors.iter().filter(|(ns, _)| *ns > 0).collect();
         let line = object(json!({
@@ -223,7 +224,7 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// The map without counts of 0 and empty lists, which most are.
+/// The map without counts of 0 and empty lists, which most entries are.
 fn without_nothing(map: Map<String, Value>) -> Map<String, Value> {
     let is_nothing = |v: &Value| match v {
         Value::Null => true,
@@ -235,7 +236,7 @@ fn without_nothing(map: Map<String, Value>) -> Map<String, Value> {
     map.into_iter().filter(|(_, v)| !is_nothing(v)).collect()
 }
 
-/// Numbers in a text, in their order; the words may change without a change of a figure.
+/// The numbers in a text, in order. The words can change without a change of a figure.
 fn numbers(text: &str) -> Value {
     let parts = text.split(|c: char| !c.is_ascii_digit() && c != '.' && c != ',');
     let trimmed = parts.map(|p| p.trim_matches(|c: char| !c.is_ascii_digit()));
@@ -253,7 +254,7 @@ fn fnv(text: &str) -> String {
 
 #[test]
 fn the_digest_is_the_published_one() {
-    // http://www.isthe.com/chongo/tech/comp/fnv: the basis, and the vector of "a".
+    // http://www.isthe.com/chongo/tech/comp/fnv: the basis, and the test vector of "a".
     assert_eq!(fnv(""), "6c62272e07bb014262b821756295c58d");
     assert_eq!(fnv("a"), "d228cb696f1a8caf78912b704e4a8964");
 }

@@ -1,4 +1,4 @@
-//! Golden files: written, read, compared.
+//! Writes, reads and compares golden files.
 
 use super::collect::Figures;
 use crate::common::Memory;
@@ -26,7 +26,7 @@ pub fn lines(runs: &[Memory], full: bool) -> Vec<String> {
     records.flat_map(|record| figures.of(record)).map(sorted).map(|line| line.to_string()).collect()
 }
 
-/// The value with the keys of every object in order, whatever features `serde_json` is built with.
+/// The value with the keys of every object in order, regardless of the features that `serde_json` is built with.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -58,7 +58,7 @@ pub fn hold(name: &str, runs: &[Memory]) {
 
 /// Compares lines with the text of the golden file `golden/NAME.jsonl`.
 ///
-/// The error names the file, the first record that differs and the first differing figures of it.
+/// The error names the file, the first record that differs, and the first differing figures in it.
 pub fn compare(name: &str, golden: &str, now: &[String]) -> Result<(), String> {
     let golden: Vec<&str> = golden.lines().collect();
     let differing = golden.iter().zip(now).filter(|(a, b)| *a != b).count() + golden.len().abs_diff(now.len());
@@ -93,7 +93,7 @@ fn parse(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))
 }
 
-/// The kind of a record, for people.
+/// Describes a record in words.
 fn title(record: &Value) -> String {
     let text = |key: &str| record[key].as_str().unwrap_or_default();
     match text("record") {

@@ -1,4 +1,4 @@
-//! Operations of a test on the routers of a bed, while the device fails.
+//! Operations of a test on the routers of a bed while the device fails.
 
 use super::*;
 use drophammer_methods::routing::{TableChoice, WatchIndex};
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A bed whose first sessions of two ports are up, with a watch of the second on the first one's `count` routes.
+/// A bed on which the first sessions of two ports are up. A watch on the second port waits for the first port's `count`
+/// routes.
 pub fn with<T>(
     bgp: &str,
     count: u32,
@@ -74,7 +75,7 @@ fn what_has_settled_is_not_waited_for() {
         assert_eq!((verified.present, verified.announcements, verified.withdrawals), (1_000, 1_000, 0));
         assert_eq!(routing.trace(watch).skyline.last().unwrap().1, 1_000);
         assert!(routing.trace(watch).times.iter().all(|t| t.is_some_and(|t| (0.01..0.0102).contains(&t))));
-        // When a part is withdrawn, the other routes have no times.
+        // When some routes are withdrawn, the others have no times.
         assert!(say(bed, &all, watch, 300..500, false).complete);
         let times = bed.routing().unwrap().trace(watch).times;
         assert!((0..1_000).all(|i| times[i].is_some() == (300..500).contains(&i)));
@@ -107,7 +108,7 @@ fn routes_that_come_and_go_for_ever_are_given_up_and_named() {
         let flap_interval = Duration::from_millis(100);
         faults(device, BgpFaults { flap_every: 10, flap_interval, ..BgpFaults::default() });
         let routing = bed.routing().unwrap();
-        // These routes are never advertised: without the flaps the wait would end after the patience.
+        // These routes are never advertised: without the flaps, the wait would end after the patience.
         routing.expect(watch, 500..1_000, true);
         let begun = routing.now_s();
         let settled = routing.await_settled(&[watch], PATIENCE).unwrap();
@@ -118,7 +119,7 @@ fn routes_that_come_and_go_for_ever_are_given_up_and_named() {
             all.prefix(9)
         );
         assert!(settled.cause.starts_with(&said), "{}", settled.cause);
-        // Every second change withdraws 50 routes: earlier counts are kept.
+        // Every second change withdraws 50 routes: earlier counts stay.
         let verified = routing.verified(watch);
         assert!([90 * 50, 91 * 50].contains(&verified.withdrawn_in_error), "{verified:?}");
         assert!([500, 550].contains(&verified.missing), "{verified:?}");
@@ -136,7 +137,7 @@ fn a_router_that_is_not_known_yet_has_its_session_at_once() {
         &[Family::Ipv4],
         |_| {},
         |bed, _| {
-            // The device knows the stations that have asked for its address, the first of each port.
+            // The device knows the stations that have asked for its address: the first station of each port.
             let routing = bed.routing().unwrap();
             let times = routing.establish(&[1, 7], Duration::from_secs(5)).unwrap();
             assert!(times.iter().all(|time| *time < Duration::from_millis(20)), "{times:?}");
@@ -154,7 +155,8 @@ fn a_device_that_reads_no_more_takes_no_more() {
         assert_eq!((settled.sent_s, settled.last_change_s), (None, 0.0));
         let verified = bed.routing().unwrap().verified(watch);
         assert_eq!((verified.present, verified.missing), (1_000, 59_000));
-        // It does not read the NOTIFICATION either: the session ends without an answer once the time for it is over.
+        // The device does not read the NOTIFICATION either: the session ends without an answer when the time for the
+        // answer is over.
         let begun = bed.routing().unwrap().now_s();
         bed.routing().unwrap().reset(Duration::from_secs(20)).unwrap();
         assert!(bed.routing().unwrap().now_s() - begun < 20.0);
@@ -163,7 +165,7 @@ fn a_device_that_reads_no_more_takes_no_more() {
     });
 }
 
-/// Sessions come up, and a whole table is passed on and withdrawn.
+/// Checks that sessions come up, and that a whole table is advertised and withdrawn.
 fn works_again(bed: &mut TestSetup<'_>, all: &Arc<Routes>) {
     let routing = bed.routing().unwrap();
     routing.establish(&[0, 2], Duration::from_secs(10)).unwrap();
@@ -211,7 +213,7 @@ fn a_reset_leaves_nothing_behind() {
             let routing = bed.routing().unwrap();
             let notified = bgp.notifications_received;
             routing.establish(&[0, 2], Duration::from_secs(5)).unwrap();
-            // The same watch of a bed that has none.
+            // The same watch on a bed that has none yet.
             assert_eq!((routing.watch(2, 0, &all), notified % 2), (watch, 0), "each session was ended in order");
         }
     });
@@ -219,7 +221,7 @@ fn a_reset_leaves_nothing_behind() {
 
 #[test]
 fn each_test_leaves_the_bed_as_it_was() {
-    // All tests of routes, twice, both families, on one device that is slow in every way.
+    // All tests of routes, twice, in both families, on a single device that is slow in every way.
     let traffic = "rate: 100 kfps, drain: 100 ms";
     let tests = [
         "bgp_table_capacity: {families: [ipv4, ipv6], step: 500, max_routes: 1500, hold: 100 ms}".to_owned(),
@@ -247,7 +249,7 @@ fn each_test_leaves_the_bed_as_it_was() {
             std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{page}: {e}"))
         };
         let page = read(&format!("tests/{}", record.test));
-        // All tests share this table, so it is described once.
+        // All tests share this table, so it is described only once.
         let (shared, own): (Vec<_>, Vec<_>) =
             record.outcome.tables.iter().partition(|table| table.key == "routes_sent");
         let routes = read("routes");
@@ -263,7 +265,7 @@ fn each_test_leaves_the_bed_as_it_was() {
             );
         }
         let spec = drophammer_methods::find(&record.test).unwrap().spec();
-        // Figures at lower loads are those of a router that forwards next to nothing, or does not converge in time.
+        // Figures at lower loads belong to a router that forwards almost nothing, or does not converge in time.
         for figure in spec.figures.iter().filter(|figure| !figure.key.contains("_at_{load}_")) {
             // `longest_match_{family}_{size}_percent`
             let ends = figure.key.find('{').zip(figure.key.rfind('}'));

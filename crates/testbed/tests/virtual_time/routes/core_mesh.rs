@@ -1,5 +1,5 @@
 //! The tests of the suite core-2001 on its bed: four routers, fully meshed, with three ports each. Every port sends to
-//! every other one. What the routers do is known to the frame.
+//! every other port. The behaviour of the routers is known exactly, to the frame.
 
 use super::*;
 use crate::common::with_faults_of_the_first;
@@ -11,10 +11,10 @@ use std::time::Duration;
 const OC48: &str = "speed: 2488.32 Mbit/s, medium: ppp-over-sonet";
 /// Ports on which exactly 33,000 frames of `ip40` per second are line rate.
 const SLOW: &str = "speed: 22.176 Mbit/s";
-/// From each port a frame every 454.5 us, 200 frames per second to the routes behind each other port.
+/// Each port sends a frame every 454.5 us, so 200 frames per second to the routes behind each other port.
 const TRAFFIC: &str = "rate: 2200 fps, distribution: fully_meshed, pause: 1 ms, drain: 100 ms";
 
-/// A suite of these tests on twelve such ports of four such routers.
+/// A suite with these tests on twelve ports of this kind, of four routers of this kind.
 fn mesh(device: &str, port: &str, tests: &str) -> Suite {
     let ports: String = (1..=12).map(|n| format!("  - {{name: p{n}, {port}}}\n")).collect();
     read_suite(&format!(
@@ -48,7 +48,8 @@ fn one_frame_that_one_router_leaks_is_found_and_named_by_its_route() {
     let test = format!(
         "  - route_filtering: {{{FILTERING}, filter_at: [egress], actions: [deny], frame_sizes: [ip40], {TRAFFIC}}}\n"
     );
-    // The first router denies the frames that eleven ports send to its three: 20 each. The last of them leaks.
+    // The first router denies the frames that eleven ports send to its three ports: 20 each. The last of these frames
+    // leaks.
     let faults = Faults { filter_leak_every: 660, ..Faults::default() };
     let (outcome, memory) = with_faults_of_the_first(&mesh("", OC48, &test), faults);
     let leaked = |row| get(&outcome, "route_filtering", row, "leaked");
@@ -56,7 +57,7 @@ fn one_frame_that_one_router_leaks_is_found_and_named_by_its_route() {
     assert_eq!(figure(&outcome, "route_filtering_ipv4_leaked"), Some(1.0));
     assert_eq!(rows(&outcome, "route_filtering_leaks").len(), 1);
     assert_eq!(get(&outcome, "route_filtering_leaks", 0, "frames"), 1.0);
-    // Of the 20 routes behind each port the first ten are denied. The first 60 routes are behind the ports of that
+    // The first ten of the 20 routes behind each port are denied. The first 60 routes are behind the ports of that
     // router.
     let route = text(&outcome, "route_filtering_leaks", 0, "route");
     let index = internet(Family::Ipv4, 240).index_of(&route.parse().unwrap()).unwrap();
@@ -68,9 +69,9 @@ fn one_frame_that_one_router_leaks_is_found_and_named_by_its_route() {
 
 const ORDER: &str = "distribution: fully_meshed, routes: 240, trial_duration: 200 ms, repeats: 1, pause: 1 ms";
 
-/// The first router holds four of the 3,600 frames that pass it in the first trial, and two of the 1,800 of the second
-/// one. It has numbered the learning frames too, so only a number that divides both gives these counts. A flow sends a
-/// frame every 3.33 ms, and every 6.67 ms at half of the load.
+/// The first router delays four of the 3,600 frames that pass it in the first trial, and two of the 1,800 in the second
+/// trial. It has also numbered the learning frames, so only a number that divides both counts gives these results. A
+/// flow sends a frame every 3.33 ms, or every 6.67 ms at half of the load.
 #[test]
 fn frames_that_one_router_holds_are_out_of_order_where_others_overtake_them() {
     let test = format!("  - packet_order: {{frame_sizes: [ip40], loads: [10, 5], {ORDER}}}\n");
@@ -83,12 +84,12 @@ fn frames_that_one_router_holds_are_out_of_order_where_others_overtake_them() {
         assert_eq!(["received", "loss_percent", "duplicated", "reordered"].map(get), [frames, 0.0, 0.0, late]);
         assert_eq!(get("max_extent"), if late > 0.0 { 1.0 } else { 0.0 });
         assert!((get("reordered_percent") - late / frames * 100.0).abs() < 1e-9, "{}", get("reordered_percent"));
-        // The frame that overtakes, the late one, and the one after that.
+        // The frame that overtakes, the late frame, and the frame after that.
         let out_of_sequence = get("out_of_sequence_percent");
         assert!((out_of_sequence - 3.0 * late / frames * 100.0).abs() < 1e-9, "{out_of_sequence}");
         assert_eq!(text(&outcome, "packet_order", row, "order"), if late > 0.0 { "changed" } else { "kept" });
     }
-    // A flow that passes the router.
+    // This flow passes the router.
     let worst = text(&outcome, "packet_order", 0, "worst_flow");
     assert!(worst.split_whitespace().any(|word| ["p1", "p2", "p3"].contains(&word)), "{worst}");
     let begins = text(&outcome, "packet_order_onset", 0, "begins");

@@ -1,4 +1,4 @@
-//! Tests of forwarding begin when the forwarding plane has all advertised routes, however late that is.
+//! Tests of forwarding begin when the forwarding plane has all advertised routes, no matter how late that is.
 
 use super::bed::faults;
 use super::*;
@@ -11,7 +11,7 @@ use std::time::Duration;
 const LONGEST: &str =
     "longest_match: {routes: 2000, covering: 300, frames_per_route: 5, rate: 100 kfps, drain: 100 ms, pause: 1 ms}";
 const FAILOVER: &str = "link_failover: {routes: 500, window: 5 s, rate: 100 kfps, drain: 100 ms}";
-/// Late by 3 s, and the last of 2,000 by 200 ms more.
+/// Routes reach the forwarding table 3 s late, and the last of 2,000 another 200 ms later.
 const LATE: &str = ", fib_delay: 3 s, fib_time_per_route: 100 us";
 
 /// Runs a test on a device that does not report the number of routes in its forwarding plane.
@@ -73,7 +73,7 @@ fn what_never_comes_is_named_and_the_rest_measured() {
 struct Failing<'a, 'b> {
     bed: &'a mut TestSetup<'b>,
     device: &'a Reference,
-    /// It dies in the trial of the third state. Otherwise it reads no withdrawal.
+    /// If true, the router dies in the trial of the third state. Otherwise it does not read a withdrawal.
     dies: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Internal peers: the device is their route reflector. Received routes are checked against RFC 4271 section 5.1 and
-//! RFC 4456 to the attribute, by code that shares nothing with the device's.
+//! Internal peers: the device is their route reflector. Each attribute of received routes is checked against RFC 4271
+//! section 5.1 and RFC 4456, by code that shares nothing with the device.
 
 use super::*;
 

@@ -1,5 +1,5 @@
 //! A router that reads slowly and a tester that sends slowly look the same from outside: the test determines which of
-//! them it was, and reports it.
+//! the two it was, and reports it.
 
 use super::*;
 use bed::{faults, say, with};
@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A clock whose waits last too long by this: the tester does not get the processor.
+/// A clock whose waits last longer than requested by this time: the tester does not get the processor.
 struct Sluggish {
     clock: SimulatedClock,
     by: Rc<Cell<Duration>>,
@@ -53,7 +53,7 @@ fn the_time_that_a_slow_reader_takes_is_the_devices() {
             let settled = say(bed, &all, watch, 1_000..60_000, true);
             assert!(settled.complete, "{settled:?}");
             let (sent, sending) = (settled.sent_s.unwrap(), settled.sending);
-            // From the first full window on, the session continues only when the device reads.
+            // After the first full window, the session continues only when the device reads.
             let theirs = sending.held_s + sending.unanswered_s;
             assert!(theirs > 0.98 * sent && sending.held_s > sent / 2.0 && sending.late_s < 0.001, "{settled:?}");
             assert!(sending.held_s + sending.unanswered_s + sending.late_s <= sent + 1e-9, "{settled:?}");
@@ -67,7 +67,7 @@ fn the_time_that_a_slow_reader_takes_is_the_devices() {
     });
 }
 
-/// A bed whose tester is held up by the time in the cell.
+/// A bed whose tester is delayed by the time in the cell.
 fn sluggish<T>(
     suite: &Suite,
     use_it: impl FnOnce(&mut drophammer_testbed::setup::TestSetup<'_>, &Cell<Duration>) -> T,
@@ -90,7 +90,7 @@ fn the_time_that_the_tester_is_held_up_is_its_own() {
         by.set(Duration::from_millis(300));
         let settled = say(bed, &all, watch, 0..60_000, true);
         let (sent, sending) = (settled.sent_s.unwrap(), settled.sending);
-        // It packs some at a time, and then sleeps; the last of it is answered during another sleep.
+        // The tester packs some messages at a time, and then sleeps; the last of them is answered during another sleep.
         assert!(settled.complete && sent > 1.4, "{settled:?}");
         assert!(sending.late_s > sent - 0.31 && sending.held_s + sending.unanswered_s < 0.1, "{settled:?}");
     });
@@ -119,7 +119,7 @@ fn a_pace_that_the_tester_does_not_keep_is_nobodys_bound() {
                 assert_eq!((outcome.ranks[0].value, marks), (Some(4_000.0), vec![]));
                 continue;
             }
-            // Where the tester kept no pace, nothing is known of the router.
+            // If the tester did not keep the pace, nothing is known about the router.
             let yes = drophammer_model::outcome::Cell::from("yes");
             let kept = rows(&outcome, "bgp_update_rate").iter().any(|row| row.cells.last() == Some(&yes));
             let [rank] = &outcome.ranks[..] else { panic!("{:?}", outcome.ranks) };

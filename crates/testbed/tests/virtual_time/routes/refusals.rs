@@ -1,4 +1,4 @@
-//! A router that refuses sessions for a while after some have ended: no time of a test contains the wait.
+//! A router that refuses new sessions for a while after sessions have ended: no measured time may include the wait.
 
 use super::*;
 use crate::common::{one_thread, resolve, with_setup};
@@ -12,7 +12,7 @@ use std::cell::Cell as Shared;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A device that must be waited for after sessions have ended.
+/// A device for which the tester must wait after sessions have ended.
 struct Refusing {
     clock: SharedClock,
     waits: Rc<Shared<u32>>,
@@ -37,7 +37,7 @@ impl Dut for Refusing {
     }
 }
 
-/// Runs `use_it` on a bed with such a device; the cell counts the waits.
+/// Calls `use_it` with a bed that has such a device. The cell counts the waits.
 fn on_refusing_device(suite: &Suite, use_it: impl FnOnce(&mut TestSetup<'_>, &Shared<u32>)) {
     let dut = &suite.duts[0];
     let config = simulated::config(dut, &suite.ports, suite.seed);
@@ -60,7 +60,7 @@ fn the_wait_after_a_session_that_ended_is_in_no_time() {
         let mut found = Outcome::default();
         let dump = drophammer_methods::find("bgp_table_dump").unwrap();
         dump.run(bed, &suite.tests[0].params, &mut found).unwrap();
-        // Once for each session that was closed.
+        // It waits once for each session that was closed.
         assert_eq!(waits.get(), 2);
         for column in ["first_s", "last_s"] {
             full(&found, "bgp_table_dump", column).iter().for_each(|s| about(*s, 0.0, 20.0 * TICK_S));

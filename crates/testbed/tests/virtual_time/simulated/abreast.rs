@@ -1,4 +1,5 @@
-//! DUTs that are up at the same time, each with its own tests: the machine goes from one to the next after each step.
+//! DUTs that are up at the same time, each with its own tests: the machine switches from one to the next after each
+//! step.
 
 use crate::common::{Memory, read_suite_in_rounds, run};
 use drophammer_model::record::{Record, TestStatus};
@@ -20,7 +21,7 @@ fn suite(duts: &[&str], tests: &str) -> Suite {
 const A: &str = "name: a, kind: reference, capacity: 60 kfps";
 const B: &str = "name: b, kind: reference, capacity: 54 kfps";
 
-/// `DUT test` of each record of a trial, in order, of one round.
+/// `DUT test` for each trial record of one round, in order.
 fn trials(memory: &Memory, round: u32) -> Vec<(String, String)> {
     let of_round = memory.trials().into_iter().filter(|trial| trial.round == round && trial.dut != "tester");
     of_round.map(|trial| (trial.dut.clone(), trial.test.clone())).collect()

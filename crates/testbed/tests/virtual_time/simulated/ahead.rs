@@ -1,5 +1,5 @@
-//! In virtual time the generator hands over bursts ahead of time, and the clock runs through them. That must make no
-//! difference to any figure: here every trial runs both ways, also frame by frame.
+//! In virtual time the generator passes bursts to the port ahead of time, and the clock runs through them. That must
+//! not change any figure: here every trial runs both ways, ahead of time and frame by frame.
 
 use crate::common::*;
 use drophammer_methods::Testbed;
@@ -9,7 +9,8 @@ use std::time::Duration;
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
-/// Trials of all kinds of load on a device of `change`, and the counts that the device reports.
+/// Runs trials with all kinds of load on a device changed by `change`. Returns the results, and the counts that the
+/// device reports.
 fn results(frame_by_frame: bool, change: &dyn Fn(&mut Config), faults: &Faults) -> (Vec<TrialResult>, Truth) {
     let suite = suite(", capacity: 90 kfps, buffer: 40, delay: 3 us", "tests: [throughput]\n");
     with_bed(&suite, &FAMILIES, change, |bed, device| {

@@ -10,7 +10,8 @@ use drophammer_reference::Truth;
 
 const BOTH: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
-/// Six flows, two of each class, over a line that is too narrow, and the device's own account.
+/// Runs six flows, two of each class, over a line that is too narrow. Returns their counts, and the device's own
+/// counts.
 fn narrow(frame_by_frame: bool) -> (Vec<GroupCounts>, Truth) {
     let suite = suite(", capacity: 90 kfps, buffer: 40, delay: 3 us, jitter: 20 us", "tests: [throughput]\n");
     with_bed(

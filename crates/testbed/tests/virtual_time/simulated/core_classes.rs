@@ -15,7 +15,8 @@ const LOSSES: &str = "class_of_service_losses";
 
 const AS_IT_MUST: &str = "as expected";
 
-/// The test with these parameters on four routers with a port of 100 Mbit/s each, and links of 20 Mbit/s between them.
+/// The test with these parameters on four routers that have a port of 100 Mbit/s each, and links of 20 Mbit/s between
+/// them.
 fn suite(params: &str) -> Suite {
     let ports: String = (1..=4).map(|n| format!("  - {{name: p{n}, speed: 100 Mbit/s}}\n")).collect();
     read_suite(&format!(
@@ -47,7 +48,8 @@ fn rank(outcome: &Outcome, key: &str) -> f64 {
 
 #[test]
 fn one_frame_of_gold_that_a_link_loses_is_found() {
-    // r1 to r4 has 3,968 frames of gold without overload and 7,440 with; r1 to r3 half of that, because 3-4 is up.
+    // The link from r1 to r4 carries 3,968 frames of gold without overload and 7,440 with overload; r1 to r3 carries
+    // half of that, because 3-4 is up.
     let faults = Faults { classes: ClassFaults { drop_every: 8_000, ..ClassFaults::default() }, ..Faults::default() };
     let (outcome, _) = with_faults_of_the_first(&suite("core_links_down: [1-2]"), faults);
     assert_eq!((get(&outcome, TEST, 0, "lost"), get(&outcome, TEST, 3, "lost")), (0.0, 1.0));

@@ -1,4 +1,4 @@
-//! Flows with any encapsulation through the reference device: VLAN sub-interfaces, and each way in which a forwarded
+//! Flows with any encapsulation through the reference device: VLAN sub-interfaces, and every way in which a forwarded
 //! frame can be wrong.
 
 use crate::common::*;
@@ -46,7 +46,7 @@ fn link6(port: usize, number: u8, host: u16) -> Ipv6Addr {
     Ipv6Addr::new(0xfd00, port as u16, number.into(), 0, 0, 0, 0, host)
 }
 
-/// Addresses behind a sub-interface; behind a port if the number is 0.
+/// Addresses behind a sub-interface, or behind the port itself if the number is 0.
 fn behind(port: usize, number: u8, family: Family, count: u32) -> AddressRange {
     let first: IpAddr = match family {
         Ipv4 => Ipv4Addr::new(172, 16 + port as u8, number, 1).into(),
@@ -92,7 +92,7 @@ fn route(config: &mut Config, port: usize, number: u8, interface: usize, next_ho
     }
 }
 
-/// Hosts behind the tags send requests to the device, which learns their addresses.
+/// Makes hosts behind the tags send requests to the device, which learns their addresses.
 fn hosts_behind_tags_ask(reference: &Reference, now: Instant) {
     let mut device = reference.clone();
     for port in 0..2 {
@@ -119,7 +119,7 @@ fn tagged(mut frame: Vec<u8>, port: usize, number: u8) -> Vec<u8> {
     frame
 }
 
-/// A bed whose device knows all hosts.
+/// Calls `use_it` with a bed whose device knows all hosts.
 fn with_device<T>(use_it: impl FnOnce(&mut TestSetup<'_>, &Reference) -> T) -> T {
     let suite = suite("", "tests: [throughput]\n");
     assert_eq!(suite.seed, SEED);
@@ -134,20 +134,20 @@ fn with_device<T>(use_it: impl FnOnce(&mut TestSetup<'_>, &Reference) -> T) -> T
     })
 }
 
-/// Headers from IP on, behind the tags of a sub-interface of the first port.
+/// Headers from IP on, after the tags of a sub-interface of the first port.
 fn headers(number: u8, pcp: u32, text: &str) -> Vec<Header> {
     let tags = tags(0, number).into_iter();
     let tags: String = tags.map(|tag| format!(r#"{{"vlan":{{"vid":{},"pcp":{pcp}}}}},"#, tag.vid)).collect();
     serde_json::from_str(&format!(r#"[{{"ethernet":{{"destination":"{}"}}}},{tags}{text}]"#, device_mac(0))).unwrap()
 }
 
-/// The frame that must arrive behind a sub-interface of the second port.
+/// The frame that must arrive on a sub-interface of the second port.
 fn arriving(number: u8) -> Arriving {
     let tag = |tag: VlanTag| ArrivingTag { vid: Bits::new(tag.vid.into()), pcp: Some(Bits::new(0)) };
     Arriving { vlans: tags(1, number).into_iter().map(tag).collect(), ..Arriving::default() }
 }
 
-/// A flow from behind one sub-interface of the first port to behind one of the second.
+/// A flow from one sub-interface of the first port to one sub-interface of the second port.
 fn flow(group: &str, (from, to): (u8, u8), family: Family, text: &str, arrives: Option<Arriving>) -> FlowSpec {
     let (sources, destinations) = (behind(0, from, family, 1), behind(1, to, family, 16));
     FlowSpec { headers: headers(from, 5, text), arrives, ..FlowSpec::new(group, 0, 1, sources, destinations) }
@@ -166,7 +166,7 @@ fn trial(size: &str, flows: Vec<FlowSpec>, load: Load) -> TrialSpec {
     }
 }
 
-/// Runs a trial; returns also the device's counts before and after it.
+/// Runs a trial; also returns the device's counts before and after it.
 fn run_trial(bed: &mut TestSetup<'_>, reference: &Reference, spec: &TrialSpec) -> (TrialResult, Truth, Truth) {
     let before = reference.truth();
     let result = bed.trial(spec).unwrap();
@@ -345,7 +345,7 @@ fn each_deviation_that_is_dialled_in_is_found_by_its_kind() {
                 assert_eq!(group.deviations, BTreeMap::from([(*deviation, changed)]), "{}: {deviation}", group.group);
                 assert_eq!((group.lost, group.received), (changed, FRAMES - changed), "{}: {deviation}", group.group);
                 assert_eq!((group.corrupted, group.stray, group.duplicated), (0, 0, 0), "{}: {deviation}", group.group);
-                // All frames are identified: the rest are periodic requests of the bed's hosts.
+                // All frames are identified. The others are periodic requests of the bed's hosts.
                 let replies = after.resolution_replies - before.resolution_replies;
                 assert!(result.health.other_received <= replies, "{}: {deviation}", group.group);
                 assert_eq!(after.dropped.total(), before.dropped.total());
@@ -400,8 +400,8 @@ fn other_faults_act_on_every_transport_and_in_tunnels() {
         flow("extension", (2, 2), Ipv6, r#"{"ipv6":{"extensions":[{"hop_by_hop":{}}]}},{"udp":{}}"#, Some(arriving(2))),
     ];
     let spec = trial("200", flows, Load::Constant { rate_pps: 4_000.0 });
-    // Neither in the signature nor in the first four bytes, without which a frame that is not sent to the port of test
-    // traffic cannot be identified.
+    // The offset is neither in the signature nor in the first four bytes, which identify a frame that is not sent to
+    // the port of test traffic.
     let corrupt = |fix_checksum| Some(Corrupt { every: 7, offset: Some(20), fix_checksum });
     let hold = Some(Hold { every: 11, time: Duration::from_millis(1_200) });
     let faults = [
@@ -429,7 +429,7 @@ fn other_faults_act_on_every_transport_and_in_tunnels() {
             assert_eq!(result.sum(|g| g.reordered) > 0, grown(|t| t.reordered + t.held) > 0, "{faults:?}");
             let done = dropped + corrupted + grown(|t| t.duplicated + t.held + t.reordered);
             assert!(done > 40, "{faults:?}: {done}");
-            // The rest was forwarded as without a fault, and each group had its share of it.
+            // All other frames were forwarded as without a fault, and each group lost a part.
             assert!(result.groups.iter().all(|g| g.offered == 400 && g.received > 300), "{faults:?}");
         }
     });

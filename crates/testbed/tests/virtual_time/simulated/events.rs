@@ -1,4 +1,5 @@
-//! Trials with events, routes and counts by destination, on the reference device. Its behaviour is known, so every count is.
+//! Trials with events, routes and counts by destination, on the reference device. Its behaviour is known, so the
+//! expected value of every count is known.
 
 use crate::common::*;
 use drophammer_methods::Testbed;
@@ -48,7 +49,7 @@ fn trial(flow: FlowSpec, rate_pps: f64, duration_s: f64) -> TrialSpec {
     }
 }
 
-/// The hosts of the bed, and faults of the device that events set.
+/// The hosts of the bed, and faults of the device that events activate.
 struct Switch<'a, C> {
     hosts: C,
     device: &'a Reference,
@@ -71,7 +72,7 @@ impl<C: Control> Control for Switch<'_, C> {
     }
 }
 
-/// Runs a trial whose events put these faults on the device.
+/// Runs a trial whose events activate these faults on the device.
 fn switched(bed: &mut TestSetup<'_>, device: &Reference, spec: &TrialSpec, faults: &[Faults]) -> TrialResult {
     let timing =
         Timing { seed: 11, key: TrialKey::new(9, 9), earlier: vec![], max_backlog_ns: 0, late_ns: 1_000_000_000 };
@@ -99,7 +100,7 @@ fn a_fault_that_an_event_switches_on_begins_exactly_then() {
             let result = switched(bed, device, &spec, &faults);
             let g = &result.groups[0];
             let lost: Vec<u64> = g.bins.iter().take(10).map(|b| b.offered - b.delivered).collect();
-            // One frame every 100 µs, the last lost one at 723.4 ms.
+            // One frame is sent every 100 µs; the last lost frame is at 723.4 ms.
             assert_eq!(lost, [0, 0, 0, 0, 0, 1_000, 1_000, 235, 0, 0]);
             let arrived: Vec<u64> = g.bins.iter().take(10).map(|b| b.arrived).collect();
             assert_eq!(arrived, [1_000, 1_000, 1_000, 1_000, 1_000, 0, 0, 765, 1_000, 1_000]);
@@ -107,7 +108,7 @@ fn a_fault_that_an_event_switches_on_begins_exactly_then() {
             assert_eq!(device.truth().dropped.fault_every, 2_235);
             let told: Vec<_> = result.events.iter().map(|e| (e.at_s, e.label.as_str())).collect();
             assert_eq!(told, [(0.5, "on"), (0.72345, "off")]);
-            // By destination: nothing is lost before the first event and after the second.
+            // By destination: nothing is lost before the first event or after the second.
             let d = &result.destinations[0];
             let first = d.first_lost_us.iter().min().unwrap();
             let last = d.last_lost_us.iter().filter(|us| **us != DestinationCounts::NEVER).max().unwrap();
@@ -143,7 +144,7 @@ fn a_window_of_loss_hits_the_destinations_whose_turn_it_was() {
         |_| {},
         |bed, device| {
             let count = flow(bed, None).destinations.count();
-            // Trials that end earlier show the order of the frames.
+            // Shorter trials show the order of the frames.
             let mut offered = |frames: u64| {
                 let mut spec = trial(flow(bed, None), 10_000.0, 1.0);
                 spec.load = Load::Burst { frames, rate_pps: 10_000.0 };
@@ -179,7 +180,7 @@ fn routes_beyond_a_full_forwarding_table_are_those_that_nothing_arrives_of() {
             let next_hop: IpAddr = host;
             config.routes.push(Route { prefix: prefix.address(), prefix_len: prefix.length(), port: 1, next_hop });
         }
-        // The suite's own routes are the first.
+        // The suite's own routes come first.
         config.fib_limit = Some(config.routes.len() - 300);
     };
     with_bed(&suite, &V4, add, |bed, device| {
@@ -192,7 +193,7 @@ fn routes_beyond_a_full_forwarding_table_are_those_that_nothing_arrives_of() {
         let expected =
             DestinationSummary { flow: 0, destinations: 2_000, offered: 2_000, with_loss: 300, unreached: 300 };
         assert_eq!(result.destination_summaries, [expected]);
-        // Only a part of them.
+        // Use only a part of the routes.
         let part = Targets::Routes { routes: routes.clone(), first: 1_600, count: 200 };
         let result = bed.trial(&trial(flow(bed, Some(part)), 20_000.0, 0.1)).unwrap();
         let d = &result.destinations[0];

@@ -1,15 +1,17 @@
-//! The test `head_of_line_blocking` on reference devices in virtual time: loss of the congested and of the uncongested port to the frame.
+//! The test `head_of_line_blocking` on reference devices in virtual time: the losses of the congested and of the
+//! uncongested port must be exact to the frame.
 
 use crate::common::*;
 use drophammer_model::outcome::Cell;
 
 const TEST: &str = "head_of_line_blocking";
-/// Time of 64 bytes on a line of 100 Mbit/s, in ns.
+/// Time that a frame of 64 bytes takes on a line of 100 Mbit/s, in ns.
 const SLOT: u64 = 6_720;
-/// Frames that may wait for a line or be on it.
+/// Maximum number of frames that wait for a line or are on it.
 const BUFFER: usize = 50;
 
-/// The test on a device with an input queue of `room` whose ports are lines of 100 Mbit/s (148,809 frames per second).
+/// Runs the test on a device with an input queue of `room` frames, whose ports are lines of 100 Mbit/s (148,809 frames
+/// per second).
 fn congested(room: usize) -> Memory {
     let ports: String = (1..=4).map(|n| format!("  - {{name: p{n}, speed: 100 Mbit/s}}\n")).collect();
     let line = format!("line_speed: 100 Mbit/s, line_buffer: {BUFFER}, input_queue: {room}");
@@ -38,18 +40,18 @@ fn figure(memory: &Memory) -> Option<f64> {
     memory.outcome(TEST).ranks.iter().find(|rank| rank.key == format!("{TEST}_64_loss_percent"))?.value
 }
 
-/// Frames of the trial with congestion that the device reports as dropped for a cause.
+/// Number of frames that, according to the device, were dropped for a cause in the trial with congestion.
 fn dropped(memory: &Memory, cause: &str) -> u64 {
     let counters = &memory.trials()[1].result.dut_counters;
     counters.get(&format!("truth.dropped.{cause}")).copied().unwrap_or(0)
 }
 
-/// Losses of a device with an input queue of `room`, of `frames` of each source, to the uncongested and to the
-/// congested port. The k-th frames of both sources arrive at one instant, a slot after the previous ones; that of the
-/// first source is first, and goes to the uncongested port if k is even.
+/// Frames to the uncongested and to the congested port that a device with an input queue of `room` frames loses, if
+/// each source sends `frames` frames. The k-th frames of both sources arrive at the same instant, one slot after the
+/// previous frames. The frame of the first source comes first, and goes to the uncongested port if k is even.
 fn lost(frames: u64, room: usize) -> (u64, u64) {
     let mut queues = [vec![], vec![]];
-    // Instants at which each frame that the congested line accepted was out, and at which it accepted the last one.
+    // Instants when each frame that the congested line accepted was out, and when the line accepted the last one.
     let (mut out, mut taken): (Vec<u64>, u64) = (vec![], 0);
     let (mut free, mut full) = (0, 0);
     for k in 0..frames {
@@ -63,7 +65,7 @@ fn lost(frames: u64, room: usize) -> (u64, u64) {
             }
             let first = queue.last().copied().unwrap_or(0).max(now);
             if !congested {
-                // Its line has half of its capacity: there is room.
+                // This line uses half of its capacity, so there is room.
                 queue.push(first);
                 continue;
             }
@@ -93,7 +95,7 @@ fn a_queue_that_blocks_at_its_head_is_found_and_its_loss_counted() {
         assert!(blocking.starts_with(&format!("yes: {free} frames lost")), "{blocking}");
         assert_eq!((backpressure.as_str(), get(&memory, 0, "calm_lost")), ("no", 0.0));
         assert!((figure(&memory).unwrap() - free / frames * 100.0).abs() < 1e-9);
-        // The line is full nevertheless.
+        // The congested line is full nevertheless.
         assert!((get(&memory, 0, "congested_pps") / 148_809.0 - 1.0).abs() < 0.01);
     }
 }

@@ -1,4 +1,4 @@
-//! The test `head_to_head` on reference devices that are up in one virtual time.
+//! The test `head_to_head` on reference devices that share one virtual time.
 
 use crate::common::{Memory, read_suite, run};
 use drophammer_model::environment::Environment;
@@ -24,7 +24,8 @@ fn a_run_goes_on_before_and_after_the_turn_together() {
     started.digest = "of the suite".into();
     let at: Vec<usize> = (0..records.len()).filter(|at| matches!(records[*at], Record::Test(_))).collect();
     assert_eq!(at.len(), 4);
-    // Tests that are kept, and the turns that are whole then: the one together is whole with the record of the last DUT.
+    // Number of tests that are kept, and number of turns that are then complete. The joint test is complete with the
+    // record of the last DUT.
     for (tests, turns) in [(1, 1), (2, 2), (3, 2), (4, 3)] {
         let kept = &records[..=at[tests - 1]];
         let earlier = Earlier::of(&suite, "of the suite", &Environment::default(), kept).unwrap();

@@ -1,7 +1,7 @@
 //! The tests on reference devices of several capacities, buffers, delays and seeds of random loss. Expectations follow
-//! from the device's configuration. Where chance matters they allow for five standard deviations, which chance exceeds
-//! once in a million. Each device is faster than the learning frames of both directions and has room for two that
-//! arrive at once: no test would begin otherwise.
+//! from the device's configuration. Where chance matters, they allow for five standard deviations, which chance exceeds
+//! once in a million times. Each device is faster than the learning frames of both directions, and has room for two
+//! frames that arrive at the same time: otherwise no test would begin.
 
 use crate::common::*;
 use drophammer_methods::{Method, Testbed};
@@ -11,7 +11,7 @@ use drophammer_model::trial::{Family, Load};
 use drophammer_reference::Faults;
 use std::time::Duration;
 
-/// 64-byte frames on 100 Mbit/s.
+/// Line rate of 64-byte frames at 100 Mbit/s.
 const LINE: f64 = 1e8 / (84.0 * 8.0);
 
 fn measured(device: &str, test: &str) -> Memory {
@@ -33,12 +33,14 @@ fn throughput_is_the_capacity_and_what_a_buffer_adds() {
             measured(&format!(", capacity: {capacity} fps, buffer: {buffer}"), "throughput: {width: 1, pdr: false}");
         let get = |column| cell(memory.outcome("throughput"), "throughput", 0, column);
         let capacity = f64::from(capacity);
-        // In d seconds the box serves c * d frames and one that is in service, and keeps those that fit into its buffer.
+        // In d seconds the device serves c * d frames and one that is in service, and keeps the frames that fit into
+        // its buffer.
         let highest = |duration_s: f64| capacity + (f64::from(buffer) + 1.0) / duration_s;
         let final_s = memory.trials().iter().map(|t| t.spec.duration_s).fold(0.0, f64::max);
         let lower = get("intended_load_pps").unwrap();
         assert!(lower <= highest(final_s), "{capacity}, {buffer}: lower bound {lower}");
-        // What exceeds the capacity leaves the buffer after the load. Beyond the width of the search, the row says so.
+        // Frames above the capacity leave the buffer after the load ends. If they exceed the width of the search, the
+        // row reports that.
         let share = (lower - capacity) / capacity;
         let marks = &rows(memory.outcome("throughput"), "throughput")[0].marks;
         let is_marked = marks.iter().any(|mark| mark.starts_with("NDR(0) with buffers that took"));
@@ -67,7 +69,7 @@ fn loss_is_what_exceeds_capacity_and_buffer_to_the_frame() {
             let get = |column| cell(outcome, "frame_loss_rate", row, column).unwrap();
             let (offered, lost) = (get("offered"), get("lost"));
             assert_eq!(offered, get("received") + lost);
-            // Frames served until the last one arrives, and those in the buffer then.
+            // Frames that are served until the last one arrives, and frames in the buffer at that time.
             let kept = f64::from(capacity) * 0.25 + f64::from(buffer);
             let least = (offered - kept - 1.0).max(0.0);
             let most = (offered - kept + 2.0).max(0.0);
@@ -107,7 +109,7 @@ fn random_loss_is_found_as_often_as_it_happens() {
                     assert!((get("loss_percent") - lost / offered * 100.0).abs() < 1e-9);
                     all_lost += lost;
                 }
-                // Nothing else sends UDP: the device dropped exactly what the test found lost.
+                // Nothing else sends UDP, so the device dropped exactly the frames that the test reports as lost.
                 let dropped = device.truth().dropped.fault_share - before.dropped.fault_share;
                 assert_eq!((all_lost, device.truth().dropped.buffer), (dropped as f64, 0));
             },
@@ -119,7 +121,8 @@ fn random_loss_is_found_as_often_as_it_happens() {
 fn latency_is_service_delay_and_jitter() {
     for (capacity, delay_us, jitter_us) in [(5_000, 1, 0), (20_000, 250, 0), (100_000, 3, 40), (50_000, 1_000, 7)] {
         let jitter = if jitter_us > 0 { format!(", jitter: {jitter_us} us") } else { String::new() };
-        // A larger buffer would raise the throughput of short trials, of which the loads are shares, above the capacity.
+        // The loads are shares of the throughput. A larger buffer would raise the throughput of short trials above the
+        // capacity.
         let device = format!(", capacity: {capacity} fps, buffer: 2, delay: {delay_us} us{jitter}");
         let memory =
             measured(&device, "latency: {loads: [10, 50, 90], trial_duration: 300 ms, repeats: 2, ipdv: true}");
@@ -134,7 +137,7 @@ fn latency_is_service_delay_and_jitter() {
             assert_eq!(ipdv.pairs, l.frames - 1);
             let most = jitter_us as i64 * 1_000;
             assert!(ipdv.min_ns >= -most && ipdv.max_ns <= most, "{device}: {ipdv:?}");
-            // The differences of independent uniform delays are symmetric about 0, most of them near it.
+            // The differences of independent uniform delays are symmetric about 0, with most of them near 0.
             assert!(
                 most == 0 || ipdv.min_ns < 0 && ipdv.max_ns > 0 && ipdv.median_ns.abs() < most / 4,
                 "{device}: {ipdv:?}"
@@ -143,13 +146,13 @@ fn latency_is_service_delay_and_jitter() {
             let width = (longest - shortest) as f64;
             let spacing = trial.spec.duration_s * 1e9 / l.frames as f64;
             if width < spacing {
-                // Too far apart to wait for each other: uniform from shortest to longest.
+                // The frames are too far apart to wait for each other, so delays are uniform from shortest to longest.
                 let spread = width / (12.0 * l.frames as f64).sqrt();
                 let mean = shortest as f64 + width / 2.0;
                 assert!((l.mean_ns - mean).abs() <= 5.0 * spread + 1e-6, "{device}: {} instead of {mean}", l.mean_ns);
                 assert!(l.max_ns <= longest, "{device}: {} above {longest}", l.max_ns);
             } else {
-                // A frame waits for the one before it, which left at most the longest delay after its own arrival.
+                // A frame waits for its predecessor, which left at most the longest delay after its own arrival.
                 assert!(l.max_ns <= longest, "{device}: {} above {longest}", l.max_ns);
                 assert!(l.mean_ns >= shortest as f64 + width / 2.0 - 5.0 * width / (12.0 * l.frames as f64).sqrt());
             }
@@ -159,7 +162,7 @@ fn latency_is_service_delay_and_jitter() {
 
 #[test]
 fn a_lost_frame_is_in_no_pair_of_delay_variation() {
-    // Each lost frame would be in two pairs.
+    // Each lost frame would be part of two pairs.
     let memory = measured(
         ", capacity: 50 kfps, buffer: 2, drop_every: 100",
         "latency: {compare_at: 10 kfps, loads: [100], trial_duration: 1 s, ipdv: true}",
@@ -170,12 +173,12 @@ fn a_lost_frame_is_in_no_pair_of_delay_variation() {
     let (lost, ipdv) = (group.lost, group.ipdv.unwrap());
     assert!(lost >= 99 && ipdv.pairs.abs_diff(group.received - 1 - lost) <= 1, "{lost}, {ipdv:?}");
     assert_eq!((ipdv.min_ns, ipdv.median_ns, ipdv.max_ns), (0, 0, 0));
-    // The first row is that of the throughput.
+    // The first row is the one at the throughput.
     let get = |column| cell(memory.outcome("latency"), "latency_ipdv", 1, column);
     assert_eq!((get("pairs"), get("ipdv_max_us")), (Some(ipdv.pairs as f64), Some(0.0)));
 }
 
-/// Longest burst at the line rate of which a server loses nothing, in whole nanoseconds.
+/// Longest burst at line rate of which a server loses nothing, computed in whole nanoseconds.
 fn longest_burst(capacity: u64, buffer: usize) -> u64 {
     let service = 1_000_000_000 / capacity;
     assert_eq!(service * capacity, 1_000_000_000);
@@ -232,7 +235,7 @@ fn recovery_is_told_to_the_frame_however_long_it_takes() {
             |bed, device| {
                 let key = one_way("64");
                 bed.known().throughput.insert(key, Some(FrameRate(throughput)));
-                // All is lost from the start to this time after the load is halved.
+                // All frames are lost from the start until this time after the load is halved.
                 let start = bed.rig().now() + Duration::from_micros(1);
                 let until = start + Duration::from_micros(200_000 + after_us);
                 device.set_faults(Faults { drop_window: Some((start, until)), ..Faults::default() }).unwrap();
@@ -240,8 +243,8 @@ fn recovery_is_told_to_the_frame_however_long_it_takes() {
                 drophammer_methods::system_recovery::SystemRecovery
                     .run(bed, &suite.tests[0].params, &mut outcome)
                     .unwrap();
-                // 110 % of the throughput, halved: frame i leaves i / rate after the load was halved, the last one lost before
-                // the window closes.
+                // The load is 110 % of the throughput, halved: frame i leaves i / rate after the load was halved, and
+                // the last lost frame leaves before the window closes.
                 let rate = throughput * 1.1 / 2.0;
                 let last = ((after_us as f64 * 1e-6 * rate).ceil() - 1.0).max(0.0) / rate * 1e3;
                 let ms = cell(&outcome, "system_recovery", 0, "recovery_ms").unwrap();

@@ -1,4 +1,5 @@
-//! Labels through the reference device, as configured by a suite: swapped, pushed, popped, and each way in which they can be wrong.
+//! Labels through the reference device, as configured by a suite: swapped, pushed, popped, and every way in which they
+//! can be wrong.
 
 use crate::common::*;
 use drophammer_methods::Testbed;
@@ -15,10 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const RATE: f64 = 1_000.0;
 const FRAMES: u64 = 500;
 
-/// Two ports with label entries, and `flows` of 200 bytes from the first to the second.
+/// A suite of two ports with label entries, and `flows` of 200 bytes from the first port to the second.
 fn labelled(flows: &[(&str, &str, &str)]) -> Suite {
     let flow = |(name, headers, arrives): &(&str, &str, &str)| {
-        // A network to which packets leave with labels.
+        // A network on whose packets the device pushes labels.
         let to = if *name == "fec" { ", destination: 10.99.0.7" } else { "" };
         format!(
             "  - {{name: {name}, from: p1, to: p2, size: 200, rate: 1 kfps, headers: [{headers}], arrives: {{{arrives}}}{to}}}\n"
@@ -41,7 +42,7 @@ fn spec(flow: &FlowConfig) -> FlowSpec {
     }
 }
 
-/// Runs all flows of a suite; returns also the device's counts.
+/// Runs all flows of a suite; also returns the device's counts.
 fn flows_through(suite: &Suite, faults: Faults) -> (TrialResult, Truth) {
     with_bed(
         suite,
@@ -116,7 +117,7 @@ fn labels_are_swapped_pushed_and_taken_off() {
         assert_eq!((group.received, &group.deviations), (FRAMES, &BTreeMap::new()), "{}", group.group);
     }
     assert_eq!(truth.dropped.total(), 0);
-    // A frame that is shorter than an Ethernet frame without its label is padded; it was longer before.
+    // A frame that would be too short for Ethernet without its label is padded; these frames are longer.
     assert!(result.groups.iter().all(|g| g.received_bytes >= FRAMES * 196));
 }
 
@@ -159,7 +160,8 @@ fn each_deviation_of_labels_is_found_by_its_kind() {
     assert_eq!(kinds, labels.into());
 }
 
-/// `labels` for tests on a mesh of four routers with three ports each, and chains of three: every path between two ports is label-switched.
+/// `labels` for tests on a mesh of four routers with three ports each, and chains of three: all paths between two ports
+/// are label-switched.
 fn switched(topology: &str, faults: &str) -> Memory {
     let ports: String = (1..=12)
         .map(|n| {

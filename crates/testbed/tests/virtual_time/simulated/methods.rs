@@ -1,4 +1,5 @@
-//! The seven tests on the reference device, run as a suite is: their results must match the device's configuration.
+//! The seven tests on the reference device, run as part of a suite: their results must match the device's
+//! configuration.
 
 use crate::common::*;
 use drophammer_model::figure::Decision;
@@ -6,12 +7,12 @@ use drophammer_model::outcome::Verdict;
 use drophammer_model::record::{Record, TestStatus};
 use drophammer_testbed::{RunError, kinds};
 
-/// 64-byte frames on 100 Mbit/s.
+/// Line rate of 64-byte frames at 100 Mbit/s.
 const LINE: f64 = 1e8 / (84.0 * 8.0);
 const CAPACITY: f64 = 20_000.0;
 const BUFFER: f64 = 4.0;
 
-/// One test on a device of 20,000 fps, 4 frames of buffer and 10 µs of delay, in one direction.
+/// Runs one test in one direction, on a device with 20,000 fps, a buffer of 4 frames and a delay of 10 µs.
 fn one(test: &str) -> Memory {
     let suite = suite(
         ", capacity: 20 kfps, buffer: 4, delay: 10 us",
@@ -34,12 +35,12 @@ fn throughput_and_pdr_are_found_within_the_width() {
         let memory = one(&format!("throughput: {{direction: {direction}, width: 1}}"));
         let get = |column| found(&memory, "throughput", 0, column);
         let (lower, upper) = (get("throughput_pps"), get("upper_bound_pps"));
-        // A trial may fill the buffer in addition to what is served in it.
+        // In addition to the frames that are served during a trial, the trial may fill the buffer.
         let shortest = memory.trials().iter().map(|t| t.spec.duration_s).fold(f64::INFINITY, f64::min);
         let capacity = CAPACITY / senders;
         let slack = (BUFFER + 1.0) / shortest / senders;
         assert!(lower <= capacity + slack && upper >= capacity, "{direction}: {lower} to {upper}");
-        // The offered frames are a whole number.
+        // The number of offered frames is a whole number.
         assert!((upper - lower) <= 0.01 * upper + 1.0 / shortest, "{direction}: {lower} to {upper}");
         let pdr = get("pdr_0_5_pps");
         let at_half_percent = capacity / 0.995;
@@ -75,7 +76,7 @@ fn tester_ceiling_in_virtual_time_is_all_that_is_asked_for() {
     assert!(!outcome.tables.is_empty() && offered.iter().all(|o| (o / (4.0 * LINE) - 1.0).abs() < 1e-3), "{offered:?}");
 }
 
-/// All tests in short, both families and directions.
+/// All tests with short durations, in both families and directions.
 const ALL: &str = "\
 defaults: {frame_sizes: [64, imix], families: [ipv4, ipv6], pause: 1 ms}
 tests:
@@ -89,7 +90,7 @@ tests:
 ";
 const BOX: &str = ", capacity: 9 kfps, buffer: 20, jitter: 30 us";
 
-/// The content of a record without its times.
+/// The content of a record without times.
 fn timeless(record: &Record) -> Record {
     let mut record = record.clone();
     match &mut record {
@@ -115,7 +116,7 @@ fn records_come_in_order_parse_back_and_are_the_same_for_the_same_seed() {
     assert!(matches!(&records[0], Record::Started(s) if s.tests.len() == 7 && s.seed == 11 && s.duts == ["box"]));
     assert!(matches!(&records[1], Record::Dut(d) if d.simulated && d.kind == kinds::REFERENCE && d.ports.len() == 2));
     assert!(matches!(records.last(), Some(Record::Ended(e)) if !e.interrupted));
-    // Trials come before the test that they belong to, numbered upwards.
+    // Trials come before the test that they belong to, with ascending numbers.
     let mut pending: Vec<&str> = Vec::new();
     let mut last = 0;
     for record in &records[2..records.len() - 1] {
@@ -135,7 +136,7 @@ fn records_come_in_order_parse_back_and_are_the_same_for_the_same_seed() {
     let order: Vec<_> = memory.tests().iter().map(|t| t.test.as_str()).collect();
     assert_eq!(order, suite.tests.iter().map(|t| t.test.as_str()).collect::<Vec<_>>());
     assert_eq!(memory.tests_begun, (1..=7).map(|n| (n, 7)).collect::<Vec<_>>());
-    // Every trial named in a table is on record.
+    // Every trial that a table names must be on record.
     for test in memory.tests() {
         for number in test.outcome.tables.iter().flat_map(|t| &t.rows).flat_map(|r| &r.trials) {
             assert!(memory.trials().iter().any(|t| t.result.trial == *number), "{}: trial {number}", test.test);
@@ -189,7 +190,7 @@ fn a_stopped_run_keeps_its_trials_and_says_that_it_was_stopped() {
         assert_eq!(memory.tests().last().unwrap().status, TestStatus::Interrupted);
         assert!(matches!(memory.records.last(), Some(Record::Ended(e)) if e.interrupted));
     }
-    // Stopped before anything was measured.
+    // The run is stopped before anything is measured.
     let mut memory = Memory { stop_after: Some(0), ..Memory::default() };
     assert!(matches!(run(&suite(BOX, ALL), &mut memory), Err(RunError::Interrupted)));
     assert!(matches!(memory.records.last(), Some(Record::Ended(e)) if e.interrupted));
@@ -205,7 +206,7 @@ fn a_full_disk_ends_the_run_and_the_run_does_not_look_whole() {
         }
         assert_eq!(memory.trials().len(), k);
         assert_eq!(memory.tests_begun.len(), 1, "nothing is begun that cannot be kept");
-        // A run without a last line was cut off; with one it would look complete.
+        // A run without a last line was cut off; with that line it would look complete.
         assert!(!memory.records.iter().any(|r| matches!(r, Record::Ended(_))));
     }
 }

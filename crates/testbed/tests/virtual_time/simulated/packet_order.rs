@@ -1,5 +1,5 @@
-//! The test `packet_order` on the reference device: it holds some frames for a known time, so others overtake them from
-//! a known load on.
+//! The test `packet_order` on the reference device. The device delays some frames by a known time, so that other frames
+//! overtake them above a known load.
 
 use crate::common::*;
 use drophammer_methods::packet_order::PacketOrder;
@@ -55,7 +55,7 @@ fn what_the_loop_shows_is_not_the_routers() {
             },
         )
     };
-    // The router: 3 x 9 or 3 x 10 of 30,000 frames, 0.1 %.
+    // The router reorders 3 x 9 or 3 x 10 of 30,000 frames, 0.1 %.
     let same = of_loop(100, 0.12);
     assert_eq!(text(&same, "packet_order", 0, "order").unwrap(), "not told apart from the tester");
     assert!(figure(&same, "reordered_64_percent").is_none() && figure(&same, "reordering_begins_64_percent").is_none());

@@ -1,4 +1,4 @@
-//! Within a card and between cards: the same ports in two pairings, with a limit that only one of them has.
+//! Within a card and between cards: the same ports in two pairings, only one of which has a limit.
 
 use crate::common::*;
 use drophammer_model::pattern::{Distribution, PatternKey};
@@ -26,7 +26,7 @@ fn of<'a>(memory: &'a Memory, id: &str) -> &'a drophammer_model::record::TestRec
     memory.tests().into_iter().find(|test| test.id.as_deref() == Some(id)).unwrap_or_else(|| panic!("no test {id}"))
 }
 
-/// The trials of a test with this id: those recorded before it and after the one before.
+/// The trials of a test with this id: those recorded after the previous test and before this test.
 fn trials_of<'a>(memory: &'a Memory, id: &str) -> Vec<&'a TrialRecord> {
     let mut trials = Vec::new();
     for record in &memory.records {
@@ -50,7 +50,8 @@ fn each_pairing_has_a_row_and_its_own_limit() {
         let ranks = &of(&memory, id).outcome.ranks;
         ranks.iter().find(|rank| rank.key == key).unwrap_or_else(|| panic!("no {key}: {ranks:?}")).value.unwrap()
     };
-    // Two ports share the link between the cards in each direction; the line of a port carries what its neighbour sends.
+    // In each direction, two ports share the link between the cards; the line of a port carries the frames of one other
+    // port.
     let line = |bits: f64| bits / 8.0 / 532.0;
     let within = figure("within-a-card", "throughput_512_pps");
     assert!((within / line(100e6) - 1.0).abs() < 1e-4, "{within}");

@@ -14,7 +14,7 @@ fn read(device: &str, more: &str) -> drophammer_model::suite::Suite {
     suite(&format!(", delay: 40 us{device}"), &format!("tests:\n  - {test}\n"))
 }
 
-/// A device with this fault at any load.
+/// Runs the test on a device with this fault at any load.
 fn with_fault(fault: ManagementFault) -> Outcome {
     let suite = read("", ", frame_sizes: [64]");
     with_bed(
@@ -84,7 +84,7 @@ fn what_the_tester_needs_is_subtracted() {
     close(&outcome, 0, "delay_us", 33.0);
     close(&outcome, 0, "frames_us", 35.0);
     close(&outcome, 0, "round_trip_us", 66.0 + get(&outcome, 0, "tester_us"));
-    // The router answers at once, faster than the tester's own delay: the figure is a bound, the whole round trip.
+    // The router answers immediately, faster than the tester's own delay. The figure is a bound: the whole round trip.
     assert_eq!(cell(&outcome, "ping_delay", 1, "delay_us"), None);
     let answer = outcome.ranks.iter().find(|r| r.key == "ping_answer_64_us").unwrap();
     assert_eq!(answer.round(), RoundFigure::Measured(Figure::at_most(0.0)));

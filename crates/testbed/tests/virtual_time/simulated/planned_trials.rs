@@ -1,4 +1,4 @@
-//! On the reference device, tests have as many trials as the plan of the suite says.
+//! On the reference device, tests run as many trials as the plan of the suite announces.
 
 use crate::common::*;
 use drophammer_model::record::{Record, TestStatus};
@@ -8,7 +8,7 @@ use drophammer_testbed::estimates;
 /// A device that is slower than the ports of [`suite`].
 const DEVICE: &str = ", capacity: 60 kfps, buffer: 40, delay: 10 us";
 
-/// Number of trials of each test in order, without repetitions of invalid ones.
+/// Number of trials of each test, in order, without repetitions of invalid trials.
 fn measured(memory: &Memory) -> Vec<usize> {
     let (mut tests, mut trials) = (Vec::new(), 0);
     for record in &memory.records {
@@ -21,7 +21,7 @@ fn measured(memory: &Memory) -> Vec<usize> {
     tests
 }
 
-/// Runs a suite, all tests of which must complete, and compares its trials with the plan. Returns the plan in words.
+/// Runs a suite, all tests of which must complete, and compares its trials with the plan. Returns the plan as text.
 fn as_planned(suite: &Suite) -> Vec<String> {
     let mut memory = Memory::default();
     run(suite, &mut memory).unwrap();
@@ -48,7 +48,7 @@ fn tests_by_frame_size_have_the_trials_of_their_parameters() {
         "throughput: {frame_sizes: [64], pdr: false}".to_owned(),
         format!("forwarding_rate: {{repeats: 2, {trials}}}"),
         format!("frame_loss_rate: {{{trials}}}"),
-        // The throughput of 64 bytes is known, that of 128 bytes is not.
+        // The throughput of 64 bytes is known; the throughput of 128 bytes is not.
         format!("latency: {{loads: [10, 50], repeats: 2, {trials}}}"),
         format!("latency: {{loads: [10], compare_at: 5 kfps, {trials}}}"),
         "back_to_back: {repeats: 2, verify: 2}".into(),
@@ -73,7 +73,7 @@ fn tests_of_other_kinds_have_the_trials_of_their_parameters() {
     let tests = [
         "ping_delay: {frame_sizes: [64, 1518], families: [ipv4, ipv6], pings: 5}",
         "mixed_families: {frame_sizes: [128], ipv6_frame_size: 528, trial_duration: 200 ms}",
-        // 80 bytes have no room for these headers.
+        // 80 bytes leave no room for these headers.
         "extension_headers: {frame_sizes: [80, 128], headers: [fragment, chain], hop_by_hop_loads: [1], trial_duration: 100 ms}",
         "flood: {frame_sizes: [64], trial_duration: 100 ms, ask_after: 100 ms}",
         "idle_traffic: {duration: 1 s}",
@@ -109,7 +109,7 @@ fn tests_of_routes_have_a_trial_for_each_state_and_probes_before() {
         format!("fib_convergence: {{routes: 200, window: 500 ms, {traffic}}}"),
         format!("route_flap: {{routes: 400, flapped: 100, interval: 500 ms, cycles: 1, pause: 1 ms, {traffic}}}"),
         format!("link_failover: {{families: [ipv4, ipv6], routes: 200, window: 1 s, {traffic}}}"),
-        // The first of these searches the throughput, which is then known for the second.
+        // The first of these tests searches for the throughput, which is then known for the second test.
         "fib_convergence: {routes: 200, window: 500 ms, pause: 1 ms, drain: 100 ms}".into(),
         "fib_convergence: {routes: 200, window: 500 ms, pause: 1 ms, drain: 100 ms}".into(),
         format!(

@@ -1,5 +1,5 @@
-//! In virtual time the number of queues changes no figure: the frames leave at the same times, and all of them are counted,
-//! wherever they arrive. Only the order of frames that came to different queues is not known.
+//! In virtual time the number of queues changes no figure: the frames leave at the same times, and all of them are
+//! counted, wherever they arrive. Only the order of frames that arrived at different queues is unknown.
 use crate::common::{Memory, read_suite, run_on_queues};
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::record::Record;
@@ -20,7 +20,8 @@ fn figures(suite: &str, queues: u32) -> (Vec<TrialResult>, Vec<(String, Outcome)
     (trials, memory.tests().iter().map(|t| (t.test.clone(), t.outcome.clone())).collect())
 }
 
-/// The result without the order if it is not known in one of both, and without figures of each burst that was handed over.
+/// The result without the order of frames if it is unknown in either of the two results, and without the figures of
+/// each burst.
 fn comparable(mut result: TrialResult, other: &TrialResult) -> TrialResult {
     (result.health.departure_error, result.health.departure_errors) = (vec![], vec![]);
     for (g, other) in result.groups.iter_mut().zip(&other.groups) {
@@ -31,7 +32,7 @@ fn comparable(mut result: TrialResult, other: &TrialResult) -> TrialResult {
     result
 }
 
-/// Without the order of frames, in each table that has it.
+/// The outcome without the order of frames in each table that has it.
 fn without_order(mut outcome: Outcome) -> Outcome {
     for table in &mut outcome.tables {
         let order = table.columns.iter().position(|column| column.key == "reordered");
@@ -40,7 +41,7 @@ fn without_order(mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Compares the figures with 1 queue and with `queues`; returns the frames of unknown order.
+/// Compares the figures with 1 queue and with `queues`; returns the number of frames of unknown order.
 fn same_figures(suite: &str, queues: u32) -> u64 {
     let ((one, outcomes), (many, others)) = (figures(suite, 1), figures(suite, queues));
     assert_eq!(one.len(), many.len());
@@ -55,8 +56,8 @@ fn same_figures(suite: &str, queues: u32) -> u64 {
     many.iter().map(|result| result.sum(|g| g.order_unknown)).sum()
 }
 
-/// No two flows of a port send at the same instant, because the order in which the queues of a port are served then is
-/// not specified.
+/// No two flows of a port send at the same instant, because it is then not specified in which order the queues of a
+/// port are served.
 #[test]
 fn flows_have_the_same_figures_by_any_number_of_queues() {
     let suite = "suite: queues\nduts:\n  - {name: box, kind: reference, capacity: 90 kfps, buffer: 40, delay: 3 us, \

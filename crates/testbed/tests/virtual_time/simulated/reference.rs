@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const BOTH: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
-/// What happened during one trial.
+/// The events of one trial.
 struct Story {
     result: TrialResult,
     truth: Truth,
@@ -66,7 +66,7 @@ fn trial(bed: &TestSetup<'_>, size: &str, load: Load, duration_s: f64) -> TrialS
 /// Runs a trial with these faults at `rate` on both ports for 0.2 s.
 fn story(change: impl FnOnce(&mut Config), faults: Faults, rate_pps: f64) -> Story {
     with_bed(&suite("", "tests: [throughput]\n"), &BOTH, change, |bed, reference| {
-        // The device learns its neighbours while it has no faults.
+        // The device learns its neighbours before it has faults.
         let quiet = trial(bed, "64", Load::Constant { rate_pps: 1_000.0 }, 0.1);
         bed.trial(&quiet).unwrap();
         reference.set_faults(faults).unwrap();
@@ -81,7 +81,7 @@ fn story(change: impl FnOnce(&mut Config), faults: Faults, rate_pps: f64) -> Sto
     })
 }
 
-/// No frame appears or vanishes between device and analyzer.
+/// Checks that no frame appears or disappears between device and analyzer.
 fn conserved(s: &Story) {
     let (r, t) = (&s.result, &s.truth);
     for g in &r.groups {
@@ -118,7 +118,7 @@ fn without_faults_nothing_is_lost_and_latency_is_the_delay() {
 fn drops_are_lost() {
     for every in [1, 2, 3, 7, 100, 1_999] {
         let s = story(|_| {}, Faults { drop_every: every, ..Faults::default() }, 5_000.0);
-        // The device has counted 200 frames before.
+        // The device has already counted 200 frames.
         let due = 2_200 / every - 200 / every;
         assert_eq!((s.result.lost(), s.truth.dropped.fault_every), (due, due), "every {every}");
     }
@@ -158,13 +158,14 @@ fn misrouted_frames_are_strays() {
 
 #[test]
 fn frames_to_a_wrong_next_hop_are_strays() {
-    // Nobody, and the host on the other port: right port and intact, but not addressed to the expected host.
+    // An address that no station has, and the host on the other port. In the latter case the frame is intact and at the
+    // right port, but not addressed to the expected host.
     let other_host = drophammer_rig::host_mac(11, 0);
     for mac in [NOBODY, other_host] {
         let wrong_next_hop = Some(WrongNextHop { every: 7, mac });
         let s = story(|_| {}, Faults { wrong_next_hop, ..Faults::default() }, 5_000.0);
         assert_eq!(s.truth.wrong_next_hop, 2_200 / 7 - 200 / 7);
-        // Half of the frames are for the host on the first port, for which the address is right.
+        // Half of the frames are for the host on the first port, so the address is right for them.
         let wrong = s.sum(|g| g.stray);
         let expected = s.truth.wrong_next_hop;
         assert!(if mac == NOBODY { wrong == expected } else { 0 < wrong && wrong < expected }, "{wrong} of {expected}");
@@ -174,7 +175,7 @@ fn frames_to_a_wrong_next_hop_are_strays() {
 
 #[test]
 fn loss_at_low_load_vanishes_at_high_load() {
-    // 20 frames in 10 ms at 1,000 fps on each port, 100 at 5,000.
+    // At 1,000 fps, 20 frames arrive in 10 ms on both ports together, at 5,000 fps 100 frames.
     let fault = DropAtLowLoad { every: 4, interval: Duration::from_millis(10), below_frames: 50 };
     let faults = || Faults { drop_at_low_load: Some(fault), ..Faults::default() };
     let low = story(|_| {}, faults(), 1_000.0);
@@ -182,7 +183,7 @@ fn loss_at_low_load_vanishes_at_high_load() {
     assert_eq!(low.result.lost(), 400 / 4);
     let high = story(|_| {}, faults(), 5_000.0);
     assert_eq!(high.result.lost(), high.truth.dropped.fault_low_load);
-    // The first interval has no load before it, and the second may know only a part of one.
+    // There is no load before the first interval, and before the second there may be only a part of an interval.
     assert!(high.result.lost() > 0 && high.result.lost() <= 50, "{}", high.result.lost());
 }
 
@@ -191,7 +192,7 @@ fn routes_without_room_attract_what_vanishes() {
     with_bed(
         &suite("", "tests: [throughput]\n"),
         &BOTH,
-        // Two routes of either family, in the order of the ports.
+        // Each family has two routes, in the order of the ports.
         |c| c.fib_limit = Some(3),
         |bed, reference| {
             let spec = trial(bed, "64", Load::Constant { rate_pps: 1_000.0 }, 0.5);
@@ -214,7 +215,8 @@ fn filtered_frames_are_lost_and_counted_by_their_rule() {
         &suite("", "tests: [throughput]\n"),
         &BOTH,
         |c| {
-            // To the networks behind the second port: UDP to another port, one family denied, the other permitted.
+            // Rules for the networks behind the second port: UDP to another port, one family denied, the other
+            // permitted.
             let to = |prefix: &str, len| Some((prefix.parse().unwrap(), len));
             c.filter = vec![
                 FilterRule { deny: true, destination_ports: Some((10, 65_535)), ..FilterRule::default() },
@@ -282,7 +284,7 @@ fn reordered_frames_are_seen_as_such() {
         let s = story(|_| {}, Faults { reorder, ..Faults::default() }, 5_000.0);
         assert_eq!(s.result.lost(), 0);
         assert!(s.truth.reordered > 0);
-        // Families and ports are separate flows: the frames that passed a frame may belong to another flow.
+        // Families and ports are separate flows, so the frames that passed a frame may belong to another flow.
         assert!(s.sum(|g| g.reordered) <= s.truth.reordered);
         assert!(s.result.groups.iter().all(|g| g.max_reordering_extent <= positions));
         assert!(positions == 1 || s.sum(|g| g.reordered) > 0);
@@ -307,11 +309,12 @@ fn an_overloaded_server_loses_what_its_buffer_cannot_hold() {
         let s = story(change, Faults::default(), 5_000.0);
         assert_eq!(s.result.lost(), s.truth.dropped.buffer);
         if buffer > 2 {
-            // 2 x 5,000 fps for 0.2 s; in that time and while the buffer drains the server takes no more than this.
+            // 2 x 5,000 fps for 0.2 s. In that time and while the buffer drains, the server accepts at most this number
+            // of frames.
             let most = capacity / 5 + buffer as u64 + 1;
             assert!((capacity / 5..=most).contains(&s.result.received()), "{} of {most}", s.result.received());
         }
-        // The longest wait is that for a full buffer.
+        // The longest wait is the wait for a full buffer.
         let longest = (buffer as u64 * 1_000_000_000).div_ceil(capacity) + 10_000;
         assert!(s.result.groups.iter().all(|g| g.latency.max_ns <= longest), "{:?} {longest}", s.result.groups);
         let rate = 2.0 * s.result.forwarding_rate().pps();
@@ -324,7 +327,7 @@ fn what_the_device_says_by_itself_is_no_test_traffic() {
     let own_frames = Some(OwnFrames { interval: Duration::from_millis(1), port: 1 });
     let s = story(|_| {}, Faults { own_frames, ..Faults::default() }, 5_000.0);
     assert_eq!((s.result.lost(), s.sum(|g| g.corrupted)), (0, 0));
-    // Some arrive between the trial and the readings of the device.
+    // Some arrive between the trial and the readings of the device's counts.
     assert!(s.result.health.other_received > 190, "{}", s.result.health.other_received);
     assert!(s.result.health.other_received <= s.truth.own_frames);
 }
@@ -346,7 +349,7 @@ fn loss_in_a_window_is_placed_in_its_bins_and_its_last_frame_known() {
             let result = bed.trial(&spec).unwrap();
             let lost: Vec<u64> =
                 (0..6).map(|i| result.groups.iter().map(|g| g.bins[i].offered - g.bins[i].delivered).sum()).collect();
-            // Two ports, 10 frames per ms each.
+            // There are two ports with 10 frames per ms each.
             assert_eq!(lost, [0, 1_600, 600, 0, 0, 0]);
             assert_eq!(result.groups.iter().filter_map(|g| g.last_loss_ns).max(), Some(229_900_000));
             let [episode] = &result.losses.episodes[..] else { panic!("{:?}", result.losses) };
@@ -406,7 +409,7 @@ proptest! {
             (c.capacity_pps, c.buffer) = (capacity, buffer);
             (c.delay, c.jitter) = (Duration::from_nanos(delay), Duration::from_nanos(jitter));
         };
-        // `story` checks conservation.
+        // `story` checks that no frame appears or disappears.
         let s = story(change, faults, rate);
         prop_assert!(s.result.lost() >= s.truth.dropped.total());
     }

@@ -1,4 +1,4 @@
-//! A suite's BGP parameters as the reference device receives them.
+//! A suite's BGP parameters, as the reference device receives them.
 
 use crate::common::{cell, read_suite, rows, with_bed};
 use drophammer_lab::Dut as _;

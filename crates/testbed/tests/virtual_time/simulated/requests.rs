@@ -1,4 +1,5 @@
-//! Trials in which several things happen at once, on the reference device: each is seen as if it happened alone.
+//! Trials on the reference device in which several things happen at the same time: each has the same result as if it
+//! happened alone.
 
 use crate::common::*;
 use drophammer_methods::{Seen, Stillness, TestError, Testbed, Trial};
@@ -47,7 +48,7 @@ fn what_happens_at_once_is_seen_as_if_it_happened_alone() {
                 seen.answered.iter().map(|a| (counts(&a.during), counts(&a.afterwards))).collect::<Vec<_>>()
             };
             assert_eq!([&asked, &both].map(answers), [vec![((10, 10), (2, 2))], vec![((10, 10), (2, 2))]]);
-            // The answers to the questions are among the other frames, but for those after the trial.
+            // The answers to the questions are among the other frames, except those that arrive after the trial.
             let replies = |seen: &Seen| -> Option<u64> {
                 let of = |count: &&ProtocolCount| count.protocol == "ICMP echo reply";
                 Some(seen.other.as_ref()?.protocols.iter().filter(of).map(|count| count.frames).sum())
@@ -82,7 +83,7 @@ fn what_would_give_a_wrong_answer_at_once_is_refused() {
                 let Err(TestError::NotApplicable(said)) = bed.run(&trial) else { panic!("{why}") };
                 assert!(said.contains(why), "{said}");
             }
-            // Each alone is possible.
+            // Each of the two is possible alone.
             assert_eq!(bed.run(&Trial { echo, ..load(bed) }).unwrap().echoes.len(), 1);
         },
     );

@@ -1,4 +1,5 @@
-//! The test `reset` on the reference device, which does nothing for a known time after a reset and loses all its state.
+//! The test `reset` on the reference device, which loses all its state at a reset and then does nothing for a known
+//! time.
 
 use crate::common::*;
 use crate::shared_clock::SharedClock;
@@ -28,7 +29,7 @@ fn near(found: Option<f64>, expected: f64, within: f64) -> bool {
     found.is_some_and(|found| (found - expected).abs() <= within)
 }
 
-/// The reference device, which takes this time to show its counters.
+/// The reference device, which needs this time to show its counters.
 struct Slow {
     device: ReferenceDut,
     clock: SharedClock,
@@ -79,7 +80,7 @@ impl Observer for User {
     }
 }
 
-/// Runs `use_it` on a bed whose device takes `slow` to show its counters. The cell has the instant of a stop.
+/// Calls `use_it` with a bed whose device needs `slow` to show its counters. The cell contains the instant of a stop.
 fn on_slow_device(suite: &Suite, slow: Duration, use_it: impl FnOnce(&mut TestSetup<'_>, &Shared<Option<Instant>>)) {
     let dut = &suite.duts[0];
     let config = simulated::config(dut, &suite.ports, suite.seed);
@@ -104,7 +105,7 @@ fn a_reset_is_timed_where_it_was_although_traffic_started_after_the_request() {
         ", delay: 10 us, boot_time: 100 ms",
         "tests:\n  - reset: {rate: 10 kfps, pause: 1 ms, window: 2 s, resets: [software]}\n",
     );
-    // Three times as long as the tolerance for loss before a reset.
+    // This is three times the tolerance for loss before a reset.
     on_slow_device(&suite, Duration::from_millis(60), |bed, _| {
         let mut found = Outcome::default();
         drophammer_methods::find("reset").unwrap().run(bed, &suite.tests[0].params, &mut found).unwrap();
@@ -131,7 +132,7 @@ fn a_reset_before_the_traffic_is_no_result() {
 #[test]
 fn the_record_says_when_the_router_was_reset() {
     let suite = suite(", delay: 10 us, boot_time: 100 ms", "tests: [throughput]\n");
-    // Reading the counters puts off the start of the traffic, but not the reset.
+    // Reading the counters delays the start of the traffic, but not the reset.
     on_slow_device(&suite, Duration::from_millis(60), |bed, _| {
         let reset =
             Reset { kind: ResetKind::Software, at_s: 1.0, down: Duration::ZERO, limit: Duration::from_secs(10) };
@@ -145,7 +146,7 @@ fn the_record_says_when_the_router_was_reset() {
     });
 }
 
-/// 1,000 frames per second from the first port to the second.
+/// A trial with 1,000 frames per second from the first port to the second.
 fn kilo(bed: &TestSetup<'_>, duration_s: f64) -> TrialSpec {
     let range = |port: usize| bed.ports()[port].addressing(Family::Ipv4).unwrap().destinations;
     TrialSpec {

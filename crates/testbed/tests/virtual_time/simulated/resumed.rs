@@ -1,4 +1,4 @@
-//! Which records of an interrupted run are kept when it goes on.
+//! Which records of an interrupted run are kept when it is resumed.
 
 use crate::common::{Memory, read_suite, read_suite_in_rounds, run};
 use drophammer_model::environment::Environment;
@@ -30,7 +30,7 @@ fn remarks_after_the_last_test_of_a_turn_are_kept_with_the_turn() {
     let tests = |records: &[Record]| -> Vec<usize> {
         (0..records.len()).filter(|at| matches!(records[*at], Record::Test(_))).collect()
     };
-    // Cut off in the turn of b.
+    // The run is cut off in the turn of b.
     let [a, b] = tests(&records)[..] else { panic!("one test on each of two DUTs") };
     records.truncate(b);
     let own = [remark(Some("a")), remark(Some("a"))];
@@ -53,7 +53,7 @@ fn turns_of_a_router_that_never_comes_up_are_kept() {
     let mut memory = Memory::default();
     run(&suite, &mut memory).unwrap();
     let first = memory.tests()[0].dut.clone();
-    // A router that does not come up has a note and tests that failed, and no record of its own.
+    // A router that does not come up has a note and failed tests, but no record of its own.
     let mut records = Vec::new();
     for record in memory.records {
         match record {
@@ -72,7 +72,7 @@ fn turns_of_a_router_that_never_comes_up_are_kept() {
     }
     let earlier = |records: &[Record]| Earlier::of(&suite, "of the suite", &Environment::default(), records);
     assert_eq!(earlier(&records).unwrap_err(), Refusal::Complete);
-    // Stopped in round 5.
+    // The run is stopped in round 5.
     let of_round = |record: &Record, round: u32| matches!(record, Record::Test(test) if test.round == round);
     let at = records.iter().position(|record| of_round(record, 5)).unwrap();
     records.truncate(at);
@@ -109,7 +109,7 @@ fn a_complete_run_measures_its_spoilt_turns_again() {
         kept.iter().filter_map(|r| if let Record::Test(test) = r { Some(test.round) } else { None }).collect();
     assert_eq!(rounds, [1, 1, 2, 2, 4, 4, 5, 5, 6, 6]);
     assert!(kept.len() < records.len() && !kept.iter().any(|record| matches!(record, Record::Ended(_))));
-    // So are those in which a figure alone was spoilt, for the report says that this helps.
+    // Rounds in which only a figure was spoilt are also repeated, because the report says that this helps.
     let mut figure = records.clone();
     for record in &mut figure {
         if let Record::Test(test) = record {
@@ -132,7 +132,7 @@ fn a_complete_run_measures_its_spoilt_turns_again() {
     let ended = records.last().cloned();
     let whole: Vec<Record> = kept.into_iter().chain(again).chain(ended).collect();
     assert_eq!(earlier(&whole).unwrap_err(), Refusal::Complete);
-    // A run that was stopped goes on with what is left first.
+    // A resumed run starts with the tests that are left.
     records.pop();
     records.truncate(records.len() - 1);
     assert_eq!(earlier(&records).unwrap().todo, [5]);

@@ -40,7 +40,7 @@ fn every_round_has_every_dut_and_places_take_turns() {
     assert_eq!(ups, 18, "brought up anew each time");
     assert!(memory.trials().iter().all(|trial| (1..=6).contains(&trial.round)));
 
-    // Known properties of the devices: b is 10 % slower, a and c are alike.
+    // Known properties of the devices: b is 10 % slower, a and c are equal.
     let figures = |dut: &str| {
         let own: Vec<_> = tests.iter().copied().filter(|t| t.dut == dut).collect();
         let all = combine(&own).unwrap();

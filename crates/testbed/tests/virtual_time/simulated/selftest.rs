@@ -1,4 +1,4 @@
-//! The tests of the self-test, in virtual time, for which the right answers are known.
+//! The tests of the self-test, in virtual time, where the right answers are known.
 
 use crate::common::*;
 use drophammer_lab::{Dut, LabError};
@@ -16,7 +16,7 @@ use drophammer_testbed::simulated::{self, ReferenceDut};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A device that reports a higher value of one counter than it counted.
+/// A device that reports a value above the real one for one counter.
 struct Boaster {
     device: ReferenceDut,
     counter: &'static str,
@@ -58,7 +58,8 @@ fn params(method: &dyn Method, seconds: f64) -> Params {
     params
 }
 
-/// Runs `method` on the device of `suite` with `faults`; with `boast` the device reports a wrong value of that counter.
+/// Runs `method` on the device of `suite` with `faults`; with `boast`, the device reports a wrong value for that
+/// counter.
 fn run(
     suite: &Suite,
     method: &dyn Method,
@@ -82,7 +83,7 @@ fn run(
     })
 }
 
-/// Two ports at 1 Gbit/s.
+/// A device with two ports at 1 Gbit/s.
 fn device(params: &str) -> Suite {
     read_suite(&format!(
         "suite: self\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference{params}}}\nports:\n  - {{name: p1, \
@@ -139,8 +140,9 @@ fn a_counter_that_is_one_off_is_found() {
 
 #[test]
 fn the_loss_floor_is_below_the_capacity_and_near_it() {
-    // 1 Gbit/s: 1,488,095 fps per port at 64 bytes; the device serves 400,000 of both ports together. From the line down by
-    // 0.85 each time: the tenth step, 292,964 fps, is too much, ... the first below 200,000 is 179,910.
+    // 1 Gbit/s: 1,488,095 fps per port at 64 bytes; the device serves 400,000 of both ports together. The rate starts
+    // at line rate and decreases by a factor of 0.85 each time: the tenth step, 292,964 fps, is too much, ... the first
+    // step below 200,000 is 179,910.
     let (outcome, result) = run(&device(", capacity: 400 kfps"), &loss_floor::LossFloor, Faults::default(), None);
     assert_eq!(result, Ok(()));
     let found = loss_floor::TABLE.rows(&outcome.tables)[0].loss_free_pps;

@@ -17,7 +17,7 @@ use drophammer_testbed::simulated::{self, ReferenceSystem};
 use std::collections::VecDeque;
 
 const BOTH: [Family; 2] = [Family::Ipv4, Family::Ipv6];
-/// Time of a 64-byte frame on a line of 100 Mbit/s.
+/// Time that a 64-byte frame takes on a line of 100 Mbit/s.
 const ON_LINE_NS: u64 = 6_720;
 
 fn suite(ports: usize, topology: &str, device: &str, rest: &str) -> Suite {
@@ -27,7 +27,7 @@ fn suite(ports: usize, topology: &str, device: &str, rest: &str) -> Suite {
     ))
 }
 
-/// Uses a bed with the system of a suite, with its ports as they are or frame by frame.
+/// Uses a bed with the system of a suite, with its ports unchanged or frame by frame.
 fn with_system<T>(
     suite: &Suite,
     frame_by_frame: bool,
@@ -63,7 +63,7 @@ fn truths(system: &ReferenceSystem) -> Vec<Truth> {
     system.look(|network| network.routers().iter().map(|router| *router.truth()).collect())
 }
 
-/// Every port sends to every other one.
+/// Flows from every port to every other port.
 fn full_mesh(bed: &TestSetup<'_>) -> Vec<FlowSpec> {
     let ports = bed.ports().len();
     let pairs = (0..ports).flat_map(|from| (0..ports).filter(move |to| *to != from).map(move |to| (from, to)));
@@ -81,12 +81,13 @@ fn a_full_mesh_of_flows_passes_a_mesh_of_four_without_a_loss() {
         assert_eq!((result.offered(), result.received()), (12 * 2_200, 12 * 2_200));
         assert!(result.groups.iter().all(|group| group.offered == 100 && group.stray + group.reordered == 0));
         for (now, before) in truths(system).iter().zip(&before) {
-            // The router's ports send 6,600 frames: 2 of 11 go to ports of the same router, the rest to the other
-            // three. The same number arrives from those.
+            // The router's ports send 6,600 frames: 2 of 11 go to ports of the same router, the others to the other
+            // three routers. The same number arrives from these routers.
             assert_eq!(now.forwarded - before.forwarded, 6_600 + 5_400);
             assert_eq!(now.dropped, before.dropped);
         }
-        // One or two routers, each with its delay; 672 ns on the link between them, where frames may also wait.
+        // A frame passes one or two routers, each with its delay. The link between them takes 672 ns, and frames may
+        // also wait there.
         let latency = |from: usize, to: usize| {
             let group = format!("IPv4 {from}-{to}");
             result.groups.iter().find(|counts| counts.group == group).unwrap().latency.min_ns
@@ -104,8 +105,8 @@ fn latency_through_a_chain_is_the_sum_of_what_its_routers_and_lines_take() {
         with_system(&suite, false, |bed, system| {
             let flows = vec![flow(bed, Family::Ipv4, 0, 1), flow(bed, Family::Ipv4, 1, 0)];
             let before = truths(system);
-            // Far below capacity in both directions, where a frame waits for at most one frame of the other direction.
-            // With one direction only, no frame waits.
+            // The load is far below capacity in both directions, so a frame waits for at most one frame of the other
+            // direction. With one direction only, no frame waits.
             let result = bed.trial(&spec(flows[..1].to_vec(), 1_000.0, 0.3)).unwrap();
             let expected = routers * (20_000 + 7_000) + (routers - 1) * ON_LINE_NS;
             let latency = &result.groups[0].latency;
@@ -149,7 +150,7 @@ fn a_lossy_link_loses_exactly_its_share() {
                 for group in &result.groups {
                     assert_eq!((group.offered, group.lost), (frames, lost), "{loss} of {}", group.group);
                 }
-                // Each direction is counted where the frames were to arrive, and only there.
+                // Each direction is counted where the frames should have arrived, and nowhere else.
                 let counted = result.dut_counters.iter().filter(|(name, _)| name.ends_with(".delay_dropped"));
                 let counted: Vec<_> = counted.map(|(name, frames)| (&name[..5], *frames)).collect();
                 let expected = [("r2.d2", lost), ("r3.d0", lost)];
@@ -184,8 +185,8 @@ fn an_overloaded_link_between_routers_loses_what_it_cannot_carry() {
     let suite = suite(4, "mesh: 2, core_speed: 10 Mbit/s", ", delay: 10 us", "tests: [throughput]\n");
     with_system(&suite, false, |bed, system| {
         let before = truths(system);
-        // One direction with 20,000 per second, of which 14,880 fit; in the other direction and within a router nothing
-        // is lost.
+        // One direction has 20,000 frames per second, of which 14,880 fit. In the other direction and within a router,
+        // nothing is lost.
         let mut flows = vec![flow(bed, Family::Ipv4, 0, 2), flow(bed, Family::Ipv4, 3, 1)];
         flows[1].schedule = Some(drophammer_model::trial::FlowSchedule {
             rate_pps: 10_000.0,
@@ -206,7 +207,7 @@ fn an_overloaded_link_between_routers_loses_what_it_cannot_carry() {
     });
 }
 
-/// A link between two routers goes down at a known instant; their routes change 10 ms later.
+/// Runs a trial in which a link between two routers goes down at a known instant. Their routes change 10 ms later.
 fn failing(frame_by_frame: bool) -> (TrialResult, Vec<Truth>) {
     let suite =
         suite(8, "mesh: 4, core_speed: 100 Mbit/s", ", delay: 10 us, core_detection: 10 ms", "tests: [throughput]\n");
@@ -218,7 +219,7 @@ fn failing(frame_by_frame: bool) -> (TrialResult, Vec<Truth>) {
             network.set_core_link(down, 0, false);
             network.set_core_link(up, 0, true);
         });
-        // From the first router to the second, and beside that path to the fourth and back.
+        // One flow goes from the first router to the second; others use the path to the fourth router and back.
         let flows = [(0, 2), (1, 6), (7, 3)].map(|(from, to)| flow(bed, Family::Ipv4, from, to));
         let result = bed.trial(&spec(flows.to_vec(), 10_000.0, 1.0)).unwrap();
         for (now, before) in truths(system).iter().zip(&before) {
@@ -233,7 +234,7 @@ fn a_link_that_fails_loses_the_frames_until_the_routes_change() {
     let (result, truths) = failing(false);
     let [hit, beside, back] = [&result.groups[0], &result.groups[1], &result.groups[2]];
     assert_eq!((beside.lost, back.lost), (0, 0));
-    // The frames of 10 ms, and those under way: in the first router's delay and on the line.
+    // Lost are the frames of 10 ms, and those in flight: in the first router's delay and on the line.
     let window_us: f64 = 10_000.0 + 10.0 + 6.72;
     assert!(
         hit.lost as f64 >= (window_us / 100.0).floor() && hit.lost as f64 <= (window_us / 100.0).ceil(),
@@ -243,12 +244,13 @@ fn a_link_that_fails_loses_the_frames_until_the_routes_change() {
     let ignored = truths[1].ignored;
     assert_eq!(hit.lost, truths[0].dropped.link_down + ignored);
     assert!(ignored <= 1);
-    // Around the link for 290 ms: one more router and line. The path back from the fourth router stays as it is.
+    // For 290 ms frames take a detour around the link: one more router and line. The path back from the fourth router
+    // does not change.
     assert_eq!(hit.latency.min_ns, 20_000 + ON_LINE_NS);
     assert!(hit.latency.max_ns >= 30_000 + 2 * ON_LINE_NS && hit.latency.max_ns <= 30_000 + 4 * ON_LINE_NS);
     let through_fourth = truths[3].transit;
     assert!((5_700..5_900 + 20_000).contains(&through_fourth), "{through_fourth}");
-    // When the link is up again nothing is lost, and for 10 ms frames still go around it.
+    // When the link comes up again, nothing is lost, and for 10 ms frames still take the detour.
     assert_eq!(hit.received + hit.lost, 10_000);
     assert_eq!(hit.duplicated + hit.stray, 0);
 }
@@ -298,7 +300,7 @@ fn a_suite_runs_on_systems_and_a_core_link_is_set_by_its_name() {
     for test in memory.tests() {
         assert_eq!(test.status, TestStatus::Completed, "{}", test.test);
     }
-    // Each pair of ports is at one router, so each has its own 40,000.
+    // Each pair of ports is on one router, so each pair has its own 40,000.
     let found = cell(memory.outcome("throughput"), "throughput", 0, "throughput_pps").unwrap();
     assert!((found - 40_000.0).abs() < 250.0, "{found}");
     let counters = &memory.trials().last().unwrap().result.dut_counters;

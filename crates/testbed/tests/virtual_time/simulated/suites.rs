@@ -1,4 +1,4 @@
-//! Suites of any device run to their end, and every trial on record adds up.
+//! Runs suites on various devices to their end, and checks that the counts of every recorded trial add up.
 
 use crate::common::*;
 use drophammer_model::record::{Record, TestStatus};
@@ -69,7 +69,7 @@ proptest! {
                 prop_assert_eq!(g.last_loss_ns.is_some(), g.lost > 0);
                 prop_assert!(g.bins.iter().all(|b| b.delivered <= b.offered));
             }
-            // Frames offered in the time of a trial cannot come out faster than the device serves them.
+            // The frames offered during a trial cannot come out faster than the device serves them.
             if let Some(capacity) = suite.duts[0].params.rate("capacity") {
                 let copies = if device.contains("duplicate") { 2.0 } else { 1.0 };
                 let rate = r.forwarding_rate().pps() * f64::from(r.senders);

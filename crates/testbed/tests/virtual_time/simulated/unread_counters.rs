@@ -1,4 +1,4 @@
-//! DUTs whose counters cannot be read once, and the kernel's counters of the tester's interfaces.
+//! DUTs whose counters cannot be read at one time, and the kernel's counters of the tester's interfaces.
 
 use crate::common::{Memory, one_thread, resolve, suite, with_setup};
 use drophammer_lab::{Dut, LabError};
@@ -11,7 +11,7 @@ use drophammer_testbed::simulated;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Which counters cannot be read the next time.
+/// The counters that cannot be read the next time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unread {
     Own,
@@ -49,7 +49,8 @@ impl Dut for Flaky {
     }
 }
 
-/// A DUT at whose first port the kernel receives three frames from one reading to the next. Only so many readings succeed.
+/// A DUT at whose first port the kernel receives three frames between two readings. Only a limited number of readings
+/// succeed.
 struct Interfaces {
     readings: u64,
     most: u64,
@@ -74,7 +75,7 @@ impl Dut for Interfaces {
     }
 }
 
-/// The ports of a simulated router, at which the bed reads the counters of `device`.
+/// The ports of a simulated router, for which the bed reads the counters of `device`.
 fn with_bed(device: &mut dyn Dut, act: impl FnOnce(&mut TestSetup<'_>)) {
     let suite = suite("", "tests:\n  - throughput\n");
     let dut = &suite.duts[0];

@@ -10,7 +10,7 @@ use drophammer_model::trial::Family;
 use drophammer_testbed::simulated::{self, NoDut};
 use std::time::Duration;
 
-/// One tag and two on both ports; the flows cover all kinds of ways.
+/// One tag and two tags on both ports; the flows cover all kinds of paths.
 const SUITE: &str = "suite: vlans\nprofile: quick\nseed: 11\nduts:\n  - {name: box, kind: reference}\n\
     ports:\n  - {name: p1, speed: 100 Mbit/s, vlans: [{id: 100}, {id: [100, 200]}]}\n  \
     - {name: p2, speed: 100 Mbit/s, vlans: [{id: 300}, {id: [7, 8]}]}\n\
@@ -20,7 +20,7 @@ const SUITE: &str = "suite: vlans\nprofile: quick\nseed: 11\nduts:\n  - {name: b
     - {name: in, from: p1.100.200, to: p2, size: 128, rate: 1 kfps}\n\
     tests:\n  - fixed_rate: {trial_duration: 1 s}\n";
 
-/// Waits with a device that is changed so, as every run does.
+/// Waits until a device with this change forwards, as every run does.
 fn bed(suite: &Suite, change: impl FnOnce(&mut drophammer_reference::Config)) -> Result<(), TestError> {
     let families = [Family::Ipv4, Family::Ipv6];
     let mut config = simulated::config(&suite.duts[0], &suite.ports, suite.seed);
@@ -40,7 +40,7 @@ fn a_sub_interface_that_the_device_lacks_or_does_not_forward_to_is_named() {
     // The last sub-interface of the second port has no address that answers.
     let silent = bed(&suite, |config| config.sub_interfaces[3].ipv6 = None).unwrap_err().to_string();
     assert!(silent.contains("on port p2, VLANs 7.8 within 10 s"), "{silent}");
-    // It answers, but frames to it are dropped.
+    // The sub-interface answers, but frames to it are dropped.
     let hole = bed(&suite, |config| config.routes.retain(|route| route.port != 5 || route.prefix.is_ipv6()));
     let hole = hole.unwrap_err().to_string();
     assert!(hole.contains("IPv4 p1.100.200 to p2.7.8: 0 of"), "{hole}");

@@ -219,7 +219,8 @@ fn failing(frame_by_frame: bool) -> (TrialResult, Vec<Truth>) {
             network.set_core_link(down, 0, false);
             network.set_core_link(up, 0, true);
         });
-        // One flow goes from the first router to the second; others use the path to the fourth router and back.
+        // One flow goes from the first router to the second; the other two use the links of the detour over the fourth
+        // router.
         let flows = [(0, 2), (1, 6), (7, 3)].map(|(from, to)| flow(bed, Family::Ipv4, from, to));
         let result = bed.trial(&spec(flows.to_vec(), 10_000.0, 1.0)).unwrap();
         for (now, before) in truths(system).iter().zip(&before) {

@@ -137,7 +137,7 @@ fn processors(threads: usize) -> Result<Vec<usize>, String> {
     let Some(processors) = allowed.get(..threads) else {
         let has = allowed.len();
         return Err(format!(
-            "{threads} threads need {threads} processors; this process may use {has}; say --threads 1"
+            "{threads} threads need {threads} processors; this process may use {has}; use --threads 1"
         ));
     };
     pin(processors[0]).map_err(|e| format!("cannot run on processor {}: {e}", processors[0]))?;

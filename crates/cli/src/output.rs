@@ -1,6 +1,6 @@
 //! Standard output and standard error of every command.
 //!
-//! If a reader closes its end of the pipe (`| head`), or the terminal is closed, further output is discarded, and the
+//! If a reader closes its end of the pipe (`| head`), or the terminal is closed, all later output is discarded, and the
 //! command ends with its normal exit code. A run continues, because its results are in its folder; `blast` stores no
 //! results, so it stops its traffic. Output that cannot be written for another reason, such as a full disk, ends the
 //! command.
@@ -64,8 +64,7 @@ pub fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e3).round() / 1e3
 }
 
-/// True if an error on standard output means that nobody reads it any more: the pipe was closed, or the terminal has
-/// hung up.
+/// True if an error on standard output means that it has no reader: the pipe was closed, or the terminal has hung up.
 pub fn is_closed(error: &io::Error) -> bool {
     let hung_up = || error.raw_os_error() == Some(nix::libc::EIO) && !is_in_file();
     error.kind() == ErrorKind::BrokenPipe || hung_up()

@@ -99,7 +99,7 @@ pub fn threads_fit(threads: usize, ports: usize, queues: u32, simulated: bool) -
     if threads > most {
         let more = threads.div_ceil(ports);
         return Err(format!(
-            "{threads} threads cannot share {most} queues of {ports} ports; say --threads {most} or less, or --queues {more}"
+            "{threads} threads cannot share {most} queues of {ports} ports; use --threads {most} or less, or --queues {more}"
         ));
     }
     Ok(())
@@ -129,7 +129,7 @@ pub fn queues_fit(backend: &Backend, queues: u32) -> Result<(), String> {
         .map(|b| format!("--backend {}", b.spec.name))
         .collect();
     let remedy = if able.is_empty() { String::new() } else { format!(", or {}", able.join(" or ")) };
-    Err(format!("the backend {name} opens up to {most} queues of a port, not {queues}; say --queues {most}{remedy}"))
+    Err(format!("the backend {name} opens up to {most} queues of a port, not {queues}; use --queues {most}{remedy}"))
 }
 
 /// `drophammer run`.

@@ -44,7 +44,7 @@ fn included(folder: &Path, path: &Path) -> Result<String, Refusal> {
     let file = folder.join(path).canonicalize().map_err(failed)?;
     if !file.starts_with(folder.canonicalize().map_err(failed)?) {
         let help = "copy the file into that folder, or a folder below it";
-        return Err(Refusal::new(format!("`{name}` is a link that leads out of the folder of the suite"), help));
+        return Err(Refusal::new(format!("`{name}` is a link that points outside the folder of the suite"), help));
     }
     let metadata = fs::metadata(&file).map_err(failed)?;
     // Other kinds of file might never end, or block the reader.
@@ -169,7 +169,7 @@ pub fn read_baseline(suite: &mut Suite, named: Option<&Path>) -> Result<(), Fail
     }
     let Some(folder) = suite.baseline.as_ref().map(|baseline| baseline.folder.clone()) else {
         return Err(Failure::usage(
-            "criteria are shares of a baseline, but no run is named; say --baseline FOLDER, or write `baseline: FOLDER` into the suite",
+            "criteria are shares of a baseline, but no run is named; use --baseline FOLDER, or write `baseline: FOLDER` into the suite",
         ));
     };
     let run = RunReader::open(Path::new(&folder)).map_err(|e| Failure::usage(format!("baseline: {e}")))?;

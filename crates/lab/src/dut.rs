@@ -237,7 +237,7 @@ pub trait Usage {
         Vec::new()
     }
 
-    /// The processor that does all of its work and none of the tester's; `None` if there is no such processor.
+    /// The processor that does all of the DUT's work and none of the tester's; `None` if there is no such processor.
     fn processor(&mut self) -> Option<usize> {
         None
     }

@@ -374,8 +374,8 @@ impl Drop for VethLinks {
     }
 }
 
-/// Deletes those of the tester's ends that exist; the other ends are deleted with them. This takes effect immediately,
-/// unlike the end of a namespace.
+/// Deletes the tester's ends that still exist, and with them the other ends. This takes effect immediately, unlike the
+/// end of a namespace.
 fn remove_links<'a>(tester: &Netns, interfaces: impl IntoIterator<Item = &'a TesterInterface>) -> Result<(), LabError> {
     let there = |i: &&TesterInterface| tester.interfaces().join(&i.name).exists();
     let lines: Vec<_> = interfaces.into_iter().filter(there).map(|i| format!("link del {}", i.name)).collect();
@@ -541,7 +541,7 @@ impl Loop {
         names.iter().try_for_each(|name| shared.add_input_queue(&made.tester, name))?;
         made.confinement = confine::confine(&made.tester, &names, shared.root, shared.lock.as_ref(), &shared.cpus)?;
         if !shared.receivers().is_empty() {
-            made.confinement.text = "ports joined in pairs".into();
+            made.confinement.text = "ports connected in pairs".into();
         }
         made.confinement.text += &shared.input_queue.text();
         // The kernel reports the state of a link a moment after it has changed.

@@ -33,7 +33,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time within which a DUT in a namespace must become ready.
+/// Time limit for a DUT in a namespace to become ready.
 pub(crate) const READY: Duration = Duration::from_secs(20);
 /// Additional time for each BGP neighbour: bgpd of FRR took 15 s to read 4,000 on a busy machine.
 const NEIGHBOUR: Duration = Duration::from_millis(10);

@@ -217,7 +217,7 @@ impl Dut for SystemDut {
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         let mut all = Vec::new();
         for (router, dut) in self.routers.iter_mut().enumerate() {
-            // If one router has no counters, there is no answer for the system.
+            // If one router has no counters, the system has none.
             let Some(own) = dut.router_interfaces()? else { return Ok(None) };
             all.extend(own.into_iter().map(|interface| RouterInterface { router, ..interface }));
         }

@@ -42,7 +42,7 @@ pub(crate) const SCHEDULER: Param<Scheduler> = Param::new(
 pub(crate) const NEED: (&str, &str) = ("tc", "iproute2");
 /// Kernel modules that this needs.
 pub(crate) const MODULES: [&str; 3] = ["sch_htb", "sch_prio", "cls_u32"];
-/// Handle of the HTB queueing disciplines, by which they are recognized.
+/// Handle of the HTB queueing disciplines, which identifies them as ours.
 const HANDLE: &str = "d0c5:";
 /// Handle of the `prio` queueing discipline.
 const BANDS: &str = "d0c6:";

@@ -143,8 +143,8 @@ mod tests {
         ClassLine::new(&EgressClasses { at, rate, queue, scheduling, classes }, faults).unwrap()
     }
 
-    /// Number of frames of each class that have left after `rounds` rounds, in each of which every class is offered one
-    /// frame every `every` ns; and the last instant.
+    /// Offers one frame to each class every `every` ns, `rounds` times. Returns the number of frames of each class that
+    /// have left, and the last instant.
     fn out(line: &mut ClassLine<u64>, every: u64, rounds: u64) -> ([u64; 3], Instant) {
         let (mut sum, mut last) = ([0; 3], Instant(0));
         let mut count = |line: &mut ClassLine<u64>, now: Instant| {

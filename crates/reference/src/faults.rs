@@ -6,7 +6,7 @@ use drophammer_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Maximum time by which a reordered frame departs after its turn, if too few frames follow.
+/// Maximum delay of the departure of a reordered frame after its turn, if too few frames follow.
 pub const REORDER_LIMIT: Duration = Duration::from_millis(100);
 
 /// Faults of a device; the default has none.
@@ -330,7 +330,7 @@ pub struct Ageing {
     pub from: Instant,
     /// By how much the delay of frames grows in each second.
     pub delay_per_second: Duration,
-    /// Bytes by which its memory grows in each second.
+    /// Number of bytes by which its memory grows in each second.
     pub bytes_per_second: u64,
 }
 

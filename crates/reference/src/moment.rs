@@ -44,7 +44,7 @@ impl Moment {
     }
 }
 
-/// The earlier of two instants, either of which may never come.
+/// The earlier of two instants. `None` means never.
 pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

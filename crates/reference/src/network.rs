@@ -237,7 +237,7 @@ impl Network {
     /// Changes a router (its faults, its filter) now, after all events that are due.
     ///
     /// # Panics
-    /// When there is no such router.
+    /// If there is no such router.
     pub fn change<T>(&mut self, router: usize, change: impl FnOnce(&mut Router) -> T) -> T {
         self.advance(self.now);
         // The clock of an idle router lags behind.
@@ -251,7 +251,7 @@ impl Network {
     /// memory, and leaves other memory, or none, in its place.
     ///
     /// # Panics
-    /// When there is no such port.
+    /// If there is no such port.
     pub fn take(&mut self, now: Instant, port: usize, frame: &mut Frame) {
         self.advance(now);
         let (router, port) = self.edges[port];
@@ -262,7 +262,7 @@ impl Network {
     /// Like [`Network::take`], but copies the frame.
     ///
     /// # Panics
-    /// When there is no such port.
+    /// If there is no such port.
     pub fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
         self.advance(now);
         let (router, port) = self.edges[port];
@@ -302,7 +302,7 @@ impl Network {
     /// Takes the link of an edge port down or up at `now`.
     ///
     /// # Panics
-    /// When there is no such port.
+    /// If there is no such port.
     pub fn set_link(&mut self, now: Instant, port: usize, up: bool) {
         self.advance(now);
         let (router, port) = self.edges[port];
@@ -314,7 +314,7 @@ impl Network {
     /// at that instant, and change their routes when they have detected the change ([`NetworkConfig::detection`]).
     ///
     /// # Panics
-    /// When there is no such link.
+    /// If there is no such link.
     pub fn set_core_link(&mut self, at: Instant, link: usize, up: bool) {
         assert!(link < self.links.len(), "the network has no link {link}");
         self.plan(at.max(self.now), Change::Link { link, up });

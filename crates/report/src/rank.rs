@@ -47,8 +47,8 @@ pub struct Entry {
     pub rank: Option<u32>,
     /// True if it shares its rank.
     pub tied: bool,
-    /// DUTs that it is proven to be better than. A DUT of rank 1 need not be better than a DUT of rank 2: a third DUT may
-    /// be.
+    /// DUTs that it is proven to be better than. A DUT of rank 1 is not necessarily better than a DUT of rank 2: a
+    /// third DUT may be.
     pub better_than: Vec<usize>,
 }
 
@@ -59,7 +59,7 @@ impl Entry {
         Entry { figure, summary: summarize(&known), rounds, ..Entry::default() }
     }
 
-    /// Why it has no value, if the test said so.
+    /// The reason why it has no value, if the test reported one.
     pub fn missing(&self) -> Option<&Missing> {
         self.figure.as_ref()?.missing.as_ref().filter(|_| self.value().is_none())
     }
@@ -79,23 +79,23 @@ impl Entry {
         self.tester_limited() && self.figure.as_ref().is_some_and(|f| f.capped && !f.tester_limited)
     }
 
-    /// True if trials of the same traffic contradict it. If so, it has no rank.
+    /// True if trials with the same traffic contradict the figure. It then has no rank.
     pub fn refuted(&self) -> bool {
         self.figure.as_ref().is_some_and(|f| !f.refuted.is_empty())
     }
 
-    /// True if it depends on frames that were lost while the processor was idle. If so, it has no rank.
+    /// True if the figure depends on frames that were lost while the processor was idle. If so, it has no rank.
     pub fn doubtful(&self) -> bool {
         self.figure.as_ref().is_some_and(|f| !f.doubts.is_empty())
     }
 
-    /// True if it shows anything about the DUT.
+    /// True if the figure says anything about the DUT.
     pub fn is_known(&self) -> bool {
         self.rounds.iter().any(|round| *round != RoundFigure::NotMeasured)
     }
 
-    /// The figure of each round in which `other` was measured at the same load, or independent of a load. Rounds are
-    /// compared in pairs, so a pair with two loads says nothing.
+    /// The figures of the rounds in which `other` was measured at the same load, or in which the figure does not depend
+    /// on a load. Rounds are compared in pairs, and a pair with two different loads says nothing.
     fn figures_comparable_with(&self, other: &Entry) -> Vec<Option<Figure>> {
         let load = |entry: &Entry, at: usize| entry.figure.as_ref()?.round_loads.get(at).copied().flatten();
         let same = |at: usize| are_same_load(load(self, at), load(other, at));

@@ -88,7 +88,7 @@ impl Standing {
         matches!(self, Standing::Ended(TestStatus::Completed))
     }
 
-    /// True if it ran to its end in every round in which the tester did not spoil it.
+    /// True if the test ran to its end in every round that the tester did not spoil.
     pub fn is_measured(&self) -> bool {
         matches!(self, Standing::Ended(TestStatus::Completed | TestStatus::FewerRounds(_)))
     }
@@ -101,7 +101,7 @@ pub struct DutResult<'a> {
     pub dut: usize,
     /// Its record over all rounds, if it has one.
     pub record: Option<&'a TestRecord>,
-    /// Rounds in which the test has ended, for whatever reason; without any, the rounds of the suite.
+    /// Number of rounds in which the test has ended, for whatever reason; if there are none, the rounds of the suite.
     pub rounds: usize,
     /// State of the test.
     pub standing: Standing,
@@ -256,7 +256,7 @@ impl<'a> View<'a> {
         self.duts.get(index).or(self.tester.as_ref()).expect("results are made for known DUTs and the tester only")
     }
 
-    /// The tests of the suite, then those of the tester itself.
+    /// The tests of the suite, followed by the tests of the tester itself.
     pub fn all_sections(&self) -> impl Iterator<Item = &Section<'a>> {
         self.sections.iter().chain(&self.ceiling)
     }
@@ -441,7 +441,7 @@ fn section<'a>(
             DutResult { dut, record, rounds, standing, trials }
         })
         .collect();
-    // The id in the suite, or else the number, tells it apart from other tests of its name.
+    // The id in the suite, or a number if there is no id, distinguishes it from other tests with the same name.
     let number = (occurrence > 0).then(|| (occurrence + 1).to_string());
     let suite_id = results.iter().find_map(|result| result.record?.id.as_deref());
     let mark = suite_id.map(str::to_owned).or(number);

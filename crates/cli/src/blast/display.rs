@@ -49,7 +49,7 @@ struct Row {
     offered_fps: f64,
     received_fps: f64,
     lost: u64,
-    /// `None` if frames arrived in several queues, because there is no order between queues.
+    /// `None` if frames arrived in several queues, because the order of frames in different queues is unknown.
     reordered: Option<u64>,
     /// Median, 99th percentile, largest; `None` if no frames arrived.
     latency_ns: Option<[u64; 3]>,

@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Time limit for the lanes to answer. They answer within microseconds, unless they lose their processor or the trial
 /// has not started.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A frame that was sent this long ago is no longer in flight, unless its trial waits longer for late frames.
+/// After this time a frame is no longer in flight, unless its trial waits longer for late frames.
 const IN_FLIGHT: Duration = Duration::from_millis(500);
 
 /// The current trial.

@@ -85,8 +85,8 @@ fn only_files_of_the_folder_can_be_included() {
         run(&["check", path.to_str().unwrap()])
     };
     for (include, message) in [
-        ("link.yaml", "is a link that leads out of the folder of the suite"),
-        ("away/far.yaml", "is a link that leads out of the folder of the suite"),
+        ("link.yaml", "is a link that points outside the folder of the suite"),
+        ("away/far.yaml", "is a link that points outside the folder of the suite"),
         ("../far.yaml", "is outside of the folder of the suite"),
         ("/etc/hostname", "is an absolute path"),
         ("missing.yaml", "cannot read `missing.yaml`"),

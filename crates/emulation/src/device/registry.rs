@@ -19,7 +19,7 @@ pub struct Collision {
     pub first: String,
     /// Name of the device that was refused.
     pub second: String,
-    /// The address that both have: `MAC address 02:00:00:00:00:01`, `198.18.0.2 to 198.18.0.9`.
+    /// The address that both devices have, such as `MAC address 02:00:00:00:00:01` or `198.18.0.2 to 198.18.0.9`.
     pub what: String,
     /// The tags of both devices.
     pub tags: Tags,

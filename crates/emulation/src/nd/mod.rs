@@ -1,5 +1,5 @@
-//! Neighbor Discovery for IPv6 (RFC 4861): answers solicitations for the addresses of its device, including those of duplicate
-//! address detection, and keeps the gateway and other neighbours resolved.
+//! Neighbor Discovery for IPv6 (RFC 4861): answers solicitations for the addresses of its device, including
+//! solicitations of duplicate address detection, and keeps the gateway and other neighbours resolved.
 
 use crate::arp::Concerns;
 use crate::device::DeviceConfig;

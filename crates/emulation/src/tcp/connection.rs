@@ -16,7 +16,7 @@ pub(super) enum Holder {
     Queued(ListenerId),
     /// The user.
     User,
-    /// No owner; the stack drops the connection once it is closed.
+    /// No owner; the stack drops the connection when it is closed.
     Nobody,
 }
 

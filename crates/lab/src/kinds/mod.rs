@@ -5,8 +5,8 @@
 //! Kind `xdp` is configured like `linux`; its fast path is a program in the kernel, assembled in `port/src/xdp_router`
 //! and kept loaded by a process. That process is this program (`testbed/src/xdp_router.rs`, hidden subcommand
 //! `xdp-router`); the kind starts it as a daemon. Kind `ovs` renders the role as OpenFlow flows
-//! (`lab/src/kinds/ovs/flows.rs`). The switch learns neighbours from their packets, so it need not know a neighbour
-//! before the tester answers. A kind that forwards outside the kernel's network stack adds its counters by
+//! (`lab/src/kinds/ovs/flows.rs`). The switch learns neighbours from their packets, so it does not need to know a
+//! neighbour before the tester answers. A kind that forwards outside the kernel's network stack adds its counters by
 //! `VethLinks::also_counts`. Some kernel counters then miss the fast path, so the kind renames them
 //! (`probe::rename_slow_path`).
 

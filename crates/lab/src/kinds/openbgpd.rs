@@ -59,7 +59,7 @@ impl DutKind for OpenBgpd {
 
     fn start(&self, start: Start<'_>) -> Result<Box<dyn Dut>, LabError> {
         let Start { lab, dut, role, work_dir, stop } = start;
-        // bgpd is not looked up by name: FRR has a program of the same name.
+        // bgpd is not looked up by name: FRR has a program with the same name.
         let control = process::find("bgpctl", "openbgpd")?;
         let program = control.with_file_name("bgpd");
         if !lab.is_root() {

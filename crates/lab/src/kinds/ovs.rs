@@ -168,7 +168,7 @@ impl DutKind for Ovs {
         switch.arg(format!("--unixctl={}", socket(CONTROL).display()));
         router.daemon("ovs-vswitchd", switch, work_dir)?;
         router.wait(stop, |_| Ok((!socket(CONTROL).exists()).then(|| "ovs-vswitchd does not listen".into())))?;
-        // Returns once the switch has made the bridge.
+        // This returns when the switch has made the bridge.
         let words = [vec![format!("--db={database}")], bridge(role)].concat();
         tell(&router, "ovs-vsctl", &words)?;
         // The database does not contain flows, nor addresses and routes behind internal ports.

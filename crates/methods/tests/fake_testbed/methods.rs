@@ -265,7 +265,7 @@ fn back_to_back_finds_the_buffer_to_the_frame() {
         let throughput = cell(&outcome, 0, "throughput_pps").unwrap();
         let corrected = cell(&outcome, 0, "corrected_buffer_s").unwrap();
         assert!((corrected - implied * (1.0 - throughput / LINE_64)).abs() < 1e-12);
-        // This is the time in which the buffer fills at line rate, within the width of the throughput search.
+        // The buffer fills in this time at line rate, within the width of the throughput search.
         let buffer_s = buffer as f64 / LINE_64;
         assert!((corrected - buffer_s).abs() < 0.1 * buffer_s, "{corrected} {buffer_s}");
         assert_eq!(cell(&outcome, 0, "searches"), Some(2.0));
@@ -472,7 +472,7 @@ fn every_method_has_a_page_that_names_all_its_parameters_and_columns() {
             assert!(named(figure.key) || named(&of_both), "{path}: {}", figure.key);
         }
         if !spec.needs.is_empty() || !is_by_size(*method) {
-            // Their columns are checked elsewhere: those that need routers in the tests of the testbed, those of flows
+            // Their columns are checked elsewhere: tests that need routers in the tests of the testbed, tests of flows
             // next to the test itself.
             continue;
         }

@@ -328,7 +328,7 @@ fn a_time_that_the_host_disturbed_is_measured_again() {
     let always = [0.5, 0.7, 0.3, 0.6, 0.4, 0.2];
     assert_eq!(load(&always, usize::MAX), (Some(1_800.0), true, 1, 4), "the fastest of five is a bound");
     assert_eq!(load(&always, 900), (None, false, 1, 0), "a busy host makes no route missing");
-    // A second attempt does not hide that a router failed either, regardless of the steps before.
+    // A second attempt does not hide a failure of the router either, regardless of earlier steps.
     let mut bed = Router { route_s: 1e-3, busy: vec![0.5, 0.5], limit: 1_500, ..Router::new(1) };
     let (outcome, _) = run("bgp_table_capacity", &mut bed, &[("step", 1_000), ("max_routes", 2_000)]);
     assert_eq!((rank(&outcome, "bgp_capacity_ipv4_routes"), bed.resets), (Some(1_000.0), 1));

@@ -123,7 +123,7 @@ fn the_slowest_ip_version_is_known_only_if_each_was_measured() {
         sizes.iter().flat_map(|size| keys.map(|key| key.replace("{size}", &size.to_string()))).collect()
     };
     assert_eq!(pinged(None), (figures(&[64, 128]), Ok(())));
-    // The first trials are those of 64 bytes in IPv4 and IPv6, followed by those of 128 bytes.
+    // The first trials use 64 bytes in IPv4 and IPv6, the next ones 128 bytes.
     for trial in [1, 2] {
         assert_eq!(pinged(Some((trial, late()))), (figures(&[128]), Err(late())));
     }

@@ -67,7 +67,7 @@ fn errors(unfit: &'static str) -> (Outcome, Result<(), TestError>, Vec<ExtraFram
     errors_of(Fake::new(), unfit, &[])
 }
 
-/// The test with these parameters, on a bed whose test frames are those of `inner`.
+/// Runs the test with these parameters, on a bed that handles test frames like `inner`.
 fn errors_of(
     inner: Fake,
     unfit: &'static str,

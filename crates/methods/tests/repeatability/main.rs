@@ -53,8 +53,8 @@ fn two_runs_of_a_suite_differ_only_where_the_routers_do() {
     assert!(found(NOISES[1], 0.7) > 0.9, "{}", found(NOISES[1], 0.7));
 }
 
-/// Shares of false ranks and of missed intervals by which this many runs may exceed the targets of 5 % and 1 % by
-/// chance.
+/// Shares of false ranks and of missed intervals that this many runs may have by chance, in addition to the targets of
+/// 5 % and 1 %.
 const BY_CHANCE: (f64, f64) = (0.03, 0.01);
 
 #[test]

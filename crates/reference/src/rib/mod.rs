@@ -547,7 +547,7 @@ const NOTHING: u32 = u32::MAX;
 struct AdjRibOut {
     told: Vec<u32>,
     count: usize,
-    /// Prefixes that may have changed for this peer, each once, in the order in which they changed.
+    /// Prefixes that may have changed for this peer, each listed once, in the order of their changes.
     news: VecDeque<u32>,
     waits: Vec<bool>,
 }

@@ -42,7 +42,7 @@ pub(super) struct Peer {
     pub scheduled: Option<Instant>,
 }
 
-/// Interval in which a slow reader reads, in nanoseconds.
+/// Interval at which a slow reader reads, in nanoseconds.
 const READ_EVERY: u64 = 10_000_000;
 
 /// Limits the bytes that may be read at an instant.

@@ -1,5 +1,5 @@
 //! Received UPDATEs (RFC 4271 section 4.3, RFC 4760) and their errors (RFC 7606). The device has its own reader and
-//! writer, so that it does not share mistakes with those of the tester.
+//! writer, so that it does not repeat mistakes of the tester.
 
 use crate::rib::{Attributes, Net, net};
 use drophammer_wire::bgp::AfiSafi;

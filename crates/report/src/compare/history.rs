@@ -13,7 +13,7 @@ use serde_json::json as value;
 const HOW: &str = "Each run is compared with the run before, as by `drophammer compare`: the chance of any false result among the comparisons of \
 two runs is at most 5 %, so one of twenty changes that are shown may be false. No pair of consecutive runs shows a slow drift: compare the newest run with the first.";
 /// Explanation of [`Past::differing`].
-const CONDITIONS: &str = "The conditions of some runs differ from the run before, so a change may have a cause other than the router: \
+const CONDITIONS: &str = "The conditions of some runs differ from the previous run, so a change may have a cause other than the router: \
 `drophammer compare A B` names them, where A and B are the folders of two runs.";
 /// Length of the longest bar, in characters.
 const BAR: f64 = 24.0;

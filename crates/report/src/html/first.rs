@@ -147,7 +147,7 @@ pub fn dots(entry: &Entry) -> Vec<f64> {
     figures.map(Figure::bound).filter(|value| value.is_finite()).collect()
 }
 
-/// The first characters of a name, as many as fit before the scale.
+/// Shortens a name so that it fits before the scale.
 fn name(text: &str) -> String {
     ellipsis(text, 13)
 }

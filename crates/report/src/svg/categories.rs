@@ -202,7 +202,7 @@ fn reference(
         let title = format!("<title>{}</title>", escape(&tip(series, p, unit)));
         let _ = write!(line, "{}{middle:.1} {y:.1}", if line.is_empty() { "M" } else { "L" });
         if share > 1.0 {
-            // With its name if there is room. A second reference is below the first.
+            // Include the name if there is room. A second reference goes below the first.
             let long = format!("{} {}", short(p.y), series.name);
             let room = (frame.right - frame.left) / names.len().max(1) as f64 - 10.0;
             let wide = long.chars().count() as f64 * SMALL_CHAR + 12.0;

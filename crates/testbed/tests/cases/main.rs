@@ -94,7 +94,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Replaces the words in `text` by those of a run, which may themselves contain words.
+/// Replaces the words in `text` by the words of a run, which may themselves contain words.
 fn filled(text: &str, words: &Words) -> String {
     let mut parts = text.split('$');
     let mut full = parts.next().unwrap_or_default().to_owned();

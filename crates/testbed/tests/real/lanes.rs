@@ -41,7 +41,7 @@ fn trial(bed: &TestSetup<'_>, hosts: u32) -> TrialSpec {
     }
 }
 
-/// Runs the trial on links with two queues, of which `queues` are used.
+/// Runs the trial on links with two queues, but uses only `queues` of them.
 fn checked(lab: &mut Lab, backend: &Backend, queues: u32) -> Result<(), String> {
     let suite = read_suite(SUITE);
     let cpus = lab.cpus().clone();

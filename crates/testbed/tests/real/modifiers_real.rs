@@ -1,7 +1,7 @@
 //! The modifiers of RFC 2544 section 11 on real routers. With `filters`, each test frame passes the last condition of
 //! the router's nftables filter, which is removed afterwards. For a router without filters, only the rows without
-//! filters are measured. FRR drops broadcast frames; besides the test frames, it answers queries and advertises changed
-//! routes.
+//! filters are measured. FRR drops broadcast frames. While it forwards test frames, it answers queries and advertises
+//! changed routes.
 
 use crate::anew::{Case, Checked};
 use crate::common::program::run_in_lab;

@@ -24,7 +24,7 @@ fn checked() -> Result<(), String> {
     let without = lab.loop_without_dut(&suite.ports).map_err(|e| e.to_string())?;
     without.keep_segments_apart().map_err(|e| e.to_string())?;
     let clock = SystemClock::start();
-    // With one thread, and with two, of which only the first handles routes.
+    // With one thread, and with two threads of which the first handles the routes.
     for (seed, processors) in [(1, vec![]), (2, vec![cpus.tester, cpus.dut])] {
         let opened = real::open(&lab, without.interfaces(), &INTERFACE_BACKENDS[0], 1, clock)?;
         let hosts = joined_in_pairs(&suite.ports, suite.seed);

@@ -387,7 +387,7 @@ fn once(device: &mut dyn Dut, case: &Case) -> Result<Seen, String> {
 
 /// A case for each disturbance.
 pub fn cases() -> Vec<anew::Case> {
-    // One of them is short enough to be run always.
+    // One of them is short enough to run every time.
     CASES
         .iter()
         .enumerate()

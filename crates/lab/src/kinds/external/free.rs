@@ -1,4 +1,4 @@
-//! Whether an interface of the host is free for tests.
+//! Checks that an interface of the host is free for tests.
 
 use crate::enter::Shared;
 use crate::links::is_set_up;

@@ -33,7 +33,7 @@ pub(super) fn close(mask: &Mask, log: &Path) -> io::Result<()> {
     fs::rename(&new, log)
 }
 
-/// Like [`last`]; `None` if there is no log or no secret.
+/// Like [`last`], but `None` if there is no log, or if there is no secret to hide.
 fn to_mask(mask: &Mask, log: &Path, most: u64) -> io::Result<Option<(String, bool)>> {
     if mask.is_empty() {
         return Ok(None);

@@ -21,7 +21,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Time in which a guest must be ready: it boots in 3 s on an idle machine.
+/// Time limit for a guest to get ready: it boots in 3 s on an idle machine.
 const READY: Duration = Duration::from_secs(60);
 /// Additional time for each BGP neighbour.
 const NEIGHBOUR: Duration = Duration::from_millis(150);
@@ -38,7 +38,7 @@ const UNCOUNTED_HEADER: u64 = 14;
 /// Folder of the modules of Debian's kernel, one subfolder per version.
 const MODULES: &str = "/usr/lib/uml/modules";
 
-/// Time in which a guest must end after we ask it to halt.
+/// Time limit for a guest to end after we ask it to halt.
 const HALT: Duration = Duration::from_secs(3);
 
 /// Parameters for the start of a guest.
@@ -253,7 +253,7 @@ impl UmlDut {
         fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?.split_whitespace().next()?.parse().ok()
     }
 
-    /// Asks the guest; fails once it has ended.
+    /// Asks the guest. Fails if the guest has ended.
     fn ask(&mut self, question: &str) -> Result<Value, LabError> {
         let UmlDut { daemon, ends, .. } = self;
         agent::ask(ends.netns(), question, || daemon.as_mut().map_or(Ok(()), works))
@@ -306,7 +306,7 @@ fn confinement(ends: &Ends, root: bool) -> String {
     }
 }
 
-/// Fails once the guest has ended. After a panic of its kernel, its process waits forever.
+/// Fails if the guest has ended. After a panic of its kernel, its process waits forever.
 fn works(guest: &mut Daemon) -> Result<(), LabError> {
     guest.check_works("Kernel panic")
 }

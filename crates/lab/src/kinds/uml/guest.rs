@@ -41,7 +41,7 @@ pub(super) const KERNEL: &str = "kernel";
 const OWN: [&str; 4] = ["/run", "/tmp", "/var/tmp", "/var/log"];
 /// Folder of configurations, sockets and logs, on the guest's tmpfs.
 const STATE: &str = "/run/drophammer";
-/// Time within which zebra must listen.
+/// Time limit for zebra to start to listen.
 const START: Duration = Duration::from_secs(20);
 /// Time limit for reading a question: it arrives immediately, or its sender is gone.
 const QUESTION: Duration = Duration::from_secs(1);

@@ -178,7 +178,7 @@ fn a_lost_frame_is_in_no_pair_of_delay_variation() {
     assert_eq!((get("pairs"), get("ipdv_max_us")), (Some(ipdv.pairs as f64), Some(0.0)));
 }
 
-/// Longest burst at line rate of which a server loses nothing, computed in whole nanoseconds.
+/// Longest burst at line rate that a server handles without loss, computed in whole nanoseconds.
 fn longest_burst(capacity: u64, buffer: usize) -> u64 {
     let service = 1_000_000_000 / capacity;
     assert_eq!(service * capacity, 1_000_000_000);

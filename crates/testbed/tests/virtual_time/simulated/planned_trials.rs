@@ -21,7 +21,7 @@ fn measured(memory: &Memory) -> Vec<usize> {
     tests
 }
 
-/// Runs a suite, all tests of which must complete, and compares its trials with the plan. Returns the plan as text.
+/// Runs a suite whose tests must all complete, and compares its trials with the plan. Returns the plan as text.
 fn as_planned(suite: &Suite) -> Vec<String> {
     let mut memory = Memory::default();
     run(suite, &mut memory).unwrap();

@@ -278,7 +278,7 @@ mod tests {
             write(Language::Frr, "box", &role, &names).unwrap_err().to_string()
         };
         assert!(refused(&["eth1"]).contains("1 interfaces for 2 ports"), "{}", refused(&["eth1"]));
-        assert!(refused(&["eth1", "eth2\nip route 0.0.0.0/0 Null0"]).contains("not a name of an interface"));
+        assert!(refused(&["eth1", "eth2\nip route 0.0.0.0/0 Null0"]).contains("not a valid interface name"));
     }
 
     #[test]

@@ -157,7 +157,7 @@ fn a_first_suite_is_written_once_and_is_good() {
     let file = dir.path().join("mine.yaml");
     let file = file.to_str().unwrap();
     let init = |ports: &str| run(&["init", "--ports", ports, "--out", file]);
-    for (ports, word) in [("lo", "even number"), ("a b,c", "no name of an interface"), ("lo,lo", "lo")] {
+    for (ports, word) in [("lo", "even number"), ("a b,c", "not the name of an interface"), ("lo,lo", "lo")] {
         refused(&init(ports), 2, word);
         assert!(!Path::new(file).exists(), "{ports}");
     }

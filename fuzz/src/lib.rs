@@ -9,6 +9,7 @@ pub mod bgp_update;
 pub mod frames;
 pub mod hosts;
 pub mod input;
+pub mod ldp;
 pub mod pcap;
 pub mod router;
 pub mod stack;

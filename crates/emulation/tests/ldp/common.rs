@@ -1,5 +1,7 @@
 //! Two devices on one link in virtual time.
 
+#![allow(dead_code)] // each program uses its part
+
 use drophammer_emulation::ldp::{AdvertisedFecs, FecRange, LabelPattern, LdpCommand, Lsr, LsrConfig, NAME, Peer};
 use drophammer_emulation::protocol::{Command, Protocol, State};
 use drophammer_emulation::{Address, Device, DeviceConfig};

@@ -54,6 +54,11 @@ fn bgp_update() {
 }
 
 #[test]
+fn ldp() {
+    replay("ldp", bodies::ldp::run);
+}
+
+#[test]
 fn stack() {
     replay("stack", bodies::stack::run);
 }

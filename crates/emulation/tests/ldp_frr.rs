@@ -61,8 +61,8 @@ impl Lab {
         let ldp = format!(
             "mpls ldp\n router-id {FRR_LSR}\n address-family ipv4\n  discovery transport-address {FRR_LSR}\n  interface d0\n"
         );
-        for (daemon, text) in [("zebra", "".into()), ("staticd", routes), ("ldpd", ldp)] {
-            std::fs::write(folder.join(daemon), text).unwrap();
+        for (file, text) in [("zebra", "".into()), ("staticd", "".into()), ("routes", routes), ("ldpd", ldp)] {
+            std::fs::write(folder.join(file), text).unwrap();
         }
         let sockets = PathBuf::from("/var/run/frr").join(name);
         std::fs::create_dir_all(&sockets).unwrap();
@@ -107,10 +107,13 @@ fn beside_frr(test: &str, own: Ipv4Addr) {
         return Tester::begin(name, own).session();
     }
     let mut lab = Lab::begin(own);
-    ["zebra", "staticd", "ldpd"].into_iter().for_each(|daemon| {
+    for daemon in ["zebra", "staticd", "ldpd"] {
         lab.start(daemon);
-        until(|| lab.folder.join(format!("{daemon}.log")).exists() && vty_of(&lab.name, daemon).exists(), daemon);
-    });
+        until(|| PathBuf::from(format!("/var/run/frr/{}/{daemon}.vty", lab.name)).exists(), daemon);
+    }
+    run("vtysh", &format!("-N {} -f {}/routes", lab.name, lab.folder.display()));
+    let installed = || run("ip", &format!("-n {}d route show via {OWN}", lab.name)).lines().count();
+    until(|| installed() == ROUTES as usize + 1, "the installation of all static routes");
     let program = std::env::current_exe().unwrap();
     let status = Command::new("ip")
         .args(["netns", "exec", &format!("{}t", lab.name)])
@@ -122,10 +125,6 @@ fn beside_frr(test: &str, own: Ipv4Addr) {
         .unwrap();
     let log = std::fs::read_to_string(lab.folder.join("ldpd.log")).unwrap_or_default();
     assert!(status.success(), "see above; ldpd says: {log}");
-}
-
-fn vty_of(name: &str, daemon: &str) -> PathBuf {
-    PathBuf::from("/var/run/frr").join(name).join(format!("{daemon}.vty"))
 }
 
 /// Waits until something that happens in another process is true.

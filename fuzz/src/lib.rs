@@ -12,6 +12,7 @@ pub mod input;
 pub mod ldp;
 pub mod pcap;
 pub mod router;
+pub mod rsvp;
 pub mod stack;
 pub mod suite;
 pub mod wire;

@@ -236,3 +236,41 @@ impl Lsps {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rsvp::{EgressRange, IngressRange};
+
+    #[test]
+    fn an_lsp_is_small() {
+        assert!(size_of::<Lsp>() <= 56);
+        assert!(size_of::<Tspec>() <= 20);
+    }
+
+    #[test]
+    fn numbers_count_across_ranges() {
+        let range = |count, sender: u8| LspRange::new(count, [10, sender, 0, 1].into(), [10, 9, 0, 1].into());
+        let egress =
+            |count, sender, label| EgressRange { lsps: range(count, sender), labels: LabelPolicy::From(label) };
+        let ingress = [range(3, 1), range(0, 2), range(2, 3)].map(IngressRange::new).to_vec();
+        let egress = vec![egress(0, 4, 100), egress(2, 5, 200), egress(1, 6, 300)];
+        let mut lsps = Lsps::new(&RsvpConfig { ingress, egress, ..RsvpConfig::default() });
+        assert_eq!((lsps.ingress_count, lsps.ranged), (5, 8));
+        for number in 0..5 {
+            assert_eq!(lsps.find_ingress(&lsps.key(number)), Some(number));
+        }
+        assert_eq!([2, 3, 4].map(|number| lsps.ingress_range(number)), [(0, 2), (2, 0), (2, 1)]);
+        for (number, label) in [(5, 200), (6, 201), (7, 300)] {
+            assert_eq!((lsps.find_egress(&lsps.key(number)), lsps.own_label(number)), (Some(number), label));
+        }
+        // A foreign LSP gives its number back when it ends.
+        let key = range(9, 7).key(3);
+        assert_eq!((lsps.find_egress(&key), lsps.add_foreign(key)), (None, Some(8)));
+        lsps.set_phase(8, Instant(1), Phase::Up);
+        assert_eq!((lsps.up, lsps.key(8), lsps.foreign_count()), (1, key, 1));
+        lsps.set_phase(8, Instant(2), Phase::Idle);
+        assert_eq!((lsps.up, lsps.foreign_count()), (0, 0));
+        assert_eq!(lsps.add_foreign(range(9, 8).key(0)), Some(8));
+    }
+}

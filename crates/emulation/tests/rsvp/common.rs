@@ -20,12 +20,18 @@ pub fn seconds(seconds: f64) -> Instant {
 }
 
 pub fn device(own: u8, other: u8, config: RsvpConfig) -> Device {
+    let mut device = unresolved(own, other, config);
+    device.fix_gateway(MacAddr::local(other.into()));
+    device
+}
+
+/// A device that asks for the address of its gateway.
+pub fn unresolved(own: u8, other: u8, config: RsvpConfig) -> Device {
     let mac = MacAddr::local(own.into());
     let ipv4 = Some(Address { address: [198, 18, 1, own].into(), prefix_len: 24, gateway: [198, 18, 1, other].into() });
     let config_of_device = DeviceConfig { ipv4, ..DeviceConfig::new(format!("d{own}"), mac, own.into()) };
     let mut device = Device::new(config_of_device.clone());
     device.add_protocol(ProtocolConfig::Rsvp(Box::new(config)).create(&config_of_device).unwrap());
-    device.fix_gateway(MacAddr::local(other.into()));
     device
 }
 

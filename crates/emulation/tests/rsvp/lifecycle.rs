@@ -157,6 +157,25 @@ fn an_ingress_that_forgot_its_state_refuses_reservations() {
 }
 
 #[test]
+fn lsps_wait_for_the_address_of_the_gateway() {
+    let mut world = World::new(0, RsvpConfig::default());
+    let lsps = LspRange::new(3, [10, 1, 0, 1].into(), [198, 18, 1, 2].into());
+    let ingress = RsvpConfig { ingress: vec![IngressRange::new(lsps)], ..RsvpConfig::default() };
+    world.devices = [unresolved(1, 2, ingress), unresolved(2, 1, RsvpConfig::default())];
+    world.each(&Command::Start);
+    world.fate = |_, _, _| false;
+    world.set_up(0..3, 1);
+    world.run_to(seconds(10.05));
+    assert_eq!(world.counter(INGRESS, "path_sent"), 0);
+    world.fate = |_, _, _| true;
+    // The next request for the address is sent within a second.
+    world.run_to(seconds(12.0));
+    assert!((1..3).contains(&world.up()[INGRESS]), "one a second from then on");
+    world.run_to(seconds(14.0));
+    assert_eq!((world.up(), world.counter(INGRESS, "unresolved")), ([3; 2], 0));
+}
+
+#[test]
 fn a_restart_is_seen_by_hello() {
     let hello = Some(HelloConfig { interval: Duration::from_secs(1) });
     let config = RsvpConfig { hello, ..RsvpConfig::default() };

@@ -44,6 +44,11 @@ fn bgp() {
 }
 
 #[test]
+fn rsvp() {
+    replay("rsvp", bodies::rsvp::run);
+}
+
+#[test]
 fn suite() {
     replay("suite", bodies::suite::run);
 }

@@ -66,7 +66,7 @@ impl VpnRouteSet {
     }
 
     /// The routes as ranges of numbers over all VRFs: one for each VRF, or a single one if all routes of each VRF are meant.
-    pub fn parts(&self) -> impl Iterator<Item = Range<u32>> + Clone + use<> {
+    pub(super) fn parts(&self) -> impl Iterator<Item = Range<u32>> + Clone + use<> {
         let (per_vrf, part) = (self.routes.per_vrf(), self.part.clone());
         let (first, count, size) = match part == (0..per_vrf) {
             true => (self.vrfs.start, u32::from(!self.vrfs.is_empty()), self.vrfs.len() as u32 * per_vrf),

@@ -23,7 +23,7 @@ fn case(name: &'static str, kind: &'static str, scene: Scene) -> Case {
     let missing = (!Path::new(program).exists()).then(|| format!("{program} is not installed"));
     Case::alone(format!("bgp_daemons_{}", name.replace('-', "_")), move || reflects(kind, scene))
         .long()
-        .waits()
+        .again()
         .unless(missing)
 }
 

@@ -3,6 +3,7 @@
 use super::watched::RouteKey;
 use crate::expectation::Keys;
 use drophammer_model::routes::{Prefix, VpnId, VpnRoutes};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -80,6 +81,8 @@ pub(super) struct VpnWatched {
     pub part: VpnPart,
     /// VRFs by learned route distinguisher.
     learned: HashMap<[u8; 8], u32>,
+    /// The last route distinguisher and its VRF: most routes have the same as the route before.
+    last: Cell<Option<([u8; 8], Option<u32>)>>,
     pub wrong_target: u64,
     pub wrong_vrf: u64,
     /// The first faults.
@@ -88,16 +91,30 @@ pub(super) struct VpnWatched {
 
 impl VpnWatched {
     pub fn new(part: VpnPart) -> VpnWatched {
-        VpnWatched { part, learned: HashMap::new(), wrong_target: 0, wrong_vrf: 0, faults: Vec::new() }
+        VpnWatched {
+            part,
+            learned: HashMap::new(),
+            last: Cell::new(None),
+            wrong_target: 0,
+            wrong_vrf: 0,
+            faults: Vec::new(),
+        }
     }
 
     /// The VRF with this route distinguisher.
     #[inline]
     pub fn vrf_of(&self, distinguisher: [u8; 8]) -> Option<u32> {
-        match self.part.distinguishers {
+        if let Some((last, vrf)) = self.last.get()
+            && last == distinguisher
+        {
+            return vrf;
+        }
+        let vrf = match self.part.distinguishers {
             Distinguishers::Configured => self.part.routes.vrf_of_distinguisher(distinguisher),
             Distinguishers::Learned => self.learned.get(&distinguisher).copied(),
-        }
+        };
+        self.last.set(Some((distinguisher, vrf)));
+        vrf
     }
 
     /// Learns the VRF of a new route distinguisher from the extended communities of its first route.
@@ -108,6 +125,7 @@ impl VpnWatched {
         }
         let vrf = targets(communities).find_map(|target| self.part.routes.vrf_of_target(target))?;
         self.learned.insert(distinguisher, vrf);
+        self.last.set(None);
         Some(vrf)
     }
 
@@ -156,6 +174,7 @@ impl VpnWatched {
     /// The session has ended: the next one may use other route distinguishers.
     pub fn lost(&mut self) {
         self.learned.clear();
+        self.last.set(None);
     }
 }
 
@@ -166,8 +185,8 @@ pub(super) fn parts(
     part: Range<u32>,
 ) -> impl Iterator<Item = Range<u32>> + use<> {
     let per_vrf = routes.per_vrf();
-    let end = part.end.min(per_vrf);
-    (vrfs.start..vrfs.end.min(routes.vrfs().count)).map(move |vrf| vrf * per_vrf + part.start..vrf * per_vrf + end)
+    let (start, end) = (part.start.min(per_vrf), part.end.min(per_vrf));
+    (vrfs.start..vrfs.end.min(routes.vrfs().count)).map(move |vrf| vrf * per_vrf + start..vrf * per_vrf + end)
 }
 
 /// The route targets among extended communities.

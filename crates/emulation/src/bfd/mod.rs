@@ -80,12 +80,9 @@ impl Bfd {
     }
 
     /// The session of a packet (RFC 5880 section 6.8.6).
-    fn find(&self, packet: &Packet<'_>, source_port: u16, control: &Control<'_>) -> Result<usize, &'static str> {
+    fn find(&self, packet: &Packet<'_>, control: &Control<'_>) -> Result<usize, &'static str> {
         if packet.hop_limit != HOP_LIMIT {
             return Err("TTL is not 255");
-        }
-        if !SOURCE_PORTS.contains(&source_port) {
-            return Err("source port below 49152");
         }
         let index = match control.your_discriminator {
             0 => self.by_peer.get(&packet.source).copied().ok_or("unknown peer")?,
@@ -101,9 +98,9 @@ impl Bfd {
         }
     }
 
-    fn take(&mut self, now: Instant, packet: &Packet<'_>, source_port: u16) -> Result<usize, &'static str> {
+    fn take(&mut self, now: Instant, packet: &Packet<'_>) -> Result<usize, &'static str> {
         let control = Control::parse(packet.payload).map_err(|e| e.reason)?;
-        let index = self.find(packet, source_port, &control)?;
+        let index = self.find(packet, &control)?;
         self.sessions[index].receive(now, &control)?;
         Ok(index)
     }
@@ -145,9 +142,9 @@ impl Protocol for Bfd {
     }
 
     fn receive(&mut self, now: Instant, input: Input<'_>, out: &mut Output<'_>) {
-        let Input::Datagram { packet, source, .. } = input else { return };
+        let Input::Datagram { packet, .. } = input else { return };
         self.received += 1;
-        match self.take(now, &packet, source) {
+        match self.take(now, &packet) {
             Ok(index) => self.serve(now, index, out),
             Err(reason) => self.discarded.count(reason),
         }

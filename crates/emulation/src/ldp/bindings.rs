@@ -63,7 +63,7 @@ impl Bindings {
         self.others.insert(prefix, label).filter(|before| *before != label)
     }
 
-    /// The label of a FEC was withdrawn or is released: `label`, or any. True if it was held.
+    /// The label of a FEC was withdrawn or is released: `label`, or any. True if it was held. A [`Verification`] counts both as withdrawn.
     pub fn removed(&mut self, now: Instant, prefix: Prefix, label: Option<Label>) -> bool {
         let held = self.label_for(&prefix);
         if held.is_none_or(|held| label.is_some_and(|label| label != held)) {

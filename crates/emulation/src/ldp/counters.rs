@@ -65,7 +65,7 @@ pub(super) struct Counters {
     pub releases_sent: u64,
     pub releases_received: u64,
     pub requests_received: u64,
-    /// Malformed messages and PDUs.
+    /// Messages and PDUs that are malformed or of an unknown type.
     pub malformed: u64,
     /// By status code: sent and received ones. Bounded, because unknown codes share one entry.
     notifications: BTreeMap<[&'static str; 2], [u64; 2]>,

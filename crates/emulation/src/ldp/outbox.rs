@@ -32,7 +32,7 @@ impl Outbox {
     }
 
     /// Number of bytes that wait.
-    pub fn len(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.bytes.len() - self.sent
     }
 

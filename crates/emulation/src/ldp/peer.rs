@@ -416,7 +416,7 @@ fn handle(
                 match fec {
                     FecElement::Prefix(prefix) => _ = bindings.removed(now, prefix, label),
                     FecElement::Wildcard => bindings.all_removed(now, label, None),
-                    FecElement::TypedWildcard { element: ldp::fec::element::PREFIX, family } => {
+                    FecElement::TypedWildcard { element: ldp::fec::element::PREFIX, family: family @ (1 | 2) } => {
                         bindings.all_removed(now, label, Some(family == 1));
                     }
                     FecElement::TypedWildcard { .. } => {}

@@ -129,12 +129,12 @@ impl Session {
 
     /// True if messages wait to be sent.
     pub fn wants_write(&self) -> bool {
-        self.outbox.len() > 0
+        self.outbox.waiting() > 0
     }
 
     /// True if it reads no more until waiting messages have been sent.
     pub fn is_full(&self) -> bool {
-        self.outbox.len() >= MOST_WAITING
+        self.outbox.waiting() >= MOST_WAITING
     }
 
     /// Handles bytes from the peer, starting with the first one not consumed yet, and returns the number of consumed bytes: whole PDUs.

@@ -193,7 +193,7 @@ fn answers_that_nobody_reads_stop_the_reading() {
     assert_eq!(hear(&mut session), requests.len(), "then it reads again");
 }
 
-/// A world in which side 1 is a session that the test drives by hand.
+/// Messages that an LSR of this crate never sends by itself.
 #[test]
 fn a_peer_that_says_everything() {
     let mut world = World::up(10);
@@ -230,8 +230,14 @@ fn a_peer_that_says_everything() {
         (Some(label), 1),
         "the old label goes back"
     );
-    session(&mut world, &[Message::LabelWithdraw { fecs: Fecs::WILDCARD, label: None }]);
-    assert_eq!((world.peer(0).bindings().len(), world.counter(0, "releases_sent")), (0, 2));
+    // Typed wildcards of both families (RFC 5918), then the wildcard.
+    for (elements, label, left) in
+        [(&[5, 2, 2, 0, 2][..], None, 10), (&[5, 2, 2, 0, 1], Some(label), 9), (Fecs::WILDCARD.as_bytes(), None, 0)]
+    {
+        session(&mut world, &[Message::LabelWithdraw { fecs: Fecs::parse(elements).unwrap(), label }]);
+        assert_eq!(world.peer(0).bindings().len(), left, "{elements:?}");
+    }
+    assert_eq!((world.counter(0, "releases_sent"), world.counter(0, "withdraws_received")), (4, 3));
     assert_eq!((world.both("sessions_lost"), world.both("malformed")), ([0, 0], [0, 0]));
 }
 

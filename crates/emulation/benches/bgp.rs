@@ -1,7 +1,8 @@
 //! Performance of BGP without a peer: packing routes into UPDATEs, parsing UPDATEs, and comparing UPDATEs with the
 //! expected routes.
 //!
-//! Prints the median of several rounds in million routes per second of processor time, and for VPN routes the ratio to unicast routes. `cargo bench -p drophammer-emulation --bench bgp`; a word
+//! Prints the median of several rounds in million routes per second of processor time, and for VPN routes the ratio to
+//! unicast routes. `cargo bench -p drophammer-emulation --bench bgp`; a word
 //! after `--` runs only the parts that contain it.
 
 use drophammer_emulation::bgp::{

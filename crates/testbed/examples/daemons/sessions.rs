@@ -54,7 +54,7 @@ fn bird(scene: Scene) -> String {
         let body = "import all; export all;";
         let channels = match scene {
             Scene::Labelled => format!("ipv4 mpls {{ {body} }}; ipv6 mpls {{ {body} }};"),
-            // BIRD takes an IPv4-mapped address for one of IPv4, and accepts it for IPv6 only if told so.
+            // BIRD treats an IPv4-mapped next hop as IPv4, and accepts it for IPv6 routes only with this option.
             Scene::SixPe => format!("ipv6 mpls {{ {body} extended next hop on; }};"),
             Scene::Vpn | Scene::Vrfs => {
                 format!(

@@ -16,7 +16,7 @@ const MOST_DISTINGUISHERS: usize = 4;
 /// How the VRF of a received route is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Distinguishers {
-    /// By its route distinguisher, which is the one of the expected routes, as after a route reflector.
+    /// The peer keeps the route distinguishers of the expected routes, as a route reflector does.
     #[default]
     Configured,
     /// The peer chooses route distinguishers. The first route with a new one shows by its route targets which VRF has it.

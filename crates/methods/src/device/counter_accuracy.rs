@@ -43,7 +43,7 @@ const SETTLE: Param<Duration> = Param::new(
     "counter_settle",
     "1500 ms",
     "5 s",
-    "time before counters are read; an agent may keep old values for some seconds",
+    "delay before the counters are read; an agent may report old values for some seconds",
 );
 
 const OFF: FigureSpec =
@@ -89,7 +89,7 @@ const TABLE: TableSpec<CounterRow> =
 enum Traffic {
     /// A load at which the router should lose nothing.
     Moderate,
-    /// As much as the tester can offer.
+    /// The highest load that the tester can offer.
     Overload,
     /// Like the moderate load, with half of the frames at TTL 1.
     Expiring,
@@ -246,8 +246,8 @@ struct Reading {
     lost: u64,
 }
 
-/// Adds the rows of all readings and the verdict. This happens at the end, because octets are judged by one convention
-/// over all trials. The verdict is `whole` if no trial is missing.
+/// Adds the rows of all readings and the verdict. This happens at the end, because one octet convention must fit all
+/// trials. `whole` is false if a trial is missing.
 fn judge_all(outcome: &mut Outcome, readings: &[Reading], ports: &[String], whole: bool) {
     let conventions = Conventions::of(readings.iter().map(|reading| (&reading.counters, &reading.facts)));
     let mut off: BTreeMap<String, String> = BTreeMap::new();
@@ -287,7 +287,7 @@ fn add(outcome: &mut Outcome, reading: &Reading, finding: Finding, ports: &[Stri
 
 /// Reports the counters that are off, in the verdict and in notes. If trials are missing, more counters may be off.
 fn conclude(outcome: &mut Outcome, off: &BTreeMap<String, String>, exact: usize, whole: bool) {
-    // Counters that agree in some trials may be off in the missing ones. A figure without a value would say that the
+    // Counters that agree in some trials may be off in the missing ones. A figure without a value would mean that the
     // router failed.
     if exact + off.len() == 0 || (off.is_empty() && !whole) {
         return;

@@ -134,8 +134,8 @@ impl Bed {
         self.pattern.trial(ports, purpose, Load::Constant { rate_pps: self.rate.pps() }, self.duration_s)
     }
 
-    /// Sources take turns from frame to frame and from kind to kind, because routers limit ICMP errors by destination.
-    /// If there are more frames than addresses, some frames share a source.
+    /// Source addresses rotate from frame to frame and from kind to kind, because routers limit ICMP errors by
+    /// destination. If there are more frames than addresses, some frames share a source.
     fn wrong(&self, kind: &Kind, place: usize) -> Vec<drophammer_model::beside::ExtraFrame> {
         let of = |port: usize| self.ports[port].addressing(kind.family);
         let (Some(from), Some(to)) = (of(FROM), of(TO)) else { return Vec::new() };
@@ -155,7 +155,7 @@ impl Bed {
     }
 }
 
-/// Reason why no frame of this kind can be sent.
+/// Returns why frames of this kind cannot be sent; `None` if they can.
 fn impossible(bed: &mut dyn Testbed, kind: &Kind, mtu: u32) -> Option<String> {
     if matches!(kind.fault, Fault::Fcs) {
         return Some("no backend of the tester can send a frame with a wrong FCS".into());
@@ -272,7 +272,7 @@ impl Method for ErrorFrames {
         }
         note(outcome, format!("{sent} kinds were sent."));
         // If some kinds could not be measured, the number of wrong kinds is not comparable: a figure without a value
-        // would say that the router failed.
+        // would mean that the router failed.
         let title = "Kinds of wrong frames not handled as the RFCs require";
         let figure = WRONG.of(&[], title, Some(f64::from(wrong)));
         match unfit.as_slice() {

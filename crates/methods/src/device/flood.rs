@@ -174,7 +174,7 @@ fn flood(
     if peers.is_empty() {
         return Ok(Found { target, seen: offered(bed, pattern, params, target)?, sessions: None });
     }
-    // The sessions came up before: if the router no longer brings them up, a flood has harmed it.
+    // The sessions came up before. If they no longer do, a flood has harmed the router.
     let flooded = match route_tests::establish(bed, peers, params) {
         Ok(_) => offered(bed, pattern, params, target),
         Err(TestError::Failed(why)) => Err(TestError::Failed(format!("before the flood to {target}: {why}"))),
@@ -185,8 +185,8 @@ fn flood(
     Ok(Found { target, seen: flooded?, sessions: Some((peers.len(), lost?)) })
 }
 
-/// One session of each port and family; none for a suite without BGP. If the router brings no session up, it adds a
-/// note and returns none.
+/// One session of each port and family; none for a suite without BGP. If no session comes up, adds a note and returns
+/// none.
 fn speakers(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<Vec<PeerIndex>, TestError> {
     let mut peers = Vec::new();
     for family in FAMILIES.get(params) {
@@ -228,7 +228,7 @@ fn offered(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, target: Ta
     Ok(at_maximum(bed, pattern, flood)?.0)
 }
 
-/// Addresses to which a router has no route except a default route: documentation (RFC 5737, RFC 3849).
+/// Addresses that only a default route of the router matches: documentation (RFC 5737, RFC 3849).
 fn nowhere(family: Family) -> AddressRange {
     let first: IpAddr = match family {
         Family::Ipv4 => [203, 0, 113, 1].into(),
@@ -329,7 +329,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, found: &Found) {
     }
 }
 
-/// The share of queries answered during a flood, still without a value.
+/// The share of queries answered during a flood, without a value yet.
 fn answered_figure(pattern: &Pattern, target: Target) -> RankFigure {
     let title = format!("Queries answered, flood to {target}, {}", pattern.size_text());
     ANSWERED.of(&[("target", &target), ("size", &pattern.size)], title, None)

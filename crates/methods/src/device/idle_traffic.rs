@@ -10,7 +10,7 @@ const FAMILIES: Param<Vec<Family>> = Param::new(
     "families",
     "[ipv4, ipv6]",
     "[ipv4, ipv6]",
-    "IP versions of the tester's emulated devices, which answer ARP and Neighbor Discovery as always",
+    "IP versions of the tester's emulated devices, which answer ARP and Neighbor Discovery as usual",
 );
 const DURATION: Param<Duration> = Param::new(
     "duration",
@@ -147,7 +147,7 @@ impl Method for IdleTraffic {
             TABLE.add(outcome, row, [], []);
         }
         let per_minute = 60.0 / seen.time.as_secs_f64();
-        // One frame more or less is no difference.
+        // A difference of one frame does not matter.
         let figure = UNASKED.by(per_minute);
         outcome.ranks.push(figure.of(&[], "Unsolicited frames", Some(unasked as f64 * per_minute)));
         Ok(())

@@ -144,7 +144,7 @@ pub struct OwnDelay {
     pub frames: Duration,
 }
 
-/// [`OwnDelay`] by IP version and bytes of a frame with FCS.
+/// [`OwnDelay`] by IP version and frame size in bytes, FCS included.
 pub type OwnDelays = BTreeMap<(Family, u16), OwnDelay>;
 
 /// A pattern of one size and family: both ports of a pair send.
@@ -168,14 +168,14 @@ fn of_pattern(pattern: &Pattern) -> Result<(Family, u16), TestError> {
     }
 }
 
-/// Departure of request `number` (from 0) in seconds: midway between two test frames.
+/// Departure time of request `number` (from 0) in seconds: midway between two test frames.
 fn leaves_s(number: usize, interval_s: f64, load: FrameRate) -> f64 {
     let at_s = (number as f64 + 0.5) * interval_s;
     let gap_s = 1.0 / load.pps();
     if gap_s > interval_s { at_s } else { ((at_s / gap_s).floor() + 0.5) * gap_s }
 }
 
-/// Replies to the pings of one way.
+/// Replies to the pings of one way, with the number of requests.
 #[derive(Clone, Debug, Default)]
 struct Answered {
     asked: u64,
@@ -262,7 +262,7 @@ pub fn own_delays(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome)
     Ok(found)
 }
 
-/// The result of [`own_delays`], from the outcome that it wrote.
+/// Reads back the result of [`own_delays`] from the outcome that it wrote.
 pub fn own_delays_of(outcome: &Outcome) -> OwnDelays {
     let of = |us: f64| Duration::from_secs_f64(us / 1e6);
     let each = |row: OwnRow| {
@@ -352,7 +352,7 @@ fn write(
     (delay, percent_of(times.len() as u64, *asked))
 }
 
-/// Runs the trial of one size and IP version. Adds its rows, and its results to those of its size.
+/// Runs the trial of one size and IP version. Adds its rows, and merges its results into those of its size.
 fn ping(
     bed: &mut dyn Testbed,
     pattern: &Pattern,

@@ -228,8 +228,8 @@ fn resets(
 /// Result for each group of frames.
 type Found = Vec<(String, Interruption)>;
 
-/// Runs one reset: loads the routes, sends traffic, resets the router and waits for its recovery. Returns the
-/// interruptions, and what is still broken.
+/// Runs one reset: advertises the routes, sends traffic, resets the router and waits for its recovery. Returns the
+/// interruptions, and what has not recovered.
 fn one_reset(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -316,7 +316,7 @@ fn routes_back(
     Ok(last.map(|at_s| at_s - seen.began_s).filter(|after_s| *after_s > 0.0))
 }
 
-#[allow(clippy::too_many_arguments)] // a row has many sides
+#[allow(clippy::too_many_arguments)] // a row needs all of these
 fn row(
     outcome: &mut Outcome,
     family: Family,

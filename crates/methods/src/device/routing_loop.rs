@@ -1,6 +1,6 @@
 //! Routing loop (tests of a "GigaPoP", 1999): four routers forward packets to one prefix in a circle, through a tunnel
-//! and by policy routing, until their TTL expires, `ttl - 1` times each. So a small load becomes a large one. Only ICMP
-//! errors come back to the tester, so the results come from the interface counters of the routers.
+//! and by policy routing, until their TTL expires, `ttl - 1` times each. This turns a small load into a large one. Only
+//! ICMP errors come back to the tester, so the results come from the interface counters of the routers.
 
 mod circled;
 mod counted;
@@ -93,9 +93,9 @@ static SPEC: TestSpec = TestSpec {
     needs: &[],
 };
 
-/// Counters stand still if they do not grow for this long plus twice the delay of the longest link.
+/// Counters have settled if they do not grow for this long plus twice the delay of the longest link.
 const QUIET: Duration = Duration::from_millis(100);
-/// Number of counter readings in this time.
+/// Number of counter readings within [`QUIET`].
 const READINGS: u32 = 10;
 /// Number of trials of a search, for estimates.
 const SEARCH: f64 = 9.0;
@@ -145,9 +145,9 @@ impl Circle {
         Ok(Circle { system, port, ttl, passes, expected, ports, own_frames: OWN_FRAMES.get(params) })
     }
 
-    /// The pattern under which the tester's ceiling is known.
+    /// The traffic pattern for which the tester's ceiling is known.
     fn pattern(size: PacketSize) -> Pattern {
-        // The wait for circulating packets goes by the counters, not by time.
+        // The trial waits until the counters settle, not for a fixed time.
         Pattern::one_way(size, vec![Family::Ipv4], 0.0)
     }
 
@@ -223,8 +223,8 @@ impl Circle {
     }
 }
 
-/// The verdict on the counters, which were right with `right` of `sizes` packet sizes. It stays open while some sizes are not
-/// measured.
+/// The verdict on the counters, which were right for `right` of `sizes` packet sizes. It is undecided if some sizes
+/// were not measured.
 fn verdict(right: usize, sizes: usize, wrong: &[String]) -> Verdict {
     let undecided = wrong.is_empty() && right < sizes;
     let found = match wrong {
@@ -245,8 +245,7 @@ impl Method for RoutingLoop {
     }
 
     fn plan(&self, params: &Params) -> Plan {
-        /// Total duration of the overload trials, in trial lengths, and the seconds of waiting for the counters after
-        /// each.
+        /// Total duration of the overload trials, in trial lengths; after each, the test also waits for the counters.
         const OVERLOADED: f64 = 3.0;
         const WAITING_S: f64 = 0.4;
         let accounting_s = f64::from(PACKETS.get(params)) / RATE.get(params).pps().max(1.0);
@@ -259,7 +258,7 @@ impl Method for RoutingLoop {
             .counts_alone()
             .deviating(shorter(params, &PAUSE, "pause", 5.0, "RFC 2544 section 23 e"))
             .deviating(shorter(params, &TRIAL_DURATION, "trials", 60.0, "RFC 2544 section 24"));
-        // One trial for all sizes lets the routers learn their neighbours.
+        // One extra trial for all sizes lets the routers learn their neighbours.
         plan.trials = plan.trials + TrialCount::exactly(1);
         plan
     }
@@ -343,11 +342,11 @@ struct Found {
     wrong: Option<String>,
     /// How the loop failed to carry even the lowest load.
     stuck: Option<String>,
-    /// How much it carried; `None` if there is no load without loss.
+    /// The highest load; `None` if there is no load without loss.
     carried: Option<Carried>,
 }
 
-/// What the overload of a size starts from.
+/// What the overload of one size needs.
 struct Carried {
     pattern: Pattern,
     /// The highest load without loss.
@@ -356,7 +355,7 @@ struct Carried {
     accounting: TrialSpec,
     /// Length of a trial in seconds.
     trial_s: f64,
-    /// Latest time at which the last packet of the accounting trial was in the tunnel.
+    /// Latest possible time at which the last packet of the accounting trial was in the tunnel.
     alone: Duration,
 }
 
@@ -421,7 +420,7 @@ fn measure(
     Ok(Found { wrong, stuck, carried })
 }
 
-/// Measures each size under overload, and whether the loop still works afterwards; adds to `stuck` if it does not.
+/// Measures each size under overload, and whether the loop still works afterwards; if not, adds the reason to `stuck`.
 fn overload_each(
     bed: &mut dyn Testbed,
     circle: &Circle,

@@ -1,9 +1,9 @@
 //! Back-to-back frames (RFC 9004, which updates RFC 2544 section 26.4): the longest burst at the highest rate that the
 //! router forwards without loss, and the buffer time that follows from it.
 //!
-//! Each repetition is an independent search with loss verification (ETSI GS NFV-TST 009 section 12.3): a burst that lost
-//! frames is sent again, and passes if any attempt passes. The search finds the bracket by doubling from a short burst,
-//! so that most bursts are about as long as the answer rather than as long as allowed; then it halves the bracket.
+//! Each repetition is an independent search with loss verification (ETSI GS NFV-TST 009 section 12.3): a burst that
+//! lost frames is sent again, and passes if any attempt passes. The search starts with a short burst and doubles it
+//! until one fails, so that most bursts are not much longer than the answer; then it halves the interval.
 
 use crate::kit::prelude::*;
 use crate::{modifiers, routed};
@@ -94,11 +94,11 @@ struct Found {
     frames: u64,
     /// True if even the longest allowed burst lost nothing.
     at_maximum: bool,
-    /// True if the tester could not send some burst validly: the search ended there, and the answer may be longer.
+    /// True if the tester could not send some burst validly. The search ended there, and the answer may be longer.
     cut_short: bool,
 }
 
-/// Settings that all searches of one size share.
+/// Settings shared by all searches of one size.
 struct Task<'a> {
     pattern: &'a Pattern,
     params: &'a Params,
@@ -126,7 +126,7 @@ impl Task<'_> {
     }
 
     /// # Errors
-    /// Errors of the trials; unfit only if no burst has passed before.
+    /// Errors of the trials; [`TestError::Unfit`] only if no burst has passed before.
     fn search(&self, bed: &mut dyn Testbed, trials: &mut Vec<u64>) -> Result<Found, TestError> {
         let mut good = 0;
         match self.bisect(bed, trials, &mut good) {
@@ -187,7 +187,7 @@ impl Method for BackToBack {
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         TABLE.begin(outcome);
         PLOT.begin(outcome);
-        note(outcome, "Bursts and rates are per sending port; all sending ports burst at once.");
+        note(outcome, "Bursts and rates are per sending port; all sending ports burst at the same time.");
         let width = zero_loss_goal(params).relative_width;
         let repeats = REPEATS.get(params);
         let each = |bed: &mut dyn Testbed, pattern: &Pattern, outcome: &mut Outcome, index| {
@@ -215,7 +215,7 @@ impl Method for BackToBack {
                     }
                 }
             }
-            // The search in which a router died is missing, so the other searches must not stand for all.
+            // The search in which a router died is missing, so the other searches must not replace it.
             let failed = matches!(stopped, Err(TestError::DutDied(_) | TestError::Failed(_)));
             write(outcome, pattern, params, &limits, (throughput, bound), (&found, failed), trials, f64::from(index));
             stopped?;
@@ -332,7 +332,7 @@ fn write(
     });
 }
 
-/// The longest burst of a pattern, still without a value.
+/// The longest burst of a pattern, without a value yet.
 fn figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Back-to-back frames, {}", pattern.size_text());
     FRAMES.of(&[("size", &pattern.size)], title, None)

@@ -3,9 +3,9 @@
 //!
 //! The router is configured with classes by codepoint, each with a weight, at one output port. Alternatively, the DUT
 //! is a system of routers with these classes at its core links, some of which are down. All classes offer the same
-//! load. First they offer less than the output port carries, and none may lose a frame. Then they offer more, and the
-//! router must share the output by weight: a class that wants less than its share loses nothing, and the others share
-//! the rest.
+//! load. First they offer less than the output port carries, and no class may lose a frame. Then they offer more, and
+//! the router must share the output by weight: a class that wants less than its share loses nothing, and the others
+//! share the rest.
 
 mod congestion;
 mod core_links;
@@ -127,7 +127,7 @@ impl Method for ClassOfService {
     fn plan(&self, params: &Params) -> Plan {
         let links = if CORE_LINKS_DOWN.get(params).is_some() { LINKS_S } else { 0.0 };
         let sizes = SIZES.get(params).len();
-        // The load follows from the output port, not from the tester's ceiling.
+        // The output port determines the load, not the tester's ceiling.
         Plan::times(params, sizes)
             .trials(loads(params).len(), TRIAL_DURATION.seconds(params), 0.5)
             .taking(links / sizes.max(1) as f64)
@@ -193,7 +193,7 @@ impl Method for ClassOfService {
     }
 }
 
-/// Loads of the trials in %: without overload, and each overload.
+/// Loads of the trials in %: first without overload, then each overload.
 fn loads(params: &Params) -> Vec<f64> {
     std::iter::once(CALM.get(params).0).chain(OVERLOAD.get(params).iter().map(|n| *n as f64)).collect()
 }
@@ -220,7 +220,7 @@ struct Series<'a> {
 }
 
 impl Series<'_> {
-    /// Runs the trials and passes each result to `each` as soon as its trial ends.
+    /// Runs the trials and passes each result to `each` as soon as the trial ends.
     ///
     /// # Errors
     /// Errors of a trial; [`TestError::Unfit`] if the tester could not offer the overload to which the figures refer.

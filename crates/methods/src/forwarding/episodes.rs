@@ -1,4 +1,4 @@
-//! Loss over time as episodes: when the router lost frames, until when, and how many.
+//! Loss over time as episodes: when each period of loss began and ended, and how many frames were lost.
 
 use crate::kit::prelude::*;
 use drophammer_model::trial::Bin;

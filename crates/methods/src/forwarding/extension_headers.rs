@@ -62,7 +62,7 @@ const HOP_BY_HOP_LOADS: Param<Vec<Percent>> = Param::new(
     "hop_by_hop_loads",
     "[1, 10, 50]",
     "[1, 10, 50]",
-    "loads of packets with hop-by-hop options in % of line rate (RFC 5180 section 5.3)",
+    "loads of packets with hop-by-hop options, in % of line rate (RFC 5180 section 5.3)",
 );
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
@@ -141,10 +141,10 @@ pub(crate) fn named(name: String, extensions: &[ExtensionHeader]) -> String {
     format!("{name} with {}", words.join(", "))
 }
 
-/// `flow` with these headers in its IPv6 packets, whose size stays the same.
+/// Returns `flow` with these headers in its IPv6 packets, whose size stays the same.
 ///
 /// # Errors
-/// [`TestError::NotApplicable`] if they do not fit.
+/// [`TestError::NotApplicable`] if the headers do not fit.
 pub(crate) fn flow(flow: FlowSpec, extensions: &[ExtensionHeader], size: &PacketSize) -> Result<FlowSpec, TestError> {
     if extensions.is_empty() || flow.family == Family::Ipv4 {
         return Ok(flow);
@@ -249,9 +249,9 @@ impl Method for ExtensionHeaders {
 struct Found {
     chain: Option<Chain>,
     throughput: Option<FrameRate>,
-    /// Why no throughput is known.
+    /// Why the throughput is not known.
     unknown: Option<String>,
-    /// Why the router may have more than this throughput.
+    /// Why the throughput is only a lower bound.
     bound: Option<LowerBound>,
     at_line_rate: bool,
     latency: Option<TrialResult>,
@@ -260,7 +260,7 @@ struct Found {
 }
 
 impl Found {
-    /// Whether the router may have more than this throughput.
+    /// Returns true if the throughput is only a lower bound.
     fn is_bound(&self) -> bool {
         self.bound.is_some() || self.at_line_rate
     }
@@ -299,7 +299,7 @@ fn headers(
         let mut spoilt = None;
         let (throughput, unknown) = match known_throughput(bed, &pattern, params, outcome) {
             Ok(throughput) => (throughput, None),
-            // Without this chain the others can still be measured, but not without the baseline.
+            // If this chain fails, the others can still be measured. Without the baseline, none can.
             Err(TestError::NotApplicable(why)) if chain.is_some() => (None, Some(why)),
             Err(TestError::Unfit(why)) if chain.is_some() => {
                 let text = format!("no throughput, the tester was unfit: {}", why.join("; "));

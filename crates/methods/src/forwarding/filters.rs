@@ -35,7 +35,7 @@ const PERMIT: Param<Vec<Position>> = Param::new(
     "permit",
     "[last, first]",
     "[last, first]",
-    "position of the condition that permits the traffic among the others, which match none of it",
+    "whether the condition that permits the traffic comes first or last; the other conditions do not match it",
 );
 /// `filter_at`
 pub const FILTER_AT: Param<Vec<FilterDirection>> =
@@ -58,7 +58,7 @@ const SOURCE_CONDITIONS: [(u64, &str); 3] =
     [(1, "RFC 2544 section 11.4"), (10, "Bradner 1989"), (25, "RFC 2544 section 11.4")];
 /// UDP port of the frames that the filters must deny: echo (RFC 862).
 const DENIED_PORT: u16 = 7;
-/// Each destination of wrongly treated frames has a row, up to this number of rows for each case and flow.
+/// Maximum number of rows for each case and flow; each row is a destination of wrongly treated frames.
 const MOST_NAMED: usize = 20;
 /// Flow groups of the trial for leaks.
 const PERMITTED: &str = "permitted";
@@ -228,7 +228,7 @@ fn measure(
         let searched = search(bed, pattern, vec![zero_loss_goal(params)], params)?;
         all.push(Measured::of(case, &searched));
         match searched.error {
-            // Without this case the others can still be measured, but not without the baseline.
+            // If this case fails, the others can still be measured. Without the baseline, none can.
             Some(TestError::Unfit(why)) if case.is_some() => {
                 note_of(outcome, pattern, format!("{}: the tester was unfit: {}", text_of(case), why.join("; ")));
             }
@@ -243,8 +243,8 @@ fn measure(
         let why = all[0].marks.join("; ");
         return Err(TestError::NotApplicable(format!("no throughput without filters to compare with: {why}")));
     }
-    // A case in which the router forwards no frame at any load is included; a case without any trial is not, because no
-    // load for it is known.
+    // This includes a case in which the router forwards no frame at any load, but not a case without any trial, because
+    // no load for it is known.
     let borne = all.iter().map(|one| one.borne).filter(|borne| *borne > 0.0);
     let lowest = borne.min_by(f64::total_cmp).unwrap_or_default();
     let rate_pps = lowest * LOAD.get(params).0 / 100.0;
@@ -274,7 +274,7 @@ fn measure(
     bed.set(Setting::Filters(&[]))
 }
 
-/// Runs a trial; returns none, with a note, if the tester spoilt every attempt.
+/// Runs a trial; returns `None`, with a note, if the tester spoilt every attempt.
 fn valid(
     bed: &mut dyn Testbed,
     pattern: &Pattern,

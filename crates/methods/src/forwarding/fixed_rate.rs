@@ -100,8 +100,7 @@ fn end_name(flow: &FlowConfig, from: bool, ports: &[PortView]) -> String {
     std::iter::once(port).chain(vids.iter().map(u16::to_string)).collect::<Vec<_>>().join(".")
 }
 
-/// Bytes of tags and labels before the outermost IP header. They come on top of a size that is the size of an IP
-/// packet.
+/// Bytes of tags and labels before the outermost IP header. They are added to a size that is given for the IP packet.
 fn link_bytes(headers: &[Header]) -> f64 {
     let in_front = headers.iter().take_while(|h| !matches!(h.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6));
     in_front.filter(|h| matches!(h.kind(), HeaderKind::Vlan | HeaderKind::Mpls)).count() as f64 * 4.0
@@ -121,7 +120,7 @@ fn frame_bytes(flow: &FlowConfig) -> f64 {
 fn line_pps(flow: &FlowConfig, ports: &[PortView]) -> f64 {
     let port = &ports[flow.from.port];
     let v6 = flow.family == Family::Ipv6;
-    // PPP frames the same packet as Ethernet, but without the Ethernet header.
+    // A PPP frame carries the same packet as an Ethernet frame, but without the Ethernet header.
     let packet = frame_bytes(flow) - flow.size.mean_frame_bytes(v6) + flow.size.mean_ip_bytes(v6);
     port.medium.payload_rate(port.speed) / (8.0 * port.medium.line_bytes(packet, frame_bytes(flow)))
 }
@@ -257,9 +256,9 @@ fn report(
     outcome.ranks.push(DEVIATING.of(&[("flow", name)], format!("Wrong encapsulation, flow {name}"), deviations));
 }
 
-/// `(middle in s, received frames per second)` of each time bin of `width` seconds throughout which a flow was sending,
-/// beginning at `start` and `length` seconds long. If the flow sends in no complete bin, there is one point: the mean
-/// over the time in which it sends.
+/// `(middle in s, received frames per second)` of each time bin of `width` seconds in which the flow, `length` seconds
+/// long from `start`, was sending throughout. If the flow fills no bin, there is one point: the mean over the time in
+/// which it sends.
 fn rates(counts: &GroupCounts, width: f64, start: f64, length: f64) -> Vec<(f64, f64)> {
     const ROUNDING: f64 = 1e-9;
     let whole = |bin: usize| {

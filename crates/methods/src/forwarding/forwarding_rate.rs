@@ -81,7 +81,7 @@ const BARS: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// The forwarding rate of a pattern, still without a value.
+/// The forwarding rate of a pattern, without a value yet.
 fn figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Forwarding rate at maximum load, {}", pattern.size_text());
     RATE.of(&[("size", &pattern.size)], title, None)

@@ -58,7 +58,7 @@ const PLOT: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// Smallest step in %: a thousand loads are enough.
+/// Smallest step in %. It allows a thousand loads, which is enough.
 const LEAST_STEP: f64 = 0.1;
 
 /// Loads in % of the highest: 100, then down by `step`, all above 0.
@@ -112,7 +112,7 @@ impl Method for FrameLossRate {
                             outcome.ranks.push(rank(pattern, rate_pps, None).spoilt(why.join("; ")));
                         }
                         unfit.push(why.join("; "));
-                        // Two loads with an unknown one between them are not consecutive.
+                        // Two loads are not successive if the load between them is unknown.
                         clean = 0;
                         continue;
                     }

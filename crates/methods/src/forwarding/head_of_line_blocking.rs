@@ -31,7 +31,7 @@ const LEAST_DELAY: Param<Duration> = Param::new(
     "least_delay",
     "1 ms",
     "1 ms",
-    "growth of the median latency under congestion from which frames count as held up (RFC 2285 section 3.7.3)",
+    "frames count as held up if congestion raises the median latency by at least this (RFC 2285 section 3.7.3)",
 );
 
 const LOSS: FigureSpec = FigureSpec::lower_by_difference(
@@ -137,8 +137,8 @@ struct Rates {
 }
 
 impl Rates {
-    /// All sources and lines have the rate of the slowest port (RFC 2889 section 5.5.3: ports of the same speed), or
-    /// the bottleneck rate.
+    /// All sources and lines have the rate of the slowest port (RFC 2889 section 5.5.3: ports of the same speed), or of
+    /// the bottleneck.
     fn new(pattern: &Pattern, limits: &Limits, bottleneck: Option<Bandwidth>) -> Result<Rates, TestError> {
         let line_pps = bottleneck.map_or(limits.line.pps(), |rate| {
             rate.0 as f64 / pattern.l1_bps(FrameRate(1.0), drophammer_model::Medium::Ethernet)
@@ -157,7 +157,7 @@ impl Rates {
 
 /// Time bins of a trial. Frames that arrive after the last bin only drain a buffer and do not count in a rate.
 const BINS: usize = 20;
-/// Load of the congested port, in loads of one source.
+/// Load of the congested port, as a multiple of the load of one source.
 const OVERLOAD: f64 = 1.5;
 /// A load below this share of a line does not reliably congest it.
 const LEAST_OVERLOAD: f64 = 1.05;

@@ -1,8 +1,9 @@
 //! Head to head: one tester floods all routers at the same time and compares them second by second.
 //!
 //! Other programs and a hypervisor take the same share of the processor from each router, so the ratio of two routers
-//! stays constant while their rates move (duet benchmarking: Bulej and others, ICPE 2020). Each trial proves two
-//! things: every router lost frames in every tenth of a second, so none had to wait for frames; and which share of the
+//! stays constant while their rates change (duet benchmarking: Bulej and others, ICPE 2020). Each trial proves two
+//! things: that every router lost frames in every tenth of a second, so none had to wait for frames; and which share of
+//! the processor each router got.
 //! processor each router got.
 
 mod burdens;
@@ -45,7 +46,7 @@ const FILTER_CONDITIONS: Param<Option<u64>> = Param::optional(
 const BIN_S: f64 = 0.1;
 /// The first bins of a trial do not count, because queues fill during this time.
 const WARM_UP_BINS: usize = 1;
-/// The smallest difference that matters: a router gains or loses as much from one bring-up to the next.
+/// The smallest difference that matters: one router varies by this much between bring-ups.
 const LEAST: f64 = 0.01;
 
 const RATE: FigureSpec = FigureSpec::higher(
@@ -147,8 +148,7 @@ impl Method for HeadToHead {
     }
 
     fn plan(&self, params: &Params) -> Plan {
-        // Nothing here is compared with the tester's ceiling: the rate of a router that is not saturated is a lower
-        // bound.
+        // Nothing here is compared with the tester's ceiling: if a router is not saturated, its rate is a lower bound.
         Plan::times(params, FRAME_SIZES.get(params).len())
             .trials(steps(params) as usize, TRIAL_DURATION.seconds(params), 1.0)
             .counts_alone()
@@ -219,7 +219,7 @@ struct Size<'a> {
 }
 
 impl Size<'_> {
-    /// A trial of all routers, still without a load.
+    /// A trial of all routers, without a load yet.
     fn trial(&self, bed: &dyn Testbed, purpose: String) -> Result<TrialSpec, TestError> {
         let mut flows: Vec<FlowSpec> = Vec::new();
         for Contestant { name, ports } in &bed.facts().contestants {
@@ -243,7 +243,7 @@ impl Size<'_> {
         })
     }
 
-    /// The results of all trials, with one result per router in each trial. `prepare` sets the load.
+    /// Runs all trials and returns one result per router for each. `prepare` sets the load.
     fn trials(
         &self,
         bed: &mut dyn Testbed,
@@ -282,7 +282,7 @@ impl Size<'_> {
         let saturated: Vec<bool> =
             (0..results.len()).map(|trial| samples.iter().all(|of_dut| of_dut[trial].saturated)).collect();
         let of_all = shares(&samples);
-        // An average would hide trials in which one of the routers had other work.
+        // An average over all trials would hide trials in which one of the routers had other work.
         let in_trial = shared_evenly(&samples);
         let even = is_even(&of_all) && 2 * in_trial.iter().filter(|even| **even).count() > in_trial.len();
         let shared: Vec<bool> = in_trial.iter().map(|in_trial| !even || *in_trial).collect();

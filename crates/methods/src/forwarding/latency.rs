@@ -152,7 +152,7 @@ impl Method for Latency {
         let each = watched(|bed, pattern, outcome, index| {
             let compare_at = COMPARE_AT.get(params);
             let throughput = match known_throughput(bed, pattern, params, outcome) {
-                // Shares of the throughput can then not be measured, but a stated load can.
+                // Without a throughput, its shares cannot be measured, but a stated load can.
                 Err(e @ (TestError::NotApplicable(_) | TestError::Unfit(_))) if compare_at.is_some() => {
                     note_of(outcome, pattern, format!("loads in % of the throughput left out: {e}"));
                     None
@@ -204,8 +204,8 @@ impl Method for Latency {
     }
 }
 
-/// Index of the load nearest to 50 %. Routers are ranked there, because the latency there comes from the router and not
-/// from full queues.
+/// Index of the load nearest to 50 %. Routers are ranked there, because at this load the latency is that of the router
+/// and not of full queues.
 fn middle(loads: &[f64]) -> Option<usize> {
     (0..loads.len()).min_by(|a, b| (loads[*a] - 50.0).abs().total_cmp(&(loads[*b] - 50.0).abs()))
 }
@@ -218,11 +218,11 @@ fn loads_of(params: &Params) -> usize {
 /// One load of a test.
 struct Step {
     rate: FrameRate,
-    /// In % of the throughput, if that is known.
+    /// In % of the throughput, if it is known.
     percent: Option<f64>,
-    /// For people: `50 %`, `100 kfps`.
+    /// The load as text: `50 %`, `100 kfps`.
     label: String,
-    /// True if it was requested as a share of the throughput.
+    /// True if the load was requested as a share of the throughput.
     share: bool,
     /// True if routers are compared at this load.
     compared: bool,
@@ -239,7 +239,7 @@ impl Step {
     }
 }
 
-/// The loads for one size. Shares of the throughput are left out if there is no throughput.
+/// The loads for one size, without shares of the throughput if there is no throughput.
 fn steps(loads: &[f64], compare_at: Option<FrameRate>, throughput: Option<FrameRate>) -> Vec<Step> {
     let share = |(at, percent): (usize, &f64)| {
         throughput.map(|throughput| Step {
@@ -340,7 +340,7 @@ fn write(
         let range = Some((figures.min, figures.max));
         let series = if first.groups.len() > 1 { group.as_str() } else { "latency" };
         RANGES.curve(outcome, series, Point { x, y: figures.mean, label, range, trial: None });
-        // The axis of nines has no place for 100 %; the maximum is in the table.
+        // A logarithmic axis of nines cannot show 100 %; the maximum is in the table.
         step.with_percentiles(|plot| {
             for (p, us) in figures.percentiles.iter().filter(|(p, _)| *p < 100.0) {
                 plot.curve(outcome, &name, xy(*p, *us));
@@ -349,8 +349,8 @@ fn write(
     }
 }
 
-/// The figures that rank routers. If a router loses frames at a load, the received frames have the latency of full
-/// queues, so there is no figure.
+/// The figures that rank routers. If a router loses frames at a load, the latency is that of full queues, so there is
+/// no figure.
 fn rank(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult], spoilt: Option<&String>) {
     let overloaded = is_overloaded(results);
     let groups: Vec<String> =

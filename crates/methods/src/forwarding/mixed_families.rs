@@ -1,5 +1,5 @@
-//! IPv4 and IPv6 in one stream (RFC 5180 section 5.3, and the test of a core router of 2004): rates, loss, order and latency of each
-//! family at several shares of IPv6, compared with pure IPv4.
+//! IPv4 and IPv6 in one stream (RFC 5180 section 5.3, and a core router test of 2004): rates, loss, order and latency
+//! of each family at several shares of IPv6, compared with pure IPv4.
 
 use crate::kit::prelude::*;
 use drophammer_model::outcome::FPS_PER_PORT;
@@ -117,7 +117,7 @@ const LATENCY: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// Loads that differ by no more than this share are comparable.
+/// Loads are comparable if they differ by at most this share.
 const SAME_LOAD: f64 = 0.05;
 
 /// For each size, pure IPv4 first, then each share.
@@ -181,7 +181,7 @@ impl Method for MixedFamilies {
                 Err(other) => return Err(other),
             };
             let bound = throughput.and_then(|_| known_bound(bed, pattern));
-            // The next trial may end the test, so record the throughput, which is known before it.
+            // The next trial may end the test, so record the throughput now.
             rank_throughput(outcome, (size, share), throughput, bound, missing.as_ref());
             bed.progress(&format!("highest load, {}", pattern.size_text()));
             let highest = pattern.limits(bed).max.pps();
@@ -192,7 +192,7 @@ impl Method for MixedFamilies {
             bed.settle(PAUSE.get(params))?;
             let Some(throughput) = throughput else {
                 return match missing {
-                    // If the tester spoilt two of the results of a share, the share is not finished.
+                    // If the tester spoilt any result of a share, the share is not finished.
                     Some(unfit @ TestError::Unfit(_)) => Err(unfit),
                     Some(why) => {
                         note_of(outcome, pattern, format!("no throughput and no latency: {why}"));
@@ -245,7 +245,7 @@ fn rates(
     result: &TrialResult,
     missing: Option<&TestError>,
 ) {
-    // All rates refer to the time during which frames were sent: lost frames are those sent and not received.
+    // All rates refer to the time during which frames were sent: a frame is lost if it was sent and not received.
     let per_second = |frames: u64| frames as f64 / result.sending_s;
     let count = |family: Family, of: fn(&GroupCounts) -> u64| of_family(result, family).map_or(0, of);
     let sent_bytes: f64 = [Family::Ipv4, Family::Ipv6]
@@ -307,8 +307,8 @@ fn rank_loss(outcome: &mut Outcome, (size, share): (&PacketSize, f64), result: &
     outcome.ranks.push(RankFigure { load_pps: Some(highest.pps()), ..figure });
 }
 
-/// Returns the mean latency of the slower family in µs; none if too many frames were lost. `pure` is the latency of
-/// pure IPv4, with its load.
+/// Returns the mean latency of the slower family in µs; `None` if too many frames were lost. `pure` is the latency of
+/// pure IPv4 and its load.
 fn latency(
     outcome: &mut Outcome,
     (size, share): (&PacketSize, f64),

@@ -136,7 +136,7 @@ struct Found {
 }
 
 impl Found {
-    /// Whether the router may forward more than it did in this step. Without loss, it was not overloaded.
+    /// Returns true if the router may forward more than it did in this step: without loss, it was not overloaded.
     fn at_least(&self, bound: Option<LowerBound>, limits: &Limits) -> bool {
         let rate = self.result.forwarding_rate();
         let lossless = self.result.lost() == 0;
@@ -151,7 +151,7 @@ impl Found {
             }
     }
 
-    /// Whether this is the overload step, with less excess than requested.
+    /// Returns true for the overload step if it has less excess than requested.
     fn cannot(&self, throughput: Option<FrameRate>, excess: f64) -> bool {
         let wanted = throughput.map_or(0.0, FrameRate::pps) * (1.0 + excess / 100.0);
         self.step == Step::Excess && self.result.offered_load().pps() < wanted * 0.999
@@ -268,7 +268,7 @@ impl Method for Overload {
                 outcome.ranks.push(RankFigure { missing: Some(missing), ..row.figure(step) });
             }
             match missing {
-                // If the tester spoilt two loads of a size, the size is not finished.
+                // If the tester spoilt any load of a size, the size is not finished.
                 Some(unfit @ TestError::Unfit(_)) => Err(unfit),
                 _ if found.is_empty() => Err(TestError::Unfit(vec!["no load could be offered".into()])),
                 _ => Ok(()),
@@ -277,7 +277,7 @@ impl Method for Overload {
     }
 }
 
-/// Notes which queries this router could not get, and why.
+/// Notes which queries this router does not support, and why.
 pub(crate) fn note_unasked(outcome: &mut Outcome, params: &Params, answered: &[Answered]) {
     for question in MANAGEMENT.get(params) {
         if answered.iter().all(|one| one.question != question) {
@@ -294,13 +294,13 @@ fn name(step: Step, excess: f64) -> String {
     }
 }
 
-/// Load of a step, as far as the tester can offer it.
+/// Load of a step, limited to what the tester can offer.
 fn overload(step: Step, throughput: FrameRate, excess: f64, limits: &Limits) -> FrameRate {
     let factor = if step == Step::Excess { 1.0 + excess / 100.0 } else { 1.0 };
     FrameRate((throughput.pps() * factor).min(limits.max.pps()).max(throughput.pps()))
 }
 
-/// What the row of a frame size begins with.
+/// The first columns of the row of a frame size.
 struct Size<'a> {
     pattern: &'a Pattern,
     excess: f64,
@@ -366,7 +366,7 @@ impl Size<'_> {
             // Records the requested load, because the offered load of a flood differs from trial to trial.
             let (load_pps, value, tester_limited) = (Some(asked.pps()), Some(rate.pps()), at_least && !capped);
             outcome.ranks.push(RankFigure { value, tester_limited, capped, load_pps, ..self.figure(*step) });
-            // Without any query there is no figure: a figure without a value would say that the router failed.
+            // Without any query there is no figure: a figure without a value would mean that the router failed.
             let shares = answered.iter().filter_map(|a| percent_of(a.during.times.len() as u64, a.during.asked));
             if let Some(least) = shares.min_by(f64::total_cmp).filter(|_| *step == Step::Flood) {
                 outcome.ranks.push(RankFigure { value: Some(least), ..answered_figure(pattern) });
@@ -374,7 +374,7 @@ impl Size<'_> {
         }
     }
 
-    /// The forwarding rate of a step, still without a value.
+    /// The forwarding rate of a step, without a value yet.
     fn figure(&self, step: Step) -> RankFigure {
         let rate = if step == Step::Excess { EXCESS_RATE } else { FLOOD_RATE };
         let title = format!("Forwarding rate at {}, {}", name(step, self.excess), self.pattern.size_text());
@@ -382,13 +382,13 @@ impl Size<'_> {
     }
 }
 
-/// The share of queries answered during the flood, still without a value.
+/// The share of queries answered during the flood, without a value yet.
 fn answered_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Queries answered during the flood, {}", pattern.size_text());
     ANSWERED.of(&[("size", &pattern.size)], title, None)
 }
 
-/// "ok" or "dead", or how often it answered; "not asked" if the time was over before the first query.
+/// "ok" or "dead", or how many queries were answered; "not asked" if the time ended before the first query.
 pub(crate) fn state(answers: &Answers) -> String {
     match (answers.times.len() as u64, answers.asked) {
         (_, 0) => "not asked".into(),

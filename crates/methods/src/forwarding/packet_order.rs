@@ -1,8 +1,8 @@
 //! Packet order by load (RFC 4737; "packet ordering" of the core router test of 2001): the share of frames that arrive
 //! out of order at each load, and the load at which this begins.
 //!
-//! A router that spreads the frames of one flow over parallel paths keeps them in order as long as the paths are idle.
-//! So the order depends on the load.
+//! A router that spreads the frames of one flow over parallel paths keeps them in order while the paths are idle. So
+//! the order depends on the load.
 
 mod onset;
 mod sequence;
@@ -60,7 +60,7 @@ const TRAFFIC_HERE: [ParamSpec; 7] =
 const BEGINS: FigureSpec = FigureSpec::higher_by_difference(
     "reordering_begins_{size}_percent",
     "% of line rate",
-    "load in % of line rate at which frames begin to arrive out of order: the lowest load from which on every load reorders",
+    "load in % of line rate at which frames begin to arrive out of order: the lowest load for which it and all higher loads reorder",
 );
 const REORDERED: FigureSpec = FigureSpec::lower_by_difference(
     "reordered_{size}_percent",
@@ -135,7 +135,7 @@ const PLOT: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// Loads in %, each once, the highest first.
+/// Loads in % without duplicates, the highest first.
 fn loads(params: &Params) -> Vec<f64> {
     let mut loads: Vec<f64> = LOADS.get(params).into_iter().map(|load| load.0).filter(|load| *load > 0.0).collect();
     loads.sort_by(|a, b| b.total_cmp(a));
@@ -238,7 +238,7 @@ fn whole(
     }
 }
 
-/// Reordering by the tester alone, for a note.
+/// Describes the reordering by the tester alone, for a note.
 fn loop_text(without: Option<LoopOrder>) -> String {
     match without {
         None => "the tester was not measured without a router, so its own share of reordered frames is unknown".into(),
@@ -252,7 +252,7 @@ fn loop_text(without: Option<LoopOrder>) -> String {
     }
 }
 
-/// Runs the trials of a load. Returns the results so far, also after an error.
+/// Runs the trials of a load. Returns the results so far even after an error.
 fn measure(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -300,14 +300,13 @@ fn shares(results: &[TrialResult]) -> Vec<f64> {
     results.iter().filter_map(of).collect()
 }
 
-/// Number of trials with reordered frames, and of all trials.
+/// Number of trials with reordered frames, and number of all trials.
 fn order_by_trial(results: &[TrialResult]) -> (u64, u64) {
     let reordered = results.iter().filter(|result| result.sum(|g| g.reordered) > 0).count();
     (reordered as u64, results.len() as u64)
 }
 
-/// The flow with the largest share of reordered frames over all trials, if any were reordered: its name, and its share
-/// in %.
+/// Name and share in % of the flow with the largest share of reordered frames over all trials, if any were reordered.
 fn worst_flow(results: &[TrialResult]) -> Option<(String, f64)> {
     let groups = results.first()?.groups.iter().map(|g| g.group.as_str());
     let share = |name: &str| {

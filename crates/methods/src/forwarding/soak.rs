@@ -1,9 +1,9 @@
 //! Soak: a steady load for hours, and whether loss, latency, memory or processor time of the router drift.
 //!
-//! The load is a sequence of trials without a pause, one for each interval, so each is stored as it ends, and stopping
-//! the run keeps the results so far. A drift is a slope over the intervals, by the estimator of Theil and Sen, which a
-//! few disturbed intervals hardly affect. It counts if the confidence interval of the slope excludes 0 and the change
-//! over the whole soak is large enough to matter.
+//! The load is a sequence of trials without a pause, one for each interval. Each is stored as it ends, so a stopped run
+//! keeps its results so far. A drift is a slope over the intervals, by the estimator of Theil and Sen, which a few
+//! disturbed intervals hardly affect. It counts if the confidence interval of the slope excludes 0 and the change over
+//! the whole soak is large enough to matter.
 
 mod drift;
 
@@ -25,16 +25,16 @@ const LEAST_DRIFT: Param<Percent> = Param::new(
     "least_drift",
     "5",
     "5",
-    "change over the whole soak, in % of the median, from which a drift of the rate, latency, memory or processor time counts",
+    "smallest change over the whole soak, in % of the median, that counts as a drift of the rate, latency, memory or processor time",
 );
 const LEAST_LOSS: Param<Percent> = Param::new(
     "least_loss_drift",
     "0.001",
     "0.001",
-    "change over the whole soak, in percentage points, from which a drift of the loss counts",
+    "smallest change over the whole soak, in percentage points, that counts as a drift of the loss",
 );
 
-/// Maximum number of intervals: a report has a row for each.
+/// Maximum number of intervals, because a report has a row for each.
 const MOST_INTERVALS: u64 = 5_000;
 
 const LOSS: FigureSpec =
@@ -140,7 +140,8 @@ const MEMORY_PLOT: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// A quantity: name, unit, its value in an interval, and whether changes are percentage points instead of ratios.
+/// A quantity: name, unit, its value in an interval, and whether its changes are in percentage points instead of per
+/// cent.
 struct Quantity {
     name: &'static str,
     unit: &'static str,
@@ -171,7 +172,7 @@ impl Method for Soak {
         let mut plan = Plan::of(params, vec![pattern(params)])
             .counting(intervals)
             .taking(DURATION.seconds(params) + unpaused_s(params, 1.0, 1.0));
-        // A router that rests between the intervals shows no drift.
+        // A router that rests between the intervals would show no drift.
         plan.may_pause = false;
         if RATE.get(params).is_some() { plan } else { plan.searching().deviating(goal_deviations(params)) }
     }
@@ -197,8 +198,8 @@ impl Method for Soak {
         );
         let mut soaked = Soaked { rows: Vec::new(), invalid: 0 };
         let ended = soaked.measure(bed, &pattern, params, outcome, (rate, intervals));
-        // Writes the results so far even after an error. The interval in which a router died is missing, so the
-        // intervals before it must not stand for the whole soak.
+        // Writes the results so far even after an error. The interval in which a router died is missing, so the earlier
+        // intervals must not replace the whole soak.
         let failed = matches!(ended, Err(TestError::DutDied(_) | TestError::Failed(_)));
         soaked.write(outcome, &pattern, params, rate, failed);
         if let Err(TestError::Unfit(why)) = &ended {
@@ -238,13 +239,13 @@ fn rate(
     params: &Params,
     outcome: &mut Outcome,
 ) -> Result<FrameRate, TestError> {
-    // Builds the flows here, so that no search runs for ports that cannot send them.
+    // Builds the flows now, so that no search runs for ports that cannot send them.
     pattern.flows(bed.ports())?;
     if let Some(rate) = RATE.get(params) {
         return Ok(rate);
     }
     let throughput = known_throughput(bed, pattern, params, outcome)?;
-    // The router failed. If this were "not applicable", criteria for the test would be dropped.
+    // The router failed. "Not applicable" would drop the criteria for the test.
     let found = throughput.ok_or_else(|| TestError::Failed(format!("{NO_THROUGHPUT}; give `rate`")))?;
     Ok(found.scaled(LOAD.get(params).0 / 100.0))
 }
@@ -373,7 +374,7 @@ fn loss_figure(pattern: &Pattern, loss: Option<f64>) -> RankFigure {
 
 fn row(result: &TrialResult, at_s: f64, memory: u64) -> IntervalRow {
     let latency = |percentile| {
-        // Groups are IP versions; the slowest one counts.
+        // Each group is an IP version; the slowest one counts.
         let of_groups = result.groups.iter().filter_map(|group| group.latency.percentile(percentile));
         of_groups.max().map(|ns| ns as f64 / 1e3)
     };

@@ -1,6 +1,6 @@
 //! System recovery (RFC 2544 section 26.5): how long a router continues to lose frames after an overload has ended.
 //!
-//! The RFC subtracts "Timestamp B from Timestamp A". But B, the last lost frame, is the later one, so it means B - A.
+//! The RFC subtracts "Timestamp B from Timestamp A". But B, the last lost frame, is the later one, so B - A is meant.
 
 use crate::episodes::{Episode, bins, episodes};
 use crate::kit::prelude::*;
@@ -102,11 +102,11 @@ fn recovery(last_loss_s: Option<f64>, bins: &[Bin], times: Times, gap_s: f64) ->
     let (later, under_load): (Vec<Episode>, Vec<Episode>) = all.into_iter().partition(began_later);
     let end_s = match under_load.last() {
         None => return (Recovery::NotOverloaded, later),
-        // The time of the last lost frame is exact; the end of any other episode is only known to a bin.
+        // The time of the last lost frame is exact; the end of any other episode is known only to the width of a bin.
         Some(_) if later.is_empty() => last_s,
         Some(last) => last.to_s,
     };
-    // Unless 20 frames in a row arrived before the end, the loss may have continued.
+    // The loss may have continued unless 20 frames in a row arrived before the end.
     if later.is_empty() && end_s > times.total_s - 20.0 * gap_s {
         return (Recovery::Never, later);
     }
@@ -167,7 +167,7 @@ impl Method for SystemRecovery {
                 bed.settle(PAUSE.get(params))
             });
             let times = Times { overload_s, total_s: overload_s + recovery_s, bin_s };
-            // The trial in which a router died is missing, so the other trials must not stand for all.
+            // The trial in which a router died is missing, so the other trials must not replace it.
             let failed = matches!(stopped, Err(TestError::DutDied(_) | TestError::Failed(_)));
             write(outcome, pattern, throughput, overload, &results, times, failed);
             stopped
@@ -270,8 +270,8 @@ fn write(
     });
 }
 
-/// The recovery time of a pattern. Times that differ by no more than a time bin, `least_s`, count as equal, although
-/// the last lost frame gives each of them more exactly.
+/// The recovery time of a pattern. Times that differ by at most a time bin, `least_s`, count as equal, although the
+/// last lost frame gives each of them more exactly.
 fn figure(pattern: &Pattern, ms: Option<f64>, least_s: f64) -> RankFigure {
     let title = format!("System recovery, {}", pattern.size_text());
     RECOVERY.by(least_s * 1e3).of(&[("size", &pattern.size)], title, ms)
@@ -297,7 +297,7 @@ mod tests {
         let exactly = |recovery: Recovery, s: f64| matches!(recovery, Recovery::After(t) if (t - s).abs() < 1e-9);
         let (recovery, later) = of(&under_load, Some(1.072));
         assert!(exactly(recovery, 0.072) && later == 0, "{recovery:?}");
-        // With one more episode at 1.7 s, the recovery is only known to a bin.
+        // With another episode at 1.7 s, the recovery is known only to the width of a bin.
         let (recovery, later) = of(&[&under_load[..], &[34]].concat(), Some(1.713));
         assert!(exactly(recovery, 0.1) && later == 1, "{recovery:?}");
         // The overload itself lost nothing.

@@ -1,6 +1,6 @@
 //! Throughput (RFC 2544 section 26.1, RFC 1242 section 3.17): the highest rate at which no offered frame is lost.
 //!
-//! RFC 2544 section 26.1 does not prescribe the search; this is Multiple Loss Ratio Search (RFC 9971).
+//! RFC 2544 section 26.1 does not prescribe the search; this one is Multiple Loss Ratio Search (RFC 9971).
 
 use crate::kit::prelude::*;
 use crate::mlrsearch::{GoalResult, Irregular, SearchEnd};
@@ -15,7 +15,7 @@ pub struct Throughput;
 
 /// `pdr`
 pub const PDR: Param<bool> =
-    Param::new("pdr", "true", "true", "also search for the rate at 0.5 % loss, PDR(0.5%) (the goal csit always does)");
+    Param::new("pdr", "true", "true", "also search for the rate at 0.5 % loss, PDR(0.5%) (goal `csit` always does)");
 
 const NDR: FigureSpec =
     FigureSpec::higher("throughput_{size}_pps", FPS_PER_PORT, "throughput NDR(0) per sending port in fps");
@@ -138,7 +138,7 @@ impl Method for Throughput {
             searched.deviate(pattern, outcome);
             match (searched.error, searched.unfit) {
                 (Some(error), _) => Err(error),
-                // No goal has a lower bound. If there is a bound, the marks of the row show what is missing.
+                // No goal has a lower bound. If one had, the marks of the row would show what is missing.
                 (None, Some((_, why))) if searched.results.iter().all(|r| r.lower.is_none()) => {
                     Err(TestError::Unfit(why))
                 }
@@ -228,25 +228,25 @@ fn write(
     rank(outcome, searched, partial, pdr_figure(pattern));
 }
 
-/// The throughput of a pattern, still without a value.
+/// The throughput of a pattern, without a value yet.
 fn ndr_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Throughput, {}", pattern.size_text());
     NDR.of(&[("size", &pattern.size)], title, None)
 }
 
-/// The rate at 0.5 % loss of a pattern, still without a value.
+/// The rate at 0.5 % loss of a pattern, without a value yet.
 fn pdr_figure(pattern: &Pattern) -> RankFigure {
     let title = format!("Rate at 0.5 % loss, PDR(0.5%), {}", pattern.size_text());
     PDR_RATE.of(&[("size", &pattern.size)], title, None)
 }
 
-/// Whether the figure of this goal is limited by the tester.
+/// Returns true if the tester limits the figure of this goal.
 fn limited(searched: &Searched, result: &GoalResult) -> bool {
     let open = searched.unfit.is_some() && result.irregular.contains(&Irregular::Unfinished);
     result.rate_pps().is_some_and(|rate| open || searched.limits.tester_limited(FrameRate(rate)))
 }
 
-/// Whether the search reached the suite's highest load before a load that was too high.
+/// Returns true if the search reached the suite's highest load before it found a load that was too high.
 fn capped(searched: &Searched, result: &GoalResult) -> bool {
     searched.capped && result.irregular.contains(&Irregular::NoUpperBound)
 }
@@ -255,7 +255,7 @@ fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>,
     let Some(result) = result else { return };
     let value = result.rate_pps();
     let open = result.irregular.contains(&Irregular::Unfinished);
-    // A search that was stopped, or ended without a bound, is not a result of the DUT; it must not rank last.
+    // A search that was stopped, or that ended without a bound, is no result of the DUT and must not rank last.
     if searched.error.is_some() {
         return;
     }
@@ -275,7 +275,7 @@ fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>,
     });
 }
 
-/// What the result claims about loads that the search did not offer.
+/// What the result claims about loads that the search did not try.
 fn claim(searched: &Searched, result: &GoalResult) -> Option<Claim> {
     let goal = &result.goal;
     Some(Claim {
@@ -292,7 +292,7 @@ fn claim(searched: &Searched, result: &GoalResult) -> Option<Claim> {
     })
 }
 
-/// The mark of a load at which nothing was lost only because buffers took up a larger part of it than the width of the
+/// Marks a load at which nothing was lost only because buffers absorbed a share of it larger than the width of the
 /// search: in a longer trial they would overflow.
 fn buffered(searched: &Searched, result: &GoalResult) -> Option<String> {
     let trials = &result.lower.as_ref()?.trials;

@@ -10,9 +10,9 @@ const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
 /// Source of counters that are always current.
 const KERNEL: &str = "kernel";
-/// Mark of a counter that leaves out the frames that its source counts as discarded.
+/// Note for a counter that excludes the frames that its source counts as discarded.
 const APART: &str = "its discards counted apart";
-/// Maximum number of packets that one SNMP reading takes.
+/// Maximum number of packets for one SNMP reading.
 const QUESTIONS: u64 = 16;
 
 /// Frames by IP version.
@@ -43,7 +43,7 @@ pub(super) struct Facts {
     expired: ByFamily,
     /// Test frames that arrived where they should.
     forwarded: ByFamily,
-    /// Packets that the router received and sent through no port.
+    /// Packets that the router sent to itself, through no port.
     loopback: u64,
 }
 
@@ -106,8 +106,8 @@ impl Facts {
         FAMILIES.into_iter().filter(|f| family.is_none_or(|family| family == *f)).map(of).sum()
     }
 
-    /// The smallest and largest value that a frame counter may have if it counts all frames that arrived at its port;
-    /// `None` for an octet counter.
+    /// The smallest and largest correct value of a frame counter that counts all frames at its port; `None` for an
+    /// octet counter.
     fn frames(&self, counts: Counts, port: Option<PortIndex>) -> Option<(u64, u64)> {
         let exactly = |n: u64| Some((n, n));
         let whole = |family, of: &dyn Fn(&PortFacts, Family) -> u64| {
@@ -203,17 +203,18 @@ impl Finding {
 }
 
 /// Frames that the interfaces of a source count as discarded. RFC 2863 counts a received frame either as discarded or
-/// as passed on, so neither the other counters of the interface nor the IP counters behind it need to include it.
+/// as delivered, so the interface's other counters and the IP counters behind it do not have to include discarded
+/// frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Discards {
-    /// Discards at the port of a counter.
+    /// Discards at the port of the counter.
     pub(super) at_port: u64,
     /// Discards at all ports.
     at_all: u64,
 }
 
 impl Discards {
-    /// Discards of the source of `counter`.
+    /// Discards that the source of `counter` reports.
     pub(super) fn of(counter: &DutCounter, grown: &[(&DutCounter, u64)]) -> Discards {
         let mut found = Discards::default();
         for (other, by) in grown {
@@ -226,7 +227,7 @@ impl Discards {
     }
 }
 
-/// How far a counter may be off because of the frames that passed while the counters were read.
+/// Maximum error of a counter due to the frames that passed while the counters were read.
 pub(super) fn may_be_off(counts: Counts, unsure: OtherFrames) -> u64 {
     let octets = matches!(counts, Counts::InOctets | Counts::OutOctets);
     if octets { unsure.octets + 4 * unsure.frames } else { unsure.frames }
@@ -336,7 +337,7 @@ fn judge(counter: &DutCounter, counted: u64, discards: Discards, facts: &Facts, 
     }
 }
 
-/// For each source, whether all counters of discarded frames together equal the loss.
+/// Checks for each source whether its discard counters add up to the loss.
 fn sums(grown: &[(&DutCounter, u64)], facts: &Facts) -> Vec<Finding> {
     let mut sources: Vec<&str> = grown.iter().map(|(c, _)| c.source.as_str()).collect();
     sources.dedup();
@@ -457,7 +458,7 @@ mod tests {
             ("exact, octets without FCS", "exact, octets without Ethernet header and FCS");
         // Both directions may differ.
         assert_eq!(verdicts(&[[4_600, 6_000]; 2]), [[without_header, without_fcs]; 2]);
-        // The odd reading is wrong, wherever it stands, although each count matches some convention.
+        // The reading that differs is wrong, whatever its position, although each count matches some convention.
         let changed = "off by +400, octets without FCS: these are octets with FCS, unlike in other readings";
         for odd in 0..3 {
             let mut trials = [[6_000, 6_000]; 3];

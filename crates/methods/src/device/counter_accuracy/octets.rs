@@ -5,9 +5,8 @@ use crate::trial::CountersSeen;
 use drophammer_model::counters::{Counts, DutCounter};
 use std::collections::BTreeMap;
 
-/// Number of bytes that an octet counter may leave out of each frame, and the name of that convention. RFC 2863 counts
-/// framing, so the whole frame; most Linux drivers leave out the FCS, and veth also leaves out the Ethernet header of
-/// received frames.
+/// Number of bytes of each frame that an octet counter leaves out, and the name of that convention. RFC 2863 counts the
+/// whole frame; most Linux drivers leave out the FCS, and veth also leaves out the Ethernet header of received frames.
 pub(super) const CONVENTIONS: [(u64, &str); 3] =
     [(0, "octets with FCS"), (4, "octets without FCS"), (18, "octets without Ethernet header and FCS")];
 
@@ -17,19 +16,19 @@ pub(super) struct Octets {
     pub(super) frames: u64,
     /// Bytes of these frames, FCS included.
     pub(super) bytes: u64,
-    /// Frames among them that the interface counts as discarded. It is not known which ones these are.
+    /// How many of these frames the interface counts as discarded. It is not known which ones.
     pub(super) discarded: u64,
-    /// Bytes of the shortest and of the longest test frame among them, FCS included.
+    /// Bytes of the shortest and of the longest test frame, FCS included.
     pub(super) lengths: (u64, u64),
 }
 
 impl Octets {
-    /// Octets of all frames, by the convention that leaves out this many bytes.
+    /// Octets of all frames, if the counter leaves out `without` bytes of each.
     pub(super) fn all(&self, without: u64) -> u64 {
         self.bytes.saturating_sub(without * self.frames)
     }
 
-    /// Octets of the frames that were not discarded: the smallest and largest number.
+    /// Smallest and largest number of octets of the frames that were not discarded.
     pub(super) fn passed(&self, without: u64) -> (u64, u64) {
         let less = |length: u64| self.all(without).saturating_sub(self.discarded * length.saturating_sub(without));
         (less(self.lengths.1), less(self.lengths.0))
@@ -41,14 +40,14 @@ impl Octets {
     }
 }
 
-/// The octet convention of each source and direction, as an index of [`CONVENTIONS`]: one for all trials of a test. A
-/// counter that changes its convention is wrong.
+/// The octet convention of each source and direction, as an index into [`CONVENTIONS`]. It holds for all trials of a
+/// test: a counter that changes its convention is wrong.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Conventions(BTreeMap<(String, bool), usize>);
 
 impl Conventions {
-    /// For each source and direction, the convention that most readings of all these trials agree with; if there are
-    /// several, the closest one.
+    /// For each source and direction, the convention that most readings of these trials agree with; if several do, the
+    /// closest one.
     pub(super) fn of<'t>(trials: impl IntoIterator<Item = (&'t CountersSeen, &'t Facts)>) -> Conventions {
         let mut fits: BTreeMap<(String, bool), [(u64, u64); 3]> = BTreeMap::new();
         for (trial, facts) in trials {

@@ -15,7 +15,7 @@ pub(super) enum Answer {
     /// An ICMP error of this type and code. There may be fewer than one per frame: a router must limit them (RFC 1812
     /// section 4.3.2.8, RFC 4443 section 2.4 f).
     Must(u8, u8),
-    /// An ICMP error of one of these types, with any code, or nothing.
+    /// An ICMP error of one of these types, with any code, or no answer.
     May(&'static [u8]),
 }
 
@@ -103,8 +103,8 @@ const fn v6(name: &'static str, fault: Fault, expected: Action, source: &'static
 }
 
 const SILENT: Action = Action::Drop(Answer::Silence);
-/// The router may report which field is wrong: RFC 1812 section 5.2.2 allows this if only lengths are wrong, and asks
-/// for it if the packet was cut off.
+/// The router may report which field is wrong: RFC 1812 section 5.2.2 allows this if only lengths are wrong, and
+/// recommends it if the packet was cut off.
 const PARAMETER_PROBLEM: Action = Action::Drop(Answer::May(&[12]));
 const UNREACHABLE: Action = Action::Drop(Answer::May(&[3]));
 const HEADER: &str = "RFC 1812 section 5.2.2";
@@ -203,7 +203,7 @@ const UDP: u8 = 17;
 /// Options of 6 bytes without meaning (PadN).
 const PADDING: [u8; 6] = [1, 4, 0, 0, 0, 0];
 
-/// A UDP header without checksum, with the length of the data after it; it follows headers that no router in this test
+/// A UDP header without checksum, with the length of the data after it. It follows headers that no router in this test
 /// processes.
 fn udp() -> [u8; 8] {
     let [port, to] = [SOURCE_PORT.to_be_bytes(), PORT.to_be_bytes()];
@@ -238,7 +238,7 @@ const SOURCE_PORT: u16 = 49_152;
 const PORT: u16 = 33_433;
 
 impl Kind {
-    /// Size of the frame with FCS.
+    /// Size of the frame, including the FCS.
     pub(super) fn frame_bytes(&self, mtu: u32) -> u32 {
         match self.fault {
             Fault::Runt => RUNT.into(),

@@ -1,4 +1,4 @@
-//! The result of the wrong frames of a kind, and whether it conforms to the RFCs.
+//! The result of the wrong frames of one kind, and whether it conforms to the RFCs.
 
 use super::kinds::{Action, Answer, Kind};
 use drophammer_judge::statistics::chance_of_more;
@@ -11,10 +11,10 @@ pub(super) struct Tally {
     pub sent: u64,
     /// Sent frames that came back at some port.
     pub forwarded: u64,
-    /// Forwarded frames with changes that forwarding does not make.
+    /// Forwarded frames with changes that forwarding does not explain.
     pub altered: u64,
     pub alterations: BTreeSet<Alteration>,
-    /// Additional arrivals of a frame.
+    /// Extra copies of frames that arrived.
     pub copies: u64,
     /// ICMP errors about the frames.
     pub errors: BTreeMap<IcmpError, u64>,
@@ -45,7 +45,7 @@ impl Tally {
         self.errors.values().sum()
     }
 
-    /// Answers for people: `20 time exceeded (11/0)`.
+    /// The answers as text: `20 time exceeded (11/0)`.
     pub(super) fn answers_text(&self) -> Option<String> {
         let one = |(error, n): (&IcmpError, &u64)| format!("{n} {error}");
         let all: Vec<String> = self.errors.iter().map(one).collect();
@@ -94,18 +94,17 @@ impl Tally {
         faults
     }
 
-    /// Whether a kind that must be answered got some answers, but fewer than there were dropped frames.
+    /// Returns true if a kind that requires answers got some, but fewer than there were dropped frames.
     pub(super) fn limited(&self, kind: &Kind) -> bool {
         matches!(kind.expected, Action::Drop(Answer::Must(..))) && (1..self.dropped()).contains(&self.answers())
     }
 }
 
-/// Maximum probability that a router with the same loss rate in both trials loses this many more good frames among
-/// wrong ones.
+/// The wrong frames caused the additional loss of good frames if its probability by chance is at most this.
 const CHANCE: f64 = 0.001;
 
-/// Whether a router lost more good frames among wrong ones than chance explains. A router that occasionally loses a
-/// frame at any load loses one more in about half of the trials. Each argument is `(lost, offered)`.
+/// Returns true if a router lost more good frames among wrong ones than chance explains: a router that occasionally
+/// loses a frame at any load loses more in about half of such trials. Each argument is `(lost, offered)`.
 pub(super) fn loses_more(beside: (u64, u64), alone: (u64, u64)) -> bool {
     chance_of_more(beside, alone) < CHANCE
 }
@@ -114,8 +113,8 @@ pub(super) fn loses_more(beside: (u64, u64), alone: (u64, u64)) -> bool {
 const TRAFFIC: [&str; 6] = ["_packets", "_bytes", "OutRequests", "OutMsgs", "icmp_errors", "icmp_repeated"];
 
 /// Counters of the DUT that probably count the `dropped` frames, the closest first. They grew by at least half and at
-/// most twice that number, do not grow with good frames alone, and are not traffic counters. One trial does not prove
-/// more: anything else may have moved such a counter at the same time.
+/// most twice that number, do not grow with good frames alone, and are not traffic counters. One trial cannot prove it:
+/// something else may have moved the counter at the same time.
 pub(super) fn counters(
     grown: &BTreeMap<String, u64>,
     by_good_frames: &BTreeMap<String, u64>,

@@ -24,7 +24,7 @@ impl Delay {
         }
     }
 
-    /// The longer delay; a bound of it if it is not certain which one that is.
+    /// The longer of the two delays, or an upper bound if it is unclear which one is longer.
     fn slower(self, other: Delay) -> Delay {
         let (long, short) = if self.most() < other.most() { (other, self) } else { (self, other) };
         // If both are equal, prefer the measured one, which is exact.
@@ -32,7 +32,7 @@ impl Delay {
     }
 }
 
-/// Figures of one size, which are those of the slowest IP version.
+/// Figures of one frame size, taken from its slowest IP version.
 #[derive(Default)]
 pub(super) struct Compared {
     through: Option<Delay>,
@@ -51,7 +51,7 @@ impl Compared {
         self.answered_percent = least.min_by(f64::total_cmp);
     }
 
-    /// Adds the figures of a size. If there was no reply at all, the figure has no value: the router failed.
+    /// Adds the figures of a size. If there was no reply at all, the figure has no value, because the router failed.
     pub(super) fn rank(&self, outcome: &mut Outcome, size: &PacketSize, ways: &[Way]) {
         for (way, delay, spec, title) in
             [(Way::Through, self.through, DELAY, "Delay by ping"), (Way::To, self.to, ANSWER, "Answer to a ping")]
@@ -96,7 +96,7 @@ mod tests {
         let measured = RoundFigure::Measured;
         assert_eq!(round(&[Some(AtMost(5.0))]), measured(Figure::at_most(5.0)));
         assert_eq!(round(&[None]), RoundFigure::Failed);
-        // The slower of two families is certain only if the bound of the other one is no higher.
+        // It is certain which family is slower only if the bound of the other one is no higher.
         for families in [[AtMost(5.0), Measured(5.0)], [Measured(5.0), AtMost(5.0)], [AtMost(4.0), Measured(5.0)]] {
             assert_eq!(round(&families.map(Some)), measured(Figure::exactly(5.0)));
         }

@@ -4,10 +4,10 @@ use super::BIN_S;
 use crate::kit::prelude::*;
 use drophammer_model::trial::{GroupCounts, LossEpisode};
 
-/// Loss that begins up to this time before a reset counts as its effect, in seconds, because the tester reads the two
-/// times one after the other.
+/// Loss that begins up to this many seconds before a reset counts as its effect, because the tester reads the two times
+/// one after the other.
 const TOGETHER_S: f64 = 0.02;
-/// Frames that must have arrived at the end of a trial; otherwise the interruption may not have ended.
+/// Number of frames that must arrive at the end of a trial; otherwise the interruption may not have ended.
 const BACK: f64 = 20.0;
 
 /// Interruption of a group of frames by a reset.
@@ -60,7 +60,7 @@ impl Interruption {
         }
     }
 
-    /// In words.
+    /// Describes in words whether forwarding recovered.
     pub(super) fn text(&self) -> &'static str {
         match (self.back, self.episodes) {
             (false, _) => "not back within the window",

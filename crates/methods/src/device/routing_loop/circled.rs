@@ -17,13 +17,13 @@ pub(super) struct Circled {
     pub other: OtherTraffic,
     /// Growth of all counters.
     pub grown: Grown,
-    /// Growth without frames of the routers themselves, as far as known: [`counted::Expected::without_own`].
+    /// Growth without frames that the routers sent on their own, as far as known: [`counted::Expected::without_own`].
     pub of_packets: Grown,
     pub compared: Vec<Compared>,
     pub ended: Vec<Ended>,
-    /// When the last packet was seen by the counters that ICMP errors do not pass. ARP of a router can be later.
+    /// When the last packet passed a counter that ICMP errors do not pass. ARP of a router can be later.
     pub went_on: LastGrowth,
-    /// When the last packet passed the tunnel, which carries nothing else; same as `went_on` if none passes it.
+    /// When the last packet passed the tunnel, which carries nothing else; same as `went_on` if no packet passes it.
     pub in_tunnel: LastGrowth,
 }
 
@@ -42,13 +42,13 @@ impl Circled {
         self.result.offered_load()
     }
 
-    /// Time during which they were injected, in seconds.
+    /// Time during which packets were injected, in seconds.
     pub fn seconds(&self) -> f64 {
         self.injected() as f64 / self.rate().pps().max(f64::MIN_POSITIVE)
     }
 
-    /// How much longer packets certainly circulated than in the trial without queueing, whose last packet was in the
-    /// tunnel at `alone` at the latest.
+    /// Minimum time by which packets circulated longer than in the trial without queueing, whose last packet was in the
+    /// tunnel at `alone` or earlier.
     pub fn longer_than(&self, alone: Duration) -> Duration {
         self.in_tunnel.at_least.saturating_sub(alone)
     }
@@ -58,7 +58,7 @@ impl Circled {
         self.injected() > 0 && self.compared.iter().all(|compared| compared.difference() >= 0)
     }
 
-    /// Packets that all routers forwarded, without ICMP errors and frames of their own.
+    /// Packets that all routers forwarded, without ICMP errors and frames that the routers sent on their own.
     pub fn sent_on(&self, circle: &Circle) -> u64 {
         circle.expected.sent_on(&self.of_packets, self.errors())
     }
@@ -101,7 +101,7 @@ pub(super) fn circled(
     Ok(Circled { grown, of_packets, compared, ended, went_on, in_tunnel, result, routers, other })
 }
 
-/// When any of these counters last grew.
+/// The last time at which any of these counters grew.
 fn latest(routers: &RoutersSeen, grew: &[[LastGrowth; 2]], counters: &[Counter]) -> LastGrowth {
     let of = |(after, grew): (&drophammer_model::router_interfaces::RouterInterface, &[LastGrowth; 2])| {
         let one = |out: bool| Counter { router: after.router, at: after.at, out };
@@ -114,7 +114,7 @@ fn latest(routers: &RoutersSeen, grew: &[[LastGrowth; 2]], counters: &[Counter])
     })
 }
 
-/// The first few of these texts, and the number of the others.
+/// The first few of these texts, and how many others there are.
 pub(super) fn first_of(texts: &[String]) -> String {
     let named = texts.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
     match texts.len().saturating_sub(NAMED) {

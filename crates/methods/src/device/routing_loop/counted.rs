@@ -36,7 +36,7 @@ pub(super) fn grown(routers: &RoutersSeen) -> Grown {
 }
 
 /// The growth without frames that the routers sent on their own, mainly ARP: the excess of a counter over its expected
-/// value, up to `own_frames`. If packets are missing, such frames are unknown and stay included.
+/// value, up to `own_frames`. If packets are missing, these frames cannot be told apart and stay included.
 pub(super) fn without_own(grown: &Grown, compared: &[Compared], own_frames: u64) -> Grown {
     let mut of_packets = grown.clone();
     for compared in compared.iter().filter(|compared| compared.is_right(own_frames)) {
@@ -83,7 +83,7 @@ impl Compared {
         i128::from(self.counted) - i128::from(self.expected)
     }
 
-    /// Whether packets that the routers sent on their own can explain the difference.
+    /// Returns true if packets that the routers sent on their own can explain the difference.
     pub fn is_right(&self, own_frames: u64) -> bool {
         (0..=i128::from(own_frames)).contains(&self.difference())
     }
@@ -242,8 +242,8 @@ fn stations(hop: &CycleHop, joins: Option<Counter>, name: &dyn Fn(Counter) -> St
     (0..passed.len()).map(one).collect()
 }
 
-/// Counters that an ICMP error passes on its path from router `from` to the port `edge` of router `entry`: over the
-/// first link between two routers, according to the routes.
+/// Counters that an ICMP error passes on its path from router `from` to the port `edge` of router `entry`. Between two
+/// routers, the routes use the first link.
 fn errors(system: &System, from: usize, entry: usize, edge: usize) -> Option<BTreeMap<Counter, u64>> {
     let mut counted = BTreeMap::new();
     let mut at = from;

@@ -124,11 +124,11 @@ fn verdict(compared: &Compared, way: &str, own_frames: u64) -> Option<String> {
 /// Packets and bytes by counter.
 type Growth = BTreeMap<Counter, (f64, f64)>;
 
-/// Growth of the counters over some time: over one trial, or over the part by which a second trial exceeds the first.
+/// Growth of the counters: over one trial, or the amount by which a second trial exceeds the first.
 struct Measured {
     seconds: f64,
     grown: Growth,
-    /// Without frames of the routers themselves, as far as known.
+    /// Without frames that the routers sent on their own, as far as known.
     of_packets: Growth,
     errors: f64,
     sent_on: f64,
@@ -152,7 +152,7 @@ impl Measured {
         }
     }
 
-    /// The part of `self` that exceeds `short`. A difference that is negative because of noise becomes 0.
+    /// The amount by which `self` exceeds `short`. A difference that is negative because of noise becomes 0.
     fn beyond(self, short: &Measured) -> Measured {
         let less = |long: f64, short: f64| (long - short).max(0.0);
         let growth = |long: &Growth, short: &Growth| -> Growth {
@@ -174,7 +174,7 @@ impl Measured {
         }
     }
 
-    /// Growth over the only trial, or over the part by which the second trial exceeds the first.
+    /// Growth over the only trial, or the amount by which the second trial exceeds the first.
     fn of_all(circle: &Circle, trials: &[&Circled]) -> Option<Measured> {
         let (last, before) = trials.split_last()?;
         let last = Measured::of(circle, last);
@@ -191,7 +191,7 @@ impl Measured {
     }
 }
 
-/// Packets per second of the loop at a hop, without ICMP errors and frames of the routers themselves.
+/// Packets per second of the loop at a hop, without ICMP errors and frames that the routers sent on their own.
 fn at_hop(circle: &Circle, hop: usize, measured: &Measured) -> f64 {
     let Some((counter, per_error)) = circle.expected.hop(hop) else { return 0.0 };
     let packets = measured.of_packets.get(&counter).map_or(0.0, |packets| packets.0);
@@ -222,7 +222,7 @@ impl Sent {
         self.bytes - self.packets * header - if padded { padding } else { 0.0 }
     }
 
-    /// Bits per second, with this many additional bytes for each packet.
+    /// Bits per second, counting this many additional bytes for each packet.
     fn bits_with(self, each: f64) -> f64 {
         (self.ip_bytes() + self.packets * each) * 8.0
     }
@@ -302,7 +302,7 @@ pub(super) fn load(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, lo
     add_load(outcome, circle, pattern, load, of, &measured, &[of.result.trial]);
 }
 
-/// Writes the load for the part by which an overload trial exceeds a shorter one.
+/// Writes the amount by which an overload trial exceeds a shorter one.
 pub(super) fn overloaded(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, short: &Circled, long: &Circled) {
     let measured = Measured::of(circle, long).beyond(&Measured::of(circle, short));
     let trials = [short, long].map(|of| of.result.trial);
@@ -336,7 +336,7 @@ pub(super) fn rates(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, l
 mod tests {
     use super::*;
 
-    /// 1,000 packets of the loop and 100 ICMP errors of 96 bytes, as interfaces count in different ways.
+    /// 1,000 packets of the loop and 100 ICMP errors of 96 bytes, counted in the different ways of interfaces.
     #[test]
     fn bytes_of_packets_come_from_every_counter() {
         for nominal in [40.0, 64.0, 528.0, 1522.0] {

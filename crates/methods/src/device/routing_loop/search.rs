@@ -17,12 +17,12 @@ pub(super) struct Setting<'a> {
     pub trial_s: f64,
     /// Bytes of the injected packets.
     pub ip_bytes: u16,
-    /// Latest time at which the last packet of a trial without queueing was in the tunnel.
+    /// Latest possible time at which the last packet of a trial without queueing was in the tunnel.
     pub alone: Duration,
 }
 
 impl Setting<'_> {
-    /// Why a load without loss cannot last: buffers absorbed packets.
+    /// Returns why a load without loss cannot be sustained, if buffers absorbed packets.
     fn filling(&self, of: &Circled) -> Option<String> {
         let drain = Drain {
             longer: of.longer_than(self.alone),
@@ -56,23 +56,24 @@ impl Setting<'_> {
     }
 }
 
-/// What a trial without loss shows about buffers.
+/// What a trial without loss shows about full buffers.
 struct Drain {
     /// Minimum time by which its packets circulated longer than without queueing.
     longer: Duration,
-    /// Maximum of this time: reading the counters takes time.
+    /// Maximum of this time, because reading the counters takes time.
     at_most: Duration,
     /// Load of a direction of the WAN link, in per cent of its speed; `None` if it has no speed.
     wan_percent: Option<f64>,
 }
 
 impl Drain {
-    /// Why the load cannot last, if buffers absorbed packets that the loop does not carry in the long run. Buffered packets
-    /// still have many rounds to go, so the loop continues for as long as the load was too high. A time within `precision` (in
-    /// per cent) of the trial does not distort the figure. A time beyond `alone`, a doubling, cannot be due to slow readings.
+    /// Returns why the load cannot be sustained, if buffers absorbed packets that the loop cannot carry in the long
+    /// run. Buffered packets have many rounds left, so they circulate for about as long as the load was too high. A
+    /// time of at most `precision` per cent of the trial does not distort the figure. A time longer than `alone`, a
+    /// doubling, cannot be due to slow readings.
     fn filling(&self, precision: f64, trial_s: f64, alone: Duration) -> Option<String> {
         let allowed = Duration::from_secs_f64(precision / 100.0 * trial_s);
-        // Whatever the readings say, a link that got more than it carries has filled a buffer.
+        // A link that was offered more than it carries has filled a buffer, whatever the readings show.
         let ms = |time: Duration| (time.as_secs_f64() * 1e3).round();
         let why = match self.wan_percent {
             Some(percent) if percent > 100.0 + precision => format!("the load takes {percent:.1} % of the WAN link"),
@@ -91,7 +92,7 @@ impl Drain {
 /// The highest load without loss.
 pub(super) struct Found {
     pub best: Circled,
-    /// Packets were lost at some rate, or buffers filled.
+    /// True if packets were lost at some rate, or if buffers filled.
     pub was_lossy: bool,
     /// True if the tester could not offer more.
     pub tester_limited: bool,
@@ -205,8 +206,8 @@ mod tests {
 
     const ALONE: Duration = Duration::from_millis(300);
 
-    /// Whether this trial of 5 s, whose packets circulated longer by these milliseconds, filled buffers; 3 % are
-    /// allowed.
+    /// Returns true if this trial of 5 s, whose packets circulated longer by these milliseconds, filled buffers; 3 %
+    /// are allowed.
     fn fills(longer: u64, at_most: u64, wan_percent: Option<f64>) -> bool {
         let ms = Duration::from_millis;
         Drain { longer: ms(longer), at_most: ms(at_most), wan_percent }.filling(3.0, 5.0, ALONE).is_some()

@@ -1,4 +1,4 @@
-//! The traffic of the test: which ports send how much to which output port.
+//! The traffic of the test: which ports send how much, and to which output port.
 
 use crate::kit::prelude::*;
 use drophammer_model::Medium;
@@ -8,7 +8,7 @@ use drophammer_model::trial::FlowSpec;
 
 /// The overloaded port, and the ports that overload it.
 pub(super) struct Congestion {
-    /// Ports that send.
+    /// Sending ports.
     pub from: Vec<usize>,
     /// The output port of all frames.
     pub to: usize,
@@ -19,7 +19,7 @@ pub(super) struct Congestion {
 }
 
 impl Congestion {
-    /// Two ports send to the last one, or more if the load needs them; only one if the tester has only two ports.
+    /// Two ports send to the last port, or more if the load requires it; only one if the tester has two ports.
     pub fn new(
         ports: &[PortView],
         pattern: &Pattern,

@@ -15,7 +15,7 @@ use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
 use drophammer_model::trial::FlowSpec;
 use queues::Queues;
 
-/// What the figures name as overloaded.
+/// What is overloaded, as named in the figures.
 pub(super) const OF: &str = "overloaded links between routers";
 /// Verdict on a class if no link was overloaded.
 const NOT_OVERLOADED: &str = "not known: no link between routers dropped a frame, so none was overloaded";
@@ -45,7 +45,7 @@ impl Case<'_> {
         self.pps * percent / 100.0 / self.plan.loads.most()
     }
 
-    /// Whether a class wants less of every link than its guaranteed share.
+    /// Returns true if the class wants less than its guaranteed share of every link.
     fn content(&self, class: usize, percent: f64) -> bool {
         let wanted = self.pps * percent / 100.0 / self.classes.len() as f64;
         wanted < self.sharing.guaranteed(class, self.pps, &vec![wanted; self.classes.len()])
@@ -99,7 +99,7 @@ pub(super) fn measure(
     bed.set(Setting::Classes(&[]))
 }
 
-/// Every port sends to every other one, the same amount in each class.
+/// Returns flows from every port to every other port, with the same load in each class.
 fn flows(ports: &[PortView], case: &Case<'_>) -> Result<Vec<FlowSpec>, TestError> {
     let mut flows = Vec::new();
     for flow in case.pattern.flows(ports)? {
@@ -185,7 +185,7 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
         return;
     }
     match of_links {
-        // A link that was not overloaded says nothing about classes: a loss of 0 would prove nothing.
+        // A link that was not overloaded shows nothing about classes: a loss of 0 would prove nothing.
         Some(found) if !found.overloaded => {
             let why = "no link between routers dropped a frame, so none was overloaded";
             note_of(outcome, case.pattern, format!("no figures: {why}"));
@@ -222,7 +222,7 @@ fn ratio(classes: &[ServiceClass], steady: &Steady, percent: f64) -> String {
     }
 }
 
-/// Whether a link carried less than it could although more arrived.
+/// Returns true if a link carried less than it could although more frames arrived.
 fn starved(carried_pps: f64, pps: f64) -> bool {
     carried_pps < pps * FULL
 }

@@ -7,9 +7,9 @@ use drophammer_model::trial::{Bin, GroupCounts};
 
 /// Time bins of a trial.
 pub(super) const BINS: usize = 20;
-/// Bins at the beginning of a trial in which queues fill, so that the shares have not settled yet.
+/// Bins at the beginning of a trial in which queues fill and shares are not yet stable.
 pub(super) const FILLING: usize = 2;
-/// From this share of its rate upwards, an output port counts as full.
+/// An output port that sends at least this share of its rate counts as full.
 pub(super) const FULL: f64 = 0.98;
 /// If more frames leave than the rate of the output port plus this share, the port did not limit them.
 pub(super) const EXCESS: f64 = 0.01;
@@ -110,7 +110,7 @@ pub(super) fn group<'r>(result: &'r TrialResult, name: &str) -> Option<&'r Group
     result.groups.iter().find(|counts| counts.group == name)
 }
 
-/// How one class fared in a trial.
+/// Result of one class in a trial.
 pub(super) struct Fare<'a> {
     pub class: &'a ServiceClass,
     pub counts: &'a GroupCounts,
@@ -119,9 +119,9 @@ pub(super) struct Fare<'a> {
     /// Share in % of all received frames, and the expected share.
     pub share: Option<(f64, f64)>,
     pub faults: Vec<String>,
-    /// Why the trial says nothing about classes, unless they have a fault.
+    /// Why the trial proves nothing about a class without faults.
     pub unknown: Option<&'static str>,
-    /// More remarks for the row.
+    /// Other remarks for the row.
     pub marks: Vec<String>,
 }
 
@@ -183,16 +183,16 @@ pub(super) fn verdict(faults: &[String]) -> String {
     if faults.is_empty() { AS_WANTED.into() } else { faults.join("; ") }
 }
 
-/// Errors of shares below this, in percentage points, are due to rounding.
+/// Errors of shares below this many percentage points are due to rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// Complaint about a share that is off by `tolerance` percentage points or more.
+/// Describes the error of a share that is off by `tolerance` percentage points or more.
 pub(super) fn off(error: Option<f64>, tolerance: f64) -> Option<String> {
     let error = error.filter(|error| error.abs() >= (tolerance - ROUNDING).max(ROUNDING))?;
     Some(format!("its share is {:.2} points too {}", error.abs(), if error > 0.0 { "high" } else { "low" }))
 }
 
-/// The figures that rank routers, without values if there is no `result`. `of` names what was overloaded: `an output
+/// The figures that rank routers, without values if there is no `result`. `of` is what was overloaded: `an output
 /// port`. `rate` counts all frames that left, in frames per second.
 pub(super) fn figures(
     pattern: &Pattern,

@@ -38,9 +38,9 @@ impl Sharing {
         }
     }
 
-    /// The part of `capacity` that a class always gets: with weights, whatever the others want; with priority, if the
-    /// classes before it want `wanted`. If a line is completely full, even a class with priority may lose a frame,
-    /// hence the margin.
+    /// The part of `capacity` that a class always gets. With weights, it does not depend on what the others want; with
+    /// priority, the classes before it want `wanted`. If a line is completely full, even a class with priority may lose
+    /// a frame, hence the margin.
     pub fn guaranteed(&self, class: usize, capacity: f64, wanted: &[f64]) -> f64 {
         match self.scheduling {
             Scheduling::Weights => capacity * self.weights[class] / self.weights.iter().sum::<f64>(),
@@ -92,7 +92,7 @@ mod tests {
         let near = |found: Vec<f64>, expected: [f64; 3]| {
             assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}, not {expected:?}");
         };
-        // 150 %: gold is satisfied with less than its 73.7, the others share the rest four to one.
+        // 150 %: gold is satisfied with less than its 73.7; the others share the rest four to one.
         near(shares(100.0, &[50.0; 3], &weights), [50.0, 40.0, 10.0]);
         // 300 %: none is satisfied.
         near(shares(95.0, &[95.0; 3], &weights), [70.0, 20.0, 5.0]);

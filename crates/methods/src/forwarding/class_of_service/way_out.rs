@@ -1,4 +1,4 @@
-//! The test at one output port, which is the last port.
+//! The test at one output port, the last port of the suite.
 
 use super::congestion::Congestion;
 use super::rows::{EXCESS, FULL, Fare, Steady, Trial, figures, group, off};
@@ -6,7 +6,7 @@ use super::{CLASSES, PAUSE, QUEUE, SCHEDULING, Series, Sharing, TOLERANCE, loads
 use crate::kit::prelude::*;
 use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
 
-/// What the figures name as overloaded.
+/// What is overloaded, as named in the figures.
 pub(super) const OF: &str = "an overloaded output port";
 /// Verdict on a class at an output port that was not overloaded.
 const NOT_OVERLOADED: &str = "not known: more frames left than the output port carries, so it was not overloaded";
@@ -51,7 +51,7 @@ pub(super) fn measure(
     bed.set(Setting::Classes(&[]))
 }
 
-/// What a trial should show.
+/// Expected result of a trial.
 struct Rules {
     sharing: Sharing,
     /// In percentage points.
@@ -72,7 +72,7 @@ fn write(
     // Shares of the total that the router forwarded; the total itself is another figure.
     let shares = steady.shares(&sharing.shares(rate, &steady.offered));
     let overloaded = trial.percent > 100.0;
-    // A port that was not overloaded says nothing about classes: a loss of 0 would prove nothing.
+    // A port that was not overloaded shows nothing about classes: a loss of 0 would prove nothing.
     let more_left = rate > congestion.pps * (1.0 + EXCESS);
     let free = overloaded && more_left;
     let mut errors: Vec<f64> = Vec::new();
@@ -169,7 +169,7 @@ mod tests {
         TABLE.rows(&outcome.tables).into_iter().map(|row| row.verdict).collect()
     }
 
-    /// In the settled time, gold has the 50 % of the frames that it offers, silver 40 % and bronze 10 %.
+    /// In the settled time, gold has 50 % (the frames that it offers), silver 40 % and bronze 10 %.
     #[test]
     fn a_share_that_is_off_by_exactly_a_point_is_found_and_named() {
         let shifted = |frames: u64| {
@@ -198,7 +198,7 @@ mod tests {
         let held_back = written(16);
         assert_eq!(held_back.ranks.len(), 3, "{:?}", held_back.ranks);
         assert!(verdicts(&held_back).iter().all(|verdict| !verdict.starts_with("not known")));
-        // A lost frame is lost, whatever the port carries. Shares are not judged there.
+        // A lost frame counts as lost, whatever the port carries. Shares are not judged there.
         let lossy = verdicts(&written(24));
         assert_eq!(lossy, ["lost 20 frames, although it offers less than its share", NOT_OVERLOADED, NOT_OVERLOADED]);
     }

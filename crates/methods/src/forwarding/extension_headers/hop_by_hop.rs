@@ -25,7 +25,7 @@ columns! {
 
 pub(super) const TABLE: TableSpec<HopByHopRow> = TableSpec::new("hop_by_hop", "Packets with hop-by-hop options");
 
-/// Packets with hop-by-hop options at each load, compared with the same load without options.
+/// Sends packets with hop-by-hop options at each load, and compares them with packets without options.
 pub(super) fn measure(
     bed: &mut dyn Testbed,
     plain: &Pattern,

@@ -14,19 +14,19 @@ pub(super) struct Measured {
     pub(super) upper: Option<f64>,
     /// Load in frames per second that the router sustains in this case, possibly with some loss.
     pub(super) borne: f64,
-    /// True if the tester ended the search, or if its time was over: the throughput is then a lower bound.
+    /// True if the tester or a lack of time ended the search: the throughput is then a lower bound.
     pub(super) tester_limited: bool,
     /// True if the highest load of the suite (`max_load`) was too low to find the limit.
     pub(super) capped: bool,
     /// True if the line cannot carry more.
     pub(super) at_line_rate: bool,
-    /// True if the search has a result, even if this is loss at every load. False if the tester or the time ended it
-    /// before: a missing throughput then says nothing about the router.
+    /// True if the search has a result, even if the result is loss at every load. False if the tester or a lack of time
+    /// ended it before: a missing throughput is then no failure of the router.
     pub(super) known: bool,
     pub(super) marks: Vec<String>,
     pub(super) trials: Vec<u64>,
     pub(super) latency: Option<TrialResult>,
-    /// Result of the trial with frames to be permitted and frames to be denied, and its flows.
+    /// Result and flows of the trial with both permitted and denied frames.
     pub(super) sorting: Option<(TrialResult, Vec<FlowSpec>)>,
 }
 
@@ -86,7 +86,7 @@ impl Measured {
         groups.filter_map(|group| group.latency.percentile(percentile)).max().map(|ns| ns as f64 / 1e3)
     }
 
-    /// Whether something other than the router ended the search.
+    /// Returns true if something other than the router ended the search.
     pub(super) fn limited(&self) -> bool {
         self.tester_limited || self.capped || self.at_line_rate
     }
@@ -115,9 +115,8 @@ impl Measured {
     }
 }
 
-/// The load that a router sustains in a case. A router that occasionally loses a frame at any load has almost no
-/// throughput, and such a low load would show nothing: then the load is a quarter of the highest forwarding rate of the
-/// search.
+/// The load that a router sustains in a case: its throughput, or a quarter of the highest forwarding rate of the search
+/// if the throughput is almost zero, because the router occasionally loses a frame at any load.
 fn borne(throughput: Option<FrameRate>, trials: &[SearchTrial]) -> f64 {
     let forwarded = trials.iter().map(|trial| trial.offered.pps() * (1.0 - trial.loss_ratio));
     let highest = forwarded.fold(0.0, f64::max);
@@ -168,7 +167,7 @@ mod tests {
         let pattern = Pattern::one_way("64".parse::<PacketSize>().unwrap(), vec![Family::Ipv4], 0.1);
         let mut outcome = Outcome::default();
         rank(&mut outcome, &pattern, &[case], &all, &Ok(()));
-        // Latency and leaks were not measured; their figures are present with the reason.
+        // Latency and leaks were not measured: their figures only contain the reason.
         assert_eq!(outcome.ranks.len(), 5);
         assert!(outcome.ranks.iter().all(|rank| rank.value.is_some() != rank.missing.is_some()), "{:?}", outcome.ranks);
         let figure = |rank: RankFigure| rank.value.map(|_| (rank.key, rank.tester_limited || rank.capped));

@@ -1,12 +1,12 @@
-//! The figures of the filter test that rank routers. If the tester spoilt a trial, the figure says so; without a reason
-//! it would say that the router failed.
+//! The figures of the filter test that rank routers. If the tester spoilt a trial, the figure has this reason: a
+//! missing value without a reason would mean that the router failed.
 
 use super::{DENIED_FRAMES, LATENCY, LEAKED_FRAMES, Measured, SHARE, THROUGHPUT};
 use crate::filter_lists::Case;
 use crate::kit::prelude::*;
 use drophammer_model::outcome::Blame;
 
-/// Number of conditions whose figures are ranked; if the test has no case with this number, its largest number.
+/// Number of conditions of the ranked figures; if the test has no case with this number, the largest one is ranked.
 const RANKED: u64 = 10;
 
 /// Adds the figures of a pattern. `all` has the result without filters first, then one result for each case that was
@@ -45,7 +45,7 @@ pub(super) fn rank(
         let figure = spec.of(&[("size", &pattern.size)], titled(title), sum.map(|frames| frames as f64));
         figures.push(if sum.is_some() { figure } else { figure.spoilt("not every filter had a valid trial") });
     }
-    // If a pattern was not finished, a figure without a value says nothing about the router, unless the router failed.
+    // If a pattern was not finished, a figure without a value does not blame the router, unless the router failed.
     let by_router = |figure: &RankFigure| figure.missing.as_ref().is_some_and(|missing| missing.by == Blame::Dut);
     let told = |figure: RankFigure| match &spoilt {
         _ if figure.value.is_some() || by_router(&figure) => Some(figure),
@@ -74,7 +74,7 @@ fn share(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>, wi
     let percent = one.and_then(|one| one.share(without));
     let figure = SHARE.of(&[("size", &pattern.size), ("conditions", &number)], title, percent);
     match one {
-        // Without a throughput that the router alone limits, there is no whole to take a share of.
+        // A share needs a throughput without filters that only the router limits.
         Some(_) if without.throughput.is_none() || without.limited() => {
             figure.nothing("the throughput without filters is only a lower bound, so the share is not known")
         }

@@ -1,13 +1,13 @@
-//! What forwarding a frame costs the router's processor: the only way to compare routers whose limit is beyond the tester, and
-//! steadier than a rate on a busy machine. At maximum load, this includes the time spent on lost frames: a router that loses a
-//! frame after working on it has wasted that time. The frames per second of processor time, at one load for all routers, do not
-//! include it.
+//! Processor time of the router for each forwarded frame: the only way to compare routers that are faster than the
+//! tester, and steadier than a rate on a busy machine. At maximum load it includes the time spent on lost frames: a
+//! router that loses a frame after working on it has wasted that time. The frames per second of processor time, at one
+//! load for all routers, do not include it.
 
 use super::{FRAME_NS, FRAMES_PER_CPU_S, PAUSE, REPEATS, TRIAL_DURATION};
 use crate::kit::prelude::*;
 
-/// Differences below this do not matter: batches and caches change the cost of one router as much from one bring-up to
-/// the next.
+/// Smaller differences do not matter: batching and caching change the cost of one router by this much between
+/// bring-ups.
 const LEAST: f64 = 0.1;
 
 columns! {
@@ -27,8 +27,8 @@ columns! {
 
 pub(super) const TABLE: TableSpec<ProcessorRow> = TableSpec::new("processor_time", "Processor time for forwarding");
 
-/// Processor time of the DUT in these trials, in seconds, without what its processor did for the tester's ends of the links; `None` if
-/// unknown.
+/// Processor time of the DUT in these trials, in seconds, without the work of its processor for the tester's ends of
+/// the links; `None` if unknown.
 fn processor_s(results: &[TrialResult]) -> Option<f64> {
     let (mut used_ns, mut tester_ns) = (0, 0);
     for result in results {

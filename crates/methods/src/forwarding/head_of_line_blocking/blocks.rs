@@ -19,13 +19,13 @@ pub(super) struct Block {
 /// Destination of the second source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Aim {
-    /// The first source: no output port is overloaded, and the router forwards as many frames.
+    /// The first source: no output port is overloaded, and the router forwards the same number of frames.
     Elsewhere,
     /// The congested port.
     Congested,
 }
 
-/// Blocks of four ports in their order; remaining ports stay silent.
+/// Blocks of four ports in their order; the remaining ports stay silent.
 ///
 /// # Errors
 /// [`TestError::NotApplicable`] for fewer than four.
@@ -46,7 +46,7 @@ impl Block {
         format!("to {}", ports[to].name)
     }
 
-    /// Mean load of the two sources in a trial of either kind, in frames per second.
+    /// Mean load of the two sources in one of the trials, in frames per second.
     pub fn offered_pps(self, ports: &[PortView], result: &TrialResult) -> f64 {
         if result.sending_s <= 0.0 {
             return 0.0;
@@ -56,7 +56,7 @@ impl Block {
         own.map(|counts| counts.offered).sum::<u64>() as f64 / result.sending_s / 2.0
     }
 
-    /// For people: `p1, p2 to p3, p4`.
+    /// The block as text: `p1, p2 to p3, p4`.
     pub fn text(self, ports: &[PortView]) -> String {
         let name = |port: PortIndex| &ports[port].name;
         format!("{}, {} to {}, {}", name(self.both), name(self.one), name(self.uncongested), name(self.congested))

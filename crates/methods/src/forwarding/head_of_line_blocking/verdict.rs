@@ -3,12 +3,11 @@
 use crate::kit::prelude::*;
 use drophammer_judge::statistics::chance_of_more;
 
-/// Maximum probability that a router with the same loss rate in both trials loses this many more frames with
-/// congestion.
+/// Congestion caused the additional loss if its probability by chance is at most this.
 const CHANCE: f64 = 0.001;
 /// If more frames leave than the rate of the output port plus this share, the port did not limit them.
 const EXCESS: f64 = 0.01;
-/// Sources are held back if their load is lower than without congestion by more than this share.
+/// Sources are held back if congestion lowers their load by more than this share.
 const HELD_BACK: f64 = 0.01;
 
 /// Frames to the uncongested port in one trial.
@@ -48,20 +47,20 @@ pub(super) struct Verdict {
     pub lost_more: bool,
     /// `yes: 12 frames were lost`, `no`, or `not known` and why.
     pub blocking: String,
-    /// The same for backpressure.
+    /// Like `blocking`, for backpressure.
     pub backpressure: String,
 }
 
 impl Verdict {
-    /// Whether the loss to the uncongested port counts: congestion must have caused it. Added delay does not prove
-    /// that, because the router may lose as many frames without congestion.
+    /// Returns true if the loss to the uncongested port counts, because congestion caused it. Added delay does not
+    /// prove this: the router may lose just as many frames without congestion.
     pub fn counts_loss(&self, seen: &Seen) -> bool {
         let none_without = seen.calm.lost == 0 || seen.loaded.lost == 0;
         self.congested && (self.lost_more || none_without) && !self.blocking.starts_with("not known")
     }
 }
 
-/// Frames count as held up if they wait at least `least` longer than without congestion.
+/// Judges a block. Frames are held up if they wait at least `least` longer than without congestion.
 pub(super) fn judge(seen: &Seen, least: Duration) -> Verdict {
     if seen.congested_pps > seen.line_pps * (1.0 + EXCESS) {
         return not_congested(

@@ -23,7 +23,7 @@ columns! {
 pub(super) const LEARNED: TableSpec<LearnedRow> =
     TableSpec::new("head_to_head_table", "Time to learn and re-advertise the table");
 
-/// A router has learned a table when it uses less of its processor than this for [`STILL`].
+/// A router has learned a table when it uses less than this share of its processor for [`STILL`].
 const IDLE: f64 = 0.02;
 const STILL: Duration = Duration::from_millis(500);
 
@@ -76,7 +76,7 @@ pub(super) fn with_tables(
     }
     tables.iter().try_for_each(|(_, table)| table.spread.aim(bed, false))?;
     bed.routing()?.reset(patience(params))?;
-    // A router that still removes routes would lose the next duet.
+    // A router that is still removing routes would be slower in the next duet.
     for (dut, outcome) in outcomes.iter_mut().enumerate() {
         if !await_idle(bed, dut, patience(params))? {
             note(outcome, "The router was still removing the table when the next test began.");
@@ -85,7 +85,7 @@ pub(super) fn with_tables(
     ended
 }
 
-/// Lets one router after the other learn the table, and aims frames at its routes.
+/// Lets one router after the other learn the table, and directs frames to its routes.
 fn learn_all(
     bed: &mut dyn Testbed,
     params: &Params,

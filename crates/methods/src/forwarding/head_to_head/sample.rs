@@ -1,9 +1,9 @@
-//! What single trials say about single routers.
+//! Results of one router in one trial.
 
 use super::{BIN_S, WARM_UP_BINS};
 use crate::kit::prelude::*;
 
-/// What one trial says about one router.
+/// Result of one router in one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
     pub(super) trial: u64,
@@ -11,9 +11,9 @@ pub(super) struct Sample {
     pub(super) offered_pps: f64,
     pub(super) rate_pps: f64,
     pub(super) frames_per_cpu_s: Option<f64>,
-    /// Own processor time in ns.
+    /// Processor time that the router used, in ns.
     pub(super) cpu_ns: Option<u64>,
-    /// It lost frames in every time bin.
+    /// True if the router lost frames in every time bin.
     pub(super) saturated: bool,
     pub(super) offered: u64,
     pub(super) lost: u64,
@@ -47,8 +47,8 @@ impl Sample {
     }
 }
 
-/// Rates of the trials that count. The rate of a router that was not saturated may just be the load. The trials are the
-/// same for each router, so these rates form pairs.
+/// Rates of the trials that count: a router that was not saturated may just forward the whole load. All routers have
+/// the same trials, so these rates form pairs.
 pub(super) fn rates_of(samples: &[Sample], counted: &[bool]) -> Vec<f64> {
     samples.iter().zip(counted).filter(|(_, counted)| **counted).map(|(sample, _)| sample.rate_pps).collect()
 }
@@ -58,14 +58,14 @@ pub(super) fn both(a: &[bool], b: &[bool]) -> Vec<bool> {
     a.iter().zip(b).map(|(a, b)| *a && *b).collect()
 }
 
-/// Whether the routers shared the processor evenly, for each trial. `samples` holds those of each router.
+/// Returns for each trial whether the routers shared the processor evenly. `samples` has one list for each router.
 pub(super) fn shared_evenly(samples: &[Vec<Sample>]) -> Vec<bool> {
     let trials = samples.iter().map(Vec::len).min().unwrap_or(0);
     let of_trial = |trial: usize| samples.iter().map(|of_dut| vec![of_dut[trial]]).collect::<Vec<_>>();
     (0..trials).map(|trial| is_even(&shares(&of_trial(trial)))).collect()
 }
 
-/// Routers share a processor evenly if the share of each differs from the even one by at most this part of it.
+/// Maximum difference between a router's share of the processor and the even share, as a fraction of the even share.
 const EVEN: f64 = 0.1;
 
 /// True unless the routers are known to have got different shares of the processor.
@@ -80,7 +80,8 @@ pub(super) fn shares(samples: &[Vec<Sample>]) -> Vec<Option<f64>> {
     own.iter().map(|own| Some((*own)? as f64 / all.filter(|all| *all > 0)? as f64)).collect()
 }
 
-/// The ratio of two geometric means is the geometric mean of the ratios, so figures and ratios agree.
+/// Geometric mean, so that figures and ratios agree: the ratio of two geometric means is the geometric mean of the
+/// ratios.
 pub(super) fn geometric_mean(values: &[f64]) -> Option<f64> {
     let possible = !values.is_empty() && values.iter().all(|value| *value > 0.0);
     possible.then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())

@@ -34,7 +34,7 @@ pub(super) fn request(flows: &mut [FlowSpec]) {
     flows.iter_mut().filter(|flow| !flow.background).for_each(|flow| flow.ipdv = true);
 }
 
-/// Adds the row of a group at a load, if its trials have measured it.
+/// Adds the row of a group at a load, if its trials measured the variation.
 pub(super) fn write(
     outcome: &mut Outcome,
     size: &PacketSize,

@@ -1,5 +1,5 @@
-//! Spread of the trials at a load (RFC 8219 sections 7.2 and 7.3.1): the 1st and the 99th percentile of their figures;
-//! the table of latency has the medians.
+//! Spread of the trials at a load (RFC 8219 sections 7.2 and 7.3.1): the 1st and the 99th percentile over the trials.
+//! The latency table has the medians.
 
 use crate::kit::prelude::*;
 use drophammer_model::latency::LatencySummary;
@@ -23,7 +23,7 @@ columns! {
 
 pub(super) const TABLE: TableSpec<SpreadRow> = TableSpec::new("latency_spread", "Latency: spread of the trials");
 
-/// The smallest of the sorted values that this share of them, in %, does not exceed (RFC 2330 section 11.3).
+/// The smallest of the sorted values that at least this share of them, in %, does not exceed (RFC 2330 section 11.3).
 fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()

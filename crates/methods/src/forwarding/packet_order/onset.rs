@@ -1,9 +1,9 @@
-//! Verdict on the order of frames: whether the router reorders them, and from which load upwards.
+//! Verdict on the order of frames: whether the router reorders them, and the load at which this begins.
 
 use crate::tester_ceiling::LoopOrder;
 use drophammer_judge::statistics::chance_of_more;
 
-/// Maximum probability that a loop with the same reordering rate as the router shows this much less reordering.
+/// The router causes the reordering if the probability that the loop shows this much less by chance is at most this.
 const CHANCE: f64 = 0.001;
 
 /// Order of frames at a load.
@@ -11,7 +11,7 @@ const CHANCE: f64 = 0.001;
 pub(super) enum Order {
     /// No frame was reordered.
     Kept,
-    /// Some frames were reordered, but the tester's own loop reorders as many.
+    /// Some frames were reordered, but the tester's own loop reorders just as many.
     Doubtful,
     /// The router reorders.
     Changed,
@@ -20,7 +20,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// In words.
+    /// The verdict as text.
     pub(super) fn text(self) -> &'static str {
         match self {
             Order::Kept => "kept",
@@ -56,18 +56,19 @@ pub(super) struct At {
     pub(super) rate_pps: f64,
     /// Verdict on the order.
     pub(super) order: Order,
-    /// Number of trials with reordered frames, and of all trials.
+    /// Number of trials with reordered frames, and number of all trials.
     pub(super) disagree: (u64, u64),
 }
 
 /// The load at which reordering begins.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Onset {
-    /// The lowest load for which it and all higher loads reorder, in % of line rate; none if the highest does not.
+    /// The lowest load for which it and all higher loads reorder, in % of line rate; `None` if the highest load does
+    /// not reorder.
     pub(super) begins: Option<f64>,
     /// This load per sending port, in frames per second.
     pub(super) begins_pps: Option<f64>,
-    /// The next lower load that was tried.
+    /// The next lower load of the test.
     pub(super) below: Option<f64>,
     /// The loads, the highest first.
     all: Vec<At>,
@@ -91,7 +92,7 @@ impl Onset {
         self.all.iter().find(|at| at.load == below)
     }
 
-    /// In words.
+    /// The onset as text.
     pub(super) fn text(&self) -> String {
         let Some(highest) = self.all.first() else { return "nothing was measured".into() };
         let lower: Vec<String> =
@@ -128,13 +129,12 @@ impl Onset {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Figure to compare: load, its step, and whether it is a lower bound. `None` if there is no certain figure.
-    ///
-    /// If all loads reorder, the figure is the lowest load: a figure for which more is better cannot be an upper bound.
-    /// Its step then reaches down to 0.
+    /// Figure to compare: the load, its step, and whether it is a lower bound. `None` if there is no certain figure. If
+    /// all loads reorder, the figure is the lowest load, and its step reaches down to 0: a figure for which higher is
+    /// better cannot be an upper bound.
     pub(super) fn figure(&self) -> Option<(f64, f64, bool)> {
         match self.begins {
-            // Reordering may begin at the next lower load, or even below it.
+            // Reordering may begin at the next lower load or below it.
             Some(_) if self.next_lower().is_some_and(|at| at.order != Order::Kept) => None,
             Some(begins) => Some((begins, begins - self.below.unwrap_or(0.0), false)),
             None => {
@@ -165,10 +165,10 @@ mod tests {
         // As many as the loop in one trial, and fewer.
         assert_eq!(judge(Some(10), m, loop_of(10, m, 0.001)), Order::Doubtful);
         assert_eq!(judge(Some(9), m, loop_of(10, m, 0.001)), Order::Doubtful);
-        // If the loop reorders none of a million frames, a few in the next million are still possible.
+        // If the loop reorders none of a million frames, it may still reorder a few of the next million.
         assert_eq!(judge(Some(5), m, loop_of(0, m, 0.0)), Order::Doubtful);
         assert_eq!(judge(Some(30), m, loop_of(0, m, 0.0)), Order::Changed);
-        // The fewer frames the loop has sent, the less is certain.
+        // The fewer frames the loop has sent, the less certain its rate is.
         assert_eq!(judge(Some(30), m, loop_of(0, m / 100, 0.0)), Order::Doubtful);
         assert_eq!(judge(Some(500_000), m, loop_of(10, m, 0.001)), Order::Changed);
     }

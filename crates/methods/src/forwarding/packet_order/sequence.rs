@@ -1,17 +1,17 @@
-//! Frames out of sequence, as the core router test of 2001 counts.
+//! Frames out of sequence, counted as in the core router test of 2001.
 
 use super::known;
 use crate::kit::prelude::*;
 
-/// Number of frames, over all trials, whose number is not one above the number of the previous frame of their flow. `None`
-/// if the order in any trial is unknown, or if gaps of the tester cannot be told apart from gaps of the router.
+/// Number of frames, over all trials, whose sequence number is not one above that of the previous frame of their flow.
+/// `None` if the order is unknown in any trial, or if gaps of the tester cannot be told apart from gaps of the router.
 pub(super) fn out_of_sequence(results: &[TrialResult]) -> Option<u64> {
     let told_apart = results.iter().all(has_no_gaps_of_the_tester);
     known(results, |g| g.received.saturating_sub(g.in_sequence)).filter(|_| told_apart)
 }
 
-/// A frame that the tester's own ring refused has used its number, so the router does not cause the gap. The counts are free
-/// of such gaps only if everything that left arrived in order.
+/// A frame that the tester's own ring refused has used up its number, so this gap is not the router's. The counts are
+/// free of such gaps only if all frames that left arrived in order.
 fn has_no_gaps_of_the_tester(result: &TrialResult) -> bool {
     result.health.refused_by_tester == 0 || result.sum(|g| g.lost + g.reordered) == 0
 }
@@ -34,7 +34,7 @@ mod tests {
     fn gaps_of_the_tester_are_not_the_routers() {
         assert_eq!(out_of_sequence(&[trial(0, 10, 5, 970)]), Some(20));
         assert_eq!(out_of_sequence(&[trial(8, 0, 0, 992)]), Some(0));
-        // The gaps that the tester made are counted together with those of the router.
+        // Gaps of the tester are counted together with those of the router.
         assert_eq!(out_of_sequence(&[trial(8, 1, 0, 983)]), None);
         assert_eq!(out_of_sequence(&[trial(8, 0, 1, 982)]), None);
         assert_eq!(out_of_sequence(&[trial(0, 10, 0, 980), trial(8, 1, 0, 983)]), None);

@@ -10,11 +10,11 @@ const HOUR_S: f64 = 3_600.0;
 pub(super) struct Drift {
     /// Median of all intervals.
     pub level: f64,
-    /// Change per hour, with its confidence interval. None for fewer than two intervals.
+    /// Change per hour, with its confidence interval; `None` for fewer than two intervals.
     pub per_hour: Option<Trend>,
     /// The slope times the time from the first to the last interval.
     pub change: f64,
-    /// The change in % of the level; none if the level is 0.
+    /// The change in % of the level; `None` if the level is 0.
     pub change_percent: Option<f64>,
     pub verdict: Verdict,
 }
@@ -48,7 +48,7 @@ pub(super) enum Least {
     Absolute(f64),
 }
 
-/// The drift of `points`: `(seconds, value)` of each interval that has a value. None without points.
+/// The drift of `points`: `(seconds, value)` of each interval that has a value. `None` without points.
 pub(super) fn drift(points: &[(f64, f64)], least: Least) -> Option<Drift> {
     let mut values: Vec<f64> = points.iter().map(|point| point.1).collect();
     values.sort_by(f64::total_cmp);

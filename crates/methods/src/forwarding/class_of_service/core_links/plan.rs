@@ -1,4 +1,4 @@
-//! Which links go down, and how much the remaining ones must then carry.
+//! Which links go down, and how much load the remaining ones then have to carry.
 
 use super::fluid::Demand;
 use crate::class_of_service::BOTTLENECK;
@@ -69,7 +69,7 @@ impl CorePlan {
         self.rate.0 as f64 / pattern.l1_bps(FrameRate(1.0), Medium::Ethernet)
     }
 
-    /// Whether these ports are at different routers.
+    /// Returns true if these ports are on different routers.
     pub(super) fn crosses(&self, from: usize, to: usize) -> bool {
         let router = |port| self.system.edge(port).map(|(router, _)| router);
         router(from) != router(to)
@@ -88,12 +88,12 @@ impl CorePlan {
         pairs.filter(|(from, to)| from != to).filter_map(between).collect()
     }
 
-    /// Number of links of the longest path.
+    /// Number of links in the longest path.
     pub(super) fn longest(&self) -> usize {
         self.demands(1.0).iter().map(|demand| demand.ways.len()).max().unwrap_or(1)
     }
 
-    /// Description of the plan for people.
+    /// Describes the plan in words.
     pub(super) fn text(&self) -> String {
         let down = match self.down.is_empty() {
             true => "All links between routers are up".to_owned(),

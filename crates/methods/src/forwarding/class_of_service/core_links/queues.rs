@@ -68,7 +68,7 @@ pub(super) struct Queues(Vec<(CoreWay, Vec<Count>)>);
 pub(super) struct Found {
     /// Number of paths that are up.
     pub ways: usize,
-    /// For each class, the number of paths on which it was treated wrongly.
+    /// For each class, the number of paths on which the router treated it wrongly.
     pub wrong: Vec<usize>,
     /// Largest difference between a share and the expected one on an overloaded path, in percentage points.
     pub error: Option<f64>,
@@ -76,7 +76,7 @@ pub(super) struct Found {
     pub overloaded: bool,
 }
 
-/// How the classes fared on one path.
+/// Result of the classes on one path.
 struct Judged {
     /// `(share, expected share)` in %; none if nothing left the queue, or if nothing was dropped and so nothing had to
     /// be shared.
@@ -176,10 +176,8 @@ fn flows_of_class(case: &Case<'_>, way: CoreWay) -> f64 {
     load * ports.saturating_sub(1) as f64 * case.pattern.families.len() as f64
 }
 
-/// Compares what left one queue with the weights.
-///
-/// If a class had frames dropped, its queue was full at the end. The frames then in the queue left after the last
-/// departure, so they took no part in the sharing.
+/// Compares what left one queue with the weights. If frames of a class were dropped, its queue was full at the end. The
+/// frames in it left after the last departure, so they took no part in the sharing.
 fn judge(case: &Case<'_>, trial: &Trial, way: CoreWay, counts: &[Count]) -> Judged {
     let seconds = trial.result.sending_s.max(f64::MIN_POSITIVE);
     let percent = way_percent(case, trial, way);

@@ -1,14 +1,14 @@
-//! How often a spoilt trial is repeated.
+//! Number of times that a spoilt trial is repeated.
 
 use crate::testbed::{TestError, Testbed};
 use drophammer_judge::held_up::by_host_alone;
 use drophammer_model::trial::{TrialResult, Validity};
 use std::time::Duration;
 
-/// Number of attempts that the tester itself may spoil. A search relies on this limit to retreat from a load that the
-/// tester cannot offer.
+/// Maximum number of attempts spoilt by the tester itself. After that, a search retreats from a load that the tester
+/// cannot offer.
 const OWN: u32 = 3;
-/// Maximum number of attempts if nearly all were spoilt by the host alone.
+/// Maximum number of attempts if the host alone spoilt nearly all of them.
 const ALL: u32 = 20;
 /// Maximum number of attempts if each takes many seconds.
 const FEW: u32 = 5;
@@ -38,7 +38,7 @@ impl Attempts {
         self.number
     }
 
-    /// Whether the attempt was valid. If not, the trial must be repeated.
+    /// Returns true if the attempt was valid. If not, the trial must be repeated.
     ///
     /// # Errors
     /// [`TestError::Unfit`] if no more attempts are allowed.
@@ -47,7 +47,8 @@ impl Attempts {
         if self.again(bed, reasons, result.elapsed_s) { Ok(false) } else { Err(TestError::Unfit(reasons.clone())) }
     }
 
-    /// Whether to repeat an attempt that was spoilt for these reasons. It took `elapsed_s` seconds on a bed without a clock.
+    /// Returns true if an attempt that was spoilt for these reasons should be repeated. It took `elapsed_s` seconds on
+    /// a bed without a clock.
     pub fn again(&mut self, bed: &mut (impl Testbed + ?Sized), reasons: &[String], elapsed_s: f64) -> bool {
         let now_s = bed.now_s();
         let took_s = now_s.zip(self.since_s).map_or(elapsed_s, |(now, since)| now - since);

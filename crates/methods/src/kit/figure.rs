@@ -16,41 +16,41 @@ pub struct FigureSpec {
     better: Better,
 }
 
-/// Which of two values is better, and how large the difference must be.
+/// Which of two values is better, and the difference from which they are not equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Better {
     Higher,
     Lower,
-    /// Like [`Better::LowerBy`], but more is better.
+    /// Like [`Better::LowerBy`], but higher is better.
     HigherBy(Option<f64>),
-    /// Figures that may be 0 are compared by difference. Two figures that differ by less than this are equal; `None`
-    /// until it is known.
+    /// Figures that can be 0 are compared by difference. Two figures that differ by less than this are equal; `None`
+    /// until the value is known.
     LowerBy(Option<f64>),
 }
 
 impl FigureSpec {
-    /// A figure for which more is better, compared by ratio. `key` has placeholders for what the figure describes:
+    /// A figure for which higher is better, compared by ratio. `key` has placeholders for what the figure describes:
     /// `throughput_{size}_pps`.
     pub const fn higher(key: &'static str, unit: &'static str, help: &'static str) -> FigureSpec {
         FigureSpec { key, unit, help, better: Better::Higher }
     }
 
-    /// A figure for which less is better, compared by ratio.
+    /// A figure for which lower is better, compared by ratio.
     pub const fn lower(key: &'static str, unit: &'static str, help: &'static str) -> FigureSpec {
         FigureSpec { key, unit, help, better: Better::Lower }
     }
 
-    /// A figure that may be 0 and for which less is better. It also needs [`FigureSpec::by`].
+    /// A figure that can be 0 and for which lower is better. It also needs [`FigureSpec::by`].
     pub const fn lower_by_difference(key: &'static str, unit: &'static str, help: &'static str) -> FigureSpec {
         FigureSpec { key, unit, help, better: Better::LowerBy(None) }
     }
 
-    /// A figure that may be 0 and for which more is better. It also needs [`FigureSpec::by`].
+    /// A figure that can be 0 and for which higher is better. It also needs [`FigureSpec::by`].
     pub const fn higher_by_difference(key: &'static str, unit: &'static str, help: &'static str) -> FigureSpec {
         FigureSpec { key, unit, help, better: Better::HigherBy(None) }
     }
 
-    /// Adds the least difference, in the figure's unit: figures that differ by less count as equal. It belongs to the
+    /// Adds the least difference, in the figure's unit: figures that differ by less count as equal. Set it in the
     /// constant, unless only the measurement determines it.
     #[must_use]
     pub const fn by(self, least: f64) -> FigureSpec {
@@ -61,7 +61,7 @@ impl FigureSpec {
         FigureSpec { better, ..self }
     }
 
-    /// What the registry knows about the figure.
+    /// Description of the figure for the registry.
     pub const fn shape(&self) -> FigureShape {
         FigureShape { key: self.key, help: self.help }
     }
@@ -81,7 +81,7 @@ impl FigureSpec {
         }
     }
 
-    /// The key without placeholders.
+    /// The key with its placeholders filled.
     fn filled(&self, parts: &[(&str, &dyn Display)]) -> String {
         let (mut key, mut rest) = (String::new(), self.key);
         while let Some((literal, (name, tail))) =
@@ -105,7 +105,7 @@ pub(crate) fn of_family(both: &[FigureSpec; 2], family: Family) -> FigureSpec {
     both[usize::from(family == Family::Ipv6)]
 }
 
-/// The word for a family in keys: `ipv4`.
+/// The word for a family in keys, such as `ipv4`.
 pub(crate) fn word(family: Family) -> String {
     family.to_string().to_lowercase()
 }

@@ -30,7 +30,7 @@ drophammer_model::choice! {
     }
 }
 
-/// Maximum number of conditions of a filter. Each needs one rule per flow, which is held in memory and given to the
+/// Maximum number of conditions of a filter. Each one needs a rule per flow, which is kept in memory and sent to the
 /// router.
 pub const MOST_CONDITIONS: u64 = 100_000;
 
@@ -40,8 +40,8 @@ const UDP: u8 = 17;
 /// A filter to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Number of conditions, including the one that permits the traffic, but not the last rule, which denies everything
-    /// else.
+    /// Number of conditions, including the one that permits the traffic, but without the last rule, which denies
+    /// everything else.
     pub conditions: u64,
     /// Position of the permitting condition; `None` if it is the only one.
     pub permit: Option<Position>,
@@ -71,7 +71,7 @@ impl Case {
         self.permit.map_or("only", Position::word)
     }
 
-    /// For people: `10 conditions, permit last, ingress`.
+    /// The case as text: `10 conditions, permit last, ingress`.
     pub fn text(&self) -> String {
         match self.permit {
             Some(at) => format!("{} conditions, permit {at}, {}", self.conditions, self.direction),
@@ -141,7 +141,7 @@ fn nth((address, length): (IpAddr, u8), n: u64) -> IpAddr {
     }
 }
 
-/// Destination address `i` of a flow, for people.
+/// Destination address `i` of a flow as text.
 pub fn destination(flow: &FlowSpec, i: usize) -> String {
     match &flow.destinations {
         Targets::Addresses(range) => {

@@ -14,7 +14,7 @@ const INNER: u32 = 1_000;
 const KEPT: u32 = 16;
 
 /// `flow` with labels, once for each entry of the port `to` that performs `labels.operation`, with equal shares. The
-/// labels come on top of the size of the packets.
+/// labels are added to the size of the packets.
 ///
 /// # Errors
 /// [`TestError::NotApplicable`] if the port has no matching entry.
@@ -48,14 +48,15 @@ pub(crate) fn flows(
     Ok(entries.iter().map(|entry| FlowSpec { weight: share, ..one(entry.label, Some(&entry.out)) }).collect())
 }
 
-/// The entries that do exactly this. A swap replaces one label by one label, so all its frames keep their size; an entry with
-/// more labels in `out` does something else, a swap and a push.
+/// The entries that perform exactly this operation. A swap replaces one label by one label, so all its frames keep
+/// their size; an entry with more labels in `out` performs a swap and a push.
 fn entries(operation: LabelOperation, to: &PortView) -> Vec<&LabelConfig> {
     let labels = if operation == LabelOperation::Pop { 0 } else { 1 };
     to.labels.iter().filter(|entry| entry.out.len() == labels).collect()
 }
 
-/// Difference in labels of a family's frames behind the DUT, for each flow to the port `to`; -1 is one label less.
+/// Change in the number of labels of a family's frames behind the DUT, for each flow to the port `to`; -1 is one label
+/// less.
 pub(crate) fn added(labels: Labels, family: Family, to: &PortView) -> Vec<i32> {
     match labels.operation {
         LabelOperation::Keep => vec![0],
@@ -66,14 +67,14 @@ pub(crate) fn added(labels: Labels, family: Family, to: &PortView) -> Vec<i32> {
     }
 }
 
-/// Networks of a family to which the DUT pushes labels.
+/// Networks of a family for which the DUT pushes labels.
 fn networks(family: Family, to: &PortView) -> impl Iterator<Item = &FecConfig> {
     to.pushed.iter().filter(move |fec| fec.to.family() == family)
 }
 
-/// `flow` without labels to each network of the family behind `to` to which the DUT pushes labels, with equal shares.
-/// The TTL of the labels depends on the model that the DUT follows (RFC 3443), so it is not compared; the TTL of the
-/// packet has been decremented by one router.
+/// `flow` without labels to each network of the family behind `to` for which the DUT pushes labels, with equal shares.
+/// The TTL of the labels depends on the model that the DUT follows (RFC 3443), so it is not compared. The TTL of the
+/// packet must be one lower.
 fn pushed(flow: &FlowSpec, to: &PortView) -> Result<Vec<FlowSpec>, TestError> {
     let networks: Vec<&FecConfig> = networks(flow.family, to).collect();
     if networks.is_empty() {
@@ -117,10 +118,10 @@ fn inner(sent: u8) -> impl Iterator<Item = u32> {
     (0..u32::from(sent) - 1).rev().map(|place| INNER + place)
 }
 
-/// The labels that must arrive. The labels of `out` replace the outermost one, with a TTL decremented by one router; the
-/// others stay as sent. Without `out`, all stay as sent. If the DUT pops the only label, the packet has one hop less
-/// whichever TTL model the DUT follows (RFC 3443), because label and packet were sent with the same TTL. If the DUT
-/// exposes a label below, the TTL of that label depends on the model, so it is not compared.
+/// The labels that must arrive. The labels of `out` replace the outermost one, with a TTL decremented by one router;
+/// the others arrive as sent. Without `out`, all arrive as sent. If the DUT pops the only label, the packet has one hop
+/// less whichever TTL model the DUT follows (RFC 3443), because label and packet were sent with the same TTL. If the
+/// DUT exposes a label below, the TTL of that label depends on the model, so it is not compared.
 fn arriving(outermost: u32, out: Option<&[u32]>, sent: u8) -> Arriving {
     let label = |label: u32, ttl: Option<u8>| ArrivingLabel { label: Bits::new(label), tc: None, ttl };
     let (instead, ttl, below) = match out {

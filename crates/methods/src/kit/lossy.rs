@@ -1,5 +1,5 @@
-//! Frame sizes without a throughput, in tests whose load is a share of the throughput. The router has then failed the
-//! test; the test does apply to it.
+//! Frame sizes without a throughput, in tests whose load is a share of the throughput. The test applies to the router,
+//! and the router has failed it.
 
 use crate::pattern::Pattern;
 use crate::report::{deviate, note};
@@ -9,7 +9,7 @@ use drophammer_model::outcome::Outcome;
 /// Why there is no load.
 pub(crate) const NO_THROUGHPUT: &str = "no throughput was found: the router loses frames at every load";
 
-/// Whether the router loses frames of some size at every load. The other sizes are still tested.
+/// True if the router loses frames of some size at every load. The other sizes are still tested.
 #[derive(Debug, Default)]
 pub(crate) struct Lossy(bool);
 

@@ -6,7 +6,7 @@ use crate::testbed::{TestError, Testbed};
 use drophammer_model::quantity::FrameRate;
 
 /// Runs a trial with line rate as the limit of its load, or with the highest limit that the tester can offer validly.
-/// Returns the result of `run` and that limit.
+/// Returns the result of `run`, and the limit.
 ///
 /// # Errors
 /// Errors of `run`; [`TestError::Unfit`] if every limit was too high.
@@ -22,7 +22,7 @@ pub(crate) fn at_maximum<T>(
         match run(bed, limit) {
             Err(TestError::Unfit(why)) if retreats < RETREATS => {
                 retreats += 1;
-                // The line rate may be far beyond what the tester can offer.
+                // Line rate can be far higher than what the tester can offer.
                 let highest = limits.ceiling.map_or(limit, |c| FrameRate(c.pps().min(limit.pps())));
                 limit = highest.scaled(RETREAT);
                 if load_was_too_high(&why) {

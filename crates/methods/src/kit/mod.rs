@@ -1,6 +1,7 @@
-//! What tests share: how to declare a test ([`parameters`], [`figure`], [`table`], [`plan`]), its interface to the testbed ([`testbed`],
-//! [`trial`], [`routing`]), traffic ([`pattern`], [`modifiers`]), searches ([`throughput_search`], [`mlrsearch`]), and tables of routes
-//! (`route_*`). A test begins with `use crate::kit::prelude::*`.
+//! Parts shared by all tests: how to declare a test ([`parameters`], [`figure`], [`table`], [`plan`]), its interface to
+//! the testbed ([`testbed`], [`trial`], [`routing`]), traffic ([`pattern`], [`modifiers`]), searches
+//! ([`throughput_search`], [`mlrsearch`]), and tables of routes (`route_*`). A test begins with `use
+//! crate::kit::prelude::*`.
 
 pub mod attempts;
 pub mod figure;

@@ -1,7 +1,7 @@
-//! Modifiers of RFC 2544 section 11: a test by frame size runs once without and once with an additional task for the
-//! router.
+//! Modifiers of RFC 2544 section 11: additional tasks for the router. A test by frame size runs once without and once
+//! with each of them.
 //!
-//! A test need not know about modifiers: [`Testbed::trial`] adds the modifier of the running pattern and counts its
+//! Tests do not handle modifiers themselves: [`Testbed::trial`] adds the modifier of the running pattern and counts its
 //! traffic separately.
 
 mod applied;
@@ -94,13 +94,13 @@ columns! {
 }
 
 const TABLE: TableSpec<ModifierRow> = TableSpec::new("modifiers", "Additional tasks (modifiers)");
-/// The table of tests that have the parameter.
+/// The table of tests that have the parameter [`MODIFIERS`].
 pub(crate) const SHAPE: TableShape = TABLE.shape();
 
 /// Runs `each` with the modifier of the pattern, and reports the result of the modifier.
 ///
 /// # Errors
-/// Errors of `each` and of the modifier: [`TestError::NotApplicable`] if this router or suite does not support it.
+/// Errors of `each` and of the modifier: [`TestError::NotApplicable`] if the router or the suite does not support it.
 pub(crate) fn with(
     bed: &mut dyn Testbed,
     pattern: &Pattern,

@@ -1,4 +1,4 @@
-//! Parameters that several tests share, and their deviations from the RFCs.
+//! Parameters shared by several tests, and their deviations from the RFCs.
 
 use crate::modifiers::{FILTER_CONDITIONS, MODIFIERS};
 use crate::route_traffic;
@@ -65,7 +65,7 @@ pub const LABEL_STACK: Param<u32> = Param::new(
     "label_stack",
     "1",
     "1",
-    "number of labels per frame, 1 to 8, if `labels` is given; they come on top of the frame size",
+    "number of labels per frame, 1 to 8, if `labels` is given; they are added to the frame size",
 );
 /// `goal`
 pub const GOAL: Param<Goal> =
@@ -96,7 +96,7 @@ pub const DRAIN: Param<Duration> = Param::new(
     "drain",
     "200 ms",
     "2 s",
-    "wait for late frames after the last one was sent; ends when all have arrived, and is extended while frames arrive, up to 2 s (RFC 2544 \
+    "wait for late frames after the last one was sent; ends when all have arrived, and continues while frames arrive, up to 2 s (RFC 2544 \
      section 23 d)",
 );
 /// Wait for late frames in seconds that RFC 2544 section 23 d requires.
@@ -118,7 +118,7 @@ drophammer_model::choice! {
     }
 }
 
-/// Parameters of the traffic, in tests by frame size.
+/// Traffic parameters of tests by frame size.
 pub const TRAFFIC: [ParamSpec; 7] = [
     FRAME_SIZES.spec(),
     FAMILIES.spec(),
@@ -128,13 +128,13 @@ pub const TRAFFIC: [ParamSpec; 7] = [
     DISTRIBUTION.spec(),
     ROUTES.spec().needing(route_traffic::NEEDS),
 ];
-/// Parameters of tests whose frames may carry labels.
+/// Parameters of tests whose frames can carry labels.
 pub const LABELLED: [ParamSpec; 2] = [LABELS.spec(), LABEL_STACK.spec()];
 /// The modifiers of RFC 2544 section 11, in tests that support them.
 pub const MODIFIED: [ParamSpec; 2] = [MODIFIERS.spec(), FILTER_CONDITIONS.spec()];
 /// Parameters of the pause after each trial.
 pub const AFTER_TRIAL: [ParamSpec; 2] = [PAUSE.spec(), DRAIN.spec()];
-/// Parameters of a test that needs to know the throughput.
+/// Parameters of tests that need to know the throughput.
 pub const SEARCH: [ParamSpec; 7] =
     [GOAL.spec(), FINAL_TRIAL.spec(), WIDTH.spec(), MAX_LOAD.spec(), SEARCH_MAX.spec(), PAUSE.spec(), DRAIN.spec()];
 
@@ -175,21 +175,21 @@ pub const fn joined<const N: usize>(lists: &[&[ParamSpec]]) -> [ParamSpec; N] {
     all
 }
 
-/// A deviation if the duration is shorter than the RFC requires.
+/// Returns a deviation if the duration is shorter than the RFC requires.
 pub fn shorter(params: &Params, of: &Param<Duration>, what: &str, rfc_s: f64, section: &str) -> Option<String> {
     let (found, asked) = (of.get(params), Duration::from_secs_f64(rfc_s));
     (found < asked)
         .then(|| format!("{what} of {} instead of {} ({section})", show_duration(found), show_duration(asked)))
 }
 
-/// A deviation if the count is smaller than the RFC requires.
+/// Returns a deviation if the count is smaller than the RFC requires.
 pub fn fewer(params: &Params, of: &Param<u32>, what: &str, rfc: u32, section: &str) -> Option<String> {
     let found = of.get(params);
     (found < rfc).then(|| format!("{found} {what} instead of {rfc} ({section})"))
 }
 
 /// Deviations in frame sizes, pause and drain, which most tests have. Every test uses the same wording, so that a run
-/// can state each deviation once.
+/// can print each deviation once.
 pub fn common_deviations(params: &Params) -> Vec<String> {
     let few = (FRAME_SIZES.get(params).len() < 5).then(|| "fewer than 5 frame sizes (RFC 2544 section 9)".to_owned());
     few.into_iter().chain(pause_deviations(params)).collect()
@@ -206,8 +206,8 @@ pub fn pause_deviations(params: &Params) -> impl Iterator<Item = String> {
 /// the results.
 const TRIAL_OVERHEAD_S: f64 = 0.12;
 
-/// Time of `trials` trials in addition to sending, in seconds, for estimates. The share `lossy` (0 to 1) of them loses
-/// frames and waits for the lost frames until the drain time is over.
+/// Time of `trials` trials in addition to sending, in seconds, for estimates. The share `lossy` (0 to 1) of the trials
+/// loses frames and waits for them until the drain time ends.
 pub fn beside_s(params: &Params, trials: f64, lossy: f64) -> f64 {
     trials * PAUSE.seconds(params) + unpaused_s(params, trials, lossy)
 }

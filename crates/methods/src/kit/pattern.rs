@@ -3,19 +3,19 @@
 //!
 //! # Patterns
 //!
-//! Tests by frame size offer a `methods::Pattern`: size, families (or a mix of them with sizes of their own,
-//! `FamilyMix`), direction, distribution over the ports (pairs, or every port to every other one), and whether frames
-//! aim at hosts or at BGP routes. Ceilings, throughputs and highest loads are stored under its `PatternKey`.
-//! `Method::patterns` names the patterns of a test before the test runs, so that the runner can measure the tester's
-//! ceiling for each. A loop joins ports in pairs and has no routers, so the ceiling is measured with the pattern
-//! `on_loop`. Frames may carry MPLS labels on top of their size (`model::Labels`, `methods/src/kit/labelled.rs`); the label
-//! entries of the receiving port determine what must arrive. `methods/src/kit/routed.rs` puts routes behind the ports
-//! during a test (`Setting::Aim`), and verifies on every other port, before and after the test, that the DUT has
-//! re-advertised the whole table. The table stays for the next test that wants the same table (`routed::Kept`, in
-//! `Known`); the runner withdraws it before any other test (`routed::release`). `methods/src/kit/route_spread.rs` defines
-//! which routes are behind which port and who sends to them, also for route tests that let the user choose. The IPv6
-//! extension headers of a pattern are part of its frame size (`model::ExtensionHeader`). If a port sends to several
-//! ports, a trial also counts the frames from each port to each (`TrialResult::ways`); the report says how even they
+//! Tests by frame size offer a `methods::Pattern`: size, families (or a `FamilyMix` with a size for each), direction,
+//! distribution over the ports (pairs, or every port to every other one), and whether frames go to hosts or to BGP
+//! routes. Ceilings, throughputs and highest loads are stored by `PatternKey`. `Method::patterns` names the patterns of
+//! a test before the test runs, so that the runner can measure the tester's ceiling for each. A loop joins ports in
+//! pairs and has no routers, so the ceiling is measured with the pattern `on_loop`. Frames can carry MPLS labels in
+//! addition to their size (`model::Labels`, `methods/src/kit/labelled.rs`); the label entries of the receiving port
+//! determine what must arrive. `methods/src/kit/routed.rs` puts routes behind the ports during a test (`Setting::Aim`),
+//! and verifies on every other port, before and after the test, that the DUT has re-advertised the whole table. The
+//! table stays for the next test that wants the same table (`routed::Kept`, in `Known`); the runner withdraws it before
+//! any other test (`routed::release`). `methods/src/kit/route_spread.rs` defines which routes are behind which port and
+//! which ports send to them, also for route tests that let the user choose. The IPv6 extension headers of a pattern are
+//! part of its frame size (`model::ExtensionHeader`). If a port sends to several ports, a trial also counts the frames
+//! between each two ports (`TrialResult::ways`); the report shows how evenly they are distributed.
 //! were.
 
 pub(crate) mod arrivals;
@@ -39,31 +39,31 @@ use drophammer_model::size::{ETHERNET_OVERHEAD, FrameSize, MIN_FRAME, PacketSize
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
 
-/// Tests use at most this share of the tester's ceiling: at the ceiling itself, the tester falls short in every other
-/// trial, which is then invalid.
+/// Tests use at most this share of the tester's ceiling: at the ceiling itself, about half of the trials are invalid
+/// because the tester falls short.
 pub const CEILING_SHARE: f64 = 0.95;
 
-/// A figure above this share of the tester's ceiling is limited by the tester as much as by the DUT.
+/// Above this share of the tester's ceiling, the tester may limit a figure as much as the DUT.
 pub const TESTER_LIMITED_SHARE: f64 = 0.9;
 
 /// Factor by which the highest load is reduced after the tester could not offer it validly.
 pub const RETREAT: f64 = 0.9;
 
-/// How often it may be reduced before the tester counts as unfit.
+/// Maximum number of reductions before the tester counts as unfit.
 pub const RETREATS: u32 = 6;
 
-/// Whether a trial with these reasons was invalid because of its load. A busy host may have caused the other reasons as
-/// well, so then they say nothing about the load.
+/// Returns true if a trial with these reasons was invalid because of its load. If the host was busy, it may have caused
+/// the other reasons too, so they prove nothing about the load.
 pub fn load_was_too_high(reasons: &[String]) -> bool {
     !reasons.iter().any(|reason| reason.starts_with(HOST_BUSY))
 }
 
 /// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; a remaining port stays silent. With crossed traffic,
 /// four ports form the pairs 0 and 2, 1 and 3. With fully meshed traffic, each port sends to all others. Each family
-/// has a separate flow group and sends as many frames as the others, unless `mix` specifies otherwise.
+/// has a separate flow group. All families send the same number of frames, unless `mix` specifies otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern {
-    /// Size or mix; if IPv6 frames have a different size, this one applies to IPv4 frames.
+    /// Size or mix; only for IPv4 frames if IPv6 frames have a different size.
     pub size: PacketSize,
     /// IP versions, at least one.
     pub families: Vec<Family>,
@@ -73,10 +73,10 @@ pub struct Pattern {
     pub direction: Direction,
     /// Which ports send to which.
     pub distribution: Distribution,
-    /// Number of BGP routes that contain the destinations, over all ports and for each family; 0 if frames aim at hosts of the
-    /// networks behind the ports.
+    /// Number of BGP routes that contain the destinations, over all ports and for each family; 0 if the destinations
+    /// are hosts in the networks behind the ports.
     pub routes: u32,
-    /// MPLS labels of the frames, on top of their size.
+    /// MPLS labels of the frames, in addition to their size.
     pub labels: Option<Labels>,
     /// Extension headers of the IPv6 frames, within their size.
     pub extensions: Vec<ExtensionHeader>,
@@ -125,7 +125,7 @@ impl Pattern {
         pattern.shared_out(params)
     }
 
-    /// As [`Pattern::new`], with the settings `ipv6_share` and `ipv6_frame_size` for IPv6 frames.
+    /// Like [`Pattern::new`], but also with the settings `ipv6_share` and `ipv6_frame_size` for IPv6 frames.
     pub fn shared_out(self, params: &Params) -> Self {
         match (IPV6_SHARE.get(params), IPV6_FRAME_SIZE.get(params)) {
             (None, None) => self,
@@ -133,8 +133,8 @@ impl Pattern {
         }
     }
 
-    /// The pattern with this share of IPv6 frames in %, optionally with a different size for them; a single family if
-    /// the share is 0 or 100 %.
+    /// The pattern with this share of IPv6 frames in %, optionally with a different size for them. It has a single
+    /// family if the share is 0 or 100 %.
     pub fn mixed(self, ipv6_percent: f64, ipv6_size: Option<PacketSize>) -> Self {
         let ipv6_size = ipv6_size.unwrap_or_else(|| self.size.clone());
         match FamilyMix::new(ipv6_percent, ipv6_size.clone()) {
@@ -146,7 +146,7 @@ impl Pattern {
         }
     }
 
-    /// Key of the pattern in [`Known`](crate::Known) and among the ceilings.
+    /// Key of the pattern for [`Known`](crate::Known) and for the ceilings.
     pub fn key(&self) -> PatternKey {
         PatternKey {
             size: self.size.clone(),
@@ -162,7 +162,7 @@ impl Pattern {
         }
     }
 
-    /// IP versions for people: `IPv4+IPv6`, `85 % IPv4+15 % IPv6`.
+    /// IP versions as text: `IPv4+IPv6`, `85 % IPv4+15 % IPv6`.
     pub fn protocol(&self) -> String {
         let of = |family: &Family| match &self.mix {
             Some(mix) => format!("{} % {family}", mix.percent(*family)),
@@ -180,14 +180,14 @@ impl Pattern {
         }
     }
 
-    /// Weighted mean of a per-family figure over all frames.
+    /// Weighted mean over all frames of a per-family figure.
     fn mean(&self, figure: impl Fn(Family) -> f64) -> f64 {
         let weight = |family: Family| self.mix.as_ref().map_or(1.0, |mix| mix.percent(family));
         let sum: f64 = self.families.iter().map(|family| figure(*family) * weight(*family)).sum();
         sum / self.families.iter().map(|family| weight(*family)).sum::<f64>().max(f64::MIN_POSITIVE)
     }
 
-    /// Size for people: `64 bytes`; `IP packets of 40 bytes`; a mix by its name; `imix with 15 % IPv6`.
+    /// Size as text: `64 bytes`; `IP packets of 40 bytes`; the name of a mix; `imix with 15 % IPv6`.
     pub fn size_text(&self) -> String {
         let size = match &self.size {
             PacketSize::Fixed(FrameSize::Frame(bytes)) => format!("{bytes} bytes"),
@@ -210,14 +210,14 @@ impl Pattern {
         self.modifier.size_word(&self.size.to_string())
     }
 
-    /// Mean size of the sent frames over all families in bytes, FCS and labels included. IPv6 frames may be larger than
+    /// Mean size of the sent frames over all families in bytes, FCS and labels included. IPv6 frames can be larger than
     /// requested.
     pub fn frame_bytes(&self) -> f64 {
         self.mean(|family| self.bytes_of(family, 0).1)
     }
 
-    /// Mean bytes of the frames of a family, from the labels to the end of the IP packet, and of the whole frames, FCS
-    /// included, if they have `added` more labels than were sent (negative: fewer).
+    /// Mean bytes of a family's frames if they have `added` more labels than were sent (negative: fewer): from the
+    /// labels to the end of the IP packet, and of the whole frame, FCS included.
     fn bytes_of(&self, family: Family, added: i32) -> (f64, f64) {
         let round = self.size_of(family).round();
         let labels = self.label_bytes().saturating_add_signed(added as i16 * LABEL_BYTES as i16);
@@ -241,7 +241,7 @@ impl Pattern {
         Pattern { distribution, routes, labels, extensions, modifier, ..self.clone() }
     }
 
-    /// Which port sends to which.
+    /// Pairs of sending and receiving ports.
     fn pairs(&self, ports: usize) -> Vec<(usize, usize)> {
         if self.distribution == Distribution::FullyMeshed {
             return (0..ports).flat_map(|a| (0..ports).filter(move |b| *b != a).map(move |b| (a, b))).collect();
@@ -255,7 +255,7 @@ impl Pattern {
         }
     }
 
-    /// Number of ports that send: the aggregate rate is the rate per port times this.
+    /// Number of sending ports. The aggregate rate is this number times the rate per port.
     pub fn senders(&self, ports: usize) -> u32 {
         let mut senders: Vec<usize> = self.pairs(ports).into_iter().map(|(from, _)| from).collect();
         senders.dedup();
@@ -303,8 +303,7 @@ impl Pattern {
                 };
                 let sources = addressing(&ports[from], sent)?.destinations;
                 let hosts = addressing(&ports[to], leaves)?.destinations;
-                // While there are no routes behind a port yet, the flows are only built to check that they are
-                // possible.
+                // If there are no routes behind a port yet, the flows are only built to check that they are possible.
                 let destinations = ports[to].routed.get(family).cloned().unwrap_or_else(|| hosts.into());
                 let flow = FlowSpec::new(family.to_string(), from, to, sources, destinations);
                 match self.labels {
@@ -362,7 +361,7 @@ impl Pattern {
         self.line(ports).0
     }
 
-    /// Share of a line left for the test frames: additional frames have the same size.
+    /// Share of a line left for the test frames; additional frames have the same size.
     fn share_of_line(&self) -> f64 {
         if self.modifier == Modifier::Broadcast { 1.0 - modifiers::SHARE } else { 1.0 }
     }
@@ -408,7 +407,7 @@ impl Pattern {
         })
     }
 
-    /// Mean bytes that a frame takes on the line to a port, behind the DUT.
+    /// Mean bytes of a frame on the line from the DUT to a port.
     fn line_bytes_behind(&self, to: &PortView) -> f64 {
         self.mean(|family| {
             let line = |added: i32| {
@@ -426,24 +425,24 @@ impl Pattern {
     }
 }
 
-/// Rates that limit a pattern, all per sending port.
+/// Rates that limit a pattern. All are per sending port.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Theoretical line rate of the slowest port, RFC 2544 Appendix B, less the part that a modifier uses.
+    /// Theoretical line rate of the slowest port (RFC 2544 Appendix B), less the share of a modifier.
     pub line: FrameRate,
     /// Medium of that port.
     pub medium: Medium,
     /// The tester's own ceiling.
     pub ceiling: Option<FrameRate>,
-    /// Highest load that tests request: the line rate, or 95 % of the ceiling if that is lower, or, if the tester could
-    /// not offer even that validly, the load that it could.
+    /// Highest load that tests request: the line rate, or 95 % of the ceiling if that is lower, or the highest load
+    /// that the tester could offer if it could not offer even that validly.
     pub max: FrameRate,
     /// True if the tester could not offer more than `max` validly.
     pub retreated: bool,
 }
 
-/// A rate from this share of the line's maximum frame rate upwards counts as line rate: the search cannot tell them
-/// apart.
+/// A rate of at least this share of the line's maximum frame rate counts as line rate, because the search cannot tell
+/// them apart.
 const LINE_RATE_SHARE: f64 = 0.999;
 
 impl Limits {
@@ -465,12 +464,12 @@ impl Limits {
         rate.pps() >= self.line.pps() * LINE_RATE_SHARE
     }
 
-    /// Whether the highest load is below line rate because of the tester.
+    /// Returns true if the tester keeps the highest load below line rate.
     pub fn below_line(&self) -> bool {
         self.max.pps() < self.line.pps()
     }
 
-    /// Description of the highest load, for a note.
+    /// Describes the highest load, for a note.
     pub fn statement(&self) -> String {
         if self.retreated {
             format!("the tester cannot offer more than {} per port validly; line rate is {}", self.max, self.line)

@@ -1,7 +1,8 @@
-//! What a test will do, as far as its parameters determine it in advance: how often, for how long, with which traffic, and how
-//! that deviates from the source of the test.
+//! What a test will do, as far as its parameters determine it in advance: number and duration of trials, traffic, and
+//! deviations from the source of the test.
 //!
-//! Progress, estimates, the number of trials, the throughputs to search and the tester's own ceilings all follow from the [`Plan`].
+//! Progress, estimates, the number of trials, the throughputs to search and the tester's own ceilings are all derived
+//! from the [`Plan`].
 
 use crate::modifiers;
 use crate::parameters::beside_s;
@@ -30,12 +31,13 @@ pub struct Plan {
     params: Params,
     /// How often the test repeats its steps: once for each pattern, or for each IP version.
     times: usize,
-    /// True if frames aim at routes. A router that does not report its number of routes is probed before the first trial.
+    /// True if frames go to routes. A router that does not report its number of routes is probed before the first
+    /// trial.
     probed: bool,
-    /// Patterns that the test offers; the tester's own ceiling must be known for them.
+    /// Patterns that the test offers; the tester's own ceiling must be measured for them.
     pub patterns: Vec<Pattern>,
-    /// Patterns whose throughput the test needs. It searches those that no earlier test has found; later tests then know the
-    /// result.
+    /// Patterns whose throughput the test needs. The test searches those that no earlier test has found, and later
+    /// tests use the result.
     pub searched: Vec<Pattern>,
     /// Duration of one of these searches.
     search: Duration,
@@ -43,17 +45,19 @@ pub struct Plan {
     pub(crate) trials: TrialCount,
     /// Seconds in addition to these searches.
     time_s: f64,
-    /// What the test must know about arrivals. A rate needs only counts, and a backend without arrival times is faster.
+    /// What the test needs to know about arrivals. A rate needs only counts, and a backend without arrival times is
+    /// faster.
     pub arrivals: Arrivals,
     /// True if the router may be idle for a while between two steps of the test
     /// ([`Testbed::progress`](crate::Testbed::progress)).
     pub may_pause: bool,
-    /// How long the DUT's processor may stand still in a trial with events, as a share of that trial, if this is longer than the limit
-    /// of other trials. A test that counts losses has no such time; a test that only reads times of seconds tolerates it. Trials
-    /// without events, such as the trials of a search, never have it.
+    /// Tolerated stall of the DUT's processor in a trial with events, as a share of that trial, if this is longer than
+    /// the limit of other trials. It is 0 in a test that counts losses; a test that only measures times of seconds
+    /// tolerates more. Trials without events, such as those of a search, never use it.
     pub tolerated_stall: f64,
-    /// Deviations of the parameters from the source of the test ("trials of 1 s instead of 60 s (RFC 2544 section 24)"). They omit the
-    /// test's name, so that a run states only once what several tests share; empty for a conformant run.
+    /// Deviations of the parameters from the source of the test ("trials of 1 s instead of 60 s (RFC 2544 section
+    /// 24)"). They omit the test's name, so that a run prints what several tests share only once; empty for a
+    /// conformant run.
     pub deviations: Vec<String>,
 }
 
@@ -98,7 +102,8 @@ impl Plan {
         Plan { patterns, ..self }
     }
 
-    /// Declares that the test searches the throughput of each of its patterns, known or not. Later tests then know it.
+    /// Declares that the test searches the throughput of each of its patterns, known or not. Later tests use the
+    /// result.
     pub fn finding(self) -> Plan {
         Plan { searched: self.patterns.clone(), ..self }
     }
@@ -115,8 +120,8 @@ impl Plan {
         Plan { searched, search, ..self }
     }
 
-    /// Adds `count` trials per step, each sending for `trial_s` seconds. The share `lossy` of them (0 to 1) loses frames and waits
-    /// for the lost frames until the drain time is over.
+    /// Adds `count` trials per step, each sending for `trial_s` seconds. The share `lossy` of the trials (0 to 1) loses
+    /// frames and waits for them until the drain time ends.
     pub fn trials(self, count: impl Into<TrialCount>, trial_s: f64, lossy: f64) -> Plan {
         let count = count.into();
         let trials = count.about as f64;
@@ -124,7 +129,7 @@ impl Plan {
         self.counting(count).taking(each_s)
     }
 
-    /// Adds `count` trials per step. [`Plan::taking`] gives their duration.
+    /// Adds `count` trials per step. [`Plan::taking`] adds their duration.
     pub fn counting(self, count: impl Into<TrialCount>) -> Plan {
         let all = count.into().times(self.times);
         Plan { trials: self.trials + all, ..self }
@@ -146,15 +151,16 @@ impl Plan {
         self
     }
 
-    /// Number of trials, if `searches` of the throughputs that the test needs are not known from an earlier test. Repetitions of
-    /// invalid trials are not counted.
+    /// Number of trials if `searches` of the throughputs that the test needs are not known from an earlier test.
+    /// Repetitions of invalid trials are not counted.
     pub fn trial_count(&self, searches: usize) -> TrialCount {
         let own = if self.probed { self.trials.or_more() } else { self.trials };
         let searching = !self.search.is_zero() && searches > 0;
         if searching { own + known_trials(&self.params, searches) } else { own }
     }
 
-    /// Approximate duration, for progress before any trial has been timed; `searches` is as for [`Plan::trial_count`].
+    /// Approximate duration, for progress before any trial has been timed. `searches` is the same as in
+    /// [`Plan::trial_count`].
     pub fn estimate(&self, searches: usize) -> Duration {
         let searching = if searches == 0 { Duration::ZERO } else { self.search * self.searched.len() as u32 };
         Duration::from_secs_f64(self.time_s) + searching

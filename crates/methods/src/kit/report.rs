@@ -11,7 +11,7 @@ use drophammer_model::suite::Params;
 use drophammer_model::trial::TrialResult;
 use std::fmt::Display;
 
-/// What the points of a series are.
+/// How the points of a series are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SeriesKind {
     Curve,
@@ -22,7 +22,7 @@ enum SeriesKind {
 /// Declaration of a plot.
 #[derive(Clone, Copy, Debug)]
 pub struct PlotSpec<'a> {
-    /// Key of the plot: the plots of all DUTs with the same key are drawn into one.
+    /// Key of the plot. The plots of all DUTs with the same key are drawn into one plot.
     pub key: &'a str,
     /// Heading.
     pub title: &'a str,
@@ -51,7 +51,7 @@ impl PlotSpec<'_> {
         });
     }
 
-    /// Adds a figure of the DUT to a series; the first point begins the series.
+    /// Adds a figure of the DUT to a series. The first point begins the series.
     pub fn curve(&self, outcome: &mut Outcome, series: &str, point: Point) {
         self.point(outcome, series, SeriesKind::Curve, point);
     }
@@ -93,7 +93,7 @@ pub fn xy(x: f64, y: f64) -> Point {
     Point { x, y, ..Point::default() }
 }
 
-/// A point that is a trial, or is derived from one.
+/// A point that represents a trial, or is derived from it.
 pub fn xy_of(x: f64, y: f64, trial: u64) -> Point {
     Point { x, y, trial: Some(trial), ..Point::default() }
 }
@@ -116,10 +116,10 @@ pub fn trials(results: &[TrialResult]) -> Vec<u64> {
     results.iter().map(|result| result.trial).collect()
 }
 
-/// Above this loss, the load is more than the router carries.
+/// Above this loss, the load is higher than the router can carry.
 const OVERLOADED_PERCENT: f64 = 1.0;
 
-/// Whether the router was overloaded in these trials. The latency of the frames that arrive is then the latency of full
+/// Returns true if the router was overloaded in these trials. The latency of the received frames is then that of full
 /// queues.
 pub fn is_overloaded(results: &[TrialResult]) -> bool {
     loss_percent(results).is_some_and(|percent| percent > OVERLOADED_PERCENT)
@@ -137,7 +137,7 @@ pub fn note_unfit(outcome: &mut Outcome, pattern: &Pattern, what: &str, rate: Fr
     deviate(outcome, pattern, format!("{rate} per port could not be offered validly"));
 }
 
-/// Adds a deviation from the source of the test for a frame size, once.
+/// Adds a deviation from the source of the test for a frame size, unless it is already there.
 pub fn deviate(outcome: &mut Outcome, pattern: &Pattern, text: impl Display) {
     let text = format!("{}: {text}", pattern.size_text());
     if !outcome.deviations.contains(&text) {
@@ -145,12 +145,12 @@ pub fn deviate(outcome: &mut Outcome, pattern: &Pattern, text: impl Display) {
     }
 }
 
-/// As [`note`], for a frame size.
+/// Like [`note`], but for a frame size.
 pub fn note_of(outcome: &mut Outcome, pattern: &Pattern, text: impl Display) {
     note(outcome, format!("{}: {text}.", pattern.size_text()));
 }
 
-/// Adds a remark once.
+/// Adds a remark, unless it is already there.
 pub fn note(outcome: &mut Outcome, text: impl Into<String>) {
     let text = text.into();
     if !outcome.notes.contains(&text) {
@@ -162,7 +162,8 @@ pub fn note(outcome: &mut Outcome, text: impl Into<String>) {
 /// for it, this function adds a note and still runs the other sizes; any other error ends the test.
 ///
 /// # Errors
-/// Unfit, if the tester was unfit for some size; not applicable, if no size applied; otherwise the error of `each`.
+/// [`TestError::Unfit`] if the tester was unfit for some size; [`TestError::NotApplicable`] if no size applied;
+/// otherwise the error of `each`.
 pub fn for_each_size(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -173,7 +174,7 @@ pub fn for_each_size(
     with_routes(bed, params, outcome, |bed, outcome| for_each_pattern(bed, patterns, outcome, each))
 }
 
-/// As [`for_each_size`], for a list of patterns.
+/// Like [`for_each_size`], but for a list of patterns.
 ///
 /// # Errors
 /// Errors of [`for_each_size`].
@@ -194,7 +195,7 @@ pub fn for_each_pattern(
     })
 }
 
-/// As [`for_each_pattern`], for a test whose loads stay far below line rate.
+/// Like [`for_each_pattern`], but for a test whose loads stay far below line rate.
 ///
 /// # Errors
 /// Errors of [`for_each_size`].
@@ -206,7 +207,7 @@ pub fn for_each_at_low_load(
 ) -> Result<(), TestError> {
     let (mut unfit, mut skipped, mut done) = (None, None, 0);
     for (index, pattern) in patterns.into_iter().enumerate() {
-        // Builds the flows here, so that no trial runs for a size that is not possible.
+        // Builds the flows now, so that no trial runs for a size that is not possible.
         let possible = pattern.flows(bed.ports()).map(|_| ());
         let ended = possible.and_then(|()| {
             modifiers::with(bed, &pattern, outcome, |bed, outcome| each(bed, &pattern, outcome, index as u32))
@@ -236,8 +237,8 @@ pub fn for_each_at_low_load(
     }
 }
 
-/// Runs `each`, which should report the `figures` of its pattern. Figures missing because the tester was unfit are added to
-/// the outcome without a value and with the reason, never left out.
+/// Runs `each`, which should report the `figures` of its pattern. If some are missing because the tester was unfit,
+/// adds them to the outcome without a value and with the reason.
 pub fn or_spoilt(
     figures: impl Fn(&Pattern) -> Vec<RankFigure>,
     mut each: impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,

@@ -1,4 +1,4 @@
-//! Probes: one frame to each of many routes, repeated until all of them arrive. They show that a router forwards along
+//! Probes: one frame to each of many routes, repeated until all of them arrive. They show that a router forwards to
 //! routes that it may have advertised earlier (RFC 7747 section 5.1).
 
 use crate::route_tests::{patience, thousands};
@@ -11,20 +11,20 @@ use std::ops::Range;
 
 /// Number of consecutive probes of all routes that must arrive completely.
 pub const CLEAN: u32 = 2;
-/// The load of a probe is this share of the test's load, or more, so that a probe of all routes takes at most
+/// The load of a probe is at least this share of the test's load, so that a probe of all routes takes at most
 /// [`PROBE_S`] if the test's load permits that.
 const PROBE_SHARE: f64 = 0.1;
 const PROBE_S: f64 = 2.0;
-/// A sample has this share of the routes, in [`PIECES`] pieces from all over the table. It must be small: frames take
-/// processor time from a router that is about to install routes.
+/// A sample has this share of the routes, in [`PIECES`] pieces from all over the table. It must be small, because the
+/// frames take processor time from a router that is installing routes.
 const SAMPLE: f64 = 1.0 / 16.0;
 const PIECES: u32 = 8;
 
-/// Frames to routes that the DUT must forward to.
+/// Frames to routes to which the DUT must forward.
 pub struct Probe {
     /// Family of the routes.
     pub family: Family,
-    /// The frames; the frames of a stream must arrive at its port.
+    /// Streams of frames; the frames of a stream must arrive at its port.
     pub streams: Vec<Stream>,
     /// Load of the test per sending port; a probe has a lower load.
     pub rate: FrameRate,
@@ -34,8 +34,8 @@ pub struct Probe {
 
 impl Probe {
     /// Sends probes until [`CLEAN`] probes in a row have lost nothing. After a probe of all routes that lost frames, it
-    /// sends samples until one of them loses nothing. Returns the last result if the loss did not shrink for the patience
-    /// of the test.
+    /// sends samples until one of them loses nothing. Returns the last result if the loss did not shrink for the
+    /// patience of the test.
     ///
     /// # Errors
     /// Errors of a trial.
@@ -43,7 +43,7 @@ impl Probe {
         let patience_s = patience(params).as_secs_f64();
         let (all, sample) = (self.trial(self.streams.clone()), self.trial(self.sample()));
         let (mut clean, mut sampling) = (0, false);
-        // The least loss of all routes and of a sample, each with the time at which it was seen.
+        // The smallest loss of all routes and of a sample, and when the loss last shrank.
         let (mut least, mut moved_s) = ([u64::MAX; 2], bed.routing()?.now_s());
         loop {
             let result = route_traffic::run(bed, params, if sampling { &sample } else { &all }, |_| Ok(()))?;
@@ -65,7 +65,7 @@ impl Probe {
         }
     }
 
-    /// A few routes of each stream, from all over it.
+    /// A few routes of each stream, spread over its whole range.
     fn sample(&self) -> Vec<Stream> {
         let pieces = |stream: &Stream| {
             let stream = stream.clone();
@@ -98,8 +98,8 @@ impl Probe {
     }
 }
 
-/// [`PIECES`] pieces of a part, [`SAMPLE`] of its routes in all, at least one route in each; the last route is one of
-/// them.
+/// Returns [`PIECES`] pieces of a part, with [`SAMPLE`] of its routes in total and at least one route in each. The last
+/// route is always included.
 fn sample_of(part: &Range<u32>) -> Vec<Range<u32>> {
     let count = part.len() as u64;
     let pieces = u64::from(PIECES).min(count);

@@ -1,4 +1,4 @@
-//! Distribution of the routes of a table over the ports, and which port sends to which of them.
+//! Distribution of the routes of a table over the ports, and which port sends to which routes.
 
 use crate::parameters::DISTRIBUTION;
 use crate::report::note;
@@ -16,8 +16,8 @@ use drophammer_model::suite::Params;
 use drophammer_model::trial::Targets;
 use std::ops::Range;
 
-/// Load of the probes that check whether a DUT forwards to every route, if the DUT does not report its number of routes
-/// and the load of the test is unknown. Any router sustains this load.
+/// Load of the probes that check whether a DUT forwards to every route, for a DUT that does not report its number of
+/// routes and a test whose load is unknown. Any router sustains this load.
 pub const PROBE: FrameRate = FrameRate(20_000.0);
 
 /// The routes behind one port.
@@ -25,7 +25,7 @@ pub const PROBE: FrameRate = FrameRate(20_000.0);
 pub struct Behind {
     /// The peer that advertises the routes.
     pub peer: PeerIndex,
-    /// Range of these routes in the table.
+    /// Range of its routes in the table.
     pub part: Range<u32>,
 }
 
@@ -34,9 +34,9 @@ pub struct Behind {
 pub struct Spread {
     /// The table.
     pub case: Case,
-    /// Its routes by port.
+    /// The routes of the table by port.
     pub behind: Vec<Behind>,
-    /// The peers whose ports send.
+    /// The peers of the sending ports.
     pub senders: Vec<PeerIndex>,
 }
 
@@ -69,7 +69,7 @@ impl Spread {
         }
     }
 
-    /// Puts the same number of routes behind each port, and sends from each port to the routes of every other one.
+    /// Puts the same number of routes behind each port, and sends from each port to the routes of all others.
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] for fewer routes than ports.
@@ -85,7 +85,7 @@ impl Spread {
         Ok(Spread { senders: case.peers.clone(), behind, case })
     }
 
-    /// Whether more than one port sends.
+    /// Returns true if more than one port sends.
     pub fn is_meshed(&self) -> bool {
         self.senders.len() > 1
     }
@@ -99,7 +99,7 @@ impl Spread {
         peers
     }
 
-    /// Pairs of each sender with each port that has routes, except its own.
+    /// Returns pairs of a sender and a port with routes, except the sender's own port.
     pub fn ways(&self) -> impl Iterator<Item = (PeerIndex, &Behind)> {
         let aimed = |from: PeerIndex| self.behind.iter().filter(move |b| b.peer != from && !b.part.is_empty());
         self.senders.iter().flat_map(move |from| aimed(*from).map(|behind| (*from, behind)))
@@ -163,7 +163,7 @@ impl Spread {
         Err(TestError::Failed(format!("{failure}: {why}")))
     }
 
-    /// Waits until the DUT forwards to all routes. It must then hold `count` routes in total.
+    /// Waits until the DUT forwards to all routes. It then has `count` routes in total.
     ///
     /// # Errors
     /// Errors of a trial.
@@ -184,7 +184,7 @@ impl Spread {
     }
 
     /// Aims the frames of tests by frame size at the routes, or back at the hosts of the networks behind the ports.
-    ///
+    /// Directs the frames of tests by frame size to the routes, or back to the hosts of the networks behind the ports.
     /// # Errors
     /// Errors of [`Testbed::set`].
     pub fn aim(&self, bed: &mut dyn Testbed, at_routes: bool) -> Result<(), TestError> {
@@ -198,7 +198,7 @@ impl Spread {
 
     /// The load for each frame size: the parameter `rate`, or a share of the throughput of this traffic, which is
     /// searched if no earlier test found it. The throughput of meshed traffic is measured over the routes, so during
-    /// the search the DUT holds only these routes.
+    /// the search the DUT has only these routes.
     ///
     /// # Errors
     /// Errors of [`route_traffic::load`] and of the search.
@@ -229,8 +229,8 @@ impl Spread {
         loads
     }
 
-    /// The peers that have a path to the routes behind a port, at most `paths`: first the port with the best path, then
-    /// the next ports, except a port that only sends.
+    /// The peers that have a path to the routes behind a port, at most `paths`: first the peer with the best path, then
+    /// the peers of the next ports, except a port that only sends.
     pub fn holders(&self, behind: &Behind, paths: usize) -> Vec<PeerIndex> {
         let peers = &self.case.peers;
         let at = peers.iter().position(|peer| *peer == behind.peer).unwrap_or(0);
@@ -239,8 +239,8 @@ impl Spread {
         next.filter(holds).take(paths).collect()
     }
 
-    /// [`load_paths`](crate::route_forwarding::load_paths) for meshed traffic: `paths` paths to every route, each behind
-    /// another port ([`Spread::holders`]). The worst paths of all ports are advertised first.
+    /// [`load_paths`](crate::route_forwarding::load_paths) for meshed traffic: `paths` paths to every route, each
+    /// behind a different port ([`Spread::holders`]). The worst paths of all ports are advertised first.
     ///
     /// # Errors
     /// Errors of [`Spread::change`] and of a trial.
@@ -305,7 +305,7 @@ impl Spread {
         Ok(())
     }
 
-    /// `2,000 routes behind each of 12 ports`.
+    /// Describes the spread: `2,000 routes behind each of 12 ports`.
     pub fn text(&self) -> String {
         let count = self.behind.iter().map(|behind| behind.part.len() as u64).min().unwrap_or(0);
         match self.behind.len() {

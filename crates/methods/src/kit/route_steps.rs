@@ -41,7 +41,7 @@ impl Steps {
         Ok(Steps { origin, watch, most: case.all.len(), step, case })
     }
 
-    /// The routes of the step after the first `capacity` routes; the user sees it as `what`.
+    /// The routes of the step after the first `capacity` routes. Shows the step to the user as `what`.
     pub fn part(&self, bed: &mut dyn Testbed, what: &str, capacity: u32) -> Range<u32> {
         let part = capacity..(capacity + self.step).min(self.most);
         bed.progress(&self.title(what, &part));
@@ -53,7 +53,7 @@ impl Steps {
         format!("{what}, {}: {} routes", self.case.family, thousands(part.end.into()))
     }
 
-    /// Advertises a step and waits until it is verified or the patience is over.
+    /// Advertises a step and waits until it is verified or the patience of the test ends.
     ///
     /// # Errors
     /// Errors of [`crate::Routing::await_settled`].
@@ -82,7 +82,7 @@ impl StepPlots {
         ]
     }
 
-    /// Adds both.
+    /// Adds both plots.
     pub fn begin(&self, outcome: &mut Outcome) {
         self.plots().iter().for_each(|plot| plot.begin(outcome));
     }
@@ -105,7 +105,7 @@ pub fn memory(bed: &mut dyn Testbed) -> Result<Option<f64>, TestError> {
     Ok(memory_mib(&bed.routing()?.dut().memory()))
 }
 
-/// Notes that all steps were completed.
+/// Notes that the router completed all steps.
 pub fn note_all_done(outcome: &mut Outcome, family: Family, most: u32) {
     note(outcome, format!("{family}: at least {} routes; higher numbers were not tried", thousands(most.into())));
 }

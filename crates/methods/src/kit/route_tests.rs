@@ -16,10 +16,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Roles of a DUT in a route test without traffic; with traffic see [`crate::route_traffic::NEEDS`].
+/// Roles that a route test without traffic requires of a DUT; with traffic see [`crate::route_traffic::NEEDS`].
 pub const NEEDS: &[Need] = &[Need::Bgp];
 
-/// Source given in a deviation for a value that no RFC defines.
+/// Source named in a deviation if no RFC defines the value.
 pub const CONFORMANT: &str = "default of the profile conformant";
 
 /// `families`
@@ -51,7 +51,7 @@ pub const PER_UPDATE: Param<OrFit> = Param::new(
     "routes_per_update",
     "fit",
     "fit",
-    "maximum number of routes in one UPDATE message: a number, or `fit` for as many as share attributes and fit",
+    "maximum number of routes in one UPDATE message: a number, or `fit` for all routes that share attributes and fit into it",
 );
 /// `patience`
 pub const PATIENCE: Param<Duration> =
@@ -59,12 +59,12 @@ pub const PATIENCE: Param<Duration> =
 /// `establish`
 pub const ESTABLISH: Param<Duration> = Param::new("establish", "20 s", "120 s", "time for the sessions to come up");
 
-/// First parameters of all tests that load a table.
+/// First parameters of all tests that advertise a table.
 pub const TABLES: [ParamSpec; 4] = [FAMILIES.spec(), TABLE.spec(), ORDER.spec(), PER_SET.spec()];
-/// Last parameters of all tests that load a table.
+/// Last parameters of all tests that advertise a table.
 pub const SESSIONS: [ParamSpec; 3] = [PER_UPDATE.spec(), PATIENCE.spec(), ESTABLISH.spec()];
 
-/// The parameter `patience`; half a minute for a test without it.
+/// The parameter `patience`; half a minute if the test does not have it.
 pub fn patience(params: &Params) -> Duration {
     PATIENCE.find(params).unwrap_or(Duration::from_secs(30))
 }
@@ -74,7 +74,7 @@ pub fn families(params: &Params) -> f64 {
     FAMILIES.get(params).len() as f64
 }
 
-/// How routes are packed according to the parameter `routes_per_update`; as many as fit for a test without it.
+/// How routes are packed according to the parameter `routes_per_update`; full messages if the test does not have it.
 pub fn packing(params: &Params) -> Packing {
     let asked = PER_UPDATE.find(params).and_then(|OrFit(asked)| asked);
     Packing { routes_per_update: asked.unwrap_or(0), ..Packing::default() }
@@ -103,7 +103,7 @@ impl Case {
     /// least `least` ports.
     ///
     /// # Errors
-    /// If fewer ports have a session, or if a file cannot be read or has fewer routes.
+    /// If fewer ports have a session, or if a file cannot be read or has too few routes.
     pub fn new(
         bed: &mut dyn Testbed,
         family: Family,
@@ -144,7 +144,7 @@ impl Case {
         self.change(Change::Withdraw, peer, part)
     }
 
-    /// Frames from the port of one peer to routes behind the port of another one, counted by family.
+    /// Frames from the port of one peer to routes behind the port of another peer, counted by family.
     pub fn stream(&self, from: PeerIndex, to: PeerIndex, part: Range<u32>) -> Stream {
         Stream {
             group: self.family.to_string(),
@@ -156,7 +156,7 @@ impl Case {
         }
     }
 
-    /// Brings two sessions up, advertises all routes at `origin` and waits until `observer` has them.
+    /// Brings two sessions up, advertises all routes from `origin` and waits until `observer` has them.
     ///
     /// # Errors
     /// If a session does not come up, or routes are not re-advertised.
@@ -175,7 +175,7 @@ impl Case {
     }
 }
 
-/// Changes routes and waits until the watch of another peer is complete, or the patience is over.
+/// Changes routes and waits until the watch of another peer is complete, or the patience of the test ends.
 ///
 /// # Errors
 /// Errors of [`Routing::await_settled`].
@@ -194,7 +194,7 @@ pub fn follow(
 }
 
 /// # Errors
-/// [`TestError::Failed`] with `failure` and the complaint about the watch, if it is not complete.
+/// [`TestError::Failed`] with `failure` and the complaint about the watch, if the watch is not complete.
 pub fn must_be_complete(
     bed: &mut dyn Testbed,
     watch: WatchIndex,
@@ -210,7 +210,7 @@ pub fn must_be_complete(
 /// The first session of each port in `family`, in the order of the ports.
 ///
 /// # Errors
-/// If fewer than `least` ports have one.
+/// If fewer than `least` ports have a session.
 pub fn one_per_port(bed: &mut dyn Testbed, family: Family, least: usize) -> Result<Vec<PeerIndex>, TestError> {
     let mut ports: Vec<PortIndex> = Vec::new();
     let mut found = Vec::new();
@@ -263,7 +263,7 @@ pub fn note_losses(
     Ok(())
 }
 
-/// Complaint about an incomplete watch, for people.
+/// Describes what is missing from an incomplete watch.
 pub fn complaint(routing: &dyn Routing, watch: WatchIndex, settled: &Settled) -> String {
     let v = routing.verified(watch);
     let mut found = Vec::new();
@@ -288,10 +288,10 @@ pub fn memory_mib(memory: &[(String, u64)]) -> Option<f64> {
     (!memory.is_empty()).then(|| memory.iter().map(|(_, bytes)| *bytes).sum::<u64>() as f64 / 1_048_576.0)
 }
 
-/// If the tester alone needs this share of a time, the time is limited by the tester.
+/// If the tester alone needs this share of a time, the tester limits the time.
 pub const TESTER_LIMITED: f64 = 0.5;
 
-/// Whether the tester was late for so much of this time that the time is the tester's, not the DUT's.
+/// Returns true if the tester was late for so long that the time is the tester's, not the DUT's.
 pub fn tester_late(settled: &Settled, time_s: f64) -> bool {
     settled.sending.late_s > TESTER_LIMITED * time_s
 }
@@ -327,7 +327,7 @@ pub fn clear(bed: &mut dyn Testbed, ended: &Result<(), TestError>, patience: Dur
 }
 
 /// Runs `each` for every family of the test and reports the sent routes ([`routes_sent`]). After each family it ends
-/// the sessions and withdraws the routes. It notes a family that does not apply and still runs the others.
+/// the sessions and withdraws the routes. If a family does not apply, it adds a note and still runs the others.
 ///
 /// # Errors
 /// The first error other than [`TestError::NotApplicable`]; that error if no family applied.

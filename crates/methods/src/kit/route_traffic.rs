@@ -1,4 +1,4 @@
-//! Traffic to routes: streams that aim at every route of a part while the routing changes.
+//! Traffic to routes: streams to every route of a part while the routing changes.
 
 use crate::attempts::Attempts;
 use crate::lossy::NO_THROUGHPUT;
@@ -25,8 +25,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Roles of a DUT in a test with traffic to routes: it forwards by them. Without the second role, the traffic of a
-/// router that is only a control plane would measure the forwarding of its host.
+/// Roles that a test with traffic to routes requires of a DUT: it forwards by its BGP routes. Without the second role,
+/// the traffic of a router that is only a control plane would measure the forwarding of its host.
 pub const NEEDS: &[Need] = &[Need::Bgp, Need::BgpForwarding];
 
 /// `load`
@@ -34,15 +34,15 @@ pub const LOAD: Param<Percent> = Param::new(
     "load",
     "50",
     "90",
-    "load in per cent of the throughput of the same frames between the same ports (of the smallest from one port to another, where a test does not choose them), unless `rate` is given",
+    "load in per cent of the throughput of the same frames between the same ports (or of the smallest frames from one port to another, if the test has no such parameters), unless `rate` is given",
 );
 /// `rate`
 pub const RATE: Param<Option<FrameRate>> = Param::optional("rate", "load of each sending port, instead of `load`");
 
-/// Parameters of the load, and of the search for the throughput that it is a share of.
+/// Parameters of the load, and of the search for the throughput to which it refers.
 pub const LOADED: [ParamSpec; 9] = joined(&[&[LOAD.spec(), RATE.spec()], &SEARCH]);
 
-/// `frame_sizes` of the tests that have this parameter
+/// `frame_sizes`, in tests that have this parameter
 pub const SIZES: Param<Vec<PacketSize>> = Param::new(
     "frame_sizes",
     "[64]",
@@ -52,13 +52,14 @@ pub const SIZES: Param<Vec<PacketSize>> = Param::new(
 /// Ports and sizes, for tests in which they can be chosen.
 pub const SPREAD: [ParamSpec; 2] = [SIZES.spec(), DISTRIBUTION.spec()];
 
-/// `frame_size` of tests that have one trial
+/// `frame_size`, in tests that have one trial
 pub const SIZE: Param<PacketSize> =
     Param::new("frame_size", "64", "64", "frame size with FCS, or a mix; IPv6 frames have at least 78 bytes");
 /// Ports and size, for tests that have one trial.
 pub const SPREAD_ONE: [ParamSpec; 2] = [SIZE.spec(), DISTRIBUTION.spec()];
 
-/// Estimate of the throughput searches before a test with traffic: one per family and size, none if the rate is given.
+/// Estimate of the throughput searches before a test with traffic: one per family and size, or none if the rate is
+/// given.
 pub fn estimate_search(params: &Params) -> Duration {
     match RATE.get(params) {
         Some(_) => Duration::ZERO,
@@ -74,7 +75,7 @@ pub fn sizes(params: &Params) -> usize {
     SIZES.find(params).map_or(1, |sizes| sizes.len())
 }
 
-/// Frames of 64 bytes, of 78 for IPv6: the smallest that carry a signature (RFC 2544 section 9, RFC 5180 section 5).
+/// Frames of 64 bytes, or 78 for IPv6: the smallest that carry a signature (RFC 2544 section 9, RFC 5180 section 5).
 pub fn smallest(family: Family) -> PacketSize {
     PacketSize::Fixed(FrameSize::Frame(match family {
         Family::Ipv4 => 64,
@@ -91,11 +92,11 @@ pub struct Stream {
     pub from: PortIndex,
     /// Port at which they must arrive.
     pub to: PortIndex,
-    /// Ports at which they may arrive as well.
+    /// Other ports at which they may arrive.
     pub also: Vec<PortIndex>,
-    /// Routes that the frames aim at.
+    /// Target routes of the frames.
     pub routes: Arc<Routes>,
-    /// Range of these routes.
+    /// Range of the target routes.
     pub part: Range<u32>,
 }
 
@@ -106,7 +107,7 @@ pub struct RouteTrial {
     pub purpose: String,
     /// Frame size.
     pub size: PacketSize,
-    /// The streams; the load of a port is shared by number of routes.
+    /// The streams; each gets a share of the port's load by its number of routes.
     pub streams: Vec<Stream>,
     /// Rate per sending port.
     pub rate: FrameRate,
@@ -171,7 +172,7 @@ impl RouteTrial {
     fn routed(&self, actions: &[RouteAction]) -> Option<bool> {
         let all = |wanted: Change| {
             self.streams.iter().all(|stream| {
-                // Frames that may arrive elsewhere have other routes.
+                // Frames that may also arrive at other ports have different routes.
                 stream.also.is_empty()
                     && actions.iter().any(|action| match action {
                         RouteAction::Routes { change, routes, part, .. } => {
@@ -202,10 +203,10 @@ pub fn must_fit(size: &PacketSize, family: Family, ports: [&PortView; 2]) -> Res
     }
 }
 
-/// Runs a trial from the state of routing that `prepare` sets up. If the trial is spoilt, both are repeated.
+/// Runs a trial from the routing state that `prepare` sets up. If the trial is spoilt, repeats both.
 ///
 /// # Errors
-/// [`TestError::Unfit`] if too many attempts were invalid; those of `prepare` and of the trial.
+/// [`TestError::Unfit`] if too many attempts were invalid; errors of `prepare` and of the trial.
 pub fn run(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -223,20 +224,20 @@ pub fn run(
     }
 }
 
-/// The traffic whose throughput the load of a test refers to.
+/// The traffic whose throughput determines the load of a test.
 fn load_pattern(size: PacketSize, family: Family, params: &Params) -> Pattern {
     let distribution = DISTRIBUTION.find(params).unwrap_or_default();
     let meshed = distribution == Distribution::FullyMeshed;
     Pattern {
         direction: if meshed { Direction::Bidirectional } else { Direction::Unidirectional },
         distribution,
-        // If there are routes, no hosts are needed.
+        // Traffic to routes needs no hosts.
         routes: if meshed { routed::routes(params) } else { 0 },
         ..Pattern::one_way(size, vec![family], DRAIN.seconds(params))
     }
 }
 
-/// The same for each frame size of a test: `frame_sizes`, or `frame_size`, or the smallest.
+/// [`load_pattern`] for each frame size of a test: `frame_sizes`, or `frame_size`, or the smallest.
 pub fn load_patterns_of(family: Family, params: &Params) -> Vec<Pattern> {
     let one = || SIZE.find(params).unwrap_or_else(|| smallest(family));
     let sizes = SIZES.find(params).unwrap_or_else(|| vec![one()]);
@@ -245,8 +246,8 @@ pub fn load_patterns_of(family: Family, params: &Params) -> Vec<Pattern> {
     sizes.into_iter().map(|size| load_pattern(of(size), family, params)).collect()
 }
 
-/// The patterns whose throughput a test with these parameters searches for its load, and for which the tester's ceiling
-/// must be known; none if the rate is given, or the test has no load parameter.
+/// The patterns whose throughput a test with these parameters needs for its load, and for which the tester's ceiling
+/// must be measured; none if the rate is given, or if the test has no load parameter.
 pub fn load_patterns(spec: &TestSpec, params: &Params) -> Vec<Pattern> {
     let takes = |key: &str| spec.params.iter().any(|param| param.key == key);
     let searches = takes(LOAD.spec().key) && takes(RATE.spec().key) && RATE.find(params).flatten().is_none();
@@ -254,21 +255,22 @@ pub fn load_patterns(spec: &TestSpec, params: &Params) -> Vec<Pattern> {
     families.into_iter().filter(|_| searches).flat_map(|family| load_patterns_of(family, params)).collect()
 }
 
-/// The throughput that [`load`] is a share of, if a test of this run found it: the throughput of the smallest frames
-/// from one port to another.
+/// The throughput to which [`load`] refers, if a test of this run found it: the throughput of the smallest frames from
+/// one port to another.
 pub fn baseline(bed: &mut dyn Testbed, family: Family, params: &Params) -> Option<FrameRate> {
     baseline_of(bed, smallest(family), family, params)
 }
 
-/// The same for a frame size, between the ports of the test.
+/// Like [`baseline`], but for a frame size, between the ports of the test.
 pub fn baseline_of(bed: &mut dyn Testbed, size: PacketSize, family: Family, params: &Params) -> Option<FrameRate> {
     bed.known().throughput.get(&load_pattern(size, family, params).key()).copied().flatten()
 }
 
-/// The load of a test: `rate`, or `load` of the throughput from one port to another, which is searched if it is not known.
+/// The load of a test: `rate`, or `load` per cent of the throughput from one port to another, which is searched if it
+/// is not known.
 ///
 /// # Errors
-/// Those of the search; not applicable if it finds none.
+/// Errors of the search; [`TestError::NotApplicable`] if it finds no throughput.
 pub fn load(
     bed: &mut dyn Testbed,
     family: Family,
@@ -278,10 +280,10 @@ pub fn load(
     load_of(bed, &load_pattern(smallest(family), family, params), params, outcome)
 }
 
-/// The same as a share of the throughput of this traffic.
+/// Like [`load`], but as a share of the throughput of this traffic.
 ///
 /// # Errors
-/// Those of [`load`].
+/// Errors of [`load`].
 pub fn load_of(
     bed: &mut dyn Testbed,
     pattern: &Pattern,

@@ -1,11 +1,12 @@
 //! Destinations in BGP routes, for tests by frame size: the emulated routers behind all ports advertise a table
-//! together, and the frames of a test aim at nearly every route of it (core router test of 2001: more than 200,000).
+//! together, and the frames of a test go to nearly every route of it (core router test of 2001: more than 200,000).
 //!
-//! Every port advertises the same number of routes. What the DUT advertises of them to every other port is verified
-//! before the first trial and after the last one: if the table is incomplete, the rate is not that over this table.
+//! Every port advertises the same number of routes. Before the first trial and after the last one, every other port
+//! verifies what the DUT re-advertises: if the table is incomplete, the rate is not a rate over this table.
 //!
-//! The table stays after a test ([`Kept`]), because the next test often needs the same one, and a router takes minutes
-//! to load and to withdraw a full table. [`release`] withdraws it before a test that needs a different table or none.
+//! The table stays after a test ([`Kept`]), because the next test often needs the same table, and a router takes
+//! minutes to load and to withdraw a full table. [`release`] withdraws it before a test that needs a different table or
+//! none.
 
 use crate::columns;
 use crate::parameters::FAMILIES;
@@ -28,15 +29,15 @@ use std::time::Duration;
 /// `routes`
 pub const ROUTES: Param<Option<u32>> = Param::optional(
     "routes",
-    "BGP routes that the destinations of a family are in, as many behind each port, in place of hosts of the networks behind the ports",
+    "number of BGP routes that contain the destinations of a family, spread evenly over the ports; replaces the hosts behind the ports",
 );
 
-/// Number of these routes; 0 if frames aim at hosts.
+/// Number of these routes; 0 if frames go to hosts.
 pub fn routes(params: &Params) -> u32 {
     ROUTES.find(params).flatten().unwrap_or(0)
 }
 
-/// Time for the sessions to come up.
+/// Maximum time for the sessions to come up.
 const ESTABLISH: Duration = Duration::from_secs(60);
 /// Rate at which a DUT loads routes, in routes per second, for estimates.
 const TAKES_PER_S: f64 = 15_000.0;
@@ -56,7 +57,7 @@ columns! {
 }
 
 pub(crate) const TABLE: TableSpec<RoutedRow> = TableSpec::new("routed", "Routes behind the ports");
-/// The table of tests that have the parameter.
+/// The table of tests that have the parameter [`ROUTES`].
 pub(crate) const SHAPE: TableShape = TABLE.shape();
 
 /// A table that is advertised.
@@ -69,7 +70,7 @@ pub(crate) struct Advertised {
     before: (u64, u64),
 }
 
-/// The tables that a test left behind the ports, and which the DUT still holds.
+/// The tables that a test left behind the ports, and that the DUT still has.
 #[derive(Clone, Debug)]
 pub struct Kept {
     families: Vec<Family>,
@@ -78,7 +79,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Whether these are the tables of a test with these parameters.
+    /// Returns true if these are the tables of a test with these parameters.
     fn is_for(&self, params: &Params) -> bool {
         self.routes == routes(params) && FAMILIES.find(params).as_ref() == Some(&self.families)
     }
@@ -87,9 +88,9 @@ impl Kept {
 /// Withdraws the tables that earlier tests left behind the ports, unless `test` with these parameters reuses them.
 ///
 /// # Errors
-/// Those of [`Routing::reset`](crate::Routing::reset).
+/// Errors of [`Routing::reset`](crate::Routing::reset).
 pub fn release(bed: &mut dyn Testbed, test: &TestSpec, params: &Params) -> Result<(), TestError> {
-    // Route tests have a parameter of the same name, but bring their own tables.
+    // Route tests have a parameter of the same name, but advertise their own tables.
     let goes_on = test.tables.iter().any(|table| table.key == SHAPE.key);
     match &bed.known().tables {
         None => Ok(()),
@@ -101,8 +102,8 @@ pub fn release(bed: &mut dyn Testbed, test: &TestSpec, params: &Params) -> Resul
     }
 }
 
-/// Takes over the tables that an earlier test left, if they are the right ones for this test and still complete;
-/// otherwise withdraws them.
+/// Reuses the tables that an earlier test left, if they are the right ones for this test and still complete; otherwise
+/// withdraws them.
 fn take_kept(bed: &mut dyn Testbed, params: &Params) -> Result<Option<Vec<Advertised>>, TestError> {
     let Some(kept) = bed.known().tables.take() else { return Ok(None) };
     let (mut whole, mut tables) = (kept.is_for(params), kept.tables);
@@ -118,12 +119,12 @@ fn take_kept(bed: &mut dyn Testbed, params: &Params) -> Result<Option<Vec<Advert
     Ok(Some(tables))
 }
 
-/// Whether every route is right, given `(right, of)`, and no session was lost.
+/// Returns true if every route is right, given `(right, of)`, and no session was lost.
 fn is_whole(bed: &mut dyn Testbed, one: &Advertised, (right, of): (u64, u64)) -> Result<bool, TestError> {
     Ok(right == of && losses(bed.routing()?, &one.spread.peers()).is_empty())
 }
 
-/// Number of right routes, and of expected routes, over all watches.
+/// Number of right routes and number of expected routes, over all watches.
 fn right(bed: &mut dyn Testbed, watches: &[WatchIndex]) -> Result<(u64, u64), TestError> {
     let routing = bed.routing()?;
     let all = watches.iter().map(|watch| routing.verified(*watch));
@@ -143,8 +144,8 @@ pub fn estimate_s(params: &Params) -> f64 {
 /// Runs `each` while the routes of the parameter `routes` are behind the ports, or immediately if there are none.
 ///
 /// # Errors
-/// Those of `each`. [`TestError::Failed`] if the DUT does not pass the whole table on, [`TestError::NotApplicable`] if
-/// a port has no session.
+/// Errors of `each`. [`TestError::Failed`] if the DUT does not re-advertise the whole table,
+/// [`TestError::NotApplicable`] if a port has no session.
 pub fn with_routes(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -193,10 +194,12 @@ pub fn with_routes(
     ended
 }
 
-/// Advertises `count` routes, an equal part from each of these ports, and waits until every port has received the parts of the others.
+/// Advertises `count` routes, an equal part from each of these ports, and waits until every port has received the parts
+/// of the others.
 ///
 /// # Errors
-/// [`TestError::NotApplicable`] if a port has no session; [`TestError::Failed`] if the DUT does not pass the whole table on.
+/// [`TestError::NotApplicable`] if a port has no session; [`TestError::Failed`] if the DUT does not re-advertise the
+/// whole table.
 pub(crate) fn load(
     bed: &mut dyn Testbed,
     family: Family,
@@ -219,7 +222,7 @@ pub(crate) fn load(
 }
 
 /// Advertises the routes from every port, waits until the other ports have received them and the DUT forwards to them,
-/// and aims frames at them.
+/// and directs frames to them.
 fn advertise(
     bed: &mut dyn Testbed,
     family: Family,
@@ -234,7 +237,7 @@ fn advertise(
     Ok(loaded)
 }
 
-/// Verifies the table once more and writes its row. Returns whether it was complete.
+/// Verifies the table once more and writes its row. Returns true if it was complete.
 pub(crate) fn finish(bed: &mut dyn Testbed, one: &Advertised, outcome: &mut Outcome) -> Result<bool, TestError> {
     let family = one.spread.case.family;
     let after = right(bed, &one.watches)?;
@@ -244,7 +247,7 @@ pub(crate) fn finish(bed: &mut dyn Testbed, one: &Advertised, outcome: &mut Outc
         marks.push("kept from the test before".to_owned());
     }
     if after.0 < after.1 {
-        marks.push("the table was not whole after the test".to_owned());
+        marks.push("the table was incomplete after the test".to_owned());
         let (wrong, of) = (thousands(after.1 - after.0), thousands(after.1));
         note(outcome, format!("{}: {wrong} of {of} routes were missing or wrong after the test.", family));
     }

@@ -28,12 +28,12 @@ columns! {
     }
 }
 
-/// The table that every test with routes has.
+/// The table of every test with routes.
 pub const SENT: TableSpec<SentRow> = TableSpec::new("routes_sent", "Routes sent by the tester");
 /// Shape of this table.
 pub(crate) const SHAPE: TableShape = SENT.shape();
 
-/// A parameter counts as effective if the mean reaches this share of it.
+/// A parameter counts as effective if the mean is at least this share of it.
 const EFFECT: f64 = 0.9;
 
 /// Routes sent by the emulated routers so far; zeros without emulated routers.
@@ -41,12 +41,12 @@ pub fn so_far(bed: &mut dyn Testbed) -> RoutesSent {
     bed.routing().map_or(RoutesSent::default(), |routing| routing.sent())
 }
 
-/// The table that the parameters of a test choose.
+/// The table that the parameters of a test select.
 pub fn choice(params: &Params) -> TableChoice {
     TableChoice { source: TABLE.get(params), order: ORDER.get(params), routes_per_set: PER_SET.get(params) }
 }
 
-/// Adds the routes that a test sent for a family, and a note for each parameter that could not take effect.
+/// Adds the routes that a test sent for a family, and a note for each parameter that had no effect.
 pub fn report(outcome: &mut Outcome, family: Family, params: &Params, sent: RoutesSent) {
     if sent.advertised == 0 {
         return;
@@ -83,7 +83,7 @@ pub fn report(outcome: &mut Outcome, family: Family, params: &Params, sent: Rout
     }
 }
 
-/// Why UPDATEs carried fewer routes than requested; `None` if they did not.
+/// Returns why UPDATEs carried fewer routes than requested; `None` if they did not.
 fn short_of(asked: u16, sent: RoutesSent) -> Option<String> {
     let per = |n: u64| sent.advertised as f64 / n.max(1) as f64;
     let (per_update, per_set, least) = (per(sent.updates), per(sent.sets), EFFECT * f64::from(asked));

@@ -1,14 +1,14 @@
 //! Interface of a route test to the emulated routers behind the tester's ports.
 //!
-//! # Routes, from the bottom to the top
+//! # Routes, layer by layer
 //!
 //! In a route test some emulated routers advertise routes to the DUT, and others verify what the DUT advertises to
 //! them. From bottom to top:
 //!
 //! - `model::routes`: a `RouteRange` computes prefix and attributes from a route's number, and the number from a
-//!   prefix. `order.rs` and `rank.rs` arrange the same prefixes in the orders of the suite. `RouteTable` holds routes
-//!   from a file (`testbed/src/mrt.rs`; the programs xz and zstd unpack what they have packed). Code passes
-//!   `Arc<Routes>` and index ranges.
+//! prefix. `order.rs` and `rank.rs` arrange the same prefixes in the orders of the suite. `RouteTable` contains routes
+//! from a file (`testbed/src/mrt.rs`; the programs xz and zstd decompress it). Code passes `Arc<Routes>` and index
+//! ranges.
 //! - `wire::bgp`: messages as bytes, with a packer and a walker for UPDATEs, and the error handling of RFC 7606.
 //!   Neither allocates in the hot path.
 //! - `emulation::bgp`: one router. `Session` is the state machine of RFC 4271. `AdjRibOut` holds jobs (advertise or
@@ -22,13 +22,13 @@
 //!   frames never do.
 //! - `testbed/src/routers.rs`: `BgpRouting` implements `methods::Routing` and `ControlPlane` with the sessions of a
 //!   rig. `routers/settling.rs` waits until all UPDATEs are acknowledged and every watch matches. It gives up if
-//!   nothing moves for `patience`, if nothing improves for six times as long, or if a session ends.
+//! nothing changes for `patience`, if nothing improves for six times as long, or if a session ends.
 //! - `methods`: `routing.rs` (trait `Routing`; `methods/tests/fake_testbed/routes.rs` has a fake), `route_tests.rs`
 //!   (parameters, families, peers), `route_traffic.rs` (traffic to routes during changes), `route_outage.rs` (lost
 //!   frames to outage times, RFC 6413 section 6.3), `route_forwarding.rs` (waits for the forwarding plane),
 //!   `route_steps.rs` (growing tables), and one file per test.
 //!
-//! `report/examples/spread.rs` sums up several runs of a suite, such as those of `suites/differences`.
+//! `report/examples/spread.rs` summarises several runs of a suite, such as those of `suites/differences`.
 //! `testbed/examples/daemons` records sessions with real daemons; `emulation/tests/bgp_daemons` replays them.
 
 use crate::testbed::TestError;
@@ -43,12 +43,12 @@ use std::time::Duration;
 /// A watch of [`Routing::watch`].
 pub type WatchIndex = usize;
 
-/// A BGP session between an emulated router and the DUT, as a test sees it.
+/// A BGP session between an emulated router and the DUT, as tests see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerView {
-    /// Name: that of the port, with a number from the second router of a port on: `p1`, `p1.2`.
+    /// Name of its port; from the second router of a port on with a number: `p1`, `p1.2`.
     pub name: String,
-    /// Port that the router is behind.
+    /// Port in front of the router.
     pub port: PortIndex,
     /// IP version of the session and of the routes in it.
     pub family: Family,
@@ -75,7 +75,7 @@ impl TableChoice {
         TableChoice { source: source.into(), order: Order::Clustered, routes_per_set: GroupSizes::Internet }
     }
 
-    /// Whether the routes come from a file.
+    /// Returns true if the routes come from a file.
     pub fn is_file(&self) -> bool {
         !["internet", "uniform"].contains(&self.source.as_str())
     }
@@ -106,7 +106,7 @@ impl std::ops::Sub for RoutesSent {
     }
 }
 
-/// Seconds by which each side delayed sending, summed over the sessions. The time that a pace requires is not included.
+/// Seconds by which each side delayed sending, summed over the sessions, without the time that a pace requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sending {
     /// Delay by the DUT: its TCP window was closed, or the data in the full send buffer was not acknowledged.
@@ -131,7 +131,7 @@ pub struct Settled {
     pub sent_s: Option<f64>,
     /// Which side delayed sending.
     pub sending: Sending,
-    /// Why the routes are not complete, for people; empty if they are.
+    /// Why the routes are not complete, as text; empty if they are.
     pub cause: String,
 }
 
@@ -140,13 +140,13 @@ pub struct Settled {
 pub struct Verified {
     /// Expected routes.
     pub expected: u64,
-    /// Of these, routes that are present with the right attributes.
+    /// Expected routes that are present with the right attributes.
     pub present: u64,
-    /// Of these, routes that are absent.
+    /// Expected routes that are absent.
     pub missing: u64,
-    /// Of these, routes that are present with a wrong next hop, AS path or attribute.
+    /// Expected routes that are present with a wrong next hop, AS path or attribute.
     pub wrong: u64,
-    /// Routes that were withdrawn and are still present.
+    /// Withdrawn routes that are still present.
     pub lingering: u64,
     /// Routes that no peer advertised.
     pub unexpected: u64,
@@ -156,7 +156,7 @@ pub struct Verified {
     pub announcements: u64,
     /// Withdrawals received.
     pub withdrawals: u64,
-    /// Time of the last of these, on the clock of [`Routing::now_s`].
+    /// Time of the last advertisement or withdrawal, on the clock of [`Routing::now_s`].
     pub last_change_s: Option<f64>,
 }
 
@@ -172,16 +172,16 @@ pub struct Trace {
 /// State of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionView {
-    /// True while it is established.
+    /// True while the session is established.
     pub established: bool,
-    /// Cause of its last end, for people; empty if it never ended.
+    /// Cause of its last end, as text; empty if it never ended.
     pub cause: String,
-    /// How often it went down without being closed by the test.
+    /// Number of times that it went down without being closed by the test.
     pub losses: u32,
 }
 
-/// Waiting ends after this many times the patience of the test if routes keep changing but no more of them become as
-/// expected. A router may be several rounds of a train of changes behind, so a few rounds are allowed.
+/// Waiting ends after this many times the patience of the test if routes keep changing but get no closer to the
+/// expected state. A router may be several rounds of a train of changes behind, so a few rounds are allowed.
 pub const RESTLESS: u32 = 6;
 
 /// The emulated routers of a bed. All of them keep running while the bed waits or runs a trial.
@@ -192,7 +192,7 @@ pub trait Routing {
     /// `count` routes for a test.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] if a file cannot be read or has fewer.
+    /// [`TestError::NotApplicable`] if a file cannot be read or has too few routes.
     fn table(&mut self, choice: &TableChoice, afi_safi: AfiSafi, count: u32) -> Result<Arc<Routes>, TestError>;
 
     /// Routes sent so far, over all sessions.
@@ -200,8 +200,8 @@ pub trait Routing {
         RoutesSent::default()
     }
 
-    /// Waits until the DUT accepts sessions again after earlier ones have ended. [`Routing::establish`] does this too. A
-    /// test that measures a time around it calls this first, so that the wait is not in the time.
+    /// Waits until the DUT accepts sessions again after earlier sessions have ended. [`Routing::establish`] does this
+    /// too. A test that measures a time around it calls this first, so that the time does not include the wait.
     ///
     /// # Errors
     /// [`TestError::Failed`] if the control program of the DUT fails.
@@ -211,20 +211,20 @@ pub trait Routing {
     /// in order.
     ///
     /// # Errors
-    /// [`TestError::Failed`] with the session and its cause if one is not up after `within`.
+    /// [`TestError::Failed`] with the session and its cause if a session is not up after `within`.
     fn establish(&mut self, peers: &[PeerIndex], within: Duration) -> Result<Vec<Duration>, TestError>;
 
     /// State of a session.
     fn session(&self, peer: PeerIndex) -> SessionView;
 
-    /// From now on, compares the routes that the DUT advertises to `observer` with `routes` of `origin`. Initially none
-    /// is expected; see [`Routing::expect`].
+    /// From now on, compares the routes that the DUT advertises to `observer` with `routes` of `origin`. Initially no
+    /// route is expected; see [`Routing::expect`].
     fn watch(&mut self, observer: PeerIndex, origin: PeerIndex, routes: &Arc<Routes>) -> WatchIndex {
         self.watch_part(observer, origin, routes, 0..routes.len())
     }
 
-    /// The same for a part of the routes, if others belong to another origin. [`Routing::expect`] takes indices of all
-    /// routes here too.
+    /// Like [`Routing::watch`], but only for a part of the routes, if the others belong to another origin.
+    /// [`Routing::expect`] takes indices of all routes here too.
     fn watch_part(
         &mut self,
         observer: PeerIndex,
@@ -233,7 +233,7 @@ pub trait Routing {
         part: Range<u32>,
     ) -> WatchIndex;
 
-    /// From now on a part of the routes of a watch is expected to be present, or to be withdrawn.
+    /// From now on, expects a part of the routes of a watch to be present, or to be withdrawn.
     fn expect(&mut self, watch: WatchIndex, part: Range<u32>, present: bool);
 
     /// Begins an action. UPDATEs are sent while the bed waits, as fast as the DUT reads them.
@@ -243,17 +243,18 @@ pub trait Routing {
     fn act(&mut self, action: &RouteAction) -> Result<(), TestError>;
 
     /// Waits until all UPDATEs are acknowledged and every watch is as expected. Gives up if nothing changed for
-    /// `patience`, or if changes brought no watch closer to the expected state for [`RESTLESS`] times as long.
+    /// `patience`, or if changes brought no watch closer to the expected state for [`RESTLESS`] times that long.
     ///
     /// # Errors
-    /// [`TestError::Interrupted`], [`TestError::DutDied`]. The end of a session is not an error: the result is then not
-    /// complete.
+    /// [`TestError::Interrupted`], [`TestError::DutDied`]. The end of a session is not an error; the result is then
+    /// incomplete.
     fn await_settled(&mut self, watches: &[WatchIndex], patience: Duration) -> Result<Settled, TestError>;
 
-    /// Begins to watch what the host does to tester and DUT, for a time that no trial measures.
+    /// Starts to record how the host disturbs tester and DUT, for a time that no trial measures.
     fn watch_host(&mut self) {}
 
-    /// What the host did since [`Routing::watch_host`] beyond the limits of a trial; empty if the time may be used.
+    /// Disturbances by the host since [`Routing::watch_host`] that exceed the limits of a trial; empty if the time is
+    /// usable.
     fn disturbed(&mut self) -> Vec<String> {
         Vec::new()
     }
@@ -273,11 +274,12 @@ pub trait Routing {
         Trace::default()
     }
 
-    /// Ends all sessions, drops all watches and waits until the DUT holds no more routes than before the first session,
-    /// so that the next test starts from the same state; `patience` as for [`Routing::await_settled`].
+    /// Ends all sessions, drops all watches and waits until the DUT has only the routes that it had before the first
+    /// session, so that the next test starts from the same state. `patience` is the same as in
+    /// [`Routing::await_settled`].
     ///
     /// # Errors
-    /// [`TestError::Interrupted`], [`TestError::DutDied`], [`TestError::Failed`] if routes remain.
+    /// [`TestError::Interrupted`], [`TestError::DutDied`]; [`TestError::Failed`] if routes remain.
     fn reset(&mut self, patience: Duration) -> Result<(), TestError>;
 
     /// Reports of the DUT about itself.

@@ -1,4 +1,4 @@
-//! Tables of an [`Outcome`], whose columns are declared once and whose rows are structs.
+//! Tables of an [`Outcome`]. Columns are declared once, and rows are structs.
 
 #[doc(hidden)]
 pub use drophammer_model::outcome::Cell;
@@ -8,7 +8,7 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::trial::Family;
 use std::marker::PhantomData;
 
-/// A type of a column's cells. With `Option` of it, cells may be empty.
+/// Type of the cells of a column. With `Option`, cells can be empty.
 pub trait CellValue: Sized {
     /// True for a number, false for text.
     const NUMERIC: bool;
@@ -16,7 +16,7 @@ pub trait CellValue: Sized {
     /// Converts the value into a stored cell.
     fn into_cell(self) -> Cell;
 
-    /// The value of a stored cell; `None` if the cell has a different type.
+    /// Reads the value of a stored cell; `None` if the cell has a different type.
     fn of_cell(cell: &Cell) -> Option<Self>;
 }
 
@@ -86,22 +86,22 @@ impl<T: CellValue> CellValue for Option<T> {
     }
 }
 
-/// A row as a struct, which [`columns!`](crate::columns) declares.
+/// A row as a struct, declared by [`columns!`](crate::columns).
 pub trait Columns: Sized {
     /// Key, heading and unit of each column, in order.
     const COLUMNS: &'static [(&'static str, &'static str, &'static str)];
 
-    /// Which columns hold numbers.
+    /// True for each column that contains numbers.
     const NUMERIC: &'static [bool];
 
     /// The cells, in the order of the columns.
     fn into_cells(self) -> Vec<Cell>;
 
-    /// The row of these cells; `None` if a cell does not have the type of its column.
+    /// Reads a row from these cells; `None` if a cell does not have the type of its column.
     fn of_cells(cells: &[Cell]) -> Option<Self>;
 }
 
-/// Declares the columns of a table as a struct that is also a row: `key: type = "heading" ["unit"]`. The unit may be
+/// Declares the columns of a table as a struct that is also a row: `key: type = "heading" ["unit"]`. The unit can be
 /// omitted.
 ///
 /// ```
@@ -162,7 +162,7 @@ pub struct TableSpec<R> {
 }
 
 impl<R: Columns> TableSpec<R> {
-    /// A table with this key, which is the same on every DUT, and this heading.
+    /// Creates a table with this heading, and a key that is the same on every DUT.
     pub const fn new(key: &'static str, title: &'static str) -> Self {
         TableSpec { key, title, of: PhantomData }
     }
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     columns! {
-        /// A column of each type.
+        /// One column of each type.
         struct AllRow {
             size: PacketSize = "Size",
             family: Family = "Family",

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
-/// A tester port as a test sees it.
+/// A port of the tester, as tests see it.
 #[derive(Clone, Debug)]
 pub struct PortView {
     /// Name in the suite.
@@ -42,9 +42,9 @@ pub struct PortView {
     pub vlans: Vec<Vec<u16>>,
     /// Actions of the DUT on labels of frames that leave by this port.
     pub labels: Vec<LabelConfig>,
-    /// Networks behind it to which the DUT pushes labels.
+    /// Networks behind the port for which the DUT pushes labels.
     pub pushed: Vec<FecConfig>,
-    /// Bytes of the largest frame, FCS included, that it can send.
+    /// Bytes of the largest frame that the port can send, FCS included.
     pub largest_frame: usize,
     /// Destinations of frames to this port instead of the hosts of the network behind it; see [`Setting::Aim`].
     pub routed: BTreeMap<Family, Targets>,
@@ -60,13 +60,13 @@ impl PortView {
     }
 }
 
-/// Highest loads per sending port that the tester could offer validly, by pattern, if it could not offer more. They
-/// apply to every DUT of the run, so that all are measured at the same load.
+/// Highest loads per sending port that the tester could offer validly, by pattern. They contain only patterns for which
+/// there is such a limit, and apply to every DUT of the run, so that all are measured at the same load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HighestLoads {
     /// For a constant load.
     pub constant: BTreeMap<PatternKey, FrameRate>,
-    /// For a load that requests as much as the tester can offer.
+    /// For a load that requests the maximum that the tester can offer.
     pub maximum: BTreeMap<PatternKey, FrameRate>,
 }
 
@@ -77,12 +77,12 @@ pub enum LowerBound {
     MaxLoad,
     /// The tester cannot offer much more.
     Tester,
-    /// The search ended before its goal, because the tester was unfit or the time was over.
+    /// The search ended before its goal, because the tester was unfit or its time ran out.
     Unfinished,
 }
 
 impl std::fmt::Display for LowerBound {
-    /// The mark of a row whose figures it limits.
+    /// The mark of a row whose figures are lower bounds.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             LowerBound::MaxLoad => f.write_str(CAPPED),
@@ -92,29 +92,29 @@ impl std::fmt::Display for LowerBound {
     }
 }
 
-/// Facts that one test found on this DUT and later ones use.
+/// Facts that one test found on this DUT, for use by later tests.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// Throughput per sending port, by pattern; `None` if the search found none.
     pub throughput: BTreeMap<PatternKey, Option<FrameRate>>,
-    /// The throughputs among them that are only lower bounds.
+    /// Why these throughputs are only lower bounds.
     pub bounds: BTreeMap<PatternKey, LowerBound>,
-    /// Why a throughput search failed, by pattern: it is not repeated.
+    /// Why a throughput search failed, by pattern. Such a search is not repeated.
     pub failed: BTreeMap<PatternKey, String>,
-    /// What the tester can offer.
+    /// The highest loads that the tester can offer.
     pub highest: HighestLoads,
-    /// Tables of routes that the DUT still holds.
+    /// Tables of routes that the DUT still has.
     pub tables: Option<Kept>,
     /// State of the pattern that is being measured.
     pub ongoing: Ongoing,
 }
 
-/// What accompanies the trials of one pattern.
+/// State of the trials of one pattern.
 #[derive(Clone, Debug, Default)]
 pub struct Ongoing {
     /// Its modifier.
     pub(crate) modifier: Option<Applied>,
-    /// What became of its frames.
+    /// How its frames arrived.
     pub(crate) arrivals: Option<Arrivals>,
 }
 
@@ -127,7 +127,7 @@ pub struct Contestant {
     pub ports: Range<PortIndex>,
 }
 
-/// What is known of the testbed before a test runs.
+/// Facts about the testbed that are known before a test runs.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Ports of the tester, in order; at least two.
@@ -140,8 +140,8 @@ pub struct Facts {
     pub contestants: Vec<Contestant>,
     /// The routers of the DUT if it consists of several: the ports of each, and the links between them.
     pub system: Option<System>,
-    /// The tester's own ceilings by pattern, per sending port: what it sends *and* receives through a loop without DUT.
-    /// Those that were not or cannot be measured are left out.
+    /// The tester's own ceilings by pattern, per sending port: the rate that it sends *and* receives through a loop
+    /// without DUT. A pattern without a measured ceiling is left out.
     pub ceilings: BTreeMap<PatternKey, FrameRate>,
     /// Order of frames on a loop without DUT in this run, by pattern.
     pub orders: BTreeMap<PatternKey, LoopOrder>,
@@ -149,24 +149,26 @@ pub struct Facts {
     pub own_delays: OwnDelays,
 }
 
-/// What a test sets on the DUT or the testbed, instead of what an earlier call of the same kind has set. All of it is
+/// A setting of the DUT or the testbed. It replaces the setting of the same kind from an earlier call. All settings are
 /// undone at the end of the test.
 #[derive(Clone, Copy, Debug)]
 pub enum Setting<'a> {
-    /// Packet filters of the DUT, recorded; an empty list removes them.
+    /// Packet filters of the DUT; they are recorded. An empty list removes them.
     Filters(&'a [FilterList]),
-    /// Classes of service of the DUT, one list for each output port that needs classes, recorded; an empty list removes
-    /// them.
+    /// Classes of service of the DUT, one list for each output port that needs classes; they are recorded. An empty
+    /// list removes them.
     Classes(&'a [EgressClasses]),
-    /// Takes these links between routers of the DUT down, brings all others up, and records that. Returns when frames of
-    /// `families` from each port to each other one arrive by the ways of [`System::route`] (at least 99 of 100 frames).
+    /// Takes these links between routers of the DUT down, brings all others up, and records this. Returns when frames
+    /// of `families` from each port to each other port arrive by the paths of [`System::route`] (at least 99 of 100
+    /// frames).
     CoreLinks {
         /// The links.
         down: &'a BTreeSet<CoreLinkName>,
         /// Families of the test.
         families: &'a [Family],
     },
-    /// Aims frames of a family to this port at these routes behind it; `None`: at the hosts of the network behind it.
+    /// Directs frames of a family to this port to these routes behind it; `None`: to the hosts of the network behind
+    /// it.
     Aim {
         /// The port.
         port: PortIndex,
@@ -179,7 +181,7 @@ pub enum Setting<'a> {
 
 /// The interface of tests to the testbed.
 pub trait Testbed {
-    /// What is known of it.
+    /// Facts about the testbed.
     fn facts(&self) -> &Facts;
 
     /// Ports of the tester, in order.
@@ -187,18 +189,19 @@ pub trait Testbed {
         &self.facts().ports
     }
 
-    /// Carries out attempt number `number` at the trial, from 1, and stores it with its verdict. It is not repeated if it
-    /// is spoilt, so that a test can undo its effect on the routing first; nor is a DUT that does not recover an error.
+    /// Runs attempt number `number`, from 1, at the trial, and stores it with its verdict. Does not repeat a spoilt
+    /// attempt, so that a test can undo its effect on the routing first. A DUT that does not recover is not an error.
     ///
     /// # Errors
-    /// Those if the run cannot continue; [`TestError::NotApplicable`] for what this testbed or DUT does not support.
+    /// An error if the run cannot continue; [`TestError::NotApplicable`] for anything that this testbed or DUT does not
+    /// support.
     fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError>;
 
-    /// Carries out the trial, and repeats it while it is spoilt ([`Attempts`](crate::attempts::Attempts)). The result is
+    /// Runs the trial, and repeats it while it is spoilt ([`Attempts`](crate::attempts::Attempts)). The result is
     /// valid.
     ///
     /// # Errors
-    /// [`TestError::Unfit`] if every attempt was invalid; those of [`Testbed::attempt`].
+    /// [`TestError::Unfit`] if every attempt was invalid; errors of [`Testbed::attempt`].
     fn run(&mut self, trial: &Trial) -> Result<Seen, TestError> {
         let mut attempts = Attempts::begin(self);
         loop {
@@ -209,10 +212,10 @@ pub trait Testbed {
         }
     }
 
-    /// [`Testbed::run`] of a load alone, with the modifier of the running pattern if it has one.
+    /// Runs a load as a trial ([`Testbed::run`]), with the modifier of the running pattern if it has one.
     ///
     /// # Errors
-    /// Those of [`Testbed::run`].
+    /// Errors of [`Testbed::run`].
     fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
         let result = match self.known().ongoing.modifier.take() {
             None => self.run(&Trial::new(spec.clone()))?.result,
@@ -232,37 +235,37 @@ pub trait Testbed {
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] if the testbed or the DUT does not support it, or has no links of these names;
-    /// [`TestError::Failed`] with the message of the DUT if it rejects it, or if it does not forward by the links that
-    /// are left in time.
+    /// [`TestError::Failed`] with the message of the DUT if the DUT rejects it, or if the DUT does not use the
+    /// remaining links in time.
     fn set(&mut self, setting: Setting<'_>) -> Result<(), TestError> {
         match setting {
             Setting::Filters([]) | Setting::Classes([]) => Ok(()),
             Setting::CoreLinks { down, .. } if down.is_empty() => Ok(()),
-            _ => Err(TestError::NotApplicable("this testbed has no DUT that can be set up".into())),
+            _ => Err(TestError::NotApplicable("this testbed has no DUT with settings".into())),
         }
     }
 
-    /// Counts received frames for `time`. Meanwhile no test frame is sent, and the emulated devices answer as always.
-    /// The kernel's count of the same time is returned as well where the ports are interfaces.
+    /// Counts received frames for `time`, during which no test frame is sent and the emulated devices answer as usual.
+    /// Also returns the kernel's count for the same time if the ports are interfaces.
     ///
     /// # Errors
-    /// As for [`Testbed::settle`], a port that failed; [`TestError::NotApplicable`] if the testbed does not support
+    /// Errors of [`Testbed::settle`]; a port that failed; [`TestError::NotApplicable`] if the testbed does not support
     /// this.
     fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
         let _ = time;
-        Err(TestError::NotApplicable("this testbed sees test frames only".into()))
+        Err(TestError::NotApplicable("this testbed sees only test frames".into()))
     }
 
-    /// Counters of the interfaces and tunnels of each router of a multi-router DUT since it was brought up (RFC 2863);
-    /// `None` if the routers do not show them.
+    /// Counters of the interfaces and tunnels of each router of a multi-router DUT since it came up (RFC 2863); `None`
+    /// if the routers do not report them.
     ///
     /// # Errors
-    /// [`TestError::Failed`] if they cannot be read.
+    /// [`TestError::Failed`] if the counters cannot be read.
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, TestError> {
         Ok(None)
     }
 
-    /// Processor time of each router of a multi-router DUT since it was brought up, in order; `None` if not known.
+    /// Processor time of each router of a multi-router DUT since it came up, in order; `None` if not known.
     fn router_cpu(&mut self) -> Option<Vec<Duration>> {
         None
     }
@@ -278,7 +281,7 @@ pub trait Testbed {
     /// # Errors
     /// [`TestError::NotApplicable`] if there are none.
     fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
-        Err(TestError::NotApplicable("this testbed has no emulated routers; a suite gets them by `bgp: {}`".into()))
+        Err(TestError::NotApplicable("this testbed has no emulated routers; add `bgp: {}` to the suite".into()))
     }
 
     /// Seconds since the testbed came up, on the tester's clock; `None` if there is no clock.
@@ -286,13 +289,14 @@ pub trait Testbed {
         None
     }
 
-    /// Resident memory of each of the DUT's daemons in bytes, by name; empty if it has none, or if they are not
-    /// visible.
+    /// Resident memory of each of the DUT's daemons in bytes, by name; empty if the DUT has no daemons, or if they are
+    /// not visible.
     fn memory(&mut self) -> Vec<(String, u64)> {
         Vec::new()
     }
 
-    /// Accounts for an attempt that the host spoilt and that `took` this long. Returns whether the run has time to repeat it.
+    /// Records an attempt that the host spoilt and that `took` this long. Returns true if the run has time to repeat
+    /// it.
     fn may_repeat(&mut self, took: Duration) -> bool {
         let _ = took;
         true
@@ -301,17 +305,17 @@ pub trait Testbed {
     /// Results of earlier tests on this DUT.
     fn known(&mut self) -> &mut Known;
 
-    /// The tester's own ceiling for this pattern: [`Facts::ceilings`].
+    /// The tester's own ceiling for this pattern, from [`Facts::ceilings`].
     fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
         self.facts().ceilings.get(pattern).copied()
     }
 
-    /// A step begins: shows the user what the test does, and how many of its planned trials are done. Call it only while nothing is
-    /// being timed: if several DUTs are up, the others may be measured before this returns, unless the test forbids that
-    /// ([`Plan::may_pause`](crate::Plan::may_pause)).
+    /// Begins a step: shows the user what the test does, and how many of its planned trials are done. Call it only
+    /// while nothing is being timed: if several DUTs are up, the others may be measured before this returns, unless the
+    /// test forbids it ([`Plan::may_pause`](crate::Plan::may_pause)).
     fn progress(&mut self, what: &str);
 
-    /// Writes a remark into the run.
+    /// Adds a remark to the run.
     fn note(&mut self, text: &str);
 }
 
@@ -321,7 +325,7 @@ pub enum TestError {
     /// The user asked to stop.
     #[error("stopped by the user")]
     Interrupted,
-    /// The DUT died; with the cause, and the path of its log.
+    /// The DUT died. Contains the cause and the path of its log.
     #[error("the device under test died: {0}")]
     DutDied(String),
     /// The tester spoilt every attempt at a trial, for these reasons.
@@ -330,7 +334,7 @@ pub enum TestError {
     /// The test cannot be done on this DUT or with these parameters.
     #[error("not applicable: {0}")]
     NotApplicable(String),
-    /// What was measured could not be stored.
+    /// Results could not be stored.
     #[error("cannot store results: {0}")]
     Store(String),
     /// The testbed failed.

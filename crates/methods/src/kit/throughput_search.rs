@@ -1,5 +1,5 @@
 //! The search for the throughput of one traffic pattern on a testbed, for the test of that name and for all tests that
-//! must know the throughput first.
+//! need to know the throughput first.
 
 use crate::mlrsearch::{Budget, GoalError, GoalResult, Irregular, Measurement, Search, SearchEnd, SearchGoal};
 use crate::modifiers;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Maximum number of trials of a search, regardless of its time.
 const TRIALS_MAX: u32 = 2_000;
-/// The smallest load is this share of the largest; since the grid is logarithmic, a small one costs little.
+/// The smallest load is this share of the largest. Since the grid is logarithmic, a small share costs little.
 const MIN_SHARE: f64 = 1e-4;
 
 /// One trial of a search.
@@ -31,39 +31,39 @@ pub struct SearchTrial {
     pub loss_ratio: f64,
     /// Duration in seconds.
     pub duration_s: f64,
-    /// Time for which buffers drained after the load, in seconds: how much longer frames arrived than departed.
+    /// Time for which buffers drained after the load, in seconds: how much longer frames kept arriving than departing.
     pub drained_s: f64,
 }
 
-/// Result of a search, also if it was stopped.
+/// Result of a search, even if it was stopped.
 #[derive(Clone, Debug)]
 pub struct Searched {
-    /// Per goal.
+    /// The result for each goal.
     pub results: Vec<GoalResult>,
     /// Every trial.
     pub trials: Vec<SearchTrial>,
-    /// Trials at upper bounds that turned out lossless when repeated; they no longer count.
+    /// Trials at upper bounds that lost nothing when repeated; they no longer count.
     pub superseded: Vec<u64>,
-    /// How the search ended; running if an error stopped it.
+    /// How the search ended; [`SearchEnd::Running`] if an error stopped it.
     pub end: SearchEnd,
-    /// The limits of the pattern; the highest load is that of the last start.
+    /// The limits of the pattern, with the highest load of the last start.
     pub limits: Limits,
     /// True if the highest load is that of the suite (`max_load`), below the limits of line and tester.
     pub capped: bool,
-    /// The load per sending port that the tester could not offer validly in the middle of the search, and why. The
-    /// search ended there with the bounds so far.
+    /// The load per sending port that the tester could not offer validly during the search, and why. The search ended
+    /// there with the bounds so far.
     pub unfit: Option<(FrameRate, Vec<String>)>,
     /// The error that stopped the search.
     pub error: Option<TestError>,
 }
 
 impl Searched {
-    /// Throughput per sending port: the figure of the first goal, `None` where there is none.
+    /// Throughput per sending port: the figure of the first goal, or `None` if there is no figure.
     pub fn throughput(&self) -> Option<FrameRate> {
         self.results.first().and_then(GoalResult::rate_pps).map(FrameRate)
     }
 
-    /// Why the throughput is only a lower bound; `None` if it is more than that, or if there is none.
+    /// Why the throughput is only a lower bound; `None` if it is exact, or if there is none.
     pub fn lower_bound(&self) -> Option<LowerBound> {
         let result = self.results.first()?;
         let found = self.throughput()?;
@@ -76,14 +76,14 @@ impl Searched {
         }
     }
 
-    /// Records how the search deviated from what was requested.
+    /// Records how the search deviated from the request.
     pub fn deviate(&self, pattern: &Pattern, outcome: &mut Outcome) {
         if self.results.iter().any(|result| result.irregular.contains(&Irregular::Unfinished)) {
             deviate(outcome, pattern, "the search for the throughput ended before its goal was reached");
         }
     }
 
-    /// Keeps the throughput for later tests, or the reason why none is known; the latter is also returned.
+    /// Stores the throughput for later tests, or the reason why it is unknown, which is also returned.
     pub fn keep(&self, bed: &mut dyn Testbed, pattern: &Pattern) -> Option<String> {
         let found = self.throughput();
         let unfinished = self.results.first().is_none_or(|r| r.irregular.contains(&Irregular::Unfinished));
@@ -92,7 +92,7 @@ impl Searched {
             // A proven lower bound is a throughput that later tests can use, even if it is not the highest.
             _ if found.is_some() => None,
             (None, Some((load, why))) => Some(unfit_text(*load, why)),
-            // Running out of time does not mean that frames are lost at every load.
+            // Running out of time does not prove that frames are lost at every load.
             (None, None) => unfinished.then(|| "it was not found within the time for its search".to_owned()),
         };
         let known = bed.known();
@@ -124,7 +124,7 @@ pub fn zero_loss_goal(params: &Params) -> SearchGoal {
         Goal::Quick => SearchGoal::quick(),
     };
     if let Some(duration) = FINAL_TRIAL.get(params).map(|d| d.as_secs_f64()) {
-        // The number of full-length trials that decide a load stays that of the goal.
+        // The number of full-length trials that decide a load remains that of the goal.
         goal.duration_sum_s *= duration / goal.final_trial_duration_s;
         goal.final_trial_duration_s = duration;
         goal.initial_trial_duration_s = goal.initial_trial_duration_s.min(duration);
@@ -135,7 +135,7 @@ pub fn zero_loss_goal(params: &Params) -> SearchGoal {
     goal
 }
 
-/// The zero-loss goal, and with `pdr` or the CSIT goal that of 0.5 % loss.
+/// The zero-loss goal, and also the goal of 0.5 % loss with `pdr` or the CSIT goal.
 pub fn goals(params: &Params, pdr: bool) -> Vec<SearchGoal> {
     let zero = zero_loss_goal(params);
     let partial = pdr || GOAL.get(params) == Goal::Csit;
@@ -164,12 +164,13 @@ fn failed(error: GoalError) -> TestError {
     TestError::NotApplicable(error.to_string())
 }
 
-/// Runs a search. If the tester cannot offer the highest load or one near it validly, the search starts anew below that
-/// load, [`RETREATS`] times at most, and [`Known`](crate::Known) keeps the highest load for later tests. If it cannot
-/// offer another load, the search ends.
+/// Runs a search. If the tester cannot offer the highest load or a load near it validly, the search starts again below
+/// that load, [`RETREATS`] times at most, and [`Known`](crate::Known) stores the highest load for later tests. If the
+/// tester cannot offer another load, the search ends.
 ///
 /// # Errors
-/// Only if no trial could be started at all; a later error is in [`Searched::error`], beside the results so far.
+/// Only if no trial could be started at all. A later error is in [`Searched::error`], in addition to the results so
+/// far.
 pub fn search(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -187,7 +188,7 @@ pub fn search(
     let mut retreats = 0;
     loop {
         let max = limits.max.pps();
-        // At least ten frames in the shortest trial, or rounding would decide a load.
+        // Requires at least ten frames in the shortest trial; otherwise rounding would decide a load.
         let shortest = goals.iter().map(|g| g.initial_trial_duration_s).fold(f64::INFINITY, f64::min);
         let min = (max * MIN_SHARE).max(10.0 / shortest).min(max);
         let trial_seconds = SEARCH_MAX.seconds(params) - spent_s;
@@ -224,16 +225,16 @@ pub fn search(
     }
 }
 
-/// Time for which buffers drained after the load, in seconds: how much longer frames arrived than departed.
+/// Time for which buffers drained after the load, in seconds: how much longer frames kept arriving than departing.
 fn drained_s(result: &TrialResult) -> f64 {
     let longer_s = (result.receiving_s - result.sending_s).max(0.0);
-    // A buffer that fills delays frames by half of this on average. A few late frames alone do not.
+    // A buffer that fills delays frames by half of this on average. A few late frames do not.
     let waited = |group: &GroupCounts| (group.latency.mean_ns - group.latency.min_ns as f64) / 1e9;
     let waited_s = result.groups.iter().map(waited).fold(0.0, f64::max);
     longer_s.min(4.0 * waited_s)
 }
 
-/// Runs a search until it ends or a trial fails, which returns the load in fps and the error.
+/// Runs a search until it ends or a trial fails; then returns the load in fps and the error.
 fn one_search(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -258,7 +259,7 @@ fn one_search(
         Ok(Measurement {
             duration_s,
             effective_duration_s: duration_s,
-            // The testbed repeats trials that fall short of the load, so a remaining shortfall is within the tester's
+            // The testbed repeats trials that fall short of the load, so any remaining shortfall is within the tester's
             // tolerance: loss refers to offered frames, and the result claims the offered load.
             intended: result.offered(),
             received: result.received(),
@@ -268,10 +269,10 @@ fn one_search(
     };
     let mut measure = |duration_s: f64, load: f64| run(duration_s, load).map_err(|e| (load, e));
     search.run(&mut measure)?;
-    // A disturbance that is over must not determine an upper bound.
+    // A disturbance that has ended must not determine an upper bound.
     while let Some((duration_s, load)) = search.recheck() {
         let measurement = match measure(duration_s, load) {
-            // Then the bound stays as it is.
+            // The bound then stays as it is.
             Err((_, TestError::Unfit(_))) => break,
             other => other?,
         };
@@ -281,11 +282,12 @@ fn one_search(
     Ok(())
 }
 
-/// Throughput, NDR(0), per sending port of this pattern: from an earlier test, else from a search with the zero-loss
-/// goal of `params`. `None` if the DUT loses frames at every load. Remarks for the reader are noted in `outcome`.
+/// Throughput, NDR(0), per sending port of this pattern: from an earlier test, or else from a search with the zero-loss
+/// goal of `params`. `None` if the DUT loses frames at every load. Adds remarks to `outcome`.
 ///
 /// # Errors
-/// Those of the trials; not applicable if it cannot be known, also if the search of an earlier test failed.
+/// Errors of the trials; [`TestError::NotApplicable`] if the throughput cannot be found, also if the search of an
+/// earlier test failed.
 pub fn known_throughput(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -324,8 +326,8 @@ pub fn known_throughput(
     Ok(found)
 }
 
-/// Why the throughput of [`known_throughput`] is only a lower bound. The test that found it may have had a lower
-/// `max_load`. `None` if it is more than that, or if none is known.
+/// Why the throughput of [`known_throughput`] is only a lower bound; the test that found it may have had a lower
+/// `max_load`. `None` if the throughput is exact or unknown.
 pub fn known_bound(bed: &mut dyn Testbed, pattern: &Pattern) -> Option<LowerBound> {
     let key = pattern.key();
     let known = bed.known();
@@ -337,9 +339,9 @@ pub fn known_bound(bed: &mut dyn Testbed, pattern: &Pattern) -> Option<LowerBoun
 /// Expected cost of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
-    /// Trials.
+    /// Number of trials.
     pub trials: u32,
-    /// Of these, lossy trials.
+    /// Number of lossy trials.
     pub lossy: u32,
     /// Sending time of all trials in seconds.
     pub trial_seconds: f64,
@@ -350,13 +352,13 @@ pub fn expected_trials(goals: &[SearchGoal]) -> Expected {
     expected_within(goals, f64::INFINITY)
 }
 
-/// The same for a search that ends after this many seconds of trials.
+/// Like [`expected_trials`], but for a search that ends after this many seconds of trials.
 fn expected_within(goals: &[SearchGoal], trial_seconds: f64) -> Expected {
     let Ok(mut search) = Search::new(goals.to_vec(), 100.0, 1e6, Budget { trial_seconds, trials: 500 }) else {
         return Expected::default();
     };
     let mut lossy = 0;
-    // A device with a knee, as software routers have: above 200,000 fps it forwards 80 % of the additional frames.
+    // A device with a knee, like software routers: above 200,000 fps it forwards 80 % of the additional frames.
     while let Some((duration_s, load)) = search.next_trial() {
         let intended = (duration_s * load) as u64;
         let received = (duration_s * (load.min(2e5) + 0.8 * (load - 2e5).max(0.0))) as u64;
@@ -370,7 +372,7 @@ fn expected_within(goals: &[SearchGoal], trial_seconds: f64) -> Expected {
             trial: 0,
         });
     }
-    // The recheck of each upper bound, for which there may be no time.
+    // Adds the recheck of each upper bound, unless there is no time left.
     let looked: &[SearchGoal] = if search.end() == SearchEnd::OutOfBudget { &[] } else { goals };
     let last = looked.len() as u32;
     let last_s: f64 = looked.iter().map(|goal| goal.final_trial_duration_s).sum();

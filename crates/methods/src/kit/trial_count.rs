@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::Add;
 
-/// A number of trials. Repetitions of invalid trials do not count. If a test does not apply to a router or to one of
-/// its frame sizes, there are fewer.
+/// A number of trials. Repetitions of invalid trials do not count. There are fewer if a test does not apply to a router
+/// or to one of its frame sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialCount {
     /// Minimum number.
@@ -36,7 +36,7 @@ impl TrialCount {
         TrialCount { least: 0, about: count, most: None }
     }
 
-    /// The same, possibly with more trials if the router makes them necessary. No trials stay none.
+    /// This number, with possible further trials if the router makes them necessary. Zero stays zero.
     pub fn or_more(self) -> TrialCount {
         if self.most == Some(0) {
             return self;
@@ -45,7 +45,7 @@ impl TrialCount {
         TrialCount { about: if sure { self.least } else { self.about }, most: None, ..self }
     }
 
-    /// This number, `often` times.
+    /// Multiplies this number by `often`.
     pub fn times(self, often: usize) -> TrialCount {
         if often == 0 {
             return TrialCount::exactly(0);
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(TrialCount::between(1, 2) + TrialCount::exactly(3), TrialCount::between(4, 5));
         assert_eq!(TrialCount::between(2, 5).times(3), TrialCount::between(6, 15));
         assert_eq!(TrialCount::about(5).times(2), TrialCount::about(10));
-        // A search that is skipped leaves a count exact.
+        // A skipped search leaves a count exact.
         assert_eq!(TrialCount::exactly(12) + TrialCount::about(30).times(0), TrialCount::exactly(12));
     }
 }

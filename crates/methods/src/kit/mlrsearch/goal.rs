@@ -4,7 +4,7 @@
 /// One search goal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchGoal {
-    /// Name for people, which includes the tolerance: `NDR(0)`, `PDR(0.5%)`.
+    /// Readable name, which includes the tolerance: `NDR(0)`, `PDR(0.5%)`.
     pub name: String,
     /// Goal loss ratio, 0 to below 1: a trial with a larger share of lost frames is a high-loss trial.
     pub loss_ratio: f64,
@@ -14,16 +14,15 @@ pub struct SearchGoal {
     pub relative_width: f64,
     /// Duration of the first, coarse trials in seconds, above 0 and at most the final one.
     pub initial_trial_duration_s: f64,
-    /// Goal final trial duration in seconds; shorter trials only count against a load.
+    /// Goal final trial duration in seconds; shorter trials can only count against a load.
     pub final_trial_duration_s: f64,
-    /// Goal duration sum in seconds, at least the final trial duration: trial time after which a load is definitely
-    /// decided.
+    /// Goal duration sum in seconds, at least the final trial duration: after this much trial time a load is decided.
     pub duration_sum_s: f64,
     /// Number of coarser targets before the final one.
     pub preceding_targets: u32,
     /// Factor, above 1, by which steps grow while a bound is searched outside the known interval.
     pub expansion: f64,
-    /// Stop the whole search when even the smallest load misses this goal.
+    /// Stops the whole search when even the smallest load misses this goal.
     pub fail_fast: bool,
 }
 
@@ -31,7 +30,7 @@ pub struct SearchGoal {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("search goal {goal}: {why}")]
 pub struct GoalError {
-    /// Name of the goal.
+    /// Name of the search goal.
     pub goal: String,
     /// What is wrong with it.
     pub why: &'static str,
@@ -108,7 +107,7 @@ impl SearchGoal {
     /// # Errors
     /// The first attribute that violates the standard.
     pub fn check(&self) -> Result<(), GoalError> {
-        // The comparisons also refuse NaN.
+        // NaN fails these comparisons as well.
         let share = |x: f64| (0.0..1.0).contains(&x);
         let positive = |x: f64| x > 0.0 && x.is_finite();
         let rules = [

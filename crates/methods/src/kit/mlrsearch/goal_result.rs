@@ -28,7 +28,7 @@ impl Bound {
     }
 }
 
-/// Why a result is irregular. A report must show this.
+/// Why a result is irregular. A report must show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Irregular {
     /// Not even the smallest load meets the goal.
@@ -60,11 +60,11 @@ pub struct GoalResult {
     pub upper: Option<Bound>,
     /// Rate of the lower bound times (1 - quantile loss ratio), in fps per sending port.
     pub conditional_throughput_pps: Option<f64>,
-    /// Empty for a regular result.
+    /// Reasons why the result is irregular; empty for a regular result.
     pub irregular: Vec<Irregular>,
     /// True if some load above the upper bound met the goal.
     pub inverted: bool,
-    /// If a search ended early: bounds (lower, upper) in fps of the finest coarser target that had both. They hint at
+    /// If a search ended early: bounds (lower, upper) in fps of the finest coarser target that had both. They indicate
     /// the answer, but are based on shorter or fewer trials than the goal requires.
     pub preliminary: Option<(f64, f64)>,
 }
@@ -76,7 +76,7 @@ impl GoalResult {
         Some((upper.load_pps - lower.load_pps) / upper.load_pps)
     }
 
-    /// The rate that was shown to meet the goal, in fps per sending port: the lower bound, or the load offered there if
+    /// The rate that was shown to meet the goal, in fps per sending port: the lower bound, or the offered load there if
     /// that was lower.
     pub fn rate_pps(&self) -> Option<f64> {
         self.lower.as_ref().map(Bound::rate_pps)

@@ -1,5 +1,5 @@
-//! Loads of a search. The grid is logarithmic, so neighbours always have the same relative distance, and a repeated
-//! load is identical to the last bit.
+//! Loads of a search. The grid is logarithmic, so neighbours always have the same ratio, and a repeated load is
+//! identical to the last bit.
 
 /// Loads `min * exp(i / last * ln(max / min))` for `i` in `0..=last`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,12 +9,12 @@ pub struct LoadGrid {
     last: u32,
 }
 
-/// Absorbs rounding when a load is converted to an index.
+/// Tolerance for rounding when a load is converted to an index.
 const SLACK: f64 = 1e-9;
 
 impl LoadGrid {
-    /// A grid from `min` to `max` (fps) whose neighbours are at most `relative_width` apart. `None` unless
-    /// `0 < min <= max` and the width is between 0 and 1.
+    /// A grid from `min` to `max` (fps) whose neighbours are at most `relative_width` apart. `None` unless `0 < min <=
+    /// max` and the width is between 0 and 1.
     pub fn new(min: f64, max: f64, relative_width: f64) -> Option<Self> {
         let sane = min > 0.0 && min <= max && max.is_finite() && relative_width > 0.0 && relative_width < 1.0;
         let steps = ((max / min).ln() / -(-relative_width).ln_1p() - SLACK).ceil();

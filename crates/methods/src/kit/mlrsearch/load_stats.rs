@@ -6,9 +6,9 @@ use super::target::Target;
 /// Position of a load relative to the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Classification {
-    /// The load meets the goal, whatever further trials show.
+    /// The load meets the goal, whatever more trials would show.
     Lower,
-    /// The load misses the goal, whatever further trials show.
+    /// The load misses the goal, whatever more trials would show.
     Upper,
     /// More trials are needed.
     Undecided,
@@ -49,8 +49,8 @@ impl LoadStats {
     /// Classifies this load twice: first as if all trials missing from the duration sum were high-loss, then as if they
     /// were all low-loss. If both agree, the load is decided.
     ///
-    /// Short trials only count against a load: their high-loss time, less the part that their low-loss time excuses,
-    /// counts as full-length high-loss time.
+    /// Short trials can only count against a load: their high-loss time, less the part that their low-loss time
+    /// excuses, counts as full-length high-loss time.
     pub fn classify(&self, target: &Target) -> Classification {
         let sums = self.sums(target);
         let excused = sums.short_low * (target.exceed_ratio / (1.0 - target.exceed_ratio));
@@ -88,7 +88,8 @@ impl LoadStats {
         if missing > nothing { quantile.map(|_| 1.0) } else { quantile }
     }
 
-    /// Smallest measured offered load of the full-length trials in fps: the most that may be claimed for this load.
+    /// Smallest measured offered load of the full-length trials in fps: the highest rate that may be claimed for this
+    /// load.
     pub fn offered_pps(&self, target: &Target) -> Option<f64> {
         let full = self.trials.iter().filter(|t| t.duration_s >= target.trial_duration_s);
         full.map(|t| t.offered_pps).min_by(f64::total_cmp)

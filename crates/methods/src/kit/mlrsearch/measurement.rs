@@ -5,8 +5,8 @@
 pub struct Measurement {
     /// Intended duration in seconds, as requested.
     pub duration_s: f64,
-    /// Duration in seconds with which the trial counts: the intended one, plus overhead if overhead counts as trial
-    /// time.
+    /// Duration in seconds that counts for the search: the intended duration, plus the overhead if overhead counts as
+    /// trial time.
     pub effective_duration_s: f64,
     /// Intended frames, over all sending ports.
     pub intended: u64,
@@ -14,13 +14,13 @@ pub struct Measurement {
     pub received: u64,
     /// Measured offered load per sending port in fps.
     pub offered_pps: f64,
-    /// Number of the trial in the run, for readers of a result; arbitrary outside a run.
+    /// Number of the trial in the run, so that readers can find it; arbitrary outside a run.
     pub trial: u64,
 }
 
 impl Measurement {
-    /// Trial loss ratio, 0 to 1. Intended frames that were never sent count as lost, so a load that the tester did not
-    /// offer cannot pass.
+    /// Trial loss ratio, 0 to 1. Intended frames that were never sent count as lost, so a load that the tester could
+    /// not offer does not pass.
     pub fn loss_ratio(&self) -> f64 {
         if self.intended == 0 {
             return 0.0;

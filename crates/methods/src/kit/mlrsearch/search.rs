@@ -25,7 +25,7 @@ pub struct Budget {
 pub enum SearchEnd {
     /// Still running: [`Search::next_trial`] has more trials.
     Running,
-    /// Every goal has an answer, or a mark that its answer lies outside the range of loads.
+    /// Every goal has an answer, or is marked as having its answer outside the range of loads.
     Completed,
     /// A goal with `fail_fast` has no lower bound; goals after it were not searched.
     FailedFast,
@@ -33,11 +33,11 @@ pub enum SearchEnd {
     OutOfBudget,
 }
 
-/// How often per goal the search may follow the forwarding rate at the upper bound: near a soft knee, it would approach
-/// the answer in tiny steps.
+/// How often per goal the search may use the forwarding rate at the upper bound as the next load: near a soft knee, it
+/// would approach the answer in tiny steps.
 const GUESSES: u32 = 3;
 
-/// How often per goal the search repeats the measurement of an upper bound.
+/// How often per goal the search measures an upper bound again.
 const RECHECKS: u32 = 4;
 
 /// A search in progress.
@@ -49,13 +49,13 @@ pub struct Search {
     loads: BTreeMap<u32, LoadStats>,
     spent: Budget,
     end: SearchEnd,
-    /// Load that is measured until it is decided for target (goal, target).
+    /// Load that is measured until it is decided, for target (goal, target).
     focus: Option<(usize, usize, u32)>,
     /// Outward steps taken for target (goal, target).
     steps: (usize, usize, u32),
     /// Guesses used per goal.
     guesses: Vec<u32>,
-    /// Index of the last trial handed out.
+    /// Index of the last trial that was returned.
     asked: Option<u32>,
     /// Goal whose upper bound the pending trial measures again.
     rechecking: Option<usize>,
@@ -144,9 +144,9 @@ impl Search {
 
     /// After a completed search: one more trial at the upper bound of a goal, as (duration in s, load in fps per
     /// sending port). If it meets the loss ratio of the goal, it replaces all earlier trials at this load, and the
-    /// search continues: [`Search::next_trial`] may have more trials. Otherwise the bound stands. `None` once every
-    /// upper bound has been measured again, or if the budget does not allow it. RFC 9971 does not define this; it
-    /// prevents a disturbance of a few trials from being mistaken for the limit of the DUT.
+    /// search continues: [`Search::next_trial`] may return more trials. Otherwise the bound stays. Returns `None` when
+    /// every upper bound has been measured again, or if the budget does not allow another trial. RFC 9971 does not
+    /// define this; it prevents a disturbance of a few trials from being mistaken for the limit of the DUT.
     pub fn recheck(&mut self) -> Option<(f64, f64)> {
         if self.end != SearchEnd::Completed || self.spent.trials >= self.budget.trials {
             return None;
@@ -157,7 +157,7 @@ impl Search {
             };
             let duration = settings.final_trial_duration_s;
             let too_long = self.spent.trial_seconds + duration > self.budget.trial_seconds * (1.0 + 1e-9);
-            // The same bound may already have been measured again for another goal.
+            // The same bound may already have been measured again for a different goal.
             let looked = self.rechecked.iter().any(|seen| seen.contains(&index));
             let last = self.loads.get(&index).and_then(|stats| stats.trials.last());
             let lossy = looked && last.is_some_and(|last| last.loss_ratio() > settings.loss_ratio);
@@ -181,7 +181,7 @@ impl Search {
     /// Runs the search to its end.
     ///
     /// # Errors
-    /// Errors of the measurer; results until then stay readable.
+    /// Errors of the measurer; the results so far remain readable.
     pub fn run<M: Measurer>(&mut self, measurer: &mut M) -> Result<SearchEnd, M::Error> {
         while let Some((duration, load)) = self.next_trial() {
             let measurement = measurer.measure(duration, load)?;
@@ -205,7 +205,7 @@ impl Search {
         self.goals.iter().filter_map(|(goal, chain)| GoalResult::read(goal, chain, &self.grid, &self.loads)).collect()
     }
 
-    /// Index and duration of the next trial; `None` when nothing is left to do.
+    /// Index and duration of the next trial; `None` if no trial is left.
     fn select(&mut self) -> Option<(u32, f64)> {
         for goal in 0..self.goals.len() {
             for at in 0..self.goals[goal].1.len() {
@@ -265,8 +265,8 @@ impl Search {
         }
     }
 
-    /// Load that the forwarding rate at load `upper` suggests: if the DUT forwards as much there, exactly the loss that
-    /// the goal allows remains.
+    /// Load that the forwarding rate at load `upper` suggests: if the DUT forwards the same rate there, exactly the
+    /// loss that the goal allows remains.
     fn guess(&self, upper: u32, target: &Target) -> Option<u32> {
         let trials = &self.loads.get(&upper)?.trials;
         let loss =

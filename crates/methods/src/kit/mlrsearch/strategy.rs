@@ -2,20 +2,20 @@
 //!
 //! Bounds of the preceding, coarser target serve as hints. In this order: halve the hinted interval; confirm a hinted
 //! bound; if a bound is missing or refuted, step outwards in growing steps; if the bounds are too far apart, try the
-//! load that the upper bound's forwarding rate suggests (first target only), else the middle.
+//! load that the upper bound's forwarding rate suggests (first target only), or else the middle.
 
 use super::load::LoadGrid;
 use super::relevant_bounds::RelevantBounds;
 use super::target::Target;
 
-/// What the strategy knows about one target.
+/// State of one target, from which the strategy chooses the next load.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     /// The loads.
     pub grid: &'a LoadGrid,
     /// The current target.
     pub target: &'a Target,
-    /// Its relevant bounds so far.
+    /// Relevant bounds of the target so far.
     pub bounds: RelevantBounds,
     /// Relevant bounds of the preceding target; empty for the first.
     pub hints: RelevantBounds,
@@ -28,7 +28,7 @@ pub struct Situation<'a> {
 /// Next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The target is reached, or a bound is missing because the answer is outside the grid.
+    /// The target is reached, or a bound is missing because the answer lies outside the grid.
     Done,
     /// Try this load.
     Try(u32),

@@ -10,7 +10,7 @@ pub struct Target {
     pub loss_ratio: f64,
     /// As in the goal.
     pub exceed_ratio: f64,
-    /// Duration of trials in seconds; shorter ones are "short" for this target.
+    /// Duration of trials in seconds; shorter trials are "short" for this target.
     pub trial_duration_s: f64,
     /// Duration sum in seconds.
     pub duration_sum_s: f64,

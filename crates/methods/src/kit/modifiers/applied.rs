@@ -19,18 +19,18 @@ use std::time::Duration;
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Interval between two route changes, taken from RIP (RFC 2544 appendix C.2.4.5). BGP does not define one.
 const UPDATE_EVERY_S: f64 = 30.0;
-/// Routes per change: as many as a RIP message carries.
+/// Routes per change: the number that a RIP message carries.
 const ROUTES: u32 = 25;
-/// Time for the sessions to come up.
+/// Maximum time for the sessions to come up.
 const ESTABLISH: Duration = Duration::from_secs(60);
-/// Time for the router to re-advertise a change.
+/// Maximum time for the router to re-advertise a change.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Counts of a modifier, over all trials of a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub trials: u64,
-    /// Test frames.
+    /// Test frames sent.
     pub offered: u64,
     /// Additional frames sent.
     pub sent: u64,
@@ -47,7 +47,7 @@ pub(super) struct Seen {
     pub matched: Option<u64>,
 }
 
-/// The routes that change, and whether they are currently advertised.
+/// The routes that change, and whether they are advertised at present.
 #[derive(Clone, Debug)]
 struct Changing {
     peer: PeerIndex,
@@ -167,7 +167,7 @@ impl Changing {
         Ok(Changing { peer: peers[0], routes, watch, advertised: false })
     }
 
-    /// The change to the opposite state, at this time of the trial.
+    /// Advertises or withdraws the routes, whichever changes their state, at this time of the trial.
     fn turn(&mut self, at_s: f64) -> TimedActions {
         self.advertised = !self.advertised;
         let (change, label) = match self.advertised {
@@ -179,7 +179,7 @@ impl Changing {
         TimedActions { at_s, label: label.into(), routed: None, actions: vec![action] }
     }
 
-    /// Whether the router has re-advertised the current state to the other peer.
+    /// Returns true if the router has re-advertised the current state to the other peer.
     fn passed_on(&self, bed: &mut (impl Testbed + ?Sized)) -> Result<bool, TestError> {
         let routing: &mut dyn Routing = bed.routing()?;
         routing.expect(self.watch, 0..self.routes.len(), self.advertised);
@@ -207,7 +207,7 @@ fn matched(result: &TrialResult) -> Option<u64> {
     Some(rules.sum())
 }
 
-/// Frames of this group that arrived anywhere, in any state.
+/// Frames of this group that arrived at any port, intact or not.
 fn arrived(counts: &GroupCounts) -> u64 {
     counts.received + counts.duplicated + counts.corrupted + counts.stray + counts.deviations.values().sum::<u64>()
 }

@@ -13,14 +13,14 @@ const ETHERTYPE: u16 = 0x88b5;
 const UNPADDED: u16 = 46;
 /// Bytes of the shortest frame, FCS included.
 const SHORTEST: u16 = 64;
-/// Group of these frames.
+/// Flow group of the broadcast frames.
 const GROUP: &str = "broadcast";
 
-/// Broadcast frames in addition to `tested`, from each sending port: one frame in a hundred, evenly spaced between the
-/// test frames. Their rate follows the load.
+/// Returns flows of broadcast frames in addition to `tested`, from each sending port: one frame in a hundred, evenly
+/// spaced between the test frames. Their rate follows the load.
 pub fn flows(tested: &[FlowSpec], size: &PacketSize, load: &Load, duration_s: f64) -> Vec<FlowSpec> {
     let mut flows: Vec<FlowSpec> = Vec::new();
-    // After an unknown type, padding cannot be distinguished from the packet.
+    // With an unknown EtherType, padding cannot be told apart from the packet.
     let padded = |size: &FrameSize| matches!(size, FrameSize::Ip(bytes) if *bytes < UNPADDED);
     let shortest = || PacketSize::Fixed(FrameSize::Frame(SHORTEST));
     for flow in tested {
@@ -57,7 +57,7 @@ fn headers(family: Family) -> Vec<Header> {
     vec![Header::Ethernet(ethernet), ip, Header::Udp(Udp::default())]
 }
 
-/// One schedule for each step of the load; the first frame is in the middle of the first hundred.
+/// One schedule for each step of the load. The first frame is sent in the middle of the first hundred test frames.
 fn schedules(load: &Load, duration_s: f64) -> Vec<FlowSchedule> {
     let mut start = 0.0;
     let mut schedules = Vec::new();
@@ -79,7 +79,7 @@ fn schedules(load: &Load, duration_s: f64) -> Vec<FlowSchedule> {
                 step(one.rate_pps, one.duration_s, i + 1 == steps.len());
             }
         }
-        // The flows have individual rates, a kind of load that no test by frame size uses.
+        // Individual rates for the flows: a kind of load that no test by frame size uses.
         Load::Flows => {}
     }
     schedules

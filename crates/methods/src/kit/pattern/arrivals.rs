@@ -1,5 +1,5 @@
-//! Additional results of the frames of a pattern over all its trials: the share of the routes that got a frame, and in
-//! which wrong ways frames arrived.
+//! Additional results of the frames of a pattern over all its trials: the share of the routes that received a frame,
+//! and the ways in which frames arrived wrong.
 
 use super::Pattern;
 use crate::report::note_of;
@@ -11,7 +11,7 @@ use drophammer_model::trial::{FlowSpec, Targets, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Number of routes to which a trial sent a frame, out of all routes that its frames aim at.
+/// Number of routes to which a trial sent a frame, out of all routes of its flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reached {
     routes: u64,
@@ -19,8 +19,8 @@ pub(crate) struct Reached {
 }
 
 impl Reached {
-    /// `None` if the frames of the trial aim at no routes. Computed from the offered frames: all flows to the same routes
-    /// traverse them in the same order, in which flow k of n begins at place count * k / n.
+    /// `None` if the trial has no routes. Computed from the offered frames: all flows to the same routes traverse them
+    /// in the same order, and flow k of n begins at position count * k / n.
     pub fn of(spec: &TrialSpec, result: &TrialResult) -> Option<Reached> {
         let aimed = |flow: &&FlowSpec| matches!(flow.destinations, Targets::Routes { .. }) && !flow.background;
         let mut left: Vec<&FlowSpec> = spec.flows.iter().filter(aimed).collect();
@@ -39,7 +39,7 @@ impl Reached {
         Some(all)
     }
 
-    /// Mark for the row of a trial: none if every route got a frame.
+    /// Mark for the row of a trial; `None` if every route got a frame.
     fn mark(self) -> Option<String> {
         (self.routes < self.of).then(|| self.to_string())
     }
@@ -51,7 +51,7 @@ impl fmt::Display for Reached {
     }
 }
 
-/// Offered frames of a flow: its share of the frames from its port to the other one, or of its group.
+/// Offered frames of a flow, as its share of the frames between its two ports, or of its group.
 fn offered(spec: &TrialSpec, result: &TrialResult, flow: &FlowSpec) -> u64 {
     let share = |frames: u64, of: &dyn Fn(&FlowSpec) -> bool| {
         let weights: f64 = spec.flows.iter().filter(|other| of(other)).map(|other| other.weight).sum();
@@ -66,7 +66,7 @@ fn offered(spec: &TrialSpec, result: &TrialResult, flow: &FlowSpec) -> u64 {
     }
 }
 
-/// Number of places, on a circle of `count`, that these arcs (start and length) cover together.
+/// Number of positions, on a circle of `count`, that these arcs (start and length) cover together.
 fn covered(count: u64, arcs: impl Iterator<Item = (u64, u64)>) -> u64 {
     let mut pieces: Vec<(u64, u64)> = Vec::new();
     for (start, length) in arcs {
@@ -83,15 +83,15 @@ fn covered(count: u64, arcs: impl Iterator<Item = (u64, u64)>) -> u64 {
     covered
 }
 
-/// What became of the frames over all trials of a pattern.
+/// Results of the frames over all trials of a pattern.
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
     reached: BTreeMap<u64, Reached>,
     wrong: BTreeMap<Deviation, u64>,
 }
 
-/// Runs a test of a pattern while recording this. When the test has ended, in whatever way, a note says in which wrong
-/// ways frames arrived.
+/// Runs a test of a pattern while recording its arrivals. When the test ends, in whatever way, adds a note if frames
+/// arrived wrong.
 pub(crate) fn watched(
     mut each: impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,
 ) -> impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError> {
@@ -105,8 +105,8 @@ pub(crate) fn watched(
     }
 }
 
-/// Notes how many routes got frames in the trial that reached most of them; all trials traverse the routes in the same
-/// order. Returns a mark if some routes got none.
+/// Notes how many routes got frames in the trial that reached most of them, because all trials traverse the routes in
+/// the same order. Returns a mark if some routes got none.
 pub(crate) fn note_reached(
     bed: &mut dyn Testbed,
     outcome: &mut Outcome,
@@ -121,7 +121,7 @@ pub(crate) fn note_reached(
 }
 
 impl Arrivals {
-    /// Records a trial.
+    /// Records the arrivals of a trial.
     pub(crate) fn saw(&mut self, spec: &TrialSpec, result: &TrialResult) {
         if let Some(reached) = Reached::of(spec, result) {
             self.reached.insert(result.trial, reached);

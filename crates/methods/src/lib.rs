@@ -1,7 +1,7 @@
-//! The tests, one file each, and the two traits between a test and the testbed it runs on.
+//! The tests, one file each, and the two traits between a test and its testbed.
 //!
 //! A [`Method`] does no I/O, reads no clock and starts no thread: it requests trials from a [`Testbed`] and evaluates
-//! the results. So the same test runs on a router in a rack, on one in a namespace and, in virtual time, on the
+//! the results. So the same test runs on a router in a rack, on a router in a namespace and, in virtual time, on the
 //! reference device.
 
 pub mod device;
@@ -10,7 +10,7 @@ pub mod kit;
 pub mod routes;
 pub mod selftest;
 
-// Folders group the files; paths are flat.
+// Folders group the files, but module paths are flat.
 pub use device::*;
 pub use forwarding::*;
 pub use kit::*;
@@ -33,14 +33,14 @@ pub trait Method: Sync {
     /// Name, parameters and sources.
     fn spec(&self) -> &'static TestSpec;
 
-    /// What it will do with these parameters.
+    /// Describes what the test will do with these parameters.
     fn plan(&self, params: &Params) -> Plan;
 
-    /// Runs the test and writes results into `outcome` as they come, so that an error or an interruption keeps
-    /// everything measured until then.
+    /// Runs the test and writes each result into `outcome` immediately, so that an error or an interruption loses
+    /// nothing that was measured before.
     ///
     /// # Errors
-    /// Whatever stopped it; see [`TestError`].
+    /// The reason why the test stopped; see [`TestError`].
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError>;
 
     /// True if the test runs once for all DUTs, which are up at the same time: [`Method::run_together`].
@@ -51,10 +51,10 @@ pub trait Method: Sync {
     /// [`Method::run`] for all DUTs at the same time: `outcomes[i]` is the outcome of contestant i of the testbed.
     ///
     /// # Errors
-    /// As for [`Method::run`].
+    /// Errors of [`Method::run`].
     fn run_together(&self, bed: &mut dyn Testbed, params: &Params, outcomes: &mut [Outcome]) -> Result<(), TestError> {
         let _ = (bed, params, outcomes);
-        Err(TestError::NotApplicable("it runs on each router alone".into()))
+        Err(TestError::NotApplicable("it runs on one router at a time".into()))
     }
 }
 

@@ -71,10 +71,10 @@ impl Method for BgpSessionCapacity {
 }
 
 fn climb(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-    // Takes one peer of each port in rotation, so that every step spreads over all ports.
+    // Takes one peer of each port in turn, so that every step is spread over all ports.
     let routing = bed.routing()?;
-    // Before the first step: the router may refuse sessions for seconds after the sessions of an earlier test have
-    // ended.
+    // Before the first step, because the router may refuse sessions for some seconds after the sessions of an earlier
+    // test have ended.
     routing.ready_for_sessions()?;
     let mut by_port: Vec<Vec<usize>> = Vec::new();
     for (index, peer) in routing.peers().iter().enumerate() {

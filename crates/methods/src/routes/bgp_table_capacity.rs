@@ -1,5 +1,5 @@
 //! BGP table capacity in steps: one emulated router advertises more and more routes, and another one verifies that the
-//! DUT re-advertises each of them, until one is missing (the core router test of 2001; no RFC defines this test).
+//! DUT re-advertises each of them, until a route is missing (the core router test of 2001; no RFC defines this test).
 
 use crate::attempts::Attempts;
 use crate::figure::of_family;
@@ -74,11 +74,12 @@ impl Method for BgpTableCapacity {
     }
 
     fn plan(&self, params: &Params) -> Plan {
-        // Routers accept some tens of thousands of routes per second, and take as long to withdraw them. The full table is held once.
+        // Routers accept some tens of thousands of routes per second, and withdraw them about as fast. The full table
+        // is held once.
         let (hold, families) = (HOLD.seconds(params), route_tests::families(params));
         let each_s = f64::from(MAX_ROUTES.get(params)) / 30_000.0 + (hold + 3.0) / families;
         let short = (hold < 120.0).then(|| format!("the full table is held for {hold} s instead of 120 s"));
-        // A router that holds more routes than the test tries has no known capacity.
+        // The capacity of a router that holds all routes of the test remains unknown.
         let few = fewer(params, &MAX_ROUTES, "routes at most", 2_400_000, route_tests::CONFORMANT);
         Plan::by_family(&SPEC, params).taking(each_s).deviating(short).deviating(few)
     }
@@ -124,7 +125,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
 struct Climb {
     /// Time of all complete steps, in seconds.
     elapsed_s: f64,
-    /// What the host did during the attempt; empty if the router failed, which no host excuses.
+    /// Disturbances by the host during the attempt; empty if the router failed, because the host is no excuse for that.
     disturbed: Vec<String>,
 }
 
@@ -165,7 +166,7 @@ fn attempt_to_climb(
             if slow {
                 marks.push("tester-limited".into());
             }
-            // The host cannot make a route go missing, so it only matters for times.
+            // The host cannot make a route go missing, so disturbances only matter for times.
             limited |= !held_up.is_empty();
             marks.extend(held_up.iter().cloned());
             disturbed.extend(held_up);
@@ -212,7 +213,7 @@ fn attempt_to_climb(
     Ok(Climb { elapsed_s, disturbed: if failed { Vec::new() } else { disturbed } })
 }
 
-/// Waits while the full table must stay. Returns the reason if it did not stay.
+/// Waits for the time that the full table must stay. Returns the reason if it did not stay.
 fn hold(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -240,7 +241,7 @@ fn hold(
 fn rank(outcome: &mut Outcome, family: Family, capacity: Option<u32>, elapsed_s: f64, whole: bool, limited: bool) {
     let title = format!("BGP table capacity, {family}");
     let routes = of_family(&CAPACITY, family).of(&[], title, capacity.map(f64::from));
-    // If the test ended at its own maximum, the router may hold more.
+    // If the test ended at its own maximum, the router may hold more routes.
     outcome.ranks.push(RankFigure { capped: whole, ..routes });
     // Times for tables of different sizes are not comparable.
     let value = (whole && capacity.is_some()).then_some(elapsed_s);

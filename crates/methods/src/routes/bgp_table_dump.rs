@@ -77,8 +77,8 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
     let (origin, observer) = (case.peers[0], case.peers[1]);
     let routes = u64::from(case.all.len());
     let repeats = REPEATS.get(params);
-    // The table is complete when the first observer has it. The dumps go to the same peer, whose session is brought up
-    // again.
+    // The table is complete when the first observer has it. Each dump goes to the same other peer, whose session comes
+    // up again.
     case.load(bed, params, origin, observer)?;
     let mut times = Vec::new();
     let mut limited = false;
@@ -88,7 +88,7 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         let routing = bed.routing()?;
         routing.act(&RouteAction::Close { peer: observer })?;
         routing.await_settled(&[], PATIENCE.get(params))?;
-        // Before the times begin: the router may refuse sessions for seconds after one has ended.
+        // Before timing starts, because the router may refuse sessions for some seconds after a session has ended.
         routing.ready_for_sessions()?;
         let watched = routing.now_s();
         let watch = routing.watch(observer, origin, &case.all);
@@ -96,7 +96,7 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         routing.expect(watch, case.whole(), true);
         routing.watch_host();
         let begun = routing.now_s();
-        // Setting up the watch of a million routes takes time, and a trace counts from before that.
+        // Setting up the watch of a million routes takes time, and the times of a trace start before that.
         let (since_watch, since_expect) = (begun - watched, begun - expected);
         let up = route_tests::establish(bed, &[observer], params)?.first().map_or(0.0, Duration::as_secs_f64);
         let routing = bed.routing()?;

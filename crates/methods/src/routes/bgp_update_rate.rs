@@ -1,5 +1,5 @@
-//! Sustained update rate: routes are withdrawn and advertised at a steady pace, and the router must re-advertise every change to a
-//! second peer without falling behind (terms of RFC 4098; no RFC defines this test).
+//! Sustained update rate: routes are withdrawn and advertised at a steady pace, and the router must re-advertise every
+//! change to a second peer without falling behind (terms of RFC 4098; no RFC defines this test).
 
 use crate::attempts::Attempts;
 use crate::figure::of_family;
@@ -13,11 +13,11 @@ pub struct BgpUpdateRate;
 
 const ROUTES: Param<u32> = Param::new("routes", "20000", "200000", "number of routes in the table that changes");
 const FIRST_RATE: Param<u32> =
-    Param::new("first_rate", "5000", "5000", "changes per second at first; doubled as long as the router keeps up");
+    Param::new("first_rate", "5000", "5000", "changes per second at first; doubled while the router keeps up");
 const MAX_RATE: Param<u32> = Param::new("max_rate", "320000", "5000000", "changes per second at which the test ends");
 const DURATION: Param<Duration> = Param::new("duration", "1 s", "30 s", "time at each rate");
 const LAG: Param<Duration> =
-    Param::new("lag", "250 ms", "1 s", "the router is behind when it needs longer than this after the last change");
+    Param::new("lag", "250 ms", "1 s", "the router is behind if it needs longer than this after the last change");
 const REFINEMENTS: Param<u32> = Param::new(
     "refinements",
     "3",
@@ -78,10 +78,9 @@ const PLOT: PlotSpec = PlotSpec {
 };
 /// One UPDATE carries at most the changes that are due within this time, in seconds.
 const MESSAGE_S: f64 = 0.005;
-/// Share of a train's excess time during which the router must have held the session back, for the excess to count as
-/// the router's.
+/// The router caused the excess time of a train if it held the session back for at least this share of it.
 const HELD: f64 = 0.5;
-/// Attempts at a pace that the tester did not reach.
+/// Maximum number of attempts at a pace that the tester did not reach.
 const ATTEMPTS: u32 = 3;
 
 impl Method for BgpUpdateRate {
@@ -121,29 +120,30 @@ struct Pace {
     lag_s: f64,
     complete: bool,
     complaint: String,
-    /// What the host did during the train.
+    /// Disturbances by the host during the train.
     disturbed: Vec<String>,
     /// Seconds for which the DUT held the session back, and for which the tester was late.
     held_s: f64,
     late_s: f64,
-    /// Time that the train took beyond the time that its pace requires, in seconds.
+    /// Duration of the train beyond the time that its pace requires, in seconds.
     beyond_s: f64,
 }
 
 impl Pace {
-    /// True if the router read too slowly, for at least half of the train's excess time.
+    /// Returns true if the router read too slowly for at least half of the train's excess time.
     fn held_back(&self) -> bool {
         self.held_s >= HELD * self.beyond_s
     }
 }
 
 impl Train<'_> {
-    /// Withdraws and advertises as much of the table as the time allows, alternately, at `rate` changes per second. The
+    /// Alternately withdraws and advertises as much of the table as the time allows, at `rate` changes per second. The
     /// train begins and ends with a withdrawal, so that a router that has not begun is not mistaken for one that has
     /// finished. Then it restores the table.
     fn run(&self, bed: &mut dyn Testbed, rate: u32) -> Result<Pace, TestError> {
         let changes = ((f64::from(rate) * DURATION.seconds(self.params)) as u64).max(1);
-        // An UPDATE must not carry much more than is due in its time, or the train would be a series of bursts.
+        // An UPDATE must not carry much more than the changes due in its time, or the train would be a series of
+        // bursts.
         let most = (f64::from(rate) * MESSAGE_S).clamp(1.0, f64::from(u16::MAX)) as u16;
         let own = self.case.packing;
         let routes_per_update = Some(own.routes_per_update).filter(|n| *n > 0).map_or(most, |n| n.min(most));
@@ -164,10 +164,10 @@ impl Train<'_> {
         routing.expect(watch, 0..count, false);
         let first = routing.await_settled(&[watch], patience)?;
         let sending = first.sending;
-        // TCP may delay its acknowledgement by 40 ms or more, so the pace is measured by when data was sent.
+        // TCP may delay its acknowledgement by 40 ms or more, so the pace is measured by the time when data was sent.
         let acknowledged_s = first.sent_s.unwrap_or_else(|| routing.now_s() - begun);
         let sent_at = begun + (acknowledged_s - sending.unanswered_s).max(0.0);
-        // A router that is some rounds behind catches up eventually; one whose routes still change after this deadline
+        // A router that is some rounds behind eventually catches up. If its routes still change after this deadline, it
         // never settles.
         let deadline_s = sent_at + patience.as_secs_f64() * f64::from(RESTLESS);
         let mut settled = first;
@@ -221,14 +221,14 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     let (mut good, mut bad): (u32, Option<u32>) = (0, None);
     let mut rate = FIRST_RATE.get(params).min(most);
     let mut refinements = REFINEMENTS.get(params);
-    // The lowest pace that the tester did not reach although the router had room and the second peer was not behind, or that the
-    // host disturbed in all attempts (then true). No figure of the router may depend on it.
+    // The lowest pace that gives no figure, either because the tester did not reach it although the router had room and
+    // the second peer was not behind, or because the host disturbed all attempts (then true).
     let mut short: Option<(u32, bool)> = None;
     let (mut attempt, mut attempts) = (1, Attempts::begin(bed));
     loop {
         bed.progress(&format!("update rate, {family}: {} changes/s", thousands(rate.into())));
         let pace = train.run(bed, rate)?;
-        // If the session was slower than the pace, the router did not keep up with that pace.
+        // If the session was slower than the pace, the router did not keep up with it.
         let slow = pace.sent_rps < 0.98 * f64::from(rate);
         let kept_up = pace.complete && !slow && pace.lag_s <= lag_s;
         let fell_short = pace.complete && slow && !pace.held_back() && pace.lag_s <= lag_s;
@@ -304,7 +304,7 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
             format!("{family}: at least {} changes per second; higher rates were not tried", thousands(good.into())),
         );
     }
-    // The bound is the router's only if the router was behind at the lowest pace that failed.
+    // The router determines the bound only if it was behind at the lowest pace that failed.
     let limited = bad.is_none() || short.map(|(pace, _)| pace) == bad;
     let mut spoilt = None;
     if let Some((pace, disturbed)) = short.filter(|_| limited) {

@@ -1,6 +1,6 @@
-//! Convergence skyline: a full table is advertised and withdrawn, three times, under load, and the forwarding rate
-//! draws its outline (core router test of 2001; terms of RFC 6413). With fully meshed traffic, every port has a part of
-//! the table, and all parts come and go at the same time.
+//! Convergence skyline: a full table is advertised and withdrawn, three times, under load, and the forwarding rate over
+//! time has the outline of a skyline (core router test of 2001; terms of RFC 6413). With fully meshed traffic, every
+//! port has a part of the table, and all parts are advertised and withdrawn at the same time.
 
 mod edge;
 
@@ -23,7 +23,7 @@ const BIN: Param<Duration> = Param::new(
     "bin",
     "20 ms",
     "100 ms",
-    "width of time bins; times are no finer than a bin, nor than the time between two frames to a route",
+    "width of time bins; no time is more exact than a bin, or than the time between two frames to a route",
 );
 const LOWER_LOADS: Param<Option<Vec<Percent>>> = Param::optional(
     "lower_loads",
@@ -105,13 +105,13 @@ const PLOT: PlotSpec = PlotSpec {
     y: "arrivals per sending port, fps",
     log_y: false,
 };
-/// If no more than this share of the frames arrives at the end of the time that the table is present, the router forwards
-/// next to nothing.
+/// If at most this share of the frames arrives at the end of the time in which the table is present, the router
+/// forwards next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.1;
-/// Addition to the note about such a change.
+/// Text added to the note if a change was not complete.
 const UNFINISHED: &str = ", and a change was not complete before the next one";
-/// Share of a trial for which the DUT's processor may stand still without interruption. Over minutes at a high load, a shared
-/// machine has such stalls; then no time is more exact than the longest stall.
+/// Share of a trial for which the DUT's processor may stall. In minutes at a high load, a shared machine has such
+/// stalls; no time is then more exact than the longest stall.
 const STALL_SHARE: f64 = 0.001;
 
 impl Method for ConvergenceSkyline {
@@ -186,8 +186,8 @@ impl Cycles {
         })
     }
 
-    /// For each direction, whether a change was not complete before the next one. Routes can only go after all have
-    /// come.
+    /// For each direction, true if a change was not complete before the next one. Routes can only go after all routes
+    /// have come.
     fn unfinished(&self, result: &TrialResult) -> [bool; 2] {
         let mut unfinished = [false; 2];
         let Some(group) = result.groups.first() else { return unfinished };
@@ -196,13 +196,13 @@ impl Cycles {
             let found = edge(&group.bins, self.bin_s, event.at_s, until_s, index % 2 == 0);
             unfinished[index % 2] |= found.last.is_none();
         }
-        // A table that came only in part has less to withdraw.
+        // If only a part of the table came, the withdrawal has less to do.
         unfinished[1] |= unfinished[0];
         unfinished
     }
 
-    /// Share of the frames that arrived in the last part of the time that the table was present; `None` if none were
-    /// sent then. A router that converges slowly is not one that forwards next to nothing.
+    /// Share of the frames that arrived in the last part of the time in which the table was present; `None` if none
+    /// were sent then. So a router that converges slowly does not count as one that forwards next to nothing.
     fn forwarded(&self, result: &TrialResult) -> Option<f64> {
         let bins = &result.groups.first()?.bins;
         let (mut offered, mut delivered) = (0, 0);
@@ -232,7 +232,7 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
     let (spread, duration_s) = (&cycles.spread, cycles.duration_s());
     let (mut rate, mut tried, mut lowered) = (asked, lower.iter(), None);
     let mut measured = Measured { runs: Vec::new(), of: [None; 2] };
-    // The directions that no trial has measured so far.
+    // The directions that no trial has measured yet.
     let mut open = [true; 2];
     let ended = loop {
         let result = match cycles.run(bed, params, rate) {
@@ -269,7 +269,7 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
         open = again;
         (rate, lowered) = (whole.scaled(next.0 / 100.0), Some(*next));
     };
-    // Writes what was measured even if a later trial failed.
+    // Writes the results so far even if a later trial failed.
     let ended = ended.and_then(|()| route_tests::note_losses(bed, family, &spread.peers(), outcome));
     if spread.is_meshed() {
         note(outcome, format!("{family}: {}, advertised and withdrawn at all ports at the same time.", spread.text()));
@@ -283,20 +283,21 @@ struct Times {
     bin_s: f64,
     /// Time between two frames to a route.
     every_s: f64,
-    /// The longest time for which the DUT's processor stood still.
+    /// The longest stall of the DUT's processor.
     stall_s: f64,
-    /// True if that was longer than the limit of other tests, so that the stall may have lost frames.
+    /// True if that stall was longer than the limit of other tests, so that it may have lost frames.
     stalled: bool,
     duration_s: f64,
-    /// The lower load, if it was not the requested one.
+    /// The lower load, if the requested load was lowered.
     lowered: Option<Percent>,
     /// Throughput of the same traffic, if known.
     throughput: Option<FrameRate>,
 }
 
 impl Times {
-    /// The traffic aims at each route only once per round, so one bin may contain no frame for most routes. Frames lost
-    /// in a stall just after convergence break the sequence of bins, which then starts again after the loss.
+    /// A route gets only one frame per round of the traffic, so one bin may contain no frame for most routes. Frames
+    /// lost in a stall just after convergence interrupt the sequence of complete bins, which then starts again after
+    /// the loss.
     fn resolution_s(&self) -> f64 {
         let broken_s = if self.stalled { SUSTAINED as f64 * self.bin_s } else { 0.0 };
         self.bin_s.max(self.every_s).max(self.stall_s + broken_s)
@@ -310,7 +311,7 @@ impl Times {
             note(
                 outcome,
                 format!(
-                    "{family}: the DUT's processor once stood still for {stall_ms:.0} ms, longer than other tests permit. \
+                    "{family}: the DUT's processor once stalled for {stall_ms:.0} ms, longer than other tests permit. \
                      Frames lost during that time may break the sequence of bins, so a time is no more exact than {resolution_ms:.0} ms; \
                      frames lost after the last route are not reported, because they may not be the router's."
                 ),
@@ -319,7 +320,7 @@ impl Times {
             note(
                 outcome,
                 format!(
-                    "{family}: a bin has {bin_ms:.0} ms, but the DUT's processor once stood still for {stall_ms:.0} ms, so no time is \
+                    "{family}: a bin is {bin_ms:.0} ms wide, but the DUT's processor once stalled for {stall_ms:.0} ms, so no time is \
                      more exact than that."
                 ),
             );
@@ -328,7 +329,7 @@ impl Times {
             note(
                 outcome,
                 format!(
-                    "{family}: a bin has {bin_ms:.0} ms, but frames go to each route every {every_ms:.0} ms, so no time is more exact \
+                    "{family}: a bin is {bin_ms:.0} ms wide, but frames go to each route every {every_ms:.0} ms, so no time is more exact \
                      than that; a higher load or fewer routes would help."
                 ),
             );
@@ -361,7 +362,7 @@ impl Run {
             first_s: found.first,
             last_s: found.last,
             rate_rps: found.last.map(|s| f64::from(routes) / s.max(resolution_s)),
-            // A stall of the host may lose frames, but cannot deliver any.
+            // A stall of the host can lose frames, but cannot deliver any.
             after_frames: found.last.filter(|_| !(up && times.stalled)).map(|_| found.after),
             rate_pps,
             of_throughput_percent: percent_ratio(rate_pps, times.throughput.map(|rate| rate.pps())),
@@ -370,7 +371,7 @@ impl Run {
     }
 }
 
-/// Trials at falling loads, and for each direction the index of the trial that measured it.
+/// Trials at decreasing loads, and for each direction the index of the trial that measured it.
 struct Measured {
     runs: Vec<Run>,
     of: [Option<usize>; 2],
@@ -407,7 +408,7 @@ impl Measured {
             if let Some((least, most)) = extremes(times).filter(|_| times.len() > 1) {
                 note(outcome, format!("{family}, {word}: {least:.2} to {most:.2} s in {} events", times.len()));
             }
-            // A mean over only the events that completed would favour a router that sometimes does not complete.
+            // A mean over only the completed events would favour a router that sometimes does not complete.
             let value = (never[way] == 0 && !times.is_empty()).then(|| mean(times));
             let why = format!(
                 "{} of {} changes were not finished before the next one (`interval`)",
@@ -418,7 +419,7 @@ impl Measured {
             let figure = of_family(if word == "up" { &UP } else { &DOWN }, family).by(of.resolution_s());
             match of.lowered {
                 None => outcome.ranks.push(figure.of(&[], title, value).because(why)),
-                // This router has no figure at the common load, and a separate figure at the lower load.
+                // This router has no figure at the common load; its figure at the lower load is a separate one.
                 Some(Percent(percent)) => {
                     let lossy =
                         format!("it lost frames at the load of all routers; see the figure at {percent} % of it");

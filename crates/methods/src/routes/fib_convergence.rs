@@ -14,7 +14,7 @@ const ROUTES: Param<u32> = Param::new("routes", "10000", "200000", "routes that 
 const WINDOW: Param<Duration> =
     Param::new("window", "4 s", "60 s", "how long traffic continues after the advertisement");
 
-/// Times that differ by no more than one frame to a route are equal.
+/// Times are equal if they differ by at most the time between two frames to a route.
 const MEDIAN: [FigureSpec; 2] = [
     FigureSpec::lower_by_difference(
         "fib_convergence_ipv4_median_ms",

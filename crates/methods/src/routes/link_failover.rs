@@ -1,5 +1,5 @@
-//! Link down to alternate path (RFC 7747 section 5.2, RFC 6413 section 8): the link of the best path fails under traffic to every
-//! route, and the outage of each route is measured.
+//! Link down to alternate path (RFC 7747 section 5.2, RFC 6413 section 8): the link of the best path fails under
+//! traffic to every route, and the outage of each route is measured.
 
 use crate::kit::prelude::*;
 use crate::route_forwarding::{least_probes, load_paths};
@@ -31,7 +31,7 @@ const FAILURE: Param<Failure> = Param::new(
 );
 const WINDOW: Param<Duration> = Param::new("window", "4 s", "60 s", "how long traffic continues after the failure");
 
-/// Times that differ by no more than one frame to a route are equal.
+/// Times are equal if they differ by at most the time between two frames to a route.
 const MEDIAN: [FigureSpec; 2] = [
     FigureSpec::lower_by_difference("link_failover_ipv4_median_ms", "ms", "median outage of an IPv4 route, in ms"),
     FigureSpec::lower_by_difference("link_failover_ipv6_median_ms", "ms", "median outage of an IPv6 route, in ms"),

@@ -1,6 +1,6 @@
 //! Longest match with covering prefixes: shorter masks that lead to another port must not attract a single frame while
-//! the longer ones are present, and must attract all frames after those are withdrawn (core router test of 2001: 50,000
-//! shorter masks in addition to the table).
+//! the longer ones are present, and must attract all frames after the longer ones are withdrawn (core router test of
+//! 2001: 50,000 shorter masks in addition to the table).
 
 use crate::figure::word;
 use crate::kit::prelude::*;
@@ -43,7 +43,7 @@ const SHARE: FigureSpec = FigureSpec::higher(
 static SPEC: TestSpec = TestSpec {
     name: "longest_match",
     title: "Longest match with covering prefixes",
-    summary: "whether shorter masks do not affect forwarding while longer ones are present, and take over when those are withdrawn",
+    summary: "whether shorter masks do not affect forwarding while longer ones are present, and take over after their withdrawal",
     source: "core router test of 2001; longest match of RFC 1812 section 5.2.4.3",
     needs: route_traffic::NEEDS,
     params: params![
@@ -92,7 +92,7 @@ impl Method for LongestMatch {
         let (routes, sizes) = (f64::from(ROUTES.get(params)), route_traffic::sizes(params));
         let traffic_s = 3.0 * sizes as f64 * routes * f64::from(FRAMES_PER_ROUTE.get(params)) / 100e3;
         Plan::by_family(&SPEC, params)
-            // Probes run before the first size of each of the three states.
+            // Probes run before the first size in each of the three states.
             .counting(TrialCount::exactly(3 * sizes).or_more())
             .taking(traffic_s + routes / 15_000.0 + PAUSE.seconds(params) + 5.0)
             .deviating(fewer(params, &FRAMES_PER_ROUTE, "frames to each route", 20, route_tests::CONFORMANT))
@@ -109,18 +109,18 @@ impl Method for LongestMatch {
     }
 }
 
-/// Prefixes that cover routes of a table, and the routes that they cover.
+/// Prefixes that cover routes of a table, and the routes under them.
 struct Covering {
     /// The prefixes; each is behind a different port than the routes that it covers.
     masks: Spread,
-    /// The covered routes, each behind the port of the covering prefix that longest match selects once the table is
+    /// The covered routes, each behind the port of the covering prefix that longest match selects after the table is
     /// withdrawn.
     covered: Spread,
 }
 
-/// Masks shorter by `bits` than routes of the table, starting with the first route behind each port. None of them is a
-/// route itself, and there are at most `most` over all ports. Masks for the routes behind one port are behind the next
-/// port.
+/// Masks that are `bits` shorter than routes of the table, starting with the first route behind each port. None of them
+/// is itself a route, and there are at most `most` over all ports. Masks for the routes behind one port are behind the
+/// next port.
 fn covering(table: &Spread, bits: u8, most: u32) -> Covering {
     let Case { all, peers, family, .. } = &table.case;
     let parts = table.behind.len() as u32;
@@ -149,8 +149,8 @@ fn covering(table: &Spread, bits: u8, most: u32) -> Covering {
             covered.insert(route, owner);
         }
     }
-    // Masks of one length may cover masks of another: longest match decides. A route whose addresses belong to several
-    // owners is omitted.
+    // Masks of different lengths may cover each other: longest match decides. A route is omitted if its addresses
+    // belong to several owners.
     let shorter = |prefix: &Prefix, from: u8| {
         let address = prefix.address();
         (1..=from).rev().filter_map(move |length| Prefix::masked(address, length))
@@ -166,7 +166,7 @@ fn covering(table: &Spread, bits: u8, most: u32) -> Covering {
             }
         }
     }
-    // In the order of the table.
+    // Keeps the order of the table.
     let routes = (0..all.len()).map(|index| all.prefix(index));
     let covered: Vec<(PeerIndex, Prefix)> =
         routes.filter_map(|route| covered.get(&route).map(|owner| (*owner, route))).collect();
@@ -198,7 +198,7 @@ struct Found<'a> {
     alone: Vec<TrialResult>,
     /// Rates with the covering prefixes, in % of the rates with the table alone.
     shares: Vec<Option<f64>>,
-    /// Frames at the other port in the first two states: they followed a mask that was too short.
+    /// Frames at the other port in the first two states: they followed too short a mask.
     wrong: u64,
     /// Frames that did not arrive at the port of their covering prefix in the third state: they followed a withdrawn
     /// route, or were lost.
@@ -228,12 +228,12 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     found.state(bed, params, outcome, "table alone", &table, count(&table))?;
     masks.change(bed, params, Change::Advertise, unfollowed)?;
     found.state(bed, params, outcome, "table and covering prefixes", &table, count(&table) + count(&masks))?;
-    // The figures of the first two states stand, however the third one ends.
+    // The figures of the first two states remain valid, whatever happens in the third one.
     let withdrawn = table
         .change(bed, params, Change::Withdraw, unfollowed)
         .and_then(|_| found.state(bed, params, outcome, WITHDRAWN, &covered, count(&masks)));
     let (followed, ended) = match withdrawn {
-        // This state costs the tester more, because it aims at a list of routes.
+        // This state costs the tester more, because its frames go to a list of routes.
         Err(e @ TestError::Unfit(_)) => {
             note(outcome, format!("{family}, {WITHDRAWN}: not measured for all frame sizes: {e}"));
             (false, Ok(()))
@@ -264,7 +264,7 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
 }
 
 impl Found<'_> {
-    /// Runs a trial of each frame size to the routes of `aimed`, once the DUT forwards to them and holds the expected
+    /// Runs a trial of each frame size to the routes of `aimed`, after the DUT forwards to them and has the expected
     /// number of routes.
     fn state(
         &mut self,
@@ -285,7 +285,8 @@ impl Found<'_> {
                 streams: aimed.streams(),
                 rate: *rate,
                 bin_s: None,
-                // Identifies routes that lose frames. Counters for every route at every sender would be millions.
+                // Identifies routes that lose frames. With every route at every sender, there would be millions of
+                // counters.
                 per_route: !aimed.is_meshed(),
                 changes: Vec::new(),
             };
@@ -299,7 +300,7 @@ impl Found<'_> {
             let routes = aimed.case.all.len().into();
             let astray = write(outcome, family, size, state, routes, &result, whole);
             if state == WITHDRAWN {
-                // A router without the covering prefixes drops the frames and sends none astray. Stray frames are among
+                // A router without the covering prefixes drops the frames and misdirects none. Stray frames are among
                 // the lost ones, except for second copies.
                 self.stale += result.lost().max(astray);
             } else {
@@ -318,8 +319,8 @@ impl Found<'_> {
     }
 }
 
-/// Adds a row; returns the frames that arrived at the other port. `whole` is the baseline for rates: the throughput, if
-/// known, and the earlier trial with the table alone, if there was one.
+/// Adds a row; returns the number of frames that arrived at the other port. `whole` is the baseline for rates: the
+/// throughput, if known, and the earlier trial with the table alone, if there was one.
 fn write(
     outcome: &mut Outcome,
     family: Family,

@@ -1,6 +1,6 @@
 //! Simultaneous RIB and FIB capacity: routes are advertised in steps and verified at a second peer; then traffic to
-//! every one of them must pass without loss (the MPLS VPN test of 2004 with 1,000,000 IPv4 and 500,000 IPv6 routes; no
-//! RFC defines this test).
+//! every route must pass without loss (the MPLS VPN test of 2004 with 1,000,000 IPv4 and 500,000 IPv6 routes; no RFC
+//! defines this test).
 
 use crate::figure::of_family;
 use crate::kit::prelude::*;
@@ -23,7 +23,7 @@ const INSTALL: Param<Duration> = Param::new(
     "install",
     "10 s",
     "60 s",
-    "time for the forwarding plane to follow the routing table; if frames are lost, the traffic is repeated until this time is over",
+    "time for the forwarding plane to follow the routing table; if frames are lost, the traffic is repeated until this time ends",
 );
 
 const HELD: [FigureSpec; 2] = [
@@ -165,7 +165,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
                 let clean = result.lost() == 0 && result.sum(|g| g.stray) == 0;
                 let mut never = silent(&result);
                 if let Some(before) = &unreachable {
-                    // Frames are also lost for other reasons, but hardly ever to the same routes in every trial.
+                    // Frames are also lost for other reasons, but hardly ever for the same routes in every trial.
                     never.retain(|route| before.binary_search(route).is_ok());
                 }
                 let reached = never.is_empty();
@@ -195,8 +195,8 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
         let fib = routing.dut().fib_routes(family);
         let result = forwarded.as_ref().map(|(_, result)| result);
         let time_s = forwarded.as_ref().filter(|_| stopped.is_none()).map(|(at, _)| *at);
-        // An earlier loss may have been by chance or due to a missing route, so the true time lies between the first
-        // and the last trial.
+        // An earlier loss may have been chance or due to a missing route, so the true time lies between the first and
+        // the last trial.
         let exact_s = time_s.zip(first_at).map(|(at, first)| at - first);
         if stopped.is_none() {
             capacity = part.end;
@@ -240,19 +240,19 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
     Ok(())
 }
 
-/// Routes to which frames were sent and none arrived, in order.
+/// Routes to which frames were sent but none arrived, in order.
 fn silent(result: &TrialResult) -> Vec<u32> {
     let Some(counts) = result.destinations.first() else { return Vec::new() };
     let pairs = counts.offered.iter().zip(&counts.received).enumerate();
     pairs.filter(|(_, (offered, received))| **offered > 0 && **received == 0).map(|(i, _)| i as u32).collect()
 }
 
-/// `time_s`: the time of all steps, and by how much it may be too long.
+/// `time_s`: the time of all steps, and the amount by which it may be too long.
 fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<(f64, f64)>, limited: bool) {
     let whole = time_s.is_some();
     let title = format!("RIB and FIB capacity, {family}");
     let routes = of_family(&HELD, family).of(&[], title, Some(f64::from(capacity)));
-    // If the test ended at its own maximum, the router may hold more.
+    // If the test ended at its own maximum, the router may hold more routes.
     outcome.ranks.push(RankFigure { capped: whole, ..routes });
     let title = format!("Time until the router forwarded to every route, {family}");
     outcome.ranks.push(RankFigure {

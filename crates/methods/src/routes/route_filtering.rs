@@ -1,5 +1,5 @@
 //! Filters on half of the routes (core router test of 2001, "Focus on Filtering"): their effect on rate and latency,
-//! and whether a single frame leaks.
+//! and whether any frame leaks.
 
 use crate::figure::word;
 use crate::filter_lists::Action;
@@ -172,7 +172,7 @@ impl Found {
         self.result.forwarding_rate().pps()
     }
 
-    /// Rate without the frames that leaked, because these do not make up for lost ones.
+    /// Rate without the frames that leaked: leaked frames do not make up for lost ones.
     fn passed_pps(&self) -> f64 {
         let TrialResult { sending_s, receiving_s, senders, .. } = self.result;
         let groups = self.result.groups.iter().filter(|counts| counts.group == PERMITTED).cloned().collect();
@@ -180,7 +180,7 @@ impl Found {
         permitted.forwarding_rate().pps()
     }
 
-    /// Its rate in % of the rate without filters.
+    /// The rate of this case in % of the rate without filters.
     fn share(&self, without: &Found) -> Option<f64> {
         percent_ratio(Some(self.rate_pps()), Some(without.rate_pps()))
     }
@@ -246,7 +246,7 @@ fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
     for ((size, _), of_size) in sizes.iter().zip(&found) {
         let throughput = route_traffic::baseline_of(bed, size.clone(), family, params);
         leaked += write(outcome, (family, size), all, of_size, throughput);
-        // A case without a result may be the one with the lowest rate. A figure without a value would say that the
+        // A case without a result may be the one with the lowest rate. A figure without a value would mean that the
         // router failed.
         if of_size.len() == number {
             rank_lowest(outcome, (family, size), of_size);
@@ -262,14 +262,14 @@ fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
     measured
 }
 
-/// Routes of the half to which the rules apply, and those of the other half.
+/// Splits the routes into the half to which the rules apply, and the other half.
 fn halves(part: &Range<u32>) -> (Range<u32>, Range<u32>) {
     let half = part.start + part.len() as u32 / 2;
     (part.start..half, half..part.end)
 }
 
-/// The filter list of a case, for half of the routes behind each port, at all ports at which test frames arrive or
-/// leave.
+/// The filter list of a case, for half of the routes behind each port. It applies at all ports at which test frames
+/// arrive or leave.
 fn list(table: &Spread, direction: FilterDirection, action: Action) -> FilterList {
     let rules = |part: Range<u32>, deny: bool| {
         part.map(move |i| table.case.all.prefix(i)).map(move |route| FilterRule {
@@ -280,7 +280,7 @@ fn list(table: &Spread, direction: FilterDirection, action: Action) -> FilterLis
     };
     let half = |deny: bool| table.behind.iter().flat_map(move |behind| rules(halves(&behind.part).0, deny));
     let other = table.behind.iter().flat_map(|behind| rules(halves(&behind.part).1, false));
-    // Rules of one action are contiguous, so a router may keep them in one set.
+    // Rules of one action are contiguous, so a router can keep them in one set.
     let rules: Vec<FilterRule> = match action {
         Action::Allow => half(false).collect(),
         Action::Deny => half(true).collect(),
@@ -295,7 +295,7 @@ fn list(table: &Spread, direction: FilterDirection, action: Action) -> FilterLis
 }
 
 /// Frames of one size and rate to every route, the same in every case: frames to the filtered half, and frames to the
-/// other one.
+/// other half.
 fn spec(
     bed: &dyn Testbed,
     table: &Spread,
@@ -335,10 +335,10 @@ fn spec(
     })
 }
 
-/// Two prefixes where one covers the other, if there are any.
+/// Two prefixes of which one covers the other, if there are any.
 fn nested(all: &Routes) -> Option<(Prefix, Prefix)> {
     let mut prefixes: Vec<Prefix> = (0..all.len()).map(|i| all.prefix(i)).collect();
-    // After sorting, a covering prefix is directly followed by one that it covers.
+    // After sorting, a covering prefix is directly followed by a prefix that it covers.
     prefixes.sort_unstable_by_key(|p| (p.address(), p.length()));
     prefixes.windows(2).find(|pair| pair[0].covers(&pair[1])).map(|pair| (pair[0], pair[1]))
 }

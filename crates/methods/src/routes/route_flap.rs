@@ -1,4 +1,4 @@
-//! Route flap: a part of the table is withdrawn and advertised again while traffic goes to the whole table; every
+//! Route flap: a part of the table is withdrawn and advertised again while traffic goes to the whole table. Every
 //! withdrawn route has alternate paths behind other ports (core router test of 2001; terms of RFC 4098). With fully
 //! meshed traffic, each port has a part of the table and flaps its share of it, all ports at the same time.
 
@@ -105,7 +105,7 @@ const STABLE: &str = "stable";
 const FLAPPED: &str = "flapped";
 /// Maximum number of paths to each route: the best one, a second and a third.
 const PATHS_TO_EACH: usize = 3;
-/// Mark of an event whose outage cannot be told apart from the loss before it.
+/// Mark of an event whose outage cannot be told apart from earlier loss.
 const LOST_BEFORE: &str = "frames were also lost before this event, so no outage is given";
 
 impl Method for RouteFlap {
@@ -150,7 +150,7 @@ impl Method for RouteFlap {
 /// The frames to the stable or to the flapped routes behind one port.
 struct Aim {
     paths: &'static str,
-    /// Name of their flow group.
+    /// Name of the flow group.
     group: String,
     /// Port of the best path.
     primary: PortIndex,
@@ -232,7 +232,7 @@ fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
     Ok(())
 }
 
-/// The flapped routes behind each port: the last ones, the same share at each port.
+/// The flapped routes behind each port: the last ones, with the same share at each port.
 fn flapped_parts(behind: &[Behind], flapped: u32) -> Vec<Range<u32>> {
     let ports = behind.len().max(1) as u64;
     let before = |place: u64| (u64::from(flapped) * place / ports) as u32;
@@ -265,7 +265,7 @@ struct Counts {
 }
 
 impl Shape {
-    /// `None` if no frame was aimed at such paths.
+    /// `None` if no frame was sent to such paths.
     fn counts(&self, result: &TrialResult, paths: &str) -> Option<Counts> {
         let mut sum = None;
         for aim in self.aims.iter().filter(|aim| aim.paths == paths) {
@@ -302,7 +302,7 @@ fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape) {
         let Some(sum) = counts else { continue };
         let senders = f64::from(result.senders.max(1));
         let rates: Vec<f64> = sum.bins.iter().map(|b| b.arrived as f64 / bin_s / senders).collect();
-        // The first and the last bin may be partial, and no frames are sent after that.
+        // The first and the last bin may be partial; after the last one, no frames are sent.
         let whole = (shape.duration_s / bin_s + 1e-6) as usize;
         let inner = rates.get(1..whole.min(rates.len())).unwrap_or_default();
         let loss_percent = percent_of(sum.lost, sum.offered);
@@ -359,8 +359,9 @@ fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape) {
     }
 }
 
-/// Seconds from an event at `at_s` to the last loss before the next one. `None` if frames were also lost before the
-/// event, and not only because of the previous event at `before_s`: in the second half of the time between the two.
+/// Seconds from an event at `at_s` to the last loss before the next event. `None` if frames were also lost in the
+/// second half of the time between the previous event at `before_s` and this one, because the previous event alone does
+/// not explain that loss.
 fn outage_s(bins: &[Bin], bin_s: f64, before_s: f64, at_s: f64, until_s: f64) -> Option<f64> {
     let (before, _) = lost_between(bins, bin_s, (before_s + at_s) / 2.0, at_s);
     let (_, last) = lost_between(bins, bin_s, at_s, until_s);
@@ -394,14 +395,14 @@ mod tests {
     #[test]
     fn loss_that_goes_on_before_an_event_is_no_outage_of_it() {
         let mut bins = vec![Bin { offered: 10, delivered: 10, arrived: 10 }; 20];
-        // An event at 2.5 s loses frames until 3.5 s, the next one at 5 s until 5.5 s.
+        // The event at 2.5 s loses frames until 3.5 s, the next one at 5 s until 5.5 s.
         for bin in [5, 6, 10] {
             bins[bin].delivered = 4;
         }
         assert_eq!(outage_s(&bins, 0.5, 0.0, 2.5, 5.0), Some(1.0));
         assert_eq!(outage_s(&bins, 0.5, 2.5, 5.0, 7.5), Some(0.5));
         assert_eq!(outage_s(&bins, 0.5, 5.0, 7.5, 10.0), Some(0.0));
-        // Frames are lost in the second half of the time before it.
+        // Frames are lost in the second half of the time before the event.
         bins[9].delivered = 9;
         assert_eq!(outage_s(&bins, 0.5, 2.5, 5.0, 7.5), None);
         bins[10].delivered = 10;
@@ -410,7 +411,7 @@ mod tests {
 
     #[test]
     fn each_port_flaps_its_share() {
-        // Not evenly divisible, and no more than a port has.
+        // Numbers that are not evenly divisible, and numbers up to all routes of a port.
         for (all, flapped, ports) in [(2_000u32, 500, 4), (1_999, 301, 12), (8, 7, 5), (7, 0, 3)] {
             let start = |i: u32| all * i / ports;
             let behind =

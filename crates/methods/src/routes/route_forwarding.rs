@@ -1,4 +1,4 @@
-//! Waiting for the forwarding plane: a router may advertise a route before it forwards by it (RFC 7747 section 5.1).
+//! Waits for the forwarding plane: a router may advertise a route before it forwards by it (RFC 7747 section 5.1).
 
 use crate::kit::prelude::*;
 use crate::route_probe::{CLEAN, Probe};
@@ -14,7 +14,7 @@ pub fn least_probes(origins: usize) -> usize {
     origins.saturating_sub(1) * CLEAN as usize
 }
 
-/// Frames to routes that the DUT must forward to.
+/// Frames to routes to which the DUT must forward.
 #[derive(Clone, Debug)]
 pub struct Way {
     /// The frames; all of them must arrive at the port of this stream.
@@ -28,15 +28,14 @@ impl Way {
         self.stream.routes.family()
     }
 
-    /// Number of routes that the frames aim at.
+    /// Number of target routes of the frames.
     pub fn routes(&self) -> u64 {
         self.stream.part.len() as u64
     }
 }
 
 /// Waits until the DUT has `count` routes in its forwarding plane, if it reports their number; otherwise until frames
-/// to every route of `way` arrive. If neither happens in time, it adds a note, and the test continues with the DUT as
-/// it is.
+/// to every route of `way` arrive. If this does not happen in time, adds a note, and the test continues anyway.
 ///
 /// # Errors
 /// Errors of a trial.
@@ -56,7 +55,7 @@ pub fn await_installed(
 }
 
 /// Waits until frames to every route of `way` arrive at the right port. The number of routes in the DUT is not enough
-/// here, because it does not show where they lead. If the frames do not arrive in time, it adds a note, and the test
+/// here, because it does not show where they lead. If the frames do not arrive in time, adds a note, and the test
 /// continues.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use drophammer_model::trial::{DestinationCounts, GroupCounts};
 /// The event of a trial, in seconds after the first departure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
-    /// The routes are advertised. Until then, every route is unreachable, and that time does not count.
+    /// The routes are advertised. Until then, every route is unreachable, and this time does not count.
     Advertised(f64),
     /// The best paths fail. Until then, every route is reachable.
     Failed(f64),
@@ -36,13 +36,13 @@ impl Event {
 /// Outage of the routes of one flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outage {
-    /// Per route, in seconds, ascending; only routes whose frames arrived in the end.
+    /// Outages by route, in seconds, ascending. Contains only routes whose frames arrived in the end.
     pub sorted_s: Vec<f64>,
-    /// Routes, by index within the flow, whose frames still did not arrive at the end.
+    /// Routes, by index within the flow, whose frames did not arrive even at the end.
     pub unreachable: Vec<u32>,
     /// Number of routes to which no frame was offered.
     pub unsent: usize,
-    /// Number of routes in `sorted_s` whose last frame was lost, which may have been by chance.
+    /// Number of routes in `sorted_s` whose last frame was lost, possibly by chance.
     pub unsure: usize,
     /// Total number of routes.
     pub routes: usize,
@@ -99,7 +99,7 @@ impl Outage {
         self.unreachable.is_empty() && self.unsent == 0
     }
 
-    /// Remarks about the times for the reader.
+    /// Remarks about the times, for the report.
     fn marks(&self) -> Vec<String> {
         let mut marks = Vec::new();
         if !self.unreachable.is_empty() {
@@ -117,7 +117,7 @@ impl Outage {
         marks
     }
 
-    /// The outage, in seconds, that the share `share` of the reachable routes does not exceed.
+    /// The outage, in seconds, that this share of the reachable routes does not exceed.
     pub fn percentile_s(&self, share: f64) -> Option<f64> {
         let last = self.sorted_s.len().checked_sub(1)?;
         let rank = (share * self.sorted_s.len() as f64).ceil() as usize;
@@ -130,16 +130,16 @@ impl Outage {
     }
 }
 
-/// What the frames to a route show about it.
+/// What the frames to a route show about the route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// No frame was sent to it.
+    /// No frame was sent to the route.
     Unsent,
     /// Its last frame arrived.
     Reachable,
-    /// Its last frame was lost, which may have been by chance.
+    /// Its last frame was lost, possibly by chance.
     Unsure,
-    /// Its frames did not arrive until the end.
+    /// Its frames did not arrive even at the end.
     Unreachable,
 }
 
@@ -147,15 +147,15 @@ enum Fate {
 struct Judge<'a> {
     counts: &'a DestinationCounts,
     rate_per_route: f64,
-    /// Maximum number of frames that arrive if a route is unreachable from the event onwards. The event takes a moment,
-    /// so one frame may arrive after it.
+    /// Maximum number of frames that arrive if a route is unreachable after the event. The event takes a moment, so one
+    /// frame may still arrive.
     most_received: f64,
     /// Maximum number of frames that a reachable route loses, judged by the routes whose last frame arrived.
     most_lost: u32,
 }
 
-/// Frames by which the loss of a route may exceed the loss of others: one lost by chance, and one because the frames to
-/// each route have their own distance from the event.
+/// Number of frames by which the loss of a route may exceed the loss of others: one lost by chance, and one because the
+/// frames to each route are sent at different times relative to the event.
 const MARGIN: u32 = 2;
 
 impl<'a> Judge<'a> {
@@ -195,7 +195,7 @@ impl<'a> Judge<'a> {
     fn lost_last(&self, i: usize) -> Option<bool> {
         match *self.counts.last_lost_us.get(i)? {
             DestinationCounts::NEVER => Some(false),
-            // The greatest time stands for all later ones.
+            // The largest value also stands for all later times.
             us if us == DestinationCounts::NEVER - 1 => None,
             us => {
                 // Frames go to all routes in rounds. Times are rounded down to a microsecond.
@@ -323,8 +323,8 @@ impl OutageReport {
 /// Maximum number of points of a curve; more are not visible.
 const POINTS: usize = 2_000;
 
-/// Frames out of order; `None` if the frames of a group arrived at several ports or queues, between which no order is
-/// defined.
+/// Frames out of order; `None` if the frames of a group arrived at several ports or queues, because no order is defined
+/// between them.
 fn reordered(result: &TrialResult) -> Option<u64> {
     let ports = |g: &GroupCounts| g.arrived_at.iter().filter(|frames| **frames > 0).count();
     let of_group = |g: &GroupCounts| g.known_reordered().filter(|_| ports(g) < 2);
@@ -347,11 +347,10 @@ fn rank(outcome: &mut Outcome, [median, max]: [FigureSpec; 2], title: &str, fami
     let whole = outage.is_whole();
     let exact_ms = outage.resolution_s() * 1e3;
     for (spec, word, share) in [(median, "median", 0.5), (max, "max", 1.0)] {
-        // A router that does not forward to all routes in the end has no time; neither has one for which some routes
-        // got no frame.
+        // If a router does not forward to all routes in the end, or if some routes got no frame, there is no time.
         let value = outage.percentile_s(share).filter(|_| whole).map(|s| s * 1e3);
         let title = format!("{title} of {} routes, {word}, {family}", thousands(outage.routes as u64));
-        // Times that differ by no more than one frame to a route are equal.
+        // Times are equal if they differ by at most the time between two frames to a route.
         let figure = spec.by(exact_ms).of(&[], title, value);
         outcome
             .ranks
@@ -415,7 +414,7 @@ mod tests {
         Outage::count(&counts, f64::from(count) * 10.0, event)
     }
 
-    /// A route from runs of such frames.
+    /// A route made from runs of such frames.
     fn route(runs: &[(&str, usize)]) -> String {
         runs.iter().map(|(frame, times)| frame.repeat(*times)).collect()
     }
@@ -437,9 +436,9 @@ mod tests {
         let routes = [
             route(&[(".", 10), ("x", 5), (".", 35)]),
             route(&[(".", 10), ("x", 40)]),
-            // The failure took effect a frame later.
+            // The failure took effect one frame later.
             route(&[(".", 11), ("x", 39)]),
-            // Back, and lost again.
+            // Back, then lost again.
             route(&[(".", 10), ("x", 5), (".", 15), ("x", 20)]),
             route(&[(".", 50)]),
         ];
@@ -448,11 +447,11 @@ mod tests {
         about(&outage.sorted_s, &[0.0, 0.5]);
         assert_eq!(outage.marks(), ["times cover only the reachable routes"]);
         assert!(!has_figures(&outage));
-        // Back for the very last frame.
+        // Back only for the last frame.
         let outage = seen(&[route(&[(".", 10), ("x", 39), (".", 1)])], Event::Failed(1.0));
         assert!(has_figures(&outage) && outage.marks().is_empty(), "{outage:?}");
         about(&outage.sorted_s, &[3.9]);
-        // None is back, and the old path carried traffic for a while.
+        // No route is back, and the old path carried traffic for a while.
         let lost = route(&[(".", 15), ("x", 35)]);
         let outage = seen(&[lost.clone(), lost], Event::Failed(1.0));
         assert_eq!(outage.unreachable, [0, 1]);

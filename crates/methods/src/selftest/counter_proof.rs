@@ -1,4 +1,4 @@
-//! Compares every counter of the tester with the reference device, which knows what it did to each frame. The counters
+//! Compares every counter of the tester with the reference device, which counts what it did to each frame. The counters
 //! must be equal to the frame, or the tester is not trustworthy.
 
 use crate::kit::prelude::*;
@@ -77,7 +77,7 @@ impl Method for CounterProof {
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         TABLE.begin(outcome);
-        note(outcome, "The device is our own reference device, so these figures say nothing about any router.");
+        note(outcome, "The device is our own reference device, so these figures do not describe any router.");
         for size in FRAME_SIZES.get(params) {
             let pattern = Pattern::new(size, params);
             let rate_pps = LOAD.get(params).pps();

@@ -1,5 +1,5 @@
-//! The latency that the tester measures without a router: the amount that it adds to every router's latency, and its
-//! resolution when comparing two routers.
+//! The latency that the tester measures without a router: it is part of every router's measured latency, and its spread
+//! limits the comparison of two routers.
 
 use crate::kit::prelude::*;
 use crate::selftest::TRIAL_DURATION;

@@ -1,5 +1,5 @@
-//! The load up to which the tester loses nothing through a loop without router: up to this load, any loss is the
-//! router's.
+//! The load up to which the tester loses nothing through a loop without router: up to this load, the router causes any
+//! loss.
 
 use crate::kit::prelude::*;
 use crate::selftest::TRIAL_DURATION;

@@ -1,5 +1,5 @@
 //! Tests of the tester itself, for `drophammer selftest`. They run on a loop without router or on the reference device;
-//! on a router they would measure the router. One file each, like all tests; the self-test of crate `testbed` defines
+//! on a router they would measure the router. There is one file per test; the self-test of crate `testbed` defines
 //! their order.
 
 pub mod counter_proof;
@@ -11,5 +11,5 @@ pub mod tester_ceiling;
 use drophammer_model::param::Param;
 use std::time::Duration;
 
-/// `trial_duration` of tests of the tester itself.
+/// `trial_duration`, for tests of the tester itself.
 pub const TRIAL_DURATION: Param<Duration> = Param::new("trial_duration", "1 s", "10 s", "length of a trial");

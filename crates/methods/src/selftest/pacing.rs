@@ -45,11 +45,11 @@ const PLOT: PlotSpec = PlotSpec {
     y: "% of frames",
     log_y: false,
 };
-/// Loads per sending port in frames per second, as far as the tester can offer them.
+/// Loads per sending port in frames per second, if the tester can offer them.
 const LOADS: [f64; 7] = [1e3, 1e4, 1e5, 2e5, 5e5, 1e6, 2e6];
 /// Loads above this share of the ceiling are skipped.
 const OF_CEILING: f64 = 0.9;
-/// Load whose errors rank backends: all backends can offer it.
+/// Load at which errors rank backends, because all backends can offer it.
 const RANKED_PPS: f64 = 1e5;
 
 impl Method for Pacing {

@@ -48,8 +48,8 @@ columns! {
 const TABLE: TableSpec<CeilingRow> = TableSpec::new(NAME, "Tester ceiling, without router");
 /// Factor by which the load is reduced while the tester cannot receive what it sends.
 const RETREAT: f64 = 0.8;
-/// Load requested from the tester, in line rates. A loop of virtual links has no line, and a ceiling cut off at the
-/// line rate would look like the tester's limit although it is the line's.
+/// Load requested from the tester, as a multiple of line rate. A loop of virtual links has no line, and a ceiling cut
+/// off at line rate would look like the tester's limit although it is the line's.
 const BEYOND_LINE: f64 = 4.0;
 /// Number of reductions before giving up: down to 11 % of line rate.
 const RETREATS: i32 = 16;
@@ -79,7 +79,7 @@ pub struct LoopOrder {
     pub trials: u64,
     /// Frames received.
     pub received: u64,
-    /// Of the received frames, the reordered ones (RFC 4737).
+    /// Reordered frames (RFC 4737) among the received ones.
     pub reordered: u64,
     /// Largest share of reordered frames in one trial, in per cent.
     pub worst_percent: f64,
@@ -92,8 +92,8 @@ impl LoopOrder {
     }
 }
 
-/// Order by pattern, from trials through the loop. Patterns whose order is unknown in some trial, because frames
-/// arrived at several queues, are omitted.
+/// Order by pattern, from trials through the loop. Patterns are omitted if their order is unknown in some trial,
+/// because frames arrived at several queues.
 pub fn orders<'a>(
     trials: impl IntoIterator<Item = (&'a TrialSpec, &'a TrialResult)>,
 ) -> BTreeMap<PatternKey, LoopOrder> {

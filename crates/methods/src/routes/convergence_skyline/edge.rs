@@ -1,15 +1,15 @@
-//! Edges of the skyline: when the first and the last route changed, read from time bins.
+//! Edges of the skyline: when the first and the last route changed, derived from time bins.
 
 use drophammer_model::trial::Bin;
 
-/// Up to this share of delivered frames in a bin, the table counts as gone. It counts as present if at most this share
-/// is missing: the load may exceed what the router forwards while it works.
+/// The table counts as gone if at most this share of the frames of a bin is delivered. It counts as present if at most
+/// this share is missing, because the load may exceed what the router forwards while it works.
 const EDGE: f64 = 0.01;
-/// Consecutive bins (or all bins up to the next change if those are fewer) in which the frames must arrive. Convergence
-/// must be sustained (RFC 6413 section 3.3.2): if a router loses frames later, that is loss, not slow convergence.
+/// Number of consecutive bins (or all bins up to the next change if those are fewer) in which the frames must arrive.
+/// Convergence must be sustained (RFC 6413 section 3.3.2): if a router loses frames later, that is loss, not slow
+/// convergence.
 pub(super) const SUSTAINED: usize = 10;
-/// The last part of the time between two changes. A router must have converged at least in part by then to count as one
-/// that forwards.
+/// The last part of the time between two changes. A router that forwards must have converged at least in part by then.
 const LAST_PART: f64 = 0.1;
 
 /// When the first and the last route changed, in seconds after the change.
@@ -41,7 +41,8 @@ pub(super) fn edge(bins: &[Bin], bin_s: f64, at_s: f64, until_s: f64, up: bool) 
     Edge { first, last, after: place.map_or(0, |place| shares[place + 1..].iter().map(wrong).sum()) }
 }
 
-/// The bins in the last part of the time between a change at `at_s` and the next one, at least one if there are any.
+/// The bins in the last part of the time between a change at `at_s` and the next one; at least one bin, if there are
+/// any.
 pub(super) fn last_bins(bins: &[Bin], bin_s: f64, at_s: f64, until_s: f64) -> &[Bin] {
     let bin = |s: f64| ((s / bin_s + 1e-9).floor() as usize).min(bins.len());
     // The bin that contains the next change belongs to that change.

@@ -55,15 +55,15 @@ fn a_stall_beyond_the_limit_of_other_tests_is_no_loss_of_the_router() {
     let (rows, outcome) = with(false);
     about(rows[0].last_s, 0.5);
     assert_eq!((rows[0].after_frames, rows[0].resolution_s, rows[1].after_frames), (Some(100), 0.1, Some(0)));
-    assert!(!outcome.notes.iter().any(|note| note.contains("stood still")), "{:?}", outcome.notes);
+    assert!(!outcome.notes.iter().any(|note| note.contains("once stalled")), "{:?}", outcome.notes);
     let (rows, outcome) = with(true);
     about(rows[0].last_s, 0.5);
-    // The stall of 50 ms and ten bins.
+    // The stall of 50 ms, plus ten bins.
     rows.iter().for_each(|row| about(Some(row.resolution_s), 1.05));
     assert_eq!((rows[0].after_frames, rows[1].after_frames), (None, Some(0)));
     about(rows[0].rate_rps, 500.0 / 1.05);
     about(Some(outcome.ranks[0].resolution), 1.05);
-    let told = ["stood still for 50 ms", "no more exact than 1050 ms", "may not be the router's"];
+    let told = ["stalled for 50 ms", "no more exact than 1050 ms", "may not be the router's"];
     assert!(outcome.notes.iter().any(|note| told.iter().all(|part| note.contains(part))), "{:?}", outcome.notes);
 }
 
@@ -74,7 +74,7 @@ fn each_direction_has_the_figure_of_the_load_at_which_it_was_complete() {
         ranks.map(|rank| (rank.key.clone(), rank.value.map(|s| (s * 10.0).round() / 10.0))).collect::<Vec<_>>()
     };
     let of = |key: &str, value| (format!("convergence_{key}_s"), value);
-    // At the requested load, the table comes in time and stays.
+    // At the requested load, the table comes in time and is not withdrawn.
     let stays = [vec![0.0; 2], vec![1.0; 30]].concat();
     let outcome = written(vec![run(7, &stays, None), run(9, &whole(), Some(25.0))], [Some(0), Some(1)]);
     let lower = of("down_ipv4_at_25_percent", Some(0.1));
@@ -89,7 +89,7 @@ fn each_direction_has_the_figure_of_the_load_at_which_it_was_complete() {
     let lower = of("down_ipv4_at_25_percent", Some(0.1));
     assert_eq!(values(&outcome), [of("up_ipv4", None), upper, of("down_ipv4", None), lower]);
     assert_eq!(outcome.plots[0].series.len(), 1);
-    // The trial at the lower load failed: earlier measurements stand.
+    // The trial at the lower load failed: earlier measurements remain valid.
     let outcome = written(vec![run(7, &stays, None)], [Some(0), None]);
     assert_eq!(values(&outcome), [of("up_ipv4", Some(0.1))]);
     assert_eq!(outcome.tables[0].rows.len(), 1);

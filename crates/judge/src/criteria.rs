@@ -1,4 +1,4 @@
-//! Judges results by the suite's criteria: in one round, and over all rounds.
+//! Judges results by the suite's criteria, for one round and for all rounds.
 
 use crate::distinct;
 use crate::statistics::{judge_rounds, judged_interval, summarize};
@@ -11,12 +11,12 @@ use drophammer_model::record::{TestRecord, TestStatus};
 use drophammer_model::suite::{BaselineFigure, Cells, Expectation};
 use std::collections::BTreeSet;
 
-/// Most words listed in a reason.
+/// Maximum number of words listed in a reason.
 const MOST_LISTED: usize = 12;
-/// Most characters of a cell in a reason.
+/// Maximum number of characters of a cell in a reason.
 const LONGEST: usize = 40;
 
-/// What one round found for the figure of a criterion.
+/// Result of one round for the figure of a criterion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The figure, or the worst of several cells.
@@ -25,7 +25,7 @@ pub struct Found {
     pub cells: usize,
     /// Why there is no figure, or why it is uncertain.
     pub why: Option<String>,
-    /// Title of the figure with its unit; empty for cells, and without a figure.
+    /// Title of the figure with its unit; empty for cells, or if there is no figure.
     pub title: String,
     /// Load of the measurement, if the figure depends on the load.
     pub load_pps: Option<f64>,
@@ -37,7 +37,7 @@ impl Found {
     }
 }
 
-/// What one round found for the figure of `expected`.
+/// Result of one round for the figure of `expected`.
 pub fn in_round(expected: &Expectation, outcome: &Outcome, status: &TestStatus) -> Found {
     match &expected.cells {
         Some(cells) => in_table(cells, expected.at_least, outcome, status),
@@ -55,7 +55,7 @@ fn of_rank(rank: &RankFigure) -> Found {
 }
 
 /// A missing figure counts against a DUT only if the DUT failed the test. Otherwise the tester could not measure it, or
-/// there was nothing to measure: a DUT that forwards at line rate has no longest burst.
+/// there was nothing to measure: for example, a DUT that forwards at line rate has no longest burst.
 pub(crate) fn absent(status: &TestStatus) -> RoundFigure {
     match status {
         TestStatus::Failed(_) => RoundFigure::Failed,
@@ -63,8 +63,8 @@ pub(crate) fn absent(status: &TestStatus) -> RoundFigure {
     }
 }
 
-/// The worst of the selected cells. In a complete test, a selection without cells fails: a typo in a criterion must not
-/// let it pass.
+/// The worst of the selected cells. In a complete test, a selection without cells fails, because a typo in a criterion
+/// must not let it pass.
 fn in_table(cells: &Cells, at_least: bool, outcome: &Outcome, status: &TestStatus) -> Found {
     if let TestStatus::Failed(_) = status {
         return Found::new(RoundFigure::Failed);
@@ -73,7 +73,7 @@ fn in_table(cells: &Cells, at_least: bool, outcome: &Outcome, status: &TestStatu
     let (rows, at) = match selected(cells, &outcome.tables) {
         Ok(selected) => selected,
         Err(why) if whole => return Found { why: Some(why), ..Found::new(RoundFigure::Failed) },
-        // The missing part of the test might have had the cells.
+        // The missing part of the test might have contained the cells.
         Err(_) => return Found::new(RoundFigure::NotMeasured),
     };
     let mut worst: Option<Figure> = None;
@@ -95,14 +95,14 @@ fn in_table(cells: &Cells, at_least: bool, outcome: &Outcome, status: &TestStatu
     Found { why, cells: rows.len(), ..Found::new(figure) }
 }
 
-/// True if a column of this name holds times of which less is better. For the time that a buffer can hold, more is
-/// better.
+/// True if a column of this name contains times for which lower is better. For the time that a buffer can hold, higher
+/// is better.
 fn is_time(column: &str) -> bool {
     let more_is_better = ["buffer", "burst", "at_least"].iter().any(|word| column.contains(word));
     ["_s", "_ms", "_us", "_ns"].iter().any(|unit| column.ends_with(unit)) && !more_is_better
 }
 
-/// What a value proves if something other than the DUT may have lost frames: the DUT may be better.
+/// The bound that a value proves if something other than the DUT may have lost frames: the DUT may be better.
 fn of_doubtful(column: &str, value: f64) -> Figure {
     match column {
         _ if is_time(column) || column.contains("loss") || column.contains("lost") => Figure::at_most(value),
@@ -131,15 +131,15 @@ fn of_cell(row: &Row, at: usize, column: &str) -> Result<(Figure, Option<&'stati
     })
 }
 
-/// The column that `cells` name, and its cell in each selected row, in the order of the table. `None` if the tables have
-/// no such cell.
+/// The column that `cells` names, and its cell in each selected row, in the order of the table. `None` if the tables
+/// have no such cell.
 pub fn named_rows<'t>(cells: &Cells, tables: &'t [Table]) -> Option<(&'t Column, Vec<(&'t Row, &'t Cell)>)> {
     let (rows, at) = selected(cells, tables).ok()?;
     let table = tables.iter().find(|table| table.key == cells.table)?;
     Some((table.columns.get(at)?, rows.into_iter().filter_map(|row| Some((row, row.cells.get(at)?))).collect()))
 }
 
-/// The rows that `cells` select and the index of the column, or why there are none.
+/// The rows that `cells` selects and the index of the column, or why there are none.
 fn selected<'t>(cells: &Cells, tables: &'t [Table]) -> Result<(Vec<&'t Row>, usize), String> {
     let Some(table) = tables.iter().find(|table| table.key == cells.table) else {
         let known = tables.iter().map(|table| table.key.clone());
@@ -177,7 +177,7 @@ pub fn number(cell: &Cell) -> Option<f64> {
     }
 }
 
-/// True if a cell has this value, and so selects its row.
+/// True if a cell has this value, so that its row is selected.
 fn is(cell: &Cell, value: &str) -> bool {
     match cell {
         Cell::None => value.is_empty(),
@@ -195,7 +195,7 @@ fn in_cell(cell: &Cell) -> String {
     }
 }
 
-/// The first `longest` characters of a text, with an ellipsis if it has more.
+/// The first `longest` characters of a text, with an ellipsis if the text is longer.
 pub fn cut(text: &str, longest: usize) -> String {
     match text.char_indices().nth(longest) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -203,7 +203,7 @@ pub fn cut(text: &str, longest: usize) -> String {
     }
 }
 
-/// The distinct words in order, but at most `most`; `none` if there are none.
+/// The distinct words in order, at most `most` of them; `none` if there are no words.
 pub fn listed(words: impl Iterator<Item = String>, most: usize) -> String {
     let all = distinct(words);
     match all.len() {
@@ -237,7 +237,7 @@ pub fn verdicts(rounds: &[&TestRecord]) -> Vec<Verdict> {
 pub fn verdict(expected: &Expectation, rounds: &[Found]) -> Verdict {
     let figures: Vec<RoundFigure> = rounds.iter().map(|round| round.figure).collect();
     let mut found = found(rounds, &figures);
-    // A bound of 0 means that something must not happen: a single round is enough to miss it.
+    // A bound of 0 means that something must not happen, so a single round is enough to miss it.
     let happened = |figure: &RoundFigure| matches!(figure, RoundFigure::Measured(figure) if figure.low > 0.0);
     let never = !expected.at_least && expected.bound == 0.0;
     let decision = match &expected.baseline {
@@ -258,10 +258,10 @@ pub fn verdict(expected: &Expectation, rounds: &[Found]) -> Verdict {
     }
 }
 
-/// Judges the rounds by a share of an earlier run's figure, and says which share they reach.
+/// Compares the rounds with a share of an earlier run's figure, and describes the share that they reach.
 ///
-/// The interval of the ratio goes from this run's lower end divided by the baseline's upper end to this run's upper end
-/// divided by the baseline's lower end. The criterion is met if it holds for the whole interval. This assumes no
+/// The interval of the ratio ranges from this run's lower end divided by the baseline's upper end to this run's upper
+/// end divided by the baseline's lower end. The criterion is met if it holds for the whole interval. This assumes no
 /// distribution, and a single round is enough, as for a bound that is a number.
 fn against(
     baseline: &BaselineFigure,
@@ -299,13 +299,13 @@ fn other_load(baseline: &BaselineFigure, rounds: &[Found]) -> Option<[f64; 2]> {
     here.find(|here| (at - here).abs() > SAME_LOAD * at.max(*here)).map(|here| [at, here])
 }
 
-/// `104000 in the baseline`
+/// Describes the figure of the baseline: `104000 in the baseline`.
 fn in_baseline(baseline: &BaselineFigure) -> String {
     let place = if baseline.dut.is_empty() { String::new() } else { format!(" on {}", baseline.dut) };
     format!("{} in the baseline{place}", median_in_words(baseline.median(), baseline.interval(), baseline.rounds))
 }
 
-/// `93.1 % to 102.9 %`; `None` if nothing is known about the ratio.
+/// Describes the ratio: `93.1 % to 102.9 %`; `None` if nothing is known about it.
 fn ratio(own: Figure, of: Figure) -> Option<String> {
     let percent = |a: f64, b: f64| {
         Some(a / b * 100.0).filter(|share| a.is_finite() && b > 0.0 && share.is_finite() && *share >= 0.0)
@@ -346,7 +346,7 @@ fn found(rounds: &[Found], figures: &[RoundFigure]) -> String {
     if parts.is_empty() { "not measured".into() } else { parts.join(", ") }
 }
 
-/// `104000`, `median 104000, 98000 to 107000 in 6 rounds`
+/// Describes a median: `104000`, `median 104000, 98000 to 107000 in 6 rounds`.
 fn median_in_words(median: Figure, interval: Figure, rounds: usize) -> String {
     if rounds == 1 {
         return in_words(median);
@@ -358,7 +358,8 @@ fn median_in_words(median: Figure, interval: Figure, rounds: usize) -> String {
     format!("median {}, {reach} in {rounds} rounds", in_words(median))
 }
 
-/// A figure with six digits. More digits would be noise; with fewer, a figure could look like the bound that it missed.
+/// Formats a figure with six digits. More digits would be noise; with fewer, a figure could look like the bound that it
+/// missed.
 pub(crate) fn shown(value: f64) -> String {
     format!("{value:.5e}").parse::<f64>().unwrap_or(value).to_string()
 }

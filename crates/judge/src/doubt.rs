@@ -1,4 +1,4 @@
-//! Doubts figures that rest on lost frames although the DUT's processor was idle.
+//! Doubts figures that depend on frames lost while the DUT's processor was idle.
 //!
 //! A software router that cannot keep up has a busy processor. If many frames are lost while the processor is idle, the
 //! router's speed is not the likely cause: for example, bursts of the tester may have overflowed a queue. The figure then
@@ -21,10 +21,10 @@ const BUSY: f64 = 0.9;
 /// Share of the sending time in which the DUT's processor worked for the DUT, or for others while the DUT waited; `None`
 /// if unknown. Programs that run while the DUT has nothing to do are not counted.
 fn busy(result: &TrialResult) -> Option<f64> {
-    // Earlier versions did not record this field, and measured the share of processor time over another period.
+    // Earlier versions did not record this field, and measured the share of processor time over a different period.
     result.health.dut_used_ns?;
-    // The kernel sends the frames that it makes in bursts. Bursts can cause loss whatever else ran on the processor, so
-    // only the DUT's own share counts.
+    // The kernel makes frames in bursts when it is the generator. Bursts can cause loss whatever else ran on the
+    // processor, so only the DUT's own share counts.
     let record = result.health.dut_processor.as_ref().filter(|_| result.health.kernel_generators == 0);
     let others = record.map_or(0.0, |processor| {
         let waited = processor.waited_ns.or(processor.foreign_ns).unwrap_or(0);
@@ -48,13 +48,13 @@ fn expires(header: &Header) -> bool {
 fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
     let counts = |trial: &&TrialRecord| {
         let result = &trial.result;
-        // Loss depends on queue sizes in bursts and steps, and on missing routes while routes change.
+        // In bursts and steps, loss depends on queue sizes; while routes change, it depends on missing routes.
         matches!(trial.spec.load, Load::Constant { .. } | Load::Maximum { .. })
             && trial.spec.events.is_empty()
-            // An output port that classes limit drops frames while the processor is idle. So do links that carry the
-            // traffic of links that are down.
+            // An output port with classes drops frames while the processor is idle. So do links that carry the traffic
+            // of links that are down.
             && !trial.classed
-            // The processor also worked for the other DUTs.
+            // In a joint trial, the processor also worked for the other DUTs.
             && !trial.joint
             && !trial.links_down
             // Frames that the DUT must drop are not lost.
@@ -89,8 +89,8 @@ fn with_filters(rank: &RankFigure) -> bool {
     matches!(Modifier::of_figure(&rank.key), Modifier::Filters { .. })
 }
 
-/// True if the trial decided the figure. Trials of a search beyond its lowest lossy load did not, nor trials with other
-/// frame sizes. If the figure is for one load, trials at other loads did not either.
+/// True if the trial decided the figure. Trials of a search beyond its lowest lossy load did not, nor did trials with
+/// other frame sizes. If the figure is for one load, trials at other loads did not either.
 fn decided(rank: &RankFigure, trial: &TrialRecord) -> bool {
     const SAME_LOAD: f64 = 1e-6;
     /// Measured loads within this share had the same intended load.
@@ -107,15 +107,15 @@ fn decided(rank: &RankFigure, trial: &TrialRecord) -> bool {
         }
         _ => true,
     };
-    // Trials with queries or route changes have events, and raise no doubt.
+    // Trials with queries or route changes have events, so they raise no doubt.
     let same =
         (trial.filtered && with_filters(rank)) || Modifier::of_figure(&rank.key) == Modifier::of_frames(&trial.spec);
     near && of_load && same && size.is_none_or(|size| trial.spec.size == size)
 }
 
-/// Marks the doubtful figures of `tests`, and their rows in tables. Skips simulated DUTs, which lose frames because they
-/// are configured to. A suite may have a test several times: `occurrence` gives the index, from 0, of a trial's test
-/// among the tests of the same name on its DUT in its round.
+/// Marks the doubtful figures of `tests`, and their rows in tables. Skips simulated DUTs, which lose frames because
+/// they are configured to. A suite can contain a test several times: `occurrence` gives the index, from 0, of a trial's
+/// test among the tests of the same name on its DUT in its round.
 pub fn mark(
     tests: &mut [TestRecord],
     trials: &[TrialRecord],
@@ -131,7 +131,7 @@ pub fn mark(
             is_of_test && occurrence(trial) == place
         };
         let own: Vec<&TrialRecord> = trials.iter().filter(own).collect();
-        // If the test has the modifier `filters`, trials with filters belong to the modified figures only.
+        // If the test has the modifier `filters`, trials with filters belong only to the modified figures.
         let modified = test.outcome.ranks.iter().any(with_filters);
         let is_of = |rank: &RankFigure, trial: &TrialRecord| !(modified && trial.filtered) || with_filters(rank);
         for rank in test.outcome.ranks.iter_mut().filter(|rank| !rank.independent_of_loss) {
@@ -233,7 +233,7 @@ mod tests {
         crate::made::test(1, Outcome { ranks: keys.iter().map(figure).collect(), ..Outcome::default() })
     }
 
-    /// The number of doubts about each figure, after this trial alone.
+    /// The number of doubts about each figure, based only on this trial.
     fn doubts(mut test: TestRecord, trial: TrialRecord) -> Vec<usize> {
         mark(std::slice::from_mut(&mut test), &[trial], &|_| 0, &|_| false);
         test.outcome.ranks.iter().map(|rank| rank.doubts.len()).collect()

@@ -1,9 +1,9 @@
-//! Adds up the drops of a DUT. Several counters may count the same drop: this module knows which counters count drops,
-//! and which of them overlap.
+//! Adds up the drops of a DUT. Several counters may count the same drop, so this module defines which counters count
+//! drops, and which of them overlap.
 //!
-//! Some counters are ignored, because others count the same drops. `softnet` is for the whole machine, and interfaces also
-//! count its drops. `ip.InHdrErrors` includes `ip.InCsumErrors`. A lower layer drops the packets that a tunnel counts as
-//! `tx_dropped`. The kernel drops what an `xdp` program passes to it, if anything does.
+//! Some counters are ignored, because others count the same drops. `softnet` covers the whole machine, and interfaces
+//! also count its drops. `ip.InHdrErrors` includes `ip.InCsumErrors`. A lower layer drops the packets that a tunnel
+//! counts as `tx_dropped`. Packets that an `xdp` program passes to the kernel are dropped, if at all, by the kernel.
 
 use drophammer_model::counters::{Counts, DENIED, tester_port};
 use drophammer_model::trial::{Family, TrialResult, total};
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 /// ([`GroupCounts::refused`](drophammer_model::trial::GroupCounts::refused)).
 pub const REFUSED: &str = "refused";
 
-/// Prefix of a simulated router's own counters. Its other counters repeat them.
+/// Prefix of a simulated router's exact counters. Its other counters repeat them.
 const TRUTH: &str = "truth.";
-/// Counter of a link between routers that delays or loses frames. Simulated routers do not count these drops.
+/// Counter of a link between routers that delays or loses frames. Simulated routers do not count its drops.
 const DELAYED: &str = "delay_dropped";
-/// Part of the names of counters of a guest's links outside the guest, which counts frames itself too.
+/// Part of the names of counters outside a guest, for links of a guest that also counts frames itself.
 const OUTSIDE: &str = "outside.";
 /// Counter of frames that did not fit into a packet socket.
 const SOCKET: &str = "socket_dropped";
@@ -27,7 +27,7 @@ const TX_DROPPED: &str = "tx_dropped";
 /// IP drop counters of the kernel that [`Counts`] does not know.
 const MORE_OF_IP: [&str; 3] = ["ip.InNoRoutes", "ip.InTruncatedPkts", "ip6.InTruncatedPkts"];
 
-/// Order of the counters of one place, from the innermost. Each also counts the drops of the ones before it, except
+/// Order of the counters at one place, from the innermost. Each also counts the drops of the ones before it, except
 /// [`KERNEL`].
 type Rank = u8;
 /// The queue of a class of service.
@@ -46,14 +46,14 @@ const MIB: Rank = 5;
 /// A counter of drops.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
-    /// Where it counts. Counters of different places never count the same drop.
+    /// Where it counts. Counters at different places never count the same drop.
     place: String,
     rank: Rank,
     /// Its name without numbers of routers, ports and VLANs: `rN.dN.rx_dropped`.
     label: String,
 }
 
-/// The kind of the counter with this name; `None` if it counts no drops, or only drops that other counters count.
+/// The kind of the counter with this name; `None` if it counts no drops, or if other counters count all of its drops.
 fn kind(name: &str) -> Option<Kind> {
     let (router, own) = match name.split_once('.') {
         Some((router, own)) if is_numbered(router, "r") => (router, own),
@@ -126,16 +126,16 @@ fn is_numbered(text: &str, prefix: &str) -> bool {
     text.strip_prefix(prefix).is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// True if these counters of a DUT show that its drops are counted: one of them counts drops, or comes from a source that
+/// True if these counters show that the DUT counts its drops: one of them counts drops, or comes from a source that
 /// always has drop counters. Counters that did not grow are not stored.
 pub fn are_counted(counters: &BTreeMap<String, u64>) -> bool {
-    // For links that the lab made, it reads all counters; for other interfaces of the tester, only frame counters.
+    // For links that the lab made, the lab reads all counters; for other interfaces of the tester, only frame counters.
     let of_lab = |name: &str| ["rx_bytes", "tx_bytes"].iter().any(|counter| tester_port(name, counter).is_some());
     counters.keys().any(|name| name.starts_with(TRUTH) || of_lab(name) || kind(name).is_some())
 }
 
 /// The frames that a DUT dropped in a trial, by counter (name without numbers), each drop once. Leaves out counters
-/// without drops. Includes frames other than test frames.
+/// without drops. Frames other than test frames are included.
 pub fn drops(result: &TrialResult) -> BTreeMap<String, u64> {
     let counters = &result.dut_counters;
     let simulated = counters.keys().any(|name| name.starts_with(TRUTH));
@@ -156,8 +156,8 @@ pub fn drops(result: &TrialResult) -> BTreeMap<String, u64> {
             }
         }
     }
-    // Both ends of a veth pair count a drop in the backlog of a processor, and the sender may count it as refused. Here
-    // only the sending end counts it.
+    // Both ends of a veth pair count a drop in the backlog of a processor, and the sender may count it as refused. Only
+    // the count of the sending end is used.
     let backlog = |name: &str| name.starts_with("softnet.") && name.ends_with(".dropped");
     let mut twice = total(counters.iter().filter(|(name, _)| backlog(name)).map(|(_, frames)| *frames));
     let guest = counters.keys().any(|name| name.contains(OUTSIDE));
@@ -172,8 +172,8 @@ pub fn drops(result: &TrialResult) -> BTreeMap<String, u64> {
     found.retain(|_, frames| *frames > 0);
     let refused = total(result.groups.iter().map(|group| group.refused));
     add(&mut found, REFUSED, refused);
-    // The tester's end of a veth pair counts a refusal. The sender may not notice it, and the other end may count it too
-    // if the tester's kernel makes the frames.
+    // The tester's end of a veth pair counts a refusal. The sender may not notice it, and the other end may also count
+    // it if the tester's kernel makes the frames.
     let ends = counters.iter().filter(|(name, _)| tester_port(name, TX_DROPPED).is_some());
     let at_ends = total(ends.map(|(_, frames)| *frames));
     add(&mut found, "tN.tx_dropped", at_ends.saturating_sub(refused.saturating_add(arrived)));

@@ -1,6 +1,6 @@
-//! Trials that the host disturbed: how many, and by what.
+//! Trials that the host disturbed: number and causes.
 //!
-//! The runner repeats a disturbed trial, and no figure uses it, so it costs only time.
+//! A disturbed trial costs only time: the runner repeats it, and no figure uses it.
 
 use drophammer_model::record::TrialRecord;
 use drophammer_model::trial::Validity;
@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 /// Start of the reason of a trial that the host, not the tester, made invalid.
 pub const HOST_BUSY: &str = "host busy";
-/// Start of the reason of a trial in which the tester's loop did not run for too long.
+/// Start of the reason of a trial in which the tester's loop was stopped for too long.
 pub const HELD_OFF: &str = "the tester was held off the processor";
 /// Part of the reason of a trial that a hypervisor disturbed.
 pub const STOLEN: &str = "a hypervisor took";
 
-/// How many trials of a DUT the host made invalid.
+/// Number of trials of a DUT that the host made invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldUp {
     /// The DUT.
@@ -35,13 +35,13 @@ fn is_of_host(reason: &str) -> bool {
     reason.starts_with(HOST_BUSY) || reason.starts_with(HELD_OFF)
 }
 
-/// Whether the host alone spoilt a trial with these reasons. The trial may succeed at the same load the next time.
+/// True if the host alone spoilt a trial with these reasons. The next trial at the same load may succeed.
 pub fn by_host_alone(reasons: &[String]) -> bool {
     !reasons.is_empty() && reasons.iter().all(|reason| is_of_host(reason))
 }
 
-/// What disturbed a trial with these reasons: the program that ran the longest, or else the kind of disturbance. `None`
-/// if the host did not disturb it.
+/// Returns what disturbed a trial with these reasons: the program that ran the longest, or else the kind of
+/// disturbance. `None` if the host did not disturb it.
 pub fn cause(reasons: &[String]) -> Option<String> {
     let of_host: Vec<&str> = reasons.iter().map(String::as_str).filter(|reason| is_of_host(reason)).collect();
     let kind = if of_host.iter().any(|reason| reason.contains(STOLEN)) { "hypervisor" } else { "unknown" };
@@ -49,8 +49,8 @@ pub fn cause(reasons: &[String]) -> Option<String> {
     (!of_host.is_empty()).then(|| program.unwrap_or_else(|| kind.to_owned()))
 }
 
-/// The name of a thread without its number, so that the workers of a program count together: `lto cgu.14` becomes
-/// `lto cgu`. The digit of `cc1` is part of its name.
+/// The name of a thread without its number, so that all workers of a program count as one: `lto cgu.14` becomes `lto
+/// cgu`. The digit of `cc1` is part of its name.
 fn program(thread: &str) -> Option<String> {
     let mut name = thread;
     loop {
@@ -63,7 +63,7 @@ fn program(thread: &str) -> Option<String> {
     }
 }
 
-/// Why a trial is invalid; empty for a valid one.
+/// The reasons why a trial is invalid; empty for a valid one.
 pub fn reasons(trial: &TrialRecord) -> &[String] {
     match &trial.result.validity {
         Validity::Valid => &[],
@@ -71,7 +71,7 @@ pub fn reasons(trial: &TrialRecord) -> &[String] {
     }
 }
 
-/// Each cause of disturbance and the number of trials that it disturbed, the most frequent first.
+/// Each cause of disturbance with the number of trials that it disturbed, the most frequent first.
 pub fn causes(trials: &[TrialRecord]) -> Vec<(String, usize)> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for cause in trials.iter().filter_map(|trial| cause(reasons(trial))) {
@@ -82,7 +82,7 @@ pub fn causes(trials: &[TrialRecord]) -> Vec<(String, usize)> {
     counts
 }
 
-/// Counts the trials of each of `duts`, in their order. Other trials, such as trials of the tester alone, do not count.
+/// Counts the trials of each of `duts`, in their order. Other trials, such as those of the tester alone, do not count.
 pub fn held_up(duts: &[&str], trials: &[TrialRecord]) -> Vec<HeldUp> {
     let of = |dut: &&str| {
         let own = || trials.iter().filter(|trial| trial.dut == **dut);

@@ -12,7 +12,7 @@ pub mod refutation;
 pub mod rounds;
 pub mod statistics;
 
-/// Each item once, in the order of first appearance.
+/// Returns each item once, in the order of first appearance.
 pub fn distinct<T: Clone + Eq + std::hash::Hash>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut seen = std::collections::HashSet::new();
     items.into_iter().filter(|item| seen.insert(item.clone())).collect()

@@ -1,15 +1,15 @@
-//! Infers why frames were lost from what else happened at the time.
+//! Infers why frames were lost from other events at the same time.
 
 use drophammer_model::trial::{Held, Load, LossEpisode, TrialResult, TrialSpec, total};
 use std::collections::BTreeMap;
 
-/// The likely cause of an episode, from the timelines of load, tester, host and events. A cause is a coincidence in
-/// time, not a proof.
+/// The likely cause of an episode, from the timelines of load, tester, host and events. A cause is only a coincidence
+/// in time, not a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
     /// The offered load exceeded what the DUT forwards.
     Overload,
-    /// The tester's loop paused, so frames left in a burst after the gap, or waited in the receive path.
+    /// The tester's loop paused, so frames left in a burst after the gap, or were delayed in the receive path.
     Tester,
     /// The DUT's processor stalled or ran something else.
     Host,
@@ -37,34 +37,34 @@ impl Cause {
         }
     }
 
-    /// Its name in JSON.
+    /// The name of the cause in JSON.
     pub fn key(self) -> &'static str {
         self.words()[0]
     }
 
-    /// Its name in a legend.
+    /// The name of the cause in a legend.
     pub fn name(self) -> &'static str {
         self.words()[1]
     }
 }
 
-/// Without a known load that the DUT forwards, a trial counts as overloaded if it loses at least this share of its
+/// If the load that the DUT forwards is not known, a trial counts as overloaded if it loses at least this share of its
 /// frames, and loses them most of the time.
 const OVERLOADED: f64 = 0.01;
 /// Loss by overload lasts at least this share of the sending time.
 const THROUGHOUT: f64 = 0.5;
 /// A queue that filled during a stall can lose frames for this long after the stall, in ns.
 const AFTER_HELD_NS: i64 = 5_000_000;
-/// Tolerance before a gap of the loop, or before an event, in ns. Loss cannot precede its cause, but the clock is read
-/// for one after the other.
+/// Tolerance before a gap of the loop, or before an event, in ns. Loss cannot precede its cause, but the tester reads
+/// the clock for the two one after the other.
 const BEFORE_HELD_NS: i64 = 1_000_000;
 /// Wake-up interval of the sentinel, in ns. A stall may have begun this long before the sentinel noticed it.
 const BEFORE_STALL_NS: i64 = 5_000_000;
 /// Loss begins at most this long after the end of the event that caused it, in ns.
 const AFTER_EVENT_NS: i64 = 50_000_000;
 
-/// The cause of each episode of a trial, in order. `known_pps` is the highest load per sending port that this DUT
-/// forwarded without loss in trials with the same frames. Loss at this load or below is not overload.
+/// Returns the cause of each episode of a trial, in order. `known_pps` is the highest load per sending port that this
+/// DUT forwarded without loss in trials with the same frames. Loss at or below this load is not overload.
 pub fn causes(spec: &TrialSpec, result: &TrialResult, known_pps: Option<f64>) -> Vec<Cause> {
     let overload = Overload::new(spec, result, known_pps);
     let unrouted = unrouted(spec);
@@ -78,10 +78,10 @@ pub fn causes(spec: &TrialSpec, result: &TrialResult, known_pps: Option<f64>) ->
     result.losses.episodes.iter().map(of).collect()
 }
 
-/// Periods of the trial, in ns, for which the test advertised no route to any destination.
+/// Periods of the trial, in ns, in which the test advertised no route to any destination.
 fn unrouted(spec: &TrialSpec) -> Vec<(i64, i64)> {
     let mut periods = Vec::new();
-    // If the first change advertises routes, there were none before it, and the reverse.
+    // If the first change advertises routes, there were none before it; if it withdraws routes, there were some.
     let first = spec.events.iter().find_map(|event| event.routed);
     let mut since = (first == Some(true)).then_some(0);
     for event in &spec.events {
@@ -132,10 +132,10 @@ impl Overload {
         let above = |pps: f64| known_pps.is_none_or(|known| pps > known * (1.0 + 1e-6));
         let all = (0, i64::MAX);
         Overload(match &spec.load {
-            // A burst loses the frames that exceed a buffer.
+            // A burst loses the frames that do not fit into a buffer.
             Load::Maximum { .. } | Load::Burst { .. } => vec![all],
             Load::Steps { steps } => {
-                // Without a known load, the steps above the lowest one: recovery is measured after them.
+                // Without a known load, takes the steps above the lowest one, because recovery is measured after them.
                 let least = steps.iter().map(|step| step.rate_pps).fold(f64::INFINITY, f64::min);
                 let mut at_s = 0.0;
                 let mut times = Vec::new();
@@ -163,13 +163,13 @@ impl Overload {
         })
     }
 
-    /// True if the episode overlaps one of the periods.
+    /// True if the episode overlaps a period of overload.
     fn holds(&self, from_ns: i64, to_ns: i64) -> bool {
         self.0.iter().any(|(start, end)| to_ns >= *start && from_ns <= *end)
     }
 }
 
-/// How many trials lost frames without overload, and the causes of their episodes.
+/// Number of trials that lost frames without overload, and the causes of their episodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LossSummary {
     /// Valid trials with traffic.
@@ -189,8 +189,8 @@ impl LossSummary {
         other().for_each(|cause| *self.episodes.entry(*cause).or_default() += 1);
     }
 
-    /// `3 of 41 trials lost frames without overload, in 5 episodes: 4 near a stall of the DUT's processor, 1
-    /// unexplained`; `None` if none did.
+    /// Returns `3 of 41 trials lost frames without overload, in 5 episodes: 4 near a stall of the DUT's processor, 1
+    /// unexplained`; `None` if no trial did.
     pub fn text(&self) -> Option<String> {
         let (lossy, trials, all) = (self.lossy, self.trials, self.episodes.values().sum::<usize>());
         let each: Vec<_> = self.episodes.iter().map(|(cause, n)| format!("{n} {}", cause.words()[2])).collect();
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(causes(&spec, &result, None), [Cause::Overload; 2]);
         assert_eq!(causes(&spec, &result, Some(9_000.0)), [Cause::Overload; 2]);
         assert_eq!(causes(&spec, &result, Some(10_000.0)), [Cause::Unexplained; 2]);
-        // Neither occasional single frames nor a long outage of one flow in a thousand are overload.
+        // Neither occasional single frames nor a long outage of one flow in a thousand is overload.
         let (spec, result) = constant(&[(0, 999, 9)]);
         assert_eq!(causes(&spec, &result, None), [Cause::Unexplained]);
         let (spec, result) = trial(Load::Maximum { limit_pps: 1e6 }, &[(3, 3, 1)]);

@@ -1,4 +1,4 @@
-//! Made-up records for tests.
+//! Records made up for tests.
 
 use drophammer_model::outcome::Outcome;
 use drophammer_model::record::{TestRecord, TestStatus, TrialRecord};

@@ -1,14 +1,14 @@
 //! Finds trials that contradict the figure of a search on the same DUT in the same round.
 //!
-//! A search finds that one load meets its goal and a higher one does not. That is a single observation of a DUT. Later
-//! tests offer the same traffic at other loads, and may find something else. The report must then say so.
+//! A search finds that one load meets its goal and a higher load does not. That is a single observation of a DUT. Later
+//! tests offer the same traffic at other loads, and their result may differ. The report must then say so.
 
 use drophammer_model::figure::{Claim, REFUTED, Refutation};
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{TestRecord, TrialRecord};
 use drophammer_model::trial::{FlowSpec, Load};
 
-/// Loads within this share are the same: they may be products of the same numbers in different order.
+/// Loads that differ by at most this share are the same: they may be products of the same numbers in different order.
 const SAME_LOAD: f64 = 1e-6;
 /// For goals that tolerate lossy trials, a trial is lossy only above this share of lost frames, so that single frames in
 /// long trials do not count.
@@ -35,14 +35,14 @@ impl AtLoad<'_> {
         (clean, lossy)
     }
 
-    /// True if this load meets the goal, whatever trials might follow.
+    /// True if this load meets the goal, whatever further trials would show.
     fn meets(&self, claim: &Claim) -> bool {
         let (clean, lossy) = self.times(claim, 0.0);
         let whole = (clean + lossy).max(claim.duration_sum_s);
         whole - clean <= whole * claim.exceed_ratio + SAME_LOAD
     }
 
-    /// True if this load misses the goal, whatever trials might follow.
+    /// True if this load misses the goal, whatever further trials would show.
     fn misses(&self, claim: &Claim) -> bool {
         let tolerance = if claim.exceed_ratio > 0.0 { SINGLE_FRAMES } else { 0.0 };
         let (clean, lossy) = self.times(claim, tolerance);
@@ -72,19 +72,19 @@ impl AtLoad<'_> {
     }
 }
 
-/// True if the frames are the same, whatever their rate. The rate of background flows depends on the load.
+/// True if the frames are the same, regardless of their rate. The rate of background flows depends on the load.
 fn same_flows(a: &[FlowSpec], b: &[FlowSpec]) -> bool {
     let tested = |flows: &[FlowSpec]| flows.iter().filter(|flow| !flow.background).count();
     let (tested_a, tested_b) = (a.iter().filter(|flow| !flow.background), b.iter().filter(|flow| !flow.background));
     (tested(a) < a.len()) == (tested(b) < b.len()) && tested_a.eq(tested_b)
 }
 
-/// Contradictions to `claim` among `trials`, which are all trials of its DUT and round. At most one in each direction: at
-/// the highest load that meets the goal, and at the lowest load that misses it.
+/// Contradictions to `claim` among `trials`, which are all trials of its DUT and round. There is at most one in each
+/// direction: at the highest load that meets the goal, and at the lowest load that misses it.
 ///
-/// The claim's own goal decides: a load contradicts the claim with enough time without loss at [`Claim::missed_pps`] or
-/// above, or with too much time with loss at [`Claim::met_pps`] or below. If the goal tolerates lossy trials, loss
-/// refutes it only at loads lower by [`Claim::width`].
+/// The claim's own goal decides. A load contradicts the claim if it has enough time without loss at
+/// [`Claim::missed_pps`] or above, or too much time with loss at [`Claim::met_pps`] or below. If the goal tolerates
+/// lossy trials, loss refutes it only at loads that are lower by [`Claim::width`].
 pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
     let Some(own) = trials.iter().find(|trial| trial.result.trial == claim.trial) else { return Vec::new() };
     let rate = |trial: &TrialRecord| match trial.spec.load {
@@ -100,7 +100,7 @@ pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
             && trial.spec.size == own.spec.size
             && same_flows(&trial.spec.flows, &own.spec.flows)
             && trial.filtered == own.filtered
-            // Filters of another test may differ. Within a test, the number of rules tells filters apart.
+            // Filters of another test may differ. Within a test, filters are distinguished by their number of rules.
             && (!own.filtered || trial.test == own.test)
             && trial.filter_rules == own.filter_rules
             && trial.classed == own.classed
@@ -162,7 +162,7 @@ mod tests {
         TrialRecord { round: 2, ..trial }
     }
 
-    /// 104 kfps met the goal in trials of 1 s without loss, and 106 kfps lost frames.
+    /// 104 kfps met the goal in trials of 1 s without loss; 106 kfps lost frames.
     fn strict() -> Claim {
         Claim {
             goal: "NDR(0)".into(),
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// The same result for a goal that tolerates loss during half of 1.5 s.
+    /// Like [`strict`], but for a goal that tolerates loss during half of 1.5 s.
     fn tolerant() -> Claim {
         Claim { exceed_ratio: 0.5, trial_duration_s: 0.5, duration_sum_s: 1.5, ..strict() }
     }
@@ -282,7 +282,7 @@ mod tests {
             refuted.tables[0].rows[0].marks,
             ["NDR(0) refuted by trial 57: 0 of 190,000 frames lost at 190,000 fps"]
         );
-        // The search found 104 kfps, and the DUT does more.
+        // The search found 104 kfps, but the DUT can forward more.
         assert_eq!(refuted.ranks[0].judged(), RoundFigure::Measured(Figure::at_least(104_000.0)));
         assert_eq!(refuted.ranks[0].round(), RoundFigure::Measured(Figure::exactly(104_000.0)));
         for other in [marked(3, "d"), marked(2, "e")] {

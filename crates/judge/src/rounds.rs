@@ -1,4 +1,4 @@
-//! Combines the records that a test has in all rounds into one record, so that a report shows each test once.
+//! Combines the records of a test from all rounds into one record, so that a report shows each test once.
 
 mod plots;
 mod tables;
@@ -10,13 +10,14 @@ use drophammer_model::figure::Figure;
 use drophammer_model::outcome::{Blame, Missing, Outcome, Plot, RankFigure, Table};
 use drophammer_model::record::{TestRecord, TestStatus};
 
-/// Combines the records of one test on one DUT, one per round, in order; `None` without any.
+/// Combines the records of one test on one DUT, one per round, in order; `None` if there are no records.
 ///
-/// In tables, numbers become medians over the rounds that completed. Rows belong together by their keys, such as frame
-/// size and load. A row that some rounds lack says so. If the rounds have hardly a row in common, the table shows the
-/// rows of all rounds, with a note. Figures for ranks keep the value of each round in addition to the median. Points of
-/// curves become medians with minimum and maximum, but all single dots stay. A note names curves that some rounds lack,
-/// and curves that show one round because the rounds have no x in common. `round` is the number of rounds.
+/// In tables, numbers become medians over the completed rounds. Rows belong together by their keys, such as frame size
+/// and load. A row that is missing from some rounds has a mark. If the rounds have hardly a row in common, the table
+/// contains the rows of all rounds, with a note. Figures for ranks keep the value of each round in addition to the
+/// median. Points of curves become medians with minimum and maximum, but all single dots stay. A note names curves that
+/// are missing from some rounds, and curves that show one round because the rounds have no x in common. `round` is the
+/// number of rounds.
 pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     let (first, rest) = rounds.split_first()?;
     if rest.is_empty() {
@@ -30,7 +31,7 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     }
     let completed: Vec<&TestRecord> =
         rounds.iter().copied().filter(|record| record.status == TestStatus::Completed).collect();
-    // Partial results are better than none, but must not mix with complete ones.
+    // Partial results are better than no results, but must not be mixed with complete ones.
     let used = if completed.is_empty() { rounds.to_vec() } else { completed };
     let mut outcome = Outcome {
         ranks: ranks(rounds),
@@ -65,13 +66,13 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     })
 }
 
-/// Only a test that completed in every round is completed, so that a report shows every other round.
+/// A test is completed only if every round completed it, so that a report shows every round that did not.
 fn status(rounds: &[&TestRecord]) -> TestStatus {
     let open: Vec<&TestRecord> =
         rounds.iter().copied().filter(|record| record.status != TestStatus::Completed).collect();
     let Some(first) = open.first() else { return TestStatus::Completed };
     if open.len() == rounds.len() {
-        // A round that was skipped must not hide what happened in the others.
+        // A skipped round must not hide what happened in the others.
         let (failed, other): (Vec<&TestRecord>, Vec<&TestRecord>) = open
             .iter()
             .copied()
@@ -92,12 +93,12 @@ fn status(rounds: &[&TestRecord]) -> TestStatus {
     };
     let causes: Vec<String> = open.iter().map(why).collect();
     let text = format!("in {} of {} rounds ({})", rounds.len() - open.len(), rounds.len(), causes.join("; "));
-    // If the tester spoilt a round, that is not the DUT's fault.
+    // If the tester spoilt a round, the DUT is not to blame.
     let is_blameless = |record: &&TestRecord| matches!(record.status, TestStatus::Unfit(_) | TestStatus::Skipped(_));
     if open.iter().all(is_blameless) { TestStatus::FewerRounds(text) } else { TestStatus::Partly(text) }
 }
 
-/// The distinct notes of all rounds. A note that some rounds lack is followed by the rounds that have it.
+/// The distinct notes of all rounds. If only some rounds have a note, their numbers follow it.
 fn notes(rounds: &[&TestRecord]) -> Vec<String> {
     let texts = distinct(rounds.iter().flat_map(|record| &record.outcome.notes));
     let with_rounds = texts.into_iter().map(|text| {
@@ -122,9 +123,9 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
         let bounded = middle.is_some_and(|middle| !middle.is_exact());
         Some(RankFigure {
             value: middle.map(Figure::bound),
-            // A failure of the router says more than a failure to measure.
+            // A failure of the router is more important than a failure to measure.
             missing: middle.is_none().then(|| missing(&known)).flatten(),
-            // A median with an unknown end is a bound, however few rounds were limited.
+            // If an end of the median is unknown, it is a bound, however few rounds were limited.
             tester_limited: bounded && known.iter().any(|rank| rank.tester_limited),
             capped: bounded && known.iter().any(|rank| rank.capped),
             resolution: known.iter().map(|rank| rank.resolution).fold(0.0, f64::max),

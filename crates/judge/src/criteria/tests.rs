@@ -142,7 +142,7 @@ fn every_selected_cell_must_meet_the_bound() {
     }
     // With a minimum the smallest cell is the worst.
     assert_eq!(judged("loss[load_percent=100].loss_percent", true, 0.15, losses()).found, "0.1, the worst of 2 rows");
-    // A cell above the bound misses it, whatever the empty cell would hold.
+    // A cell above the bound misses it, whatever the value of the empty cell.
     let mut table = losses();
     table.rows.truncate(5);
     let all = judged("loss.loss_percent", false, 0.1, table.clone());
@@ -216,7 +216,7 @@ fn what_a_marked_cell_proves_depends_on_its_column() {
         let row = Row { cells: vec![Cell::Number(6.0)], marks: vec![mark.into()], ..Row::default() };
         of_cell(&row, 0, column).unwrap().0
     };
-    // The tester took most of the time of a step, so the DUT takes at most as long.
+    // The tester took most of the time of a step, so the DUT takes at most this time.
     assert_eq!(found("step_s", "tester-limited: the tester alone took 4 s"), Figure::at_most(6.0));
     assert_eq!(found("throughput_pps", "tester-limited"), Figure::at_least(6.0));
     assert_eq!(found("implied_buffer_s", "tester-limited: the longest burst"), Figure::at_least(6.0));

@@ -1,4 +1,4 @@
-//! Tests that the right counters count drops, and each drop once.
+//! Tests that the right counters count drops, and that each drop is counted once.
 
 use super::*;
 use drophammer_model::trial::GroupCounts;
@@ -62,13 +62,14 @@ fn a_queue_and_its_classes_count_a_drop_once() {
     let classes = [("r1.d1.gold.dropped", 70), ("r1.d1.bronze.dropped", 20), ("r1.d1.gold.served", 500)];
     let of_classes = [("rN.dN.bronze.dropped", 20), ("rN.dN.gold.dropped", 70)];
     assert_eq!(of(&[], &classes), named(&of_classes));
-    // The discipline counts the drops of its classes, and 4 of packets without a class. The VLAN interface counts all.
+    // The discipline counts the drops of its classes, and 4 drops of packets without a class. The VLAN interface counts
+    // all of them.
     let with = |more: &[(&'static str, u64)]| of(&[], &[&classes[..], more].concat());
     let queue = ("r1.d1.queue_dropped", 94);
     let all = [of_classes[0], of_classes[1], ("rN.dN.queue_dropped", 4)];
     assert_eq!(with(&[queue]), named(&all));
     assert_eq!(with(&[queue, ("r1.d1.100.tx_dropped", 94)]), named(&all));
-    // The interface drops other packets. Other interfaces and other routers have nothing in common with it.
+    // The interface drops other packets. Counters of other interfaces and other routers do not overlap with it.
     let apart = [queue, ("r1.d1.tx_dropped", 6), ("r1.d1.100.tx_dropped", 101)];
     let expected = [all[0], all[1], all[2], ("rN.dN.tx_dropped", 6), ("rN.dN.vlan.tx_dropped", 1)];
     assert_eq!(with(&apart), named(&expected));
@@ -114,14 +115,14 @@ fn a_refusal_that_both_ends_of_a_veth_pair_count_is_one_drop() {
 fn a_drop_in_the_backlog_of_a_processor_counts_at_the_sending_end() {
     let backlog = ("softnet.cpu1.dropped", 300);
     let end = ("t0.tx_dropped", 300);
-    // The other end counts 10 more, for another reason.
+    // The other end also counts 10 drops that have another reason.
     let ends = [end, ("d0.rx_dropped", 310), backlog];
     assert_eq!(of(&[300], &ends), named(&[("dN.rx_dropped", 10), ("refused", 300)]));
     assert_eq!(of(&[], &[end, ("d0.rx_dropped", 300), backlog]), named(&[("tN.tx_dropped", 300)]));
-    // Between two routers.
+    // The same between two routers.
     let core = [("r1.d2.tx_dropped", 300), ("r2.d0.rx_dropped", 300), backlog];
     assert_eq!(of(&[], &core), named(&[("rN.dN.tx_dropped", 300)]));
-    // A guest's link ends outside the guest.
+    // The links of a guest end outside the guest.
     let guest = [end, ("outside.d0.rx_dropped", 300), ("d0.rx_dropped", 3), backlog];
     assert_eq!(of(&[], &guest), named(&[("dN.rx_dropped", 3), ("tN.tx_dropped", 300)]));
 }

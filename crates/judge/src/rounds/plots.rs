@@ -5,7 +5,7 @@ use crate::statistics::median;
 use drophammer_model::outcome::{Plot, PlotKind, Point, Series};
 use std::collections::HashMap;
 
-/// The plot of the medians, and remarks on curves that do not show all rounds.
+/// The plot of the medians, with remarks about curves that do not show all rounds.
 pub(super) fn combine(plots: &[&Plot]) -> (Plot, Vec<String>) {
     let first = plots[0];
     let names = distinct(plots.iter().flat_map(|plot| &plot.series).map(|series| series.name.as_str()));
@@ -33,22 +33,23 @@ pub(super) fn combine(plots: &[&Plot]) -> (Plot, Vec<String>) {
     (Plot { series: combined, log_y, ..first.clone() }, remarks.into_iter().flatten().collect())
 }
 
-/// `Loss by load, 64 bytes, 128 bytes: the rounds have no x in common; ...`. A plot's only series may have no name.
+/// Remark about some curves: `Loss by load, 64 bytes, 128 bytes: the rounds have no x in common; ...`. The only series
+/// of a plot may have no name.
 fn remark(title: &str, names: &[&str], what: &str) -> Option<String> {
     let named: String = names.iter().filter(|name| !name.is_empty()).map(|name| format!(", {name}")).collect();
     (!names.is_empty()).then(|| format!("{title}{named}: {what}"))
 }
 
-/// Which rounds a combined series shows.
+/// The rounds that a combined series shows.
 enum Shows {
     All,
     /// Most rounds at each point.
     Most,
-    /// One round, because the rounds have hardly a point in common.
+    /// One round, because the rounds have hardly any points in common.
     One,
 }
 
-/// Combines the series of the same name. Each of `rounds` rounds has one of them or none.
+/// Combines the series of the same name. Each of the `rounds` rounds has at most one.
 fn combine_series(all: &[&Series], kind: PlotKind, rounds: usize) -> Option<(Series, Shows)> {
     let first = *all.first()?;
     let with = |points: Vec<Point>| Series { points, ..first.clone() };
@@ -66,15 +67,15 @@ fn combine_series(all: &[&Series], kind: PlotKind, rounds: usize) -> Option<(Ser
     if groups.iter().all(|group| group.len() == rounds) {
         return Some((with(groups.iter().map(|group| combine_points(group)).collect()), Shows::All));
     }
-    // A point that the first round lacks belongs between the points that it has.
+    // A point that is missing from the first round belongs between its neighbours.
     groups.sort_by(|a, b| a[0].x.total_cmp(&b[0].x));
     // A point that few rounds have is not typical of the DUT.
     let most = groups.iter().filter(|group| group.len() * 2 > rounds);
     Some((with(most.map(|group| combine_points(group)).collect()), Shows::Most))
 }
 
-/// Groups the points of all rounds by category, or by x if they have no category. `None` if the series have hardly a
-/// point in common, for example curves over measured times.
+/// Groups the points of all rounds by category, or by x if they have no category. `None` if the series have hardly any
+/// points in common, for example curves over measured times.
 fn grouped<'s>(all: &[&'s Series]) -> Option<Vec<Vec<&'s Point>>> {
     let mut groups: Vec<Vec<&'s Point>> = Vec::new();
     let mut places: HashMap<(Option<&str>, u64, usize), usize> = HashMap::new();
@@ -82,7 +83,7 @@ fn grouped<'s>(all: &[&'s Series]) -> Option<Vec<Vec<&'s Point>>> {
         let mut seen: HashMap<(Option<&str>, u64), usize> = HashMap::new();
         for point in &series.points {
             let label = point.label.as_deref();
-            // The x of a category depends on the categories before it, which a round may lack.
+            // The x of a category depends on the categories before it, which may be missing from a round.
             let x = if label.is_some() { 0 } else { point.x.to_bits() };
             // A skyline may have several points at the same x.
             let nth = seen.entry((label, x)).or_default();
@@ -99,7 +100,7 @@ fn grouped<'s>(all: &[&'s Series]) -> Option<Vec<Vec<&'s Point>>> {
     (groups.is_empty() || all.len() == 1 || has_common).then_some(groups)
 }
 
-/// The median of points of several rounds, with the least and the most of them.
+/// The median of points of several rounds, with their minimum and maximum.
 fn combine_points(points: &[&Point]) -> Point {
     let mut values: Vec<f64> = points.iter().map(|point| point.y).collect();
     let y = median(&mut values).unwrap_or(f64::NAN);
@@ -109,8 +110,8 @@ fn combine_points(points: &[&Point]) -> Point {
     Point { y, range: Some((least, most)), ..points[0].clone() }
 }
 
-/// The median of sorted curves, at the shares of the curve that gets furthest. A round has an infinite value at a share
-/// that it never reached, so the median ends where most rounds end.
+/// The median of sorted curves, at the shares of the longest curve. A round has an infinite value at a share that it
+/// never reached, so the median ends where most rounds end.
 fn sorted(all: &[&Series], rounds: usize) -> (Vec<Point>, Shows) {
     /// 49.999999999 % is one half with a binary rounding error.
     const ROUNDING: f64 = 1e-9;
@@ -148,7 +149,7 @@ pub(super) mod tests {
         Plot { key, title, kind, x, y, log_y: false, series, events: vec![] }
     }
 
-    /// The points of the only series, and the remarks.
+    /// The points of the only series, and the remarks about it.
     fn of(kind: PlotKind, rounds: Vec<Series>) -> (Vec<Point>, Vec<String>) {
         let plots: Vec<Plot> = rounds.into_iter().map(|one| plot(kind, vec![one])).collect();
         let (mut combined, remarks) = combine(&plots.iter().collect::<Vec<_>>());

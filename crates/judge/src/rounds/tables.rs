@@ -6,7 +6,7 @@ use crate::statistics::median;
 use drophammer_model::outcome::{Cell, Column, Row, Table};
 use std::collections::{HashMap, HashSet};
 
-/// Columns whose numbers tell rows apart, like words.
+/// Columns whose numbers identify rows, as words do.
 const KEYS: [&str; 9] = [
     "load_percent",
     "percent",
@@ -19,8 +19,8 @@ const KEYS: [&str; 9] = [
     "header_bytes",
 ];
 
-/// The table with medians, and a note for the reader. `rounds` has the round of each table. If the rounds have hardly a
-/// row in common, the table has the rows of all rounds, each with the number of its round.
+/// The table with medians, and a note for the reader. `rounds` has the round of each table. If the rounds have hardly
+/// any rows in common, the table contains the rows of all rounds, each with its round number.
 pub(super) fn combine(tables: &[&Table], rounds: &[u32]) -> (Table, Option<&'static str>) {
     let first = tables[0];
     if tables.iter().any(|table| table.columns != first.columns) {
@@ -39,7 +39,7 @@ pub(super) fn combine(tables: &[&Table], rounds: &[u32]) -> (Table, Option<&'sta
     (Table { rows: rows.collect(), ..first.clone() }, None)
 }
 
-/// The rows of all tables, one table after the other, with the number of the round as first mark.
+/// The rows of all tables, one table after the other, with the round number as first mark.
 fn of_all(tables: &[&Table], rounds: &[u32]) -> Vec<Row> {
     let rows = tables.iter().zip(rounds).flat_map(|(table, round)| table.rows.iter().map(move |row| (row, round)));
     let marked = |(row, round): (&Row, &u32)| {
@@ -50,10 +50,10 @@ fn of_all(tables: &[&Table], rounds: &[u32]) -> Vec<Row> {
     rows.map(marked).collect()
 }
 
-/// The leading columns of these tables that are keys: the first column, and the words and settings that follow it.
+/// The leading columns that identify a row: the first column, and the words and settings that follow it.
 struct LeadingKeys {
     all: usize,
-    /// How many of them are enough to tell all rows of each table apart; `None` if all of them are not.
+    /// How many of these columns are enough to distinguish all rows of each table; `None` if even all of them are not.
     telling_apart: Option<usize>,
 }
 
@@ -72,7 +72,7 @@ fn leading_keys(tables: &[&Table]) -> LeadingKeys {
         };
         tables.iter().all(differ)
     };
-    // A load is a key even if each round has a single one.
+    // A load is a key even if each round has only one load.
     let settings = (0..all).rev().find(|at| is_setting(*at)).map_or(1, |last| last + 1);
     LeadingKeys { all, telling_apart: (settings..=all).find(|count| apart(*count)) }
 }
@@ -82,12 +82,12 @@ fn key(row: &Row, count: usize) -> String {
     format!("{:?}", &row.cells[..count.min(row.cells.len())])
 }
 
-/// The rows of each key, in the order of the tables; `None` if the tables have hardly a key in common.
+/// The rows of each key, in the order of the tables; `None` if the tables have hardly any keys in common.
 fn by_key<'t>(tables: &[&'t Table], columns: usize) -> Option<Vec<Vec<&'t Row>>> {
     let mut order: Vec<String> = Vec::new();
     let mut rows: HashMap<String, Vec<&Row>> = HashMap::new();
     for table in tables {
-        // A row that earlier tables lack keeps its place in this table.
+        // A row that is missing from earlier tables keeps its position in this table.
         let mut next = 0;
         for row in &table.rows {
             let key = key(row, columns);
@@ -101,13 +101,13 @@ fn by_key<'t>(tables: &[&'t Table], columns: usize) -> Option<Vec<Vec<&'t Row>>>
             rows.entry(key).or_default().push(row);
         }
     }
-    // If each round found its own loads, the rounds have hardly a row in common.
+    // If each round found its own loads, the rounds have hardly any rows in common.
     let most = tables.iter().map(|table| table.rows.len()).max().unwrap_or(0);
     let common = rows.values().any(|rows| rows.len() > 1) && order.len() <= 2 * most;
     (order.is_empty() || common).then(|| order.iter().filter_map(|key| rows.remove(key)).collect())
 }
 
-/// The rows at each place; `None` if the tables have different keys there.
+/// The rows at each position; `None` if the tables have different keys there.
 fn by_place<'t>(tables: &[&'t Table], columns: usize) -> Option<Vec<Vec<&'t Row>>> {
     let first = tables[0];
     let is_same = |table: &&Table| {
@@ -118,14 +118,14 @@ fn by_place<'t>(tables: &[&'t Table], columns: usize) -> Option<Vec<Vec<&'t Row>
     tables.iter().all(is_same).then(|| (0..first.rows.len()).map(rows).collect())
 }
 
-/// Combines the rows of the same key. Each of `rounds` rounds has one of them or none.
+/// Combines the rows of the same key. Each of the `rounds` rounds has at most one.
 fn combine_rows(rows: &[&Row], columns: &[Column], rounds: usize) -> Row {
     let mut unsteady = Vec::new();
     let cells = (0..rows[0].cells.len()).map(|at| {
         let cells: Vec<&Cell> = rows.iter().filter_map(|row| row.cells.get(at)).collect();
         let combined = combine_cells(&cells);
         let above = || cells.iter().filter_map(|cell| number(cell)).filter(|number| *number > 0.0);
-        // A median of 0 hides the lossy rounds.
+        // A median of 0 would hide the lossy rounds.
         if number(&combined) == Some(0.0) && above().next().is_some() {
             let (some, most) = (above().count(), shown(above().fold(0.0, f64::max)));
             let (title, unit) = columns.get(at).map_or(("", ""), |column| (&column.title, &column.unit));

@@ -1,4 +1,4 @@
-//! Whether one DUT is better than another, by the rounds of one run.
+//! Decides from the rounds of one run whether one DUT is better than another.
 
 use super::{mean_and_variance, median};
 use drophammer_model::figure::{Figure, Scale};
@@ -12,9 +12,9 @@ pub struct Rule {
     pub scale: Scale,
     /// True if a larger figure is better.
     pub higher_is_better: bool,
-    /// Smaller differences do not matter in practice: a share (0.03 is 3 %) or, by difference, in the figure's unit.
+    /// Smaller differences do not matter in practice. A share (0.03 is 3 %) or, by difference, in the figure's unit.
     pub least: f64,
-    /// Step of the measurement, for example the width of a search: a share, or in the figure's unit.
+    /// Step of the measurement, for example the width of a search: a share or, by difference, in the figure's unit.
     pub resolution: f64,
 }
 
@@ -37,36 +37,37 @@ pub enum Test {
 pub struct Comparison {
     /// Rounds in which both have a figure.
     pub rounds: usize,
-    /// How much A is above B, as a share of B or in the figure's unit. If figures are bounds, only the certain part.
+    /// How much higher A is than B, as a share of B or in the figure's unit. If figures are bounds, only the certain
+    /// part.
     pub difference: f64,
-    /// True if A is the better one, provided that they differ.
+    /// True if A is better, provided that they differ.
     pub a_is_better: bool,
     /// Probability of such a difference, in either direction, between equal DUTs.
     pub p: f64,
-    /// Standard deviation of a round's difference (by ratio, of its logarithm).
+    /// Standard deviation of the difference in one round (by ratio, of its logarithm).
     pub deviation: f64,
     /// True if the difference is at least [`Rule::least`].
     pub matters: bool,
 }
 
-/// Compares the figures of two DUTs round by round. A round without a figure of either DUT does not count. `None` with
-/// fewer than two rounds, because the noise is then unknown.
+/// Compares the figures of two DUTs round by round. A round in which either DUT has no figure does not count. `None`
+/// with fewer than two rounds, because the noise is then unknown.
 ///
-/// The test is a two-sided paired t-test, on logarithms of ratios or on differences. A bound enters with the value that
-/// speaks against the claim: A is better only if the least that A can be is better than the most that B can be. The
+/// The test is a two-sided paired t-test, on logarithms of ratios or on differences. A bound counts with the value that
+/// contradicts the claim: A is better only if the lowest possible A is better than the highest possible B. The
 /// deviation is at least the deviation of rounding to [`Rule::resolution`]. If it is still 0, the exact sign test
 /// replaces the t-test. From [`SIGNS_FROM`] rounds on, the sign test complements the t-test; see [`Test::Either`].
 pub fn compare(a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -> Option<Comparison> {
     compare_by(Test::Either, a, b, rule)
 }
 
-/// [`compare`] with a given test, to compare the tests themselves.
+/// Like [`compare`], but with a given test, to compare the tests themselves.
 pub fn compare_by(test: Test, a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -> Option<Comparison> {
     let pairs: Vec<(Figure, Figure)> = a.iter().zip(b).filter_map(|(a, b)| Some(((*a)?, (*b)?))).collect();
     if pairs.len() < 2 {
         return None;
     }
-    // Differences that are certain, for each of the two claims.
+    // The part of each difference that is certain, for each of the two claims.
     let above: Vec<f64> = pairs.iter().map(|(a, b)| rule.difference(a.low, b.high)).collect();
     let below: Vec<f64> = pairs.iter().map(|(a, b)| rule.difference(b.low, a.high)).collect();
     let (is_above, is_below) = (rule.test(test, &above), rule.test(test, &below));
@@ -86,17 +87,16 @@ pub fn compare_by(test: Test, a: &[Option<Figure>], b: &[Option<Figure>], rule: 
 }
 
 /// Probability that failures are distributed at least as unevenly as these if both DUTs fail equally often: Fisher's
-/// exact test, two-sided. `a` and `b` are `(failed rounds, rounds)`. They may also count trials, of which there may be
-/// thousands.
+/// exact test, two-sided. `a` and `b` are `(failed rounds, rounds)`. They can also count trials, up to thousands.
 pub fn compare_failures(a: (usize, usize), b: (usize, usize)) -> f64 {
     let (failed, rounds) = ((a.0 + b.0) as u64, (a.1 + b.1) as u64);
     let Ok(by_chance) = Hypergeometric::new(rounds, failed, a.1 as u64) else { return 1.0 };
-    // In logarithms, because the binomial coefficients of a thousand trials overflow a float.
+    // Uses logarithms, because the binomial coefficients of a thousand trials overflow a float.
     let chance = |count: u64| by_chance.ln_pmf(count).exp();
     let seen = chance(a.0 as u64);
     let least = (failed + a.1 as u64).saturating_sub(rounds);
     let all = (least..=failed.min(a.1 as u64)).map(chance);
-    // A small tolerance, so that outcomes of equal probability count despite rounding.
+    // A small tolerance, so that outcomes of equal probability count despite rounding errors.
     all.filter(|p| *p <= seen * (1.0 + 1e-9)).sum::<f64>().min(1.0)
 }
 
@@ -124,17 +124,17 @@ impl From<&RankFigure> for Rule {
 }
 
 impl Rule {
-    /// How much `a` is above `b`.
+    /// How much higher `a` is than `b`.
     fn difference(&self, a: f64, b: f64) -> f64 {
         match self.scale {
             Scale::Difference => a - b,
-            // The smallest positive number replaces zero, so that a router that forwards nothing can be compared.
+            // Replaces zero by the smallest positive number, so that a router that forwards nothing can be compared.
             Scale::Ratio => a.max(f64::MIN_POSITIVE).ln() - b.max(f64::MIN_POSITIVE).ln(),
         }
     }
 
-    /// Whether a difference on the scale of the comparison is at least [`Rule::least`]. The threshold is the same for both
-    /// signs: a ratio of 1 + least above, and of 1 / (1 + least) below.
+    /// True if a difference on the scale of the comparison is at least [`Rule::least`]. The threshold is the same for
+    /// both signs: a ratio of 1 + least above, and of 1 / (1 + least) below.
     pub(super) fn matters(&self, difference: f64) -> bool {
         let least = match self.scale {
             Scale::Ratio => self.least.ln_1p(),
@@ -148,7 +148,7 @@ impl Rule {
         self.resolution.max(0.0) / 6f64.sqrt()
     }
 
-    /// Tests whether these differences, at least two, are above 0.
+    /// Tests whether these differences (at least two) are above 0.
     fn test(&self, test: Test, differences: &[f64]) -> Claim {
         let by_mean = self.t_test(differences);
         if test == Test::T || differences.len() < SIGNS_FROM || by_mean.deviation.is_nan() {
@@ -159,7 +159,7 @@ impl Rule {
         Claim { p: (2.0 * p).min(1.0), ..by_mean }
     }
 
-    /// Tests whether the mean of these differences, at least two, is above 0.
+    /// Tests whether the mean of these differences (at least two) is above 0.
     fn t_test(&self, differences: &[f64]) -> Claim {
         let n = differences.len();
         let median = median(&mut differences.to_vec()).unwrap_or(f64::NAN);
@@ -181,10 +181,10 @@ impl Rule {
         Claim { median, deviation, p }
     }
 
-    /// The smallest difference that `rounds` rounds detect with probability `power`, if a round's difference has this
-    /// standard deviation and a comparison is significant at `p` or below: a share, or in the figure's unit, and at least
-    /// [`Rule::least`]. `None` if they cannot detect any difference: with fewer than two rounds, with bounds (whose
-    /// deviation is unknown), and without any noise in so few rounds that the sign test cannot reach `p`.
+    /// The smallest difference that `rounds` rounds detect with probability `power`, if the difference in one round has
+    /// this standard deviation and a comparison is significant at `p` or below: a share, or in the figure's unit, and
+    /// at least [`Rule::least`]. `None` if they cannot detect any difference: with fewer than two rounds, with bounds
+    /// (whose deviation is unknown), or without any noise in so few rounds that the sign test cannot reach `p`.
     pub fn detectable(&self, deviation: f64, rounds: usize, p: f64, power: f64) -> Option<f64> {
         if deviation.is_nan() {
             return None;
@@ -206,8 +206,8 @@ impl Rule {
     }
 }
 
-/// Probability of at least as many differences above 0 if both signs are equally likely: the exact sign test, one-sided.
-/// Ignores differences of `step` or less.
+/// Probability of at least this many differences above 0 if both signs are equally likely: the exact sign test,
+/// one-sided. Ignores differences of `step` or less.
 fn sign_test(differences: &[f64], step: f64) -> f64 {
     let above = differences.iter().filter(|d| **d > step).count() as u64;
     let below = differences.iter().filter(|d| **d < -step).count() as u64;
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn one_outlier_does_not_hide_what_all_rounds_show() {
-        // Lost frames of a million in twelve rounds. In one round 341 more were lost together, because another program
+        // Lost frames of a million in twelve rounds. In one round 341 more frames were lost, because another program
         // disturbed the tester.
         let lossy = [13.0, 10.0, 8.0, 12.0, 354.0, 9.0, 11.0, 14.0, 10.0, 7.0, 12.0, 10.0];
         let rule = Rule { scale: Scale::Difference, higher_is_better: false, least: 5.0, resolution: 0.0 };
@@ -264,7 +264,7 @@ mod tests {
         let either = by(Test::Either);
         // Two-sided, and doubled for two tests: 4 / 2^12.
         assert!((either.p - 4.0 / 4_096.0).abs() < 1e-12 && !either.a_is_better && either.matters, "{either:?}");
-        // One round with the opposite sign does not hide it either, even among three comparisons.
+        // Even one round with the opposite sign does not hide it, also among three comparisons.
         let mut one_back = lossy;
         one_back[1] = -200.0;
         let either = compare(&exact(&one_back), &exact(&[0.0; 12]), &rule).unwrap();
@@ -327,7 +327,7 @@ mod tests {
         assert!(compared.p < 1e-6 && compared.a_is_better && compared.matters);
         assert_eq!(compare(&at_least(200.0), &exact(&around(250.0)), &RATE).unwrap().p, 1.0);
         assert_eq!(compare(&at_least(200.0), &at_least(100.0), &RATE).unwrap().p, 1.0);
-        // If less is better, at most 10 beats 20.
+        // If lower is better, at most 10 beats 20.
         let loss = Rule { higher_is_better: false, ..RATE };
         let at_most = around(10.0).map(|v| Some(Figure::at_most(v)));
         assert!(compare(&at_most, &exact(&around(20.0)), &loss).unwrap().a_is_better);
@@ -347,7 +347,7 @@ mod tests {
         // The lady tasting tea: 3 of 4 right, two-sided 0.4857.
         assert!((compare_failures((3, 4), (1, 4)) - 0.485_714).abs() < 1e-6);
         assert!((compare_failures((0, 6), (0, 6)) - 1.0).abs() < 1e-9);
-        // With so many trials, the binomial coefficients overflow a float. The expected values were computed with the
+        // With this many trials, the binomial coefficients overflow a float. The expected values were computed with the
         // logarithm of the gamma function.
         assert!((compare_failures((4, 471), (5, 890)) - 0.506_242).abs() < 1e-6);
         assert!((compare_failures((36, 982), (13, 883)) - 0.003_410).abs() < 1e-6);
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_difference_that_cannot_be_shown_has_no_size() {
-        // Both are bounds, so the difference is unknown, however large it looks.
+        // Both are bounds, so the difference is unknown, whatever it looks like.
         let at_least = |v: f64| vec![Some(Figure::at_least(v)); 6];
         let compared = compare(&at_least(200.0), &at_least(100.0), &RATE).unwrap();
         assert_eq!(RATE.detectable(compared.deviation, 6, 0.05, 0.9), None);

@@ -8,20 +8,20 @@ use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
 /// Confidence of the intervals of [`ratio_of_pairs`] and [`ratio_of_rounds`].
 pub const DUET_CONFIDENCE: f64 = 0.99;
 
-/// A round with fewer pairs gives no interval.
+/// Minimum number of pairs for which a round gives an interval.
 pub const FEWEST_PAIRS: usize = 4;
 
-/// Limit of the correlation of neighbouring pairs. Pairs with a higher correlation hold hardly any information.
+/// Limit of the correlation of neighbouring pairs. Pairs with a higher correlation contain hardly any information.
 const MOST_CORRELATED: f64 = 0.9;
 
-/// Standard deviation that a bring-up adds to the logarithm of the ratio: places in memory and caches do not change while
-/// the DUTs are up. Chosen from six duets of equal routers: with the pairs alone, the intervals of two missed 1.000. Their
-/// ratios of processor time scattered by 0.4 %.
+/// Standard deviation that a bring-up adds to the logarithm of the ratio: the placement in memory and caches does not
+/// change while the DUTs are up. Chosen from six duets of equal routers: with the pairs alone, the intervals of two
+/// duets missed 1.000. Their ratios of processor time scattered by 0.4 %.
 const BRING_UP: f64 = 0.004;
 
-/// The means of rounds differ by more than their pairs explain if the F test gives a probability below this. It is large,
-/// because overlooking a difference is worse than losing pairs: a simulation of equal routers whose bring-ups change the
-/// ratio by 1 % had 9 % false ranks at 0.25, and 2 % at 0.75.
+/// The means of the rounds differ by more than their pairs explain if the F test gives a probability below this. The
+/// limit is high, because overlooking a difference is worse than losing pairs: a simulation of equal routers whose
+/// bring-ups change the ratio by 1 % had 9 % false ranks at 0.25, and 2 % at 0.75.
 const ROUNDS_DIFFER: f64 = 0.75;
 
 /// The ratio of two DUTs over pairs of figures.
@@ -43,18 +43,18 @@ pub struct PairedRatio {
     pub p: f64,
 }
 
-/// [`ratio_of_rounds`] of a single round.
+/// [`ratio_of_rounds`] for a single round.
 pub fn ratio_of_pairs(pairs: &[(f64, f64)]) -> Option<PairedRatio> {
     ratio_of_rounds(std::slice::from_ref(&pairs))
 }
 
-/// The ratio of the first to the second figure, over the pairs of all rounds, with an interval of [`DUET_CONFIDENCE`]:
-/// Student's t on logarithms.
+/// The ratio of the first to the second figure, over the pairs of all rounds, with an interval of confidence
+/// [`DUET_CONFIDENCE`]: Student's t on logarithms.
 ///
-/// Neighbouring pairs that resemble each other hold less information, so their correlation (lag 1) widens the interval,
-/// and so does the spread of bring-ups. If the means of the rounds differ by more than the pairs explain (F test), the
-/// observations are the rounds, not the pairs. A round needs at least [`FEWEST_PAIRS`] pairs of positive figures to
-/// count; `None` if no round counts.
+/// Neighbouring pairs that resemble each other contain less information, so their correlation (lag 1) widens the
+/// interval, and so does the spread of bring-ups. If the means of the rounds differ by more than the pairs explain (F
+/// test), the observations are the rounds, not the pairs. A round counts only if it has at least [`FEWEST_PAIRS`] pairs
+/// of positive figures; `None` if no round counts.
 pub fn ratio_of_rounds<R: AsRef<[(f64, f64)]>>(rounds: &[R]) -> Option<PairedRatio> {
     let positive = |(a, b): &&(f64, f64)| *a > 0.0 && *b > 0.0 && a.is_finite() && b.is_finite();
     let logs = |round: &R| round.as_ref().iter().filter(positive).map(|(a, b)| (a / b).ln()).collect();
@@ -67,7 +67,7 @@ pub fn ratio_of_rounds<R: AsRef<[(f64, f64)]>>(rounds: &[R]) -> Option<PairedRat
     let mean = rounds.iter().map(|round| round.mean * round.pairs as f64).sum::<f64>() / weight;
     let freedom = weight - count;
     let within = rounds.iter().map(|round| round.squares).sum::<f64>() / freedom;
-    // Correlated pairs are worth fewer independent ones.
+    // Correlated pairs count as fewer independent ones.
     let widened = rounds.iter().map(|round| round.widened * round.pairs as f64).sum::<f64>() / weight;
     let spread = |round: &Round| (round.mean - mean).powi(2) * round.pairs as f64;
     let between = rounds.iter().map(spread).sum::<f64>() / (count - 1.0);
@@ -102,7 +102,7 @@ pub fn ratio_of_rounds<R: AsRef<[(f64, f64)]>>(rounds: &[R]) -> Option<PairedRat
     })
 }
 
-/// The logarithms of the ratios of one round, summarized.
+/// Summary of the logarithms of the ratios of one round.
 struct Round {
     pairs: usize,
     mean: f64,
@@ -125,7 +125,7 @@ impl Round {
     }
 }
 
-/// The error of the mean of all logarithms.
+/// The mean of all logarithms, and its error.
 struct Estimate {
     error: f64,
     freedom: f64,
@@ -207,7 +207,7 @@ mod tests {
                 wrong[case] += usize::from(ratio_of_rounds(&rounds).unwrap().p < 0.01);
             }
         }
-        // 4 of 400 are expected at this probability. The F test must notice a bring-up of 1 %.
+        // 4 of 400 are expected at this probability. The F test must detect a bring-up effect of 1 %.
         assert!(wrong[0] <= 8 && wrong[1] <= 16, "{wrong:?}");
     }
 

@@ -2,7 +2,7 @@
 
 use super::Comparison;
 
-/// Largest probability that any rank of a run is false.
+/// Maximum probability that any rank of a run is false.
 pub const ERROR: f64 = 0.05;
 
 /// Result of a comparison.
@@ -21,7 +21,7 @@ pub enum Verdict {
 /// [`ERROR`] / m, the next one at most [`ERROR`] / (m - 1), and so on until the first one that is not.
 #[derive(Clone, Debug)]
 pub struct Family {
-    /// Whether each comparison is proven.
+    /// True for each comparison that is proven.
     proven: Vec<bool>,
 }
 
@@ -54,7 +54,7 @@ impl Family {
         self.proven.get(index) == Some(&true)
     }
 
-    /// A probability that is small enough to prove one of `m` comparisons, whatever the others are.
+    /// A probability small enough to prove one of `m` comparisons, whatever the others are.
     pub fn strictest(m: usize) -> f64 {
         ERROR / m.max(1) as f64
     }

@@ -10,26 +10,26 @@ pub const CONFIDENCE: f64 = 0.95;
 /// The summary of a figure over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// Rounds with a figure.
+    /// Number of rounds with a figure.
     pub rounds: usize,
-    /// The median; with an even number of rounds, the mean of the two in the middle.
+    /// The median; for an even number of rounds, the mean of the two in the middle.
     pub median: Figure,
     /// Confidence interval of the median: the k-th smallest and the k-th largest figure.
     pub interval: Figure,
-    /// Confidence of `interval`: at least [`CONFIDENCE`] from six rounds on (six: least to most, 96.9 %); 0 with one
-    /// round.
+    /// Confidence of `interval`: at least [`CONFIDENCE`] from six rounds on (with six rounds the interval is minimum to
+    /// maximum, 96.9 %); 0 with one round.
     pub confidence: f64,
 }
 
-/// Summarizes the figures of all rounds. `None` without any.
+/// Summarizes the figures of all rounds; `None` if there are no figures.
 ///
-/// The interval holds for any distribution: the number of figures below the true median is binomial with p = 1/2. It is
-/// the narrowest symmetrical interval with [`CONFIDENCE`], or least to most if there are too few rounds.
+/// The interval is valid for any distribution: the number of figures below the true median is binomial with p = 1/2. It
+/// is the narrowest symmetrical interval with [`CONFIDENCE`], or minimum to maximum if there are too few rounds.
 pub fn summarize(figures: &[Figure]) -> Option<Summary> {
     let n = figures.len();
     let mut low: Vec<f64> = figures.iter().map(|figure| figure.low).collect();
     let mut high: Vec<f64> = figures.iter().map(|figure| figure.high).collect();
-    // If one of the two in the middle has an open end, their mean is open too.
+    // If one of the two middle figures has an open end, their mean is open too.
     let median = Figure { low: median(&mut low)?, high: median(&mut high)? };
     let k = (1..=n / 2).rev().find(|k| confidence(n, *k) >= CONFIDENCE).unwrap_or(1);
     Some(Summary {
@@ -46,9 +46,9 @@ fn confidence(n: usize, k: usize) -> f64 {
     (1.0 - 2.0 * below.cdf(k as u64 - 1)).max(0.0)
 }
 
-/// Judges whether the figure is at least `bound` (or, with `at_least` false, at most). If `bound` is an interval itself,
-/// such as a share of another run's figure, the criterion is certainly met only if the figure meets all values of the
-/// bound.
+/// Judges whether the figure is at least `bound` (or at most `bound` if `at_least` is false). If `bound` is an interval
+/// itself, such as a share of another run's figure, the criterion is certainly met only if the figure meets all values
+/// of the bound.
 fn judge(interval: Figure, at_least: bool, bound: impl Into<Figure>) -> Decision {
     let bound = bound.into();
     let (surely, possibly) = match at_least {
@@ -63,13 +63,13 @@ fn judge(interval: Figure, at_least: bool, bound: impl Into<Figure>) -> Decision
     }
 }
 
-/// Judges the [`judged_interval`] of all rounds by the criterion that the figure is at least `bound` (or at most). The
-/// interval of one round is its figure.
+/// Judges the [`judged_interval`] of all rounds by the criterion that the figure is at least (or at most) `bound`. The
+/// interval of a single round is its figure.
 pub fn judge_rounds(rounds: &[RoundFigure], at_least: bool, bound: impl Into<Figure>) -> Decision {
     judged_interval(rounds, at_least).map_or(Decision::Undecided, |interval| judge(interval, at_least, bound))
 }
 
-/// The interval of [`summarize`] over all rounds, for a criterion; `None` without any.
+/// The interval of [`summarize`] over all rounds, for a criterion; `None` if there are no rounds.
 ///
 /// A round in which the DUT failed has the worst possible figure. The figure of a round without a measurement is unknown.
 pub fn judged_interval(rounds: &[RoundFigure], at_least: bool) -> Option<Figure> {
@@ -101,7 +101,7 @@ mod tests {
         assert!((counted(10).confidence - 0.978_515_625).abs() < 1e-12);
         assert_eq!(counted(20).interval, Figure { low: 6.0, high: 15.0 });
         assert!((counted(20).confidence - 0.958_610_534).abs() < 1e-8);
-        // Too few rounds: least to most, with the confidence of that interval.
+        // Too few rounds: minimum to maximum, with the confidence of that interval.
         assert_eq!(counted(3).interval, Figure { low: 1.0, high: 3.0 });
         assert!((counted(3).confidence - 0.75).abs() < 1e-12);
         assert_eq!(counted(1).median, Figure::exactly(1.0));
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(judge_rounds(&six, false, 103.0), Decision::Met);
         assert_eq!(judge_rounds(&six, false, 102.0), Decision::Undecided);
         assert_eq!(judge_rounds(&six, false, 97.0), Decision::Missed);
-        // The interval of ten rounds goes from the second to the ninth, so a single outlier does not decide.
+        // The interval of ten rounds ranges from the second to the ninth, so a single outlier does not decide.
         let mut ten = rounds(&[100.0; 10]);
         ten[4] = RoundFigure::Measured(Figure::exactly(1.0));
         assert_eq!(judge_rounds(&ten, true, 100.0), Decision::Met);

@@ -1,13 +1,13 @@
-//! Whether a figure drifts: a slope that single outliers do not change, with a confidence interval.
+//! Decides whether a figure drifts: a slope that single outliers do not change, with a confidence interval.
 
 use super::median;
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Confidence of the interval of a slope. It is higher than for a single figure, because one measurement has several
-/// figures to check.
+/// Confidence of the interval of a slope. It is higher than for a single figure, because one measurement checks several
+/// figures.
 pub const TREND_CONFIDENCE: f64 = 0.99;
-/// If there are more points than this, medians of groups replace them, because the number of slopes grows with the
-/// square.
+/// Maximum number of points. Beyond it, medians of groups replace them, because the number of slopes grows
+/// quadratically.
 const MOST_POINTS: usize = 1_000;
 
 /// How a figure changes with time.
@@ -29,8 +29,8 @@ impl Trend {
 }
 
 /// The slope of `points`, which are `(time, figure)`, and its interval of confidence [`TREND_CONFIDENCE`] (Sen 1968: by
-/// Kendall's tau, assuming no distribution). `None` for fewer than two distinct times. This assumes that the errors of the
-/// points are independent: a figure that wanders for a long time before it comes back can look like a drift.
+/// Kendall's tau, assuming no distribution). `None` for fewer than two distinct times. The errors of the points are
+/// assumed to be independent: a figure that wanders for a long time before it returns can look like a drift.
 pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
     let points = thinned(points);
     let mut slopes = Vec::with_capacity(points.len() * points.len().saturating_sub(1) / 2);
@@ -41,9 +41,9 @@ pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
     let slope = median(&mut slopes)?;
     let n = points.len() as f64;
     let z = Normal::new(0.0, 1.0).map_or(f64::INFINITY, |normal| normal.inverse_cdf(0.5 + TREND_CONFIDENCE / 2.0));
-    // Standard deviation of Kendall's S without ties. Ties reduce it, so the interval is also wide enough with ties.
+    // Standard deviation of Kendall's S without ties. Ties reduce it, so with ties the interval is wide enough, too.
     let deviation = (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
-    // The interval leaves out this many of the ordered slopes at each end.
+    // Number of ordered slopes that the interval leaves out at each end.
     let outside = ((slopes.len() as f64 - z * deviation) / 2.0).floor();
     if outside < 1.0 {
         return Some(Trend { slope, low: f64::NEG_INFINITY, high: f64::INFINITY });
@@ -52,7 +52,7 @@ pub fn trend(points: &[(f64, f64)]) -> Option<Trend> {
     Some(Trend { slope, low: slopes[outside - 1], high: slopes[slopes.len() - outside] })
 }
 
-/// At most [`MOST_POINTS`] points.
+/// Reduces the points to at most [`MOST_POINTS`].
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let group = points.len().div_ceil(MOST_POINTS).max(1);
     let middle = |mut values: Vec<f64>| median(&mut values);

@@ -1,4 +1,5 @@
-//! Whether a DUT is better in one run than in another. Rounds of different runs are unrelated, so they are not paired.
+//! Decides whether a DUT is better in one run than in another. Rounds of different runs are unrelated, so they are not
+//! paired.
 
 use super::{CONFIDENCE, Rule, mean_and_variance};
 use drophammer_model::figure::{Figure, Scale};
@@ -7,14 +8,14 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 /// Comparison of two samples A and B.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unpaired {
-    /// Figures of A and of B.
+    /// Number of figures of A and of B.
     pub rounds: (usize, usize),
-    /// How much the mean of A is above the mean of B: a share of B (by ratio, of geometric means) or in the figure's
-    /// unit. A bound if figures are bounds.
+    /// How much higher the mean of A is than the mean of B: a share of B (by ratio, of geometric means) or in the
+    /// figure's unit. A bound if figures are bounds.
     pub difference: Figure,
     /// Confidence interval ([`CONFIDENCE`]) of `difference`; open if figures are bounds.
     pub interval: Figure,
-    /// True if A is the better one, provided that they differ.
+    /// True if A is better, provided that they differ.
     pub a_is_better: bool,
     /// Probability of such a difference, in either direction, between equal samples.
     pub p: f64,
@@ -22,16 +23,16 @@ pub struct Unpaired {
     pub matters: bool,
 }
 
-/// Each sample needs this many figures. With two or three, the t-test finds false differences more often than its
-/// probability says if the samples have different sizes or occasional outliers.
+/// Minimum number of figures in each sample. With two or three, the t-test finds false differences more often than its
+/// probability suggests if the samples have different sizes or occasional outliers.
 pub const UNPAIRED_FROM: usize = 4;
 
-/// Compares two independent samples of figures; `None` if either has fewer than [`UNPAIRED_FROM`].
+/// Compares two independent samples of figures; `None` if either has fewer than [`UNPAIRED_FROM`] figures.
 ///
 /// The test is the two-sided t-test of Welch (1947), which does not assume equal variances, on logarithms or, by
-/// difference, on the figures. As in [`compare`](super::compare), a bound enters with the value that speaks against the
-/// claim. The variance of each sample is at least the variance of rounding to [`Rule::resolution`]. If both are still 0,
-/// the exact permutation test replaces the t-test.
+/// difference, on the figures. As in [`compare`](super::compare), a bound counts with the value that contradicts the
+/// claim. The variance of each sample is at least the variance of rounding to [`Rule::resolution`]. If both are still
+/// 0, the exact permutation test replaces the t-test.
 pub fn compare_unpaired(a: &[Figure], b: &[Figure], rule: &Rule) -> Option<Unpaired> {
     if a.len().min(b.len()) < UNPAIRED_FROM {
         return None;
@@ -56,7 +57,7 @@ pub fn compare_unpaired(a: &[Figure], b: &[Figure], rule: &Rule) -> Option<Unpai
 /// A sample on the scale of the comparison.
 struct Sample {
     size: f64,
-    /// Not finite if a figure has no bound in this direction.
+    /// Mean of the figures; infinite or NaN if a figure has no bound in this direction.
     mean: f64,
     variance: f64,
 }
@@ -66,12 +67,12 @@ struct Claim {
     difference: f64,
     /// Lower end of the interval of `difference`.
     low: f64,
-    /// One-sided.
+    /// One-sided probability.
     p: f64,
 }
 
 impl Claim {
-    /// Nothing is certain.
+    /// The claim of which nothing is certain.
     const NOTHING: Claim = Claim { difference: f64::NEG_INFINITY, low: f64::NEG_INFINITY, p: 1.0 };
 
     fn new(upper: &Sample, lower: &Sample) -> Claim {
@@ -81,10 +82,11 @@ impl Claim {
         if !difference.is_finite() || !error.is_finite() {
             return Claim::NOTHING;
         }
-        // Rounding error of sums of equal numbers.
+        // Tolerance for the rounding error of sums of equal numbers.
         let negligible = upper.mean.abs().max(lower.mean.abs()) * 1e-12;
         if error <= negligible {
-            // Each sample has equal figures: only one of all ways to split the figures separates them this far.
+            // All figures within each sample are equal: only one of all ways to split the figures separates them this
+            // far.
             let p = if difference > negligible { 1.0 / ways(upper.size, lower.size) } else { 1.0 };
             return Claim { difference, low: difference, p };
         }
@@ -118,7 +120,7 @@ impl Rule {
         Sample { size: values.len() as f64, mean, variance }
     }
 
-    /// A figure on the scale of the comparison.
+    /// Converts a figure to the scale of the comparison.
     fn scaled(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Difference => value,
@@ -188,7 +190,7 @@ mod tests {
                 (1..steps).map(|i| density(from + h * f64::from(i)) * if i % 2 == 1 { 4.0 } else { 2.0 }).sum();
             (density(from) + inner + density(to)) * h / 3.0
         };
-        // The density is not normalised. The tail beyond 2,000 is below the tolerance.
+        // The density is not normalised. The tail beyond 2,000 is smaller than the tolerance.
         simpson(t, 2_000.0) / simpson(0.0, 2_000.0)
     }
 

@@ -1,4 +1,4 @@
-//! The `about:` section: facts for the reader of a report that a program cannot determine.
+//! The `about:` section: facts that a program cannot determine, for the reader of a report.
 
 use super::errors::{Problems, did_you_mean, quote};
 use super::fields::{Fields, SHORTEN, is_line, text};
@@ -7,7 +7,7 @@ use drophammer_model::environment::About;
 use drophammer_model::suite::DutConfig;
 
 const EXAMPLE: &str = "about: {by: Jane Doe, place: lab 3, my-router: {serial number: A1234}}";
-/// Most facts of the suite or of one DUT.
+/// Maximum number of facts of the suite or of one DUT.
 pub(crate) const MOST_FACTS: usize = 20;
 /// Longest name of a fact, in characters.
 pub(crate) const LONGEST_KEY: usize = 40;

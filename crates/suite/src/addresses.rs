@@ -1,4 +1,5 @@
-//! Addresses of a port: defaults from the blocks reserved for benchmarks, and how they must fit together.
+//! Addresses of a port: the defaults from the blocks reserved for benchmarks, and the rules by which addresses fit
+//! together.
 //!
 //! IPv4 follows RFC 2544 Appendix C.2.2 in 198.18.0.0/15 (RFC 6890; the printed appendix names other ranges in places),
 //! IPv6 RFC 5180 section 8 in 2001:2::/48 (the block of its erratum 1752). Port i of a pair k = i / 2 has, with `o` 18 for
@@ -29,11 +30,11 @@ use drophammer_model::trial::{AddressRange, Family};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-/// Most ports of a suite; this number has default addresses.
+/// Maximum number of ports of a suite, all of which have default addresses.
 pub(crate) const MAX_PORTS: usize = 64;
-/// Number of networks that RFC 2544 section 12 asks for.
+/// Number of networks that RFC 2544 section 12 recommends.
 pub(crate) const DEFAULT_DESTINATIONS: u64 = 256;
-/// Most destinations on a port.
+/// Maximum number of destinations on a port.
 pub(crate) const MAX_DESTINATIONS: u64 = 1_000_000;
 
 const fn v4(a: u8, b: u8, c: u8, d: u8, len: u8) -> (IpAddr, u8) {
@@ -44,7 +45,7 @@ const fn v6(a: u16, b: u16, len: u8) -> (IpAddr, u8) {
     (IpAddr::V6(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0)), len)
 }
 
-/// Blocks with no owner on the Internet: for benchmarks (as RFC 6815 asks), private, for documentation.
+/// Blocks without an owner on the Internet: for benchmarks (as RFC 6815 requires), private, for documentation.
 #[rustfmt::skip]
 const HARMLESS: [(IpAddr, u8); 11] = [
     v4(198, 18, 0, 0, 15), v4(10, 0, 0, 0, 8), v4(172, 16, 0, 0, 12), v4(192, 168, 0, 0, 16),
@@ -52,20 +53,21 @@ const HARMLESS: [(IpAddr, u8); 11] = [
     v6(0x2001, 2, 48), v6(0xfc00, 0, 7), v6(0x2001, 0xdb8, 32), v6(0x3fff, 0, 20),
 ];
 
-/// Blocks that no router forwards as unicast: this network, loopback, link-local, multicast and what is above it.
+/// Blocks that no router forwards as unicast: this network, loopback, link-local, multicast and everything above
+/// multicast.
 #[rustfmt::skip]
 const UNUSABLE: [(IpAddr, u8); 8] = [
     v4(0, 0, 0, 0, 8), v4(127, 0, 0, 0, 8), v4(169, 254, 0, 0, 16), v4(224, 0, 0, 0, 3),
     v6(0, 0, 8), v6(0xfe80, 0, 10), v6(0xfec0, 0, 10), v6(0xff00, 0, 8),
 ];
 
-/// True if `address` is in a block with no owner on the Internet: for benchmarks (RFC 2544 and RFC 5180), private, or for documentation. A tester
-/// must send to no other addresses (RFC 6815).
+/// True if `address` is in a block without an owner on the Internet: for benchmarks (RFC 2544 and RFC 5180), private,
+/// or for documentation. A tester must not send to any other addresses (RFC 6815).
 pub fn is_lab_address(address: IpAddr) -> bool {
     HARMLESS.iter().any(|(block, len)| Prefix::around(*block, *len).contains(address))
 }
 
-/// A prefix: network address as a number, and its length.
+/// A prefix: the network address as a number, and the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prefix {
     family: Family,
@@ -119,7 +121,7 @@ impl Prefix {
         family_of(address) == self.family && to_number(address) & !self.host_mask() == self.network
     }
 
-    /// True if the two have an address in common.
+    /// True if the two prefixes have an address in common.
     pub fn overlaps(&self, other: &Prefix) -> bool {
         self.family == other.family && self.network <= other.last() && other.network <= self.last()
     }
@@ -128,7 +130,8 @@ impl Prefix {
         block.contains(to_address(self.family, self.network)) && self.len >= block.len
     }
 
-    /// True if this length leaves room for a network and a broadcast address (IPv6: the subnet-router anycast address).
+    /// True if a prefix of this length has room for a network address and a broadcast address (IPv6: the subnet-router
+    /// anycast address).
     pub fn has_reserved_ends(&self) -> bool {
         bits(self.family) - self.len >= 2
     }
@@ -156,7 +159,7 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    /// Its default addresses; `None` for a sub-interface that has none.
+    /// Default addresses of this owner; `None` for a sub-interface that has none.
     fn defaults(self, family: Family) -> Option<Defaults> {
         match self {
             Owner::Port(index) => Some(port_defaults(family, index)),
@@ -217,7 +220,7 @@ fn port_defaults(family: Family, index: usize) -> Defaults {
     }
 }
 
-/// Addresses of one family on one port, with their places for errors that concern several ports.
+/// Addresses of one family on one port, with their positions in the file for errors that concern several ports.
 pub(crate) struct Placed<'n> {
     pub addressing: Addressing,
     pub link_span: &'n Range<usize>,
@@ -234,7 +237,7 @@ impl Placed<'_> {
     }
 }
 
-/// Reads `ipv4:` or `ipv6:` of a port or sub-interface. `Some(None)` if it is off; `None` after an error.
+/// Reads `ipv4:` or `ipv6:` of a port or sub-interface. `Some(None)` if the family is off; `None` after an error.
 pub(crate) fn read<'n>(
     node: Option<&'n Node>,
     family: Family,
@@ -345,7 +348,7 @@ fn read_prefix(
     problems.refuse(&node.span, format!("{} {what}", quote(text)), help)
 }
 
-/// The address above `dut`, or the one below it if that is unusable.
+/// The address above `dut`, or the one below it if the one above is unusable.
 fn neighbour(dut: IpAddr, link: &Prefix) -> IpAddr {
     let number = to_number(dut);
     let top = link.last() - u128::from(link.has_reserved_ends() && link.family == Family::Ipv4);
@@ -400,10 +403,11 @@ pub(crate) fn check_block(prefix: &Prefix, span: &Range<usize>, public: bool, pr
     }
 }
 
-/// Test addresses within `behind`, spread evenly over it.
+/// Test addresses within `behind`, spread evenly.
 fn destinations(node: Option<&Node>, behind: &Prefix, problems: &mut Problems) -> Option<AddressRange> {
     let size = behind.host_mask().saturating_add(1);
-    // The first and last address of a prefix stay unused if there is room: some routers take them for broadcast addresses.
+    // The first and last address of a prefix stay unused if there is room: some routers treat them as broadcast
+    // addresses.
     let (capacity, offset) = if behind.has_reserved_ends() { (size - 2, 1) } else { (size, 0) };
     let capacity = u64::try_from(capacity).unwrap_or(u64::MAX);
     let count = match node {
@@ -417,7 +421,8 @@ fn destinations(node: Option<&Node>, behind: &Prefix, problems: &mut Problems) -
             count
         }
     };
-    // With at most 2^63, every reader of the stored record keeps the step exact. For IPv6 that is two destinations in each /64.
+    // A step of at most 2^63 is exact for every reader of the stored record. For IPv6 that is two destinations in each
+    // /64.
     let mut step = (size / u128::from(count)).clamp(1, 1 << 63);
     if step == 2 && behind.has_reserved_ends() && offset + step * u128::from(count - 1) > size - 2 {
         step = 1;

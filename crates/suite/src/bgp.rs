@@ -12,9 +12,9 @@ use drophammer_model::trial::Family;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
-/// Most emulated routers on a port.
+/// Maximum number of emulated routers on a port.
 pub(crate) const MAX_PEERS: u64 = 10_000;
-/// Hold Time in seconds: 3 at least (RFC 4271 section 4.2), and a field of 16 bits.
+/// Hold Time in seconds: at least 3 (RFC 4271 section 4.2), in a field of 16 bits.
 const HOLD: RangeInclusive<u64> = 3..=65_535;
 
 /// Keys of the section.
@@ -25,7 +25,7 @@ pub(crate) static PARAMS: [ParamSpec; 12] = [
         ParamKind::Count,
         "65001",
         "65001",
-        "AS number of the peers on the first port; each further port has the next one",
+        "AS number of the peers on the first port; each later port has the next number",
     ),
     ParamSpec::new(
         "peers_per_port",
@@ -42,7 +42,7 @@ pub(crate) static PARAMS: [ParamSpec; 12] = [
     ParamSpec::optional(
         "families",
         ParamKind::Families,
-        "IP versions whose routes are exchanged, each over sessions of its own; default: those of the ports",
+        "IP versions whose routes are exchanged, each in separate sessions; default: those of the ports",
     ),
     ParamSpec::new(
         "hold_time",
@@ -61,25 +61,25 @@ pub(crate) static PARAMS: [ParamSpec; 12] = [
         ParamKind::Flag,
         "false",
         "false",
-        "the DUT tells internal peers of external routes with itself as next hop (RFC 4271 section 5.1.3)",
+        "the DUT advertises external routes to internal peers with itself as next hop (RFC 4271 section 5.1.3)",
     ),
     ParamSpec::optional(
         "md5",
         ParamKind::Text,
-        "key by which both sides sign their segments: TCP MD5 (RFC 2385); stored configurations do not show it; default: none",
+        "key with which both sides sign their segments: TCP MD5 (RFC 2385); stored configurations do not show it; default: none",
     ),
     ParamSpec::optional(
         keys::FILE,
         ParamKind::File,
-        "in place of `md5`: a file with the key on one line, relative to the suite file",
+        "instead of `md5`: a file with the key on one line, relative to the suite file",
     ),
-    ParamSpec::optional(keys::ENV, ParamKind::Text, "in place of `md5`: the environment variable with the key"),
+    ParamSpec::optional(keys::ENV, ParamKind::Text, "instead of `md5`: the environment variable with the key"),
     ParamSpec::new(
         "gtsm",
         ParamKind::Flag,
         "false",
         "false",
-        "both sides send TTL or hop limit 255 and take no segment with less (RFC 5082)",
+        "both sides send TTL or hop limit 255 and accept no segment with less (RFC 5082)",
     ),
 ];
 
@@ -134,7 +134,7 @@ pub(crate) fn read(
     let families: Vec<Family> = params.families("families").unwrap_or_else(both);
     for family in families.iter().filter(|f| !has(**f)) {
         let word = family.to_string().to_lowercase();
-        let message = format!("BGP is to exchange {family} routes, but the ports have `{word}: off`");
+        let message = format!("BGP should exchange {family} routes, but the ports have `{word}: off`");
         let help = format!("remove `{word}: off` from the ports, or {family} from `families`");
         problems.add(span("families"), message, help);
     }
@@ -169,7 +169,7 @@ pub(crate) fn read(
     Some(config)
 }
 
-/// Why an AS number cannot be used; `None` if it can.
+/// Returns why an AS number cannot be used; `None` if it can.
 fn reserved(asn: u64) -> Option<&'static str> {
     match asn {
         0 => Some("stands for no AS (RFC 7607)"),
@@ -208,7 +208,7 @@ fn check_as_numbers(config: &BgpConfig, ports: &[PortConfig], spans: [&Range<usi
     }
 }
 
-/// Peers on sub-interfaces need sub-interfaces, and all peers need addresses on their links.
+/// Checks that peers on sub-interfaces have sub-interfaces, and that all peers have addresses on their links.
 fn check_rooms<'s>(
     config: &BgpConfig,
     ports: &[PortConfig],
@@ -244,7 +244,8 @@ fn check_rooms<'s>(
     }
 }
 
-/// How many peers fit on a link: the host's address and those above it, below the DUT's and the broadcast address.
+/// Number of peers that fit on a link: the host's address and those above it, below the DUT's and the broadcast
+/// address.
 fn room(addressing: &Addressing, family: Family) -> u128 {
     let link = Prefix::around(addressing.dut, addressing.prefix_len);
     let (host, dut) = (to_number(addressing.host), to_number(addressing.dut));

@@ -1,4 +1,5 @@
-//! The `digest:` section: tables that the report puts together from the tables of several tests, as in articles about routers.
+//! The `digest:` section: tables that the report combines from the tables of several tests, as in articles about
+//! routers.
 
 use super::errors::{Problems, did_you_mean, list, quote};
 use super::expect::{parse_cells, table_of};
@@ -15,16 +16,16 @@ const EXAMPLE: &str = "digest: [{title: Rates, by: frame_size, columns: {max: th
 const COLUMNS_EXAMPLE: &str = "columns: {max: throughput.throughput_pps}";
 const COLUMN_EXAMPLE: &str = "{test: throughput, id: small, cell: throughput.throughput_pps}";
 const CELL_EXAMPLE: &str = "filters[conditions=10, permit=last].throughput_pps";
-/// The remedy for a condition on the DUT.
+/// The help for a condition on the DUT.
 const BY_DUT: &str = "leave it out: a digest has rows for each DUT";
-/// What messages call an entry of the section, and a column of an entry.
+/// Names of an entry of the section, and of a column of an entry, in messages.
 const TABLE: &str = "a table of `digest`";
 const COLUMN: &str = "a column of `digest`";
 const KEYS: [&str; 3] = ["title", "by", "columns"];
 const COLUMN_KEYS: [&str; 3] = ["cell", "test", "id"];
-/// Most tables.
+/// Maximum number of tables.
 const MOST_TABLES: usize = 20;
-/// Most columns of a table.
+/// Maximum number of columns of a table.
 const MOST_COLUMNS: usize = 20;
 
 /// The JSON schema of the section.
@@ -43,7 +44,7 @@ pub(crate) fn schema() -> serde_json::Value {
         },
     });
     json!({
-        "description": "Tables that the report puts together from the tables of several tests.",
+        "description": "Tables that the report combines from the tables of several tests.",
         "type": "array", "minItems": 1, "maxItems": MOST_TABLES, "items": {
             "type": "object", "additionalProperties": false, "required": ["title", "columns"],
             "properties": {
@@ -94,7 +95,7 @@ fn digest(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, proble
     Some(Digest { title, by, columns: columns.into_iter().map(|(column, _)| column).collect() })
 }
 
-/// A column, and its table if the test declares its tables.
+/// A column; also its table, if the test declares its tables.
 type Found = (DigestColumn, Option<&'static TableShape>);
 
 fn columns(
@@ -133,7 +134,7 @@ fn column(entry: &Entry, tests: Option<&[TestConfig]>, registry: &Registry, prob
         None => test_of(&found, &cell.span, tests, registry, problems)?,
     };
     let id = of_test(id, spec.name, Some(tests), problems)?;
-    // If the test does not declare its tables, the report shows a dash for a wrong name.
+    // If the test does not declare its tables, a wrong name becomes a dash in the report.
     let table = match spec.tables.is_empty() {
         true => None,
         false => Some(table_of(&found, spec, &cell.span, BY_DUT, problems)?),
@@ -141,7 +142,7 @@ fn column(entry: &Entry, tests: Option<&[TestConfig]>, registry: &Registry, prob
     Some((DigestColumn { title, test: spec.name.to_owned(), id, key: found.to_string() }, table))
 }
 
-/// The one test of this suite that has the table of the cells.
+/// Returns the only test of this suite that has the table of the cells.
 fn test_of<'r>(
     cells: &Cells,
     span: &Range<usize>,
@@ -167,7 +168,7 @@ fn test_of<'r>(
             return problems.refuse(span, message, help);
         }
     }
-    // A test of this name: its tables are checked by the caller, or known only after it has run.
+    // The cells name a test: the caller checks its tables, or they are known only after it has run.
     if let Some(spec) = own.iter().find(|spec| spec.name == cells.table) {
         return Some(*spec);
     }
@@ -203,7 +204,7 @@ mod tests {
     static SECOND: TestSpec = TestSpec { name: "second", tables: &[SHARED], ..NOTHING };
     static OPEN: TestSpec = TestSpec { name: "open", ..NOTHING };
 
-    /// What the section says in a suite with `first` twice, `second` and `open`, or the messages and helps.
+    /// The section in a suite with `first` twice, `second` and `open`; or the messages and helps of its errors.
     fn digests(text: &str) -> Result<Vec<Digest>, Vec<String>> {
         let test = |name: &str, id: Option<&str>| TestConfig {
             test: name.into(),
@@ -234,13 +235,13 @@ mod tests {
             key: key.into(),
         };
         assert_eq!(column_of("rates.rate_pps"), Ok(of("first", None, "rates.rate_pps")));
-        // A digest may have words, and its keys are written the same way everywhere.
+        // A digest can contain words, and its keys are normalized.
         let key = "rates[frame_size=64].state";
         assert_eq!(column_of("\"rates[ frame_size = 64 ].state\""), Ok(of("first", None, key)));
         let again = "{cell: rates.rate_pps, id: again}";
         assert_eq!(column_of(again), Ok(of("first", Some("again"), "rates.rate_pps")));
         assert_eq!(column_of("{cell: shared.note, test: second}"), Ok(of("second", None, "shared.note")));
-        // The tables of this one are known after it has run.
+        // The tables of this test are known only after it has run.
         assert_eq!(column_of("open.anything"), Ok(of("open", None, "open.anything")));
     }
 

@@ -14,17 +14,17 @@ use drophammer_model::topology::System;
 use std::path::Path;
 
 const EXAMPLE: &str = "{name: frr, kind: frr}";
-/// Key of the system of routers of which a DUT consists.
+/// Key of the system of routers that make up a DUT.
 pub(super) const TOPOLOGY: &str = "topology";
 
-/// The parts of the suite with which the routers under test must agree.
+/// The parts of the suite that must agree with the routers under test.
 pub(crate) struct Around<'a> {
     pub profile: Profile,
     /// Folder of the suite file.
     pub folder: &'a Path,
     /// The ports, if they could be read.
     pub ports: Option<&'a [PortConfig]>,
-    /// Names of the routers that run; all when empty.
+    /// Names of the routers to run; all if empty.
     pub only: &'a [String],
 }
 
@@ -78,7 +78,7 @@ fn one<'n>(
             problems.add(&at.span, message, "name one interface for each port, in the order of `ports:`");
         }
     }
-    // A DUT that does not run need not fit the rest.
+    // A DUT that does not run does not have to fit the rest.
     let runs = around.only.is_empty() || name.as_ref().is_some_and(|name| around.only.contains(name));
     if let Some(ports) = around.ports.filter(|_| runs) {
         if let Some((topology, span)) = &topology

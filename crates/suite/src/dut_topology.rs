@@ -1,4 +1,4 @@
-//! `topology:` of a DUT: the system of routers of which it consists.
+//! `topology:` of a DUT: the system of routers that make up the DUT.
 
 use super::errors::{Problems, list};
 use super::fields::{Fields, quantity, whole};
@@ -16,17 +16,14 @@ const SHAPES: [(&str, Shape, &str); 3] = [
     ("chain", Shape::Chain, "Routers in a row."),
     ("loop", Shape::Loop, "Four routers with a routing loop that leads through a GRE tunnel."),
 ];
-/// Keys of the links, examples, and descriptions: the speed of all links between routers, then what the link in the middle of a loop has of its own.
+/// Keys of the links, examples, and descriptions: the speed of all links between routers, then the properties of the
+/// link in the middle of a loop.
 const LINKS: [(&str, &str, &str); 4] = [
-    (
-        "core_speed",
-        "100 Mbit/s",
-        "Speed of each link between two routers, in each direction; default: as fast as it goes.",
-    ),
+    ("core_speed", "100 Mbit/s", "Speed of each link between two routers, in each direction; default: unlimited."),
     (
         "wan_speed",
         "44.21 Mbit/s",
-        "Speed of the link in the middle of a loop, in each direction; default: as the other links.",
+        "Speed of the link in the middle of a loop, in each direction; default: like the other links.",
     ),
     ("wan_delay", "277 ms", "Delay of the link in the middle of a loop, in each direction; default: none."),
     (
@@ -39,7 +36,7 @@ const LINKS: [(&str, &str, &str); 4] = [
 const LONGEST: Duration = Duration::from_secs(10);
 /// Highest loss of a link.
 const MOST_LOSS: LinkLoss = LinkLoss(LinkLoss::WHOLE / 2);
-/// Slowest link between routers: a token bucket needs whole frames.
+/// Slowest link between routers, because a token bucket needs whole frames.
 const SLOWEST: Bandwidth = Bandwidth(10_000);
 
 /// Reads the key.

@@ -1,13 +1,13 @@
-//! The errors of a suite file, each with its place and its remedy.
+//! The errors of a suite file, each with its position and a remedy.
 
 use super::keys::with_stars;
 use drophammer_model::suite::{Mask, Secret};
 use std::fmt;
 use std::ops::Range;
 
-/// Most errors that are reported; a file with more than this has one cause, not a hundred.
+/// Maximum number of errors that are reported; a file with more errors usually has one cause, not a hundred.
 const MOST_ERRORS: usize = 100;
-/// Most errors that are counted.
+/// Maximum number of errors that are counted.
 const MOST_NOTED: usize = 1000;
 /// Longest quotation from the file in a message, in characters.
 const MOST_QUOTED: usize = 60;
@@ -40,21 +40,21 @@ pub struct Source {
     pub text: String,
 }
 
-/// All errors of a suite in order of place, the suite before the files that it includes; never empty.
+/// All errors of a suite in order of position, those of the suite before those of included files; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuiteErrors {
     /// The errors, at most 100.
     pub errors: Vec<SuiteError>,
-    /// Number of further errors (counting stops at 1000 errors).
+    /// Number of errors left out (counting stops at 1000 errors).
     pub omitted: usize,
-    /// The text of the suite with stars in place of keys of BGP sessions; the spans of its errors point into it.
+    /// The text of the suite with stars in place of keys of BGP sessions. The spans of its errors refer to this text.
     pub source: String,
     /// The files that the suite includes.
     pub included: Vec<Source>,
 }
 
 impl SuiteErrors {
-    /// Hides keys of BGP sessions wherever errors show them. `others` are keys that no text contains literally.
+    /// Hides keys of BGP sessions wherever errors show them. `others` are keys that appear in no text literally.
     fn hide_secrets(&mut self, others: &[String]) {
         let mut texts = vec![self.source.as_str()];
         texts.extend(self.included.iter().map(|source| source.text.as_str()));
@@ -101,12 +101,12 @@ impl fmt::Display for SuiteErrors {
 }
 
 impl SuiteError {
-    /// `file:line:column: message`, the line with a caret below it, and the help.
+    /// Prints `file:line:column: message`, the line with a caret below it, and the help.
     fn render(&self, source: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)?;
         let line_start = source[..self.span.start].rfind('\n').map_or(0, |i| i + 1);
         let line_end = source[line_start..].find('\n').map_or(source.len(), |i| line_start + i);
-        // Cuts a wide line so that the place is in view.
+        // Cuts a wide line so that the error is visible.
         let before = self.column.saturating_sub(1);
         let skipped = before.saturating_sub(MOST_SNIPPET / 2);
         let shown: String = source[line_start..line_end]
@@ -127,14 +127,15 @@ impl SuiteError {
     }
 }
 
-/// The texts of a suite. Places are numbered through all texts, so that a range of bytes identifies both the file and the place in it.
+/// The texts of a suite. Positions are counted through all texts, so that a range of bytes identifies both the file and
+/// the position in it.
 #[derive(Debug)]
 pub(crate) struct Sources {
     suite: Source,
     included: Vec<Included>,
-    /// Start of the next text.
+    /// Start position of the next text.
     next: usize,
-    /// Keys of BGP sessions, with variables replaced, also from the environment and other files.
+    /// Keys of BGP sessions, with variables replaced; includes keys from the environment and other files.
     pub secrets: Vec<String>,
 }
 
@@ -142,7 +143,7 @@ pub(crate) struct Sources {
 #[derive(Debug)]
 struct Included {
     start: usize,
-    /// Relative to the folder of the suite.
+    /// Path, relative to the folder of the suite.
     path: String,
     source: Source,
 }
@@ -151,11 +152,11 @@ impl Sources {
     /// A suite that includes nothing yet.
     pub fn of(file: &str, text: &str) -> Sources {
         let suite = Source { file: file.to_owned(), text: text.to_owned() };
-        // The end of a text counts as a place.
+        // The end of a text counts as a position.
         Sources { suite, included: Vec::new(), next: text.len() + 1, secrets: Vec::new() }
     }
 
-    /// Adds an included file; returns the start of its places.
+    /// Adds an included file; returns its start position.
     pub fn add(&mut self, path: String, source: Source) -> usize {
         let start = self.next;
         self.next += source.text.len() + 1;
@@ -169,19 +170,19 @@ impl Sources {
         (self.suite.text.as_str(), included.collect())
     }
 
-    /// The text that contains a place, and its start.
+    /// The text that contains a position, and its start.
     fn holding(&self, at: usize) -> (usize, &Source) {
         let found = self.included.iter().rev().find(|included| included.start <= at);
         found.map_or((0, &self.suite), |included| (included.start, &included.source))
     }
 }
 
-/// The errors that readers find, with places not yet converted to lines.
+/// The errors that readers find, with positions that are not yet converted to lines.
 #[derive(Debug, Default)]
 pub(crate) struct Problems(Vec<(Range<usize>, String, String)>);
 
 impl Problems {
-    /// Adds an error. Removes control characters, because the texts may quote the file.
+    /// Adds an error. Removes control characters, because the messages may quote the file.
     pub fn add(&mut self, span: &Range<usize>, message: impl Into<String>, help: impl Into<String>) {
         if self.0.len() >= MOST_NOTED {
             return;
@@ -190,13 +191,13 @@ impl Problems {
         self.0.push((span.clone(), clean(message.into()), clean(help.into())));
     }
 
-    /// Adds an error, for a reader that has nothing to return then.
+    /// Adds an error and returns `None`, for a reader that then has nothing to return.
     pub fn refuse<T>(&mut self, span: &Range<usize>, message: impl Into<String>, help: impl Into<String>) -> Option<T> {
         self.add(span, message, help);
         None
     }
 
-    /// Adds the errors of a text whose places begin at `start`.
+    /// Adds the errors of a text whose positions begin at `start`.
     pub fn add_all(&mut self, others: Problems, start: usize) {
         for (span, message, help) in others.0 {
             self.add(&(span.start + start..span.end + start), message, help);
@@ -208,7 +209,7 @@ impl Problems {
         self.0.len()
     }
 
-    /// The first message with its help, for texts that have no file.
+    /// The first message with its help, for texts that are not in a file.
     pub fn first(&self) -> Option<String> {
         self.0.first().map(|(_, message, help)| format!("{message} ({help})"))
     }
@@ -226,7 +227,7 @@ impl Problems {
             }
             _ => {}
         }
-        // A value can be wrong for several tests (`defaults:`, aliases): one error is enough.
+        // A value can be wrong for several tests (`defaults:`, aliases), but one error is enough.
         self.0.sort_by(|a, b| (a.0.start, a.0.end, &a.1).cmp(&(b.0.start, b.0.end, &b.1)));
         self.0.dedup_by(|a, b| a.0 == b.0 && a.1 == b.1);
         let omitted = self.0.len().saturating_sub(MOST_ERRORS);
@@ -259,7 +260,7 @@ impl Problems {
     }
 }
 
-/// `span` moved to character boundaries of `source`.
+/// Moves `span` to character boundaries of `source`.
 fn within(source: &str, span: Range<usize>) -> Range<usize> {
     let start = source.floor_char_boundary(span.start.min(source.len()));
     let end = source.ceil_char_boundary(span.end.clamp(start, source.len()));
@@ -274,7 +275,7 @@ pub(crate) fn quote(text: &str) -> String {
     }
 }
 
-/// `a`, `b` and `c`.
+/// Joins words: `a`, `b` and `c`.
 pub(crate) fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<_> = words.into_iter().map(|w| format!("`{w}`")).collect();
     match words.split_last() {
@@ -308,7 +309,7 @@ fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut rows = [vec![0; b.len() + 1], (0..=b.len()).collect::<Vec<_>>(), vec![0; b.len() + 1]];
     for i in 1..=a.len() {
-        // rows[0] is the row before last, rows[1] the last, rows[2] the one being computed.
+        // rows[0] is the row before the previous one, rows[1] the previous one, rows[2] the one being computed.
         rows[2][0] = i;
         for j in 1..=b.len() {
             let substituted = rows[1][j - 1] + usize::from(a[i - 1] != b[j - 1]);

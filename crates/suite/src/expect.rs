@@ -12,7 +12,7 @@ use drophammer_model::suite::{BaselineFigure, Cells, Expectation, ParamValue, Pa
 use std::ops::Range;
 
 const EXAMPLE: &str = "throughput_64_pps: \">= 100 kfps\"";
-/// Most figures listed in a help text.
+/// Maximum number of figures listed in a help text.
 const MOST_LISTED: usize = 12;
 
 /// Reads the criteria of a test with these parameters. `duts` are the names of the suite's DUTs, if they could be read.
@@ -32,7 +32,7 @@ pub(crate) fn read(
             whole = false;
             continue;
         };
-        // The name ends with the unit.
+        // The unit is the end of the name.
         let key = cells.as_ref().map_or(figure.as_str(), |cells| cells.column.as_str());
         let expected = |bound: Bound, dut: Option<&String>| Expectation {
             figure: figure.clone(),
@@ -42,7 +42,7 @@ pub(crate) fn read(
             cells: cells.clone(),
             baseline: bound.is_share.then(BaselineFigure::default),
         };
-        // A bound for all DUTs, or one for each named DUT.
+        // A single bound for all DUTs, or a bound for each named DUT.
         let bounds: Vec<(&Node, Option<&Entry>)> = match &entry.value.value {
             Value::Map(of_duts) => of_duts.iter().map(|of_dut| (&of_dut.value, Some(of_dut))).collect(),
             _ => vec![(&entry.value, None)],
@@ -63,20 +63,20 @@ pub(crate) fn read(
     whole.then_some(expectations)
 }
 
-/// The sizes in the keys of the figures of a test with these parameters.
+/// The sizes that keys of figures of a test with these parameters contain.
 pub(crate) fn sizes(params: &Params) -> Vec<String> {
     let lists = params.0.values().filter_map(|value| match value {
         ParamValue::Sizes(sizes) => Some(sizes.iter().map(ToString::to_string)),
         _ => None,
     });
-    // Figures for a modifier have its name after the size.
+    // Figures for a modifier have the name of the modifier after the size.
     let modifiers: Vec<Modifier> = params.0.get("modifiers").and_then(ParamType::read).unwrap_or_default();
     let with = |size: &String| modifiers.iter().map(|modifier| modifier.size_word(size)).collect::<Vec<_>>();
     let sizes: Vec<String> = lists.flatten().collect();
     if modifiers.is_empty() { sizes } else { sizes.iter().flat_map(with).collect() }
 }
 
-/// The sizes that keys of figures may name.
+/// The sizes that keys of figures can contain.
 pub(crate) enum Sizes {
     /// The sizes that the test sends.
     Sent(Vec<String>),
@@ -96,7 +96,7 @@ impl Sizes {
         }
     }
 
-    /// All sizes, or examples.
+    /// All sizes, or some examples.
     fn listed(&self) -> Vec<&str> {
         match self {
             Sizes::Sent(sizes) => sizes.iter().map(String::as_str).collect(),
@@ -105,7 +105,7 @@ impl Sizes {
     }
 }
 
-/// The figure or the cells of a table that a key names.
+/// The figure or the cells of a table that a key refers to.
 pub(crate) fn named(
     entry: &Entry,
     spec: &TestSpec,
@@ -179,10 +179,10 @@ struct Bound {
     is_share: bool,
 }
 
-/// Follows the share of a baseline.
+/// Text after the share, for a bound relative to a baseline.
 const OF_BASELINE: &str = "of baseline";
 
-/// `>= 100 kfps` as a bound in the unit of the figure, `>= 95 % of baseline` as a share.
+/// Reads `>= 100 kfps` as a bound in the unit of the figure, `>= 95 % of baseline` as a share.
 fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<Bound> {
     let unit = key.rsplit('_').next().unwrap_or_default();
     let example = match unit {
@@ -211,12 +211,12 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<Bound> {
             }
         };
     }
-    // A bare number is in the unit that the figure's name ends in; a quantity is converted to it.
+    // A bare number is in the unit at the end of the figure's name; a quantity is converted to that unit.
     let seconds = |per_second: f64| parse_duration(rest).ok().map(|d| d.as_secs_f64() * per_second);
     let value = grouped_number(rest).or_else(|| match unit {
         _ if rest.len() > 100 => None,
         "pps" => parse_frame_rate(rest).ok().map(|r| r.pps()),
-        // Whole nanoseconds are exact; a conversion through seconds is not.
+        // Whole nanoseconds are exact, unlike a conversion through seconds.
         "ns" => parse_duration(rest).ok().map(|d| d.as_nanos() as f64),
         "us" => seconds(1e6),
         "ms" => seconds(1e3),
@@ -238,10 +238,11 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<Bound> {
     }
 }
 
-/// The remedy for a criterion with a condition on the DUT.
+/// The help for a criterion with a condition on the DUT.
 const BY_DUT: &str = "a map gives each DUT its own bound, for instance `{frr: \">= 5\"}`";
 
-/// The cells that the key of a criterion names. If the test does not declare its tables, the names are checked after it has run.
+/// The cells that the key of a criterion refers to. If the test does not declare its tables, the names are checked
+/// after it has run.
 fn cells_of(entry: &Entry, spec: &TestSpec, problems: &mut Problems) -> Option<Cells> {
     let span = &entry.key_span;
     let cells = parse_cells(&entry.key, span, || example(spec), problems)?;
@@ -250,13 +251,13 @@ fn cells_of(entry: &Entry, spec: &TestSpec, problems: &mut Problems) -> Option<C
     }
     let table = table_of(&cells, spec, span, BY_DUT, problems)?;
     if !table.numbers().any(|key| key == cells.column) {
-        let message = format!("the column {} of the table `{}` holds words", quote(&cells.column), table.key);
+        let message = format!("the column {} of the table `{}` contains words", quote(&cells.column), table.key);
         return problems.refuse(span, message, format!("columns with numbers: {}", list(table.numbers())));
     }
     Some(cells)
 }
 
-/// The cells in a text; whether the table and the columns exist is not checked.
+/// Reads the cells from a text, without checking that the table and the columns exist.
 pub(crate) fn parse_cells(
     text: &str,
     span: &Range<usize>,
@@ -272,8 +273,8 @@ pub(crate) fn parse_cells(
     }
 }
 
-/// The table of the cells; an error if the test lacks this table, or the table lacks one of the columns. `by_dut` is the help for a condition on the
-/// DUT, which is no column of a table.
+/// The table of the cells; an error if the test does not have this table, or the table does not have one of the
+/// columns. `by_dut` is the help for a condition on the DUT, because a table has no such column.
 pub(crate) fn table_of(
     cells: &Cells,
     spec: &TestSpec,
@@ -300,7 +301,7 @@ pub(crate) fn table_of(
     (problems.len() == before).then_some(table)
 }
 
-/// An example of cells in the syntax of suites.
+/// An example of cells, written as in a suite.
 fn example(spec: &TestSpec) -> String {
     let of = |table: &TableShape| {
         let number = table.numbers().last()?;

@@ -1,4 +1,4 @@
-//! Maps with known keys, lists, and the scalars that every part of a suite needs.
+//! Maps with known keys, lists, and scalars, for all parts of a suite.
 
 use super::errors::{Problems, did_you_mean, quote};
 use super::raw::{Entry, Node, Value};
@@ -15,7 +15,7 @@ const LONGEST_QUANTITY: usize = 1_000;
 /// Longest text of one line, in characters.
 pub(crate) const LONGEST_LINE: usize = 200;
 
-/// The remedy that shows an example.
+/// Returns the help that shows an example.
 pub(crate) fn such_as(example: impl Display) -> String {
     format!("write for instance `{example}`")
 }
@@ -23,14 +23,14 @@ pub(crate) fn such_as(example: impl Display) -> String {
 /// The entries of a map.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'n> {
-    /// Place for errors about missing keys.
+    /// Position for errors about missing keys.
     pub span: &'n Range<usize>,
     /// The entries, in order.
     pub entries: &'n [Entry],
 }
 
 impl<'n> Fields<'n> {
-    /// The map in `node`; an error if it is not a map. `example` shows one.
+    /// The map in `node`; an error if it is not a map. `example` is an example of such a map.
     pub fn of(node: &'n Node, what: &str, example: &str, problems: &mut Problems) -> Option<Self> {
         match &node.value {
             Value::Map(entries) => Some(Fields { span: &node.span, entries }),
@@ -41,7 +41,7 @@ impl<'n> Fields<'n> {
         }
     }
 
-    /// Like [`Fields::of`], and reports every key that is not in `known`.
+    /// Like [`Fields::of`], but also reports every key that is not in `known`.
     pub fn with_keys(
         node: &'n Node,
         what: &str,
@@ -64,12 +64,12 @@ impl<'n> Fields<'n> {
         self.get(key).map(|entry| &entry.value)
     }
 
-    /// What `read` makes of the value of an optional key: `Some(None)` if the key is absent, `None` after an error.
+    /// Reads the value of an optional key: `Some(None)` if the key is absent, `None` after an error.
     pub fn optional<T>(&self, key: &str, read: impl FnOnce(&'n Node) -> Option<T>) -> Option<Option<T>> {
         self.value(key).map_or(Some(None), |node| read(node).map(Some))
     }
 
-    /// What `read` makes of the value of this key, or `default` if the key is absent; `None` after an error.
+    /// Reads the value of this key, or returns `default` if the key is absent; `None` after an error.
     pub fn or<T>(&self, key: &str, default: T, read: impl FnOnce(&'n Node) -> Option<T>) -> Option<T> {
         self.value(key).map_or(Some(default), read)
     }
@@ -99,7 +99,7 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// The items of a list; an error if it is not a list or empty.
+/// The items of a list; an error if it is not a list, or if it is empty.
 pub(crate) fn items<'n>(node: &'n Node, what: &str, example: &str, problems: &mut Problems) -> Option<&'n [Node]> {
     match &node.value {
         Value::List(items) if !items.is_empty() => Some(items),
@@ -108,7 +108,7 @@ pub(crate) fn items<'n>(node: &'n Node, what: &str, example: &str, problems: &mu
     }
 }
 
-/// The items of a list of at most `most`.
+/// The items of a list; an error if there are more than `most`.
 pub(crate) fn few<'n>(
     node: &'n Node,
     what: &str,
@@ -129,7 +129,7 @@ pub(crate) fn within(node: &Node, what: &str, items: usize, most: usize, problem
     problems.refuse(&node.span, format!("{what} has {items} items"), format!("give {most} at most"))
 }
 
-/// A scalar as text, quoted or not; an error if it is not a scalar or blank.
+/// A scalar as text, quoted or not; an error if it is not a scalar, or if it is blank.
 pub(crate) fn text<'n>(node: &'n Node, what: &str, example: &str, problems: &mut Problems) -> Option<&'n str> {
     match &node.value {
         Value::Scalar { text, .. } if !text.trim().is_empty() => Some(text),
@@ -152,7 +152,7 @@ pub(crate) fn one_line(text: &str, span: &Range<usize>, what: &str, problems: &m
     problems.refuse(span, message, SHORTEN)
 }
 
-/// The remedy for a text that is no line.
+/// The help for a text that is not one line.
 pub(crate) const SHORTEN: &str = "shorten it to one line without control characters";
 
 /// Whether a text is one line of 1 to `longest` characters.
@@ -160,7 +160,7 @@ pub(crate) fn is_line(text: &str, longest: usize) -> bool {
     !text.trim().is_empty() && !text.contains(is_hidden) && text.chars().count() <= longest
 }
 
-/// A quantity as `parse` reads it; an error otherwise.
+/// A quantity, read by `parse`; an error if that fails.
 pub(crate) fn quantity<T, E: Display>(
     node: &Node,
     what: &str,
@@ -175,7 +175,7 @@ pub(crate) fn quantity<T, E: Display>(
     parse(text).map_err(|error| add_quantity(&node.span, &error.to_string(), problems)).ok()
 }
 
-/// A whole number between `least` and `most`; an error otherwise.
+/// A whole number between `least` and `most`; an error if it is something else.
 pub(crate) fn whole(node: &Node, what: &str, least: u64, most: u64, problems: &mut Problems) -> Option<u64> {
     let given = match &node.value {
         Value::Scalar { text, plain: true } if text.len() <= LONGEST_NUMBER => Some(text.as_str()),
@@ -193,7 +193,7 @@ pub(crate) fn whole(node: &Node, what: &str, least: u64, most: u64, problems: &m
     };
     match number {
         Some(Ok(n)) if (least..=most).contains(&n) => Some(n),
-        // A number with more digits than 64 bits hold is out of range, too.
+        // A number that does not fit into 64 bits is out of range, too.
         Some(n) => {
             let n = n.map_or_else(str::to_owned, |n| n.to_string());
             let message = format!("{what} is {n}, which is out of range");
@@ -206,7 +206,7 @@ pub(crate) fn whole(node: &Node, what: &str, least: u64, most: u64, problems: &m
     }
 }
 
-/// `true` or `false`; an error otherwise.
+/// `true` or `false`; an error if it is something else.
 pub(crate) fn flag(node: &Node, what: &str, problems: &mut Problems) -> Option<bool> {
     match &node.value {
         Value::Scalar { text, plain: true } if text == "true" => Some(true),
@@ -218,7 +218,7 @@ pub(crate) fn flag(node: &Node, what: &str, problems: &mut Problems) -> Option<b
     }
 }
 
-/// One of some words; an error otherwise.
+/// One of `words`; an error if it is something else.
 pub(crate) fn word(node: &Node, what: &str, words: &[&str], problems: &mut Problems) -> Option<String> {
     let text = text(node, what, words.first().copied().unwrap_or_default(), problems)?;
     if words.contains(&text) {
@@ -228,7 +228,8 @@ pub(crate) fn word(node: &Node, what: &str, words: &[&str], problems: &mut Probl
     problems.refuse(&node.span, message, did_you_mean(text, words.iter().copied()))
 }
 
-/// A name: a letter or digit, then letters, digits, dashes and, with `dots`, dots and underscores, 64 at most.
+/// A name: a letter or digit, then letters, digits, dashes and, with `dots`, dots and underscores; at most 64
+/// characters.
 pub(crate) fn name(node: &Node, what: &str, dots: bool, problems: &mut Problems) -> Option<String> {
     let text = text(node, what, "my-router", problems)?;
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || (dots && (c == '.' || c == '_'));
@@ -250,15 +251,15 @@ pub(crate) fn refuse_repeated<'a>(
     let mut seen = HashSet::new();
     for (name, span) in names {
         if !seen.insert(name) {
-            problems.add(span, format!("two {what} are called {}", quote(name)), "give each one a name of its own");
+            problems.add(span, format!("two {what} are called {}", quote(name)), "give each one a different name");
         }
     }
 }
 
-/// Splits the text of a quantity's error into the error and the remedy, which follows the last `; ` or `: `.
+/// Splits the text of a quantity's error at the last `; ` or `: ` into the error and the help.
 pub(crate) fn add_quantity(span: &Range<usize>, error: &str, problems: &mut Problems) {
     match error.rfind("; ").max(error.rfind(": ")) {
         Some(at) => problems.add(span, &error[..at], &error[at + 2..]),
-        None => problems.add(span, error, "the page on suites lists what each parameter takes"),
+        None => problems.add(span, error, "the page on suites lists the values of each parameter"),
     }
 }

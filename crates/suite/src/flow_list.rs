@@ -16,10 +16,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 const EXAMPLE: &str = "{name: voice, from: p1, to: p2, rate: 10 kfps, size: 128}";
-/// Most flows of a suite.
+/// Maximum number of flows of a suite.
 const MOST_FLOWS: usize = 4_096;
 
-/// A flow as written.
+/// A flow as written in the suite.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -137,7 +137,7 @@ fn flow(node: &Node, ports: &[PortConfig], public: bool, problems: &mut Problems
     let rate = written.rate.parse::<FlowRate>();
     let rate = rate.map_err(|QuantityError(error)| add_quantity(&get("rate").span, &error, problems)).ok()?;
     let arrives = written.arrives.clone().or_else(|| {
-        // Frames that leave the DUT by a sub-interface have its tags.
+        // Frames that leave the DUT through a sub-interface have its tags.
         let vlans: Vec<_> = tags_of(&to, ports).into_iter().map(|(_, vid)| ArrivingTag { vid, pcp: None }).collect();
         (!vlans.is_empty()).then(|| Arriving { vlans, ..Arriving::default() })
     });
@@ -159,7 +159,7 @@ fn flow(node: &Node, ports: &[PortConfig], public: bool, problems: &mut Problems
     })
 }
 
-/// The largest packet must fit the sending port.
+/// The largest packet must fit the MTU of the sending port.
 fn check_mtu(size: &PacketSize, headers: &[Header], port: &PortConfig, node: &Node, problems: &mut Problems) {
     let in_front = headers.iter().take_while(|h| !matches!(h.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6));
     let tags = in_front.filter(|h| matches!(h.kind(), HeaderKind::Vlan | HeaderKind::Mpls)).count() as u32 * 4;
@@ -179,7 +179,7 @@ fn check_mtu(size: &PacketSize, headers: &[Header], port: &PortConfig, node: &No
     }
 }
 
-/// `p1`, or `p1.100` and `p1.100.200` for its sub-interfaces.
+/// Reads `p1`, or `p1.100` and `p1.100.200` for sub-interfaces of it.
 fn endpoint(node: &Node, text: &str, ports: &[PortConfig], problems: &mut Problems) -> Option<Endpoint> {
     if let Some(port) = ports.iter().position(|p| p.name == text) {
         return Some(Endpoint { port, vlan: None });
@@ -205,7 +205,7 @@ fn tags_of(end: &Endpoint, ports: &[PortConfig]) -> Vec<(u16, Bits<12>)> {
     ports[end.port].vlans[vlan].tags.iter().filter_map(tag).collect()
 }
 
-/// The headers with the tags of the sub-interface; an error if the flow has tags of its own.
+/// The headers with the tags of the sub-interface; an error if the flow has VLAN tags already.
 fn with_tags(
     headers: &[Header],
     tags: &[(u16, Bits<12>)],
@@ -218,7 +218,7 @@ fn with_tags(
         return Some(headers);
     }
     if headers.iter().any(|h| h.kind() == HeaderKind::Vlan) {
-        let message = "the flow leaves by a sub-interface and has `vlan` headers as well";
+        let message = "the flow leaves through a sub-interface and has `vlan` headers as well";
         return problems.refuse(&from.span, message, "write the port alone, or leave the `vlan` headers out");
     }
     fill(&mut headers, family);
@@ -230,7 +230,7 @@ fn with_tags(
     Some(headers)
 }
 
-/// Fills in the headers of a flow that names none.
+/// Fills in the headers of a flow that has none.
 pub(super) fn fill(headers: &mut Vec<Header>, family: Family) {
     if headers.is_empty() {
         headers.push(match family {
@@ -257,7 +257,7 @@ fn family(written: &Written, node: &Node, problems: &mut Problems) -> Option<Fam
     }
 }
 
-/// The addresses of one end: the given ones, or the test addresses of the port or sub-interface.
+/// The addresses of one end: those in the suite, or the test addresses of the port or sub-interface.
 fn addresses(
     (key, node): (&str, &Node),
     given: Option<Addresses>,

@@ -1,4 +1,5 @@
-//! Flows whose demands no DUT can meet: they send the same frames, but these must arrive in different encapsulations.
+//! Finds flows whose demands no DUT can meet: they send the same frames, but these must arrive in different
+//! encapsulations.
 
 use super::addresses::to_number;
 use super::errors::{Problems, quote};
@@ -10,8 +11,9 @@ use drophammer_model::traffic::{Arriving, Header, HeaderKind};
 use drophammer_model::trial::{AddressRange, Family};
 use std::collections::HashMap;
 
-/// Refuses flows that leave by the same interface with the same headers and common addresses, lead to the same place, and must arrive in
-/// contradictory encapsulations. Accepts flows whose headers differ in any field, although some of their frames may be the same.
+/// Refuses flows that leave through the same interface with the same headers and common addresses, have the same
+/// destination port, and must arrive in contradictory encapsulations. Accepts flows whose headers differ in any field,
+/// although some of their frames may be the same.
 pub(super) fn refuse(flows: &[(&Node, FlowConfig)], example: &str, problems: &mut Problems) {
     let mut alike: HashMap<Key, Vec<&FlowConfig>> = HashMap::new();
     for (node, flow) in flows {
@@ -35,7 +37,7 @@ pub(super) fn refuse(flows: &[(&Node, FlowConfig)], example: &str, problems: &mu
     }
 }
 
-/// What flows with the same frames have in common in addition to their addresses.
+/// Common properties of flows with the same frames, in addition to their addresses.
 type Key = ((usize, Option<usize>), (usize, Option<usize>), Family, Vec<Header>);
 
 fn key(flow: &FlowConfig) -> Key {
@@ -48,7 +50,7 @@ fn key(flow: &FlowConfig) -> Key {
     (place(&flow.from), place(&flow.to), flow.family, headers)
 }
 
-/// What must differ between arriving frames of the two flows, although they leave alike.
+/// The part of the encapsulation in which frames of the two flows must differ on arrival, although they are sent alike.
 fn contradiction(a: &FlowConfig, b: &FlowConfig) -> Option<&'static str> {
     let plain = Arriving::default();
     let [one, other] = [a, b].map(|flow| flow.arrives.as_ref().unwrap_or(&plain));

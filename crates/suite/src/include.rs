@@ -1,7 +1,7 @@
-//! `include:`, other files whose keys a suite takes over. The caller reads them, because this crate does no I/O.
+//! `include:`, other files whose keys become part of a suite. The caller reads them, because this crate does no I/O.
 //!
-//! Included files are merged below the file that includes them, before the suite is read: variables, `--set` and all readers see one tree. Only the
-//! places in it show which file a value comes from.
+//! Included files are merged below the file that includes them before the suite is read, so variables, `--set` and all
+//! readers see one tree. Only the positions in it show from which file a value comes.
 
 use super::errors::{Problems, Source, Sources, quote};
 use super::fields::{items, text};
@@ -13,9 +13,9 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 
 pub(super) const KEY: &str = "include";
-/// Most files that a suite includes, counting nested ones. A file that is included twice counts twice.
+/// Maximum number of files that a suite includes, counting nested ones. A file that is included twice counts twice.
 pub(crate) const MOST: usize = 16;
-/// Deepest nesting of includes.
+/// Maximum nesting of includes.
 const DEEPEST: usize = 8;
 /// Largest file, in bytes.
 pub const MAX_BYTES: usize = raw::MAX_BYTES;
@@ -33,7 +33,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal with these texts.
+    /// Creates a refusal with these texts.
     pub fn new(message: impl Into<String>, help: impl Into<String>) -> Refusal {
         Refusal { message: message.into(), help: help.into() }
     }
@@ -50,11 +50,11 @@ pub(super) struct Includer<'a> {
     open: Open<'a>,
     sources: &'a mut Sources,
     problems: &'a mut Problems,
-    /// How many more files may be included.
+    /// Number of files that may still be included.
     room: usize,
     /// The suite, and the files that are being read, each included by the one before it.
     chain: Vec<PathBuf>,
-    /// Files that were read; `None` for files with errors.
+    /// Files that were read, with their keys; `None` for files with errors.
     done: HashMap<PathBuf, Option<Vec<Entry>>>,
 }
 
@@ -71,13 +71,13 @@ impl<'a> Includer<'a> {
         }
     }
 
-    /// `root` with the keys of the files that it includes, without `include`. `None` if one of these files cannot be read, because errors about the
-    /// missing keys would hide the cause.
+    /// Returns `root` with the keys of the files that it includes, without `include`. `None` if one of these files
+    /// cannot be read, because errors about the missing keys would hide the cause.
     pub fn expand(&mut self, root: Node) -> Option<Node> {
         let Node { span, value } = root;
         let mut own = match value {
             Value::Map(entries) => entries,
-            // The reader reports the error.
+            // Another reader reports the error.
             value => return Some(Node { span, value }),
         };
         let Some(at) = own.iter().position(|entry| entry.key == KEY) else {
@@ -98,7 +98,7 @@ impl<'a> Includer<'a> {
         overlay(&mut below, own, &SECTIONS);
         let root = Node { span, value: Value::Map(below) };
         if root.weight() > MAX_WEIGHT {
-            let message = format!("with what it includes, this file holds more than {MAX_WEIGHT} values");
+            let message = format!("with the files that it includes, this file has more than {MAX_WEIGHT} values");
             return self.problems.refuse(&include.key_span, message, "a suite needs a few hundred; include less");
         }
         whole.then_some(root)
@@ -119,7 +119,7 @@ impl<'a> Includer<'a> {
             let chain = self.chain_to(&file);
             return Err(Refusal::new(
                 format!("{} includes itself: {chain}", quote(&file.display().to_string())),
-                "move what both need into a file of its own, and include that",
+                "move the common part into a separate file, and include that",
             ));
         }
         // The chain begins with the suite.
@@ -129,7 +129,7 @@ impl<'a> Includer<'a> {
         }
         let Some(room) = self.room.checked_sub(1) else {
             let message = format!("the suite includes more than {MOST} files");
-            return Err(Refusal::new(message, "put what belongs together into one file"));
+            return Err(Refusal::new(message, "combine related files"));
         };
         self.room = room;
         if let Some(entries) = self.done.get(&file) {
@@ -141,7 +141,7 @@ impl<'a> Includer<'a> {
         Ok(entries)
     }
 
-    /// The keys in `text`, the text of `file`.
+    /// The keys in `text`, the content of `file`.
     fn parse(&mut self, file: &Path, text: String, place: &Range<usize>) -> Option<Vec<Entry>> {
         if text.trim().is_empty() {
             let message = format!("the file {} is empty", quote(&file.display().to_string()));
@@ -153,7 +153,7 @@ impl<'a> Includer<'a> {
         let start = self.sources.add(file.display().to_string(), source);
         self.problems.add_all(own, start);
         let mut root = root?;
-        // Places count through all texts.
+        // Positions count through all texts.
         root.each_span(&|span| *span = span.start + start..span.end + start);
         self.chain.push(file.to_path_buf());
         let root = self.expand(root);
@@ -169,7 +169,7 @@ impl<'a> Includer<'a> {
         }
     }
 
-    /// The file that `path`, in the current file, leads to, relative to the folder of the suite.
+    /// Resolves `path`, given in the current file, relative to the folder of the suite.
     fn locate(&self, path: &str) -> Result<PathBuf, Refusal> {
         if path.contains(is_hidden) {
             let message = format!("{} has invisible characters", quote(&visible(path, &[])));
@@ -197,7 +197,7 @@ impl<'a> Includer<'a> {
         Ok(file)
     }
 
-    /// `suite.yaml → a.yaml → b.yaml`
+    /// Returns `suite.yaml → a.yaml → b.yaml`.
     fn chain_to(&self, file: &Path) -> String {
         let names = self.chain.iter().map(PathBuf::as_path).chain([file]);
         names.map(|name| quote(&name.display().to_string())).collect::<Vec<_>>().join(" \u{2192} ")

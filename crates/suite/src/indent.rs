@@ -1,4 +1,5 @@
-//! Finds the line whose indentation makes a text invalid YAML. A YAML parser reports only the place where it gives up, in its own terms.
+//! Finds the line whose indentation makes a text invalid YAML. A YAML parser reports only the position where it gives
+//! up, in its own terms.
 
 use super::errors::quote;
 use std::ops::Range;
@@ -19,22 +20,23 @@ struct Level {
 
 /// A line of a text.
 struct Line<'t> {
-    /// Its first byte.
+    /// Position of its first byte.
     start: usize,
     indent: usize,
-    /// What follows the indentation.
+    /// The text after the indentation.
     content: &'t str,
 }
 
-/// Finds the wrong indentation at or close to byte `at`, where the parser gave up. `None` if something else is wrong.
+/// Finds the wrong indentation at or near byte `at`, where the parser gave up. `None` if something else is wrong.
 pub(super) fn find(text: &str, at: usize) -> Option<Misplaced> {
     let lines = lines(text);
     let here = lines.iter().rposition(|line| line.start <= at)?;
-    // A multi-line value fails on the line before the tab.
+    // In a multi-line value, the parser fails on the line before the tab.
     let next = (here + 1..lines.len()).find(|i| !is_blank(&lines[*i]));
     let mut close = [Some(here), next].into_iter().flatten().map(|i| &lines[i]);
     let close = close.find(|line| line.content.starts_with('\t'));
-    // A line above may be the cause, but a line that begins with spaces may be text of a block, where tabs are allowed.
+    // A line above may be the cause. But a line that begins with spaces may be the text of a block, where tabs are
+    // allowed.
     let above = || lines[..here].iter().find(|line| line.indent == 0 && line.content.starts_with('\t'));
     if let Some(line) = close.or_else(above) {
         let tab = line.start + line.indent;
@@ -48,9 +50,9 @@ pub(super) fn find(text: &str, at: usize) -> Option<Misplaced> {
     unfit(&lines[..=here])
 }
 
-/// Finds a line with a leading dash in a multi-line value: YAML takes the dash as part of the value.
+/// Finds a line with a leading dash in a multi-line value, because YAML takes the dash as part of the value.
 pub(super) fn swallowed_dash(text: &str, value: Range<usize>) -> Option<Misplaced> {
-    // Returns early for nearly all values, because a file may have very many.
+    // Returns early for nearly all values, because a file can contain very many.
     let more = text.get(value.clone())?.find('\n')? + value.start + 1;
     let rest = lines(&text[more..value.end]);
     let line = rest.iter().find(|line| line.content.starts_with("- "))?;
@@ -69,7 +71,7 @@ pub(super) fn swallowed_dash(text: &str, value: Range<usize>) -> Option<Misplace
             Some(column) => format!(
                 "indent it by {column} spaces to make it the next item of the list above; quote the text if it is one"
             ),
-            None => "indent it as the list that it belongs to; quote the text if it is one".into(),
+            None => "indent it like the list that it belongs to; quote the text if it is one".into(),
         },
     })
 }
@@ -95,7 +97,7 @@ fn is_blank(line: &Line<'_>) -> bool {
     line.content.is_empty() || line.content.starts_with('#')
 }
 
-/// Reports the last line if no list or map above it has its indentation.
+/// Reports the last line if no list or map above it has the same indentation.
 fn unfit(lines: &[Line<'_>]) -> Option<Misplaced> {
     let (last, above) = lines.split_last()?;
     let mut levels: Vec<Level> = Vec::new();
@@ -144,7 +146,7 @@ fn unfit(lines: &[Line<'_>]) -> Option<Misplaced> {
             last.indent,
             if is_item { "item" } else { "key" }
         ),
-        help: format!("indent it by {columns} spaces, as the lines above that it belongs to"),
+        help: format!("indent it by {columns} spaces, like the lines above that it belongs to"),
     })
 }
 
@@ -190,7 +192,7 @@ mod tests {
             assert_eq!((line, column), place, "{text}: {words}");
             assert!(words.contains(&format!("indented by {spaces} spaces")) && words.contains(help), "{text}: {words}");
         }
-        // Another cause keeps the words of the parser.
+        // With another cause, the message of the parser stays.
         let (.., words) = error("title: a: b\n");
         assert!(words.contains("quote text that holds"), "{words}");
     }

@@ -1,12 +1,14 @@
-//! Keys of BGP sessions: in the suite (`bgp: {md5: KEY}`), in a file (`md5_file: PATH`) or in the environment (`md5_env: NAME`). The caller reads the
-//! last two, because this crate does no I/O. Before the suite is read, the key itself replaces the entry that names it.
+//! Keys of BGP sessions: in the suite (`bgp: {md5: KEY}`), in a file (`md5_file: PATH`) or in the environment
+//! (`md5_env: NAME`). The caller reads keys from files and the environment, because this crate does no I/O. The key
+//! itself replaces the entry that names it before the suite is read.
 //!
 //! # Secrets
 //!
-//! Keys from files and the environment (`cli/src/key_file.rs` reads them) get into the tree of a suite here. `suite::Mask` hides them in all other
-//! texts: in the stored suite, its errors, records (`cli/src/masked.rs`, which keeps names and times) and logs of hooks (`kinds/external/logs.rs`).
-//! A kind renders its configuration twice: from the role, for the daemon, and from `RouterRole::without_secrets`, for the record and the folder of
-//! the run. If the two differ, the daemon reads its file from the lab's tmpfs (`configuration::store`).
+//! Here keys from files and the environment (`cli/src/key_file.rs` reads them) are inserted into the tree of a suite.
+//! `suite::Mask` hides them in all other texts: in the stored suite, its errors, records (`cli/src/masked.rs`, which
+//! keeps names and times) and logs of hooks (`kinds/external/logs.rs`). A kind renders its configuration twice: from
+//! the role, for the daemon, and from `RouterRole::without_secrets`, for the record and the folder of the run. If the
+//! two differ, the daemon reads its file from the lab's tmpfs (`configuration::store`).
 
 use super::errors::{Problems, quote};
 use super::include::Refusal;
@@ -17,14 +19,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The entry with a key, wherever it occurs: a map with it may be the value of a variable or of an anchor.
+/// The entry with a key, wherever it occurs: a map that contains it may be the value of a variable or of an anchor.
 const MD5: &str = "md5";
-/// Names a file with the key.
+/// The entry that names a file with the key.
 pub(super) const FILE: &str = "md5_file";
-/// Names an environment variable with the key.
+/// The entry that names an environment variable with the key.
 pub(super) const ENV: &str = "md5_env";
 
-/// Where a key is.
+/// Where a key is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPlace {
     /// A file; a relative path is already joined to the suite's folder.
@@ -36,7 +38,7 @@ pub enum KeyPlace {
 /// Returns a key. The implementation reads only ordinary files, and at most a few kilobytes.
 pub type OpenKey<'a> = &'a dyn Fn(&KeyPlace) -> Result<String, Refusal>;
 
-/// Puts the key into the section `bgp` of a suite in `folder`.
+/// Inserts the key into the section `bgp` of a suite in `folder`.
 pub(super) fn apply(root: &mut Node, folder: &Path, open: OpenKey<'_>, problems: &mut Problems) {
     let Value::Map(entries) = &mut root.value else { return };
     let Some(section) = entries.iter_mut().find(|entry| entry.key == "bgp") else { return };
@@ -96,7 +98,7 @@ fn is_variable(text: &str) -> bool {
     !text.starts_with(|c: char| c.is_ascii_digit()) && text.len() <= 255 && text.chars().all(allowed)
 }
 
-/// All values of `md5` in a suite whose variables have been replaced.
+/// All values of `md5` in a suite after variables have been replaced.
 pub(super) fn values(root: &Node) -> Vec<String> {
     let mut found = Vec::new();
     collect(root, "", &mut found);
@@ -106,35 +108,36 @@ pub(super) fn values(root: &Node) -> Vec<String> {
 /// Longest key of TCP MD5, as in Linux and in FRR, in bytes.
 const LONGEST: usize = 80;
 
-/// Why `key` cannot be a key in the configuration of every router; `None` if it can.
+/// Returns why `key` does not work in the configuration of every router; `None` if it does.
 pub fn wrong_key(key: &str) -> Option<&'static str> {
     let fits = |byte: u8| byte.is_ascii_graphic() && !b"\"'\\{}".contains(&byte);
     if key.is_empty() || key.len() > LONGEST {
         Some("a key has 1 to 80 characters")
     } else if !key.bytes().all(fits) {
-        Some("a key has no spaces, quotes, backslashes and braces, and characters of ASCII alone")
+        Some("a key has only ASCII characters, without spaces, quotes, backslashes and braces")
     } else {
         None
     }
 }
 
-/// A scalar.
+/// A scalar of the tree.
 struct Scalar<'n> {
-    /// Its key; empty in a list.
+    /// The key of its entry; empty in a list.
     key: &'n str,
     text: &'n str,
     span: &'n Range<usize>,
 }
 
-/// The texts of a suite with [`Secret::HIDDEN`] in place of keys, also where a variable or an anchor holds a key, or where a key is part of another
-/// text. `others` are keys that come from outside of these texts.
+/// Returns the texts of a suite with [`Secret::HIDDEN`] in place of keys, even if a variable or an anchor contains a
+/// key, or if a key is part of another text. `others` are keys from outside of these texts.
 pub(super) fn without_secrets(texts: &[&str], others: &[String]) -> Vec<String> {
     let places = Found::of(texts, others).places;
     texts.iter().zip(places).map(|(text, places)| replaced(text, &places, |_| Secret::HIDDEN.to_owned())).collect()
 }
 
-/// The texts of a suite for messages: each byte of a key becomes a star, so that places do not move. The second list has the keys. In a text that is
-/// not YAML, everything after the word `md5` is hidden, to the end of its line.
+/// Returns the texts of a suite for messages: each byte of a key becomes a star, so that positions do not change. The
+/// second list contains the keys. In a text that is not YAML, everything after the word `md5` is hidden, to the end of
+/// its line.
 pub(super) fn with_stars(texts: &[&str], others: &[String]) -> (Vec<String>, Vec<String>) {
     let found = Found::of(texts, others);
     let stars =
@@ -145,9 +148,9 @@ pub(super) fn with_stars(texts: &[&str], others: &[String]) -> (Vec<String>, Vec
 
 /// The keys of a suite.
 struct Found {
-    /// Their places in each text, in order, without overlaps.
+    /// Positions of keys in each text, in order, without overlaps.
     places: Vec<Vec<Range<usize>>>,
-    /// The keys, and the variables that they are made of.
+    /// The keys, and the variables from which they are composed.
     secrets: BTreeSet<String>,
 }
 
@@ -176,7 +179,8 @@ impl Found {
         let places = |((text, root), scalars): ((&&str, &Option<Node>), &Vec<Scalar>)| {
             let whole = scalars.iter().filter(|scalar| hidden.contains(scalar.text)).map(|scalar| scalar.span.clone());
             let mut places: Vec<Range<usize>> = whole.collect();
-            // In the command of a hook, or in a comment. A shorter key would also match within ordinary words.
+            // A key may also be in the command of a hook, or in a comment. A shorter key would also match within
+            // ordinary words.
             for secret in
                 hidden.iter().filter(|secret| secret.len() >= Mask::LEAST && variables::names(secret).is_empty())
             {
@@ -200,18 +204,18 @@ fn after_the_word(text: &str) -> Vec<Range<usize>> {
         let skipped = rest[..end].len() - rest[..end].trim_start_matches(['"', '\'', ' ', '\t', ':']).len();
         start + skipped..start + end
     };
-    // The name of a file or a variable with a key (`md5_file`) is no secret.
+    // The name of a file or a variable that contains a key (`md5_file`) is no secret.
     let keys = text.match_indices(MD5).filter(|(at, word)| !text[at + word.len()..].starts_with('_'));
     keys.map(value).collect()
 }
 
-/// The places in order, without overlaps.
+/// Merges positions into an ordered list without overlaps.
 fn joined(mut places: Vec<Range<usize>>) -> Vec<Range<usize>> {
     places.sort_unstable_by_key(|place| (place.start, place.end));
     let mut joined: Vec<Range<usize>> = Vec::new();
     for place in places {
         match joined.last_mut() {
-            // An alias has the same place as its anchor.
+            // An alias has the same position as its anchor.
             Some(last) if place.start < last.end => last.end = last.end.max(place.end),
             _ => joined.push(place),
         }
@@ -219,7 +223,7 @@ fn joined(mut places: Vec<Range<usize>>) -> Vec<Range<usize>> {
     joined
 }
 
-/// `text` with these places replaced by what `by` returns.
+/// Returns `text` with these parts replaced by the result of `by`.
 fn replaced(text: &str, places: &[Range<usize>], by: impl Fn(&str) -> String) -> String {
     let (mut out, mut at) = (String::new(), 0);
     for place in places {

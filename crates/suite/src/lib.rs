@@ -1,5 +1,5 @@
-//! Suites as people write them: reads YAML into `model::suite`, reports all errors together, each with its line and a remedy, and makes the schema
-//! for editors. Nothing here does I/O: the caller opens files.
+//! Suites as people write them: reads YAML into `model::suite`, reports all errors together, each with its line and a
+//! remedy, and creates the schema for editors. Nothing here does I/O: the caller opens files.
 
 mod about;
 mod addresses;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Media as a suite names them.
+/// Media, as named in a suite.
 pub(crate) const MEDIA: [&str; 3] = ["ethernet", "ppp-over-sonet", "ppp-over-sonet-fcs16"];
 
 const EXAMPLE: &str = "{name: p1, speed: 10 Gbit/s}";
@@ -29,26 +29,26 @@ pub(crate) const DEFAULT_MTU: u64 = 1500;
 const MIN_MTU: u64 = 1280;
 /// Smallest MTU without IPv6 (RFC 791), in bytes.
 pub(crate) const MIN_MTU_IPV4: u64 = 68;
-/// Largest MTU: that of the largest frame that the tester builds, in bytes.
+/// Largest MTU, in bytes: that of the largest frame that the tester builds.
 pub(crate) const MAX_MTU: u64 = (MAX_FRAME - ETHERNET_OVERHEAD) as u64;
 /// EtherType of a C-TAG (IEEE 802.1Q).
 const C_TAG: u16 = 0x8100;
 /// EtherType of an S-TAG (IEEE 802.1ad).
 const S_TAG: u16 = 0x88a8;
-/// The EtherTypes that a tag may have, as written.
+/// The EtherTypes that a tag can have, as written in a suite.
 pub(crate) const TPIDS: [(&str, u16); 2] = [("0x8100", C_TAG), ("0x88a8", S_TAG)];
-/// Highest VLAN identifier; 0 and 4095 have meanings of their own (IEEE 802.1Q table 9-2).
+/// Highest VLAN identifier; 0 and 4095 have special meanings (IEEE 802.1Q table 9-2).
 pub(crate) const MAX_ID: u64 = 4094;
-/// Most sub-interfaces of a port.
+/// Maximum number of sub-interfaces of a port.
 pub(crate) const MAX_VLANS: usize = 4094;
 /// Labels below this one are reserved (RFC 3032 section 2.1).
 pub(crate) const FIRST_LABEL: u32 = 16;
-/// Most label entries of a port.
+/// Maximum number of label entries of a port.
 pub(crate) const MOST_ENTRIES: usize = 65_536;
-/// Most labels that replace one.
+/// Maximum number of labels that replace one label.
 pub(crate) const MOST_OUT: usize = 4;
 
-/// A port that was read, with the places that errors point at.
+/// A port that was read, with the positions to which errors refer.
 struct Port<'n> {
     name: String,
     name_span: &'n Range<usize>,
@@ -66,12 +66,12 @@ struct Vlan<'n> {
     tags: Vec<VlanTag>,
     ipv4: Option<Placed<'n>>,
     ipv6: Option<Placed<'n>>,
-    /// Place of its identifier.
+    /// Position of its identifier.
     span: &'n Range<usize>,
 }
 
 impl Vlan<'_> {
-    /// `VLAN 100`, `VLAN 100.200`
+    /// Text for messages: `VLAN 100`, `VLAN 100.200`.
     fn show(&self) -> String {
         let ids: Vec<String> = self.tags.iter().map(|t| t.vid.to_string()).collect();
         format!("VLAN {}", ids.join("."))
@@ -88,13 +88,14 @@ struct Written {
     out: Vec<Bits<20>>,
 }
 
-/// What the DUT does with packets that have a label, or with packets to a network.
+/// Action of the DUT on packets that have a label, or on packets to a network.
 enum Entry {
     Label(LabelConfig),
     Fec(FecConfig),
 }
 
-/// Reads the ports. `public` permits public addresses. `routed` is true if the suite has BGP: then routes may lead to a port without a partner.
+/// Reads the ports. `public` permits public addresses. `routed` is true if the suite has BGP: a port without a partner
+/// is then allowed, because routes may lead to it.
 pub(crate) fn read(node: &Node, public: bool, routed: bool, problems: &mut Problems) -> Option<Vec<PortConfig>> {
     let nodes = items(node, "`ports`", &format!("- {EXAMPLE}"), problems)?;
     let left_over = !nodes.len().is_multiple_of(2) && (!routed || nodes.len() < 3) && nodes.len() != 1;
@@ -158,7 +159,7 @@ fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) 
     let speed = fields.required("speed", "a port", "speed: 10 Gbit/s", problems);
     let speed = speed.and_then(|node| quantity(node, "`speed`", "10 Gbit/s", str::parse, problems));
     let medium = fields.or("medium", Medium::default(), |node| medium(node, problems));
-    // Errors about defaults point at the name of the port, not at all of its lines.
+    // Errors about defaults refer to the name of the port, not to all of its lines.
     let place = name_node.map_or(&node.span, |n| &n.span);
     let mut placed = |key: &str, family: Family| {
         addresses::read(fields.value(key), family, Owner::Port(index), place, public, problems)
@@ -201,7 +202,7 @@ fn check_families(ports: &[Port], problems: &mut Problems) {
     }
 }
 
-/// No prefix may lead to two places.
+/// Reports prefixes that would lead to two places.
 fn check_overlaps(ports: &[Port], public: bool, problems: &mut Problems) {
     let mut seen: Vec<(Prefix, String)> = Vec::new();
     for port in ports {
@@ -213,11 +214,11 @@ fn check_overlaps(ports: &[Port], public: bool, problems: &mut Problems) {
         for (placed, whose) in own.chain(vlans) {
             let own = [
                 (placed.link(), format!("the link of {whose}"), placed.link_span),
-                (placed.behind(), format!("what is behind {whose}"), placed.behind_span),
+                (placed.behind(), format!("the network behind {whose}"), placed.behind_span),
             ];
             for (prefix, what, span) in own {
                 if let Some((other, whose)) = seen.iter().find(|(p, _)| p.overlaps(&prefix)) {
-                    let help = "give every link and every `behind` a prefix of its own; the defaults do not overlap";
+                    let help = "give every link and every `behind` a different prefix; the defaults do not overlap";
                     problems.add(span, format!("`{prefix}`, {what}, overlaps `{other}`, {whose}"), help);
                 }
                 seen.push((prefix, what));
@@ -235,14 +236,14 @@ fn check_overlaps(ports: &[Port], public: bool, problems: &mut Problems) {
         }
         addresses::check_block(&prefix, span, public, problems);
         if let Some((other, whose)) = seen.iter().find(|(p, _)| p.overlaps(&prefix)) {
-            let help = "give it a prefix of its own: packets to other networks get no labels";
+            let help = "give it a separate prefix: packets to other networks get no labels";
             problems.add(span, format!("`{prefix}` overlaps `{other}`, {whose}"), help);
         }
         seen.push((prefix, format!("a network of {}", quote(&port.name))));
     }
 }
 
-/// Reads the sub-interfaces of port `port`. `has` says whether the port has IPv4 and IPv6.
+/// Reads the sub-interfaces of port `port`. `has` is whether the port has IPv4 and IPv6.
 fn vlans<'n>(
     node: &'n Node,
     port: usize,
@@ -259,7 +260,7 @@ fn vlans<'n>(
     let mut seen = HashSet::new();
     for vlan in &vlans {
         if !seen.insert(&vlan.tags) {
-            let help = "give each one an identifier of its own; the first tag may differ in `tpid` instead";
+            let help = "give each one a different identifier; the first tag may differ in `tpid` instead";
             problems.add(vlan.span, format!("two sub-interfaces of this port are {}", vlan.show()), help);
         }
     }
@@ -289,7 +290,7 @@ fn vlan<'n>(node: &'n Node, owner: Owner, has: [bool; 2], public: bool, problems
     Some(Vlan { tags, ipv4, ipv6, span: &id.span })
 }
 
-/// The tags of `id: 100` or `id: [100, 200]`; the outer tag may have a `tpid`.
+/// Reads the tags of `id: 100` or `id: [100, 200]`; the outer tag can have a `tpid`.
 fn tags(id: &Node, tpid: Option<&Node>, problems: &mut Problems) -> Option<Vec<VlanTag>> {
     let nodes = match &id.value {
         Value::List(nodes) => &nodes[..],
@@ -329,7 +330,7 @@ fn tags(id: &Node, tpid: Option<&Node>, problems: &mut Problems) -> Option<Vec<V
     tags.into_iter().collect()
 }
 
-/// Reads the label entries of a port, each with its place.
+/// Reads the label entries of a port, each with its position.
 fn labels<'n>(node: &'n Node, problems: &mut Problems) -> Option<Vec<(Entry, &'n Range<usize>)>> {
     let nodes = few(node, "`labels`", &format!("- {LABEL_EXAMPLE}"), MOST_ENTRIES, problems)?;
     let entries: Vec<_> = nodes.iter().filter_map(|n| Some((label(n, problems)?, &n.span))).collect();
@@ -368,7 +369,7 @@ fn fec(node: &Node, to: &str, out: Vec<u32>, problems: &mut Problems) -> Option<
     Some(FecConfig { to, out })
 }
 
-/// A label must be unique over all ports.
+/// Reports labels that are not unique over all ports.
 fn refuse_repeated_labels(ports: &[Port], problems: &mut Problems) {
     let mut seen = HashSet::new();
     for (entry, span) in ports.iter().flat_map(|port| &port.labels) {
@@ -376,7 +377,7 @@ fn refuse_repeated_labels(ports: &[Port], problems: &mut Problems) {
             && !seen.insert(entry.label)
         {
             let message = format!("two entries are for label {}", entry.label);
-            problems.add(span, message, "give each entry of the suite a label of its own; the DUT has one label space");
+            problems.add(span, message, "give each entry of the suite a different label; the DUT has one label space");
         }
     }
 }

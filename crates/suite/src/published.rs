@@ -1,4 +1,5 @@
-//! The `published:` section: figures that others published, for comparison. An entry is either a table, or figures of a test for each router.
+//! The `published:` section: figures published by others, for comparison. An entry is either a table, or figures of a
+//! test for each router.
 
 use super::errors::{Problems, did_you_mean, quote};
 use super::expect::{self, Sizes};
@@ -13,11 +14,11 @@ use std::collections::HashSet;
 const EXAMPLE: &str = "published: [{test: throughput, title: Routers of 1989, source: a report, columns: [router, 64 bytes], rows: [[A, 5782]]}]";
 const FIGURES_EXAMPLE: &str = "{test: throughput, title: Highest rate, source: a report, routers: [A (1989)], figures: {throughput_64_pps: [5782]}}";
 const KEYS: [&str; 10] = ["test", "id", "title", "source", "meaning", "columns", "rows", "routers", "figures", "unit"];
-/// Most entries.
+/// Maximum number of entries.
 const MOST_TABLES: usize = 50;
-/// Most columns of a table, and most routers of figures.
+/// Maximum number of columns of a table, and of routers of figures.
 const MOST_COLUMNS: usize = 20;
-/// Most rows of a table, and most figures.
+/// Maximum number of rows of a table, and of figures.
 const MOST_ROWS: usize = 200;
 
 /// The JSON schema of the section.
@@ -26,7 +27,7 @@ pub(crate) fn schema() -> serde_json::Value {
     let row = json!({ "type": "array", "minItems": 1, "maxItems": MOST_COLUMNS, "items": line });
     let cells = json!({ "oneOf": [line, row] });
     json!({
-        "description": "Figures that others published: tables for the report to show with the tables of a test, or figures to show next to its figures.",
+        "description": "Figures published by others: tables that the report shows with the tables of a test, or figures that it shows next to the test's own.",
         "type": "array", "minItems": 1, "maxItems": MOST_TABLES, "items": {
             "type": "object", "additionalProperties": false,
             "required": ["test", "title", "source"],
@@ -35,7 +36,7 @@ pub(crate) fn schema() -> serde_json::Value {
                 "test": { "description": "Name of a test of this suite.", "type": "string" },
                 "id": { "description": "Id of one test of this name; default: all of them.", "type": "string" },
                 "title": line, "source": line,
-                "meaning": { "description": "What the figures mean in the source.", "type": "string", "maxLength": LONGEST_LINE },
+                "meaning": { "description": "Meaning of the figures in the source.", "type": "string", "maxLength": LONGEST_LINE },
                 "columns": row,
                 "rows": { "type": "array", "minItems": 1, "maxItems": MOST_ROWS, "items": row },
                 "routers": row,
@@ -71,7 +72,7 @@ pub(crate) fn read(
     Some(read)
 }
 
-/// A figure and a router for which both entries have a value, but the report only one cell.
+/// Returns a figure and a router for which both entries have a value, although the report has only one cell.
 fn twice<'p>(earlier: &'p Published, later: &'p Published) -> Option<(&'p str, &'p str)> {
     let apart = matches!((&earlier.id, &later.id), (Some(a), Some(b)) if a != b);
     if apart || earlier.test != later.test {
@@ -133,7 +134,7 @@ fn entry(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, problem
     Some(published)
 }
 
-/// The name of a test in `node`; an error if no test of this suite has it. `what` begins the message.
+/// The name of the test in `node`; an error if this suite has no such test. `what` begins the message.
 pub(super) fn known_test(
     node: &Node,
     what: &str,
@@ -150,7 +151,7 @@ pub(super) fn known_test(
     }
 }
 
-/// The id in `node`, if there is one; an error if no test of this name has it.
+/// The id in `node`, if there is one; an error if no test of this name has this id.
 pub(super) fn of_test(
     node: Option<&Node>,
     test: &str,
@@ -187,7 +188,7 @@ fn rows(node: &Node, columns: usize, problems: &mut Problems) -> Option<Vec<Vec<
     Some(all)
 }
 
-/// The figures of an entry. If the tests could not be read, their keys are not checked.
+/// Reads the figures of an entry. If the tests could not be read, the keys are not checked.
 fn figures(
     node: &Node,
     published: &Published,
@@ -204,8 +205,8 @@ fn figures(
         .entries
         .iter()
         .map(|entry| {
-            // A size that this run does not send is no mistake (the command line may have changed the sizes): the report shows only the published
-            // figure.
+            // A size that this run does not send is no mistake, because the command line may have changed the sizes:
+            // the report then shows only the published figure.
             let key = match (registry.test(&published.test), tests) {
                 (Some(spec), Some(_)) => expect::named(entry, spec, &Sizes::Any, problems)?.0,
                 _ => entry.key.clone(),
@@ -216,7 +217,7 @@ fn figures(
     read.into_iter().collect()
 }
 
-/// One value for each router; a value without a list applies to all of them.
+/// Reads one value for each router; a value that is not a list applies to all of them.
 fn values(entry: &Entry, routers: &[String], problems: &mut Problems) -> Option<Vec<String>> {
     let node = &entry.value;
     if matches!(node.value, Value::Scalar { .. }) {

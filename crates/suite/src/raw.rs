@@ -1,6 +1,6 @@
-//! A suite as written: a tree of YAML nodes, each with its range of bytes. Only this file depends on the YAML library. It uses the library's events
-//! rather than its deserializer, because only the events preserve what good errors need: every duplicate of a key, whether a scalar was quoted, and
-//! places in bytes.
+//! A suite as written: a tree of YAML nodes, each with its range of bytes. Only this file depends on the YAML library.
+//! It uses the library's events instead of its deserializer, because only the events contain what good errors need:
+//! every duplicate of a key, whether a scalar was quoted, and positions in bytes.
 
 use super::errors::{Problems, quote};
 use super::indent::{self, Misplaced};
@@ -10,15 +10,15 @@ use std::ops::Range;
 
 /// Largest file, in bytes.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
-/// Deepest nesting; a suite needs 6.
+/// Maximum nesting; a suite needs 6 levels.
 const MAX_DEPTH: usize = 32;
-/// Largest tree by [`Node::weight`], including what aliases repeat.
+/// Maximum size of a tree by [`Node::weight`], including the nodes repeated by aliases.
 pub(super) const MAX_WEIGHT: usize = 100_000;
 
-/// Reading stops after this many errors.
+/// Number of errors after which reading stops.
 const MANY_PROBLEMS: usize = 200;
 
-/// A YAML node with its place.
+/// A YAML node with its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     /// Bytes of the source; for an absent value, the bytes of its key.
@@ -35,11 +35,11 @@ pub(crate) enum Value {
     Scalar {
         /// Text after unquoting.
         text: String,
-        /// False if quoted or a block: then `"64"` is not a number.
+        /// False if quoted or a block; `"64"` is then not a number.
         plain: bool,
     },
     List(Vec<Node>),
-    /// In the order of the file, keys unique.
+    /// Entries in the order of the file, with unique keys.
     Map(Vec<Entry>),
 }
 
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    /// Calls `change` with every place in this tree.
+    /// Calls `change` for every position in this tree.
     pub(super) fn each_span(&mut self, change: &impl Fn(&mut Range<usize>)) {
         change(&mut self.span);
         match &mut self.value {
@@ -77,7 +77,7 @@ impl Node {
         }
     }
 
-    /// Size of this tree: one for each node and key, and one for each 64 bytes of text.
+    /// Size of this tree: one for each node and key, and one for every 64 bytes of text.
     pub(super) fn weight(&self) -> usize {
         1 + match &self.value {
             Value::Null => 0,
@@ -88,7 +88,7 @@ impl Node {
     }
 }
 
-/// A list or map that is not finished.
+/// A list or map whose end has not been read yet.
 struct Open {
     span: Range<usize>,
     anchor: usize,
@@ -97,7 +97,7 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    /// Entries, the key that waits for its value, and the place of each key's first entry, to detect duplicates.
+    /// Entries, the key whose value comes next, and the position of each key's first entry, to detect duplicates.
     Map {
         entries: Vec<Entry>,
         key: Option<(String, Range<usize>)>,
@@ -105,7 +105,7 @@ enum Content {
     },
 }
 
-/// Reads a text of the command line. Errors in it are reported at `place`, and begin with `label`.
+/// Reads a text from the command line. Errors in it are reported at `place`, and begin with `label`.
 pub(super) fn parse_given(text: &str, label: &str, place: &Range<usize>, problems: &mut Problems) -> Option<Node> {
     let mut own = Problems::default();
     let node = parse(text, &mut own);
@@ -181,7 +181,8 @@ impl Reader<'_, '_> {
         self.problems.add(&(at..at), format!("this is not YAML: {}", error.info()), help);
     }
 
-    /// Refuses multi-line text with a line that looks like an item of a list: a wrong indentation makes it part of the text.
+    /// Refuses multi-line text with a line that looks like a list item: because of its wrong indentation it became part
+    /// of the text.
     fn refuse_swallowed(&mut self, span: &Range<usize>) -> Option<()> {
         let Some(Misplaced { span, message, help }) = indent::swallowed_dash(self.text, span.clone()) else {
             return Some(());
@@ -189,14 +190,14 @@ impl Reader<'_, '_> {
         self.problems.refuse(&span, message, help)
     }
 
-    /// Takes one event; `None` stops the reading.
+    /// Processes one event; `None` stops the reading.
     fn event(&mut self, event: Event, span: Range<usize>) -> Option<()> {
         match event {
             Event::DocumentStart(..) if self.root.is_some() => {
                 return self.problems.refuse(
                     &span,
                     "a second document begins here",
-                    "write each suite into a file of its own",
+                    "write each suite into a separate file",
                 );
             }
             Event::Scalar(text, style, anchor, tag) => {
@@ -251,7 +252,7 @@ impl Reader<'_, '_> {
 
     fn tag(&mut self, tagged: bool, span: &Range<usize>) {
         if tagged {
-            self.problems.add(span, "a YAML tag (`!…`) means nothing in a suite", "leave the tag out");
+            self.problems.add(span, "a YAML tag (`!…`) has no meaning in a suite", "leave the tag out");
         }
     }
 
@@ -265,13 +266,13 @@ impl Reader<'_, '_> {
         Some(())
     }
 
-    /// Aliases repeat whole trees: without this limit ten lines could ask for a thousand million nodes.
+    /// Aliases repeat whole trees: without this limit ten lines could expand to a billion nodes.
     fn weigh(&mut self, weight: usize, span: &Range<usize>) -> Option<()> {
         self.weight += weight;
         if self.weight > MAX_WEIGHT {
             return self.problems.refuse(
                 span,
-                format!("the file holds more than {MAX_WEIGHT} values, counting those that aliases repeat"),
+                format!("the file has more than {MAX_WEIGHT} values, including those repeated by aliases"),
                 "a suite needs a few hundred; look for aliases (`*name`) that repeat each other",
             );
         }
@@ -306,7 +307,7 @@ impl Reader<'_, '_> {
                         node.span = key_span.clone();
                     }
                     match seen.get(&name) {
-                        // Counting lines from the start is slow, and nobody reads more errors than these.
+                        // Counting lines from the start is slow, and nobody reads more errors than this.
                         Some(_) if self.problems.len() > MANY_PROBLEMS => return None,
                         Some(first) => {
                             let line =

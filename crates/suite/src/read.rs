@@ -1,4 +1,4 @@
-//! From the text of a suite file to a [`Suite`], or to all of its errors.
+//! Converts the text of a suite file to a [`Suite`], or reports all of its errors.
 
 use super::errors::{Problems, Sources, SuiteErrors, did_you_mean, quote};
 use super::fields::{Fields, flag, name, text, whole, word};
@@ -27,44 +27,44 @@ pub(crate) const KEYS: [&str; 19] = [
     "defaults", "tests", "published", "digest", "baseline", "allow_public_addresses",
 ];
 
-/// What the command line changes in a suite.
+/// Changes to a suite from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// Profile, in place of the suite's.
+    /// Profile, instead of the suite's.
     pub profile: Option<Profile>,
-    /// Run only these DUTs, by name; all when empty.
+    /// Names of the DUTs to run; all if empty.
     pub duts: Vec<String>,
-    /// Run only these tests, by name or id; all when empty.
+    /// Names or ids of the tests to run; all if empty.
     pub tests: Vec<String>,
-    /// Seed, in place of the suite's.
+    /// Seed, instead of the suite's.
     pub seed: Option<u64>,
-    /// Number of rounds, in place of the suite's.
+    /// Number of rounds, instead of the suite's.
     pub rounds: Option<u32>,
-    /// Values of variables, in place of the suite's; the last one for a variable wins.
+    /// Values of variables, instead of the suite's. If a variable has several, the last one applies.
     pub variables: Vec<Variable>,
-    /// Parameters of tests, in place of the suite's; the last one for a parameter wins.
+    /// Parameters of tests, instead of the suite's. If a parameter has several, the last one applies.
     pub set: Vec<Setting>,
 }
 
-/// A suite and the texts that it was read from.
+/// A suite and the texts from which it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
     /// The suite.
     pub suite: Suite,
-    /// Its text as a run stores it: without keys of BGP sessions.
+    /// Its text as stored in a run, without keys of BGP sessions.
     pub text: String,
     /// Included files: path relative to the suite's folder, and the text, also without keys.
     pub included: Vec<(String, String)>,
-    /// Variables set by the command line that hold such a key or a part of it.
+    /// Variables set on the command line that contain such a key or a part of it.
     pub secret_variables: Vec<String>,
 }
 
-/// Gives access to what a suite names but does not contain.
+/// Access to files and keys that a suite names but does not contain.
 #[derive(Clone, Copy)]
 pub struct Outside<'a> {
     /// Returns the text of an included file.
     pub include: Open<'a>,
-    /// Returns a key of BGP sessions.
+    /// Returns a key of a BGP session.
     pub key: OpenKey<'a>,
 }
 
@@ -80,8 +80,8 @@ impl std::fmt::Debug for Outside<'_> {
 /// DUTs and tests keep the order of the file, even if `overrides` name them in another order.
 ///
 /// # Errors
-/// All independent errors, in order of place. Text that is not YAML, is larger than 1 MiB or nested too deep gives one
-/// error.
+/// All independent errors, in order of position. Text that is not YAML, is larger than 1 MiB or nested too deep gives
+/// one error.
 pub fn read(text: &str, file_name: &str, registry: &Registry, overrides: &Overrides) -> Result<Suite, SuiteErrors> {
     let none = |_: &Path| -> Result<String, Refusal> {
         Err(Refusal::new("no file can be included here", "write its keys into the suite"))
@@ -92,11 +92,11 @@ pub fn read(text: &str, file_name: &str, registry: &Registry, overrides: &Overri
     read_with(text, file_name, Outside { include: &none, key: &no_key }, registry, overrides).map(|loaded| loaded.suite)
 }
 
-/// Like [`read`], for a suite that may include files and name keys of BGP sessions; `outside` returns these.
+/// Like [`read`], but for a suite that can include files and name keys of BGP sessions; `outside` returns them.
 ///
 /// # Errors
-/// As for [`read`]. Errors in an included file are reported at their places in it. A file that cannot be included ends the reading. A key that
-/// cannot be read is reported where the suite names it.
+/// Errors of [`read`]. Errors in an included file are reported at their positions in that file. A file that cannot be
+/// included ends the reading. A key that cannot be read is reported where the suite names it.
 pub fn read_with(
     text: &str,
     file_name: &str,
@@ -143,7 +143,7 @@ fn suite(
     problems: &mut Problems,
 ) -> Option<Suite> {
     let fields = Fields::with_keys(root, "a suite", &KEYS, "suite: my-suite", problems)?;
-    // Keys that are missing at the top level are reported at the beginning of the file.
+    // Missing top-level keys are reported at the beginning of the file.
     let start = root.span.start..root.span.start;
     let top = Fields { span: &start, ..fields };
 
@@ -162,7 +162,7 @@ fn suite(
     let ports_node = top.required("ports", "a suite", "ports: [{name: p1, speed: 10 Gbit/s}, …]", problems);
     let duts_node = top.required("duts", "a suite", "duts: [{name: frr, kind: frr}]", problems);
     let tests_node = top.required("tests", "a suite", "tests: [throughput]", problems);
-    // After an error in one section the others are still read, with the most lenient assumption.
+    // After an error in one section, the other sections are still read, with the most lenient assumption.
     let bgp_entry = fields.get("bgp");
     let mut ports = ports_node.and_then(|n| port_list::read(n, public, bgp_entry.is_some(), problems));
     let profile_used = overrides.profile.or(profile).unwrap_or(Profile::Quick);
@@ -175,7 +175,7 @@ fn suite(
         let around = dut_list::Around { profile: profile_used, folder, ports: ports.as_deref(), only: &overrides.duts };
         dut_list::read(n, registry, &around, problems)
     });
-    // A DUT that does not run need not fit the rest.
+    // A DUT that does not run does not have to fit the rest.
     let runs = |d: &&DutConfig| overrides.duts.is_empty() || overrides.duts.contains(&d.name);
     let around = test_list::Around {
         profile: profile_used,
@@ -229,8 +229,8 @@ fn suite(
     })
 }
 
-/// One round for a single DUT, which is not compared with another. Otherwise at least six: fewer rounds do not enclose the true median between
-/// their least and greatest figure with more than 95 % confidence.
+/// One round for a single DUT, because it is not compared with another. Otherwise at least six: with fewer rounds, the
+/// minimum and the maximum do not enclose the true median with more than 95 % confidence.
 pub fn default_rounds(profile: Profile, duts: usize) -> u32 {
     match (duts, profile) {
         (..=1, _) => 1,
@@ -243,7 +243,7 @@ fn title(node: &Node, problems: &mut Problems) -> Option<String> {
     let title = text(node, "`title`", "Two routers side by side", problems)?.trim();
     if title.contains(char::is_control) || title.chars().count() > MAX_TITLE {
         let message = format!("the title {} has more than one line or {MAX_TITLE} characters", quote(title));
-        return problems.refuse(&node.span, message, "write one line; comments (`# …`) can hold the rest");
+        return problems.refuse(&node.span, message, "write one line; write the rest as comments (`# …`)");
     }
     Some(title.to_owned())
 }
@@ -255,7 +255,7 @@ fn profile(node: &Node, problems: &mut Problems) -> Option<Profile> {
     })
 }
 
-/// Keeps the items that the command line names. A name that no item has is an error at this section.
+/// Keeps the items that the command line names. If no item has a name, the error is reported at this section.
 fn select<T>(
     (option, what): (&str, &str),
     wanted: &[String],

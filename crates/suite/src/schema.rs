@@ -13,13 +13,13 @@ use drophammer_model::size::{MAX_FRAME, MIN_FRAME};
 use drophammer_model::suite::{DEFAULT_INPUT_QUEUE, DEFAULT_SEED, MAX_INPUT_QUEUE, MAX_ROUNDS};
 use serde_json::{Map, Value, json};
 
-/// The schema of suites that may name the tests and kinds of `registry`.
+/// The schema of suites that can use the tests and kinds of `registry`.
 pub fn schema(registry: &Registry) -> Value {
     let properties: Map<String, Value> = KEYS.iter().map(|key| ((*key).to_owned(), section(key, registry))).collect();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Drophammer suite",
-        "description": "Which routers, on which ports, go through which tests.",
+        "description": "Routers, ports and tests of a run.",
         "type": "object",
         // An included file may have the required keys.
         "anyOf": [{ "required": ["include"] }, { "required": ["suite", "duts", "ports", "tests"] }],
@@ -66,7 +66,7 @@ fn section(key: &str, registry: &Registry) -> Value {
             "enum": ["quick", "conformant"], "default": "quick",
         }),
         "rounds" => json!({
-            "description": "How often each DUT is brought up and goes through all tests. Ranks and intervals come from the rounds. Default: 1 for one DUT; 6 for several, or 10 with the profile `conformant`.",
+            "description": "How often each DUT is brought up and runs all tests. Ranks and intervals come from the rounds. Default: 1 for one DUT; 6 for several, or 10 with the profile `conformant`.",
             "type": "integer", "minimum": 1, "maximum": MAX_ROUNDS,
         }),
         "input_queue" => json!({
@@ -76,7 +76,7 @@ fn section(key: &str, registry: &Registry) -> Value {
             "default": DEFAULT_INPUT_QUEUE,
         }),
         "variables" => json!({
-            "description": "Values by name: `${name}` stands for the value anywhere in the suite. `--var name=value` gives another one.",
+            "description": "Values by name: `${name}` stands for the value anywhere in the suite. `--var name=value` overrides it.",
             "type": "object", "patternProperties": { "^[A-Za-z0-9_-]{1,64}$": {} }, "additionalProperties": false,
         }),
         "seed" => json!({
@@ -138,7 +138,7 @@ fn port() -> Value {
         "additionalProperties": false,
         "properties": {
             "name": name(),
-            "speed": speed("Line speed, from which theoretical rates and percent loads follow (RFC 2544 Appendix B).", "10 Gbit/s"),
+            "speed": speed("Line speed, on which theoretical rates and loads in per cent are based (RFC 2544 Appendix B).", "10 Gbit/s"),
             "medium": {
                 "description": "Framing of the line: Ethernet, or PPP over SONET with an FCS of 32 or 16 bits (RFC 2615).",
                 "enum": MEDIA, "default": "ethernet",
@@ -239,7 +239,7 @@ fn family(family: &str, dut: &str, host: &str, behind: &str) -> Value {
                 "additionalProperties": false,
                 "properties": {
                     "dut": text("Address of the DUT on this port, with the length of the prefix.", dut),
-                    "host": text("Address of the tester's emulated router, next hop of what is behind the port.", host),
+                    "host": text("Address of the tester's emulated router, the next hop to the network behind the port.", host),
                     "behind": text("Prefix behind the emulated router, to which the DUT gets a route.", behind),
                     "destinations": {
                         "description": "Number of test addresses within `behind` (RFC 2544 section 12: 256 networks).",
@@ -292,8 +292,8 @@ fn flow() -> Value {
                 "type": ["string", "number"], "examples": ["10 kfps", "10k", 10_000, "100 Mbit/s", "5 %"],
             },
             "start": text("First departure after the start of the trial.", "1 s"),
-            "duration": text("How long it sends; default: the whole trial.", "5 s"),
-            "frames": { "description": "How many frames it sends.", "type": ["integer", "string"], "minimum": 1 },
+            "duration": text("How long the flow sends; default: the whole trial.", "5 s"),
+            "frames": { "description": "Number of frames that the flow sends.", "type": ["integer", "string"], "minimum": 1 },
             "arrives": {
                 "description": "How frames must arrive: vlans, labels, tunnel, dscp, ecn, ttl.", "type": "object",
             },
@@ -304,7 +304,7 @@ fn flow() -> Value {
 
 fn bgp() -> Value {
     json!({
-        "description": "BGP between the DUT and emulated routers on every port (RFC 4271), each port an AS of its own.",
+        "description": "BGP between the DUT and emulated routers on every port (RFC 4271), with a separate AS for each port.",
         "type": ["object", "null"], "additionalProperties": false, "properties": params(&super::bgp::PARAMS),
     })
 }
@@ -324,7 +324,7 @@ fn parameters(test: &TestSpec) -> Value {
     properties.insert(
         test_list::ID.into(),
         json!({
-            "description": "Distinguishes this test from others of the same name, for `--test` and `--set`.",
+            "description": "Distinguishes this test from other tests of the same name, for `--test` and `--set`.",
             "type": ["string", "number", "boolean"], "pattern": format!("^[a-z0-9_-]{{1,{}}}$", test_list::LONGEST_ID),
         }),
     );
@@ -380,7 +380,7 @@ fn params(params: &[ParamSpec]) -> Map<String, Value> {
     params.iter().map(|param| (param.key.to_owned(), param_schema(param))).collect()
 }
 
-/// The keys that at least one test accepts. If tests read a key differently, each of these forms is valid.
+/// The keys that at least one test accepts. If tests read a key differently, each of the forms is valid.
 fn defaults(registry: &Registry) -> Value {
     let mut forms: Map<String, Value> = Map::new();
     for param in registry.tests.iter().flat_map(|t| t.params) {
@@ -393,7 +393,7 @@ fn defaults(registry: &Registry) -> Value {
         }
     }
     json!({
-        "description": "Parameters for every test that takes them.",
+        "description": "Parameters for every test that has them.",
         "type": ["object", "null"], "additionalProperties": false, "properties": forms,
     })
 }
@@ -460,10 +460,10 @@ fn kind_schema(kind: ParamKind) -> Value {
     }
 }
 
-/// A decimal number, digits grouped by commas or underscores.
+/// A decimal number, with digits grouped by commas or underscores.
 const NUMBER: &str = "[0-9]+([,_][0-9]{3})*(\\.[0-9]+)?";
 
-/// A speed of a line.
+/// The schema of a line speed.
 pub(super) fn speed(description: &str, example: &str) -> Value {
     json!({
         "description": description,
@@ -473,7 +473,7 @@ pub(super) fn speed(description: &str, example: &str) -> Value {
     })
 }
 
-/// A whole number, also as `1k` or `1,000`. The limits apply only to plain digits.
+/// A whole number, also written as `1k` or `1,000`. The limits apply only to plain digits.
 fn count(least: u64, most: Option<u64>) -> Value {
     let mut number =
         json!({ "type": ["integer", "string"], "minimum": least, "pattern": format!("^{NUMBER} *[kKmMgGtT]?$") });

@@ -1,4 +1,5 @@
-//! Parameters of tests that the command line sets: `--set throughput.frame_sizes=[64]`, or with the id of one test, `--set small.frame_sizes=[64]`.
+//! Parameters of tests that the command line sets: `--set throughput.frame_sizes=[64]` or, with the id of one test,
+//! `--set small.frame_sizes=[64]`.
 
 use super::errors::{Problems, did_you_mean, quote};
 use super::raw::{self, Entry, Node, Value};
@@ -10,9 +11,9 @@ use std::str::FromStr;
 pub struct Setting {
     /// Id of the test, or the name of all tests to change.
     pub test: String,
-    /// Its parameter.
+    /// The parameter.
     pub key: String,
-    /// Its value, written as in a suite.
+    /// The value, written as in a suite.
     pub value: String,
 }
 
@@ -37,7 +38,7 @@ impl Setting {
     }
 }
 
-/// Applies settings as if they were written in the suite. Errors point at the test that they change.
+/// Applies settings as if they were written in the suite. Errors are reported at the test that they change.
 pub(crate) fn apply(root: &mut Node, settings: &[Setting], problems: &mut Problems) {
     let Value::Map(entries) = &mut root.value else { return };
     // The reader of the section reports errors in it.
@@ -91,7 +92,7 @@ fn set(test: &mut Node, key: &str, mut value: Node) {
     if matches!(entry.value.value, Value::Null) {
         entry.value.value = Value::Map(Vec::new());
     }
-    // The reader reports anything else.
+    // The reader reports any other value.
     let Value::Map(parameters) = &mut entry.value.value else { return };
     value.each_span(&|span| *span = place.clone());
     parameters.retain(|parameter| parameter.key != key);

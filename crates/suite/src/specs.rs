@@ -1,4 +1,4 @@
-//! The defaults of tests and kinds, and errors in the descriptions of both.
+//! The defaults of tests and kinds, and checks of their descriptions.
 
 use crate::values;
 use drophammer_model::registry::{ParamKind, ParamSpec, Registry};
@@ -17,8 +17,8 @@ pub fn defaults(specs: &[ParamSpec], profile: Profile) -> Params {
     Params(specs.iter().filter_map(|spec| Some(value(spec, values::default_of(spec, profile)?))).collect())
 }
 
-/// Errors in the descriptions themselves: defaults that do not parse, duplicate names, keys that suite files use for something else. For the tests of
-/// the crates that own the specs.
+/// Errors in the descriptions themselves: defaults that do not parse, duplicate names, or keys with another meaning in
+/// suite files. For the tests of the crates that own the specs.
 pub fn check_specs(registry: &Registry) -> Vec<String> {
     let mut found = Vec::new();
     let mut names = BTreeSet::new();

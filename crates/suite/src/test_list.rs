@@ -1,4 +1,4 @@
-//! The `tests:` and `defaults:` sections, and the checks that tests fit the rest of the suite.
+//! The `tests:` and `defaults:` sections, and checks that tests fit the rest of the suite.
 
 use super::errors::{Problems, did_you_mean, list, quote};
 use super::expect;
@@ -27,25 +27,25 @@ struct Written<'n> {
 }
 
 impl Written<'_> {
-    /// True if `only` has its name or id, or is empty.
+    /// True if `only` contains its name or id, or is empty.
     fn runs(&self, only: &[String]) -> bool {
         let is_meant = |word: &String| word == self.spec.name || self.id.is_some_and(|(id, _)| word == id);
         only.is_empty() || only.iter().any(is_meant)
     }
 }
 
-/// The parts of the suite with which tests must agree.
+/// The parts of the suite that must agree with tests.
 pub(crate) struct Around<'a> {
     pub profile: Profile,
     /// Ports, if they could be read.
     pub ports: Option<&'a [PortConfig]>,
-    /// DUTs that will run, as far as they could be read.
+    /// DUTs that will run, if they could be read.
     pub duts: Vec<&'a DutConfig>,
     /// Names of all DUTs of the suite, if they could be read.
     pub names: Option<Vec<&'a str>>,
-    /// True if there is a section `bgp`.
+    /// True if the suite has a section `bgp`.
     pub bgp: bool,
-    /// Names of the flows, if there is a section `flows`.
+    /// Names of the flows, if the suite has a section `flows`.
     pub flows: Option<Vec<&'a str>>,
     /// Tests that will run, by name or id; empty for all.
     pub only: &'a [String],
@@ -89,10 +89,10 @@ pub(crate) fn read(
     (tests.len() == nodes.len()).then_some(tests)
 }
 
-/// The test that needs no second port, because it sends the flows of the suite.
+/// The only test that needs no second port, because it sends the flows of the suite.
 const ON_ONE_PORT: &str = "fixed_rate";
 
-/// A test by its bare name, or as a map of its name to its parameters.
+/// Reads a test, given as its bare name, or as a map of its name to its parameters.
 fn one<'n>(node: &'n Node, registry: &Registry<'n>, problems: &mut Problems) -> Option<Written<'n>> {
     let (name, name_span, value) = match &node.value {
         Value::Scalar { text, .. } => (text.as_str(), &node.span, None),
@@ -105,8 +105,8 @@ fn one<'n>(node: &'n Node, registry: &Registry<'n>, problems: &mut Problems) -> 
                 let (first, key) = (quote(&first.key), quote(&second.key));
                 let message = format!("one entry of `tests` has the keys {first} and {key}");
                 let help = match registry.test(&second.key) {
-                    Some(_) => "begin each test with a dash of its own".to_owned(),
-                    None => format!("indent the parameters of {first} by two more spaces, so that they stand below it"),
+                    Some(_) => "begin each test with a separate dash".to_owned(),
+                    None => format!("indent the parameters of {first} by two more spaces, so that they belong to it"),
                 };
                 return problems.refuse(&second.key_span, message, help);
             }
@@ -122,7 +122,7 @@ fn one<'n>(node: &'n Node, registry: &Registry<'n>, problems: &mut Problems) -> 
     };
     let fields = match value {
         Some(node) if !matches!(node.value, Value::Null) => {
-            let fields = Fields::of(node, &format!("what is below the test `{name}`"), EXAMPLE, problems)?;
+            let fields = Fields::of(node, &format!("the content of the test `{name}`"), EXAMPLE, problems)?;
             let keys: Vec<_> = spec.params.iter().map(|p| p.key).chain(["expect", ID]).collect();
             fields.refuse_unknown(&format!("the test `{name}`"), &keys, problems);
             Some(fields)
@@ -148,7 +148,7 @@ fn id<'n>(entry: &'n Entry, registry: &Registry, problems: &mut Problems) -> Opt
     Some((id, &entry.value.span))
 }
 
-/// Reports entries of `defaults` that no test of the suite accepts, because a typing error would silently have no effect.
+/// Reports entries of `defaults` that no test of the suite accepts, because a typo would silently have no effect.
 fn refuse_unused(defaults: Fields, written: &[Written], all_known: bool, registry: &Registry, problems: &mut Problems) {
     let takes = |test: &TestSpec, key: &str| test.params.iter().any(|p| p.key == key);
     for entry in defaults.entries {
@@ -164,7 +164,7 @@ fn refuse_unused(defaults: Fields, written: &[Written], all_known: bool, registr
             problems.add(&entry.key_span, message, did_you_mean(&entry.key, keys));
         } else if all_known {
             let message = format!("no test of this suite has a parameter {}", quote(&entry.key));
-            let help = format!("leave it out, or add one of the tests that take it: {}", list(takers));
+            let help = format!("leave it out, or add one of the tests that have it: {}", list(takers));
             problems.add(&entry.key_span, message, help);
         }
     }
@@ -205,7 +205,7 @@ fn configure(
     Some(TestConfig { test: spec.name.to_owned(), id, params, expect })
 }
 
-/// A test of flows needs the section, and the flows that it names must exist.
+/// Checks that the section exists for a test of flows, and that the flows that the test names exist.
 fn check_flows(test: &Written, resolved: &Resolved, flows: Option<&[&str]>, problems: &mut Problems) {
     let Some(param) = test.spec.params.iter().find(|param| param.kind == ParamKind::Flows) else { return };
     let Some(flows) = flows else {
@@ -221,8 +221,8 @@ fn check_flows(test: &Written, resolved: &Resolved, flows: Option<&[&str]>, prob
     }
 }
 
-/// Routers must be able to play the roles that a test needs: all DUTs the roles of BGP, at least one DUT every other role. A test of BGP also needs
-/// the section `bgp`.
+/// Checks that routers can play the roles that a test needs: all DUTs the roles of BGP, and at least one DUT every
+/// other role. A test of BGP also needs the section `bgp`.
 fn check_needs(test: &Written, needs: &[Need], registry: &Registry, around: &Around, problems: &mut Problems) {
     let spec = test.spec;
     for role in needs {
@@ -241,7 +241,7 @@ fn check_needs(test: &Written, needs: &[Need], registry: &Registry, around: &Aro
             } else if !matches!(role, Need::Bgp | Need::BgpForwarding)
                 && around.duts.iter().any(|other| matches!(able(other), Some((_, true))))
             {
-                // Another DUT has the role. The report says that the test does not apply to this one.
+                // Another DUT has the role. The report notes that the test does not apply to this one.
                 continue;
             } else {
                 let message = format!(
@@ -261,7 +261,7 @@ fn check_needs(test: &Written, needs: &[Need], registry: &Registry, around: &Aro
     }
 }
 
-/// The node of the `i`-th value of a list, or the name of the test when the list is a default of the profile.
+/// The node of the `i`-th value of a list, or the name of the test if the list is a default of the profile.
 fn item_span<'n>(given: &Given<'n>, i: usize, name: &'n Range<usize>) -> &'n Range<usize> {
     match given.node.map(|n| &n.value) {
         Some(Value::List(items)) => items.get(i).map_or(name, |n| &n.span),
@@ -269,7 +269,7 @@ fn item_span<'n>(given: &Given<'n>, i: usize, name: &'n Range<usize>) -> &'n Ran
     }
 }
 
-/// A test can use a family only if the ports have addresses of that family.
+/// Checks that the ports have addresses of every family that a test uses.
 fn check_families(test: &Written, resolved: &Resolved, ports: &[PortConfig], problems: &mut Problems) {
     for (key, given) in resolved {
         let ParamValue::Families(families) = &given.value else { continue };
@@ -285,7 +285,7 @@ fn check_families(test: &Written, resolved: &Resolved, ports: &[PortConfig], pro
     }
 }
 
-/// Parameters of IPv6 frames in a mix need frames of both families.
+/// Checks that tests with parameters of IPv6 frames in a mix send frames of both families.
 fn check_mix(test: &Written, resolved: &Resolved, problems: &mut Problems) {
     let one = |given: &Given<'_>| matches!(&given.value, ParamValue::Families(families) if families.len() < 2);
     if !resolved.values().any(one) {
@@ -299,7 +299,7 @@ fn check_mix(test: &Written, resolved: &Resolved, problems: &mut Problems) {
     }
 }
 
-/// Every size of a test must fit the MTU of every port.
+/// Checks that every size of a test fits the MTU of every port.
 fn check_mtu(test: &Written, resolved: &Resolved, ports: &[PortConfig], problems: &mut Problems) {
     let Some(port) = ports.iter().min_by_key(|p| p.mtu) else { return };
     let chosen = resolved.values().find_map(|g| match &g.value {

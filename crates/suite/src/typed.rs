@@ -1,5 +1,5 @@
-//! Reads a part of a suite into a type that derives `Deserialize`, so that its shape is written once. An error points at the innermost node that
-//! causes it.
+//! Reads a part of a suite into a type that derives `Deserialize`, so that its structure is defined only once. An error
+//! refers to the innermost node that causes it.
 
 use super::errors::Problems;
 use super::raw::{Entry, Node, Value};
@@ -11,7 +11,7 @@ use serde::de::{
 use std::fmt;
 use std::ops::Range;
 
-/// Reads `node`. If that fails, adds an error. Its remedy is `help`, unless the message has one.
+/// Reads `node`. If that fails, adds an error with the remedy `help`, unless the message contains a remedy.
 pub(crate) fn read<T: DeserializeOwned>(node: &Node, help: &str, problems: &mut Problems) -> Option<T> {
     match T::deserialize(At(node)) {
         Ok(value) => Some(value),
@@ -26,7 +26,7 @@ pub(crate) fn read<T: DeserializeOwned>(node: &Node, help: &str, problems: &mut 
     }
 }
 
-/// An error and its place.
+/// An error and its position.
 #[derive(Debug)]
 struct Wrong {
     message: String,
@@ -34,7 +34,7 @@ struct Wrong {
 }
 
 impl Wrong {
-    /// Sets the place to `span` if there is none yet.
+    /// Sets the position to `span` if there is none yet.
     fn at(self, span: &Range<usize>) -> Wrong {
         Wrong { span: Some(self.span.unwrap_or_else(|| span.clone())), ..self }
     }
@@ -221,14 +221,14 @@ impl<'de, 'n> EnumAccess<'de> for Variant<'n> {
     }
 }
 
-/// The value that follows the name of a variant.
+/// The value after the name of a variant.
 struct Contents<'n> {
     span: &'n Range<usize>,
     value: Option<&'n Node>,
 }
 
 impl Contents<'_> {
-    /// A name without a value is read like a key without a value.
+    /// A name without a value is treated like a key without a value.
     fn node(&self) -> Node {
         self.value.cloned().unwrap_or(Node { span: self.span.clone(), value: Value::Null })
     }

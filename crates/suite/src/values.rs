@@ -1,4 +1,4 @@
-//! Values of parameters: from a YAML node to a [`ParamValue`] of the kind that the registry states.
+//! Values of parameters: converts a YAML node to a [`ParamValue`] of the kind that the registry states.
 
 use super::errors::{Problems, quote};
 use super::fields::{flag, items, quantity, such_as, text, whole, word};
@@ -19,9 +19,9 @@ use std::time::Duration;
 
 /// Longest text that is parsed as a percentage, in bytes.
 const MAX_PERCENTAGE: usize = 1_000;
-/// Longest duration that a suite may ask for: 31 days.
+/// Maximum duration in a suite: 31 days.
 const MAX_DURATION: Duration = Duration::from_secs(31 * 24 * 3600);
-/// Most links between the routers of a system.
+/// Maximum number of links between the routers of a system.
 const MOST_LINKS: u64 = (MOST_ROUTERS * (MOST_ROUTERS - 1) / 2) as u64;
 /// Longest name of a Linux interface (IFNAMSIZ without its NUL), in bytes.
 const MAX_INTERFACE: usize = 15;
@@ -50,8 +50,8 @@ pub(crate) fn default_of(spec: &ParamSpec, profile: Profile) -> Option<&'static 
     }
 }
 
-/// Fills in every parameter of `specs`: from the node that `find` returns, else from the default of the profile. `missing` is the place for errors
-/// about missing parameters, and what needs them. `None` after an error.
+/// Fills in every parameter of `specs`: from the node that `find` returns, or else from the default of the profile.
+/// `missing` is the position for errors about missing parameters, and what needs them. `None` after an error.
 pub(crate) fn resolve<'n>(
     specs: &'static [ParamSpec],
     profile: Profile,
@@ -90,7 +90,7 @@ pub(crate) fn resolve<'n>(
 /// Reads the default of a parameter.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// A description of what is wrong with it.
 pub(crate) fn parse_default(spec: &ParamSpec, text: &str) -> Result<ParamValue, String> {
     let mut problems = Problems::default();
     let value = raw::parse(text, &mut problems).and_then(|node| value_of(&node, spec, true, &mut problems));
@@ -102,7 +102,7 @@ pub(crate) fn parse_default(spec: &ParamSpec, text: &str) -> Result<ParamValue, 
 
 /// Reads a parameter.
 pub(crate) fn value(node: &Node, spec: &ParamSpec, problems: &mut Problems) -> Option<ParamValue> {
-    // A wait may be zero if a default of the test is zero.
+    // A wait can be zero if a default of the test is zero.
     let zero = |text: Option<&str>| {
         text.and_then(|t| parse_default(spec, t).ok()) == Some(ParamValue::Duration(Duration::ZERO))
     };
@@ -164,9 +164,9 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
             text(node, what, example, problems).map(|t| ParamValue::Text(t.to_owned()))
         }
         ParamKind::Interfaces => texts(interface, problems),
-        // The maker of the DUT chooses these names.
+        // The manufacturer of the DUT chooses these names.
         ParamKind::DutInterfaces => texts(|n, p| owned(n, "an interface of the DUT", "ge-0/0/0", p), problems),
-        // Whether the port or the flow exists is checked elsewhere.
+        // The existence of the port or flow is checked elsewhere.
         ParamKind::Ports => texts(|n, p| owned(n, "a port", "p1", p), problems),
         ParamKind::Flows => texts(|n, p| owned(n, "a flow", "voice", p), problems),
     }
@@ -193,7 +193,7 @@ fn count_or(node: &Node, what: &str, word: &str, problems: &mut Problems) -> Opt
     found
 }
 
-/// A value of this kind, for help texts.
+/// An example of this kind of value, for help texts.
 pub(crate) fn example(kind: ParamKind) -> &'static str {
     match kind {
         ParamKind::Sizes => "[64, 512, 1518, imix]",
@@ -235,7 +235,7 @@ fn core_links(node: &Node, what: &str, example: &str, problems: &mut Problems) -
     each(node, what, example, problems, name).map(CoreLinksDown::Named)
 }
 
-/// Reads a list item by item; a repeated item is an error.
+/// Reads a list item by item; reports repeated items.
 fn each<T: ToString>(
     node: &Node,
     what: &str,
@@ -258,7 +258,7 @@ fn each<T: ToString>(
     (values.len() == nodes.len()).then_some(values)
 }
 
-/// A class as written in a suite: with a codepoint or an IP precedence.
+/// A class as written in a suite, with a codepoint or an IP precedence.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GivenClass {

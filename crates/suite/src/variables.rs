@@ -1,7 +1,7 @@
 //! Variables of a suite: `${rate}` stands for the value in `variables: {rate: 100 kfps}` or `--var rate=200kfps`.
 //!
-//! Without the section `variables` nothing is replaced, so that a shell's `${name}` in `setup` stays as it is. With it, `$${` stands for a literal
-//! `${`.
+//! Without the section `variables`, nothing is replaced, so that a shell's `${name}` in `setup` stays as it is. With
+//! the section, `$${` stands for a literal `${`.
 
 use super::errors::{Problems, did_you_mean, quote};
 use super::raw::{self, Entry, MAX_WEIGHT, Node, Value};
@@ -10,10 +10,10 @@ use std::ops::Range;
 use std::str::FromStr;
 
 pub(super) const KEY: &str = "variables";
-/// Most variables.
+/// Maximum number of variables.
 const MOST: usize = 1_000;
 
-/// A variable that the command line sets.
+/// A variable set on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
     /// Its name.
@@ -23,7 +23,7 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// As the section of a suite.
+    /// Converts the variable to a `variables` section of a suite.
     pub(super) fn as_section(&self) -> String {
         format!("{KEY}: {{{}: {}}}\n", self.name, self.value)
     }
@@ -104,7 +104,7 @@ fn values(section: &Entry, problems: &mut Problems) -> Option<BTreeMap<String, N
 
 struct Filler<'a> {
     values: &'a BTreeMap<String, Node>,
-    /// Weight ([`Node::weight`]) that may still be inserted.
+    /// Weight ([`Node::weight`]) that can still be inserted.
     room: usize,
     problems: &'a mut Problems,
 }
@@ -124,7 +124,7 @@ impl<'a> Filler<'a> {
     fn scalar(&mut self, node: &mut Node) {
         let place = node.span.clone();
         let Value::Scalar { text, .. } = &mut node.value else { return };
-        // A variable that is the whole text may be a list or a map.
+        // A variable that is the whole text can be a list or a map.
         let whole = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).filter(|name| is_name(name));
         if let Some(name) = whole {
             let Some(value) = self.value(name, &place) else { return };
@@ -146,14 +146,18 @@ impl<'a> Filler<'a> {
             out += before;
             let Some((name, behind)) = behind.split_once('}') else {
                 let message = format!("{} has `${{` without `}}`", quote(text));
-                return self.problems.add(&place, message, "close it, or write `$${` for these signs themselves");
+                return self.problems.add(&place, message, "close it, or write `$${` for a literal `${`");
             };
             let (name, shown) = (name.to_owned(), quote(text));
             match self.value(&name, &place).map(|node| &node.value) {
                 Some(Value::Scalar { text, .. }) => out += text,
                 Some(_) => {
                     let message = format!("the variable {} in {shown} is no single value", quote(&name));
-                    return self.problems.add(&place, message, "a list or a map must stand by itself, as in `${name}`");
+                    return self.problems.add(
+                        &place,
+                        message,
+                        "a list or a map cannot be part of a text; write only `${name}`",
+                    );
                 }
                 None => return,
             }
@@ -169,10 +173,14 @@ impl<'a> Filler<'a> {
         let Some(value) = values.get(name) else {
             let message = format!("there is no variable {}", quote(name));
             let known = did_you_mean(name, values.keys().map(String::as_str));
-            return self.problems.refuse(place, message, format!("{known}; `$${{` stands for the signs themselves"));
+            return self.problems.refuse(place, message, format!("{known}; `$${{` stands for a literal `${{`"));
         };
         let Some(room) = self.room.checked_sub(value.weight()) else {
-            return self.problems.refuse(place, "the variables make this suite too large", "repeat shorter values");
+            return self.problems.refuse(
+                place,
+                "with its variables replaced, this suite is too large",
+                "repeat shorter values",
+            );
         };
         self.room = room;
         Some(value)
@@ -183,7 +191,7 @@ impl<'a> Filler<'a> {
 mod tests {
     use super::*;
 
-    /// The suite's tree as text, and the first problem.
+    /// Returns the suite's tree as text, and the first problem.
     fn filled(suite: &str, given: &[&str]) -> (String, Option<String>) {
         let mut problems = Problems::default();
         let mut root = raw::parse(suite, &mut problems).unwrap();

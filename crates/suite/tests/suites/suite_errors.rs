@@ -104,7 +104,7 @@ const CASES: &[Case] = &[
     Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{id: 7}, {id: [7]}]}", (5, 56), "two sub-interfaces of this port are VLAN 7", "`tpid`"),
     Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{id: 7, tag: 8}]}", (5, 50), "has no key `tag`", "`tpid`"),
     Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{id: 7, ipv4: off, ipv6: off}]}", (5, 47), "neither IPv4 nor IPv6", "remove"),
-    Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{id: 7, ipv4: {dut: 198.18.1.9/24}}]}", (5, 62), "the link of VLAN 7 of `p1`, overlaps `198.18.1.0/24`", "prefix of its own"),
+    Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{id: 7, ipv4: {dut: 198.18.1.9/24}}]}", (5, 62), "the link of VLAN 7 of `p1`, overlaps `198.18.1.0/24`", "a different prefix"),
     // DUTs.
     Case(2, "duts: frr\nx:", (2, 7), "`duts` is a list, not `frr`", "{name: frr, kind: frr}"),
     Case(3, "  - frr", (3, 5), "a DUT is a map", "{name: frr, kind: frr}"),
@@ -146,8 +146,8 @@ const CASES: &[Case] = &[
     Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {behind: 192.0.0.0/2}}", (6, 48), "routers do not forward", "unicast"),
     Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {behind: 127.0.0.0/8}}", (6, 48), "`127.0.0.0/8`", "unicast"),
     Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {behind: 10.0.0.1/24}}", (6, 48), "bits set beyond its length", "`10.0.0.0/24`"),
-    Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {behind: 198.18.64.0/24}}", (6, 48), "overlaps `198.18.64.0/18`, what is behind `p1`", "prefix of its own"),
-    Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {behind: 198.18.1.128/25}}", (6, 48), "overlaps `198.18.1.0/24`, the link of `p1`", "prefix of its own"),
+    Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {behind: 198.18.64.0/24}}", (6, 48), "overlaps `198.18.64.0/18`, the network behind `p1`", "a different prefix"),
+    Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {behind: 198.18.1.128/25}}", (6, 48), "overlaps `198.18.1.0/24`, the link of `p1`", "a different prefix"),
     Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {destinations: 20000}}", (6, 54), "room for 16382 destinations", "larger prefix"),
     Case(6, "  - {name: p2, speed: 1 Gbit/s, ipv4: {behind: 10.0.0.0/8, destinations: 1000001}}", (6, 74), "out of range", "from 1 to 1000000"),
     // Parameters.
@@ -232,7 +232,7 @@ const CASES: &[Case] = &[
     Case(11, "  - frame_loss_rate: {expect: {frame_loss_rate.lost_percent: \">= 1\"}}", (11, 32), "`lost_percent` is no column of the table", "did you mean `loss_percent`?"),
     Case(11, "  - frame_loss_rate: {expect: {\"frame_loss_rate[size=64].loss_percent\": \">= 1\"}}", (11, 32), "`size` is no column", "`frame_size`"),
     Case(11, "  - frame_loss_rate: {expect: {\"frame_loss_rate[dut=frr].loss_percent\": \">= 1\"}}", (11, 32), "`dut` is no column", "{frr: "),
-    Case(11, "  - frame_loss_rate: {expect: {frame_loss_rate.remark: \">= 1\"}}", (11, 32), "holds words", "`loss_percent`"),
+    Case(11, "  - frame_loss_rate: {expect: {frame_loss_rate.remark: \">= 1\"}}", (11, 32), "contains words", "`loss_percent`"),
     Case(11, "  - frame_loss_rate: {expect: {\"frame_loss_rate[load_percent].loss_percent\": \">= 1\"}}", (11, 32), "`column=value`", "frame_loss_rate[frame_size=64]"),
     Case(11, "  - frame_loss_rate: {expect: {\"frame_loss_rate[frame_size=64.loss_percent\": \">= 1\"}}", (11, 32), "`]` after the rows is missing", "frame_loss_rate[frame_size=64]"),
     Case(11, "  - frame_loss_rate: {expect: {frame_loss_rate.latency_us: \">= 1 kfps\"}}", (11, 60), "`1 kfps` is no duration", "500 us"),
@@ -244,7 +244,7 @@ const CASES: &[Case] = &[
     Case(10, "  - throughput: {id: a_name_of_more_than_32_characters}", (10, 22), "cannot be the id of a test", "at most 32"),
     Case(10, "  - throughput: {id: latency}", (10, 22), "the id `latency` is the name of a test", "list tests"),
     Case(10, "  - throughput: {id: ~}", (10, 22), "`id` is a text, not nothing", "id: small"),
-    Case(10, "  - latency: {id: a}\n  - latency: {id: a}", (11, 19), "two tests `latency` are called `a`", "a name of its own"),
+    Case(10, "  - latency: {id: a}\n  - latency: {id: a}", (11, 19), "two tests `latency` are called `a`", "a different name"),
     Case(8, "  frame_sizes: [64, 1518]\n  id: a", (9, 3), "no test has a parameter `id`", "known: "),
     // Included files. Errors within them have their own tests.
     Case(1, "suite: good\ninclude: common.yaml", (2, 10), "no file can be included here", "write its keys into the suite"),

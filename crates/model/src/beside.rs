@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-/// A frame that a test sends in addition to the traffic of a trial, usually a malformed one.
+/// A frame that a test sends in addition to the traffic of a trial, usually a malformed frame.
 ///
-/// Missing Ethernet addresses are those of port and DUT. The identification of the outermost IPv4 header, or the flow
-/// label of the outermost IPv6 header, is the number of the frame: it tells which frame an ICMP error quotes. The
-/// payload repeats a mark that identifies the frame even if its headers have changed.
+/// Missing Ethernet addresses are filled with those of port and DUT. The identification of the outermost IPv4 header,
+/// or the flow label of the outermost IPv6 header, is the number of the frame: it shows which frame an ICMP error
+/// quotes. The payload repeats a mark that identifies the frame even if its headers have changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtraFrame {
     /// Port that sends it.
@@ -23,7 +23,7 @@ pub struct ExtraFrame {
     pub headers: Vec<Header>,
     /// Its size.
     pub size: FrameSize,
-    /// Offsets of bytes with one inverted bit, inverted after all checksums are written.
+    /// Offsets of bytes in which one bit is inverted after all checksums are written.
     pub inverted: Vec<usize>,
     /// True if the frame ends with its packet, without the padding to 64 bytes.
     pub unpadded: bool,
@@ -75,13 +75,13 @@ impl fmt::Display for IcmpError {
     }
 }
 
-/// A difference between the sent and the returned frame, other than what a router must change: the addresses of the
-/// link, the padding, the header checksum, and the TTL or hop limit, which each router lowers by one.
+/// A difference between the sent and the returned frame that forwarding does not explain. A router must change the
+/// addresses of the link, the padding, the header checksum, and the TTL or hop limit, which each router lowers by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Alteration {
     /// TTL or hop limit is not lower by exactly one for each router on the way.
     Ttl,
-    /// The header checksum was sent wrong, and arrived right.
+    /// The header checksum was sent wrong but arrived right.
     ChecksumMended,
     /// Another field of the IP header.
     Header,
@@ -106,13 +106,13 @@ impl fmt::Display for Alteration {
 /// Result of an [`ExtraFrame`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtraFate {
-    /// It left the tester.
+    /// True if the frame left the tester.
     pub sent: bool,
     /// Number of arrivals, at any port.
     pub arrived: u32,
     /// Differences found in any arrival.
     pub altered: BTreeSet<Alteration>,
-    /// ICMP errors that quote it.
+    /// ICMP errors that quote the frame.
     pub errors: BTreeMap<IcmpError, u32>,
 }
 
@@ -130,9 +130,10 @@ pub struct ErrorCount {
     pub port: PortIndex,
     /// The error.
     pub error: IcmpError,
-    /// MTU of the link that was too small, in bytes, if the error says it (RFC 1191 section 4, RFC 4443 section 3.2).
+    /// MTU of the link that was too small, in bytes, if the error contains it (RFC 1191 section 4, RFC 4443 section
+    /// 3.2).
     pub mtu: Option<u32>,
-    /// Frames.
+    /// Number of errors.
     pub frames: u64,
 }
 
@@ -143,20 +144,20 @@ pub struct ProtocolCount {
     pub port: PortIndex,
     /// The protocol, by name: `ARP request`, `LLDP`.
     pub protocol: String,
-    /// Frames.
+    /// Number of frames.
     pub frames: u64,
     /// Frames that answer requests of the tester's emulated devices.
     pub answers: u64,
     /// Bytes with FCS, at least 64 per frame.
     pub bytes: u64,
-    /// The most frames in one second, with seconds counted from the start.
+    /// Maximum number of frames in one second, with seconds counted from the start.
     pub most_per_second: u64,
 }
 
-/// All received frames that were not test frames, over some time.
+/// All received frames that were not test frames, over a period of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherTraffic {
-    /// Length of that time.
+    /// Length of the period.
     pub time: Duration,
     /// Counts ordered by port, then by name of the protocol, without returned extra frames.
     pub protocols: Vec<ProtocolCount>,
@@ -166,6 +167,6 @@ pub struct OtherTraffic {
     pub unmatched_errors: u64,
     /// The same errors by port and kind, at most 16 kinds per port.
     pub errors: Vec<ErrorCount>,
-    /// Frames received in that time by the kernel's own counters, for the interface at each port; `None` if unknown.
+    /// Frames received in the period, by the kernel's counters for the interface at each port; `None` if unknown.
     pub received_by_kernel: Option<Vec<u64>>,
 }

@@ -7,7 +7,7 @@ pub const INSTALL_ROUTES: Param<bool> = Param::new(
     "install_routes",
     "true",
     "true",
-    "put BGP routes into the forwarding plane; with `false`, the control plane works alone",
+    "put BGP routes into the forwarding plane; with `false`, only the control plane runs",
 );
 
 crate::choice! {
@@ -19,7 +19,7 @@ crate::choice! {
         Ipv6 = "ipv6-router",
         /// BGP-4 (RFC 4271).
         Bgp = "bgp",
-        /// Forwarding by BGP routes, not only by static routes.
+        /// Forwarding by BGP routes in addition to static routes.
         BgpForwarding = "bgp-forwarding",
         /// TCP MD5 (RFC 2385) and GTSM (RFC 5082) for BGP sessions.
         BgpProtection = "bgp-protection",
@@ -31,7 +31,7 @@ crate::choice! {
         Mpls = "mpls",
         /// GRE tunnels (RFC 2784).
         Tunnels = "tunnels",
-        /// Policy routing: by incoming interface instead of routes.
+        /// Policy routing: forwarding by incoming interface instead of routes.
         PolicyRouting = "policy-routing",
         /// Packet filters that can be changed at run time.
         Filters = "filters",
@@ -53,7 +53,7 @@ pub enum Placement {
     Virtual,
 }
 
-/// Who creates the VLAN sub-interfaces of a DUT.
+/// Component that creates the VLAN sub-interfaces of a DUT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vlans {
     /// Nobody: there are none.
@@ -94,7 +94,7 @@ pub struct Capabilities {
     pub bgp_protection: bool,
     /// Who creates VLAN sub-interfaces.
     pub vlans: Vlans,
-    /// Most tags of a sub-interface; 0 if there are no VLANs.
+    /// Maximum number of tags of a sub-interface; 0 if there are no VLANs.
     pub vlan_tags: usize,
     /// Static label entries.
     pub mpls: bool,
@@ -108,7 +108,7 @@ pub struct Capabilities {
     pub classes: bool,
     /// Several routers of this kind can form one DUT.
     pub systems: bool,
-    /// Where the tester's interfaces are, unless a parameter of the DUT says otherwise.
+    /// Where the tester's interfaces are, unless a parameter of the DUT specifies it.
     pub placement: Placement,
     /// Counters that it provides.
     pub counters: &'static [Counters],
@@ -137,7 +137,7 @@ impl Capabilities {
         simulated: false,
     };
 
-    /// True if it meets this need. Whether this machine's kernel supports VLANs is up to the lab to check.
+    /// True if the DUT meets this need. The lab checks whether this machine's kernel supports VLANs.
     pub const fn has(&self, need: Need) -> bool {
         match need {
             Need::Ipv4 => self.ipv4,
@@ -156,14 +156,14 @@ impl Capabilities {
         }
     }
 
-    /// The first of `needs` that it does not meet. A router without BGP plays a role without BGP sessions, so it does
-    /// not need protection for them.
+    /// The first of `needs` that the DUT does not meet. A router without BGP has a role without BGP sessions, so it
+    /// does not need protection for them.
     pub fn lacks(&self, needs: &[Need]) -> Option<Need> {
         let lacks = |need: &Need| !self.has(*need) && (*need != Need::BgpProtection || self.bgp);
         needs.iter().copied().find(lacks)
     }
 
-    /// Everything that it supports, in words.
+    /// Everything that the DUT supports, in words.
     pub fn words(&self) -> Vec<&'static str> {
         Need::WORDS.iter().copied().filter(|word| Need::of_word(word).is_some_and(|need| self.has(need))).collect()
     }

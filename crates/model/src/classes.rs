@@ -1,20 +1,20 @@
-//! Classes of service as data: the packets of each class, and its share of a congested output port.
+//! Classes of service as data: the packets of each class, and the share of a congested output port that it gets.
 //!
 //! # Classes of service
 //!
 //! A test sets classes with `methods::Setting::Classes`, and a DUT applies them in `Classes::set_classes`. The bench
-//! records them (`Record::Classes`) and marks trials with classes (`TrialRecord::classed`); their loss raises no doubt,
-//! because a narrow output drops frames while the processor is idle. `System::classes_of` gives each router of a system
-//! its own, numbered by its interfaces. `lab/src/traffic_classes.rs` makes HTB classes of `tc` from them, or prio in
-//! guests with `scheduler: prio` (`lab/src/system/core_links.rs` restores the queue of a link afterwards),
-//! `reference/src/class_line.rs` the line of a port.
+//! records them (`Record::Classes`) and marks trials with classes (`TrialRecord::classed`). Loss in these trials raises
+//! no doubt, because a narrow output drops frames while the processor is idle. `System::classes_of` selects the classes
+//! of each router of a system, numbered by its interfaces. `lab/src/traffic_classes.rs` turns them into HTB classes of
+//! `tc`, or prio in guests with `scheduler: prio` (`lab/src/system/core_links.rs` restores the queue of a link
+//! afterwards); `reference/src/class_line.rs` implements them on the line of a port.
 
 use crate::quantity::Bandwidth;
 use crate::topology::CoreWay;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
-/// Most classes of an output port.
+/// Maximum number of classes of an output port.
 pub const MOST_CLASSES: usize = 8;
 /// Largest weight of a class.
 pub const MOST_WEIGHT: u32 = 10_000;
@@ -25,11 +25,11 @@ const MOST_DSCP: u8 = 63;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceClass {
-    /// Name: `gold`.
+    /// Name, such as `gold`.
     pub name: String,
     /// Codepoint of its packets, 0 to 63 (RFC 2474). IP precedence p is codepoint 8 p.
     pub dscp: u8,
-    /// Its share of a congested output port, relative to the other classes.
+    /// Share of a congested output port, relative to the other classes.
     pub weight: u32,
 }
 
@@ -54,19 +54,19 @@ impl WayOut {
 }
 
 crate::choice! {
-    /// Which class is served if several have waiting packets.
+    /// The class that is served if several have waiting packets.
     #[derive(Default, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Scheduling {
         /// All in turn: they share the rate by weight.
         #[default]
         Weights = "weights",
-        /// Only the first one in the order of [`by_priority`]: strict priority.
+        /// Only the class that is first in the order of [`by_priority`]: strict priority.
         Priority = "priority",
     }
 }
 
-/// Indices of classes with these weights in order of priority: the highest weight first, and of equal weights the one
+/// Indices of classes with these weights in order of priority: the highest weight first; among equal weights, the class
 /// listed first.
 pub fn by_priority(weights: &[u32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..weights.len()).collect();
@@ -81,18 +81,18 @@ pub struct EgressClasses {
     /// The output port. Records of earlier versions call it `port`.
     #[serde(alias = "port")]
     pub at: WayOut,
-    /// Its rate. A frame takes its size with FCS plus 20 bytes, as on an Ethernet line.
+    /// Rate of the port. A frame counts with its size including FCS plus 20 bytes, as on an Ethernet line.
     pub rate: Bandwidth,
     /// Queue length of each class, in frames.
     pub queue: u32,
-    /// Which class is served. Earlier versions know only weights and do not record it.
+    /// Which class is served. Earlier versions support only weights and do not record it.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub scheduling: Scheduling,
     /// The classes.
     pub classes: Vec<ServiceClass>,
 }
 
-/// Why these classes do not go together; `None` if they do.
+/// Returns why these classes cannot be combined; `None` if they can.
 pub fn refuse_classes(classes: &[ServiceClass]) -> Option<String> {
     if classes.len() < 2 || classes.len() > MOST_CLASSES {
         return Some(format!("write 2 to {MOST_CLASSES} classes, not {}", classes.len()));
@@ -116,10 +116,10 @@ pub fn refuse_classes(classes: &[ServiceClass]) -> Option<String> {
     None
 }
 
-/// The lists of a router with this many ports, each with its port.
+/// Assigns the lists to the ports of a router with this many ports.
 ///
 /// # Errors
-/// Why the router cannot have them.
+/// The reason why the router cannot have these classes.
 pub fn by_port(lists: &[EgressClasses], ports: usize) -> Result<Vec<(usize, &EgressClasses)>, String> {
     let mut found: Vec<(usize, &EgressClasses)> = Vec::with_capacity(lists.len());
     for list in lists {

@@ -3,7 +3,7 @@
 use crate::trial::{Family, PortIndex};
 use std::collections::BTreeMap;
 
-/// Counter of packets dropped by the filters of a test, if this machine's kernel filters.
+/// Counter of packets dropped by the filters of a test, if this machine's kernel does the filtering.
 pub const DENIED: &str = "filter.denied";
 
 /// What a counter counts.
@@ -47,8 +47,8 @@ pub enum Counts {
     IpHeaderErrors(Option<Family>),
     /// IP packets dropped for other reasons.
     IpDiscards(Option<Family>),
-    /// IPv4 packets in the DUT's IP counters that passed no port: from itself to itself, and questions over a
-    /// management link with their answers.
+    /// IPv4 packets in the DUT's IP counters that passed no port: from the DUT to itself, and queries over a management
+    /// link with their answers.
     Loopback,
 }
 
@@ -140,12 +140,12 @@ impl Counts {
         OF_ALL.iter().find(|(known, _)| *known == name).map(|(_, counts)| *counts)
     }
 
-    /// True if it counts dropped packets, but not packets that an interface dropped because of an error.
+    /// True for a counter of dropped packets, except packets that an interface dropped because of an error.
     pub fn is_discard(self) -> bool {
         matches!(self, InDiscards | OutDiscards | IpHeaderErrors(_) | IpDiscards(_))
     }
 
-    /// True if it counts dropped packets.
+    /// True for a counter of dropped packets.
     pub fn is_drop(self) -> bool {
         self.is_discard() || matches!(self, InErrors | OutErrors)
     }

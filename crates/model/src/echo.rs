@@ -39,7 +39,7 @@ const fn header(family: Family) -> u16 {
     }
 }
 
-/// The smallest frame of an echo request, with FCS: 64 bytes, for IPv6 66.
+/// The smallest frame of an echo request, with FCS: 64 bytes, or 66 for IPv6.
 pub fn smallest(family: Family) -> u16 {
     (header(family) + ICMP + ETHERNET_OVERHEAD).max(MIN_FRAME)
 }
@@ -56,12 +56,12 @@ impl EchoRequest {
 pub struct EchoTimes {
     /// From the departure of the request to the arrival of the reply.
     pub round_trip: Duration,
-    /// The part of it that the tester's own device took to reply; zero if the router answers.
+    /// The part of the round trip that the tester's own device took to reply; zero if the router answers.
     pub own: Duration,
 }
 
 impl EchoTimes {
-    /// The round trip without the time in the tester's own device.
+    /// The round trip without the time that the tester's own device took.
     pub fn beside_own(&self) -> Duration {
         self.round_trip.saturating_sub(self.own)
     }

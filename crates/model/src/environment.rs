@@ -17,7 +17,7 @@ pub struct Environment {
     pub distribution: String,
     /// Processor model.
     pub cpu_model: String,
-    /// Processors online, and the ones that tester and DUT use.
+    /// Processors online, and the processors that tester and DUT use.
     pub cpus: String,
     /// Threads of the tester's packet loop. Earlier runs had one and do not record it.
     #[serde(default = "crate::one")]
@@ -36,7 +36,7 @@ pub struct Environment {
     pub more: BTreeMap<String, String>,
 }
 
-/// What the author of the suite says about the run.
+/// Information about the run from the author of the suite.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// Facts about the run by name, in the order of the suite: who, where.
@@ -46,15 +46,15 @@ pub struct About {
     /// Figures published by others, for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
-    /// Tables that the report makes from the tables of several tests.
+    /// Tables that the report combines from the tables of several tests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub digests: Vec<Digest>,
 }
 
-/// A table made from the tables of several tests: a row for each DUT, or for each DUT and value of a column.
+/// A table combined from the tables of several tests: a row for each DUT, or for each DUT and value of a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest {
-    /// Heading.
+    /// Heading of the table.
     pub title: String,
     /// Key of a column, present in the tables of all `columns`, with one row per value; absent for one row per DUT.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,29 +68,29 @@ pub struct Digest {
 pub struct DigestColumn {
     /// Heading.
     pub title: String,
-    /// The test.
+    /// Name of the test.
     pub test: String,
-    /// Id in the suite, if only one test of this name is meant.
+    /// Id of the test in the suite, if only one test of this name is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Cells in a table of the test ([`crate::suite::Cells`]).
     pub key: String,
 }
 
-/// Figures published by others, as the suite gives them: a separate table (`columns` and `rows`), or figures of the test by router (`routers` and
-/// `figures`), shown next to the run's.
+/// Figures published by others, as given in the suite: a separate table (`columns` and `rows`), or figures of the test
+/// by router (`routers` and `figures`) that the report shows next to the run's figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
-    /// Test with the figures to compare.
+    /// Name of the test whose figures are compared.
     pub test: String,
-    /// Id in the suite ([`crate::suite::TestConfig::id`]), if only one test of this name is meant.
+    /// Id of the test in the suite ([`crate::suite::TestConfig::id`]), if only one test of this name is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Heading.
     pub title: String,
     /// Source of the figures.
     pub source: String,
-    /// What the figures mean, if the test measures something else.
+    /// Meaning of the figures, if the test measures something else.
     pub meaning: Option<String>,
     /// Headings of the columns.
     pub columns: Vec<String>,
@@ -109,7 +109,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// In `figures`: nothing was published.
+    /// Value in `figures` if nothing was published.
     pub const NOTHING: &'static str = "-";
 
     /// The published values of the figure with this key, with their routers.
@@ -121,7 +121,7 @@ impl Published {
 }
 
 impl About {
-    /// True if it says nothing.
+    /// True if it contains nothing.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty() && self.duts.is_empty() && self.published.is_empty() && self.digests.is_empty()
     }
@@ -132,7 +132,7 @@ impl About {
     }
 }
 
-/// One DUT as it was tested.
+/// A DUT as it was tested.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DutRecord {
     /// Name in the suite.
@@ -147,20 +147,20 @@ pub struct DutRecord {
     pub config: BTreeMap<String, String>,
     /// True for simulated devices: their figures test the tester and are not results.
     pub simulated: bool,
-    /// True if BGP routes enter its forwarding plane; `None` without BGP, or if unknown.
+    /// True if BGP routes are installed in its forwarding plane; `None` without BGP, or if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installs_routes: Option<bool>,
     /// The tester's ports.
     pub ports: Vec<PortRecord>,
 }
 
-/// Name in records of the tester's own loop, without a router.
+/// Name of the tester's own loop, without a router, in records.
 pub const TESTER: &str = "tester";
 /// [`DutRecord::kind`] of the tester's own loop.
 pub const TESTER_KIND: &str = "loop";
 
 impl DutRecord {
-    /// True if this is the tester's own loop rather than a router. `suite` has the names of the suite's DUTs.
+    /// True if this is the tester's own loop and not a router. `suite` contains the names of the suite's DUTs.
     pub fn is_tester(&self, suite: &[String]) -> bool {
         self.kind == TESTER_KIND && !suite.contains(&self.name)
     }
@@ -171,7 +171,7 @@ impl DutRecord {
 pub struct PortRecord {
     /// Name in the suite (`p1`).
     pub name: String,
-    /// Interface.
+    /// Name of the interface.
     pub interface: String,
     /// Backend (`af_packet`).
     pub backend: String,
@@ -182,14 +182,14 @@ pub struct PortRecord {
     pub queues: u32,
     /// MTU in bytes.
     pub mtu: u32,
-    /// Speed that loads refer to, in bit/s.
+    /// Speed to which loads refer, in bit/s.
     pub speed_bps: u64,
-    /// What the line carries in addition to frames. Earlier runs do not record it: they had Ethernet, or their rates in
-    /// bits are not exact.
+    /// Overhead of the line in addition to frames. Earlier runs do not record it: their ports were Ethernet, or their
+    /// rates in bits are not exact.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub medium: Medium,
     /// MAC address of the tester's host on this port.
     pub mac: String,
-    /// Address of the tester's host and of the DUT, per family: `198.18.1.2 -> 198.18.1.1`.
+    /// Addresses of the tester's host and of the DUT, per family: `198.18.1.2 -> 198.18.1.1`.
     pub addresses: Vec<String>,
 }

@@ -1,15 +1,15 @@
-//! The figure of one round, how to compare figures, and reasons to doubt one. Crate `judge` draws the conclusions.
+//! The figure of one round, how to compare figures, and reasons to doubt a figure. Crate `judge` draws the conclusions.
 
 use serde::{Deserialize, Serialize};
 
-/// What one round says about a figure.
+/// Result of one round for a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RoundFigure {
     /// The DUT's figure.
     Measured(Figure),
     /// The DUT failed, so there is no figure.
     Failed,
-    /// Not measured or not applicable, which says nothing about the DUT.
+    /// Not measured or not applicable, which proves nothing about the DUT.
     NotMeasured,
 }
 
@@ -39,12 +39,12 @@ impl From<f64> for Figure {
 }
 
 impl Figure {
-    /// A figure that was measured.
+    /// A measured figure.
     pub fn exactly(value: f64) -> Figure {
         Figure { low: value, high: value }
     }
 
-    /// Some other limit came first: the figure is `value` or more.
+    /// The figure is `value` or more, because another limit was reached first.
     pub fn at_least(value: f64) -> Figure {
         Figure { low: value, high: f64::INFINITY }
     }
@@ -59,7 +59,7 @@ impl Figure {
         Figure { low: f64::NEG_INFINITY, high: f64::INFINITY }
     }
 
-    /// True if it was measured, false if there are only bounds.
+    /// True if the figure was measured, false if there are only bounds.
     pub fn is_exact(self) -> bool {
         self.low == self.high
     }
@@ -77,7 +77,7 @@ pub enum Scale {
     /// By ratio: rates, latencies, times, table sizes. Figures are above 0.
     #[default]
     Ratio,
-    /// By difference: loss, and all figures that may be 0.
+    /// By difference: loss, and all other figures that can be 0.
     Difference,
 }
 
@@ -85,11 +85,11 @@ pub enum Scale {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// The whole interval meets it.
+    /// The whole interval meets the criterion.
     Met,
     /// No part of the interval meets it.
     Missed,
-    /// Part of the interval meets it.
+    /// Only a part of the interval meets it.
     Undecided,
 }
 
@@ -100,7 +100,8 @@ pub struct Doubt {
     pub round: u32,
     /// The trial that lost the most.
     pub trial: u64,
-    /// `41 % of the frames were lost while the DUT's processor was 57 % busy (trial 12): bursts of the tester may cause this loss`.
+    /// Explanation: `41 % of the frames were lost while the DUT's processor was 57 % busy (trial 12): bursts of the
+    /// tester may cause this loss`.
     pub text: String,
 }
 
@@ -109,14 +110,14 @@ pub struct Doubt {
 pub struct Claim {
     /// Name of the goal: `NDR(0)`.
     pub goal: String,
-    /// A trial of the search. Only trials with the same frame sizes and flows can contradict the claim.
+    /// Number of a trial of the search. Only trials with the same frame sizes and flows can contradict the claim.
     pub trial: u64,
-    /// Trials that the search repeated, and that no longer count.
+    /// Trials that the search repeated and that therefore no longer count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<u64>,
-    /// Every load up to this one meets the goal; absent if the search found none.
+    /// Every load up to this one meets the goal; absent if the search found no such load.
     pub met_pps: Option<f64>,
-    /// No load from this one on meets the goal; absent if the search found none.
+    /// No load from this one upwards meets the goal; absent if the search found no such load.
     pub missed_pps: Option<f64>,
     /// Relative distance of the two bounds at which the search ended.
     pub width: f64,
@@ -137,11 +138,11 @@ pub struct Refutation {
     pub round: u32,
     /// The trial that contradicts it most clearly.
     pub trial: u64,
-    /// True if the DUT can do more than the figure says, false if less.
+    /// True if the DUT can do more than the figure, false if less.
     pub more: bool,
-    /// What the trial found: `trial 57: 0 of 190,000 frames lost at 190,000 fps`.
+    /// Description of the trial: `trial 57: 0 of 190,000 frames lost at 190,000 fps`.
     pub text: String,
 }
 
-/// Text between goal and trial in the mark of a refuted row.
+/// Text between the goal and the trial in the mark of a refuted row.
 pub const REFUTED: &str = " refuted by ";

@@ -2,11 +2,12 @@
 //!
 //! # Filters
 //!
-//! A test sets filters with `methods::Setting::Filters`. `Filters::set_filter` translates them for the DUT: into nftables for all routers that
-//! forward with this machine's kernel (`lab/src/packet_filter.rs`), or for the reference device (`reference/src/filter.rs`). The bench records every
-//! change (`Record::Filter`), and removes the filters when the test ends, however it ends (`Bench::end_test`). It marks trials with filters
-//! (`TrialRecord::filtered`, `filter_rules`), so that they do not contradict figures without filters or with another number of rules. Flows that
-//! filters must drop say so (`FlowSpec::denied`): their loss raises no doubt.
+//! A test sets filters with `methods::Setting::Filters`. `Filters::set_filter` translates them for the DUT: into
+//! nftables for all routers that forward with this machine's kernel (`lab/src/packet_filter.rs`), or for the reference
+//! device (`reference/src/filter.rs`). The bench records every change (`Record::Filter`), and removes the filters when
+//! the test ends, however it ends (`Bench::end_test`). It marks trials with filters (`TrialRecord::filtered`,
+//! `filter_rules`), so that they do not contradict figures without filters or with a different number of rules. Flows
+//! that filters must drop are marked (`FlowSpec::denied`), so that their loss raises no doubt.
 
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
@@ -25,11 +26,11 @@ crate::choice! {
     }
 }
 
-/// A rule of a filter. Absent fields match everything.
+/// A rule of a filter. An absent field matches everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FilterRule {
-    /// Drop matching packets without an ICMP message, rather than permit them.
+    /// True to drop matching packets without an ICMP message, false to permit them.
     pub deny: bool,
     /// Prefix of the source address: address and length.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,17 +41,18 @@ pub struct FilterRule {
     /// IPv4 protocol or IPv6 next header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<u8>,
-    /// First and last destination port. Packets without ports (neither TCP nor UDP, later fragments) do not match.
+    /// First and last destination port. Packets without ports (neither TCP nor UDP, or not the first fragment) do not
+    /// match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination_ports: Option<(u16, u16)>,
 }
 
-/// A list of rules at some interfaces, in one direction. The first matching rule decides; packets without a matching rule are permitted. An interface
-/// has at most one list in each direction.
+/// A list of rules at some interfaces, in one direction. The first matching rule decides; packets that match no rule
+/// are permitted. An interface has at most one list in each direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilterList {
-    /// Where it applies.
+    /// Direction in which it applies.
     pub direction: FilterDirection,
     /// Indices of the interfaces in the DUT's role, VLAN sub-interfaces included; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -97,7 +99,7 @@ impl fmt::Display for FilterRule {
     }
 }
 
-/// Why a router with this many interfaces cannot have these lists; `None` if it can.
+/// Returns why a router with this many interfaces cannot have these lists; `None` if it can.
 pub fn refuse(lists: &[FilterList], interfaces: usize) -> Option<String> {
     let mut taken = std::collections::BTreeSet::new();
     for list in lists {

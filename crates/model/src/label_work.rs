@@ -1,4 +1,4 @@
-//! What a router does with the labels of a packet, in words.
+//! Describes in words what a router does with the labels of a packet.
 //!
 //! # Labels
 //!
@@ -6,8 +6,9 @@
 //! labels); in the role they are `LabelRoute` and `PushedRoute`. The TTL model of labels (RFC 3443) is a parameter of
 //! the kind (`lab/src/kinds/mod.rs`).
 
-/// How a router gets from one incoming label (if `came`) or none to these outgoing ones, the outermost first, in the
-/// words of RFC 3031: `swap to 300, push 200`, or `pop`. The innermost one replaces the incoming label.
+/// Describes how a router gets from one incoming label (or none, if not `came`) to the outgoing labels `out`, the
+/// outermost first, in the words of RFC 3031: `swap to 300, push 200`, or `pop`. The innermost label replaces the
+/// incoming one.
 pub fn label_work(came: bool, out: &[u32]) -> String {
     if out.is_empty() {
         return "pop".to_owned();

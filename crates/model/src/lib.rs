@@ -1,8 +1,8 @@
 //! The shared types of Drophammer: quantities, suite and testbed configuration, trials, results.
 //!
-//! Nothing here does I/O, reads a clock or knows frame formats: [`traffic`] names headers and their fields, crate
-//! `wire` knows their positions. Units are in the types ([`FrameRate`], [`Bandwidth`], [`std::time::Duration`]) and, in
-//! serialised fields, in the field names (`rate_pps`, `duration_s`, `latency_ns`).
+//! Nothing here does I/O, reads a clock or depends on frame formats: [`traffic`] names headers and their fields, and
+//! crate `wire` defines their positions. Units are in the types ([`FrameRate`], [`Bandwidth`], [`std::time::Duration`])
+//! and, in serialised fields, in the field names (`rate_pps`, `duration_s`, `latency_ns`).
 
 pub mod beside;
 pub mod capabilities;
@@ -43,7 +43,7 @@ pub use pattern::{Direction, PatternKey};
 pub use quantity::{Bandwidth, FrameRate, Instant};
 pub use size::{FrameSize, PacketSize};
 
-/// For serde: true for a default, which records leave out.
+/// For serde: true for a default value, which records leave out.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -53,7 +53,7 @@ fn one() -> u32 {
     1
 }
 
-/// For serde: true for the default of a count that is at least 1.
+/// For serde: true if a count of at least 1 has its default.
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
 fn is_one(count: &u32) -> bool {
     *count == 1

@@ -9,15 +9,15 @@ use std::str::FromStr;
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
-    /// All ones.
+    /// The broadcast address, all ones.
     pub const BROADCAST: MacAddr = MacAddr([0xff; 6]);
 
-    /// True for broadcast and multicast: the group bit of the first octet is set.
+    /// True for broadcast and multicast addresses: the group bit of the first octet is set.
     pub fn is_group(self) -> bool {
         self.0[0] & 1 == 1
     }
 
-    /// A locally administered unicast address from 40 bits.
+    /// Builds a locally administered unicast address from 40 bits.
     pub fn local(bits: u64) -> MacAddr {
         let b = bits.to_be_bytes();
         MacAddr([0x02, b[3], b[4], b[5], b[6], b[7]])

@@ -1,9 +1,9 @@
-//! Whether a router still answers its operator during a trial, and how fast.
+//! Checks whether a router still answers its operator during a trial, and how fast.
 
 use std::time::Duration;
 
 crate::choice! {
-    /// How to ask a router.
+    /// How to query a router.
     pub enum Question {
         /// An ICMP echo request to one of its addresses.
         Ping = "ping",
@@ -15,7 +15,7 @@ crate::choice! {
 }
 
 impl Question {
-    /// What a router lacks that cannot be asked this way.
+    /// What is missing on a router that cannot be queried this way.
     pub const fn lacks(self) -> &'static str {
         match self {
             Question::Ping => "it has no address at the first port",
@@ -25,35 +25,35 @@ impl Question {
     }
 }
 
-/// How to ask a router during a trial and after it.
+/// Queries to a router during a trial and after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inquiry {
-    /// The kinds of questions.
+    /// The kinds of queries.
     pub questions: Vec<Question>,
-    /// Time between two questions of a kind.
+    /// Time between two queries of a kind.
     pub interval: Duration,
-    /// How long to ask after the trial.
+    /// How long queries continue after the trial.
     pub afterwards: Duration,
 }
 
-/// Answers during one phase.
+/// Answers during one period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// Questions sent.
+    /// Number of queries sent.
     pub asked: u64,
-    /// Time from question to answer, for each answered question in order.
+    /// Time from query to answer, for each answered query in order.
     pub times: Vec<Duration>,
 }
 
-/// Answers to one kind of question.
+/// Answers to one kind of query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// Kind of question.
+    /// Kind of query.
     pub question: Question,
-    /// The way it takes: `port p1`.
+    /// Path of the queries: `port p1`.
     pub over: String,
-    /// While the trial sent.
+    /// Answers while the trial sent frames.
     pub during: Answers,
-    /// After the trial.
+    /// Answers after the trial.
     pub afterwards: Answers,
 }

@@ -1,4 +1,4 @@
-//! What a line carries in addition to frames (layer 1).
+//! Overhead of a line in addition to frames (layer 1).
 
 use crate::quantity::{Bandwidth, FrameRate};
 use serde::{Deserialize, Serialize};
@@ -19,8 +19,8 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// Bytes of a frame around its packet. Ethernet: addresses, EtherType (14) and FCS (4). PPP: address, control,
-    /// protocol (4) and FCS (2 or 4).
+    /// Bytes of a frame around its packet. Ethernet: addresses and EtherType (14), FCS (4). PPP: address, control and
+    /// protocol (4), FCS (2 or 4).
     pub const fn encapsulation(self) -> u32 {
         match self {
             Medium::Ethernet => 18,
@@ -29,7 +29,7 @@ impl Medium {
         }
     }
 
-    /// Bytes that a frame takes on the line in addition to its size, which includes the FCS.
+    /// Bytes on the line for each frame in addition to its size, which includes the FCS.
     pub const fn overhead(self) -> u32 {
         match self {
             Medium::Ethernet => 20,
@@ -38,7 +38,7 @@ impl Medium {
     }
 
     /// Bytes on the line, overhead included, for an IP packet of `packet_bytes` whose Ethernet frame has `frame_bytes`
-    /// with FCS. Ethernet pads short packets, PPP does not.
+    /// with FCS. Ethernet pads short packets; PPP does not.
     pub fn line_bytes(self, packet_bytes: f64, frame_bytes: f64) -> f64 {
         match self {
             Medium::Ethernet => frame_bytes + f64::from(self.overhead()),
@@ -46,8 +46,8 @@ impl Medium {
         }
     }
 
-    /// Bit rate for frames and their overhead on a line of this gross speed. SONET: 260 of 270 columns (STS-3c and its
-    /// multiples: 149.76 of 155.52 Mbit/s, RFC 2615 section 1).
+    /// Bit rate available for frames and their overhead on a line of this gross speed. SONET: 260 of 270 columns
+    /// (STS-3c and its multiples: 149.76 of 155.52 Mbit/s, RFC 2615 section 1).
     pub fn payload_rate(self, speed: Bandwidth) -> f64 {
         match self {
             Medium::Ethernet => speed.0 as f64,

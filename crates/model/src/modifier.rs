@@ -7,14 +7,14 @@ use std::fmt;
 /// Additional load on a router during a test (RFC 2544 section 11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Modifier {
-    /// Nothing.
+    /// No additional load.
     #[default]
     None,
     /// One frame in a hundred goes to the hardware broadcast address (section 11.1).
     Broadcast,
     /// One management query to the router per second (section 11.2).
     Management,
-    /// Changes of routes that no test frame uses (section 11.3).
+    /// Route changes that do not affect the test frames (section 11.3).
     RoutingUpdate,
     /// Packet filters; only the last condition permits the test frames (section 11.4).
     Filters {
@@ -64,8 +64,8 @@ impl Modifier {
         }
     }
 
-    /// The modifier of a trial, as far as its flows show it. Queries and route changes are events of the trial, and the
-    /// record of a trial says whether there were filters.
+    /// The modifier of a trial, if its flows show it. Queries and route changes are events of the trial, and the record
+    /// of a trial shows whether there were filters.
     pub fn of_frames(spec: &TrialSpec) -> Modifier {
         if spec.flows.iter().any(|flow| flow.background) { Modifier::Broadcast } else { Modifier::None }
     }
@@ -78,13 +78,13 @@ impl Modifier {
         }
     }
 
-    /// Adds the modifier to a frame size, as in keys of figures: `64_broadcast`.
+    /// Adds the modifier to a frame size, as in the keys of figures: `64_broadcast`.
     pub fn size_word(self, size: &str) -> String {
         if self == Modifier::None { size.to_owned() } else { format!("{size}_{self}") }
     }
 
-    /// The modifier in the key of a figure. It follows the frame size, so it is never the second word, as in
-    /// `latency_filters_64_25_percent`.
+    /// Reads the modifier from the key of a figure. It follows the frame size, so it is never the second word;
+    /// `latency_filters_64_25_percent` has none.
     pub fn of_figure(key: &str) -> Modifier {
         let has = |modifier: &Modifier| {
             key.split_once(&format!("_{modifier}_")).is_some_and(|(before, _)| before.contains('_'))

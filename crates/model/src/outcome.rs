@@ -2,9 +2,10 @@
 //!
 //! # Missing figures
 //!
-//! A figure without a value says why, and who is to blame ([`Missing`]): the DUT failed, an attempt was spoilt, or this
-//! tester or user cannot measure it at all. Only spoilt figures change the exit code. The testbed watches periods
-//! without traffic like trials (`Routing::watch_host`): disturbed, they are measured again or become bounds.
+//! A figure without a value contains the reason, and who is to blame ([`Missing`]): the DUT failed, an attempt was
+//! spoilt, or this tester or user cannot measure it at all. Only spoilt figures change the exit code. The testbed
+//! monitors periods without traffic like trials (`Routing::watch_host`): if the host disturbs them, they are measured
+//! again or their results become bounds.
 
 use crate::figure::Doubt;
 use crate::figure::{Claim, REFUTED, Refutation};
@@ -25,7 +26,7 @@ pub struct Outcome {
     pub verdicts: Vec<Verdict>,
     /// Remarks for the reader ("tester-limited", "irregular: no upper bound", "not conformant").
     pub notes: Vec<String>,
-    /// How this test deviated from its source; for the suite see
+    /// Deviations of this test from its source; those of the suite are in
     /// [`Started::deviations`](crate::record::Started::deviations).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deviations: Vec<String>,
@@ -47,27 +48,27 @@ pub struct Table {
 /// One column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
-    /// Machine name with unit, for CSV and JSON: `throughput_pps`.
+    /// Key with unit, for CSV and JSON: `throughput_pps`.
     pub key: String,
-    /// Heading for people: `Throughput`.
+    /// Heading: `Throughput`.
     pub title: String,
-    /// Unit for people: `fps`, `%`, `µs`, or empty.
+    /// Unit in the heading: `fps`, `%`, `µs`, or empty.
     pub unit: String,
 }
 
 impl Column {
-    /// A column from its three texts.
+    /// Creates a column from its three texts.
     pub fn new(key: &str, title: &str, unit: &str) -> Self {
         Column { key: key.into(), title: title.into(), unit: unit.into() }
     }
 }
 
-/// One row, with the trials behind its figures.
+/// One row, with the trials from which its figures come.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Cells in column order.
     pub cells: Vec<Cell>,
-    /// Trials behind this row; the report shows their conditions on demand.
+    /// Trials from which this row comes; the report can show their conditions.
     pub trials: Vec<u64>,
     /// Marks for this row ("tester-limited").
     pub marks: Vec<String>,
@@ -103,13 +104,13 @@ impl Row {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
-    /// No value; a dash, never 0.
+    /// No value. Shown as a dash, never as 0.
     None,
     /// A whole number.
     Count(u64),
     /// A number with a fraction.
     Number(f64),
-    /// Words.
+    /// Text.
     Text(String),
 }
 
@@ -152,7 +153,7 @@ pub struct Plot {
     pub x: String,
     /// Label of the y axis with unit.
     pub y: String,
-    /// Draw the y axis logarithmically.
+    /// True to draw the y axis logarithmically.
     pub log_y: bool,
     /// Series of this DUT.
     pub series: Vec<Series>,
@@ -165,23 +166,23 @@ pub struct Plot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlotKind {
-    /// Bars by category ([`Point::label`]); a reference series is a line.
+    /// Bars by category ([`Point::label`]), with a reference series as a line.
     Bars,
     /// Bars from minimum to maximum with a mark at the average, by category.
     Ranges,
     /// Connected points in x order.
     Line,
-    /// Single points, unconnected.
+    /// Single points that are not connected.
     Dots,
     /// Latency by percentile: x is the percentile 0 to 100, on an axis of nines, log(1/(1-p)).
     Percentiles,
-    /// A filled skyline: y holds from a point's x to the next one's (routes present over time).
+    /// A filled skyline: y applies from a point's x to the next point's x (routes present over time).
     Area,
-    /// Stairs: y holds from the previous point's x, or the beginning of the axis, up to the point's own. So a point is
-    /// a step: x is what was reached (routes), y what that took (time, memory).
+    /// Stairs: y applies from the previous point's x, or the beginning of the axis, to the point's own x. So a point is
+    /// a step: x is the number reached (routes), y is what it took (time, memory).
     Steps,
-    /// A sorted curve: x is a share in %, 0 to 100, y the value that this share does not exceed (convergence times of
-    /// all routes, ascending), with marks at minimum, median, 99 % and maximum. If the curve ends before 100 %, the
+    /// A sorted curve: x is a share in %, 0 to 100; y is the value that this share does not exceed (convergence times
+    /// of all routes, ascending), with marks at minimum, median, 99 % and maximum. If the curve ends before 100 %, the
     /// rest never arrived.
     Sorted,
 }
@@ -191,9 +192,9 @@ pub enum PlotKind {
 pub struct Series {
     /// Name without the DUT ("64 bytes", "theoretical"); the report prepends the DUT.
     pub name: String,
-    /// True for a series that is the same on all DUTs (the theoretical line rate); drawn once.
+    /// True for a series that is the same on all DUTs (the theoretical line rate) and is drawn once.
     pub reference: bool,
-    /// True for dots behind a curve, faint and unconnected: every trial, not the result.
+    /// True for faint, unconnected dots behind a curve: the trials, not the result.
     pub dots: bool,
     /// The points.
     pub points: Vec<Point>,
@@ -212,7 +213,7 @@ pub struct Point {
     /// Lower and upper end, for [`PlotKind::Ranges`] and error bars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<(f64, f64)>,
-    /// The trial behind this point, if it is a single one.
+    /// The trial of this point, if it comes from a single trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<u64>,
 }
@@ -220,47 +221,49 @@ pub struct Point {
 /// A figure to rank DUTs by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankFigure {
-    /// Key, the same on every DUT, machine name with unit: `throughput_64_pps`.
+    /// Key with unit, the same on every DUT: `throughput_64_pps`.
     pub key: String,
-    /// Title for people: `Throughput, 64 bytes`.
+    /// Title: `Throughput, 64 bytes`.
     pub title: String,
-    /// Unit for people.
+    /// Unit in texts.
     pub unit: String,
-    /// The figure; absent if the DUT could not be measured, which then ranks last.
+    /// The figure; absent if the DUT could not be measured, so that it ranks last.
     pub value: Option<f64>,
     /// Why there is no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<Missing>,
     /// True if a larger figure is better.
     pub higher_is_better: bool,
-    /// True if the tester, not the DUT, was the limit: the figure is a bound.
+    /// True if the tester, not the DUT, set the limit: the figure is a bound.
     pub tester_limited: bool,
-    /// True if a limit of the suite (`max_load`, `max_routes`) came first: the figure is a bound, and nobody's fault.
+    /// True if a limit of the suite (`max_load`, `max_routes`) was reached first: the figure is a bound, and nobody is
+    /// to blame.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub capped: bool,
     /// Resolution of the measurement: a share of the figure (the width of the search), or a number in its unit if
     /// figures are compared by difference.
     pub resolution: f64,
-    /// How to compare such figures.
+    /// How to compare these figures.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub scale: Scale,
-    /// Smallest difference of practical relevance: a share, or a number in the figure's unit.
+    /// Smallest difference that matters in practice: a share, or a number in the figure's unit.
     #[serde(default = "three_percent", skip_serializing_if = "is_three_percent")]
     pub least: f64,
     /// Load of the measurement, in frames per second per sending port, if the figure depends on the load. Only figures
     /// at the same load are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_pps: Option<f64>,
-    /// What the figure implies for other loads, if other trials can contradict it.
+    /// Implications of the figure for other loads, if other trials can contradict it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
-    /// True if lost frames cannot change it, so that they raise no doubt (`judge::doubt`).
+    /// True if lost frames cannot change the figure, so that they raise no doubt (`judge::doubt`).
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub independent_of_loss: bool,
-    /// The figure in each trial, in order, if all DUTs were measured simultaneously: sample i of one DUT pairs with sample i of another.
+    /// The figure in each trial, in order, if all DUTs were measured simultaneously: sample i of one DUT pairs with
+    /// sample i of another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<f64>,
-    /// Trials that contradict it. Not stored, because they may come after the test.
+    /// Trials that contradict the figure. Not stored, because they may be run after the test.
     #[serde(skip)]
     pub refuted: Vec<Refutation>,
     /// Trials that make it doubtful. Not stored, because they follow from the stored trials.
@@ -280,7 +283,7 @@ pub struct RankFigure {
 /// Why a figure has no value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// For people: `not finished before the next event`.
+    /// The reason: `not finished before the next event`.
     pub why: String,
     /// Who is to blame.
     pub by: Blame,
@@ -292,10 +295,10 @@ pub struct Missing {
 pub enum Blame {
     /// The DUT, which failed.
     Dut,
-    /// The tester or its host, which spoilt every attempt. At a better moment it may work.
+    /// The tester or its host spoilt every attempt. It may work at another time.
     Spoilt,
-    /// The environment: this tester or user cannot measure it at all, because it needs root, or a load that the tester
-    /// cannot offer.
+    /// The environment: this tester or user cannot measure it at all, for example because it requires root, or a load
+    /// that the tester cannot offer.
     Beyond,
     /// Nobody: there is nothing to measure, because the DUT is as fast as the line or the tester.
     Nothing,
@@ -304,7 +307,7 @@ pub enum Blame {
 /// Loads count as the same if they differ by at most this share.
 pub const SAME_LOAD: f64 = 0.05;
 
-/// True if two loads are the same (within [`SAME_LOAD`]), or one is absent.
+/// True if two loads are the same (within [`SAME_LOAD`]), or if one of them is absent.
 pub fn are_same_load(a: Option<f64>, b: Option<f64>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() <= SAME_LOAD * a.max(b),
@@ -325,9 +328,9 @@ fn is_three_percent(least: &f64) -> bool {
 }
 
 impl RankFigure {
-    /// The result of one round: the value, or a bound if the tester or the suite was the limit. `None` without a value.
-    /// Rates and sizes are at least the value, times at most. Loss is also at least the value: it may be higher at the
-    /// load that the tester could not offer.
+    /// The result of one round: the value, or a bound if the tester or the suite set the limit. `None` without a value.
+    /// Rates and sizes are at least the value, times at most. Loss is also at least the value, because it may be higher
+    /// at the load that the tester could not offer.
     pub fn figure(&self) -> Option<Figure> {
         let value = self.value.filter(|value| value.is_finite())?;
         Some(match (self.tester_limited || self.capped, self.higher_is_better, self.scale) {
@@ -337,7 +340,7 @@ impl RankFigure {
         })
     }
 
-    /// Like [`RankFigure::figure`]. Without a value the DUT failed, unless [`Missing`] blames somebody else.
+    /// Like [`RankFigure::figure`]. Without a value the DUT failed, unless [`Missing`] names another cause.
     pub fn round(&self) -> RoundFigure {
         match (self.figure(), &self.missing) {
             (Some(figure), _) => RoundFigure::Measured(figure),
@@ -348,7 +351,7 @@ impl RankFigure {
         }
     }
 
-    /// A figure compared by ratio, for which less is better.
+    /// A figure compared by ratio, for which lower is better.
     pub fn new(key: impl Into<String>, title: impl Into<String>, unit: &str, value: Option<f64>) -> RankFigure {
         RankFigure {
             key: key.into(),
@@ -374,33 +377,33 @@ impl RankFigure {
         }
     }
 
-    /// The figure without a value because the DUT did not give one, for this reason.
+    /// The figure without a value, because the DUT failed for this reason.
     #[must_use]
     pub fn because(self, why: impl Into<String>) -> RankFigure {
         let missing = self.value.is_none().then(|| Missing { why: why.into(), by: Blame::Dut });
         RankFigure { missing, ..self }
     }
 
-    /// The figure without a value because tester or host spoilt every attempt, for this reason.
+    /// The figure without a value, because tester or host spoilt every attempt for this reason.
     #[must_use]
     pub fn spoilt(self, why: impl Into<String>) -> RankFigure {
         RankFigure { value: None, missing: Some(Missing { why: why.into(), by: Blame::Spoilt }), ..self }
     }
 
-    /// The figure without a value because it cannot be measured here, for this reason.
+    /// The figure without a value, because it cannot be measured here for this reason.
     #[must_use]
     pub fn beyond(self, why: impl Into<String>) -> RankFigure {
         RankFigure { value: None, missing: Some(Missing { why: why.into(), by: Blame::Beyond }), ..self }
     }
 
-    /// The figure without a value because there is nothing to measure, for this reason.
+    /// The figure without a value, because there is nothing to measure for this reason.
     #[must_use]
     pub fn nothing(self, why: impl Into<String>) -> RankFigure {
         RankFigure { value: None, missing: Some(Missing { why: why.into(), by: Blame::Nothing }), ..self }
     }
 
-    /// Like [`RankFigure::round`], for a criterion. A refuted figure is a bound: the DUT does more, or less, by an
-    /// unknown amount. So is a doubtful figure: the DUT may be better.
+    /// Like [`RankFigure::round`], but for a criterion. A refuted figure is a bound: the DUT does more, or less, by an
+    /// unknown amount. A doubtful figure is a bound, too: the DUT may be better.
     pub fn judged(&self) -> RoundFigure {
         let (refuted, doubtful) = (|more| self.refuted.iter().any(|r| r.more == more), !self.doubts.is_empty());
         let more = refuted(true) || doubtful && self.higher_is_better;
@@ -415,7 +418,7 @@ impl RankFigure {
         }
     }
 
-    /// True if both were measured at the same load (within [`SAME_LOAD`]), or one does not depend on a load.
+    /// True if both were measured at the same load (within [`SAME_LOAD`]), or if one of them does not depend on a load.
     pub fn same_load(&self, other: &RankFigure) -> bool {
         are_same_load(self.load_pps, other.load_pps)
     }
@@ -426,12 +429,12 @@ impl RankFigure {
 pub struct Verdict {
     /// The criterion: `throughput_64_pps >= 100000`.
     pub criterion: String,
-    /// True if it is met for certain.
+    /// True if it is certainly met.
     pub pass: bool,
-    /// True if it is neither met nor missed for certain; `pass` is false then.
+    /// True if it is neither certainly met nor certainly missed; `pass` is then false.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub undecided: bool,
-    /// What was found.
+    /// The result in words.
     pub found: String,
     /// The parsed criterion, to judge it again over all rounds; absent if it is not about a figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -439,7 +442,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// A verdict that needs no further rounds.
+    /// A verdict that does not depend on more rounds.
     pub fn decided(criterion: impl Into<String>, pass: bool, found: impl Into<String>) -> Verdict {
         Verdict { criterion: criterion.into(), pass, undecided: false, found: found.into(), expected: None }
     }

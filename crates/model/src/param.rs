@@ -1,7 +1,7 @@
 //! Parameters of tests, each declared once with its type.
 //!
-//! Only a [`Param`] knows key, type, defaults and help of a parameter. Registry, schema and help use its [`ParamSpec`],
-//! the suite reader fills in the default, and the test reads the value with [`Param::get`].
+//! A [`Param`] is the only definition of the key, type, defaults and help of a parameter. Registry, schema and help use
+//! its [`ParamSpec`], the suite reader fills in the default, and the test reads the value with [`Param::get`].
 
 use crate::classes::ServiceClass;
 use crate::quantity::{Bandwidth, FrameRate};
@@ -16,16 +16,16 @@ use std::time::Duration;
 
 /// A Rust type that a parameter can have.
 pub trait ParamType: Sized {
-    /// How its YAML is read.
+    /// The kind of YAML from which the type is read.
     const KIND: ParamKind;
 
-    /// The value as this type; `None` for a value of another kind.
+    /// Converts the value to this type; `None` for a value of a different kind.
     fn read(value: &ParamValue) -> Option<Self>;
 
-    /// The value in the form of the suite reader; `None` for no value.
+    /// Converts to the form of the suite reader; `None` for no value.
     fn value(self) -> Option<ParamValue>;
 
-    /// The value of an absent parameter; `None` if it must be present.
+    /// The value if the parameter is absent; `None` if it is required.
     fn absent() -> Option<Self> {
         None
     }
@@ -65,7 +65,7 @@ param_type!(Percent, ParamKind::Percent, Number, |v| Percent(*v), |v| v.0);
 param_type!(Duration, ParamKind::Duration, Duration);
 param_type!(u64, ParamKind::Count, Count);
 param_type!(Vec<u64>, ParamKind::Counts, Counts);
-// For loops, values beyond 32 bits are as good as endless.
+// Larger values are cut to 32 bits: as a number of repetitions, that is practically endless.
 param_type!(u32, ParamKind::Count, Count, |v| u32::try_from(*v).unwrap_or(u32::MAX), |v| v.into());
 param_type!(FrameRate, ParamKind::Rate, Rate);
 param_type!(Bandwidth, ParamKind::Speed, Speed);
@@ -80,10 +80,10 @@ pub trait ChoiceWord: Sized {
     /// All words.
     const WORDS: &'static [&'static str];
 
-    /// The value of a word.
+    /// Returns the value for a word.
     fn of_word(word: &str) -> Option<Self>;
 
-    /// The word of a value.
+    /// Returns the word for a value.
     fn to_word(&self) -> &'static str;
 }
 
@@ -127,7 +127,7 @@ impl ParamType for GroupSizes {
     }
 }
 
-/// The number in a text; `Some(None)` for `word`.
+/// Reads the number from a text; `Some(None)` for `word`.
 fn count_or(value: &ParamValue, word: &str) -> Option<Option<u16>> {
     match value {
         ParamValue::Text(text) if text == word => Some(None),
@@ -142,7 +142,7 @@ pub struct FlowNames(pub Vec<String>);
 
 param_type!(FlowNames, ParamKind::Flows, Texts, |v| FlowNames(v.clone()), |v| v.0);
 
-/// An optional parameter. Without a value in the suite it has none.
+/// An optional parameter has no value if the suite gives none.
 impl<T: ParamType> ParamType for Option<T> {
     const KIND: ParamKind = T::KIND;
 
@@ -167,22 +167,22 @@ pub struct Param<T> {
 }
 
 impl<T: ParamType> Param<T> {
-    /// A parameter with a default for each profile, as YAML text.
+    /// A parameter with a default for each profile, given as YAML text.
     pub const fn new(key: &'static str, quick: &'static str, conformant: &'static str, help: &'static str) -> Self {
         Param { spec: ParamSpec::new(key, T::KIND, quick, conformant, help), of: PhantomData }
     }
 
-    /// The same parameter, limited to numbers up to `most`.
+    /// The same parameter, but with numbers of at most `most`.
     pub const fn at_most(&self, most: u64) -> Self {
         Param { spec: self.spec.at_most(most), of: PhantomData }
     }
 
-    /// The description for registry, schema and help.
+    /// The description, for registry, schema and help.
     pub const fn spec(&self) -> ParamSpec {
         self.spec
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Panics
     /// If `params` has no value for it. That is a bug, because the suite reader fills in the defaults of all declared
@@ -197,12 +197,12 @@ impl<T: ParamType> Param<T> {
         })
     }
 
-    /// The value, if the test has this parameter.
+    /// Returns the value, if the test has this parameter.
     pub fn find(&self, params: &Params) -> Option<T> {
         params.0.get(self.spec.key).map_or_else(T::absent, T::read)
     }
 
-    /// Sets the parameter to this value, as a suite would.
+    /// Sets the parameter to this value, as a suite does.
     pub fn set(&self, params: &mut Params, value: T) {
         match value.value() {
             Some(value) => params.0.insert(self.spec.key.into(), value),
@@ -212,17 +212,17 @@ impl<T: ParamType> Param<T> {
 }
 
 impl<T: ParamType> Param<Option<T>> {
-    /// An optional parameter. Without a value in the suite it has none.
+    /// An optional parameter, which has no value if the suite gives none.
     pub const fn optional(key: &'static str, help: &'static str) -> Self {
         Param { spec: ParamSpec::optional(key, T::KIND, help), of: PhantomData }
     }
 }
 
 impl Param<Duration> {
-    /// The value in seconds.
+    /// Returns the value in seconds.
     ///
     /// # Panics
-    /// As [`Param::get`].
+    /// If [`Param::get`] does.
     pub fn seconds(&self, params: &Params) -> f64 {
         self.get(params).as_secs_f64()
     }

@@ -25,8 +25,8 @@ crate::choice! {
         /// The two ports of each pair, to each other (RFC 2285 section 3.3.1).
         #[default]
         NonMeshed = "non_meshed",
-        /// Each port of the first half and the port at the same place in the second half. If neighbouring ports are on
-        /// one card, this is traffic between cards.
+        /// Each port of the first half, with the port at the same position in the second half. If neighbouring ports
+        /// are on one card, this is traffic between cards.
         Crossed = "crossed",
         /// Every port to every other port, with the same number of frames to each (RFC 2285 section 3.3.3).
         FullyMeshed = "fully_meshed",
@@ -36,13 +36,13 @@ crate::choice! {
 crate::choice! {
     /// What the DUT does with the outermost label of each frame (RFC 3031 section 3.10, RFC 5695 section 6.1).
     pub enum LabelOperation {
-        /// Nothing: frames arrive as sent, for instance in a loop without DUT.
+        /// Nothing: frames arrive as sent, for example in a loop without DUT.
         Keep = "keep",
-        /// Replaces it.
+        /// Replaces the label.
         Swap = "swap",
-        /// Removes it.
+        /// Removes the label.
         Pop = "pop",
-        /// Adds labels to packets without any.
+        /// Adds labels to packets without labels.
         Push = "push",
     }
 }
@@ -73,7 +73,7 @@ impl ExtensionHeader {
         }
     }
 
-    /// The header to send.
+    /// Builds the header to send.
     pub fn header(self) -> Extension {
         match self {
             ExtensionHeader::HopByHop => Extension::HopByHop { options: Octets::default() },
@@ -87,7 +87,7 @@ impl ExtensionHeader {
         }
     }
 
-    /// The kind of this extension header.
+    /// Returns the kind of this extension header.
     fn of(extension: &Extension) -> ExtensionHeader {
         match extension {
             Extension::HopByHop { .. } => ExtensionHeader::HopByHop,
@@ -107,12 +107,12 @@ impl ExtensionHeader {
     }
 }
 
-/// Most labels per frame.
+/// Maximum number of labels per frame.
 pub const MAX_LABELS: u8 = 8;
 /// Bytes of a label.
 pub const LABEL_BYTES: u16 = 4;
 
-/// The MPLS labels of a pattern's frames, which come on top of the frame size (RFC 5695 section 4.1.5).
+/// The MPLS labels of a pattern's frames, which are added to the frame size (RFC 5695 section 4.1.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Labels {
     /// What the DUT does with the outermost label.
@@ -139,7 +139,7 @@ impl Labels {
             Header::Mpls(mpls) => Some((&mpls.label, &mpls.ttl)),
             _ => None,
         });
-        // A router may forward a packet with its incoming label, but it must change the TTL.
+        // A router may forward a packet with its incoming label, but must change the TTL.
         let kept = arrives.first().zip(first).is_some_and(|(arrives, (label, ttl))| {
             Field::from(arrives.label) == *label && arrives.ttl.is_some_and(|arrives| Field::from(arrives) == *ttl)
         });
@@ -152,7 +152,7 @@ impl Labels {
     }
 }
 
-/// `1 label, swap`
+/// Describes the labels: `1 label, swap`.
 impl fmt::Display for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.operation == LabelOperation::Push {
@@ -163,7 +163,7 @@ impl fmt::Display for Labels {
     }
 }
 
-/// Shares of IPv4 and IPv6 frames in patterns with both, unless they have the same share and size.
+/// Shares of IPv4 and IPv6 frames in patterns with both, unless both have the same share and size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FamilyMix {
     /// Share of IPv6 frames in thousandths of a per cent, above 0 and below 100,000.
@@ -189,7 +189,7 @@ impl FamilyMix {
 /// Identifies a traffic pattern: trials with the same key can be compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PatternKey {
-    /// Size or mix of the frames; of the IPv4 frames if IPv6 frames differ.
+    /// Size or mix of the frames; only of the IPv4 frames if IPv6 frames differ.
     pub size: PacketSize,
     /// IP versions, in the order of the suite.
     pub families: Vec<Family>,
@@ -199,8 +199,8 @@ pub struct PatternKey {
     pub direction: Direction,
     /// Which ports send to which.
     pub distribution: Distribution,
-    /// Number of BGP routes with destinations, over all ports; 0 if destinations are hosts in the networks behind the
-    /// ports.
+    /// Number of BGP routes that contain the destinations, over all ports; 0 if the destinations are hosts in the
+    /// networks behind the ports.
     pub routes: u32,
     /// MPLS labels of the frames.
     pub labels: Option<Labels>,
@@ -211,8 +211,8 @@ pub struct PatternKey {
 }
 
 impl PatternKey {
-    /// The pattern that measures the tester's own ceiling. A loop joins ports in pairs and has no routers; this, and
-    /// the modifier, does not change the tester's work per frame.
+    /// The pattern with which the tester's own ceiling is measured. A loop joins ports in pairs and has no routers.
+    /// Neither this nor the modifier changes the tester's work per frame.
     #[must_use]
     pub fn on_loop(&self) -> PatternKey {
         // A loop pushes no labels.
@@ -240,7 +240,7 @@ impl PatternKey {
         let both = tested.iter().all(answered);
         let direction = if both { Direction::Bidirectional } else { Direction::Unidirectional };
         let labels = tested.first().copied().and_then(Labels::of);
-        // Labelled flows always have a size of their own, with room for the labels.
+        // Labelled flows always have a separate size with room for the labels.
         let own_size = |flow: &&FlowSpec| flow.family == Family::Ipv6 && flow.size.is_some() && labels.is_none();
         let ipv6 = tested.iter().copied().find(own_size);
         let mix = ipv6.and_then(|flow| {
@@ -249,7 +249,7 @@ impl PatternKey {
             FamilyMix::new(share * 100.0, flow.size.clone()?)
         });
         let meshed = |flow: &&FlowSpec| tested.iter().any(|other| other.from == flow.from && other.to != flow.to);
-        // The ports of crossed pairs are all equally far apart, and not neighbours.
+        // The ports of crossed pairs all have the same distance and are not neighbours.
         let apart = |flow: &&FlowSpec| flow.from.abs_diff(flow.to);
         let distance = tested.first().map_or(0, apart);
         let crossed = distance > 1 && tested.iter().all(|flow| apart(flow) == distance);

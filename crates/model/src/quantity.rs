@@ -49,7 +49,7 @@ impl FrameRate {
         FrameRate(self.0 * factor)
     }
 
-    /// Whole frames in `duration` at this rate, rounded down.
+    /// Number of whole frames in `duration` at this rate, rounded down.
     pub fn frames_in(self, duration: Duration) -> u64 {
         (self.0 * duration.as_secs_f64() + 1e-9) as u64
     }
@@ -61,7 +61,7 @@ impl fmt::Display for FrameRate {
     }
 }
 
-/// `1234567` as `1,234,567`.
+/// Groups digits: `1234567` becomes `1,234,567`.
 pub fn group_digits(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -99,7 +99,7 @@ impl fmt::Display for Bandwidth {
     }
 }
 
-/// Why a quantity could not be read. The text names the correct form.
+/// Why a quantity could not be read. The text describes the correct form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct QuantityError(pub String);
@@ -110,8 +110,8 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     Some((grouped_number(&text[..split])?, text[split..].trim()))
 }
 
-/// `1500`, `1,500`, `1_500.25`. Accepts commas only between groups of three digits: `1,5` is refused, because some
-/// readers take it for one and a half.
+/// Parses `1500`, `1,500`, `1_500.25`. Accepts commas only between groups of three digits: `1,5` is refused, because
+/// some readers would take it for one and a half.
 pub fn grouped_number(text: &str) -> Option<f64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let mut groups = whole.split([',', '_']);
@@ -126,7 +126,7 @@ pub fn grouped_number(text: &str) -> Option<f64> {
     format!("{}.{fraction}", whole.replace([',', '_'], "")).parse().ok()
 }
 
-/// The factor of a unit prefix; 1 for none.
+/// The factor of a unit prefix; 1 without a prefix.
 fn prefix(letter: &str) -> Option<f64> {
     Some(match letter {
         "" => 1.0,
@@ -138,7 +138,7 @@ fn prefix(letter: &str) -> Option<f64> {
     })
 }
 
-/// The factor of `unit`, which ends with one of `names`, or is a prefix alone: `Gbit/s`, `G`.
+/// The factor of `unit`, which ends with one of `names` or is only a prefix: `Gbit/s`, `G`.
 fn factor(unit: &str, names: &[&str]) -> Option<f64> {
     let unit = unit.to_ascii_lowercase();
     let letter = names.iter().find_map(|name| unit.strip_suffix(name)).unwrap_or(&unit);
@@ -148,8 +148,8 @@ fn factor(unit: &str, names: &[&str]) -> Option<f64> {
 impl FromStr for Bandwidth {
     type Err = QuantityError;
 
-    /// `10 Gbit/s`, `2.5G`, `100M`. Refuses numbers without unit, because bit/s and Gbit/s are too far apart to guess,
-    /// and bytes (`GB/s`).
+    /// Parses `10 Gbit/s`, `2.5G`, `100M`. Refuses numbers without a unit, because bit/s and Gbit/s are too far apart
+    /// to guess, and bytes (`GB/s`).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bad = |why: &str| {
             let range = "write 1 bit/s to 1000 Tbit/s, for instance `10G`, `10 Gbit/s` or `100M`";
@@ -174,7 +174,7 @@ impl FromStr for Bandwidth {
 /// Reads a count: `1000000`, `1,000,000`, `1M`, `1.5k`.
 ///
 /// # Errors
-/// If it is not a whole number of at least 0, or above 2^53.
+/// If it is negative, not a whole number, or above 2^53.
 pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
     let bad = || QuantityError(format!("`{text}` is not a whole number; write for instance `1000`, `1,000` or `1k`"));
     if let Ok(number) = text.trim().parse() {
@@ -183,7 +183,7 @@ pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
     let (number, unit) = number_and_unit(text).ok_or_else(bad)?;
     let product = number * factor(unit, &[]).ok_or_else(bad)?;
     let rounded = product.round();
-    // The product of a decimal fraction and a power of ten is not exact.
+    // The product of a decimal fraction and a power of ten may not be exact.
     let whole =
         (product - rounded).abs() <= 1e-6 * product.min(1.0) && rounded <= (1u64 << f64::MANTISSA_DIGITS) as f64;
     if whole { Ok(rounded as u64) } else { Err(bad()) }
@@ -214,7 +214,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     Duration::try_from_secs_f64(number * factor).map_err(|_| bad())
 }
 
-/// A duration in readable form: `60 s`, `1.5 s`, `250 ms`, `3 min 20 s`.
+/// Formats a duration: `60 s`, `1.5 s`, `250 ms`, `3 min 20 s`.
 pub fn show_duration(d: Duration) -> String {
     let s = d.as_secs_f64();
     if s >= 120.0 {
@@ -235,7 +235,7 @@ pub fn show_duration(d: Duration) -> String {
     }
 }
 
-/// Fastest accepted frame rate, in frames per second.
+/// Maximum accepted frame rate, in frames per second.
 const MOST_FRAMES: f64 = 1e12;
 
 /// Reads a frame rate: `100 kfps`, `100k`, `1.5 Mpps`, `250000`.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// First line.
+    /// First line of a run.
     Started(Box<Started>),
     /// A DUT is up and ready.
     Dut(DutRecord),
@@ -28,7 +28,7 @@ pub enum Record {
     CoreLinks(CoreLinkRecord),
     /// A test ended on a DUT.
     Test(Box<TestRecord>),
-    /// Something the reader should know: a DUT did not come up, a trial was repeated, a warning.
+    /// A remark for the reader: a DUT did not come up, a trial was repeated, a warning.
     Note(Note),
     /// Last line of a run that was not cut off.
     Ended(Ended),
@@ -37,7 +37,7 @@ pub enum Record {
 /// Start of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Started {
-    /// Format of the folder; readers refuse larger numbers than their own.
+    /// Format of the folder. Readers refuse numbers higher than their own.
     pub format: u32,
     /// UTC, RFC 3339.
     pub time: String,
@@ -45,15 +45,15 @@ pub struct Started {
     pub suite: String,
     /// Title of the suite.
     pub title: String,
-    /// What the suite says about itself and its DUTs.
+    /// Information about the run and its DUTs from the suite.
     #[serde(default, skip_serializing_if = "About::is_empty")]
     pub about: About,
     /// Profile used.
     pub profile: String,
-    /// True if everything in the suite follows the RFCs. Tests may still deviate ([`Outcome::deviations`]); either puts
-    /// a visible mark on every report.
+    /// True if everything in the suite follows the RFCs. Tests may still deviate ([`Outcome::deviations`]). Every
+    /// report shows a visible mark in both cases of deviation.
     pub conformant: bool,
-    /// Reasons if it is not conformant: `trials of 1 s instead of 60 s`.
+    /// Reasons why it is not conformant: `trials of 1 s instead of 60 s`.
     pub deviations: Vec<String>,
     /// Seed of every pseudo-random choice.
     pub seed: u64,
@@ -61,23 +61,24 @@ pub struct Started {
     pub duts: Vec<String>,
     /// Tests in order: (name, title).
     pub tests: Vec<(String, String)>,
-    /// How often each DUT is brought up and runs through all tests.
+    /// Number of times that each DUT is brought up and runs all tests.
     #[serde(default = "crate::one", skip_serializing_if = "crate::is_one")]
     pub rounds: u32,
     /// Command line.
     pub command: Vec<String>,
-    /// Digest of the suite with all changes by command line and profile, to check that a resumed run is the same; empty
-    /// if the run cannot be resumed.
+    /// Digest of the suite with all changes by command line and profile, to check that a resumed run has the same
+    /// suite; empty if the run cannot be resumed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
     /// The machine.
     pub environment: Environment,
-    /// The earlier run that bounds of the suite refer to.
+    /// The earlier run to which bounds of the suite refer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
 }
 
-/// The command line that resumes the run in `dir` begun by `command`, without options that only say where results and messages go.
+/// The command line that resumes the run in `dir` started with `command`, without options that only determine where
+/// results and messages go.
 pub fn resumed(command: &[String], dir: &str) -> String {
     const VALUED: [&str; 2] = ["--out", "--resume"];
     const FLAGS: [&str; 5] = ["--plain", "--json", "--detach", "--detached", "--live"];
@@ -102,7 +103,7 @@ pub fn resumed(command: &[String], dir: &str) -> String {
     words.join(" ")
 }
 
-/// An earlier run that bounds of a suite refer to. Its figures are in the criteria
+/// An earlier run to which bounds of a suite refer. Its figures are in the criteria
 /// ([`Expectation::baseline`](crate::suite::Expectation::baseline)).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Baseline {
@@ -124,7 +125,7 @@ pub const SELF_TEST: &str = "self-test";
 /// The current [`Started::format`].
 pub const FORMAT: u32 = 1;
 
-/// One trial with its place in the run.
+/// One trial and its position in the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
     /// DUT.
@@ -134,12 +135,12 @@ pub struct TrialRecord {
     /// Round of the run, from 1.
     #[serde(default = "crate::one", skip_serializing_if = "crate::is_one")]
     pub round: u32,
-    /// Attempt at this trial, from 1; above 1 if earlier attempts were invalid.
+    /// Number of the attempt at this trial, from 1. It is above 1 if earlier attempts were invalid.
     pub attempt: u32,
     /// True if the DUT had packet filters, which change how it forwards: see the last [`Record::Filter`] before.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub filtered: bool,
-    /// Number of filter rules, at all interfaces together. Absent without filters, and in older runs.
+    /// Number of filter rules at all interfaces. Absent without filters, and in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter_rules: Option<u64>,
     /// True if the DUT had classes of service, which limit output ports and decide which frames are lost: see the last
@@ -150,12 +151,12 @@ pub struct TrialRecord {
     /// [`Record::CoreLinks`] before.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub links_down: bool,
-    /// True if other DUTs took part simultaneously, and shared the processor.
+    /// True if other DUTs took part simultaneously and shared the processor.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub joint: bool,
     /// End of the trial, UTC, RFC 3339.
     pub time: String,
-    /// What was offered.
+    /// The offered traffic.
     pub spec: TrialSpec,
     /// The result.
     pub result: TrialResult,
@@ -171,7 +172,7 @@ pub struct FilterRecord {
     /// Round of the run, from 1.
     #[serde(default = "crate::one", skip_serializing_if = "crate::is_one")]
     pub round: u32,
-    /// The lists, each with up to [`FilterRecord::MOST_RULES`] rules; empty if the DUT has no filters any more.
+    /// The lists, each with up to [`FilterRecord::MOST_RULES`] rules; empty if the DUT no longer has filters.
     pub lists: Vec<FilterList>,
     /// Number of rules that were left out.
     #[serde(default, skip_serializing_if = "crate::is_default")]
@@ -179,7 +180,7 @@ pub struct FilterRecord {
 }
 
 impl FilterRecord {
-    /// Most recorded rules of a list.
+    /// Maximum number of recorded rules of a list.
     pub const MOST_RULES: usize = 1_000;
 }
 
@@ -193,7 +194,7 @@ pub struct ClassRecord {
     /// Round of the run, from 1.
     #[serde(default = "crate::one", skip_serializing_if = "crate::is_one")]
     pub round: u32,
-    /// The classes of each output port; empty if the DUT has no classes any more.
+    /// The classes of each output port; empty if the DUT no longer has classes.
     pub lists: Vec<EgressClasses>,
 }
 
@@ -224,7 +225,7 @@ pub struct TestRecord {
     /// Round of the run, from 1.
     #[serde(default = "crate::one", skip_serializing_if = "crate::is_one")]
     pub round: u32,
-    /// Title for people.
+    /// Title of the test.
     pub title: String,
     /// Parameters, with defaults filled in.
     pub parameters: serde_json::Value,
@@ -244,11 +245,12 @@ pub enum TestStatus {
     Completed,
     /// It stopped early, for this cause.
     Failed(String),
-    /// It ran to its end in some rounds only: how many, and why not in the others. Only for combined rounds; never stored.
+    /// It ran to its end only in some rounds. Contains their number, and why the other rounds did not. Only for
+    /// combined rounds; never stored.
     Partly(String),
     /// Like `Partly`, but the tester spoilt the other rounds, or the test did not apply in them.
     FewerRounds(String),
-    /// The tester spoilt it, for these reasons. It says nothing about the DUT.
+    /// The tester spoilt it, for these reasons. This proves nothing about the DUT.
     Unfit(String),
     /// The user stopped it.
     Interrupted,
@@ -261,7 +263,7 @@ pub enum TestStatus {
 pub struct Note {
     /// UTC, RFC 3339.
     pub time: String,
-    /// The DUT it is about, if any.
+    /// The DUT to which it refers, if any.
     pub dut: Option<String>,
     /// The remark.
     pub text: String,
@@ -274,6 +276,6 @@ pub struct Note {
 pub struct Ended {
     /// UTC, RFC 3339.
     pub time: String,
-    /// True if the user stopped it.
+    /// True if the user stopped the run.
     pub interrupted: bool,
 }

@@ -1,12 +1,12 @@
 //! Descriptions of tests, DUT kinds, port backends, and their parameters.
 //!
-//! `drophammer list`, `check`, `schema` and the index of the docs are generated from them, so that a new test needs one
-//! file and one line in a list.
+//! `drophammer list`, `check`, `schema` and the index of the docs are generated from these descriptions, so that a new
+//! test needs only one file and one line in a list.
 
 use crate::capabilities::{Capabilities, INSTALL_ROUTES, Need};
 use crate::suite::Params;
 
-/// Type of a parameter, which decides how to read its YAML.
+/// Type of a parameter, which determines how its YAML is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamKind {
     /// List of frame sizes and mixes: `[64, ip40, imix]`.
@@ -45,7 +45,7 @@ pub enum ParamKind {
     Text,
     /// A shell command.
     Command,
-    /// Path of a file; a relative one starts in the folder of the suite file.
+    /// Path of a file; a relative path starts in the folder of the suite file.
     File,
     /// List of interface names.
     Interfaces,
@@ -72,7 +72,7 @@ pub struct ParamSpec {
     pub required: bool,
     /// One line of help, with the RFC section of the default.
     pub help: &'static str,
-    /// What a DUT must support if this parameter has a value.
+    /// Capabilities that a DUT needs if this parameter has a value.
     pub needs: &'static [Need],
     /// Largest value of a [`ParamKind::Count`], and of each item of [`ParamKind::Counts`].
     pub most: u64,
@@ -99,7 +99,7 @@ impl ParamSpec {
         }
     }
 
-    /// A parameter that may be left out.
+    /// A parameter that can be left out.
     pub const fn optional(key: &'static str, kind: ParamKind, help: &'static str) -> Self {
         ParamSpec { key, kind, quick: None, conformant: None, required: false, help, needs: &[], most: u64::MAX }
     }
@@ -109,12 +109,12 @@ impl ParamSpec {
         ParamSpec { key, kind, quick: None, conformant: None, required: true, help, needs: &[], most: u64::MAX }
     }
 
-    /// The same parameter, with its own needs in addition to the test's.
+    /// The same parameter, but with needs in addition to the test's.
     pub const fn needing(self, needs: &'static [Need]) -> Self {
         ParamSpec { needs, ..self }
     }
 
-    /// The same parameter, whose numbers are at most `most`.
+    /// The same parameter, but with numbers of at most `most`.
     pub const fn at_most(self, most: u64) -> Self {
         ParamSpec { most, ..self }
     }
@@ -136,12 +136,12 @@ pub struct TableShape {
     pub key: &'static str,
     /// Key, heading and unit of each column, in order.
     pub columns: &'static [(&'static str, &'static str, &'static str)],
-    /// For each column, true if it holds numbers, false if it holds words.
+    /// For each column, true if it contains numbers, false if it contains words.
     pub numeric: &'static [bool],
 }
 
 impl TableShape {
-    /// Keys of the columns that hold numbers.
+    /// Keys of the columns that contain numbers.
     pub fn numbers(&self) -> impl Iterator<Item = &'static str> {
         self.columns.iter().zip(self.numeric).filter(|(_, numeric)| **numeric).map(|((key, ..), _)| *key)
     }
@@ -152,9 +152,9 @@ impl TableShape {
 pub struct TestSpec {
     /// Name in suite files and on the command line: `throughput`.
     pub name: &'static str,
-    /// Title for people: `Throughput`.
+    /// Title in reports: `Throughput`.
     pub title: &'static str,
-    /// What the test finds, in one line.
+    /// The result of the test, in one line.
     pub summary: &'static str,
     /// Source of the procedure: `RFC 2544 section 26.1, RFC 9971`.
     pub source: &'static str,
@@ -162,7 +162,7 @@ pub struct TestSpec {
     pub params: &'static [ParamSpec],
     /// Figures to rank by.
     pub figures: &'static [FigureShape],
-    /// Tables that the test returns; none if nobody knows them before it has run.
+    /// Tables that the test returns; empty if they are known only after it has run.
     pub tables: &'static [TableShape],
     /// Required capabilities of a DUT. [`Need::Bgp`] also requires the section `bgp` in the suite.
     pub needs: &'static [Need],
@@ -186,7 +186,7 @@ impl TestSpec {
         self.figures.iter().any(|figure| figure.key.starts_with("latency_"))
     }
 
-    /// True if any figure is a time, or is based on one.
+    /// True if any figure is a time, or is based on a time.
     pub fn measures_times(&self) -> bool {
         let is_time =
             |key: &str| key.contains("latency") || ["_s", "_ms", "_us", "_ns"].iter().any(|unit| key.ends_with(unit));
@@ -194,12 +194,12 @@ impl TestSpec {
     }
 }
 
-/// What a test must know about arriving frames.
+/// What a test needs to know about arriving frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// How many.
+    /// Their number.
     Counted,
-    /// Also when each one arrived.
+    /// Also the time of each arrival.
     Stamped,
 }
 
@@ -208,9 +208,9 @@ pub enum Arrivals {
 pub struct KindSpec {
     /// Name in suite files: `frr`.
     pub name: &'static str,
-    /// What the kind is, in one line.
+    /// Description of the kind, in one line.
     pub summary: &'static str,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
     /// Required programs: `(program, Debian package)`.
     pub needs: &'static [(&'static str, &'static str)],
@@ -231,11 +231,11 @@ impl KindSpec {
 pub struct BackendSpec {
     /// Name: `af_packet`.
     pub name: &'static str,
-    /// What it is and what it needs, in one line.
+    /// Description and requirements, in one line.
     pub summary: &'static str,
 }
 
-/// The tests and DUT kinds that a suite may name. Their specs are in the crates that implement them, so the suite
+/// The tests and DUT kinds that a suite can name. Their specs are in the crates that implement them, so the suite
 /// reader gets them as an argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Registry<'a> {

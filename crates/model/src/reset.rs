@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 crate::choice! {
-    /// What is reset.
+    /// The part of the DUT that is reset.
     pub enum ResetKind {
         /// Asks the router's daemons to terminate, and starts them again (RFC 6201 section 4.2.1).
         Software = "software",
@@ -14,7 +14,7 @@ crate::choice! {
     }
 }
 
-/// A reset that a test asks for during a trial.
+/// A reset that a test requests during a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reset {
     /// What is reset.
@@ -32,7 +32,7 @@ pub struct Reset {
 pub struct ResetDone {
     /// Beginning of the reset, relative to the request.
     pub began: Duration,
-    /// When everything that was stopped ran again, relative to the request.
+    /// Time when everything that was stopped ran again, relative to the request.
     pub ended: Duration,
     /// What was stopped and started.
     pub what: String,
@@ -48,13 +48,13 @@ pub struct ResetSeen {
     /// Beginning, on the clock of the emulated routers.
     pub began_s: f64,
     /// Beginning, in seconds after the first departure. It may differ from [`Reset::at_s`], because a reset of daemons
-    /// follows a clock of its own, which starts before the traffic.
+    /// uses a separate clock, which starts before the traffic.
     pub at_s: f64,
-    /// Time until everything that was stopped ran again; `None` if the limit passed first.
+    /// Time until everything that was stopped ran again; `None` if the time limit ended first.
     pub restarted_s: Option<f64>,
     /// Established BGP sessions that ended.
     pub sessions_lost: u64,
-    /// Time until all lost sessions were established again; `None` if none ended or the limit passed first.
+    /// Time until all lost sessions were established again; `None` if none was lost or the time limit ended first.
     pub sessions_s: Option<f64>,
     /// What did not come back, with the reason.
     pub problem: Option<String>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// The configuration of a DUT. Every kind gets the same role, and translates it into its own configuration.
+/// The configuration of a DUT. Every kind gets the same role and translates it into its own configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterRole {
     /// Its interfaces: interface i faces port i of the tester. In a system, interfaces to other routers follow.
@@ -18,13 +18,13 @@ pub struct RouterRole {
     /// Static label entries, in the order of the interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<LabelRoute>,
-    /// Networks that packets leave for with labels.
+    /// Networks for which the router pushes labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pushed: Vec<PushedRoute>,
     /// GRE tunnels to other routers of its system.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tunnels: Vec<Tunnel>,
-    /// Policy routing: packets that do not follow the routes, by source. Each source occurs once.
+    /// Policy routing: packets that do not follow the routes, by source. Each source occurs only once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policies: Vec<Policy>,
     /// BGP, if the router speaks it.
@@ -185,23 +185,23 @@ pub struct Policy {
 pub struct BgpRole {
     /// AS number of the DUT.
     pub asn: u32,
-    /// Hold Time it proposes, in whole seconds.
+    /// Hold Time that it proposes, in whole seconds.
     pub hold: Duration,
-    /// True if it is the next hop of external routes it advertises to internal peers (RFC 4271 section 5.1.3).
+    /// True if it is the next hop of external routes that it advertises to internal peers (RFC 4271 section 5.1.3).
     pub next_hop_self: bool,
     /// Protection of all sessions. Records do not contain it.
     #[serde(skip)]
     pub protection: BgpProtection,
     /// Its peers at the tester.
     pub groups: Vec<PeerGroup>,
-    /// Its peers among the routers of its system: a full mesh, without route reflector clients.
+    /// Its peers among the routers of its system: a full mesh, in which none is a route reflector client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub core: Vec<CorePeer>,
 }
 
 /// Another router of the same system. Sessions are internal, between loopback addresses, without protection, and either
-/// side may connect. They carry the routes of peers at the tester, but no routes of other core peers (RFC 4271 section
-/// 9.2).
+/// side may connect. They carry the routes of peers at the tester, but not the routes of other core peers (RFC 4271
+/// section 9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorePeer {
     /// Its number in the system, from 1.
@@ -212,12 +212,12 @@ pub struct CorePeer {
     pub local: IpAddr,
     /// Its loopback address.
     pub peer: IpAddr,
-    /// True if external routes are advertised to it with the own loopback address as next hop, false for the original
-    /// next hop.
+    /// True if external routes are advertised to this peer with the own loopback address as next hop, false if with the
+    /// original next hop.
     pub next_hop_self: bool,
 }
 
-/// The peers behind one interface in one family: one AS, reached from one address.
+/// The peers behind one interface in one family: all in one AS, reached from one address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerGroup {
     /// Where they are.
@@ -252,8 +252,8 @@ impl RouterRole {
         }
     }
 
-    /// Capabilities that a router needs for this role, without BGP: a router without BGP plays the rest of the role,
-    /// and tests that need BGP declare it.
+    /// Capabilities that a router needs for this role, without BGP: a router without BGP can play the rest of the role,
+    /// and tests that need BGP declare that.
     pub fn needs(&self) -> Vec<Need> {
         let addresses = || self.places().flat_map(|(_, _, addresses)| addresses);
         let tags = self.interfaces.iter().flat_map(|i| &i.vlans).map(|v| v.tags.len()).max().unwrap_or(0);
@@ -271,12 +271,12 @@ impl RouterRole {
         needs
     }
 
-    /// Hides the secrets of the role in other texts.
+    /// Returns a mask that hides the secrets of the role in other texts.
     pub fn mask(&self) -> Mask {
         self.bgp.as_ref().map(|bgp| bgp.protection.mask()).unwrap_or_default()
     }
 
-    /// The role without secrets, for files that are kept.
+    /// The role without secrets, for files that are stored.
     pub fn without_secrets(&self) -> RouterRole {
         let mut role = self.clone();
         if let Some(bgp) = &mut role.bgp {
@@ -295,7 +295,7 @@ impl RouterRole {
         })
     }
 
-    /// Tags of frames at a place, the outer one first; none for an interface itself.
+    /// Tags of frames at a place, the outer one first; empty for an interface itself.
     pub fn tags(&self, at: Place) -> &[VlanTag] {
         let vlan = at.vlan.and_then(|i| self.interfaces.get(at.port)?.vlans.get(i));
         vlan.map_or(&[], |v| &v.tags)
@@ -345,7 +345,7 @@ fn routes(ports: &[PortConfig]) -> Vec<StaticRoute> {
 
 fn labels(ports: &[PortConfig]) -> Vec<LabelRoute> {
     let of_port = |(port, config): (usize, &PortConfig)| {
-        // A label entry does not depend on the packet's family: either address of the router will do.
+        // A label entry does not depend on the packet's family, so either address of the router works.
         let via = config.ipv4.as_ref().or(config.ipv6.as_ref()).map(|a| a.host);
         let route = move |entry: &LabelConfig| {
             let (label, out) = (entry.label, entry.out.clone());

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The interface that a counter belongs to.
+/// The interface to which a counter belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InterfaceOf {
@@ -13,7 +13,7 @@ pub enum InterfaceOf {
     Tunnel(usize),
 }
 
-/// Display form: `interface 2`, `tunnel 0`
+/// Display form: `interface 2`, `tunnel 0`.
 impl fmt::Display for InterfaceOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -23,10 +23,10 @@ impl fmt::Display for InterfaceOf {
     }
 }
 
-/// Counters of one router at one interface since the router came up; take the difference of two readings.
+/// Counters of one router at one interface since the router came up. Use the difference between two readings.
 ///
-/// All packets that pass the interface count, including ARP and the router's own. A packet in a tunnel counts at the
-/// tunnel, and at the interface that carries the tunnel's packets.
+/// All packets that pass the interface count, including ARP and packets of the router itself. A packet in a tunnel
+/// counts at the tunnel, and also at the interface that carries the tunnel's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterInterface {
     /// Index of the router in its system, from 0.
@@ -37,9 +37,10 @@ pub struct RouterInterface {
     pub in_packets: u64,
     /// Packets that were sent.
     pub out_packets: u64,
-    /// Octets that arrived: of the inner IP packets at a tunnel, of frames without FCS at an interface. Some interfaces
-    /// (veth pairs) also leave out the 14 octets of Ethernet, so compute bit rates from packets and their sizes.
+    /// Octets that arrived: at a tunnel those of the inner IP packets, at an interface those of frames without FCS.
+    /// Some interfaces (veth pairs) also leave out the 14 octets of Ethernet, so compute bit rates from packets and
+    /// their sizes.
     pub in_bytes: u64,
-    /// Octets that were sent, in the same way.
+    /// Octets that were sent, counted in the same way.
     pub out_bytes: u64,
 }

@@ -16,9 +16,9 @@ pub const MIN_IPV6_PACKET: u16 = 60;
 /// Largest frame that the tester builds, FCS included.
 pub const MAX_FRAME: u16 = 9_216;
 
-/// Most parts of a mix.
+/// Maximum number of parts of a mix.
 pub const MAX_MIX_PARTS: usize = 64;
-/// Most frames in one round of a mix, so that [`PacketSize::round`] can compute with 32 bits.
+/// Maximum number of frames in one round of a mix, so that [`PacketSize::round`] can compute with 32 bits.
 pub const MAX_MIX_FRAMES: u64 = 10_000;
 
 /// Size of one frame.
@@ -31,8 +31,8 @@ pub enum FrameSize {
 }
 
 impl FrameSize {
-    /// Bytes on the line including FCS, without preamble and gap. Shorter IPv6 packets grow to 60 bytes (78-byte
-    /// frame), which IPv6, UDP and signature need.
+    /// Bytes on the line including FCS, without preamble and gap. Shorter IPv6 packets are extended to 60 bytes (a
+    /// 78-byte frame), because IPv6, UDP and signature need this.
     pub fn frame_bytes(self, ipv6: bool) -> u16 {
         (self.ip_bytes(ipv6) + ETHERNET_OVERHEAD).max(MIN_FRAME)
     }
@@ -91,7 +91,7 @@ pub enum PacketSize {
     Fixed(FrameSize),
     /// A repeating sequence.
     Mix {
-        /// As the user wrote it.
+        /// The mix as the user wrote it.
         name: String,
         /// Each size with its number of frames per round; never empty, counts never 0.
         parts: Vec<(FrameSize, u16)>,
@@ -130,7 +130,7 @@ impl fmt::Display for PacketSize {
     }
 }
 
-/// Letters of RFC 6985 section 4 with their frame sizes, without `z` (the MTU), which is not a fixed size.
+/// Letters of RFC 6985 section 4 with their frame sizes, except `z` (the MTU), which is not a fixed size.
 const GENOME: [(char, u16); 9] =
     [('a', 64), ('b', 128), ('c', 256), ('d', 512), ('e', 1024), ('f', 1280), ('g', 1518), ('h', 2112), ('i', 9000)];
 
@@ -183,12 +183,12 @@ fn genome(text: &str) -> Result<Vec<(FrameSize, u16)>, QuantityError> {
     Ok(parts)
 }
 
-/// Most decimals of a weight.
+/// Maximum number of decimals of a weight.
 const DECIMALS: i32 = 6;
 
-/// Sizes with weights: counts, per cent or any other numbers. Reduces weights to the smallest whole numbers in the same
-/// ratio, or to [`MAX_MIX_FRAMES`] frames if that is less; then no share is wrong by more than 0.01 per cent of all
-/// frames.
+/// Reads sizes with weights: counts, per cent or any other numbers. Reduces weights to the smallest whole numbers in
+/// the same ratio, or to [`MAX_MIX_FRAMES`] frames if that is less; then the error of a share is at most 0.01 per cent
+/// of all frames.
 fn weights(text: &str) -> Result<Vec<(FrameSize, u16)>, QuantityError> {
     let limits = format!(
         "write weight x size, for instance `7x64`, `58.33x64` or `7xip40`, with weights above 0 and at most {MOST_WEIGHT} and \
@@ -226,7 +226,7 @@ fn weights(text: &str) -> Result<Vec<(FrameSize, u16)>, QuantityError> {
     reduced(text, &parts)
 }
 
-/// The greatest weight of a part.
+/// The largest weight of a part.
 const MOST_WEIGHT: u64 = 1_000_000_000;
 
 /// The frames of each size in one round.
@@ -266,7 +266,7 @@ impl PacketSize {
             PacketSize::Fixed(size) => vec![*size],
             PacketSize::Mix { parts, .. } => {
                 let total: u32 = parts.iter().map(|(_, n)| u32::from(*n)).sum();
-                // Largest-remainder interleave: the part that lags most behind its share goes next.
+                // Largest-remainder interleaving: the part that is furthest behind its share is next.
                 let mut sent = vec![0u32; parts.len()];
                 (1..=total)
                     .map(|place| {
@@ -282,8 +282,8 @@ impl PacketSize {
         }
     }
 
-    /// The same frames with `bytes` more for tags or labels. Sizes of IP packets stay the same, because they do not
-    /// count headers before the packet.
+    /// The same frames with `bytes` more for tags or labels. Sizes given for IP packets do not change, because they do
+    /// not include headers before the packet.
     #[must_use]
     pub fn with_tags(&self, bytes: u16) -> PacketSize {
         let longer = |size: FrameSize| match size {

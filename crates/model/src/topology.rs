@@ -1,8 +1,8 @@
 //! A DUT that consists of several routers: ports and role of each router, and the links between them.
 //!
 //! Together the routers play the role of one router between the same ports. They have static routes to the networks
-//! behind each other's ports, and internal BGP among themselves, but no other routing protocol: [`System`] says which
-//! failures they survive.
+//! behind each other's ports, and internal BGP among themselves, but no other routing protocol. See [`System`] for the
+//! failures that they survive.
 
 mod core;
 mod cycle;
@@ -21,7 +21,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Most routers of a system.
+/// Maximum number of routers of a system.
 pub const MOST_ROUTERS: usize = 64;
 
 /// How the routers of a system are connected.
@@ -33,8 +33,8 @@ pub enum Shape {
     /// Each router has links to the previous and the next one. The first router has the first half of the ports, the
     /// last router the second half.
     Chain,
-    /// Four routers in a row, with two links between the first two, and two between the last two. A route to
-    /// [`LOOP_PREFIX`] sends packets in circles: see [`System::cycle`]. Ports are as in a chain.
+    /// Four routers in a row, with two links between the first two, and two links between the last two. A route to
+    /// [`LOOP_PREFIX`] sends packets in circles, see [`System::cycle`]. Ports are distributed as in a chain.
     Loop,
 }
 
@@ -47,13 +47,13 @@ pub struct Wan {
     /// Delay in each direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
-    /// Share of frames it loses in each direction.
+    /// Share of the frames that it loses in each direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<LinkLoss>,
 }
 
 impl Wan {
-    /// True if it does not differ from other links.
+    /// True if it does not differ from the other links.
     pub fn is_plain(&self) -> bool {
         let lossless = self.loss.is_none_or(LinkLoss::is_none);
         self.speed.is_none() && self.delay.is_none_or(|delay| delay.is_zero()) && lossless
@@ -63,7 +63,7 @@ impl Wan {
 /// The key `topology` of a DUT that consists of several routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// How they are connected.
+    /// How the routers are connected.
     pub shape: Shape,
     /// Number of routers, 2 to [`MOST_ROUTERS`].
     pub routers: usize,
@@ -75,7 +75,7 @@ pub struct Topology {
     pub wan: Option<Wan>,
 }
 
-/// Display form: `4 routers, fully meshed, core links of 100 Mbit/s`
+/// Display form: `4 routers, fully meshed, core links of 100 Mbit/s`.
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shape = match self.shape {
@@ -105,7 +105,7 @@ impl fmt::Display for Topology {
 pub struct Unsuited {
     /// What is wrong.
     pub what: String,
-    /// What helps.
+    /// How to correct it.
     pub remedy: String,
 }
 
@@ -113,7 +113,7 @@ impl Topology {
     /// Divides this many ports among the routers.
     ///
     /// # Errors
-    /// [`Unsuited`] if they cannot be divided into equal parts.
+    /// [`Unsuited`] if they cannot be divided equally.
     pub fn deal(&self, ports: usize) -> Result<Vec<Range<usize>>, Unsuited> {
         let (holders, rule) = match self.shape {
             Shape::Mesh => (self.routers, "the same number of ports, at least one"),
@@ -162,7 +162,7 @@ impl Topology {
         pairs.filter(|(a, b)| self.shape == Shape::Mesh || a + 1 == *b).collect()
     }
 
-    /// Routers on the way from router `a` to router `b`, both included, while all links are up.
+    /// Number of routers on the path from router `a` to router `b`, including both, while all links are up.
     pub fn hops(&self, a: usize, b: usize) -> usize {
         match self.shape {
             Shape::Mesh => 1 + usize::from(a != b),
@@ -174,8 +174,8 @@ impl Topology {
     ///
     /// In a mesh the alternatives follow in the order of a ring through all routers: up the ring if router `to` has an
     /// odd number, down if it has an even number. So a packet that avoids a link moves along the ring and never returns
-    /// to a router. The two directions spread the diverted traffic: in a mesh of four without two links that have no
-    /// router in common, all other links carry the same load.
+    /// to a router. The two directions spread the diverted traffic: in a mesh of four in which two links without a
+    /// common router are down, all other links carry the same load.
     fn next(&self, at: usize, to: usize) -> Vec<usize> {
         match self.shape {
             Shape::Chain | Shape::Loop if at == to => Vec::new(),
@@ -189,7 +189,7 @@ impl Topology {
     }
 }
 
-/// Alternative next hops of a route between the routers of a mesh.
+/// Number of alternative next hops of a route between the routers of a mesh.
 pub const ALTERNATIVES: usize = 3;
 
 /// One router of a system.
@@ -204,19 +204,19 @@ pub struct SystemRouter {
 
 /// A system of routers between the ports of a suite.
 ///
-/// # Failures that it survives
-/// Routes between routers are static, and a router detects only failures of its own links. In a mesh of three or more,
-/// it sends packets around a broken link, by one of [`ALTERNATIVES`] other routers. So all traffic still arrives if one
-/// link is down, if several links without a common router are down, and if up to [`ALTERNATIVES`] links of one router
-/// are down and it has another one. With other sets of broken links, packets may be lost, or circle until their TTL
-/// expires. There is no alternative in a chain, in a mesh of two, or for packets with a label.
+/// # Failures
+/// Routes between routers are static, and a router only detects failures of its own links. In a mesh of three or more,
+/// it sends packets around a broken link, through one of [`ALTERNATIVES`] other routers. So all traffic still arrives
+/// if one link is down, if several links without a common router are down, and if up to [`ALTERNATIVES`] links of one
+/// router are down and it has another one. With other sets of broken links, packets may be lost, or circle until their
+/// TTL expires. There is no alternative in a chain, in a mesh of two, or for packets with a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     /// How the routers are connected.
     pub topology: Topology,
     /// The routers, `r1` first.
     pub routers: Vec<SystemRouter>,
-    /// Links between them, in order: `1-2`, `1-3`, `2-3`. Two links between the same routers have the same name.
+    /// Links between the routers, in order: `1-2`, `1-3`, `2-3`. Two links between the same routers have the same name.
     pub links: Vec<CoreLink>,
 }
 
@@ -245,14 +245,14 @@ impl System {
         Ok(System { topology: *topology, routers, links })
     }
 
-    /// Index of the router that faces a port, and of its interface; `None` if there is no such port.
+    /// Index of the router that faces a port, and index of its interface; `None` if there is no such port.
     pub fn edge(&self, port: usize) -> Option<(usize, usize)> {
         let router = self.routers.iter().position(|router| router.ports.contains(&port))?;
         Some((router, port - self.routers[router].ports.start))
     }
 
-    /// The routers on the way from one port to another while the links in `down` are down. `None` if the packet is lost
-    /// on the way, or there are no such ports.
+    /// The routers on the path from one port to another while the links in `down` are down. `None` if the packet is
+    /// lost on the way, or if there are no such ports.
     pub fn route(&self, from: usize, to: usize, down: &BTreeSet<CoreLinkName>) -> Option<Vec<usize>> {
         let (mut at, end) = (self.edge(from)?.0, self.edge(to)?.0);
         let mut path = vec![at];
@@ -267,30 +267,31 @@ impl System {
         Some(path)
     }
 
-    /// Number of routers on the way from one port to another while all links are up; 1 if both are at the same router.
+    /// Number of routers on the path from one port to another while all links are up; 1 if both ports are at the same
+    /// router.
     pub fn hops(&self, from: usize, to: usize) -> Option<usize> {
         Some(self.topology.hops(self.edge(from)?.0, self.edge(to)?.0))
     }
 }
 
-/// The way from one router of a system to a neighbour. Routers are numbered from 1.
+/// The path from one router of a system to a neighbour. Routers are numbered from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreWay {
-    /// Number of the router that sends.
+    /// Number of the sending router.
     pub from: usize,
     /// Number of the router at the other end.
     pub to: usize,
 }
 
 impl CoreWay {
-    /// The link.
+    /// The link of this path.
     pub fn link(&self) -> CoreLinkName {
         CoreLinkName(self.from.min(self.to), self.from.max(self.to))
     }
 }
 
-/// Display form: `r1 to r2`
+/// Display form: `r1 to r2`.
 impl fmt::Display for CoreWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "r{} to r{}", self.from, self.to)
@@ -298,34 +299,34 @@ impl fmt::Display for CoreWay {
 }
 
 impl System {
-    /// The ways between routers that a packet takes from one port to another while the links in `down` are down; none
+    /// The paths between routers that a packet takes from one port to another while the links in `down` are down; empty
     /// if both ports are at one router. `None` if the packet is lost.
     pub fn ways(&self, from: usize, to: usize, down: &BTreeSet<CoreLinkName>) -> Option<Vec<CoreWay>> {
         let path = self.route(from, to, down)?;
         Some(path.windows(2).map(|hop| CoreWay { from: hop[0] + 1, to: hop[1] + 1 }).collect())
     }
 
-    /// Both ways over all links that are not down, in the order of the links.
+    /// Both directions of all links that are not down, in the order of the links.
     pub fn ways_up(&self, down: &BTreeSet<CoreLinkName>) -> Vec<CoreWay> {
         let names = self.links.iter().map(|link| link.name).filter(|name| !down.contains(name));
         names.flat_map(|CoreLinkName(a, b)| [CoreWay { from: a, to: b }, CoreWay { from: b, to: a }]).collect()
     }
 
-    /// Index of the interface to this way in the role of the sending router; `None` if there is no such link.
+    /// Index of the interface to this path in the role of the sending router; `None` if there is no such link.
     pub fn interface_of(&self, way: CoreWay) -> Option<usize> {
         let link = self.links.iter().find(|link| link.name == way.link())?;
         Some(link.end_at(way.from.checked_sub(1)?)?.interface)
     }
 
-    /// Prefix of the counters of a class on this way, among the counters of a system: `r1.d3.gold`.
+    /// Prefix of the counters of a class on this path, among the counters of a system: `r1.d3.gold`.
     pub fn class_counter(&self, way: CoreWay, class: &str) -> Option<String> {
         Some(format!("r{}.{}", way.from, counter_name(self.interface_of(way)?, class)))
     }
 
-    /// The classes of one router (by index) out of the system's, numbered by the router's own interfaces.
+    /// The classes of one router (by index) from those of the system, numbered by the router's own interfaces.
     ///
     /// # Errors
-    /// If a way names a link that does not exist.
+    /// If a path uses a link that does not exist.
     pub fn classes_of(&self, router: usize, lists: &[EgressClasses]) -> Result<Vec<EgressClasses>, String> {
         let ports = &self.routers[router].ports;
         let mut own = Vec::new();
@@ -343,12 +344,12 @@ impl System {
     }
 }
 
-/// Most sets of links that [`System::choose_down`] compares.
+/// Maximum number of sets of links that [`System::choose_down`] compares.
 const MOST_SETS: usize = 20_000;
-/// Loads that differ by less are equal: they are sums of a few fractions.
+/// Loads that differ by less are equal, because they are sums of a few fractions.
 const SAME: f64 = 1e-9;
 
-/// Load of each way between routers, relative to the load that one port sends to all others together.
+/// Load of each path between routers, relative to the load that one port sends to all others together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreLoads(pub BTreeMap<CoreWay, f64>);
 
@@ -365,8 +366,8 @@ impl CoreLoads {
 }
 
 impl System {
-    /// The load of both ways over each link outside `down`, while the links in `down` are down and every port sends the
-    /// same load to each other port. Diverted traffic follows [`System::route`]. `None` if some port does not reach
+    /// The load in both directions of each link outside `down`, while the links in `down` are down and every port sends
+    /// the same load to each other port. Diverted traffic follows [`System::route`]. `None` if some port does not reach
     /// another.
     pub fn full_mesh_loads(&self, down: &BTreeSet<CoreLinkName>) -> Option<CoreLoads> {
         let ports: usize = self.routers.iter().map(|router| router.ports.len()).sum();
@@ -383,13 +384,13 @@ impl System {
         Some(CoreLoads(loads))
     }
 
-    /// Selects `count` links whose loss overloads the others as evenly as possible, for traffic from every port to
-    /// every other port, and still lets every port reach every other port. The best set has the smallest load on the
-    /// most loaded way; if there are several, the largest load on the least loaded way; then the first in the order of
-    /// the links.
+    /// Selects `count` links whose failure overloads the others as evenly as possible, for traffic from every port to
+    /// every other port, while every port still reaches every other port. The best set has the smallest load on the
+    /// most loaded path; if there are several, the largest load on the least loaded path; then the first in the order
+    /// of the links.
     ///
     /// # Errors
-    /// If each set cuts off some port, or there are too many sets to compare.
+    /// If each set cuts off some port, or if there are too many sets to compare.
     pub fn choose_down(&self, count: usize) -> Result<BTreeSet<CoreLinkName>, String> {
         let names: Vec<CoreLinkName> = self.links.iter().map(|link| link.name).collect();
         if count > names.len() {

@@ -39,24 +39,24 @@ impl std::fmt::Display for Family {
     }
 }
 
-/// Frames from one port to another. Sequence numbers run per flow.
+/// Frames from one port to another. Each flow has its own sequence numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowSpec {
-    /// Flows of the same group are counted together, because the test compares groups ("IPv4", "stable", "gold").
+    /// Flows of the same group are counted together. A test compares groups ("IPv4", "stable", "gold").
     pub group: String,
-    /// Port that sends.
+    /// Sending port.
     pub from: PortIndex,
     /// Port at which every frame must arrive; an arrival elsewhere is a stray.
     pub to: PortIndex,
-    /// Other ports at which an arrival is also correct (an alternate path). Such a frame counts as received, with its
-    /// order and latency, as if it had arrived at `to`.
+    /// Other ports at which an arrival is also correct (an alternate path). Such a frame counts as received, with order
+    /// and latency, as if it had arrived at `to`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<PortIndex>,
     /// IP version; must match the addresses.
     pub family: Family,
     /// Source addresses, taken in pseudo-random order (RFC 4814).
     pub sources: AddressRange,
-    /// Destinations, in pseudo-random order: each exactly once in every `count` frames.
+    /// Destinations, taken in pseudo-random order: each exactly once in every `count` frames.
     pub destinations: Targets,
     /// True to also count by destination ([`TrialResult::destinations`]).
     #[serde(default, skip_serializing_if = "crate::is_default")]
@@ -64,17 +64,17 @@ pub struct FlowSpec {
     /// True to also measure the variation of latency from frame to frame ([`GroupCounts::ipdv`]).
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub ipdv: bool,
-    /// Share of the sending port's load, relative to the other flows of that port without a schedule.
+    /// Share of the sending port's load, relative to the other flows of that port that have no schedule.
     pub weight: f64,
     /// Headers of its frames, the outermost first; empty for Ethernet, IP and UDP. A missing Ethernet header is added.
-    /// The outermost IP header must not set addresses: they come from `sources` and `destinations`.
+    /// The outermost IP header must not set addresses, because they come from `sources` and `destinations`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<Header>,
-    /// The DUT is configured to drop all frames of this flow: none may arrive.
+    /// True if the DUT is configured to drop all frames of this flow, so that none may arrive.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub denied: bool,
-    /// Background traffic that is not measured: its group counts in [`TrialResult::background`], and its frames are
-    /// neither loss nor strays.
+    /// True for background traffic that is not measured: its group counts in [`TrialResult::background`], and its
+    /// frames count neither as lost nor as stray.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub background: bool,
     /// The expected encapsulation on arrival; absent for no tags, no labels, and tunnels as sent.
@@ -83,7 +83,7 @@ pub struct FlowSpec {
     /// Sizes of this flow's frames, if they differ from the trial's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<PacketSize>,
-    /// The flow's own rate, start and length. Such a flow takes no share of its port's load.
+    /// The flow's own rate, start and length. Such a flow does not take part in the load of its port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<FlowSchedule>,
 }
@@ -118,7 +118,7 @@ impl FlowSpec {
     }
 }
 
-/// The sum of counts. A stored run may contain any number, so the sum saturates.
+/// The sum of counts. It saturates, because a stored run may contain any number.
 pub fn total(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
@@ -132,10 +132,10 @@ pub enum Load {
         /// Rate per sending port.
         rate_pps: f64,
     },
-    /// As much as the port accepts, up to a limit: the maximum offered load (RFC 2285 section 3.5.3). A rate below the
-    /// limit does not make the trial invalid; the actual offered load is measured.
+    /// The maximum that the port accepts, up to a limit: the maximum offered load (RFC 2285 section 3.5.3). A rate
+    /// below the limit does not make the trial invalid; the actual offered load is measured.
     Maximum {
-        /// Line rate, the most that may be offered per sending port.
+        /// Line rate, the highest rate that may be offered per sending port.
         limit_pps: f64,
     },
     /// Consecutive steps. The duration of the trial is the sum of their lengths.
@@ -143,7 +143,7 @@ pub enum Load {
         /// In order of time.
         steps: Vec<LoadStep>,
     },
-    /// One burst of `frames` per sending port at `rate_pps` (the highest the medium allows), then silence (RFC 9004).
+    /// One burst of `frames` per sending port at `rate_pps` (the highest rate of the medium), then silence (RFC 9004).
     Burst {
         /// Frames of the burst per sending port.
         frames: u64,
@@ -179,7 +179,7 @@ pub struct TrialSpec {
     /// Width of time bins in seconds; absent for no bins.
     pub bin_s: Option<f64>,
     /// Time to wait for late frames, in seconds (RFC 2544 section 23 d: 2 s). It begins after the last departure and
-    /// the last event. It ends early when every frame is accounted for. Each frame that arrives extends it by this
+    /// the last event, and ends early when every frame is accounted for. Each frame that arrives extends it by this
     /// time, up to 2 s.
     pub drain_s: f64,
     /// Events during the trial. The trial does not end before its last event.
@@ -188,7 +188,7 @@ pub struct TrialSpec {
 }
 
 impl TrialSpec {
-    /// Ports that send, ascending, each once.
+    /// Sending ports, ascending, without duplicates.
     pub fn senders(&self) -> Vec<PortIndex> {
         let mut ports: Vec<_> = self.flows.iter().map(|f| f.from).collect();
         ports.sort_unstable();
@@ -198,7 +198,7 @@ impl TrialSpec {
 
     /// Steps of the load per sending port, without flows that have a schedule: `(duration, rate)`.
     pub fn steps(&self) -> Vec<(Duration, FrameRate)> {
-        // A damaged run folder may have any number.
+        // A damaged run folder may contain any number.
         let secs = |s: f64| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or_default();
         match &self.load {
             Load::Constant { rate_pps } => vec![(secs(self.duration_s), FrameRate(*rate_pps))],
@@ -217,7 +217,7 @@ impl TrialSpec {
         }
     }
 
-    /// The highest rate at which any port must send, in frames per second.
+    /// The highest rate that any port must send, in frames per second.
     pub fn peak_pps(&self) -> f64 {
         let shared = self.steps().iter().map(|(_, rate)| rate.pps()).fold(0.0, f64::max);
         let of_port = |port: PortIndex| {
@@ -253,29 +253,30 @@ pub struct GroupCounts {
     pub lost: u64,
     /// Repeated arrivals of frames that had already arrived.
     pub duplicated: u64,
-    /// RFC 4737 type-P-reordered: sequence below the next expected.
+    /// RFC 4737 type-P-reordered frames: their sequence number is below the next expected one.
     pub reordered: u64,
     /// RFC 4737 maximum reordering extent, in frames.
     pub max_reordering_extent: u64,
     /// RFC 4737 n-reordering with n = 3, which TCP mistakes for loss.
     pub reordered_3: u64,
-    /// Frames in sequence as the 2001 core router test counts them: the sequence number is exactly one above the
-    /// previous frame's.
+    /// Frames in sequence, counted as in the core router test of 2001: the sequence number is exactly one above that of
+    /// the previous frame.
     pub in_sequence: u64,
     /// Received frames of flows whose frames arrived at several queues of a port, or at a port whose network card has
     /// more receive queues than the port reads. Their order is unknown, so the counts of reordering and sequence above
-    /// leave them out.
+    /// do not include them.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub order_unknown: u64,
     /// Received frames that arrived later than the late threshold after departure; part of `received`.
     pub late: u64,
     /// Frames that arrived with a wrong checksum or signature; not part of `received`.
     pub corrupted: u64,
-    /// Frames that arrived intact at the correct port, but only with an unexpected encapsulation, by the difference of
-    /// the first arrival. Part of `lost`: each frame counts once.
+    /// Frames that arrived intact at the correct port, but only with an unexpected encapsulation, counted by the
+    /// difference of the first arrival. Part of `lost`; each frame counts once.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub deviations: BTreeMap<Deviation, u64>,
-    /// Arrivals with an unexpected encapsulation of frames that were received or already count in `deviations`.
+    /// Additional arrivals, with an unexpected encapsulation, of frames that were received or already count in
+    /// `deviations`.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub deviating_copies: u64,
     /// Frames that arrived at a port that is not a destination of the flow, or with the MAC address of another host;
@@ -293,12 +294,12 @@ pub struct GroupCounts {
     pub last_loss_ns: Option<u64>,
     /// Time bins; empty unless requested.
     pub bins: Vec<Bin>,
-    /// Flows that were stopped or paused for part of the time. `intended` does not include the frames that were due
-    /// then.
+    /// Flows that were stopped or paused for part of the time. `intended` does not include the frames that were due in
+    /// that time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stopped: Vec<StoppedFlow>,
-    /// Received frames and strays by port of arrival; empty if every frame arrived at the `to` of its flow and no other
-    /// port was correct.
+    /// Received frames and strays by port of arrival; empty if every frame arrived at the `to` port of its flow and no
+    /// other port was correct.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrived_at: Vec<u64>,
 }
@@ -312,7 +313,7 @@ pub struct StoppedFlow {
     pub stops: u64,
     /// Stopped or paused time between the start of the trial and the end of the flow's schedule, in seconds.
     pub stopped_s: f64,
-    /// The remaining part of that period, in seconds.
+    /// Time in that period in which the flow was sending, in seconds.
     pub sending_s: f64,
 }
 
@@ -321,7 +322,7 @@ pub struct StoppedFlow {
 pub struct Bin {
     /// Frames that departed in this bin.
     pub offered: u64,
-    /// Frames that departed in this bin and arrived at any time: `offered - delivered` was lost.
+    /// Frames that departed in this bin and arrived at any time; `offered - delivered` frames were lost.
     pub delivered: u64,
     /// Frames that arrived in this bin, regardless of their departure (the forwarding rate over time).
     pub arrived: u64,
@@ -344,7 +345,7 @@ impl Validity {
         matches!(self, Validity::Valid)
     }
 
-    /// Invalid, with these reasons added.
+    /// Makes the trial invalid, with these reasons added.
     #[must_use]
     pub fn and_not(self, more: Vec<String>) -> Validity {
         match self {
@@ -357,7 +358,7 @@ impl Validity {
 /// The result of one trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
-    /// Number within the run, from 1; assigned by the testbed. It identifies the stored record.
+    /// Number within the run, from 1, assigned by the testbed. It identifies the stored record.
     pub trial: u64,
     /// From first to last departure in seconds.
     pub sending_s: f64,
@@ -368,8 +369,8 @@ pub struct TrialResult {
     pub elapsed_s: f64,
     /// Counts per group, in the order in which the groups first appear in the flows.
     pub groups: Vec<GroupCounts>,
-    /// Counts of groups whose flows are all in the background ([`FlowSpec::background`]). Sums over groups leave them
-    /// out.
+    /// Counts of groups whose flows are all in the background ([`FlowSpec::background`]). Sums over groups do not
+    /// include them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<GroupCounts>,
     /// State of the tester.
@@ -379,8 +380,8 @@ pub struct TrialResult {
     /// Processor time of the DUT's forwarding and daemons over the trial, as a share of the time of load (`sending_s`,
     /// or `receiving_s` if a buffer drains longer; 1.0 = one full core); absent if it cannot be read.
     pub dut_cpu: Option<f64>,
-    /// Growth of the DUT's own counters over the trial (`d0.rx_packets`, `ip.InHdrErrors`), only of counters that grew;
-    /// empty if it has no counters.
+    /// Growth of the DUT's own counters over the trial (`d0.rx_packets`, `ip.InHdrErrors`). Contains only counters that
+    /// grew; empty if the DUT has no counters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dut_counters: BTreeMap<String, u64>,
     /// Number of sending ports (loads are per sending port; aggregate = load x senders).
@@ -391,7 +392,8 @@ pub struct TrialResult {
     /// Executed events in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventRecord>,
-    /// Counts by destination of the flows that request them, in order. Not stored: they may be 16 million numbers.
+    /// Counts by destination of the flows that request them, in order. Not stored, because they can be 16 million
+    /// numbers.
     #[serde(skip)]
     pub destinations: Vec<DestinationCounts>,
     /// Summaries of `destinations`, which are stored.
@@ -411,7 +413,7 @@ pub struct WayCounts {
     pub to: PortIndex,
     /// Frames offered.
     pub offered: u64,
-    /// Frames received among them.
+    /// Number of these frames that were received.
     pub received: u64,
 }
 
@@ -423,7 +425,7 @@ impl GroupCounts {
 }
 
 impl TrialResult {
-    /// The result as it is stored: without counts by destination.
+    /// The result as stored, without counts by destination.
     pub fn stored(&self) -> TrialResult {
         TrialResult {
             groups: self.groups.clone(),
@@ -440,7 +442,7 @@ impl TrialResult {
         }
     }
 
-    /// Sum over all groups of one count.
+    /// Sum of one count over all groups.
     pub fn sum(&self, count: impl Fn(&GroupCounts) -> u64) -> u64 {
         total(self.groups.iter().map(count))
     }
@@ -465,7 +467,7 @@ impl TrialResult {
         self.sum(|g| g.intended)
     }
 
-    /// Share of offered frames that were lost, 0 to 1 (RFC 1242 frame loss rate); 0 when nothing was offered.
+    /// Share of offered frames that were lost, 0 to 1 (RFC 1242 frame loss rate); 0 if nothing was offered.
     pub fn loss_ratio(&self) -> f64 {
         let offered = self.offered();
         if offered == 0 { 0.0 } else { self.lost() as f64 / offered as f64 }
@@ -480,7 +482,8 @@ impl TrialResult {
     }
 
     /// Forwarding rate per sending port (RFC 2285 section 3.6): frames received, divided by the sending or the
-    /// receiving time, whichever is longer. So frames that leave a buffer after the sending time do not raise the rate.
+    /// receiving time, whichever is longer. So frames that leave a buffer after the sending time do not increase the
+    /// rate.
     pub fn forwarding_rate(&self) -> FrameRate {
         let seconds = self.sending_s.max(self.receiving_s);
         if seconds <= 0.0 || self.senders == 0 {
@@ -490,29 +493,29 @@ impl TrialResult {
     }
 }
 
-/// An event during a trial: a route is withdrawn, a link goes down.
+/// An event during a trial, for example that a route is withdrawn or a link goes down.
 ///
-/// A trial may change routes or links at given times (`RouteAction`). `testbed` translates each action into an `Act` at
+/// A trial can change routes or links at given times (`RouteAction`). `testbed` translates each action into an `Act` at
 /// a port. Every lane calls `Control::event` before it sends the frames that are due at the same instant; the lane of
-/// the port acts. In virtual time this is exact to the nanosecond. The drain time starts after the last frame and the
-/// last event.
+/// the port performs the action. In virtual time this is exact to the nanosecond. The drain time starts after the last
+/// frame and the last event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimedEvent {
     /// Time in seconds after the first departure, possibly at or after the last departure. Frames that are due at the
     /// same instant leave after the event.
     pub at_s: f64,
-    /// Number of the event, whose meaning only the owner of the emulated routers knows.
+    /// Number of the event. Only the owner of the emulated routers knows its meaning.
     pub event: usize,
     /// Name in records and plots ("withdraw 1,000 routes").
     pub label: String,
     /// True if the event advertises the routes to all destinations of the trial, false if it withdraws the only routes
-    /// to them. Until the first advertisement, and after a withdrawal, no frame can arrive.
+    /// to them. Before the first advertisement, and after a withdrawal, no frame can arrive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routed: Option<bool>,
 }
 
 impl TimedEvent {
-    /// An event that leaves the routes as they are.
+    /// An event that does not change routes.
     pub fn new(at_s: f64, event: usize, label: impl Into<String>) -> TimedEvent {
         TimedEvent { at_s, event, label: label.into(), routed: None }
     }
@@ -521,7 +524,7 @@ impl TimedEvent {
 /// An executed event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventRecord {
-    /// Seconds after the first departure at which the last lane involved began.
+    /// Time in seconds after the first departure at which the last lane involved began.
     pub at_s: f64,
     /// Duration in seconds; 0 in virtual time.
     #[serde(default)]
@@ -538,11 +541,11 @@ pub struct FlowSchedule {
     /// First departure after the start of the trial, in seconds.
     #[serde(default)]
     pub delay_s: f64,
-    /// How long it sends.
+    /// How long the flow sends.
     pub duration: FlowDuration,
 }
 
-/// How long a flow sends. It always ends with the sending time of its trial.
+/// How long a flow sends. It never sends longer than its trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowDuration {

@@ -1,10 +1,10 @@
-//! Makes hidden characters visible in text from outside (suites, DUTs, kernels): characters that hide, reorder or erase
-//! the text around them.
+//! Makes hidden characters visible in text from outside (suites, DUTs, kernels). These are characters that hide,
+//! reorder or erase the text around them.
 
 use std::fmt::Write;
 
-/// True if the character moves the cursor, changes the direction of the text around it, or has no width. Line feed and
-/// tab count too.
+/// True if the character moves the cursor, changes the direction of the text around it, or has no width. This includes
+/// line feed and tab.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -19,7 +19,7 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The text with each hidden character written as `\u{1b}`, except those in `keep`.
+/// Returns the text with each hidden character written as `\u{1b}`, except those in `keep`.
 pub fn visible(text: &str, keep: &[char]) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -32,13 +32,13 @@ pub fn visible(text: &str, keep: &[char]) -> String {
     out
 }
 
-/// The text on one line: line feeds and tabs become spaces, other hidden characters become visible.
+/// Returns the text on one line: line feeds and tabs become spaces, other hidden characters become visible.
 pub fn one_line(text: &str) -> String {
     visible(&text.replace(['\n', '\t', '\r'], " "), &[])
 }
 
-/// The text with each byte of a hidden character replaced by `?`, except line feeds and tabs. Byte offsets stay the
-/// same.
+/// Returns the text with each byte of a hidden character replaced by `?`, except line feeds and tabs. Byte offsets do
+/// not change.
 pub fn masked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

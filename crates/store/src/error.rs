@@ -1,4 +1,4 @@
-//! Errors of a run folder. Every message is one line and names the path and the remedy.
+//! Errors of a run folder. Every message is one line that names the path and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ pub enum StoreError {
         /// The cause, with the remedy if one is known.
         why: String,
     },
-    /// The folder of the new run exists already.
+    /// The folder of the new run already exists.
     #[error("{} exists and is not empty; name another folder or remove this one", .0.display())]
     Exists(PathBuf),
     /// Another process writes into this folder.
     #[error("{} is in use by another running Drophammer; wait for it or name another folder", .0.display())]
     Locked(PathBuf),
-    /// The folder holds no run.
-    #[error("{} holds no run: {why}", .path.display())]
+    /// The folder contains no run.
+    #[error("{} contains no run: {why}", .path.display())]
     NoRun {
         /// The folder.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Line number from 1.
         line: usize,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         why: String,
     },
     /// A newer program wrote the run.
@@ -47,13 +47,13 @@ pub enum StoreError {
         path: PathBuf,
         /// Its format.
         found: u32,
-        /// The newest format that this program knows.
+        /// The newest format that this program supports.
         known: u32,
     },
     /// A path for [`crate::RunWriter::save_text`] outside the run folder.
     #[error("`{0}` is not a path inside the run folder; use a relative path without `..`")]
     Outside(String),
-    /// Nothing was written, because the record could not be read back.
+    /// Nothing was written, because it would not be possible to read the record back.
     #[error("cannot store a record that could not be read back ({0}); this is a fault in the test that made it")]
     Unreadable(String),
     /// An earlier write failed and left a partial line that could not be removed. The writer accepts no more records.

@@ -1,8 +1,8 @@
 //! A run on disk: written as it happens, readable after a crash.
 //!
-//! A run is a folder. `run.jsonl` holds one [`drophammer_model::record::Record`] per line in order of time. Text files
-//! next to it hold the suite, and configurations and logs of DUTs. [`RunWriter`] appends. [`RunReader`] reads a run that
-//! is complete, interrupted, cut off, or still being written.
+//! A run is a folder. `run.jsonl` contains one [`drophammer_model::record::Record`] per line in order of time. Text
+//! files next to it contain the suite, and configurations and logs of DUTs. [`RunWriter`] appends. [`RunReader`] reads
+//! a run that is complete, interrupted, cut off, or still being written.
 
 mod error;
 mod reader;

@@ -10,7 +10,7 @@ use drophammer_model::record::{
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// Largest size of `run.jsonl` in bytes, far more than a run of many hours needs.
+/// Maximum size of `run.jsonl` in bytes, far more than a run of many hours needs.
 const LONGEST: u64 = 2 << 30;
 
 /// How far a run got.
@@ -18,9 +18,9 @@ const LONGEST: u64 = 2 << 30;
 pub enum RunState {
     /// It ran to its end.
     Complete,
-    /// The user stopped it; all results until then are stored in order.
+    /// The user stopped it; all results up to that point are stored in order.
     Interrupted,
-    /// It has no end record: the program was killed, the machine went down, or the run has not ended.
+    /// It has no end record: the program was killed, the machine went down, or the run is still running.
     CutOff,
 }
 
@@ -41,13 +41,14 @@ pub struct Run {
     pub dir: PathBuf,
     /// Start of the run.
     pub started: Started,
-    /// DUTs that came up, with one entry per configuration: a DUT that came up again with the same one is listed once.
+    /// DUTs that came up, one entry per configuration: a DUT that came up again with the same configuration is listed
+    /// once.
     pub duts: Vec<DutRecord>,
     /// Trials, including invalid ones.
     pub trials: Vec<TrialRecord>,
     /// Tests that ended, successfully or not.
     pub tests: Vec<TestRecord>,
-    /// By trial number: how many tests of the same name had ended before it on its DUT in its round, if not 0. A suite may
+    /// By trial number: how many tests of the same name ended before it on its DUT in its round, if not 0. A suite can
     /// contain a test twice.
     pub earlier: HashMap<u64, usize>,
     /// Packet filters of the DUTs.
@@ -60,9 +61,9 @@ pub struct Run {
     pub notes: Vec<Note>,
     /// End of the run; absent if it was cut off.
     pub ended: Option<Ended>,
-    /// True if a writer held the folder's lock during reading: the run has not ended.
+    /// True if a writer held the folder's lock during reading, so the run is still running.
     pub running: bool,
-    /// Remarks on the file itself, such as a cut last line.
+    /// Remarks about the file itself, such as a cut-off last line.
     pub warnings: Vec<String>,
 }
 
@@ -106,13 +107,13 @@ impl Run {
 pub struct RunReader;
 
 impl RunReader {
-    /// Reads the run in `dir`. Skips a last line that was cut off in mid-write, with a warning.
+    /// Reads the run in `dir`. Skips a last line that was cut off in mid-write, and adds a warning.
     ///
     /// # Errors
-    /// [`StoreError::NoRun`] if there are no records, [`StoreError::Corrupt`] with the line number for any line that
-    /// cannot be read and is not a cut last line, [`StoreError::Format`] for a newer format, [`StoreError::Io`].
+    /// [`StoreError::NoRun`] if there are no records, [`StoreError::Corrupt`] with the line number for any unreadable
+    /// line except a cut-off last line, [`StoreError::Format`] for a newer format, [`StoreError::Io`].
     pub fn open(dir: &Path) -> Result<Run, StoreError> {
-        // Check before reading: if the writer ends in between, it has written its last line.
+        // Checks before reading: if the writer ends in between, it has written its last line.
         let running = Lock::is_held(dir);
         let (path, bytes) = read(dir)?;
         let mut run = parse(dir, &path, &bytes)?;
@@ -120,10 +121,10 @@ impl RunReader {
         Ok(run)
     }
 
-    /// Reads a run from the bytes of its records as if they were in `dir`, without reading any file.
+    /// Reads a run from the bytes of its records as if they were in `dir`, without reading a file.
     ///
     /// # Errors
-    /// As for [`RunReader::open`], without [`StoreError::Io`].
+    /// Errors of [`RunReader::open`], without [`StoreError::Io`].
     pub fn of_bytes(dir: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
         parse(dir, &dir.join(RECORDS), bytes)
     }
@@ -131,10 +132,10 @@ impl RunReader {
     /// All records of the run in `dir`, in order, without a last line that was cut off in mid-write.
     ///
     /// # Errors
-    /// As for [`RunReader::open`].
+    /// Errors of [`RunReader::open`].
     pub fn records(dir: &Path) -> Result<Vec<Record>, StoreError> {
         let (path, bytes) = read(dir)?;
-        // The same checks, because a run that cannot be reported cannot be continued either.
+        // Runs the same checks, because a run that cannot be reported cannot be continued either.
         parse(dir, &path, &bytes)?;
         Ok(lines(&path, &bytes)?.0.into_iter().map(|(_, record)| record).collect())
     }
@@ -153,7 +154,7 @@ fn read(dir: &Path) -> Result<(PathBuf, Vec<u8>), StoreError> {
     }
 }
 
-/// Records with their line numbers, and remarks on the file.
+/// Records with their line numbers, and remarks about the file.
 type Lines = (Vec<(usize, Record)>, Vec<String>);
 
 /// The records of `run.jsonl`.
@@ -167,11 +168,11 @@ fn lines(path: &Path, bytes: &[u8]) -> Result<Lines, StoreError> {
         match serde_json::from_slice::<Record>(line) {
             Ok(record) => records.push((number, record)),
             Err(_) if last && !line.ends_with(b"\n") => {
-                // A kill, or a power failure, which may fill the line with zeros.
+                // The cause is a kill, or a power failure, which may fill the line with zeros.
                 warnings.push(format!("ignored the last record (line {number}): it was cut off in mid-write"));
             }
             Err(e) => {
-                // If the format is newer, the record may be unknown, and the error must be about the format.
+                // If the format is newer, the record may be unknown, but the error must be about the format.
                 refuse_newer_format(path, &records)?;
                 return Err(StoreError::Corrupt { path: path.into(), line: number, why: e.to_string() });
             }
@@ -222,7 +223,7 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
                 }
             }
             Record::Trial(trial) => {
-                // Rows refer to trials by number, so a duplicate number would show the wrong conditions.
+                // Rows refer to trials by number, so with duplicate numbers a row would show the wrong conditions.
                 if !numbers.insert(trial.result.trial) {
                     return Err(corrupt(number, format!("trial {} occurs twice", trial.result.trial)));
                 }

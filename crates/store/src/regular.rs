@@ -1,36 +1,37 @@
-//! Reads files from folders that somebody else may have made. Such a folder may hold links to devices that never end,
-//! pipes that block on opening, and files larger than the memory.
+//! Reads files from folders that somebody else may have made. Such a folder may contain links to devices that never
+//! end, pipes that block on opening, and files larger than the memory.
 //!
 //! # Files from elsewhere
 //!
-//! `store/src/regular.rs` reads run folders. `lab/src/configuration.rs` and `testbed/src/mrt.rs` read the files that a
-//! suite names. All of them read only ordinary files, up to a limit. Reports are written as new files, which follows no
-//! links.
+//! `store/src/regular.rs` reads run folders. `lab/src/configuration.rs` and `testbed/src/mrt.rs` read the files named
+//! in a suite. All of them read only ordinary files, up to a size limit. Reports are written as new files, which does
+//! not follow links.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Opens an ordinary file for reading, also by a link. An ordinary file has an end, and opening it does not block.
+/// Opens an ordinary file for reading, possibly through a link. An ordinary file has an end, and opening it does not
+/// block.
 ///
 /// # Errors
-/// Errors of the system; [`io::ErrorKind::InvalidInput`] for anything but an ordinary file.
+/// Errors of the operating system; [`io::ErrorKind::InvalidInput`] for anything but an ordinary file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let refuse = |is_file| match is_file {
         true => Ok(()),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no ordinary file")),
     };
-    // Check before opening, which may block, and again after opening, because the file may have been replaced.
+    // Checks before opening, because opening may block, and again afterwards, because the file may have been replaced.
     refuse(fs::metadata(path)?.is_file())?;
     let file = File::open(path)?;
     refuse(file.metadata()?.is_file())?;
     Ok(file)
 }
 
-/// The bytes of an ordinary file of at most `most` bytes.
+/// Reads an ordinary file of at most `most` bytes.
 ///
 /// # Errors
-/// As for [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for a larger file.
+/// Errors of [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for a larger file.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let too_large = || {

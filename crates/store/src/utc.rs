@@ -1,4 +1,4 @@
-//! UTC as text, for names of run folders and `time` fields of records.
+//! UTC as text, for the names of run folders and the `time` fields of records.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,19 +23,19 @@ fn parts(time: SystemTime) -> (i64, i64, i64, i64) {
     (year, month, day, seconds.rem_euclid(86_400))
 }
 
-/// `2026-11-21T03:44:55Z` (RFC 3339).
+/// Formats a time as `2026-11-21T03:44:55Z` (RFC 3339).
 pub fn utc_text(time: SystemTime) -> String {
     let (year, month, day, s) = parts(time);
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", s / 3600, s / 60 % 60, s % 60)
 }
 
-/// `20261121-034455`, for names of folders; sorts by time.
+/// Formats a time as `20261121-034455`, for names of folders; sorts by time.
 pub fn utc_compact(time: SystemTime) -> String {
     let (year, month, day, s) = parts(time);
     format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", s / 3600, s / 60 % 60, s % 60)
 }
 
-/// The current time as [`utc_text`].
+/// The current time, as formatted by [`utc_text`].
 pub fn utc_now() -> String {
     utc_text(SystemTime::now())
 }

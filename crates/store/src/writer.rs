@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
-/// The lock of a run folder, which allows one writer. The kernel holds it (flock), so it ends with the process, however
-/// the process ends.
+/// The lock of a run folder, which allows one writer. The kernel holds it (flock), so it is released when the process
+/// ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
@@ -28,7 +28,7 @@ impl Lock {
         }
     }
 
-    /// True if a writer holds the lock of `dir`. False if that is unknown.
+    /// True if a writer holds the lock of `dir`; false if not, or if unknown.
     pub(crate) fn is_held(dir: &Path) -> bool {
         let Ok(file) = open_regular(&dir.join(LOCK)) else { return false };
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
@@ -50,7 +50,7 @@ impl Sink for File {
     }
 }
 
-/// Writes one run. Holds the folder's lock as long as it exists.
+/// Writes one run. Holds the folder's lock for its whole lifetime.
 pub struct RunWriter {
     dir: PathBuf,
     path: PathBuf,
@@ -101,10 +101,10 @@ impl RunWriter {
         Err(StoreError::Exists(parent.join(stem)))
     }
 
-    /// Creates the run in exactly this folder, which must be empty or not exist.
+    /// Creates the run in exactly this folder, which must be empty or must not exist.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] if it is not empty, [`StoreError::Locked`], [`StoreError::Io`].
+    /// [`StoreError::Exists`] if the folder is not empty, [`StoreError::Locked`], [`StoreError::Io`].
     pub fn create_exact(dir: &Path) -> Result<RunWriter, StoreError> {
         fs::create_dir_all(dir).map_err(|e| StoreError::io("create", dir, &e))?;
         let mut entries = fs::read_dir(dir).map_err(|e| StoreError::io("read", dir, &e))?;
@@ -116,11 +116,11 @@ impl RunWriter {
         RunWriter::open_new(dir.to_owned())
     }
 
-    /// Continues the run in this folder. Keeps the records at the places in `keep`, which is in order, and moves the others
-    /// to a separate file, `cut-off-1.jsonl` or the next free number.
+    /// Continues the run in this folder. Keeps the records at the positions in `keep`, which are in order, and moves
+    /// the others to a separate file, `cut-off-1.jsonl` or the next free number.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] while another writer holds it; [`StoreError::NoRun`] if there are fewer records;
+    /// [`StoreError::Locked`] while another writer holds the lock; [`StoreError::NoRun`] if there are fewer records;
     /// [`StoreError::Io`].
     pub fn resume(dir: &Path, keep: &[Range<usize>]) -> Result<RunWriter, StoreError> {
         let lock = Lock::take(dir)?;
@@ -167,8 +167,8 @@ impl RunWriter {
         &self.dir
     }
 
-    /// Appends one record as one line. Trials and notes reach the operating system, and survive a killed process. Start,
-    /// DUT, test and end records reach the disk, and survive a power cut.
+    /// Appends one record as one line. Trials and notes are handed to the operating system, so they survive a killed
+    /// process. Start, DUT, test and end records are written to disk, so they survive a power cut.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the write fails: the partial line is removed, and a later write may succeed;
@@ -179,7 +179,7 @@ impl RunWriter {
             return Err(StoreError::Closed { path: self.path.clone(), why: why.clone() });
         }
         let mut line = serde_json::to_vec(record).map_err(|e| StoreError::Unreadable(e.to_string()))?;
-        // JSON has no NaN. It becomes null, which would make the whole run unreadable later.
+        // JSON has no NaN. It would become null and make the whole run unreadable.
         serde_json::from_slice::<Record>(&line).map_err(|e| StoreError::Unreadable(e.to_string()))?;
         line.push(b'\n');
         if let Err(error) = self.sink.write_all(&line) {
@@ -199,7 +199,7 @@ impl RunWriter {
     /// creates missing folders, and returns the path of the file.
     ///
     /// # Errors
-    /// [`StoreError::Outside`] for a path that is absolute, empty, has `..`, or names the records or the lock;
+    /// [`StoreError::Outside`] for a path that is absolute, empty, contains `..`, or names the records or the lock;
     /// [`StoreError::Io`].
     pub fn save_text(&self, relative: &str, text: &str) -> Result<PathBuf, StoreError> {
         let asked = Path::new(relative);
@@ -211,7 +211,7 @@ impl RunWriter {
         let path = self.dir.join(asked);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(|e| StoreError::io("create", folder, &e))?;
-            // A symbolic link in the folder must not lead out of it either.
+            // A symbolic link in the folder must not lead outside the folder, either.
             let real = |p: &Path| fs::canonicalize(p).map_err(|e| StoreError::io("read", p, &e));
             if !real(folder)?.starts_with(real(&self.dir)?) || path.is_symlink() {
                 return Err(StoreError::Outside(relative.into()));
@@ -222,7 +222,7 @@ impl RunWriter {
     }
 }
 
-/// Stores records that will be measured again in a separate file.
+/// Moves records that will be measured again to a separate file.
 fn put_aside(dir: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     for n in 1..1000 {
         let path = dir.join(format!("cut-off-{n}.jsonl"));
@@ -238,21 +238,21 @@ fn put_aside(dir: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     Err(StoreError::Exists(dir.to_owned()))
 }
 
-/// Replaces a file so that at all times it has either the old or the new content.
+/// Replaces a file so that it has either the old or the new content at any time.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let new = path.with_extension("new");
     let written = File::create(&new).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
     written.and_then(|()| fs::rename(&new, path)).map_err(|e| StoreError::io("write", &new, &e))
 }
 
-/// Makes `parent/latest` point to `name`. The link is only a convenience: if links are not supported, or something else is
-/// called `latest`, the run continues without it.
+/// Makes `parent/latest` point to `name`. The link is only a convenience: if links are not supported, or if something
+/// else is called `latest`, the run continues without it.
 fn point_latest(parent: &Path, name: &str) {
     let link = parent.join(LATEST);
     if link.exists() && !link.is_symlink() {
         return;
     }
-    // Created under another name and renamed, so that the link exists at all times.
+    // The link is created under another name and then renamed, so that it exists at any time.
     let beside = parent.join(format!(".{LATEST}-{}", std::process::id()));
     let _ = fs::remove_file(&beside);
     if std::os::unix::fs::symlink(name, &beside).is_ok() && fs::rename(&beside, &link).is_err() {
@@ -268,7 +268,7 @@ mod tests {
     use drophammer_model::record::Record;
     use std::sync::{Arc, Mutex};
 
-    /// A disk with limited room. Like a real disk, it accepts part of a write that exceeds the limit.
+    /// A disk with limited space. Like a real disk, it accepts part of a write that exceeds the limit.
     struct SmallDisk {
         file: File,
         room: Arc<Mutex<u64>>,
@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    /// A writer that has written the start of a run, on a disk with room for 20 bytes more.
+    /// A writer that has written the start of a run, on a disk with 20 bytes left.
     fn on_small_disk(dir: &Path, cuttable: bool) -> (RunWriter, Arc<Mutex<u64>>) {
         let mut writer = RunWriter::create_exact(dir).unwrap();
         writer.write(&Record::Started(Box::new(started()))).unwrap();

@@ -4,7 +4,6 @@
 //! stays constant while their rates change (duet benchmarking: Bulej and others, ICPE 2020). Each trial proves two
 //! things: that every router lost frames in every tenth of a second, so none had to wait for frames; and which share of
 //! the processor each router got.
-//! processor each router got.
 
 mod burdens;
 mod delays;

@@ -16,7 +16,6 @@
 //! which ports send to them, also for route tests that let the user choose. The IPv6 extension headers of a pattern are
 //! part of its frame size (`model::ExtensionHeader`). If a port sends to several ports, a trial also counts the frames
 //! between each two ports (`TrialResult::ways`); the report shows how evenly they are distributed.
-//! were.
 
 pub(crate) mod arrivals;
 

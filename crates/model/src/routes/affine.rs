@@ -1,11 +1,11 @@
-//! A permutation of `0..n` and its inverse, both computed by multiplications.
+//! A permutation of `0..n` and its inverse, both computed with multiplications.
 
-/// A constant divisor. Dividing by it is exact and takes two multiplications, which is much faster than a division
+/// A constant divisor. A division by it is exact and takes two multiplications, which is much faster than a division
 /// instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Divisor {
     n: u32,
-    /// 2^64 / n, at most 1 too small.
+    /// 2^64 / n, or 1 less.
     reciprocal: u64,
 }
 
@@ -25,7 +25,7 @@ impl Divisor {
     /// Quotient and remainder.
     #[inline]
     pub fn div_rem(&self, x: u64) -> (u64, u32) {
-        // The reciprocal's error changes the quotient by less than 1, so the estimate is right or 1 too small.
+        // The reciprocal's error changes the quotient by less than 1, so the estimate is right or too small by 1.
         let estimate = ((u128::from(x) * u128::from(self.reciprocal)) >> 64) as u64;
         let rest = x - estimate * u64::from(self.n);
         let more = rest >= u64::from(self.n);
@@ -33,7 +33,7 @@ impl Divisor {
         (estimate + u64::from(more), (rest - excess) as u32)
     }
 
-    /// Quotient of a 32-bit number by one multiplication: with 2^64 / n rounded up it is exact.
+    /// Quotient of a 32-bit number with one multiplication: it is exact with 2^64 / n rounded up.
     #[inline]
     pub fn quotient(&self, x: u32) -> u32 {
         ((u128::from(x) * u128::from(self.reciprocal) + u128::from(x)) >> 64) as u32
@@ -87,13 +87,13 @@ impl Affine {
         }
     }
 
-    /// Member at place `i`, which is below n.
+    /// Member at position `i`, which must be below n.
     #[inline]
     pub fn at(&self, i: u32) -> u32 {
         self.n.rem(u64::from(i) * u64::from(self.factor) + u64::from(self.offset))
     }
 
-    /// The member that follows `member` in order.
+    /// The next member after `member`.
     #[inline]
     pub fn after(&self, member: u32) -> u32 {
         // Neither the sum nor the difference overflows 32 bits: both are below n in the branch that computes them.
@@ -101,7 +101,7 @@ impl Affine {
         if member >= room { member - room } else { member + self.factor }
     }
 
-    /// Place of `member`, which is below n.
+    /// Position of `member`, which must be below n.
     #[inline]
     pub fn place(&self, member: u32) -> u32 {
         let distance = match member.checked_sub(self.offset) {

@@ -10,10 +10,11 @@ const SAFI_UNICAST: u8 = 1;
 const SAFI_LABELLED: u8 = 4;
 const SAFI_VPN: u8 = 128;
 
-/// A family of routes: address family identifier (AFI) and subsequent address family identifier (SAFI), as in RFC 4760. It is the key of
-/// routes in sessions, RIBs and expectations; the IP version of an address, a session or a flow is a [`Family`].
+/// A family of routes: address family identifier (AFI) and subsequent address family identifier (SAFI), as in RFC 4760.
+/// It identifies routes in sessions, RIBs and expectations; the IP version of an address, a session or a flow is a
+/// [`Family`].
 ///
-/// The constants are the families that routes can be sent and verified in. A peer may name any other.
+/// The constants are the families in which routes can be sent and verified. A peer may use any other family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AfiSafi {
     /// Address family identifier.
@@ -36,7 +37,7 @@ impl AfiSafi {
     /// VPN routes of IPv6 (RFC 4659).
     pub const VPNV6: AfiSafi = AfiSafi::new(AFI_IPV6, SAFI_VPN);
 
-    /// A family by its two numbers.
+    /// Creates a family from its two numbers.
     pub const fn new(afi: u16, safi: u8) -> AfiSafi {
         AfiSafi { afi, safi }
     }

@@ -1,4 +1,4 @@
-//! Path attributes of routes: given, or derived from a pattern and the number of the group.
+//! Path attributes of routes: given, or derived from a pattern and the group number.
 
 use super::mix;
 use serde::{Deserialize, Serialize};
@@ -18,12 +18,12 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Its value in the attribute.
+    /// The value of the attribute.
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// The origin with this value.
+    /// Returns the origin with this value.
     pub fn from_code(code: u8) -> Option<Origin> {
         [Origin::Igp, Origin::Egp, Origin::Incomplete].get(usize::from(code)).copied()
     }
@@ -60,13 +60,13 @@ pub struct RouteAttributes {
     pub others: Vec<u8>,
 }
 
-/// How many consecutive routes share attributes.
+/// Number of consecutive routes that share attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupSizes {
     /// Groups of this size; the last one may be smaller.
     Fixed(u32),
-    /// As in a table of the Internet: small on average, with some groups of hundreds.
+    /// Sizes as in a table of the Internet: small on average, with some groups of hundreds.
     Internet,
 }
 
@@ -76,21 +76,21 @@ pub enum GroupSizes {
 pub enum Amount {
     /// A constant number, up to 200.
     Fixed(u8),
-    /// As in a table of the Internet.
+    /// Numbers as in a table of the Internet.
     Internet,
 }
 
-/// Rule that derives the attributes of each group of routes.
+/// The rule from which the attributes of each group of routes are derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AttributePattern {
     /// Sizes of groups.
     pub routes_per_group: GroupSizes,
-    /// ASes in a path, without the speaker's AS.
+    /// Number of ASes in a path, without the speaker's AS.
     pub as_path: Amount,
-    /// Communities.
+    /// Number of communities.
     pub communities: Amount,
-    /// Large communities.
+    /// Number of large communities.
     pub large_communities: Amount,
     /// Share of groups with a MED, in per cent.
     pub med_percent: u8,
@@ -99,7 +99,7 @@ pub struct AttributePattern {
 }
 
 impl Default for AttributePattern {
-    /// One origin, three ASes, nothing optional, 100 routes per group.
+    /// One origin, three ASes, no optional attributes, 100 routes per group.
     fn default() -> AttributePattern {
         AttributePattern {
             routes_per_group: GroupSizes::Fixed(100),
@@ -112,7 +112,7 @@ impl Default for AttributePattern {
     }
 }
 
-/// Sizes of groups, and how many of 256 groups have each size, after the tables of public collectors: half of all
+/// Group sizes, and how many of 256 groups have each size, modelled on the tables of public collectors: half of all
 /// attribute sets have one route, a few have hundreds.
 const GROUP_SIZES: [(u16, u16); 15] = [
     (1, 106),
@@ -139,7 +139,7 @@ pub(super) const CYCLE: [u16; CYCLE_GROUPS as usize + 1] = {
     let mut starts = [0; CYCLE_GROUPS as usize + 1];
     let mut place = 0;
     while place < CYCLE_GROUPS as usize {
-        // An odd factor modulo a power of two permutes the sizes, so they have no visible order.
+        // Multiplication by an odd factor modulo a power of two permutes the sizes, so they have no visible order.
         let rank = (place * 157 % CYCLE_GROUPS as usize) as u16;
         let (mut kind, mut below) = (0, GROUP_SIZES[0].1);
         while rank >= below {
@@ -192,7 +192,7 @@ impl GroupSizes {
     }
 }
 
-/// Expands weighted values to a table with one value per per cent. The weights add up to 100.
+/// Expands weighted values to a table with one entry per per cent. The weights must add up to 100.
 const fn weighted<const N: usize>(table: [(u8, u8); N]) -> [u8; 100] {
     let (mut values, mut at, mut kind) = ([0; 100], 0, 0);
     while kind < N {
@@ -216,10 +216,10 @@ static COMMUNITIES: [u8; 100] =
 static LARGE_COMMUNITIES: [u8; 100] = weighted([(0, 90), (1, 4), (3, 4), (6, 2)]);
 /// ORIGIN.
 static ORIGINS: [u8; 100] = weighted([(0, 91), (1, 1), (2, 8)]);
-/// Share of groups, in per cent, whose path repeats its originating AS.
+/// Share of groups, in per cent, whose path repeats the originating AS.
 const PREPENDED: u64 = 12;
 
-/// A sequence of pseudo-random numbers. Skipping a number costs only an addition.
+/// A sequence of pseudo-random numbers. Skipping a number costs one addition.
 struct Random(u64);
 
 impl Random {
@@ -255,15 +255,15 @@ impl Amount {
 
 /// Public 16-bit ASes: 1 to 64495 except 23456 (RFC 7607, 6793, 5398).
 const ASES_16: u64 = 64_494;
-/// 32-bit ASes from 131072 on, which registries assign.
+/// 32-bit ASes from 131072 upwards, which registries assign.
 const ASES_32: u64 = 270_000;
-/// Number of ASes in paths. It is coprime to the step below, so as many consecutive groups have different origins.
+/// Number of ASes in paths. It is coprime to the step below, so this many consecutive groups have different origins.
 const ASES: u64 = ASES_16 + ASES_32;
 const AS_STEP: u64 = 206_911;
 
 #[inline]
 fn as_number(n: u64) -> u32 {
-    // Without branches, which would be mispredicted.
+    // Has no branches, because they would be mispredicted.
     let n = (n % ASES) as u32;
     let past_as_trans = u32::from(n >= 23_455);
     let past_16_bits = u32::from(n >= ASES_16 as u32);
@@ -283,7 +283,7 @@ impl AttributePattern {
         }
     }
 
-    /// Attributes of group `group`. No two of the first 334,494 groups have the same path, if paths have an AS.
+    /// Attributes of group `group`. The first 334,494 groups all have different paths, if paths have an AS.
     pub fn attributes(&self, group: u32) -> RouteAttributes {
         let mut attributes = RouteAttributes::default();
         self.attributes_into(group, &mut attributes);
@@ -292,7 +292,7 @@ impl AttributePattern {
 
     /// Like [`AttributePattern::attributes`], but reuses the memory of `out`.
     pub fn attributes_into(&self, group: u32, out: &mut RouteAttributes) {
-        // A route of a file may have left attributes that computed routes do not have.
+        // A route from a file may have left attributes that computed routes do not have.
         (out.atomic_aggregate, out.aggregator) = (false, None);
         out.extended_communities.clear();
         out.others.clear();
@@ -309,7 +309,7 @@ impl AttributePattern {
             length
         };
         as_path.resize(length, origin_as);
-        // Few ASes carry most of the transit, so an AS near the speaker is one of only 40 << bits.
+        // Few ASes carry most of the transit traffic, so an AS near the speaker is one of only 40 << bits.
         for (hop, asn) in as_path.iter_mut().take(distinct.saturating_sub(1)).enumerate() {
             let (random, bits) = (random.next(), 3 * hop.min(4));
             *asn = as_number(mix((((random >> bits) % 40) << bits) | (random & ((1 << bits) - 1))));

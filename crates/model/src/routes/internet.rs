@@ -1,13 +1,13 @@
 //! The layout of prefixes in a table like the Internet's.
 //!
 //! There are two regions: a few blocks (/8, /16) with the short prefixes, and many blocks with all others. In a region,
-//! prefixes follow each other from the shortest to the longest, so each is aligned and none nests. All blocks of the
-//! second region have the same layout. A different mask for each block then changes the order of its prefixes, but
+//! prefixes follow each other from the shortest to the longest, so each is aligned and none is nested. All blocks of
+//! the second region have the same layout. A different mask for each block then changes the order of its prefixes, but
 //! keeps them aligned.
 //!
 //! A prefix has three numbers. Its *place* counts through all blocks row by row, so neighbours are far apart. Its
-//! *distance* counts through one block after the other, so neighbours have near addresses; blocks are in pseudo-random
-//! order. Its *rank* counts the prefixes with lower addresses.
+//! *distance* counts through one block after the other, so neighbours have nearby addresses; the blocks are in
+//! pseudo-random order. Its *rank* is the number of prefixes with lower addresses.
 
 use super::affine::{Affine, Divisor};
 use super::prefix::{number, width};
@@ -39,7 +39,7 @@ struct Rows {
 impl Rows {
     fn new(routes: u32, copies: u32) -> Rows {
         let least = routes / copies;
-        // If `least` is 0, no place is looked up by it.
+        // If `least` is 0, it is never used to look up a place.
         Rows { least: Divisor::new(least), more: Divisor::new(least + 1), longer: routes % copies }
     }
 
@@ -55,7 +55,7 @@ impl Rows {
         copy * (self.more.get() - 1) + copy.min(self.longer)
     }
 
-    /// Copy and row of a number that counts the rows of one copy after the other.
+    /// Converts a number that counts the rows of one copy after the other to a copy and a row.
     #[inline]
     fn split(&self, number: u32) -> (u32, u32) {
         let longer = self.longer * self.more.get();
@@ -72,14 +72,14 @@ impl Rows {
     }
 }
 
-/// The places from `start` on lie in the blocks from `at` on, which are `copies` of the same layout.
+/// The places from `start` upwards are in the blocks from `at` upwards, which are `copies` of the same layout.
 #[derive(Clone, Debug)]
 struct Region {
     start: u32,
     at: u32,
     copies: Divisor,
     classes: Vec<Class>,
-    /// Index in `classes` by length; out of range if there is no such class.
+    /// Index into `classes` by length; out of range if there is no such class.
     by_length: [u8; MOST_LENGTH + 1],
 }
 
@@ -115,7 +115,7 @@ struct Class {
 }
 
 /// (length, routes of this length in a million) for IPv4. All other routes have the longest length. Tables of route
-/// collectors have more short prefixes, because long prefixes nest in them.
+/// collectors have more short prefixes, because there long prefixes are nested in them.
 const LENGTHS_IPV4: [(u8, u64); 16] = [
     (8, 10),
     (9, 8),
@@ -134,7 +134,7 @@ const LENGTHS_IPV4: [(u8, u64); 16] = [
     (22, 118_000),
     (23, 102_000),
 ];
-/// Like [`LENGTHS_IPV4`], for IPv6.
+/// [`LENGTHS_IPV4`], but for IPv6.
 const LENGTHS_IPV6: [(u8, u64); 24] = [
     (20, 60),
     (24, 90),
@@ -162,7 +162,7 @@ const LENGTHS_IPV6: [(u8, u64); 24] = [
     (47, 19_000),
 ];
 
-/// A block of the second region needs this many routes to hold the mix of lengths.
+/// Minimum number of routes in a block of the second region, so that it can have the mix of lengths.
 const LEAST_IN_BLOCK: u64 = 256;
 
 /// (length, routes in a million) of each length, the length of all other routes, and the first length of the second
@@ -185,8 +185,8 @@ impl Internet {
         let mut lengths: Vec<(u8, u64)> =
             lengths.iter().map(|(length, share)| (*length, (total * share + 500_000) / 1_000_000)).collect();
 
-        // Leave room for the space that is lost at the end of the first region and, by rounding, in each block of the
-        // second.
+        // Leaves room for the space that is lost at the end of the first region and, by rounding, in each block of the
+        // second region.
         let budget = ((all_blocks - 1) << bits) - all_blocks * 32;
         let mut needed = total + lengths.iter().map(|(length, n)| n * (units(*length) - 1)).sum::<u64>();
         for (length, n) in &mut lengths {
@@ -286,7 +286,7 @@ impl Internet {
         second.start + self.rows.before(copy) + row
     }
 
-    /// The place of `prefix`, which must be of this family. It may be beyond the last place in use.
+    /// The place of `prefix`, which must be of this family. It may lie beyond the last place in use.
     pub fn place(&self, family: Family, prefix: &Prefix) -> Option<u32> {
         if prefix.length() > self.finest || prefix.length() < blocks::length(family) {
             return None;
@@ -319,7 +319,7 @@ impl Internet {
     }
 }
 
-/// The layout of one block, in which a prefix is found by its rank.
+/// The layout of one block, which finds a prefix by its rank.
 ///
 /// Within a block, the layout is a sequence of classes, and the mask of the block swaps the halves of aligned pieces.
 /// So a prefix is found by bisection, from the whole block down: a piece has two halves, the mask determines which of
@@ -349,7 +349,7 @@ impl Block<'_> {
         sum
     }
 
-    /// Host bits of the prefixes, if all prefixes in the piece belong to one class and fill the piece.
+    /// Host bits of the prefixes, if all prefixes in the piece belong to one class and fill it.
     fn host_bits(&self, first: u64, size: u64) -> Option<u8> {
         let found = self.region.classes(self.rows).find(|(class, end)| {
             let units = self.finest - class.length;
@@ -408,7 +408,7 @@ impl Block<'_> {
 }
 
 impl Internet {
-    /// The block at this index, in order of addresses.
+    /// The block with this index, in order of addresses.
     fn block(&self, family: Family, index: u32) -> Block<'_> {
         let at = self.block_order.place(index);
         let (bits, mask) = self.mask(family, at);

@@ -1,8 +1,8 @@
 //! Routes: a million of them described in a few hundred bytes.
 //!
-//! A [`RouteRange`] is arithmetic: it computes the prefix and group of route `i`, the attributes of a group, and the
-//! index of a prefix on request. So a table is expanded while it is sent and recognised while it is received. A
-//! [`RouteTable`] lists routes one by one. [`Routes`] is either.
+//! A [`RouteRange`] is pure arithmetic: it computes the prefix and group of route `i`, the attributes of a group, and
+//! the index of a prefix on request. So a table is expanded while it is sent and recognised while it is received. A
+//! [`RouteTable`] contains routes listed one by one. [`Routes`] is either of them.
 
 mod affine;
 mod afi_safi;
@@ -35,7 +35,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Mixes the bits of a number to a pseudo-random one (finalizer of splitmix64).
+/// Mixes the bits of a number into a pseudo-random number (finalizer of splitmix64).
 #[inline]
 pub(crate) fn mix(n: u64) -> u64 {
     let n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -49,9 +49,9 @@ pub(crate) fn mix(n: u64) -> u64 {
 // There are only a few values of this type, each behind an `Arc`, and a range is read for every route.
 #[allow(clippy::large_enum_variant)]
 pub enum Routes {
-    /// Computed.
+    /// Computed routes.
     Range(RouteRange),
-    /// Listed one by one. Records contain only the description.
+    /// Routes listed one by one. Records contain only the description.
     Table(Arc<RouteTable>),
 }
 
@@ -68,7 +68,7 @@ impl From<RouteTable> for Routes {
 }
 
 impl Routes {
-    /// Description in words.
+    /// Description of the routes in words.
     pub fn name(&self) -> String {
         match self {
             Routes::Range(range) => match range.description() {
@@ -86,7 +86,7 @@ impl Routes {
         }
     }
 
-    /// Family of the routes: unicast, the only one so far.
+    /// Family of the routes. Only unicast is supported so far.
     pub fn afi_safi(&self) -> AfiSafi {
         AfiSafi::unicast(self.family())
     }
@@ -107,7 +107,7 @@ impl Routes {
         }
     }
 
-    /// True if there are no routes, which only a table allows.
+    /// True if there are no routes, which is only possible for a table.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -184,7 +184,7 @@ impl Routes {
         }
     }
 
-    /// A host address that longest match resolves to route `i`, a different one for each `salt`; the network address if
+    /// A host address that longest match resolves to route `i`, different for each `salt`; the network address if
     /// longer prefixes of a table cover the whole route (see [`RouteTable::reachable`]).
     pub fn address(&self, i: u32, salt: u32) -> IpAddr {
         match self {
@@ -239,13 +239,13 @@ pub type PeerIndex = usize;
 /// How routes are packed into UPDATE messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Packing {
-    /// Most routes in an UPDATE; 0 for all routes with the same attributes that fit into 4096 bytes (RFC 4271 section
-    /// 4).
+    /// Maximum number of routes in an UPDATE; 0 for all routes with the same attributes that fit into 4096 bytes (RFC
+    /// 4271 section 4).
     pub routes_per_update: u16,
-    /// Routes per second; `None` for as fast as the peer accepts them.
+    /// Routes per second; `None` for the maximum rate that the peer accepts.
     pub pace: Option<f64>,
     /// How many more times the router prepends its own AS, which makes the route less preferred. Within one AS, where
-    /// nothing is prepended, it lowers LOCAL_PREF by this number instead.
+    /// nothing is prepended, the router lowers LOCAL_PREF by this number instead.
     pub prepend: u8,
 }
 
@@ -279,7 +279,7 @@ pub enum RouteAction {
         /// Router that ends the session.
         peer: PeerIndex,
     },
-    /// Take the link of a port down, like a pulled cable, or up again.
+    /// Take the link of a port down, as if a cable was pulled, or up again.
     Link {
         /// The port.
         port: PortIndex,

@@ -1,7 +1,7 @@
 //! The order in which the prefixes of a range are sent.
 //!
-//! Routes of one attribute group have consecutive indices in every order, so an order only decides which prefix each
-//! index has. All orders have the same prefixes.
+//! Routes of one attribute group have consecutive indices in every order, so an order only determines the prefix of
+//! each index. All orders have the same prefixes.
 
 use super::affine::{Affine, Divisor};
 use super::attributes::{CYCLE, CYCLE_GROUPS, CYCLE_ROUTES, GROUPS, GroupSizes};
@@ -14,14 +14,14 @@ crate::choice! {
     pub enum Order {
         /// Ascending by address. The prefixes of a group are adjacent, and so are consecutive groups.
         Sorted = "sorted",
-        /// The prefixes of a group are adjacent, but consecutive groups are far apart, as in a feed of the Internet.
+        /// The prefixes of a group are adjacent, but consecutive groups are far apart, as in an Internet feed.
         Clustered = "clustered",
-        /// Each prefix is far from the previous one, within a group as well.
+        /// Each prefix is far from the previous one, even within a group.
         Scattered = "scattered",
     }
 }
 
-/// Maps a group of a cycle to its slot: an odd factor modulo a power of two, near its golden section.
+/// Maps a group of a cycle to its slot: multiplication by an odd factor modulo a power of two, near its golden section.
 const SLOT_FACTOR: u32 = 159;
 /// The inverse of [`SLOT_FACTOR`].
 const SLOT_INVERSE: u32 = {
@@ -35,7 +35,7 @@ const SLOT_INVERSE: u32 = {
 /// A permutation of routes that keeps each group together and places the groups far apart.
 #[derive(Clone, Debug)]
 pub(super) enum Clusters {
-    /// Groups of one size. An incomplete group stays at the end.
+    /// Groups of one size. An incomplete group remains at the end.
     Fixed { size: Divisor, groups: Affine, whole: u32 },
     /// Groups in cycles of 256 sizes. The space has one slot per group of a cycle; slot g holds group g of all cycles.
     Cycles { cycles: Affine, whole: u32, starts: Vec<u32> },

@@ -13,7 +13,7 @@ pub struct Prefix {
     length: u8,
 }
 
-/// Why a text is not a prefix.
+/// Why a text is no prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // the messages say it
 pub enum PrefixError {
@@ -51,12 +51,12 @@ pub(crate) fn address(family: Family, number: u128) -> IpAddr {
 }
 
 impl Prefix {
-    /// `None` if `length` exceeds the address or bits are set beyond it.
+    /// Returns `None` if `length` exceeds the address length, or if bits are set beyond it.
     pub fn new(address: IpAddr, length: u8) -> Option<Prefix> {
         Prefix::masked(address, length).filter(|p| p.address == address)
     }
 
-    /// The prefix of this length that contains `address`; `None` if `length` exceeds the address.
+    /// The prefix of this length that contains `address`; `None` if `length` exceeds the address length.
     pub fn masked(address: IpAddr, length: u8) -> Option<Prefix> {
         let address = match address {
             IpAddr::V4(a) if length <= 32 => {
@@ -119,8 +119,8 @@ impl Prefix {
         (first, first | u128::MAX.checked_shl(host_bits).map_or(u128::MAX, |mask| !mask))
     }
 
-    /// A host address in this prefix, chosen by `salt`. It is neither the first nor the last address if there are
-    /// others (network and broadcast address; subnet-router anycast address of RFC 4291 section 2.6.1).
+    /// A host address in this prefix, chosen by `salt`. It is neither the first nor the last address (network and
+    /// broadcast address; subnet-router anycast address of RFC 4291 section 2.6.1) if there are others.
     pub fn host(&self, salt: u32) -> IpAddr {
         let (first, last) = self.bounds();
         let mixed =

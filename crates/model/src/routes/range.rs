@@ -1,8 +1,8 @@
 //! Computed routes: the description of a range, and the prefix of each route.
 //!
-//! Route `i` has a place in a permutation of all, and the place determines its prefix. A uniform range counts prefixes
-//! of one length and leaves out forbidden space; for a table like the Internet's see [`super::internet`]. An [`Order`]
-//! selects one of three permutations.
+//! Route `i` has a place in a permutation of all routes, and the place determines its prefix. A uniform range counts
+//! prefixes of one length and leaves out forbidden space; for a table like the Internet's see [`super::internet`]. An
+//! [`Order`] selects one of three permutations.
 
 use super::affine::{Affine, Divisor};
 use super::attributes::{AttributePattern, GroupSizes};
@@ -73,7 +73,7 @@ fn of_the_internet() -> GroupSizes {
     GroupSizes::Internet
 }
 
-/// Computed routes. A value takes some hundred bytes, whatever the number of routes.
+/// Computed routes. They take some hundred bytes, whatever the number of routes.
 ///
 /// A range computes prefixes only; [`VpnRoutes`](super::VpnRoutes) adds labels and route distinguishers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -115,7 +115,7 @@ impl PartialEq for RouteRange {
 }
 
 #[derive(Clone, Debug)]
-// Each range has one, and it is read for every route.
+// Each range has one layout, and it is read for every route.
 #[allow(clippy::large_enum_variant)]
 enum Layout {
     Uniform { length: u8, step: Divisor, pieces: Vec<Piece> },
@@ -132,7 +132,7 @@ struct Piece {
 }
 
 impl RouteRange {
-    /// `count` prefixes of the same length as `first`, which is route 0. They ascend from `first` in steps of `step`
+    /// `count` prefixes with the same length as `first`, which is route 0. They ascend from `first` in steps of `step`
     /// prefixes and leave out forbidden space.
     pub fn uniform(
         first: Prefix,
@@ -182,8 +182,8 @@ impl RouteRange {
         })
     }
 
-    /// `count` prefixes with the lengths, group sizes and attributes of a table of the Internet. If space is short,
-    /// long prefixes replace the shortest ones.
+    /// `count` prefixes with the lengths, group sizes and attributes of a table of the Internet. If there is not enough
+    /// space, long prefixes replace the shortest ones.
     pub fn internet(family: Family, count: u32, seed: u64) -> Result<RouteRange, RouteError> {
         if count == 0 {
             return Err(RouteError::Empty);
@@ -206,7 +206,7 @@ impl RouteRange {
         })
     }
 
-    /// The same prefixes in another order. A new range is scattered.
+    /// The same prefixes in a different order. A new range is scattered.
     pub fn in_order(mut self, wanted: Order) -> RouteRange {
         let (Description::Uniform { order, .. } | Description::Internet { order, .. }) = &mut self.description;
         *order = wanted;
@@ -221,7 +221,7 @@ impl RouteRange {
         self
     }
 
-    /// The same prefixes with other group sizes.
+    /// The same prefixes with different group sizes.
     pub fn in_groups(mut self, sizes: GroupSizes) -> RouteRange {
         let order = self.order();
         match &mut self.description {
@@ -275,7 +275,7 @@ impl RouteRange {
         })
     }
 
-    /// Prefix of route `i`. Not inlined, because in loops over prefixes that would slow down the scattered order.
+    /// Prefix of route `i`. Not inlined, because inlining slows down the scattered order in loops over prefixes.
     #[inline(never)]
     pub(super) fn arranged(&self, i: u32) -> Prefix {
         self.prefix(i)
@@ -300,7 +300,7 @@ impl RouteRange {
         }
     }
 
-    /// The description that it was built from.
+    /// The description from which the range was built.
     pub fn description(&self) -> &Description {
         &self.description
     }
@@ -346,7 +346,7 @@ impl RouteRange {
                 }
                 let n = number(prefix.address()) >> (width(self.family) - length);
                 let at = pieces.iter().rposition(|p| p.first <= n)?;
-                // Places and steps have 32 bits, so there is no place further away.
+                // Places and steps have 32 bits, so no place is further away.
                 let (steps, rest) = step.div_rem(u64::try_from(n - pieces[at].first).ok()?);
                 let end = pieces.get(at + 1).map_or(self.count, |next| next.start);
                 let place = u64::from(pieces[at].start).checked_add(steps)?;

@@ -30,8 +30,8 @@ const FORBIDDEN_IPV4: [(IpAddr, u8); 14] = [
     v4(224, 0, 0, 3),
 ];
 
-/// IPv6 outside global unicast, in order: all but 2000::/3, and special blocks within it. The links of the testbed are
-/// in 2001:2::/48.
+/// IPv6 outside global unicast, in order: everything but 2000::/3, and special blocks within it. The links of the
+/// testbed are in 2001:2::/48.
 const FORBIDDEN_IPV6: [(IpAddr, u8); 7] = [
     v6(0, 0, 3),
     v6(0x2001, 0, 23),
@@ -67,8 +67,8 @@ pub(super) fn usable(family: Family) -> impl Iterator<Item = (u128, u128)> {
     gaps.flatten()
 }
 
-/// Blocks for tables like the Internet's: in IPv4 all /8 without a forbidden block, in IPv6 each /16 in the /12 that
-/// the five registries assign from.
+/// Blocks for tables like the Internet's: in IPv4 all /8 without a forbidden block, in IPv6 each /16 in the /12 from
+/// which the five registries assign.
 pub(super) mod blocks {
     use crate::trial::Family;
 

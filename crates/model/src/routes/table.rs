@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::ops::Range;
 
-/// Explicit routes, for instance from a file: each prefix once, in groups of routes with the same attributes. Prefixes
-/// may nest.
+/// Explicit routes, for example from a file: each prefix once, in groups of routes with the same attributes. Prefixes
+/// can be nested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "TableDescription", into = "TableDescription")]
 pub struct RouteTable {
@@ -18,7 +18,7 @@ pub struct RouteTable {
     count: u32,
     /// Prefixes in order of groups.
     prefixes: Vec<Prefix>,
-    /// First route of each group, and the end of the last.
+    /// First route of each group, and the end of the last group.
     starts: Vec<u32>,
     attributes: Vec<RouteAttributes>,
     /// Routes ordered by prefix.
@@ -27,7 +27,7 @@ pub struct RouteTable {
     parents: Vec<u32>,
 }
 
-/// The part of a table that a record keeps. The routes stay in their file.
+/// The part of a table that a record stores. The routes stay in their file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct TableDescription {
     name: String,
@@ -38,8 +38,8 @@ struct TableDescription {
 const NONE: u32 = u32::MAX;
 
 impl RouteTable {
-    /// Builds a table of one family and leaves out routes of the other. If several routes have the same prefix, the
-    /// last one counts. Groups keep the order of their first routes, and routes keep their order within the group.
+    /// Builds a table of one family and leaves out routes of the other family. If several routes have the same prefix,
+    /// the last one counts. Groups keep the order of their first routes, and routes keep their order within the group.
     pub fn new(
         name: impl Into<String>,
         family: Family,
@@ -96,7 +96,7 @@ impl RouteTable {
         &self.name
     }
 
-    /// The same table with another name.
+    /// The same table with a different name.
     #[must_use]
     pub fn called(self, name: impl FnOnce(&str) -> String) -> RouteTable {
         RouteTable { name: name(&self.name), ..self }
@@ -127,7 +127,7 @@ impl RouteTable {
         RouteTable::new(name, self.family, (0..count).map(route))
     }
 
-    /// True if the routes are loaded, false for a table that was read from a record.
+    /// True if the routes are loaded, false if the table comes from a record.
     pub fn is_loaded(&self) -> bool {
         self.prefixes.len() == self.count as usize
     }
@@ -190,7 +190,7 @@ impl RouteTable {
         }
         let (first, last) = prefix.bounds();
         let from = number(host);
-        // From the host upwards, then from the start of the prefix, skipping each longer prefix.
+        // Searches from the host upwards, then from the start of the prefix, and skips each longer prefix.
         for (mut next, end) in [(from, last), (first, from)] {
             while next <= end {
                 let candidate = address(self.family, next);
@@ -203,7 +203,8 @@ impl RouteTable {
                         next += 1;
                     }
                     Some(found) => {
-                        // The found prefix may nest in another prefix longer than route `i`, but never ends after it.
+                        // The prefix found may be nested in another prefix longer than route `i`, but never ends after
+                        // it.
                         next = match self.prefix(found).bounds().1.checked_add(1) {
                             Some(next) => next,
                             None => break,
@@ -213,7 +214,7 @@ impl RouteTable {
                 }
             }
         }
-        // Only the first or the last address may be left.
+        // Only the first or the last address can be left.
         [first, last].map(|n| address(self.family, n)).into_iter().find(|a| self.longest_match(*a) == Some(i))
     }
 

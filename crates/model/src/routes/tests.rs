@@ -1,4 +1,4 @@
-//! Properties of ranges of any kind.
+//! Properties of ranges of every kind.
 
 use super::*;
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn any_range() -> impl Strategy<Value = Routes> {
         .prop_map(|(range, order)| Routes::Range(range.in_order(order)))
 }
 
-/// Ranges of each kind, large enough for their order to show.
+/// Ranges of each kind, large enough to show their order.
 fn large() -> Vec<RouteRange> {
     let uniform = RouteRange::uniform("20.0.0.0/24".parse().unwrap(), 100_000, 1, AttributePattern::internet(1));
     let grouped = RouteRange::internet(Family::Ipv4, 200_000, 3).unwrap().in_groups(GroupSizes::Fixed(500));
@@ -111,7 +111,7 @@ fn a_record_without_order_is_scattered() {
     assert_eq!(range.order(), Order::Scattered);
 }
 
-/// No prefix nests or is forbidden, all are recognised, and no other prefix is.
+/// Checks that no prefix is nested or forbidden, that all are recognised, and that no other prefix is.
 fn check(routes: &Routes) {
     let mut all: Vec<Prefix> = routes.iter(0..routes.len()).collect();
     assert_eq!(all.len(), routes.len() as usize);

@@ -1,4 +1,4 @@
-//! What a suite expects of a test, and the figure of an earlier run that the bound refers to.
+//! The expected result of a test, and the figure of an earlier run to which the bound refers.
 
 use crate::figure::Figure;
 use crate::quantity::grouped_number;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// `expect: { throughput_64_pps: ">= 100000" }`.
+/// One criterion: `expect: { throughput_64_pps: ">= 100000" }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
     /// Key of a [`crate::outcome::RankFigure`]; with `cells`, a description of the cells.
@@ -21,7 +21,7 @@ pub struct Expectation {
     /// Cells of a table, instead of a named figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<Cells>,
-    /// The figure of an earlier run that the bound is a share of.
+    /// The figure of an earlier run of which the bound is a share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineFigure>,
 }
@@ -33,7 +33,7 @@ impl Expectation {
     }
 }
 
-/// `throughput_64_pps >= 100000`, `throughput_64_pps >= 95 % of baseline`
+/// Display form: `throughput_64_pps >= 100000`, `throughput_64_pps >= 95 % of baseline`.
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.at_least { ">=" } else { "<=" };
@@ -54,16 +54,16 @@ pub struct Cells {
     pub column: String,
 }
 
-/// Largest relative difference of numbers that count as equal: tables have more digits than a suite needs to repeat.
+/// Numbers are equal up to this relative difference, because tables have more digits than a suite needs to repeat.
 const SAME_NUMBER: f64 = 1e-6;
 
 impl Cells {
-    /// True if `text` names cells of a table rather than a figure.
+    /// True if `text` refers to cells of a table and not to a figure.
     pub fn is_meant(text: &str) -> bool {
         text.contains(['[', '.'])
     }
 
-    /// True if the number in a cell equals the `value` that selects a row.
+    /// True if the number in a cell equals the `value` in a selection of rows.
     pub fn is_number(number: f64, value: &str) -> bool {
         let same =
             |value: f64| value.is_finite() && (number - value).abs() <= SAME_NUMBER * number.abs().max(value.abs());
@@ -77,7 +77,7 @@ fn quoted(value: &str) -> String {
     if value.contains([',', ']', '=', ' ']) { format!("'{value}'") } else { value.to_owned() }
 }
 
-/// `frame_loss_rate[frame_size=64, load_percent=100].loss_percent`
+/// Display form: `frame_loss_rate[frame_size=64, load_percent=100].loss_percent`.
 impl fmt::Display for Cells {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.table)?;
@@ -113,8 +113,7 @@ const OPEN: &str = "the `]` after the rows is missing";
 /// Conditions on cells of a row: key of the column, and its value.
 type Conditions = Vec<(String, String)>;
 
-/// Reads rows up to the closing bracket. The opening bracket is already read. Returns the rows and the rest of the
-/// text.
+/// Reads rows up to the closing bracket, after the opening bracket was read. Returns the rows and the rest of the text.
 fn rows(mut rest: &str) -> Result<(Conditions, &str), &'static str> {
     let mut rows = Vec::new();
     loop {
@@ -133,14 +132,14 @@ fn rows(mut rest: &str) -> Result<(Conditions, &str), &'static str> {
     }
 }
 
-/// A figure of an earlier run that a bound is a share of.
+/// A figure of an earlier run of which a bound is a share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BaselineFigure {
-    /// Rounds of the figure; 0 until the earlier run has been read.
+    /// Number of rounds with the figure; 0 until the earlier run has been read.
     pub rounds: usize,
-    /// Least and greatest possible median; absent if unbounded.
+    /// Smallest and largest possible median; absent if unbounded.
     pub median: (Option<f64>, Option<f64>),
-    /// Least and greatest end of the median's confidence interval; absent if unbounded.
+    /// Smallest and largest end of the median's confidence interval; absent if unbounded.
     pub interval: (Option<f64>, Option<f64>),
     /// Name of the DUT in the earlier run.
     pub dut: String,
@@ -156,7 +155,7 @@ pub struct BaselineFigure {
 }
 
 impl BaselineFigure {
-    /// The figure with this median and interval over `rounds` rounds. Its numbers are at least 0.
+    /// The figure with this median and interval over `rounds` rounds. Its numbers are not negative.
     pub fn of(rounds: usize, median: Figure, interval: Figure) -> BaselineFigure {
         let ends =
             |figure: Figure| (Some(figure.low).filter(|v| v.is_finite()), Some(figure.high).filter(|v| v.is_finite()));

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
 
-/// The secrets of a suite, none by default.
+/// The secrets of a suite; empty by default.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Mask(Vec<String>);
 
@@ -15,7 +15,8 @@ impl fmt::Debug for Mask {
 }
 
 impl Mask {
-    /// Least bytes of a secret that is hidden within other texts. A shorter secret would also match within ordinary words.
+    /// Minimum number of bytes of a secret that is hidden within other texts. A shorter secret would also match within
+    /// ordinary words.
     pub const LEAST: usize = 4;
 
     /// A mask of all secrets with at least 4 bytes.
@@ -77,7 +78,7 @@ impl Mask {
 pub struct Secret(String);
 
 impl Secret {
-    /// Replaces it in stored files.
+    /// The text that replaces a secret in stored files.
     pub const HIDDEN: &'static str = "<secret>";
 
     /// Wraps a text.
@@ -85,7 +86,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! A validated suite: which routers, on which ports, run through which tests. Crate `suite` reads it from YAML.
+//! A validated suite: routers, ports, and the tests of a run. Crate `suite` reads it from YAML.
 
 mod expectation;
 mod mask;
@@ -25,9 +25,9 @@ use std::time::Duration;
 
 /// Seed if neither suite nor command line sets one.
 pub const DEFAULT_SEED: u64 = 2544;
-/// A usual size in network cards, which have 512 to 4,096.
+/// A usual size in network cards, whose rings have 512 to 4,096 entries.
 pub const DEFAULT_INPUT_QUEUE: u32 = 2_048;
-/// Longer queues add more delay than they prevent loss.
+/// Longer queues would add more delay than they prevent loss.
 pub const MAX_INPUT_QUEUE: u64 = 1 << 20;
 /// A limit that no real suite reaches.
 pub const MAX_ROUNDS: u64 = 1_000;
@@ -64,12 +64,13 @@ pub struct Suite {
     pub profile: Profile,
     /// Seed of every pseudo-random choice; reported.
     pub seed: u64,
-    /// Number of times that each DUT is brought up and runs through all tests.
+    /// Number of times that each DUT is brought up and runs all tests.
     pub rounds: u32,
-    /// Time that the run may take, which a suite file cannot set; without it, repeated trials may double the time of the suite.
+    /// Time limit of the run, which a suite file cannot set. Without it, repeated trials can double the time of the
+    /// suite.
     pub time: Option<Duration>,
-    /// Frames that may wait in front of a router in a namespace while the ring of its link is full; 0 for the ring
-    /// alone.
+    /// Frames that may wait in front of a router in a namespace while the ring of its link is full; 0 for only the
+    /// ring.
     pub input_queue: u32,
     /// Routers under test, at least one, names unique.
     pub duts: Vec<DutConfig>,
@@ -81,12 +82,12 @@ pub struct Suite {
     pub flows: Vec<FlowConfig>,
     /// Tests in order, at least one.
     pub tests: Vec<TestConfig>,
-    /// The earlier run that bounds refer to. Reading a suite sets only its folder.
+    /// The earlier run to which bounds refer. Reading a suite only sets its folder.
     pub baseline: Option<Baseline>,
 }
 
 impl Suite {
-    /// True if some bound is a share of a figure of an earlier run.
+    /// True if a bound is a share of a figure of an earlier run.
     pub fn needs_baseline(&self) -> bool {
         self.tests.iter().flat_map(|test| &test.expect).any(|expected| expected.baseline.is_some())
     }
@@ -97,9 +98,9 @@ impl Suite {
 pub struct FlowConfig {
     /// Name, used for its counters.
     pub name: String,
-    /// The end at which it leaves the tester.
+    /// The end where it leaves the tester.
     pub from: Endpoint,
-    /// The end at which it must arrive.
+    /// The end where it must arrive.
     pub to: Endpoint,
     /// Family of the outermost IP header.
     pub family: Family,
@@ -115,7 +116,7 @@ pub struct FlowConfig {
     pub rate: FlowRate,
     /// First departure after the start of the trial.
     pub start: Duration,
-    /// How much to send.
+    /// How long it sends.
     pub duration: FlowDuration,
     /// True if loss is counted per destination.
     pub per_destination: bool,
@@ -135,7 +136,7 @@ pub struct Endpoint {
 /// A router under test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DutConfig {
-    /// Name for people: letters, digits, dashes, dots.
+    /// Name: letters, digits, dashes, dots.
     pub name: String,
     /// Kind, an entry of the registry.
     pub kind: String,
@@ -150,9 +151,9 @@ pub struct DutConfig {
 pub struct PortConfig {
     /// Name: `p1`.
     pub name: String,
-    /// Line speed that percent loads and theoretical rates refer to (RFC 2544 Appendix B).
+    /// Line speed to which loads in per cent and theoretical rates refer (RFC 2544 Appendix B).
     pub speed: Bandwidth,
-    /// What the line carries besides frames (layer 1).
+    /// Overhead of the line in addition to frames (layer 1).
     pub medium: Medium,
     /// MTU in bytes (IP packet).
     pub mtu: u32,
@@ -162,11 +163,11 @@ pub struct PortConfig {
     pub ipv6: Option<Addressing>,
     /// BGP on this port, if the suite uses it.
     pub bgp: Option<PortBgp>,
-    /// VLAN sub-interfaces of the DUT's port, each with its own networks behind it.
+    /// VLAN sub-interfaces of the DUT's port, each with separate networks behind it.
     pub vlans: Vec<VlanConfig>,
-    /// Static label entries of the DUT whose packets leave by its port.
+    /// Static label entries of the DUT for packets that leave through its port.
     pub labels: Vec<LabelConfig>,
-    /// Networks behind this port's emulated router whose packets the DUT labels.
+    /// Networks behind this port's emulated router for which the DUT pushes labels.
     pub pushed: Vec<FecConfig>,
 }
 
@@ -179,12 +180,12 @@ pub struct FecConfig {
     pub out: Vec<u32>,
 }
 
-/// The handling of packets whose outermost label is this one (RFC 3031 section 3.10: the incoming label map).
+/// What the DUT does with packets whose outermost label is this one (RFC 3031 section 3.10: the incoming label map).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelConfig {
     /// The label, 16 to 1,048,575.
     pub label: u32,
-    /// Labels that replace it, the outermost first: none pops it, one swaps it, more also push.
+    /// Labels that replace it, the outermost first: no label pops it, one label swaps it, more labels also push.
     pub out: Vec<u32>,
 }
 
@@ -221,7 +222,7 @@ pub struct PeerLink<'a> {
     pub peers: Vec<IpAddr>,
 }
 
-/// `VLAN 100`, `VLAN 100.200`
+/// Display form: `VLAN 100`, `VLAN 100.200`.
 impl std::fmt::Display for VlanConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ids: Vec<String> = self.tags.iter().map(|t| t.vid.to_string()).collect();
@@ -277,7 +278,7 @@ impl PortConfig {
 pub struct Addressing {
     /// The DUT's address on this port.
     pub dut: IpAddr,
-    /// The tester's emulated router on this port: next hop of the networks behind the port.
+    /// The tester's emulated router on this port, which is the next hop to the networks behind the port.
     pub host: IpAddr,
     /// Length of the prefix that both share.
     pub prefix_len: u8,
@@ -292,7 +293,7 @@ pub struct Addressing {
 pub struct TestConfig {
     /// Name, an entry of the registry.
     pub test: String,
-    /// Distinguishes it from other tests of the same name in the suite; unique among them.
+    /// Id that distinguishes it from other tests of the same name in the suite.
     pub id: Option<String>,
     /// Parameters, defaults of the profile filled in.
     pub params: Params,
@@ -325,17 +326,17 @@ pub struct BgpConfig {
     /// Emulated routers on each VLAN sub-interface of the ports.
     #[serde(default)]
     pub peers_per_vlan: u32,
-    /// IP versions whose routes BGP exchanges, each over sessions of its own version; at least one.
+    /// IP versions whose routes BGP exchanges, each in sessions of the same version; at least one.
     pub families: Vec<Family>,
     /// Hold Time that both sides propose (RFC 4271 section 4.2): 3 to 65,535 whole seconds.
     pub hold_time: Duration,
-    /// Names of the ports whose peers are in the DUT's AS: clients of the DUT, their route reflector (RFC 4456).
+    /// Names of the ports whose peers are in the DUT's AS, as clients of the DUT, their route reflector (RFC 4456).
     #[serde(default)]
     pub internal: Vec<String>,
     /// True if the DUT advertises external routes to internal peers with itself as next hop (RFC 4271 section 5.1.3).
     #[serde(default)]
     pub next_hop_self: bool,
-    /// Protection of all sessions, which is not recorded.
+    /// Protection of all sessions. Records do not contain it.
     #[serde(skip)]
     pub protection: BgpProtection,
 }
@@ -347,30 +348,30 @@ pub struct PortBgp {
     pub asn: u32,
     /// AS number of the DUT.
     pub dut_as: u32,
-    /// Emulated routers on this port: one at the host's address and one at each address that follows it.
+    /// Number of emulated routers on this port: the first at the host's address, the others at the addresses after it.
     pub peers: u32,
-    /// Emulated routers on each VLAN sub-interface of this port, counted the same way.
+    /// Number of emulated routers on each VLAN sub-interface of this port, counted in the same way.
     #[serde(default)]
     pub vlan_peers: u32,
     /// Hold Time that both sides propose; whole seconds.
     pub hold: Duration,
-    /// IP versions whose routes BGP exchanges, each over sessions of its own version.
+    /// IP versions whose routes BGP exchanges, each in sessions of the same version.
     pub families: Vec<Family>,
     /// True if the DUT is the next hop of external routes for internal peers.
     #[serde(default)]
     pub next_hop_self: bool,
-    /// Protection of the sessions, which is not recorded.
+    /// Protection of the sessions. Records do not contain it.
     #[serde(skip)]
     pub protection: BgpProtection,
 }
 
 impl PortBgp {
-    /// True if the peers are in the DUT's AS and so its clients (RFC 4456).
+    /// True if the peers are in the DUT's AS and therefore its clients (RFC 4456).
     pub fn is_internal(&self) -> bool {
         self.asn == self.dut_as
     }
 
-    /// Addresses of `peers` peers on a link with this addressing: the host's address and those that follow it.
+    /// Addresses of `peers` peers on a link with this addressing: the host's address and those after it.
     pub fn addresses(addressing: &Addressing, peers: u32) -> impl Iterator<Item = IpAddr> + use<> {
         let (host, first) = (addressing.host, number(addressing.host));
         let family = if host.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
@@ -383,7 +384,7 @@ impl PortBgp {
 pub enum FlowRate {
     /// Frames per second.
     Frames(FrameRate),
-    /// Bits of frames per second, including FCS, without preamble and gap (layer 2).
+    /// Bits per second, with FCS, without preamble and gap (layer 2).
     Bits(Bandwidth),
     /// Share of the sending port's line rate in per cent (RFC 2544 Appendix B).
     Percent(f64),
@@ -392,7 +393,7 @@ pub enum FlowRate {
 impl FromStr for FlowRate {
     type Err = QuantityError;
 
-    /// `10 kfps`, `10k`, `10000`; `100 Mbit/s`, `1G`; `5 %`. `100M` is refused: it may mean bits or frames.
+    /// Parses `10 kfps`, `10k`, `10000`; `100 Mbit/s`, `1G`; `5 %`. Refuses `100M`, which can mean bits or frames.
     fn from_str(text: &str) -> Result<FlowRate, QuantityError> {
         let bad = |why: &str| {
             let kinds = "write frames per second (`10 kfps`), bits per second (`100 Mbit/s`) or a share of the line above 0 and at most \

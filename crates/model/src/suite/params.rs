@@ -68,7 +68,8 @@ impl ParamValue {
 }
 
 /// All parameters of one test or DUT. Validation guarantees that every parameter with a default is present. Tests read
-/// them by their [`crate::Param`]; the getters return `None` for a key that is absent or has another type of value.
+/// them with their [`crate::Param`]; the getters return `None` for a key that is absent or has a value of a different
+/// type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params(pub BTreeMap<String, ParamValue>);
 

@@ -19,7 +19,7 @@ pub const CORE_BLOCKS: [(IpAddr, u8); 2] = [
     (IpAddr::V6(Ipv6Addr::new(0xfd3c, 0x91a7, 0x5e2d, 0, 0, 0, 0, 0)), 48),
 ];
 
-/// Fourth group of IPv6 loopback addresses; for links it counts from 1.
+/// Fourth group of IPv6 loopback addresses; links are numbered from 1.
 const LOOPBACKS: u16 = 0xffff;
 
 /// Name of a link between two routers: their numbers, `1-2`. Two links between the same routers share one name.
@@ -54,7 +54,7 @@ pub enum CoreLinksDown {
     Named(Vec<CoreLinkName>),
 }
 
-/// One end of a link between two routers.
+/// An end of a link between two routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreEnd {
     /// Index of the router.
@@ -68,7 +68,7 @@ pub struct CoreEnd {
 pub struct CoreLink {
     /// Name.
     pub name: CoreLinkName,
-    /// Its ends, first the one at the router with the lower number.
+    /// Its ends, first the end at the router with the lower number.
     pub ends: [CoreEnd; 2],
     /// Speed in each direction; absent for no limit.
     pub speed: Option<Bandwidth>,
@@ -83,7 +83,7 @@ pub struct CoreLink {
 pub struct LinkLoss(pub u32);
 
 impl LinkLoss {
-    /// All frames.
+    /// The value for all frames.
     pub const WHOLE: u32 = 1_000_000;
 
     /// True if it loses nothing.
@@ -91,20 +91,20 @@ impl LinkLoss {
         self.0 == 0
     }
 
-    /// In per cent.
+    /// The share in per cent.
     pub fn percent(self) -> f64 {
         f64::from(self.0) / f64::from(LinkLoss::WHOLE / 100)
     }
 }
 
-/// `0.1 %`
+/// Display form: `0.1 %`.
 impl fmt::Display for LinkLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} %", self.percent())
     }
 }
 
-/// Parses `0.1 %`: from 0 to 100 %, to the millionth of a whole.
+/// Parses `0.1 %`: from 0 to 100 %, with a resolution of one millionth.
 impl FromStr for LinkLoss {
     type Err = String;
 
@@ -153,7 +153,7 @@ pub(super) fn links(topology: &Topology, dealt: &[Range<usize>]) -> Vec<CoreLink
     topology.joined().into_iter().map(link).collect()
 }
 
-/// Address of a router on link number `link`, as its first end (0) or second end (1).
+/// Address of a router on link number `link`: at its first end (0) or second end (1).
 pub(super) fn address(family: Family, link: usize, end: usize) -> InterfaceAddress {
     let host = end as u32 + 1;
     match family {
@@ -173,7 +173,7 @@ pub(super) fn loopback(family: Family, router: usize) -> IpAddr {
     }
 }
 
-/// BGP identifier of a router by its index: its IPv4 loopback address, whether or not it uses IPv4.
+/// BGP identifier of a router by its index: its IPv4 loopback address, even if it does not use IPv4.
 pub(super) fn router_id(router: usize) -> Ipv4Addr {
     Ipv4Addr::new(100, 127, 0, router as u8 + 1)
 }
@@ -196,8 +196,8 @@ pub(super) fn network(address: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-/// Refuses ports with a prefix inside one of [`CORE_BLOCKS`]. A prefix that contains a whole block does no harm,
-/// because prefixes in the block are more specific.
+/// Refuses ports with a prefix inside one of [`CORE_BLOCKS`]. A prefix that contains a whole block is harmless, because
+/// the prefixes in the block are more specific.
 pub(super) fn refuse_addresses(ports: &[PortConfig]) -> Result<(), Unsuited> {
     for port in ports {
         let own = [port.ipv4.as_ref(), port.ipv6.as_ref()];

@@ -13,10 +13,10 @@
 //!
 //! # Loops
 //!
-//! Such packets never come back, so the test `routing_loop` asks the routers: `Dut::router_interfaces` counts at each
-//! interface and tunnel (`model::router_interfaces`), `Usage::router_cpu` has the processor time of each router.
-//! `methods::Trial::routers` (`testbed/src/circling.rs`) reads both before each attempt at a trial, and again once the
-//! counters stand still. Flows into a loop are `denied`, because no frame may arrive.
+//! Such packets never come back, so the test `routing_loop` reads the routers' counters: `Dut::router_interfaces`
+//! counts at each interface and tunnel (`model::router_interfaces`), and `Usage::router_cpu` has the processor time of
+//! each router. `methods::Trial::routers` (`testbed/src/circling.rs`) reads both before each attempt at a trial, and
+//! again when the counters have settled. Flows into a loop are `denied`, because no frame may arrive.
 
 use super::core::{CoreLink, address};
 use super::{Shape, System};
@@ -26,9 +26,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 /// Destination of circulating packets. It is in the block for links between routers, so no suite uses it.
 pub const LOOP_PREFIX: (Ipv4Addr, u8) = (Ipv4Addr::new(100, 126, 0, 0), 16);
-/// Routers of a loop.
+/// Number of routers of a loop.
 pub const LOOP_ROUTERS: usize = 4;
-/// Links: the two routers that each connects. If two links connect the same routers, routes use the first.
+/// Links, each as the two routers that it connects. If two links connect the same routers, routes use the first one.
 pub(super) const JOINED: [(usize, usize); 5] = [(0, 1), (0, 1), (1, 2), (2, 3), (2, 3)];
 /// The long-distance link.
 pub(super) const WAN: (usize, usize) = (1, 2);
@@ -40,7 +40,7 @@ pub const WAN_HOPS: [usize; 2] = [1, 4];
 const INTO_TUNNEL: usize = 4;
 const OUT_OF_TUNNEL: usize = 5;
 
-/// A stop of a packet on its way around.
+/// One hop of a packet on its way around the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CycleHop {
     /// Index of the router.
@@ -49,9 +49,9 @@ pub struct CycleHop {
     pub from: usize,
     /// Index of the outgoing interface.
     pub to: usize,
-    /// True if it arrives in the tunnel.
+    /// True if the packet arrives in the tunnel.
     pub from_tunnel: bool,
-    /// True if it leaves in the tunnel.
+    /// True if the packet leaves in the tunnel.
     pub to_tunnel: bool,
 }
 
@@ -74,9 +74,9 @@ impl System {
         ROUND.iter().enumerate().map(hop).collect()
     }
 
-    /// How often each hop of [`System::cycle`] forwards a packet that enters by `port` with this TTL. The TTL is the
-    /// number of routers it reaches; the last one drops it (RFC 1812 section 5.3.1). `None` if the topology is not a
-    /// loop or there is no such port.
+    /// How often each hop of [`System::cycle`] forwards a packet that enters through `port` with this TTL. The TTL is
+    /// the number of routers that it reaches; the last one drops it (RFC 1812 section 5.3.1). `None` if the topology is
+    /// not a loop or there is no such port.
     pub fn passes(&self, port: usize, ttl: u8) -> Option<Vec<u64>> {
         let cycle = self.cycle()?;
         let entry = self.edge(port)?.0;
@@ -88,8 +88,8 @@ impl System {
         Some(passes)
     }
 
-    /// Index of the router where the TTL of a packet expires that enters by `port` with this TTL. `None` as for
-    /// [`System::passes`], and for a TTL of 0.
+    /// Index of the router where the TTL expires of a packet that enters through `port` with this TTL. `None` in the
+    /// cases of [`System::passes`], and for a TTL of 0.
     pub fn expires_at(&self, port: usize, ttl: u8) -> Option<usize> {
         let cycle = self.cycle()?;
         let entry = self.edge(port)?.0;
@@ -100,7 +100,7 @@ impl System {
 
 /// Adds the routes to the prefix, the tunnel and the policies.
 pub(super) fn add(roles: &mut [RouterRole], links: &[CoreLink]) {
-    // The next hop from router `at` over link number `link`: address of the neighbour, and own interface.
+    // The next hop from router `at` over link number `link`: address of the neighbour, and index of the own interface.
     let hop = |at: usize, link: usize| {
         let end = links[link].ends.iter().position(|end| end.router != at)?;
         let IpAddr::V4(via) = address(Family::Ipv4, link, end).address else { return None };

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
-/// Refuses configurations that one router supports and a system does not.
+/// Refuses configurations that a single router supports but a system does not.
 pub(super) fn refuse_impossible(ports: &[PortConfig]) -> Result<(), Unsuited> {
     let internal = |port: &&PortConfig| port.bgp.as_ref().is_some_and(|bgp| bgp.is_internal());
     if let Some(port) = ports.iter().find(internal) {
@@ -25,7 +25,7 @@ pub(super) fn refuse_impossible(ports: &[PortConfig]) -> Result<(), Unsuited> {
     Ok(())
 }
 
-/// The role of each router; `dealt` has their ports.
+/// The role of each router; `dealt` contains their ports.
 pub(super) fn roles(
     ports: &[PortConfig],
     topology: &Topology,
@@ -68,8 +68,8 @@ fn uses(ports: &[PortConfig], family: Family) -> bool {
     ports.iter().any(|p| p.addressing(family).is_some() || p.vlans.iter().any(|v| v.addressing(family).is_some()))
 }
 
-/// Interfaces of a router to the others, in the order of the links. Their MTU is the largest of all ports, so as not to
-/// restrict packet sizes; a loop adds room for the tunnel's headers.
+/// Interfaces of a router to the others, in the order of the links. Their MTU is the largest of all ports, so that it
+/// does not restrict packet sizes; a loop adds room for the tunnel's headers.
 fn core_interfaces<'a>(
     ports: &[PortConfig],
     topology: &Topology,
@@ -136,7 +136,7 @@ fn label_path(
     Some(LabelRoute { label: entry.label, out: vec![entry.label], via, at: Place { port, vlan: None } })
 }
 
-/// Address of a neighbour of router `at`, and the interface that leads to it.
+/// Address of a neighbour of router `at`, and index of the interface that leads to it.
 fn hop(links: &[CoreLink], family: Family, at: usize, neighbour: usize) -> Option<(IpAddr, usize)> {
     let number = links.iter().position(|link| link.beyond(at) == Some(neighbour))?;
     let link = links[number];
@@ -144,7 +144,7 @@ fn hop(links: &[CoreLink], family: Family, at: usize, neighbour: usize) -> Optio
     Some((address(family, number, end).address, link.end_at(at)?.interface))
 }
 
-/// BGP of one router: its peers from `own`, and a session with every other router for each family of the `whole`
+/// BGP of one router: its own peers from `own`, and a session with every other router for each family of the `whole`
 /// system.
 fn bgp(whole: &BgpRole, own: Option<BgpRole>, topology: &Topology, router: usize) -> BgpRole {
     let others = (0..topology.routers).filter(|other| *other != router);

@@ -1,11 +1,11 @@
-//! The encapsulation that a flow's frames should arrive with, and the possible deviations from it.
+//! The encapsulation with which a flow's frames should arrive, and the possible deviations from it.
 
 use super::value::Bits;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 
-/// The encapsulation that a flow's frames should arrive with. A frame with another encapsulation does not count as
+/// The encapsulation with which a flow's frames should arrive. A frame with a different encapsulation does not count as
 /// received, but as a [`Deviation`].
 ///
 /// Tags, labels and tunnels are always compared: if they are absent here, the frame must not have any. Other absent
@@ -34,7 +34,7 @@ pub struct Arriving {
 }
 
 impl Arriving {
-    /// What [`Arriving::contradicts`] calls tunnels.
+    /// Name of tunnels in the result of [`Arriving::contradicts`].
     pub const TUNNEL: &'static str = "tunnels";
 
     /// The first part in which no frame can match both `self` and `other`: `VLAN tags`, `labels`; `None` if some frame
@@ -112,8 +112,8 @@ pub struct ArrivingTunnel {
 
 macro_rules! deviations {
     ($($name:ident $key:literal $text:literal $doc:literal,)*) => {
-        /// How an arrived frame differs from the expected encapsulation. A sent frame counts once, by the outermost
-        /// difference of its first arrival.
+        /// A difference between an arrived frame and the expected encapsulation. A sent frame counts once, by the
+        /// outermost difference of its first arrival.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Deviation {
@@ -121,7 +121,7 @@ macro_rules! deviations {
         }
 
         impl Deviation {
-            /// All deviations, in the order of the headers.
+            /// All deviations, in order of the headers.
             pub const ALL: &'static [Deviation] = &[$(Deviation::$name,)*];
 
             /// Their names in suites and records, in the same order.

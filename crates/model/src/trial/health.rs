@@ -1,4 +1,4 @@
-//! How tester and host affected a trial.
+//! Effects of tester and host on a trial.
 
 use super::{Held, Silences};
 use serde::{Deserialize, Serialize};
@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 /// State of the tester during a trial. A trial that the tester spoilt is invalid, not lossy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Health {
-    /// Frames that the tester failed to offer in time: intended - offered.
+    /// Frames that the tester did not offer in time: intended - offered.
     pub unsent: u64,
-    /// Unsent frames that the tester's own ring refused. At the maximum load they count here too, although nothing is unsent there.
+    /// Unsent frames that the tester's own ring refused. At the maximum load they also count here, although nothing is
+    /// unsent there.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub refused_by_tester: u64,
     /// Test frames lost in the tester's own receive path (ring or socket overflow).
@@ -20,11 +21,11 @@ pub struct Health {
     /// The longest gaps above 1 ms, at most 16 per thread, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gap_times: Vec<Held>,
-    /// Periods without an arrival at any thread. `None` if nothing arrived, if the ports do not know when frames arrived, in virtual time, and in a
-    /// stored record, where [`ProcessorRecord::stood_still_ns`] has the conclusion.
+    /// Periods in which no thread had an arrival. `None` if nothing arrived, if the ports do not know when frames
+    /// arrived, in virtual time, and in a stored record, where [`ProcessorRecord::stood_still_ns`] has the conclusion.
     #[serde(skip)]
     pub silences: Option<Silences>,
-    /// Delay of frames at their handover to the port: `(percentile, ns)`.
+    /// Delay of frames when they were handed to the port: `(percentile, ns)`.
     pub departure_error: Vec<(f64, u64)>,
     /// The same delay as a histogram: `(up to this many ns, frames)`, by powers of two.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,12 +41,13 @@ pub struct Health {
     /// Processor time of the DUT's forwarding and daemons over the trial with its drain, in ns; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dut_used_ns: Option<u64>,
-    /// Part of `dut_used_ns` that the kernel spent on the tester's ends of the links, in ns; absent if it was not measured. The kernel does this work
-    /// on the processor that sends to them: it receives the frames that the DUT sent, and moves frames from its input queue to the ring. Earlier
-    /// versions sampled the kernel, so their records may be far off.
+    /// Part of `dut_used_ns` that the kernel spent on the tester's ends of the links, in ns; absent if it was not
+    /// measured. The kernel does this work on the processor that sends to them: it receives the frames that the DUT
+    /// sent, and moves frames from its input queue to the ring. Earlier versions sampled the kernel, so their records
+    /// can be far off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tester_on_dut_ns: Option<u64>,
-    /// Interference of the machine with the DUT's processor; absent if the DUT has no dedicated processor.
+    /// Disturbance of the DUT's processor by the machine; absent if the DUT has no dedicated processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dut_processor: Option<ProcessorRecord>,
     /// Late frames of an earlier trial or run, which count only here.
@@ -56,7 +58,7 @@ pub struct Health {
     /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_sent: Option<u64>,
-    /// Sending ports whose frames the kernel made. The packet loop made the frames of all other ports.
+    /// Number of sending ports whose frames the kernel made. The packet loop made the frames of all other ports.
     #[serde(default)]
     pub kernel_generators: u32,
     /// Frames whose copies arrived at queues of several threads. Latency, bytes and time bins count each copy. The
@@ -65,10 +67,10 @@ pub struct Health {
     pub copies_apart: u64,
 }
 
-/// Interference of a machine with the DUT's processor during a trial. Times in ns.
+/// Disturbance of the DUT's processor by the machine during a trial. Times are in ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessorRecord {
-    /// Time of observation: the trial with its drain.
+    /// Time of observation: the trial, including its drain.
     pub elapsed_ns: u64,
     /// Part of `elapsed_ns` in which the processor was neither idle nor working for the DUT, the watch or another
     /// machine. Absent if the kernel does not report it.
@@ -82,14 +84,14 @@ pub struct ProcessorRecord {
     /// the running time of all other threads of the DUT. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited_least_ns: Option<u64>,
-    /// The other program that ran there the longest, if one is known.
+    /// The other program that ran there the longest, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_foreign: Option<String>,
     /// Part of the time that a hypervisor took, in steps of 10 ms. Absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen_ns: Option<u64>,
-    /// Stalls of 1 ms and more, in which the processor ran neither the DUT nor the watch. Absent if reading them needs
-    /// root.
+    /// Number of stalls of 1 ms and more, in which the processor ran neither the DUT nor the watch. Absent if reading
+    /// them requires root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<u64>,
     /// Total time of all stalls.
@@ -98,11 +100,12 @@ pub struct ProcessorRecord {
     /// The longest stall.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub longest_stall_ns: u64,
-    /// The longest part of a stall during which nothing arrived at the tester. While frames arrive, the DUT's own thread has the processor: a receive
-    /// thread that always finds new frames lets nothing else run. Absent if unknown, for instance if nothing arrived at all.
+    /// The longest part of a stall during which nothing arrived at the tester. While frames arrive, the DUT's own
+    /// thread has the processor: a receive thread that always finds new frames lets nothing else run. Absent if
+    /// unknown, for example if nothing arrived at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stood_still_ns: Option<u64>,
-    /// The longest stall exceeds the limit of other tests, but this test tolerates it: frames may have been lost by it.
+    /// True if the longest stall exceeds the limit of other tests, but this test tolerates it. It may have lost frames.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub stall_tolerated: bool,
     /// The longest stalls, at most 64, in order of time. If the arrivals are known, only the parts during which nothing arrived at the tester.
@@ -114,7 +117,7 @@ pub struct ProcessorRecord {
 }
 
 impl ProcessorRecord {
-    /// Longest time in ns for which the processor may have stood still.
+    /// Longest time in ns for which the processor may have stalled.
     pub fn standstill_ns(&self) -> u64 {
         self.stood_still_ns.unwrap_or(self.longest_stall_ns)
     }

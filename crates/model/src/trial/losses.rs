@@ -1,21 +1,21 @@
-//! When a trial lost frames, and when tester and host were delayed.
+//! Times at which a trial lost frames, and at which tester and host were delayed.
 
 use serde::{Deserialize, Serialize};
 
 /// Lost frames belong to one episode if they are due at most this long after one another, in ns.
 pub const WITHIN_NS: u64 = 2_000_000;
-/// Most episodes of a trial.
+/// Maximum number of episodes of a trial.
 pub const MOST_EPISODES: usize = 64;
 
 /// Due times of the lost frames of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
     /// Losses at most this long after one another belong to one episode, in ns: [`WITHIN_NS`], or longer to stay within
-    /// [`MOST_EPISODES`]. In a flow whose rate changes, it is the time that the same number of frames takes at the
-    /// highest rate. 0 if nothing was lost.
+    /// [`MOST_EPISODES`]. In a flow whose rate changes, it is the time for the same number of frames at the highest
+    /// rate. 0 if nothing was lost.
     pub within_ns: u64,
-    /// In order of time. They contain all lost frames, unless the receiver's window was shorter than the trial, or the
-    /// tester's own ring refused more frames than the generator can remember.
+    /// Episodes in order of time. They contain all lost frames, unless the receiver's window was shorter than the
+    /// trial, or the tester's own ring refused more frames than the generator can remember.
     pub episodes: Vec<LossEpisode>,
 }
 
@@ -31,7 +31,7 @@ impl Losses {
     }
 }
 
-/// Frames lost one after the other. Stored as a list of the fields in order, because a run may have hundreds of
+/// Frames lost one after the other. Stored as a list of the fields in order, because a run can have hundreds of
 /// thousands of episodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Fields", into = "Fields")]
@@ -42,7 +42,7 @@ pub struct LossEpisode {
     pub to_ns: u64,
     /// Lost frames.
     pub lost: u64,
-    /// Flows that lost frames.
+    /// Number of flows that lost frames.
     pub flows: u64,
     /// Groups of these flows, as indices in [`super::TrialResult::groups`], ascending.
     pub groups: Vec<usize>,
@@ -62,10 +62,10 @@ impl From<LossEpisode> for Fields {
     }
 }
 
-/// A period in which something stood still.
+/// A period in which something was stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Beginning, in ns after the start of the trial; negative before it.
+    /// Beginning, in ns after the start of the trial; negative if before the start.
     pub from_ns: i64,
     /// Duration in ns.
     pub ns: u64,
@@ -83,7 +83,7 @@ impl Held {
 pub struct Silences {
     /// The longest periods, in order of time, without overlaps.
     pub longest: Vec<Held>,
-    /// No other period was longer than this, in ns.
+    /// All other periods were at most this long, in ns.
     pub others_ns: u64,
 }
 
@@ -94,7 +94,7 @@ impl Silences {
         Silences { longest: both.collect(), others_ns: self.others_ns.max(other.others_ns) }
     }
 
-    /// The parts of the longest periods between two instants, given in ns from the start of the trial.
+    /// The parts of the longest periods between two instants, in ns after the start of the trial.
     pub fn within(&self, from_ns: i64, to_ns: i64) -> impl Iterator<Item = Held> {
         self.longest.iter().filter_map(move |silence| {
             let (from_ns, to_ns) = (silence.from_ns.max(from_ns), silence.to_ns().min(to_ns));

@@ -43,7 +43,7 @@ impl AddressRange {
 pub enum Targets {
     /// These addresses.
     Addresses(AddressRange),
-    /// An address within each of the routes `first` to `first + count - 1`, a different one in every round
+    /// An address within each of the routes `first` to `first + count - 1`, a different address in every round
     /// ([`Routes::address`]).
     Routes {
         /// The routes, of one family.
@@ -55,7 +55,7 @@ pub enum Targets {
     },
 }
 
-/// Most destinations of a flow.
+/// Maximum number of destinations of a flow.
 pub const MAX_TARGETS: u32 = 16_000_000;
 
 impl Targets {
@@ -75,7 +75,7 @@ impl Targets {
         }
     }
 
-    /// True if every destination has an address. False for routes that do not exist or that a record does not store.
+    /// True if every destination has an address. False for routes that do not exist or that are not stored in a record.
     pub fn exist(&self) -> bool {
         match self {
             Targets::Addresses(_) => true,
@@ -91,8 +91,8 @@ impl Targets {
 }
 
 impl FlowSpec {
-    /// True if both flows send to the same routes behind the same port. They then share the rounds through these routes, and together reach each
-    /// route.
+    /// True if both flows send to the same routes behind the same port. They then share the rounds through these
+    /// routes, and reach each route together.
     pub fn shares_routes(&self, other: &FlowSpec) -> bool {
         match (&self.destinations, &other.destinations) {
             (
@@ -115,7 +115,7 @@ impl From<AddressRange> for Targets {
     }
 }
 
-/// Frames of one flow by destination. All vectors are indexed by the destination's place in [`Targets`], from 0.
+/// Frames of one flow by destination. All vectors are indexed by the destination's position in [`Targets`], from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DestinationCounts {
     /// Index of the flow in the trial.
@@ -124,16 +124,16 @@ pub struct DestinationCounts {
     pub offered: Vec<u32>,
     /// Offered frames that arrived intact at a correct port, each counted once.
     pub received: Vec<u32>,
-    /// Planned departure of the first lost frame, in µs after the first departure; [`DestinationCounts::NEVER`] if none was lost. Empty if the flow
-    /// had more frames than the analyzer can distinguish (2^31 divided by the number of flows), or if the tester's own ring refused more frames than
-    /// the generator can remember.
+    /// Planned departure of the first lost frame, in µs after the first departure; [`DestinationCounts::NEVER`] if no
+    /// frame was lost. Empty if the flow had more frames than the analyzer can distinguish (2^31 divided by the number
+    /// of flows), or if the tester's own ring refused more frames than the generator can remember.
     pub first_lost_us: Vec<u32>,
     /// Planned departure of the last lost frame, in the same form.
     pub last_lost_us: Vec<u32>,
 }
 
 impl DestinationCounts {
-    /// Stands for no lost frame.
+    /// Value if no frame was lost.
     pub const NEVER: u32 = u32::MAX;
 
     /// Frames lost on the way to destination `i`.
@@ -141,7 +141,7 @@ impl DestinationCounts {
         self.offered[i] - self.received[i]
     }
 
-    /// The part that is stored.
+    /// The part of the counts that is stored.
     pub fn summary(&self) -> DestinationSummary {
         let pairs = || self.offered.iter().zip(&self.received);
         DestinationSummary {
@@ -154,7 +154,7 @@ impl DestinationCounts {
     }
 }
 
-/// Numbers of destinations of a flow, by result.
+/// Number of destinations of a flow, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DestinationSummary {
     /// Index of the flow in the trial.

@@ -272,10 +272,10 @@ pub struct RankFigure {
     /// The figure of each round, in order, for combined rounds. Not stored, because each round has its own record.
     #[serde(skip)]
     pub rounds: Vec<RoundFigure>,
-    /// [`RankFigure::samples`] of each round, likewise.
+    /// [`RankFigure::samples`] of each round. Not stored, either.
     #[serde(skip)]
     pub round_samples: Vec<Vec<f64>>,
-    /// [`RankFigure::load_pps`] of each round, likewise.
+    /// [`RankFigure::load_pps`] of each round. Not stored, either.
     #[serde(skip)]
     pub round_loads: Vec<Option<f64>>,
 }

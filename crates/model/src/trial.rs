@@ -328,7 +328,7 @@ pub struct Bin {
     pub arrived: u64,
 }
 
-/// Whether a trial is valid.
+/// Validity of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", content = "reasons", rename_all = "snake_case")]
 pub enum Validity {
@@ -375,7 +375,7 @@ pub struct TrialResult {
     pub background: Vec<GroupCounts>,
     /// State of the tester.
     pub health: Health,
-    /// Whether the trial is valid.
+    /// Validity of the trial.
     pub validity: Validity,
     /// Processor time of the DUT's forwarding and daemons over the trial, as a share of the time of load (`sending_s`,
     /// or `receiving_s` if a buffer drains longer; 1.0 = one full core); absent if it cannot be read.

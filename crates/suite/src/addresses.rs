@@ -14,8 +14,8 @@
 //! | k = 1 to 7, IPv6 | 2001:2:0:(k+1)::/64 | 2001:2:0:(800h k)::/53 |
 //! | k = 8 to 31, IPv6 | 2001:2:0:(400h + k-8)::/64 | 2001:2:0:(500h + k-8)::/64 |
 //!
-//! where IPv6 subnets of odd ports have the top bit of the fourth group set. VLAN sub-interface v = 0 to 15 of a port of pair k = 0 to 7 has,
-//! with n = 16k + v:
+//! where IPv6 subnets of odd ports have the top bit of the fourth group set. VLAN sub-interface v = 0 to 15 of a port
+//! of pair k = 0 to 7 has, with n = 16k + v:
 //!
 //! | | link | behind the emulated router |
 //! |---|---|---|

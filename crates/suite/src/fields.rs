@@ -155,7 +155,7 @@ pub(crate) fn one_line(text: &str, span: &Range<usize>, what: &str, problems: &m
 /// The help for a text that is not one line.
 pub(crate) const SHORTEN: &str = "shorten it to one line without control characters";
 
-/// Whether a text is one line of 1 to `longest` characters.
+/// True if a text is one line of 1 to `longest` characters.
 pub(crate) fn is_line(text: &str, longest: usize) -> bool {
     !text.trim().is_empty() && !text.contains(is_hidden) && text.chars().count() <= longest
 }

@@ -39,8 +39,8 @@ impl Refusal {
     }
 }
 
-/// Returns the text of an included file. The path is relative to the folder of the suite and has no `..`. The implementation refuses links that lead
-/// out of that folder, and stops at [`MAX_BYTES`].
+/// Returns the text of an included file. The path is relative to the folder of the suite and has no `..`. The
+/// implementation refuses links that lead out of that folder, and stops at [`MAX_BYTES`].
 pub type Open<'a> = &'a dyn Fn(&Path) -> Result<String, Refusal>;
 
 /// Merges included files into the suite.

@@ -74,8 +74,8 @@ impl std::fmt::Debug for Outside<'_> {
     }
 }
 
-/// Reads a suite that includes no other file and contains its keys. Errors name the file `file_name`; paths in the suite are relative to the
-/// folder of that file.
+/// Reads a suite that includes no other file and contains its keys. Errors name the file `file_name`; paths in the
+/// suite are relative to the folder of that file.
 ///
 /// DUTs and tests keep the order of the file, even if `overrides` name them in another order.
 ///

@@ -1,5 +1,5 @@
-//! The JSON Schema (draft 2020-12) of suite files, for editors, made from the registry. It is less strict than [`crate::read::read`], which also
-//! checks that the parts of a suite agree.
+//! The JSON Schema (draft 2020-12) of suite files, for editors, created from the registry. It is less strict than
+//! [`crate::read::read`], which also checks that the parts of a suite agree.
 
 use super::addresses::{DEFAULT_DESTINATIONS, MAX_DESTINATIONS, MAX_PORTS};
 use super::port_list::{

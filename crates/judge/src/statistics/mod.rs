@@ -5,13 +5,13 @@
 //!
 //! - [`Figure`](drophammer_model::figure::Figure) is the result of one round: a number, or bounds if the tester or the
 //!   test set the limit.
+//! - [`summarize`] gives a median and a confidence interval, assuming no distribution (order statistics).
 //! - [`compare`] decides whether one DUT is better than another. It pairs rounds.
 //! - [`compare_unpaired`] decides whether a DUT is better in one run than in another. It does not pair rounds.
-//! - [`compare_unpaired`] says whether a DUT is better in one run than in another. It does not pair rounds.
 //! - [`ratio_of_rounds`] gives the ratio of two DUTs that were measured at the same time.
+//! - [`Family`] judges all comparisons of a run together, so that any rank is false with a probability of at most 5 %.
 //! - [`trend`] decides whether a figure changes with time: a slope and its interval.
 //! - [`judge_rounds`] decides whether a criterion is certainly met, certainly missed, or undecided.
-//! - [`judge_rounds`] says whether a criterion is certainly met, certainly missed, or undecided.
 
 mod compare;
 mod duet;

@@ -268,7 +268,7 @@ fn aimed(mut spec: TrialSpec, ports: &[PortView], target: Target) -> Result<Tria
     Ok(spec)
 }
 
-/// Whether the prefix contains the address.
+/// Returns true if the prefix contains the address.
 fn holds((network, length): (IpAddr, u8), address: IpAddr) -> bool {
     let bits = |address: IpAddr| match address {
         IpAddr::V4(a) => u128::from(u32::from(a)) << 96,

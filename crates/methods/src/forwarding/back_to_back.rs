@@ -108,7 +108,7 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// Whether a burst of `frames` passes.
+    /// Returns true if a burst of `frames` passes.
     fn passes(&self, bed: &mut dyn Testbed, frames: u64, trials: &mut Vec<u64>) -> Result<bool, TestError> {
         for _ in 0..VERIFY.get(self.params) {
             let load = Load::Burst { frames, rate_pps: self.rate.pps() };

@@ -1,7 +1,7 @@
 //! Head-of-line blocking and backpressure (RFC 2889 section 5.5, RFC 2285 section 3.7): are frames to an uncongested
 //! port lost or delayed because another port is congested?
 //!
-//! Of four ports, the first sends alternately to two others, and the second sends only to the latter of these two,
+//! Of four ports, the first sends alternately to the third and the fourth, and the second sends only to the fourth,
 //! which thus receives one and a half times its line rate. In an earlier trial, the second port sends to the first one
 //! instead, so that the router forwards the same number of frames without an overloaded line: loss in that trial is not
 //! caused by congestion.

@@ -183,8 +183,8 @@ impl Spread {
         Ok(())
     }
 
-    /// Aims the frames of tests by frame size at the routes, or back at the hosts of the networks behind the ports.
     /// Directs the frames of tests by frame size to the routes, or back to the hosts of the networks behind the ports.
+    ///
     /// # Errors
     /// Errors of [`Testbed::set`].
     pub fn aim(&self, bed: &mut dyn Testbed, at_routes: bool) -> Result<(), TestError> {

@@ -237,7 +237,7 @@ fn load_pattern(size: PacketSize, family: Family, params: &Params) -> Pattern {
     }
 }
 
-/// [`load_pattern`] for each frame size of a test: `frame_sizes`, or `frame_size`, or the smallest.
+/// `load_pattern` for each frame size of a test: `frame_sizes`, or `frame_size`, or the smallest.
 pub fn load_patterns_of(family: Family, params: &Params) -> Vec<Pattern> {
     let one = || SIZE.find(params).unwrap_or_else(|| smallest(family));
     let sizes = SIZES.find(params).unwrap_or_else(|| vec![one()]);

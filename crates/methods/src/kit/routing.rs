@@ -11,7 +11,7 @@
 //! ranges.
 //! - `wire::bgp`: messages as bytes, with a packer and a walker for UPDATEs, and the error handling of RFC 7606.
 //!   Neither allocates in the hot path.
-//! - `emulation::bgp`: one router. `Session` is the state machine of RFC 4271. `AdjRibOut` holds jobs (advertise or
+//! - `emulation::bgp`: one router. `Session` is the state machine of RFC 4271. `AdjRibOut` queues jobs (advertise or
 //!   withdraw this range, at this pace) and packs a message whenever the send buffer has room, so a million queued
 //!   routes take a hundred bytes and a slow DUT slows the packing. `advertised.rs` remembers ranges for ROUTE-REFRESH.
 //!   `AdjRibIn` verifies received routes: it computes each route's number, checks attributes once per group and

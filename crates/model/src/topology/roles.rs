@@ -123,8 +123,8 @@ fn routes(
     targets.iter().flat_map(|prefix| route(*prefix)).collect()
 }
 
-/// One hop of a label-switched path (RFC 3031 section 3.15) from router `at` to router `to`, which has the entry of the
-/// suite: packets keep their label until they arrive there. The path has no alternative to a broken link.
+/// One hop of a label-switched path (RFC 3031 section 3.15) from router `at` to router `to`, which has the label
+/// entry of the suite: packets keep their label until they arrive there. There is no alternative path if the link fails.
 fn label_path(
     topology: &Topology,
     links: &[CoreLink],

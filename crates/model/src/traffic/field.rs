@@ -135,14 +135,14 @@ pub trait AnyField {
     /// See [`Field::check`].
     ///
     /// # Errors
-    /// As there.
+    /// Errors of [`Field::check`].
     fn check(&self) -> Result<(), FieldError>;
     /// See [`Field::count`].
     fn count(&self) -> u64;
     /// See [`Field::at`].
     ///
     /// # Panics
-    /// As there.
+    /// If [`Field::at`] does.
     fn bits(&self, i: u64) -> u128;
     /// A shared copy.
     fn shared(&self) -> Arc<dyn AnyField + Send + Sync>;

@@ -90,7 +90,7 @@ impl<const N: u32> Bits<N> {
         Bits(value)
     }
 
-    /// As a plain number.
+    /// Returns the value as a plain number.
     pub const fn get(self) -> u32 {
         self.0
     }

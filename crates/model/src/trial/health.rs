@@ -108,7 +108,8 @@ pub struct ProcessorRecord {
     /// True if the longest stall exceeds the limit of other tests, but this test tolerates it. It may have lost frames.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub stall_tolerated: bool,
-    /// The longest stalls, at most 64, in order of time. If the arrivals are known, only the parts during which nothing arrived at the tester.
+    /// The longest stalls, at most 64, in order of time. If the arrivals are known, contains only the parts during
+    /// which nothing arrived at the tester.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stall_times: Vec<Held>,
     /// Time that the watch itself used.

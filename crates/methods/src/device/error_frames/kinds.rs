@@ -290,7 +290,7 @@ impl Kind {
         }
     }
 
-    /// Whether a router may answer with this error.
+    /// Returns true if a router may answer with this error.
     pub(super) fn allows(&self, error: &IcmpError) -> bool {
         match self.expected {
             _ if error.family != self.family => false,

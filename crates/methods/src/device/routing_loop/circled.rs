@@ -53,7 +53,7 @@ impl Circled {
         self.in_tunnel.at_least.saturating_sub(alone)
     }
 
-    /// Whether every counter has at least its expected value.
+    /// Returns true if every counter has at least its expected value.
     pub fn is_lossless(&self) -> bool {
         self.injected() > 0 && self.compared.iter().all(|compared| compared.difference() >= 0)
     }

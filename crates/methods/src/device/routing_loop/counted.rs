@@ -13,7 +13,7 @@ pub(super) struct Counter {
     pub router: usize,
     /// Interface or tunnel.
     pub at: InterfaceOf,
-    /// Whether it counts sent packets rather than received ones.
+    /// True if it counts sent packets, false if it counts received packets.
     pub out: bool,
 }
 

@@ -33,7 +33,7 @@ impl Setting<'_> {
         drain.filling(precision, self.trial_s, self.alone.max(self.stillness.step))
     }
 
-    /// Repeats the accounting trial. If packets are lost now, returns a text that says where.
+    /// Repeats the accounting trial. If packets are lost now, returns a description of where.
     pub(super) fn sticks(
         &self,
         bed: &mut dyn Testbed,

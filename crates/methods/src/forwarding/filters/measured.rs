@@ -70,12 +70,12 @@ impl Measured {
         }
     }
 
-    /// Whether the router loses frames at every load in this case.
+    /// Returns true if the router loses frames at every load in this case.
     pub(super) fn is_lossy(&self) -> bool {
         self.known && self.throughput.is_none()
     }
 
-    /// Whether the tester could offer any load in this case.
+    /// Returns true if the tester could offer any load in this case.
     pub(super) fn is_tried(&self) -> bool {
         !self.trials.is_empty()
     }

@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(judge(Some(0), 0, None), Order::Unknown, "nothing arrived");
         assert_eq!(judge(None, m, None), Order::Unknown);
         assert_eq!(judge(Some(1), m, None), Order::Changed, "the loop is unknown");
-        // As many as the loop in one trial, and fewer.
+        // The same share as the loop in one trial, and a lower one.
         assert_eq!(judge(Some(10), m, loop_of(10, m, 0.001)), Order::Doubtful);
         assert_eq!(judge(Some(9), m, loop_of(10, m, 0.001)), Order::Doubtful);
         // If the loop reorders none of a million frames, it may still reorder a few of the next million.

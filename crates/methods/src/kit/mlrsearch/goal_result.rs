@@ -82,7 +82,7 @@ impl GoalResult {
         self.lower.as_ref().map(Bound::rate_pps)
     }
 
-    /// Derives the result of a goal from all trials so far. `chain` holds its targets; the last one is the goal itself.
+    /// Derives the result of a goal from all trials so far. `chain` contains its targets; the last one is the goal itself.
     pub(super) fn read(
         goal: &SearchGoal,
         chain: &[Target],

@@ -6,9 +6,9 @@ use super::load::LoadGrid;
 /// One link of the chain; the last one is the goal itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
-    /// As in the goal.
+    /// Loss ratio of the goal.
     pub loss_ratio: f64,
-    /// As in the goal.
+    /// Exceed ratio of the goal.
     pub exceed_ratio: f64,
     /// Duration of trials in seconds; shorter trials are "short" for this target.
     pub trial_duration_s: f64,

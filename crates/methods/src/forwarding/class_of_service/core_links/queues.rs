@@ -204,7 +204,7 @@ fn judge(case: &Case<'_>, trial: &Trial, way: CoreWay, counts: &[Count]) -> Judg
             own.push(format!("dropped {} frames, although fewer than its share arrived", count.dropped));
         }
         own.extend(off(shares.as_ref().map(|shares| shares[i].0 - shares[i].1), case.tolerance));
-        // If a class loses nothing on its path, as many frames arrive as the routes predict.
+        // If a class loses nothing on its path, all frames predicted by the routes arrive.
         let all_come = case.content(i, trial.percent) || trial.percent <= 100.0 * FULL;
         if all_come && (came - by_routes).abs() > by_routes * STRAYING + few {
             own.push(format!("{came} frames arrived at its queue, but {by_routes:.0} follow from the routes"));

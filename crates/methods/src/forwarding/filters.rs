@@ -306,8 +306,8 @@ fn text_of(case: Option<Case>) -> String {
     case.map_or("none".into(), |case| case.text())
 }
 
-/// The flows of the pattern, first to be permitted and, if `filtered`, again with another UDP port, which every filter
-/// denies.
+/// The flows of the pattern, which filters permit, and if `filtered` the same flows with another UDP port, which every
+/// filter denies.
 fn sorting_flows(pattern: &Pattern, ports: &[PortView], filtered: bool) -> Result<Vec<FlowSpec>, TestError> {
     let flows = pattern.flows(ports)?;
     let permitted =

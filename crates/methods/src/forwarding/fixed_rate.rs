@@ -66,7 +66,7 @@ columns! {
 }
 
 columns! {
-    /// One way in which received frames of a flow differed from the expected form.
+    /// One kind of difference between received frames of a flow and the expected form.
     struct DeviationRow {
         flow: String = "Flow",
         deviation: String = "Arrived with",

@@ -267,7 +267,7 @@ impl Soaked {
         (rate, intervals): (FrameRate, u64),
     ) -> Result<(), TestError> {
         let (interval_s, begun_s) = (INTERVAL.seconds(params), bed.now_s());
-        // Without a clock of the testbed, time is the sum of the trials.
+        // If the testbed has no clock, the sum of the trials is the time.
         let mut trials_s = 0.0;
         let mut spoilt = Vec::new();
         for number in 0..intervals {

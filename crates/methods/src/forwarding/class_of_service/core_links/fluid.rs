@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_one_link_loses_does_not_come_to_the_next() {
-        // Half of the first link's traffic continues to the second, where as much traffic already waits.
+        // Half of the first link's traffic continues to the second, which already has the same amount of traffic.
         let demands = [demand(&[1, 2], 25.0), demand(&[1, 2, 3], 25.0), demand(&[2, 3], 25.0)];
         // First link: 50, 40, 10 of 50 each. Second: 25 + 25 gold, 25 + 20 silver, 25 + 5 bronze; silver and bronze share 50 four to one.
         let weights = by(Scheduling::Weights);

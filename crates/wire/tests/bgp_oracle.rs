@@ -30,7 +30,7 @@ fn any_family() -> impl Strategy<Value = Family> {
     proptest::sample::select(FAMILIES.to_vec())
 }
 
-/// A capability in our types and in theirs.
+/// A capability in our types and in theirs. Multiple Labels (RFC 8277) is left out: netgauze 0.13 omits its length byte (RFC 5492 section 4).
 fn any_capability() -> impl Strategy<Value = (Capability, BgpCapability)> {
     let restart = (any::<bool>(), any::<bool>(), 0u16..4096, vec((any_family(), any::<bool>()), 0..4));
     let directions = (1u8..=3).prop_map(|way| PathDirection { receive: way & 1 != 0, send: way & 2 != 0 });
@@ -58,11 +58,6 @@ fn any_capability() -> impl Strategy<Value = (Capability, BgpCapability)> {
                 entries.iter().map(|((_, f), way)| AddPathAddressFamily::new(*f, way.send, way.receive)).collect();
             let ours = entries.into_iter().map(|((f, _), way)| (f, way)).collect();
             (Capability::AddPath(ours), BgpCapability::AddPath(AddPathCapability::new(theirs)))
-        }),
-        vec((proptest::sample::select(FAMILIES[2..].to_vec()), 2u8..), 1..4).prop_map(|entries| {
-            let theirs: Vec<_> = entries.iter().map(|((_, f), most)| MultipleLabel::new(*f, *most)).collect();
-            let ours = entries.into_iter().map(|((f, _), most)| (f, most)).collect();
-            (Capability::MultipleLabels(ours), BgpCapability::MultipleLabels(theirs.into()))
         }),
         vec(proptest::sample::select(vec![FAMILIES[0], FAMILIES[2], FAMILIES[4]]), 1..4).prop_map(|entries| {
             let theirs: Vec<_> =

@@ -50,8 +50,8 @@ struct Job {
     headline: String,
     /// Title and name of the counters in a line.
     columns: &'static [(&'static str, &'static str)],
-    /// What to check on the router if nothing comes up.
-    advice: String,
+    /// What to check on the router if nothing comes up; `None` to wait until something does.
+    advice: Option<String>,
 }
 
 /// The addresses on the link.
@@ -166,14 +166,9 @@ impl Show<'_> {
             if kept || !self.readable || stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            if self.up.is_none() && elapsed > PATIENCE {
-                let state = self.neighbour.state();
-                return Err(Failure::environment(format!(
-                    "{} after {} s; {}",
-                    self.counted(&state),
-                    PATIENCE.as_secs(),
-                    self.job.advice
-                )));
+            if let (None, true, Some(advice)) = (self.up, elapsed > PATIENCE, &self.job.advice) {
+                let counted = self.counted(&self.neighbour.state());
+                return Err(Failure::environment(format!("{counted} after {} s; {advice}", PATIENCE.as_secs())));
             }
             let event = self.up.is_none().then(|| self.neighbour.up());
             self.neighbour.serve(LOOK, event).map_err(Failure::environment)?;

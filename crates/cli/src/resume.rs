@@ -22,7 +22,7 @@ pub fn how(dir: &Path, records: &[Record], kept: &Kept) -> String {
     out + &format!("\n  help: {}", resumed(&started.command, &dir.display().to_string()))
 }
 
-/// The first line that differs: "line 12: `rounds: 2`, the run had `rounds: 6`".
+/// The first line that differs: "line 12: now `rounds: 2`; the run had `rounds: 6`".
 fn changed_line(then: &str, now: &str) -> Option<String> {
     let (mut then, mut now) = (then.lines(), now.lines());
     let mut number = 0;
@@ -32,8 +32,9 @@ fn changed_line(then: &str, now: &str) -> Option<String> {
             (None, None) => return None,
             (a, b) if a == b => {}
             (a, b) => {
-                let text = |line: Option<&str>| line.map_or("nothing".to_owned(), |line| format!("`{}`", line.trim()));
-                return Some(format!("line {number}: {}, the run had {}", text(b), text(a)));
+                let text =
+                    |line: Option<&str>| line.map_or("no such line".to_owned(), |line| format!("`{}`", line.trim()));
+                return Some(format!("line {number}: now {}; the run had {}", text(b), text(a)));
             }
         }
     }
@@ -66,8 +67,8 @@ mod tests {
     #[test]
     fn the_line_that_differs_is_named() {
         let (then, now) = ("a: 1\nrounds: 6\n", "a: 1\nrounds: 2\n");
-        assert_eq!(changed_line(then, now).unwrap(), "line 2: `rounds: 2`, the run had `rounds: 6`");
-        assert_eq!(changed_line("a: 1\n", now).unwrap(), "line 2: `rounds: 2`, the run had nothing");
+        assert_eq!(changed_line(then, now).unwrap(), "line 2: now `rounds: 2`; the run had `rounds: 6`");
+        assert_eq!(changed_line("a: 1\n", now).unwrap(), "line 2: now `rounds: 2`; the run had no such line");
         assert_eq!(changed_line(now, now), None);
     }
 }

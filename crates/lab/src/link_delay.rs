@@ -1,8 +1,9 @@
 //! Delay and loss of a link between two routers, implemented by the kernel of the receiving router.
 //!
-//! [`netem`](https://man7.org/linux/man-pages/man8/tc-netem.8.html) delays arriving packets on an intermediate device.
-//! The queue and the speed limit of the link come before that, as without a delay. With netem in the queue of the
-//! sender, packets in flight would share that queue with packets that wait for transmission.
+//! [`netem`](https://man7.org/linux/man-pages/man8/tc-netem.8.html) delays packets after they arrive, on an
+//! intermediate device. They have already passed the link's queue and speed limit, as on a link without delay. If netem
+//! were the sender's queueing discipline, packets in flight would share its queue with packets that wait for
+//! transmission.
 
 use crate::LabError;
 use crate::router::dut_interface;

@@ -175,12 +175,15 @@ impl Hosts {
         host.devices.command(now, id, protocol, command)
     }
 
-    /// State of a protocol; `None` if there is no such device or protocol.
+    /// Returns the state of a protocol; `None` if there is no such device or protocol.
     pub fn state(&self, place: ProtocolPlace) -> Option<State> {
+        self.protocol(place).map(Protocol::state)
+    }
+
+    pub(crate) fn protocol(&self, place: ProtocolPlace) -> Option<&dyn Protocol> {
         let host = self.hosts.get(place.port)?;
         let device = host.devices.get(*host.ids.get(place.device)?);
-        let mut protocols = device.protocols();
-        protocols.find(|protocol| protocol.name() == place.protocol).map(|protocol| protocol.state())
+        device.protocols().find(|protocol| protocol.name() == place.protocol)
     }
 
     /// Returns the first command at an event so far that a protocol refused.

@@ -13,8 +13,8 @@ pub enum Until {
     Resolved,
     /// All sessions of this protocol are up, and there is at least one.
     Up(ProtocolPlace),
-    /// No session of this protocol is up.
-    Down(ProtocolPlace),
+    /// No session of this protocol is up, and the protocol has nothing more to send.
+    Ended(ProtocolPlace),
     /// These sessions are Established.
     Established(Vec<SessionIndex>),
     /// These sessions are Idle, and their connections are gone.
@@ -49,7 +49,9 @@ impl Until {
             Until::At(end) => now >= *end,
             Until::Resolved => hosts.unresolved().is_none(),
             Until::Up(place) => hosts.state(*place).is_some_and(|state| state.up > 0 && state.up >= state.sessions),
-            Until::Down(place) => hosts.state(*place).is_none_or(|state| state.up == 0),
+            Until::Ended(place) => hosts
+                .protocol(*place)
+                .is_none_or(|protocol| protocol.state().up == 0 && protocol.next_deadline().is_none()),
             Until::Established(sessions) => each(sessions, Routers::established),
             Until::Idle(sessions) => each(sessions, Routers::idle),
             Until::Acknowledged(sessions) => each(sessions, Routers::all_acknowledged),

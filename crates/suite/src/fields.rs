@@ -187,8 +187,8 @@ pub(crate) fn whole(node: &Node, what: &str, least: u64, most: u64, problems: &m
         Err(_) => Some(text).filter(all_digits).map(Err),
     });
     let range = match (least, most) {
-        (0, u64::MAX) => "0 or more".to_owned(),
-        (_, u64::MAX) => format!("{least} or more"),
+        (0, u64::MAX) => "of at least 0".to_owned(),
+        (_, u64::MAX) => format!("of at least {least}"),
         _ => format!("from {least} to {most}"),
     };
     match number {

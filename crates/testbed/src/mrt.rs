@@ -68,7 +68,7 @@ pub struct MrtPeer {
     pub routes: [u32; 2],
 }
 
-/// Number of routes and records in the file that the table does not contain, or contains in part.
+/// Counts of what the table leaves out or changes: routes and records of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Routes that cannot be read: the peer is not in the peer index table, or the attributes are wrong.

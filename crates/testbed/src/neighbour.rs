@@ -83,12 +83,12 @@ impl Neighbour {
         self.rig.serve(&Until::Any(until.into_iter().chain([end]).collect()), &|| false).map(|_| ())
     }
 
-    /// Ends all sessions, and serves the device for `patience` at most until they are down.
+    /// Ends all sessions, and serves the device until they have ended, at most for `patience`.
     ///
     /// # Errors
     /// The port's.
     pub fn stop(&mut self, patience: Duration) -> Result<(), RigError> {
         self.command(&Command::Stop)?;
-        Ok(self.serve(patience, Some(Until::Down(self.place)))?)
+        Ok(self.serve(patience, Some(Until::Ended(self.place)))?)
     }
 }

@@ -282,7 +282,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         if self.state.suite.rounds > 1 { folder.join(format!("round-{}", self.state.session.round)) } else { folder }
     }
 
-    /// Records the tests of a DUT that could not be started, and the reason.
+    /// Records the remaining tests of a DUT as failed because they could not be started, with the reason.
     fn skip_rest(&mut self, dut: &DutConfig, why: &str) -> Result<(), RunError> {
         while let Some(index) = self.state.turn.tests.get((self.state.number - self.state.begun) / self.state.step) {
             let test = &self.state.suite.tests[*index];

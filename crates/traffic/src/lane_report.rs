@@ -279,7 +279,8 @@ pub struct DeviatingReport {
     pub frames: Vec<u64>,
     /// All other deviating arrivals.
     pub copies: u64,
-    /// First arrivals of the frames in the window, by deviation. Each frame is listed once.
+    /// Frames in the window that first arrived with a deviation, with the index of that deviation. Each frame is listed
+    /// once.
     pub first: Vec<(usize, Arrived)>,
 }
 

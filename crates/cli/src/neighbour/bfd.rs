@@ -43,7 +43,8 @@ fn read(args: &BfdArgs) -> Result<(Link, Job), String> {
             ("discarded", "packets_discarded"),
             ("went down", "sessions_down"),
         ],
-        advice: format!("check that the router has a BFD session with {address} on the interface with {gateway}"),
+        advice: (!args.passive)
+            .then(|| format!("check that the router has a BFD session with {address} on the interface with {gateway}")),
     };
     Ok((link, job))
 }

@@ -42,9 +42,9 @@ fn read(args: &LdpArgs) -> Result<(Link, Job), String> {
             ("withdraws received", "withdraws_received"),
             ("hellos received", "hellos_received"),
         ],
-        advice: format!(
+        advice: Some(format!(
             "check that LDP runs on the router's interface with {neighbour}, and that the router has a route to {transport}"
-        ),
+        )),
     };
     Ok((link, job))
 }

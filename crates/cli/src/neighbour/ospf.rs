@@ -82,11 +82,11 @@ fn read(args: &OspfArgs) -> Result<(Link, Job), String> {
             ("received", "lsas_received"),
             ("learned", "lsas_learned"),
         ],
-        advice: format!(
+        advice: Some(format!(
             "check that OSPF runs on the router's interface with {neighbour}, in area {}, with the same network type, \
              intervals, MTU and authentication",
             args.area
-        ),
+        )),
     };
     Ok((link, job))
 }

@@ -46,9 +46,10 @@ fn read(args: &RsvpArgs) -> Result<(Link, Job), String> {
             ("PathErr received", "path_err_received"),
             ("timeouts", "timeouts"),
         ],
-        advice: format!(
-            "check that RSVP-TE runs on the router's interface with {neighbour}, and that it has a route to the egress"
-        ),
+        // An egress waits for LSPs.
+        advice: (args.lsps > 0).then(|| {
+            format!("check that RSVP-TE runs on the router's interface with {neighbour}, and that it has a route to the egress")
+        }),
     };
     Ok((link, job))
 }

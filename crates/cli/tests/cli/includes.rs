@@ -51,7 +51,7 @@ fn a_run_keeps_what_its_suite_includes_without_keys_and_goes_on_with_nothing_els
     assert!(resume().contains("the run is complete"), "{}", resume());
     std::fs::write(dir.path().join("bench.yaml"), BENCH.replace("seed: 7", "seed: 8")).unwrap();
     assert!(
-        resume().contains("differs: included/bench.yaml, line 1: `seed: 8`, the run had `seed: 7`"),
+        resume().contains("differs: included/bench.yaml, line 1: now `seed: 8`; the run had `seed: 7`"),
         "{}",
         resume()
     );

@@ -18,6 +18,7 @@ mod listen;
 mod live;
 mod live_page;
 mod manual;
+mod neighbour;
 mod output;
 mod own_interfaces;
 mod planning;

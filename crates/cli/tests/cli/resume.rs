@@ -199,7 +199,7 @@ fn what_differs_from_the_start_of_a_run_is_named() {
     std::fs::write(&path, text.replace("title: A small one", "title: Another one")).unwrap();
     let said = refused(&["--rounds", "3"]);
     assert!(
-        said.contains("differs: suite.yaml, line 2: `title: Another one`, the run had `title: A small one`"),
+        said.contains("differs: suite.yaml, line 2: now `title: Another one`; the run had `title: A small one`"),
         "{said}"
     );
 }

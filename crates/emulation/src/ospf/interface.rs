@@ -136,16 +136,16 @@ impl Ospf {
             e.reason
         })?;
         if self.is_broadcast() && hello.mask != self.mask {
-            return Err("another network mask");
+            return Err("different network mask");
         }
         if hello.hello_interval != self.config.hello_interval {
-            return Err("another HelloInterval");
+            return Err("different HelloInterval");
         }
         if hello.dead_interval != self.config.dead_interval {
-            return Err("another RouterDeadInterval");
+            return Err("different RouterDeadInterval");
         }
         if (hello.options ^ self.options()) & option::EXTERNAL != 0 {
-            return Err("another E-bit: one of the areas is a stub area");
+            return Err("different E-bit: only one of the routers treats the area as a stub area");
         }
         if !self.neighbours.contains_key(&id) {
             if self.neighbours.len() >= MOST_NEIGHBOURS {

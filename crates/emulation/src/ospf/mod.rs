@@ -328,7 +328,7 @@ impl Ospf {
         })?;
         let Header { kind, router_id, area_id } = opened.header;
         if area_id != self.config.area {
-            return Err("another area");
+            return Err("different area");
         }
         let near = (source.to_bits() ^ self.address.to_bits()) & self.mask.to_bits() == 0;
         if self.is_broadcast() && !near {

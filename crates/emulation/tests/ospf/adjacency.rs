@@ -94,16 +94,20 @@ fn each_mismatch_has_its_reason() {
     let md5 = |key_id, key: &str| Secret::Md5 { key_id, key: key.into() };
     let base = || config(1, Broadcast);
     let cases: Vec<(OspfConfig, OspfConfig, &str)> = vec![
-        (base(), OspfConfig { hello_interval: 2, ..config(2, Broadcast) }, "another HelloInterval"),
-        (base(), OspfConfig { dead_interval: 5, ..config(2, Broadcast) }, "another RouterDeadInterval"),
-        (base(), OspfConfig { area: [0, 0, 0, 1].into(), ..config(2, Broadcast) }, "another area"),
-        (base(), OspfConfig { stub: true, ..config(2, Broadcast) }, "another E-bit: one of the areas is a stub area"),
+        (base(), OspfConfig { hello_interval: 2, ..config(2, Broadcast) }, "different HelloInterval"),
+        (base(), OspfConfig { dead_interval: 5, ..config(2, Broadcast) }, "different RouterDeadInterval"),
+        (base(), OspfConfig { area: [0, 0, 0, 1].into(), ..config(2, Broadcast) }, "different area"),
+        (
+            base(),
+            OspfConfig { stub: true, ..config(2, Broadcast) },
+            "different E-bit: only one of the routers treats the area as a stub area",
+        ),
         (
             base(),
             OspfConfig { router_id: router_id(1), ..config(2, Broadcast) },
             "sender has the router ID or the address of this router",
         ),
-        (base(), OspfConfig { secret: simple("a"), ..config(2, Broadcast) }, "another authentication type"),
+        (base(), OspfConfig { secret: simple("a"), ..config(2, Broadcast) }, "different authentication type"),
         (
             OspfConfig { secret: simple("a"), ..base() },
             OspfConfig { secret: simple("b"), ..config(2, Broadcast) },

@@ -25,7 +25,7 @@ const LOAD: Param<FrameRate> = Param::new(
     "load",
     "20 kfps",
     "20 kfps",
-    "moderate load per sending port, at which the router should lose nothing; if it does, a note says so",
+    "moderate load per sending port, at which the router should lose nothing; if it loses frames, a note says so",
 );
 const OVERLOAD: Param<bool> = Param::new(
     "overload",

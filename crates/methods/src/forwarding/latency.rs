@@ -15,8 +15,12 @@ use ipdv::IPDV;
 /// The test.
 pub struct Latency;
 
-const LOADS: Param<Vec<Percent>> =
-    Param::new("loads", "[10, 50, 90, 100]", "[10, 50, 90, 100]", "loads in % of the throughput of the frame size");
+const LOADS: Param<Vec<Percent>> = Param::new(
+    "loads",
+    "[10, 50, 90, 100]",
+    "[10, 50, 90, 100]",
+    "loads, as percentages of the throughput at the same frame size",
+);
 const COMPARE_AT: Param<Option<FrameRate>> = Param::optional(
     "compare_at",
     "one more load, in fps per sending port, at which routers are compared; without it, they are compared at about 50 % of their \

@@ -49,13 +49,13 @@ pub const SIZES: Param<Vec<PacketSize>> = Param::new(
     "[64]",
     "frame sizes with FCS, or mixes (RFC 2544 section 9.1); IPv6 frames have at least 78 bytes",
 );
-/// Ports and sizes, for tests in which they can be chosen.
+/// Frame sizes and distribution over the ports, for tests in which they can be chosen.
 pub const SPREAD: [ParamSpec; 2] = [SIZES.spec(), DISTRIBUTION.spec()];
 
 /// `frame_size`, in tests that have one trial
 pub const SIZE: Param<PacketSize> =
     Param::new("frame_size", "64", "64", "frame size with FCS, or a mix; IPv6 frames have at least 78 bytes");
-/// Ports and size, for tests that have one trial.
+/// Frame size and distribution over the ports, for tests that have one trial.
 pub const SPREAD_ONE: [ParamSpec; 2] = [SIZE.spec(), DISTRIBUTION.spec()];
 
 /// Estimate of the throughput searches before a test with traffic: one per family and size, or none if the rate is

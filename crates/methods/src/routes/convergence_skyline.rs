@@ -201,8 +201,9 @@ impl Cycles {
         unfinished
     }
 
-    /// Share of the frames that arrived in the last part of the time in which the table was present; `None` if none
-    /// were sent then. So a router that converges slowly does not count as one that forwards next to nothing.
+    /// Share of the sent frames that arrived, over the last part of each period in which the table was present, so that
+    /// a router that converges slowly does not count as one that forwards next to nothing. `None` if no frames were
+    /// sent then.
     fn forwarded(&self, result: &TrialResult) -> Option<f64> {
         let bins = &result.groups.first()?.bins;
         let (mut offered, mut delivered) = (0, 0);

@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 /// A reference this many times above the measured values is not drawn to scale.
 const FAR_ABOVE: f64 = 4.0;
-/// Approximate width of a character of a value within the plot.
+/// Approximate width of one character of the small labels inside the plot, in SVG units.
 const SMALL_CHAR: f64 = 6.0;
 
 /// True if a series, other than references, lacks a category that others have.

@@ -114,7 +114,7 @@ impl<'a> Opened<'a> {
             return bad("length does not fit");
         }
         if u16_at(payload, 14) != authentication.kind() {
-            return bad("another authentication type");
+            return bad("different authentication type");
         }
         let (packet, trailer) = payload.split_at(length);
         if !matches!(authentication, Authentication::Md5 { .. }) && checksum::fold(sum(packet)) != 0xffff {
@@ -198,7 +198,7 @@ mod tests {
                     let sequence = (sender.kind() == 2).then_some(77);
                     assert_eq!(opened, Ok(Opened { header: HEADER, body: b"body of it  ", sequence }));
                 } else {
-                    assert_eq!(opened.unwrap_err().reason, "another authentication type");
+                    assert_eq!(opened.unwrap_err().reason, "different authentication type");
                 }
             }
         }

@@ -148,7 +148,7 @@ impl VpnWatched {
             return None;
         }
         let mut of = received.iter().filter_map(|target| routes.vrf_of_target(*target));
-        // With a target of its own VRF, only the other ones are wrong.
+        // A route that also carries a target of its own VRF is not in the wrong VRF: it only has wrong targets.
         let other = of.clone().next().filter(|_| of.all(|of| of != vrf));
         Some(other.map_or(VpnFaultKind::WrongTarget, VpnFaultKind::WrongVrf))
     }

@@ -70,7 +70,7 @@ impl Side {
         self.device.tcp().segments_received() > before
     }
 
-    /// Polls the routers; passes the IP packets that they send to `out`.
+    /// Polls the routers, and passes to `out` each IP packet that they send.
     fn poll(&mut self, now: Instant, quota: usize, out: &mut dyn FnMut(&[u8])) {
         self.device.poll(now, quota, &mut |frame| {
             assert_eq!(frame[..6], MACS[usize::from(frame[11] == 0)].0);

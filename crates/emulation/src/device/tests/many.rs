@@ -116,7 +116,7 @@ fn two_devices_that_cannot_be_told_apart_are_refused_by_name() {
     );
     let refused = devices.add(Device::new(config("third", 3, 1))).unwrap_err();
     assert_eq!((&refused.first[..], &refused.second[..], &refused.what[..]), ("first", "third", "198.18.1.1"));
-    // In another VLAN the device may have both addresses.
+    // In another VLAN, a device may have the MAC and IP addresses of `first`.
     let tags = Tags::dot1q(5).unwrap();
     devices.add(Device::new(DeviceConfig { tags, ..config("tagged", 1, 1) })).unwrap();
     let other = devices.add(Device::new(config("other", 4, 40))).unwrap();

@@ -38,7 +38,7 @@ pub enum Labels {
         first: u32,
         /// Number of routes with one label, at least 1.
         shared: u32,
-        /// Position of the first route in its block, or in the blocks before it.
+        /// Added to `n` to get the route's position, counted from the start of the first block.
         start: u32,
     },
     /// The routes are withdrawn, which needs no label.

@@ -156,7 +156,7 @@ routes; 2 the command line is wrong; 3 the interface cannot be used, or the peer
 Examples:
   drophammer ospf eth1 --address 192.0.2.2/24 --to 192.0.2.1
   drophammer ospf eth1 --address 192.0.2.2/24 --to 192.0.2.1 --routers 100 --externals 10000
-  drophammer ospf eth1 --address 192.0.2.2/24 --to 192.0.2.1 --network broadcast --area 0.0.0.1 --for 60s --json
+  drophammer ospf eth1 --address 192.0.2.2/24 --to 192.0.2.1 --network broadcast --area 0.0.0.1
 
 The tester answers ARP itself: the interface needs no address. --to is the neighbour's address on the link. Ctrl-C ends the
 adjacency and prints the summary; a second one stops immediately.
@@ -169,7 +169,7 @@ used, or the adjacency did not become Full within 60 s.")]
 Examples:
   drophammer ldp eth1 --address 192.0.2.2/24 --to 192.0.2.1
   drophammer ldp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --fecs 10000 --first 10.0.0.0/32
-  drophammer ldp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --transport-address 10.0.0.2 --for 60s --json
+  drophammer ldp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --transport-address 10.0.0.2
 
 The tester answers ARP and TCP itself: the interface needs no address. Ctrl-C ends the session with a Shutdown notification and
 prints the summary; a second one stops immediately.
@@ -180,9 +180,9 @@ is not up after 60 s.")]
     /// Set LSPs up through a router by RSVP-TE, keep them, and answer LSPs that end here
     #[command(after_help = "\
 Examples:
-  drophammer rsvp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --endpoint 10.0.0.2 --lsps 1000 --rate 100
-  drophammer rsvp eth2 --address 198.51.100.2/24 --to 198.51.100.1
-  drophammer rsvp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --endpoint 10.0.0.2 --lsps 8000 --refresh-reduction
+  drophammer rsvp eth1 --address 10.1.1.2/30 --to 10.1.1.1 --endpoint 10.1.2.2 --lsps 1000
+  drophammer rsvp eth2 --address 10.1.2.2/30 --to 10.1.2.1
+  drophammer rsvp eth1 --address 10.1.1.2/30 --to 10.1.1.1 --endpoint 10.1.2.2 --lsps 9 --hello 5s
 
 Without --lsps, the tester is an egress only: it answers every Path to its address with a label. Ctrl-C tears the LSPs down and
 prints the summary; a second one stops immediately.
@@ -194,7 +194,7 @@ used, or not all LSPs are up after 60 s.")]
     #[command(after_help = "\
 Examples:
   drophammer bfd eth1 --address 192.0.2.2/24 --to 192.0.2.1
-  drophammer bfd eth1 --address 2001:db8::2/64 --to 2001:db8::1 --interval 50ms --multiplier 3 --for 60s
+  drophammer bfd eth1 --address 2001:db8::2/64 --to 2001:db8::1 --interval 50ms --for 60s
 
 Ctrl-C ends the session (AdminDown) and prints the summary; a second one stops immediately.
 

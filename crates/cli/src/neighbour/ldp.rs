@@ -39,7 +39,7 @@ fn read(args: &LdpArgs) -> Result<(Link, Job), String> {
         columns: &[
             ("mappings sent", "mappings_sent"),
             ("received", "mappings_received"),
-            ("withdraws received", "withdraws_received"),
+            ("withdrawn", "withdraws_received"),
             ("hellos received", "hellos_received"),
         ],
         advice: Some(format!(

@@ -24,10 +24,14 @@ fn unread(folder: &Path, args: &[&str], both: bool) -> Output {
 }
 
 /// Commands that this file does not run, and why.
-const NOT_RUN: [(&str, &str); 5] = [
+const NOT_RUN: [(&str, &str); 9] = [
     ("selftest", "takes minutes"),
     ("listen", "needs an interface; it prints as blast does"),
     ("bgp", "needs a router; it prints as blast does"),
+    ("ospf", "needs a router; it prints as bgp does"),
+    ("ldp", "needs a router; it prints as bgp does"),
+    ("rsvp", "needs a router; it prints as bgp does"),
+    ("bfd", "needs a router; it prints as bgp does"),
     ("watch", "needs a run of its own; detach.rs closes its pipe"),
     ("help", "is --help of the other commands"),
 ];

@@ -31,7 +31,7 @@ const CASES: &[Case] = &[
     Case(1, "suite: good\nprofil: quick", (2, 1), "no key `profil`", "did you mean `profile`?"),
     Case(1, "suite: good\nprofile: fast", (2, 10), "cannot be `fast`", "`quick` and `conformant`"),
     Case(1, "suite: good\nprofile: conformnat", (2, 10), "cannot be `conformnat`", "did you mean `conformant`"),
-    Case(1, "suite: good\nseed: -1", (2, 7), "whole number, not `-1`", "0 or more"),
+    Case(1, "suite: good\nseed: -1", (2, 7), "whole number, not `-1`", "of at least 0"),
     Case(1, "suite: good\nseed: \"1\"", (2, 7), "the quoted text `1`", "without quotes"),
     Case(1, "suite: good\nseed: 99999999999999999999", (2, 7), "9999, which is out of range", "0 or more"),
     Case(1, "suite: good\nallow_public_addresses: yes", (2, 25), "must be `true` or `false`, not `yes`", "`true` or `false`"),
@@ -188,7 +188,7 @@ const CASES: &[Case] = &[
     Case(10, "  - back_to_back: {packing: 70000}", (10, 29), "from 1 to 65535 or `fit`, not `70000`", "`500` or `fit`"),
     Case(10, "  - back_to_back: {packing: full}", (10, 29), "from 1 to 65535 or `fit`, not `full`", "`500` or `fit`"),
     Case(10, "  - back_to_back: {packing: [5]}", (10, 29), "from 1 to 65535 or `fit`", "`500` or `fit`"),
-    Case(11, "  - latency: {trials: 1.5}", (11, 23), "whole number, not `1.5`", "1 or more"),
+    Case(11, "  - latency: {trials: 1.5}", (11, 23), "whole number, not `1.5`", "of at least 1"),
     Case(11, "  - reset", (11, 5), "the test `reset` needs `reset_command`", "systemctl"),
     // BGP.
     Case(10, "  - routes", (10, 5), "needs BGP, but the suite has no `bgp:`", "add `bgp: {}`"),

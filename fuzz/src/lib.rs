@@ -4,12 +4,14 @@
 //! every `cargo test`. They read their input byte by byte, so that a corpus keeps its meaning.
 
 pub mod analyzer;
+pub mod bfd;
 pub mod bgp;
 pub mod bgp_update;
 pub mod frames;
 pub mod hosts;
 pub mod input;
 pub mod ldp;
+pub mod ospf;
 pub mod pcap;
 pub mod router;
 pub mod rsvp;

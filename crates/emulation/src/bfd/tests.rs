@@ -165,7 +165,7 @@ fn a_stopped_session_says_so_and_is_silent_then() {
     assert_eq!((b.state, b.remote_state), (State::Down, State::AdminDown));
     assert_eq!(b.remote_diagnostic, diagnostic::ADMINISTRATIVELY_DOWN);
     wire.run(ms(20_000));
-    let last = wire.packets.iter().filter(|(_, from, _)| *from == 0).next_back().unwrap();
+    let last = wire.packets.iter().rfind(|(_, from, _)| *from == 0).unwrap();
     assert!(last.0 <= ms(9000) && last.2[1] >> 6 == 0, "AdminDown for one detection time");
     assert_eq!(wire.devices[0].protocol::<Bfd>().unwrap().next_deadline(), None);
     wire.command(0, &Command::Start);

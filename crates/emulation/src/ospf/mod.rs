@@ -178,16 +178,16 @@ impl Ospf {
         let authentication = config.authentication()?;
         let own = device.ipv4.expect("checked");
         let emulated = Emulated::new(config, &authentication)?;
-        let wanted = config.advertise_at_start;
+        let (network, wanted) = ((own.address, config::mask(own.prefix_len)), config.advertise_at_start);
         Ok(Ospf {
             authentication,
             address: own.address,
-            mask: config::mask(own.prefix_len),
+            mask: network.1,
             state: InterfaceState::Down,
             designated: Ipv4Addr::UNSPECIFIED,
             backup: Ipv4Addr::UNSPECIFIED,
             neighbours: BTreeMap::new(),
-            originals: Originals::new(config.router_id, own.address, config.stub, wanted, emulated),
+            originals: Originals::new(config.router_id, network, config.stub, wanted, emulated),
             learned: LearnedLsas::new(config.most_learned),
             timers: Agenda::default(),
             originations: Agenda::default(),

@@ -63,7 +63,14 @@ pub(super) struct Originals {
 }
 
 impl Originals {
-    pub fn new(device: Ipv4Addr, address: Ipv4Addr, stub: bool, wanted: bool, emulated: Emulated) -> Originals {
+    /// LSAs of which none is in the database. `mask` is that of the device's network; emulated LSAs are advertised if `wanted`.
+    pub fn new(
+        device: Ipv4Addr,
+        (address, mask): (Ipv4Addr, Ipv4Addr),
+        stub: bool,
+        wanted: bool,
+        emulated: Emulated,
+    ) -> Originals {
         let metric = |number: u32| number.checked_sub(EMULATED).map_or(0, |n| emulated.metric(n));
         let one = |number: u32| Original {
             originated: Instant(0),
@@ -80,7 +87,8 @@ impl Originals {
             address,
             options: if stub { 0 } else { option::EXTERNAL },
             all: (0..EMULATED + emulated.len()).map(one).collect(),
-            own: Default::default(),
+            // A Network-LSA from an earlier life is flushed with this body.
+            own: [Vec::new(), [mask.octets(), device.octets()].concat()],
             next_own: Default::default(),
             emulated,
             present: 0,

@@ -74,6 +74,16 @@ fn pcap() {
 }
 
 #[test]
+fn bfd() {
+    replay("bfd", bodies::bfd::run);
+}
+
+#[test]
+fn ospf() {
+    replay("ospf", bodies::ospf::run);
+}
+
+#[test]
 fn every_target_is_replayed() {
     let text = |path: &str| std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let here = text("tests/virtual_time/corpus.rs");

@@ -177,10 +177,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A first packet to a peer that has not been heard.
+    /// The first packet of BIRD 2.0.12 to a peer that it has not heard.
     const DOWN: [u8; 24] = [
-        0x20, 0x40, 0x03, 0x18, 0x9a, 0x6b, 0x1d, 0x2c, 0, 0, 0, 0, 0x00, 0x0f, 0x42, 0x40, 0x00, 0x04, 0x93, 0xe0,
-        0x00, 0x00, 0xc3, 0x50,
+        0x20, 0x40, 0x03, 0x18, 0x67, 0x81, 0x9b, 0xa3, 0x00, 0x00, 0x00, 0x00, 0x00, 0x0f, 0x42, 0x40, 0x00, 0x01,
+        0x86, 0xa0, 0x00, 0x00, 0x00, 0x00,
     ];
 
     #[test]
@@ -189,10 +189,9 @@ mod tests {
         let expected = Control {
             state: State::Down,
             detect_mult: 3,
-            my_discriminator: 0x9a6b_1d2c,
+            my_discriminator: 0x6781_9ba3,
             desired_min_tx: 1_000_000,
-            required_min_rx: 300_000,
-            required_min_echo_rx: 50_000,
+            required_min_rx: 100_000,
             ..Control::default()
         };
         assert_eq!(control, expected);

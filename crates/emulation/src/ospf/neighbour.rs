@@ -150,6 +150,7 @@ impl Unacknowledged {
     /// Adds an LSA that will be sent soon.
     pub fn add(&mut self, key: LsaKey) {
         self.due.insert(key, None);
+        self.drop_outdated();
     }
 
     /// An LSA of the list, if it is one, was sent at `now`.
@@ -158,6 +159,7 @@ impl Unacknowledged {
             *due = Some(now + interval);
             self.order.push_back((now + interval, *key));
         }
+        self.drop_outdated();
     }
 
     /// Removes an LSA. True if it was on the list.

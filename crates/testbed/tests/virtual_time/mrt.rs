@@ -257,7 +257,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_name_and_place() {
     };
     let (table, good) = (peer_table(), entry(0, None, &plain(&[64500, 10])));
     assert_eq!(say(&[]), "is empty");
-    assert!(say(&record(16, 4, &[0; 20])).starts_with("holds BGP messages (type BGP4MP) and no RIB"));
+    assert!(say(&record(16, 4, &[0; 20])).starts_with("contains BGP messages (type BGP4MP) and no RIB"));
     assert!(say(&record(12, 1, &[0; 20])).contains("old format TABLE_DUMP;"));
     assert_eq!(say(&record(99, 1, &[])), "contains no RIB of TABLE_DUMP_V2; its first record has type 99");
     assert!(say(b"<html>this is no routing table</html>").contains("is no MRT file; take a RIB in TABLE_DUMP_V2"));

@@ -74,7 +74,7 @@ fn links_come_up_again_after_a_test_that_failed() {
         let cut_off = bed
             .set(Setting::CoreLinks { down: &names(&[(1, 2), (1, 3), (1, 4)]), families: &[Family::Ipv4] })
             .unwrap_err();
-        assert!(matches!(&cut_off, TestError::Failed(why) if why.contains("ways that are left")), "{cut_off}");
+        assert!(matches!(&cut_off, TestError::Failed(why) if why.contains("remaining paths")), "{cut_off}");
         let unknown = bed.set(Setting::CoreLinks { down: &names(&[(1, 5)]), families: &[Family::Ipv4] }).unwrap_err();
         assert!(matches!(&unknown, TestError::NotApplicable(why) if why.contains("no link 1-5")), "{unknown}");
         bed.end_test().unwrap();

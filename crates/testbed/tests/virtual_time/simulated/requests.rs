@@ -76,9 +76,9 @@ fn what_would_give_a_wrong_answer_at_once_is_refused() {
             let routers = Some(Stillness { quiet, step, patience: Duration::from_secs(1) });
             let extra = Some(Vec::<ExtraFrame>::new());
             for (trial, why) in [
-                (Trial { ask: Some(inquiry()), echo: echo.clone(), ..load(bed) }, "told apart by their numbers"),
-                (Trial { extra: extra.clone(), routers, ..load(bed) }, "observed for different times"),
-                (Trial { joint: true, extra, ..load(bed) }, "a load and nothing else"),
+                (Trial { ask: Some(inquiry()), echo: echo.clone(), ..load(bed) }, "distinguished by their numbers"),
+                (Trial { extra: extra.clone(), routers, ..load(bed) }, "observed over different periods"),
+                (Trial { joint: true, extra, ..load(bed) }, "can only offer a load"),
             ] {
                 let Err(TestError::NotApplicable(said)) = bed.run(&trial) else { panic!("{why}") };
                 assert!(said.contains(why), "{said}");

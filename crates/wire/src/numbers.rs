@@ -228,9 +228,11 @@ numbers! {
 
     /// Values of the RSVP error "routing problem" (RFC 3209 section 7.3).
     pub mod rsvp_routing: u16 {
+        BAD_EXPLICIT_ROUTE = 1, "The explicit route has no hop.";
         BAD_INITIAL_SUBOBJECT = 4, "The first hop of the explicit route is not this node.";
         NO_ROUTE = 5, "No route to the destination.";
         UNACCEPTABLE_LABEL = 6, "Unacceptable label value.";
+        LOOP = 7, "The recorded route has this node.";
         LABEL_ALLOCATION = 9, "MPLS label allocation failure.";
         UNSUPPORTED_L3PID = 10, "Unsupported protocol in the label request.";
     }

@@ -148,10 +148,15 @@ impl LspRange {
 
     /// Number in the range of this LSP.
     pub fn index(&self, key: &LspKey) -> Option<u32> {
-        let endpoint = key.session.destination.to_bits().checked_sub(self.endpoint.to_bits())?;
-        let tunnel = key.session.tunnel_id.checked_sub(self.tunnel_id).filter(|t| *t < self.tunnels_per_endpoint)?;
+        self.index_in(&key.session).filter(|index| self.key(*index).sender == key.sender)
+    }
+
+    /// Number in the range of the LSP in this tunnel.
+    pub(super) fn index_in(&self, session: &Session) -> Option<u32> {
+        let endpoint = session.destination.to_bits().checked_sub(self.endpoint.to_bits())?;
+        let tunnel = session.tunnel_id.checked_sub(self.tunnel_id).filter(|t| *t < self.tunnels_per_endpoint)?;
         let index = endpoint.checked_mul(self.tunnels_per_endpoint.into())?.checked_add(tunnel.into())?;
-        (index < self.count && self.key(index) == *key).then_some(index)
+        (index < self.count && self.key(index).session == *session).then_some(index)
     }
 
     fn check(&self) -> Result<(), String> {

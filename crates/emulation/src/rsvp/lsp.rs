@@ -2,7 +2,7 @@
 
 use super::config::{LabelPolicy, LspKey, LspRange, RsvpConfig};
 use drophammer_model::Instant;
-use drophammer_wire::rsvp::Tspec;
+use drophammer_wire::rsvp::{Session, Tspec};
 use std::collections::HashMap;
 
 /// Maximum number of LSPs that end at the device and are in no range.
@@ -32,12 +32,14 @@ pub(super) mod lsp_flag {
     pub const ACKED: u8 = 2;
     /// The neighbour's message has the identifier `Lsp::peer_id`.
     pub const HAS_PEER_ID: u8 = 4;
-    /// The Path asks for the style SE.
+    /// The Path asks for the style SE, or the Resv has it.
     pub const SHARED: u8 = 8;
     /// The Path records its route.
     pub const RECORD: u8 = 16;
     /// The reservation asks for a confirmation.
     pub const CONFIRM: u8 = 32;
+    /// The recorded route should have labels.
+    pub const LABELS: u8 = 64;
 }
 
 /// Dynamic state of an LSP.
@@ -66,6 +68,8 @@ pub(super) struct Lsp {
     pub attempts: u8,
     /// The neighbour that sent its state.
     pub neighbour: u8,
+    /// Life of the neighbour in which it sent that.
+    pub life: u8,
 }
 
 impl Lsp {
@@ -82,6 +86,7 @@ impl Lsp {
         flags: 0,
         attempts: 0,
         neighbour: 0,
+        life: 0,
     };
 
     pub fn has(&self, flag: u8) -> bool {
@@ -179,6 +184,14 @@ impl Lsps {
 
     pub fn find_ingress(&self, key: &LspKey) -> Option<u32> {
         self.ingress.iter().find_map(|(first, range)| Some(first + range.index(key)?))
+    }
+
+    /// True if an LSP that begins here has a Path in this session.
+    pub fn has_path(&self, session: &Session) -> bool {
+        self.ingress.iter().any(|(first, range)| {
+            let index = range.index_in(session);
+            index.is_some_and(|index| matches!(self.all[(first + index) as usize].phase, Phase::Signalled | Phase::Up))
+        })
     }
 
     pub fn find_egress(&self, key: &LspKey) -> Option<u32> {

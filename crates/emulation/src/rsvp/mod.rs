@@ -1,8 +1,7 @@
 //! RSVP-TE (RFC 2205, RFC 2210, RFC 3209, RFC 2961): LSPs that begin or end at a device.
 //!
 //! LSPs are ranges ([`LspRange`]), so a device stores only their dynamic state. Paths go to the device's gateway. An egress answers the
-//! Paths of its ranges, and of up to [`MOST_FOREIGN`] other LSPs to an address of the device; it refuses and counts the rest. A reservation
-//! for several senders (SE) sets up each of them, but Srefresh refreshes only the last, because they share one MESSAGE_ID.
+//! Paths of its ranges, and of up to [`MOST_FOREIGN`] other LSPs to an address of the device; it refuses and counts the rest.
 //!
 //! Not supported: IPv6 sessions, wildcard filters, authentication, policy, and several LSPs in a tunnel of a range.
 
@@ -139,9 +138,8 @@ pub struct Rsvp {
     /// Epoch of the device's identifiers, and the last one used.
     epoch: u32,
     last_id: u32,
-    /// LSPs by the identifier of the device's message, and by neighbour and identifier of its message.
+    /// LSPs by the identifier of the device's message.
     own_ids: HashMap<u32, u32>,
-    peer_ids: HashMap<(u8, u32), u32>,
     /// When each chunk of [`CHUNK`] LSPs is refreshed by Srefresh; chunks without acknowledged LSPs have no entry.
     chunks: BinaryHeap<Reverse<(Instant, u32)>>,
     chunk_scheduled: Vec<bool>,
@@ -178,7 +176,6 @@ impl Rsvp {
             epoch: 0,
             last_id: 0,
             own_ids: HashMap::new(),
-            peer_ids: HashMap::new(),
             chunks: BinaryHeap::new(),
             chunk_scheduled: Vec::new(),
             jobs: VecDeque::new(),
@@ -313,11 +310,14 @@ impl Rsvp {
 
     fn greet(&mut self, now: Instant, out: &mut Output<'_>) {
         let Some(interval) = self.config.hello.as_ref().map(|hello| hello.interval) else { return };
+        if self.neighbours.lost_at(0, interval) <= now && self.hello_due != NEVER {
+            self.neighbours.lose(0);
+            self.neighbour_down(0);
+        }
         if self.hello_due <= now {
-            if self.neighbours.lost(now, 0, interval) {
-                self.neighbour_down(0);
+            if !self.neighbours.requests(0, now, interval) {
+                self.neighbours.hello(0, true, out);
             }
-            self.neighbours.hello(0, true, out);
             self.hello_due = now + interval;
         }
     }
@@ -363,7 +363,9 @@ impl Protocol for Rsvp {
     fn next_deadline(&self) -> Option<Instant> {
         let jobs = self.jobs.iter().filter(|_| !self.waits).map(Job::due).min();
         let chunk = self.chunks.peek().map(|Reverse((at, _))| *at);
-        let times = [jobs, self.deadlines.next(), chunk, Some(self.hello_due), Some(self.neighbours.soon())];
+        let hello = self.config.hello.as_ref().filter(|_| self.hello_due != NEVER);
+        let hello = hello.map(|hello| self.hello_due.min(self.neighbours.lost_at(0, hello.interval)));
+        let times = [jobs, self.deadlines.next(), chunk, hello, Some(self.neighbours.soon())];
         times.into_iter().flatten().min().filter(|at| *at != NEVER)
     }
 
@@ -375,8 +377,9 @@ impl Protocol for Rsvp {
                 self.running = true;
                 // Neighbours tell by both numbers that this is another life of the device.
                 let life = Jitter::new(self.seed.wrapping_add(now.0), self.config.refresh, 0).random();
-                self.epoch = life as u32 & 0xff_ffff;
-                self.neighbours.begin_life(((life >> 32) as u32).max(1));
+                let epoch = life as u32 & 0xff_ffff;
+                self.epoch = if epoch == self.epoch { epoch ^ 1 } else { epoch };
+                self.neighbours.begin_life((life >> 32) as u32);
                 self.hello_due = if self.config.hello.is_some() { now } else { NEVER };
                 return Ok(());
             }

@@ -6,7 +6,9 @@ use crate::protocol::Output;
 use drophammer_model::Instant;
 use drophammer_wire::ipv4;
 use drophammer_wire::rsvp::{Body, Hello, HelloObject, MessageIdAck, Object, Writer, flag, kind};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 /// Maximum number of neighbours.
 pub const MOST_NEIGHBOURS: usize = 16;
@@ -14,8 +16,12 @@ pub const MOST_NEIGHBOURS: usize = 16;
 pub(super) const MOST_BYTES: usize = 1500 - ipv4::LEN_ROUTER_ALERT;
 /// Acknowledgements in one message: each has 12 bytes.
 const MOST_ACKS: usize = 120;
-/// TTL of all messages.
+/// TTL of all messages but Hello.
 pub(super) const TTL: u8 = 255;
+/// TTL of Hello (RFC 3209 section 5.1).
+const HELLO_TTL: u8 = 1;
+/// Consecutive Hello requests with a wrong instance of this device that are not yet a lost neighbour.
+const MOST_WRONG: u8 = 3;
 
 /// A neighbour.
 pub(super) struct Neighbour {
@@ -24,13 +30,19 @@ pub(super) struct Neighbour {
     pub capable: bool,
     /// Epoch of its identifiers.
     pub epoch: Option<u32>,
+    /// Identifiers of its messages with this epoch, each with the LSPs that the message is about.
+    pub ids: BTreeSet<(u32, u32)>,
+    /// Changes when it restarts or is lost.
+    pub life: u8,
     /// Its Hello instance; 0 if unknown.
     pub instance: u32,
     /// The device's Hello instance for it.
     own_instance: u32,
     /// When it last sent a Hello.
     heard: Option<Instant>,
-    /// Consecutive Hellos with a wrong instance of this device.
+    /// When it last sent a Hello request.
+    requested: Option<Instant>,
+    /// Consecutive Hello requests with a wrong instance of this device.
     wrong: u8,
     /// Acknowledgements that wait.
     acks: Vec<MessageIdAck>,
@@ -89,12 +101,17 @@ impl Neighbours {
         neighbours
     }
 
-    /// The device starts, with this Hello instance; it knows nothing about its neighbours.
+    /// The device starts, with this Hello instance or another new one; it knows nothing about its neighbours.
     pub fn begin_life(&mut self, instance: u32) {
+        let used = |instance| instance == 0 || self.list.iter().any(|n| n.own_instance == instance);
+        let mut instance = instance;
+        while used(instance) {
+            instance = instance.wrapping_add(1);
+        }
         self.instance = instance;
         for neighbour in &mut self.list {
             (neighbour.own_instance, neighbour.instance, neighbour.heard) = (instance, 0, None);
-            (neighbour.capable, neighbour.epoch) = (false, None);
+            (neighbour.capable, neighbour.epoch, neighbour.requested, neighbour.wrong) = (false, None, None, 0);
         }
     }
 
@@ -111,9 +128,12 @@ impl Neighbours {
                 address,
                 capable: false,
                 epoch: None,
+                ids: BTreeSet::new(),
+                life: 0,
                 instance: 0,
                 own_instance: self.instance,
                 heard: None,
+                requested: None,
                 wrong: 0,
                 acks: Vec::new(),
                 bundle: Vec::new(),
@@ -138,7 +158,6 @@ impl Neighbours {
         ids: &[Object<'_>],
         out: &mut Output<'_>,
     ) -> Option<usize> {
-        self.sent[usize::from(body.kind())] += 1;
         if self.bundles && self.list[neighbour].capable && body.kind() != kind::HELLO {
             let start = self.list[neighbour].bundle.len();
             body.emit(self.flags, TTL, ids, &mut self.list[neighbour].bundle);
@@ -149,13 +168,16 @@ impl Neighbours {
                 self.list[neighbour].bundle = last;
             }
             self.waiting = true;
+            self.sent[usize::from(body.kind())] += 1;
             return Some(length);
         }
+        let ttl = if body.kind() == kind::HELLO { HELLO_TTL } else { TTL };
         let mut packet = self.begin(to);
         let header = packet.len();
-        body.emit(self.flags, TTL, ids, &mut packet);
+        body.emit(self.flags, ttl, ids, &mut packet);
         let length = packet.len() - header;
-        let done = self.finish(neighbour, to, packet, out);
+        let done = self.finish(neighbour, to, ttl, packet, out);
+        self.sent[usize::from(body.kind())] += u64::from(done);
         done.then_some(length)
     }
 
@@ -168,7 +190,7 @@ impl Neighbours {
     }
 
     /// Writes the IP header and sends the packet.
-    fn finish(&mut self, neighbour: usize, to: To, mut packet: Vec<u8>, out: &mut Output<'_>) -> bool {
+    fn finish(&mut self, neighbour: usize, to: To, ttl: u8, mut packet: Vec<u8>, out: &mut Output<'_>) -> bool {
         self.identification = self.identification.wrapping_add(1);
         let (source, destination) = match to {
             To::Neighbour => (self.own, self.list[neighbour].address),
@@ -179,7 +201,7 @@ impl Neighbours {
             tos: 0xc0,
             identification: self.identification,
             dont_fragment: false,
-            ttl: TTL,
+            ttl,
             protocol: ipv4::protocol::RSVP,
             source,
             destination,
@@ -200,12 +222,12 @@ impl Neighbours {
 
     /// A message that consists of `write`'s objects or messages, to the neighbour.
     pub fn send_bare(&mut self, neighbour: usize, kind: u8, out: &mut Output<'_>, write: impl FnOnce(&mut Writer<'_>)) {
-        self.sent[usize::from(kind)] += 1;
         let mut packet = self.begin(To::Neighbour);
         let mut writer = Writer::new(&mut packet, kind, self.flags, TTL);
         write(&mut writer);
         writer.finish();
-        self.finish(neighbour, To::Neighbour, packet, out);
+        let done = self.finish(neighbour, To::Neighbour, TTL, packet, out);
+        self.sent[usize::from(kind)] += u64::from(done);
     }
 
     /// Acknowledges a message soon.
@@ -256,16 +278,25 @@ impl Neighbours {
     /// Handles a Hello (RFC 3209 section 5.3): true if the neighbour has restarted, or does not know this device any more.
     pub fn hello_received(&mut self, now: Instant, number: usize, hello: &HelloObject) -> bool {
         let neighbour = &mut self.list[number];
-        neighbour.heard = Some(now);
-        let restarted = neighbour.instance != 0 && hello.source != neighbour.instance;
-        let wrong = hello.destination != 0 && hello.destination != neighbour.own_instance;
-        neighbour.wrong = if wrong { neighbour.wrong.saturating_add(1) } else { 0 };
-        neighbour.instance = hello.source;
-        if neighbour.wrong > 3 || restarted {
-            self.reset(number, hello.source);
-            return true;
+        let wrong = hello.destination != neighbour.own_instance;
+        if neighbour.instance == 0 && (hello.source == 0 || wrong && !hello.request) {
+            // Nothing can be lost yet. An answer to an earlier life of this device is no news of the neighbour.
+            return false;
         }
-        false
+        neighbour.heard = Some(now);
+        if hello.request {
+            neighbour.requested = Some(now);
+            // A request may be older than what the neighbour has learned since.
+            let counts = wrong && hello.destination != 0;
+            neighbour.wrong = if counts { neighbour.wrong.saturating_add(1) } else { 0 };
+        }
+        let restarted = neighbour.instance != 0 && hello.source != neighbour.instance;
+        neighbour.instance = hello.source;
+        let lost = restarted || neighbour.wrong > MOST_WRONG || wrong && !hello.request;
+        if lost {
+            self.reset(number, hello.source);
+        }
+        lost
     }
 
     /// Starts anew with a neighbour whose instance is `instance`, 0 if unknown.
@@ -274,20 +305,27 @@ impl Neighbours {
         neighbour.instance = instance;
         neighbour.wrong = 0;
         neighbour.epoch = None;
+        neighbour.life = neighbour.life.wrapping_add(1);
         if instance == 0 {
             // A device that was cut off comes back with another instance.
             neighbour.own_instance = neighbour.own_instance.wrapping_add(1).max(1);
-            neighbour.heard = None;
+            (neighbour.heard, neighbour.requested) = (None, None);
         }
     }
 
-    /// True if a neighbour that has answered has been silent for 3.5 intervals.
-    pub fn lost(&mut self, now: Instant, number: usize, interval: std::time::Duration) -> bool {
-        let silent = self.list[number].heard.is_some_and(|heard| now.since(heard) > interval.mul_f64(3.5));
-        if silent {
-            self.reset(number, 0);
-        }
-        silent
+    /// When a neighbour that has sent Hellos is lost: after 3.5 intervals of silence (RFC 3209 section 5.3).
+    pub fn lost_at(&self, number: usize, interval: Duration) -> Instant {
+        self.list[number].heard.map_or(NEVER, |heard| heard + interval * 7 / 2)
+    }
+
+    /// The neighbour is lost.
+    pub fn lose(&mut self, number: usize) {
+        self.reset(number, 0);
+    }
+
+    /// True if the neighbour has sent a request in the last interval: then the device sends none (RFC 3209 section 5.3).
+    pub fn requests(&self, number: usize, now: Instant, interval: Duration) -> bool {
+        self.list[number].requested.is_some_and(|at| now.since(at) < interval)
     }
 
     /// When [`Neighbours::flush`] has work.

@@ -6,11 +6,12 @@ use super::neighbour::To;
 use super::{ErrorKind, Rsvp};
 use crate::protocol::{Output, Packet};
 use drophammer_model::Instant;
-use drophammer_wire::Malformed;
 use drophammer_wire::rsvp::{
     Body, ErrorSpec, ExplicitHop, Flow, Flows, Hop, Ids, MAX_LABEL, Message, MessageId, MessageIdAck, Path, PathErr,
-    Resv, ResvConf, ResvErr, Session, Style, UnknownObject, attribute_flag, error, flag, kind, routing,
+    PathTear, RecordRoute, RecordedHop, Resv, ResvConf, ResvErr, ResvTear, Style, UnknownObject, attribute_flag, error,
+    flag, kind, routing,
 };
+use drophammer_wire::{MacAddr, Malformed};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// EtherTypes that a label may be requested for: IPv4 and IPv6.
@@ -30,13 +31,14 @@ impl Rsvp {
         let IpAddr::V4(source) = packet.source else { return };
         let done = Message::parse(packet.payload).and_then(|message| {
             self.count(message.kind);
+            let hop = (source, packet.link_source);
             if message.kind != kind::BUNDLE {
-                return self.message(now, source, &message, out);
+                return self.message(now, hop, &message, out);
             }
             for sub in message.submessages() {
                 let sub = sub?;
                 self.count(sub.kind);
-                self.message(now, source, &sub, out)?;
+                self.message(now, hop, &sub, out)?;
             }
             Ok(())
         });
@@ -55,16 +57,21 @@ impl Rsvp {
     fn message(
         &mut self,
         now: Instant,
-        source: Ipv4Addr,
+        (source, link_source): (Ipv4Addr, MacAddr),
         message: &Message<'_>,
         out: &mut Output<'_>,
     ) -> Result<(), Malformed> {
         let (body, refusal) = Body::parse(message)?;
-        // A Path has the address of its sender, and a ResvConf that of the node that confirms, maybe far away.
+        // RFC 2961 section 4.3: RSVP_HOP names the node that made the message. The source may be the sender of the LSP, far away.
         let address = match &body {
-            Body::Path(path) => path.hop.address,
-            Body::PathTear(tear) => tear.hop.address,
-            Body::ResvConf(conf) => return self.confirmed(conf),
+            Body::Path(Path { label_request: None, .. }) if refusal.is_none() => {
+                return Err(Malformed::new("rsvp", "a Path without LABEL_REQUEST"));
+            }
+            Body::Path(Path { hop, .. })
+            | Body::PathTear(PathTear { hop, .. })
+            | Body::Resv(Resv { hop, .. })
+            | Body::ResvTear(ResvTear { hop, .. })
+            | Body::ResvErr(ResvErr { hop, .. }) => hop.address,
             _ => source,
         };
         if address == self.neighbours.own
@@ -83,11 +90,20 @@ impl Rsvp {
         if let Some((resv, ErrorSpec { code, value, .. })) = error {
             self.count_error(ErrorKind { resv, code: *code, value: *value });
         }
-        if error.is_some() && !self.neighbours.knows(address) {
+        if let Body::ResvConf(conf) = &body {
+            self.confirmed(conf);
+        }
+        if (error.is_some() || matches!(body, Body::ResvConf(_))) && !self.neighbours.knows(address) {
             return Ok(());
         }
         let Some(neighbour) = self.neighbours.number(address) else { return Ok(()) };
-        self.neighbours.list[neighbour].capable = message.flags & flag::REFRESH_REDUCTION_CAPABLE != 0;
+        let capable = message.flags & flag::REFRESH_REDUCTION_CAPABLE != 0;
+        self.neighbours.list[neighbour].capable = capable;
+        let gateway = IpAddr::from(self.neighbours.list[0].address);
+        if out.neighbours().mac(gateway) == Some(link_source) {
+            // The gateway may speak from another of its addresses.
+            self.neighbours.list[0].capable = capable;
+        }
         if let Some(UnknownObject { code, value }) = refusal {
             self.counts.unknown_objects += 1;
             self.refuse(neighbour, &body, code, value, out);
@@ -115,11 +131,22 @@ impl Rsvp {
             Body::Resv(resv) => self.resv(now, from, &resv, out),
             Body::PathTear(tear) => {
                 let key = LspKey { session: tear.session, sender: tear.sender };
-                if let Some(number) = self.lsps.find_egress(&key) {
+                // RFC 2205 section 3.1.5: only the previous hop tears the path down.
+                if let Some(number) = self.lsps.find_egress(&key).filter(|number| self.is_from(*number, neighbour))
+                    && !self.out_of_order(number, from)
+                {
                     self.end(number, now);
                 }
             }
-            Body::ResvTear(tear) => self.resv_tear(now, tear.session, tear.flows),
+            Body::ResvTear(tear) => self.resv_tear(now, from, &tear),
+            Body::PathErr(PathErr { session, sender, .. }) => {
+                self.implicit_ack(now, self.lsps.find_ingress(&LspKey { session, sender }));
+            }
+            Body::ResvErr(ResvErr { session, flows, .. }) => {
+                for Flow { filter: sender, .. } in flows.iter() {
+                    self.implicit_ack(now, self.lsps.find_egress(&LspKey { session, sender }));
+                }
+            }
             Body::Hello(hello) => {
                 if self.neighbours.hello_received(now, neighbour, &hello.hello) {
                     self.neighbour_down(neighbour);
@@ -141,34 +168,66 @@ impl Rsvp {
     /// Forgets the identifiers of a neighbour whose epoch has changed: it has restarted.
     fn note_epoch(&mut self, neighbour: usize, epoch: u32) {
         if self.neighbours.list[neighbour].epoch.replace(epoch) != Some(epoch) {
-            self.peer_ids.retain(|(known, _), _| usize::from(*known) != neighbour);
+            self.neighbours.list[neighbour].ids.clear();
         }
+    }
+
+    /// True if this neighbour has sent the state of the LSP.
+    fn is_from(&self, number: u32, neighbour: usize) -> bool {
+        usize::from(self.lsps.all[number as usize].neighbour) == neighbour
+    }
+
+    /// True, and counted, if a message about an LSP is older than another one of its neighbour (RFC 2961 section 4.3).
+    fn out_of_order(&mut self, number: u32, from: From) -> bool {
+        let lsp = &self.lsps.all[number as usize];
+        let Some(id) = from.id.filter(|_| lsp.has(lsp_flag::HAS_PEER_ID) && self.is_from(number, from.neighbour))
+        else {
+            return false;
+        };
+        // After a restart of the neighbour its old identifiers are gone.
+        let known = self.neighbours.list[from.neighbour].ids.contains(&(lsp.peer_id, number));
+        let old = known && (id.id.wrapping_sub(lsp.peer_id) as i32) < 0;
+        self.counts.out_of_order += u64::from(old);
+        old
     }
 
     /// Stores the identifier of the neighbour's message about an LSP; false if it is older than the stored one.
     fn note_id(&mut self, number: u32, from: From) -> bool {
-        let lsp = &mut self.lsps.all[number as usize];
-        let neighbour = from.neighbour as u8;
-        let old = lsp.has(lsp_flag::HAS_PEER_ID).then_some((lsp.neighbour, lsp.peer_id));
-        // After a restart of the neighbour its old identifiers are gone.
-        let known = old.filter(|old| self.peer_ids.get(old) == Some(&number));
-        let Some(id) = from.id else {
-            known.map(|old| self.peer_ids.remove(&old));
-            lsp.neighbour = neighbour;
-            lsp.set(lsp_flag::HAS_PEER_ID, false);
-            return true;
-        };
-        if let Some((old_neighbour, old_id)) = known {
-            if old_neighbour == neighbour && (id.id.wrapping_sub(old_id) as i32) < 0 {
-                self.counts.out_of_order += 1;
-                return false;
-            }
-            self.peer_ids.remove(&(old_neighbour, old_id));
+        if self.out_of_order(number, from) {
+            return false;
         }
-        (lsp.neighbour, lsp.peer_id) = (neighbour, id.id);
-        lsp.set(lsp_flag::HAS_PEER_ID, true);
-        self.peer_ids.insert((neighbour, id.id), number);
+        let lsp = &mut self.lsps.all[number as usize];
+        if lsp.has(lsp_flag::HAS_PEER_ID) {
+            self.neighbours.list[usize::from(lsp.neighbour)].ids.remove(&(lsp.peer_id, number));
+        }
+        let neighbour = &mut self.neighbours.list[from.neighbour];
+        (lsp.neighbour, lsp.life) = (from.neighbour as u8, neighbour.life);
+        lsp.set(lsp_flag::HAS_PEER_ID, from.id.is_some());
+        let Some(MessageId { id, .. }) = from.id else { return true };
+        lsp.peer_id = id;
+        // A message is about one session: all senders of a Resv (SE) have its identifier.
+        if let Some(&(_, other)) = neighbour.ids.range((id, 0)..=(id, u32::MAX)).next()
+            && (self.lsps.is_ingress(other) != self.lsps.is_ingress(number)
+                || self.lsps.key(other).session != self.lsps.key(number).session)
+        {
+            while let Some(&other) = neighbour.ids.range((id, 0)..=(id, u32::MAX)).next() {
+                neighbour.ids.remove(&other);
+            }
+        }
+        neighbour.ids.insert((id, number));
         true
+    }
+
+    /// RFC 2961 section 4.3: an error acknowledges the message of the LSP.
+    fn implicit_ack(&mut self, now: Instant, number: Option<u32>) {
+        if let Some(number) = number
+            && let lsp = &self.lsps.all[number as usize]
+            && lsp.has(lsp_flag::HAS_ID)
+            && lsp.attempts > 0
+            && lsp.phase != Phase::Tearing
+        {
+            self.acked(number, now);
+        }
     }
 
     /// The neighbour has acknowledged a message, or does not know it.
@@ -193,13 +252,16 @@ impl Rsvp {
     fn summary(&mut self, now: Instant, neighbour: usize, epoch: u32, id: u32, out: &mut Output<'_>) {
         self.counts.summary_ids_received += 1;
         let valid = self.neighbours.list[neighbour].epoch == Some(epoch);
-        match self.peer_ids.get(&(neighbour as u8, id)).filter(|_| valid) {
-            Some(&number) => self.refreshed(number, now),
-            None => {
-                self.counts.nacks_sent += 1;
-                let nack = MessageIdAck { known: false, flags: 0, epoch, id };
-                self.neighbours.acknowledge(neighbour, nack, out);
-            }
+        let mut next = (id, 0);
+        while valid && let Some(&(_, number)) = self.neighbours.list[neighbour].ids.range(next..=(id, u32::MAX)).next()
+        {
+            self.refreshed(number, now);
+            next = (id, number + 1);
+        }
+        if next == (id, 0) {
+            self.counts.nacks_sent += 1;
+            let nack = MessageIdAck { known: false, flags: 0, epoch, id };
+            self.neighbours.acknowledge(neighbour, nack, out);
         }
     }
 
@@ -211,30 +273,57 @@ impl Rsvp {
             Body::Path(Path { session, sender, tspec, .. }) => {
                 Body::PathErr(PathErr { session: *session, error, sender: *sender, tspec: Some(*tspec) })
             }
-            Body::Resv(Resv { session, hop, style, flows, .. }) => {
-                let hop = Hop { address: own, interface: hop.interface };
-                Body::ResvErr(ResvErr { session: *session, hop, error, style: *style, flows: *flows })
-            }
+            Body::Resv(resv) => return self.refuse_flows(neighbour, resv, resv.flows.iter(), (code, value), out),
             _ => return,
         };
         self.neighbours.send(neighbour, To::Neighbour, &answer, &[], out);
+    }
+
+    /// Answers flows of a Resv with an error.
+    fn refuse_flows<'a>(
+        &mut self,
+        neighbour: usize,
+        resv: &Resv<'_>,
+        flows: impl Iterator<Item = Flow<'a>>,
+        (code, value): (u8, u16),
+        out: &mut Output<'_>,
+    ) {
+        let own = self.neighbours.own;
+        let mut list = std::mem::take(&mut self.stage[0]);
+        list.clear();
+        // ResvErr has neither labels nor recorded routes.
+        flows.for_each(|flow| Flow { label: None, record_route: None, ..flow }.emit(&mut list));
+        let answer = Body::ResvErr(ResvErr {
+            session: resv.session,
+            hop: Hop { address: own, interface: resv.hop.interface },
+            error: ErrorSpec { node: own, flags: 0, code, value },
+            style: resv.style,
+            flows: Flows::new(&list).expect("a list of flows"),
+        });
+        self.neighbours.send(neighbour, To::Neighbour, &answer, &[], out);
+        self.stage[0] = list;
     }
 
     /// A Path: the device is the egress, or must say that it is not.
     fn path(&mut self, now: Instant, from: From, path: &Path<'_>, out: &mut Output<'_>) {
         let key = LspKey { session: path.session, sender: path.sender };
         let own = |address: Ipv4Addr| address == path.session.destination || out.addresses().owns_v4(address);
-        let first = path.explicit_route.and_then(|route| route.hops().next());
-        let mine = match first {
-            Some(ExplicitHop::Ipv4 { address, prefix_len: 32, .. }) => own(address),
+        let wrong_hop = match path.explicit_route.map(|route| route.hops().next()) {
+            Some(None) => Some(routing::BAD_EXPLICIT_ROUTE),
+            Some(Some(ExplicitHop::Ipv4 { address, prefix_len: 32, .. })) if own(address) => None,
             // Whether the device is in a prefix or an AS, only the sender knows.
-            Some(ExplicitHop::Ipv4 { .. } | ExplicitHop::AsNumber { .. }) | None => true,
-            Some(ExplicitHop::Other { .. }) => false,
+            Some(Some(ExplicitHop::Ipv4 { prefix_len: ..=31, .. } | ExplicitHop::AsNumber { .. })) | None => None,
+            Some(Some(_)) => Some(routing::BAD_INITIAL_SUBOBJECT),
         };
+        let visited = |route: RecordRoute<'_>| {
+            route.hops().any(|hop| matches!(hop, RecordedHop::Ipv4 { address, .. } if address == self.neighbours.own))
+        };
+        let looped = path.record_route.is_some_and(visited);
         let known = self.lsps.find_egress(&key);
         let problem = match path.label_request {
             _ if known.is_none() && !out.addresses().owns_v4(path.session.destination) => Some(routing::NO_ROUTE),
-            _ if !mine => Some(routing::BAD_INITIAL_SUBOBJECT),
+            _ if wrong_hop.is_some() => wrong_hop,
+            _ if looped => Some(routing::LOOP),
             Some(protocol) if L3PIDS.contains(&protocol) => None,
             _ => Some(routing::UNSUPPORTED_L3PID),
         };
@@ -259,9 +348,10 @@ impl Rsvp {
         (lsp.word, lsp.period) = (path.hop.interface, path.refresh);
         lsp.set(lsp_flag::SHARED, flags & attribute_flag::SE_STYLE != 0);
         lsp.set(lsp_flag::RECORD, path.record_route.is_some());
+        lsp.set(lsp_flag::LABELS, flags & attribute_flag::LABEL_RECORDING != 0);
         let noted = |l: &super::lsp::Lsp| {
             let id = l.has(lsp_flag::HAS_PEER_ID).then_some(l.peer_id);
-            (id, l.neighbour, l.word, l.flags & (lsp_flag::SHARED | lsp_flag::RECORD))
+            (id, l.neighbour, l.word, l.flags & (lsp_flag::SHARED | lsp_flag::RECORD | lsp_flag::LABELS))
         };
         let same = before.phase == Phase::Up && noted(&before) == noted(lsp) && *self.lsps.tspec(number) == path.tspec;
         *self.lsps.tspec(number) = path.tspec;
@@ -277,27 +367,29 @@ impl Rsvp {
 
     /// A Resv: the device is the ingress, and learns labels.
     fn resv(&mut self, now: Instant, from: From, resv: &Resv<'_>, out: &mut Output<'_>) {
-        let refuse = |rsvp: &mut Rsvp, code, value, out: &mut Output<'_>| {
-            rsvp.refuse(from.neighbour, &Body::Resv(*resv), code, value, out);
+        // Each flow is refused on its own (RFC 2205 section 3.1.8).
+        let refuse = |rsvp: &mut Rsvp, flow, code, value, out: &mut Output<'_>| {
+            rsvp.refuse_flows(from.neighbour, resv, std::iter::once(flow), (code, value), out);
         };
         if !resv.style.is(Style::FF) && !resv.style.is(Style::SE) {
-            return refuse(self, error::UNKNOWN_STYLE, 0, out);
+            return self.refuse(from.neighbour, &Body::Resv(*resv), error::UNKNOWN_STYLE, 0, out);
         }
         for flow in resv.flows.iter() {
             let key = LspKey { session: resv.session, sender: flow.filter };
             let found = self.lsps.find_ingress(&key);
-            let Some((number, phase)) = found.map(|n| (n, self.lsps.all[n as usize].phase)) else {
-                self.counts.foreign_refused += 1;
-                refuse(self, error::NO_PATH, 0, out);
-                continue;
-            };
+            self.counts.foreign_refused += u64::from(found.is_none());
+            let (number, phase) = found.map_or((0, Phase::Idle), |n| (n, self.lsps.all[n as usize].phase));
             match (phase, flow.label) {
                 // The tear message is on its way.
                 (Phase::Tearing, _) => {}
-                (Phase::Idle, _) => refuse(self, error::NO_PATH, 0, out),
+                (Phase::Idle, _) => {
+                    let known = self.lsps.has_path(&resv.session);
+                    refuse(self, flow, if known { error::NO_SENDER } else { error::NO_PATH }, 0, out);
+                }
                 (_, Some(label @ ..=MAX_LABEL)) if self.note_id(number, from) => {
                     let lsp = &mut self.lsps.all[number as usize];
                     (lsp.word, lsp.period) = (label, resv.refresh);
+                    lsp.set(lsp_flag::SHARED, resv.style.is(Style::SE));
                     self.lsps.set_phase(number, now, Phase::Up);
                     self.refreshed(number, now);
                     if let Some(receiver) = resv.confirm {
@@ -305,7 +397,7 @@ impl Rsvp {
                     }
                 }
                 (_, Some(..=MAX_LABEL)) => {}
-                _ => refuse(self, error::ROUTING_PROBLEM, routing::UNACCEPTABLE_LABEL, out),
+                _ => refuse(self, flow, error::ROUTING_PROBLEM, routing::UNACCEPTABLE_LABEL, out),
             }
         }
     }
@@ -330,20 +422,25 @@ impl Rsvp {
         self.stage[0] = list;
     }
 
-    fn confirmed(&mut self, conf: &ResvConf<'_>) -> Result<(), Malformed> {
+    fn confirmed(&mut self, conf: &ResvConf<'_>) {
         for flow in conf.flows.iter() {
             if let Some(number) = self.lsps.find_egress(&LspKey { session: conf.session, sender: flow.filter }) {
                 self.lsps.all[number as usize].set(lsp_flag::CONFIRM, false);
             }
         }
-        Ok(())
     }
 
-    fn resv_tear(&mut self, now: Instant, session: Session, flows: Flows<'_>) {
-        for flow in flows.iter() {
-            if let Some(number) = self.lsps.find_ingress(&LspKey { session, sender: flow.filter })
-                && self.lsps.all[number as usize].phase == Phase::Up
-            {
+    /// A ResvTear: it ends the reservation that the same next hop has made with the same style (RFC 2205 section 3.1.6).
+    fn resv_tear(&mut self, now: Instant, from: From, tear: &ResvTear<'_>) {
+        for flow in tear.flows.iter() {
+            let key = LspKey { session: tear.session, sender: flow.filter };
+            let Some(number) = self.lsps.find_ingress(&key).filter(|number| self.is_from(*number, from.neighbour))
+            else {
+                continue;
+            };
+            let lsp = &self.lsps.all[number as usize];
+            let style = if lsp.has(lsp_flag::SHARED) { Style::SE } else { Style::FF };
+            if lsp.phase == Phase::Up && tear.style.is(style) && !self.out_of_order(number, from) {
                 self.lose_label(number, now);
             }
         }

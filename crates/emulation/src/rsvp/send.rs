@@ -67,6 +67,8 @@ impl Rsvp {
         let lsp = &self.lsps.all[number as usize];
         let concerned = usize::from(lsp.neighbour) == neighbour || ingress && neighbour == 0;
         match lsp.phase {
+            // The neighbour has sent this state since.
+            _ if lsp.life == self.neighbours.list[neighbour].life => 0,
             Phase::Signalled | Phase::Up if concerned && ingress => {
                 self.end(number, now);
                 self.set_up(number, now, out)
@@ -93,8 +95,8 @@ impl Rsvp {
     fn forget_ids(&mut self, number: u32) {
         self.trigger(number);
         let lsp = &mut self.lsps.all[number as usize];
-        if lsp.has(lsp_flag::HAS_PEER_ID) && self.peer_ids.get(&(lsp.neighbour, lsp.peer_id)) == Some(&number) {
-            self.peer_ids.remove(&(lsp.neighbour, lsp.peer_id));
+        if lsp.has(lsp_flag::HAS_PEER_ID) {
+            self.neighbours.list[usize::from(lsp.neighbour)].ids.remove(&(lsp.peer_id, number));
         }
         lsp.set(lsp_flag::HAS_PEER_ID, false);
     }
@@ -241,6 +243,9 @@ impl Rsvp {
         let [list, record] = &mut self.stage;
         record.clear();
         RecordedHop::Ipv4 { address: own, prefix_len: 32, flags: 0 }.emit(record);
+        if lsp.has(lsp_flag::LABELS) {
+            RecordedHop::Label { flags: 0, label }.emit(record);
+        }
         let record_route = RecordRoute::new(record).ok().filter(|_| lsp.has(lsp_flag::RECORD));
         list.clear();
         match tearing {

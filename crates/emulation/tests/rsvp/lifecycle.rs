@@ -200,17 +200,17 @@ fn a_silent_neighbour_is_lost() {
     world.set_up(0..10, 0);
     world.run_to(seconds(4.5));
     world.fate = |_, _, _| false;
-    world.run_to(seconds(7.9));
+    world.run_to(seconds(7.4));
     assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, "lost_neighbours")), [0; 2]);
-    world.run_to(seconds(8.1));
+    world.run_to(seconds(7.6));
     assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, "lost_neighbours")), [1; 2]);
     assert_eq!(world.up(), [0; 2]);
     world.fate = |_, _, _| true;
-    world.run_to(seconds(37.9));
+    world.run_to(seconds(37.4));
     // Both sides come back with another instance; each has forgotten the old one.
     assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, "lost_neighbours")), [1; 2]);
     assert_eq!(world.up(), [0; 2], "the next Path is a refresh");
-    world.run_to(seconds(38.1));
+    world.run_to(seconds(37.6));
     assert_eq!(world.up(), [10; 2]);
 }
 

@@ -5,6 +5,7 @@ mod decoded;
 mod hostile;
 mod lifecycle;
 mod loss;
+mod rules;
 mod scale;
 #[path = "../../../wire/tests/tshark/mod.rs"]
 mod tshark;

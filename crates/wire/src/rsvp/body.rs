@@ -172,7 +172,12 @@ impl<'a> Flows<'a> {
     /// # Errors
     /// If there is no flow, or an object is malformed.
     pub fn new(objects: &'a [u8]) -> Result<Flows<'a>, Malformed> {
-        for object in Objects(objects) {
+        Flows::checked(objects, &[])
+    }
+
+    /// As [`Flows::new`], but objects of the `ignored` classes may be malformed.
+    fn checked(objects: &'a [u8], ignored: &[u8]) -> Result<Flows<'a>, Malformed> {
+        for object in Objects(objects).filter(|object| !ignored.contains(&object.class)) {
             Object::parse(object)?;
         }
         match Flows(objects).iter().next() {
@@ -247,11 +252,16 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn walk(objects: Objects<'a>) -> Result<Found<'a>, Malformed> {
+    /// Objects of the `ignored` classes may be malformed or of unknown types.
+    fn walk(objects: Objects<'a>, ignored: &[u8]) -> Result<Found<'a>, Malformed> {
         let mut found = Found::default();
         let mut rest = objects;
         while let Some(raw) = rest.next() {
-            match Object::parse(raw)? {
+            let object = match Object::parse(raw) {
+                Err(_) | Ok(Object::Other { .. }) if ignored.contains(&raw.class) => continue,
+                object => object?,
+            };
+            match object {
                 Object::Session(session) => _ = found.session.get_or_insert(session),
                 Object::Hop(hop) => _ = found.hop.get_or_insert(hop),
                 Object::TimeValues(refresh) => _ = found.refresh.get_or_insert(refresh),
@@ -277,8 +287,8 @@ impl<'a> Found<'a> {
         Ok(found)
     }
 
-    fn flows(&self) -> Result<(Style, Flows<'a>), Malformed> {
-        Ok((need(self.style, "no STYLE")?, Flows::new(self.flows)?))
+    fn flows(&self, ignored: &[u8]) -> Result<(Style, Flows<'a>), Malformed> {
+        Ok((need(self.style, "no STYLE")?, Flows::checked(self.flows, ignored)?))
     }
 }
 
@@ -312,7 +322,13 @@ impl<'a> Body<'a> {
     /// # Errors
     /// A mandatory object is missing, an object is malformed, or the type of the message is unknown.
     pub fn parse(message: &Message<'a>) -> Result<(Body<'a>, Option<UnknownObject>), Malformed> {
-        let found = Found::walk(message.objects())?;
+        // RFC 2205 sections 3.1.5 and 3.1.6: the traffic in tear messages has no meaning.
+        let ignored: &[u8] = match message.kind {
+            kind::PATH_TEAR => &[class::SENDER_TSPEC, class::ADSPEC],
+            kind::RESV_TEAR => &[class::FLOWSPEC],
+            _ => &[],
+        };
+        let found = Found::walk(message.objects(), ignored)?;
         let session = || need(found.session, NO_SESSION);
         let hop = || need(found.hop, NO_HOP);
         let refresh = || need(found.refresh, NO_TIME);
@@ -331,7 +347,7 @@ impl<'a> Body<'a> {
                 record_route: found.record_route,
             }),
             kind::RESV => {
-                let (style, flows) = found.flows()?;
+                let (style, flows) = found.flows(ignored)?;
                 let (session, hop, refresh) = (session()?, hop()?, refresh()?);
                 Body::Resv(Resv { session, hop, refresh, confirm: found.confirm, style, flows })
             }
@@ -340,7 +356,7 @@ impl<'a> Body<'a> {
                 Body::PathErr(PathErr { session: session()?, error: error()?, sender, tspec: found.tspec })
             }
             kind::RESV_ERR => {
-                let (style, flows) = found.flows()?;
+                let (style, flows) = found.flows(ignored)?;
                 Body::ResvErr(ResvErr { session: session()?, hop: hop()?, error: error()?, style, flows })
             }
             kind::PATH_TEAR => {
@@ -349,11 +365,11 @@ impl<'a> Body<'a> {
                 Body::PathTear(PathTear { session: session()?, hop: hop()?, sender, tspec, adspec })
             }
             kind::RESV_TEAR => {
-                let (style, flows) = found.flows()?;
+                let (style, flows) = found.flows(ignored)?;
                 Body::ResvTear(ResvTear { session: session()?, hop: hop()?, style, flows })
             }
             kind::RESV_CONF => {
-                let (style, flows) = found.flows()?;
+                let (style, flows) = found.flows(ignored)?;
                 let confirm = need(found.confirm, "no RESV_CONFIRM")?;
                 Body::ResvConf(ResvConf { session: session()?, error: error()?, confirm, style, flows })
             }

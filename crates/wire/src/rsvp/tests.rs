@@ -222,6 +222,35 @@ fn impossible_traffic_is_refused() {
     assert_eq!(reason(8, &[126]), "a traffic specification without token bucket");
 }
 
+/// RFC 2205 sections 3.1.5 and 3.1.6.
+#[test]
+fn traffic_in_tear_messages_is_ignored() {
+    let hop = Object::Hop(Hop { address: ip("192.0.2.1"), interface: 0 });
+    let (session, template, filter) =
+        (Object::Session(SESSION), Object::SenderTemplate(SENDER), Object::FilterSpec(SENDER));
+    let parsed = |kind, objects: &[Object<'_>]| {
+        let mut packet = Vec::new();
+        let mut writer = Writer::new(&mut packet, kind, 0, 255);
+        objects.iter().for_each(|object| writer.object(object));
+        writer.finish();
+        Body::parse(&Message::parse(&packet).unwrap()).map(|(body, unknown)| {
+            let flows = if let Body::ResvTear(tear) = body { tear.flows.iter().count() } else { 0 };
+            (flows, unknown.is_some())
+        })
+    };
+    for ctype in [2, 99] {
+        let odd = |class| Object::Other { class, ctype, body: &[9; 8] };
+        let style = Object::Style(Style::SE);
+        let tear = [session, hop, template, odd(class::SENDER_TSPEC), odd(class::ADSPEC)];
+        assert_eq!(parsed(kind::PATH_TEAR, &tear), Ok((0, false)));
+        let tear = [session, hop, style, odd(class::FLOWSPEC), filter, odd(class::FLOWSPEC), filter];
+        assert_eq!(parsed(kind::RESV_TEAR, &tear), Ok((2, false)));
+        let time = Object::TimeValues(1);
+        let resv = [session, hop, time, style, odd(class::FLOWSPEC), filter];
+        assert_ne!(parsed(kind::RESV, &resv), Ok((0, false)), "but not in others");
+    }
+}
+
 fn address() -> impl Strategy<Value = Ipv4Addr> {
     any::<u32>().prop_map(Ipv4Addr::from_bits)
 }

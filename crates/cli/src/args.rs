@@ -142,6 +142,7 @@ Examples:
   drophammer bgp eth1 --address 2001:db8::2/64 --to 2001:db8::1 --table rib.bz2
   drophammer bgp eth1 --address fe80::2/64 --to fe80::1 --routes 1000
   drophammer bgp eth1 --address 192.0.2.2/31 --gateway 192.0.2.3 --source 10.0.0.2 --to 10.0.0.1
+  drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --as 65000 --vpn 1504 --routes 100
   drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --for 10s --json
 
 The tester answers ARP and TCP itself: the interface needs no address. The routes are made up and look like routes of the

@@ -10,12 +10,10 @@ use crate::run::usable_backend;
 use crate::{Ended, Exit, Failure};
 use drophammer_lab::kinds::external::refuse_in_use;
 use drophammer_model::quantity::group_digits;
-use drophammer_model::routes::Routes;
 use drophammer_port::Backend;
-use drophammer_testbed::speaker::{Speaker, SpeakerConfig, Told};
+use drophammer_testbed::speaker::{Speaker, SpeakerConfig, Table, Told};
 use job::Job;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -27,7 +25,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// `drophammer bgp`.
 pub fn run(args: &BgpArgs) -> Ended {
     let job = Job::read(args).map_err(Failure::usage)?;
-    let routes = job.table().map_err(Failure::usage)?.map(Arc::new);
+    let routes = job.table().map_err(Failure::usage)?;
     let stop = stop_flag()?;
     let speaker = open(&job, usable_backend(&args.backend)?)?;
     Feed::new(&job, routes, speaker, args.json).run(&stop)
@@ -48,7 +46,7 @@ fn open(job: &Job, backend: &Backend) -> Result<Speaker, Failure> {
 struct Feed<'a> {
     job: &'a Job,
     /// `None` if there are no routes to advertise.
-    routes: Option<Arc<Routes>>,
+    routes: Option<Table>,
     speaker: Speaker,
     json: bool,
     lines: Lines,
@@ -65,7 +63,7 @@ struct Feed<'a> {
 }
 
 impl<'a> Feed<'a> {
-    fn new(job: &'a Job, routes: Option<Arc<Routes>>, speaker: Speaker, json: bool) -> Feed<'a> {
+    fn new(job: &'a Job, routes: Option<Table>, speaker: Speaker, json: bool) -> Feed<'a> {
         let (lines, readable) = (Lines::begin(), true);
         Feed { job, routes, speaker, json, lines, up: None, done: None, losses: 0, refused: None, readable }
     }
@@ -186,7 +184,7 @@ impl<'a> Feed<'a> {
             return;
         }
         let columns = ["state", "advertised", "UPDATEs", "bytes sent", "received", "withdrawn"];
-        let headline = self.job.headline(self.routes.as_deref());
+        let headline = self.job.headline(self.routes.as_ref());
         let text = format!("{headline}\n{}", row("time", &columns.map(str::to_owned)));
         self.print(&text);
     }
@@ -226,7 +224,7 @@ impl<'a> Feed<'a> {
             value["session_up_s"] = json!(self.up.map(milliseconds));
             value["all_acknowledged_s"] = json!(self.done.map(milliseconds));
             value["losses"] = json!(told.session.losses);
-            value["table"] = json!(self.routes.as_deref().map(Routes::name));
+            value["table"] = json!(self.routes.as_ref().map(|table| table.prefixes().name()));
             let text = json!({ "summary": value }).to_string();
             return self.print(&text);
         }
@@ -236,7 +234,7 @@ impl<'a> Feed<'a> {
             (Some(_), None) if self.routes.is_some() => lines.push(format!(
                 "{} of {} routes were sent; the peer has not acknowledged all of them",
                 group_digits(told.advertised),
-                group_digits(self.routes.as_deref().map_or(0, |routes| u64::from(routes.len())))
+                group_digits(self.routes.as_ref().map_or(0, Table::len))
             )),
             _ => lines.push(format!(
                 "advertised {} routes, received {} and {} withdrawals",

@@ -2,10 +2,13 @@
 
 use crate::neighbour::rig_of_one;
 use crate::routers::table_of;
-use drophammer_emulation::bgp::{BgpCommand, PeerConfig, RouteSet};
+use drophammer_emulation::bgp::{BgpCommand, PeerConfig, RouteSet, VpnRouteSet};
 use drophammer_emulation::tcp::Protection;
 use drophammer_methods::routing::TableChoice;
-use drophammer_model::routes::{AfiSafi, Change, Packing, Routes};
+use drophammer_model::routes::{
+    Administrator, AfiSafi, Change, Counting, FIRST_LABEL, LabelPer, Packing, PrefixesPerVrf, Routes, VpnId, VpnRoutes,
+    VrfRange,
+};
 use drophammer_port::{Backend, PortError};
 use drophammer_rig::{Act, Action, Hosts, Rig, RigError, Select, SessionMetrics, Tags, Until};
 use std::net::{IpAddr, Ipv4Addr};
@@ -30,6 +33,8 @@ pub struct SpeakerConfig {
     pub source: IpAddr,
     /// The peer's address.
     pub peer: IpAddr,
+    /// The family of the routes in the session.
+    pub family: AfiSafi,
     /// Its AS number.
     pub asn: u32,
     /// The peer's AS number.
@@ -61,6 +66,49 @@ pub struct Told {
     pub all_acknowledged: bool,
 }
 
+/// What the speaker advertises.
+#[derive(Clone, Debug)]
+pub enum Table {
+    /// Unicast routes.
+    Unicast(Arc<Routes>),
+    /// Routes of VRFs.
+    Vpn(Arc<VpnRoutes>),
+}
+
+impl Table {
+    /// `vrfs` VRFs, each with all of `routes`. VRF number n has the route distinguisher and route target `asn:n`, and one
+    /// label, which is 15 + n; the first number is 1.
+    ///
+    /// # Errors
+    /// Numbers or labels that do not fit.
+    pub fn vpn(routes: Routes, vrfs: u32, asn: u32) -> Result<Table, String> {
+        let administrator = u16::try_from(asn).map_or(Administrator::As4(asn), Administrator::As2);
+        let ids = Counting::from(VpnId { administrator, number: 1 });
+        let targets = vec![ids.clone()];
+        let vrfs =
+            VrfRange { count: vrfs, distinguisher: ids, targets, first_label: FIRST_LABEL, label_per: LabelPer::Vrf };
+        let routes = VpnRoutes::new(vrfs, Arc::new(routes), PrefixesPerVrf::Same).map_err(|e| e.to_string())?;
+        Ok(Table::Vpn(Arc::new(routes)))
+    }
+
+    /// The prefixes: of the table, or of each VRF.
+    pub fn prefixes(&self) -> &Routes {
+        match self {
+            Table::Unicast(routes) => routes,
+            Table::Vpn(routes) => routes.routes(),
+        }
+    }
+
+    /// Number of routes, over all VRFs.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> u64 {
+        match self {
+            Table::Unicast(routes) => routes.len().into(),
+            Table::Vpn(routes) => u64::from(routes.per_vrf()) * u64::from(routes.vrfs().count),
+        }
+    }
+}
+
 /// The router.
 pub struct Speaker {
     rig: Rig,
@@ -88,6 +136,7 @@ impl Speaker {
             }
             device.add_bgp([PeerConfig {
                 hold: config.hold,
+                families: vec![config.family],
                 passive: config.passive,
                 protection: Protection { md5_key: config.md5_key.clone(), ttl_security_hops: config.gtsm_hops },
                 ..PeerConfig::new(config.source, config.peer, config.asn, config.peer_as, config.router_id)
@@ -113,14 +162,22 @@ impl Speaker {
         self.rig.protocols(Select::All, Action::Start);
     }
 
-    /// Advertises `routes` to the peer as soon as the session is up.
+    /// Advertises `table` to the peer as soon as the session is up.
     ///
     /// # Errors
     /// The port's.
-    pub fn advertise(&mut self, routes: &Arc<Routes>, packing: Packing) -> Result<(), RigError> {
+    pub fn advertise(&mut self, table: &Table, packing: Packing) -> Result<(), RigError> {
         let place = self.rig.hosts().place(SESSION);
-        let set = RouteSet::unicast(routes.clone(), 0..routes.len(), packing);
-        let command = BgpCommand::Routes { peer: place.router, change: Change::Advertise, set };
+        let (peer, change) = (place.router, Change::Advertise);
+        let command = match table {
+            Table::Unicast(routes) => {
+                let set = RouteSet::unicast(routes.clone(), 0..routes.len(), packing);
+                BgpCommand::Routes { peer, change, set }
+            }
+            Table::Vpn(routes) => {
+                BgpCommand::VpnRoutes { peer, change, set: VpnRouteSet::all(routes.clone(), packing) }
+            }
+        };
         self.rig.command(place.port, &Act::bgp(place.device, command))
     }
 

@@ -156,6 +156,10 @@ pub struct BgpArgs {
     /// Source of the routes: `internet`, `uniform`, or an MRT file (RFC 6396), also compressed by gzip, bzip2, xz or zstd
     #[arg(long, value_name = "SOURCE", default_value = "internet")]
     pub table: String,
+    /// Advertise the routes in each of N VRFs, as VPNv4 or VPNv6 routes (RFC 4364, 4659): VRF n has the route distinguisher
+    /// and route target AS:n, and the label 15 + n
+    #[arg(long, value_name = "N", value_parser = count, default_value = "0", hide_default_value = true)]
+    pub vpn: u32,
     /// Routes per second [default: as fast as the peer accepts them]
     #[arg(long, value_name = "N", value_parser = per_second)]
     pub rate: Option<f64>,

@@ -7,8 +7,9 @@ use drophammer_model::routes::{AfiSafi, Packing, Routes};
 use drophammer_model::suite::DEFAULT_SEED;
 use drophammer_model::trial::Family;
 use drophammer_rig::{Tag, Tags};
-use drophammer_testbed::speaker::{SpeakerConfig, table};
+use drophammer_testbed::speaker::{SpeakerConfig, Table, table};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An example of the addresses.
@@ -34,6 +35,8 @@ pub struct Job {
     pub source: String,
     /// Number of routes to advertise; `None` for all routes of a file, or for no made-up routes.
     pub routes: Option<u32>,
+    /// VRFs that each have these routes; 0 for unicast routes.
+    pub vrfs: u32,
     /// How routes are packed into messages.
     pub packing: Packing,
     /// How long to keep the session after all routes were acknowledged; `None` for until Ctrl-C.
@@ -101,6 +104,12 @@ impl Job {
             source,
             tags: tags.map_err(|e| format!("--vlan: {e}"))?,
             peer,
+            family: match (args.vpn, address) {
+                (0, IpAddr::V4(_)) => AfiSafi::IPV4_UNICAST,
+                (0, IpAddr::V6(_)) => AfiSafi::IPV6_UNICAST,
+                (_, IpAddr::V4(_)) => AfiSafi::VPNV4,
+                (_, IpAddr::V6(_)) => AfiSafi::VPNV6,
+            },
             asn: args.asn,
             peer_as: args.peer_as,
             router_id,
@@ -118,6 +127,7 @@ impl Job {
             speaker,
             source: args.table.clone(),
             routes: args.routes,
+            vrfs: args.vpn,
             packing: Packing { routes_per_update: args.routes_per_update, pace: args.rate, prepend: 0 },
             duration: args.duration,
             seed: args.seed.unwrap_or(DEFAULT_SEED),
@@ -130,26 +140,33 @@ impl Job {
     }
 
     /// The routes to advertise, if there are any. Fails if the table has fewer routes, or its file cannot be read.
-    pub fn table(&self) -> Result<Option<Routes>, String> {
+    pub fn table(&self) -> Result<Option<Table>, String> {
         let made_up = ["internet", "uniform"].contains(&self.source.as_str());
-        match self.routes {
-            Some(0) => Ok(None),
-            None if made_up => Ok(None),
-            count => table(&self.source, AfiSafi::unicast(self.family()), count, self.seed).map(Some),
+        if self.routes == Some(0) || self.routes.is_none() && made_up {
+            return Ok(None);
         }
+        let routes = table(&self.source, AfiSafi::unicast(self.family()), self.routes, self.seed)?;
+        Ok(Some(match self.vrfs {
+            0 => Table::Unicast(Arc::new(routes)),
+            vrfs => Table::vpn(routes, vrfs, self.speaker.asn).map_err(|e| format!("--vpn: {e}"))?,
+        }))
     }
 
     /// Describes the job in words.
-    pub fn headline(&self, routes: Option<&Routes>) -> String {
+    pub fn headline(&self, table: Option<&Table>) -> String {
         let SpeakerConfig { source: address, asn, peer, peer_as, gateway, .. } = &self.speaker;
-        let routes = match routes {
+        let routes = match table.map(Table::prefixes) {
             None => "no routes".to_owned(),
             Some(routes) => {
                 let name = match routes {
                     Routes::Range(_) => &self.source,
                     Routes::Table(table) => table.name(),
                 };
-                format!("{} {} routes ({name})", group_digits(u64::from(routes.len())), self.family())
+                let each = format!("{} {} routes", group_digits(u64::from(routes.len())), self.family());
+                match self.vrfs {
+                    0 => format!("{each} ({name})"),
+                    vrfs => format!("{} VRFs with {each} each ({name})", group_digits(vrfs.into())),
+                }
             }
         };
         let peer = if gateway == peer { peer.to_string() } else { format!("{peer} by {gateway}") };

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// Type of the network (RFC 2328 section 1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum NetworkType {
     /// Two routers.
     PointToPoint,
@@ -21,7 +21,7 @@ pub enum NetworkType {
 
 /// How packets are authenticated (RFC 2328 appendix D).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Secret {
     /// Not at all.
     None,
@@ -38,7 +38,7 @@ pub enum Secret {
 
 /// How emulated routers are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Shape {
     /// Rows of this many routers; each router is connected to the ones left, right, above and below.
     Grid {
@@ -106,7 +106,7 @@ pub struct Externals {
 
 /// A part of what the device advertises, by index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Part {
     /// Router-LSAs of the emulated routers.
     Routers(Range<u32>),

@@ -238,7 +238,7 @@ pub struct EgressRange {
 
 /// Labels that an egress hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub enum LabelPolicy {
     /// Implicit null: the previous hop pops the label.
     ImplicitNull,

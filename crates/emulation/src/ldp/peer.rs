@@ -416,10 +416,7 @@ fn handle(
                 match fec {
                     FecElement::Prefix(prefix) => _ = bindings.removed(now, prefix, label),
                     FecElement::Wildcard => bindings.all_removed(now, label, None),
-                    FecElement::TypedWildcard { element: ldp::fec::element::PREFIX, family: family @ (1 | 2) } => {
-                        bindings.all_removed(now, label, Some(family == 1));
-                    }
-                    FecElement::TypedWildcard { .. } => {}
+                    FecElement::PrefixWildcard { ipv6 } => bindings.all_removed(now, label, Some(!ipv6)),
                 }
             }
             outbox.push(&Message::LabelRelease { fecs, label });

@@ -17,12 +17,10 @@ pub enum FecElement {
     Wildcard,
     /// A prefix.
     Prefix(Prefix),
-    /// All FECs of a type (RFC 5918).
-    TypedWildcard {
-        /// The type of FEC element.
-        element: u8,
-        /// Address family number, if the type has one; otherwise 0.
-        family: u16,
+    /// All prefixes of a family (RFC 5918 section 6).
+    PrefixWildcard {
+        /// True for IPv6.
+        ipv6: bool,
     },
 }
 
@@ -42,6 +40,10 @@ impl<'a> Fecs<'a> {
         let (mut rest, mut count, mut wildcard) = (value, 0, false);
         while !rest.is_empty() {
             let (found, after) = split(rest)?;
+            // A typed wildcard is the only element that counts (RFC 5918 section 4).
+            if let FecElement::PrefixWildcard { .. } = found {
+                return Ok(Fecs(&rest[..rest.len() - after.len()]));
+            }
             wildcard |= found == FecElement::Wildcard;
             count += 1;
             rest = after;
@@ -87,22 +89,34 @@ fn split(bytes: &[u8]) -> Result<(FecElement, &[u8]), Status> {
         element::WILDCARD => Ok((FecElement::Wildcard, rest)),
         element::PREFIX => {
             let (&[high, low, length], rest) = rest.split_first_chunk::<3>().ok_or(MALFORMED)?;
-            let family = u16::from_be_bytes([high, low]);
+            let ipv6 = is_ipv6([high, low])?;
             let (address, rest) = rest.split_at_checked(usize::from(length.div_ceil(8))).ok_or(MALFORMED)?;
-            let address: IpAddr = match family {
-                IPV4 => Ipv4Addr::from(padded(address).ok_or(MALFORMED)?).into(),
-                IPV6 => Ipv6Addr::from(padded(address).ok_or(MALFORMED)?).into(),
-                _ => return Err(Status::new(code::UNSUPPORTED_ADDRESS_FAMILY)),
+            let address: IpAddr = match ipv6 {
+                false => Ipv4Addr::from(padded(address).ok_or(MALFORMED)?).into(),
+                true => Ipv6Addr::from(padded(address).ok_or(MALFORMED)?).into(),
             };
             Ok((FecElement::Prefix(Prefix::masked(address, length).ok_or(MALFORMED)?), rest))
         }
         element::TYPED_WILDCARD => {
-            let (&[element, length], rest) = rest.split_first_chunk::<2>().ok_or(MALFORMED)?;
+            let (&[kind, length], rest) = rest.split_first_chunk::<2>().ok_or(MALFORMED)?;
+            // RFC 5918 section 4: a type that is not supported is an unknown FEC.
+            if kind != element::PREFIX {
+                return Err(Status::new(code::UNKNOWN_FEC));
+            }
             let (info, rest) = rest.split_at_checked(length.into()).ok_or(MALFORMED)?;
-            let family = info.first_chunk().map_or(0, |family| u16::from_be_bytes(*family));
-            Ok((FecElement::TypedWildcard { element, family }, rest))
+            let family = info.try_into().map_err(|_| MALFORMED)?;
+            Ok((FecElement::PrefixWildcard { ipv6: is_ipv6(family)? }, rest))
         }
         _ => Err(Status::new(code::UNKNOWN_FEC)),
+    }
+}
+
+/// True for the family number of IPv6, false for that of IPv4.
+fn is_ipv6(family: [u8; 2]) -> Result<bool, Status> {
+    match u16::from_be_bytes(family) {
+        IPV4 => Ok(false),
+        IPV6 => Ok(true),
+        _ => Err(Status::new(code::UNSUPPORTED_ADDRESS_FAMILY)),
     }
 }
 
@@ -174,22 +188,38 @@ mod tests {
 
     #[test]
     fn several_elements_and_wildcards() {
-        let fecs = Fecs::parse(&[2, 0, 1, 8, 10, 5, 2, 2, 0, 1, 2, 0, 2, 0]).unwrap();
+        let fecs = Fecs::parse(&[2, 0, 1, 8, 10, 2, 0, 2, 0]).unwrap();
         let [a, b] = ["10.0.0.0/8", "::/0"].map(|text| FecElement::Prefix(text.parse().unwrap()));
-        let typed = FecElement::TypedWildcard { element: 2, family: 1 };
-        assert_eq!(fecs.iter().collect::<Vec<_>>(), [a, typed, b]);
-        assert!(!fecs.are_prefixes());
+        assert_eq!(fecs.iter().collect::<Vec<_>>(), [a, b]);
         assert_eq!(fecs.prefixes().map(FecElement::Prefix).collect::<Vec<_>>(), [a, b]);
+        assert!(fecs.are_prefixes());
         assert_eq!(Fecs::parse(&[1]).unwrap(), Fecs::WILDCARD);
+    }
+
+    #[test]
+    fn a_typed_wildcard_is_the_only_element_that_counts() {
+        for (ipv6, family) in [(false, 1), (true, 2)] {
+            let typed = FecElement::PrefixWildcard { ipv6 };
+            for bytes in [&[5, 2, 2, 0, family][..], &[2, 0, 1, 8, 10, 5, 2, 2, 0, family, 2, 0, 2, 0]] {
+                let fecs = Fecs::parse(bytes).unwrap();
+                assert_eq!(fecs.iter().collect::<Vec<_>>(), [typed], "{bytes:?}");
+                assert_eq!((fecs.as_bytes(), fecs.are_prefixes()), (&[5, 2, 2, 0, family][..], false));
+            }
+        }
     }
 
     #[test]
     fn what_is_wrong_has_its_status() {
         let status = |bytes: &[u8]| Fecs::parse(bytes).unwrap_err().code;
-        for malformed in [&[][..], &[1, 1], &[2, 0, 1], &[2, 0, 1, 33, 1, 2, 3, 4, 5], &[2, 0, 1, 16, 10], &[5, 2, 9]] {
+        for malformed in [&[][..], &[1, 1], &[2, 0, 1], &[2, 0, 1, 33, 1, 2, 3, 4, 5], &[2, 0, 1, 16, 10], &[5, 2, 9], &[5, 2, 0]] {
             assert_eq!(status(malformed), code::MALFORMED_TLV_VALUE, "{malformed:?}");
         }
-        assert_eq!(status(&[2, 0, 3, 8, 1]), code::UNSUPPORTED_ADDRESS_FAMILY);
+        for family in [&[2, 0, 3, 8, 1][..], &[2, 0, 3, 200, 1], &[5, 2, 2, 0, 25]] {
+            assert_eq!(status(family), code::UNSUPPORTED_ADDRESS_FAMILY, "{family:?}");
+        }
+        for element in [1, 3, 0x80] {
+            assert_eq!(status(&[5, element, 0]), code::UNKNOWN_FEC, "a typed wildcard of type {element}");
+        }
         assert_eq!(status(&[3, 0, 1, 4, 1, 2, 3, 4]), code::UNKNOWN_FEC, "host address of RFC 3036");
         assert_eq!(status(&[2, 0, 1, 8, 10, 0x80, 0]), code::UNKNOWN_FEC, "a pseudowire");
     }

@@ -24,25 +24,40 @@ pub struct Repr {
 
 impl Repr {
     /// Parses and checks a datagram: `(header, payload)`. `pseudo_sum` is the sum of the IP header's pseudo-header. A
-    /// checksum of zero (IPv4: none sent) is refused, because test traffic always has a checksum and IPv6 requires one.
+    /// checksum of zero is refused, because test traffic always has a checksum and IPv6 requires one.
     /// On a virtual link, the kernel leaves the checksum to an interface that does not exist: the field then contains the
     /// sum of the pseudo-header, which is accepted.
     ///
     /// # Errors
     /// Lengths are inconsistent, or the checksum is wrong.
     pub fn parse(datagram: &[u8], pseudo_sum: u64) -> Result<(Repr, &[u8]), Malformed> {
+        let (repr, payload) = Repr::split(datagram)?;
+        let found = u16::from_be_bytes([datagram[6], datagram[7]]);
+        let is_offloaded = found == checksum::fold(pseudo_sum);
+        let is_right = || checksum::fold(pseudo_sum + checksum::sum(&datagram[..LEN + payload.len()])) == 0xffff;
+        if found == 0 || !(is_offloaded || is_right()) {
+            return Err(Malformed::new("udp", "wrong checksum"));
+        }
+        Ok((repr, payload))
+    }
+
+    /// Like [`Repr::parse`], for a datagram in IPv4: a checksum of zero is accepted, because the sender has computed none
+    /// (RFC 768, RFC 1122 section 4.1.3.4).
+    ///
+    /// # Errors
+    /// Lengths are inconsistent, or the checksum is wrong.
+    pub fn parse_ipv4(datagram: &[u8], pseudo_sum: u64) -> Result<(Repr, &[u8]), Malformed> {
+        if datagram.get(6..LEN) == Some(&[0, 0]) { Repr::split(datagram) } else { Repr::parse(datagram, pseudo_sum) }
+    }
+
+    /// Header and payload, without a check of the checksum.
+    fn split(datagram: &[u8]) -> Result<(Repr, &[u8]), Malformed> {
         if datagram.len() < LEN {
             return Err(Malformed::new("udp", "fewer than 8 bytes"));
         }
         let length = usize::from(u16::from_be_bytes([datagram[4], datagram[5]]));
         if length < LEN || length > datagram.len() {
             return Err(Malformed::new("udp", "length does not fit"));
-        }
-        let found = u16::from_be_bytes([datagram[6], datagram[7]]);
-        let is_offloaded = found == checksum::fold(pseudo_sum);
-        let is_right = || checksum::fold(pseudo_sum + checksum::sum(&datagram[..length])) == 0xffff;
-        if found == 0 || !(is_offloaded || is_right()) {
-            return Err(Malformed::new("udp", "wrong checksum"));
         }
         let port = |at| u16::from_be_bytes([datagram[at], datagram[at + 1]]);
         Ok((Repr { source: port(0), destination: port(2) }, &datagram[LEN..length]))
@@ -82,6 +97,8 @@ mod tests {
         for (field, accepted) in [(right, true), ([0xc0, 0xa9], true), ([0xc0, 0xa8], false), ([0, 0], false)] {
             datagram[6..8].copy_from_slice(&field);
             assert_eq!(Repr::parse(&datagram, pseudo_sum).is_ok(), accepted, "{field:?}");
+            let without = field == [0, 0];
+            assert_eq!(Repr::parse_ipv4(&datagram, pseudo_sum).is_ok(), accepted || without, "{field:?}");
         }
     }
 }

@@ -226,7 +226,8 @@ fn take_packet(
     give(now, protocols, out, Match::IpProtocol(packet.protocol), Input::Packet(packet));
     let udp_wanted = |bound: &Bound| bound.matches.iter().any(|m| matches!(m, Match::UdpPort(_)));
     if packet.protocol == protocol::UDP && protocols.iter().any(udp_wanted) {
-        let (header, payload) = udp::Repr::parse(packet.payload, packet.pseudo_sum)?;
+        let parse = if packet.source.is_ipv4() { udp::Repr::parse_ipv4 } else { udp::Repr::parse };
+        let (header, payload) = parse(packet.payload, packet.pseudo_sum)?;
         let packet = Packet { payload, ..packet };
         let input = Input::Datagram { packet, source: header.source, destination: header.destination };
         give(now, protocols, out, Match::UdpPort(header.destination), input);

@@ -88,9 +88,9 @@ impl Bfd {
             0 => self.by_peer.get(&packet.source).copied().ok_or("unknown peer")?,
             number => number.wrapping_sub(self.first_discriminator) as usize,
         };
-        let session = self.sessions.get(index).ok_or("unknown discriminator")?;
-        if session.config().peer != packet.source {
-            return Err("another peer's discriminator");
+        // The discriminator alone selects the session; the source address may change (RFC 5880 section 6.3).
+        if index >= self.sessions.len() {
+            return Err("unknown discriminator");
         }
         match control.authentication {
             Some(_) => Err("authentication is not configured"),

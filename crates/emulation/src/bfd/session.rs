@@ -92,6 +92,8 @@ pub(super) struct Session {
     changed: bool,
     last_sent: Instant,
     next_packet: Option<Instant>,
+    /// The interval that `next_packet` follows from.
+    paced: Duration,
     expires: Option<Instant>,
     /// AdminDown is sent until this time.
     farewell: Option<Instant>,
@@ -137,6 +139,7 @@ impl Session {
             changed: false,
             last_sent: Instant(0),
             next_packet: None,
+            paced: Duration::ZERO,
             expires: None,
             farewell: None,
             random: seed ^ u64::from(discriminator) << 32,
@@ -183,8 +186,8 @@ impl Session {
     pub fn stop(&mut self, now: Instant) {
         if self.state != State::AdminDown {
             let heard = self.remote_discriminator != 0;
-            let detection = (micros(SLOW) * self.config.detect_mult.into()).max(self.detection_time());
             self.go(now, State::AdminDown, diagnostic::ADMINISTRATIVELY_DOWN);
+            let detection = (self.interval() * self.config.detect_mult.into()).max(self.detection_time());
             (self.polling, self.owes_final, self.expires) = (false, false, None);
             self.farewell = heard.then(|| now + detection);
             self.changed = heard;
@@ -269,23 +272,24 @@ impl Session {
         !silent && self.remote_min_rx != 0 && (!demand || self.polling)
     }
 
-    /// The interval with jitter: 75 to 100 % of it, or to 90 % if one missing packet is enough (section 6.8.7).
+    /// The current interval with jitter: 75 to 100 % of it, or to 90 % if one missing packet is enough (section 6.8.7).
     fn jittered(&mut self) -> Duration {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let range = if self.config.detect_mult == 1 { 15 } else { 25 };
         let part = 750 + (self.random >> 33) % (range * 10 + 1);
-        Duration::from_nanos((self.interval().as_nanos() as u64 / 1000).saturating_mul(part))
+        self.paced = self.interval();
+        Duration::from_nanos((self.paced.as_nanos() as u64 / 1000).saturating_mul(part))
     }
 
-    /// Sets the next periodic packet after a change.
+    /// Sets the next periodic packet after a change of the interval, which counts from the last packet (section 6.8.3).
     fn reschedule(&mut self, now: Instant) {
         if !self.is_periodic() {
             self.next_packet = None;
             return;
         }
-        let latest = self.last_sent + self.jittered();
-        let at = self.next_packet.map_or(latest, |at| at.min(latest));
-        self.next_packet = Some(at.max(now));
+        if self.next_packet.is_none() || self.paced != self.interval() {
+            self.next_packet = Some((self.last_sent + self.jittered()).max(now));
+        }
     }
 
     /// Handles the end of the detection time (section 6.8.4).

@@ -51,6 +51,7 @@ impl Wire {
             }
             while let Some((from, frame)) = frames.pop_front() {
                 if frame[12..14] == [8, 0] {
+                    assert_eq!(frame[15], 0xc0, "CS6");
                     self.packets.push((self.now, from, frame[AT..AT + LEN].to_vec()));
                 }
                 if self.deaf != Some(from) {
@@ -173,44 +174,96 @@ fn a_stopped_session_says_so_and_is_silent_then() {
     assert_eq!(wire.states(), [State::Up, State::Up]);
 }
 
+/// A frame to device 1 from the address with this number.
+fn frame_from(source: u8, ttl: u8, control: &Control<'_>) -> Vec<u8> {
+    let mut frame = vec![0; AT + control.packet_len()];
+    frame[..6].copy_from_slice(&MacAddr::local(1).0);
+    frame[12..14].copy_from_slice(&[8, 0]);
+    let header = ipv4::Repr {
+        tos: 0,
+        identification: 0,
+        dont_fragment: true,
+        ttl,
+        protocol: 17,
+        source: [198, 18, 0, source].into(),
+        destination: [198, 18, 0, 1].into(),
+        payload_len: udp::LEN + control.packet_len(),
+    };
+    header.emit(&mut frame[14..]);
+    control.emit(&mut frame[AT..]);
+    udp::Repr { source: 50_000, destination: bfd::PORT }.emit(&mut frame[34..], header.pseudo_header_sum());
+    frame
+}
+
 #[test]
 fn packets_that_do_not_belong_to_a_session_are_counted_by_reason() {
     let mut wire = Wire::new([with(2, 100, 3), with(1, 100, 3)]);
     wire.command(0, &Command::Start);
     wire.run(ms(1));
     let control = Control { state: State::Down, detect_mult: 3, my_discriminator: 9, ..Control::default() };
-    let mut send = |source: u8, port: u16, ttl: u8, control: &Control<'_>| {
-        let mut frame = vec![0; AT + control.packet_len()];
-        frame[..6].copy_from_slice(&MacAddr::local(1).0);
-        frame[12..14].copy_from_slice(&[8, 0]);
-        let header = ipv4::Repr {
-            tos: 0,
-            identification: 0,
-            dont_fragment: true,
-            ttl,
-            protocol: 17,
-            source: [198, 18, 0, source].into(),
-            destination: [198, 18, 0, 1].into(),
-            payload_len: udp::LEN + control.packet_len(),
-        };
-        header.emit(&mut frame[14..]);
-        control.emit(&mut frame[AT..]);
-        udp::Repr { source: port, destination: bfd::PORT }.emit(&mut frame[34..], header.pseudo_header_sum());
-        wire.devices[0].receive(ms(2), &frame, &mut |_| {});
+    let mut send = |source: u8, ttl: u8, control: &Control<'_>| {
+        wire.devices[0].receive(ms(2), &frame_from(source, ttl, control), &mut |_| {});
         let all = wire.devices[0].protocol::<Bfd>().unwrap().discarded().clone();
         all.iter().last().map(|(reason, _)| reason)
     };
-    assert_eq!(send(2, 50_000, 254, &control), Some("TTL is not 255"));
-    assert_eq!(send(3, 50_000, 255, &control), Some("unknown peer"));
+    assert_eq!(send(2, 254, &control), Some("TTL is not 255"));
+    assert_eq!(send(3, 255, &control), Some("unknown peer"));
     let of = |your_discriminator| Control { your_discriminator, ..control };
-    assert_eq!(send(2, 50_000, 255, &of(77)), Some("unknown discriminator"));
-    assert_eq!(send(3, 50_000, 255, &of(1 << 20 | 1)), Some("another peer's discriminator"));
+    assert_eq!(send(2, 255, &of(77)), Some("unknown discriminator"));
     let section = Control { authentication: Some(&[1, 3, 7]), ..control };
-    assert_eq!(send(2, 50_000, 255, &section), Some("authentication is not configured"));
-    assert_eq!(send(2, 50_000, 255, &Control { detect_mult: 0, ..control }), Some("Detect Mult is 0"));
+    assert_eq!(send(2, 255, &section), Some("authentication is not configured"));
+    assert_eq!(send(2, 255, &Control { detect_mult: 0, ..control }), Some("Detect Mult is 0"));
     let before = wire.devices[0].protocol::<Bfd>().unwrap().state();
-    assert_eq!((before.counter("packets_received"), before.counter("packets_discarded")), (6, 6));
+    assert_eq!((before.counter("packets_received"), before.counter("packets_discarded")), (5, 5));
     assert_eq!(wire.report(0).state, State::Down);
+}
+
+#[test]
+fn the_discriminator_alone_selects_a_session() {
+    let mut device = device(1, with(2, 100, 3));
+    device.command(ms(0), NAME, &Command::Start).unwrap();
+    let control = Control {
+        state: State::Down,
+        detect_mult: 3,
+        my_discriminator: 9,
+        your_discriminator: 1 << 20 | 1,
+        ..Control::default()
+    };
+    let mut frame = frame_from(3, 255, &control);
+    // A datagram without a checksum, as some hardware sends it.
+    frame[AT - 2..AT].fill(0);
+    device.receive(ms(2), &frame, &mut |_| {});
+    let bfd = device.protocol::<Bfd>().unwrap();
+    assert_eq!((bfd.sessions().next().unwrap().state, bfd.discarded().sum()), (State::Init, 0));
+}
+
+#[test]
+fn packets_of_a_quick_peer_do_not_shorten_the_interval() {
+    let quick = SessionConfig { desired_min_tx: 10_000, ..with(1, 10, 3) };
+    let slow = SessionConfig { desired_min_tx: 300_000, required_min_rx: 10_000, ..with(2, 300, 3) };
+    let mut wire = Wire::new([slow, quick]);
+    [0, 1].into_iter().for_each(|i| wire.command(i, &Command::Start));
+    wire.run(ms(5000));
+    wire.packets.clear();
+    wire.run(ms(65_000));
+    let at: Vec<_> = wire.packets.iter().filter(|(_, from, _)| *from == 0).map(|(at, ..)| *at).collect();
+    let gaps: Vec<_> = at.windows(2).map(|pair| pair[1].since(pair[0]).as_millis()).collect();
+    assert!(gaps.iter().all(|gap| (225..=300).contains(gap)), "{gaps:?}");
+    let mean = gaps.iter().sum::<u128>() / gaps.len() as u128;
+    assert!((255..270).contains(&mean), "{mean} ms: 87.5 % of 300 ms");
+}
+
+#[test]
+fn a_farewell_lasts_for_the_detection_time_of_the_peer() {
+    let patient = SessionConfig { required_min_rx: 3_000_000, ..with(1, 100, 3) };
+    let mut wire = Wire::new([with(2, 100, 3), patient]);
+    [0, 1].into_iter().for_each(|i| wire.command(i, &Command::Start));
+    wire.run(ms(20_000));
+    assert_eq!(wire.states(), [State::Up, State::Up]);
+    wire.command(0, &Command::Stop);
+    wire.run(ms(60_000));
+    let last = wire.packets.iter().filter(|(_, from, _)| *from == 0).next_back().unwrap().0;
+    assert!((ms(26_000)..=ms(29_000)).contains(&last), "{last:?}: one detection time is 9 s");
 }
 
 #[test]

@@ -9,6 +9,9 @@ use drophammer_wire::ethernet::{self, ethertype};
 use drophammer_wire::{MacAddr, ipv4, ipv6, udp};
 use std::net::IpAddr;
 
+/// Traffic class of datagrams: CS6, which routers use for control protocols (RFC 4594 section 3.2).
+const CS6: u8 = 0xc0;
+
 /// Counts of frames that a device could not handle, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Oddities {
@@ -99,7 +102,7 @@ impl Output<'_> {
         send_packet(self.link, self.frames, packet)
     }
 
-    /// Sends a UDP datagram with TTL or hop limit `hop_limit`. Both addresses must belong to the same family. If the
+    /// Sends a UDP datagram of a control protocol with TTL or hop limit `hop_limit`. Both addresses must belong to the same family. If the
     /// next hop is not resolved yet, or the families differ, drops the datagram and returns false.
     pub fn udp(&mut self, ends: [(IpAddr, u16); 2], hop_limit: u8, data: &[u8]) -> bool {
         let [(source, source_port), (destination, port)] = ends;
@@ -110,7 +113,7 @@ impl Output<'_> {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 packet = vec![0; ipv4::LEN + payload_len];
                 let ip = ipv4::Repr {
-                    tos: 0,
+                    tos: CS6,
                     identification: 0,
                     dont_fragment: true,
                     ttl: hop_limit,
@@ -125,7 +128,7 @@ impl Output<'_> {
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
                 packet = vec![0; ipv6::LEN + payload_len];
                 let ip = ipv6::Repr {
-                    traffic_class: 0,
+                    traffic_class: CS6,
                     flow_label: 0,
                     next_header: ipv4::protocol::UDP,
                     hop_limit,

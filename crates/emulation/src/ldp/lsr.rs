@@ -150,7 +150,7 @@ impl Lsr {
         };
         self.shared.counters.hellos_received += 1;
         if self.peers[peer].greeted(now, &hello, source, self.shared.config.hello_hold) {
-            // The peer must know this LSR before a connection.
+            // The peer must know this LSR before a connection. From now on, hellos follow its hold time.
             self.hello_due = Some(now);
         }
     }
@@ -160,13 +160,13 @@ impl Lsr {
         if let Some(known) = self.peers.iter().position(|peer| peer.id() == id) {
             return Some(known);
         }
-        let new = Peer::new(now, id, &self.shared.config);
+        let new = || Peer::new(now, id, &self.shared.config);
         if self.peers.len() < MOST_PEERS {
-            self.peers.push(new);
+            self.peers.push(new());
             return Some(self.peers.len() - 1);
         }
         let gone = self.peers.iter().position(|peer| !peer.is_adjacent() && peer.connection.is_none())?;
-        self.peers[gone] = new;
+        self.peers[gone] = new();
         Some(gone)
     }
 
@@ -175,7 +175,9 @@ impl Lsr {
             return;
         }
         let config = &self.shared.config;
-        self.hello_due = Some(now + Duration::from_secs(config.hello_interval.into()));
+        let own = Duration::from_secs(config.hello_interval.into());
+        let interval = self.peers.iter().filter_map(Peer::longest_hello_interval).fold(own, Duration::min);
+        self.hello_due = Some(now + interval);
         self.hello_id = self.hello_id.wrapping_add(1);
         let hello = Hello::link(config.hello_hold, config.transport_address);
         let hello = Message::Hello(Hello { sequence: Some(self.sequence), ..hello });
@@ -192,9 +194,14 @@ impl Lsr {
     /// Finds the peer of each new connection by the first PDU (RFC 5036 section 2.5.3).
     fn meet_strangers(&mut self, now: Instant, tcp: &mut TcpStack) {
         let own = self.own();
-        let Lsr { strangers, peers, shared, .. } = self;
+        let Lsr { strangers, peers, shared, running, .. } = self;
         strangers.retain(|(connection, until)| {
             let connection = *connection;
+            if !*running {
+                tcp.close(connection);
+                tcp.remove(connection);
+                return false;
+            }
             let mut first = Ok(None);
             tcp.receive_with(connection, &mut |bytes| {
                 first = frame(bytes, DEFAULT_MAX).map(|pdu| pdu.map(|pdu| pdu.id));
@@ -295,14 +302,14 @@ impl Protocol for Lsr {
         self.send_hello(now, out);
         self.meet_strangers(now, out.tcp);
         for peer in &mut self.peers {
-            peer.serve(now, &mut self.shared, out.tcp, budget, self.running);
+            peer.serve(now, &mut self.shared, out.tcp, budget);
         }
         out.send_tcp(now);
     }
 
     fn next_deadline(&self) -> Option<Instant> {
         let peers = self.peers.iter().filter_map(|peer| peer.next_deadline(&self.shared));
-        let strangers = self.strangers.iter().map(|(_, until)| *until);
+        let strangers = self.strangers.iter().map(|(_, until)| if self.running { *until } else { Instant(0) });
         peers.chain(strangers).chain(self.hello_due).min()
     }
 

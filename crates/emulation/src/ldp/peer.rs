@@ -54,6 +54,10 @@ pub struct Peer {
     sequence: Option<u32>,
     /// Expiry of its adjacency; `Some(None)` for never.
     adjacency: Option<Option<Instant>>,
+    /// The agreed hold time of hellos, in seconds; 65535 for ever.
+    hold: u16,
+    /// The connection must end by command.
+    stopped: bool,
     pub(super) connection: Option<ConnectionId>,
     session: Option<Session>,
     /// Start of the next attempt to connect; `None` for now.
@@ -75,6 +79,8 @@ impl Peer {
             transport: id.lsr,
             sequence: None,
             adjacency: None,
+            hold: u16::MAX,
+            stopped: false,
             connection: None,
             session: None,
             retry: None,
@@ -138,11 +144,18 @@ impl Peer {
         self.work.is_empty() && self.session.as_ref().is_none_or(|session| !session.wants_write())
     }
 
-    /// A hello has arrived. Returns true if the peer may not know this LSR: it is new, or has restarted.
+    /// The longest interval of hellos to this peer: a third of the hold time (RFC 5036 section 3.5.2.1); `None` if there is no limit.
+    pub(super) fn longest_hello_interval(&self) -> Option<Duration> {
+        (self.adjacency.is_some() && self.hold != u16::MAX).then(|| Duration::from_secs(self.hold.into()) / 3)
+    }
+
+    /// A hello has arrived. Returns true if the peer needs one now: it may not know this LSR, because it is new or has restarted, or the
+    /// hold time has changed.
     pub(super) fn greeted(&mut self, now: Instant, hello: &Hello, source: Ipv4Addr, own_hold: u16) -> bool {
         let proposal = |hold: u16| if hold == 0 { 15 } else { hold };
         let hold = proposal(hello.hold).min(proposal(own_hold));
-        let new = self.adjacency.is_none() || self.sequence != hello.sequence;
+        let new = self.adjacency.is_none() || self.sequence != hello.sequence || self.hold != hold;
+        self.hold = hold;
         self.adjacency = Some((hold != u16::MAX).then(|| now + Duration::from_secs(hold.into())));
         if self.session.is_none() && self.connection.is_none() {
             self.transport = hello.ipv4_transport.unwrap_or(source);
@@ -183,8 +196,8 @@ impl Peer {
 
     /// Ends adjacency and session by command.
     pub(super) fn stop(&mut self) {
-        self.adjacency = None;
-        self.busy = true;
+        (self.adjacency, self.retry, self.backoff) = (None, None, Duration::ZERO);
+        (self.stopped, self.busy) = (self.connection.is_some(), true);
     }
 
     /// Adds messages to those that wait to be sent.
@@ -196,23 +209,19 @@ impl Peer {
     }
 
     /// Does all possible work, with at most about `budget` bytes of labels.
-    pub(super) fn serve(
-        &mut self,
-        now: Instant,
-        shared: &mut Shared,
-        stack: &mut TcpStack,
-        budget: usize,
-        running: bool,
-    ) {
+    pub(super) fn serve(&mut self, now: Instant, shared: &mut Shared, stack: &mut TcpStack, budget: usize) {
         self.busy = false;
+        // The LSR may have started again since, and a hello may have come.
+        if self.stopped {
+            self.end(now, shared, stack, Cause::Sent(Status::new(code::SHUTDOWN)));
+        }
         if self.adjacency.flatten().is_some_and(|expires| expires <= now) {
             self.adjacency = None;
             shared.counters.adjacencies_lost += 1;
         }
         if self.adjacency.is_none() {
             if self.connection.is_some() {
-                let reason = if running { code::HOLD_TIMER_EXPIRED } else { code::SHUTDOWN };
-                self.end(now, shared, stack, Cause::Sent(Status::new(reason)));
+                self.end(now, shared, stack, Cause::Sent(Status::new(code::HOLD_TIMER_EXPIRED)));
             }
             return;
         }
@@ -271,16 +280,11 @@ impl Peer {
         self.end(now, shared, stack, cause);
     }
 
-    /// The session is Operational: advertises addresses and all FECs.
+    /// The session is Operational: advertises all FECs.
     fn opened(&mut self, now: Instant, shared: &mut Shared) {
         self.up_at = Some(now);
         self.backoff = Duration::ZERO;
         shared.counters.sessions_established += 1;
-        let own = [shared.address.octets(), shared.config.transport_address.octets()];
-        let distinct = if own[0] == own[1] { 1 } else { 2 };
-        if let Some(session) = &mut self.session {
-            session.outbox().push(&Message::Address(Addresses::ipv4(&own[..distinct])));
-        }
         for (range, advertised) in shared.advertised.iter().enumerate() {
             for index in advertised.numbers() {
                 match self.work.back_mut() {
@@ -315,14 +319,21 @@ impl Peer {
         self.busy = written > 0 && waits && room_before > most || full && !session.is_full();
     }
 
-    /// Ends the session or the attempt at one, with a notification if the cause has one.
+    /// Ends the session or the attempt at one, with a notification if the cause has one. A Shutdown is answered by one (RFC 5036 section
+    /// 2.5.4).
     fn end(&mut self, now: Instant, shared: &mut Shared, stack: &mut TcpStack, cause: Cause) {
         if let Some(connection) = self.connection.take() {
-            if let (Cause::Sent(status), Some(session)) = (cause, &mut self.session) {
+            let last = match cause {
+                Cause::Sent(status) => Some(status),
+                Cause::Received(_) if self.is_up() => Some(Status::new(code::SHUTDOWN)),
+                _ => None,
+            };
+            if let (Some(status), Some(session)) = (last, &mut self.session) {
                 session.outbox().clear();
                 session.outbox().push(&Message::Notification(status));
-                stack.send_with(connection, &mut |room| session.write(now, room, &mut |_, _| {}));
-                shared.counters.notified(&status);
+                if stack.send_with(connection, &mut |room| session.write(now, room, &mut |_, _| {})) > 0 {
+                    shared.counters.notified(&status);
+                }
                 shared.counters.malformed += u64::from(is_malformed(&status));
             }
             stack.close(connection);
@@ -332,15 +343,15 @@ impl Peer {
     }
 
     fn finish(&mut self, now: Instant, shared: &mut Shared, cause: Cause) {
-        let by_command =
-            matches!(cause, Cause::Sent(status) if status.code == code::SHUTDOWN && self.adjacency.is_none());
+        let by_command = std::mem::take(&mut self.stopped);
         let delay = match (self.up_at.take(), cause) {
+            _ if by_command => Duration::ZERO,
             (Some(_), _) => {
-                shared.counters.sessions_lost += u64::from(!by_command);
+                shared.counters.sessions_lost += 1;
                 RETRY
             }
             (None, Cause::Sent(_) | Cause::Received(_)) => {
-                shared.counters.sessions_rejected += u64::from(!by_command);
+                shared.counters.sessions_rejected += 1;
                 self.backoff = (self.backoff * 2).clamp(BACKOFF[0], BACKOFF[1]);
                 self.backoff
             }
@@ -424,8 +435,14 @@ fn handle(
         }
         Message::LabelRelease { fecs, .. } => counters.releases_received += fecs.iter().count() as u64,
         Message::LabelRequest { fecs } => answer(id, fecs, outbox, shared),
+        // The session is Operational. Addresses go before labels (RFC 5036 section 3.5.5.1), which the peer may request at once.
+        Message::KeepAlive => {
+            let own = [shared.address.octets(), shared.config.transport_address.octets()];
+            let distinct = if own[0] == own[1] { 1 } else { 2 };
+            outbox.push(&Message::Address(Addresses::ipv4(&own[..distinct])));
+        }
         // Requests are answered at once, so there is nothing to abort. The session handles the others.
-        Message::LabelAbortRequest { .. } | Message::Hello(_) | Message::Initialization(_) | Message::KeepAlive => {}
+        Message::LabelAbortRequest { .. } | Message::Hello(_) | Message::Initialization(_) => {}
     }
 }
 

@@ -10,7 +10,7 @@ use crate::tcp::CloseReason;
 use drophammer_model::Instant;
 use drophammer_wire::ldp::pdu::DEFAULT_MAX;
 use drophammer_wire::ldp::status::{Status, code};
-use drophammer_wire::ldp::{Initialization, LdpId, Message, Pdu, PduWriter, frame};
+use drophammer_wire::ldp::{Initialization, LdpId, Message, Pdu, PduWriter, frame, kind};
 use std::fmt;
 use std::time::Duration;
 
@@ -54,7 +54,8 @@ impl fmt::Display for Cause {
 /// What [`Session::receive`] passes to its user.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// A message with its Message ID: addresses and labels while the session is Operational, and notifications.
+    /// A message with its Message ID: addresses and labels while the session is Operational, the KeepAlive that makes it Operational, and
+    /// notifications.
     Message(u32, Message<'a>),
     /// The session has notified the peer of this error in a message, and has ignored the message.
     Notified(Status),
@@ -164,7 +165,14 @@ impl Session {
         self.expires = now + self.keepalive;
         for raw in pdu.messages() {
             let raw = raw?;
-            match raw.parse() {
+            let opens = matches!(raw.kind, kind::NOTIFICATION | kind::INITIALIZATION | kind::KEEPALIVE);
+            let parsed = raw.parse();
+            // Before the session is Operational, bit U does not count, and nothing is ignored (RFC 5036 section 2.5.3).
+            if self.state != State::Operational && !(opens && parsed.is_ok_and(|found| found.is_some())) {
+                let fatal = parsed.err().filter(|status| opens && status.fatal);
+                return Err(fatal.unwrap_or(Status::new(code::SHUTDOWN).about(raw.id, raw.kind)));
+            }
+            match parsed {
                 Ok(Some(message)) => {
                     self.handle(now, raw.id, message, events).map_err(|status| status.about(raw.id, raw.kind))?;
                 }
@@ -184,18 +192,19 @@ impl Session {
 
     fn handle(&mut self, now: Instant, id: u32, message: Message<'_>, events: Events<'_>) -> Result<(), Status> {
         match (self.state, message) {
-            (_, Message::Notification(status)) => {
+            (_, Message::Notification(status)) if status.fatal || self.state == State::Operational => {
                 if status.fatal {
                     self.ended = Some(Cause::Received(status));
                 }
                 events(Event::Message(id, message), &mut self.outbox);
             }
             (State::Initialized | State::OpenSent, Message::Initialization(theirs)) => self.negotiate(now, theirs)?,
-            (State::OpenRec, Message::KeepAlive) => self.state = State::Operational,
-            (State::Operational, Message::KeepAlive) => {}
-            (State::Operational, Message::Hello(_) | Message::Initialization(_)) => {
-                return Err(Status::new(code::SHUTDOWN));
+            (State::OpenRec, Message::KeepAlive) => {
+                self.state = State::Operational;
+                events(Event::Message(id, message), &mut self.outbox);
             }
+            // Section 2.5.4: an Operational session stays so, whatever else arrives.
+            (State::Operational, Message::KeepAlive | Message::Hello(_) | Message::Initialization(_)) => {}
             (State::Operational, _) => events(Event::Message(id, message), &mut self.outbox),
             _ => return Err(Status::new(code::SHUTDOWN)),
         }

@@ -139,7 +139,29 @@ fn errors_of_the_peer_have_their_status() {
     assert_eq!(hears(&said(&open)), (State::Operational, None, vec![0x200, 0x201]));
     assert_eq!(ends(&said(&[Message::KeepAlive])), Some(code::SHUTDOWN));
     assert_eq!(ends(&said(&[init(), init()])), Some(code::SHUTDOWN));
-    assert_eq!(ends(&said(&[open[0], open[1], init()])), Some(code::SHUTDOWN));
+    // An Operational session stays so (section 2.5.4).
+    let late = [open[0], open[1], init(), Message::Hello(Hello::link(15, LSR[1]))];
+    assert_eq!(hears(&said(&late)), (State::Operational, None, vec![0x200, 0x201]));
+    // Before that, nothing else may be said: not even what a receiver may ignore, or must only answer (section 2.5.3).
+    let advice = Message::Notification(Status::new(code::NO_ROUTE));
+    let capability = |mut pdu: Vec<u8>| {
+        pdu[10..12].copy_from_slice(&[0x82, 2]);
+        pdu
+    };
+    let unnamed = |mut pdu: Vec<u8>| {
+        pdu[10..12].copy_from_slice(&[2, 0]);
+        pdu
+    };
+    for (bytes, what) in [
+        (said(&[advice]), "advice"),
+        (capability(said(&[Message::KeepAlive])), "a message with bit U"),
+        (unnamed(said(&[Message::KeepAlive])), "an Initialization without parameters"),
+        (said(&[init(), Message::Address(Addresses::ipv4(&[[10, 0, 0, 1]]))]), "an address"),
+    ] {
+        assert_eq!(ends(&bytes), Some(code::SHUTDOWN), "{what}");
+    }
+    let after = [said(&open), capability(said(&[Message::KeepAlive]))].concat();
+    assert_eq!(hears(&after), (State::Operational, None, vec![0x200, 0x201]));
     let other = Initialization::new(60, LdpId::platform(LSR[1]));
     assert_eq!(ends(&said(&[Message::Initialization(other)])), Some(code::NO_HELLO));
     let never = Initialization::new(0, LdpId::platform(LSR[0]));
@@ -160,6 +182,21 @@ fn errors_of_the_peer_have_their_status() {
     let (_, ended, _) = hears(&said(&[open[0], open[1], Message::Notification(fatal)]));
     assert_eq!(ended, Some(Cause::Received(fatal)));
     assert_eq!(hears(&said(&[open[0], open[1], Message::Notification(Status::new(code::NO_ROUTE))])).1, None);
+}
+
+/// A peer may request a label in the segment of its first KeepAlive.
+#[test]
+fn the_user_hears_that_the_session_is_operational_before_anything_else() {
+    let mut session = Session::new(second(1), &config(0, 1), PEER, false);
+    let fec = PrefixFec::new("10.0.0.0/8".parse().unwrap());
+    let request = Message::LabelRequest { fecs: fec.fecs() };
+    let mut heard = Vec::new();
+    let bytes = said(&[init(), Message::KeepAlive, request, Message::KeepAlive]);
+    session.receive(second(1), &bytes, &mut |event, _| match event {
+        Event::Message(id, message) => heard.push((id, message.kind())),
+        Event::Notified(status) => panic!("{status}"),
+    });
+    assert_eq!(heard, [(2, 0x201), (3, 0x401)]);
 }
 
 #[test]

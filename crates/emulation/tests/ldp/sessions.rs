@@ -103,7 +103,7 @@ fn a_session_that_restarts_advertises_what_is_left() {
     world.command(0, Command::Stop);
     world.run_for(Duration::from_secs(1));
     assert_eq!(world.counter(1, "notifications_received_shutdown"), 1);
-    assert_eq!(world.counter(0, "notifications_sent_shutdown"), 1);
+    assert_eq!(world.both("notifications_sent_shutdown"), [1, 1], "a Shutdown is answered by one");
     assert_eq!((world.both("sessions_lost"), world.state(1).up), ([0, 1], 0));
     assert!(world.peer(1).bindings().is_empty() && world.peer(0).bindings().is_empty(), "labels go with the session");
     let shutdown = Status::new(code::SHUTDOWN);
@@ -113,6 +113,40 @@ fn a_session_that_restarts_advertises_what_is_left() {
     assert_eq!(world.both("sessions_established"), [2, 2]);
     assert_eq!((world.peer(0).bindings().len(), world.peer(1).bindings().len()), (990, 1000));
     assert_eq!((world.counter(1, "mappings_sent"), world.counter(0, "mappings_sent")), (1990, 2000));
+}
+
+#[test]
+fn a_stop_counts_even_if_a_start_follows_at_once() {
+    let mut world = World::up(10);
+    world.command(0, Command::Stop);
+    world.command(0, Command::Start);
+    world.run_for(Duration::from_secs(4));
+    assert_eq!((world.both("sessions_established"), world.both("sessions_lost")), ([2, 2], [0, 1]));
+    assert_eq!(world.counter(0, "notifications_sent_hold_timer_expired"), 0);
+    assert_eq!(world.counter(1, "notifications_received_shutdown"), 1);
+    assert_eq!([0, 1].map(|side| world.peer(side).bindings().len()), [10, 10]);
+}
+
+#[test]
+fn hellos_come_three_times_within_the_agreed_hold_time() {
+    for short in 0..2 {
+        let hold = |side| if side == short { 3 } else { 15 };
+        let mut world = World::new([0, 1].map(|side| LsrConfig { hello_hold: hold(side), ..config(side, 1) }));
+        world.start();
+        world.run_for(Duration::from_secs(100));
+        assert_eq!((world.both("adjacencies_lost"), world.both("sessions_established")), ([0, 0], [1, 1]));
+        assert!(
+            world.both("hellos_sent").iter().all(|sent| (100..=104).contains(sent)),
+            "{:?}",
+            world.both("hellos_sent")
+        );
+        // Without the peer, the configured interval counts again.
+        world.command(1, Command::Stop);
+        world.run_for(Duration::from_secs(4));
+        let before = world.counter(0, "hellos_sent");
+        world.run_for(Duration::from_secs(100));
+        assert_eq!(world.counter(0, "hellos_sent") - before, 20);
+    }
 }
 
 /// Frames of TCP are lost, or those of UDP.

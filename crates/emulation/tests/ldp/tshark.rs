@@ -8,7 +8,7 @@ use std::time::Duration;
 #[path = "../../../wire/tests/tshark/mod.rs"]
 mod decoder;
 
-const FIELDS: [&str; 7] = [
+const FIELDS: [&str; 8] = [
     "_ws.malformed",
     "_ws.expert.severity",
     "ldp.msg.type",
@@ -16,6 +16,7 @@ const FIELDS: [&str; 7] = [
     "ldp.msg.tlv.generic.label",
     "ip.ttl",
     "ip.dst",
+    "ip.dsfield.dscp",
 ];
 /// Severity of an error.
 const ERROR: u32 = 0x0080_0000;
@@ -50,11 +51,11 @@ fn a_whole_life() {
         numbers(&line[2]).into_iter().for_each(|kind| *kinds.entry(kind).or_insert(0) += 1);
         labels.extend(numbers(&line[4]));
         if line[2] == "256" || line[2] == "0x0100" {
-            assert_eq!((&*line[5], &*line[6]), ("1", "224.0.0.2"));
+            assert_eq!((&*line[5], &*line[6], &*line[7]), ("1", "224.0.0.2", "48"));
         }
     }
     let count = |kind: u32| kinds.get(&kind).copied().unwrap_or(0);
-    assert_eq!([0x001, 0x200, 0x300, 0x400, 0x402, 0x403].map(count), [1, 2, 2, 600, 10, 17], "{kinds:?}");
+    assert_eq!([0x001, 0x200, 0x300, 0x400, 0x402, 0x403].map(count), [2, 2, 2, 600, 10, 17], "{kinds:?}");
     assert!(count(0x100) > 80 && count(0x201) >= 6, "{kinds:?}");
     assert_eq!(labels, (100..400).chain(200_000..200_300).collect());
     assert_eq!(world.counter(1, "malformed") + world.counter(0, "malformed"), 0);

@@ -211,7 +211,9 @@ mod tests {
     #[test]
     fn what_is_wrong_has_its_status() {
         let status = |bytes: &[u8]| Fecs::parse(bytes).unwrap_err().code;
-        for malformed in [&[][..], &[1, 1], &[2, 0, 1], &[2, 0, 1, 33, 1, 2, 3, 4, 5], &[2, 0, 1, 16, 10], &[5, 2, 9], &[5, 2, 0]] {
+        for malformed in
+            [&[][..], &[1, 1], &[2, 0, 1], &[2, 0, 1, 33, 1, 2, 3, 4, 5], &[2, 0, 1, 16, 10], &[5, 2, 9], &[5, 2, 0]]
+        {
             assert_eq!(status(malformed), code::MALFORMED_TLV_VALUE, "{malformed:?}");
         }
         for family in [&[2, 0, 3, 8, 1][..], &[2, 0, 3, 200, 1], &[5, 2, 2, 0, 25]] {

@@ -82,7 +82,8 @@ impl Bindings {
     pub fn all_removed(&mut self, now: Instant, label: Option<Label>, ipv4: Option<bool>) {
         let family = |prefix: &Prefix| ipv4.is_none_or(|ipv4| prefix.address().is_ipv4() == ipv4);
         for Expected { expectation, labels } in &mut self.expected {
-            if family(&expectation.keys().first) {
+            // A peer may say it again and again.
+            if family(&expectation.keys().first) && expectation.present() > 0 {
                 for (index, held) in (0..).zip(labels.iter_mut()) {
                     if *held != NONE && label.is_none_or(|label| label.value() == *held) {
                         *held = NONE;

@@ -262,7 +262,7 @@ fn a_farewell_lasts_for_the_detection_time_of_the_peer() {
     assert_eq!(wire.states(), [State::Up, State::Up]);
     wire.command(0, &Command::Stop);
     wire.run(ms(60_000));
-    let last = wire.packets.iter().filter(|(_, from, _)| *from == 0).next_back().unwrap().0;
+    let last = wire.packets.iter().rfind(|(_, from, _)| *from == 0).unwrap().0;
     assert!((ms(26_000)..=ms(29_000)).contains(&last), "{last:?}: one detection time is 9 s");
 }
 

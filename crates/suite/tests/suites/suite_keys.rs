@@ -60,7 +60,11 @@ fn mistakes_are_told_where_the_key_is_named() {
             17,
             "the text of `lab/long` cannot be a key of TCP MD5: a key has 1 to 80 characters",
         ),
-        ("bgp: {md5_file: /lines}", 17, "the text of `/lines` cannot be a key of TCP MD5: a key has only ASCII characters, without spaces"),
+        (
+            "bgp: {md5_file: /lines}",
+            17,
+            "the text of `/lines` cannot be a key of TCP MD5: a key has only ASCII characters, without spaces",
+        ),
         ("bgp: {md5_env: EMPTY}", 16, "the variable `EMPTY` cannot be a key of TCP MD5: a key has 1 to 80"),
         ("bgp: {md5_env: NONE}", 16, "there is no Env(\"NONE\")"),
         ("bgp: {md5_env: 1 KEY}", 16, "`md5_env` is the name of an environment variable, not `1 KEY`"),

@@ -309,7 +309,7 @@ fn stacks_that_cannot_be_are_refused_with_cause_and_remedy() {
         (r#"[{"vlan":{"vid":100}}]"#, ["vlan", "type"]),
         (r#"[{"mpls":{"label":16,"bottom_of_stack":false}},{"ipv4":{}},{"udp":{}}]"#, ["mpls", "no end"]),
         (r#"[{"udp":{}}]"#, ["udp", "cannot follow"]),
-        (r#"[{"ipv4":{"source":"10.0.0.1"}},{"udp":{}}]"#, ["outermost IP header", "those of the flow"]),
+        (r#"[{"ipv4":{"source":"10.0.0.1"}},{"udp":{}}]"#, ["outermost IP header", "sets addresses"]),
         (r#"[{"ipv6":{}},{"udp":{}}]"#, ["families", "outermost"]),
         (r#"[{"vlan":{"vid":4000}},{"ipv4":{}},{"udp":{}}]"#, ["VLAN 4000", "does not answer"]),
     ] {

@@ -45,7 +45,7 @@
 //!   without entries ignores frames with labels. Filters do not look behind labels, and the device sends no ICMP errors
 //!   about labelled packets.
 //! - **Tunnels** ([`Config::tunnels`]) carry IPv4 in GRE. The TTL of a packet is decremented when it enters a tunnel,
-//! like that of any packet, and again by the router at the other end; routers in between see only the outer header.
+//!   like that of any packet, and again by the router at the other end; routers in between see only the outer header.
 //!   The outer packet may not be fragmented. A packet larger than the tunnel's MTU is dropped and reported, as if it
 //!   exceeded the MTU of a link. Egress filters ignore packets that enter a tunnel, and ingress filters ignore packets
 //!   that leave one.

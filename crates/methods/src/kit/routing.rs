@@ -6,9 +6,9 @@
 //! them. From bottom to top:
 //!
 //! - `model::routes`: a `RouteRange` computes prefix and attributes from a route's number, and the number from a
-//! prefix. `order.rs` and `rank.rs` arrange the same prefixes in the orders of the suite. `RouteTable` contains routes
-//! from a file (`testbed/src/mrt.rs`; the programs xz and zstd decompress it). Code passes `Arc<Routes>` and index
-//! ranges.
+//!   prefix. `order.rs` and `rank.rs` arrange the same prefixes in the orders of the suite. `RouteTable` contains routes
+//!   from a file (`testbed/src/mrt.rs`; the programs xz and zstd decompress it). Code passes `Arc<Routes>` and index
+//!   ranges.
 //! - `wire::bgp`: messages as bytes, with a packer and a walker for UPDATEs, and the error handling of RFC 7606.
 //!   Neither allocates in the hot path.
 //! - `emulation::bgp`: one router. `Session` is the state machine of RFC 4271. `AdjRibOut` queues jobs (advertise or
@@ -22,7 +22,7 @@
 //!   frames never do.
 //! - `testbed/src/routers.rs`: `BgpRouting` implements `methods::Routing` and `ControlPlane` with the sessions of a
 //!   rig. `routers/settling.rs` waits until all UPDATEs are acknowledged and every watch matches. It gives up if
-//! nothing changes for `patience`, if nothing improves for six times as long, or if a session ends.
+//!   nothing changes for `patience`, if nothing improves for six times as long, or if a session ends.
 //! - `methods`: `routing.rs` (trait `Routing`; `methods/tests/fake_testbed/routes.rs` has a fake), `route_tests.rs`
 //!   (parameters, families, peers), `route_traffic.rs` (traffic to routes during changes), `route_outage.rs` (lost
 //!   frames to outage times, RFC 6413 section 6.3), `route_forwarding.rs` (waits for the forwarding plane),

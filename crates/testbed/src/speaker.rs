@@ -84,7 +84,7 @@ impl Table {
     pub fn vpn(routes: Routes, vrfs: u32, asn: u32) -> Result<Table, String> {
         let administrator = u16::try_from(asn).map_or(Administrator::As4(asn), Administrator::As2);
         let ids = Counting::from(VpnId { administrator, number: 1 });
-        let targets = vec![ids.clone()];
+        let targets = vec![ids];
         let vrfs =
             VrfRange { count: vrfs, distinguisher: ids, targets, first_label: FIRST_LABEL, label_per: LabelPer::Vrf };
         let routes = VpnRoutes::new(vrfs, Arc::new(routes), PrefixesPerVrf::Same).map_err(|e| e.to_string())?;

@@ -48,6 +48,8 @@ struct Job {
     commands: Vec<Command>,
     /// What the command does, in words.
     headline: String,
+    /// Counters that grow when something that was up goes down.
+    lost: &'static [&'static str],
     /// Title and name of the counters in a line.
     columns: &'static [(&'static str, &'static str)],
     /// What to check on the router if nothing comes up; `None` to wait until something does.
@@ -130,7 +132,7 @@ struct Show<'a> {
     /// When everything was up for the first time.
     up: Option<Duration>,
     /// How often something that was up went down.
-    losses: u32,
+    losses: u64,
     /// Sessions that were up at the last look.
     last_up: u32,
     /// True while standard output can be written.
@@ -183,8 +185,10 @@ impl Show<'_> {
             self.up = Some(elapsed);
             self.event("up", elapsed, &state);
         }
-        if self.up.is_some() && state.up < self.last_up {
-            self.losses += 1;
+        // Something may have gone down and come up again since the last look: the protocol has counted it.
+        let losses: u64 = self.job.lost.iter().map(|name| state.counter(name)).sum();
+        if losses > self.losses || self.up.is_some() && state.up < self.last_up {
+            self.losses = losses.max(self.losses + 1);
             self.event("down", elapsed, &state);
         }
         self.last_up = state.up;
@@ -193,10 +197,11 @@ impl Show<'_> {
         }
     }
 
-    /// `1 of 1 session up`
+    /// `1 of 1 session up`. What the router begins, such as LSPs that end here, has no expected number.
     fn counted(&self, state: &State) -> String {
-        let (up, all) = (group_digits(state.up.into()), group_digits(state.sessions.into()));
-        let name = match (self.job.session, state.sessions) {
+        let sessions = state.sessions.max(state.up);
+        let (up, all) = (group_digits(state.up.into()), group_digits(sessions.into()));
+        let name = match (self.job.session, sessions) {
             (one, 1) => one.to_owned(),
             ("adjacency", _) => "adjacencies".to_owned(),
             (one, _) => format!("{one}s"),
@@ -248,7 +253,8 @@ impl Show<'_> {
         let names = state.counters.iter().filter(|(_, n)| *n > 0);
         lines.extend(names.map(|(name, n)| format!("  {:<32}{:>14}", name.replace('_', " "), group_digits(*n))));
         if self.losses > 0 {
-            lines.push(format!("warning: {}s went down {} times", self.job.session, self.losses));
+            let times = if self.losses == 1 { "once".into() } else { format!("{} times", self.losses) };
+            lines.push(format!("warning: something that was up went down {times}"));
         }
         self.print(&lines.join("\n"));
     }

@@ -82,7 +82,7 @@ pub fn causes(trials: &[TrialRecord]) -> Vec<(String, usize)> {
     counts
 }
 
-/// Counts the trials of each of `duts`, in their order. Other trials, such as those of the tester alone, do not count.
+/// Counts the trials of each DUT, in the order of `duts`. Trials of the tester alone do not count.
 pub fn held_up(duts: &[&str], trials: &[TrialRecord]) -> Vec<HeldUp> {
     let of = |dut: &&str| {
         let own = || trials.iter().filter(|trial| trial.dut == **dut);

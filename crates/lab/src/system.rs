@@ -290,7 +290,7 @@ impl Dut for SystemDut {
         Ok(all)
     }
 
-    /// The result lists the ports of one router after those of the previous one. A frame lost between two routers is
+    /// The result lists all ports of the first router, then all ports of the next one, and so on. A frame lost between two routers is
     /// lost by the system.
     fn lost_by_tester(&mut self) -> Result<Option<Vec<u64>>, LabError> {
         let lost: Result<Vec<_>, _> = self.routers.iter_mut().map(|router| router.lost_by_tester()).collect();

@@ -37,6 +37,7 @@ fn read(args: &BfdArgs) -> Result<(Link, Job), String> {
             show_duration(args.interval),
             args.multiplier
         ),
+        lost: &["sessions_down"],
         columns: &[
             ("packets sent", "packets_sent"),
             ("received", "packets_received"),

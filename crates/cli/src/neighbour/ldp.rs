@@ -36,6 +36,7 @@ fn read(args: &LdpArgs) -> Result<(Link, Job), String> {
         also: (transport != address).then_some((transport.into(), 1)).into_iter().collect(),
         commands,
         headline: format!("LDP from {transport} to {neighbour}, {fecs}"),
+        lost: &["sessions_lost"],
         columns: &[
             ("mappings sent", "mappings_sent"),
             ("received", "mappings_received"),

@@ -76,6 +76,7 @@ fn read(args: &OspfArgs) -> Result<(Link, Job), String> {
         also: Vec::new(),
         commands: Vec::new(),
         headline: format!("OSPFv2 router {router_id} in area {}, neighbour {neighbour}, {behind}", args.area),
+        lost: &["adjacencies_lost"],
         columns: &[
             ("LSAs sent", "lsas_sent"),
             ("acknowledged", "lsas_acknowledged"),

@@ -40,6 +40,7 @@ fn read(args: &RsvpArgs) -> Result<(Link, Job), String> {
         also: Vec::new(),
         commands,
         headline: format!("RSVP-TE from {address} through {neighbour}, {what}"),
+        lost: &["timeouts", "lost_neighbours", "resv_tear_received"],
         columns: &[
             ("Path sent", "path_sent"),
             ("Resv received", "resv_received"),

@@ -56,14 +56,14 @@ fn two_testers_are_neighbours_in_every_protocol() {
     assert_eq!(right["counters"]["mappings_received"], 100, "{right}");
 
     let [left, right] = both("rsvp --endpoint 192.0.2.1 --lsps 50 --refresh-reduction", "rsvp --refresh-reduction");
-    assert_eq!((&left["sessions"], &left["up"]), (&50.into(), &50.into()), "{left}");
+    assert_eq!((&left["sessions"], &left["up"], &left["losses"]), (&50.into(), &50.into(), &0.into()), "{left}");
     // Every LSP was torn down at the end.
     assert_eq!(right["counters"]["path_tear_received"], 50, "{right}");
 
     let [left, right] = both("bfd --interval 50ms", "bfd --interval 50ms --passive");
     assert_eq!((&left["up"], &left["losses"]), (&1.into(), &0.into()), "{left}");
     // The left one ended with AdminDown.
-    assert_eq!(right["counters"]["neighbor_signaled_down"], 1, "{right}");
+    assert_eq!((&right["counters"]["neighbor_signaled_down"], &right["losses"]), (&1.into(), &1.into()), "{right}");
 }
 
 #[test]

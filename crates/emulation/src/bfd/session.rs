@@ -88,7 +88,7 @@ pub(super) struct Session {
     polling: bool,
     /// The peer's Poll waits for its answer.
     owes_final: bool,
-    /// The contents differ from those of the last packet.
+    /// The next packet differs from the last one.
     changed: bool,
     last_sent: Instant,
     next_packet: Option<Instant>,

@@ -217,9 +217,9 @@ enum Job {
 
 struct RouteJob {
     change: Change,
-    /// The routes that are left; with VRFs, those of the first VRF.
+    /// The remaining routes; with VRFs, the remaining routes of the first VRF.
     set: RouteSet,
-    /// The VRFs that are left, for routes of VRFs.
+    /// The remaining VRFs, for routes of VRFs.
     vrfs: Option<Box<Vrfs>>,
     /// Time of the first message, and number of routes sent since.
     since: Option<(Instant, u64)>,

@@ -461,7 +461,8 @@ impl Protocol for Ospf {
         ];
         counters.extend(self.rejected.iter());
         State {
-            sessions: self.neighbours.len() as u32,
+            // On a broadcast network, routers that are not designated stay 2-Way with each other (RFC 2328 section 10.4).
+            sessions: self.neighbours.values().filter(|n| n.state != NeighbourState::TwoWay).count() as u32,
             up: self.neighbours.values().filter(|n| n.state == NeighbourState::Full).count() as u32,
             counters,
         }

@@ -67,7 +67,7 @@ pub(super) struct Neighbour {
     pub summary: VecDeque<LsaKey>,
     /// LSAs that it has and this router wants.
     pub requests: BTreeMap<LsaKey, LsaHeader>,
-    /// Those of the outstanding Link State Request.
+    /// LSAs that the outstanding Link State Request asks for.
     pub asked: HashSet<LsaKey>,
     pub unacknowledged: Unacknowledged,
 }

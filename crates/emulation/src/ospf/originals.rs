@@ -63,7 +63,7 @@ pub(super) struct Originals {
 }
 
 impl Originals {
-    /// LSAs of which none is in the database. `mask` is that of the device's network; emulated LSAs are advertised if `wanted`.
+    /// Starts with no LSA in the database. `mask` is the mask of the device's network; emulated LSAs are advertised if `wanted`.
     pub fn new(
         device: Ipv4Addr,
         (address, mask): (Ipv4Addr, Ipv4Addr),

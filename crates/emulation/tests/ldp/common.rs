@@ -26,7 +26,7 @@ pub fn fecs(side: usize, count: u32) -> FecRange {
     FecRange::new(["10.0.0.0/30", "20.0.0.0/30"][side].parse().unwrap(), count)
 }
 
-/// The LSR of a side: it advertises `count` FECs and expects those of the other side.
+/// Configures the LSR of one side. It advertises `count` FECs, and expects the FECs that the other side advertises.
 pub fn config(side: usize, count: u32) -> LsrConfig {
     let labels = LabelPattern::Counting { first: [100, 200_000][side], step: 1 };
     LsrConfig {

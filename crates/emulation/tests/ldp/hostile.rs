@@ -172,7 +172,7 @@ fn errors_of_the_peer_have_their_status() {
     let mut long = said(&open);
     long[2] = 0xff;
     assert_eq!(ends(&long), Some(code::BAD_PDU_LENGTH));
-    // An unknown message is answered, and the session goes on.
+    // The LSR answers an unknown message, and the session stays up.
     let mut unknown = said(&open);
     let mut odd = said(&[Message::KeepAlive]);
     odd[10] = 0x0f;

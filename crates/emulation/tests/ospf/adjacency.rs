@@ -61,6 +61,8 @@ fn five_routers_elect_and_only_the_elected_are_adjacent_to_all() {
     assert_eq!(interfaces, [DrOther, DrOther, Backup, Dr, DrOther]);
     assert_eq!((lan.states(3), lan.states(2)), (vec![Full; 4], vec![Full; 4]));
     assert_eq!(lan.states(0), [TwoWay, Full, Full, TwoWay]);
+    let state = lan.ospf(0).state();
+    assert_eq!((state.sessions, state.up), (2, 2), "two routers that stay 2-Way form no adjacency");
     // Five Router-LSAs and a Network-LSA are everywhere.
     for which in 0..5 {
         let own = lan.progress(which).advertised as usize;

@@ -59,7 +59,7 @@ impl Keys for VpnPart {
 /// What is wrong with a VPN route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VpnFaultKind {
-    /// Its route targets are not those of its VRF.
+    /// It carries other route targets than its VRF should.
     WrongTarget,
     /// Its route target is that of another VRF, or its prefix belongs to another VRF; with the number of that VRF.
     WrongVrf(u32),
@@ -134,7 +134,8 @@ impl VpnWatched {
         self.learned.iter().map(|(distinguisher, vrf)| (*distinguisher, *vrf))
     }
 
-    /// What is wrong with the extended communities of a route of VRF `vrf`. `sent` are those of its attributes.
+    /// Returns what is wrong with the extended communities of a route of VRF `vrf`. `sent` lists the expected ones that its
+    /// attributes contain.
     pub fn judge(&self, vrf: u32, communities: &[u8], sent: &[[u8; 8]]) -> Option<VpnFaultKind> {
         let routes = &self.part.routes;
         let sent = sent.iter().copied().filter(|community| VpnId::from_route_target(*community).is_some());

@@ -13,7 +13,9 @@ pub mod selftest;
 // Folders group the files, but module paths are flat.
 pub use device::*;
 pub use forwarding::*;
+pub use igp::Igp;
 pub use kit::*;
+pub use lsps::Lsps;
 pub use plan::Plan;
 pub use routes::*;
 pub use routing::{
@@ -23,6 +25,7 @@ pub use selftest::tester_ceiling;
 pub use testbed::{Contestant, Facts, HighestLoads, Known, LowerBound, PortView, Setting, TestError, Testbed};
 pub use trial::{CountersSeen, LastGrowth, RoutersSeen, Seen, Stillness, TimedActions, Trial};
 pub use trial_count::TrialCount;
+pub use vpns::Vpns;
 
 use drophammer_model::outcome::Outcome;
 use drophammer_model::registry::TestSpec;

@@ -1,5 +1,6 @@
 //! Capabilities of a kind of DUT, and the needs of roles and tests.
 
+use crate::label_edge::CoreProtocol;
 use crate::param::{ChoiceWord, Param};
 
 /// `install_routes`, a parameter of routers that can install BGP routes in the forwarding plane.
@@ -33,6 +34,16 @@ crate::choice! {
         Tunnels = "tunnels",
         /// Policy routing: forwarding by incoming interface instead of routes.
         PolicyRouting = "policy-routing",
+        /// OSPFv2 with the tester (RFC 2328).
+        Ospf = "ospf",
+        /// LDP with the tester (RFC 5036).
+        Ldp = "ldp",
+        /// RSVP-TE with the tester (RFC 3209).
+        Rsvp = "rsvp",
+        /// BFD with the tester (RFC 5881).
+        Bfd = "bfd",
+        /// VRFs and BGP with VPN routes (RFC 4364).
+        Vrfs = "vrfs",
         /// Packet filters that can be changed at run time.
         Filters = "filters",
         /// Classes of service that can be changed at run time.
@@ -102,6 +113,10 @@ pub struct Capabilities {
     pub tunnels: bool,
     /// Policy routing by incoming interface.
     pub policy_routing: bool,
+    /// Protocols of core ports.
+    pub core: &'static [CoreProtocol],
+    /// VRFs and BGP with VPN routes.
+    pub vrfs: bool,
     /// Packet filters that can be changed at run time.
     pub filters: bool,
     /// Classes of service that can be changed at run time.
@@ -129,6 +144,8 @@ impl Capabilities {
         mpls: false,
         tunnels: false,
         policy_routing: false,
+        core: &[],
+        vrfs: false,
         filters: false,
         classes: false,
         systems: false,
@@ -137,8 +154,13 @@ impl Capabilities {
         simulated: false,
     };
 
+    /// True if the DUT speaks this protocol on core ports.
+    fn speaks(&self, protocol: CoreProtocol) -> bool {
+        self.core.contains(&protocol)
+    }
+
     /// True if the DUT meets this need. The lab checks whether this machine's kernel supports VLANs.
-    pub const fn has(&self, need: Need) -> bool {
+    pub fn has(&self, need: Need) -> bool {
         match need {
             Need::Ipv4 => self.ipv4,
             Need::Ipv6 => self.ipv6,
@@ -150,6 +172,11 @@ impl Capabilities {
             Need::Mpls => self.mpls,
             Need::Tunnels => self.tunnels,
             Need::PolicyRouting => self.policy_routing,
+            Need::Ospf => self.speaks(CoreProtocol::Ospf),
+            Need::Ldp => self.speaks(CoreProtocol::Ldp),
+            Need::Rsvp => self.speaks(CoreProtocol::Rsvp),
+            Need::Bfd => self.speaks(CoreProtocol::Bfd),
+            Need::Vrfs => self.vrfs,
             Need::Filters => self.filters,
             Need::Classes => self.classes,
             Need::Systems => self.systems,

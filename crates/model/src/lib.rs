@@ -12,6 +12,7 @@ pub mod echo;
 pub mod environment;
 pub mod figure;
 pub mod filter;
+pub mod label_edge;
 pub mod label_work;
 pub mod latency;
 pub mod mac;

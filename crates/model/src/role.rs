@@ -1,6 +1,8 @@
 //! The role of a DUT as data: the configuration that a router needs between the ports of a suite.
 
 use crate::capabilities::Need;
+use crate::label_edge::{self, CoreProtocol};
+use crate::routes::VpnId;
 use crate::suite::{Addressing, BgpProtection, FecConfig, LabelConfig, Mask, PortConfig, VlanTag};
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,12 @@ pub struct RouterRole {
     pub policies: Vec<Policy>,
     /// BGP, if the router speaks it.
     pub bgp: Option<BgpRole>,
+    /// Label switching with P routers, if it has core ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<CoreRole>,
+    /// Its VRFs, in order of port and VLAN. It is then a PE router (RFC 4364) with one session for VPN-IPv4 routes for each core port.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vrfs: Vec<VrfRole>,
     /// Its place in a system of several routers; `None` for a single router.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<Member>,
@@ -47,6 +55,89 @@ pub struct Member {
     pub router_id: Ipv4Addr,
     /// Its loopback addresses, one per family in use, IPv4 before IPv6.
     pub loopbacks: Vec<IpAddr>,
+}
+
+/// A label switching router in the core of a provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreRole {
+    /// Its loopback address, with a prefix of 32 bits: LSR-ID, transport address of LDP, router ID of OSPF, BGP identifier, and its end of the
+    /// BGP sessions with PE routers. OSPF advertises it.
+    pub loopback: Ipv4Addr,
+    /// Its core links, in order of their ports.
+    pub links: Vec<CoreLink>,
+}
+
+/// A link to a P router.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreLink {
+    /// Index of the interface, the same as the port's.
+    pub port: usize,
+    /// Protocols on the link.
+    pub protocols: Vec<CoreProtocol>,
+    /// Address of the DUT on the link.
+    pub local: Ipv4Addr,
+    /// Length of the prefix of the link.
+    pub prefix_len: u8,
+    /// Address of the P router.
+    pub neighbour: Ipv4Addr,
+    /// Identifier of the P router in OSPF, LDP and RSVP-TE.
+    pub neighbour_id: Ipv4Addr,
+    /// Loopback address of the PE router behind it, which has the remote sites of VRFs.
+    pub pe: Ipv4Addr,
+}
+
+impl CoreLink {
+    /// True if the link has this protocol.
+    pub fn has(&self, protocol: CoreProtocol) -> bool {
+        self.protocols.contains(&protocol)
+    }
+}
+
+/// A VRF (RFC 4364) with one VLAN sub-interface and one external BGP session with the CE router there.
+///
+/// The router redistributes nothing else into it: neither the link nor static routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VrfRole {
+    /// Its number, from 0. Its name is `v1` for number 0.
+    pub number: u32,
+    /// Index of the interface.
+    pub port: usize,
+    /// VLAN identifier of the sub-interface (IEEE 802.1Q).
+    pub vid: u16,
+    /// Address of the DUT on the link; every VRF has the same.
+    pub local: Ipv4Addr,
+    /// Length of the prefix of the link.
+    pub prefix_len: u8,
+    /// Address of the CE router.
+    pub ce: Ipv4Addr,
+    /// AS of the CE router.
+    pub ce_as: u32,
+    /// Route distinguisher of its routes.
+    pub distinguisher: VpnId,
+    /// The only route target that it exports and imports.
+    pub target: VpnId,
+}
+
+impl VrfRole {
+    /// VRF `number`, on a VLAN of the interface `port`.
+    pub fn new(number: u32, port: usize, vid: u16) -> VrfRole {
+        VrfRole {
+            number,
+            port,
+            vid,
+            local: label_edge::DUT_TO_CE,
+            prefix_len: label_edge::CE_LINK_LENGTH,
+            ce: label_edge::CE,
+            ce_as: label_edge::CUSTOMER_AS,
+            distinguisher: label_edge::distinguisher(label_edge::DUT_LOOPBACK, number),
+            target: label_edge::target(number),
+        }
+    }
+
+    /// Its name: `v1`.
+    pub fn name(&self) -> String {
+        format!("v{}", self.number + 1)
+    }
 }
 
 /// An interface of the DUT.
@@ -248,6 +339,8 @@ impl RouterRole {
             tunnels: Vec::new(),
             policies: Vec::new(),
             bgp: BgpRole::of(ports),
+            core: CoreRole::of(ports),
+            vrfs: label_edge::vrfs(ports),
             member: None,
         }
     }
@@ -265,6 +358,16 @@ impl RouterRole {
         needs.extend((!self.labels.is_empty() || !self.pushed.is_empty()).then_some(Need::Mpls));
         needs.extend((!self.tunnels.is_empty()).then_some(Need::Tunnels));
         needs.extend((!self.policies.is_empty()).then_some(Need::PolicyRouting));
+        let links = || self.core.iter().flat_map(|core| &core.links);
+        for (protocol, need) in [
+            (CoreProtocol::Ospf, Need::Ospf),
+            (CoreProtocol::Ldp, Need::Ldp),
+            (CoreProtocol::Rsvp, Need::Rsvp),
+            (CoreProtocol::Bfd, Need::Bfd),
+        ] {
+            needs.extend(links().any(|link| link.has(protocol)).then_some(need));
+        }
+        needs.extend((!self.vrfs.is_empty()).then_some(Need::Vrfs));
         let protected = self.bgp.as_ref().is_some_and(|bgp| !bgp.protection.is_none());
         needs.extend(protected.then_some(Need::BgpProtection));
         needs.extend(self.member.is_some().then_some(Need::Systems));
@@ -310,6 +413,28 @@ impl RouterRole {
 fn addresses(ipv4: Option<&Addressing>, ipv6: Option<&Addressing>) -> Vec<InterfaceAddress> {
     let both = ipv4.into_iter().chain(ipv6);
     both.map(|a| InterfaceAddress { address: a.dut, prefix_len: a.prefix_len }).collect()
+}
+
+impl CoreRole {
+    /// The role between `ports`; `None` if none of them faces the core.
+    fn of(ports: &[PortConfig]) -> Option<CoreRole> {
+        let link = |port: usize| {
+            let config = &ports[port];
+            let addressing = config.ipv4.as_ref()?;
+            let (IpAddr::V4(local), IpAddr::V4(neighbour)) = (addressing.dut, addressing.host) else { return None };
+            Some(CoreLink {
+                port,
+                protocols: config.core.clone(),
+                local,
+                prefix_len: addressing.prefix_len,
+                neighbour,
+                neighbour_id: label_edge::p_router(port),
+                pe: label_edge::pe_router(port),
+            })
+        };
+        let links: Vec<_> = label_edge::core_ports(ports).into_iter().filter_map(link).collect();
+        (!links.is_empty()).then_some(CoreRole { loopback: label_edge::DUT_LOOPBACK, links })
+    }
 }
 
 impl Interface {

@@ -8,7 +8,7 @@ use drophammer_emulation::banner::Banner;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
 use drophammer_emulation::ping::Ping;
-use drophammer_emulation::protocol::{Command, Protocol, Refused, State};
+use drophammer_emulation::protocol::{Command, Protocol, ProtocolConfig, Refused, State};
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Instant;
@@ -173,6 +173,28 @@ impl Hosts {
         let host = self.hosts.get_mut(port).ok_or_else(missing)?;
         let id = *host.ids.get(device).ok_or_else(missing)?;
         host.devices.command(now, id, protocol, command)
+    }
+
+    /// See [`crate::Rig::set_protocol`].
+    pub(crate) fn set_protocol(
+        &mut self,
+        port: PortIndex,
+        device: usize,
+        config: &ProtocolConfig,
+    ) -> Result<ProtocolPlace, Refused> {
+        let missing = || Refused::new("rig", format!("port {port} has no device {device}"));
+        let host = self.hosts.get_mut(port).ok_or_else(missing)?;
+        let id = *host.ids.get(device).ok_or_else(missing)?;
+        let protocol = config.create(host.devices.get(id).config())?;
+        let place = ProtocolPlace { port, device, protocol: protocol.name() };
+        host.devices.add_protocol(id, protocol);
+        Ok(place)
+    }
+
+    /// Returns a device, for what its protocols have learned; `None` if there is none.
+    pub fn device(&self, port: PortIndex, device: usize) -> Option<&Device> {
+        let host = self.hosts.get(port)?;
+        Some(host.devices.get(*host.ids.get(device)?))
     }
 
     /// Returns the state of a protocol; `None` if there is no such device or protocol.

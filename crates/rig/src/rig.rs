@@ -19,7 +19,7 @@ use crate::other::Extra;
 use crate::ports::Ports;
 use crate::until::Until;
 use drophammer_emulation::bgp::Routers;
-use drophammer_emulation::protocol::{Command, Refused};
+use drophammer_emulation::protocol::{Command, ProtocolConfig, Refused};
 use drophammer_model::Instant;
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::trial::{PortIndex, TrialResult, TrialSpec};
@@ -189,6 +189,20 @@ impl Rig {
     pub fn command_to(&mut self, place: ProtocolPlace, command: &Command) -> Result<(), RigError> {
         let now = self.now();
         Ok(self.hosts.command(now, place, command)?)
+    }
+
+    /// Adds a protocol to a device, or replaces the one with the same name. If one is replaced, the TCP connections of the device are lost.
+    /// It is not started. Returns its place. BGP speakers cannot be replaced by a different number of them.
+    ///
+    /// # Errors
+    /// [`RigError::Refused`] if there is no such device, or it cannot have this protocol.
+    pub fn set_protocol(
+        &mut self,
+        port: PortIndex,
+        device: usize,
+        config: &ProtocolConfig,
+    ) -> Result<ProtocolPlace, RigError> {
+        Ok(self.hosts.set_protocol(port, device, config)?)
     }
 
     /// Returns the ports and the devices, for tests that drive both themselves.

@@ -5,7 +5,9 @@ use super::errors::{Problems, quote};
 use super::fields::{Fields, few, items, name, quantity, refuse_repeated, such_as, text, whole, word};
 use super::raw::{Node, Value};
 use super::typed;
+use drophammer_model::label_edge::{self, CoreProtocol};
 use drophammer_model::medium::Medium;
+use drophammer_model::param::ChoiceWord;
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::routes;
 use drophammer_model::size::{ETHERNET_OVERHEAD, MAX_FRAME};
@@ -59,6 +61,8 @@ struct Port<'n> {
     ipv6: Option<Placed<'n>>,
     vlans: Vec<Vlan<'n>>,
     labels: Vec<(Entry, &'n Range<usize>)>,
+    core: Vec<CoreProtocol>,
+    customers: u32,
 }
 
 /// A sub-interface.
@@ -124,6 +128,7 @@ pub(crate) fn read(node: &Node, public: bool, routed: bool, problems: &mut Probl
     check_families(&ports, problems);
     check_overlaps(&ports, public, problems);
     refuse_repeated_labels(&ports, problems);
+    check_edges(&ports, problems);
     (problems.len() == before).then(|| ports.into_iter().map(finish).collect())
 }
 
@@ -148,11 +153,13 @@ fn finish(port: Port) -> PortConfig {
         vlans: port.vlans.into_iter().map(vlan).collect(),
         labels,
         pushed,
+        core: port.core,
+        customers: port.customers,
     }
 }
 
 fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) -> Option<Port<'n>> {
-    let known = ["name", "speed", "medium", "mtu", "ipv4", "ipv6", "vlans", "labels"];
+    let known = ["name", "speed", "medium", "mtu", "ipv4", "ipv6", "vlans", "labels", "core", "customers"];
     let fields = Fields::with_keys(node, "a port", &known, EXAMPLE, problems)?;
     let name_node = fields.required("name", "a port", "name: p1", problems);
     let name = name_node.and_then(|n| name(n, "the name of a port", true, problems));
@@ -172,9 +179,57 @@ fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) 
     let has = [ipv4.is_some(), ipv6.is_some()];
     let vlans = fields.or("vlans", Vec::new(), |node| vlans(node, index, has, public, problems))?;
     let labels = fields.or("labels", Vec::new(), |node| labels(node, problems))?;
+    let core = fields.or("core", Vec::new(), |node| core(node, problems))?;
+    let most = u64::from(label_edge::MOST_CUSTOMERS);
+    let customers = fields.or("customers", 0, |node| whole(node, "`customers`", 1, most, problems))? as u32;
     let least = if ipv6.is_some() { MIN_MTU } else { MIN_MTU_IPV4 };
     let mtu = fields.or("mtu", DEFAULT_MTU, |node| whole(node, "`mtu`", least, MAX_MTU, problems))? as u32;
-    Some(Port { name: name?, name_span: place, speed: speed?, medium: medium?, mtu, ipv4, ipv6, vlans, labels })
+    let (name, speed, medium) = (name?, speed?, medium?);
+    Some(Port { name, name_span: place, speed, medium, mtu, ipv4, ipv6, vlans, labels, core, customers })
+}
+
+/// The protocols of a core port.
+fn core(node: &Node, problems: &mut Problems) -> Option<Vec<CoreProtocol>> {
+    let words = items(node, "`core`", "core: [ospf, ldp]", problems)?;
+    let one = |node| CoreProtocol::of_word(&word(node, "an item of `core`", CoreProtocol::WORDS, problems)?);
+    let all: Vec<CoreProtocol> = words.iter().map(one).collect::<Option<_>>()?;
+    let repeated = (1..all.len()).find(|i| all[..*i].contains(&all[*i]));
+    match repeated {
+        Some(at) => problems.refuse(&words[at].span, format!("`{}` is listed twice", all[at]), "remove one of them"),
+        None => Some(all),
+    }
+}
+
+/// Refuses core and customer ports that cannot work.
+fn check_edges(ports: &[Port], problems: &mut Problems) {
+    let has_core = ports.iter().any(|port| !port.core.is_empty());
+    for port in ports {
+        let mut refuse = |message: &str, help: &str| problems.add(port.name_span, message, help);
+        if !port.core.is_empty() && port.ipv4.is_none() {
+            refuse("a core port needs IPv4", "remove `ipv4: off`");
+        }
+        if !port.core.is_empty() && port.customers > 0 {
+            refuse("a port faces either the core or customers", "write `core` and `customers` on different ports");
+        }
+        if port.customers > 0 && !port.vlans.is_empty() {
+            refuse("a port with `customers` has VLANs from 101 on", "remove `vlans`");
+        }
+        if port.customers > 0 && !has_core {
+            refuse("there is no core port to remote sites", "add a port with `core: [ospf, ldp]`");
+        }
+        if port.core.contains(&CoreProtocol::Bfd) && !port.core.contains(&CoreProtocol::Ospf) {
+            refuse("BFD on a core port is for OSPF", "add `ospf` to `core`");
+        }
+    }
+    let incomplete = |port: &&Port| {
+        !port.core.is_empty() && ![CoreProtocol::Ospf, CoreProtocol::Ldp].iter().all(|p| port.core.contains(p))
+    };
+    if ports.iter().any(|port| port.customers > 0) {
+        for port in ports.iter().filter(incomplete) {
+            let message = "VPN traffic needs a label-switched path to the PE router behind this port";
+            problems.add(port.name_span, message, "write `core: [ospf, ldp]`");
+        }
+    }
 }
 
 fn medium(node: &Node, problems: &mut Problems) -> Option<Medium> {

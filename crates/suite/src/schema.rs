@@ -8,6 +8,8 @@ use super::port_list::{
 use super::read::{KEYS, MAX_TITLE};
 use super::{about, digest, include, published, test_list};
 use drophammer_model::classes::{MOST_CLASSES, MOST_WEIGHT};
+use drophammer_model::label_edge::{CoreProtocol, MOST_CUSTOMERS};
+use drophammer_model::param::ChoiceWord;
 use drophammer_model::registry::{FigureShape, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
 use drophammer_model::size::{MAX_FRAME, MIN_FRAME};
 use drophammer_model::suite::{DEFAULT_INPUT_QUEUE, DEFAULT_SEED, MAX_INPUT_QUEUE, MAX_ROUNDS};
@@ -156,6 +158,14 @@ fn port() -> Value {
             "labels": {
                 "description": "Static label entries of the DUT for packets that leave by this port.",
                 "type": "array", "minItems": 1, "maxItems": MOST_ENTRIES, "items": label_entry(),
+            },
+            "core": {
+                "description": "Protocols with an emulated P router behind the port, and a PE router behind that one.",
+                "type": "array", "minItems": 1, "items": { "enum": CoreProtocol::WORDS },
+            },
+            "customers": {
+                "description": "VRFs of the DUT's port, each on a VLAN from 101 on, with an emulated CE router.",
+                "type": "integer", "minimum": 1, "maximum": MOST_CUSTOMERS,
             },
         },
     })

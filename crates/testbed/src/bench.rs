@@ -23,7 +23,7 @@ use drophammer_model::suite::PortConfig;
 use drophammer_model::topology::CoreLinkName;
 use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
-use drophammer_rig::{Acts, Rig, RigError, Timing, Unresolved, Until};
+use drophammer_rig::{Acts, ProtocolPlace, Rig, RigError, Timing, Unresolved, Until};
 use drophammer_traffic::TestTraffic;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,6 +104,8 @@ pub struct Bench<'a> {
     /// them down.
     links_down: BTreeSet<CoreLinkName>,
     around: Vec<Family>,
+    /// Protocols that the test started on P routers.
+    pub(crate) core_protocols: Vec<ProtocolPlace>,
     /// True if a port failed in the last trial. The device may have to learn its neighbours on that port again.
     pub(crate) port_failed: bool,
     pub(crate) session: &'a mut Session,
@@ -139,6 +141,8 @@ impl<'a> Bench<'a> {
                 vlans: p.vlans.iter().map(|vlan| vlan.tags.iter().map(|tag| tag.vid).collect()).collect(),
                 labels: p.labels.clone(),
                 pushed: p.pushed.clone(),
+                core: p.core.clone(),
+                customers: p.customers,
                 largest_frame: rig.largest_frame(index) + extra::FCS,
                 routed: BTreeMap::new(),
             })
@@ -167,6 +171,7 @@ impl<'a> Bench<'a> {
             classed: false,
             links_down: BTreeSet::new(),
             around: Vec::new(),
+            core_protocols: Vec::new(),
             port_failed: false,
             session,
             observer,

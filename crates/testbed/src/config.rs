@@ -1,6 +1,8 @@
 //! The ports of a suite as the rig's configuration.
 
 use drophammer_emulation::bgp::PeerConfig;
+use drophammer_model::label_edge::{self, PROVIDER_AS};
+use drophammer_model::routes::AfiSafi;
 use drophammer_model::suite::{Addressing, PortBgp, PortConfig, VlanConfig};
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_rig::{Config, DeviceConfig, Tag, Tags, host_mac};
@@ -57,7 +59,35 @@ pub fn hosts_and_routers(ports: &[PortConfig], families: &[Family], seed: u64) -
             device.add_bgp(link.peers.iter().copied().map(router));
         }
     }
+    add_edges(&mut config, ports);
     config
+}
+
+/// Adds the BGP speakers of VPNs: a CE router on each VLAN of a customer port, and the PE router behind each core port. Tests
+/// add the other protocols of core ports.
+fn add_edges(config: &mut Config, ports: &[PortConfig]) {
+    let vrfs = label_edge::vrfs(ports);
+    for vrf in &vrfs {
+        let port = &mut config.ports[vrf.port];
+        let tags = Tags::dot1q(vrf.vid).expect("a suite has VLANs that can be");
+        let name = format!("{}.{}", ports[vrf.port].name, vrf.vid);
+        let mut ce = DeviceConfig { tags, ..DeviceConfig::new(&name, port.mac()) };
+        ce.set_address(vrf.ce.into(), vrf.prefix_len, vrf.local.into());
+        let id = Ipv4Addr::from_bits(CE_ROUTER_IDS + vrf.number);
+        let peer = PeerConfig::new(vrf.ce.into(), vrf.local.into(), vrf.ce_as, PROVIDER_AS.into(), id);
+        ce.add_bgp([peer]);
+        port.devices.push(ce);
+    }
+    for port in label_edge::core_ports(ports) {
+        let (pe, dut) = (label_edge::pe_router(port), label_edge::DUT_LOOPBACK);
+        let device = &mut config.ports[port].devices[0];
+        device.also.push((pe.into(), 1));
+        if !vrfs.is_empty() {
+            let asn = u32::from(PROVIDER_AS);
+            let peer = PeerConfig::new(pe.into(), dut.into(), asn, asn, pe);
+            device.add_bgp([PeerConfig { families: vec![AfiSafi::VPNV4], ..peer }]);
+        }
+    }
 }
 
 /// Hosts of a loop without DUT: each port faces the other one of its pair.
@@ -72,6 +102,9 @@ pub fn joined_in_pairs_of(ports: &[PortConfig], families: &[Family], seed: u64) 
     config.ports.iter_mut().enumerate().for_each(|(i, port)| port.dut = Some(macs[i ^ 1]));
     config
 }
+
+/// BGP identifiers of CE routers, from the block of shared addresses.
+const CE_ROUTER_IDS: u32 = 0x6470_0001;
 
 /// BGP identifier of router `index` of a port: from the block of shared addresses (RFC 6598), so no interface has it.
 fn router_id(port: PortIndex, index: u32) -> Ipv4Addr {

@@ -28,6 +28,7 @@ mod asked;
 pub mod bench;
 mod circling;
 pub mod config;
+mod core;
 mod counted;
 pub mod deviations;
 pub mod device;

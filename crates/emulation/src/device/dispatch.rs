@@ -54,7 +54,20 @@ impl Device {
     }
 
     /// Handles a frame with the tags of the device that is addressed to the device or a group.
+    ///
+    /// The device is the end of every label-switched path to it, so it takes packets with any labels.
     pub(super) fn take(&mut self, now: Instant, arrived: &Arrived<'_>, frames: Out<'_>) {
+        let unlabelled;
+        let arrived = match arrived.kind {
+            ethertype::MPLS => match without_labels(arrived.payload) {
+                Some((kind, payload)) => {
+                    unlabelled = Arrived { kind, payload, ..*arrived };
+                    &unlabelled
+                }
+                None => return self.link.oddities.malformed += 1,
+            },
+            _ => arrived,
+        };
         let group = arrived.destination.is_group();
         if matches!(arrived.kind, ethertype::IPV4 | ethertype::IPV6) && !group && self.tcp.receive(now, arrived.payload)
         {
@@ -115,6 +128,18 @@ impl Device {
             let mut out = Output { tcp, link, frames };
             give(now, protocols, &mut out, Match::Neighbour, Input::Neighbour(address));
         }
+    }
+}
+
+/// The EtherType of the packet below a label stack (RFC 3032 section 2.1), and the packet; `None` if there is neither an IPv4 nor an
+/// IPv6 packet.
+fn without_labels(payload: &[u8]) -> Option<(u16, &[u8])> {
+    let entries = payload.chunks_exact(4).position(|entry| entry[2] & 1 == 1)? + 1;
+    let packet = &payload[4 * entries..];
+    match packet.first()? >> 4 {
+        4 => Some((ethertype::IPV4, packet)),
+        6 => Some((ethertype::IPV6, packet)),
+        _ => None,
     }
 }
 

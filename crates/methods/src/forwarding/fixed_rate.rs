@@ -389,6 +389,8 @@ mod tests {
             vlans: vec![],
             labels: Vec::new(),
             pushed: Vec::new(),
+            core: Vec::new(),
+            customers: 0,
             largest_frame: 1518,
             routed: Default::default(),
         };

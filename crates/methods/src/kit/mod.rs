@@ -6,8 +6,10 @@
 pub mod attempts;
 pub mod figure;
 pub mod filter_lists;
+pub mod igp;
 pub(crate) mod labelled;
 pub(crate) mod lossy;
+pub mod lsps;
 pub(crate) mod maximum_load;
 pub mod mlrsearch;
 pub mod modifiers;
@@ -29,3 +31,4 @@ pub mod testbed;
 pub mod throughput_search;
 pub mod trial;
 pub mod trial_count;
+pub mod vpns;

@@ -1,6 +1,8 @@
 //! Interface between a test and the testbed.
 
 use crate::attempts::Attempts;
+use crate::igp::Igp;
+use crate::lsps::Lsps;
 use crate::modifiers::Applied;
 use crate::pattern::arrivals::Arrivals;
 use crate::ping_delay::OwnDelays;
@@ -8,10 +10,12 @@ use crate::routed::Kept;
 use crate::routing::Routing;
 use crate::tester_ceiling::LoopOrder;
 use crate::trial::{Seen, Trial};
+use crate::vpns::Vpns;
 use drophammer_model::Medium;
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::filter::FilterList;
+use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::outcome::{CAPPED, TESTER_LIMITED};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
@@ -44,6 +48,10 @@ pub struct PortView {
     pub labels: Vec<LabelConfig>,
     /// Networks behind the port for which the DUT pushes labels.
     pub pushed: Vec<FecConfig>,
+    /// Protocols with the emulated P router behind the port; empty if the port does not face the core.
+    pub core: Vec<CoreProtocol>,
+    /// VRFs of the DUT's port, each with an emulated CE router.
+    pub customers: u32,
     /// Bytes of the largest frame that the port can send, FCS included.
     pub largest_frame: usize,
     /// Destinations of frames to this port instead of the hosts of the network behind it; see [`Setting::Aim`].
@@ -284,6 +292,31 @@ pub trait Testbed {
         Err(TestError::NotApplicable("this testbed has no emulated routers; add `bgp: {}` to the suite".into()))
     }
 
+    /// The emulated P routers as OSPF and LDP neighbours.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] if the suite has no core ports.
+    fn igp(&mut self) -> Result<&mut dyn Igp, TestError> {
+        Err(no_core("ospf, ldp"))
+    }
+
+    /// Label-switched paths through the DUT by RSVP-TE.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] if the suite has no core ports with RSVP-TE.
+    fn lsps(&mut self) -> Result<&mut dyn Lsps, TestError> {
+        Err(no_core("rsvp"))
+    }
+
+    /// The VRFs of the DUT, and the emulated CE and PE routers around it.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] if the suite has no VRFs.
+    fn vpns(&mut self) -> Result<&mut dyn Vpns, TestError> {
+        let why = "the DUT has no VRFs; add `customers: 10` to a port, and `core: [ospf, ldp]` to another one";
+        Err(TestError::NotApplicable(why.into()))
+    }
+
     /// Seconds since the testbed came up, on the tester's clock; `None` if there is no clock.
     fn now_s(&mut self) -> Option<f64> {
         None
@@ -317,6 +350,11 @@ pub trait Testbed {
 
     /// Adds a remark to the run.
     fn note(&mut self, text: &str);
+}
+
+/// The error for a test that needs core ports.
+fn no_core(protocols: &str) -> TestError {
+    TestError::NotApplicable(format!("this testbed has no core ports; add `core: [{protocols}]` to ports of the suite"))
 }
 
 /// Reason why a test stopped.

@@ -89,6 +89,8 @@ impl Fake {
             vlans: vec![],
             labels: Vec::new(),
             pushed: Vec::new(),
+            core: Vec::new(),
+            customers: 0,
             largest_frame: 1518,
             routed: Default::default(),
         };

@@ -9,6 +9,7 @@ pub use mask::{BgpProtection, Mask, Secret};
 pub use params::{ParamValue, Params};
 
 use crate::environment::About;
+use crate::label_edge::CoreProtocol;
 use crate::medium::Medium;
 use crate::quantity::{Bandwidth, FrameRate, QuantityError, parse_frame_rate, parse_percent};
 use crate::record::Baseline;
@@ -169,6 +170,10 @@ pub struct PortConfig {
     pub labels: Vec<LabelConfig>,
     /// Networks behind this port's emulated router for which the DUT pushes labels.
     pub pushed: Vec<FecConfig>,
+    /// Protocols with an emulated P router behind the port; empty if the port does not face the core.
+    pub core: Vec<CoreProtocol>,
+    /// Number of VRFs of the DUT's port, each on a VLAN with an emulated CE router.
+    pub customers: u32,
 }
 
 /// A forwarding equivalence class: packets to one network, which leave with labels (RFC 3031 sections 2.1 and 3.11).

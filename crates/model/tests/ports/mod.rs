@@ -26,6 +26,8 @@ pub fn two_ports() -> Vec<PortConfig> {
         vlans: Vec::new(),
         labels: Vec::new(),
         pushed: Vec::new(),
+        core: Vec::new(),
+        customers: 0,
     };
     vec![
         port(

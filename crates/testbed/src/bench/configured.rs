@@ -73,6 +73,7 @@ impl Bench<'_> {
         let unclassed = if self.classed { self.set_classes(&[]) } else { Ok(()) };
         let around = std::mem::take(&mut self.around);
         let restored = if self.links_down.is_empty() { Ok(()) } else { self.set_core_links(&BTreeSet::new(), &around) };
-        unfiltered.and(unclassed).and(restored)
+        let silent = self.stop_core();
+        unfiltered.and(unclassed).and(restored).and(silent)
     }
 }

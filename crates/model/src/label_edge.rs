@@ -1,0 +1,94 @@
+//! Layout of label switching and of VPNs around a DUT: addresses, VLANs and identifiers of the emulated CE, PE and P routers.
+//!
+//! Behind each core port is one P router at the host address of the port, and one PE router behind it. Behind each customer
+//! port are CE routers, one for each VLAN and VRF. The links and routes of all VRFs have the same private addresses
+//! (RFC 1918), so a packet in the wrong VRF finds a route there. Loopback addresses are from the shared space (RFC 6598).
+
+use crate::role::VrfRole;
+use crate::routes::VpnId;
+use crate::suite::PortConfig;
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+
+/// AS of the DUT and of the emulated PE routers.
+pub const PROVIDER_AS: u16 = 65_000;
+/// AS of every CE router.
+pub const CUSTOMER_AS: u32 = 65_100;
+/// Loopback address of the DUT: its LSR-ID, router ID and BGP identifier.
+pub const DUT_LOOPBACK: Ipv4Addr = Ipv4Addr::new(100, 127, 255, 1);
+/// Address of the DUT on the link to each CE router.
+pub const DUT_TO_CE: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 1);
+/// Address of each CE router.
+pub const CE: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 2);
+/// Length of the prefix of that link.
+pub const CE_LINK_LENGTH: u8 = 30;
+/// VLAN of the first CE router of a port.
+pub const FIRST_VLAN: u16 = 101;
+/// Maximum number of CE routers of a port.
+pub const MOST_CUSTOMERS: u32 = 3_994;
+/// Routes of each CE router are /24 in this half of the private block, those of each remote site in the other half.
+pub const CUSTOMER_ROUTES: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
+/// See [`CUSTOMER_ROUTES`].
+pub const REMOTE_ROUTES: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
+/// Maximum number of routes of each side of a VRF.
+pub const MOST_ROUTES: u32 = 32_768;
+
+crate::choice! {
+    /// A protocol between the DUT and the P router behind a core port.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum CoreProtocol {
+        /// OSPFv2 (RFC 2328), point to point, in the backbone area.
+        Ospf = "ospf",
+        /// LDP (RFC 5036).
+        Ldp = "ldp",
+        /// RSVP-TE (RFC 3209).
+        Rsvp = "rsvp",
+        /// BFD (RFC 5881) for OSPF.
+        Bfd = "bfd",
+    }
+}
+
+/// Identifier of the P router behind core port `port`.
+pub fn p_router(port: usize) -> Ipv4Addr {
+    behind(port, 1)
+}
+
+/// Loopback address of the PE router behind core port `port`.
+pub fn pe_router(port: usize) -> Ipv4Addr {
+    behind(port, 2)
+}
+
+fn behind(port: usize, host: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(0x647f_0000 + ((port as u32) << 8) + host)
+}
+
+/// Indices of the core ports.
+pub fn core_ports(ports: &[PortConfig]) -> Vec<usize> {
+    (0..ports.len()).filter(|port| !ports[*port].core.is_empty()).collect()
+}
+
+/// The VRFs of the DUT between these ports, in order of port and VLAN.
+pub fn vrfs(ports: &[PortConfig]) -> Vec<VrfRole> {
+    let of_port = |(port, config): (usize, &PortConfig)| (0..config.customers).map(move |customer| (port, customer));
+    let all = ports.iter().enumerate().flat_map(of_port);
+    (0..).zip(all).map(|(number, (port, customer))| VrfRole::new(number, port, FIRST_VLAN + customer as u16)).collect()
+}
+
+/// Index of the core port behind which the remote sites of `vrf` are: customer ports and core ports are paired in order.
+pub fn remote_port(ports: &[PortConfig], vrf: &VrfRole) -> Option<usize> {
+    let customers = (0..ports.len()).filter(|port| ports[*port].customers > 0);
+    let core = core_ports(ports);
+    let place = customers.clone().position(|port| port == vrf.port)?;
+    core.get(place % core.len().max(1)).copied()
+}
+
+/// Route distinguisher of a VRF on the PE with this loopback address (RFC 4364 section 4.2, type 1).
+pub fn distinguisher(pe: Ipv4Addr, vrf: u32) -> VpnId {
+    VpnId { administrator: crate::routes::Administrator::Ipv4(pe), number: vrf + 1 }
+}
+
+/// Route target of a VRF, imported and exported by every PE.
+pub fn target(vrf: u32) -> VpnId {
+    VpnId::as2(PROVIDER_AS, vrf + 1)
+}

@@ -1,0 +1,73 @@
+//! Protocols on the emulated P router behind each core port: a test installs them, and they are stopped when it ends.
+
+use crate::bench::{Bench, Failure};
+use drophammer_methods::TestError;
+use drophammer_model::trial::PortIndex;
+use drophammer_rig::{Command, ProtocolConfig, ProtocolPlace, Until};
+use std::time::Duration;
+
+/// How long a protocol may take to end its sessions.
+const ENDING: Duration = Duration::from_secs(5);
+/// How often the DUT is checked for being alive.
+const LOOK: Duration = Duration::from_millis(50);
+/// Index of the P router among the devices of a core port.
+pub(crate) const P_ROUTER: usize = 0;
+
+impl Bench<'_> {
+    /// Gives the P router behind `port` a protocol, or replaces it, and starts it. Protocols that are replaced must have been stopped. BGP sessions of
+    /// the P router and of the PE router behind it must be down.
+    ///
+    /// # Errors
+    /// [`TestError::Failed`] if the configuration cannot be used.
+    pub(crate) fn start_core(&mut self, port: PortIndex, config: &ProtocolConfig) -> Result<ProtocolPlace, TestError> {
+        let failed = |e: drophammer_rig::RigError| TestError::Failed(e.to_string());
+        let place = self.rig.set_protocol(port, P_ROUTER, config).map_err(failed)?;
+        self.rig.command_to(place, &Command::Start).map_err(failed)?;
+        self.core_protocols.retain(|known| *known != place);
+        self.core_protocols.push(place);
+        Ok(place)
+    }
+
+    /// Serves the devices until `until` is true, for at most `within`. Returns the time that this took; `None` if the time is over.
+    ///
+    /// # Errors
+    /// [`TestError::Interrupted`], [`TestError::DutDied`].
+    pub(crate) fn await_core(&mut self, until: &Until, within: Duration) -> Result<Option<Duration>, TestError> {
+        let begun = self.rig.now();
+        let end = begun + within;
+        loop {
+            let now = self.rig.now();
+            if until.holds(now, self.rig.hosts()) {
+                return Ok(Some(now.since(begun)));
+            }
+            if now >= end {
+                return Ok(None);
+            }
+            let look = end.min(now + LOOK);
+            match self.serve_until(&until.clone().or_at(look)) {
+                Ok(_) => {}
+                // The port may recover.
+                Err(Failure::Port(_)) => {}
+                Err(Failure::Test(e)) => return Err(e),
+            }
+            self.check_device()?;
+        }
+    }
+
+    /// Stops all protocols that were started, and waits until their sessions have ended.
+    ///
+    /// # Errors
+    /// [`TestError::Interrupted`], [`TestError::DutDied`].
+    pub(crate) fn stop_core(&mut self) -> Result<(), TestError> {
+        let places = std::mem::take(&mut self.core_protocols);
+        for place in &places {
+            // A protocol that does not know the command has no sessions to end.
+            let _ = self.rig.command_to(*place, &Command::Stop);
+        }
+        if !places.is_empty() {
+            let ended = places.into_iter().map(Until::Ended).collect();
+            self.await_core(&Until::All(ended), ENDING)?;
+        }
+        Ok(())
+    }
+}

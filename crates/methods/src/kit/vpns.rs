@@ -31,7 +31,7 @@ impl VrfView {
 }
 
 /// Direction of traffic through the DUT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     /// From CE routers to remote sites: the DUT pushes labels.
     ToCore,

@@ -369,7 +369,7 @@ struct Effect {
 /// The effect of a withdrawal (frames cease to arrive) or an advertisement (frames cease to be lost) at `at_s` on frames by their departure. `last_s`
 /// is absent if the change was not complete before `until_s`.
 fn effect(bins: &[Bin], bin_s: f64, at_s: f64, until_s: f64, withdrawn: bool) -> Effect {
-    let whole = |bin: usize| bin as f64 * bin_s >= at_s - 1e-9 && (bin + 1) as f64 * bin_s <= until_s + 1e-9;
+    let whole = |bin: usize| (bin + 1) as f64 * bin_s > at_s && (bin + 1) as f64 * bin_s <= until_s + 1e-9;
     let range: Vec<usize> = (0..bins.len()).filter(|bin| whole(*bin) && bins[*bin].offered > 0).collect();
     let (lost, delivered) =
         (|bin: usize| bins[bin].offered.saturating_sub(bins[bin].delivered), |bin: usize| bins[bin].delivered);

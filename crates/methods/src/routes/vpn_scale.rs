@@ -85,6 +85,10 @@ columns! {
 
 const TABLE: TableSpec<ScaleRow> = TableSpec::new("vpn_scale", "PE router scale");
 
+/// By which share the load is lowered if frames are lost during the time of the test, and how often.
+const STEP: f64 = 0.1;
+const LOWER: u32 = 7;
+
 /// The pattern whose limits, line rate and ceiling of the tester, are those of the search.
 fn pattern(params: &Params) -> Pattern {
     let drain_s = DRAIN.seconds(params);
@@ -214,16 +218,29 @@ fn load(
     if let Some(error) = searched.error {
         return Err(error);
     }
-    let Some(rate) = found.throughput else {
+    let Some(mut rate) = found.throughput else {
         note(outcome, "The router loses frames at every load, so there is no throughput.");
         return Ok(());
     };
-    let purpose = format!("VPN: every route for {}", show_duration(TRIAL.get(params)));
-    bed.progress(&purpose);
-    let spec = vpn.trial(params, &traffic, purpose, rate.pps(), TRIAL.seconds(params));
-    let result = bed.run(&Trial::new(spec))?.result;
-    vpn.count_leaks(&traffic, &result);
-    found.result = Some(result);
+    // The trials of the search are shorter. The load must hold for the time of the test.
+    for lower in 0..=LOWER {
+        let purpose = format!("VPN: every route for {}", show_duration(TRIAL.get(params)));
+        bed.progress(&purpose);
+        let spec = vpn.trial(params, &traffic, purpose, rate.pps(), TRIAL.seconds(params));
+        let result = bed.run(&Trial::new(spec))?.result;
+        vpn.count_leaks(&traffic, &result);
+        let lost = result.lost();
+        found.throughput = (lost == 0).then_some(rate);
+        found.result = Some(result);
+        if lost == 0 {
+            break;
+        }
+        if lower > 0 {
+            // The tester is not the limit of a lower load.
+            found.bound = None;
+        }
+        rate = rate.scaled(1.0 - STEP);
+    }
     Ok(())
 }
 

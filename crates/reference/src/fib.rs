@@ -1,4 +1,4 @@
-//! The forwarding table: longest match over connected, static and BGP routes, with a limited size.
+//! The forwarding table: longest match over connected, static, OSPF and BGP routes, with a limited size.
 
 use crate::config::ConfigError;
 use crate::rib::{Net, net};
@@ -15,13 +15,15 @@ pub struct Room {
     pub ipv6: usize,
 }
 
-/// The table. For one prefix, the device's own and static routes take precedence over BGP.
+/// The table. For one prefix, the device's own and static routes take precedence over OSPF, and OSPF over BGP.
 pub struct Fib {
     table: Table,
     room: Room,
     used: [usize; 2],
-    /// Prefixes with a route from a source other than BGP.
+    /// Prefixes with an own or static route.
     fixed: HashSet<Net>,
+    /// OSPF's target for each of its prefixes.
+    ospf: HashMap<Net, Target>,
     /// BGP's target for each of these prefixes.
     shadowed: HashMap<Net, Target>,
     truth: FibTruth,
@@ -33,8 +35,15 @@ fn of(net: Net) -> usize {
 
 impl Fib {
     pub fn new(room: Room) -> Fib {
-        let (fixed, shadowed) = (HashSet::new(), HashMap::new());
-        Fib { table: Table::default(), room, used: [0; 2], fixed, shadowed, truth: FibTruth::default() }
+        Fib {
+            table: Table::default(),
+            room,
+            used: [0; 2],
+            fixed: HashSet::new(),
+            ospf: HashMap::new(),
+            shadowed: HashMap::new(),
+            truth: FibTruth::default(),
+        }
     }
 
     /// Adds a route to an address of the device itself, which uses no room.
@@ -48,10 +57,7 @@ impl Fib {
     pub fn add_static(&mut self, prefix: IpAddr, len: u8, neighbour: usize) -> Result<(), ConfigError> {
         let net = net(prefix, len).ok_or(ConfigError::PrefixLength(len))?;
         if !self.fixed.contains(&net) {
-            if let Some(target) = self.table.exact(net.0, net.1) {
-                self.set_bgp(net, None);
-                self.shadowed.insert(net, target);
-            }
+            self.shadow(net);
             self.fixed.insert(net);
         }
         let before = self.table.exact(net.0, net.1);
@@ -62,17 +68,55 @@ impl Fib {
     /// Removes a static route; false if there is none.
     pub fn remove_static(&mut self, prefix: IpAddr, len: u8) -> bool {
         let Some(net) = net(prefix, len).filter(|net| self.fixed.remove(net)) else { return false };
+        self.fall_back(net);
+        true
+    }
+
+    /// Sets OSPF's target for a prefix; `None` removes it.
+    pub fn set_ospf(&mut self, net: Net, target: Option<Target>) {
+        match target {
+            Some(target) => {
+                self.shadow(net);
+                self.ospf.insert(net, target);
+                if !self.fixed.contains(&net) {
+                    let before = self.table.exact(net.0, net.1);
+                    self.place(net, before, Some(target));
+                }
+            }
+            None => {
+                if self.ospf.remove(&net).is_some() && !self.fixed.contains(&net) {
+                    self.fall_back(net);
+                }
+            }
+        }
+    }
+
+    /// Moves BGP's target for a prefix out of the table, if it is there.
+    fn shadow(&mut self, net: Net) {
+        if !self.fixed.contains(&net)
+            && !self.ospf.contains_key(&net)
+            && let Some(target) = self.table.exact(net.0, net.1)
+        {
+            self.set_bgp(net, None);
+            self.shadowed.insert(net, target);
+        }
+    }
+
+    /// Replaces a route that is gone by the next best one.
+    fn fall_back(&mut self, net: Net) {
         let before = self.table.exact(net.0, net.1);
-        self.place(net, before, None);
-        if let Some(target) = self.shadowed.remove(&net) {
+        let ospf = self.ospf.get(&net).copied();
+        self.place(net, before, ospf);
+        if ospf.is_none()
+            && let Some(target) = self.shadowed.remove(&net)
+        {
             self.set_bgp(net, Some(target));
         }
-        true
     }
 
     /// Sets BGP's target for a prefix; `None` removes it.
     pub fn set_bgp(&mut self, net: Net, target: Option<Target>) {
-        if self.fixed.contains(&net) {
+        if self.fixed.contains(&net) || self.ospf.contains_key(&net) {
             match target {
                 Some(target) => self.shadowed.insert(net, target),
                 None => self.shadowed.remove(&net),
@@ -97,7 +141,8 @@ impl Fib {
     /// a route without room are dropped. A place that becomes free goes to the next new route, not to an earlier route
     /// that found no room.
     fn place(&mut self, net: Net, before: Option<Target>, target: Option<Target>) -> Option<Target> {
-        let takes_place = |t: Option<Target>| matches!(t, Some(Target::Via(_) | Target::Sink));
+        let takes_place =
+            |t: Option<Target>| matches!(t, Some(Target::Via(_) | Target::Labelled { .. } | Target::Sink));
         let Room { all, ipv4, ipv6 } = self.room;
         let own = if net.0.is_ipv4() { ipv4 } else { ipv6 };
         self.used[of(net)] -= usize::from(takes_place(before));
@@ -161,6 +206,28 @@ mod tests {
         fib.set_bgp(v4(3), None);
         fib.set_bgp(v4(1), Some(Target::Sink));
         assert_eq!(*fib.truth(), FibTruth { ipv4: 2, ipv6: 2, without_room: 3, sunk: 1 });
+    }
+
+    #[test]
+    fn ospf_stands_between_static_routes_and_bgp() {
+        let mut fib = room(1, 9, 9);
+        let ((address, len), labelled) = (v4(1), Target::Labelled { next_hop: 5, label: 77 });
+        fib.set_bgp(v4(1), Some(Target::Via(1)));
+        fib.set_ospf(v4(1), Some(labelled));
+        assert_eq!((via(&fib, 1), *fib.truth()), (Some(labelled), FibTruth::default()));
+        fib.add_static(address, len, 2).unwrap();
+        fib.set_ospf(v4(1), Some(Target::Via(6)));
+        fib.set_bgp(v4(1), Some(Target::Via(3)));
+        assert_eq!(via(&fib, 1), Some(Target::Via(2)));
+        assert!(fib.remove_static(address, len));
+        assert_eq!(via(&fib, 1), Some(Target::Via(6)));
+        fib.set_ospf(v4(2), Some(Target::Via(6)));
+        assert_eq!(via(&fib, 2), Some(Target::Blackhole), "there is one place");
+        fib.set_ospf(v4(1), None);
+        assert_eq!((via(&fib, 1), fib.truth().ipv4), (Some(Target::Via(3)), 1));
+        fib.set_bgp(v4(1), None);
+        fib.set_ospf(v4(2), None);
+        assert_eq!((via(&fib, 1), via(&fib, 2), fib.used), (None, None, [0, 0]));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Static label entries: how to forward packets with MPLS labels (RFC 3031, RFC 3032).
+//! Label entries, static or from LDP: how to forward packets with MPLS labels (RFC 3031, RFC 3032).
 
 use crate::config::ConfigError;
 use drophammer_model::role::PushedRoute;
@@ -94,6 +94,14 @@ impl Labels {
             None => Ok(()),
             Some(_) => Err(ConfigError::Label(route.label, "another entry has it")),
         }
+    }
+
+    /// Sets or removes an entry that a protocol has made.
+    pub fn set(&mut self, label: u32, entry: Option<Entry>) {
+        match entry {
+            Some(entry) => self.0.insert(label, entry),
+            None => self.0.remove(&label),
+        };
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,7 +1,8 @@
-//! BGP configuration of the reference device in a suite.
+//! Routing protocols of the reference device in a suite.
 
+use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{Params, PortConfig};
-use drophammer_reference::{Beyond, BgpConfig, BgpFaults, BgpPeer, RibLimit};
+use drophammer_reference::{Beyond, BgpConfig, BgpFaults, BgpPeer, CoreConfig, IgpFaults, RibLimit};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Returns its sessions: it waits for every peer of every port. `None` if the suite has no BGP.
@@ -40,6 +41,22 @@ pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
         ack_delay: time("ack_delay"),
         rib_limit: p.count("rib_limit").map(|paths| RibLimit { paths: paths as usize, beyond }),
     })
+}
+
+/// Returns OSPF, LDP and BFD on its core links. `None` if the suite has no core ports.
+pub(crate) fn core(p: &Params, role: &RouterRole) -> Option<CoreConfig> {
+    let time = |key| p.duration(key).unwrap_or_default();
+    let (fib_delay, fib_time_per_route) = (time("fib_delay"), time("fib_time_per_route"));
+    Some(CoreConfig { role: role.core.clone()?, fib_delay, fib_time_per_route })
+}
+
+/// Returns the configured faults with OSPF and BFD.
+pub(crate) fn core_faults(p: &Params) -> IgpFaults {
+    IgpFaults {
+        late_lsa_flooding: p.duration("late_lsa_flooding").unwrap_or_default(),
+        late_lsa_every: p.count("late_lsa_every").unwrap_or(0),
+        bfd_packet_missing: p.count("bfd_packet_missing").unwrap_or(0),
+    }
 }
 
 /// Returns the configured faults with routes.

@@ -74,6 +74,11 @@ impl Router {
         self.serve_lines(now);
         self.install_routes(now);
         let was_down = std::mem::replace(&mut self.ports[port].down, !up);
+        if let Some(igp) = self.igp.as_mut().filter(|_| was_down == up) {
+            igp.set_link(now, port, up);
+            self.truth.igp = igp.truth();
+            self.run_core(now);
+        }
         if was_down || up {
             return;
         }
@@ -150,7 +155,7 @@ impl Router {
     /// Sends one of the device's own IP packets to a neighbour. If the neighbour's MAC address is unknown, the device
     /// asks for it and the packet waits, with the same limit as for transit frames. Packets beyond the limit are lost;
     /// TCP retransmits them.
-    fn send_packet(&mut self, now: Instant, interface: usize, packet: &[u8]) {
+    pub(super) fn send_packet(&mut self, now: Instant, interface: usize, packet: &[u8]) {
         let destination: IpAddr = match packet.first().map(|b| b >> 4) {
             Some(4) if packet.len() >= 20 => Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]).into(),
             Some(6) if packet.len() >= 40 => {
@@ -160,10 +165,14 @@ impl Router {
             }
             _ => return,
         };
-        if !self.interfaces[interface].on_link(destination) {
-            return;
+        if self.interfaces[interface].on_link(destination) {
+            self.send_to(now, interface, destination, packet);
         }
-        let Some(neighbour) = self.neighbours.intern(interface, destination) else { return };
+    }
+
+    /// Like [`Router::send_packet`], but to this neighbour.
+    pub(super) fn send_to(&mut self, now: Instant, interface: usize, address: IpAddr, packet: &[u8]) {
+        let Some(neighbour) = self.neighbours.intern(interface, address) else { return };
         let (source, known) = (self.interfaces[interface].mac, self.neighbours.get(neighbour).mac);
         let write = |frame: &mut Vec<u8>| {
             frame.resize(link::frame_len(packet), 0);
@@ -188,8 +197,9 @@ impl Router {
 
     /// Makes the changes to the forwarding table that are due until `now`; false if there were none.
     pub(super) fn install_routes(&mut self, now: Instant) -> bool {
-        let Some(speaker) = &mut self.speaker else { return false };
-        let mut changed = false;
+        let core = self.install_core(now);
+        let Some(speaker) = &mut self.speaker else { return core };
+        let mut changed = core;
         while let Some(change) = speaker.take_fib(now) {
             let sunk = is_nth(change.number.into(), self.faults.bgp.blackhole_every);
             let target = change.hop.map(|hop| if sunk { Target::Sink } else { Target::Via(hop as usize) });

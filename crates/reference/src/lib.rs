@@ -102,9 +102,10 @@ mod speaker;
 mod table;
 mod truth;
 mod tunnels;
+mod vpn;
 
 pub use classes::{Class, ClassCounters};
-pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
+pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route, Vrf};
 pub use drophammer_model::filter::{FilterDirection, FilterList, FilterRule};
 pub use faults::{
     Ageing, BgpFaults, ClassFaults, Corrupt, DropAtLowLoad, DropGrowth, Encapsulation, Faults, Hold, ManagementFault,
@@ -116,3 +117,4 @@ pub use network::{Network, NetworkConfig, RankedRoute};
 pub use router::Router;
 pub use truth::{BgpTruth, Drops, FibTruth, PortCounters, Truth};
 pub use tunnels::TunnelCounters;
+pub use vpn::FIRST_VRF_LABEL;

@@ -19,3 +19,4 @@ mod input_queue;
 mod neighbours;
 mod tunnels;
 mod vlans;
+mod vpn;

@@ -8,6 +8,7 @@ use crate::labels::LabelRoute;
 use drophammer_model::Bandwidth;
 use drophammer_model::filter::FilterRule;
 use drophammer_model::role::{Policy, PushedRoute, Tunnel};
+use drophammer_model::routes::VpnId;
 use drophammer_model::suite::BgpProtection;
 use drophammer_wire::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,11 @@ pub struct Config {
     /// VLAN sub-interfaces of the ports. Interface numbers count all ports first, then all sub-interfaces, each in
     /// their order.
     pub sub_interfaces: Vec<SubInterface>,
+    /// A loopback address: the device answers pings to it on every port, and has its ends of the sessions with PE
+    /// routers there.
+    pub loopback: Option<Ipv4Addr>,
+    /// VRFs (RFC 4364), each with one sub-interface. A VRF carries IPv4 alone.
+    pub vrfs: Vec<Vrf>,
     /// Static routes in addition to the connected ones.
     pub routes: Vec<Route>,
     /// Static label entries.
@@ -87,6 +93,8 @@ impl Default for Config {
         Config {
             ports: Vec::new(),
             sub_interfaces: Vec::new(),
+            loopback: None,
+            vrfs: Vec::new(),
             routes: Vec::new(),
             labels: Vec::new(),
             pushed: Vec::new(),
@@ -127,6 +135,9 @@ pub struct BgpConfig {
     /// Its neighbours. The device waits for them to connect, and advertises the routes of each neighbour to all others.
     /// It advertises routes from one internal neighbour to another only if one of the two is a client.
     pub peers: Vec<BgpPeer>,
+    /// PE routers: internal neighbours for VPN-IPv4 routes, each between its address and [`Config::loopback`]. The
+    /// device waits for them to connect, and is the next hop of all routes that it advertises to them.
+    pub pe_peers: Vec<Ipv4Addr>,
     /// If true, external routes are advertised to internal neighbours with the device as next hop (RFC 4271 section
     /// 5.1.3).
     pub next_hop_self: bool,
@@ -154,6 +165,7 @@ impl Default for BgpConfig {
             asn: 65_000,
             router_id: Ipv4Addr::new(192, 0, 2, 1),
             peers: Vec::new(),
+            pe_peers: Vec::new(),
             next_hop_self: false,
             hold_time: Duration::from_secs(90),
             propagation_delay: Duration::ZERO,
@@ -170,7 +182,8 @@ impl Default for BgpConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BgpPeer {
-    /// Port of the neighbour, or its interface number (see [`Config::sub_interfaces`]).
+    /// Port of the neighbour, or its interface number (see [`Config::sub_interfaces`]). On the sub-interface of a VRF,
+    /// the neighbour is the CE router of this VRF.
     pub port: usize,
     /// Its address on that link. A session over IPv4 carries IPv4 routes, one over IPv6 carries IPv6 routes.
     pub address: IpAddr,
@@ -182,6 +195,19 @@ pub struct BgpPeer {
     /// True if the device reflects routes for the neighbour (RFC 4456); only for internal neighbours.
     #[serde(default)]
     pub client: bool,
+}
+
+/// A VRF. The device assigns the label [`crate::FIRST_VRF_LABEL`] to the routes of the first one, and the following
+/// labels to those of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vrf {
+    /// Its sub-interface, by interface number (see [`Config::sub_interfaces`]).
+    pub interface: usize,
+    /// Route distinguisher of its routes; no other VRF has it.
+    pub distinguisher: VpnId,
+    /// The route target that it exports and imports; no other VRF has it.
+    pub target: VpnId,
 }
 
 /// A limit on the memory for routes.
@@ -274,6 +300,8 @@ pub enum ConfigError {
     Label(u32, &'static str),
     /// A core link that its interface cannot be.
     CoreLink(usize),
+    /// A VRF, by its index, is not possible.
+    Vrf(usize, &'static str),
     /// A capacity outside 1 to 10^9, a line of 0 bit/s or above 10^15, or a buffer of 0.
     Limit(&'static str),
 }
@@ -294,6 +322,7 @@ impl std::fmt::Display for ConfigError {
             ConfigError::CoreLink(port) => {
                 write!(f, "the core link of port {port} does not have the address of the port, or is there twice")
             }
+            ConfigError::Vrf(vrf, why) => write!(f, "VRF {vrf}: {why}"),
             ConfigError::Limit(what) => write!(f, "out of range: {what}"),
         }
     }

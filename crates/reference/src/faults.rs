@@ -84,6 +84,9 @@ pub struct Faults {
     pub tunnel_keeps_ttl: bool,
     /// Ignore the policies, and forward everything by the routes.
     pub policy_ignored: bool,
+    /// Forward packets that arrive with the label of the first VRF by the routes of the second one, and the other way
+    /// round.
+    pub swap_vpn_labels: bool,
     /// Error that is added to the reported counters of unicast frames in and out of each port.
     pub counter_error: i64,
     /// The error appears in a counter only after it has counted this many frames; 0 for always.
@@ -169,6 +172,11 @@ pub struct BgpFaults {
     pub malformed_after: u64,
     /// Send no KEEPALIVEs on established sessions.
     pub hold_silence: bool,
+    /// Import one VPN route into the VRF after its own as well (after the last VRF follows the first), where it is better
+    /// than any other path to its prefix. So packets from that VRF to the prefix reach a site of the wrong VRF, and its CE
+    /// router receives the route. The route is the imported one with the lowest prefix number, or if there is none, the
+    /// first one that is imported. It stays the same when it is withdrawn and advertised again.
+    pub leak_vpn_route: bool,
 }
 
 /// Faults with OSPF and BFD; the default has none.

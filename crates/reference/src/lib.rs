@@ -109,9 +109,10 @@ mod speaker;
 mod table;
 mod truth;
 mod tunnels;
+mod vpn;
 
 pub use classes::{Class, ClassCounters};
-pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
+pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route, Vrf};
 pub use drophammer_model::filter::{FilterDirection, FilterList, FilterRule};
 pub use faults::{
     Ageing, BgpFaults, ClassFaults, Corrupt, DropAtLowLoad, DropGrowth, Encapsulation, Faults, Hold, IgpFaults,
@@ -126,3 +127,4 @@ pub use ospf::SPF_DELAY;
 pub use router::{Resolved, Router};
 pub use truth::{BgpTruth, Drops, FibTruth, IgpTruth, PortCounters, Truth};
 pub use tunnels::TunnelCounters;
+pub use vpn::FIRST_VRF_LABEL;

@@ -45,6 +45,9 @@ pub struct Truth {
     pub ttl_kept: u64,
     /// Packets sent into tunnels.
     pub tunnelled: u64,
+    /// Packets that arrived with the label of one VRF and were forwarded by the routes of another; see
+    /// [`crate::Faults::swap_vpn_labels`].
+    pub vpn_swapped: u64,
     /// Frames sent with another encapsulation.
     pub encapsulation: u64,
     /// Frames sent late.
@@ -180,8 +183,11 @@ pub struct BgpTruth {
     pub withdrawals_received: u64,
     /// Received routes that are not used because their path contains this device's AS.
     pub looped: u64,
-    /// Received routes that are not used because their next hop is not on the link of the peer.
+    /// Received routes that are not used because their next hop is not on the link of the peer, or because their label
+    /// is reserved.
     pub unreachable: u64,
+    /// Received VPN routes that no VRF imports.
+    pub not_imported: u64,
     /// Received routes that were not kept because there was no room ([`crate::BgpConfig::rib_limit`]).
     pub over_limit: u64,
     /// Received routes that were treated as withdrawn because their attributes were malformed (RFC 7606).
@@ -210,6 +216,8 @@ pub struct BgpTruth {
     pub wrong_as_path: u64,
     /// Routes that should have been advertised to a peer but were not.
     pub lost: u64,
+    /// Imports into a wrong VRF; see [`crate::BgpFaults::leak_vpn_route`].
+    pub leaked: u64,
     /// Malformed UPDATEs sent.
     pub malformed_sent: u64,
     /// KEEPALIVEs that a fault suppressed.
@@ -258,6 +266,8 @@ pub struct FibTruth {
     pub ipv4: u64,
     /// IPv6 routes that forward.
     pub ipv6: u64,
+    /// Routes of all VRFs that forward.
+    pub vpn: u64,
     /// Routes for which there is no room; packets to them are dropped.
     pub without_room: u64,
     /// Routes that have room but do not forward ([`crate::BgpFaults::blackhole_every`]).

@@ -36,6 +36,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         tunnels: true,
         policy_routing: true,
         core: &[CoreProtocol::Ospf, CoreProtocol::Ldp, CoreProtocol::Bfd],
+        vrfs: true,
         filters: true,
         classes: true,
         systems: true,
@@ -385,6 +386,20 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "`late_lsa_flooding` affects every n-th new LSA of a full neighbour",
         ),
         ParamSpec::optional("bfd_packet_missing", ParamKind::Count, "does not send every n-th BFD packet"),
+        ParamSpec::new(
+            "leak_vpn_route",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "imports one VPN route into the VRF after its own too, where it replaces any other route",
+        ),
+        ParamSpec::new(
+            "swap_vpn_labels",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "forwards packets with the label of the first VRF by the routes of the second one, and the other way round",
+        ),
     ],
 };
 

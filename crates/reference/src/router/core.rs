@@ -38,7 +38,12 @@ impl Router {
             Target::Connected(interface) => {
                 return Some(Resolved { interface, next_hop: address, labels: Vec::new() });
             }
-            Target::Local | Target::Broadcast | Target::Tunnel(_) | Target::Blackhole | Target::Sink => return None,
+            Target::Local
+            | Target::Broadcast
+            | Target::Tunnel(_)
+            | Target::Pe { .. }
+            | Target::Blackhole
+            | Target::Sink => return None,
         };
         let neighbour = self.neighbours.get(next_hop);
         let labels = label.into_iter().collect();

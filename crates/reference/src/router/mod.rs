@@ -9,6 +9,7 @@ mod icmp;
 mod mistreat;
 mod routing;
 mod tunnelling;
+mod vpn;
 
 use self::classing::OnLine;
 pub use self::core::Resolved;
@@ -29,11 +30,13 @@ use crate::moment::earlier;
 use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
+use crate::rib::{GLOBAL, TableId};
 use crate::server::Server;
 use crate::speaker::Speaker;
 use crate::table::Target;
 use crate::truth::{PortCounters, Truth};
 use crate::tunnels::End;
+use crate::vpn::Pes;
 use drophammer_model::Instant;
 use drophammer_model::filter::{FilterDirection, FilterList};
 use drophammer_model::role::PolicySource;
@@ -53,6 +56,14 @@ pub struct Router {
     fib: Fib,
     labels: Labels,
     pushed: Pushed,
+    loopback: Option<Ipv4Addr>,
+    /// Number of VRFs.
+    vrfs: usize,
+    pes: Pes,
+    /// The state of the forwarding table and the links for which the device knows the PE routers that it reaches.
+    resolved: u64,
+    /// Number of links that went down or came up.
+    link_changes: u64,
     /// True if labels have a separate TTL.
     pipe: bool,
     tunnels: Vec<End>,
@@ -135,30 +146,35 @@ impl Router {
         config::check(&config)?;
         let room = |limit: Option<usize>| limit.unwrap_or(usize::MAX);
         let (all, ipv4, ipv6) = (room(config.fib_limit), room(config.fib_limit_ipv4), room(config.fib_limit_ipv6));
-        let mut fib = Fib::new(Room { all, ipv4, ipv6 });
+        let vrfs = config.vrfs.len();
+        let mut fib = Fib::new(Room { all, ipv4, ipv6 }, vrfs);
         let interfaces = interfaces::interfaces(&config)?;
         let by_tags = ByTags::new(&interfaces)?;
+        let table_of = |interface: &Interface| interface.vrf.map_or(GLOBAL, |vrf| vrf as TableId + 1);
         for (i, interface) in interfaces.iter().enumerate() {
+            let table = table_of(interface);
             if let Some((address, len)) = interface.ipv4 {
-                fib.add_own(address.into(), len, Target::Connected(i))?;
+                fib.add_own(table, address.into(), len, Target::Connected(i))?;
                 if len < 31 {
                     let broadcast =
                         Ipv4Addr::from_bits(address.to_bits() | u32::MAX.checked_shr(len.into()).unwrap_or(0));
-                    fib.add_own(broadcast.into(), 32, Target::Broadcast)?;
+                    fib.add_own(table, broadcast.into(), 32, Target::Broadcast)?;
                 }
             }
             if let Some((address, len)) = interface.ipv6 {
-                fib.add_own(address.into(), len, Target::Connected(i))?;
+                fib.add_own(table, address.into(), len, Target::Connected(i))?;
             }
         }
-        for address in interfaces.iter().flat_map(Interface::addresses) {
-            fib.add_own(address, if address.is_ipv4() { 32 } else { 128 }, Target::Local)?;
+        let loopback = config.loopback.map(|own| (GLOBAL, IpAddr::V4(own)));
+        let own = interfaces.iter().flat_map(|i| i.addresses().map(move |own| (table_of(i), own)));
+        for (table, address) in own.chain(loopback) {
+            fib.add_own(table, address, if address.is_ipv4() { 32 } else { 128 }, Target::Local)?;
         }
         let igp = match &config.core {
             None => None,
             Some(own) => {
                 self::core::check(own, &interfaces)?;
-                fib.add_own(own.role.loopback.into(), 32, Target::Local)?;
+                fib.add_own(GLOBAL, own.role.loopback.into(), 32, Target::Local)?;
                 let reserved: Vec<u32> = config.labels.iter().map(|route| route.label).collect();
                 let mut igp = Igp::new(own, &|i| interfaces[i].mtu, config.seed, &reserved);
                 igp.set_faults(config.faults.igp);
@@ -192,8 +208,13 @@ impl Router {
             interfaces,
             by_tags,
             fib,
-            labels: Labels::default(),
+            labels: Labels::new(vrfs),
             pushed: Pushed::default(),
+            loopback: config.loopback,
+            vrfs,
+            pes: Pes::default(),
+            resolved: 0,
+            link_changes: 0,
             pipe: config.pipe,
             tunnels: Vec::new(),
             policies: Vec::new(),
@@ -391,7 +412,7 @@ impl Router {
         }
         let arrival = Arrival { now, interface: port, from: header.source };
         match header.ethertype {
-            ethertype::IPV4 => self.take_ipv4(arrival, group, frame),
+            ethertype::IPV4 => self.take_ipv4(arrival, group, None, frame),
             ethertype::IPV6 => self.take_ipv6(arrival, group, frame),
             ethertype::ARP => {
                 self.take_arp(now, port, packet);

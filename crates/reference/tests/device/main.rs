@@ -20,3 +20,4 @@ mod input_queue;
 mod neighbours;
 mod tunnels;
 mod vlans;
+mod vpn;

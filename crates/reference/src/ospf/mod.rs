@@ -27,8 +27,8 @@ use std::time::Duration;
 pub const SPF_DELAY: Duration = Duration::from_millis(50);
 /// Cost of each link.
 const COST: u16 = 10;
-const HELLO_INTERVAL: u16 = 10;
-const DEAD_INTERVAL: u32 = 40;
+const HELLO_INTERVAL: u16 = drophammer_model::label_edge::OSPF_HELLO_S;
+const DEAD_INTERVAL: u32 = drophammer_model::label_edge::OSPF_DEAD_S;
 /// RxmtInterval.
 const RETRANSMIT: Duration = Duration::from_secs(5);
 /// Options in all packets: the area takes AS-external-LSAs.

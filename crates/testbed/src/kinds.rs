@@ -34,6 +34,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         mpls: true,
         tunnels: true,
         policy_routing: true,
+        vrfs: true,
         filters: true,
         classes: true,
         systems: true,
@@ -370,6 +371,20 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "sends a malformed UPDATE after the n-th advertised route, once",
         ),
         ParamSpec::new("bgp_hold_silence", ParamKind::Flag, "false", "false", "sends no more KEEPALIVEs"),
+        ParamSpec::new(
+            "leak_vpn_route",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "imports one VPN route into the VRF after its own too, where it replaces any other route",
+        ),
+        ParamSpec::new(
+            "swap_vpn_labels",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "forwards packets with the label of the first VRF by the routes of the second one, and the other way round",
+        ),
     ],
 };
 

@@ -47,6 +47,9 @@
 //! - **Labels.** A packet with MPLS labels is forwarded by the entry of its outermost label ([`LabelRoute`]); a device
 //!   without entries ignores frames with labels. Filters do not look behind labels, and the device sends no ICMP errors
 //!   about labelled packets.
+//! - **VRFs** ([`Config::vrfs`]) have a sub-interface and a table each. A packet from a sub-interface or with the label of a
+//!   VRF follows the routes of this VRF alone; `rib` documents them. With a route to a PE router, the label of the route
+//!   is pushed below the labels of the device's own route to this router.
 //! - **Tunnels** ([`Config::tunnels`]) carry IPv4 in GRE. The TTL of a packet is decremented when it enters a tunnel,
 //!   like that of any packet, and again by the router at the other end; routers in between see only the outer header.
 //!   The outer packet may not be fragmented. A packet larger than the tunnel's MTU is dropped and reported, as if it
@@ -69,7 +72,8 @@
 //! 7606 treats as withdrawn, and it takes twice as long.)
 //!
 //! With VLAN tags, frames belong to sub-interfaces (`interfaces.rs`); `router/forward.rs` removes tags on arrival and
-//! adds them on departure. Packets with MPLS labels follow the static entries of the role (`labels.rs`). `tunnels.rs`
+//! adds them on departure. Packets with MPLS labels follow the static entries of the role (`labels.rs`), or lose the label of
+//! a VRF (`router/vpn.rs`). `speaker/import.rs` decides which VRFs import a route. `tunnels.rs`
 //! reads and writes the GRE headers; `router/tunnelling.rs` moves packets into and out of tunnels, and applies the
 //! policies. `encapsulation.rs` changes headers on purpose; each change has the name of the `Deviation` that the
 //! analyzer must report. All faults start when the bench has verified that the device forwards (`Dut::forwards`).

@@ -202,6 +202,72 @@ fn a_path_without_a_way_is_kept_and_not_used() {
 }
 
 #[test]
+fn a_vrf_prefers_its_ce_then_the_lowest_next_hop() {
+    let mut rib = Rib::new(timing(0, 0, 0), 4, 2, None);
+    let (ce, pe) = (Scope::Table(1), Scope::Vrfs);
+    rib.peer_up(Instant(0), 0, Peer { scope: ce, ..peer(0) });
+    rib.peer_up(Instant(0), 1, Peer { scope: Scope::Table(2), ..peer(1) });
+    rib.peer_up(Instant(0), 2, Peer { internal: true, scope: pe, ..peer(2) });
+    rib.peer_up(Instant(0), 3, Peer { internal: true, scope: pe, ..peer(3) });
+    let (n, next_hops) = (prefix(1), [9u8, 3, 3]);
+    let ids = next_hops.map(|host| {
+        let next_hop = IpAddr::from([100, 127, 0, host]);
+        rib.intern(&Attributes { next_hop, ..attributes(2, 1, None) })
+    });
+    let own = rib.intern(&attributes(0, 9, None));
+    let imported = |i: usize, label: u32| {
+        let source = Source { distinguisher: i as u32 + 1, peer: 2 };
+        let hop = Some(Hop::Pe { pe: u32::from(i > 0), label });
+        Path { attributes: ids[i], hop, source, internal: true, client: false }
+    };
+    let hop = Some(Hop::Neighbour(7));
+    let local = Path { attributes: own, hop, source: Source::peer(0), internal: false, client: false };
+    let best = |rib: &Rib| rib.entries[rib.find(1, n).unwrap() as usize].best;
+    for i in 0..3 {
+        assert!(rib.announce(Instant(1), 1, n, imported(i, 100)));
+        assert_eq!(best(&rib), None, "no route to the PE router");
+    }
+    rib.set_reachable(Instant(1), 0, true);
+    assert_eq!(best(&rib), Some(imported(0, 100)), "the only one with a route");
+    rib.set_reachable(Instant(1), 1, true);
+    assert_eq!(best(&rib), Some(imported(1, 100)), "the lowest next hop, then the first distinguisher");
+    // Another label changes forwarding, but not what the CE router hears.
+    let told = |rib: &mut Rib, id: PeerId| {
+        let mut told = Vec::new();
+        while let Some((table, net, _, _, telling)) = rib.next_telling(id) {
+            assert_eq!((table, net), (1, n));
+            told.push(telling);
+            rib.told(id);
+        }
+        told
+    };
+    let fib = |rib: &mut Rib| {
+        let changes = std::iter::from_fn(|| rib.take_fib(Instant(9)).map(|(_, change)| (change.table, change.hop)));
+        changes.last()
+    };
+    rib.advance(Instant(2));
+    assert_eq!(told(&mut rib, 0).len(), 1);
+    assert!(rib.announce(Instant(3), 1, n, imported(1, 200)));
+    rib.advance(Instant(3));
+    assert_eq!((told(&mut rib, 0), fib(&mut rib)), (vec![], Some((1, imported(1, 200).hop))));
+    // The path of the CE router, though it is longer: PE routers hear it, and the CE router no longer hears another one.
+    assert!(rib.announce(Instant(4), 1, n, local));
+    rib.advance(Instant(4));
+    assert_eq!(best(&rib), Some(local));
+    assert_eq!(told(&mut rib, 0), [Telling::Withdraw]);
+    assert_eq!([2, 3].map(|pe| told(&mut rib, pe)), [[Telling::Announce(own)], [Telling::Announce(own)]]);
+    // A leaked path is the best one.
+    let source = Source { distinguisher: 3 | LEAKED, peer: 2 };
+    assert!(rib.announce(Instant(5), 1, n, Path { source, ..imported(0, 5) }));
+    assert_eq!(best(&rib).unwrap().source, source);
+    // The PE router's session ends, and takes all of its paths with it.
+    assert_eq!(rib.paths(), 5);
+    rib.peer_down(Instant(6), 2);
+    assert_eq!((best(&rib), rib.paths()), (Some(local), 1));
+    assert_eq!(told(&mut rib, 1), [], "the other VRF has heard nothing");
+}
+
+#[test]
 fn a_late_withdrawal_is_late_in_both_tables_and_void_when_the_route_is_back() {
     let mut b = Bench::new(timing(10, 100, 0), 2, None);
     b.rib.set_withdraw_late(Duration::from_nanos(1_000));

@@ -1,7 +1,7 @@
 //! Configuration files of routers: from our templates, or from the user's file or template.
 
 use crate::router::{Names, family_of, prefix_of};
-use crate::{LabError, bgp};
+use crate::{LabError, bgp, label_edge};
 use drophammer_model::label_work::label_work;
 use drophammer_model::registry::{ParamKind, ParamSpec};
 use drophammer_model::role::{LabelRoute, Place, PushedRoute, RouterRole, StaticRoute};
@@ -134,7 +134,7 @@ fn render_as(file: &str, template: &str, variables: Value) -> Result<String, Lab
         let detail = e.detail().map_or(String::new(), |detail| format!(": {detail}"));
         LabError::unusable(
             format!("{file}{line}: the template cannot be rendered: {}{detail}", e.kind()),
-            "templates are written in Jinja2; they see `name`, `interfaces`, `routes` and `bgp` (none without BGP), as \
+            "templates are written in Jinja2; they see `name`, `interfaces`, `routes`, `bgp`, `core` and `vrfs`, as \
              docs/duts/README.md lists them",
         )
     })
@@ -147,7 +147,8 @@ fn mask(address: IpAddr, length: u8) -> Option<String> {
 }
 
 /// The variables of templates: `name`, `router_id`, `interfaces`, `routes`, their `ranks`, `labels`, `pushed`, `bgp`
-/// ([`bgp::context`]; none if the role has no BGP), and `lab`: true if the lab runs the router and sets its addresses.
+/// ([`bgp::context`]; none if the role has no BGP), `core` ([`label_edge::core_context`]; none without core links), `vrfs`
+/// ([`label_edge::vrfs_context`]), and `lab`: true if the lab runs the router and sets its addresses.
 fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
     let index = |at: Place| at.vlan.map(|i| i + 1);
     let route = |r: &StaticRoute| {
@@ -188,9 +189,12 @@ fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
     let bgp = role.bgp.as_ref().map(bgp::context);
     let ranks = role.routes.iter().map(|r| r.rank).max().unwrap_or_default();
     let ranks: Vec<u32> = (0..=ranks).collect();
-    let router_id = role.member.as_ref().map_or(ROUTER_ID, |member| member.router_id).to_string();
+    let of_core = role.core.as_ref().map_or(ROUTER_ID, |core| core.loopback);
+    let router_id = role.member.as_ref().map_or(of_core, |member| member.router_id).to_string();
+    let core = role.core.as_ref().map(|core| label_edge::core_context(core, names));
+    let vrfs = label_edge::vrfs_context(role, names);
     let lab = matches!(names, Names::Lab);
-    context! { name, router_id, interfaces, routes, ranks, labels, pushed, bgp, lab }
+    context! { name, router_id, interfaces, routes, ranks, labels, pushed, bgp, core, vrfs, lab }
 }
 
 #[cfg(test)]

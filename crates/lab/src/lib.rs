@@ -49,6 +49,7 @@ mod error;
 mod input_queue;
 mod kind;
 pub mod kinds;
+mod label_edge;
 mod link_delay;
 mod links;
 mod management;

@@ -6,7 +6,7 @@ use crate::link_delay::LinkDelay;
 use crate::netns::kernel_has_ipv6;
 use crate::probe::ThreadTimes;
 use crate::router::{Names, address_lines, dut_interface, policy_lines, tunnel_lines, tunnel_settings, vlan_lines};
-use crate::{Lab, LabError, Netns, probe, router, wait};
+use crate::{Lab, LabError, Netns, label_edge, probe, router, wait};
 use drophammer_model::role::{Interface, Member, RouterRole};
 use drophammer_model::suite::PortConfig;
 use std::collections::BTreeMap;
@@ -118,9 +118,9 @@ pub(crate) fn keep_segments_apart(netns: &Netns, interfaces: &[String]) -> Resul
 pub(crate) fn links_only(role: &RouterRole) -> RouterRole {
     let bare = |interface: &Interface| Interface { addresses: Vec::new(), ..interface.clone() };
     let (interfaces, routes, bgp) = (role.interfaces.iter().map(bare).collect(), Vec::new(), None);
-    let (tunnels, policies) = (Vec::new(), Vec::new());
+    let (tunnels, policies, core, vrfs) = (Vec::new(), Vec::new(), None, Vec::new());
     let member = role.member.clone().map(|member| Member { loopbacks: Vec::new(), ..member });
-    RouterRole { interfaces, routes, tunnels, policies, bgp, member, ..role.clone() }
+    RouterRole { interfaces, routes, tunnels, policies, bgp, core, vrfs, member, ..role.clone() }
 }
 
 /// Keeps the kernel out of the first `count` links of a namespace. The kernel receives each frame, like the reader of
@@ -497,13 +497,13 @@ impl Ends {
     }
 }
 
-/// Lines of ip(8) that set the tester's ends of taps up, with room for the tags of the role.
+/// Lines of ip(8) that set the tester's ends of taps up, with room for the tags and labels of the role.
 pub(crate) fn tap_lines(interfaces: &[TesterInterface], role: &RouterRole) -> Vec<String> {
-    let up = |(i, interface): (&TesterInterface, &Interface)| {
-        let mtu = mtu_at(interface);
-        format!("link set {} mtu {mtu} txqueuelen {TAP_QUEUE} arp off multicast off up", i.name)
+    let up = |(port, (tester, interface)): (usize, (&TesterInterface, &Interface))| {
+        let mtu = mtu_at(interface).max(interface.mtu + label_edge::extra(role, port));
+        format!("link set {} mtu {mtu} txqueuelen {TAP_QUEUE} arp off multicast off up", tester.name)
     };
-    interfaces.iter().zip(&role.interfaces).map(up).collect()
+    interfaces.iter().zip(&role.interfaces).enumerate().map(up).collect()
 }
 
 /// The tester's ports, connected in pairs without a DUT: port 0 with 1, 2 with 3. Open ports receive as they do in

@@ -2,8 +2,9 @@
 
 use crate::environment::kernel_release;
 use crate::namespace_dut::NamespaceDut;
-use crate::{Dut, DutKind, LabError, Start, bgp, configuration, kinds, mounts, process};
+use crate::{Dut, DutKind, LabError, Start, bgp, configuration, kinds, label_edge, mounts, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
+use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::{CorePeer, RouterRole};
 use drophammer_model::suite::DutConfig;
@@ -19,14 +20,24 @@ use std::time::Duration;
 
 static SPEC: KindSpec = KindSpec {
     name: "frr",
-    summary: "FRRouting in a network namespace: zebra, staticd and bgpd, the kernel forwards",
-    capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
+    summary: "FRRouting in a network namespace: zebra, staticd, bgpd and ospfd, the kernel forwards",
+    capabilities: Capabilities {
+        bgp: true,
+        bgp_forwarding: true,
+        bgp_protection: true,
+        // This machine's kernel forwards, and few kernels have MPLS and VRFs: that is for kind `uml`.
+        core: &[CoreProtocol::Ospf, CoreProtocol::Bfd],
+        ..kinds::IN_NAMESPACE
+    },
     needs: &[("zebra", "frr"), ("staticd", "frr"), ("ip", "iproute2"), ("ethtool", "ethtool")],
     params: kinds::ROUTING_PARAMS,
 };
 
 pub(crate) const TEMPLATE: &str = include_str!("../../templates/frr.conf.j2");
 pub(crate) const BGP_TEMPLATE: &str = include_str!("../../templates/bgpd.conf.j2");
+pub(crate) const OSPF_TEMPLATE: &str = include_str!("../../templates/ospfd.conf.j2");
+pub(crate) const LDP_TEMPLATE: &str = include_str!("../../templates/ldpd.conf.j2");
+pub(crate) const VPN_TEMPLATE: &str = include_str!("../../templates/vpn.conf.j2");
 
 /// Receive buffer of zebra's netlink sockets, in bytes: a burst of a million routes overflows the default of 212,992. The
 /// kernel gives ordinary users less.
@@ -54,15 +65,13 @@ impl DutKind for Frr {
         let Start { lab, dut, role, work_dir, stop } = start;
         let zebra = process::find("zebra", "frr")?;
         let staticd = process::find("staticd", "frr")?;
-        // Not looked up by name: OpenBGPD's program has the same name.
-        let bgpd = zebra.with_file_name("bgpd");
         let version = format!("{}, Linux {}", version(process::command(&zebra, &lab.shared().mark))?, kernel_release());
         let state = lab.shared().fresh_state(&dut.name)?;
         own_surroundings(&lab.shared().state)?;
 
         let mut router = NamespaceDut::with_links(lab, dut, &SPEC, role, version)?;
         let configs = router.keep(work_dir, &state, role, &|role| files(dut, role))?;
-        let speaks_bgp = speaks_bgp(role, &files(dut, role)?);
+        let daemons = daemons(role, &files(dut, role)?);
         let own = configuration::is_own(dut);
         if own {
             router.routes_of_the_user();
@@ -81,8 +90,9 @@ impl DutKind for Frr {
         // A daemon that cannot connect to zebra waits ten seconds before it tries again.
         router.wait(stop, |_| Ok(UnixStream::connect(&socket).err().map(|e| format!("zebra does not listen: {e}"))))?;
         start("staticd", &staticd, &mut router)?;
-        if speaks_bgp {
-            start("bgpd", &bgpd, &mut router)?;
+        for name in daemons {
+            // Not looked up by name: OpenBGPD's program is called bgpd, too.
+            start(name, &zebra.with_file_name(name), &mut router)?;
         }
         if let Some(bgp) = &role.bgp {
             let (vty, locals) = (state.join("bgpd.vty"), bgp::locals(bgp));
@@ -103,31 +113,59 @@ pub(super) fn version(mut zebra: Command) -> Result<String, LabError> {
     Ok(format!("FRR {}", told.lines().next().unwrap_or_default().trim_start_matches("zebra version ").trim()))
 }
 
-/// Configuration files: `frr.conf` with the static routes and `bgpd.conf` with BGP, or the user's `frr.conf` for all
-/// daemons.
+/// Configuration files: `frr.conf` with the static routes and a file for each other daemon of the role, or the user's
+/// `frr.conf` for all daemons.
 pub(super) fn files(dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
     if let Some(text) = configuration::own(dut, role)? {
         return Ok(vec![("frr.conf".into(), text)]);
     }
     let mut files = vec![("frr.conf".to_owned(), configuration::render(TEMPLATE, &dut.name, role)?)];
-    if role.bgp.is_some() {
-        files.push(("bgpd.conf".into(), configuration::render(BGP_TEMPLATE, &dut.name, role)?));
+    for (daemon, template) in templates(role) {
+        files.push((format!("{daemon}.conf"), configuration::render(template, &dut.name, role)?));
     }
     Ok(files)
 }
 
+/// The daemons that read their own file, with its template. bgpd takes the role of a PE router, or that of a router with peers.
+pub(crate) fn templates(role: &RouterRole) -> Vec<(&'static str, &'static str)> {
+    let all = [
+        (label_edge::speaks(role, CoreProtocol::Ospf), "ospfd", OSPF_TEMPLATE),
+        (label_edge::speaks(role, CoreProtocol::Ldp), "ldpd", LDP_TEMPLATE),
+        (!role.vrfs.is_empty(), "bgpd", VPN_TEMPLATE),
+        (role.vrfs.is_empty() && role.bgp.is_some(), "bgpd", BGP_TEMPLATE),
+    ];
+    all.into_iter().filter(|(wanted, ..)| *wanted).map(|(_, daemon, template)| (daemon, template)).collect()
+}
+
+/// The daemons that the router needs besides zebra and staticd, in the order in which they start.
+pub(super) fn daemons(role: &RouterRole, files: &[(String, String)]) -> Vec<&'static str> {
+    let speaks = |protocol| label_edge::speaks(role, protocol);
+    let all = [
+        (speaks(CoreProtocol::Bfd), "bfdd"),
+        (speaks(CoreProtocol::Ospf), "ospfd"),
+        (speaks(CoreProtocol::Ldp), "ldpd"),
+        (speaks_bgp(role, files), "bgpd"),
+    ];
+    all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, daemon)| daemon).collect()
+}
+
 /// True if the router needs bgpd.
-pub(super) fn speaks_bgp(role: &RouterRole, files: &[(String, String)]) -> bool {
-    role.bgp.is_some() || files.iter().any(|(_, text)| text.lines().any(|l| l.starts_with("router bgp")))
+fn speaks_bgp(role: &RouterRole, files: &[(String, String)]) -> bool {
+    role.bgp.is_some()
+        || !role.vrfs.is_empty()
+        || files.iter().any(|(_, text)| text.lines().any(|l| l.starts_with("router bgp")))
 }
 
 /// The file that a daemon reads; `None` for an empty configuration. Each daemon reads its part of the user's `own` file
 /// and ignores the rest.
 pub(super) fn config_of(daemon: &str, own: bool) -> Option<&'static str> {
     match daemon {
-        "zebra" if !own => None,
-        "bgpd" if !own => Some("bgpd.conf"),
-        _ => Some("frr.conf"),
+        _ if own => Some("frr.conf"),
+        "staticd" => Some("frr.conf"),
+        "ospfd" => Some("ospfd.conf"),
+        "ldpd" => Some("ldpd.conf"),
+        "bgpd" => Some("bgpd.conf"),
+        _ => None,
     }
 }
 
@@ -142,8 +180,11 @@ pub(super) fn arguments(daemon: &str, config: Option<&Path>, state: &Path) -> Ve
     add("-z", &state.join(ZEBRA_SOCKET));
     add("--vty_socket", state);
     add("-i", &state.join(format!("{daemon}.pid")));
-    if daemon == "zebra" {
-        add("-s", Path::new(NETLINK_BUFFER));
+    match daemon {
+        "zebra" => add("-s", Path::new(NETLINK_BUFFER)),
+        "bfdd" => add("--bfdctl", &state.join("bfdd.sock")),
+        "ldpd" => add("--ctl_socket", &state.join("ldpd.sock")),
+        _ => {}
     }
     all
 }

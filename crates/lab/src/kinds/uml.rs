@@ -13,8 +13,9 @@ use super::{TTL_MODEL, frr, is_pipe};
 use crate::link_delay::LinkDelay;
 use crate::links::{Links, links_only};
 use crate::traffic_classes::{SCHEDULER, Scheduler};
-use crate::{Dut, DutKind, LabError, Start, configuration, process, router};
+use crate::{Dut, DutKind, LabError, Start, configuration, label_edge, process, router};
 use drophammer_model::capabilities::{Capabilities, Counters, Vlans};
+use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
@@ -26,7 +27,7 @@ use std::process::Command;
 
 static SPEC: KindSpec = KindSpec {
     name: "uml",
-    summary: "User Mode Linux: its own kernel in a process, with VLAN sub-interfaces and QinQ, and FRR inside",
+    summary: "User Mode Linux: its own kernel in a process, with VLAN sub-interfaces, MPLS and VRFs, and FRR inside",
     capabilities: Capabilities {
         bgp: true,
         bgp_forwarding: true,
@@ -36,6 +37,8 @@ static SPEC: KindSpec = KindSpec {
         mpls: true,
         tunnels: true,
         policy_routing: true,
+        core: &[CoreProtocol::Ospf, CoreProtocol::Ldp, CoreProtocol::Bfd],
+        vrfs: true,
         classes: true,
         systems: true,
         counters: &[Counters::Interfaces, Counters::Ip],
@@ -52,13 +55,17 @@ static SPEC: KindSpec = KindSpec {
         ("staticd", "frr"),
     ],
     params: &[
-        ParamSpec::new("memory", ParamKind::Count, "512", "512", "memory of the guest in MiB, at least 64"),
+        ParamSpec::optional(
+            "memory",
+            ParamKind::Count,
+            "memory of the guest in MiB, at least 64 and 2 for each VRF; default: 512, or 256 and 4 for each VRF if that is more",
+        ),
         ParamSpec::new(
             "routing",
             ParamKind::Choice(&["frr", "static"]),
             "frr",
             "frr",
-            "what puts routes into the kernel: FRR (zebra, staticd, bgpd), or ip(8), without BGP",
+            "what puts routes into the kernel: FRR (zebra, staticd, bgpd, ospfd, ldpd), or ip(8), without BGP, OSPF and LDP",
         ),
         ParamSpec::new(
             "links",
@@ -78,6 +85,10 @@ static SPEC: KindSpec = KindSpec {
 const KERNEL: &str = "linux.uml";
 /// Minimum memory of a guest, in MiB.
 const LEAST_MEMORY: u64 = 64;
+/// Memory that a guest with this role has at least, in MiB: FRR takes 1.4 for each VRF with its session, and more with routes.
+fn least_memory(role: &RouterRole) -> u64 {
+    LEAST_MEMORY + 2 * role.vrfs.len() as u64
+}
 
 /// The job file of a guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,7 +118,8 @@ impl Job {
     /// True if the kernel needs the setting that gives labels their own TTL. Without labels, the module that has this
     /// setting is not loaded.
     fn label_ttl_is_own(&self) -> bool {
-        self.pipe && !(self.role.labels.is_empty() && self.role.pushed.is_empty())
+        let fixed = !(self.role.labels.is_empty() && self.role.pushed.is_empty());
+        self.pipe && (fixed || label_edge::switches_labels(&self.role))
     }
 }
 
@@ -195,10 +207,15 @@ impl DutKind for Uml {
 
     fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
         let unusable = |what: String, remedy: &str| Err(LabError::unusable(what, remedy));
-        let memory = memory(dut);
-        if memory < LEAST_MEMORY {
-            let what = format!("`{}` has {memory} MiB of memory, too little for its kernel to start", dut.name);
-            return unusable(what, &format!("write `memory: {LEAST_MEMORY}` or more"));
+        let (memory, least) = (memory(dut, role), least_memory(role));
+        if memory < least {
+            let vrfs = if role.vrfs.is_empty() { "" } else { " and its VRFs" };
+            let what = format!("`{}` has {memory} MiB of memory, too little for its kernel{vrfs} to start", dut.name);
+            return unusable(what, &format!("write `memory: {least}` or more"));
+        }
+        if links(dut, role) == Links::Veth && label_edge::switches_labels(role) {
+            let what = format!("`{}` has VRFs or LDP, but veth links have no room for VLAN tags and labels", dut.name);
+            return unusable(what, "leave out `links: veth` and `topology`");
         }
         if links(dut, role) == Links::Veth && role.places().any(|(_, tags, _)| !tags.is_empty()) {
             let what = format!(
@@ -221,8 +238,18 @@ impl DutKind for Uml {
                     "remove `routing: static`",
                 );
             }
+            Routing::Static if role.core.is_some() || !role.vrfs.is_empty() => {
+                return unusable(
+                    format!(
+                        "`{}` with `routing: static` speaks no routing protocol, but the suite has core ports",
+                        dut.name
+                    ),
+                    "remove `routing: static`",
+                );
+            }
             Routing::Static => vec![router::routes_file(role)],
         };
+        files.extend(label_edge::vrfs_file(role));
         files.extend(router::labels_file(role));
         files.extend(router::policies_file(role));
         Ok(files)
@@ -248,13 +275,14 @@ impl DutKind for Uml {
         // The user's file may itself contain a secret.
         let mask = role.mask();
         kept.iter_mut().for_each(|(_, text)| *text = mask.text(text).into_owned());
-        let boot = Boot { kernel: &kernel, memory: memory(dut), job, links: links(dut, role), kept };
+        let boot = Boot { kernel: &kernel, memory: memory(dut, role), job, links: links(dut, role), kept };
         UmlDut::bring_up(lab, dut, boot, work_dir, stop).map(|dut| Box::new(dut) as Box<dyn Dut>)
     }
 }
 
-fn memory(dut: &DutConfig) -> u64 {
-    dut.params.count("memory").unwrap_or(512)
+/// Memory of the guest, in MiB.
+fn memory(dut: &DutConfig, role: &RouterRole) -> u64 {
+    dut.params.count("memory").unwrap_or_else(|| (256 + 4 * role.vrfs.len() as u64).max(512))
 }
 
 #[cfg(test)]

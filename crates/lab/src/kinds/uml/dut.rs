@@ -7,7 +7,7 @@ use crate::probe::ThreadTimes;
 use crate::process::{self, Daemon};
 use crate::program::flatten;
 use crate::wait::{self, Look};
-use crate::{Dut, Lab, LabError, bgp, configuration, confine, probe, router};
+use crate::{Dut, Lab, LabError, bgp, configuration, confine, label_edge, probe, router};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::role::RouterRole;
@@ -122,8 +122,9 @@ impl UmlDut {
         command.arg(format!("uml_dir={}/", state.display()));
         // The process that starts the guest's kernel opens veth links.
         if let Ends::Tap { interfaces, .. } = &ends {
-            for (i, (tap, interface)) in interfaces.iter().zip(&job.role.interfaces).enumerate() {
-                command.arg(format!("vec{i}:transport=tap,ifname={},mtu={}", tap.name, interface.mtu));
+            for (i, tap) in interfaces.iter().enumerate() {
+                let mtu = label_edge::link_mtu(&job.role, i);
+                command.arg(format!("vec{i}:transport=tap,ifname={},mtu={mtu}", tap.name));
             }
         }
         command.arg(format!("vec{ports}:transport=tap,ifname={}", agent::INTERFACE));
@@ -142,7 +143,7 @@ impl UmlDut {
         };
         let (role, routing) = (job.role.clone(), job.routing);
         let mut up = UmlDut { daemon: None, ends, record, role, routing, lacked: None };
-        let neighbours = job.role.bgp.as_ref().map_or(0, bgp::neighbours) as u32;
+        let neighbours = (job.role.bgp.as_ref().map_or(0, bgp::neighbours) + job.role.vrfs.len()) as u32;
         let limit = READY + NEIGHBOUR * neighbours;
         up.make_taps(&job.role)?;
         up.daemon = Some(Daemon::start_in(up.ends.netns(), cpu, "uml", command, work_dir)?);

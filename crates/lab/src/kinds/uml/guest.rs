@@ -10,7 +10,7 @@ use crate::links::{NO_IPV6, ROUTER, ROUTER_IPV6};
 use crate::netns::kernel_has_ipv6;
 use crate::process::{self, Daemon};
 use crate::traffic_classes::{self, Given};
-use crate::{LabError, bgp, mounts, netns, probe, router, wait};
+use crate::{LabError, bgp, label_edge, mounts, netns, probe, router, wait};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::role::RouterRole;
 use drophammer_model::trial::Family;
@@ -41,6 +41,9 @@ pub(super) const KERNEL: &str = "kernel";
 const OWN: [&str; 4] = ["/run", "/tmp", "/var/tmp", "/var/log"];
 /// Folder of configurations, sockets and logs, on the guest's tmpfs.
 const STATE: &str = "/run/drophammer";
+/// Setting of the C library's malloc(3): it maps blocks from this size on one by one, and returns them. By default the size
+/// grows with use, and daemons with many VRFs then take almost three times the memory.
+const MAPPED_FROM: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "131072");
 /// Time limit for zebra to start to listen.
 const START: Duration = Duration::from_secs(20);
 /// Time limit for reading a question: it arrives immediately, or its sender is gone.
@@ -125,6 +128,7 @@ impl Guest {
             whole_frames(job.role.interfaces.len())?;
         }
         labels(&job.role)?;
+        edge(&job.role)?;
         if job.label_ttl_is_own() {
             write_sysctl("net/mpls/ip_ttl_propagate", "0")?;
         }
@@ -156,9 +160,9 @@ impl Guest {
             Ok(UnixStream::connect(&socket).err().map(|e| format!("zebra does not listen: {e}")))
         })?;
         self.daemon("staticd", &process::find("staticd", "frr")?)?;
-        if frr::speaks_bgp(&self.job.role, &self.job.files) {
-            // Not looked up by name: OpenBGPD's program has the same name.
-            self.daemon("bgpd", &zebra.with_file_name("bgpd"))?;
+        for name in frr::daemons(&self.job.role, &self.job.files) {
+            // Not looked up by name: OpenBGPD's program is called bgpd, too.
+            self.daemon(name, &zebra.with_file_name(name))?;
         }
         Ok(())
     }
@@ -167,7 +171,7 @@ impl Guest {
         let state = Path::new(STATE);
         let config: Option<PathBuf> = frr::config_of(name, self.job.own).map(|file| state.join(file));
         let mut command = command(program);
-        command.args(frr::arguments(name, config.as_deref(), state));
+        command.args(frr::arguments(name, config.as_deref(), state)).env(MAPPED_FROM.0, MAPPED_FROM.1);
         self.daemons.push(Daemon::start(name, command, state)?);
         Ok(())
     }
@@ -260,6 +264,12 @@ impl Guest {
                 return Ok(Some(missing));
             }
         }
+        if !self.job.own && !role.vrfs.is_empty() {
+            let labels = netns::ip_json(&process::output(ip_command(&["-j", "-f", "mpls", "route", "show"])?, None)?)?;
+            if let Some(missing) = label_edge::missing(role, &labels) {
+                return Ok(Some(missing));
+            }
+        }
         let Some(bgp) = &role.bgp else { return Ok(None) };
         Ok(frr::not_told(&bgpd(), &bgp::locals(bgp)).or_else(|| bgp::deaf_here(bgp)))
     }
@@ -316,12 +326,15 @@ fn modules(job: &Job) -> Result<(), LabError> {
     fs::create_dir_all(&library).map_err(LabError::file("create", &library))?;
     let link = library.join("modules");
     std::os::unix::fs::symlink(&job.modules, &link).map_err(LabError::file("create", &link))?;
-    let vlans = job.role.places().any(|(_, tags, _)| !tags.is_empty());
+    let vrfs = !job.role.vrfs.is_empty();
+    let vlans = vrfs || job.role.places().any(|(_, tags, _)| !tags.is_empty());
     let wanted = [
         (has_ipv6(&job.role), &["ipv6"][..]),
         (vlans, &["8021q"]),
         (!job.role.labels.is_empty(), &["mpls_router"]),
         (!job.role.pushed.is_empty(), &["mpls_router", "mpls_iptunnel"]),
+        (label_edge::switches_labels(&job.role), &["mpls_router", "mpls_iptunnel"]),
+        (vrfs, &["vrf"]),
         (!job.role.tunnels.is_empty(), &["ip_gre"]),
         (!job.delays.is_empty(), &link_delay::MODULES),
     ];
@@ -356,6 +369,13 @@ fn labels(role: &RouterRole) -> Result<(), LabError> {
         write_sysctl(&format!("net/mpls/conf/{interface}/input"), "1")?;
     }
     ip_batch(&["-f", "mpls", "-batch", "-"], &router::label_lines(role, router::Names::Lab))
+}
+
+/// Makes the VRFs, and the kernel accept labels on core links.
+fn edge(role: &RouterRole) -> Result<(), LabError> {
+    label_edge::settings(role).iter().try_for_each(|(key, value)| write_sysctl(key, value))?;
+    let lines = label_edge::vrf_lines(role, router::Names::Lab);
+    if lines.is_empty() { Ok(()) } else { ip(&lines) }
 }
 
 /// Makes the delays of packets from other routers.

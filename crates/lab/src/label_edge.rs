@@ -1,0 +1,140 @@
+//! Label switching and VRFs of a role: lines of ip(8), settings of the kernel, and variables of configuration templates.
+
+use crate::router::Names;
+use drophammer_model::label_edge::{CoreProtocol, PROVIDER_AS};
+use drophammer_model::role::{CoreLink, CoreRole, RouterRole, VrfRole};
+use minijinja::{Value, context};
+use std::collections::HashSet;
+
+/// Routing table of the first VRF. Policies have tables from 1001 on.
+const FIRST_TABLE: u32 = 10_001;
+/// Metric of the last route of a VRF, which is worse than any other (the kernel's `vrf.rst`). Without it, a packet that no
+/// route of the VRF matches would follow the routes outside.
+const LAST_METRIC: u32 = 4_278_198_272;
+/// Bytes of the labels of a VPN packet: one for the PE router, one for the VRF (RFC 4364 section 5).
+const LABELS: u32 = 8;
+/// Bytes of an IEEE 802.1Q tag.
+const TAG: u32 = 4;
+/// Number of labels that the kernel accepts: all of them.
+pub(crate) const PLATFORM_LABELS: &str = "1048575";
+
+/// Timers of OSPF in seconds: HelloInterval, RouterDeadInterval and RxmtInterval (RFC 2328 appendix C.3).
+const HELLO: u32 = 1;
+const DEAD: u32 = 4;
+const RETRANSMIT: u32 = 2;
+
+/// True if the router forwards packets with labels on the core link of this port.
+fn has_labels(role: &RouterRole, port: usize) -> bool {
+    let labels = |link: &CoreLink| link.has(CoreProtocol::Ldp) || link.has(CoreProtocol::Rsvp);
+    role.core.iter().flat_map(|core| &core.links).any(|link| link.port == port && labels(link))
+}
+
+/// True if a core link of the role has this protocol.
+pub(crate) fn speaks(role: &RouterRole, protocol: CoreProtocol) -> bool {
+    role.core.iter().flat_map(|core| &core.links).any(|link| link.has(protocol))
+}
+
+/// True if the router forwards by labels that a protocol assigns.
+pub(crate) fn switches_labels(role: &RouterRole) -> bool {
+    (0..role.interfaces.len()).any(|port| has_labels(role, port)) || !role.vrfs.is_empty()
+}
+
+/// MTU in bytes of the DUT's interface at a port: that of the port, with room for labels. Linux counts labels in the MTU.
+pub(crate) fn link_mtu(role: &RouterRole, port: usize) -> u32 {
+    role.interfaces[port].mtu + if has_labels(role, port) { LABELS } else { 0 }
+}
+
+/// Bytes that labels and tags add to the largest packet of a port.
+pub(crate) fn extra(role: &RouterRole, port: usize) -> u32 {
+    let tag = if role.vrfs.iter().any(|vrf| vrf.port == port) { TAG } else { 0 };
+    tag.max(link_mtu(role, port) - role.interfaces[port].mtu)
+}
+
+/// Names of the interfaces on which packets with labels arrive.
+pub(crate) fn label_interfaces(role: &RouterRole, names: Names<'_>) -> Vec<String> {
+    (0..role.interfaces.len()).filter(|port| has_labels(role, *port)).map(|port| names.port(port)).collect()
+}
+
+/// Routing table of a VRF.
+fn table(vrf: &VrfRole) -> u32 {
+    FIRST_TABLE + vrf.number
+}
+
+/// Lines of ip(8) that make the VRFs, each with its sub-interface.
+pub(crate) fn vrf_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
+    let of = |vrf: &VrfRole| {
+        let (name, table, link) = (vrf.name(), table(vrf), names.port(vrf.port));
+        let (vid, mtu) = (vrf.vid, role.interfaces[vrf.port].mtu);
+        [
+            format!("link add name {name} type vrf table {table}"),
+            format!("link set {name} up"),
+            format!("route add unreachable default table {table} metric {LAST_METRIC}"),
+            format!("link add link {link} name {link}.{vid} mtu {mtu} type vlan protocol 802.1Q id {vid}"),
+            format!("link set {link}.{vid} master {name} up"),
+            format!("address add {}/{} dev {link}.{vid}", vrf.local, vrf.prefix_len),
+        ]
+    };
+    role.vrfs.iter().flat_map(of).collect()
+}
+
+/// These lines as a configuration file, if there are any.
+pub(crate) fn vrfs_file(role: &RouterRole) -> Option<(String, String)> {
+    let lines = vrf_lines(role, Names::Lab);
+    (!lines.is_empty()).then(|| ("vrfs.ip".to_owned(), lines.join("\n") + "\n"))
+}
+
+/// Settings of the kernel, `(key, value)`: it accepts labels on core links, and has room for a neighbour in each VRF.
+pub(crate) fn settings(role: &RouterRole) -> Vec<(String, String)> {
+    let mut settings = Vec::new();
+    if switches_labels(role) {
+        settings.push(("net/mpls/platform_labels".to_owned(), PLATFORM_LABELS.to_owned()));
+        let input = |name: String| (format!("net/mpls/conf/{name}/input"), "1".to_owned());
+        settings.extend(label_interfaces(role, Names::Lab).into_iter().map(input));
+    }
+    if !role.vrfs.is_empty() {
+        let room = (4 * role.vrfs.len()).next_power_of_two().max(1024);
+        let thresholds = [("gc_thresh3", 4 * room), ("gc_thresh2", 2 * room), ("gc_thresh1", room)];
+        settings.extend(thresholds.map(|(key, value)| (format!("net/ipv4/neigh/default/{key}"), value.to_string())));
+    }
+    settings
+}
+
+/// Returns a message about the first VRF for whose packets the kernel has no label; `labels` are the routes in the form of
+/// `ip -j -f mpls route show`. bgpd resets CE routers that connect before it knows its VRFs.
+pub(crate) fn missing(role: &RouterRole, labels: &[serde_json::Value]) -> Option<String> {
+    let held: HashSet<&str> = labels.iter().filter_map(|route| route.get("dev")?.as_str()).collect();
+    let vrf = role.vrfs.iter().find(|vrf| !held.contains(vrf.name().as_str()))?;
+    Some(format!("the kernel has no label for packets of {}", vrf.name()))
+}
+
+/// The variable `core` of templates: `loopback`, the timers `hello`, `dead` and `retransmit` of OSPF in seconds, the
+/// `protocols` of all links, and `links` with `interface`, `local`, `length`, `neighbour`, `neighbour_id`, `pe` and `protocols`.
+pub(crate) fn core_context(core: &CoreRole, names: Names<'_>) -> Value {
+    let words = |link: &CoreLink| link.protocols.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let link = |link: &CoreLink| {
+        context! {
+            interface => names.port(link.port), local => link.local.to_string(), length => link.prefix_len,
+            neighbour => link.neighbour.to_string(), neighbour_id => link.neighbour_id.to_string(),
+            pe => link.pe.to_string(), protocols => words(link),
+        }
+    };
+    let links: Vec<Value> = core.links.iter().map(link).collect();
+    let protocols: Vec<String> = core.links.iter().flat_map(words).collect();
+    let loopback = core.loopback.to_string();
+    context! { loopback, hello => HELLO, dead => DEAD, retransmit => RETRANSMIT, protocols, links }
+}
+
+/// The variable `vrfs` of templates, a list: `name`, `number`, `interface`, `parent`, `vid`, `mtu`, `local`, `length`, `ce`,
+/// `ce_as`, `provider_as`, `distinguisher`, `target` and `table`.
+pub(crate) fn vrfs_context(role: &RouterRole, names: Names<'_>) -> Vec<Value> {
+    let of = |vrf: &VrfRole| {
+        let parent = names.port(vrf.port);
+        context! {
+            name => vrf.name(), number => vrf.number, interface => format!("{parent}.{}", vrf.vid), parent, vid => vrf.vid,
+            mtu => role.interfaces[vrf.port].mtu, local => vrf.local.to_string(), length => vrf.prefix_len,
+            ce => vrf.ce.to_string(), ce_as => vrf.ce_as, provider_as => PROVIDER_AS,
+            distinguisher => vrf.distinguisher.to_string(), target => vrf.target.to_string(), table => table(vrf),
+        }
+    };
+    role.vrfs.iter().map(of).collect()
+}

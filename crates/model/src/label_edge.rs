@@ -26,6 +26,10 @@ pub const CE_LINK_LENGTH: u8 = 30;
 pub const FIRST_VLAN: u16 = 101;
 /// Maximum number of CE routers of a port.
 pub const MOST_CUSTOMERS: u32 = 3_994;
+/// Time between two Hellos of OSPF on a core link, in seconds.
+pub const OSPF_HELLO_S: u16 = 1;
+/// Time without a Hello after which an OSPF neighbour is down, in seconds.
+pub const OSPF_DEAD_S: u32 = 4;
 /// Routes of each CE router are /24 in this half of the private block, those of each remote site in the other half.
 pub const CUSTOMER_ROUTES: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
 /// See [`CUSTOMER_ROUTES`].

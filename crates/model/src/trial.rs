@@ -402,6 +402,31 @@ pub struct TrialResult {
     /// Times of the lost frames.
     #[serde(default, skip_serializing_if = "Losses::is_empty")]
     pub losses: Losses,
+    /// Frames that arrived in another place than their flow, in the order of the flows; at most [`MOST_MISDELIVERED`] entries for each
+    /// thread that receives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub misdelivered: Vec<Misdelivered>,
+}
+
+/// Maximum number of entries of [`TrialResult::misdelivered`] that a receiving thread stores.
+pub const MOST_MISDELIVERED: usize = 1_000;
+
+/// Frames of one flow that arrived at another port, or at the right port with other VLAN tags or MPLS labels than expected. Every arrival
+/// counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Misdelivered {
+    /// Index of the flow among those of the trial.
+    pub flow: usize,
+    /// Port of arrival.
+    pub port: PortIndex,
+    /// VLAN identifier of the innermost tag; absent without tags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// Label at the bottom of the stack; absent without labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<u32>,
+    /// Number of frames.
+    pub frames: u64,
 }
 
 /// Frames from one port to another, of all flows.
@@ -438,6 +463,7 @@ impl TrialResult {
             destinations: Vec::new(),
             destination_summaries: self.destination_summaries.clone(),
             losses: self.losses.clone(),
+            misdelivered: self.misdelivered.clone(),
             ..*self
         }
     }

@@ -245,6 +245,11 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// The ports, as the suite configures them.
+    pub(crate) fn ports(&self) -> &[PortConfig] {
+        &self.ports
+    }
+
     /// Checks that the device is still alive.
     ///
     /// # Errors

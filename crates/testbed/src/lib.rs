@@ -56,6 +56,7 @@ pub mod speaker;
 mod together;
 mod turnstile;
 pub mod validity;
+mod vpns;
 pub mod xdp_router;
 
 pub use observer::{Observer, Progress};

@@ -7,9 +7,10 @@ use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
 use crate::session::Session;
 use crate::together::lists_of;
+use crate::vpns::VpnState;
 use drophammer_lab::Dut;
 use drophammer_methods::tester_ceiling::ceiling_of;
-use drophammer_methods::{Facts, Known, Method, Routing, Seen, Setting, TestError, Testbed, Trial};
+use drophammer_methods::{Facts, Known, Method, Routing, Seen, Setting, TestError, Testbed, Trial, Vpns};
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::modifier::Modifier;
 use drophammer_model::pattern::{Distribution, PatternKey};
@@ -62,6 +63,8 @@ pub struct TestSetup<'a> {
     /// Time left for the run without the current test, and estimate and start of the current test.
     pub left: Left,
     pub(crate) known: Known,
+    /// The VRFs of the suite.
+    pub(crate) vpns: VpnState,
     /// Seconds in which other DUTs were measured.
     waited_s: f64,
 }
@@ -78,11 +81,13 @@ impl<'a> TestSetup<'a> {
     ) -> TestSetup<'a> {
         let seed = session.seed;
         let bench = Bench::new(dut, ports, rig, device, session, observer);
+        let vpns = VpnState::new(ports, &bench);
         TestSetup {
             routing: BgpRouting::new(bench, ports, seed),
             beaten: BTreeMap::new(),
             left: Left::new(Duration::ZERO, Duration::ZERO),
             known: Known::default(),
+            vpns,
             waited_s: 0.0,
         }
     }
@@ -128,7 +133,8 @@ impl<'a> TestSetup<'a> {
     /// # Errors
     /// The configuration could not be removed.
     pub fn end_test(&mut self) -> Result<(), TestError> {
-        self.routing.bench.end_test()
+        let down = if self.vpns.is_in_use() { Vpns::take_down(self) } else { Ok(()) };
+        down.and(self.routing.bench.end_test())
     }
 
     /// Announces that test number `number` of this DUT, from 1, is next. Returns when all other DUTs that are up have
@@ -350,6 +356,13 @@ impl Testbed for TestSetup<'_> {
             return Err(TestError::NotApplicable("the suite has no BGP; `bgp: {}` adds it".into()));
         }
         Ok(&mut self.routing)
+    }
+
+    fn vpns(&mut self) -> Result<&mut dyn Vpns, TestError> {
+        match self.vpns.exists() {
+            true => Ok(self),
+            false => Err(TestError::NotApplicable("the suite has no VRFs; give a port `customers: 10`".into())),
+        }
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

@@ -14,6 +14,7 @@ mod awaited;
 mod burst;
 mod deviating;
 pub(crate) mod extras;
+mod misdelivered;
 mod received;
 
 pub use received::{GroupReceived, ReceiveBins};
@@ -32,10 +33,11 @@ use deviating::Deviating;
 pub(crate) use deviating::{Deviations, count};
 use drophammer_model::quantity::Instant;
 use drophammer_model::traffic::{Arriving, Deviation};
-use drophammer_model::trial::{Family, FlowSpec, PortIndex, TrialSpec};
+use drophammer_model::trial::{Family, FlowSpec, Misdelivered, PortIndex, TrialSpec};
 use drophammer_port::Arrival;
 use drophammer_wire::signature::{Signature, TrialKey, unwrap_time};
 pub(crate) use extras::FlowExtras;
+use misdelivered::Misdeliveries;
 use received::{Arrivals, Bins};
 use std::sync::Arc;
 
@@ -119,6 +121,7 @@ pub struct Analyzer {
     plain: Encapsulation,
     /// Frames of each flow that arrived in a different encapsulation, if any.
     deviating: Vec<Option<Box<Deviating>>>,
+    misdelivered: Misdeliveries,
     home: Home,
     groups: Vec<GroupReceived>,
     /// Group of corrupted frames whose flow is unreadable, by port.
@@ -208,6 +211,7 @@ impl Analyzer {
             unjudged: if all_judged { Vec::new() } else { unjudged },
             plain: Encapsulation::new(Arriving::default(), Family::Ipv4),
             deviating,
+            misdelivered: Misdeliveries::default(),
             home: Home { places, register },
             groups: groups.iter().map(|name| GroupReceived::new(bins, ports, varies(spec, name))).collect(),
             port_groups: port_groups.map(|group| group as usize).collect(),
@@ -252,7 +256,7 @@ impl Analyzer {
         let intact = self.unjudged.get(place).copied().unwrap_or_default().is_intact(&found, &self.pattern);
         if place >= self.flows.len() {
             return if looks_ours {
-                self.received_elsewhere(self.ports[queue], &signature, intact)
+                self.received_elsewhere(self.ports[queue], &signature, intact, arrival.frame)
             } else {
                 Class::Other
             };
@@ -288,8 +292,8 @@ impl Analyzer {
         let port = self.ports[queue];
         let elsewhere = usize::from(flow.to) != port;
         if elsewhere && !self.extras.get(place).is_some_and(|f| f.also.contains(&port)) {
-            let frames = flow.frames;
-            return self.astray(port, group_index, intact && u64::from(signature.sequence) < frames);
+            let known = intact && u64::from(signature.sequence) < flow.frames;
+            return self.astray(port, &signature, group_index, known, arrival.frame);
         }
         awaited.settle(&mut flow.state);
         let sequence = flow.state.unwrap(signature.sequence);
@@ -305,6 +309,9 @@ impl Analyzer {
         if let Some(deviation) = deviation {
             let known = self.deviating[place].get_or_insert_with(|| Box::new(Deviating::of(&flow.state)));
             known.arrive(sequence, deviation, &flow.state);
+            if misdelivered::is_elsewhere(deviation) {
+                self.misdelivered.count(signature.flow as usize, port, arrival.frame);
+            }
             return Class::Test;
         }
         let first = flow.state.next_expected() == 0;
@@ -345,22 +352,24 @@ impl Analyzer {
 
     /// Counts a frame of this trial whose flow, if it exists, goes to a port of another lane.
     #[cold]
-    fn received_elsewhere(&mut self, port: PortIndex, signature: &Signature, intact: bool) -> Class {
+    fn received_elsewhere(&mut self, port: PortIndex, signature: &Signature, intact: bool, frame: &[u8]) -> Class {
         let entry = self.home.register.as_ref().and_then(|r| r.0.get(signature.flow as usize)).copied();
         match entry {
             None => self.corrupted(port, None),
             Some(entry) => {
-                self.astray(port, entry.group as usize, intact && u64::from(signature.sequence) < entry.frames)
+                let known = intact && u64::from(signature.sequence) < entry.frames;
+                self.astray(port, signature, entry.group as usize, known, frame)
             }
         }
     }
 
     /// Counts a frame of this trial at a port that is not a destination of its flow.
     #[cold]
-    fn astray(&mut self, port: PortIndex, group: usize, intact: bool) -> Class {
+    fn astray(&mut self, port: PortIndex, signature: &Signature, group: usize, intact: bool, frame: &[u8]) -> Class {
         if !intact {
             return self.corrupted(port, Some(group));
         }
+        self.misdelivered.count(signature.flow as usize, port, frame);
         self.groups[group].stray += 1;
         self.groups[group].elsewhere[port] += 1;
         Class::Test
@@ -426,6 +435,11 @@ impl Analyzer {
             }
         }
         groups
+    }
+
+    /// Returns the frames that arrived in another place than their flow.
+    pub(crate) fn misdelivered(&self) -> Vec<Misdelivered> {
+        self.misdelivered.report()
     }
 
     /// Returns the frames of the flow at `place` of [`Analyzer::flows`] that arrived in a different encapsulation;

@@ -9,7 +9,7 @@ use crate::losses::{Collector, Distance, LossRuns};
 use crate::permutation::Permutation;
 use crate::plan::{Layout, Plan};
 use crate::schedule::Schedule;
-use drophammer_model::trial::{Held, PortIndex, Silences};
+use drophammer_model::trial::{Held, Misdelivered, PortIndex, Silences};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -43,6 +43,9 @@ pub struct LaneReport {
     pub groups: Vec<GroupReport>,
     /// The flows that the lane receives.
     pub flows: Vec<FlowReport>,
+    /// Frames that arrived in another place than their flow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub misdelivered: Vec<Misdelivered>,
     /// Counted arrivals at the lane's queues, by port of the trial.
     pub arrivals: Vec<PortArrivals>,
     /// Frames of earlier trials.
@@ -326,6 +329,7 @@ impl Plan {
                     senders,
                     groups: part.group_reports(&self.layout),
                     flows: part.flow_reports(&self.layout, &distance, &refused),
+                    misdelivered: part.analyzer.misdelivered(),
                     arrivals: part.analyzer.arrivals(),
                     stale: part.analyzer.stale(),
                     other: lane.watch.other,

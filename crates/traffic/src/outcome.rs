@@ -19,8 +19,8 @@ use crate::permutation::Permutation;
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::{
-    Bin, DestinationCounts, EventRecord, GroupCounts, Health, Held, LossEpisode, Losses, MOST_EPISODES, StoppedFlow,
-    TrialResult, Validity, WayCounts,
+    Bin, DestinationCounts, EventRecord, GroupCounts, Health, Held, LossEpisode, Losses, MOST_EPISODES, Misdelivered,
+    StoppedFlow, TrialResult, Validity, WayCounts,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -128,7 +128,17 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
         destination_summaries: destinations.iter().map(|d| d.summary()).collect(),
         destinations,
         losses,
+        misdelivered: misdelivered(lanes),
     }
+}
+
+/// Sums the frames in another place than their flow over the lanes.
+fn misdelivered(lanes: &[LaneReport]) -> Vec<Misdelivered> {
+    let mut sums: BTreeMap<Misdelivered, u64> = BTreeMap::new();
+    for one in lanes.iter().flat_map(|lane| &lane.misdelivered) {
+        *sums.entry(Misdelivered { frames: 0, ..*one }).or_default() += one.frames;
+    }
+    sums.into_iter().map(|(place, frames)| Misdelivered { frames, ..place }).collect()
 }
 
 /// Counts the frames from each port to each other port, in order; empty unless some port sends to several ports.

@@ -1,4 +1,167 @@
 //! Interface of a test to the VRFs of a DUT (RFC 4364), and to the emulated CE and PE routers around it.
 
+use crate::testbed::TestError;
+use drophammer_model::routes::{Change, RouteAction};
+use drophammer_model::size::PacketSize;
+use drophammer_model::trial::{FlowSpec, Misdelivered, PortIndex};
+use std::ops::Range;
+use std::time::Duration;
+
+/// Maximum number of leaks that are told as text.
+const MOST_LEAKS: usize = 20;
+
+/// A VRF of the DUT, as tests see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VrfView {
+    /// Its number, from 0. Its name is `v1` for number 0.
+    pub number: u32,
+    /// Port with its CE router.
+    pub customer: PortIndex,
+    /// VLAN of the CE router.
+    pub vid: u16,
+    /// Core port with its remote site.
+    pub core: PortIndex,
+}
+
+impl VrfView {
+    /// Its name.
+    pub fn name(&self) -> String {
+        format!("v{}", self.number + 1)
+    }
+}
+
+/// Direction of traffic through the DUT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From CE routers to remote sites: the DUT pushes labels.
+    ToCore,
+    /// From remote sites to CE routers: the DUT removes labels.
+    ToCustomers,
+}
+
+/// Time that the steps to a working VPN took, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct VpnUp {
+    /// OSPF and LDP with all P routers.
+    pub core_s: f64,
+    /// BGP with all PE and CE routers, counted from the start of their sessions.
+    pub sessions_s: f64,
+    /// Number of these sessions.
+    pub sessions: u32,
+}
+
+/// Routes of VPNs that a DUT advertised, compared with the expected ones.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VpnRoutesSeen {
+    /// Expected routes, summed over all PE and CE routers.
+    pub expected: u64,
+    /// Routes that are present with the right attributes.
+    pub present: u64,
+    /// Routes that are present with a wrong attribute.
+    pub wrong: u64,
+    /// Routes that are present but must be absent.
+    pub lingering: u64,
+    /// Routes that a router received although they belong to another VRF, or to none.
+    pub leaked: u64,
+    /// The first of these, as text.
+    pub leaks: Vec<String>,
+    /// From the call until the last change, in seconds.
+    pub last_change_s: f64,
+    /// Why routes are missing, as text; empty if all are present.
+    pub cause: String,
+}
+
+impl VpnRoutesSeen {
+    /// True if exactly the expected routes are present.
+    pub fn complete(&self) -> bool {
+        self.cause.is_empty()
+    }
+
+    /// Adds the counts of one router: expected, present and wrong routes, and routes that are present but must be absent.
+    pub fn add(&mut self, expected: u32, present: u32, wrong: u32, lingering: u32) {
+        self.expected += u64::from(expected);
+        self.present += u64::from(present);
+        self.wrong += u64::from(wrong);
+        self.lingering += u64::from(lingering);
+    }
+
+    /// Adds texts about leaks, a few of them.
+    pub fn tell(&mut self, leaks: impl Iterator<Item = String>) {
+        let room = MOST_LEAKS.saturating_sub(self.leaks.len());
+        self.leaks.extend(leaks.take(room));
+    }
+
+    /// Sets the cause from the counts.
+    pub fn judge(&mut self) {
+        let parts = [
+            (self.expected - self.present.min(self.expected), "missing"),
+            (self.wrong, "with a wrong attribute"),
+            (self.lingering, "not withdrawn"),
+        ];
+        let parts: Vec<_> = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+        self.cause =
+            if parts.is_empty() { String::new() } else { format!("of {} routes {}", self.expected, parts.join(", ")) };
+    }
+}
+
 /// The VRFs of the DUT.
-pub trait Vpns {}
+///
+/// A test uses some of them with equal numbers of routes: half of the routes of each VRF are behind its CE router, the
+/// other half at its remote site. All VRFs have the same prefixes.
+pub trait Vpns {
+    /// All VRFs, in order of their numbers.
+    fn vrfs(&self) -> &[VrfView];
+
+    /// Brings `vrfs` VRFs up, divided equally among the customer ports: OSPF and LDP with the P routers, and the sessions of their
+    /// CE and PE routers. `routes` is the number of routes of each VRF at each of its two sites. No route is advertised yet.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] if there are not so many VRFs or routes; [`TestError::Failed`] if a session is not up `within` this
+    /// time.
+    fn bring_up(&mut self, vrfs: u32, routes: u32, within: Duration) -> Result<VpnUp, TestError>;
+
+    /// The VRFs that are in use.
+    fn used(&self) -> &[VrfView];
+
+    /// Advertises all routes, or withdraws them.
+    ///
+    /// # Errors
+    /// Errors of the emulated routers.
+    fn change_all(&mut self, change: Change) -> Result<(), TestError>;
+
+    /// Advertises or withdraws routes `part` behind the CE router of a VRF, at an event of a trial. From now on, these routes are expected to be
+    /// present or absent.
+    fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> RouteAction;
+
+    /// Waits until every PE and CE router has exactly the expected routes. Gives up if nothing changed for `patience`.
+    ///
+    /// # Errors
+    /// [`TestError::Interrupted`], [`TestError::DutDied`].
+    fn await_routes(&mut self, patience: Duration) -> Result<VpnRoutesSeen, TestError>;
+
+    /// Routes that are present now.
+    fn seen(&self) -> VpnRoutesSeen;
+
+    /// Flows of `group` to routes `part` of a VRF, with the labels that the DUT has advertised, and with the encapsulation in which they must arrive. Tags and labels are added to `size`.
+    /// Their weight is their number of routes.
+    ///
+    /// # Errors
+    /// [`TestError::Failed`] if the DUT has advertised no label for one of the routes.
+    fn flows(
+        &self,
+        vrf: &VrfView,
+        way: Way,
+        part: Range<u32>,
+        size: &PacketSize,
+        group: &str,
+    ) -> Result<Vec<FlowSpec>, TestError>;
+
+    /// The VRF at whose site a frame arrived; `None` for no site.
+    fn site_of(&self, arrived: &Misdelivered) -> Option<VrfView>;
+
+    /// Ends all sessions, so that the DUT has no more routes of VPNs.
+    ///
+    /// # Errors
+    /// [`TestError::Interrupted`], [`TestError::DutDied`].
+    fn take_down(&mut self) -> Result<(), TestError>;
+}

@@ -133,7 +133,7 @@ struct Piece {
 
 impl RouteRange {
     /// `count` prefixes with the same length as `first`, which is route 0. They ascend from `first` in steps of `step`
-    /// prefixes and leave out forbidden space.
+    /// prefixes and leave out forbidden space. Prefixes from a private block (RFC 1918) on stay in it, for the routes of VPNs.
     pub fn uniform(
         first: Prefix,
         count: u32,
@@ -146,7 +146,8 @@ impl RouteRange {
         if step == 0 {
             return Err(RouteError::Step);
         }
-        if let Some(reserved) = space::reserved(&first) {
+        let private = space::private(&first);
+        if let Some(reserved) = space::reserved(&first).filter(|_| private.is_none()) {
             return Err(RouteError::Forbidden { first, reserved });
         }
         let (family, length) = (first.family(), first.length());
@@ -155,7 +156,8 @@ impl RouteRange {
         let step_wide = u128::from(step);
         let mut pieces = Vec::new();
         let mut placed = 0u32;
-        for (low, high) in space::usable(family) {
+        let usable = private.into_iter().chain(space::usable(family).filter(|_| private.is_none()));
+        for (low, high) in usable {
             // The first and last whole prefix of the piece that are not below `origin`.
             let low = low.div_ceil(1 << host_bits).max(origin);
             let Some(high) = ((high + 1) >> host_bits).checked_sub(1).filter(|high| *high >= low) else { continue };

@@ -56,6 +56,13 @@ pub fn reserved(prefix: &Prefix) -> Option<Prefix> {
     blocks.into_iter().find(|b| b.bounds().0 <= last && first <= b.bounds().1)
 }
 
+/// The private block 10.0.0.0/8 (RFC 1918) as numbers, if it contains `prefix`.
+pub(super) fn private(prefix: &Prefix) -> Option<(u128, u128)> {
+    let block = Prefix::new(Ipv4Addr::new(10, 0, 0, 0).into(), 8)?.bounds();
+    let (first, last) = prefix.bounds();
+    (prefix.family() == Family::Ipv4 && block.0 <= first && last <= block.1).then_some(block)
+}
+
 /// The space between the forbidden blocks, in order: first and last address of each piece as numbers.
 pub(super) fn usable(family: Family) -> impl Iterator<Item = (u128, u128)> {
     let blocks = forbidden(family).iter().filter_map(|(a, l)| Prefix::new(*a, *l)).map(|p| p.bounds());

@@ -111,6 +111,7 @@ fn split(
             destination_summaries: Vec::new(),
             events: Vec::new(),
             losses: Default::default(),
+            misdelivered: Vec::new(),
             health: whole.health.clone(),
             validity: whole.validity.clone(),
             ..*whole

@@ -183,7 +183,8 @@ pub(super) fn arguments(daemon: &str, config: Option<&Path>, state: &Path) -> Ve
     match daemon {
         "zebra" => add("-s", Path::new(NETLINK_BUFFER)),
         "bfdd" => add("--bfdctl", &state.join("bfdd.sock")),
-        "ldpd" => add("--ctl_socket", &state.join("ldpd.sock")),
+        // ldpd takes the folder.
+        "ldpd" => add("--ctl_socket", state),
         _ => {}
     }
     all

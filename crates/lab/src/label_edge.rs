@@ -1,7 +1,7 @@
 //! Label switching and VRFs of a role: lines of ip(8), settings of the kernel, and variables of configuration templates.
 
 use crate::router::Names;
-use drophammer_model::label_edge::{CoreProtocol, PROVIDER_AS};
+use drophammer_model::label_edge::{CoreProtocol, OSPF_DEAD_S, OSPF_HELLO_S, PROVIDER_AS};
 use drophammer_model::role::{CoreLink, CoreRole, RouterRole, VrfRole};
 use minijinja::{Value, context};
 use std::collections::HashSet;
@@ -18,9 +18,7 @@ const TAG: u32 = 4;
 /// Number of labels that the kernel accepts: all of them.
 pub(crate) const PLATFORM_LABELS: &str = "1048575";
 
-/// Timers of OSPF in seconds: HelloInterval, RouterDeadInterval and RxmtInterval (RFC 2328 appendix C.3).
-const HELLO: u32 = 1;
-const DEAD: u32 = 4;
+/// Time until OSPF repeats what was not acknowledged, in seconds (RxmtInterval, RFC 2328 appendix C.3).
 const RETRANSMIT: u32 = 2;
 
 /// True if the router forwards packets with labels on the core link of this port.
@@ -121,7 +119,7 @@ pub(crate) fn core_context(core: &CoreRole, names: Names<'_>) -> Value {
     let links: Vec<Value> = core.links.iter().map(link).collect();
     let protocols: Vec<String> = core.links.iter().flat_map(words).collect();
     let loopback = core.loopback.to_string();
-    context! { loopback, hello => HELLO, dead => DEAD, retransmit => RETRANSMIT, protocols, links }
+    context! { loopback, hello => OSPF_HELLO_S, dead => OSPF_DEAD_S, retransmit => RETRANSMIT, protocols, links }
 }
 
 /// The variable `vrfs` of templates, a list: `name`, `number`, `interface`, `parent`, `vid`, `mtu`, `local`, `length`, `ce`,

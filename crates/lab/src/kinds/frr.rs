@@ -183,6 +183,7 @@ pub(super) fn arguments(daemon: &str, config: Option<&Path>, state: &Path) -> Ve
     match daemon {
         "zebra" => add("-s", Path::new(NETLINK_BUFFER)),
         "bfdd" => add("--bfdctl", &state.join("bfdd.sock")),
+        // ldpd takes the folder.
         "ldpd" => add("--ctl_socket", state),
         _ => {}
     }

@@ -1,6 +1,7 @@
-//! User Mode Linux as a router under test: VLAN tags, BGP peers on sub-interfaces, and a run whose guest is killed.
+//! User Mode Linux as a router under test: VLAN tags, BGP peers on sub-interfaces, VRFs, and a run whose guest is killed.
 
 mod killed;
+mod pe;
 mod peers;
 mod vlans;
 
@@ -11,9 +12,10 @@ use std::path::Path;
 
 type Scenario = fn(&mut Lab, &Path) -> Result<(), String>;
 
-const SCENARIOS: [(&str, Scenario); 3] = [
+const SCENARIOS: [(&str, Scenario); 4] = [
     ("frames_carry_the_tags_of_the_suite", vlans::tags),
     ("peers_on_sub_interfaces_exchange_routes", peers::many),
+    ("vpns_between_ce_and_pe_routers", pe::vpns),
     ("a_killed_guest_ends_only_its_own_tests", killed::in_a_trial),
 ];
 

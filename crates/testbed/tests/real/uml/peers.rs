@@ -134,7 +134,7 @@ fn routes(routing: &mut dyn Routing, vlans: usize) -> Result<Seen, TestError> {
 }
 
 /// Memory of the guest as seen by this machine, in MiB, and memory of its daemons as seen by the guest's kernel.
-fn resident(dut: &mut dyn Dut) -> (u64, String) {
+pub fn resident(dut: &mut dyn Dut) -> (u64, String) {
     let resident = |pid: u32| -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;

@@ -1,0 +1,158 @@
+//! A guest as a PE router (RFC 4364) between emulated CE, P and PE routers: OSPF, LDP and BFD with the P router, VPN routes with the PE
+//! router, a session with a CE router in each VRF. Routes go both ways, and frames follow them with the labels that were learned.
+//!
+//! `DROPHAMMER_VRFS=10,94` runs the test with these numbers of VRFs, one guest after the other, and `DROPHAMMER_VPN_ROUTES=100` with this
+//! number of routes on each side of each VRF. The printed lines then contain the figures.
+
+use crate::common::{Memory, read_suite};
+use drophammer_lab::Lab;
+use drophammer_methods::vpns::{Vpns, VrfView, Way};
+use drophammer_methods::{TestError, Testbed};
+use drophammer_model::routes::Change;
+use drophammer_model::size::{FrameSize, PacketSize};
+use drophammer_model::trial::{Family, GroupCounts, Load, TrialSpec};
+use drophammer_port::SystemClock;
+use drophammer_rig::{Ports, Rig};
+use drophammer_testbed::config::hosts_and_routers;
+use drophammer_testbed::setup::TestSetup;
+use drophammer_testbed::{Session, real};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Time limit for all sessions, in addition to [`PER_VRF`].
+const UP: Duration = Duration::from_secs(60);
+const PER_VRF: Duration = Duration::from_millis(500);
+/// Time without any change after which the wait for routes ends.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit for the guest's kernel to have the routes that FRR has advertised.
+const INSTALLED: Duration = Duration::from_secs(60);
+/// Frames of each flow in a trial, and frames per second of each port.
+const FRAMES: u64 = 20;
+const RATE: f64 = 2_000.0;
+
+fn suite(vrfs: u32) -> String {
+    format!(
+        "suite: pe\nduts: [{{name: guest, kind: uml}}]\nports:\n  - {{name: core, speed: 1 Gbit/s, ipv6: off, core: [ospf, ldp, bfd]}}\n  \
+         - {{name: ce, speed: 1 Gbit/s, ipv6: off, customers: {vrfs}}}\ntests: [throughput]\n"
+    )
+}
+
+/// Runs the test for each number of VRFs.
+pub fn vpns(lab: &mut Lab, folder: &Path) -> Result<(), String> {
+    let given = |key: &str, default: &str| std::env::var(key).unwrap_or_else(|_| default.to_owned());
+    let number = |text: &str| text.trim().parse::<u32>().map_err(|_| format!("`{text}` is no number"));
+    let routes = number(&given("DROPHAMMER_VPN_ROUTES", "10"))?;
+    for vrfs in given("DROPHAMMER_VRFS", "3").split(',') {
+        let vrfs = number(vrfs)?;
+        with(lab, folder, vrfs, routes).map_err(|e| format!("{vrfs} VRFs: {e}"))?;
+    }
+    Ok(())
+}
+
+fn with(lab: &mut Lab, folder: &Path, vrfs: u32, routes: u32) -> Result<(), String> {
+    let suite = read_suite(&suite(vrfs));
+    let begun = Instant::now();
+    let mut dut = real::bring_up(lab, &suite.duts[0], &suite, folder, &|| false).map_err(|e| e.to_string())?;
+    let up = begun.elapsed();
+    let clock = SystemClock::start();
+    let open = real::open(lab, dut.interfaces(), &drophammer_port::INTERFACE_BACKENDS[0], 1, clock)?;
+    let rig = Rig::new(Ports::real(open, clock, &[]), &hosts_and_routers(&suite.ports, &[Family::Ipv4], suite.seed));
+    let (mut session, mut memory) = (Session::new(suite.seed, suite.profile, 5), Memory::default());
+    session.tolerance.host = drophammer_testbed::validity::HostTolerance::ANY;
+    let mut setup = TestSetup::new("guest", &suite.ports, rig, dut.as_mut(), &mut session, &mut memory);
+    let seen = setup
+        .await_forwarding(&[Family::Ipv4])
+        .and_then(|()| routed(&mut setup, vrfs, routes))
+        .map_err(|e| e.to_string());
+    drop(setup);
+    let (host, daemons) = super::peers::resident(dut.as_mut());
+    dut.check().map_err(|e| e.to_string())?;
+    let taken_down = real::take_down(dut, folder);
+    let Seen { core_s, sessions_s, routes_s, installed_s } = seen?;
+    println!(
+        "    {vrfs} VRFs, {routes} routes on each side: ready in {:.1} s, core in {core_s:.1} s, {} sessions in {sessions_s:.1} s, all routes in \
+         {routes_s:.1} s, all frames {installed_s:.1} s later; the guest's process has {host} MiB, {daemons}",
+        up.as_secs_f64(),
+        vrfs + 1,
+    );
+    taken_down?;
+    super::nothing_left()
+}
+
+/// Times of the steps, in seconds.
+struct Seen {
+    core_s: f64,
+    sessions_s: f64,
+    routes_s: f64,
+    installed_s: f64,
+}
+
+/// Sessions, routes both ways, and frames on all of them. Then all routes are withdrawn.
+fn routed(setup: &mut TestSetup<'_>, vrfs: u32, routes: u32) -> Result<Seen, TestError> {
+    let failed = |what: String| TestError::Failed(what);
+    let vpns: &mut dyn Vpns = setup;
+    let up = vpns.bring_up(vrfs, routes, UP + PER_VRF * vrfs)?;
+    vpns.change_all(Change::Advertise)?;
+    let seen = vpns.await_routes(PATIENCE)?;
+    if !seen.complete() || seen.present != 2 * u64::from(vrfs * routes) || seen.leaked != 0 {
+        return Err(failed(format!("{seen:?}")));
+    }
+    let installed = Instant::now();
+    // Advertised routes may not have reached the kernel yet.
+    while let Some(lost) = incomplete(&trial(setup, routes)?) {
+        if installed.elapsed() > INSTALLED {
+            return Err(failed(format!("after {} s: {lost}", INSTALLED.as_secs())));
+        }
+    }
+    let installed_s = installed.elapsed().as_secs_f64();
+    if let Some(lost) = incomplete(&trial(setup, routes)?) {
+        return Err(failed(format!("in the last trial: {lost}")));
+    }
+    let vpns: &mut dyn Vpns = setup;
+    vpns.change_all(Change::Withdraw)?;
+    let gone = vpns.await_routes(PATIENCE)?;
+    if !gone.complete() || gone.present + gone.lingering != 0 {
+        return Err(failed(format!("withdrawn: {gone:?}")));
+    }
+    vpns.take_down()?;
+    Ok(Seen { core_s: up.core_s, sessions_s: up.sessions_s, routes_s: seen.last_change_s, installed_s })
+}
+
+/// The largest frames in both directions of every VRF, a group of flows for each.
+fn trial(setup: &mut TestSetup<'_>, routes: u32) -> Result<Vec<GroupCounts>, TestError> {
+    let size = PacketSize::Fixed(FrameSize::Frame(1518));
+    let vpns: &dyn Vpns = setup;
+    let mut flows = Vec::new();
+    for vrf in vpns.used() {
+        for way in [Way::ToCore, Way::ToCustomers] {
+            flows.extend(vpns.flows(vrf, way, 0..routes, &size, &group(vrf, way))?);
+        }
+    }
+    let per_port = FRAMES * vpns.used().len() as u64;
+    let spec = TrialSpec {
+        purpose: "VPN traffic".into(),
+        size,
+        flows,
+        load: Load::Burst { frames: per_port, rate_pps: RATE },
+        duration_s: per_port as f64 / RATE,
+        bin_s: None,
+        drain_s: 1.0,
+        events: Vec::new(),
+    };
+    Ok(Testbed::trial(setup, &spec)?.groups)
+}
+
+fn group(vrf: &VrfView, way: Way) -> String {
+    format!("{} {way:?}", vrf.name())
+}
+
+/// The first group of flows that did not arrive in full where and as it should.
+fn incomplete(groups: &[GroupCounts]) -> Option<String> {
+    let right = |g: &GroupCounts| {
+        g.offered == FRAMES
+            && g.received == FRAMES
+            && g.deviations.is_empty()
+            && g.stray + g.corrupted + g.duplicated == 0
+    };
+    groups.iter().find(|group| !right(group)).map(|group| format!("{group:?}"))
+}

@@ -11,7 +11,7 @@ use super::Negotiated;
 use crate::expectation::Verification;
 use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, RouteAttributes, Routes};
-use drophammer_wire::bgp::update::{Context, FamilySet, Fault, Nlri, Treatment, Update, nlri, walker};
+use drophammer_wire::bgp::update::{Context, FamilySet, Fault, LabelStacks, Nlri, Treatment, Update, nlri, walker};
 use drophammer_wire::bgp::{AfiSafi, Notification};
 use skyline::Skyline;
 use std::collections::BTreeSet;
@@ -230,7 +230,7 @@ impl AdjRibIn {
     /// The NOTIFICATION that must end the session (see [`Update::parse`]).
     pub fn update(&mut self, now: Instant, body: &[u8], agreed: &Negotiated) -> Result<(), Notification> {
         let context = Context {
-            label_stacks: FamilySet::of(agreed.label_stacks.iter().copied()),
+            label_stacks: LabelStacks::of(agreed.label_stacks.iter().copied()),
             four_octet_as: agreed.four_octet_as,
             ibgp: agreed.ibgp,
             path_ids: FamilySet::of(agreed.add_path.iter().filter(|(_, way)| way.receive).map(|(family, _)| *family)),

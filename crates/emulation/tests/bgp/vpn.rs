@@ -183,12 +183,28 @@ fn a_stack_of_labels_is_kept_if_both_offer_it() {
     // One more label, 18, before the label 16 of the only route, whose length is the byte before: all lengths grow.
     let at = 4 + 4 + 3 + 1 + 12 + 1;
     assert_eq!(body[at..at + 4], [112, 0, 1, 1]);
-    body.splice(at + 1..at + 1, [0, 1, 0x20]);
-    (body[at], body[3], body[7]) = (body[at] + 24, body[3] + 3, body[7] + 3);
+    let grow = |body: &mut Vec<u8>| {
+        body.splice(at + 1..at + 1, [0, 1, 0x20]);
+        (body[at], body[3], body[7]) = (body[at] + 24, body[3] + 3, body[7] + 3);
+    };
+    grow(&mut body);
     let (mut adj_rib_in, id) = expect(&routes, Distinguishers::Configured);
-    let agreed = drophammer_emulation::bgp::Negotiated { label_stacks: vec![AfiSafi::VPNV4], ..agreed(false, true) };
-    adj_rib_in.update(Instant(1), &body, &agreed).unwrap();
+    let agreed = |most| drophammer_emulation::bgp::Negotiated {
+        label_stacks: vec![(AfiSafi::VPNV4, most)],
+        ..agreed(false, true)
+    };
+    adj_rib_in.update(Instant(1), &body, &agreed(2)).unwrap();
     assert_eq!(adj_rib_in.label_of(id, 0, 0), Some(&[18, 16][..]));
+    // More labels than this speaker can receive: the UPDATE withdraws (RFC 8277 section 2.1), also the second time.
+    grow(&mut body);
+    for n in 1..3 {
+        adj_rib_in.update(Instant(1), &body, &agreed(2)).unwrap();
+        assert_eq!((adj_rib_in.present(id), adj_rib_in.totals().treated_as_withdraw), (0, n));
+    }
+    for most in [3, 255] {
+        adj_rib_in.update(Instant(1), &body, &agreed(most)).unwrap();
+        assert_eq!(adj_rib_in.label_of(id, 0, 0), Some(&[18, 18, 16][..]));
+    }
 }
 
 /// VRFs with prefixes of their own.

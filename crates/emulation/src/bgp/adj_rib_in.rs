@@ -314,12 +314,9 @@ impl AdjRibIn {
 
     /// Learns the VRF of a route distinguisher; true if an expectation has learned it.
     #[cold]
-    fn learn(&mut self, route: &Nlri<'_>) -> bool {
-        let Some(distinguisher) = route.distinguisher else { return false };
-        let vpn = self.expectations.iter_mut().filter_map(|one| one.vpn.as_mut());
-        let mut new =
-            vpn.filter(|vpn| vpn.part.routes.afi_safi() == route.family && vpn.vrf_of(distinguisher).is_none());
-        new.any(|vpn| vpn.learn(distinguisher, &self.judged.communities).is_some())
+    fn learn(&mut self, route: &Nlri<'_>, prefix: &Prefix) -> bool {
+        let communities = &self.judged.communities;
+        self.expectations.iter_mut().any(|one| one.learn(route, prefix, communities))
     }
 
     /// A route was announced in `body`, which is parsed to `update` if necessary.
@@ -335,7 +332,7 @@ impl AdjRibIn {
         self.totals.announcements += 1;
         let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
         let mut found = self.find(route, &prefix);
-        if found.is_none() && self.learn(route) {
+        if found.is_none() && self.learn(route, &prefix) {
             found = self.find(route, &prefix);
         }
         let Some((at, found)) = found else {
@@ -384,7 +381,7 @@ impl AdjRibIn {
         let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
         match self.find(route, &prefix) {
             Some((at, found)) => {
-                self.present -= u32::from(self.expectations[at].routes.withdrawn(now, found.number));
+                self.present -= u32::from(self.expectations[at].withdrawn(now, found, route));
             }
             None => _ = self.unexpected.remove(&RouteKey::of(route, prefix)),
         }

@@ -292,6 +292,47 @@ fn wrong_routes_are_named_up_to_a_limit_and_all_counted() {
 }
 
 #[test]
+fn a_route_with_two_distinguishers_is_gone_when_both_are() {
+    let right = own(10, 5, 1_001, 1);
+    let (old, new) = (own(10, 5, 1_001, 700), own(10, 5, 1_001, 800));
+    let (mut adj_rib_in, id) = expect(&right, Distinguishers::Learned);
+    take(&mut adj_rib_in, Change::Advertise, &old);
+    take(&mut adj_rib_in, Change::Advertise, &new);
+    // Twice the same withdrawal changes nothing.
+    for _ in 0..2 {
+        take(&mut adj_rib_in, Change::Withdraw, &old);
+        let report = adj_rib_in.report(id);
+        assert_eq!((report.present, report.missing, report.withdrawn, report.withdrawn_in_error), (50, 0, 0, 0));
+    }
+    assert!(adj_rib_in.complete() && adj_rib_in.label_of(id, 9, 4).is_some());
+    take(&mut adj_rib_in, Change::Withdraw, &new);
+    let report = adj_rib_in.report(id);
+    assert_eq!((report.present, report.withdrawn, report.withdrawn_in_error), (0, 50, 50));
+    // The same again in the next session, which knows nothing of the last one.
+    take(&mut adj_rib_in, Change::Advertise, &old);
+    take(&mut adj_rib_in, Change::Advertise, &new);
+    adj_rib_in.session_lost(Instant(2));
+    take(&mut adj_rib_in, Change::Advertise, &new);
+    take(&mut adj_rib_in, Change::Withdraw, &new);
+    assert_eq!(adj_rib_in.present(id), 0);
+}
+
+#[test]
+fn a_distinguisher_belongs_to_the_vrf_with_the_prefix() {
+    // Each VRF also exports to the one before it, whose target is lower.
+    let right = own(10, 5, 1_001, 1);
+    let targets = [1_000, 1_001].map(|first| Counting::from(VpnId::as2(65_000, first))).to_vec();
+    let theirs = VrfRange { targets, ..own(10, 5, 1_001, 700).vrfs().clone() };
+    let theirs = Arc::new(VpnRoutes::new(theirs, right.routes().clone(), PrefixesPerVrf::Own).unwrap());
+    let (mut adj_rib_in, id) = expect(&right, Distinguishers::Learned);
+    take(&mut adj_rib_in, Change::Advertise, &theirs);
+    let learned = adj_rib_in.learned_distinguishers(id);
+    assert!(learned.iter().all(|(distinguisher, vrf)| theirs.vrf_of_distinguisher(*distinguisher) == Some(*vrf)));
+    let (report, totals) = (adj_rib_in.report(id), adj_rib_in.totals());
+    assert_eq!((report.present, report.wrong_target, report.wrong_vrf, totals.unexpected), (50, 50, 0, 0));
+}
+
+#[test]
 fn labels_of_labelled_unicast_are_kept() {
     for family in [AfiSafi::IPV4_LABELLED, AfiSafi::IPV6_LABELLED] {
         let routes = routes(family, 200, 1, false);

@@ -339,6 +339,7 @@ impl AdjRibIn {
             self.not_expected(route, prefix);
             return;
         };
+        self.forget_unexpected(route, prefix);
         let one = &mut self.expectations[at];
         let (routes, afi_safi) = one.attributes();
         let group = routes.group_of(found.index);
@@ -379,11 +380,17 @@ impl AdjRibIn {
     fn withdrawn(&mut self, now: Instant, route: &Nlri<'_>) {
         self.totals.withdrawals += 1;
         let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
-        match self.find(route, &prefix) {
-            Some((at, found)) => {
-                self.present -= u32::from(self.expectations[at].withdrawn(now, found, route));
-            }
-            None => _ = self.unexpected.remove(&RouteKey::of(route, prefix)),
+        self.forget_unexpected(route, prefix);
+        if let Some((at, found)) = self.find(route, &prefix) {
+            self.present -= u32::from(self.expectations[at].withdrawn(now, found, route));
+        }
+    }
+
+    /// A route is withdrawn or expected. It may have been unexpected, if its VRF was not known then.
+    #[inline]
+    fn forget_unexpected(&mut self, route: &Nlri<'_>, prefix: Prefix) {
+        if !self.unexpected.is_empty() {
+            self.unexpected.remove(&RouteKey::of(route, prefix));
         }
     }
 
@@ -440,7 +447,8 @@ impl AdjRibIn {
 
     /// The labels of route `route` of VRF `vrf`, from the top of the stack, for a sender of packets to this route. Other than VPN routes
     /// count as VRF 0, and `route` from the beginning of the expected part. `None` if the route is absent, has no label, or labels are
-    /// not stored ([`Expected::labels`]).
+    /// not stored ([`Expected::labels`]). Reserved labels are returned as received; a packet carries no implicit null (3, RFC 3032 section
+    /// 2.1).
     pub fn label_of(&self, id: ExpectationId, vrf: u32, route: u32) -> Option<&[u32]> {
         self.expectations[id.0].label_of(vrf, route)
     }

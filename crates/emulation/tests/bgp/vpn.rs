@@ -333,6 +333,25 @@ fn a_distinguisher_belongs_to_the_vrf_with_the_prefix() {
 }
 
 #[test]
+fn routes_are_no_longer_unexpected_once_their_vrf_is_known() {
+    let right = own(10, 5, 1_001, 1);
+    let (unknown, known) = (own(10, 5, 9_000, 700), own(10, 5, 1_001, 700));
+    for learned_by in [1, 5] {
+        let (mut adj_rib_in, id) = expect(&right, Distinguishers::Learned);
+        take(&mut adj_rib_in, Change::Advertise, &unknown);
+        assert_eq!((adj_rib_in.unexpected(usize::MAX).len(), adj_rib_in.present(id)), (50, 0));
+        let some = VpnRouteSet { part: 0..learned_by, ..set(&known) };
+        for message in vpn_messages(Change::Advertise, some, &agreed(false, true), next_hops()) {
+            adj_rib_in.update(Instant(2), &message[19..], &agreed(false, true)).unwrap();
+        }
+        assert_eq!(adj_rib_in.present(id), 10 * learned_by);
+        assert_eq!(adj_rib_in.unexpected(usize::MAX).len() as u32, 50 - 10 * learned_by);
+        take(&mut adj_rib_in, Change::Withdraw, &known);
+        assert_eq!((adj_rib_in.unexpected(usize::MAX), adj_rib_in.present(id)), (vec![], 0));
+    }
+}
+
+#[test]
 fn labels_of_labelled_unicast_are_kept() {
     for family in [AfiSafi::IPV4_LABELLED, AfiSafi::IPV6_LABELLED] {
         let routes = routes(family, 200, 1, false);

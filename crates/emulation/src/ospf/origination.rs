@@ -137,6 +137,7 @@ impl Ospf {
                     false => self.flood_end(now, number),
                 }
             }
+            None if !self.learned.has_room(&header.key) => self.counters.overflow += 1,
             None => {
                 let end = LsaHeader { age: MAX_AGE, ..header };
                 self.install(now, end, lsa.body);

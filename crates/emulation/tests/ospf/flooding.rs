@@ -1,12 +1,11 @@
 //! Databases of thousands of LSAs, lost packets, aging, the end of sequence numbers.
 
-use super::lan::{Lan, address, config, externals, router_id, secs, topology};
+use super::lan::{Lan, config, externals, from_second, router_id, secs, topology};
 use drophammer_emulation::ospf::{Expected, NetworkType, Networks, OspfCommand, OspfConfig, Part, Shape};
 use drophammer_emulation::protocol::{Command, Protocol};
 use drophammer_model::Instant;
 use drophammer_wire::ospf::lsa::{self, INITIAL_SEQUENCE, MAX_SEQUENCE};
-use drophammer_wire::ospf::{Authentication, Header, LsaHeader, LsaKey, kind, packet};
-use drophammer_wire::{MacAddr, ipv4};
+use drophammer_wire::ospf::{External, LsaHeader, LsaKey, kind};
 use std::net::Ipv4Addr;
 
 use NetworkType::{Broadcast, PointToPoint};
@@ -150,28 +149,7 @@ fn what_a_restarted_router_finds_of_its_earlier_life_is_overtaken_or_flushed() {
 
 /// An Update with one LSA, from the second device to the first.
 fn update(lsa: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; packet::LEN];
-    bytes.extend([0, 0, 0, 1]);
-    bytes.extend_from_slice(lsa);
-    let header = Header { kind: kind::LINK_STATE_UPDATE, router_id: router_id(2), area_id: Ipv4Addr::UNSPECIFIED };
-    header.seal(&mut bytes, &Authentication::Null, 0);
-    let ip = ipv4::Repr {
-        tos: 0xc0,
-        identification: 0,
-        dont_fragment: false,
-        ttl: 1,
-        protocol: ipv4::protocol::OSPF,
-        source: address(2),
-        destination: address(1),
-        payload_len: bytes.len(),
-    };
-    let mut frame = vec![0; 14 + ipv4::LEN];
-    frame[..6].copy_from_slice(&MacAddr::local(1).0);
-    frame[6..12].copy_from_slice(&MacAddr::local(2).0);
-    frame[12..14].copy_from_slice(&[8, 0]);
-    ip.emit(&mut frame[14..]);
-    frame.extend(bytes);
-    frame
+    from_second(kind::LINK_STATE_UPDATE, &[&[0, 0, 0, 1], lsa].concat())
 }
 
 /// A Router-LSA without links.
@@ -248,6 +226,30 @@ fn lsas_beyond_the_limit_are_acknowledged_and_counted() {
     assert!(lan.is_settled(), "{:?}", lan.progress(0));
     assert!(lan.ospf(1).learned_len() <= 100 && lan.ospf(1).learned_len() > 90);
     assert!(lan.counter(1, "lsas_not_stored") >= 9900);
+}
+
+/// An AS-external-LSA of the first device.
+fn external_lsa(id: Ipv4Addr, sequence: i32) -> Vec<u8> {
+    let key = LsaKey { kind: 5, id, router: router_id(1) };
+    let mut bytes = Vec::new();
+    LsaHeader { age: 5, options: 2, key, sequence, checksum: 0, length: 0 }.emit(&mut bytes);
+    let [mask, forwarding] = [[255, 255, 255, 0], [0; 4]].map(Ipv4Addr::from);
+    External { mask, type_2: true, metric: 7, forwarding, tag: 0 }.emit(&mut bytes);
+    lsa::seal(&mut bytes);
+    bytes
+}
+
+#[test]
+fn remains_of_an_earlier_life_that_nobody_acknowledges_stay_below_the_limit() {
+    let few = OspfConfig { most_learned: 100, ..config(1, PointToPoint) };
+    let mut lan = Lan::started(vec![few, config(2, PointToPoint)]);
+    lan.run(10);
+    lan.cut = vec![1];
+    for n in 0..200 {
+        lan.inject(0, &update(&external_lsa([40, 0, n, 0].into(), 5)));
+    }
+    // One is the neighbour's Router-LSA.
+    assert_eq!((lan.ospf(0).learned_len(), lan.counter(0, "lsas_not_stored")), (100, 101));
 }
 
 #[test]

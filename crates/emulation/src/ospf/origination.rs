@@ -133,7 +133,11 @@ impl Ospf {
             Some(number) => {
                 self.originals.overtake(number, header.sequence);
                 match self.originals.is_wanted(number) {
-                    true => self.plan(now, number),
+                    true => {
+                        // If it was being flushed: no neighbour is expected to acknowledge that any more.
+                        self.bury(now, header.key);
+                        self.plan(now, number);
+                    }
                     false => self.flood_end(now, number),
                 }
             }

@@ -253,6 +253,23 @@ fn remains_of_an_earlier_life_that_nobody_acknowledges_stay_below_the_limit() {
 }
 
 #[test]
+fn an_lsa_that_is_overtaken_while_it_is_flushed_is_advertised_again() {
+    let external = Some(externals(1));
+    let mut lan = Lan::started(vec![OspfConfig { external, ..config(1, PointToPoint) }, config(2, PointToPoint)]);
+    lan.run(10);
+    lan.cut = vec![1];
+    lan.order(0, OspfCommand::Withdraw(Part::External(0..1)));
+    lan.run(1);
+    lan.order(0, OspfCommand::Advertise(Part::External(0..1)));
+    lan.inject(0, &update(&external_lsa([30, 0, 0, 0].into(), 5)));
+    lan.cut.clear();
+    lan.run(20);
+    let sequences = lan.ospf(1).learned(lan.now).filter(|h| h.key.kind == 5).map(|h| h.sequence);
+    assert_eq!(sequences.collect::<Vec<_>>(), [6]);
+    assert!(lan.is_settled());
+}
+
+#[test]
 fn a_second_life_begins_with_the_same_database() {
     let external = Some(externals(1000));
     let quiet = OspfConfig { external, advertise_at_start: false, ..config(1, Broadcast) };

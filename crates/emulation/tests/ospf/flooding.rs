@@ -181,6 +181,32 @@ fn after_the_last_sequence_number_an_lsa_is_flushed_and_starts_anew() {
 }
 
 #[test]
+fn a_found_lsa_with_the_last_sequence_number_is_flushed_itself() {
+    let mut lan = Lan::started([1, 2].map(|n| config(n, PointToPoint)).to_vec());
+    lan.run(20);
+    // The one with the largest checksum: no instance of the second device is newer.
+    let of = |flags| {
+        let mut lsa = router_lsa(router_id(2), MAX_SEQUENCE, 5);
+        lsa[20] = flags;
+        lsa::seal(&mut lsa);
+        lsa
+    };
+    let found = (0..=255).map(of).max_by_key(|lsa| [lsa[16], lsa[17]]).unwrap();
+    lan.inject(0, &update(&found));
+    let sequence = |lan: &Lan| {
+        let mut all = lan.ospf(0).learned(lan.now).filter(|h| h.key.id == router_id(2));
+        all.next().map(|h| h.sequence)
+    };
+    assert_eq!(sequence(&lan), Some(MAX_SEQUENCE));
+    lan.command(1, &Command::Stop);
+    lan.run(1);
+    lan.command(1, &Command::Start);
+    lan.run(30);
+    assert!(lan.is_settled());
+    assert!(sequence(&lan).is_some_and(|n| n < INITIAL_SEQUENCE + 5), "{:?}", sequence(&lan));
+}
+
+#[test]
 fn updates_that_come_too_early_or_are_old_or_broken_do_not_change_the_database() {
     let mut lan = Lan::started([1, 2].map(|n| config(n, PointToPoint)).to_vec());
     lan.run(20);

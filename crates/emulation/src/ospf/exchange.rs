@@ -72,6 +72,7 @@ impl Ospf {
         }
         if self.neighbours.get(&id).is_some_and(|n| n.state == NeighbourState::Init) {
             self.two_way(now, id, out);
+            self.neighbour_change(now, out);
         }
         let own_id = self.config.router_id;
         let Some(neighbour) = self.neighbours.get_mut(&id) else { return Ok(()) };

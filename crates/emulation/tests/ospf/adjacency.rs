@@ -1,8 +1,10 @@
 //! Neighbours, elections, adjacencies, authentication.
 
-use super::lan::{self, Lan, address, config, router_id, secs};
+use super::lan::{self, Lan, address, config, from_second, router_id, secs};
 use drophammer_emulation::ospf::{InterfaceState, NeighbourState, NetworkType, OspfConfig, Secret};
 use drophammer_emulation::protocol::{Command, Protocol};
+use drophammer_wire::ospf::exchange::flag;
+use drophammer_wire::ospf::{DatabaseDescription, Hello, kind, option};
 use std::net::Ipv4Addr;
 
 use NeighbourState::{Full, TwoWay};
@@ -81,6 +83,34 @@ fn five_routers_elect_and_only_the_elected_are_adjacent_to_all() {
     assert!(lan.is_settled());
     let network_lsas = lan.ospf(0).learned(lan.now).filter(|h| h.key.kind == 2).map(|h| h.key.id);
     assert_eq!(network_lsas.collect::<Vec<_>>(), [address(4)], "the other one is flushed");
+}
+
+#[test]
+fn a_database_description_shows_that_a_neighbour_hears_this_router() {
+    let mut lan = Lan::started(vec![config(1, Broadcast)]);
+    lan.run(5);
+    assert_eq!(lan.ospf(0).designated(), (address(1), Ipv4Addr::UNSPECIFIED));
+    let none = Ipv4Addr::UNSPECIFIED;
+    let hello = Hello {
+        mask: [255, 255, 255, 0].into(),
+        hello_interval: 1,
+        options: option::EXTERNAL,
+        priority: 1,
+        dead_interval: 4,
+        designated: none,
+        backup: none,
+        neighbours: &[],
+    };
+    let mut body = Vec::new();
+    hello.emit(&mut body);
+    lan.inject(0, &from_second(kind::HELLO, &body));
+    assert_eq!(lan.states(0), [NeighbourState::Init]);
+    let mut body = Vec::new();
+    let first = flag::INIT | flag::MORE | flag::MASTER;
+    DatabaseDescription { mtu: 1500, options: option::EXTERNAL, flags: first, sequence: 1 }.emit(&mut body);
+    lan.inject(0, &from_second(kind::DATABASE_DESCRIPTION, &body));
+    assert_eq!(lan.states(0), [NeighbourState::Exchange]);
+    assert_eq!(lan.ospf(0).designated(), (address(1), address(2)), "NeighborChange");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::classes::Class;
 use crate::faults::Faults;
+use crate::igp::CoreConfig;
 use crate::interfaces::SubInterface;
 use crate::labels::LabelRoute;
 use drophammer_model::Bandwidth;
@@ -77,6 +78,8 @@ pub struct Config {
     pub extension_time: Duration,
     /// BGP configuration, if the device speaks BGP.
     pub bgp: Option<BgpConfig>,
+    /// OSPF, LDP and BFD, if the device has core links.
+    pub core: Option<CoreConfig>,
     /// True if an SSH server sends its banner to clients that connect to port 22 of its addresses.
     pub ssh: bool,
     /// Configured faults.
@@ -114,6 +117,7 @@ impl Default for Config {
             filter_time_per_rule: Duration::ZERO,
             extension_time: Duration::ZERO,
             bgp: None,
+            core: None,
             ssh: false,
             faults: Faults::default(),
         }
@@ -296,6 +300,8 @@ pub enum ConfigError {
     Label(u32, &'static str),
     /// A VRF, by its index, is not possible.
     Vrf(usize, &'static str),
+    /// A core link that its interface cannot be.
+    CoreLink(usize),
     /// A capacity outside 1 to 10^9, a line of 0 bit/s or above 10^15, or a buffer of 0.
     Limit(&'static str),
 }
@@ -314,6 +320,9 @@ impl std::fmt::Display for ConfigError {
             ConfigError::Tunnel(local, why) => write!(f, "the tunnel from {local}: {why}"),
             ConfigError::Label(label, why) => write!(f, "label {label}: {why}"),
             ConfigError::Vrf(vrf, why) => write!(f, "VRF {vrf}: {why}"),
+            ConfigError::CoreLink(port) => {
+                write!(f, "the core link of port {port} does not have the address of the port, or is there twice")
+            }
             ConfigError::Limit(what) => write!(f, "out of range: {what}"),
         }
     }

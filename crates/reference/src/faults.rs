@@ -95,6 +95,8 @@ pub struct Faults {
     pub management: Option<ManagementFault>,
     /// Faults with routes.
     pub bgp: BgpFaults,
+    /// Faults with OSPF and BFD.
+    pub igp: IgpFaults,
 }
 
 impl Faults {
@@ -175,6 +177,19 @@ pub struct BgpFaults {
     /// router receives the route. The route is the imported one with the lowest prefix number, or if there is none, the
     /// first one that is imported. It stays the same when it is withdrawn and advertised again.
     pub leak_vpn_route: bool,
+}
+
+/// Faults with OSPF and BFD; the default has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IgpFaults {
+    /// Acknowledge every n-th new instance of an LSA that a fully adjacent neighbour floods, but install and flood it only this time
+    /// later. Zero for no delay.
+    pub late_lsa_flooding: Duration,
+    /// n for `late_lsa_flooding`; 0 for never.
+    pub late_lsa_every: u64,
+    /// Do not send every n-th BFD packet of a session; 0 for never.
+    pub bfd_packet_missing: u64,
 }
 
 /// A kind of wrong frame that a router must drop.

@@ -1,5 +1,5 @@
-//! The forwarding tables of the device and of its VRFs: longest match over connected, static and BGP routes, with a limited
-//! size of all together.
+//! The forwarding tables of the device and of its VRFs: longest match over connected, static, OSPF and BGP routes, with a
+//! limited size of all together.
 
 use crate::config::ConfigError;
 use crate::rib::{GLOBAL, Net, TableId, net};
@@ -16,7 +16,7 @@ pub struct Room {
     pub ipv6: usize,
 }
 
-/// The tables. For one prefix, the device's own and static routes take precedence over BGP.
+/// The tables. For one prefix, the device's own and static routes take precedence over OSPF, and OSPF over BGP.
 pub struct Fib {
     /// The device's own table, followed by those of the VRFs.
     tables: Vec<Table>,
@@ -24,8 +24,10 @@ pub struct Fib {
     changes: u64,
     room: Room,
     used: [usize; 2],
-    /// Prefixes with a route from a source other than BGP.
+    /// Prefixes with an own or static route.
     fixed: HashSet<(TableId, Net)>,
+    /// OSPF's target for each of its prefixes, which are in the device's own table.
+    ospf: HashMap<Net, Target>,
     /// BGP's target for each of these prefixes.
     shadowed: HashMap<(TableId, Net), Target>,
     truth: FibTruth,
@@ -38,8 +40,16 @@ fn of(net: Net) -> usize {
 impl Fib {
     /// Empty tables of the device and its `vrfs` VRFs.
     pub fn new(room: Room, vrfs: usize) -> Fib {
-        let (fixed, shadowed, truth) = (HashSet::new(), HashMap::new(), FibTruth::default());
-        Fib { tables: vec![Table::default(); 1 + vrfs], changes: 0, room, used: [0; 2], fixed, shadowed, truth }
+        Fib {
+            tables: vec![Table::default(); 1 + vrfs],
+            changes: 0,
+            room,
+            used: [0; 2],
+            fixed: HashSet::new(),
+            ospf: HashMap::new(),
+            shadowed: HashMap::new(),
+            truth: FibTruth::default(),
+        }
     }
 
     /// Adds a route to an address of the device itself in one of the tables, which uses no room.
@@ -58,13 +68,9 @@ impl Fib {
     /// Adds or replaces a static route through a neighbour.
     pub fn add_static(&mut self, prefix: IpAddr, len: u8, neighbour: usize) -> Result<(), ConfigError> {
         let net = net(prefix, len).ok_or(ConfigError::PrefixLength(len))?;
-        let key = (GLOBAL, net);
-        if !self.fixed.contains(&key) {
-            if let Some(target) = self.exact(GLOBAL, net) {
-                self.set_bgp(GLOBAL, net, None);
-                self.shadowed.insert(key, target);
-            }
-            self.fixed.insert(key);
+        if !self.fixed.contains(&(GLOBAL, net)) {
+            self.shadow(net);
+            self.fixed.insert((GLOBAL, net));
         }
         let before = self.exact(GLOBAL, net);
         self.place(GLOBAL, net, before, Some(Target::Via(neighbour)));
@@ -74,12 +80,51 @@ impl Fib {
     /// Removes a static route; false if there is none.
     pub fn remove_static(&mut self, prefix: IpAddr, len: u8) -> bool {
         let Some(net) = net(prefix, len).filter(|net| self.fixed.remove(&(GLOBAL, *net))) else { return false };
+        self.fall_back(net);
+        true
+    }
+
+    /// Sets OSPF's target for a prefix; `None` removes it.
+    pub fn set_ospf(&mut self, net: Net, target: Option<Target>) {
+        let fixed = self.fixed.contains(&(GLOBAL, net));
+        match target {
+            Some(target) => {
+                self.shadow(net);
+                self.ospf.insert(net, target);
+                if !fixed {
+                    let before = self.exact(GLOBAL, net);
+                    self.place(GLOBAL, net, before, Some(target));
+                }
+            }
+            None => {
+                if self.ospf.remove(&net).is_some() && !fixed {
+                    self.fall_back(net);
+                }
+            }
+        }
+    }
+
+    /// Moves BGP's target for a prefix out of the device's own table, if it is there.
+    fn shadow(&mut self, net: Net) {
+        if !self.fixed.contains(&(GLOBAL, net))
+            && !self.ospf.contains_key(&net)
+            && let Some(target) = self.exact(GLOBAL, net)
+        {
+            self.set_bgp(GLOBAL, net, None);
+            self.shadowed.insert((GLOBAL, net), target);
+        }
+    }
+
+    /// Replaces a route of the device's own table that is gone by the next best one.
+    fn fall_back(&mut self, net: Net) {
         let before = self.exact(GLOBAL, net);
-        self.place(GLOBAL, net, before, None);
-        if let Some(target) = self.shadowed.remove(&(GLOBAL, net)) {
+        let ospf = self.ospf.get(&net).copied();
+        self.place(GLOBAL, net, before, ospf);
+        if ospf.is_none()
+            && let Some(target) = self.shadowed.remove(&(GLOBAL, net))
+        {
             self.set_bgp(GLOBAL, net, Some(target));
         }
-        true
     }
 
     fn exact(&self, table: TableId, (address, len): Net) -> Option<Target> {
@@ -88,7 +133,7 @@ impl Fib {
 
     /// Sets BGP's target for a prefix in one of the tables; `None` removes it.
     pub fn set_bgp(&mut self, table: TableId, net: Net, target: Option<Target>) {
-        if self.fixed.contains(&(table, net)) {
+        if self.fixed.contains(&(table, net)) || table == GLOBAL && self.ospf.contains_key(&net) {
             match target {
                 Some(target) => self.shadowed.insert((table, net), target),
                 None => self.shadowed.remove(&(table, net)),
@@ -114,7 +159,9 @@ impl Fib {
     /// a route without room are dropped. A place that becomes free goes to the next new route, not to an earlier route
     /// that found no room.
     fn place(&mut self, table: TableId, net: Net, before: Option<Target>, target: Option<Target>) -> Option<Target> {
-        let takes_place = |t: Option<Target>| matches!(t, Some(Target::Via(_) | Target::Pe { .. } | Target::Sink));
+        let takes_place = |t: Option<Target>| {
+            matches!(t, Some(Target::Via(_) | Target::Labelled { .. } | Target::Pe { .. } | Target::Sink))
+        };
         let Room { all, ipv4, ipv6 } = self.room;
         let own = if net.0.is_ipv4() { ipv4 } else { ipv6 };
         self.used[of(net)] -= usize::from(takes_place(before));
@@ -186,6 +233,28 @@ mod tests {
         fib.set_bgp(GLOBAL, v4(3), None);
         fib.set_bgp(GLOBAL, v4(1), Some(Target::Sink));
         assert_eq!(*fib.truth(), FibTruth { ipv4: 2, ipv6: 2, vpn: 0, without_room: 3, sunk: 1 });
+    }
+
+    #[test]
+    fn ospf_stands_between_static_routes_and_bgp() {
+        let mut fib = room(1, 9, 9);
+        let ((address, len), labelled) = (v4(1), Target::Labelled { next_hop: 5, label: 77 });
+        fib.set_bgp(GLOBAL, v4(1), Some(Target::Via(1)));
+        fib.set_ospf(v4(1), Some(labelled));
+        assert_eq!((via(&fib, 1), *fib.truth()), (Some(labelled), FibTruth::default()));
+        fib.add_static(address, len, 2).unwrap();
+        fib.set_ospf(v4(1), Some(Target::Via(6)));
+        fib.set_bgp(GLOBAL, v4(1), Some(Target::Via(3)));
+        assert_eq!(via(&fib, 1), Some(Target::Via(2)));
+        assert!(fib.remove_static(address, len));
+        assert_eq!(via(&fib, 1), Some(Target::Via(6)));
+        fib.set_ospf(v4(2), Some(Target::Via(6)));
+        assert_eq!(via(&fib, 2), Some(Target::Blackhole), "there is one place");
+        fib.set_ospf(v4(1), None);
+        assert_eq!((via(&fib, 1), fib.truth().ipv4), (Some(Target::Via(3)), 1));
+        fib.set_bgp(GLOBAL, v4(1), None);
+        fib.set_ospf(v4(2), None);
+        assert_eq!((via(&fib, 1), via(&fib, 2), fib.used), (None, None, [0, 0]));
     }
 
     #[test]

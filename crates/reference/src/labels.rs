@@ -1,4 +1,4 @@
-//! Label entries: how to forward packets with MPLS labels (RFC 3031, RFC 3032).
+//! Label entries, static or from LDP, and the labels of VRFs: how to forward packets with MPLS labels (RFC 3031, RFC 3032).
 
 use crate::config::ConfigError;
 use crate::vpn::FIRST_VRF_LABEL;
@@ -105,6 +105,14 @@ impl Labels {
             None => Ok(()),
             Some(_) => Err(ConfigError::Label(route.label, "another entry has it")),
         }
+    }
+
+    /// Sets or removes an entry that a protocol has made.
+    pub fn set(&mut self, label: u32, entry: Option<Entry>) {
+        match entry {
+            Some(entry) => self.entries.insert(label, entry),
+            None => self.entries.remove(&label),
+        };
     }
 
     pub fn is_empty(&self) -> bool {

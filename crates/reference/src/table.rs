@@ -15,6 +15,13 @@ pub enum Target {
     Connected(usize),
     /// Through this neighbour.
     Via(usize),
+    /// Through this neighbour, with this label pushed.
+    Labelled {
+        /// Number of the neighbour.
+        next_hop: u32,
+        /// The label.
+        label: u32,
+    },
     /// Into this tunnel; only policies have this target.
     Tunnel(usize),
     /// To this PE router with this label; only VRFs have this target.

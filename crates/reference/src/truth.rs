@@ -64,6 +64,8 @@ pub struct Truth {
     pub bgp: BgpTruth,
     /// BGP routes in the forwarding table.
     pub fib: FibTruth,
+    /// OSPF, LDP and BFD.
+    pub igp: IgpTruth,
     /// ICMP errors sent.
     pub icmp_errors: u64,
     /// ICMP errors sent a second time; see [`crate::Faults::icmp_twice_every`].
@@ -220,6 +222,41 @@ pub struct BgpTruth {
     pub malformed_sent: u64,
     /// KEEPALIVEs that a fault suppressed.
     pub silenced: u64,
+}
+
+/// OSPF, LDP and BFD: state now, and counts since the device started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IgpTruth {
+    /// Neighbours in state Full now.
+    pub ospf_full: u64,
+    /// LSAs in the database now.
+    pub lsas: u64,
+    /// LSAs that a fault held back ([`crate::IgpFaults::late_lsa_flooding`]).
+    pub lsas_late: u64,
+    /// LSAs for which there was no room.
+    pub lsas_not_stored: u64,
+    /// Computations of the routes.
+    pub spf_runs: u64,
+    /// Routes of OSPF now.
+    pub routes: u64,
+    /// Changes made to the forwarding table.
+    pub fib_changes: u64,
+    /// Pending changes of the forwarding table.
+    pub fib_backlog: u64,
+    /// Time of the last change, in ns of the device's clock.
+    pub fib_changed_at: u64,
+    /// Operational LDP sessions now.
+    pub ldp_sessions: u64,
+    /// LDP sessions established so far.
+    pub ldp_established: u64,
+    /// Labels that LDP peers advertise now.
+    pub labels_received: u64,
+    /// Labels that the device advertises to every LDP peer now, without implicit null.
+    pub labels_sent: u64,
+    /// BFD sessions in state Up now.
+    pub bfd_up: u64,
+    /// BFD packets that a fault suppressed.
+    pub bfd_missing: u64,
 }
 
 /// BGP routes in the forwarding table now.

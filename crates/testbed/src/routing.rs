@@ -1,9 +1,9 @@
-//! BGP configuration of the reference device in a suite.
+//! Routing protocols of the reference device in a suite.
 
 use drophammer_model::label_edge::PROVIDER_AS;
 use drophammer_model::role::{RouterRole, VrfRole};
 use drophammer_model::suite::{Params, PortConfig};
-use drophammer_reference::{Beyond, BgpConfig, BgpFaults, BgpPeer, RibLimit, Vrf};
+use drophammer_reference::{Beyond, BgpConfig, BgpFaults, BgpPeer, CoreConfig, IgpFaults, RibLimit, Vrf};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Returns its sessions: it waits for every peer of every port. `None` if the suite has no BGP.
@@ -69,6 +69,22 @@ fn limits(p: &Params) -> BgpConfig {
         ack_delay: time("ack_delay"),
         rib_limit: p.count("rib_limit").map(|paths| RibLimit { paths: paths as usize, beyond }),
         ..BgpConfig::default()
+    }
+}
+
+/// Returns OSPF, LDP and BFD on its core links. `None` if the suite has no core ports.
+pub(crate) fn core(p: &Params, role: &RouterRole) -> Option<CoreConfig> {
+    let time = |key| p.duration(key).unwrap_or_default();
+    let (fib_delay, fib_time_per_route) = (time("fib_delay"), time("fib_time_per_route"));
+    Some(CoreConfig { role: role.core.clone()?, fib_delay, fib_time_per_route })
+}
+
+/// Returns the configured faults with OSPF and BFD.
+pub(crate) fn core_faults(p: &Params) -> IgpFaults {
+    IgpFaults {
+        late_lsa_flooding: p.duration("late_lsa_flooding").unwrap_or_default(),
+        late_lsa_every: p.count("late_lsa_every").unwrap_or(0),
+        bfd_packet_missing: p.count("bfd_packet_missing").unwrap_or(0),
     }
 }
 

@@ -236,6 +236,7 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
         config.sub_interfaces.push(SubInterface { port: vrf.port, tags, ipv4, ipv6: None });
     }
     config.bgp = config.bgp.or_else(|| routing::vpn(p, &role, &config.vrfs));
+    config.core = routing::core(p, &role);
     let label = |l: role::LabelRoute| LabelRoute { label: l.label, out: l.out, port: l.at.port, next_hop: l.via };
     config.labels = role.labels.into_iter().map(label).collect();
     config.pushed = role.pushed;
@@ -388,6 +389,7 @@ fn faults(p: &Params) -> Faults {
         counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),
         counter_error_after: every("counter_error_after").unwrap_or(0),
         bgp: routing::faults(p),
+        igp: routing::core_faults(p),
     }
 }
 
@@ -491,8 +493,9 @@ pub fn build_queues(
 
 fn describe(config: &Config) -> String {
     let bgp = config.bgp.as_ref().map_or(String::new(), |bgp| format!("bgp {bgp:?}\n"));
+    let core = config.core.as_ref().map_or(String::new(), |core| format!("core {core:?}\n"));
     format!(
-        "capacity {}\nbuffer {} frames\ndelay {}\njitter {}\n{bgp}faults {:?}\n",
+        "capacity {}\nbuffer {} frames\ndelay {}\njitter {}\n{bgp}{core}faults {:?}\n",
         config.capacity_pps.map_or("unlimited".into(), |c| format!("{c} fps")),
         config.buffer,
         show_duration(config.delay),

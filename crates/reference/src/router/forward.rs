@@ -28,6 +28,7 @@ pub(super) struct Arrival {
 /// Where the routes and policies send a packet.
 pub(super) enum Way {
     NextHop(usize),
+    Labelled(Entry),
     Tunnel(usize),
     Pe {
         pe: u32,
@@ -128,7 +129,7 @@ impl Router {
                 false
             }
             // A CE router may not send packets with labels (RFC 4364 section 13.2).
-            ethertype::MPLS if !group && !self.labels.is_empty() && self.interfaces[interface].vrf.is_none() => {
+            ethertype::MPLS if !group && self.switches_labels() && self.interfaces[interface].vrf.is_none() => {
                 self.take_labelled(arrival, frame)
             }
             _ if group && self.suffers_broadcast(now, port, frame) => false,
@@ -153,6 +154,9 @@ impl Router {
         // RFC 1812 section 5.3.4 and 5.3.7: link broadcasts and addresses that no router forwards.
         let martian = is_special4(destination) || is_special4(source);
         if group || destination.is_link_local() || (martian && !self.lets_pass(WrongFrame::Martian)) {
+            if group && self.igp.is_some() && self.take_group(arrival, packet) {
+                return false;
+            }
             self.truth.martians += u64::from(martian && !group);
             self.truth.ignored += 1;
             return false;
@@ -218,6 +222,11 @@ impl Router {
         };
         let next_hop = match self.way(target, IpAddr::V4(destination)) {
             Way::NextHop(next_hop) => next_hop,
+            Way::Labelled(entry) => {
+                let ttl = plain[8] - 1;
+                count_down(frame);
+                return self.push(arrival, &entry, ttl, total, frame);
+            }
             Way::Tunnel(tunnel) => return self.enter_tunnel(arrival, tunnel, total, frame),
             Way::Pe { pe, label } => {
                 count_down(frame);
@@ -302,8 +311,8 @@ impl Router {
         }
         let next_hop = match self.way(target, IpAddr::V6(destination)) {
             Way::NextHop(next_hop) => next_hop,
-            // Tunnels and VRFs carry IPv4 alone, and no policy applies to IPv6.
-            Way::Tunnel(_) | Way::Pe { .. } | Way::Dropped => return false,
+            // Tunnels, LDP and VRFs carry IPv4 alone, and no policy applies to IPv6.
+            Way::Tunnel(_) | Way::Labelled(_) | Way::Pe { .. } | Way::Dropped => return false,
             Way::NoRoute => {
                 let code = icmpv6::unreachable::NO_ROUTE;
                 self.report6(arrival, packet, |original| icmpv6::Repr::DestinationUnreachable { code, original });
@@ -341,6 +350,9 @@ impl Router {
         let dropped = &mut self.truth.dropped;
         let count = match target {
             Some(Target::Via(next_hop)) => return Way::NextHop(next_hop),
+            Some(Target::Labelled { next_hop, label }) => {
+                return Way::Labelled(Entry { out: [label].into(), next_hop: next_hop as usize });
+            }
             Some(Target::Tunnel(tunnel)) => return Way::Tunnel(tunnel),
             Some(Target::Pe { pe, label }) => return Way::Pe { pe, label },
             Some(Target::Connected(out)) => match self.neighbours.intern(out, destination) {

@@ -2,6 +2,7 @@
 
 mod classing;
 mod control;
+mod core;
 mod forward;
 mod header;
 mod icmp;
@@ -11,6 +12,7 @@ mod tunnelling;
 mod vpn;
 
 use self::classing::OnLine;
+pub use self::core::Resolved;
 use self::forward::Arrival;
 use self::icmp::ErrorLimit;
 use crate::class_line::ClassLine;
@@ -21,6 +23,7 @@ use crate::faults::{Faults, LoadMeter, WrongFrame};
 use crate::fib::{Fib, Room};
 use crate::filter::Filter;
 use crate::greeter::Greeter;
+use crate::igp::Igp;
 use crate::interfaces::{self, ByTags, Interface};
 use crate::labels::{Labels, Pushed};
 use crate::moment::earlier;
@@ -68,6 +71,7 @@ pub struct Router {
     policies: Vec<(PolicySource, Target)>,
     speaker: Option<Box<Speaker>>,
     greeter: Option<Box<Greeter>>,
+    igp: Option<Box<Igp>>,
     /// Packets of the speaker, one after the other, and the output interface and the end of each packet.
     spoken: (Vec<u8>, Vec<(usize, usize)>),
     filter: Filter,
@@ -166,6 +170,17 @@ impl Router {
         for (table, address) in own.chain(loopback) {
             fib.add_own(table, address, if address.is_ipv4() { 32 } else { 128 }, Target::Local)?;
         }
+        let igp = match &config.core {
+            None => None,
+            Some(own) => {
+                self::core::check(own, &interfaces)?;
+                fib.add_own(GLOBAL, own.role.loopback.into(), 32, Target::Local)?;
+                let reserved: Vec<u32> = config.labels.iter().map(|route| route.label).collect();
+                let mut igp = Igp::new(own, &|i| interfaces[i].mtu, config.seed, &reserved);
+                igp.set_faults(config.faults.igp);
+                Some(Box::new(igp))
+            }
+        };
         let count = config.ports.len();
         let speaker =
             config.bgp.as_ref().map(|bgp| Speaker::new(&config, bgp, &interfaces).map(Box::new)).transpose()?;
@@ -205,6 +220,7 @@ impl Router {
             policies: Vec::new(),
             speaker,
             greeter,
+            igp,
             spoken: (Vec::new(), Vec::new()),
             filter: own_filter.clone(),
             own_filter,
@@ -262,6 +278,9 @@ impl Router {
         self.next_own = faults.own_frames.map_or(Instant(0), |own| self.now + own.interval);
         if let Some(speaker) = &mut self.speaker {
             speaker.set_faults(faults.bgp);
+        }
+        if let Some(igp) = &mut self.igp {
+            igp.set_faults(faults.igp);
         }
         self.faulty = faults.act_on_frames();
         self.faults = faults;
@@ -351,7 +370,7 @@ impl Router {
             self.serve_classes(now);
         }
         self.serve_lines(now);
-        let installed = self.speaker.is_some() && self.install_routes(now);
+        let installed = (self.speaker.is_some() || self.igp.is_some()) && self.install_routes(now);
         self.take_frame(now, port, frame) && !installed && self.answerable == 0
     }
 
@@ -430,6 +449,7 @@ impl Router {
         self.serve_lines(now);
         self.speak(now);
         self.greet(now);
+        self.run_core(now);
         self.install_routes(now);
         self.speak_unasked(now);
         self.ask_neighbours(now);
@@ -458,7 +478,8 @@ impl Router {
 
     /// The next time when [`Router::poll`] has something to do; `None` if nothing is pending.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let installed = self.speaker.as_ref().and_then(|s| s.fib_end());
+        let core = self.igp.as_ref().and_then(|igp| igp.fib_end());
+        let installed = earlier(core, self.speaker.as_ref().and_then(|s| s.fib_end()));
         let leaving = earlier(self.departures.next(), self.next_on_lines());
         earlier(installed, earlier(leaving, self.next_timer()))
     }
@@ -482,6 +503,7 @@ impl Router {
         let mut next = earlier(served, earlier(self.neighbours.next_deadline(), own));
         next = earlier(next, self.speaker.as_ref().and_then(|s| s.next_deadline()));
         next = earlier(next, self.greeter.as_ref().and_then(|g| g.next_deadline()));
+        next = earlier(next, self.igp.as_ref().and_then(|igp| igp.next_deadline()));
         for port in &self.ports {
             // This runs for every frame, and the list is usually empty.
             if !port.parked.is_empty() {

@@ -81,6 +81,11 @@ impl Router {
         self.install_routes(now);
         let was_down = std::mem::replace(&mut self.ports[port].down, !up);
         self.link_changes += 1;
+        if let Some(igp) = self.igp.as_mut().filter(|_| was_down == up) {
+            igp.set_link(now, port, up);
+            self.truth.igp = igp.truth();
+            self.run_core(now);
+        }
         if was_down || up {
             self.resolve_pes(now);
             return;
@@ -167,7 +172,7 @@ impl Router {
     /// Sends one of the device's own IP packets to a neighbour. If the neighbour's MAC address is unknown, the device
     /// asks for it and the packet waits, with the same limit as for transit frames. Packets beyond the limit are lost;
     /// TCP retransmits them.
-    fn send_packet(&mut self, now: Instant, interface: usize, packet: &[u8]) {
+    pub(super) fn send_packet(&mut self, now: Instant, interface: usize, packet: &[u8]) {
         let destination: IpAddr = match packet.first().map(|b| b >> 4) {
             Some(4) if packet.len() >= 20 => Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]).into(),
             Some(6) if packet.len() >= 40 => {
@@ -177,11 +182,16 @@ impl Router {
             }
             _ => return,
         };
-        if !self.interfaces[interface].on_link(destination) {
-            return;
+        if self.interfaces[interface].on_link(destination) {
+            self.send_to(now, interface, destination, packet);
         }
-        let Some(neighbour) = self.neighbours.intern(interface, destination) else { return };
-        self.send_through(now, neighbour, packet, &[]);
+    }
+
+    /// Like [`Router::send_packet`], but to this neighbour.
+    pub(super) fn send_to(&mut self, now: Instant, interface: usize, address: IpAddr, packet: &[u8]) {
+        if let Some(neighbour) = self.neighbours.intern(interface, address) {
+            self.send_through(now, neighbour, packet, &[]);
+        }
     }
 
     /// Sends one of the device's own IP packets to a neighbour, with these labels.
@@ -216,9 +226,9 @@ impl Router {
 
     /// Makes the changes to the forwarding tables that are due until `now`; false if there were none.
     pub(super) fn install_routes(&mut self, now: Instant) -> bool {
-        let mut changed = false;
+        let mut changed = self.install_core(now);
         loop {
-            let Some(speaker) = &mut self.speaker else { return false };
+            let Some(speaker) = &mut self.speaker else { return changed };
             while let Some(FibChange { table, net, number, hop }) = speaker.take_fib(now) {
                 let sunk = is_nth(number.into(), self.faults.bgp.blackhole_every);
                 let target = hop.map(|hop| match hop {

@@ -24,6 +24,9 @@ impl Router {
         }
         let next_hop = match self.fib.find4(address)? {
             Target::Via(next_hop) => next_hop,
+            Target::Labelled { next_hop, label } => {
+                return Some(Entry { out: [label].into(), next_hop: next_hop as usize });
+            }
             Target::Connected(out) => self.neighbours.intern(out, IpAddr::V4(address))?,
             _ => return None,
         };
@@ -35,6 +38,7 @@ impl Router {
         let interface = match (self.pushed.find(IpAddr::V4(address)), self.fib.find4(address)) {
             (Some(Entry { next_hop, .. }), _) => self.neighbours.get(*next_hop).interface,
             (None, Some(Target::Via(next_hop))) => self.neighbours.get(next_hop).interface,
+            (None, Some(Target::Labelled { next_hop, .. })) => self.neighbours.get(next_hop as usize).interface,
             (None, Some(Target::Connected(interface))) => interface,
             _ => return false,
         };
@@ -123,7 +127,7 @@ impl Router {
                 self.truth.vpn_swapped += u64::from(swapped != vrf);
                 return self.send_to_pe(arrival, (pe, label), total, frame);
             }
-            Way::Tunnel(_) | Way::NoRoute | Way::Dropped => return false,
+            Way::Tunnel(_) | Way::Labelled(_) | Way::NoRoute | Way::Dropped => return false,
         };
         labels::exchange(frame.bytes_mut(), outermost, &[], self.pipe);
         let out = &self.interfaces[self.neighbours.get(next_hop).interface];

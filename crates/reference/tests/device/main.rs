@@ -15,6 +15,7 @@ mod conservation;
 mod data_plane;
 mod decoded;
 mod faults;
+mod igp;
 mod input_queue;
 mod neighbours;
 mod tunnels;

@@ -1,17 +1,24 @@
-//! BIRD 2 with static routes and BGP. It exports routes to the kernel, which forwards.
+//! BIRD 2 with static routes, BGP, OSPF and BFD. It exports routes to the kernel, which forwards.
 
 use crate::environment::kernel_release;
 use crate::namespace_dut::NamespaceDut;
 use crate::{Dut, DutKind, LabError, Start, bgp, configuration, kinds, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
+use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
 
 static SPEC: KindSpec = KindSpec {
     name: "bird",
-    summary: "BIRD 2 in a network namespace: static routes and BGP into the kernel's table",
-    capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
+    summary: "BIRD 2 in a network namespace: static routes, BGP and OSPF into the kernel's table",
+    capabilities: Capabilities {
+        bgp: true,
+        bgp_forwarding: true,
+        bgp_protection: true,
+        core: &[CoreProtocol::Ospf, CoreProtocol::Bfd],
+        ..kinds::IN_NAMESPACE
+    },
     needs: &[("bird", "bird2"), ("ip", "iproute2"), ("ethtool", "ethtool")],
     params: kinds::ROUTING_PARAMS,
 };

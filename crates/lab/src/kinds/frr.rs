@@ -1,4 +1,4 @@
-//! FRRouting: zebra puts the routes of staticd and bgpd into the kernel, which forwards.
+//! FRRouting: zebra puts the routes of staticd, bgpd and ospfd into the kernel, which forwards.
 
 use crate::environment::kernel_release;
 use crate::namespace_dut::NamespaceDut;
@@ -46,6 +46,9 @@ const NETLINK_BUFFER: &str = "90000000";
 /// Socket on which zebra serves the daemons, in their state folder.
 pub(super) const ZEBRA_SOCKET: &str = "zserv.api";
 
+/// Socket on which zebra answers questions.
+pub(super) const ZEBRA_VTY: &str = "zebra.vty";
+
 /// Groups that the daemons require.
 const GROUPS: [&str; 2] = ["frr", "frrvty"];
 
@@ -89,10 +92,14 @@ impl DutKind for Frr {
         router.listens(&socket);
         // A daemon that cannot connect to zebra waits ten seconds before it tries again.
         router.wait(stop, |_| Ok(UnixStream::connect(&socket).err().map(|e| format!("zebra does not listen: {e}"))))?;
+        let zebra_vty = state.join(ZEBRA_VTY);
         start("staticd", &staticd, &mut router)?;
+        let mut last = "staticd";
         for name in daemons {
+            router.wait(stop, |_| Ok(not_connected(&zebra_vty, last)))?;
             // Not looked up by name: OpenBGPD's program is called bgpd, too.
             start(name, &zebra.with_file_name(name), &mut router)?;
+            last = name;
         }
         if let Some(bgp) = &role.bgp {
             let (vty, locals) = (state.join("bgpd.vty"), bgp::locals(bgp));
@@ -190,6 +197,21 @@ pub(super) fn arguments(daemon: &str, config: Option<&Path>, state: &Path) -> Ve
     all
 }
 
+/// Returns a message if this daemon has not connected to zebra yet. If all daemons connect at the same time, zebra's queue of
+/// connections has no room for some of them, which then wait ten seconds before they try again.
+pub(super) fn not_connected(zebra_vty: &Path, daemon: &str) -> Option<String> {
+    match ask_all(zebra_vty, &["enable", "show zebra client summary"]) {
+        Ok(told) => (!connected(&told, daemon)).then(|| format!("{daemon} has not connected to zebra")),
+        Err(e) => Some(format!("zebra does not answer: {e}")),
+    }
+}
+
+/// True if zebra lists this daemon, under its protocol's name: `static` for staticd.
+fn connected(summary: &str, daemon: &str) -> bool {
+    let name = daemon.strip_suffix('d').unwrap_or(daemon);
+    summary.lines().any(|line| line.split_whitespace().next() == Some(name))
+}
+
 /// Returns a message about the first address that bgpd does not know yet. bgpd listens before it knows its neighbours
 /// and interfaces, and rejects such early connections.
 pub(super) fn not_told(vty: &Path, locals: &[IpAddr]) -> Option<String> {
@@ -228,18 +250,27 @@ pub(super) fn session_down(vty: &Path, peer: &CorePeer) -> Option<String> {
     }
 }
 
-/// Asks a daemon over the socket for vtysh: a command ends with NUL, its answer with three NULs and a status.
+/// Asks a daemon over the socket for vtysh.
 fn ask(vty: &Path, command: &str) -> std::io::Result<String> {
+    ask_all(vty, &[command])
+}
+
+/// Gives a daemon these commands one after the other, and returns the answer to the last one. A command ends with NUL, its answer with
+/// three NULs and a status.
+fn ask_all(vty: &Path, commands: &[&str]) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(vty)?;
     stream.set_read_timeout(Some(Duration::from_millis(500)))?;
-    stream.write_all(command.as_bytes())?;
-    stream.write_all(&[0])?;
     let mut answer = Vec::new();
-    let mut bytes = [0; 4096];
-    while !(answer.len() >= 4 && answer[answer.len() - 4..].starts_with(&[0, 0, 0])) {
-        match stream.read(&mut bytes)? {
-            0 => break,
-            n => answer.extend_from_slice(&bytes[..n]),
+    for command in commands {
+        answer.clear();
+        stream.write_all(command.as_bytes())?;
+        stream.write_all(&[0])?;
+        let mut bytes = [0; 4096];
+        while !(answer.len() >= 4 && answer[answer.len() - 4..].starts_with(&[0, 0, 0])) {
+            match stream.read(&mut bytes)? {
+                0 => break,
+                n => answer.extend_from_slice(&bytes[..n]),
+            }
         }
     }
     Ok(String::from_utf8_lossy(&answer).trim_end_matches('\0').to_owned())
@@ -285,6 +316,13 @@ mod tests {
             assert_eq!(idle_in(&summary(other)), None);
         }
         assert_eq!(idle_in("% Unknown command"), None);
+    }
+
+    #[test]
+    fn a_daemon_is_connected_when_zebra_lists_it() {
+        let summary = "Name    Connect Time    Last Read  Last Write      IPv4 Routes     IPv6 Routes\n\
+                       ------------\nstatic  00:00:05  00:00:05  00:00:05  2/0  0/0\nldp  00:00:01\n";
+        assert!(connected(summary, "staticd") && connected(summary, "ldpd") && !connected(summary, "ospfd"));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod anew;
 mod bgp;
 mod cases;
+mod edges;
 mod external;
 mod hosts;
 mod own;
@@ -84,6 +85,7 @@ fn scenario(name: &str, work: &Path) -> Checked {
         Some(("bgp", "refused")) => return bgp::refused(&mut lab, work),
         Some(("bgp", kind)) => return bgp::speaks(&mut lab, kind, work),
         Some(("peers", kind)) => return bgp::many(&mut lab, kind, work),
+        Some(("core", kind)) => return edges::core_link(&mut lab, kind, work),
         Some(("own", "linux")) => return own::rules(&mut lab, work),
         Some(("own", kind)) => return own::routes(&mut lab, kind, work),
         _ => {}
@@ -101,6 +103,7 @@ fn scenario(name: &str, work: &Path) -> Checked {
             dut.take_down().map_err(text)
         }),
         "vlans" => vlans(&mut lab, work),
+        "pe-uml" => edges::provider_edge(&mut lab, work),
         "system" => system::forwards(&mut lab, work),
         "killed" | "ovs-killed" | "uml-killed" | "system-killed" => {
             let _dut = match name {

@@ -222,7 +222,8 @@ impl UmlDut {
         ready.map_err(|e| {
             let told = agent::ask_once(self.ends.netns(), "logs", || Ok(())).ok();
             let logs = told.and_then(|told| Some(told.get("logs")?.as_str()?.to_owned()));
-            e.with_log(&logs.unwrap_or_default())
+            let console = self.daemon.as_ref().map(Daemon::log_tail).unwrap_or_default();
+            e.with_log(&logs.unwrap_or_default()).with_log(&console)
         })
     }
 
@@ -232,12 +233,10 @@ impl UmlDut {
         stop: &dyn Fn() -> bool,
         mut look: impl FnMut(&UmlDut) -> Result<Look<T>, LabError>,
     ) -> Result<T, LabError> {
-        let result = wait::until(limit, stop, || {
+        wait::until(limit, stop, || {
             self.check_process()?;
             look(self)
-        });
-        let log = self.daemon.as_ref().map(Daemon::log_tail).unwrap_or_default();
-        result.map_err(|e| e.with_log(&log))
+        })
     }
 
     fn check_process(&mut self) -> Result<(), LabError> {

@@ -159,10 +159,17 @@ impl Guest {
             self.check()?;
             Ok(UnixStream::connect(&socket).err().map(|e| format!("zebra does not listen: {e}")))
         })?;
+        let zebra_vty = state.join(frr::ZEBRA_VTY);
         self.daemon("staticd", &process::find("staticd", "frr")?)?;
+        let mut last = "staticd";
         for name in frr::daemons(&self.job.role, &self.job.files) {
             // Not looked up by name: OpenBGPD's program is called bgpd, too.
+            wait::while_missing(START, &|| false, || {
+                self.check()?;
+                Ok(frr::not_connected(&zebra_vty, last))
+            })?;
             self.daemon(name, &zebra.with_file_name(name))?;
+            last = name;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use crate::classes::Class;
 use crate::faults::Faults;
 use crate::interfaces::SubInterface;
 use crate::labels::LabelRoute;
+use crate::rsvp::RsvpConfig;
 use drophammer_model::Bandwidth;
 use drophammer_model::filter::FilterRule;
 use drophammer_model::role::{Policy, PushedRoute, Tunnel};
@@ -71,6 +72,8 @@ pub struct Config {
     pub extension_time: Duration,
     /// BGP configuration, if the device speaks BGP.
     pub bgp: Option<BgpConfig>,
+    /// RSVP-TE, if the device is a transit router of LSPs.
+    pub rsvp: Option<RsvpConfig>,
     /// True if an SSH server sends its banner to clients that connect to port 22 of its addresses.
     pub ssh: bool,
     /// Configured faults.
@@ -106,6 +109,7 @@ impl Default for Config {
             filter_time_per_rule: Duration::ZERO,
             extension_time: Duration::ZERO,
             bgp: None,
+            rsvp: None,
             ssh: false,
             faults: Faults::default(),
         }

@@ -1,4 +1,4 @@
-//! Static label entries: how to forward packets with MPLS labels (RFC 3031, RFC 3032).
+//! Label entries, static and from protocols: how to forward packets with MPLS labels (RFC 3031, RFC 3032).
 
 use crate::config::ConfigError;
 use drophammer_model::role::PushedRoute;
@@ -10,6 +10,8 @@ use std::net::IpAddr;
 
 /// The first label that is not reserved (RFC 3032 section 2.1).
 const FIRST: u32 = 16;
+/// Label that means: pop the label (RFC 3032 section 2.1).
+const IMPLICIT_NULL: u32 = 3;
 /// The first number that does not fit into the 20 bits of a label.
 const END: u32 = 1 << 20;
 /// Where the label stack is in a frame without tags.
@@ -93,6 +95,17 @@ impl Labels {
         match self.0.insert(route.label, entry) {
             None => Ok(()),
             Some(_) => Err(ConfigError::Label(route.label, "another entry has it")),
+        }
+    }
+
+    /// Adds, replaces or removes the entry of a protocol. Implicit null pops the label.
+    pub fn set(&mut self, label: u32, to: Option<(u32, usize)>) {
+        match to {
+            Some((out, next_hop)) => {
+                let out = if out == IMPLICIT_NULL { Box::default() } else { Box::from([out]) };
+                self.0.insert(label, Entry { out, next_hop });
+            }
+            None => _ = self.0.remove(&label),
         }
     }
 

@@ -44,6 +44,7 @@
 //! - **Labels.** A packet with MPLS labels is forwarded by the entry of its outermost label ([`LabelRoute`]); a device
 //!   without entries ignores frames with labels. Filters do not look behind labels, and the device sends no ICMP errors
 //!   about labelled packets.
+//! - **LSPs** ([`RsvpConfig`]) through the device add label entries while they are reserved.
 //! - **Tunnels** ([`Config::tunnels`]) carry IPv4 in GRE. The TTL of a packet is decremented when it enters a tunnel,
 //!   like that of any packet, and again by the router at the other end; routers in between see only the outer header.
 //!   The outer packet may not be fragmented. A packet larger than the tunnel's MTU is dropped and reported, as if it
@@ -97,6 +98,7 @@ mod pool;
 mod random;
 mod rib;
 mod router;
+mod rsvp;
 mod server;
 mod speaker;
 mod table;
@@ -114,5 +116,6 @@ pub use interfaces::SubInterface;
 pub use labels::LabelRoute;
 pub use network::{Network, NetworkConfig, RankedRoute};
 pub use router::Router;
+pub use rsvp::{RsvpConfig, RsvpTruth};
 pub use truth::{BgpTruth, Drops, FibTruth, PortCounters, Truth};
 pub use tunnels::TunnelCounters;

@@ -1,5 +1,6 @@
 //! Counts of what a reference device did.
 
+use crate::rsvp::RsvpTruth;
 use serde::{Deserialize, Serialize};
 
 /// Exact counts, in frames, since the device started.
@@ -61,6 +62,8 @@ pub struct Truth {
     pub bgp: BgpTruth,
     /// BGP routes in the forwarding table.
     pub fib: FibTruth,
+    /// Counters of RSVP-TE.
+    pub rsvp: RsvpTruth,
     /// ICMP errors sent.
     pub icmp_errors: u64,
     /// ICMP errors sent a second time; see [`crate::Faults::icmp_twice_every`].

@@ -147,6 +147,9 @@ impl Router {
             return false;
         }
         let target = self.fib.find4(destination);
+        if plain[9] == ipv4::protocol::RSVP && self.takes_rsvp(arrival, target, packet) {
+            return false;
+        }
         if target == Some(Target::Local) {
             if let Some(tunnel) = self.tunnel_between(destination, source).filter(|_| plain[9] == ipv4::protocol::GRE) {
                 return self.take_tunnelled(arrival, tunnel, frame);

@@ -7,6 +7,7 @@ mod header;
 mod icmp;
 mod mistreat;
 mod routing;
+mod signalling;
 mod tunnelling;
 
 use self::classing::OnLine;
@@ -26,6 +27,7 @@ use crate::moment::earlier;
 use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
+use crate::rsvp::Rsvp;
 use crate::server::Server;
 use crate::speaker::Speaker;
 use crate::table::Target;
@@ -57,6 +59,7 @@ pub struct Router {
     policies: Vec<(PolicySource, Target)>,
     speaker: Option<Box<Speaker>>,
     greeter: Option<Box<Greeter>>,
+    rsvp: Option<Box<Rsvp>>,
     /// Packets of the speaker, one after the other, and the output interface and the end of each packet.
     spoken: (Vec<u8>, Vec<(usize, usize)>),
     filter: Filter,
@@ -153,6 +156,8 @@ impl Router {
         let count = config.ports.len();
         let speaker =
             config.bgp.as_ref().map(|bgp| Speaker::new(&config, bgp, &interfaces).map(Box::new)).transpose()?;
+        let rsvp = config.rsvp.as_ref().map(|rsvp| Rsvp::new(rsvp, config.seed, &interfaces).map(Box::new));
+        let rsvp = rsvp.transpose()?;
         let greeter = config.ssh.then(|| Box::new(Greeter::new(config.seed, &interfaces)));
         let ports = config.ports.iter().map(|p| Port {
             mac: p.mac,
@@ -184,6 +189,7 @@ impl Router {
             policies: Vec::new(),
             speaker,
             greeter,
+            rsvp,
             spoken: (Vec::new(), Vec::new()),
             filter: own_filter.clone(),
             own_filter,
@@ -241,6 +247,9 @@ impl Router {
         self.next_own = faults.own_frames.map_or(Instant(0), |own| self.now + own.interval);
         if let Some(speaker) = &mut self.speaker {
             speaker.set_faults(faults.bgp);
+        }
+        if let Some(rsvp) = &mut self.rsvp {
+            rsvp.forget_at(faults.forget_lsp_on_refresh);
         }
         self.faulty = faults.act_on_frames();
         self.faults = faults;
@@ -409,6 +418,7 @@ impl Router {
         self.serve_lines(now);
         self.speak(now);
         self.greet(now);
+        self.signal(now);
         self.install_routes(now);
         self.speak_unasked(now);
         self.ask_neighbours(now);
@@ -460,6 +470,7 @@ impl Router {
         let served = self.classes.as_ref().and_then(Classes::deadline);
         let mut next = earlier(served, earlier(self.neighbours.next_deadline(), own));
         next = earlier(next, self.speaker.as_ref().and_then(|s| s.next_deadline()));
+        next = earlier(next, self.rsvp.as_ref().and_then(|rsvp| rsvp.next_deadline()));
         next = earlier(next, self.greeter.as_ref().and_then(|g| g.next_deadline()));
         for port in &self.ports {
             // This runs for every frame, and the list is usually empty.

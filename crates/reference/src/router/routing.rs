@@ -160,10 +160,15 @@ impl Router {
             }
             _ => return,
         };
-        if !self.interfaces[interface].on_link(destination) {
+        self.send_packet_to(now, interface, destination, packet);
+    }
+
+    /// As [`Router::send_packet`], but the packet goes to this next hop, whatever its destination is.
+    pub(super) fn send_packet_to(&mut self, now: Instant, interface: usize, next_hop: IpAddr, packet: &[u8]) {
+        if !self.interfaces[interface].on_link(next_hop) {
             return;
         }
-        let Some(neighbour) = self.neighbours.intern(interface, destination) else { return };
+        let Some(neighbour) = self.neighbours.intern(interface, next_hop) else { return };
         let (source, known) = (self.interfaces[interface].mac, self.neighbours.get(neighbour).mac);
         let write = |frame: &mut Vec<u8>| {
             frame.resize(link::frame_len(packet), 0);

@@ -16,6 +16,7 @@ mod data_plane;
 mod decoded;
 mod faults;
 mod input_queue;
+mod lsps;
 mod neighbours;
 mod tunnels;
 mod vlans;

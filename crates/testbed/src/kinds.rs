@@ -6,6 +6,7 @@
 //! it, the test does not apply to the others. BGP roles are an exception: all DUTs must support them.
 
 use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
+use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec, TestSpec};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, Params, Suite};
@@ -36,6 +37,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         policy_routing: true,
         filters: true,
         classes: true,
+        core: &[CoreProtocol::Rsvp],
         systems: true,
         placement: Placement::Virtual,
         counters: &[Counters::Truth],
@@ -370,6 +372,26 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "sends a malformed UPDATE after the n-th advertised route, once",
         ),
         ParamSpec::new("bgp_hold_silence", ParamKind::Flag, "false", "false", "sends no more KEEPALIVEs"),
+        ParamSpec::new(
+            "rsvp_refresh",
+            ParamKind::Duration,
+            "30 s",
+            "30 s",
+            "refresh period of its RSVP-TE (RFC 2205 section 3.7)",
+        ),
+        ParamSpec::new(
+            "rsvp_refresh_reduction",
+            ParamKind::Flag,
+            "true",
+            "true",
+            "supports refresh reduction (RFC 2961)",
+        ),
+        ParamSpec::optional("lsp_limit", ParamKind::Count, "maximum number of RSVP-TE LSPs; it refuses more"),
+        ParamSpec::optional(
+            "forget_lsp_on_refresh",
+            ParamKind::Count,
+            "forgets the LSP of the n-th refresh of a path, once, and tells nobody",
+        ),
     ],
 };
 

@@ -3,13 +3,14 @@
 use crate::bench::{Bench, Failure, Running, failed};
 use crate::counted::received_between;
 use crate::extra;
+use crate::lsps::LspEnds;
 use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
 use crate::session::Session;
 use crate::together::lists_of;
 use drophammer_lab::Dut;
 use drophammer_methods::tester_ceiling::ceiling_of;
-use drophammer_methods::{Facts, Known, Method, Routing, Seen, Setting, TestError, Testbed, Trial};
+use drophammer_methods::{Facts, Known, Lsps, Method, Routing, Seen, Setting, TestError, Testbed, Trial};
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::modifier::Modifier;
 use drophammer_model::pattern::{Distribution, PatternKey};
@@ -62,6 +63,8 @@ pub struct TestSetup<'a> {
     /// Time left for the run without the current test, and estimate and start of the current test.
     pub left: Left,
     pub(crate) known: Known,
+    /// RSVP-TE on two P routers.
+    pub(crate) lsps: Option<LspEnds>,
     /// Seconds in which other DUTs were measured.
     waited_s: f64,
 }
@@ -83,6 +86,7 @@ impl<'a> TestSetup<'a> {
             beaten: BTreeMap::new(),
             left: Left::new(Duration::ZERO, Duration::ZERO),
             known: Known::default(),
+            lsps: None,
             waited_s: 0.0,
         }
     }
@@ -128,6 +132,7 @@ impl<'a> TestSetup<'a> {
     /// # Errors
     /// The configuration could not be removed.
     pub fn end_test(&mut self) -> Result<(), TestError> {
+        self.lsps = None;
         self.routing.bench.end_test()
     }
 
@@ -350,6 +355,10 @@ impl Testbed for TestSetup<'_> {
             return Err(TestError::NotApplicable("the suite has no BGP; `bgp: {}` adds it".into()));
         }
         Ok(&mut self.routing)
+    }
+
+    fn lsps(&mut self) -> Result<&mut dyn Lsps, TestError> {
+        self.with_lsps()
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

@@ -66,6 +66,8 @@
 //! netgauze-bgp-pkt. (netgauze cannot replace the reader: after some malformed attributes it loses the routes that RFC
 //! 7606 treats as withdrawn, and it takes twice as long.)
 //!
+//! It shares the bytes of RSVP-TE messages (`wire`) with the tester; states, timers and neighbours (`reference/src/rsvp`) are its own.
+//!
 //! With VLAN tags, frames belong to sub-interfaces (`interfaces.rs`); `router/forward.rs` removes tags on arrival and
 //! adds them on departure. Packets with MPLS labels follow the static entries of the role (`labels.rs`). `tunnels.rs`
 //! reads and writes the GRE headers; `router/tunnelling.rs` moves packets into and out of tunnels, and applies the

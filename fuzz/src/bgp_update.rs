@@ -10,7 +10,7 @@ use drophammer_model::routes::{
 };
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::message::HEADER_LEN;
-use drophammer_wire::bgp::update::{Context, FamilySet, Treatment, Update, as_path, attributes};
+use drophammer_wire::bgp::update::{Context, FamilySet, LabelStacks, Treatment, Update, as_path, attributes};
 use drophammer_wire::bgp::{AfiSafi, PathDirection};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub fn run(data: &[u8]) {
         four_octet_as: agreed.four_octet_as,
         ibgp: agreed.ibgp,
         path_ids: FamilySet::of(agreed.add_path.iter().map(|(family, _)| *family)),
-        label_stacks: FamilySet::of(agreed.label_stacks.iter().copied()),
+        label_stacks: LabelStacks::of(agreed.label_stacks.iter().copied()),
     };
     let tables = [Family::Ipv4, Family::Ipv6]
         .map(|family| Arc::new(Routes::from(RouteRange::internet(family, ROUTES, u64::from(way)).unwrap())));

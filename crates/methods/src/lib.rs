@@ -97,6 +97,8 @@ pub static METHODS: &[&dyn Method] = &[
     &route_flap::RouteFlap,
     &route_filtering::RouteFiltering,
     &link_failover::LinkFailover,
+    &vpn_scale::VpnScale,
+    &vpn_route_flap::VpnRouteFlap,
     &reset::ResetTest,
     &tester_ceiling::TesterCeiling,
 ];

@@ -2,11 +2,13 @@
 
 use crate::classes::Class;
 use crate::faults::Faults;
+use crate::igp::CoreConfig;
 use crate::interfaces::SubInterface;
 use crate::labels::LabelRoute;
 use drophammer_model::Bandwidth;
 use drophammer_model::filter::FilterRule;
 use drophammer_model::role::{Policy, PushedRoute, Tunnel};
+use drophammer_model::routes::VpnId;
 use drophammer_model::suite::BgpProtection;
 use drophammer_wire::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,11 @@ pub struct Config {
     /// VLAN sub-interfaces of the ports. Interface numbers count all ports first, then all sub-interfaces, each in
     /// their order.
     pub sub_interfaces: Vec<SubInterface>,
+    /// A loopback address: the device answers pings to it on every port, and has its ends of the sessions with PE
+    /// routers there.
+    pub loopback: Option<Ipv4Addr>,
+    /// VRFs (RFC 4364), each with one sub-interface. A VRF carries IPv4 alone.
+    pub vrfs: Vec<Vrf>,
     /// Static routes in addition to the connected ones.
     pub routes: Vec<Route>,
     /// Static label entries.
@@ -71,6 +78,8 @@ pub struct Config {
     pub extension_time: Duration,
     /// BGP configuration, if the device speaks BGP.
     pub bgp: Option<BgpConfig>,
+    /// OSPF, LDP and BFD, if the device has core links.
+    pub core: Option<CoreConfig>,
     /// True if an SSH server sends its banner to clients that connect to port 22 of its addresses.
     pub ssh: bool,
     /// Configured faults.
@@ -84,6 +93,8 @@ impl Default for Config {
         Config {
             ports: Vec::new(),
             sub_interfaces: Vec::new(),
+            loopback: None,
+            vrfs: Vec::new(),
             routes: Vec::new(),
             labels: Vec::new(),
             pushed: Vec::new(),
@@ -106,6 +117,7 @@ impl Default for Config {
             filter_time_per_rule: Duration::ZERO,
             extension_time: Duration::ZERO,
             bgp: None,
+            core: None,
             ssh: false,
             faults: Faults::default(),
         }
@@ -123,6 +135,9 @@ pub struct BgpConfig {
     /// Its neighbours. The device waits for them to connect, and advertises the routes of each neighbour to all others.
     /// It advertises routes from one internal neighbour to another only if one of the two is a client.
     pub peers: Vec<BgpPeer>,
+    /// PE routers: internal neighbours for VPN-IPv4 routes, each between its address and [`Config::loopback`]. The
+    /// device waits for them to connect, and is the next hop of all routes that it advertises to them.
+    pub pe_peers: Vec<Ipv4Addr>,
     /// If true, external routes are advertised to internal neighbours with the device as next hop (RFC 4271 section
     /// 5.1.3).
     pub next_hop_self: bool,
@@ -150,6 +165,7 @@ impl Default for BgpConfig {
             asn: 65_000,
             router_id: Ipv4Addr::new(192, 0, 2, 1),
             peers: Vec::new(),
+            pe_peers: Vec::new(),
             next_hop_self: false,
             hold_time: Duration::from_secs(90),
             propagation_delay: Duration::ZERO,
@@ -166,7 +182,8 @@ impl Default for BgpConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BgpPeer {
-    /// Port of the neighbour, or its interface number (see [`Config::sub_interfaces`]).
+    /// Port of the neighbour, or its interface number (see [`Config::sub_interfaces`]). On the sub-interface of a VRF,
+    /// the neighbour is the CE router of this VRF.
     pub port: usize,
     /// Its address on that link. A session over IPv4 carries IPv4 routes, one over IPv6 carries IPv6 routes.
     pub address: IpAddr,
@@ -178,6 +195,19 @@ pub struct BgpPeer {
     /// True if the device reflects routes for the neighbour (RFC 4456); only for internal neighbours.
     #[serde(default)]
     pub client: bool,
+}
+
+/// A VRF. The device assigns the label [`crate::FIRST_VRF_LABEL`] to the routes of the first one, and the following
+/// labels to those of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vrf {
+    /// Its sub-interface, by interface number (see [`Config::sub_interfaces`]).
+    pub interface: usize,
+    /// Route distinguisher of its routes; no other VRF has it.
+    pub distinguisher: VpnId,
+    /// The route target that it exports and imports; no other VRF has it.
+    pub target: VpnId,
 }
 
 /// A limit on the memory for routes.
@@ -268,6 +298,10 @@ pub enum ConfigError {
     Tunnel(Ipv4Addr, &'static str),
     /// An entry for this label is not possible.
     Label(u32, &'static str),
+    /// A core link that its interface cannot be.
+    CoreLink(usize),
+    /// A VRF, by its index, is not possible.
+    Vrf(usize, &'static str),
     /// A capacity outside 1 to 10^9, a line of 0 bit/s or above 10^15, or a buffer of 0.
     Limit(&'static str),
 }
@@ -285,6 +319,10 @@ impl std::fmt::Display for ConfigError {
             ConfigError::Tags { port, why } => write!(f, "tags of a sub-interface of port {port}: {why}"),
             ConfigError::Tunnel(local, why) => write!(f, "the tunnel from {local}: {why}"),
             ConfigError::Label(label, why) => write!(f, "label {label}: {why}"),
+            ConfigError::CoreLink(port) => {
+                write!(f, "the core link of port {port} does not have the address of the port, or is there twice")
+            }
+            ConfigError::Vrf(vrf, why) => write!(f, "VRF {vrf}: {why}"),
             ConfigError::Limit(what) => write!(f, "out of range: {what}"),
         }
     }

@@ -84,6 +84,9 @@ pub struct Faults {
     pub tunnel_keeps_ttl: bool,
     /// Ignore the policies, and forward everything by the routes.
     pub policy_ignored: bool,
+    /// Forward packets that arrive with the label of the first VRF by the routes of the second one, and the other way
+    /// round.
+    pub swap_vpn_labels: bool,
     /// Error that is added to the reported counters of unicast frames in and out of each port.
     pub counter_error: i64,
     /// The error appears in a counter only after it has counted this many frames; 0 for always.
@@ -92,6 +95,8 @@ pub struct Faults {
     pub management: Option<ManagementFault>,
     /// Faults with routes.
     pub bgp: BgpFaults,
+    /// Faults with OSPF and BFD.
+    pub igp: IgpFaults,
 }
 
 impl Faults {
@@ -167,6 +172,24 @@ pub struct BgpFaults {
     pub malformed_after: u64,
     /// Send no KEEPALIVEs on established sessions.
     pub hold_silence: bool,
+    /// Import one VPN route into the VRF after its own as well (after the last VRF follows the first), where it is better
+    /// than any other path to its prefix. So packets from that VRF to the prefix reach a site of the wrong VRF, and its CE
+    /// router receives the route. The route is the imported one with the lowest prefix number, or if there is none, the
+    /// first one that is imported. It stays the same when it is withdrawn and advertised again.
+    pub leak_vpn_route: bool,
+}
+
+/// Faults with OSPF and BFD; the default has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IgpFaults {
+    /// Acknowledge every n-th new instance of an LSA that a fully adjacent neighbour floods, but install and flood it only this time
+    /// later. Zero for no delay.
+    pub late_lsa_flooding: Duration,
+    /// n for `late_lsa_flooding`; 0 for never.
+    pub late_lsa_every: u64,
+    /// Do not send every n-th BFD packet of a session; 0 for never.
+    pub bfd_packet_missing: u64,
 }
 
 /// A kind of wrong frame that a router must drop.

@@ -6,7 +6,7 @@ use drophammer_wire::MacAddr;
 use drophammer_wire::ethernet::ethertype;
 use drophammer_wire::icmpv6::ndp;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Maximum number of tags of a sub-interface.
@@ -38,6 +38,8 @@ pub(crate) struct Interface {
     pub mtu: usize,
     /// The tags of the interface as they appear in a frame, after the MAC addresses.
     pub tags: Vec<u8>,
+    /// Index of its VRF.
+    pub vrf: Option<usize>,
 }
 
 impl Interface {
@@ -69,7 +71,16 @@ pub(crate) fn interfaces(config: &Config) -> Result<Vec<Interface>, ConfigError>
     let mut all: Vec<Interface> = Vec::with_capacity(config.ports.len() + config.sub_interfaces.len());
     for (port, p) in config.ports.iter().enumerate() {
         let (mac, ipv4, ipv6, mtu) = (p.mac, p.ipv4, p.ipv6, p.mtu as usize);
-        all.push(Interface { port, mac, ipv4, ipv6, link_local: ndp::link_local(mac), mtu, tags: Vec::new() });
+        all.push(Interface {
+            port,
+            mac,
+            ipv4,
+            ipv6,
+            link_local: ndp::link_local(mac),
+            mtu,
+            tags: Vec::new(),
+            vrf: None,
+        });
     }
     for sub in &config.sub_interfaces {
         let port = config.ports.get(sub.port).ok_or(ConfigError::NoSuchPort(sub.port))?;
@@ -85,7 +96,24 @@ pub(crate) fn interfaces(config: &Config) -> Result<Vec<Interface>, ConfigError>
         let tags = sub.tags.iter().flat_map(|tag| [tag.tpid.to_be_bytes(), tag.vid.to_be_bytes()].concat());
         let (mac, mtu, link_local) = (port.mac, port.mtu as usize, ndp::link_local(port.mac));
         let (port, ipv4, ipv6, tags) = (sub.port, sub.ipv4, sub.ipv6, tags.collect());
-        all.push(Interface { port, mac, ipv4, ipv6, link_local, mtu, tags });
+        all.push(Interface { port, mac, ipv4, ipv6, link_local, mtu, tags, vrf: None });
+    }
+    let (mut distinguishers, mut targets) = (HashSet::new(), HashSet::new());
+    for (i, vrf) in config.vrfs.iter().enumerate() {
+        let refuse = |why| Err(ConfigError::Vrf(i, why));
+        if vrf.interface < config.ports.len() {
+            return refuse("it has a sub-interface, not a port");
+        }
+        let interface = all.get_mut(vrf.interface).ok_or(ConfigError::NoSuchPort(vrf.interface))?;
+        if interface.ipv4.is_none() || interface.ipv6.is_some() {
+            return refuse("its sub-interface has an IPv4 address alone");
+        }
+        if interface.vrf.replace(i).is_some() {
+            return refuse("another VRF has its sub-interface");
+        }
+        if !distinguishers.insert(vrf.distinguisher) || !targets.insert(vrf.target) {
+            return refuse("another VRF has its route distinguisher or its route target");
+        }
     }
     Ok(all)
 }

@@ -1,6 +1,7 @@
-//! Static label entries: how to forward packets with MPLS labels (RFC 3031, RFC 3032).
+//! Label entries, static, from LDP, or of a VRF: how to forward packets with MPLS labels (RFC 3031, RFC 3032).
 
 use crate::config::ConfigError;
+use crate::vpn::FIRST_VRF_LABEL;
 use drophammer_model::role::PushedRoute;
 use drophammer_model::routes::Prefix;
 use drophammer_wire::ethernet::{self, ethertype};
@@ -15,7 +16,7 @@ const END: u32 = 1 << 20;
 /// Where the label stack is in a frame without tags.
 const STACK: usize = ethernet::LEN;
 /// Bytes of an entry of the label stack.
-const ENTRY: usize = 4;
+pub(crate) const ENTRY: usize = 4;
 
 /// How to forward packets whose outermost label is `label`, from any interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,8 +73,10 @@ fn entries(labels: &[u32], tc: u8, bottom: bool, ttl: u8) -> Vec<u8> {
 }
 
 /// All entries, by label.
-#[derive(Default)]
-pub(crate) struct Labels(HashMap<u32, Entry>);
+pub(crate) struct Labels {
+    entries: HashMap<u32, Entry>,
+    vrfs: usize,
+}
 
 /// An entry.
 #[derive(Clone)]
@@ -83,25 +86,47 @@ pub(crate) struct Entry {
 }
 
 impl Labels {
+    /// The labels of `vrfs` VRFs.
+    pub fn new(vrfs: usize) -> Labels {
+        Labels { entries: HashMap::new(), vrfs }
+    }
+
     /// Adds an entry; `next_hop` is the number of its next hop.
     pub fn add(&mut self, route: &LabelRoute, next_hop: usize) -> Result<(), ConfigError> {
         let reserved = |label: &u32| !(FIRST..END).contains(label);
         if let Some(label) = std::iter::once(&route.label).chain(&route.out).find(|label| reserved(label)) {
             return Err(ConfigError::Label(*label, "labels are 16 to 1048575"));
         }
+        if self.vrf(route.label).is_some() {
+            return Err(ConfigError::Label(route.label, "a VRF has it"));
+        }
         let entry = Entry { out: route.out.clone().into(), next_hop };
-        match self.0.insert(route.label, entry) {
+        match self.entries.insert(route.label, entry) {
             None => Ok(()),
             Some(_) => Err(ConfigError::Label(route.label, "another entry has it")),
         }
     }
 
+    /// Sets or removes an entry that a protocol has made.
+    pub fn set(&mut self, label: u32, entry: Option<Entry>) {
+        match entry {
+            Some(entry) => self.entries.insert(label, entry),
+            None => self.entries.remove(&label),
+        };
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty() && self.vrfs == 0
+    }
+
+    /// The VRF with this label.
+    pub fn vrf(&self, label: u32) -> Option<usize> {
+        let vrf = label.checked_sub(FIRST_VRF_LABEL)? as usize;
+        (vrf < self.vrfs).then_some(vrf)
     }
 
     pub fn find(&self, label: u32) -> Option<&Entry> {
-        self.0.get(&label)
+        self.entries.get(&label)
     }
 }
 

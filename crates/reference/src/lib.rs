@@ -32,9 +32,12 @@
 //!   waiting.
 //! - **Control.** ARP, Neighbor Discovery, ICMP and the device's own frames take a separate path: they neither wait nor
 //!   delay other frames, and depart at the instant that caused them.
-//! - **Routes** are connected, static and from BGP ([`BgpConfig`]), in this order of preference for one prefix. `rib`
+//! - **Routes** are connected, static, from OSPF ([`CoreConfig`]) and from BGP ([`BgpConfig`]), in this order of preference for one prefix. `rib`
 //!   documents the timing of BGP: a route that arrives at `t` is re-advertised at `t + propagation_delay` and forwards
 //!   from `t + fib_delay` on, or later if `fib_time_per_route` requires a longer time since the previous change.
+//! - **Core links** ([`CoreConfig`]) have OSPF, LDP and BFD. The routes of OSPF are computed [`SPF_DELAY`] after the first change of the
+//!   database since the last computation, and enter the forwarding table with the labels of LDP after
+//!   [`CoreConfig::fib_delay`]; `igp/mod.rs` documents how. [`Router::route_to`] tells the interface, next hop and labels of an address.
 //! - **Links** that are down ([`Router::set_link`]) carry nothing in either direction, and end the BGP sessions over them.
 //! - **Several devices** ([`Network`]) are separate routers, connected by links. A link adds its delay to the time on
 //!   the line.
@@ -44,6 +47,9 @@
 //! - **Labels.** A packet with MPLS labels is forwarded by the entry of its outermost label ([`LabelRoute`]); a device
 //!   without entries ignores frames with labels. Filters do not look behind labels, and the device sends no ICMP errors
 //!   about labelled packets.
+//! - **VRFs** ([`Config::vrfs`]) have a sub-interface and a table each. A packet from a sub-interface or with the label of a
+//!   VRF follows the routes of this VRF alone; `rib` documents them. With a route to a PE router, the label of the route
+//!   is pushed below the labels of the device's own route to this router.
 //! - **Tunnels** ([`Config::tunnels`]) carry IPv4 in GRE. The TTL of a packet is decremented when it enters a tunnel,
 //!   like that of any packet, and again by the router at the other end; routers in between see only the outer header.
 //!   The outer packet may not be fragmented. A packet larger than the tunnel's MTU is dropped and reported, as if it
@@ -58,7 +64,7 @@
 //!
 //! # What it shares with the tester
 //!
-//! The reference device shares BGP sessions and TCP with `emulation`, and no other part of BGP: it has its own RIB
+//! The reference device shares BGP sessions and TCP with `emulation`, and no other part of routing protocols: OSPF, LDP and BFD are its own. For BGP, it has its own RIB
 //! (`reference/src/rib`, RFC 4271 section 9.1), FIB (`fib.rs`), and reader and writer of UPDATEs
 //! (`reference/src/speaker/`). So a mistake in the tester is not repeated here. `reference/tests/device/bgp_routes.rs`
 //! compares the two implementations, and `reference/tests/speakers` compares the device's reader and writer with
@@ -66,7 +72,8 @@
 //! 7606 treats as withdrawn, and it takes twice as long.)
 //!
 //! With VLAN tags, frames belong to sub-interfaces (`interfaces.rs`); `router/forward.rs` removes tags on arrival and
-//! adds them on departure. Packets with MPLS labels follow the static entries of the role (`labels.rs`). `tunnels.rs`
+//! adds them on departure. Packets with MPLS labels follow the static entries of the role (`labels.rs`), or lose the label of
+//! a VRF (`router/vpn.rs`). `speaker/import.rs` decides which VRFs import a route. `tunnels.rs`
 //! reads and writes the GRE headers; `router/tunnelling.rs` moves packets into and out of tunnels, and applies the
 //! policies. `encapsulation.rs` changes headers on purpose; each change has the name of the `Deviation` that the
 //! analyzer must report. All faults start when the bench has verified that the device forwards (`Dut::forwards`).
@@ -79,6 +86,7 @@
 //!   `reference-device`. `process.rs` is its loop: it passes frames to the router with the kernel's arrival timestamp,
 //!   so decisions do not depend on scheduling. Its own losses are counted as `receive_overflow` and `transmit_refused`.
 
+mod bfd;
 mod class_line;
 mod classes;
 mod config;
@@ -88,11 +96,14 @@ mod faults;
 mod fib;
 mod filter;
 mod greeter;
+mod igp;
 mod interfaces;
 mod labels;
+mod ldp;
 mod moment;
 mod neighbours;
 mod network;
+mod ospf;
 mod pool;
 mod random;
 mod rib;
@@ -102,17 +113,22 @@ mod speaker;
 mod table;
 mod truth;
 mod tunnels;
+mod vpn;
 
 pub use classes::{Class, ClassCounters};
-pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
+pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route, Vrf};
 pub use drophammer_model::filter::{FilterDirection, FilterList, FilterRule};
 pub use faults::{
-    Ageing, BgpFaults, ClassFaults, Corrupt, DropAtLowLoad, DropGrowth, Encapsulation, Faults, Hold, ManagementFault,
-    Misroute, NOBODY, OwnFrames, REORDER_LIMIT, Reorder, Sag, WrongFrame, WrongNextHop,
+    Ageing, BgpFaults, ClassFaults, Corrupt, DropAtLowLoad, DropGrowth, Encapsulation, Faults, Hold, IgpFaults,
+    ManagementFault, Misroute, NOBODY, OwnFrames, REORDER_LIMIT, Reorder, Sag, WrongFrame, WrongNextHop,
 };
+pub use igp::CoreConfig;
 pub use interfaces::SubInterface;
 pub use labels::LabelRoute;
+pub use ldp::LABELS as LDP_LABELS;
 pub use network::{Network, NetworkConfig, RankedRoute};
-pub use router::Router;
-pub use truth::{BgpTruth, Drops, FibTruth, PortCounters, Truth};
+pub use ospf::SPF_DELAY;
+pub use router::{Resolved, Router};
+pub use truth::{BgpTruth, Drops, FibTruth, IgpTruth, PortCounters, Truth};
 pub use tunnels::TunnelCounters;
+pub use vpn::FIRST_VRF_LABEL;

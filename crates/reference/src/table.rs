@@ -15,8 +15,17 @@ pub enum Target {
     Connected(usize),
     /// Through this neighbour.
     Via(usize),
+    /// Through this neighbour, with this label pushed.
+    Labelled {
+        /// Number of the neighbour.
+        next_hop: u32,
+        /// The label.
+        label: u32,
+    },
     /// Into this tunnel; only policies have this target.
     Tunnel(usize),
+    /// To this PE router with this label; only VRFs have this target.
+    Pe { pe: u32, label: u32 },
     /// A route without room in the table: packets to it are silently dropped.
     Blackhole,
     /// A route that was learned but never reached the hardware ([`crate::BgpFaults::blackhole_every`]).

@@ -45,6 +45,9 @@ pub struct Truth {
     pub ttl_kept: u64,
     /// Packets sent into tunnels.
     pub tunnelled: u64,
+    /// Packets that arrived with the label of one VRF and were forwarded by the routes of another; see
+    /// [`crate::Faults::swap_vpn_labels`].
+    pub vpn_swapped: u64,
     /// Frames sent with another encapsulation.
     pub encapsulation: u64,
     /// Frames sent late.
@@ -61,6 +64,8 @@ pub struct Truth {
     pub bgp: BgpTruth,
     /// BGP routes in the forwarding table.
     pub fib: FibTruth,
+    /// OSPF, LDP and BFD.
+    pub igp: IgpTruth,
     /// ICMP errors sent.
     pub icmp_errors: u64,
     /// ICMP errors sent a second time; see [`crate::Faults::icmp_twice_every`].
@@ -178,8 +183,11 @@ pub struct BgpTruth {
     pub withdrawals_received: u64,
     /// Received routes that are not used because their path contains this device's AS.
     pub looped: u64,
-    /// Received routes that are not used because their next hop is not on the link of the peer.
+    /// Received routes that are not used because their next hop is not on the link of the peer, or because their label
+    /// is reserved.
     pub unreachable: u64,
+    /// Received VPN routes that no VRF imports.
+    pub not_imported: u64,
     /// Received routes that were not kept because there was no room ([`crate::BgpConfig::rib_limit`]).
     pub over_limit: u64,
     /// Received routes that were treated as withdrawn because their attributes were malformed (RFC 7606).
@@ -208,10 +216,47 @@ pub struct BgpTruth {
     pub wrong_as_path: u64,
     /// Routes that should have been advertised to a peer but were not.
     pub lost: u64,
+    /// Imports into a wrong VRF; see [`crate::BgpFaults::leak_vpn_route`].
+    pub leaked: u64,
     /// Malformed UPDATEs sent.
     pub malformed_sent: u64,
     /// KEEPALIVEs that a fault suppressed.
     pub silenced: u64,
+}
+
+/// OSPF, LDP and BFD: state now, and counts since the device started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IgpTruth {
+    /// Neighbours in state Full now.
+    pub ospf_full: u64,
+    /// LSAs in the database now.
+    pub lsas: u64,
+    /// LSAs that a fault held back ([`crate::IgpFaults::late_lsa_flooding`]).
+    pub lsas_late: u64,
+    /// LSAs for which there was no room.
+    pub lsas_not_stored: u64,
+    /// Computations of the routes.
+    pub spf_runs: u64,
+    /// Routes of OSPF now.
+    pub routes: u64,
+    /// Changes made to the forwarding table.
+    pub fib_changes: u64,
+    /// Pending changes of the forwarding table.
+    pub fib_backlog: u64,
+    /// Time of the last change, in ns of the device's clock.
+    pub fib_changed_at: u64,
+    /// Operational LDP sessions now.
+    pub ldp_sessions: u64,
+    /// LDP sessions established so far.
+    pub ldp_established: u64,
+    /// Labels that LDP peers advertise now.
+    pub labels_received: u64,
+    /// Labels that the device advertises to every LDP peer now, without implicit null.
+    pub labels_sent: u64,
+    /// BFD sessions in state Up now.
+    pub bfd_up: u64,
+    /// BFD packets that a fault suppressed.
+    pub bfd_missing: u64,
 }
 
 /// BGP routes in the forwarding table now.
@@ -221,6 +266,8 @@ pub struct FibTruth {
     pub ipv4: u64,
     /// IPv6 routes that forward.
     pub ipv6: u64,
+    /// Routes of all VRFs that forward.
+    pub vpn: u64,
     /// Routes for which there is no room; packets to them are dropped.
     pub without_room: u64,
     /// Routes that have room but do not forward ([`crate::BgpFaults::blackhole_every`]).

@@ -6,6 +6,7 @@
 //! it, the test does not apply to the others. BGP roles are an exception: all DUTs must support them.
 
 use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
+use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec, TestSpec};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, Params, Suite};
@@ -34,6 +35,8 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         mpls: true,
         tunnels: true,
         policy_routing: true,
+        core: &[CoreProtocol::Ospf, CoreProtocol::Ldp, CoreProtocol::Bfd],
+        vrfs: true,
         filters: true,
         classes: true,
         systems: true,
@@ -370,6 +373,33 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "sends a malformed UPDATE after the n-th advertised route, once",
         ),
         ParamSpec::new("bgp_hold_silence", ParamKind::Flag, "false", "false", "sends no more KEEPALIVEs"),
+        ParamSpec::optional(
+            "late_lsa_flooding",
+            ParamKind::Duration,
+            "installs and floods some LSAs this much later; see `late_lsa_every`",
+        ),
+        ParamSpec::new(
+            "late_lsa_every",
+            ParamKind::Count,
+            "100",
+            "100",
+            "`late_lsa_flooding` affects every n-th new LSA of a full neighbour",
+        ),
+        ParamSpec::optional("bfd_packet_missing", ParamKind::Count, "does not send every n-th BFD packet"),
+        ParamSpec::new(
+            "leak_vpn_route",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "imports one VPN route into the VRF after its own too, where it replaces any other route",
+        ),
+        ParamSpec::new(
+            "swap_vpn_labels",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "forwards packets with the label of the first VRF by the routes of the second one, and the other way round",
+        ),
     ],
 };
 

@@ -1,7 +1,9 @@
-//! BGP configuration of the reference device in a suite.
+//! Routing protocols of the reference device in a suite.
 
+use drophammer_model::label_edge::PROVIDER_AS;
+use drophammer_model::role::{RouterRole, VrfRole};
 use drophammer_model::suite::{Params, PortConfig};
-use drophammer_reference::{Beyond, BgpConfig, BgpFaults, BgpPeer, RibLimit};
+use drophammer_reference::{Beyond, BgpConfig, BgpFaults, BgpPeer, CoreConfig, IgpFaults, RibLimit, Vrf};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Returns its sessions: it waits for every peer of every port. `None` if the suite has no BGP.
@@ -11,8 +13,6 @@ pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
         IpAddr::V4(own) => Some(own),
         IpAddr::V6(_) => None,
     });
-    let time = |key| p.duration(key).unwrap_or_default();
-    let beyond = if p.text("rib_beyond").as_deref() == Some("reset") { Beyond::Reset } else { Beyond::Ignore };
     let mut peers = Vec::new();
     // Sub-interfaces are numbered after the ports.
     let mut sub_interfaces = ports.len();
@@ -34,12 +34,58 @@ pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
         next_hop_self: first.next_hop_self,
         hold_time: first.hold,
         protection: first.protection.clone(),
+        ..limits(p)
+    })
+}
+
+/// Returns its sessions as a PE router: it waits for the CE router of each VRF and the PE router behind each core port.
+/// `None` if the suite has no VRFs, of which these are the device's.
+pub(crate) fn vpn(p: &Params, role: &RouterRole, vrfs: &[Vrf]) -> Option<BgpConfig> {
+    let core = role.core.as_ref().filter(|_| !vrfs.is_empty())?;
+    let peer = |(ce, vrf): (&VrfRole, &Vrf)| BgpPeer {
+        port: vrf.interface,
+        address: ce.ce.into(),
+        asn: ce.ce_as,
+        connect: false,
+        client: false,
+    };
+    Some(BgpConfig {
+        asn: PROVIDER_AS.into(),
+        router_id: core.loopback,
+        peers: role.vrfs.iter().zip(vrfs).map(peer).collect(),
+        pe_peers: core.links.iter().map(|link| link.pe).collect(),
+        ..limits(p)
+    })
+}
+
+/// Returns a configuration without sessions that has the delays and limits of the parameters.
+fn limits(p: &Params) -> BgpConfig {
+    let time = |key| p.duration(key).unwrap_or_default();
+    let beyond = if p.text("rib_beyond").as_deref() == Some("reset") { Beyond::Reset } else { Beyond::Ignore };
+    BgpConfig {
         propagation_delay: time("propagation_delay"),
         fib_delay: time("fib_delay"),
         fib_time_per_route: time("fib_time_per_route"),
         ack_delay: time("ack_delay"),
         rib_limit: p.count("rib_limit").map(|paths| RibLimit { paths: paths as usize, beyond }),
-    })
+        ..BgpConfig::default()
+    }
+}
+
+/// Returns OSPF, LDP and BFD on its core links. `None` if the suite has no core ports.
+pub(crate) fn core(p: &Params, role: &RouterRole) -> Option<CoreConfig> {
+    let time = |key| p.duration(key).unwrap_or_default();
+    let (fib_delay, fib_time_per_route) = (time("fib_delay"), time("fib_time_per_route"));
+    Some(CoreConfig { role: role.core.clone()?, fib_delay, fib_time_per_route })
+}
+
+/// Returns the configured faults with OSPF and BFD.
+pub(crate) fn core_faults(p: &Params) -> IgpFaults {
+    IgpFaults {
+        late_lsa_flooding: p.duration("late_lsa_flooding").unwrap_or_default(),
+        late_lsa_every: p.count("late_lsa_every").unwrap_or(0),
+        bfd_packet_missing: p.count("bfd_packet_missing").unwrap_or(0),
+    }
 }
 
 /// Returns the configured faults with routes.
@@ -59,5 +105,6 @@ pub(crate) fn faults(p: &Params) -> BgpFaults {
         reset_after: every("bgp_reset_after"),
         malformed_after: every("bgp_malformed_after"),
         hold_silence: flag("bgp_hold_silence"),
+        leak_vpn_route: flag("leak_vpn_route"),
     }
 }

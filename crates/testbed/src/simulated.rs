@@ -17,17 +17,18 @@ use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::quantity::{Instant, show_duration};
 use drophammer_model::role::{self, RouterRole};
-use drophammer_model::suite::{DutConfig, Params, PortConfig};
+use drophammer_model::suite::{DutConfig, Params, PortConfig, VlanTag};
 use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
     Ageing, ClassFaults, Config, Corrupt, DropAtLowLoad, DropGrowth, Encapsulation, Faults, Hold, LabelRoute,
-    ManagementFault, Misroute, NOBODY, OwnFrames, Reorder, Route, Router, Sag, SubInterface, Truth, WrongFrame,
+    ManagementFault, Misroute, NOBODY, OwnFrames, Reorder, Route, Router, Sag, SubInterface, Truth, Vrf, WrongFrame,
     WrongNextHop,
 };
 use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
+use drophammer_wire::ethernet::ethertype;
 use resettable::{Boot, Resettable};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -226,6 +227,16 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
         }
     }
     let role = RouterRole::of(ports);
+    config.core = routing::core(p, &role);
+    config.loopback = role.core.as_ref().map(|core| core.loopback);
+    for vrf in &role.vrfs {
+        let interface = ports.len() + config.sub_interfaces.len();
+        config.vrfs.push(Vrf { interface, distinguisher: vrf.distinguisher, target: vrf.target });
+        let tags = vec![VlanTag { tpid: ethertype::VLAN, vid: vrf.vid }];
+        let ipv4 = Some((vrf.local, vrf.prefix_len));
+        config.sub_interfaces.push(SubInterface { port: vrf.port, tags, ipv4, ipv6: None });
+    }
+    config.bgp = config.bgp.or_else(|| routing::vpn(p, &role, &config.vrfs));
     let label = |l: role::LabelRoute| LabelRoute { label: l.label, out: l.out, port: l.at.port, next_hop: l.via };
     config.labels = role.labels.into_iter().map(label).collect();
     config.pushed = role.pushed;
@@ -374,9 +385,11 @@ fn faults(p: &Params) -> Faults {
         tunnel_sticks_after: every("tunnel_sticks_after").unwrap_or(0),
         tunnel_keeps_ttl: p.flag("tunnel_keeps_ttl").unwrap_or(false),
         policy_ignored: p.flag("policy_ignored").unwrap_or(false),
+        swap_vpn_labels: p.flag("swap_vpn_labels").unwrap_or(false),
         counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),
         counter_error_after: every("counter_error_after").unwrap_or(0),
         bgp: routing::faults(p),
+        igp: routing::core_faults(p),
     }
 }
 
@@ -480,8 +493,9 @@ pub fn build_queues(
 
 fn describe(config: &Config) -> String {
     let bgp = config.bgp.as_ref().map_or(String::new(), |bgp| format!("bgp {bgp:?}\n"));
+    let core = config.core.as_ref().map_or(String::new(), |core| format!("core {core:?}\n"));
     format!(
-        "capacity {}\nbuffer {} frames\ndelay {}\njitter {}\n{bgp}faults {:?}\n",
+        "capacity {}\nbuffer {} frames\ndelay {}\njitter {}\n{bgp}{core}faults {:?}\n",
         config.capacity_pps.map_or("unlimited".into(), |c| format!("{c} fps")),
         config.buffer,
         show_duration(config.delay),

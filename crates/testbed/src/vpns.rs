@@ -71,6 +71,9 @@ struct InUse {
     remote: Arc<Routes>,
     /// What each CE router must receive, in the order of `vrfs`.
     at_ces: Vec<(SessionIndex, ExpectationId)>,
+    /// Routes of CE routers that each CE router receives, in the same order. A router may advertise the routes of a neighbour back to it, and all CE
+    /// routers have the same, so only frames show whether these are leaks.
+    returned: Vec<(SessionIndex, ExpectationId)>,
 }
 
 /// The VRFs of a suite.
@@ -347,7 +350,7 @@ impl TestSetup<'_> {
                 block.at_pes.push((*session, id));
             }
         }
-        let mut at_ces = Vec::new();
+        let (mut at_ces, mut returned) = (Vec::new(), Vec::new());
         for vrf in &chosen {
             let role = self.vpns.roles[vrf.number as usize];
             let session = self.vpns.ces[vrf.number as usize];
@@ -363,8 +366,12 @@ impl TestSetup<'_> {
             let id = adj_rib_in.expect(now, remote.clone(), 0..remote.len(), at_ce);
             adj_rib_in.change(now, id, 0..remote.len(), false);
             at_ces.push((session, id));
+            let back = Expected::default();
+            let id = adj_rib_in.expect(now, customer.clone(), 0..customer.len(), back);
+            adj_rib_in.change(now, id, 0..customer.len(), false);
+            returned.push((session, id));
         }
-        Ok(InUse { vrfs: chosen, blocks, customer, remote, at_ces })
+        Ok(InUse { vrfs: chosen, blocks, customer, remote, at_ces, returned })
     }
 
     /// All sessions of the VRFs that are in use, with their expectations.
@@ -625,6 +632,10 @@ impl Vpns for TestSetup<'_> {
             let foreign = adj_rib_in.unexpected(MOST_LEAKS);
             seen.leaked += adj_rib_in.totals().unexpected;
             seen.tell(foreign.iter().map(|key| format!("the CE router of {} has {}", vrf.name(), key.prefix)));
+        }
+        for (session, id) in &used.returned {
+            let Some((routers, router)) = self.routing.bench.rig.session(*session) else { continue };
+            seen.returned += u64::from(routers.adj_rib_in(router).report(*id).unexpected);
         }
         for block in &used.blocks {
             for (session, id) in &block.at_pes {

@@ -11,7 +11,7 @@ use super::Negotiated;
 use crate::expectation::Verification;
 use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, RouteAttributes, Routes};
-use drophammer_wire::bgp::update::{Context, FamilySet, Fault, Nlri, Treatment, Update, nlri, walker};
+use drophammer_wire::bgp::update::{Context, FamilySet, Fault, LabelStacks, Nlri, Treatment, Update, nlri, walker};
 use drophammer_wire::bgp::{AfiSafi, Notification};
 use skyline::Skyline;
 use std::collections::BTreeSet;
@@ -230,7 +230,7 @@ impl AdjRibIn {
     /// The NOTIFICATION that must end the session (see [`Update::parse`]).
     pub fn update(&mut self, now: Instant, body: &[u8], agreed: &Negotiated) -> Result<(), Notification> {
         let context = Context {
-            label_stacks: FamilySet::of(agreed.label_stacks.iter().copied()),
+            label_stacks: LabelStacks::of(agreed.label_stacks.iter().copied()),
             four_octet_as: agreed.four_octet_as,
             ibgp: agreed.ibgp,
             path_ids: FamilySet::of(agreed.add_path.iter().filter(|(_, way)| way.receive).map(|(family, _)| *family)),
@@ -314,12 +314,9 @@ impl AdjRibIn {
 
     /// Learns the VRF of a route distinguisher; true if an expectation has learned it.
     #[cold]
-    fn learn(&mut self, route: &Nlri<'_>) -> bool {
-        let Some(distinguisher) = route.distinguisher else { return false };
-        let vpn = self.expectations.iter_mut().filter_map(|one| one.vpn.as_mut());
-        let mut new =
-            vpn.filter(|vpn| vpn.part.routes.afi_safi() == route.family && vpn.vrf_of(distinguisher).is_none());
-        new.any(|vpn| vpn.learn(distinguisher, &self.judged.communities).is_some())
+    fn learn(&mut self, route: &Nlri<'_>, prefix: &Prefix) -> bool {
+        let communities = &self.judged.communities;
+        self.expectations.iter_mut().any(|one| one.learn(route, prefix, communities))
     }
 
     /// A route was announced in `body`, which is parsed to `update` if necessary.
@@ -335,13 +332,14 @@ impl AdjRibIn {
         self.totals.announcements += 1;
         let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
         let mut found = self.find(route, &prefix);
-        if found.is_none() && self.learn(route) {
+        if found.is_none() && self.learn(route, &prefix) {
             found = self.find(route, &prefix);
         }
         let Some((at, found)) = found else {
             self.not_expected(route, prefix);
             return;
         };
+        self.forget_unexpected(route, prefix);
         let one = &mut self.expectations[at];
         let (routes, afi_safi) = one.attributes();
         let group = routes.group_of(found.index);
@@ -382,11 +380,17 @@ impl AdjRibIn {
     fn withdrawn(&mut self, now: Instant, route: &Nlri<'_>) {
         self.totals.withdrawals += 1;
         let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
-        match self.find(route, &prefix) {
-            Some((at, found)) => {
-                self.present -= u32::from(self.expectations[at].routes.withdrawn(now, found.number));
-            }
-            None => _ = self.unexpected.remove(&RouteKey::of(route, prefix)),
+        self.forget_unexpected(route, prefix);
+        if let Some((at, found)) = self.find(route, &prefix) {
+            self.present -= u32::from(self.expectations[at].withdrawn(now, found, route));
+        }
+    }
+
+    /// A route is withdrawn or expected. It may have been unexpected, if its VRF was not known then.
+    #[inline]
+    fn forget_unexpected(&mut self, route: &Nlri<'_>, prefix: Prefix) {
+        if !self.unexpected.is_empty() {
+            self.unexpected.remove(&RouteKey::of(route, prefix));
         }
     }
 
@@ -443,7 +447,8 @@ impl AdjRibIn {
 
     /// The labels of route `route` of VRF `vrf`, from the top of the stack, for a sender of packets to this route. Other than VPN routes
     /// count as VRF 0, and `route` from the beginning of the expected part. `None` if the route is absent, has no label, or labels are
-    /// not stored ([`Expected::labels`]).
+    /// not stored ([`Expected::labels`]). Reserved labels are returned as received; a packet carries no implicit null (3, RFC 3032 section
+    /// 2.1).
     pub fn label_of(&self, id: ExpectationId, vrf: u32, route: u32) -> Option<&[u32]> {
         self.expectations[id.0].label_of(vrf, route)
     }

@@ -311,6 +311,8 @@ pub struct AdjRibOut {
     front: u64,
     encoded: Encoded,
     sent: Sent,
+    /// Number of the first job of the last refresh of each family.
+    refreshes: Vec<(AfiSafi, u64)>,
     /// End of the last paced job; the next paced job begins then.
     paced_until: Option<Instant>,
 }
@@ -356,8 +358,14 @@ impl AdjRibOut {
     }
 
     /// Advertises all advertised routes of `family` again, after the waiting jobs (RFC 2918 section 4). If `marked`, sends the markers
-    /// of beginning and end with them (RFC 7313 section 4).
+    /// of beginning and end with them (RFC 7313 section 4). A refresh of the family that waits already does it.
     pub fn refresh(&mut self, family: AfiSafi, marked: bool) {
+        let first = self.front + self.jobs.len() as u64;
+        match self.refreshes.iter_mut().find(|(of, _)| *of == family) {
+            Some((_, waits)) if *waits > self.front => return,
+            Some((_, last)) => *last = first,
+            None => self.refreshes.push((family, first)),
+        }
         let mark = |jobs: &mut VecDeque<Job>, subtype| {
             let mut bytes = vec![0; route_refresh::LEN];
             RouteRefresh { family, subtype }.emit(&mut bytes);

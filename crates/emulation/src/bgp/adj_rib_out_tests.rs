@@ -259,6 +259,41 @@ fn jobs_keep_their_order() {
 }
 
 #[test]
+fn requests_for_a_refresh_do_not_pile_up() {
+    let (mut adj_rib_out, agreed) = (AdjRibOut::new(), agreed(false, false));
+    let routes = range(false, 300, Default::default());
+    adj_rib_out.advertise(routes.clone(), 0..200, Packing::default());
+    adj_rib_out.advertise(range(true, 20, Default::default()), 0..20, Packing::default());
+    drain(&mut adj_rib_out, &agreed, 4096);
+    let refresh = |adj_rib_out: &mut AdjRibOut, requests: u32| {
+        (0..requests).for_each(|_| adj_rib_out.refresh(AfiSafi::IPV4_UNICAST, true));
+    };
+    let mut before = adj_rib_out.progress().advertised;
+    let mut sent = |adj_rib_out: &mut AdjRibOut| {
+        drain(adj_rib_out, &agreed, 4096);
+        let sent = adj_rib_out.progress().advertised - before;
+        before += sent;
+        sent
+    };
+    // The first one may have begun, and another one waits.
+    refresh(&mut adj_rib_out, 1_000);
+    adj_rib_out.refresh(AfiSafi::IPV6_UNICAST, true);
+    assert_eq!(sent(&mut adj_rib_out), 200 + 200 + 20);
+    // Requests after the beginning need one more, with the routes of that time.
+    refresh(&mut adj_rib_out, 1);
+    assert!(adj_rib_out.write(Instant(5), &agreed, next_hops(), &mut [0; 64]) > 0 && !adj_rib_out.is_empty());
+    adj_rib_out.advertise(routes, 200..300, Packing::default());
+    refresh(&mut adj_rib_out, 1_000);
+    assert_eq!(sent(&mut adj_rib_out), 200 + 100 + 300);
+    // What waited when a session ended does not answer the requests of the next one.
+    refresh(&mut adj_rib_out, 9);
+    adj_rib_out.say_again();
+    assert_eq!(sent(&mut adj_rib_out), 320);
+    refresh(&mut adj_rib_out, 1);
+    assert_eq!(sent(&mut adj_rib_out), 300);
+}
+
+#[test]
 fn an_internal_speaker_adds_no_as_and_a_preference() {
     let config = |id| SessionConfig::new(65_001, 65_001, Ipv4Addr::from(id));
     let internal = Negotiated::from_opens(&config(1), config(2).open()).unwrap();

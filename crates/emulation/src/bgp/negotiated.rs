@@ -17,8 +17,8 @@ pub struct Negotiated {
     pub four_octet_as: bool,
     /// Use of path identifiers by this speaker, by family; families without path identifiers are absent.
     pub add_path: Vec<(AfiSafi, PathDirection)>,
-    /// Families in which routes may have several labels.
-    pub label_stacks: Vec<AfiSafi>,
+    /// Families in which routes may have several labels, each with the highest number that this speaker can receive.
+    pub label_stacks: Vec<(AfiSafi, u8)>,
     /// Longest message that this speaker may send, in bytes.
     pub max_send: usize,
     /// Longest message that this speaker must accept, in bytes.
@@ -160,16 +160,19 @@ fn add_path(config: &SessionConfig, theirs: &Open, families: &[AfiSafi]) -> Vec<
 }
 
 /// Both must offer several labels (RFC 8277 section 2.1).
-fn label_stacks(config: &SessionConfig, theirs: &Open, families: &[AfiSafi]) -> Vec<AfiSafi> {
+fn label_stacks(config: &SessionConfig, theirs: &Open, families: &[AfiSafi]) -> Vec<(AfiSafi, u8)> {
     let offered = theirs.capabilities.iter().find_map(|capability| match capability {
         Capability::MultipleLabels(entries) => Some(&entries[..]),
         _ => None,
     });
-    let has = |entries: &[(AfiSafi, u8)], family| entries.iter().any(|(of, most)| *of == family && *most > 1);
-    let both = |family: &&AfiSafi| {
-        family.is_labelled() && has(&config.multiple_labels, **family) && has(offered.unwrap_or_default(), **family)
+    let most_in = |entries: &[(AfiSafi, u8)], family: AfiSafi| {
+        entries.iter().find(|(of, most)| *of == family && *most > 1 && family.is_labelled()).copied()
     };
-    families.iter().filter(both).copied().collect()
+    let both = |family: &AfiSafi| {
+        most_in(offered?, *family)?;
+        most_in(&config.multiple_labels, *family)
+    };
+    families.iter().filter_map(both).collect()
 }
 
 #[cfg(test)]
@@ -290,7 +293,7 @@ mod tests {
         };
         let a = config(ours(), &[(AfiSafi::VPNV4, 2), (AfiSafi::VPNV6, 255), (V4, 9)]);
         let agreed = agree(&a, &config(theirs(), &[(AfiSafi::VPNV4, 9), (AfiSafi::VPNV6, 1), (V4, 9)])).unwrap();
-        assert_eq!(agreed.label_stacks, [AfiSafi::VPNV4]);
+        assert_eq!(agreed.label_stacks, [(AfiSafi::VPNV4, 2)]);
         assert_eq!(agree(&a, &config(theirs(), &[])).unwrap().label_stacks, []);
     }
 

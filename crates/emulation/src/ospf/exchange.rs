@@ -72,6 +72,7 @@ impl Ospf {
         }
         if self.neighbours.get(&id).is_some_and(|n| n.state == NeighbourState::Init) {
             self.two_way(now, id, out);
+            self.neighbour_change(now, out);
         }
         let own_id = self.config.router_id;
         let Some(neighbour) = self.neighbours.get_mut(&id) else { return Ok(()) };
@@ -157,8 +158,12 @@ impl Ospf {
     ) -> Result<(), &'static str> {
         for header in headers.iter() {
             let key = header.key;
-            if !matches!(key.kind, 1..=5 | 9..=11) || self.config.stub && key.kind == lsa_type::EXTERNAL {
+            if !matches!(key.kind, 1..=5 | 9..=11) {
                 return self.mismatch(now, id, "unknown type in a Database Description", out);
+            }
+            // Opaque ones are like external ones (RFC 5250 section 3).
+            if self.config.stub && matches!(key.kind, lsa_type::EXTERNAL | lsa_type::OPAQUE_AS) {
+                return self.mismatch(now, id, "AS-wide LSA in a Database Description of a stub area", out);
             }
             if self.current(now, &key).is_some_and(|own| own.newness(&header).is_ge()) {
                 continue;

@@ -19,11 +19,11 @@ const ACK_DELAY: Duration = Duration::from_secs(1);
 const MOST_SENT_BACK: usize = 1024;
 
 impl Ospf {
-    /// The instance of an LSA in the database.
+    /// The instance of an LSA in the database. One of this router that came from a neighbour is there until it is flushed.
     pub(super) fn current(&self, now: Instant, key: &LsaKey) -> Option<LsaHeader> {
-        match self.originals.number_of(key) {
-            Some(number) => self.originals.header(now, number),
-            None => self.learned.get(key).map(|lsa| lsa.header(now)),
+        match self.learned.get(key) {
+            Some(lsa) => Some(lsa.header(now)),
+            None => self.originals.number_of(key).and_then(|number| self.originals.header(now, number)),
         }
     }
 
@@ -36,12 +36,12 @@ impl Ospf {
     fn write_lsa(&self, now: Instant, key: &LsaKey, out: &mut Vec<u8>) -> bool {
         let Some(header) = self.current(now, key) else { return false };
         let at = out.len();
-        match (self.originals.number_of(key), self.learned.get(key)) {
-            (Some(number), _) => self.originals.write(now, number, out),
-            (None, Some(lsa)) => {
+        match (self.learned.get(key), self.originals.number_of(key)) {
+            (Some(lsa), _) => {
                 header.emit(out);
                 out.extend_from_slice(lsa.body());
             }
+            (None, Some(number)) => self.originals.write(now, number, out),
             (None, None) => return false,
         }
         out[at..at + 2].copy_from_slice(&(header.age + TRANSMIT_DELAY).min(MAX_AGE).to_be_bytes());
@@ -360,16 +360,12 @@ impl Ospf {
             return;
         }
         self.dying.remove(&key);
-        match self.originals.number_of(&key) {
-            Some(number) => {
-                self.originals.flushed(number);
-                if self.originals.is_wanted(number) {
-                    self.plan(now, number);
-                }
-            }
-            None => {
-                self.learned.remove(&key);
-                self.timers.cancel(&Timer::Expire(key));
+        self.learned.remove(&key);
+        self.timers.cancel(&Timer::Expire(key));
+        if let Some(number) = self.originals.number_of(&key) {
+            self.originals.flushed(number);
+            if self.originals.is_wanted(number) {
+                self.plan(now, number);
             }
         }
     }

@@ -212,7 +212,8 @@ impl Ospf {
         }
     }
 
-    fn neighbour_change(&mut self, now: Instant, out: &mut Output<'_>) {
+    /// NeighborChange.
+    pub(super) fn neighbour_change(&mut self, now: Instant, out: &mut Output<'_>) {
         if self.is_broadcast() && self.state != InterfaceState::Waiting {
             self.elect(now, out);
         }

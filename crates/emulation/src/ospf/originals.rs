@@ -218,11 +218,11 @@ impl Originals {
     }
 
     /// The neighbours still have a newer instance of an LSA (section 13.4): the next one must be newer than that. An LSA that is not
-    /// wanted is flushed with the next number, because its contents may differ.
+    /// wanted is flushed with the next number, because its contents may differ. After the last number the found instance is flushed.
     pub fn overtake(&mut self, number: u32, sequence: i32) {
         let original = self.at(number);
         original.sequence = sequence;
-        if !original.wanted {
+        if !original.wanted || sequence == MAX_SEQUENCE {
             original.sequence = sequence.saturating_add(1);
             if original.presence == Presence::Present {
                 self.present -= 1;

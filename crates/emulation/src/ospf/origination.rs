@@ -8,7 +8,7 @@ use super::{InterfaceState, LS_REFRESH_TIME, MIN_LS_INTERVAL, MOST_ORIGINATIONS,
 use crate::protocol::Refused;
 use drophammer_model::Instant;
 use drophammer_wire::ospf::body::link;
-use drophammer_wire::ospf::lsa::MAX_AGE;
+use drophammer_wire::ospf::lsa::{MAX_AGE, MAX_SEQUENCE};
 use drophammer_wire::ospf::{Lsa, LsaHeader, Network, Router, RouterLink};
 use std::net::Ipv4Addr;
 
@@ -129,15 +129,22 @@ impl Ospf {
                 neighbour.satisfied(&header.key);
             }
         }
-        match self.originals.number_of(&header.key) {
-            Some(number) => {
-                self.originals.overtake(number, header.sequence);
-                match self.originals.is_wanted(number) {
-                    true => self.plan(now, number),
-                    false => self.flood_end(now, number),
+        let number = self.originals.number_of(&header.key);
+        if let Some(number) = number {
+            self.originals.overtake(number, header.sequence);
+        }
+        match number {
+            Some(number) if header.sequence < MAX_SEQUENCE => match self.originals.is_wanted(number) {
+                true => {
+                    // If it was being flushed: no neighbour is expected to acknowledge that any more.
+                    self.bury(now, header.key);
+                    self.plan(now, number);
                 }
-            }
-            None => {
+                false => self.flood_end(now, number),
+            },
+            None if !self.learned.has_room(&header.key) => self.counters.overflow += 1,
+            // No instance of this router can be newer, so this one is flushed.
+            _ => {
                 let end = LsaHeader { age: MAX_AGE, ..header };
                 self.install(now, end, lsa.body);
                 self.flood_lsa(now, &end, None);

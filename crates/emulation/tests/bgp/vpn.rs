@@ -183,12 +183,28 @@ fn a_stack_of_labels_is_kept_if_both_offer_it() {
     // One more label, 18, before the label 16 of the only route, whose length is the byte before: all lengths grow.
     let at = 4 + 4 + 3 + 1 + 12 + 1;
     assert_eq!(body[at..at + 4], [112, 0, 1, 1]);
-    body.splice(at + 1..at + 1, [0, 1, 0x20]);
-    (body[at], body[3], body[7]) = (body[at] + 24, body[3] + 3, body[7] + 3);
+    let grow = |body: &mut Vec<u8>| {
+        body.splice(at + 1..at + 1, [0, 1, 0x20]);
+        (body[at], body[3], body[7]) = (body[at] + 24, body[3] + 3, body[7] + 3);
+    };
+    grow(&mut body);
     let (mut adj_rib_in, id) = expect(&routes, Distinguishers::Configured);
-    let agreed = drophammer_emulation::bgp::Negotiated { label_stacks: vec![AfiSafi::VPNV4], ..agreed(false, true) };
-    adj_rib_in.update(Instant(1), &body, &agreed).unwrap();
+    let agreed = |most| drophammer_emulation::bgp::Negotiated {
+        label_stacks: vec![(AfiSafi::VPNV4, most)],
+        ..agreed(false, true)
+    };
+    adj_rib_in.update(Instant(1), &body, &agreed(2)).unwrap();
     assert_eq!(adj_rib_in.label_of(id, 0, 0), Some(&[18, 16][..]));
+    // More labels than this speaker can receive: the UPDATE withdraws (RFC 8277 section 2.1), also the second time.
+    grow(&mut body);
+    for n in 1..3 {
+        adj_rib_in.update(Instant(1), &body, &agreed(2)).unwrap();
+        assert_eq!((adj_rib_in.present(id), adj_rib_in.totals().treated_as_withdraw), (0, n));
+    }
+    for most in [3, 255] {
+        adj_rib_in.update(Instant(1), &body, &agreed(most)).unwrap();
+        assert_eq!(adj_rib_in.label_of(id, 0, 0), Some(&[18, 18, 16][..]));
+    }
 }
 
 /// VRFs with prefixes of their own.
@@ -273,6 +289,66 @@ fn wrong_routes_are_named_up_to_a_limit_and_all_counted() {
     let (report, totals) = (adj_rib_in.report(id), adj_rib_in.totals());
     assert_eq!((report.received, report.repeated, totals.unexpected), (6_000, 4_500, 7_500));
     assert_eq!(adj_rib_in.unexpected(usize::MAX).len(), 1_000);
+}
+
+#[test]
+fn a_route_with_two_distinguishers_is_gone_when_both_are() {
+    let right = own(10, 5, 1_001, 1);
+    let (old, new) = (own(10, 5, 1_001, 700), own(10, 5, 1_001, 800));
+    let (mut adj_rib_in, id) = expect(&right, Distinguishers::Learned);
+    take(&mut adj_rib_in, Change::Advertise, &old);
+    take(&mut adj_rib_in, Change::Advertise, &new);
+    // Twice the same withdrawal changes nothing.
+    for _ in 0..2 {
+        take(&mut adj_rib_in, Change::Withdraw, &old);
+        let report = adj_rib_in.report(id);
+        assert_eq!((report.present, report.missing, report.withdrawn, report.withdrawn_in_error), (50, 0, 0, 0));
+    }
+    assert!(adj_rib_in.complete() && adj_rib_in.label_of(id, 9, 4).is_some());
+    take(&mut adj_rib_in, Change::Withdraw, &new);
+    let report = adj_rib_in.report(id);
+    assert_eq!((report.present, report.withdrawn, report.withdrawn_in_error), (0, 50, 50));
+    // The same again in the next session, which knows nothing of the last one.
+    take(&mut adj_rib_in, Change::Advertise, &old);
+    take(&mut adj_rib_in, Change::Advertise, &new);
+    adj_rib_in.session_lost(Instant(2));
+    take(&mut adj_rib_in, Change::Advertise, &new);
+    take(&mut adj_rib_in, Change::Withdraw, &new);
+    assert_eq!(adj_rib_in.present(id), 0);
+}
+
+#[test]
+fn a_distinguisher_belongs_to_the_vrf_with_the_prefix() {
+    // Each VRF also exports to the one before it, whose target is lower.
+    let right = own(10, 5, 1_001, 1);
+    let targets = [1_000, 1_001].map(|first| Counting::from(VpnId::as2(65_000, first))).to_vec();
+    let theirs = VrfRange { targets, ..own(10, 5, 1_001, 700).vrfs().clone() };
+    let theirs = Arc::new(VpnRoutes::new(theirs, right.routes().clone(), PrefixesPerVrf::Own).unwrap());
+    let (mut adj_rib_in, id) = expect(&right, Distinguishers::Learned);
+    take(&mut adj_rib_in, Change::Advertise, &theirs);
+    let learned = adj_rib_in.learned_distinguishers(id);
+    assert!(learned.iter().all(|(distinguisher, vrf)| theirs.vrf_of_distinguisher(*distinguisher) == Some(*vrf)));
+    let (report, totals) = (adj_rib_in.report(id), adj_rib_in.totals());
+    assert_eq!((report.present, report.wrong_target, report.wrong_vrf, totals.unexpected), (50, 50, 0, 0));
+}
+
+#[test]
+fn routes_are_no_longer_unexpected_once_their_vrf_is_known() {
+    let right = own(10, 5, 1_001, 1);
+    let (unknown, known) = (own(10, 5, 9_000, 700), own(10, 5, 1_001, 700));
+    for learned_by in [1, 5] {
+        let (mut adj_rib_in, id) = expect(&right, Distinguishers::Learned);
+        take(&mut adj_rib_in, Change::Advertise, &unknown);
+        assert_eq!((adj_rib_in.unexpected(usize::MAX).len(), adj_rib_in.present(id)), (50, 0));
+        let some = VpnRouteSet { part: 0..learned_by, ..set(&known) };
+        for message in vpn_messages(Change::Advertise, some, &agreed(false, true), next_hops()) {
+            adj_rib_in.update(Instant(2), &message[19..], &agreed(false, true)).unwrap();
+        }
+        assert_eq!(adj_rib_in.present(id), 10 * learned_by);
+        assert_eq!(adj_rib_in.unexpected(usize::MAX).len() as u32, 50 - 10 * learned_by);
+        take(&mut adj_rib_in, Change::Withdraw, &known);
+        assert_eq!((adj_rib_in.unexpected(usize::MAX), adj_rib_in.present(id)), (vec![], 0));
+    }
 }
 
 #[test]

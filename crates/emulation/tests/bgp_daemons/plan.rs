@@ -28,7 +28,8 @@ pub enum Scene {
     /// IPv6 unicast with labels over an IPv4 core (6PE, RFC 4798), reflected: the next hop is an IPv4-mapped address.
     SixPe,
     /// VPN routes of 12 VRFs with the same prefixes, both families over an IPv4 core, reflected. Some of them are withdrawn and
-    /// advertised again. OpenBGPD 7.7 counts withdrawals of VPN routes but keeps the routes.
+    /// advertised again. OpenBGPD 7.7 counts withdrawals of VPN routes but keeps the routes: it reads their distinguishers from 3 bytes
+    /// too early, where the label is. Version 7.8 skips the label.
     Vrfs,
     /// Two paths to each prefix, in and out (RFC 7911).
     Paths,

@@ -1,8 +1,10 @@
 //! Neighbours, elections, adjacencies, authentication.
 
-use super::lan::{self, Lan, address, config, router_id, secs};
+use super::lan::{self, Lan, address, config, from_second, router_id, secs};
 use drophammer_emulation::ospf::{InterfaceState, NeighbourState, NetworkType, OspfConfig, Secret};
 use drophammer_emulation::protocol::{Command, Protocol};
+use drophammer_wire::ospf::exchange::flag;
+use drophammer_wire::ospf::{DatabaseDescription, Hello, LsaHeader, LsaKey, kind, lsa_type, option};
 use std::net::Ipv4Addr;
 
 use NeighbourState::{Full, TwoWay};
@@ -81,6 +83,56 @@ fn five_routers_elect_and_only_the_elected_are_adjacent_to_all() {
     assert!(lan.is_settled());
     let network_lsas = lan.ospf(0).learned(lan.now).filter(|h| h.key.kind == 2).map(|h| h.key.id);
     assert_eq!(network_lsas.collect::<Vec<_>>(), [address(4)], "the other one is flushed");
+}
+
+/// A Hello of the second device, which hears `neighbours`.
+fn hello(options: u8, neighbours: &[[u8; 4]]) -> Vec<u8> {
+    let [mask, none] = [[255, 255, 255, 0].into(), Ipv4Addr::UNSPECIFIED];
+    let (hello_interval, dead_interval, priority) = (1, 4, 1);
+    let hello =
+        Hello { mask, hello_interval, options, priority, dead_interval, designated: none, backup: none, neighbours };
+    let mut body = Vec::new();
+    hello.emit(&mut body);
+    body
+}
+
+fn description(options: u8, flags: u8, sequence: u32) -> Vec<u8> {
+    let mut body = Vec::new();
+    DatabaseDescription { mtu: 1500, options, flags, sequence }.emit(&mut body);
+    body
+}
+
+#[test]
+fn as_wide_lsas_are_not_requested_in_a_stub_area() {
+    for of_as in [lsa_type::EXTERNAL, lsa_type::OPAQUE_AS] {
+        let mut lan = Lan::started(vec![OspfConfig { stub: true, ..config(1, PointToPoint) }]);
+        lan.run(5);
+        let send = |lan: &mut Lan, kind, body: &[u8]| lan.inject(0, &from_second(kind, body));
+        send(&mut lan, kind::HELLO, &hello(0, &[router_id(1).octets()]));
+        let first = flag::INIT | flag::MORE | flag::MASTER;
+        send(&mut lan, kind::DATABASE_DESCRIPTION, &description(option::OPAQUE, first, 1));
+        assert_eq!(lan.states(0), [NeighbourState::Exchange]);
+        let mut body = description(option::OPAQUE, flag::MASTER, 2);
+        let key = LsaKey { kind: of_as, id: [4, 0, 0, 1].into(), router: router_id(2) };
+        LsaHeader { age: 1, options: 0, key, sequence: 1, checksum: 1, length: 20 }.emit(&mut body);
+        send(&mut lan, kind::DATABASE_DESCRIPTION, &body);
+        assert_eq!((lan.states(0), lan.counter(0, "requests_sent")), (vec![NeighbourState::ExStart], 0), "{of_as}");
+        assert_eq!(lan.ospf(0).rejected().get("AS-wide LSA in a Database Description of a stub area"), 1);
+    }
+}
+
+#[test]
+fn a_database_description_shows_that_a_neighbour_hears_this_router() {
+    let mut lan = Lan::started(vec![config(1, Broadcast)]);
+    lan.run(5);
+    assert_eq!(lan.ospf(0).designated(), (address(1), Ipv4Addr::UNSPECIFIED));
+    let body = hello(option::EXTERNAL, &[]);
+    lan.inject(0, &from_second(kind::HELLO, &body));
+    assert_eq!(lan.states(0), [NeighbourState::Init]);
+    let body = description(option::EXTERNAL, flag::INIT | flag::MORE | flag::MASTER, 1);
+    lan.inject(0, &from_second(kind::DATABASE_DESCRIPTION, &body));
+    assert_eq!(lan.states(0), [NeighbourState::Exchange]);
+    assert_eq!(lan.ospf(0).designated(), (address(1), address(2)), "NeighborChange");
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! Databases of thousands of LSAs, lost packets, aging, the end of sequence numbers.
 
-use super::lan::{Lan, address, config, externals, router_id, secs, topology};
+use super::lan::{Lan, config, externals, from_second, router_id, secs, topology};
 use drophammer_emulation::ospf::{Expected, NetworkType, Networks, OspfCommand, OspfConfig, Part, Shape};
 use drophammer_emulation::protocol::{Command, Protocol};
 use drophammer_model::Instant;
 use drophammer_wire::ospf::lsa::{self, INITIAL_SEQUENCE, MAX_SEQUENCE};
-use drophammer_wire::ospf::{Authentication, Header, LsaHeader, LsaKey, kind, packet};
-use drophammer_wire::{MacAddr, ipv4};
+use drophammer_wire::ospf::{External, LsaHeader, LsaKey, kind};
 use std::net::Ipv4Addr;
 
 use NetworkType::{Broadcast, PointToPoint};
@@ -150,28 +149,7 @@ fn what_a_restarted_router_finds_of_its_earlier_life_is_overtaken_or_flushed() {
 
 /// An Update with one LSA, from the second device to the first.
 fn update(lsa: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; packet::LEN];
-    bytes.extend([0, 0, 0, 1]);
-    bytes.extend_from_slice(lsa);
-    let header = Header { kind: kind::LINK_STATE_UPDATE, router_id: router_id(2), area_id: Ipv4Addr::UNSPECIFIED };
-    header.seal(&mut bytes, &Authentication::Null, 0);
-    let ip = ipv4::Repr {
-        tos: 0xc0,
-        identification: 0,
-        dont_fragment: false,
-        ttl: 1,
-        protocol: ipv4::protocol::OSPF,
-        source: address(2),
-        destination: address(1),
-        payload_len: bytes.len(),
-    };
-    let mut frame = vec![0; 14 + ipv4::LEN];
-    frame[..6].copy_from_slice(&MacAddr::local(1).0);
-    frame[6..12].copy_from_slice(&MacAddr::local(2).0);
-    frame[12..14].copy_from_slice(&[8, 0]);
-    ip.emit(&mut frame[14..]);
-    frame.extend(bytes);
-    frame
+    from_second(kind::LINK_STATE_UPDATE, &[&[0, 0, 0, 1], lsa].concat())
 }
 
 /// A Router-LSA without links.
@@ -200,6 +178,32 @@ fn after_the_last_sequence_number_an_lsa_is_flushed_and_starts_anew() {
     lan.run(10);
     assert_eq!(sequence(&lan), Some(INITIAL_SEQUENCE));
     assert!(lan.is_settled());
+}
+
+#[test]
+fn a_found_lsa_with_the_last_sequence_number_is_flushed_itself() {
+    let mut lan = Lan::started([1, 2].map(|n| config(n, PointToPoint)).to_vec());
+    lan.run(20);
+    // The one with the largest checksum: no instance of the second device is newer.
+    let of = |flags| {
+        let mut lsa = router_lsa(router_id(2), MAX_SEQUENCE, 5);
+        lsa[20] = flags;
+        lsa::seal(&mut lsa);
+        lsa
+    };
+    let found = (0..=255).map(of).max_by_key(|lsa| [lsa[16], lsa[17]]).unwrap();
+    lan.inject(0, &update(&found));
+    let sequence = |lan: &Lan| {
+        let mut all = lan.ospf(0).learned(lan.now).filter(|h| h.key.id == router_id(2));
+        all.next().map(|h| h.sequence)
+    };
+    assert_eq!(sequence(&lan), Some(MAX_SEQUENCE));
+    lan.command(1, &Command::Stop);
+    lan.run(1);
+    lan.command(1, &Command::Start);
+    lan.run(30);
+    assert!(lan.is_settled());
+    assert!(sequence(&lan).is_some_and(|n| n < INITIAL_SEQUENCE + 5), "{:?}", sequence(&lan));
 }
 
 #[test]
@@ -248,6 +252,47 @@ fn lsas_beyond_the_limit_are_acknowledged_and_counted() {
     assert!(lan.is_settled(), "{:?}", lan.progress(0));
     assert!(lan.ospf(1).learned_len() <= 100 && lan.ospf(1).learned_len() > 90);
     assert!(lan.counter(1, "lsas_not_stored") >= 9900);
+}
+
+/// An AS-external-LSA of the first device.
+fn external_lsa(id: Ipv4Addr, sequence: i32) -> Vec<u8> {
+    let key = LsaKey { kind: 5, id, router: router_id(1) };
+    let mut bytes = Vec::new();
+    LsaHeader { age: 5, options: 2, key, sequence, checksum: 0, length: 0 }.emit(&mut bytes);
+    let [mask, forwarding] = [[255, 255, 255, 0], [0; 4]].map(Ipv4Addr::from);
+    External { mask, type_2: true, metric: 7, forwarding, tag: 0 }.emit(&mut bytes);
+    lsa::seal(&mut bytes);
+    bytes
+}
+
+#[test]
+fn remains_of_an_earlier_life_that_nobody_acknowledges_stay_below_the_limit() {
+    let few = OspfConfig { most_learned: 100, ..config(1, PointToPoint) };
+    let mut lan = Lan::started(vec![few, config(2, PointToPoint)]);
+    lan.run(10);
+    lan.cut = vec![1];
+    for n in 0..200 {
+        lan.inject(0, &update(&external_lsa([40, 0, n, 0].into(), 5)));
+    }
+    // One is the neighbour's Router-LSA.
+    assert_eq!((lan.ospf(0).learned_len(), lan.counter(0, "lsas_not_stored")), (100, 101));
+}
+
+#[test]
+fn an_lsa_that_is_overtaken_while_it_is_flushed_is_advertised_again() {
+    let external = Some(externals(1));
+    let mut lan = Lan::started(vec![OspfConfig { external, ..config(1, PointToPoint) }, config(2, PointToPoint)]);
+    lan.run(10);
+    lan.cut = vec![1];
+    lan.order(0, OspfCommand::Withdraw(Part::External(0..1)));
+    lan.run(1);
+    lan.order(0, OspfCommand::Advertise(Part::External(0..1)));
+    lan.inject(0, &update(&external_lsa([30, 0, 0, 0].into(), 5)));
+    lan.cut.clear();
+    lan.run(20);
+    let sequences = lan.ospf(1).learned(lan.now).filter(|h| h.key.kind == 5).map(|h| h.sequence);
+    assert_eq!(sequences.collect::<Vec<_>>(), [6]);
+    assert!(lan.is_settled());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use drophammer_emulation::ospf::{
 use drophammer_emulation::protocol::{Command, Protocol};
 use drophammer_emulation::{Address, Device, DeviceConfig};
 use drophammer_model::Instant;
+use drophammer_wire::ospf::{Authentication, Header, packet};
 use drophammer_wire::{MacAddr, ipv4};
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -50,6 +51,30 @@ pub fn topology(routers: u32, shape: Shape) -> Topology {
 pub fn externals(count: u32) -> Externals {
     let networks = Networks { first: [30, 0, 0, 0].into(), length: 24, count, metric: 20 };
     Externals { networks, type_2: true, tag: 0, forwarding: Ipv4Addr::UNSPECIFIED }
+}
+
+/// A frame with an OSPF packet from device 2 to device 1, whether or not there is a device 2.
+pub fn from_second(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut bytes = [&[0; packet::LEN], body].concat();
+    let header = Header { kind, router_id: router_id(2), area_id: Ipv4Addr::UNSPECIFIED };
+    header.seal(&mut bytes, &Authentication::Null, 0);
+    let ip = ipv4::Repr {
+        tos: 0xc0,
+        identification: 0,
+        dont_fragment: false,
+        ttl: 1,
+        protocol: ipv4::protocol::OSPF,
+        source: address(2),
+        destination: address(1),
+        payload_len: bytes.len(),
+    };
+    let mut frame = vec![0; 14 + ipv4::LEN];
+    frame[..6].copy_from_slice(&MacAddr::local(1).0);
+    frame[6..12].copy_from_slice(&MacAddr::local(2).0);
+    frame[12..14].copy_from_slice(&[8, 0]);
+    ip.emit(&mut frame[14..]);
+    frame.extend(bytes);
+    frame
 }
 
 /// A link with devices 1, 2, ...

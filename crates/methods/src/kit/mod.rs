@@ -31,4 +31,5 @@ pub mod testbed;
 pub mod throughput_search;
 pub mod trial;
 pub mod trial_count;
+pub mod vpn_traffic;
 pub mod vpns;

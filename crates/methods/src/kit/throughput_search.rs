@@ -177,6 +177,28 @@ pub fn search(
     goals: Vec<SearchGoal>,
     params: &Params,
 ) -> Result<Searched, TestError> {
+    let mut trial = |bed: &mut dyn Testbed, load: f64, duration_s: f64| {
+        let purpose = format!("throughput {}: {load:.0} fps per port", pattern.size);
+        let spec = pattern.trial(bed.ports(), purpose, Load::Constant { rate_pps: load }, duration_s)?;
+        bed.trial(&spec)
+    };
+    search_with(bed, pattern, goals, params, &mut trial)
+}
+
+/// Runs a trial at a load in fps per sending port, for a time in seconds.
+pub type RunTrial<'a> = dyn FnMut(&mut dyn Testbed, f64, f64) -> Result<TrialResult, TestError> + 'a;
+
+/// Like [`search`], but for other traffic than the pattern's own. The pattern determines the highest load.
+///
+/// # Errors
+/// Errors of [`search`].
+pub fn search_with(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    goals: Vec<SearchGoal>,
+    params: &Params,
+    trial: &mut RunTrial<'_>,
+) -> Result<Searched, TestError> {
     let mut limits = pattern.limits(bed);
     let mut capped = false;
     if let Some(max) = MAX_LOAD.get(params).filter(|max| max.pps() < limits.max.pps()) {
@@ -194,7 +216,7 @@ pub fn search(
         let trial_seconds = SEARCH_MAX.seconds(params) - spent_s;
         let budget = Budget { trial_seconds, trials: TRIALS_MAX };
         let mut search = Search::new(goals.clone(), min, max, budget).map_err(failed)?;
-        let stopped = one_search(bed, pattern, PAUSE.get(params), &mut search, &mut trials);
+        let stopped = one_search(bed, pattern, PAUSE.get(params), &mut search, &mut trials, trial);
         spent_s += search.spent().trial_seconds;
         let ended = |unfit, error| Searched {
             results: search.results(),
@@ -241,12 +263,11 @@ fn one_search(
     pause: Duration,
     search: &mut Search,
     trials: &mut Vec<SearchTrial>,
+    trial: &mut RunTrial<'_>,
 ) -> Result<(), (f64, TestError)> {
     let mut run = |duration_s: f64, load_pps: f64| {
         bed.progress(&format!("throughput, {}", pattern.size_text()));
-        let purpose = format!("throughput {}: {load_pps:.0} fps per port", pattern.size);
-        let spec = pattern.trial(bed.ports(), purpose, Load::Constant { rate_pps: load_pps }, duration_s)?;
-        let result = bed.trial(&spec)?;
+        let result = trial(bed, load_pps, duration_s)?;
         let offered = result.offered_load();
         trials.push(SearchTrial {
             trial: result.trial,

@@ -31,7 +31,7 @@ impl VrfView {
 }
 
 /// Direction of traffic through the DUT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     /// From CE routers to remote sites: the DUT pushes labels.
     ToCore,
@@ -61,6 +61,9 @@ pub struct VpnRoutesSeen {
     pub wrong: u64,
     /// Routes that are present but must be absent.
     pub lingering: u64,
+    /// Routes with the prefixes of CE routers that CE routers received. Most routers advertise routes of a neighbour back to it; frames
+    /// show whether they are of another VRF.
+    pub returned: u64,
     /// Routes that a router received although they belong to another VRF, or to none.
     pub leaked: u64,
     /// The first of these, as text.

@@ -14,3 +14,5 @@ pub mod route_filtering;
 pub mod route_flap;
 pub mod route_forwarding;
 pub mod route_outage;
+pub mod vpn_route_flap;
+pub mod vpn_scale;

@@ -287,7 +287,7 @@ impl Shape {
 }
 
 /// Frames lost in the bins from `from_s` to `to_s`, and the end of the last bin with a loss.
-fn lost_between(bins: &[Bin], bin_s: f64, from_s: f64, to_s: f64) -> (u64, Option<f64>) {
+pub(crate) fn lost_between(bins: &[Bin], bin_s: f64, from_s: f64, to_s: f64) -> (u64, Option<f64>) {
     let range = (from_s / bin_s).floor() as usize..((to_s / bin_s).floor() as usize).min(bins.len());
     let lost = |i: usize| bins[i].offered.saturating_sub(bins[i].delivered);
     let last = range.clone().rev().find(|i| lost(*i) > 0).map(|i| (i as f64 + 1.0) * bin_s);

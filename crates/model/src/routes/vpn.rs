@@ -377,13 +377,23 @@ impl VpnRoutes {
         self.vrfs.targets.iter().filter_map(move |ids| ids.at(vrf)).map(VpnId::route_target)
     }
 
+    /// The VRFs that have this route target, unless all have it.
+    pub fn vrfs_of_target(&self, target: [u8; 8]) -> impl Iterator<Item = u32> + '_ {
+        let (id, count) = (VpnId::from_route_target(target), self.vrfs.count);
+        self.vrfs.targets.iter().filter_map(move |ids| {
+            // The target of a single VRF is its own even with step 0.
+            let alone = (count == 1 && id == Some(ids.first)).then_some(0);
+            ids.vrf_of(id?).filter(|vrf| *vrf < count).or(alone)
+        })
+    }
+
     /// The VRF that has this route target, which no other VRF has; `None` for any other extended community.
     pub fn vrf_of_target(&self, target: [u8; 8]) -> Option<u32> {
-        let id = VpnId::from_route_target(target)?;
-        let count = self.vrfs.count;
-        // The target of a single VRF is its own even with step 0.
-        let alone = |ids: &Counting| (count == 1 && ids.first == id).then_some(0);
-        self.vrfs.targets.iter().find_map(|ids| ids.vrf_of(id).filter(|vrf| *vrf < count).or(alone(ids)))
+        let all_have = |ids: &Counting| ids.step == 0 && Some(ids.first) == VpnId::from_route_target(target);
+        let mut vrfs = self.vrfs_of_target(target);
+        let vrf = vrfs.next()?;
+        let others = vrfs.any(|other| other != vrf) || self.vrfs.count > 1 && self.vrfs.targets.iter().any(all_have);
+        (!others).then_some(vrf)
     }
 
     /// Label of route 0 of VRF `vrf`, and the number of consecutive routes that share a label.
@@ -496,6 +506,21 @@ mod tests {
         assert_eq!((own.vrf_of_target(targets[0]), own.vrf_of_target(targets[1])), (Some(2), None));
         let again: VpnRoutes = serde_json::from_str(&serde_json::to_string(&own).unwrap()).unwrap();
         assert_eq!(again, own);
+    }
+
+    #[test]
+    fn a_target_of_several_vrfs_names_none() {
+        let of = |targets: &[(u32, u32)]| {
+            let counting = |&(first, step)| Counting { first: VpnId::as2(65_000, first), step };
+            let vrfs = VrfRange { targets: targets.iter().map(counting).collect(), ..vrfs(3, LabelPer::Vrf) };
+            let all = VpnRoutes::new(vrfs, routes(1), PrefixesPerVrf::Same).unwrap();
+            (1..6).map(|number| all.vrf_of_target(VpnId::as2(65_000, number).route_target())).collect::<Vec<_>>()
+        };
+        // Each VRF has its own target and that of the next one.
+        assert_eq!(of(&[(2, 1), (1, 1)]), [Some(0), None, None, Some(2), None]);
+        // All have target 2, which the second one would have as its own.
+        assert_eq!(of(&[(1, 1), (2, 0)]), [Some(0), None, Some(2), None, None]);
+        assert_eq!(of(&[(1, 1), (1, 1)]), [Some(0), Some(1), Some(2), None, None]);
     }
 
     #[test]

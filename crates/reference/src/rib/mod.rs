@@ -12,6 +12,13 @@
 //!   the same instant are in the order of the UPDATE; changes due to a peer that went down are in the order of their
 //!   prefix numbers.
 //! - A path whose next hop is not on the link of its peer, or whose AS path contains this AS, is kept but never used.
+//!
+//! # VRFs
+//!
+//! Each VRF has a table of its own (RFC 4364 section 3.2); all tables share the numbers of prefixes and the delays. A
+//! session with a CE router belongs to one VRF, a session with a PE router to all of them. In a VRF, the path of the CE
+//! router is better than imported ones, and among these the lowest next hop is best, then the route distinguisher that
+//! came first. An imported path is used only while the device has a route to its next hop.
 
 mod attributes;
 mod decision;
@@ -33,6 +40,52 @@ pub type Net = (IpAddr, u8);
 
 pub type PeerId = u16;
 
+/// A table: [`GLOBAL`], or `n + 1` for VRF `n`.
+pub type TableId = u32;
+
+/// The device's own table.
+pub const GLOBAL: TableId = 0;
+
+/// The tables that a session belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Table(TableId),
+    /// All VRFs.
+    Vrfs,
+}
+
+/// A next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hop {
+    /// A neighbour, by a number that the caller chose.
+    Neighbour(u32),
+    /// A PE router, by a number that the caller chose, and the label that it assigned to the route.
+    Pe { pe: u32, label: u32 },
+}
+
+/// Where a path came from; there is at most one path from each source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Source {
+    /// Number of the route distinguisher of an imported path, [`LEAKED`] included; 0 for all other paths.
+    pub distinguisher: u32,
+    /// The peer that advertised it.
+    pub peer: PeerId,
+}
+
+/// Added to the distinguisher of a path that a fault imported into a wrong VRF. Such a path is the best one.
+pub const LEAKED: u32 = 1 << 31;
+
+impl Source {
+    /// A peer that advertises routes of one table.
+    pub fn peer(peer: PeerId) -> Source {
+        Source { distinguisher: 0, peer }
+    }
+
+    fn is_leaked(self) -> bool {
+        self.distinguisher & LEAKED != 0
+    }
+}
+
 /// Delays of a routing table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
@@ -53,6 +106,7 @@ pub struct Peer {
     pub client: bool,
     pub router_id: u32,
     pub address: IpAddr,
+    pub scope: Scope,
     /// True if IPv4 routes are advertised.
     pub ipv4: bool,
     /// True if IPv6 routes are advertised.
@@ -63,10 +117,9 @@ pub struct Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     pub attributes: AttributesId,
-    /// Number of the next hop, chosen by the caller; a path with `None` is never used.
-    pub hop: Option<u32>,
-    /// The peer that advertised it.
-    pub peer: PeerId,
+    /// A path with `None` is never used.
+    pub hop: Option<Hop>,
+    pub source: Source,
     /// True if that peer is internal.
     pub internal: bool,
     /// True if routes are reflected for that peer.
@@ -84,23 +137,27 @@ pub enum Telling {
 /// A change of the forwarding table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FibChange {
+    pub table: TableId,
     pub net: Net,
     /// Number of the prefix, from 1.
     pub number: u32,
     /// The next hop; `None` if the route is removed.
-    pub hop: Option<u32>,
+    pub hop: Option<Hop>,
 }
 
 /// A prefix with all its state.
 #[derive(Clone, Debug)]
 struct Entry {
+    pub table: TableId,
+    /// Its position among the prefixes of its table.
+    pub place: u32,
     pub net: Net,
     pub paths: Paths,
     pub best: Option<Path>,
     /// The best path as it is advertised to peers.
     pub exported: Option<Path>,
     /// The next hop that is in the forwarding table or on its way there.
-    pub hop: Option<u32>,
+    pub hop: Option<Hop>,
     /// Delayed withdrawals of the prefix.
     pub late: u32,
 }
@@ -125,37 +182,38 @@ impl Paths {
     pub fn put(&mut self, path: Path) {
         match self {
             Paths::None => *self = Paths::One(path),
-            Paths::One(own) if own.peer == path.peer => *own = path,
+            Paths::One(own) if own.source == path.source => *own = path,
             Paths::One(own) => *self = Paths::Many(vec![*own, path]),
-            Paths::Many(paths) => match paths.iter_mut().find(|p| p.peer == path.peer) {
+            Paths::Many(paths) => match paths.iter_mut().find(|p| p.source == path.source) {
                 Some(own) => *own = path,
                 None => paths.push(path),
             },
         }
     }
 
-    pub fn remove(&mut self, peer: PeerId) -> bool {
+    /// Removes the paths from these sources; returns their number.
+    pub fn remove(&mut self, gone: impl Fn(Source) -> bool) -> usize {
+        let before = self.all().len();
         match self {
-            Paths::One(own) if own.peer == peer => *self = Paths::None,
+            Paths::One(own) if gone(own.source) => *self = Paths::None,
             Paths::Many(paths) => {
-                let before = paths.len();
-                paths.retain(|p| p.peer != peer);
-                let gone = paths.len() < before;
-                if let [only] = paths[..] {
-                    *self = Paths::One(only);
+                paths.retain(|p| !gone(p.source));
+                match paths[..] {
+                    [] => *self = Paths::None,
+                    [only] => *self = Paths::One(only),
+                    _ => {}
                 }
-                return gone;
             }
-            _ => return false,
+            _ => {}
         }
-        true
+        before - self.all().len()
     }
 }
 
 /// The attributes to advertise to peer `id` for a prefix. A route is not sent back to the peer that sent it, nor from
 /// one internal peer to another (RFC 4271 section 9.2), unless one of the two is a client (RFC 4456 section 6).
 fn wanted(entry: &Entry, id: PeerId, peer: &Peer, interned: &Interned) -> Option<AttributesId> {
-    let path = entry.exported.filter(|p| p.peer != id)?;
+    let path = entry.exported.filter(|p| p.source.peer != id)?;
     let family = if entry.net.0.is_ipv4() { peer.ipv4 } else { peer.ipv6 };
     if !family || path.internal && peer.internal && !path.client && !peer.client {
         return None;
@@ -182,19 +240,33 @@ pub struct Rib {
     limit: usize,
     withdraw_late: Duration,
     entries: Vec<Entry>,
-    ipv4: HashMap<(u32, u8), u32>,
-    ipv6: HashMap<(u128, u8), u32>,
+    tables: Vec<Members>,
+    /// Peers of all VRFs that are up.
+    pe_peers: Vec<PeerId>,
+    /// True for each PE router to which the device has a route.
+    reachable: Vec<bool>,
+    ipv4: HashMap<(TableId, u32, u8), u32>,
+    ipv6: HashMap<(TableId, u128, u8), u32>,
     interned: Interned,
     peers: Vec<(Option<Peer>, AdjRibOut)>,
     paths: usize,
     best: usize,
     late: VecDeque<(Instant, u32)>,
     exports: VecDeque<(Instant, u32, Option<Path>)>,
-    fib: FibQueue<(u32, Option<u32>)>,
+    fib: FibQueue<(u32, Option<Hop>)>,
     scratch: Vec<Candidate>,
     /// Peers that have pending messages since the last query.
     awake: Vec<PeerId>,
     flap: Option<Flap>,
+}
+
+/// What belongs to a table.
+#[derive(Clone, Debug, Default)]
+struct Members {
+    /// Its prefixes, by their indices.
+    entries: Vec<u32>,
+    /// Peers that are up, ascending.
+    peers: Vec<PeerId>,
 }
 
 /// Prefixes that are withdrawn and advertised alternately.
@@ -221,13 +293,17 @@ impl Flap {
 }
 
 impl Rib {
-    /// An empty table for `peers` peers, which are all down. It keeps at most `limit` paths.
-    pub fn new(timing: Timing, peers: usize, limit: Option<usize>) -> Rib {
+    /// Empty tables of the device and its `vrfs` VRFs for `peers` peers, which are all down. It keeps at most `limit`
+    /// paths.
+    pub fn new(timing: Timing, peers: usize, vrfs: usize, limit: Option<usize>) -> Rib {
         Rib {
             timing,
             limit: limit.unwrap_or(usize::MAX),
             withdraw_late: Duration::ZERO,
             entries: Vec::new(),
+            tables: vec![Members::default(); 1 + vrfs],
+            pe_peers: Vec::new(),
+            reachable: Vec::new(),
             ipv4: HashMap::new(),
             ipv6: HashMap::new(),
             interned: Interned::default(),
@@ -296,68 +372,130 @@ impl Rib {
         self.interned.get(id)
     }
 
+    /// Number of prefixes that a session with this scope may concern.
+    fn scope_len(&self, scope: Scope) -> usize {
+        match scope {
+            Scope::Table(table) => self.tables[table as usize].entries.len(),
+            Scope::Vrfs => self.entries.len(),
+        }
+    }
+
+    /// The index of one of these prefixes; `None` if it does not belong to the scope.
+    fn in_scope(&self, scope: Scope, at: usize) -> Option<u32> {
+        match scope {
+            Scope::Table(table) => Some(self.tables[table as usize].entries[at]),
+            Scope::Vrfs => (self.entries[at].table != GLOBAL).then_some(at as u32),
+        }
+    }
+
+    /// The peers of a scope that are up.
+    fn peers_in(&mut self, scope: Scope) -> &mut Vec<PeerId> {
+        match scope {
+            Scope::Table(table) => &mut self.tables[table as usize].peers,
+            Scope::Vrfs => &mut self.pe_peers,
+        }
+    }
+
     /// Call it when a session came up: marks all routes for its peer.
     pub fn peer_up(&mut self, now: Instant, id: PeerId, peer: Peer) {
         self.advance(now);
         let (state, out) = &mut self.peers[usize::from(id)];
         *state = Some(peer);
-        out.clear();
-        for i in 0..self.entries.len() as u32 {
-            if self.wanted(i, id, &peer).is_some() {
-                self.peers[usize::from(id)].1.mark(i);
+        *out = AdjRibOut::new(peer.scope);
+        let up = self.peers_in(peer.scope);
+        if let Err(at) = up.binary_search(&id) {
+            up.insert(at, id);
+        }
+        self.mark_all(id, &peer, |_| true);
+        self.awake.extend(self.peers[usize::from(id)].1.first().map(|_| id));
+    }
+
+    /// Marks all routes of a peer that pass `which`, as if they had not been advertised.
+    fn mark_all(&mut self, id: PeerId, peer: &Peer, which: impl Fn(&Entry) -> bool) {
+        for at in 0..self.scope_len(peer.scope) {
+            let Some(i) = self.in_scope(peer.scope, at) else { continue };
+            let entry = &self.entries[i as usize];
+            if which(entry) && self.wanted(i, id, peer).is_some() {
+                let out = &mut self.peers[usize::from(id)].1;
+                out.tell(i, entry, None);
+                out.mark(i, entry);
             }
         }
-        self.awake.extend(self.peers[usize::from(id)].1.first().map(|_| id));
     }
 
     /// Call it when a peer requests all routes of a family again (RFC 2918).
     pub fn refresh(&mut self, id: PeerId, ipv6: bool) {
         let Some((Some(peer), _)) = self.peers.get(usize::from(id)) else { return };
         let peer = *peer;
-        for i in 0..self.entries.len() as u32 {
-            if self.entries[i as usize].net.0.is_ipv6() == ipv6 && self.wanted(i, id, &peer).is_some() {
-                let out = &mut self.peers[usize::from(id)].1;
-                out.tell(i, None);
-                out.mark(i);
-            }
-        }
+        self.mark_all(id, &peer, |entry| entry.net.0.is_ipv6() == ipv6);
     }
 
     /// Call it when a session ended: removes its paths, in the order of their prefix numbers.
     pub fn peer_down(&mut self, now: Instant, id: PeerId) {
         self.advance(now);
         let (state, out) = &mut self.peers[usize::from(id)];
-        if state.take().is_none() {
+        let Some(peer) = state.take() else { return };
+        out.clear();
+        self.peers_in(peer.scope).retain(|other| *other != id);
+        for at in 0..self.scope_len(peer.scope) {
+            let Some(i) = self.in_scope(peer.scope, at) else { continue };
+            let gone = self.entries[i as usize].paths.remove(|source| source.peer == id);
+            if gone > 0 {
+                self.paths -= gone;
+                self.reselect(now, i);
+            }
+        }
+    }
+
+    /// Records whether the device has a route to a PE router, and selects the paths through it anew.
+    pub fn set_reachable(&mut self, now: Instant, pe: u32, reachable: bool) {
+        self.advance(now);
+        let at = pe as usize;
+        if self.reachable.len() <= at {
+            self.reachable.resize(at + 1, false);
+        }
+        if std::mem::replace(&mut self.reachable[at], reachable) == reachable {
             return;
         }
-        out.clear();
+        let through = |path: &Path| matches!(path.hop, Some(Hop::Pe { pe: own, .. }) if own == pe);
         for i in 0..self.entries.len() {
-            if self.entries[i].paths.remove(id) {
-                self.paths -= 1;
+            if self.entries[i].paths.all().iter().any(through) {
                 self.reselect(now, i as u32);
             }
         }
     }
 
-    /// Adds a path from a peer that is up; it replaces the peer's earlier path. False if there is no room.
-    pub fn announce(&mut self, now: Instant, net: Net, path: Path) -> bool {
+    /// The imported path with the lowest prefix number.
+    pub fn first_imported(&self) -> Option<(TableId, Net, Path)> {
+        self.entries.iter().find_map(|entry| {
+            let imported = entry.paths.all().iter().find(|path| path.source.distinguisher != 0)?;
+            Some((entry.table, entry.net, *imported))
+        })
+    }
+
+    /// Adds a path from a peer that is up; it replaces the earlier path from its source. False if there is no room.
+    pub fn announce(&mut self, now: Instant, table: TableId, net: Net, path: Path) -> bool {
         self.advance(now);
-        let known = self.find(net);
-        let replaces = known.is_some_and(|i| self.entries[i as usize].paths.all().iter().any(|p| p.peer == path.peer));
+        let known = self.find(table, net);
+        let replaces =
+            known.is_some_and(|i| self.entries[i as usize].paths.all().iter().any(|p| p.source == path.source));
         if !replaces && self.paths >= self.limit {
             return false;
         }
-        let i = known.unwrap_or_else(|| self.add(net));
+        let i = known.unwrap_or_else(|| self.add(table, net));
         self.entries[i as usize].paths.put(path);
         self.paths += usize::from(!replaces);
         self.reselect(now, i);
         true
     }
 
-    /// Removes the path of a peer; false if there was none.
-    pub fn withdraw(&mut self, now: Instant, net: Net, peer: PeerId) -> bool {
+    /// Removes the path of a source; false if there was none.
+    pub fn withdraw(&mut self, now: Instant, table: TableId, net: Net, source: Source) -> bool {
         self.advance(now);
-        let Some(i) = self.find(net).filter(|i| self.entries[*i as usize].paths.remove(peer)) else { return false };
+        let Some(i) = self.find(table, net) else { return false };
+        if self.entries[i as usize].paths.remove(|own| own == source) == 0 {
+            return false;
+        }
         self.paths -= 1;
         self.reselect(now, i);
         true
@@ -373,6 +511,7 @@ impl Rib {
             && self.peers.iter().all(|(_, out)| out.is_empty());
         if idle && !self.entries.is_empty() {
             self.entries.clear();
+            self.tables.iter_mut().for_each(|table| table.entries.clear());
             self.ipv4.clear();
             self.ipv6.clear();
             self.interned.clear();
@@ -382,41 +521,66 @@ impl Rib {
         false
     }
 
-    fn find(&self, (address, len): Net) -> Option<u32> {
+    fn find(&self, table: TableId, (address, len): Net) -> Option<u32> {
         match address {
-            IpAddr::V4(a) => self.ipv4.get(&(a.to_bits(), len)),
-            IpAddr::V6(a) => self.ipv6.get(&(a.to_bits(), len)),
+            IpAddr::V4(a) => self.ipv4.get(&(table, a.to_bits(), len)),
+            IpAddr::V6(a) => self.ipv6.get(&(table, a.to_bits(), len)),
         }
         .copied()
     }
 
-    fn add(&mut self, net: Net) -> u32 {
+    fn add(&mut self, table: TableId, net: Net) -> u32 {
         let i = self.entries.len() as u32;
-        let entry = Entry { net, paths: Paths::None, best: None, exported: None, hop: None, late: 0 };
+        let members = &mut self.tables[table as usize].entries;
+        let place = members.len() as u32;
+        members.push(i);
+        let entry = Entry { table, place, net, paths: Paths::None, best: None, exported: None, hop: None, late: 0 };
         self.entries.push(entry);
         match net.0 {
-            IpAddr::V4(a) => self.ipv4.insert((a.to_bits(), net.1), i),
-            IpAddr::V6(a) => self.ipv6.insert((a.to_bits(), net.1), i),
+            IpAddr::V4(a) => self.ipv4.insert((table, a.to_bits(), net.1), i),
+            IpAddr::V6(a) => self.ipv6.insert((table, a.to_bits(), net.1), i),
         };
         i
     }
 
-    fn reselect(&mut self, now: Instant, i: u32) {
-        let entry = &mut self.entries[i as usize];
-        let new = match entry.paths.all() {
+    /// True if a path has a next hop to which the device has a route.
+    fn is_usable(&self, path: &Path) -> bool {
+        match path.hop {
+            None => false,
+            Some(Hop::Neighbour(_)) => true,
+            Some(Hop::Pe { pe, .. }) => self.reachable.get(pe as usize) == Some(&true),
+        }
+    }
+
+    /// The best path of entry `i`.
+    fn select(&mut self, i: u32) -> Option<Path> {
+        let entry = &self.entries[i as usize];
+        match entry.paths.all() {
             [] => None,
-            [only] => only.hop.is_some().then_some(*only),
+            [only] => self.is_usable(only).then_some(*only),
+            many if entry.table != GLOBAL => {
+                let key = |path: &&Path| {
+                    let next_hop = self.interned.get(path.attributes).next_hop;
+                    (!path.source.is_leaked(), path.internal, next_hop, path.source)
+                };
+                many.iter().filter(|path| self.is_usable(path)).min_by_key(key).copied()
+            }
             many => {
                 self.scratch.clear();
                 let usable: Vec<Path> = many.iter().copied().filter(|p| p.hop.is_some()).collect();
                 self.scratch.extend(usable.iter().filter_map(|path| {
-                    let peer = self.peers[usize::from(path.peer)].0?;
+                    let peer = self.peers[usize::from(path.source.peer)].0?;
                     let Peer { internal, router_id, address, .. } = peer;
                     Some(Candidate { rank: self.interned.rank(path.attributes), internal, router_id, address })
                 }));
                 decision::best(&self.scratch).map(|at| usable[at])
             }
-        };
+        }
+    }
+
+    fn reselect(&mut self, now: Instant, i: u32) {
+        let new = self.select(i);
+        let entry = &mut self.entries[i as usize];
         if new == entry.best {
             return;
         }
@@ -470,14 +634,17 @@ impl Rib {
     }
 
     fn mark(&mut self, i: u32) {
-        let entry = &self.entries[i as usize];
+        let Rib { entries, tables, pe_peers, peers, interned, awake, .. } = self;
+        let entry = &entries[i as usize];
         let hidden = self.flap.is_some_and(|flap| flap.hides(i));
-        for (id, (peer, out)) in self.peers.iter_mut().enumerate() {
+        let of_vrfs = if entry.table == GLOBAL { &[][..] } else { &pe_peers[..] };
+        for id in tables[entry.table as usize].peers.iter().chain(of_vrfs).copied() {
+            let (peer, out) = &mut peers[usize::from(id)];
             if let Some(peer) = peer
-                && wanted(entry, id as PeerId, peer, &self.interned).filter(|_| !hidden) != out.told(i)
+                && wanted(entry, id, peer, interned).filter(|_| !hidden) != out.told(i, entry)
             {
-                self.awake.extend(out.first().is_none().then_some(id as PeerId));
-                out.mark(i);
+                awake.extend(out.first().is_none().then_some(id));
+                out.mark(i, entry);
             }
         }
     }
@@ -502,23 +669,24 @@ impl Rib {
     /// The next change of the forwarding table until `now`, and its instant. Call [`Rib::advance`] first.
     pub fn take_fib(&mut self, now: Instant) -> Option<(Instant, FibChange)> {
         let (at, (i, hop)) = self.fib.take(now)?;
-        Some((at, FibChange { net: self.entries[i as usize].net, number: i + 1, hop }))
+        let Entry { table, net, .. } = self.entries[i as usize];
+        Some((at, FibChange { table, net, number: i + 1, hop }))
     }
 
-    /// The next message to a peer: prefix, prefix number, path (`None` for a withdrawal), and content.
-    pub fn next_telling(&mut self, id: PeerId) -> Option<(Net, u32, Option<Path>, Telling)> {
+    /// The next message to a peer: table, prefix, prefix number, path (`None` for a withdrawal), and content.
+    pub fn next_telling(&mut self, id: PeerId) -> Option<(TableId, Net, u32, Option<Path>, Telling)> {
         let peer = self.peers.get(usize::from(id))?.0?;
         loop {
             let i = self.peers[usize::from(id)].1.first()?;
             let (entry, wanted) = (&self.entries[i as usize], self.wanted(i, id, &peer));
             let out = &mut self.peers[usize::from(id)].1;
-            if wanted == out.told(i) {
+            if wanted == out.told(i, entry) {
                 // The route changed and changed back before the peer was informed.
-                out.pop();
+                out.pop(entry);
                 continue;
             }
             let telling = wanted.map_or(Telling::Withdraw, Telling::Announce);
-            return Some((entry.net, i + 1, entry.exported, telling));
+            return Some((entry.table, entry.net, i + 1, entry.exported, telling));
         }
     }
 
@@ -527,9 +695,9 @@ impl Rib {
         let Some((Some(peer), out)) = self.peers.get(usize::from(id)) else { return };
         if let Some(i) = out.first() {
             let wanted = self.wanted(i, id, peer);
-            let out = &mut self.peers[usize::from(id)].1;
-            out.pop();
-            out.tell(i, wanted);
+            let (entry, out) = (&self.entries[i as usize], &mut self.peers[usize::from(id)].1);
+            out.pop(entry);
+            out.tell(i, entry, wanted);
         }
     }
 
@@ -542,19 +710,25 @@ impl Rib {
 /// Nothing is advertised.
 const NOTHING: u32 = u32::MAX;
 
-/// An Adj-RIB-Out, by index of the prefix: what has been advertised to one peer, and what is still to be advertised.
+/// An Adj-RIB-Out: what has been advertised to one peer, and what is still to be advertised.
 #[derive(Clone, Debug, Default)]
 struct AdjRibOut {
+    /// True if prefixes are at their place in their table, false if at their index among those of all tables.
+    by_place: bool,
     told: Vec<u32>,
     count: usize,
-    /// Prefixes that may have changed for this peer, each listed once, in the order of their changes.
+    /// Indices of prefixes that may have changed for this peer, each listed once, in the order of their changes.
     news: VecDeque<u32>,
     waits: Vec<bool>,
 }
 
 impl AdjRibOut {
+    fn new(scope: Scope) -> AdjRibOut {
+        AdjRibOut { by_place: matches!(scope, Scope::Table(_)), ..AdjRibOut::default() }
+    }
+
     fn clear(&mut self) {
-        *self = AdjRibOut::default();
+        *self = AdjRibOut { by_place: self.by_place, ..AdjRibOut::default() };
     }
 
     /// True if nothing has been advertised and nothing is pending.
@@ -562,14 +736,18 @@ impl AdjRibOut {
         self.count == 0 && self.news.is_empty()
     }
 
-    /// The attributes advertised for a prefix.
-    fn told(&self, i: u32) -> Option<AttributesId> {
-        self.told.get(i as usize).copied().filter(|told| *told != NOTHING)
+    fn at(&self, i: u32, entry: &Entry) -> usize {
+        (if self.by_place { entry.place } else { i }) as usize
+    }
+
+    /// The attributes advertised for prefix `i`.
+    fn told(&self, i: u32, entry: &Entry) -> Option<AttributesId> {
+        self.told.get(self.at(i, entry)).copied().filter(|told| *told != NOTHING)
     }
 
     /// Records what has been advertised for a prefix.
-    fn tell(&mut self, i: u32, attributes: Option<AttributesId>) {
-        let at = i as usize;
+    fn tell(&mut self, i: u32, entry: &Entry, attributes: Option<AttributesId>) {
+        let at = self.at(i, entry);
         if self.told.len() <= at {
             self.told.resize(at + 1, NOTHING);
         }
@@ -578,8 +756,8 @@ impl AdjRibOut {
     }
 
     /// Marks a prefix as possibly changed.
-    fn mark(&mut self, i: u32) {
-        let at = i as usize;
+    fn mark(&mut self, i: u32, entry: &Entry) {
+        let at = self.at(i, entry);
         if self.waits.len() <= at {
             self.waits.resize(at + 1, false);
         }
@@ -588,15 +766,16 @@ impl AdjRibOut {
         }
     }
 
-    /// The next marked prefix.
+    /// Index of the next marked prefix.
     fn first(&self) -> Option<u32> {
         self.news.front().copied()
     }
 
-    /// Unmarks the next prefix.
-    fn pop(&mut self) {
+    /// Unmarks the next prefix, which is `entry`.
+    fn pop(&mut self, entry: &Entry) {
         if let Some(i) = self.news.pop_front() {
-            self.waits[i as usize] = false;
+            let at = self.at(i, entry);
+            self.waits[at] = false;
         }
     }
 }

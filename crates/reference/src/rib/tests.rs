@@ -6,7 +6,8 @@ const US: u64 = 1_000;
 
 fn peer(n: u16) -> Peer {
     let address = IpAddr::from([198, 18, n as u8, 2]);
-    Peer { internal: false, client: false, router_id: 100 + u32::from(n), address, ipv4: true, ipv6: true }
+    let scope = Scope::Table(GLOBAL);
+    Peer { internal: false, client: false, router_id: 100 + u32::from(n), address, scope, ipv4: true, ipv6: true }
 }
 
 fn attributes(peer: PeerId, length: u8, med: Option<u32>) -> Attributes {
@@ -31,6 +32,12 @@ fn prefix(n: u8) -> Net {
     net(IpAddr::from([10, n, 0, 0]), 16).unwrap()
 }
 
+fn number(hop: Hop) -> u32 {
+    match hop {
+        Hop::Neighbour(number) | Hop::Pe { pe: number, .. } => number,
+    }
+}
+
 struct Bench {
     rib: Rib,
     /// The routes that each peer has received.
@@ -40,7 +47,7 @@ struct Bench {
 
 impl Bench {
     fn new(timing: Timing, peers: u16, limit: Option<usize>) -> Bench {
-        let mut rib = Rib::new(timing, peers.into(), limit);
+        let mut rib = Rib::new(timing, peers.into(), 0, limit);
         (0..peers).for_each(|n| rib.peer_up(Instant(0), n, peer(n)));
         Bench { rib, known: vec![BTreeMap::new(); peers.into()], fib: BTreeMap::new() }
     }
@@ -49,20 +56,27 @@ impl Bench {
         let id = self.rib.intern(&attributes(from, length, None));
         self.rib.announce(
             Instant(now),
+            GLOBAL,
             prefix(n),
-            Path { attributes: id, hop: Some(from.into()), peer: from, internal: false, client: false },
+            Path {
+                attributes: id,
+                hop: Some(Hop::Neighbour(from.into())),
+                source: Source::peer(from),
+                internal: false,
+                client: false,
+            },
         )
     }
 
     fn withdraw(&mut self, now: u64, from: PeerId, n: u8) {
-        assert!(self.rib.withdraw(Instant(now), prefix(n), from));
+        assert!(self.rib.withdraw(Instant(now), GLOBAL, prefix(n), Source::peer(from)));
     }
 
     /// All messages to a peer until `now`.
     fn tell(&mut self, now: u64, to: PeerId) -> Vec<(Net, Telling)> {
         self.rib.advance(Instant(now));
         let mut told = Vec::new();
-        while let Some((net, _, _, telling)) = self.rib.next_telling(to) {
+        while let Some((_, net, _, _, telling)) = self.rib.next_telling(to) {
             match telling {
                 Telling::Announce(a) => self.known[usize::from(to)].insert(net, a),
                 Telling::Withdraw => self.known[usize::from(to)].remove(&net),
@@ -75,18 +89,19 @@ impl Bench {
     }
 
     fn best(&self, net: Net) -> Option<Path> {
-        self.rib.entries[self.rib.find(net)? as usize].best
+        self.rib.entries[self.rib.find(GLOBAL, net)? as usize].best
     }
 
     fn install(&mut self, now: u64) -> Vec<(u64, u32, Option<u32>)> {
         self.rib.advance(Instant(now));
         let mut done = Vec::new();
         while let Some((at, change)) = self.rib.take_fib(Instant(now)) {
-            match change.hop {
+            let hop = change.hop.map(number);
+            match hop {
                 Some(hop) => self.fib.insert(change.net, hop),
                 None => self.fib.remove(&change.net),
             };
-            done.push((at.0, change.number, change.hop));
+            done.push((at.0, change.number, hop));
         }
         done
     }
@@ -116,7 +131,7 @@ fn a_route_comes_out_at_its_instant_and_not_where_it_came_from() {
     let told = b.tell(30_500_000, 2);
     assert_eq!(told, [(prefix(2), Telling::Announce(1)), (prefix(1), Telling::Withdraw)]);
     assert_eq!(b.install(32_000_000), [(32_000_000, 1, None)]);
-    assert!(!b.rib.withdraw(Instant(40_000_000), prefix(1), 0), "nothing to withdraw");
+    assert!(!b.rib.withdraw(Instant(40_000_000), GLOBAL, prefix(1), Source::peer(0)), "nothing to withdraw");
 }
 
 #[test]
@@ -126,7 +141,7 @@ fn the_best_path_moves_and_falls_back_when_a_session_ends() {
         b.announce(10, 0, n, 3);
         b.announce(20, 1, n, if n % 2 == 0 { 2 } else { 4 });
     }
-    assert_eq!((0..4).map(|n| b.best(prefix(n)).unwrap().peer).collect::<Vec<_>>(), [1, 0, 1, 0]);
+    assert_eq!((0..4).map(|n| b.best(prefix(n)).unwrap().source.peer).collect::<Vec<_>>(), [1, 0, 1, 0]);
     let (paths, routes) = (b.rib.paths(), b.rib.routes());
     assert_eq!((paths, routes), (8, 4));
     b.install(20);
@@ -139,7 +154,7 @@ fn the_best_path_moves_and_falls_back_when_a_session_ends() {
     assert_eq!(b.install(30), [(30, 1, Some(0)), (30, 3, Some(0))]);
     assert_eq!(b.tell(30, 0), [(prefix(0), Telling::Withdraw), (prefix(2), Telling::Withdraw)]);
     assert_eq!(b.tell(30, 2).len(), 2, "the alternates");
-    assert_eq!((b.rib.paths(), b.rib.routes(), b.best(prefix(0)).unwrap().peer), (4, 4, 0));
+    assert_eq!((b.rib.paths(), b.rib.routes(), b.best(prefix(0)).unwrap().source.peer), (4, 4, 0));
     // The peer comes back, and all routes are advertised to it again.
     b.rib.peer_up(Instant(40), 1, peer(1));
     b.known[1].clear();
@@ -177,12 +192,79 @@ fn a_path_without_a_way_is_kept_and_not_used() {
     let id = b.rib.intern(&attributes(0, 1, None));
     assert!(b.rib.announce(
         Instant(1),
+        GLOBAL,
         prefix(1),
-        Path { attributes: id, hop: None, peer: 0, internal: false, client: false }
+        Path { attributes: id, hop: None, source: Source::peer(0), internal: false, client: false }
     ));
     assert_eq!((b.best(prefix(1)), b.rib.paths()), (None, 1));
     b.announce(2, 1, 1, 9);
-    assert_eq!(b.best(prefix(1)).unwrap().peer, 1);
+    assert_eq!(b.best(prefix(1)).unwrap().source.peer, 1);
+}
+
+#[test]
+fn a_vrf_prefers_its_ce_then_the_lowest_next_hop() {
+    let mut rib = Rib::new(timing(0, 0, 0), 4, 2, None);
+    let (ce, pe) = (Scope::Table(1), Scope::Vrfs);
+    rib.peer_up(Instant(0), 0, Peer { scope: ce, ..peer(0) });
+    rib.peer_up(Instant(0), 1, Peer { scope: Scope::Table(2), ..peer(1) });
+    rib.peer_up(Instant(0), 2, Peer { internal: true, scope: pe, ..peer(2) });
+    rib.peer_up(Instant(0), 3, Peer { internal: true, scope: pe, ..peer(3) });
+    let (n, next_hops) = (prefix(1), [9u8, 3, 3]);
+    let ids = next_hops.map(|host| {
+        let next_hop = IpAddr::from([100, 127, 0, host]);
+        rib.intern(&Attributes { next_hop, ..attributes(2, 1, None) })
+    });
+    let own = rib.intern(&attributes(0, 9, None));
+    let imported = |i: usize, label: u32| {
+        let source = Source { distinguisher: i as u32 + 1, peer: 2 };
+        let hop = Some(Hop::Pe { pe: u32::from(i > 0), label });
+        Path { attributes: ids[i], hop, source, internal: true, client: false }
+    };
+    let hop = Some(Hop::Neighbour(7));
+    let local = Path { attributes: own, hop, source: Source::peer(0), internal: false, client: false };
+    let best = |rib: &Rib| rib.entries[rib.find(1, n).unwrap() as usize].best;
+    for i in 0..3 {
+        assert!(rib.announce(Instant(1), 1, n, imported(i, 100)));
+        assert_eq!(best(&rib), None, "no route to the PE router");
+    }
+    rib.set_reachable(Instant(1), 0, true);
+    assert_eq!(best(&rib), Some(imported(0, 100)), "the only one with a route");
+    rib.set_reachable(Instant(1), 1, true);
+    assert_eq!(best(&rib), Some(imported(1, 100)), "the lowest next hop, then the first distinguisher");
+    // Another label changes forwarding, but not what the CE router hears.
+    let told = |rib: &mut Rib, id: PeerId| {
+        let mut told = Vec::new();
+        while let Some((table, net, _, _, telling)) = rib.next_telling(id) {
+            assert_eq!((table, net), (1, n));
+            told.push(telling);
+            rib.told(id);
+        }
+        told
+    };
+    let fib = |rib: &mut Rib| {
+        let changes = std::iter::from_fn(|| rib.take_fib(Instant(9)).map(|(_, change)| (change.table, change.hop)));
+        changes.last()
+    };
+    rib.advance(Instant(2));
+    assert_eq!(told(&mut rib, 0).len(), 1);
+    assert!(rib.announce(Instant(3), 1, n, imported(1, 200)));
+    rib.advance(Instant(3));
+    assert_eq!((told(&mut rib, 0), fib(&mut rib)), (vec![], Some((1, imported(1, 200).hop))));
+    // The path of the CE router, though it is longer: PE routers hear it, and the CE router no longer hears another one.
+    assert!(rib.announce(Instant(4), 1, n, local));
+    rib.advance(Instant(4));
+    assert_eq!(best(&rib), Some(local));
+    assert_eq!(told(&mut rib, 0), [Telling::Withdraw]);
+    assert_eq!([2, 3].map(|pe| told(&mut rib, pe)), [[Telling::Announce(own)], [Telling::Announce(own)]]);
+    // A leaked path is the best one.
+    let source = Source { distinguisher: 3 | LEAKED, peer: 2 };
+    assert!(rib.announce(Instant(5), 1, n, Path { source, ..imported(0, 5) }));
+    assert_eq!(best(&rib).unwrap().source, source);
+    // The PE router's session ends, and takes all of its paths with it.
+    assert_eq!(rib.paths(), 5);
+    rib.peer_down(Instant(6), 2);
+    assert_eq!((best(&rib), rib.paths()), (Some(local), 1));
+    assert_eq!(told(&mut rib, 1), [], "the other VRF has heard nothing");
 }
 
 #[test]
@@ -205,21 +287,27 @@ fn a_late_withdrawal_is_late_in_both_tables_and_void_when_the_route_is_back() {
 
 #[test]
 fn internal_peers_hear_of_external_routes_only_and_with_all_their_attributes() {
-    let mut rib = Rib::new(timing(0, 0, 0), 4, None);
+    let mut rib = Rib::new(timing(0, 0, 0), 4, 0, None);
     for n in 0..4 {
         rib.peer_up(Instant(0), n, Peer { internal: n < 2, ipv6: n != 3, ..peer(n) });
     }
     let [plain, with_med] = [None, Some(7)].map(|med| rib.intern(&attributes(0, 2, med)));
     let v6 = net("2001:db8::".parse().unwrap(), 32).unwrap();
-    let path = |attributes, peer: PeerId| Path { attributes, hop: Some(0), peer, internal: peer < 2, client: false };
-    assert!(rib.announce(Instant(1), prefix(1), path(plain, 0)));
-    assert!(rib.announce(Instant(1), prefix(2), path(with_med, 2)));
-    assert!(rib.announce(Instant(1), v6, path(with_med, 2)));
+    let path = |attributes, peer: PeerId| Path {
+        attributes,
+        hop: Some(Hop::Neighbour(0)),
+        source: Source::peer(peer),
+        internal: peer < 2,
+        client: false,
+    };
+    assert!(rib.announce(Instant(1), GLOBAL, prefix(1), path(plain, 0)));
+    assert!(rib.announce(Instant(1), GLOBAL, prefix(2), path(with_med, 2)));
+    assert!(rib.announce(Instant(1), GLOBAL, v6, path(with_med, 2)));
     rib.advance(Instant(1));
     let mut told = |id| {
         let mut told = Vec::new();
-        while let Some((net, _, path, telling)) = rib.next_telling(id) {
-            assert!(path.is_some_and(|p| p.peer != id));
+        while let Some((_, net, _, path, telling)) = rib.next_telling(id) {
+            assert!(path.is_some_and(|p| p.source.peer != id));
             told.push((net, telling));
             rib.told(id);
         }
@@ -234,7 +322,7 @@ fn internal_peers_hear_of_external_routes_only_and_with_all_their_attributes() {
 
 #[test]
 fn routes_are_reflected_for_clients() {
-    let mut rib = Rib::new(timing(0, 0, 0), 5, None);
+    let mut rib = Rib::new(timing(0, 0, 0), 5, 0, None);
     // Two clients, two other internal peers, an external one.
     for n in 0..5 {
         rib.peer_up(Instant(0), n, Peer { internal: n < 4, client: n < 2, ..peer(n) });
@@ -242,17 +330,23 @@ fn routes_are_reflected_for_clients() {
     for n in 0..5 {
         let id =
             rib.intern(&Attributes { originator: (n < 4).then_some(100 + u32::from(n)), ..attributes(0, 2, None) });
-        let path = Path { attributes: id, hop: Some(0), peer: n, internal: n < 4, client: n < 2 };
-        assert!(rib.announce(Instant(1), prefix(n as u8), path));
+        let path = Path {
+            attributes: id,
+            hop: Some(Hop::Neighbour(0)),
+            source: Source::peer(n),
+            internal: n < 4,
+            client: n < 2,
+        };
+        assert!(rib.announce(Instant(1), GLOBAL, prefix(n as u8), path));
     }
     rib.advance(Instant(1));
     for (id, from) in
         [(0, vec![1, 2, 3, 4]), (1, vec![0, 2, 3, 4]), (2, vec![0, 1, 4]), (3, vec![0, 1, 4]), (4, vec![0, 1, 2, 3])]
     {
         let mut told = Vec::new();
-        while let Some((net, _, path, _)) = rib.next_telling(id) {
-            assert_eq!(prefix(path.unwrap().peer as u8), net);
-            told.push(path.unwrap().peer);
+        while let Some((_, net, _, path, _)) = rib.next_telling(id) {
+            assert_eq!(prefix(path.unwrap().source.peer as u8), net);
+            told.push(path.unwrap().source.peer);
             rib.told(id);
         }
         assert_eq!(told, from, "peer {id}");
@@ -323,15 +417,15 @@ proptest! {
                 Event::Announce(p, n, length, med, way) if up[usize::from(p)] => {
                     let told = attributes(p.into(), length, med);
                     let id = b.rib.intern(&told);
-                    let hop = way.then_some(p.into());
-                    let path = Path { attributes: id, hop, peer: p.into(), internal: false, client: false };
-                    let taken = b.rib.announce(Instant(now), prefix(n), path);
+                    let hop = way.then_some(Hop::Neighbour(p.into()));
+                    let path = Path { attributes: id, hop, source: Source::peer(p.into()), internal: false, client: false };
+                    let taken = b.rib.announce(Instant(now), GLOBAL, prefix(n), path);
                     prop_assert!(taken);
                     model.insert((p, n), (told, way));
                 }
                 Event::Withdraw(p, n) if up[usize::from(p)] => {
                     let there = model.remove(&(p, n)).is_some();
-                    prop_assert_eq!(b.rib.withdraw(Instant(now), prefix(n), p.into()), there);
+                    prop_assert_eq!(b.rib.withdraw(Instant(now), GLOBAL, prefix(n), Source::peer(p.into())), there);
                 }
                 Event::Down(p) => {
                     b.rib.peer_down(Instant(now), p.into());
@@ -347,7 +441,7 @@ proptest! {
                 _ => {}
             }
             for n in 0..12 {
-                let found = b.best(prefix(n)).map(|path| (path.peer as u8, b.rib.attributes(path.attributes).clone()));
+                let found = b.best(prefix(n)).map(|path| (path.source.peer as u8, b.rib.attributes(path.attributes).clone()));
                 prop_assert_eq!(found, naive(&model, n));
             }
             prop_assert_eq!(b.rib.paths(), model.len());

@@ -26,9 +26,14 @@ pub(super) struct Arrival {
 }
 
 /// Where the routes and policies send a packet.
-enum Way {
+pub(super) enum Way {
     NextHop(usize),
+    Labelled(Entry),
     Tunnel(usize),
+    Pe {
+        pe: u32,
+        label: u32,
+    },
     /// No route; the source is to be informed.
     NoRoute,
     /// Dropped silently.
@@ -58,7 +63,7 @@ pub(super) struct Waiting {
 }
 
 /// TTL of pushed labels in the pipe model.
-const PIPE: u8 = 255;
+pub(super) const PIPE: u8 = 255;
 
 /// Removes the padding after a packet of `total` bytes, and pads the frame again if it is too short with `tags` bytes
 /// of tags.
@@ -114,13 +119,19 @@ impl Router {
         let arrival = Arrival { interface, ..arrival };
         frame.bytes_mut().drain(TAGS..TAGS + length);
         match u16::from_be_bytes([frame[TAGS], frame[TAGS + 1]]) {
-            ethertype::IPV4 => self.take_ipv4(arrival, group, frame),
+            ethertype::IPV4 => match self.interfaces[interface].vrf {
+                None => self.take_ipv4(arrival, group, None, frame),
+                vrf => self.take_ipv4(arrival, group, vrf, frame),
+            },
             ethertype::IPV6 => self.take_ipv6(arrival, group, frame),
             ethertype::ARP => {
                 self.take_arp(now, interface, &frame[IP..]);
                 false
             }
-            ethertype::MPLS if !group && !self.labels.is_empty() => self.take_labelled(now, interface, frame),
+            // A CE router may not send packets with labels (RFC 4364 section 13.2).
+            ethertype::MPLS if !group && self.switches_labels() && self.interfaces[interface].vrf.is_none() => {
+                self.take_labelled(arrival, frame)
+            }
             _ if group && self.suffers_broadcast(now, port, frame) => false,
             _ => {
                 self.truth.ignored += 1;
@@ -129,8 +140,9 @@ impl Router {
         }
     }
 
+    /// Takes an IPv4 packet that belongs to this VRF, if it belongs to any.
     #[inline(always)]
-    pub(super) fn take_ipv4(&mut self, arrival: Arrival, group: bool, frame: &mut Frame) -> bool {
+    pub(super) fn take_ipv4(&mut self, arrival: Arrival, group: bool, vrf: Option<usize>, frame: &mut Frame) -> bool {
         let packet = &frame[IP..];
         // A header without options, whose length is constant.
         let Some(plain) = packet.first_chunk::<{ ipv4::LEN }>() else {
@@ -142,13 +154,22 @@ impl Router {
         // RFC 1812 section 5.3.4 and 5.3.7: link broadcasts and addresses that no router forwards.
         let martian = is_special4(destination) || is_special4(source);
         if group || destination.is_link_local() || (martian && !self.lets_pass(WrongFrame::Martian)) {
+            if group && self.igp.is_some() && self.take_group(arrival, packet) {
+                return false;
+            }
             self.truth.martians += u64::from(martian && !group);
             self.truth.ignored += 1;
             return false;
         }
-        let target = self.fib.find4(destination);
+        let target = match vrf {
+            None => self.fib.find4(destination),
+            Some(vrf) => self.fib.find_in_vrf(vrf, destination),
+        };
         if target == Some(Target::Local) {
-            if let Some(tunnel) = self.tunnel_between(destination, source).filter(|_| plain[9] == ipv4::protocol::GRE) {
+            if vrf.is_none()
+                && plain[9] == ipv4::protocol::GRE
+                && let Some(tunnel) = self.tunnel_between(destination, source)
+            {
                 return self.take_tunnelled(arrival, tunnel, frame);
             }
             self.truth.control += 1;
@@ -187,19 +208,30 @@ impl Router {
             self.report4(arrival, packet, |original| icmpv4::Repr::TimeExceeded { code: 0, original });
             return false;
         }
-        if let Some(entry) = self.pushed.find(IpAddr::V4(destination)) {
+        if vrf.is_none()
+            && let Some(entry) = self.pushed.find(IpAddr::V4(destination))
+        {
             let (entry, ttl) = (entry.clone(), plain[8] - 1);
             count_down(frame);
             return self.push(arrival, &entry, ttl, total, frame);
         }
-        let target = if self.policies.is_empty() {
+        let target = if self.policies.is_empty() || vrf.is_some() {
             target
         } else {
             self.by_policy(PolicySource::Interface(arrival.interface), target)
         };
         let next_hop = match self.way(target, IpAddr::V4(destination)) {
             Way::NextHop(next_hop) => next_hop,
+            Way::Labelled(entry) => {
+                let ttl = plain[8] - 1;
+                count_down(frame);
+                return self.push(arrival, &entry, ttl, total, frame);
+            }
             Way::Tunnel(tunnel) => return self.enter_tunnel(arrival, tunnel, total, frame),
+            Way::Pe { pe, label } => {
+                count_down(frame);
+                return self.send_to_pe(arrival, (pe, label), total, frame);
+            }
             Way::Dropped => return false,
             Way::NoRoute => {
                 self.report_no_route4(arrival, packet);
@@ -241,7 +273,9 @@ impl Router {
             self.truth.ignored += 1;
             return false;
         }
-        let target = self.fib.find6(destination);
+        // A VRF has no IPv6 routes.
+        let vrf = self.interfaces[arrival.interface].vrf;
+        let target = if vrf.is_some() { None } else { self.fib.find6(destination) };
         if target == Some(Target::Local) {
             self.take_own_ipv6(arrival, packet);
             return false;
@@ -268,15 +302,17 @@ impl Router {
             self.report6(arrival, packet, |original| icmpv6::Repr::TimeExceeded { code: 0, original });
             return false;
         }
-        if let Some(entry) = self.pushed.find(IpAddr::V6(destination)) {
+        if vrf.is_none()
+            && let Some(entry) = self.pushed.find(IpAddr::V6(destination))
+        {
             let (entry, ttl) = (entry.clone(), packet[7] - 1);
             frame.head_mut()[IP + 7] = ttl;
             return self.push(arrival, &entry, ttl, total, frame);
         }
         let next_hop = match self.way(target, IpAddr::V6(destination)) {
             Way::NextHop(next_hop) => next_hop,
-            // Tunnels carry IPv4 alone, and no policy applies to IPv6.
-            Way::Tunnel(_) | Way::Dropped => return false,
+            // Tunnels, LDP and VRFs carry IPv4 alone, and no policy applies to IPv6.
+            Way::Tunnel(_) | Way::Labelled(_) | Way::Pe { .. } | Way::Dropped => return false,
             Way::NoRoute => {
                 let code = icmpv6::unreachable::NO_ROUTE;
                 self.report6(arrival, packet, |original| icmpv6::Repr::DestinationUnreachable { code, original });
@@ -310,11 +346,15 @@ impl Router {
 
     /// Resolves a target of the forwarding table, and counts a packet if the target drops it.
     #[inline(always)]
-    fn way(&mut self, target: Option<Target>, destination: IpAddr) -> Way {
+    pub(super) fn way(&mut self, target: Option<Target>, destination: IpAddr) -> Way {
         let dropped = &mut self.truth.dropped;
         let count = match target {
             Some(Target::Via(next_hop)) => return Way::NextHop(next_hop),
+            Some(Target::Labelled { next_hop, label }) => {
+                return Way::Labelled(Entry { out: [label].into(), next_hop: next_hop as usize });
+            }
             Some(Target::Tunnel(tunnel)) => return Way::Tunnel(tunnel),
+            Some(Target::Pe { pe, label }) => return Way::Pe { pe, label },
             Some(Target::Connected(out)) => match self.neighbours.intern(out, destination) {
                 Some(next_hop) => return Way::NextHop(next_hop),
                 None => &mut dropped.unresolved,
@@ -458,13 +498,17 @@ impl Router {
     }
 
     /// Takes a packet with labels.
-    fn take_labelled(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
+    fn take_labelled(&mut self, arrival: Arrival, frame: &mut Frame) -> bool {
+        let Arrival { now, interface: port, .. } = arrival;
         self.truth.transit += 1;
         self.rules_read = 0;
         let Some(outermost) = labels::outermost(frame) else {
             self.truth.dropped.malformed += 1;
             return false;
         };
+        if let Some(vrf) = self.labels.vrf(outermost.label) {
+            return self.leave_pe(arrival, vrf, outermost, frame);
+        }
         let Some(entry) = self.labels.find(outermost.label) else {
             self.truth.dropped.no_label += 1;
             return false;
@@ -486,7 +530,7 @@ impl Router {
     }
 
     /// Pushes the labels of `entry` onto a packet of `total` bytes, whose TTL has been decremented to `ttl`.
-    fn push(&mut self, arrival: Arrival, entry: &Entry, ttl: u8, total: usize, frame: &mut Frame) -> bool {
+    pub(super) fn push(&mut self, arrival: Arrival, entry: &Entry, ttl: u8, total: usize, frame: &mut Frame) -> bool {
         let out = &self.interfaces[self.neighbours.get(entry.next_hop).interface];
         let (mtu, tags) = (out.mtu, out.tags.len());
         labels::push(frame.bytes_mut(), &entry.out, if self.pipe { PIPE } else { ttl }, total);

@@ -32,8 +32,8 @@ impl Router {
         1 + u32::from(twice)
     }
 
-    /// Sends an error about `packet` to its source: by the routes if they lead to a known neighbour, otherwise on the
-    /// link on which the packet arrived. Sends no error about ICMP errors and about fragments other than the first (RFC
+    /// Sends an error about `packet` to its source: by the routes if they lead to a known neighbour and the packet does not
+    /// belong to a VRF, otherwise on the link on which the packet arrived. Sends no error about ICMP errors and about fragments other than the first (RFC
     /// 1812 section 4.3.2.7).
     pub(super) fn report4<'p>(
         &mut self,
@@ -43,7 +43,9 @@ impl Router {
     ) {
         let source = Ipv4Addr::new(packet[12], packet[13], packet[14], packet[15]);
         let Arrival { now, interface, from } = arrival;
-        let (interface, to) = self.way_to(source).unwrap_or((interface, from));
+        // A packet of a VRF came from its CE router.
+        let way = if self.interfaces[interface].vrf.is_some() { None } else { self.way_to(source) };
+        let (interface, to) = way.unwrap_or((interface, from));
         let Some((own, _)) = self.interfaces[interface].ipv4 else { return };
         let header = usize::from(packet[0] & 15) * 4;
         let later_fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0;

@@ -2,14 +2,17 @@
 
 mod classing;
 mod control;
+mod core;
 mod forward;
 mod header;
 mod icmp;
 mod mistreat;
 mod routing;
 mod tunnelling;
+mod vpn;
 
 use self::classing::OnLine;
+pub use self::core::Resolved;
 use self::forward::Arrival;
 use self::icmp::ErrorLimit;
 use crate::class_line::ClassLine;
@@ -20,17 +23,20 @@ use crate::faults::{Faults, LoadMeter, WrongFrame};
 use crate::fib::{Fib, Room};
 use crate::filter::Filter;
 use crate::greeter::Greeter;
+use crate::igp::Igp;
 use crate::interfaces::{self, ByTags, Interface};
 use crate::labels::{Labels, Pushed};
 use crate::moment::earlier;
 use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
+use crate::rib::{GLOBAL, TableId};
 use crate::server::Server;
 use crate::speaker::Speaker;
 use crate::table::Target;
 use crate::truth::{PortCounters, Truth};
 use crate::tunnels::End;
+use crate::vpn::Pes;
 use drophammer_model::Instant;
 use drophammer_model::filter::{FilterDirection, FilterList};
 use drophammer_model::role::PolicySource;
@@ -50,6 +56,14 @@ pub struct Router {
     fib: Fib,
     labels: Labels,
     pushed: Pushed,
+    loopback: Option<Ipv4Addr>,
+    /// Number of VRFs.
+    vrfs: usize,
+    pes: Pes,
+    /// The state of the forwarding table and the links for which the device knows the PE routers that it reaches.
+    resolved: u64,
+    /// Number of links that went down or came up.
+    link_changes: u64,
     /// True if labels have a separate TTL.
     pipe: bool,
     tunnels: Vec<End>,
@@ -57,6 +71,7 @@ pub struct Router {
     policies: Vec<(PolicySource, Target)>,
     speaker: Option<Box<Speaker>>,
     greeter: Option<Box<Greeter>>,
+    igp: Option<Box<Igp>>,
     /// Packets of the speaker, one after the other, and the output interface and the end of each packet.
     spoken: (Vec<u8>, Vec<(usize, usize)>),
     filter: Filter,
@@ -131,25 +146,41 @@ impl Router {
         config::check(&config)?;
         let room = |limit: Option<usize>| limit.unwrap_or(usize::MAX);
         let (all, ipv4, ipv6) = (room(config.fib_limit), room(config.fib_limit_ipv4), room(config.fib_limit_ipv6));
-        let mut fib = Fib::new(Room { all, ipv4, ipv6 });
+        let vrfs = config.vrfs.len();
+        let mut fib = Fib::new(Room { all, ipv4, ipv6 }, vrfs);
         let interfaces = interfaces::interfaces(&config)?;
         let by_tags = ByTags::new(&interfaces)?;
+        let table_of = |interface: &Interface| interface.vrf.map_or(GLOBAL, |vrf| vrf as TableId + 1);
         for (i, interface) in interfaces.iter().enumerate() {
+            let table = table_of(interface);
             if let Some((address, len)) = interface.ipv4 {
-                fib.add_own(address.into(), len, Target::Connected(i))?;
+                fib.add_own(table, address.into(), len, Target::Connected(i))?;
                 if len < 31 {
                     let broadcast =
                         Ipv4Addr::from_bits(address.to_bits() | u32::MAX.checked_shr(len.into()).unwrap_or(0));
-                    fib.add_own(broadcast.into(), 32, Target::Broadcast)?;
+                    fib.add_own(table, broadcast.into(), 32, Target::Broadcast)?;
                 }
             }
             if let Some((address, len)) = interface.ipv6 {
-                fib.add_own(address.into(), len, Target::Connected(i))?;
+                fib.add_own(table, address.into(), len, Target::Connected(i))?;
             }
         }
-        for address in interfaces.iter().flat_map(Interface::addresses) {
-            fib.add_own(address, if address.is_ipv4() { 32 } else { 128 }, Target::Local)?;
+        let loopback = config.loopback.map(|own| (GLOBAL, IpAddr::V4(own)));
+        let own = interfaces.iter().flat_map(|i| i.addresses().map(move |own| (table_of(i), own)));
+        for (table, address) in own.chain(loopback) {
+            fib.add_own(table, address, if address.is_ipv4() { 32 } else { 128 }, Target::Local)?;
         }
+        let igp = match &config.core {
+            None => None,
+            Some(own) => {
+                self::core::check(own, &interfaces)?;
+                fib.add_own(GLOBAL, own.role.loopback.into(), 32, Target::Local)?;
+                let reserved: Vec<u32> = config.labels.iter().map(|route| route.label).collect();
+                let mut igp = Igp::new(own, &|i| interfaces[i].mtu, config.seed, &reserved);
+                igp.set_faults(config.faults.igp);
+                Some(Box::new(igp))
+            }
+        };
         let count = config.ports.len();
         let speaker =
             config.bgp.as_ref().map(|bgp| Speaker::new(&config, bgp, &interfaces).map(Box::new)).transpose()?;
@@ -177,13 +208,19 @@ impl Router {
             interfaces,
             by_tags,
             fib,
-            labels: Labels::default(),
+            labels: Labels::new(vrfs),
             pushed: Pushed::default(),
+            loopback: config.loopback,
+            vrfs,
+            pes: Pes::default(),
+            resolved: 0,
+            link_changes: 0,
             pipe: config.pipe,
             tunnels: Vec::new(),
             policies: Vec::new(),
             speaker,
             greeter,
+            igp,
             spoken: (Vec::new(), Vec::new()),
             filter: own_filter.clone(),
             own_filter,
@@ -241,6 +278,9 @@ impl Router {
         self.next_own = faults.own_frames.map_or(Instant(0), |own| self.now + own.interval);
         if let Some(speaker) = &mut self.speaker {
             speaker.set_faults(faults.bgp);
+        }
+        if let Some(igp) = &mut self.igp {
+            igp.set_faults(faults.igp);
         }
         self.faulty = faults.act_on_frames();
         self.faults = faults;
@@ -330,7 +370,7 @@ impl Router {
             self.serve_classes(now);
         }
         self.serve_lines(now);
-        let installed = self.speaker.is_some() && self.install_routes(now);
+        let installed = (self.speaker.is_some() || self.igp.is_some()) && self.install_routes(now);
         self.take_frame(now, port, frame) && !installed && self.answerable == 0
     }
 
@@ -372,7 +412,7 @@ impl Router {
         }
         let arrival = Arrival { now, interface: port, from: header.source };
         match header.ethertype {
-            ethertype::IPV4 => self.take_ipv4(arrival, group, frame),
+            ethertype::IPV4 => self.take_ipv4(arrival, group, None, frame),
             ethertype::IPV6 => self.take_ipv6(arrival, group, frame),
             ethertype::ARP => {
                 self.take_arp(now, port, packet);
@@ -409,6 +449,7 @@ impl Router {
         self.serve_lines(now);
         self.speak(now);
         self.greet(now);
+        self.run_core(now);
         self.install_routes(now);
         self.speak_unasked(now);
         self.ask_neighbours(now);
@@ -437,7 +478,8 @@ impl Router {
 
     /// The next time when [`Router::poll`] has something to do; `None` if nothing is pending.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let installed = self.speaker.as_ref().and_then(|s| s.fib_end());
+        let core = self.igp.as_ref().and_then(|igp| igp.fib_end());
+        let installed = earlier(core, self.speaker.as_ref().and_then(|s| s.fib_end()));
         let leaving = earlier(self.departures.next(), self.next_on_lines());
         earlier(installed, earlier(leaving, self.next_timer()))
     }
@@ -461,6 +503,7 @@ impl Router {
         let mut next = earlier(served, earlier(self.neighbours.next_deadline(), own));
         next = earlier(next, self.speaker.as_ref().and_then(|s| s.next_deadline()));
         next = earlier(next, self.greeter.as_ref().and_then(|g| g.next_deadline()));
+        next = earlier(next, self.igp.as_ref().and_then(|igp| igp.next_deadline()));
         for port in &self.ports {
             // This runs for every frame, and the list is usually empty.
             if !port.parked.is_empty() {

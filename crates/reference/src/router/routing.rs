@@ -1,17 +1,19 @@
 //! Routes of the router: BGP packets, the forwarding table, links that go down and come up.
 
 use super::Router;
-use super::forward::push_tags;
+use super::forward::{PIPE, push_tags};
 use crate::config::{ConfigError, Route};
 use crate::faults::is_nth;
 use crate::greeter;
-use crate::labels::LabelRoute;
+use crate::labels::{self, LabelRoute};
+use crate::rib::{FibChange, Hop};
 use crate::speaker::Speaker;
 use crate::table::Target;
 use drophammer_emulation::compose::Link;
 use drophammer_emulation::tcp::link;
 use drophammer_model::Instant;
 use drophammer_model::role::PushedRoute;
+use drophammer_wire::ethernet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The protocol number of TCP.
@@ -27,12 +29,14 @@ impl Router {
             return Err(ConfigError::Family(route));
         }
         let next_hop = self.next_hop(route.port, route.next_hop)?;
-        self.fib.add_static(route.prefix, route.prefix_len, next_hop)
+        self.fib.add_static(route.prefix, route.prefix_len, next_hop)?;
+        self.resolve_pes(self.now);
+        Ok(())
     }
 
     /// The number of a neighbour on an interface.
     pub(super) fn next_hop(&mut self, interface: usize, address: IpAddr) -> Result<usize, ConfigError> {
-        if interface >= self.interfaces.len() {
+        if self.interfaces.get(interface).is_none_or(|interface| interface.vrf.is_some()) {
             return Err(ConfigError::NoSuchPort(interface));
         }
         self.neighbours.intern(interface, address).ok_or(ConfigError::Limit("neighbours"))
@@ -60,7 +64,9 @@ impl Router {
     /// Removes a route; false if there is none. Its place in the forwarding table goes to the next new route, not to an
     /// earlier route that found no room.
     pub fn remove_route(&mut self, prefix: IpAddr, prefix_len: u8) -> bool {
-        self.fib.remove_static(prefix, prefix_len)
+        let removed = self.fib.remove_static(prefix, prefix_len);
+        self.resolve_pes(self.now);
+        removed
     }
 
     /// Takes the link of a port down, or up, at `now`. While the link is down, the port ignores (and counts) received
@@ -74,7 +80,14 @@ impl Router {
         self.serve_lines(now);
         self.install_routes(now);
         let was_down = std::mem::replace(&mut self.ports[port].down, !up);
+        self.link_changes += 1;
+        if let Some(igp) = self.igp.as_mut().filter(|_| was_down == up) {
+            igp.set_link(now, port, up);
+            self.truth.igp = igp.truth();
+            self.run_core(now);
+        }
         if was_down || up {
+            self.resolve_pes(now);
             return;
         }
         let over = self.interfaces.iter().map(|interface| interface.port == port).collect::<Vec<_>>();
@@ -93,7 +106,8 @@ impl Router {
             self.greet(now);
             return;
         }
-        let taken = self.with_speaker(|speaker, hops| speaker.receive(now, interface, packet, hops));
+        let end = if self.is_for_loopback(packet) { self.interfaces.len() } else { interface };
+        let taken = self.with_speaker(|speaker, hops| speaker.receive(now, end, packet, hops));
         if taken == Some(true) {
             self.speak(now);
             self.install_routes(now);
@@ -115,9 +129,12 @@ impl Router {
         &mut self,
         act: impl FnOnce(&mut Speaker, &mut dyn FnMut(usize, IpAddr) -> Option<u32>) -> T,
     ) -> Option<T> {
-        let Router { speaker, interfaces, neighbours, truth, .. } = self;
+        let Router { speaker, interfaces, neighbours, pes, truth, .. } = self;
         let speaker = speaker.as_mut()?;
         let done = act(speaker, &mut |interface, address| {
+            if let (true, IpAddr::V4(pe)) = (interface == interfaces.len(), address) {
+                return pes.intern(pe);
+            }
             let on_link = interfaces[interface].on_link(address);
             let neighbour = if on_link { neighbours.intern(interface, address) } else { None };
             neighbour.map(|i| i as u32)
@@ -140,7 +157,12 @@ impl Router {
         });
         let mut start = 0;
         for (interface, end) in ends.drain(..) {
-            self.send_packet(now, interface, &bytes[start..end]);
+            let packet = &bytes[start..end];
+            if interface == self.interfaces.len() {
+                self.send_from_loopback(now, packet);
+            } else {
+                self.send_packet(now, interface, packet);
+            }
             start = end;
         }
         bytes.clear();
@@ -150,7 +172,7 @@ impl Router {
     /// Sends one of the device's own IP packets to a neighbour. If the neighbour's MAC address is unknown, the device
     /// asks for it and the packet waits, with the same limit as for transit frames. Packets beyond the limit are lost;
     /// TCP retransmits them.
-    fn send_packet(&mut self, now: Instant, interface: usize, packet: &[u8]) {
+    pub(super) fn send_packet(&mut self, now: Instant, interface: usize, packet: &[u8]) {
         let destination: IpAddr = match packet.first().map(|b| b >> 4) {
             Some(4) if packet.len() >= 20 => Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]).into(),
             Some(6) if packet.len() >= 40 => {
@@ -160,14 +182,30 @@ impl Router {
             }
             _ => return,
         };
-        if !self.interfaces[interface].on_link(destination) {
-            return;
+        if self.interfaces[interface].on_link(destination) {
+            self.send_to(now, interface, destination, packet);
         }
-        let Some(neighbour) = self.neighbours.intern(interface, destination) else { return };
+    }
+
+    /// Like [`Router::send_packet`], but to this neighbour.
+    pub(super) fn send_to(&mut self, now: Instant, interface: usize, address: IpAddr, packet: &[u8]) {
+        if let Some(neighbour) = self.neighbours.intern(interface, address) {
+            self.send_through(now, neighbour, packet, &[]);
+        }
+    }
+
+    /// Sends one of the device's own IP packets to a neighbour, with these labels.
+    pub(super) fn send_through(&mut self, now: Instant, neighbour: usize, packet: &[u8], labels: &[u32]) {
+        let interface = self.neighbours.get(neighbour).interface;
+        let pipe = self.pipe;
         let (source, known) = (self.interfaces[interface].mac, self.neighbours.get(neighbour).mac);
         let write = |frame: &mut Vec<u8>| {
             frame.resize(link::frame_len(packet), 0);
             link::write_frame(frame, Link { source, destination: known.unwrap_or_default() }, packet);
+            if !labels.is_empty() {
+                labels::push(frame, labels, if pipe { PIPE } else { packet[8] }, packet.len());
+                frame.resize(frame.len().max(ethernet::MIN_WITHOUT_FCS), 0);
+            }
         };
         if known.is_some() {
             return self.send(now, interface, write);
@@ -186,20 +224,30 @@ impl Router {
         }
     }
 
-    /// Makes the changes to the forwarding table that are due until `now`; false if there were none.
+    /// Makes the changes to the forwarding tables that are due until `now`; false if there were none.
     pub(super) fn install_routes(&mut self, now: Instant) -> bool {
-        let Some(speaker) = &mut self.speaker else { return false };
-        let mut changed = false;
-        while let Some(change) = speaker.take_fib(now) {
-            let sunk = is_nth(change.number.into(), self.faults.bgp.blackhole_every);
-            let target = change.hop.map(|hop| if sunk { Target::Sink } else { Target::Via(hop as usize) });
-            self.fib.set_bgp(change.net, target);
+        let mut changed = self.install_core(now);
+        loop {
+            let Some(speaker) = &mut self.speaker else { return changed };
+            while let Some(FibChange { table, net, number, hop }) = speaker.take_fib(now) {
+                let sunk = is_nth(number.into(), self.faults.bgp.blackhole_every);
+                let target = hop.map(|hop| match hop {
+                    _ if sunk => Target::Sink,
+                    Hop::Neighbour(next_hop) => Target::Via(next_hop as usize),
+                    Hop::Pe { pe, label } => Target::Pe { pe, label },
+                });
+                self.fib.set_bgp(table, net, target);
+                changed = true;
+            }
+            if changed {
+                self.truth.bgp = speaker.truth();
+                self.truth.fib = *self.fib.truth();
+            }
+            // Imported routes follow the routes to their PE routers, even those of BGP.
+            if !self.resolve_pes(now) {
+                return changed;
+            }
             changed = true;
         }
-        if changed {
-            self.truth.bgp = speaker.truth();
-            self.truth.fib = *self.fib.truth();
-        }
-        changed
     }
 }

@@ -1,38 +1,46 @@
-//! BGP of the device: sessions over TCP on the addresses of its ports, and the routing table that they share. It
-//! receives packets and instants, and returns packets and deadlines.
+//! BGP of the device: sessions over TCP on the addresses of its interfaces and on its loopback address, and the routing
+//! tables that they share. It receives packets and instants, and returns packets and deadlines.
 //!
 //! Everything is read, processed and answered at the instant when it arrives, unless delays are configured.
 //! [`crate::rib`] documents the timing of routes.
 
+mod import;
 mod peer;
 mod read;
 mod write;
 
-use crate::config::{Beyond, BgpConfig, Config, ConfigError, RibLimit};
+use crate::config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, RibLimit, Vrf};
 use crate::faults::BgpFaults;
 use crate::interfaces::Interface;
-use crate::rib::{FibChange, Path, PeerId, Rib, Timing};
+use crate::rib::{FibChange, GLOBAL, Hop, Net, Path, PeerId, Rib, Scope, Source, TableId, Timing};
 use crate::truth::BgpTruth;
+use crate::vpn::take_targets;
 use drophammer_emulation::bgp::Negotiated;
 use drophammer_emulation::tcp::{ConnectionId, Protection, TcpConfig, TcpStack};
 use drophammer_model::Instant;
 use drophammer_wire::bgp;
 use drophammer_wire::bgp::notification::{Notification, cease, code};
-use peer::Peer;
+use import::Import;
+use peer::{Peer, Place};
+use read::Update;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
+use write::VrfIds;
 
 /// Memory for the buffers of all connections, and minimum and maximum size of one buffer, in bytes.
 const BUFFERS: usize = 256 << 20;
 const BUFFER: std::ops::RangeInclusive<usize> = 16 << 10..=256 << 10;
+/// Bytes of labels for which the segments of sessions with PE routers leave room: a stack of four.
+const LABELS: usize = 16;
 
 /// Lookup that the device provides to the speaker: the number of the neighbour with this address on the link of this
-/// interface, `None` if no such neighbour is possible.
+/// interface, `None` if no such neighbour is possible. The number of the interfaces stands for the loopback address; its
+/// neighbours are PE routers.
 pub(crate) type Hops<'a> = &'a mut dyn FnMut(usize, IpAddr) -> Option<u32>;
 
 pub(crate) struct Speaker {
-    /// One stack per interface.
+    /// One stack per interface, and one for the loopback address.
     stacks: Vec<TcpStack>,
     peers: Vec<Peer>,
     by_address: HashMap<(usize, IpAddr), PeerId>,
@@ -50,21 +58,23 @@ pub(crate) struct Speaker {
 
 impl Speaker {
     pub fn new(config: &Config, bgp: &BgpConfig, interfaces: &[Interface]) -> Result<Speaker, ConfigError> {
-        check(interfaces, bgp)?;
-        let one = BUFFERS / 2 / bgp.peers.len().max(1);
+        check(config, interfaces, bgp)?;
+        let one = BUFFERS / 2 / (bgp.peers.len() + bgp.pe_peers.len()).max(1);
         let buffer = one.clamp(*BUFFER.start(), *BUFFER.end());
-        let mut stacks: Vec<TcpStack> = Vec::with_capacity(interfaces.len());
-        for interface in interfaces {
-            let mut tcp = TcpConfig::new(interface.mtu, config.seed);
+        let stack = |mtu, addresses: &mut dyn Iterator<Item = IpAddr>| {
+            let mut tcp = TcpConfig::new(mtu, config.seed);
             (tcp.send_buffer, tcp.receive_buffer) = (buffer, buffer);
             tcp.ack_delay = Some(bgp.ack_delay).filter(|delay| !delay.is_zero());
             let mut stack = TcpStack::new(tcp);
-            for own in interface.addresses() {
+            for own in addresses {
                 stack.add_host(own);
                 stack.listen(own, bgp::PORT);
             }
-            stacks.push(stack);
-        }
+            stack
+        };
+        let mut stacks: Vec<_> = interfaces.iter().map(|i| stack(i.mtu, &mut i.addresses())).collect();
+        let smallest = interfaces.iter().map(|i| i.mtu).min().unwrap_or_default();
+        stacks.push(stack(smallest - smallest.min(LABELS), &mut config.loopback.map(IpAddr::V4).into_iter()));
         let protection = Protection::from(&bgp.protection);
         protection.check().map_err(|_| ConfigError::Limit("length of the TCP MD5 key"))?;
         for peer in &bgp.peers {
@@ -72,12 +82,18 @@ impl Speaker {
                 stacks[peer.port].protect(own, peer.address, protection.clone());
             }
         }
+        for (own, pe) in config.loopback.iter().flat_map(|own| bgp.pe_peers.iter().map(move |pe| (*own, *pe))) {
+            stacks[interfaces.len()].protect(own.into(), pe.into(), protection.clone());
+        }
         let timing = Timing {
             propagation_delay: bgp.propagation_delay,
             fib_delay: bgp.fib_delay,
             fib_time_per_route: bgp.fib_time_per_route,
         };
-        let rib = Rib::new(timing, bgp.peers.len(), bgp.rib_limit.map(|l| l.paths));
+        let count = bgp.peers.len() + bgp.pe_peers.len();
+        let rib = Rib::new(timing, count, config.vrfs.len(), bgp.rib_limit.map(|l| l.paths));
+        let ids =
+            |vrf: &Vrf| VrfIds { distinguisher: vrf.distinguisher.distinguisher(), target: vrf.target.route_target() };
         let table = Table {
             rib,
             asn: bgp.asn,
@@ -86,11 +102,24 @@ impl Speaker {
             limit: bgp.rib_limit,
             until_reset: None,
             until_malformed: None,
+            vrfs: config.vrfs.iter().map(ids).collect(),
+            import: Import::new(&config.vrfs),
             truth: BgpTruth::default(),
         };
-        let peers: Vec<Peer> =
-            bgp.peers.iter().map(|peer| Peer::new(config.seed, bgp, peer, &interfaces[peer.port])).collect();
-        let by_address = (0..).zip(&bgp.peers).map(|(id, peer)| ((peer.port, peer.address), id)).collect();
+        let mut peers: Vec<Peer> = Vec::with_capacity(count);
+        for peer in &bgp.peers {
+            let interface = &interfaces[peer.port];
+            let own = [interface.ipv4.map(|a| a.0.into()), interface.ipv6.map(|a| a.0.into())];
+            let table = interface.vrf.map_or(GLOBAL, |vrf| vrf as TableId + 1);
+            peers.push(Peer::new(config.seed, bgp, peer, Place { own, scope: Scope::Table(table) }));
+        }
+        for address in bgp.pe_peers.iter().map(|pe| IpAddr::V4(*pe)) {
+            let port = interfaces.len();
+            let peer = BgpPeer { port, address, asn: bgp.asn, connect: false, client: false };
+            let own = [config.loopback.map(IpAddr::V4), None];
+            peers.push(Peer::new(config.seed, bgp, &peer, Place { own, scope: Scope::Vrfs }));
+        }
+        let by_address = (0..).zip(&peers).map(|(id, peer)| ((peer.port, peer.address), id)).collect();
         let mut speaker = Speaker {
             stacks,
             busy: Vec::new(),
@@ -182,7 +211,7 @@ impl Speaker {
     /// Call it when the links of the interfaces marked in `over` went down: ends their sessions without a message.
     pub fn link_down(&mut self, now: Instant, over: &[bool], hops: Hops<'_>) {
         for id in 0..self.peers.len() {
-            if over[self.peers[id].port] {
+            if over.get(self.peers[id].port) == Some(&true) {
                 self.peers[id].session.abort(now);
                 self.mark(id as PeerId);
             }
@@ -198,8 +227,15 @@ impl Speaker {
         }
     }
 
+    /// Records whether the device has a route to a PE router.
+    pub fn set_reachable(&mut self, now: Instant, pe: u32, reachable: bool) {
+        self.table.rib.set_reachable(now, pe, reachable);
+        self.wake = Some(now);
+    }
+
     /// Does everything that can be done at `now`.
     fn work(&mut self, now: Instant, hops: Hops<'_>) {
+        self.table.leak(now, self.faults.leak_vpn_route);
         loop {
             self.accept(now);
             for port in 0..self.stacks.len() {
@@ -262,7 +298,7 @@ impl Speaker {
     }
 }
 
-fn check(interfaces: &[Interface], bgp: &BgpConfig) -> Result<(), ConfigError> {
+fn check(config: &Config, interfaces: &[Interface], bgp: &BgpConfig) -> Result<(), ConfigError> {
     let mut seen = HashMap::new();
     if bgp.asn == 0 || bgp.router_id.is_unspecified() {
         return Err(ConfigError::Limit("AS or BGP identifier 0"));
@@ -271,7 +307,7 @@ fn check(interfaces: &[Interface], bgp: &BgpConfig) -> Result<(), ConfigError> {
     if matches!(hold, 1 | 2) || hold > 65_535 {
         return Err(ConfigError::Limit("hold time"));
     }
-    if bgp.peers.len() >= usize::from(PeerId::MAX) {
+    if bgp.peers.len() + bgp.pe_peers.len() >= usize::from(PeerId::MAX) {
         return Err(ConfigError::Limit("BGP peers"));
     }
     for peer in &bgp.peers {
@@ -281,6 +317,12 @@ fn check(interfaces: &[Interface], bgp: &BgpConfig) -> Result<(), ConfigError> {
             || seen.insert((peer.port, peer.address), ()).is_some()
         {
             return Err(ConfigError::Peer(peer.address));
+        }
+    }
+    for pe in &bgp.pe_peers {
+        let address = IpAddr::V4(*pe);
+        if config.loopback.is_none_or(|own| own == *pe) || seen.insert((interfaces.len(), address), ()).is_some() {
+            return Err(ConfigError::Peer(address));
         }
     }
     Ok(())
@@ -299,38 +341,56 @@ struct Table {
     pub until_reset: Option<u64>,
     /// Number of routes still to be advertised before a malformed UPDATE.
     pub until_malformed: Option<u64>,
+    pub vrfs: Vec<VrfIds>,
+    pub import: Import,
     pub truth: BgpTruth,
 }
 
-/// Origin of an UPDATE.
-struct Source<'a, 'b> {
+/// The sender of an UPDATE.
+struct Sender<'a, 'b> {
     pub now: Instant,
     pub peer: PeerId,
     pub port: usize,
+    pub scope: Scope,
     /// True if the routes of this peer are reflected.
     pub client: bool,
     pub hops: &'a mut Hops<'b>,
 }
 
 impl Table {
-    /// Processes the body of an UPDATE.
-    pub fn update(&mut self, from: Source<'_, '_>, body: &[u8], with: &Negotiated) -> Result<(), Notification> {
-        let Source { now, peer, port, client, hops } = from;
+    /// Processes the body of an UPDATE. Routes of other families than that of the session are ignored.
+    pub fn update(&mut self, from: Sender<'_, '_>, body: &[u8], with: &Negotiated) -> Result<(), Notification> {
         let update = read::read(body, with.ibgp)?;
         self.truth.updates_received += 1;
-        for net in update.withdrawn.into_iter().flatten() {
+        match from.scope {
+            Scope::Table(table) => self.unicast(from, table, update, with),
+            Scope::Vrfs => self.vpn(from, update, with),
+        }
+    }
+
+    /// Processes unicast routes for one table; those of a VRF are of IPv4.
+    fn unicast(
+        &mut self,
+        from: Sender<'_, '_>,
+        table: TableId,
+        update: Update<'_>,
+        with: &Negotiated,
+    ) -> Result<(), Notification> {
+        let Sender { now, peer, port, client, hops, .. } = from;
+        let source = Source::peer(peer);
+        let belongs = |net: &Net| table == GLOBAL || net.0.is_ipv4();
+        for net in update.withdrawn.into_iter().flatten().filter(belongs) {
             self.truth.withdrawals_received += 1;
-            self.rib.withdraw(now, net, peer);
+            self.rib.withdraw(now, table, net, source);
         }
-        if self.rib.paths() == 0 {
-            self.rib.forget();
-        }
+        self.forget();
         for (nets, next_hop) in update.announced {
+            let nets = nets.filter(belongs);
             let Some(attributes) = update.attributes.clone().zip(next_hop) else {
                 for net in nets {
                     self.truth.routes_received += 1;
                     self.truth.treated_as_withdrawn += 1;
-                    self.rib.withdraw(now, net, peer);
+                    self.rib.withdraw(now, table, net, source);
                 }
                 continue;
             };
@@ -340,26 +400,52 @@ impl Table {
                 // The originator of the route in this AS, for the peers to which the route is reflected.
                 attributes.originator = attributes.originator.or(Some(with.peer_id.to_bits()));
             }
+            if table != GLOBAL {
+                // A CE router does not decide who imports its routes.
+                attributes.others = take_targets(&attributes.others).0;
+            }
             let looped = attributes.passed(self.asn) || attributes.reflected_by(self.router_id);
-            let hop = if looped { None } else { hops(port, next_hop) };
+            let hop = if looped { None } else { hops(port, next_hop).map(Hop::Neighbour) };
             let id = self.rib.intern(&attributes);
             for net in nets {
                 self.truth.routes_received += 1;
                 self.truth.looped += u64::from(looped);
                 self.truth.unreachable += u64::from(!looped && hop.is_none());
-                if !self.rib.announce(now, net, Path { attributes: id, hop, peer, internal: with.ibgp, client }) {
-                    self.truth.over_limit += 1;
-                    if let Some(RibLimit { paths, beyond: Beyond::Reset }) = self.limit {
-                        return Err(too_many(net.0, paths));
-                    }
-                }
-                if let Some(left) = &mut self.until_reset {
-                    *left -= 1;
-                    if *left == 0 {
-                        self.until_reset = None;
-                        return Err(Notification::bare(code::CEASE, cease::ADMINISTRATIVE_RESET));
-                    }
-                }
+                self.announce(now, table, net, Path { attributes: id, hop, source, internal: with.ibgp, client })?;
+                self.count_to_reset()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets everything about routes if none is left.
+    fn forget(&mut self) {
+        if self.rib.paths() == 0 && self.rib.forget() {
+            self.import.forget();
+        }
+    }
+
+    /// Adds a path.
+    ///
+    /// # Errors
+    /// There is no room for it, and the session ends then.
+    fn announce(&mut self, now: Instant, table: TableId, net: Net, path: Path) -> Result<(), Notification> {
+        if !self.rib.announce(now, table, net, path) {
+            self.truth.over_limit += 1;
+            if let Some(RibLimit { paths, beyond: Beyond::Reset }) = self.limit {
+                return Err(too_many(net.0, paths));
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a received route for [`BgpFaults::reset_after`].
+    fn count_to_reset(&mut self) -> Result<(), Notification> {
+        if let Some(left) = &mut self.until_reset {
+            *left -= 1;
+            if *left == 0 {
+                self.until_reset = None;
+                return Err(Notification::bare(code::CEASE, cease::ADMINISTRATIVE_RESET));
             }
         }
         Ok(())

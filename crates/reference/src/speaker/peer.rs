@@ -1,9 +1,8 @@
 //! One peer: its connection, its session, and the messages to it.
 
-use super::{Hops, Source, Speaker, write};
+use super::{Hops, Sender, Speaker, write};
 use crate::config::{BgpConfig, BgpPeer};
-use crate::interfaces::Interface;
-use crate::rib::{self, PeerId};
+use crate::rib::{self, PeerId, Scope};
 use drophammer_emulation::bgp::session::{Session, State, TcpAction};
 use drophammer_emulation::bgp::{Closed, SessionConfig};
 use drophammer_emulation::tcp::{CloseReason, ConnState, ConnectionId};
@@ -23,7 +22,7 @@ pub(super) struct Peer {
     pub port: usize,
     pub address: IpAddr,
     client: bool,
-    own: [Option<IpAddr>; 2],
+    place: Place,
     pub session: Session,
     pub connection: Option<ConnectionId>,
     /// True while the peer's routes are in the table.
@@ -40,6 +39,15 @@ pub(super) struct Peer {
     notifications: u64,
     pub busy: bool,
     pub scheduled: Option<Instant>,
+}
+
+/// Where the device's end of a session is.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// The device's addresses, by family.
+    pub own: [Option<IpAddr>; 2],
+    /// The tables of the peer.
+    pub scope: Scope,
 }
 
 /// Interval at which a slow reader reads, in nanoseconds.
@@ -80,9 +88,13 @@ impl Share {
 }
 
 impl Peer {
-    /// Creates a peer on `interface`.
-    pub fn new(seed: u64, bgp: &BgpConfig, peer: &BgpPeer, interface: &Interface) -> Peer {
-        let family = if peer.address.is_ipv4() { AfiSafi::IPV4_UNICAST } else { AfiSafi::IPV6_UNICAST };
+    /// Creates a peer.
+    pub fn new(seed: u64, bgp: &BgpConfig, peer: &BgpPeer, place: Place) -> Peer {
+        let family = match place.scope {
+            Scope::Vrfs => AfiSafi::VPNV4,
+            Scope::Table(_) if peer.address.is_ipv4() => AfiSafi::IPV4_UNICAST,
+            Scope::Table(_) => AfiSafi::IPV6_UNICAST,
+        };
         let mut session = SessionConfig::new(bgp.asn, peer.asn, bgp.router_id);
         session.hold_time = bgp.hold_time;
         session.families = vec![family];
@@ -96,7 +108,7 @@ impl Peer {
             port: peer.port,
             address: peer.address,
             client: peer.client,
-            own: [interface.ipv4.map(|a| a.0.into()), interface.ipv6.map(|a| a.0.into())],
+            place,
             session: Session::new(session),
             connection: None,
             up: false,
@@ -108,6 +120,11 @@ impl Peer {
             busy: false,
             scheduled: None,
         }
+    }
+
+    /// True for a PE router, which gets VPN routes.
+    fn is_pe(&self) -> bool {
+        self.place.scope == Scope::Vrfs
     }
 
     fn is_ipv6(&self) -> bool {
@@ -167,7 +184,7 @@ impl Speaker {
             0 => None,
             limit => Some(peer.share.at(now, limit)),
         };
-        let (port, client) = (peer.port, peer.client);
+        let (port, client, scope) = (peer.port, peer.client, peer.place.scope);
         let (session, stack) = (&mut peer.session, &mut stacks[peer.port]);
         if matches!(stack.state(connection), ConnState::Established) && session.state() == State::Connect {
             session.connected(now);
@@ -177,7 +194,7 @@ impl Speaker {
             stack.receive_with(connection, &mut |bytes| {
                 let some = most.as_deref().map_or(bytes.len(), |most| bytes.len().min(*most as usize));
                 let taken = session.receive(now, &bytes[..some], &mut |body, with| {
-                    table.update(Source { now, peer: id, port, client, hops: &mut hops }, body, with)
+                    table.update(Sender { now, peer: id, port, scope, client, hops: &mut hops }, body, with)
                 });
                 if let Some(most) = most.as_deref_mut() {
                     *most -= taken as u64;
@@ -221,7 +238,8 @@ impl Speaker {
                     client: peer.client,
                     router_id: with.peer_id.to_bits(),
                     address: peer.address,
-                    ipv4: with.has(AfiSafi::IPV4_UNICAST),
+                    scope: peer.place.scope,
+                    ipv4: with.has(AfiSafi::IPV4_UNICAST) || with.has(AfiSafi::VPNV4),
                     ipv6: with.has(AfiSafi::IPV6_UNICAST),
                 };
                 table.rib.peer_up(now, id, told);
@@ -255,7 +273,7 @@ impl Speaker {
         if stack.state(connection) == ConnState::Connecting {
             return;
         }
-        for family in [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST] {
+        for family in [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST, AfiSafi::VPNV4] {
             if peer.up && peer.session.refresh_requested(family) {
                 table.rib.refresh(id, family == AfiSafi::IPV6_UNICAST);
                 peer.end_of_rib = true;
@@ -301,9 +319,10 @@ impl Speaker {
                 peer: id,
                 asn: table.asn,
                 router_id: table.router_id,
-                own: peer.own,
+                own: peer.place.own,
                 internal: with.ibgp,
-                next_hop_self: table.next_hop_self,
+                next_hop_self: table.next_hop_self || peer.is_pe(),
+                vpn: peer.is_pe(),
                 longest: with.max_send,
             };
             write::write(table, &way, faults, &mut peer.staged, AHEAD, now);
@@ -314,8 +333,8 @@ impl Speaker {
             }
             if peer.end_of_rib && !table.rib.has_news(id) {
                 peer.end_of_rib = false;
-                let ipv6 = peer.is_ipv6();
-                write::end_of_rib(&mut peer.staged, ipv6);
+                let (vpn, ipv6) = (peer.is_pe(), peer.is_ipv6());
+                write::end_of_rib(&mut peer.staged, vpn, ipv6);
             }
             if peer.staged.is_empty() {
                 return;
@@ -334,7 +353,7 @@ impl Speaker {
                 TcpAction::None => return,
                 TcpAction::Listen => {}
                 TcpAction::Connect => {
-                    if let Some(own) = peer.own[usize::from(peer.is_ipv6())] {
+                    if let Some(own) = peer.place.own[usize::from(peer.is_ipv6())] {
                         let connection = stack.connect(now, own, SocketAddr::new(peer.address, bgp::PORT));
                         peer.connection = Some(connection);
                         by_connection.insert((port, connection), id);

@@ -1,4 +1,4 @@
-//! Received UPDATEs (RFC 4271 section 4.3, RFC 4760) and their errors (RFC 7606). The device has its own reader and
+//! Received UPDATEs (RFC 4271 section 4.3, RFC 4760, RFC 4364 section 4.3) and their errors (RFC 7606). The device has its own reader and
 //! writer, so that it does not repeat mistakes of the tester.
 
 use crate::rib::{Attributes, Net, net};
@@ -76,12 +76,67 @@ impl Iterator for Nets<'_> {
     }
 }
 
+/// Length of a label and a route distinguisher before a prefix, in bytes.
+pub(super) const VPN_HEAD: usize = 3 + 8;
+/// Length of a VPN-IPv4 next hop: a route distinguisher and an address (RFC 4364 section 4.3.2).
+pub(super) const VPN_NEXT_HOP: usize = 8 + 4;
+
+/// VPN-IPv4 routes, as in an UPDATE of a session without multiple labels (RFC 8277 section 2.2).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct VpnNets<'a>(&'a [u8]);
+
+/// A VPN-IPv4 route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct VpnNet {
+    /// Its label; meaningless in a withdrawal.
+    pub label: u32,
+    pub distinguisher: [u8; 8],
+    pub net: Net,
+}
+
+impl<'a> VpnNets<'a> {
+    /// Reads routes. Each route must be complete and have a valid length.
+    fn read(bytes: &'a [u8]) -> Result<VpnNets<'a>, Notification> {
+        let head = VPN_HEAD as u8 * 8;
+        let mut rest = bytes;
+        while let Some((&len, after)) = rest.split_first() {
+            let fits = (head..=head + 32).contains(&len);
+            rest = after.get(usize::from(len.div_ceil(8))..).filter(|_| fits).ok_or_else(bad_network)?;
+        }
+        Ok(VpnNets(bytes))
+    }
+}
+
+impl Iterator for VpnNets<'_> {
+    type Item = VpnNet;
+
+    fn next(&mut self) -> Option<VpnNet> {
+        let (&len, after) = self.0.split_first()?;
+        let (bytes, rest) = after.split_at_checked(usize::from(len.div_ceil(8)))?;
+        self.0 = rest;
+        let (&[a, b, c], bytes) = bytes.split_first_chunk()?;
+        let (distinguisher, bytes) = bytes.split_first_chunk()?;
+        let mut address = [0; 4];
+        address.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(VpnNet {
+            // The last bits are a traffic class and the bottom of the stack, which does not count here.
+            label: u32::from_be_bytes([0, a, b, c]) >> 4,
+            distinguisher: *distinguisher,
+            net: net(address.into(), len.checked_sub(VPN_HEAD as u8 * 8)?)?,
+        })
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Update<'a> {
     /// Withdrawn prefixes, of both encodings.
     pub withdrawn: [Nets<'a>; 2],
     /// Announced prefixes, of both encodings, with their next hop; without a next hop, treat them as withdrawn.
     pub announced: [(Nets<'a>, Option<IpAddr>); 2],
+    /// Withdrawn VPN routes.
+    pub vpn_withdrawn: VpnNets<'a>,
+    /// Announced VPN routes, with their next hop.
+    pub vpn_announced: (VpnNets<'a>, Ipv4Addr),
     /// Attributes of the announced prefixes, without their next hop. `None`: treat the prefixes as withdrawn.
     pub attributes: Option<Attributes>,
 }
@@ -124,7 +179,8 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
     let announced = Nets::read(false, announced)?;
     let (mut sound, mut seen) = (true, [false; 256]);
     let (mut origin, mut as_path, mut next_hop, mut med, mut local_pref) = (None, None, None, None, None);
-    let (mut reached, mut unreached) = ((Nets::default(), None), Nets::default());
+    let mut reached = Reached::Other;
+    let mut unreached = (Nets::default(), VpnNets::default());
     let (mut originator, mut clusters) = (None, Vec::new());
     let mut others: Vec<(u8, Vec<u8>)> = Vec::new();
     while !attributes.is_empty() {
@@ -220,16 +276,35 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
         }
         _ => None,
     };
-    Ok(Update { withdrawn: [withdrawn, unreached], announced: [(announced, next_hop), reached], attributes })
+    let (reached, vpn_announced) = match reached {
+        Reached::Unicast(nets, next_hop) => ((nets, next_hop), (VpnNets::default(), Ipv4Addr::UNSPECIFIED)),
+        Reached::Vpn(nets, next_hop) => ((Nets::default(), None), (nets, next_hop)),
+        Reached::Other => ((Nets::default(), None), (VpnNets::default(), Ipv4Addr::UNSPECIFIED)),
+    };
+    Ok(Update {
+        withdrawn: [withdrawn, unreached.0],
+        announced: [(announced, next_hop), reached],
+        vpn_withdrawn: unreached.1,
+        vpn_announced,
+        attributes,
+    })
 }
 
-/// The family at the start of a value, if it is unicast.
+/// The content of MP_REACH_NLRI.
+enum Reached<'a> {
+    Unicast(Nets<'a>, Option<IpAddr>),
+    Vpn(VpnNets<'a>, Ipv4Addr),
+    /// Another family.
+    Other,
+}
+
+/// The family at the start of a value.
 fn family(value: &[u8]) -> Option<(AfiSafi, &[u8])> {
     let (&[a, b, safi], rest) = value.split_first_chunk()?;
     Some((AfiSafi::new(u16::from_be_bytes([a, b]), safi), rest))
 }
 
-fn reach(value: &[u8]) -> Result<(Nets<'_>, Option<IpAddr>), Notification> {
+fn reach(value: &[u8]) -> Result<Reached<'_>, Notification> {
     let malformed = || Notification::bare(code::UPDATE, subcode::OPTIONAL_ATTRIBUTE);
     let (family, rest) = family(value).ok_or_else(malformed)?;
     let (&len, rest) = rest.split_first().ok_or_else(malformed)?;
@@ -239,25 +314,30 @@ fn reach(value: &[u8]) -> Result<(Nets<'_>, Option<IpAddr>), Notification> {
     match (family, next_hop.len()) {
         (AfiSafi::IPV4_UNICAST, 4) => {
             let next_hop = next_hop.first_chunk::<4>().map(|a| IpAddr::from(*a));
-            Ok((Nets::read(false, nets)?, next_hop))
+            Ok(Reached::Unicast(Nets::read(false, nets)?, next_hop))
         }
         (AfiSafi::IPV6_UNICAST, 16 | 32) => {
             let next_hop = next_hop.first_chunk::<16>().map(|a| IpAddr::from(*a));
-            Ok((Nets::read(true, nets)?, next_hop))
+            Ok(Reached::Unicast(Nets::read(true, nets)?, next_hop))
+        }
+        (AfiSafi::VPNV4, VPN_NEXT_HOP) => {
+            let next_hop = next_hop.last_chunk::<4>().map(|a| Ipv4Addr::from(*a)).ok_or_else(malformed)?;
+            Ok(Reached::Vpn(VpnNets::read(nets)?, next_hop))
         }
         // RFC 7606 section 7.11: the routes are unknown.
-        (AfiSafi::IPV4_UNICAST | AfiSafi::IPV6_UNICAST, _) => Err(malformed()),
-        _ => Ok((Nets::default(), None)),
+        (AfiSafi::IPV4_UNICAST | AfiSafi::IPV6_UNICAST | AfiSafi::VPNV4, _) => Err(malformed()),
+        _ => Ok(Reached::Other),
     }
 }
 
-fn unreach(value: &[u8]) -> Result<Nets<'_>, Notification> {
+fn unreach(value: &[u8]) -> Result<(Nets<'_>, VpnNets<'_>), Notification> {
     let (family, nets) = family(value).ok_or_else(|| Notification::bare(code::UPDATE, subcode::OPTIONAL_ATTRIBUTE))?;
-    match family {
-        AfiSafi::IPV4_UNICAST => Nets::read(false, nets),
-        AfiSafi::IPV6_UNICAST => Nets::read(true, nets),
-        _ => Ok(Nets::default()),
-    }
+    Ok(match family {
+        AfiSafi::IPV4_UNICAST => (Nets::read(false, nets)?, VpnNets::default()),
+        AfiSafi::IPV6_UNICAST => (Nets::read(true, nets)?, VpnNets::default()),
+        AfiSafi::VPNV4 => (Nets::default(), VpnNets::read(nets)?),
+        _ => (Nets::default(), VpnNets::default()),
+    })
 }
 
 #[cfg(test)]
@@ -343,6 +423,59 @@ mod tests {
         assert_eq!(end(&[0, 0, 0, 0]), Ok(()), "an End-of-RIB");
     }
 
+    /// A VPN-IPv4 route of 65000:`vrf` as in an UPDATE.
+    fn vpn_net(vrf: u8, label: u32, net: [u8; 4], len: u8) -> Vec<u8> {
+        let label = (label << 4 | 1).to_be_bytes();
+        let head = [88 + len, label[1], label[2], label[3], 0, 0, 0xfd, 0xe8, 0, 0, 0, vrf];
+        [&head, &net[..usize::from(len.div_ceil(8))]].concat()
+    }
+
+    #[test]
+    fn vpn_routes_with_labels_and_distinguishers() {
+        let nets = [vpn_net(1, 500_000, [10, 1, 0, 0], 24), vpn_net(2, 16, [10, 1, 2, 255], 25)].concat();
+        let hop = [0, 0, 0, 0, 0, 0, 0, 0, 100, 127, 1, 2];
+        let value = [&[0, 1, 128, 12][..], &hop, &[0], &nets].concat();
+        let reach = [&[0x80, 14, value.len() as u8][..], &value].concat();
+        let gone = [&[0, 1, 128][..], &vpn_net(3, 0x80_000, [10, 9, 0, 0], 16)].concat();
+        let unreach = [&[0x80, 15, gone.len() as u8][..], &gone].concat();
+        let body = body(&[], &[&reach, ORIGIN, PATH, &unreach], &[]);
+        let update = read(&body, true).unwrap();
+        assert!(update.attributes.is_some() && update.announced.iter().all(|(nets, _)| all(*nets).is_empty()));
+        let rd = |vrf| [0, 0, 0xfd, 0xe8, 0, 0, 0, vrf];
+        let net4 = |net: [u8; 4], len| net_of(net, len);
+        assert_eq!(
+            update.vpn_announced.0.collect::<Vec<_>>(),
+            [
+                VpnNet { label: 500_000, distinguisher: rd(1), net: net4([10, 1, 0, 0], 24) },
+                VpnNet { label: 16, distinguisher: rd(2), net: net4([10, 1, 2, 128], 25) },
+            ]
+        );
+        assert_eq!(update.vpn_announced.1, Ipv4Addr::new(100, 127, 1, 2));
+        let gone: Vec<_> = update.vpn_withdrawn.map(|route| (route.distinguisher, route.net)).collect();
+        assert_eq!(gone, [(rd(3), net4([10, 9, 0, 0], 16))]);
+    }
+
+    fn net_of(address: [u8; 4], len: u8) -> Net {
+        net(address.into(), len).unwrap()
+    }
+
+    #[test]
+    fn wrong_lengths_of_vpn_routes_end_the_session() {
+        let answer = |value: &[u8]| {
+            let reach = [&[0x80, 14, value.len() as u8][..], value].concat();
+            read(&body(&[], &[&reach], &[]), true).map(|_| ()).map_err(|n| (n.code, n.subcode))
+        };
+        let with = |hop: usize, nets: &[u8]| [&[0, 1, 128, hop as u8][..], &vec![0; hop], &[0], nets].concat();
+        let route = vpn_net(1, 16, [10, 0, 0, 0], 8);
+        assert_eq!(answer(&with(12, &route)), Ok(()));
+        // Next hops of other lengths.
+        assert_eq!([4, 16, 24].map(|hop| answer(&with(hop, &route))), [Err((3, 9)); 3]);
+        // Shorter than label and route distinguisher, longer than an address, or not whole.
+        assert_eq!(answer(&with(12, &[87, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0])), Err((3, 10)));
+        assert_eq!(answer(&with(12, &[&[121][..], &[0; 16]].concat())), Err((3, 10)));
+        assert_eq!(answer(&with(12, &route[..route.len() - 1])), Err((3, 10)));
+    }
+
     /// Encodes a prefix as in an UPDATE, with zeros in the bits beyond its length.
     fn emit(address: u128, bits: u32, len: u8) -> Vec<u8> {
         let address = address >> (bits - u32::from(len)) << (bits - u32::from(len));
@@ -412,12 +545,13 @@ mod tests {
 
         #[test]
         fn nothing_that_arrives_is_too_strange(
-            noise in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..60, byte: u8, internal: bool,
+            noise in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..60, place: usize, byte: u8, internal: bool,
         ) {
             let strange = |bytes: &[u8]| {
                 if let Ok(update) = read(bytes, internal) {
                     let nets = update.withdrawn.into_iter().chain(update.announced.map(|a| a.0));
-                    for (address, len) in nets.flatten() {
+                    let vpn = update.vpn_withdrawn.chain(update.vpn_announced.0).map(|route| route.net);
+                    for (address, len) in nets.flatten().chain(vpn) {
                         assert_eq!(net(address, len), Some((address, len)));
                     }
                     if let Some(attributes) = update.attributes {
@@ -429,6 +563,15 @@ mod tests {
             strange(&noise);
             let mut nearly = body(&[8, 10], &[ORIGIN, PATH, HOP, &[0x80, 15, 6, 0, 2, 1, 16, 0x20, 2]], &[24, 203, 0, 113]);
             let at = at % nearly.len();
+            nearly[at] = byte;
+            strange(&nearly);
+            strange(&nearly[..at]);
+            let nets = [vpn_net(1, 500_000, [10, 1, 0, 0], 24), vpn_net(2, 16, [10, 1, 2, 255], 25)].concat();
+            let value = [&[0, 1, 128, 12][..], &[0; 12], &[0], &nets].concat();
+            let reach = [&[0x80, 14, value.len() as u8][..], &value].concat();
+            let unreach = [&[0x80, 15, 3 + nets.len() as u8, 0, 1, 128][..], &nets].concat();
+            let mut nearly = body(&[], &[&reach, ORIGIN, PATH, &unreach], &[]);
+            let at = place % nearly.len();
             nearly[at] = byte;
             strange(&nearly);
             strange(&nearly[..at]);

@@ -1,11 +1,13 @@
 //! Writes UPDATEs.
 
 use super::Table;
-use super::read::{attribute, flag};
+use super::read::{VPN_HEAD, VPN_NEXT_HOP, attribute, flag};
 use crate::faults::{BgpFaults, is_nth};
-use crate::rib::{Attributes, Net, Path, PeerId, Rib, Telling, prepended};
+use crate::rib::{Attributes, Net, Path, PeerId, Rib, TableId, Telling, prepended};
 use crate::truth::BgpTruth;
+use crate::vpn::{FIRST_VRF_LABEL, with_target};
 use drophammer_model::Instant;
+use drophammer_wire::bgp::AfiSafi;
 use drophammer_wire::bgp::message::{self, HEADER_LEN, kind};
 use std::net::IpAddr;
 
@@ -21,14 +23,28 @@ pub(super) struct Way {
     pub internal: bool,
     /// True if the device is the next hop of external routes even for an internal peer.
     pub next_hop_self: bool,
+    /// True if the peer receives VPN-IPv4 routes.
+    pub vpn: bool,
     /// Longest message in bytes.
     pub longest: usize,
+}
+
+/// Label in a withdrawal (RFC 8277 section 2.4).
+const WITHDRAWN_LABEL: [u8; 3] = [0x80, 0, 0];
+
+/// The identifiers of a VRF as they are in UPDATEs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct VrfIds {
+    pub distinguisher: [u8; 8],
+    /// Its route target.
+    pub target: [u8; 8],
 }
 
 /// The properties that all prefixes of one message share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Common {
     telling: Telling,
+    table: TableId,
     ipv6: bool,
     /// Next hop to use instead of the device's own address.
     next_hop: Option<IpAddr>,
@@ -39,17 +55,19 @@ struct Common {
 
 /// Appends UPDATEs for pending routes until `out` has at least `enough` bytes, or until a malformed UPDATE is due.
 pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut Vec<u8>, enough: usize, now: Instant) {
-    let Table { rib, truth, until_malformed: until, .. } = table;
+    let Table { rib, truth, until_malformed: until, vrfs, .. } = table;
     let mut nets = Vec::new();
     while out.len() < enough && *until != Some(0) {
         let Some((_, common)) = next(rib, way, faults, truth) else { return };
-        let before = attributes(rib, way, &common);
+        // A peer for VPN routes belongs to no table but those of VRFs.
+        let (label, vrf) = if way.vpn { vrf_of(vrfs, &common) } else { Default::default() };
+        let before = attributes(rib, way, &common, vrf.map(|vrf| vrf.target));
         // Size of MP_UNREACH_NLRI or MP_REACH_NLRI: 4 bytes of header, AFI, SAFI; the next hop with its length, a zero
         // byte.
-        let around = match (common.ipv6, common.telling) {
+        let around = match (common.ipv6 || way.vpn, common.telling) {
             (false, _) => 0,
             (true, Telling::Withdraw) => 4 + 3,
-            (true, Telling::Announce(_)) => 4 + 3 + 17 + 1,
+            (true, Telling::Announce(_)) => 4 + 3 + 1 + if way.vpn { VPN_NEXT_HOP } else { 16 } + 1,
         };
         let room = way.longest.saturating_sub(HEADER_LEN + 4 + before.len() + around);
         nets.clear();
@@ -59,10 +77,15 @@ pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut 
             && *until != Some(0)
         {
             let bytes = usize::from(net.1.div_ceil(8));
-            if nets.len() + 1 + bytes > room {
+            let head = if vrf.is_some() { VPN_HEAD } else { 0 };
+            if nets.len() + 1 + head + bytes > room {
                 break;
             }
-            nets.push(net.1);
+            nets.push(8 * head as u8 + net.1);
+            if let Some(vrf) = vrf {
+                nets.extend(label);
+                nets.extend(vrf.distinguisher);
+            }
             match net.0 {
                 IpAddr::V4(a) => nets.extend_from_slice(&a.octets()[..bytes]),
                 IpAddr::V6(a) => nets.extend_from_slice(&a.octets()[..bytes]),
@@ -91,10 +114,24 @@ pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut 
     }
 }
 
+/// Label of the routes of a message, and their VRF.
+fn vrf_of<'a>(vrfs: &'a [VrfIds], common: &Common) -> ([u8; 3], Option<&'a VrfIds>) {
+    let number = common.table.saturating_sub(1);
+    let label = match common.telling {
+        Telling::Withdraw => WITHDRAWN_LABEL,
+        Telling::Announce(_) => {
+            // The bottom of the label stack.
+            let [_, label @ ..] = ((FIRST_VRF_LABEL + number) << 4 | 1).to_be_bytes();
+            label
+        }
+    };
+    (label, vrfs.get(number as usize))
+}
+
 /// The next prefix to advertise to this peer, with faults applied.
 fn next(rib: &mut Rib, way: &Way, faults: &BgpFaults, truth: &mut BgpTruth) -> Option<(Net, Common)> {
     loop {
-        let (net, number, path, telling) = rib.next_telling(way.peer)?;
+        let (table, net, number, path, telling) = rib.next_telling(way.peer)?;
         let number = u64::from(number);
         if is_nth(number, faults.lost_route_every) {
             truth.lost += u64::from(telling != Telling::Withdraw);
@@ -109,6 +146,7 @@ fn next(rib: &mut Rib, way: &Way, faults: &BgpFaults, truth: &mut BgpTruth) -> O
         let unchanged = reflected || way.internal && !way.next_hop_self;
         let common = Common {
             telling,
+            table,
             ipv6: net.0.is_ipv6(),
             next_hop: if announced && unchanged != strange { learned(path) } else { None },
             strange,
@@ -119,7 +157,7 @@ fn next(rib: &mut Rib, way: &Way, faults: &BgpFaults, truth: &mut BgpTruth) -> O
 }
 
 /// All attributes except MP_REACH_NLRI.
-fn attributes(rib: &Rib, way: &Way, common: &Common) -> Vec<u8> {
+fn attributes(rib: &Rib, way: &Way, common: &Common, target: Option<[u8; 8]>) -> Vec<u8> {
     let Telling::Announce(id) = common.telling else { return Vec::new() };
     let told: &Attributes = rib.attributes(id);
     let mut out = Vec::with_capacity(64);
@@ -128,6 +166,7 @@ fn attributes(rib: &Rib, way: &Way, common: &Common) -> Vec<u8> {
     let path = if times == 0 { told.as_path.clone() } else { prepended(&told.as_path, way.asn, times) };
     put(&mut out, flag::TRANSITIVE, attribute::AS_PATH, &path);
     if !common.ipv6
+        && !way.vpn
         && let Some(IpAddr::V4(next_hop)) = common.next_hop.or(way.own[0])
     {
         put(&mut out, flag::TRANSITIVE, attribute::NEXT_HOP, &next_hop.octets());
@@ -144,7 +183,10 @@ fn attributes(rib: &Rib, way: &Way, common: &Common) -> Vec<u8> {
             put(&mut out, flag::OPTIONAL, attribute::CLUSTER_LIST, &clusters);
         }
     }
-    out.extend_from_slice(&told.others);
+    match target {
+        Some(target) => out.extend(with_target(&told.others, target)),
+        None => out.extend_from_slice(&told.others),
+    }
     out
 }
 
@@ -160,7 +202,7 @@ fn put(out: &mut Vec<u8>, flags: u8, code: u8, value: &[u8]) {
 
 fn compose(out: &mut Vec<u8>, way: &Way, common: &Common, before: &[u8], nets: &[u8]) {
     begin(out, |out| {
-        if !common.ipv6 {
+        if !common.ipv6 && !way.vpn {
             let (withdrawn, announced) = match common.telling {
                 Telling::Withdraw => (nets, &[][..]),
                 Telling::Announce(_) => (&[][..], nets),
@@ -173,13 +215,21 @@ fn compose(out: &mut Vec<u8>, way: &Way, common: &Common, before: &[u8], nets: &
             return;
         }
         // This attribute comes first, as RFC 7606 section 5.1 requires.
-        let mut value = vec![0, 2, 1];
+        let mut value = family(way.vpn, common.ipv6).to_vec();
         let code = match common.telling {
             Telling::Withdraw => attribute::MP_UNREACH_NLRI,
             Telling::Announce(_) => {
-                value.push(16);
-                if let Some(IpAddr::V6(next_hop)) = common.next_hop.or(way.own[1]) {
-                    value.extend(next_hop.octets());
+                match common.next_hop.or(way.own[usize::from(common.ipv6)]) {
+                    Some(IpAddr::V6(next_hop)) => {
+                        value.push(16);
+                        value.extend(next_hop.octets());
+                    }
+                    Some(IpAddr::V4(next_hop)) => {
+                        value.push(VPN_NEXT_HOP as u8);
+                        value.extend([0; 8]);
+                        value.extend(next_hop.octets());
+                    }
+                    None => value.push(0),
                 }
                 value.push(0);
                 attribute::MP_REACH_NLRI
@@ -204,9 +254,26 @@ fn begin(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     message::emit_header(&mut out[start..], kind::UPDATE, len);
 }
 
+/// AFI and SAFI of routes that are not in the fields of BGP-4 itself.
+fn family(vpn: bool, ipv6: bool) -> [u8; 3] {
+    let family = match (vpn, ipv6) {
+        (true, _) => AfiSafi::VPNV4,
+        (false, true) => AfiSafi::IPV6_UNICAST,
+        (false, false) => AfiSafi::IPV4_UNICAST,
+    };
+    let [high, low] = family.afi.to_be_bytes();
+    [high, low, family.safi]
+}
+
 /// Appends the End-of-RIB of a family (RFC 4724 section 2).
-pub(super) fn end_of_rib(out: &mut Vec<u8>, ipv6: bool) {
-    begin(out, |out| out.extend_from_slice(if ipv6 { &[0, 0, 0, 6, 0x80, 15, 3, 0, 2, 1] } else { &[0; 4] }));
+pub(super) fn end_of_rib(out: &mut Vec<u8>, vpn: bool, ipv6: bool) {
+    begin(out, |out| match (vpn, ipv6) {
+        (false, false) => out.extend([0; 4]),
+        _ => {
+            out.extend([0, 0, 0, 6, flag::OPTIONAL, attribute::MP_UNREACH_NLRI, 3]);
+            out.extend(family(vpn, ipv6));
+        }
+    });
 }
 
 /// Appends an UPDATE whose withdrawn routes are longer than the message itself, which ends a session (RFC 7606 section

@@ -66,6 +66,33 @@ impl FamilySet {
     }
 }
 
+/// Families whose routes have label stacks (RFC 8277 section 2.3), each with the highest number of labels: 2 or more, 255 for no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LabelStacks([u8; FamilySet::KNOWN.len()]);
+
+impl LabelStacks {
+    /// No family.
+    pub const NONE: LabelStacks = LabelStacks([0; FamilySet::KNOWN.len()]);
+
+    /// These families, without unsupported ones.
+    pub fn of(families: impl IntoIterator<Item = (AfiSafi, u8)>) -> LabelStacks {
+        let mut all = LabelStacks::NONE;
+        for (family, most) in families {
+            if let Some(at) = FamilySet::KNOWN.iter().position(|known| *known == family) {
+                all.0[at] = most;
+            }
+        }
+        all
+    }
+
+    /// The highest number of labels in this family; `None` if its routes have no stacks.
+    #[inline]
+    pub fn most(self, family: AfiSafi) -> Option<u8> {
+        let at = FamilySet::KNOWN.iter().position(|known| *known == family)?;
+        Some(self.0[at]).filter(|most| *most > 1)
+    }
+}
+
 /// True if routes of this family can be written and parsed.
 pub fn is_known(family: AfiSafi) -> bool {
     FamilySet::bit(family) != 0

@@ -1,7 +1,7 @@
 //! Expected routes of many VRFs: which VRF a received route belongs to, and whether its route targets are right.
 
 use super::watched::RouteKey;
-use crate::expectation::Keys;
+use crate::expectation::{Bitmap, Keys};
 use drophammer_model::routes::{Prefix, VpnId, VpnRoutes};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,7 +19,9 @@ pub enum Distinguishers {
     /// The peer keeps the route distinguishers of the expected routes, as a route reflector does.
     #[default]
     Configured,
-    /// The peer chooses route distinguishers. The first route with a new one shows by its route targets which VRF has it.
+    /// The peer chooses route distinguishers. The first route with a new one shows by its route targets and its prefix which VRF has it.
+    /// If a VRF has several, a route is present until it is withdrawn with all of them; its labels and faults are those of its last
+    /// advertisement.
     Learned,
 }
 
@@ -81,6 +83,8 @@ pub(super) struct VpnWatched {
     pub part: VpnPart,
     /// VRFs by learned route distinguisher.
     learned: HashMap<[u8; 8], u32>,
+    /// For each VRF with several learned route distinguishers: the routes that are present with each of them.
+    several: HashMap<u32, Vec<([u8; 8], Bitmap)>>,
     /// The last route distinguisher and its VRF: most routes have the same as the route before.
     last: Cell<Option<([u8; 8], Option<u32>)>>,
     pub wrong_target: u64,
@@ -94,6 +98,7 @@ impl VpnWatched {
         VpnWatched {
             part,
             learned: HashMap::new(),
+            several: HashMap::new(),
             last: Cell::new(None),
             wrong_target: 0,
             wrong_vrf: 0,
@@ -117,16 +122,55 @@ impl VpnWatched {
         vrf
     }
 
-    /// Learns the VRF of a new route distinguisher from the extended communities of its first route.
-    pub fn learn(&mut self, distinguisher: [u8; 8], communities: &[u8]) -> Option<u32> {
+    /// Learns the VRF of a new route distinguisher from the extended communities and the prefix of its first route. `is_present` tells
+    /// whether a route, numbered over all VRFs, is present.
+    pub fn learn(
+        &mut self,
+        distinguisher: [u8; 8],
+        prefix: &Prefix,
+        communities: &[u8],
+        is_present: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
         let most = MOST_DISTINGUISHERS * self.part.routes.vrfs().count as usize;
         if self.part.distinguishers == Distinguishers::Configured || self.learned.len() >= most {
             return None;
         }
-        let vrf = targets(communities).find_map(|target| self.part.routes.vrf_of_target(target))?;
+        let routes = &self.part.routes;
+        let carried: Vec<_> = targets(communities).collect();
+        let likely =
+            |vrf| (routes.index_of(vrf, prefix).is_some(), routes.targets(vrf).all(|target| carried.contains(&target)));
+        let vrfs = carried.iter().flat_map(|target| routes.vrfs_of_target(*target));
+        let vrf = vrfs.reduce(|best, vrf| if likely(vrf) > likely(best) { vrf } else { best })?;
+        let per_vrf = routes.per_vrf();
+        if let Some((first, _)) = self.learned.iter().find(|(_, of)| **of == vrf) {
+            let all = self.several.entry(vrf).or_insert_with(|| {
+                let mut present = Bitmap::new(per_vrf);
+                (0..per_vrf).for_each(|route| _ = present.set(route, is_present(vrf * per_vrf + route)));
+                vec![(*first, present)]
+            });
+            all.push((distinguisher, Bitmap::new(per_vrf)));
+        }
         self.learned.insert(distinguisher, vrf);
         self.last.set(None);
         Some(vrf)
+    }
+
+    /// Route `route` of VRF `vrf` was advertised, or withdrawn, with this route distinguisher. Returns true if it is present with any
+    /// distinguisher afterwards, as far as that is known: the VRF has several.
+    #[inline]
+    pub fn moved(&mut self, distinguisher: Option<[u8; 8]>, vrf: u32, route: u32, present: bool) -> bool {
+        // Few VRFs have several.
+        if self.several.is_empty() {
+            return false;
+        }
+        let mut any = false;
+        for (of, routes) in self.several.get_mut(&vrf).into_iter().flatten() {
+            if Some(*of) == distinguisher {
+                routes.set(route, present);
+            }
+            any |= routes.get(route);
+        }
+        any
     }
 
     /// The learned route distinguishers.
@@ -175,6 +219,7 @@ impl VpnWatched {
     /// The session has ended: the next one may use other route distinguishers.
     pub fn lost(&mut self) {
         self.learned.clear();
+        self.several.clear();
         self.last.set(None);
     }
 }

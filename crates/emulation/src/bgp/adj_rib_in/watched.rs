@@ -173,7 +173,25 @@ impl Watched {
         if let Some(labels) = &mut self.labels {
             labels.set(found.vrf, found.route, route.labels);
         }
+        if let Some(vpn) = &mut self.vpn {
+            vpn.moved(route.distinguisher, found.vrf, found.route, true);
+        }
         self.routes.received(now, found.number, wrong)
+    }
+
+    /// A route was withdrawn. Returns true if it was present and is absent now.
+    #[inline]
+    pub fn withdrawn(&mut self, now: Instant, found: Found, route: &Nlri<'_>) -> bool {
+        let vpn = self.vpn.as_mut();
+        let stays = vpn.is_some_and(|vpn| vpn.moved(route.distinguisher, found.vrf, found.route, false));
+        !stays && self.routes.withdrawn(now, found.number)
+    }
+
+    /// Learns the VRF of the route distinguisher of a route; true if it was unknown and is known now.
+    pub fn learn(&mut self, route: &Nlri<'_>, prefix: &Prefix, communities: &[u8]) -> bool {
+        let Some((vpn, distinguisher)) = self.vpn.as_mut().zip(route.distinguisher) else { return false };
+        let is_new = vpn.part.routes.afi_safi() == route.family && vpn.vrf_of(distinguisher).is_none();
+        is_new && vpn.learn(distinguisher, prefix, communities, |i| self.routes.is_present(i)).is_some()
     }
 
     /// A route that no VRF expects has the route distinguisher of one of them.

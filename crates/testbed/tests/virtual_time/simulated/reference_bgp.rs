@@ -64,6 +64,7 @@ fn each_fault_has_its_parameter() {
         reset_after: 7,
         malformed_after: 8,
         hold_silence: true,
+        leak_vpn_route: false,
     };
     assert_eq!(simulated::config(&suite.duts[0], &suite.ports, 1).faults.bgp, expected);
     assert!(parts.device.record().config["reference.txt"].contains("asn: 65000"));

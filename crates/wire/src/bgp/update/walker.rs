@@ -5,10 +5,10 @@
 
 use super::super::notification::{code, update as sub};
 use super::super::{AfiSafi, Notification};
-use super::FamilySet;
 use super::as_path::{AsPath, PathError};
 use super::attributes::{Raw, flag, kind, next};
 use super::nlri::{Nlri, Routes};
+use super::{FamilySet, LabelStacks};
 use drophammer_model::trial::Family;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -22,7 +22,7 @@ pub struct Context {
     /// Families in which the peer sends path identifiers.
     pub path_ids: FamilySet,
     /// Families in which the peer may send several labels per route (RFC 8277 section 2.3).
-    pub label_stacks: FamilySet,
+    pub label_stacks: LabelStacks,
 }
 
 /// Treatment of an UPDATE that does not end the session. Later variants are more severe.
@@ -90,6 +90,8 @@ pub struct Multiprotocol<'a> {
     pub routes: Option<Routes<'a>>,
     /// True if there are no routes.
     pub is_empty: bool,
+    /// True if a route has more labels than this speaker can receive.
+    pub too_many_labels: bool,
 }
 
 impl<'a> Multiprotocol<'a> {
@@ -108,11 +110,15 @@ impl<'a> Multiprotocol<'a> {
             (&[][..], rest)
         };
         let known = Routes::new(family, context.path_ids.has(family), routes);
-        let stacks = is_reach && context.label_stacks.has(family);
-        let known = known.map(|routes| routes.with_stacks(stacks));
+        let most = context.label_stacks.most(family).filter(|_| is_reach);
+        let known = known.map(|routes| routes.with_stacks(most.is_some()));
         let fits = !is_reach || next_hop_fits(family, next_hop.len());
         let readable = known.as_ref().is_none_or(|routes| routes.are_readable());
-        (fits && readable).then_some(Multiprotocol { family, next_hop, routes: known, is_empty: routes.is_empty() })
+        let too_many =
+            |most| known.clone().into_iter().flatten().flatten().any(|r| r.labels.len() > 3 * usize::from(most));
+        let too_many_labels = most.filter(|most| *most < u8::MAX).is_some_and(too_many);
+        let is_empty = routes.is_empty();
+        (fits && readable).then_some(Multiprotocol { family, next_hop, routes: known, is_empty, too_many_labels })
     }
 
     /// Returns the address of the next hop: without the distinguisher of VPN routes, and the global address if there are two.
@@ -168,7 +174,7 @@ pub fn reach_between<'a>(body: &'a [u8], context: &Context, around: [&[u8]; 2]) 
     let (attribute, rest) = next(attributes.strip_prefix(around[0])?).ok()?;
     let plain = attribute.flags & (flag::OPTIONAL | flag::TRANSITIVE) == flag::OPTIONAL;
     let fits = attribute.kind == kind::MP_REACH_NLRI && plain && rest == around[1];
-    if fits { Multiprotocol::read(&attribute, context) } else { None }
+    if fits { Multiprotocol::read(&attribute, context).filter(|reach| !reach.too_many_labels) } else { None }
 }
 
 /// True if there are routes of a supported family.
@@ -321,6 +327,10 @@ impl<'a> Update<'a> {
         let Some(all) = Multiprotocol::read(attribute, context) else {
             return Err(reset(sub::OPTIONAL_ATTRIBUTE, attribute.whole));
         };
+        if all.too_many_labels {
+            // RFC 8277 section 2.1.
+            self.mark(Treatment::TreatAsWithdraw, attribute.kind, "more labels than offered");
+        }
         *(if attribute.kind == kind::MP_REACH_NLRI { &mut self.reach } else { &mut self.unreach }) = Some(all);
         Ok(())
     }

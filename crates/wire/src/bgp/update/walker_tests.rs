@@ -7,7 +7,7 @@ use super::*;
 use proptest::prelude::*;
 
 const PLAIN: Context =
-    Context { four_octet_as: true, ibgp: false, path_ids: FamilySet::NONE, label_stacks: FamilySet::NONE };
+    Context { four_octet_as: true, ibgp: false, path_ids: FamilySet::NONE, label_stacks: LabelStacks::NONE };
 
 fn body(withdrawn: &[u8], attributes: &[u8], nlri: &[u8]) -> Vec<u8> {
     let mut out = (withdrawn.len() as u16).to_be_bytes().to_vec();
@@ -256,7 +256,7 @@ proptest! {
         let mut encoded = Vec::new();
         attributes.append(four_octet_as, &mut encoded);
         let packer = Packer { frame: Frame { path_id, ..Frame::plain(family) }, attributes: &encoded, next_hop, max_len: room };
-        let context = Context { four_octet_as, ibgp: false, path_ids: FamilySet::of(path_id.map(|_| family)), label_stacks: FamilySet::NONE };
+        let context = Context { four_octet_as, ibgp: false, path_ids: FamilySet::of(path_id.map(|_| family)), label_stacks: LabelStacks::NONE };
         let mut source = routes.iter().copied();
         let mut read = Vec::new();
         prop_assume!(packer.needs().is_ok());
@@ -310,7 +310,7 @@ proptest! {
         attributes.iter().for_each(|(flags, kind, value)| append(&mut encoded, *flags, *kind, value));
         let mut bytes = body(&withdrawn, &encoded, &nlri);
         bytes.truncate(bytes.len().saturating_sub(cut.saturating_sub(10)));
-        let context = Context { four_octet_as, ibgp, path_ids: FamilySet::of([AfiSafi::VPNV4]), label_stacks: FamilySet::NONE };
+        let context = Context { four_octet_as, ibgp, path_ids: FamilySet::of([AfiSafi::VPNV4]), label_stacks: LabelStacks::NONE };
         if let Ok(update) = Update::parse(&bytes, &context) {
             let (come, gone) = (update.announced().count(), update.withdrawn().count());
             prop_assert_eq!((update.announces(), update.withdraws()), (come > 0, gone > 0));

@@ -1,0 +1,292 @@
+//! Traffic to every route of VRFs in both directions, and frames that arrive in another VRF.
+
+use crate::columns;
+use crate::parameters::DRAIN;
+use crate::report::{note, trials};
+use crate::routing::Change;
+use crate::table::TableSpec;
+use crate::testbed::{TestError, Testbed};
+use crate::trial::Trial;
+use crate::vpns::{VpnRoutesSeen, VpnUp, VrfView, Way};
+use drophammer_model::capabilities::Need;
+use drophammer_model::outcome::Outcome;
+use drophammer_model::param::Param;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::trial::{FlowSpec, Load, Misdelivered, TrialResult, TrialSpec};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Roles that a test of VPNs requires of a DUT.
+pub const NEEDS: &[Need] = &[Need::Vrfs, Need::Ospf, Need::Ldp];
+/// `vrfs`
+pub const VRFS: Param<Option<u32>> =
+    Param::optional("vrfs", "number of VRFs, divided among the customer ports; default: all");
+/// `routes`
+pub const ROUTES: Param<u32> = Param::new(
+    "routes",
+    "100",
+    "100",
+    "routes of each VRF: half of them behind its CE router, half at its remote site",
+);
+/// `frame_size`
+pub const SIZE: Param<PacketSize> = Param::new(
+    "frame_size",
+    "64",
+    "64",
+    "frame size with FCS, or a mix, without the VLAN tag and the labels, which are added",
+);
+/// `establish`
+pub const ESTABLISH: Param<Duration> =
+    Param::new("establish", "2 min", "10 min", "time limit for OSPF and LDP, and for all BGP sessions");
+/// `patience`
+pub const PATIENCE: Param<Duration> =
+    Param::new("patience", "20 s", "60 s", "time without any change after which missing routes are given up");
+/// `install`
+pub const INSTALL: Param<Duration> = Param::new(
+    "install",
+    "30 s",
+    "5 min",
+    "time for the forwarding plane to follow the routing table; until then, traffic with loss is repeated",
+);
+/// `check_rate`
+pub const CHECK_RATE: Param<FrameRate> = Param::new(
+    "check_rate",
+    "5 kfps",
+    "5 kfps",
+    "load of each port for the check of every route, below the router's throughput",
+);
+
+columns! {
+    /// Frames of one VRF that arrived in another place.
+    pub struct LeakRow {
+        vrf: String = "VRF",
+        way: String = "Direction",
+        arrived: String = "Arrived at",
+        is: String = "Is",
+        frames: u64 = "Frames",
+    }
+}
+
+/// Frames in a wrong place, over all trials of a test.
+pub const LEAKS: TableSpec<LeakRow> = TableSpec::new("vpn_leaks", "Frames in a wrong place");
+
+/// Group of frames from CE routers.
+pub const TO_CORE: &str = "to the core";
+/// Group of frames to CE routers.
+pub const TO_CUSTOMERS: &str = "to customers";
+
+/// VRFs that are up, with all their routes.
+pub struct Vpn {
+    /// The VRFs.
+    pub vrfs: Vec<VrfView>,
+    /// Routes of each of the two sites of a VRF.
+    pub per_site: u32,
+    /// Frame size without tags and labels.
+    pub size: PacketSize,
+    leaks: BTreeMap<(u32, Way, Misdelivered), u64>,
+    leak_trials: Vec<u64>,
+}
+
+/// Time until the VRFs worked.
+pub struct Ready {
+    /// Time until the sessions were up.
+    pub up: VpnUp,
+    /// The routes that the DUT passed on.
+    pub seen: VpnRoutesSeen,
+    /// Seconds from the first advertisement to the first traffic to every route without loss; `None` if there was always loss.
+    pub forwarded_s: Option<f64>,
+    /// Uncertainty of this time: the time since the first traffic, in seconds.
+    pub unsure_s: f64,
+    /// The last of this traffic.
+    pub check: Option<TrialResult>,
+}
+
+impl Vpn {
+    /// Brings the VRFs of a test up, and waits until the DUT forwards to every route in both directions. Frames arrive only when it has installed the
+    /// routes, so this does not depend on what the DUT advertises.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] if there are not so many VRFs; errors of the sessions and of the trials.
+    pub fn bring_up(bed: &mut dyn Testbed, params: &Params) -> Result<(Vpn, Ready), TestError> {
+        let size = SIZE.get(params);
+        let vpns = bed.vpns()?;
+        let count = VRFS.get(params).unwrap_or(vpns.vrfs().len() as u32);
+        let per_site = ROUTES.get(params).div_ceil(2);
+        let up = vpns.bring_up(count, per_site, ESTABLISH.get(params))?;
+        let mut vpn =
+            Vpn { vrfs: vpns.used().to_vec(), per_site, size, leaks: BTreeMap::new(), leak_trials: Vec::new() };
+        let begun = bed.now_s().unwrap_or_default();
+        let vpns = bed.vpns()?;
+        vpns.change_all(Change::Advertise)?;
+        let seen = vpns.await_routes(PATIENCE.get(params))?;
+        let mut ready = Ready { up, seen, forwarded_s: None, unsure_s: 0.0, check: None };
+        if ready.seen.complete() {
+            vpn.await_forwarding(bed, params, begun, &mut ready)?;
+        }
+        Ok((vpn, ready))
+    }
+
+    fn await_forwarding(
+        &mut self,
+        bed: &mut dyn Testbed,
+        params: &Params,
+        begun: f64,
+        ready: &mut Ready,
+    ) -> Result<(), TestError> {
+        let first = bed.now_s().unwrap_or_default();
+        let rate = CHECK_RATE.get(params);
+        // Each flow sends one frame to each of its routes.
+        let duration_s = f64::from(self.most_routes_of_a_port()) / rate.pps() * 1.02 + 0.01;
+        loop {
+            let at = bed.now_s().unwrap_or_default();
+            bed.progress("traffic to every route");
+            let purpose = "VPN: one frame to every route".to_owned();
+            // Labels may change until the DUT has installed everything.
+            let traffic = self.traffic(bed)?;
+            let spec = self.trial(params, &traffic, purpose, rate.pps(), duration_s);
+            let result = bed.run(&Trial::new(spec))?.result;
+            self.count_leaks(&traffic, &result);
+            let clean = result.lost() == 0 && result.misdelivered.is_empty();
+            ready.check = Some(result);
+            if clean {
+                ready.forwarded_s = Some(at - begun);
+                ready.unsure_s = at - first;
+                return Ok(());
+            }
+            if bed.now_s().unwrap_or_default() - first > INSTALL.seconds(params) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The largest number of routes to which one port sends.
+    fn most_routes_of_a_port(&self) -> u32 {
+        let mut vrfs: BTreeMap<usize, u32> = BTreeMap::new();
+        self.vrfs.iter().flat_map(|vrf| [vrf.customer, vrf.core]).for_each(|port| *vrfs.entry(port).or_default() += 1);
+        vrfs.values().max().copied().unwrap_or(0) * self.per_site
+    }
+
+    /// Traffic to every route in both directions.
+    ///
+    /// # Errors
+    /// Errors of [`crate::Vpns::flows`].
+    pub fn traffic(&self, bed: &mut dyn Testbed) -> Result<VpnTraffic, TestError> {
+        let mut traffic = VpnTraffic::default();
+        traffic.add(bed, self, Way::ToCore, &(0..self.per_site), &|_| TO_CORE.into())?;
+        traffic.add(bed, self, Way::ToCustomers, &(0..self.per_site), &|_| TO_CUSTOMERS.into())?;
+        Ok(traffic)
+    }
+
+    /// A trial of this traffic at a rate in fps per port.
+    pub fn trial(
+        &self,
+        params: &Params,
+        traffic: &VpnTraffic,
+        purpose: String,
+        rate_pps: f64,
+        duration_s: f64,
+    ) -> TrialSpec {
+        TrialSpec {
+            purpose,
+            size: self.size.clone(),
+            flows: traffic.flows.clone(),
+            load: Load::Constant { rate_pps },
+            duration_s,
+            bin_s: None,
+            drain_s: DRAIN.seconds(params),
+            events: Vec::new(),
+        }
+    }
+
+    /// Counts the frames of a trial that arrived in wrong places.
+    pub fn count_leaks(&mut self, traffic: &VpnTraffic, result: &TrialResult) {
+        for wrong in &result.misdelivered {
+            let Some((vrf, way)) = traffic.owners.get(wrong.flow) else { continue };
+            let place = Misdelivered { flow: 0, frames: 0, ..*wrong };
+            *self.leaks.entry((*vrf, *way, place)).or_default() += wrong.frames;
+        }
+        if !result.misdelivered.is_empty() {
+            self.leak_trials.extend(trials(std::slice::from_ref(result)));
+        }
+    }
+
+    /// Writes the table of frames in wrong places. Returns the number of frames that arrived in another VRF.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] without VRFs.
+    pub fn write_leaks(&self, bed: &mut dyn Testbed, outcome: &mut Outcome) -> Result<u64, TestError> {
+        let mut leaked = 0;
+        for ((number, way, place), frames) in &self.leaks {
+            let site = bed.vpns()?.site_of(place);
+            let port = &bed.ports()[place.port].name;
+            let behind = match (place.vlan, place.label) {
+                (Some(vlan), Some(label)) => format!("{port}, VLAN {vlan}, label {label}"),
+                (Some(vlan), None) => format!("{port}, VLAN {vlan}"),
+                (None, Some(label)) => format!("{port}, label {label}"),
+                (None, None) => format!("{port}, without VLAN and label"),
+            };
+            let arrived = site.map_or_else(|| behind.clone(), |vrf| format!("{} ({behind})", vrf.name()));
+            let leak = site.is_some_and(|vrf| vrf.number != *number);
+            leaked += if leak { *frames } else { 0 };
+            let way = if *way == Way::ToCore { TO_CORE } else { TO_CUSTOMERS };
+            let is = if leak { "a leak into another VRF" } else { "in no other VRF" }.to_owned();
+            let row = LeakRow { vrf: format!("v{}", number + 1), way: way.into(), arrived, is, frames: *frames };
+            LEAKS.add(outcome, row, self.leak_trials.iter().copied(), []);
+        }
+        Ok(leaked)
+    }
+
+    /// Number of VRFs.
+    pub fn count(&self) -> u32 {
+        self.vrfs.len() as u32
+    }
+
+    /// Number of routes of all VRFs.
+    pub fn all_routes(&self) -> u64 {
+        2 * u64::from(self.per_site) * self.vrfs.len() as u64
+    }
+}
+
+/// Flows between the sites of VRFs.
+#[derive(Clone, Debug, Default)]
+pub struct VpnTraffic {
+    /// The flows.
+    pub flows: Vec<FlowSpec>,
+    /// VRF and direction of each flow.
+    owners: Vec<(u32, Way)>,
+}
+
+impl VpnTraffic {
+    /// Adds the flows of one direction to routes `part` of each VRF, in groups that `group` names.
+    ///
+    /// # Errors
+    /// Errors of [`crate::Vpns::flows`].
+    pub fn add(
+        &mut self,
+        bed: &mut dyn Testbed,
+        vpn: &Vpn,
+        way: Way,
+        part: &Range<u32>,
+        group: &dyn Fn(&VrfView) -> String,
+    ) -> Result<(), TestError> {
+        let vpns = bed.vpns()?;
+        for vrf in vpn.vrfs.iter().filter(|_| !part.is_empty()) {
+            let flows = vpns.flows(vrf, way, part.clone(), &vpn.size, &group(vrf))?;
+            self.owners.extend(flows.iter().map(|_| (vrf.number, way)));
+            self.flows.extend(flows);
+        }
+        Ok(())
+    }
+}
+
+/// Notes routes in a wrong VRF, and returns their number.
+pub fn note_leaked_routes(outcome: &mut Outcome, seen: &VpnRoutesSeen) -> u64 {
+    if seen.leaked > 0 {
+        let named = seen.leaks.join("; ");
+        note(outcome, format!("{} routes were advertised to a router of another VRF: {named}.", seen.leaked));
+    }
+    seen.leaked
+}

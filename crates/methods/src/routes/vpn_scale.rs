@@ -1,0 +1,272 @@
+//! Scale of a PE router: VRFs with routes on both sides, all of them forwarded to, none of them mixed up (the MPLS VPN test of 2004: 1,504 VRFs
+//! with 100 routes each, 1,024 with 700, 80 with 10,000; RFC 4364).
+
+use crate::kit::prelude::*;
+use crate::throughput_search::search_with;
+use crate::vpn_traffic::{self, LEAKS, Ready, Vpn, note_leaked_routes};
+
+/// The test.
+pub struct VpnScale;
+
+const TRIAL: Param<Duration> =
+    Param::new("trial_duration", "5 s", "300 s", "time for which every route gets traffic at the throughput");
+
+const THROUGHPUT: FigureSpec = FigureSpec::higher(
+    "vpn_throughput_pps",
+    "fps",
+    "highest load per port without loss, with traffic to every route of every VRF in both directions",
+);
+const LATENCY: FigureSpec = FigureSpec::lower("vpn_latency_us", "µs", "mean latency at that load");
+const READY_S: FigureSpec = FigureSpec::lower(
+    "vpn_ready_s",
+    "s",
+    "seconds from the first advertisement to traffic without loss to every route",
+);
+const ROUTES: FigureSpec =
+    FigureSpec::higher("vpn_routes", "routes", "routes of all VRFs that the router holds and forwards to without loss");
+const LEAKED_FRAMES: FigureSpec =
+    FigureSpec::lower_by_difference("vpn_leaked_frames", "frames", "frames that arrived in another VRF").by(1.0);
+const LEAKED_ROUTES: FigureSpec =
+    FigureSpec::lower_by_difference("vpn_leaked_routes", "routes", "routes advertised to a router of another VRF")
+        .by(1.0);
+
+static SPEC: TestSpec = TestSpec {
+    name: "vpn_scale",
+    title: "PE router scale",
+    summary: "VRFs and routes that a PE router holds and forwards to, with throughput, latency and leaks between VRFs",
+    source: "MPLS VPN test of 2004: 1,504 VRFs x 100, 1,024 x 700 and 80 x 10,000 routes; RFC 4364",
+    needs: vpn_traffic::NEEDS,
+    params: params![
+        &[
+            vpn_traffic::VRFS.spec(),
+            vpn_traffic::ROUTES.spec(),
+            vpn_traffic::SIZE.spec(),
+            TRIAL.spec(),
+            vpn_traffic::CHECK_RATE.spec(),
+            vpn_traffic::INSTALL.spec(),
+            vpn_traffic::PATIENCE.spec(),
+            vpn_traffic::ESTABLISH.spec(),
+        ],
+        &SEARCH,
+    ],
+    figures: &[
+        ROUTES.shape(),
+        THROUGHPUT.shape(),
+        LATENCY.shape(),
+        READY_S.shape(),
+        LEAKED_FRAMES.shape(),
+        LEAKED_ROUTES.shape(),
+    ],
+    tables: &[TABLE.shape(), LEAKS.shape()],
+};
+
+columns! {
+    /// One scenario.
+    struct ScaleRow {
+        vrfs: u64 = "VRFs",
+        routes_per_vrf: u64 = "Routes per VRF",
+        routes: u64 = "Routes",
+        core_s: f64 = "OSPF and LDP up after" ["s"],
+        sessions_s: f64 = "BGP sessions up after" ["s"],
+        advertise_s: Option<f64> = "Routes passed on after" ["s"],
+        forward_s: Option<f64> = "Forwarded to after" ["s"],
+        exact_s: Option<f64> = "Uncertainty" ["s"],
+        throughput_pps: Option<f64> = "Throughput per port" ["fps"],
+        total_pps: Option<f64> = "Throughput in all" ["fps"],
+        latency_us: Option<f64> = "Mean latency" ["µs"],
+        offered: Option<u64> = "Offered" ["frames"],
+        lost: Option<u64> = "Lost" ["frames"],
+        leaked: u64 = "In another VRF" ["frames"],
+        leaked_routes: u64 = "Routes in another VRF",
+        cpu_percent: Option<f64> = "DUT processor" ["%"],
+        memory_mib: Option<f64> = "DUT memory" ["MiB"],
+    }
+}
+
+const TABLE: TableSpec<ScaleRow> = TableSpec::new("vpn_scale", "PE router scale");
+
+/// By which share the load is lowered if frames are lost during the time of the test, and how often.
+const STEP: f64 = 0.1;
+const LOWER: u32 = 7;
+
+/// The pattern whose limits, line rate and ceiling of the tester, are those of the search.
+fn pattern(params: &Params) -> Pattern {
+    let drain_s = DRAIN.seconds(params);
+    let one_way = Pattern::one_way(vpn_traffic::SIZE.get(params), vec![Family::Ipv4], drain_s);
+    Pattern { direction: Direction::Bidirectional, ..one_way }
+}
+
+impl Method for VpnScale {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn plan(&self, params: &Params) -> Plan {
+        let trial_s = TRIAL.seconds(params);
+        let goal = zero_loss_goal(params);
+        let search = crate::throughput_search::search_trials(params, std::slice::from_ref(&goal), 1);
+        let search_s = crate::throughput_search::estimate_one(params, &[goal]).as_secs_f64();
+        let vrfs = f64::from(vpn_traffic::VRFS.get(params).unwrap_or(100));
+        Plan::of(params, vec![pattern(params)])
+            .counting(search + TrialCount::about(2))
+            // A router takes some hundred sessions and some thousand routes per minute or second.
+            .taking(
+                20.0 + vrfs / 5.0 + vrfs * f64::from(vpn_traffic::ROUTES.get(params)) / 4_000.0 + search_s + trial_s,
+            )
+            .deviating(
+                (trial_s < 300.0).then(|| {
+                    format!("{} of traffic to every route instead of 300 s", show_duration(TRIAL.get(params)))
+                }),
+            )
+            .deviating(goal_deviations(params))
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        TABLE.begin(outcome);
+        LEAKS.begin(outcome);
+        bed.progress("VRFs come up");
+        let (mut vpn, ready) = Vpn::bring_up(bed, params)?;
+        let found = measure(bed, params, &mut vpn, &ready, outcome);
+        let taken = bed.vpns()?.take_down();
+        found.and(taken)
+    }
+}
+
+/// What was found with traffic.
+#[derive(Default)]
+struct Found {
+    throughput: Option<FrameRate>,
+    bound: Option<LowerBound>,
+    result: Option<TrialResult>,
+}
+
+fn measure(
+    bed: &mut dyn Testbed,
+    params: &Params,
+    vpn: &mut Vpn,
+    ready: &Ready,
+    outcome: &mut Outcome,
+) -> Result<(), TestError> {
+    let mut found = Found::default();
+    let mut stopped = None;
+    if !ready.seen.complete() {
+        stopped = Some(format!("routes are not passed on: {}", ready.seen.cause));
+    } else if ready.forwarded_s.is_none() {
+        let lost = ready.check.as_ref().map_or(0, TrialResult::lost);
+        stopped =
+            Some(format!("{lost} frames of the last traffic to every route are lost or arrived in a wrong place"));
+    }
+    // A router that mixes VRFs up has no throughput.
+    let searched = if stopped.is_none() { load(bed, params, vpn, &mut found, outcome) } else { Ok(()) };
+    let seen = bed.vpns()?.seen();
+    let leaked_routes = note_leaked_routes(outcome, &seen);
+    let leaked = vpn.write_leaks(bed, outcome)?;
+    let result = found.result.as_ref();
+    let memory: u64 = bed.memory().iter().map(|(_, bytes)| bytes).sum();
+    let mut marks: Vec<String> = found.bound.iter().map(ToString::to_string).collect();
+    if let Some(why) = &stopped {
+        marks.push(why.clone());
+        note(outcome, format!("{} VRFs: {why}.", vpn.count()));
+    }
+    let row = ScaleRow {
+        vrfs: vpn.count().into(),
+        routes_per_vrf: 2 * u64::from(vpn.per_site),
+        routes: vpn.all_routes(),
+        core_s: ready.up.core_s,
+        sessions_s: ready.up.sessions_s,
+        advertise_s: ready.seen.complete().then_some(ready.seen.last_change_s),
+        forward_s: ready.forwarded_s,
+        exact_s: ready.forwarded_s.map(|_| ready.unsure_s),
+        throughput_pps: found.throughput.map(FrameRate::pps),
+        total_pps: result.map(|result| result.received() as f64 / result.sending_s.max(1e-9)),
+        latency_us: result.and_then(mean_latency_us),
+        offered: result.map(TrialResult::offered),
+        lost: result.map(TrialResult::lost),
+        leaked,
+        leaked_routes,
+        cpu_percent: result.and_then(|result| result.dut_cpu).map(|share| share * 100.0),
+        memory_mib: (memory > 0).then_some(memory as f64 / f64::from(1 << 20)),
+    };
+    let trials = result.or(ready.check.as_ref()).map(|result| result.trial);
+    rank(outcome, &row, &found, ready);
+    TABLE.add(outcome, row, trials, marks);
+    searched
+}
+
+/// Searches the throughput, and sends at it for the time of the test.
+fn load(
+    bed: &mut dyn Testbed,
+    params: &Params,
+    vpn: &mut Vpn,
+    found: &mut Found,
+    outcome: &mut Outcome,
+) -> Result<(), TestError> {
+    let traffic = vpn.traffic(bed)?;
+    let pattern = pattern(params);
+    let mut trial = |bed: &mut dyn Testbed, load: f64, duration_s: f64| {
+        bed.progress("throughput with traffic to every route");
+        let purpose = format!("VPN throughput: {load:.0} fps per port");
+        let spec = vpn.trial(params, &traffic, purpose, load, duration_s);
+        let result = bed.run(&Trial::new(spec))?.result;
+        vpn.count_leaks(&traffic, &result);
+        Ok(result)
+    };
+    let searched = search_with(bed, &pattern, vec![zero_loss_goal(params)], params, &mut trial)?;
+    searched.deviate(&pattern, outcome);
+    found.throughput = searched.throughput();
+    found.bound = searched.lower_bound();
+    if let Some(error) = searched.error {
+        return Err(error);
+    }
+    let Some(mut rate) = found.throughput else {
+        note(outcome, "The router loses frames at every load, so there is no throughput.");
+        return Ok(());
+    };
+    // The trials of the search are shorter. The load must hold for the time of the test.
+    for lower in 0..=LOWER {
+        let purpose = format!("VPN: every route for {}", show_duration(TRIAL.get(params)));
+        bed.progress(&purpose);
+        let spec = vpn.trial(params, &traffic, purpose, rate.pps(), TRIAL.seconds(params));
+        let result = bed.run(&Trial::new(spec))?.result;
+        vpn.count_leaks(&traffic, &result);
+        let lost = result.lost();
+        found.throughput = (lost == 0).then_some(rate);
+        found.result = Some(result);
+        if lost == 0 {
+            break;
+        }
+        if lower > 0 {
+            // The tester is not the limit of a lower load.
+            found.bound = None;
+        }
+        rate = rate.scaled(1.0 - STEP);
+    }
+    Ok(())
+}
+
+/// Mean latency over both directions.
+fn mean_latency_us(result: &TrialResult) -> Option<f64> {
+    let frames: u64 = result.groups.iter().map(|group| group.latency.frames).sum();
+    let sum: f64 = result.groups.iter().map(|group| group.latency.mean_ns * group.latency.frames as f64).sum();
+    (frames > 0).then(|| sum / frames as f64 / 1e3)
+}
+
+fn rank(outcome: &mut Outcome, row: &ScaleRow, found: &Found, ready: &Ready) {
+    let scenario = format!("{} VRFs with {} routes each", row.vrfs, row.routes_per_vrf);
+    let held = row.forward_s.map(|_| row.routes as f64).or(Some(0.0));
+    // The test ends at its own number of routes.
+    outcome.ranks.push(RankFigure {
+        capped: row.forward_s.is_some(),
+        ..ROUTES.of(&[], format!("Routes held, {scenario}"), held)
+    });
+    let limited = found.bound.is_some();
+    let throughput = THROUGHPUT.of(&[], format!("Throughput, {scenario}"), row.throughput_pps);
+    outcome.ranks.push(RankFigure { tester_limited: limited, ..throughput });
+    outcome.ranks.push(LATENCY.of(&[], format!("Mean latency, {scenario}"), row.latency_us));
+    let resolution = row.forward_s.map_or(0.0, |time| ready.unsure_s / time.max(1e-9));
+    let time = READY_S.of(&[], format!("Time until all routes are forwarded to, {scenario}"), row.forward_s);
+    outcome.ranks.push(RankFigure { resolution, ..time });
+    outcome.ranks.push(LEAKED_FRAMES.of(&[], format!("Frames in another VRF, {scenario}"), Some(row.leaked as f64)));
+    let routes = LEAKED_ROUTES.of(&[], format!("Routes in another VRF, {scenario}"), Some(row.leaked_routes as f64));
+    outcome.ranks.push(routes);
+}

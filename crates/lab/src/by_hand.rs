@@ -4,10 +4,11 @@
 //! For FRR and BIRD it is the configuration of the lab's own kinds, plus the interface addresses, which the lab otherwise
 //! sets. The configurations for other vendors come from the same role, but cannot be tested here.
 
-use crate::LabError;
 use crate::configuration::render_for;
 use crate::kinds::{bird, frr};
 use crate::router::{Names, address_lines, label_lines, pushed_lines, vlan_lines};
+use crate::{LabError, label_edge};
+use drophammer_model::capabilities::Need;
 use drophammer_model::role::RouterRole;
 use drophammer_model::trial::Family;
 
@@ -58,7 +59,8 @@ pub fn placeholder(port: usize) -> String {
 /// if `interfaces` is empty. Session keys appear as `<secret>`.
 ///
 /// # Errors
-/// [`LabError::Unusable`] if the number of interfaces differs from the number of ports, or a name is invalid.
+/// [`LabError::Unusable`] if the number of interfaces differs from the number of ports, a name is invalid, or we cannot write the
+/// protocols of the role in this language.
 pub fn write(language: Language, name: &str, role: &RouterRole, interfaces: &[String]) -> Result<String, LabError> {
     let ports = role.interfaces.len();
     let given: Vec<String> = match interfaces {
@@ -78,6 +80,7 @@ pub fn write(language: Language, name: &str, role: &RouterRole, interfaces: &[St
             "use only letters, digits and -_./:",
         ));
     }
+    refuse_unwritten(language, role)?;
     let role = &role.without_secrets();
     let names = Names::Given(&given);
     let rendered = |template: &str| render_for(template, name, role, names);
@@ -96,10 +99,36 @@ pub fn write(language: Language, name: &str, role: &RouterRole, interfaces: &[St
         Language::IosXe => rendered(IOS_XE)?,
         Language::RouterOs => rendered(ROUTER_OS)?,
     };
-    if language == Language::Frr && role.bgp.is_some() {
-        text += &rendered(frr::BGP_TEMPLATE)?;
+    if language == Language::Frr {
+        for (_, template) in frr::templates(role) {
+            text += &rendered(template)?;
+        }
     }
     Ok(text)
+}
+
+/// Needs of core ports and customers that we can write in a language.
+fn written(language: Language) -> &'static [Need] {
+    match language {
+        Language::IosXr | Language::Junos | Language::SrOs => {
+            &[Need::Ospf, Need::Ldp, Need::Rsvp, Need::Bfd, Need::Vrfs]
+        }
+        Language::Frr => &[Need::Ospf, Need::Ldp, Need::Bfd, Need::Vrfs],
+        Language::Bird => &[Need::Ospf, Need::Bfd],
+        Language::Linux | Language::VyOs | Language::Eos | Language::IosXe | Language::RouterOs => &[],
+    }
+}
+
+/// Refuses a role with a need of core ports and customers that we cannot write in this language.
+fn refuse_unwritten(language: Language, role: &RouterRole) -> Result<(), LabError> {
+    let all = written(Language::Junos);
+    let unwritten = role.needs().into_iter().find(|need| all.contains(need) && !written(language).contains(need));
+    let Some(need) = unwritten else { return Ok(()) };
+    let frr = if need == Need::Rsvp { "" } else { ", frr" };
+    Err(LabError::unusable(
+        format!("the ports need `{need}`, for which there is no configuration in this language"),
+        format!("choose iosxr, junos, sros{frr}, or configure the router by hand from one of these"),
+    ))
 }
 
 /// A script for the router's shell. The kernel speaks no BGP.
@@ -130,10 +159,14 @@ fn linux(name: &str, role: &RouterRole, names: Names<'_>) -> String {
 
 /// How to load the configuration into FRR: `vtysh -f` adds it to the running configuration.
 fn loading_frr(role: &RouterRole) -> String {
-    let daemons = if role.bgp.is_some() {
-        "zebra, staticd and bgpd run (bgpd=yes in /etc/frr/daemons)"
-    } else {
-        "zebra and staticd run"
+    let mut more = frr::daemons(role, &[]);
+    let daemons = match more.pop() {
+        Some(last) => {
+            let yes: String = more.iter().chain([&last]).map(|daemon| format!(" {daemon}=yes")).collect();
+            let first: String = more.iter().map(|daemon| format!(", {daemon}")).collect();
+            format!("zebra, staticd{first} and {last} run ({} in /etc/frr/daemons)", yes.trim_start())
+        }
+        None => "zebra and staticd run".to_owned(),
     };
     format!("vtysh -f FILE    where {daemons}")
 }
@@ -146,8 +179,8 @@ const LOADING_BIRD: &str = "birdc 'configure \"FILE\"'";
 fn shell_lines(role: &RouterRole, names: Names<'_>, addresses: bool) -> Vec<String> {
     let ip = |line: String| format!("ip {line}");
     let mut lines: Vec<String> = Vec::new();
-    for (port, interface) in role.interfaces.iter().enumerate() {
-        lines.push(format!("ip link set {} mtu {} up", names.port(port), interface.mtu));
+    for port in 0..role.interfaces.len() {
+        lines.push(format!("ip link set {} mtu {} up", names.port(port), label_edge::link_mtu(role, port)));
     }
     lines.extend(vlan_lines(role, names).into_iter().map(ip));
     if addresses {
@@ -160,6 +193,12 @@ fn shell_lines(role: &RouterRole, names: Names<'_>, addresses: bool) -> Vec<Stri
     let unfiltered = interfaces.iter().map(|name| format!(" net/ipv4/conf/{name}/rp_filter=0")).collect::<String>();
     lines.push(format!("sysctl -w net/ipv4/conf/all/rp_filter=0{unfiltered}"));
     lines.extend(neighbour_lines(role));
+    if label_edge::switches_labels(role) {
+        lines.push("modprobe -a vrf mpls_router mpls_iptunnel".into());
+        let settings = label_edge::settings(role, names).into_iter();
+        lines.extend(settings.map(|(key, value)| format!("sysctl -w {key}={value}")));
+        lines.extend(label_edge::vrf_lines(role, names).into_iter().map(ip));
+    }
     if !role.labels.is_empty() || !role.pushed.is_empty() {
         lines.push("modprobe mpls_iptunnel && sysctl -w net.mpls.platform_labels=1048575".into());
         lines.extend(interfaces.iter().map(|name| format!("sysctl -w net/mpls/conf/{name}/input=1")));
@@ -195,8 +234,9 @@ fn in_the_shell(comment: &str, lines: &[String], loading: &str) -> String {
 mod tests {
     use super::*;
     use crate::kinds::tests_support::{
-        one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports, with_vlans,
+        edge_ports, one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports, with_vlans,
     };
+    use drophammer_model::label_edge::CoreProtocol;
     use drophammer_model::suite::{LabelConfig, PortConfig};
     use std::path::{Path, PathBuf};
     use std::process::Command;
@@ -266,6 +306,66 @@ mod tests {
         }
     }
 
+    /// Roles with core ports and customers, and the languages in which they are written.
+    fn edges() -> Vec<(RouterRole, Vec<Language>)> {
+        use CoreProtocol::{Bfd, Ldp, Ospf, Rsvp};
+        let of = |core: &[CoreProtocol], customers, languages: &[Language]| {
+            (RouterRole::of(&edge_ports(core, customers)), languages.to_vec())
+        };
+        let vendors = [Language::IosXr, Language::Junos, Language::SrOs];
+        let (frr, all) =
+            ([&vendors[..], &[Language::Frr]].concat(), [&vendors[..], &[Language::Frr, Language::Bird]].concat());
+        vec![
+            of(&[Ospf, Ldp, Bfd], 2, &frr),
+            of(&[Ospf, Ldp, Rsvp], 0, &vendors),
+            of(&[Ospf], 0, &all),
+            of(&[Ospf, Bfd], 0, &all),
+        ]
+    }
+
+    #[test]
+    fn core_links_and_vrfs_are_written_or_refused() {
+        for (role, languages) in edges() {
+            for language in ALL {
+                if !languages.contains(&language) {
+                    let names = ["eth1".to_owned(), "eth2".to_owned()];
+                    let error = write(language, "box", &role, &names).unwrap_err().to_string();
+                    assert!(error.contains("no configuration in this language") && error.contains("junos"), "{error}");
+                    continue;
+                }
+                let text = named(language, &role);
+                let has = |what: &str| assert!(text.contains(what), "{language:?} lacks {what}:\n{text}");
+                let core = role.core.as_ref().unwrap();
+                has(&core.loopback.to_string());
+                for word in core.links.iter().flat_map(|link| &link.protocols) {
+                    has(word.word());
+                }
+                for vrf in &role.vrfs {
+                    has(&core.links[0].pe.to_string());
+                    for part in [vrf.name(), vrf.vid.to_string(), vrf.distinguisher.to_string(), vrf.target.to_string()]
+                    {
+                        has(&part);
+                    }
+                    for part in [vrf.local.to_string(), vrf.ce.to_string(), vrf.ce_as.to_string()] {
+                        has(&part);
+                    }
+                }
+                let count = |c: char| text.matches(c).count();
+                assert_eq!(count('{'), count('}'), "{language:?}:\n{text}");
+            }
+        }
+        let (pe, _) = edges().remove(0);
+        let text = named(Language::Frr, &pe);
+        for line in [
+            "!   ip link set eth1 mtu 1508 up",
+            "!   sysctl -w net/mpls/conf/eth1/input=1",
+            "!   ip link set eth2.102 master v2 up",
+            "!   vtysh -f FILE    where zebra, staticd, bfdd, ospfd, ldpd and bgpd run (bfdd=yes ospfd=yes ldpd=yes bgpd=yes in /etc/frr/daemons)",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}:\n{text}");
+        }
+    }
+
     #[test]
     fn without_names_there_are_placeholders_and_wrong_names_are_refused() {
         let role = RouterRole::of(&two_ports());
@@ -319,6 +419,19 @@ mod tests {
             let output = Command::new(program).args(options).arg(&file).output().unwrap();
             (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
         };
+        for (role, languages) in edges() {
+            for (program, options, language) in
+                [(&vtysh, &["-C", "-f"], Language::Frr), (&bird, &["-p", "-c"], Language::Bird)]
+            {
+                let Some(program) = program.as_ref().filter(|_| languages.contains(&language)) else { continue };
+                let text = named(language, &role);
+                let (good, said) = check(program, options, &text);
+                assert!(good && !said.contains("Unknown command"), "{said}\n{text}");
+                let wrong = if language == Language::Frr { "ospf area" } else { "ospf v2" };
+                let (good, said) = check(program, options, &text.replacen(wrong, "opsf", 1));
+                assert!(!good, "a wrong line is found: {said}");
+            }
+        }
         for role in roles() {
             if let Some(vtysh) = &vtysh {
                 let text = named(Language::Frr, &role);

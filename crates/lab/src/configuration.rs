@@ -182,7 +182,9 @@ fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
         let (mtu, sub_interfaces) = (role.interfaces[at.port].mtu, role.interfaces[at.port].vlans.len());
         context! {
             name => names.at(role, at), port => at.port, mtu, tags, addresses, spelled, tpids, sub_interfaces,
-            parent => names.port(at.port), index => index(at),
+            parent => names.port(at.port), index => index(at), core => label_edge::protocols(role, at.port),
+            link_mtu => label_edge::link_mtu(role, at.port),
+            customers => role.vrfs.iter().filter(|vrf| vrf.port == at.port).count(),
         }
     });
     let interfaces: Vec<Value> = interfaces.collect();

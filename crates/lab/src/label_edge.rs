@@ -16,7 +16,7 @@ const LABELS: u32 = 8;
 /// Bytes of an IEEE 802.1Q tag.
 const TAG: u32 = 4;
 /// Number of labels that the kernel accepts: all of them.
-pub(crate) const PLATFORM_LABELS: &str = "1048575";
+const PLATFORM_LABELS: &str = "1048575";
 
 /// Time until OSPF repeats what was not acknowledged, in seconds (RxmtInterval, RFC 2328 appendix C.3).
 const RETRANSMIT: u32 = 2;
@@ -49,8 +49,18 @@ pub(crate) fn extra(role: &RouterRole, port: usize) -> u32 {
 }
 
 /// Names of the interfaces on which packets with labels arrive.
-pub(crate) fn label_interfaces(role: &RouterRole, names: Names<'_>) -> Vec<String> {
+fn label_interfaces(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     (0..role.interfaces.len()).filter(|port| has_labels(role, *port)).map(|port| names.port(port)).collect()
+}
+
+/// Protocols of the core link at a port, as words; empty if it is no core port.
+pub(crate) fn protocols(role: &RouterRole, port: usize) -> Vec<String> {
+    let link = role.core.iter().flat_map(|core| &core.links).find(|link| link.port == port);
+    link.map_or(Vec::new(), words)
+}
+
+fn words(link: &CoreLink) -> Vec<String> {
+    link.protocols.iter().map(ToString::to_string).collect()
 }
 
 /// Routing table of a VRF.
@@ -82,12 +92,12 @@ pub(crate) fn vrfs_file(role: &RouterRole) -> Option<(String, String)> {
 }
 
 /// Settings of the kernel, `(key, value)`: it accepts labels on core links, and has room for a neighbour in each VRF.
-pub(crate) fn settings(role: &RouterRole) -> Vec<(String, String)> {
+pub(crate) fn settings(role: &RouterRole, names: Names<'_>) -> Vec<(String, String)> {
     let mut settings = Vec::new();
     if switches_labels(role) {
         settings.push(("net/mpls/platform_labels".to_owned(), PLATFORM_LABELS.to_owned()));
         let input = |name: String| (format!("net/mpls/conf/{name}/input"), "1".to_owned());
-        settings.extend(label_interfaces(role, Names::Lab).into_iter().map(input));
+        settings.extend(label_interfaces(role, names).into_iter().map(input));
     }
     if !role.vrfs.is_empty() {
         let room = (4 * role.vrfs.len()).next_power_of_two().max(1024);
@@ -108,7 +118,6 @@ pub(crate) fn missing(role: &RouterRole, labels: &[serde_json::Value]) -> Option
 /// The variable `core` of templates: `loopback`, the timers `hello`, `dead` and `retransmit` of OSPF in seconds, the
 /// `protocols` of all links, and `links` with `interface`, `local`, `length`, `neighbour`, `neighbour_id`, `pe` and `protocols`.
 pub(crate) fn core_context(core: &CoreRole, names: Names<'_>) -> Value {
-    let words = |link: &CoreLink| link.protocols.iter().map(ToString::to_string).collect::<Vec<_>>();
     let link = |link: &CoreLink| {
         context! {
             interface => names.port(link.port), local => link.local.to_string(), length => link.prefix_len,

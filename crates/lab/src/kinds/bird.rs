@@ -88,7 +88,9 @@ impl DutKind for Bird {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::tests_support::{dut, one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports};
+    use crate::kinds::tests_support::{
+        dut, edge_ports, one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports,
+    };
 
     #[test]
     fn the_configuration_holds_every_route() {
@@ -110,6 +112,18 @@ mod tests {
             assert!(text.contains(line), "{line}");
         }
         assert!(!text.contains("rr client"), "all are external");
+    }
+
+    #[test]
+    fn core_links_speak_ospf_and_bfd() {
+        let text = |core: &[CoreProtocol]| {
+            configuration::render(TEMPLATE, "bird", &RouterRole::of(&edge_ports(core, 0))).unwrap()
+        };
+        let (with, without) = (text(&[CoreProtocol::Ospf, CoreProtocol::Bfd]), text(&[CoreProtocol::Ospf]));
+        let link = "\t\tinterface \"d0\" {\n\t\t\ttype ptp;\n\t\t\thello 1;\n\t\t\tdead 4;\n\t\t\tretransmit 2;\n\t\t\tbfd;\n\t\t};\n";
+        assert!(with.contains(link) && with.contains("interface \"lo\" { stub; };"), "{with}");
+        assert!(with.contains("router id 100.127.255.1;") && with.contains("protocol bfd {"), "{with}");
+        assert!(without.contains("protocol ospf v2 core {") && !without.contains("bfd"), "{without}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::{Dut, DutKind, LabError, Management, Start, kinds, probe, process};
 use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
 use drophammer_model::counters::{DutCounter, tester_counter, tester_port};
 use drophammer_model::environment::DutRecord;
+use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::management::Question;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
@@ -35,6 +36,8 @@ static SPEC: KindSpec = KindSpec {
         bgp_protection: true,
         vlans: Vlans::Own,
         vlan_tags: 2,
+        core: &[CoreProtocol::Ospf, CoreProtocol::Ldp, CoreProtocol::Rsvp, CoreProtocol::Bfd],
+        vrfs: true,
         placement: Placement::Host,
         counters: &[Counters::Commands],
         ..Capabilities::ROUTER

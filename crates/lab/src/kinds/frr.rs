@@ -34,10 +34,10 @@ static SPEC: KindSpec = KindSpec {
 };
 
 pub(crate) const TEMPLATE: &str = include_str!("../../templates/frr.conf.j2");
-pub(crate) const BGP_TEMPLATE: &str = include_str!("../../templates/bgpd.conf.j2");
-pub(crate) const OSPF_TEMPLATE: &str = include_str!("../../templates/ospfd.conf.j2");
-pub(crate) const LDP_TEMPLATE: &str = include_str!("../../templates/ldpd.conf.j2");
-pub(crate) const VPN_TEMPLATE: &str = include_str!("../../templates/vpn.conf.j2");
+const BGP_TEMPLATE: &str = include_str!("../../templates/bgpd.conf.j2");
+const OSPF_TEMPLATE: &str = include_str!("../../templates/ospfd.conf.j2");
+const LDP_TEMPLATE: &str = include_str!("../../templates/ldpd.conf.j2");
+const VPN_TEMPLATE: &str = include_str!("../../templates/vpn.conf.j2");
 
 /// Receive buffer of zebra's netlink sockets, in bytes: a burst of a million routes overflows the default of 212,992. The
 /// kernel gives ordinary users less.
@@ -145,7 +145,7 @@ pub(crate) fn templates(role: &RouterRole) -> Vec<(&'static str, &'static str)> 
 }
 
 /// The daemons that the router needs besides zebra and staticd, in the order in which they start.
-pub(super) fn daemons(role: &RouterRole, files: &[(String, String)]) -> Vec<&'static str> {
+pub(crate) fn daemons(role: &RouterRole, files: &[(String, String)]) -> Vec<&'static str> {
     let speaks = |protocol| label_edge::speaks(role, protocol);
     let all = [
         (speaks(CoreProtocol::Bfd), "bfdd"),
@@ -301,7 +301,9 @@ fn with_groups(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::tests_support::{one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports};
+    use crate::kinds::tests_support::{
+        dut, edge_ports, one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports,
+    };
 
     #[test]
     fn an_idle_neighbour_is_found_in_either_family() {
@@ -349,6 +351,31 @@ mod tests {
         }
         assert_eq!(text.matches(" activate").count(), 4);
         assert!(!text.contains("route-reflector-client"), "all are external");
+    }
+
+    #[test]
+    fn each_protocol_of_core_links_and_vrfs_has_its_daemon_and_file() {
+        use CoreProtocol::{Bfd, Ldp, Ospf};
+        let role = RouterRole::of(&edge_ports(&[Ospf, Ldp, Bfd], 2));
+        let files = files(&dut("pe", "frr", Default::default()), &role).unwrap();
+        let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["frr.conf", "ospfd.conf", "ldpd.conf", "bgpd.conf"]);
+        assert_eq!(daemons(&role, &files), ["bfdd", "ospfd", "ldpd", "bgpd"]);
+        let ospf = "interface d0\n ip ospf network point-to-point\n ip ospf hello-interval 1\n ip ospf dead-interval 4\n \
+                    ip ospf retransmit-interval 2\n ip ospf area 0\n ip ospf bfd\nexit\n";
+        assert!(files[1].1.contains(ospf) && !files[1].1.contains("interface d1"), "{}", files[1].1);
+        let ldp = " address-family ipv4\n  discovery transport-address 100.127.255.1\n  !\n  interface d0\n  exit\n exit-address-family\n";
+        assert!(files[2].1.contains(ldp), "{}", files[2].1);
+        let vrf = "router bgp 65000 vrf v2\n bgp router-id 100.127.255.1\n no bgp ebgp-requires-policy\n no bgp default ipv4-unicast\n \
+                   neighbor 192.168.0.2 remote-as 65100\n neighbor 192.168.0.2 passive\n neighbor 192.168.0.2 advertisement-interval 0\n !\n \
+                   address-family ipv4 unicast\n  neighbor 192.168.0.2 activate\n  neighbor 192.168.0.2 filter-list not-65100 out\n  \
+                   label vpn export auto\n  rd vpn export 100.127.255.1:2\n  rt vpn both 65000:2\n  export vpn\n  import vpn\n \
+                   exit-address-family\nexit\n";
+        assert!(files[3].1.contains(vrf), "{}", files[3].1);
+        assert!(files[3].1.contains(" neighbor 100.127.0.2 update-source 100.127.255.1\n"), "{}", files[3].1);
+        let igp = RouterRole::of(&edge_ports(&[Ospf], 0));
+        assert_eq!(daemons(&igp, &[]), ["ospfd"]);
+        assert_eq!(templates(&igp).len(), 1);
     }
 
     #[test]

@@ -172,6 +172,7 @@ mod ports_with_bgp;
 pub(crate) mod tests_support {
     pub(crate) use super::ports::two_ports;
     pub(crate) use super::ports_with_bgp::with_bgp;
+    use drophammer_model::label_edge::CoreProtocol;
     use drophammer_model::role::RouterRole;
     use drophammer_model::suite::{
         Addressing, BgpProtection, DutConfig, Params, PortConfig, Secret, VlanConfig, VlanTag,
@@ -181,6 +182,14 @@ pub(crate) mod tests_support {
 
     pub(crate) fn dut(name: &str, kind: &str, params: Params) -> DutConfig {
         DutConfig { name: name.into(), kind: kind.into(), params, topology: None }
+    }
+
+    /// Two ports: the first one faces the core with these protocols, the second one has this number of customers.
+    pub(crate) fn edge_ports(core: &[CoreProtocol], customers: u32) -> Vec<PortConfig> {
+        let mut ports = two_ports();
+        ports[0].core = core.to_vec();
+        ports[1].customers = customers;
+        ports
     }
 
     /// Adds a third port, with IPv4 only.

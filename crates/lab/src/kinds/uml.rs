@@ -288,7 +288,7 @@ fn memory(dut: &DutConfig, role: &RouterRole) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::tests_support::{self, two_ports, two_ports_with_bgp, with_vlans};
+    use crate::kinds::tests_support::{self, edge_ports, two_ports, two_ports_with_bgp, with_vlans};
     use drophammer_model::role::{LabelRoute, Place, PushedRoute};
     use drophammer_model::suite::{ParamValue, Params};
     use drophammer_model::topology::{Shape, System, Topology, Wan};
@@ -362,6 +362,42 @@ mod tests {
         assert!(error.contains("speaks no BGP") && error.contains("remove `routing: static`"), "{error}");
         let error = refused(&[fixed, ("config", ParamValue::Text("/dev/null".into()))]);
         assert!(error.contains("but no daemon reads it"), "{error}");
+    }
+
+    #[test]
+    fn a_guest_with_vrfs_has_the_memory_and_the_links_for_them() {
+        let core = [CoreProtocol::Ospf, CoreProtocol::Ldp];
+        let role = |customers| RouterRole::of(&edge_ports(&core, customers));
+        let given = |memory| dut(&[("memory", ParamValue::Count(memory))]);
+        assert_eq!([3, 64, 1_504].map(|vrfs| memory(&dut(&[]), &role(vrfs))), [512, 512, 6_272]);
+        assert_eq!(memory(&given(100), &role(3)), 100);
+        Uml.check(&given(264), &role(100)).unwrap();
+        let error = Uml.check(&given(263), &role(100)).unwrap_err().to_string();
+        assert!(error.contains("kernel and its VRFs") && error.contains("`memory: 264`"), "{error}");
+        for (key, value) in [("links", "veth"), ("routing", "static")] {
+            let error = Uml.check(&dut(&[(key, ParamValue::Text(value.into()))]), &role(3)).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{key}: {value}`")), "{error}");
+        }
+        let files = Uml.configuration(&dut(&[]), &role(2)).unwrap();
+        let (name, lines) = files.last().unwrap();
+        assert_eq!((name.as_str(), lines.lines().count()), ("vrfs.ip", 12));
+        let second = "link add name v2 type vrf table 10002\nlink set v2 up\n\
+                      route add unreachable default table 10002 metric 4278198272\n\
+                      link add link d1 name d1.102 mtu 1500 type vlan protocol 802.1Q id 102\nlink set d1.102 master v2 up\n\
+                      address add 192.168.0.1/30 dev d1.102\n";
+        assert!(lines.ends_with(second), "{lines}");
+        assert_eq!([0, 1].map(|port| label_edge::link_mtu(&role(2), port)), [1_508, 1_500]);
+        assert_eq!([0, 1].map(|port| label_edge::extra(&role(2), port)), [8, 4]);
+    }
+
+    #[test]
+    fn a_guest_is_ready_when_each_vrf_has_a_label() {
+        let role = RouterRole::of(&edge_ports(&[CoreProtocol::Ospf, CoreProtocol::Ldp], 2));
+        let one: Vec<serde_json::Value> =
+            serde_json::from_str(r#"[{"dst":80,"dev":"v1","protocol":"bgp"}, {"dst":16}]"#).unwrap();
+        assert_eq!(label_edge::missing(&role, &one).as_deref(), Some("the kernel has no label for packets of v2"));
+        let both = [one, serde_json::from_str(r#"[{"dst":82,"dev":"v2"}]"#).unwrap()].concat();
+        assert_eq!(label_edge::missing(&role, &both), None);
     }
 
     #[test]

@@ -380,7 +380,7 @@ fn labels(role: &RouterRole) -> Result<(), LabError> {
 
 /// Makes the VRFs, and the kernel accept labels on core links.
 fn edge(role: &RouterRole) -> Result<(), LabError> {
-    label_edge::settings(role).iter().try_for_each(|(key, value)| write_sysctl(key, value))?;
+    label_edge::settings(role, router::Names::Lab).iter().try_for_each(|(key, value)| write_sysctl(key, value))?;
     let lines = label_edge::vrf_lines(role, router::Names::Lab);
     if lines.is_empty() { Ok(()) } else { ip(&lines) }
 }

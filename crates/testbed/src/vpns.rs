@@ -393,6 +393,18 @@ impl TestSetup<'_> {
         self.expectations().filter_map(moved).sum()
     }
 
+    /// Routes advertised so far, and the number of sessions on which the DUT has not acknowledged all of them.
+    fn sent(&self) -> (u64, usize) {
+        let rig = &self.routing.bench.rig;
+        let mut sessions: Vec<_> = self.expectations().map(|(session, _)| session).collect();
+        sessions.sort_unstable();
+        sessions.dedup();
+        let all = sessions.into_iter().filter_map(|session| rig.session(session));
+        all.fold((0, 0), |(sent, waiting), (routers, router)| {
+            (sent + routers.advertised(router).advertised, waiting + usize::from(!routers.all_acknowledged(router)))
+        })
+    }
+
     /// When the last expected route arrived or left.
     fn last_change(&self) -> Option<Instant> {
         let rig = &self.routing.bench.rig;
@@ -608,7 +620,17 @@ impl Vpns for TestSetup<'_> {
             let ended = if let Some(lost) = self.lost_session() {
                 lost
             } else if now.since(at) > patience {
-                format!("{}; nothing more came for {} s", seen.cause, patience.as_secs_f64())
+                let (sent, unacknowledged) = self.sent();
+                let held = match unacknowledged {
+                    0 => String::new(),
+                    some => format!(", {some} of them have not acknowledged everything"),
+                };
+                let sessions = self.expectations().count();
+                format!(
+                    "{}; nothing more came for {} s ({sent} routes were advertised to {sessions} sessions{held})",
+                    seen.cause,
+                    patience.as_secs_f64()
+                )
             } else if !seen.complete() {
                 self.bench().await_core(&Until::At(now + LOOK), LOOK)?;
                 continue;

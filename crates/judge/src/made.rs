@@ -28,6 +28,7 @@ pub fn trial(number: u64, load: Load, seconds: f64, offered: u64, lost: u64) -> 
             drain_s: 0.1,
             events: vec![],
         },
+        flows_left_out: 0,
         result: TrialResult {
             trial: number,
             sending_s: seconds,

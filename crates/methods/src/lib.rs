@@ -15,7 +15,7 @@ pub use device::*;
 pub use forwarding::*;
 pub use igp::Igp;
 pub use kit::*;
-pub use lsps::Lsps;
+pub use lsps::{LspPlan, Lsps, Signalling, UpLsp};
 pub use plan::Plan;
 pub use routes::*;
 pub use routing::{
@@ -91,6 +91,7 @@ pub static METHODS: &[&dyn Method] = &[
     &bgp_update_rate::BgpUpdateRate,
     &bgp_session_capacity::BgpSessionCapacity,
     &rib_fib_capacity::RibFibCapacity,
+    &lsp_capacity::LspCapacity,
     &longest_match::LongestMatch,
     &fib_convergence::FibConvergence,
     &convergence_skyline::ConvergenceSkyline,

@@ -156,8 +156,11 @@ pub struct TrialRecord {
     pub joint: bool,
     /// End of the trial, UTC, RFC 3339.
     pub time: String,
-    /// The offered traffic.
+    /// The offered traffic. Of more than [`TrialSpec::MOST_STORED`] flows it has every n-th one.
     pub spec: TrialSpec,
+    /// Number of flows that `spec` leaves out.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub flows_left_out: u64,
     /// The result.
     pub result: TrialResult,
 }

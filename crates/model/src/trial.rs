@@ -188,6 +188,20 @@ pub struct TrialSpec {
 }
 
 impl TrialSpec {
+    /// Maximum number of flows that a record stores.
+    pub const MOST_STORED: usize = 1_024;
+
+    /// The specification as stored, and the number of flows that it leaves out. Flows to thousands of VRFs differ in tags and
+    /// labels only.
+    pub fn stored(&self) -> (TrialSpec, u64) {
+        let step = self.flows.len().div_ceil(TrialSpec::MOST_STORED).max(1);
+        let flows: Vec<FlowSpec> = self.flows.iter().step_by(step).cloned().collect();
+        let left_out = (self.flows.len() - flows.len()) as u64;
+        let (purpose, size, load, events) =
+            (self.purpose.clone(), self.size.clone(), self.load.clone(), self.events.clone());
+        (TrialSpec { purpose, size, flows, load, events, ..*self }, left_out)
+    }
+
     /// Sending ports, ascending, without duplicates.
     pub fn senders(&self) -> Vec<PortIndex> {
         let mut ports: Vec<_> = self.flows.iter().map(|f| f.from).collect();

@@ -5,6 +5,7 @@ use crate::faults::Faults;
 use crate::igp::CoreConfig;
 use crate::interfaces::SubInterface;
 use crate::labels::LabelRoute;
+use crate::rsvp::RsvpConfig;
 use drophammer_model::Bandwidth;
 use drophammer_model::filter::FilterRule;
 use drophammer_model::role::{Policy, PushedRoute, Tunnel};
@@ -80,6 +81,8 @@ pub struct Config {
     pub bgp: Option<BgpConfig>,
     /// OSPF, LDP and BFD, if the device has core links.
     pub core: Option<CoreConfig>,
+    /// RSVP-TE, if the device is a transit router of LSPs.
+    pub rsvp: Option<RsvpConfig>,
     /// True if an SSH server sends its banner to clients that connect to port 22 of its addresses.
     pub ssh: bool,
     /// Configured faults.
@@ -118,6 +121,7 @@ impl Default for Config {
             extension_time: Duration::ZERO,
             bgp: None,
             core: None,
+            rsvp: None,
             ssh: false,
             faults: Faults::default(),
         }

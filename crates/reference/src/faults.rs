@@ -93,6 +93,9 @@ pub struct Faults {
     pub counter_error_after: u64,
     /// Answer the operator badly under overload.
     pub management: Option<ManagementFault>,
+    /// At the n-th refresh of path state since the faults were set, once, forget that LSP with its label, and tell nobody; 0 for
+    /// never.
+    pub forget_lsp_on_refresh: u64,
     /// Faults with routes.
     pub bgp: BgpFaults,
     /// Faults with OSPF and BFD.

@@ -1,4 +1,4 @@
-//! Label entries, static, from LDP, or of a VRF: how to forward packets with MPLS labels (RFC 3031, RFC 3032).
+//! Label entries, static, from protocols, or of a VRF: how to forward packets with MPLS labels (RFC 3031, RFC 3032).
 
 use crate::config::ConfigError;
 use crate::vpn::FIRST_VRF_LABEL;
@@ -11,6 +11,8 @@ use std::net::IpAddr;
 
 /// The first label that is not reserved (RFC 3032 section 2.1).
 const FIRST: u32 = 16;
+/// Label that means: pop the label (RFC 3032 section 2.1).
+const IMPLICIT_NULL: u32 = 3;
 /// The first number that does not fit into the 20 bits of a label.
 const END: u32 = 1 << 20;
 /// Where the label stack is in a frame without tags.
@@ -85,6 +87,14 @@ pub(crate) struct Entry {
     pub next_hop: usize,
 }
 
+impl Entry {
+    /// The entry that swaps a label for `label`. Implicit null removes it (RFC 3032 section 2.1).
+    pub fn swap(label: u32, next_hop: usize) -> Entry {
+        let out = if label == IMPLICIT_NULL { Box::default() } else { Box::from([label]) };
+        Entry { out, next_hop }
+    }
+}
+
 impl Labels {
     /// The labels of `vrfs` VRFs.
     pub fn new(vrfs: usize) -> Labels {
@@ -107,7 +117,7 @@ impl Labels {
         }
     }
 
-    /// Sets or removes an entry that a protocol has made.
+    /// Adds, replaces or removes the entry of a protocol.
     pub fn set(&mut self, label: u32, entry: Option<Entry>) {
         match entry {
             Some(entry) => self.entries.insert(label, entry),

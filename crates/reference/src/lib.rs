@@ -50,6 +50,7 @@
 //! - **VRFs** ([`Config::vrfs`]) have a sub-interface and a table each. A packet from a sub-interface or with the label of a
 //!   VRF follows the routes of this VRF alone; `rib` documents them. With a route to a PE router, the label of the route
 //!   is pushed below the labels of the device's own route to this router.
+//! - **LSPs** ([`RsvpConfig`]) through the device add label entries while they are reserved.
 //! - **Tunnels** ([`Config::tunnels`]) carry IPv4 in GRE. The TTL of a packet is decremented when it enters a tunnel,
 //!   like that of any packet, and again by the router at the other end; routers in between see only the outer header.
 //!   The outer packet may not be fragmented. A packet larger than the tunnel's MTU is dropped and reported, as if it
@@ -70,6 +71,8 @@
 //! compares the two implementations, and `reference/tests/speakers` compares the device's reader and writer with
 //! netgauze-bgp-pkt. (netgauze cannot replace the reader: after some malformed attributes it loses the routes that RFC
 //! 7606 treats as withdrawn, and it takes twice as long.)
+//!
+//! It shares the bytes of RSVP-TE messages (`wire`) with the tester; states, timers and neighbours (`reference/src/rsvp`) are its own.
 //!
 //! With VLAN tags, frames belong to sub-interfaces (`interfaces.rs`); `router/forward.rs` removes tags on arrival and
 //! adds them on departure. Packets with MPLS labels follow the static entries of the role (`labels.rs`), or lose the label of
@@ -108,6 +111,7 @@ mod pool;
 mod random;
 mod rib;
 mod router;
+mod rsvp;
 mod server;
 mod speaker;
 mod table;
@@ -129,6 +133,7 @@ pub use ldp::LABELS as LDP_LABELS;
 pub use network::{Network, NetworkConfig, RankedRoute};
 pub use ospf::SPF_DELAY;
 pub use router::{Resolved, Router};
+pub use rsvp::{RsvpConfig, RsvpTruth};
 pub use truth::{BgpTruth, Drops, FibTruth, IgpTruth, PortCounters, Truth};
 pub use tunnels::TunnelCounters;
 pub use vpn::FIRST_VRF_LABEL;

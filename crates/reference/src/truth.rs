@@ -1,5 +1,6 @@
 //! Counts of what a reference device did.
 
+use crate::rsvp::RsvpTruth;
 use serde::{Deserialize, Serialize};
 
 /// Exact counts, in frames, since the device started.
@@ -66,6 +67,8 @@ pub struct Truth {
     pub fib: FibTruth,
     /// OSPF, LDP and BFD.
     pub igp: IgpTruth,
+    /// Counters of RSVP-TE.
+    pub rsvp: RsvpTruth,
     /// ICMP errors sent.
     pub icmp_errors: u64,
     /// ICMP errors sent a second time; see [`crate::Faults::icmp_twice_every`].

@@ -13,6 +13,8 @@ pub enum Until {
     Resolved,
     /// All sessions of this protocol are up, and there is at least one.
     Up(ProtocolPlace),
+    /// At least this many sessions of this protocol are up.
+    AtLeast(ProtocolPlace, u32),
     /// No session of this protocol is up, and the protocol has nothing more to send.
     Ended(ProtocolPlace),
     /// These sessions are Established.
@@ -49,6 +51,7 @@ impl Until {
             Until::At(end) => now >= *end,
             Until::Resolved => hosts.unresolved().is_none(),
             Until::Up(place) => hosts.state(*place).is_some_and(|state| state.up > 0 && state.up >= state.sessions),
+            Until::AtLeast(place, sessions) => hosts.state(*place).is_some_and(|state| state.up >= *sessions),
             Until::Ended(place) => hosts
                 .protocol(*place)
                 .is_none_or(|protocol| protocol.state().up == 0 && protocol.next_deadline().is_none()),

@@ -323,6 +323,7 @@ pub(crate) mod tests {
                 drain_s: 2.0,
                 events: vec![],
             },
+            flows_left_out: 0,
             result: TrialResult {
                 trial: number,
                 sending_s: 1.0,

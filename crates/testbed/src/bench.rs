@@ -475,6 +475,7 @@ impl<'a> Bench<'a> {
     }
 
     fn store_of(&mut self, dut: &str, spec: &TrialSpec, result: &TrialResult, attempt: u32) -> Result<(), TestError> {
+        let (spec, flows_left_out) = spec.stored();
         let record = Record::Trial(Box::new(TrialRecord {
             dut: dut.to_owned(),
             test: self.test.clone(),
@@ -486,7 +487,8 @@ impl<'a> Bench<'a> {
             links_down: !self.links_down.is_empty(),
             joint: dut != self.dut,
             time: self.observer.time(),
-            spec: spec.clone(),
+            spec,
+            flows_left_out,
             result: result.stored(),
         }));
         self.observer.record(&record).map_err(TestError::Store)

@@ -38,6 +38,7 @@ mod host;
 pub mod kinds;
 mod learning;
 pub mod listen;
+mod lsps;
 pub mod mrt;
 pub mod neighbour;
 pub mod observer;

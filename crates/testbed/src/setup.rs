@@ -3,6 +3,7 @@
 use crate::bench::{Bench, Failure, Running, failed};
 use crate::counted::received_between;
 use crate::extra;
+use crate::lsps::LspEnds;
 use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
 use crate::session::Session;
@@ -10,7 +11,7 @@ use crate::together::lists_of;
 use crate::vpns::VpnState;
 use drophammer_lab::Dut;
 use drophammer_methods::tester_ceiling::ceiling_of;
-use drophammer_methods::{Facts, Known, Method, Routing, Seen, Setting, TestError, Testbed, Trial, Vpns};
+use drophammer_methods::{Facts, Known, Lsps, Method, Routing, Seen, Setting, TestError, Testbed, Trial, Vpns};
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::modifier::Modifier;
 use drophammer_model::pattern::{Distribution, PatternKey};
@@ -65,6 +66,8 @@ pub struct TestSetup<'a> {
     pub(crate) known: Known,
     /// The VRFs of the suite.
     pub(crate) vpns: VpnState,
+    /// RSVP-TE on two P routers.
+    pub(crate) lsps: Option<LspEnds>,
     /// Seconds in which other DUTs were measured.
     waited_s: f64,
 }
@@ -88,6 +91,7 @@ impl<'a> TestSetup<'a> {
             left: Left::new(Duration::ZERO, Duration::ZERO),
             known: Known::default(),
             vpns,
+            lsps: None,
             waited_s: 0.0,
         }
     }
@@ -133,6 +137,7 @@ impl<'a> TestSetup<'a> {
     /// # Errors
     /// The configuration could not be removed.
     pub fn end_test(&mut self) -> Result<(), TestError> {
+        self.lsps = None;
         let down = if self.vpns.is_in_use() { Vpns::take_down(self) } else { Ok(()) };
         down.and(self.routing.bench.end_test())
     }
@@ -356,6 +361,10 @@ impl Testbed for TestSetup<'_> {
             return Err(TestError::NotApplicable("the suite has no BGP; `bgp: {}` adds it".into()));
         }
         Ok(&mut self.routing)
+    }
+
+    fn lsps(&mut self) -> Result<&mut dyn Lsps, TestError> {
+        self.with_lsps()
     }
 
     fn vpns(&mut self) -> Result<&mut dyn Vpns, TestError> {

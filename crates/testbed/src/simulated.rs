@@ -240,6 +240,7 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
     let label = |l: role::LabelRoute| LabelRoute { label: l.label, out: l.out, port: l.at.port, next_hop: l.via };
     config.labels = role.labels.into_iter().map(label).collect();
     config.pushed = role.pushed;
+    config.rsvp = role.core.as_ref().and_then(|core| crate::lsps::config(p, core));
     config
 }
 
@@ -386,6 +387,7 @@ fn faults(p: &Params) -> Faults {
         tunnel_keeps_ttl: p.flag("tunnel_keeps_ttl").unwrap_or(false),
         policy_ignored: p.flag("policy_ignored").unwrap_or(false),
         swap_vpn_labels: p.flag("swap_vpn_labels").unwrap_or(false),
+        forget_lsp_on_refresh: every("forget_lsp_on_refresh").unwrap_or(0),
         counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),
         counter_error_after: every("counter_error_after").unwrap_or(0),
         bgp: routing::faults(p),

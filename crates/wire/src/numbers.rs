@@ -229,6 +229,8 @@ numbers! {
     /// Values of the RSVP error "routing problem" (RFC 3209 section 7.3).
     pub mod rsvp_routing: u16 {
         BAD_EXPLICIT_ROUTE = 1, "The explicit route has no hop.";
+        BAD_STRICT_NODE = 2, "The next hop of the explicit route is strict and no neighbour.";
+        BAD_LOOSE_NODE = 3, "No route to the next hop of the explicit route, which is loose.";
         BAD_INITIAL_SUBOBJECT = 4, "The first hop of the explicit route is not this node.";
         NO_ROUTE = 5, "No route to the destination.";
         UNACCEPTABLE_LABEL = 6, "Unacceptable label value.";

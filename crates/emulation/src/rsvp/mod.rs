@@ -424,6 +424,8 @@ impl Protocol for Rsvp {
             ("foreign_refused", c.foreign_refused),
             ("errors_uncounted", c.errors_uncounted),
             ("unresolved", n.unresolved),
+            ("bytes_sent", n.bytes_sent),
+            ("bytes_received", n.bytes_received),
         ];
         for (kind, sent, received) in MESSAGES {
             counters.extend([(sent, n.sent[usize::from(kind)]), (received, n.received[usize::from(kind)])]);

@@ -65,6 +65,9 @@ pub(super) struct Neighbours {
     /// Sent and received messages by type.
     pub sent: [u64; 32],
     pub received: [u64; 32],
+    /// Bytes of sent and received packets, without IP header.
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
     /// Messages that could not be sent, because the next hop was not resolved.
     pub unresolved: u64,
     pub refused: u64,
@@ -92,6 +95,8 @@ impl Neighbours {
             instance: 0,
             sent: [0; 32],
             received: [0; 32],
+            bytes_sent: 0,
+            bytes_received: 0,
             unresolved: 0,
             refused: 0,
             packet: Vec::new(),
@@ -215,6 +220,7 @@ impl Neighbours {
             }
         }
         let done = out.packet(&packet);
+        self.bytes_sent += if done { header.payload_len as u64 } else { 0 };
         self.unresolved += u64::from(!done);
         self.packet = packet;
         done

@@ -29,6 +29,7 @@ impl Rsvp {
     /// Handles a packet.
     pub(super) fn take(&mut self, now: Instant, packet: &Packet<'_>, out: &mut Output<'_>) {
         let IpAddr::V4(source) = packet.source else { return };
+        self.neighbours.bytes_received += packet.payload.len() as u64;
         let done = Message::parse(packet.payload).and_then(|message| {
             self.count(message.kind);
             let hop = (source, packet.link_source);

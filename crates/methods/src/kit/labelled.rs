@@ -48,6 +48,17 @@ pub(crate) fn flows(
     Ok(entries.iter().map(|entry| FlowSpec { weight: share, ..one(entry.label, Some(&entry.out)) }).collect())
 }
 
+/// `flow` with this label, which the DUT replaces by the label `out`. The label is added to the size of the packets.
+pub(crate) fn swapped(flow: &FlowSpec, size: &PacketSize, label: u32, out: u32) -> FlowSpec {
+    let labels = Labels { operation: LabelOperation::Swap, sent: 1 };
+    FlowSpec {
+        headers: headers(flow.family, label, labels.sent),
+        arrives: Some(arriving(label, Some(&[out]), labels.sent)),
+        size: Some(size.with_tags(labels.bytes())),
+        ..flow.clone()
+    }
+}
+
 /// The entries that perform exactly this operation. A swap replaces one label by one label, so all its frames keep
 /// their size; an entry with more labels in `out` performs a swap and a push.
 fn entries(operation: LabelOperation, to: &PortView) -> Vec<&LabelConfig> {

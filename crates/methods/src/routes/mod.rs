@@ -9,6 +9,7 @@ pub mod convergence_skyline;
 pub mod fib_convergence;
 pub mod link_failover;
 pub mod longest_match;
+pub mod lsp_capacity;
 pub mod rib_fib_capacity;
 pub mod route_filtering;
 pub mod route_flap;

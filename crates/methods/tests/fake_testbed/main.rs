@@ -10,6 +10,7 @@ mod recorded;
 mod deviations;
 mod head_of_line_blocking;
 mod lower_bounds;
+mod lsps;
 mod methods;
 mod mlrsearch;
 mod patterns;

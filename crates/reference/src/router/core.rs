@@ -104,7 +104,7 @@ impl Router {
     fn send_routed(&mut self, now: Instant, packet: &[u8]) {
         let Some(octets) = packet.get(16..20).and_then(|octets| <[u8; 4]>::try_from(octets).ok()) else { return };
         let Some(resolved) = self.route_to(Ipv4Addr::from(octets).into()) else { return };
-        self.send_to(now, resolved.interface, resolved.next_hop, packet);
+        self.send_packet_to(now, resolved.interface, resolved.next_hop, packet);
     }
 
     /// Makes the changes to the forwarding table and the label entries that are due until `now`; false if there were none.
@@ -120,8 +120,7 @@ impl Router {
             });
             fib.set_ospf((address.into(), length), target);
             if let Some(own) = own.filter(|own| *own != IMPLICIT_NULL) {
-                let out = |label: u32| if label == IMPLICIT_NULL { Vec::new() } else { vec![label] };
-                let entry = way.and_then(|(next_hop, label)| Some(Entry { out: out(label?).into(), next_hop }));
+                let entry = way.and_then(|(next_hop, label)| Some(Entry::swap(label?, next_hop)));
                 labels.set(own, entry);
             }
             changed = true;

@@ -165,6 +165,9 @@ impl Router {
             None => self.fib.find4(destination),
             Some(vrf) => self.fib.find_in_vrf(vrf, destination),
         };
+        if plain[9] == ipv4::protocol::RSVP && vrf.is_none() && self.takes_rsvp(arrival, target, packet) {
+            return false;
+        }
         if target == Some(Target::Local) {
             if vrf.is_none()
                 && plain[9] == ipv4::protocol::GRE

@@ -8,6 +8,7 @@ mod header;
 mod icmp;
 mod mistreat;
 mod routing;
+mod signalling;
 mod tunnelling;
 mod vpn;
 
@@ -31,6 +32,7 @@ use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
 use crate::rib::{GLOBAL, TableId};
+use crate::rsvp::Rsvp;
 use crate::server::Server;
 use crate::speaker::Speaker;
 use crate::table::Target;
@@ -72,6 +74,7 @@ pub struct Router {
     speaker: Option<Box<Speaker>>,
     greeter: Option<Box<Greeter>>,
     igp: Option<Box<Igp>>,
+    rsvp: Option<Box<Rsvp>>,
     /// Packets of the speaker, one after the other, and the output interface and the end of each packet.
     spoken: (Vec<u8>, Vec<(usize, usize)>),
     filter: Filter,
@@ -184,6 +187,8 @@ impl Router {
         let count = config.ports.len();
         let speaker =
             config.bgp.as_ref().map(|bgp| Speaker::new(&config, bgp, &interfaces).map(Box::new)).transpose()?;
+        let rsvp = config.rsvp.as_ref().map(|rsvp| Rsvp::new(rsvp, config.seed, &interfaces).map(Box::new));
+        let rsvp = rsvp.transpose()?;
         let greeter = config.ssh.then(|| Box::new(Greeter::new(config.seed, &interfaces)));
         let ports = config.ports.iter().map(|p| Port {
             mac: p.mac,
@@ -221,6 +226,7 @@ impl Router {
             speaker,
             greeter,
             igp,
+            rsvp,
             spoken: (Vec::new(), Vec::new()),
             filter: own_filter.clone(),
             own_filter,
@@ -281,6 +287,9 @@ impl Router {
         }
         if let Some(igp) = &mut self.igp {
             igp.set_faults(faults.igp);
+        }
+        if let Some(rsvp) = &mut self.rsvp {
+            rsvp.forget_at(faults.forget_lsp_on_refresh);
         }
         self.faulty = faults.act_on_frames();
         self.faults = faults;
@@ -450,6 +459,7 @@ impl Router {
         self.speak(now);
         self.greet(now);
         self.run_core(now);
+        self.signal(now);
         self.install_routes(now);
         self.speak_unasked(now);
         self.ask_neighbours(now);
@@ -502,6 +512,7 @@ impl Router {
         let served = self.classes.as_ref().and_then(Classes::deadline);
         let mut next = earlier(served, earlier(self.neighbours.next_deadline(), own));
         next = earlier(next, self.speaker.as_ref().and_then(|s| s.next_deadline()));
+        next = earlier(next, self.rsvp.as_ref().and_then(|rsvp| rsvp.next_deadline()));
         next = earlier(next, self.greeter.as_ref().and_then(|g| g.next_deadline()));
         next = earlier(next, self.igp.as_ref().and_then(|igp| igp.next_deadline()));
         for port in &self.ports {

@@ -182,14 +182,14 @@ impl Router {
             }
             _ => return,
         };
-        if self.interfaces[interface].on_link(destination) {
-            self.send_to(now, interface, destination, packet);
-        }
+        self.send_packet_to(now, interface, destination, packet);
     }
 
-    /// Like [`Router::send_packet`], but to this neighbour.
-    pub(super) fn send_to(&mut self, now: Instant, interface: usize, address: IpAddr, packet: &[u8]) {
-        if let Some(neighbour) = self.neighbours.intern(interface, address) {
+    /// As [`Router::send_packet`], but the packet goes to this next hop, whatever its destination is.
+    pub(super) fn send_packet_to(&mut self, now: Instant, interface: usize, next_hop: IpAddr, packet: &[u8]) {
+        if self.interfaces[interface].on_link(next_hop)
+            && let Some(neighbour) = self.neighbours.intern(interface, next_hop)
+        {
             self.send_through(now, neighbour, packet, &[]);
         }
     }

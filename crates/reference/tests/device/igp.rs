@@ -10,7 +10,7 @@ use drophammer_emulation::ospf::{
 use drophammer_emulation::ping::Echo;
 use drophammer_emulation::protocol::{Command, Protocol};
 use drophammer_model::Instant;
-use drophammer_model::label_edge::{CoreProtocol, DUT_LOOPBACK, p_router, pe_router};
+use drophammer_model::label_edge::{CoreProtocol, DUT_LOOPBACK, OSPF_DEAD_S, OSPF_HELLO_S, p_router, pe_router};
 use drophammer_model::role::{CoreLink, CoreRole};
 use drophammer_model::trial::Family;
 use drophammer_reference::{CoreConfig, Faults, IgpFaults, IgpTruth, LDP_LABELS, Resolved, Router, SPF_DELAY};
@@ -75,6 +75,8 @@ fn ospf(port: usize, externals: u32) -> OspfConfig {
             forwarding: Ipv4Addr::UNSPECIFIED,
         }),
         advertise_at_start: false,
+        hello_interval: OSPF_HELLO_S,
+        dead_interval: OSPF_DEAD_S,
         ..OspfConfig::new(p_router(port))
     }
 }
@@ -225,8 +227,8 @@ fn two_p_routers_become_adjacent_and_their_networks_reachable() {
         assert_eq!((state.counter("lsas_retransmitted"), state.counter("malformed")), (0, 0));
         assert_eq!(world.to(pe_router(port)), Some((port, vec![])));
         let neighbour = world.hosts[port].protocol::<Ospf>().unwrap();
-        // The device's first Hello came before the command to start.
-        assert_eq!(neighbour.rejected().sum(), 1, "{:?}", neighbour.rejected());
+        // Two Hellos of the device came before the command to start.
+        assert_eq!(neighbour.rejected().sum(), 2, "{:?}", neighbour.rejected());
     }
     // Router-LSAs of the device, of two P routers and of two PE routers. The links are connected, and not routes of OSPF.
     assert_eq!((world.truth().lsas, world.truth().routes), (5, 2));

@@ -17,6 +17,7 @@ mod decoded;
 mod faults;
 mod igp;
 mod input_queue;
+mod lsps;
 mod neighbours;
 mod tunnels;
 mod vlans;

@@ -60,6 +60,7 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
             drain_s: 2.0,
             events: vec![],
         },
+        flows_left_out: 0,
         result: TrialResult {
             trial: number,
             sending_s: 1.0,

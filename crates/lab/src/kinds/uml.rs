@@ -58,7 +58,7 @@ static SPEC: KindSpec = KindSpec {
         ParamSpec::optional(
             "memory",
             ParamKind::Count,
-            "memory of the guest in MiB, at least 64 and 2 for each VRF; default: 512, or 256 and 4 for each VRF if that is more",
+            "memory of the guest in MiB, at least 64, with VRFs 128 and 2 for each; default: 512, or 256 and 4 for each VRF if that is more",
         ),
         ParamSpec::new(
             "routing",
@@ -85,9 +85,13 @@ static SPEC: KindSpec = KindSpec {
 const KERNEL: &str = "linux.uml";
 /// Minimum memory of a guest, in MiB.
 const LEAST_MEMORY: u64 = 64;
-/// Memory that a guest with this role has at least, in MiB: FRR takes 1.4 for each VRF with its session, and more with routes.
+/// Minimum memory of a guest with this role, in MiB. FRR takes 1.4 for each VRF with its session, and more with routes; its
+/// daemons for labels and VPNs take 60 without any.
 fn least_memory(role: &RouterRole) -> u64 {
-    LEAST_MEMORY + 2 * role.vrfs.len() as u64
+    match role.vrfs.len() as u64 {
+        0 => LEAST_MEMORY,
+        vrfs => 2 * LEAST_MEMORY + 2 * vrfs,
+    }
 }
 
 /// The job file of a guest.
@@ -371,9 +375,9 @@ mod tests {
         let given = |memory| dut(&[("memory", ParamValue::Count(memory))]);
         assert_eq!([3, 64, 1_504].map(|vrfs| memory(&dut(&[]), &role(vrfs))), [512, 512, 6_272]);
         assert_eq!(memory(&given(100), &role(3)), 100);
-        Uml.check(&given(264), &role(100)).unwrap();
-        let error = Uml.check(&given(263), &role(100)).unwrap_err().to_string();
-        assert!(error.contains("kernel and its VRFs") && error.contains("`memory: 264`"), "{error}");
+        Uml.check(&given(328), &role(100)).unwrap();
+        let error = Uml.check(&given(327), &role(100)).unwrap_err().to_string();
+        assert!(error.contains("kernel and its VRFs") && error.contains("`memory: 328`"), "{error}");
         for (key, value) in [("links", "veth"), ("routing", "static")] {
             let error = Uml.check(&dut(&[(key, ParamValue::Text(value.into()))]), &role(3)).unwrap_err().to_string();
             assert!(error.contains(&format!("`{key}: {value}`")), "{error}");

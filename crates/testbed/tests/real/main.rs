@@ -22,6 +22,7 @@ mod station;
 
 mod bgp_daemons;
 mod classes_uml;
+mod core_links;
 mod fixed_rate_links;
 mod forwarding_kinds;
 mod kernel_tcp;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     let all = [
         bgp_daemons::cases,
         classes_uml::cases,
+        core_links::cases,
         fixed_rate_links::cases,
         forwarding_kinds::cases,
         kernel_tcp::cases,

@@ -2,7 +2,8 @@
 //! router, a session with a CE router in each VRF. Routes go both ways, and frames follow them with the labels that were learned.
 //!
 //! `DROPHAMMER_VRFS=10,94` runs the test with these numbers of VRFs, one guest after the other, and `DROPHAMMER_VPN_ROUTES=100` with this
-//! number of routes on each side of each VRF. The printed lines then contain the figures.
+//! number of routes on each side of each VRF. The printed lines then contain the figures. `DROPHAMMER_MEMORY=316` is the memory of the
+//! guest in MiB instead of the default.
 
 use crate::common::{Memory, read_suite};
 use drophammer_lab::Lab;
@@ -31,8 +32,9 @@ const FRAMES: u64 = 20;
 const RATE: f64 = 500.0;
 
 fn suite(vrfs: u32) -> String {
+    let memory = std::env::var("DROPHAMMER_MEMORY").map_or(String::new(), |mib| format!(", memory: {mib}"));
     format!(
-        "suite: pe\nduts: [{{name: guest, kind: uml}}]\nports:\n  - {{name: core, speed: 1 Gbit/s, ipv6: off, core: [ospf, ldp, bfd]}}\n  \
+        "suite: pe\nduts: [{{name: guest, kind: uml{memory}}}]\nports:\n  - {{name: core, speed: 1 Gbit/s, ipv6: off, core: [ospf, ldp, bfd]}}\n  \
          - {{name: ce, speed: 1 Gbit/s, ipv6: off, customers: {vrfs}}}\ntests: [throughput]\n"
     )
 }

@@ -36,6 +36,13 @@ const REFRESH_REDUCTION: Param<Vec<Reduction>> = Param::new(
     "whether the ends support refresh reduction (RFC 2961); the test runs once for each",
 );
 const FRAMES: Param<u32> = Param::new("frames_per_lsp", "7", "7", "frames over each LSP while a step is held");
+const TRIED: Param<u32> = Param::new(
+    "tried_lsps",
+    "2000",
+    "4096",
+    "maximum number of LSPs with frames, at most 16384; of more LSPs, as many are chosen evenly. Each adds 0.5 KB to the record of a step",
+)
+.at_most(MOST_FLOWS as u64);
 const FRAME_SIZE: Param<PacketSize> =
     Param::new("frame_size", "128", "128", "frame size with FCS; the label is added to it");
 const PATIENCE: Param<Duration> =
@@ -61,7 +68,7 @@ static SPEC: TestSpec = TestSpec {
     needs: &[Need::Rsvp],
     params: params![
         &[STEP.spec(), MAX_LSPS.spec(), RATE.spec(), REFRESH.spec(), REFRESH_REDUCTION.spec(), FRAMES.spec()],
-        &[FRAME_SIZE.spec(), PATIENCE.spec(), DRAIN.spec()],
+        &[TRIED.spec(), FRAME_SIZE.spec(), PATIENCE.spec(), DRAIN.spec()],
     ],
     figures: &[CAPACITY.shape()],
     tables: &[TABLE.shape()],
@@ -203,7 +210,7 @@ fn attempt(
     let before = states(bed, part.end)?;
     let up: Vec<u32> = (0..).zip(&before).filter_map(|(lsp, state)| state.map(|_| lsp)).collect();
     let set_up_rate = set_up_rate(&before[part.start as usize..]);
-    let tried = lsps::tried(&up);
+    let tried = lsps::tried(&up, TRIED.get(params).max(1));
     let mut row = StepRow {
         reduction: reduction.to_string(),
         requested: part.end.into(),
@@ -250,8 +257,9 @@ fn attempt(
         PLOT.curve(outcome, &format!("refresh reduction {reduction}"), xy(f64::from(part.end), rate));
     }
     if tried.len() < up.len() {
-        let most = thousands(MOST_FLOWS.into());
-        note(outcome, format!("with more than {most} LSPs, frames go over {most} of them, spread evenly"));
+        let most = thousands(TRIED.get(params).into());
+        let text = format!("with more than {most} LSPs, frames go over {most} of them, spread evenly (`tried_lsps`)");
+        note(outcome, text);
     }
     let failure = (!failures.is_empty()).then(|| failures.join("; "));
     TABLE.add(outcome, row, trial, failure.clone());

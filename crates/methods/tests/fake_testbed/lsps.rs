@@ -205,6 +205,22 @@ fn each_flow_has_the_label_of_its_lsp() {
 }
 
 #[test]
+fn of_many_lsps_some_are_tried() {
+    let mut bed = LspBed::new(2_000);
+    let over = [reduction(&["off"]), ("max_lsps", ParamValue::Count(400)), ("tried_lsps", ParamValue::Count(100))];
+    let (outcome, end) = bed.run(&over);
+    end.unwrap();
+    assert_eq!([0, 1].map(|row| cell(&outcome, row, "tried")), [Some(100.0); 2]);
+    let labels = |flows: &[FlowSpec]| {
+        flows.iter().map(|flow| flow.arrives.as_ref().unwrap().labels[0].label).collect::<Vec<_>>()
+    };
+    let expected: Vec<_> = (0..100).map(|i| Bits::new(ARRIVING + 4 * i)).collect();
+    assert_eq!(labels(&bed.flows[1]), expected);
+    let said = "with more than 100 LSPs, frames go over 100 of them, spread evenly (`tried_lsps`)";
+    assert!(outcome.notes.contains(&said.into()), "{:?}", outcome.notes);
+}
+
+#[test]
 fn a_router_without_an_end_is_a_lower_bound() {
     let (outcome, end) = LspBed::new(9_999).run(&[reduction(&["on"]), ("max_lsps", ParamValue::Count(400))]);
     end.unwrap();

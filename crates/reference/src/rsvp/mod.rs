@@ -190,7 +190,7 @@ impl Rsvp {
         match &body {
             Body::Path(path) => self.path(now, from, path, message, routes),
             Body::PathTear(tear) => self.path_tear(from, tear),
-            Body::PathErr(error) => self.path_err(now, error),
+            Body::PathErr(error) => self.path_err(now, from, error),
             Body::Resv(resv) => self.resv(now, from, resv),
             Body::ResvTear(tear) => self.resv_tear(from, tear),
             Body::ResvErr(error) => self.resv_err(now, from, error),

@@ -16,7 +16,7 @@ const L3PIDS: [u16; 2] = [0x0800, 0x86dd];
 /// K (RFC 2205 section 3.7).
 const KEEP_MULTIPLIER: u64 = 3;
 /// Longest recorded route in bytes: 64 hops. A longer one is left out (RFC 3209 section 4.4.3).
-const MOST_RECORDED: usize = 512;
+pub(super) const MOST_RECORDED: usize = 512;
 
 /// Lifetime of state with this refresh period in ms: (K + 0.5) * 1.5 * R (RFC 2205 section 3.7).
 pub(super) fn lifetime(period: u32) -> Duration {
@@ -163,9 +163,12 @@ impl Rsvp {
         }
     }
 
-    /// Passes a PathErr on to the previous hop. It also acknowledges the Path (RFC 2961 section 4.3).
-    pub(super) fn path_err(&mut self, now: Instant, error: &PathErr) {
+    /// Passes a PathErr of the next hop on to the previous hop. It also acknowledges the Path (RFC 2961 section 4.3).
+    pub(super) fn path_err(&mut self, now: Instant, from: From, error: &PathErr) {
         let Some(slot) = self.lsps.find(&(error.session, error.sender)) else { return };
+        if self.lsps.get(slot).next_hop() != from.neighbour {
+            return;
+        }
         self.confirmed(slot, Half::Path, now);
         let previous = self.lsps.get(slot).heard[Half::Path as usize].neighbour;
         self.truth.errors_sent += 1;

@@ -2,7 +2,7 @@
 
 use super::lsp::{Half, Reservation};
 use super::neighbour::{TTL, To};
-use super::path::lifetime;
+use super::path::{MOST_RECORDED, lifetime};
 use super::{From, LabelChange, Rsvp};
 use drophammer_model::Instant;
 use drophammer_wire::rsvp::{
@@ -74,7 +74,8 @@ impl Rsvp {
             }
             route.hops().for_each(|hop| hop.emit(&mut recorded));
         }
-        let record_route = RecordRoute::new(&recorded).ok().filter(|_| !recorded.is_empty());
+        let fits = !recorded.is_empty() && recorded.len() <= MOST_RECORDED;
+        let record_route = RecordRoute::new(&recorded).ok().filter(|_| fits);
         let mut list = Vec::new();
         Flow { label: Some(label), record_route, ..flow }.emit(&mut list);
         let passed = Resv {

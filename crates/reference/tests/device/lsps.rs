@@ -12,6 +12,7 @@ use drophammer_reference::{Faults, Router, RsvpTruth};
 use drophammer_wire::MacAddr;
 use drophammer_wire::ethernet::{self, ethertype};
 use drophammer_wire::rsvp::{error, routing};
+use proptest::prelude::*;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ struct World {
     labelled: Vec<(usize, u32, u8)>,
     /// Messages that the device sent to each port, and received.
     sent: [u64; 2],
+    /// Frames to the device.
+    received: Vec<(usize, Vec<u8>)>,
 }
 
 fn host(port: usize, config: RsvpConfig) -> Device {
@@ -87,7 +90,8 @@ impl World {
         let router = Router::new(drophammer_reference::Config { rsvp: Some(rsvp), ..config(2) }).unwrap();
         let hosts = [host(0, ingress), host(1, RsvpConfig { egress, ..ends.clone() })];
         let (labelled, sent) = (Vec::new(), [0; 2]);
-        let mut world = World { router, hosts, now: Instant(0), cut: [false; 2], labelled, sent };
+        let received = Vec::new();
+        let mut world = World { router, hosts, now: Instant(0), cut: [false; 2], labelled, sent, received };
         world.hosts.iter_mut().for_each(|host| host.command(Instant(0), NAME, &Command::Start).unwrap());
         // Everybody learns addresses.
         world.run_to(10 * MS);
@@ -115,6 +119,7 @@ impl World {
             let mut to_hosts = Vec::new();
             for (port, frame) in to_router.into_iter().filter(|(port, _)| !self.cut[*port]) {
                 self.router.receive(at, port, &frame);
+                self.received.push((port, frame));
             }
             self.router.poll(at, &mut |_, port, frame| to_hosts.push((port, frame.to_vec())));
             for (port, frame) in to_hosts.into_iter().filter(|(port, _)| !self.cut[*port]) {
@@ -127,7 +132,10 @@ impl World {
                 self.sent[port] += 1;
                 let mut answers = Vec::new();
                 self.hosts[port].receive(at, &frame, &mut |answer| answers.push(answer.to_vec()));
-                answers.iter().for_each(|answer| self.router.receive(at, port, answer));
+                for answer in answers {
+                    self.router.receive(at, port, &answer);
+                    self.received.push((port, answer));
+                }
             }
         }
         self.now = Instant(end);
@@ -373,5 +381,55 @@ fn a_forgotten_lsp_is_gone_without_a_word_until_its_path_comes_again() {
         assert_eq!((world.up(), world.truth().nacks_sent >= nacks), ([4; 3], true));
         assert_eq!(world.rsvp(INGRESS).label_of(1), Some(OWN + 4));
         assert_eq!((world.through(OWN + 1), world.through(OWN + 4)), (None, Some(LABEL + 1)));
+    }
+}
+
+/// A world with LSPs, and the packets of RSVP that its hosts have sent: all types of messages.
+fn talkative(ends: &RsvpConfig) -> (World, Vec<(usize, Vec<u8>)>) {
+    let hello = Some(HelloConfig { interval: Duration::from_secs(3) });
+    let mut world = World::new(6, &RsvpConfig { hello, confirm: true, ..ends.clone() });
+    world.run_to(4 * SECOND);
+    world.set_up(0..6, 0);
+    world.run_to(20 * SECOND);
+    world.command(EGRESS, RsvpCommand::Release(Pace { lsps: 4..5, per_second: 0 }));
+    world.command(INGRESS, RsvpCommand::TearDown(Pace { lsps: 0..2, per_second: 0 }));
+    world.run_to(21 * SECOND);
+    let is_rsvp = |frame: &[u8]| frame[12..14] == [8, 0] && frame[23] == 46;
+    let packets = std::mem::take(&mut world.received).into_iter().filter(|(_, frame)| is_rsvp(frame)).collect();
+    (world, packets)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_message_makes_the_device_panic(
+        reduces: bool,
+        changes in proptest::collection::vec(
+            (any::<prop::sample::Index>(), any::<bool>(), proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)),
+            1..60,
+        ),
+    ) {
+        let (mut world, packets) = talkative(&if reduces { reduced() } else { ends() });
+        prop_assert!(packets.len() > 12);
+        for (which, swapped, bytes) in changes {
+            let (port, mut frame) = packets[which.index(packets.len())].clone();
+            let rsvp = 14 + usize::from(frame[14] & 15) * 4;
+            for (at, byte) in bytes {
+                let at = rsvp + at.index(frame.len() - rsvp);
+                frame[at] = byte;
+            }
+            // No checksum.
+            frame[rsvp + 2..rsvp + 4].fill(0);
+            let port = if swapped { 1 - port } else { port };
+            let mac = MacAddr::local(0x100 + port as u64);
+            frame[..6].copy_from_slice(&mac.0);
+            world.router.receive(world.now, port, &frame);
+            world.run_to(world.now.0 + 200 * MS);
+        }
+        // Everything that is left is refreshed, or times out.
+        world.run_to(world.now.0 + 200 * SECOND);
+        let truth = world.truth();
+        prop_assert!(truth.reserved <= truth.lsps && truth.lsps <= 64, "{truth:?}");
     }
 }

@@ -58,6 +58,7 @@ cases![
     routes_dual_stack,
     routes_faults,
     routes_limits,
+    lsps,
     routes_sources,
     operation,
     order_and_resets,

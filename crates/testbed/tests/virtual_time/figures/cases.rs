@@ -54,6 +54,12 @@ pub fn suite_quick_look() -> Vec<Memory> {
     on_one_device("forwarding-and-routes.yaml", text, params, &[("speed: 1 Gbit/s", "speed: 100 Mbit/s")])
 }
 
+pub fn lsps() -> Vec<Memory> {
+    let test = "tests: [{lsp_capacity: {step: 20, max_lsps: 60, patience: 1 s}}]";
+    let on = |params| on(params, 2, "100 Mbit/s, core: [rsvp]", test);
+    vec![on("lsp_limit: 50, rsvp_refresh: 2 s, capacity: 20 kfps, delay: 10 us"), on("forget_lsp_on_refresh: 90")]
+}
+
 pub fn suite_known_router() -> Vec<Memory> {
     shipped("known-router.yaml", "capacity: 20 kfps, buffer: 2000, delay: 100 us", &[])
 }

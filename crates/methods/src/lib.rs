@@ -97,6 +97,8 @@ pub static METHODS: &[&dyn Method] = &[
     &route_flap::RouteFlap,
     &route_filtering::RouteFiltering,
     &link_failover::LinkFailover,
+    &igp_convergence::IgpConvergence,
+    &ldp_capacity::LdpCapacity,
     &reset::ResetTest,
     &tester_ceiling::TesterCeiling,
 ];

@@ -9,8 +9,9 @@ use crate::session::Session;
 use crate::together::lists_of;
 use drophammer_lab::Dut;
 use drophammer_methods::tester_ceiling::ceiling_of;
-use drophammer_methods::{Facts, Known, Method, Routing, Seen, Setting, TestError, Testbed, Trial};
+use drophammer_methods::{Facts, Igp, Known, Method, Routing, Seen, Setting, TestError, Testbed, Trial, igp};
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
+use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::modifier::Modifier;
 use drophammer_model::pattern::{Distribution, PatternKey};
 use drophammer_model::quantity::{FrameRate, Instant};
@@ -350,6 +351,11 @@ impl Testbed for TestSetup<'_> {
             return Err(TestError::NotApplicable("the suite has no BGP; `bgp: {}` adds it".into()));
         }
         Ok(&mut self.routing)
+    }
+
+    fn igp(&mut self) -> Result<&mut dyn Igp, TestError> {
+        igp::core_ports(self, &[CoreProtocol::Ospf], 1)?;
+        Ok(self)
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

@@ -117,7 +117,8 @@ impl Router {
             if let Some(own) = own.filter(|own| *own != IMPLICIT_NULL) {
                 let out = |label: u32| if label == IMPLICIT_NULL { Vec::new() } else { vec![label] };
                 let entry = way.and_then(|(next_hop, label)| Some(Entry { out: out(label?).into(), next_hop }));
-                labels.set(own, entry);
+                let fits = labels.find(own).is_some() || igp.has_room(labels.len());
+                labels.set(own, entry.filter(|_| fits));
             }
             changed = true;
         }

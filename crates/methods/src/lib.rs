@@ -100,6 +100,8 @@ pub static METHODS: &[&dyn Method] = &[
     &link_failover::LinkFailover,
     &vpn_scale::VpnScale,
     &vpn_route_flap::VpnRouteFlap,
+    &igp_convergence::IgpConvergence,
+    &ldp_capacity::LdpCapacity,
     &reset::ResetTest,
     &tester_ceiling::TesterCeiling,
 ];

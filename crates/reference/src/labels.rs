@@ -125,6 +125,10 @@ impl Labels {
         };
     }
 
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.vrfs == 0
     }

@@ -84,6 +84,11 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ),
         ParamSpec::optional("fib_limit_ipv4", ParamKind::Count, "like `fib_limit`, but for IPv4 routes only"),
         ParamSpec::optional("fib_limit_ipv6", ParamKind::Count, "like `fib_limit`, but for IPv6 routes only"),
+        ParamSpec::optional(
+            "label_limit",
+            ParamKind::Count,
+            "size of its table of labels with core ports; packets with labels beyond it are dropped",
+        ),
         ParamSpec::optional("rib_limit", ParamKind::Count, "maximum number of BGP paths that it keeps"),
         ParamSpec::new(
             "rib_beyond",

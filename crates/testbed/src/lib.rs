@@ -35,6 +35,7 @@ pub mod device;
 mod echoed;
 mod extra;
 mod host;
+mod igp;
 pub mod kinds;
 mod learning;
 pub mod listen;

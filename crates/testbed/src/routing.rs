@@ -76,7 +76,8 @@ fn limits(p: &Params) -> BgpConfig {
 pub(crate) fn core(p: &Params, role: &RouterRole) -> Option<CoreConfig> {
     let time = |key| p.duration(key).unwrap_or_default();
     let (fib_delay, fib_time_per_route) = (time("fib_delay"), time("fib_time_per_route"));
-    Some(CoreConfig { role: role.core.clone()?, fib_delay, fib_time_per_route })
+    let label_limit = p.count("label_limit").map(|entries| entries as usize);
+    Some(CoreConfig { role: role.core.clone()?, fib_delay, fib_time_per_route, label_limit })
 }
 
 /// Returns the configured faults with OSPF and BFD.

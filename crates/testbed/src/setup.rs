@@ -11,8 +11,11 @@ use crate::together::lists_of;
 use crate::vpns::VpnState;
 use drophammer_lab::Dut;
 use drophammer_methods::tester_ceiling::ceiling_of;
-use drophammer_methods::{Facts, Known, Lsps, Method, Routing, Seen, Setting, TestError, Testbed, Trial, Vpns};
+use drophammer_methods::{
+    Facts, Igp, Known, Lsps, Method, Routing, Seen, Setting, TestError, Testbed, Trial, Vpns, igp,
+};
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
+use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::modifier::Modifier;
 use drophammer_model::pattern::{Distribution, PatternKey};
 use drophammer_model::quantity::{FrameRate, Instant};
@@ -372,6 +375,11 @@ impl Testbed for TestSetup<'_> {
             true => Ok(self),
             false => Err(TestError::NotApplicable("the suite has no VRFs; give a port `customers: 10`".into())),
         }
+    }
+
+    fn igp(&mut self) -> Result<&mut dyn Igp, TestError> {
+        igp::core_ports(self, &[CoreProtocol::Ospf], 1)?;
+        Ok(self)
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

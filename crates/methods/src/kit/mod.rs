@@ -7,6 +7,7 @@ pub mod attempts;
 pub mod figure;
 pub mod filter_lists;
 pub mod igp;
+pub mod igp_traffic;
 pub(crate) mod labelled;
 pub(crate) mod lossy;
 pub mod lsps;

@@ -7,6 +7,8 @@ pub mod bgp_table_dump;
 pub mod bgp_update_rate;
 pub mod convergence_skyline;
 pub mod fib_convergence;
+pub mod igp_convergence;
+pub mod ldp_capacity;
 pub mod link_failover;
 pub mod longest_match;
 pub mod lsp_capacity;

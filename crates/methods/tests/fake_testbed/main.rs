@@ -9,6 +9,7 @@ mod recorded;
 
 mod deviations;
 mod head_of_line_blocking;
+mod igp;
 mod lower_bounds;
 mod lsps;
 mod methods;

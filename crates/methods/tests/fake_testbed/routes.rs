@@ -200,7 +200,7 @@ impl Routing for Router {
                 self.refuses = true;
                 return Ok(());
             }
-            RouteAction::Link { .. } => panic!("{action:?}"),
+            RouteAction::Link { .. } | RouteAction::Igp { .. } => panic!("{action:?}"),
         };
         for route in part.clone() {
             self.pending_s += self.time_of(route);

@@ -28,6 +28,7 @@ pub use vpn::{
     VrfRange,
 };
 
+use crate::label_edge::CoreProtocol;
 use crate::trial::Family;
 use crate::trial::PortIndex;
 use serde::{Deserialize, Serialize};
@@ -285,6 +286,17 @@ pub enum RouteAction {
         port: PortIndex,
         /// True for up.
         up: bool,
+    },
+    /// Let the P router behind a core port advertise or withdraw a part of its prefixes.
+    Igp {
+        /// The port.
+        port: PortIndex,
+        /// OSPF (AS-external-LSAs) or LDP (labels).
+        protocol: CoreProtocol,
+        /// Advertise or withdraw.
+        change: Change,
+        /// Numbers of the prefixes.
+        part: Range<u32>,
     },
 }
 

@@ -35,6 +35,9 @@ pub struct CoreConfig {
     pub fib_delay: Duration,
     /// Shortest time between two changes of the forwarding table.
     pub fib_time_per_route: Duration,
+    /// Maximum number of label entries, static ones and those of LDP together. Labels beyond the limit are advertised, but packets with
+    /// them are dropped; `None` for no limit.
+    pub label_limit: Option<usize>,
 }
 
 /// Type of service of routing protocols: precedence internetwork control.
@@ -84,6 +87,7 @@ pub struct Igp {
     /// What the forwarding table will be after all pending changes.
     planned: HashMap<Net4, Way>,
     queue: FibQueue<Change>,
+    label_limit: Option<usize>,
     faults: IgpFaults,
     wake: Option<Instant>,
     truth: IgpTruth,
@@ -110,6 +114,7 @@ impl Igp {
             ldp: Ldp::new(role.loopback, &ldp, smallest, seed, reserved),
             planned: HashMap::new(),
             queue: FibQueue::new(config.fib_delay, config.fib_time_per_route),
+            label_limit: config.label_limit,
             faults: IgpFaults::default(),
             wake: Some(Instant(0)),
             truth: IgpTruth::default(),
@@ -234,6 +239,11 @@ impl Igp {
     /// The time when the last change reaches the forwarding table.
     pub fn fib_end(&self) -> Option<Instant> {
         self.queue.end()
+    }
+
+    /// True if there is room for another label entry in addition to `entries`.
+    pub fn has_room(&self, entries: usize) -> bool {
+        self.label_limit.is_none_or(|limit| entries < limit)
     }
 
     /// The next change of the forwarding table until `now`.

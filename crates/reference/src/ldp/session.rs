@@ -19,6 +19,8 @@ const KEEPALIVE: u16 = 180;
 /// Maximum number of a peer's labels and addresses; more labels are released.
 const MOST_LABELS: usize = 400_000;
 const MOST_ADDRESSES: usize = 1024;
+/// Maximum number of messages that wait for a peer that asks more than it reads.
+const MOST_WORK: usize = 1_000_000;
 /// Bytes of an Initialization with three capabilities and its header; longer messages do not occur before it.
 const SHORTEST_ROOM: usize = 256;
 
@@ -143,6 +145,9 @@ impl Session {
                     };
                     if outcome.is_ok() {
                         outcome = taken;
+                    }
+                    if self.work.len() > MOST_WORK {
+                        outcome = Err(Some(Status::new(code::INTERNAL_ERROR)));
                     }
                     if outcome.is_err() {
                         break;

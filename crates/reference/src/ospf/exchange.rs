@@ -8,6 +8,9 @@ use drophammer_wire::ospf::lsa::MAX_AGE;
 use drophammer_wire::ospf::{DatabaseDescription, LinkStateRequest, LsaHeader, kind, lsa, lsa_type};
 use std::cmp::Ordering;
 
+/// Maximum number of LSAs that a neighbour is asked for; it may list any number.
+const MOST_REQUESTS: usize = 200_000;
+
 impl Ospf {
     /// Goes to ExStart and proposes to be the master. Also event SeqNumberMismatch and BadLSReq.
     pub(super) fn start_exchange(&mut self, now: Instant, link: usize) {
@@ -104,6 +107,7 @@ impl Ospf {
             if matches!(header.key.kind, lsa_type::ROUTER..=lsa_type::EXTERNAL | lsa_type::OPAQUE_LINK..=lsa_type::OPAQUE_AS)
                 && known.is_none_or(|known| header.newness(&known) == Ordering::Greater)
                 && self.database.has_room(&header.key)
+                && n.requests.len() < MOST_REQUESTS
             {
                 n.requests.insert(header.key, header);
             }

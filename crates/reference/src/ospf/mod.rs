@@ -369,3 +369,147 @@ fn network(address: Ipv4Addr, length: u8) -> (Ipv4Addr, Ipv4Addr) {
     let mask = Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0));
     (address & mask, mask)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_wire::ospf::exchange::flag;
+    use drophammer_wire::ospf::{DatabaseDescription, External, lsa};
+    use proptest::prelude::*;
+
+    const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+    const OWN: Ipv4Addr = Ipv4Addr::new(100, 127, 255, 1);
+
+    fn packet(kind: u8, body: &[u8]) -> Vec<u8> {
+        let mut payload = [&[0; packet::LEN][..], body].concat();
+        let header = Header { kind, router_id: NEIGHBOUR, area_id: Ipv4Addr::UNSPECIFIED };
+        header.seal(&mut payload, &Authentication::Null, 0);
+        payload
+    }
+
+    /// A router whose neighbour is the slave of the exchange, or Full.
+    fn router(full: bool) -> Ospf {
+        let mut ospf = Ospf::new(OWN, &[(0, [10, 0, 0, 1].into(), 24, 1500)]);
+        let mut say = |kind, body: &[u8]| ospf.receive(Instant(1), 0, NEIGHBOUR, &packet(kind, body));
+        let mut hello = Vec::new();
+        let (mask, none) = ([255, 255, 255, 0].into(), Ipv4Addr::UNSPECIFIED);
+        let (hello_interval, dead_interval) = (HELLO_INTERVAL, DEAD_INTERVAL);
+        let neighbours = &[OWN.octets()];
+        let options = OPTIONS;
+        let said = Hello {
+            mask,
+            hello_interval,
+            options,
+            priority: 0,
+            dead_interval,
+            designated: none,
+            backup: none,
+            neighbours,
+        };
+        said.emit(&mut hello);
+        say(kind::HELLO, &hello);
+        let mut describe = |flags, sequence| {
+            let mut body = Vec::new();
+            DatabaseDescription { mtu: 1500, options: OPTIONS, flags, sequence }.emit(&mut body);
+            say(kind::DATABASE_DESCRIPTION, &body);
+        };
+        if full {
+            describe(0, 1);
+            describe(0, 2);
+        }
+        ospf
+    }
+
+    #[test]
+    fn an_exchange_without_lsas_is_short() {
+        let state = |ospf: &Ospf| ospf.links[0].neighbour.as_ref().unwrap().state;
+        assert_eq!((state(&router(false)), state(&router(true))), (State::ExStart, State::Full));
+        let mut ospf = router(true);
+        // An initial Database Description restarts the exchange.
+        let mut body = Vec::new();
+        let flags = flag::INIT | flag::MORE | flag::MASTER;
+        DatabaseDescription { mtu: 1500, options: OPTIONS, flags, sequence: 9 }.emit(&mut body);
+        ospf.receive(Instant(2), 0, NEIGHBOUR, &packet(kind::DATABASE_DESCRIPTION, &body));
+        assert_eq!((state(&ospf), ospf.full()), (State::ExStart, 0));
+        ospf.neighbour_down(Instant(3), 0);
+        assert!(ospf.links[0].neighbour.is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_packet_of_a_neighbour_panics(
+            full: bool,
+            packets in proptest::collection::vec((1u8..7, proptest::collection::vec(any::<u8>(), 0..120), 0u64..3), 1..20),
+            lsas in proptest::collection::vec((1u8..12, any::<[u8; 4]>(), prop_oneof![Just(OWN), Just(NEIGHBOUR), Just(Ipv4Addr::new(9, 9, 9, 9))], any::<i32>(), 0u16..=3600, proptest::collection::vec(any::<u8>(), 0..60)), 0..12),
+        ) {
+            let mut ospf = router(full);
+            let mut now = Instant(10);
+            let mut update = (lsas.len() as u32).to_be_bytes().to_vec();
+            for (kind, id, router, sequence, age, body) in &lsas {
+                let mut bytes = Vec::new();
+                let key = LsaKey { kind: *kind, id: (*id).into(), router: *router };
+                LsaHeader { age: *age, options: 2, key, sequence: *sequence, checksum: 0, length: 0 }.emit(&mut bytes);
+                bytes.extend_from_slice(body);
+                lsa::seal(&mut bytes);
+                update.extend(bytes);
+            }
+            for (kind, body, seconds) in &packets {
+                let body = if *kind == kind::LINK_STATE_UPDATE { &update } else { body };
+                ospf.receive(now, 0, NEIGHBOUR, &packet(*kind, body));
+                ospf.poll(now, &mut |_| {});
+                now = now + Duration::from_secs(*seconds);
+            }
+            for _ in 0..50 {
+                let Some(at) = ospf.next_deadline(now) else { break };
+                now = now.max(at);
+                ospf.poll(now, &mut |_| {});
+            }
+            prop_assert!(ospf.out.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_forwarding_address_replaces_the_router_that_advertises() {
+        let mut ospf = router(true);
+        let mut external = |id: [u8; 4], forwarding: [u8; 4], type_2: bool, metric| {
+            let mut bytes = Vec::new();
+            let key = LsaKey { kind: 5, id: id.into(), router: NEIGHBOUR };
+            LsaHeader { age: 1, options: 2, key, sequence: 1, checksum: 0, length: 0 }.emit(&mut bytes);
+            let mask = [255, 255, 255, 0].into();
+            External { mask, type_2, metric, forwarding: forwarding.into(), tag: 0 }.emit(&mut bytes);
+            lsa::seal(&mut bytes);
+            ospf.receive(
+                Instant(5),
+                0,
+                NEIGHBOUR,
+                &packet(kind::LINK_STATE_UPDATE, &[&[0, 0, 0, 1][..], &bytes].concat()),
+            );
+        };
+        external([20, 0, 0, 0], [0; 4], true, 7);
+        external([20, 0, 1, 0], [10, 0, 0, 7], false, 7);
+        external([20, 0, 2, 0], [10, 0, 0, 1], false, 7);
+        external([20, 0, 3, 0], [30, 0, 0, 1], false, 7);
+        let mut body = Vec::new();
+        drophammer_wire::ospf::Router::emit(2, 2, &mut body);
+        for (id, data, kind) in [(OWN, NEIGHBOUR, 1), ([10, 0, 0, 0].into(), [255, 255, 255, 0].into(), 3)] {
+            drophammer_wire::ospf::RouterLink { id, data, kind, metric: 10 }.emit(&mut body);
+        }
+        let key = LsaKey { kind: 1, id: NEIGHBOUR, router: NEIGHBOUR };
+        let mut bytes = Vec::new();
+        LsaHeader { age: 1, options: 2, key, sequence: 1, checksum: 0, length: 0 }.emit(&mut bytes);
+        bytes.extend(body);
+        lsa::seal(&mut bytes);
+        ospf.receive(Instant(6), 0, NEIGHBOUR, &packet(kind::LINK_STATE_UPDATE, &[&[0, 0, 0, 1][..], &bytes].concat()));
+        for _ in 0..9 {
+            let at = ospf.next_deadline(Instant(6)).unwrap();
+            ospf.poll(at, &mut |_| {});
+        }
+        let hop = |last: u8| Hop { address: [10, 0, 0, last].into(), interface: 0 };
+        let routes: Vec<_> = ospf.routes().iter().map(|(net, hop)| (net.0.octets(), *hop)).collect();
+        assert_eq!(
+            routes,
+            [([20, 0, 0, 0], hop(2)), ([20, 0, 1, 0], hop(7))],
+            "own and unreachable addresses forward nothing"
+        );
+    }
+}

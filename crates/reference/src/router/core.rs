@@ -121,7 +121,8 @@ impl Router {
             fib.set_ospf((address.into(), length), target);
             if let Some(own) = own.filter(|own| *own != IMPLICIT_NULL) {
                 let entry = way.and_then(|(next_hop, label)| Some(Entry::swap(label?, next_hop)));
-                labels.set(own, entry);
+                let fits = labels.find(own).is_some() || igp.has_room(labels.len());
+                labels.set(own, entry.filter(|_| fits));
             }
             changed = true;
         }

@@ -49,7 +49,7 @@ fn core(fib_delay: Duration) -> CoreConfig {
         pe: pe_router(port),
     };
     let role = CoreRole { loopback: DUT_LOOPBACK, links: vec![link(0), link(1)] };
-    CoreConfig { role, fib_delay, fib_time_per_route: Duration::ZERO }
+    CoreConfig { role, fib_delay, fib_time_per_route: Duration::ZERO, label_limit: None }
 }
 
 /// A P router with a PE router behind it, and `externals` external routes, which it does not advertise at first.

@@ -20,6 +20,9 @@ impl RoutingState {
                 (port, Act::bgp(device, BgpCommand::Stop(router)))
             }
             RouteAction::Link { port, up } => (*port, Act::Link(*up)),
+            RouteAction::Igp { port, protocol, change, part } => {
+                (*port, crate::igp::act(*protocol, *change, part.clone()))
+            }
         }
     }
 
@@ -33,7 +36,7 @@ impl RoutingState {
                 self.wanted.remove(peer);
                 self.ended_some = true;
             }
-            RouteAction::Link { .. } => {}
+            RouteAction::Link { .. } | RouteAction::Igp { .. } => {}
         }
     }
 }

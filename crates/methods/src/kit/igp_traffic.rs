@@ -1,0 +1,294 @@
+//! Traffic to prefixes behind P routers: IP packets for routes of OSPF, packets with the DUT's labels for LDP.
+
+use crate::attempts::Attempts;
+use crate::igp::{FIRST_LABEL, IgpPlan, core_ports};
+use crate::parameters::DRAIN;
+use crate::route_tests::thousands;
+use crate::route_traffic::{must_fit, smallest};
+use crate::routing::{Change, RouteAction};
+use crate::testbed::{TestError, Testbed};
+use crate::trial::{TimedActions, Trial};
+use drophammer_model::label_edge::{CoreProtocol, pe_router};
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::routes::Routes;
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::traffic::{Arriving, ArrivingLabel, Bits, Field, HOP_LIMIT, Header, Ipv4, Mpls, Udp};
+use drophammer_model::trial::{
+    AddressRange, DestinationCounts, Family, FlowSpec, Load, PortIndex, Targets, TrialResult, TrialSpec,
+};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Label with which frames arrive if the DUT must pop it.
+const IMPLICIT_NULL: u32 = 3;
+
+/// Ports and prefixes of a test.
+#[derive(Clone, Debug)]
+pub struct IgpCase {
+    /// What the frames follow: routes of OSPF, or labels of LDP.
+    pub protocol: CoreProtocol,
+    /// Port that sends.
+    pub sender: PortIndex,
+    /// What the P routers have.
+    pub plan: IgpPlan,
+    /// The prefixes.
+    pub routes: Arc<Routes>,
+    /// Load of the sending port.
+    pub rate: FrameRate,
+}
+
+/// An action during a trial, in seconds after the first departure, with its name.
+pub type Timed = (f64, &'static str, RouteAction);
+
+impl IgpCase {
+    /// `prefixes` prefixes behind the second core port and, for OSPF with three core ports, behind the third one with a higher metric. The
+    /// first core port sends; if only one port has OSPF, the prefixes are behind it, and another port sends.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] if the suite has too few core ports or the prefixes do not fit.
+    pub fn new(
+        bed: &dyn Testbed,
+        protocol: CoreProtocol,
+        prefixes: u32,
+        rate: FrameRate,
+    ) -> Result<IgpCase, TestError> {
+        let ldp = protocol == CoreProtocol::Ldp;
+        let ports = match ldp {
+            true => core_ports(bed, &[CoreProtocol::Ospf, CoreProtocol::Ldp], 2)?,
+            false => core_ports(bed, &[CoreProtocol::Ospf], 1)?,
+        };
+        let other = (0..bed.ports().len()).find(|port| !ports.contains(port));
+        let (sender, behind) = match (&ports[..], other) {
+            ([only], Some(other)) => (other, vec![*only]),
+            ([sender, first, second, ..], _) if !ldp => (*sender, vec![*first, *second]),
+            ([sender, first, ..], _) => (*sender, vec![*first]),
+            _ => {
+                return Err(TestError::NotApplicable(
+                    "it needs a port that sends, in addition to the core port".into(),
+                ));
+            }
+        };
+        let plan = IgpPlan { prefixes, behind, ldp };
+        let routes = plan.routes()?;
+        Ok(IgpCase { protocol, sender, plan, routes, rate })
+    }
+
+    /// The port behind which the prefixes are.
+    pub fn to(&self) -> PortIndex {
+        self.plan.behind[0]
+    }
+
+    /// Indices of all prefixes.
+    pub fn whole(&self) -> Range<u32> {
+        0..self.plan.prefixes
+    }
+
+    /// An action of the P router behind a port.
+    pub fn action(&self, port: PortIndex, protocol: CoreProtocol, change: Change, part: Range<u32>) -> RouteAction {
+        RouteAction::Igp { port, protocol, change, part }
+    }
+
+    /// Waits until all LSAs and labels have been sent.
+    ///
+    /// # Errors
+    /// [`TestError::Failed`] if the DUT did not acknowledge them in time.
+    pub fn settle(&self, bed: &mut dyn Testbed, within: Duration) -> Result<(), TestError> {
+        if bed.igp()?.await_settled(within)? {
+            return Ok(());
+        }
+        let counts = bed.igp()?.counts(self.to());
+        Err(TestError::Failed(format!(
+            "the router did not acknowledge all LSAs within {} s ({} Link State Updates sent, {} LSAs repeated)",
+            within.as_secs_f64(),
+            counts.updates[0],
+            counts.lsas_retransmitted
+        )))
+    }
+
+    /// Frames to these prefixes, with the DUT's labels if the protocol is LDP. Group: `prefixes`.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] if the DUT has not advertised a label for a prefix.
+    pub fn flows(&self, bed: &mut dyn Testbed, part: Range<u32>) -> Result<Vec<FlowSpec>, TestError> {
+        let port = &bed.ports()[self.sender];
+        let sources = port.addressing(Family::Ipv4).map(|a| a.destinations);
+        let sources =
+            sources.ok_or_else(|| TestError::NotApplicable(format!("port {} has no IPv4 addresses", port.name)))?;
+        let flow = |part: Range<u32>| {
+            let routes = Targets::Routes { routes: self.routes.clone(), first: part.start, count: part.len() as u32 };
+            let flow = FlowSpec::new("prefixes", self.sender, self.to(), sources, routes);
+            FlowSpec { per_destination: true, weight: part.len() as f64, ..flow }
+        };
+        if self.protocol != CoreProtocol::Ldp {
+            return Ok(vec![flow(part)]);
+        }
+        let labels = bed.igp()?.labels(self.sender, part.clone());
+        let size = smallest(Family::Ipv4).with_tags(LABEL_BYTES);
+        let labelled = |(index, label): (u32, Option<u32>)| match label {
+            Some(label) if label != IMPLICIT_NULL => {
+                let flow = flow(index..index + 1);
+                let arrives = Some(swapped(FIRST_LABEL + index));
+                Ok(FlowSpec { headers: headers(label), arrives, size: Some(size.clone()), ..flow })
+            }
+            _ => Err(TestError::NotApplicable(format!(
+                "the router has no label of its own for {}: it advertises labels in ordered control, or not at all for such prefixes",
+                self.routes.prefix(index)
+            ))),
+        };
+        part.zip(labels).map(labelled).collect()
+    }
+
+    /// A trial of these flows, with changes during it.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] if the frames are too long for a port.
+    pub fn trial(
+        &self,
+        bed: &dyn Testbed,
+        params: &Params,
+        purpose: String,
+        flows: Vec<FlowSpec>,
+        duration_s: f64,
+        changes: &[Timed],
+    ) -> Result<Trial, TestError> {
+        let size: PacketSize = smallest(Family::Ipv4);
+        must_fit(&size, Family::Ipv4, [self.sender, self.to()].map(|port| &bed.ports()[port]))?;
+        let spec = TrialSpec {
+            purpose,
+            size,
+            flows,
+            load: Load::Constant { rate_pps: self.rate.pps() },
+            duration_s,
+            bin_s: None,
+            drain_s: DRAIN.seconds(params),
+            events: vec![],
+        };
+        let change = |(at_s, label, action): &Timed| TimedActions {
+            at_s: *at_s,
+            label: (*label).into(),
+            routed: match action {
+                RouteAction::Igp { change, .. } => Some(*change == Change::Advertise),
+                _ => None,
+            },
+            actions: vec![action.clone()],
+        };
+        Ok(Trial { changes: changes.iter().map(change).collect(), ..Trial::new(spec) })
+    }
+
+    /// Runs a trial from the state that `prepare` sets up; it gets the number of the attempt. If the trial is spoilt, repeats both.
+    /// The result has the counts of all prefixes in one list.
+    ///
+    /// # Errors
+    /// [`TestError::Unfit`] if too many attempts were invalid; errors of `prepare` and of the trial.
+    pub fn run(
+        bed: &mut dyn Testbed,
+        trial: &Trial,
+        mut prepare: impl FnMut(&mut dyn Testbed, u32) -> Result<(), TestError>,
+    ) -> Result<TrialResult, TestError> {
+        let mut attempts = Attempts::begin(bed);
+        loop {
+            prepare(bed, attempts.number())?;
+            let mut result = bed.attempt(trial, attempts.number())?.result;
+            if attempts.passed(bed, &result)? {
+                result.destinations = vec![joined(&result.destinations)];
+                return Ok(result);
+            }
+        }
+    }
+
+    /// Waits until frames to the PE routers behind these ports arrive: then the DUT uses the links for its routes.
+    ///
+    /// # Errors
+    /// [`TestError::Failed`] if frames are still lost after `within`; errors of a trial.
+    pub fn await_links(&self, bed: &mut dyn Testbed, params: &Params, within: Duration) -> Result<(), TestError> {
+        let port = &bed.ports()[self.sender];
+        let sources = port.addressing(Family::Ipv4).map(|a| a.destinations);
+        let sources =
+            sources.ok_or_else(|| TestError::NotApplicable(format!("port {} has no IPv4 addresses", port.name)))?;
+        let flow = |to: &PortIndex| {
+            let pe = AddressRange { first: pe_router(*to).into(), count: 1, step: 1 };
+            FlowSpec::new("links", self.sender, *to, sources, pe)
+        };
+        let flows = self.plan.behind.iter().map(flow).collect();
+        self.await_frames(bed, params, "probe of the core links", flows, within)
+    }
+
+    /// Waits until frames to all of these prefixes arrive.
+    ///
+    /// # Errors
+    /// Errors of [`IgpCase::await_links`].
+    pub fn await_prefixes(
+        &self,
+        bed: &mut dyn Testbed,
+        params: &Params,
+        part: Range<u32>,
+        within: Duration,
+    ) -> Result<(), TestError> {
+        let purpose = format!("probe of {} prefixes", thousands(part.len() as u64));
+        let flows = self.flows(bed, part)?;
+        self.await_frames(bed, params, &purpose, flows, within)
+    }
+
+    /// Repeats a trial with two frames to each destination until no frame is lost.
+    fn await_frames(
+        &self,
+        bed: &mut dyn Testbed,
+        params: &Params,
+        purpose: &str,
+        flows: Vec<FlowSpec>,
+        within: Duration,
+    ) -> Result<(), TestError> {
+        let destinations: f64 = flows.iter().map(|flow| f64::from(flow.destinations.count())).sum();
+        let duration_s = (2.0 * destinations + 0.5) / self.rate.pps();
+        let trial = self.trial(bed, params, purpose.to_owned(), flows, duration_s, &[])?;
+        let mut waited_s = 0.0;
+        let mut begun_s = bed.now_s();
+        loop {
+            let result = bed.run(&trial)?.result;
+            let lost = result.lost() + result.sum(|group| group.stray);
+            if lost == 0 {
+                return Ok(());
+            }
+            waited_s += bed.now_s().zip(begun_s).map_or(result.elapsed_s, |(now, then)| now - then);
+            begun_s = bed.now_s();
+            if waited_s > within.as_secs_f64() {
+                let why = format!(
+                    "{purpose}: {} of {} frames still did not arrive at the right port after {} s",
+                    lost,
+                    result.offered(),
+                    within.as_secs_f64()
+                );
+                return Err(TestError::Failed(why));
+            }
+        }
+    }
+}
+
+/// Bytes of a label.
+const LABEL_BYTES: u16 = 4;
+
+/// One label, then the packet.
+fn headers(label: u32) -> Vec<Header> {
+    let label = Header::Mpls(Mpls { label: Field::from(Bits::new(label)), ..Mpls::default() });
+    vec![label, Header::Ipv4(Ipv4::default()), Header::Udp(Udp::default())]
+}
+
+/// The label of the P router, with a TTL one lower, before the packet as it was sent.
+fn swapped(label: u32) -> Arriving {
+    let label = ArrivingLabel { label: Bits::new(label), tc: None, ttl: Some(HOP_LIMIT - 1) };
+    Arriving { labels: vec![label], ttl: None, ..Arriving::default() }
+}
+
+/// The counts of all flows in one list.
+fn joined(all: &[DestinationCounts]) -> DestinationCounts {
+    let mut joined = DestinationCounts::default();
+    for counts in all {
+        joined.offered.extend(&counts.offered);
+        joined.received.extend(&counts.received);
+        joined.first_lost_us.extend(&counts.first_lost_us);
+        joined.last_lost_us.extend(&counts.last_lost_us);
+    }
+    joined
+}

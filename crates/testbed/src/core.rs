@@ -2,7 +2,9 @@
 
 use crate::bench::{Bench, Failure};
 use drophammer_methods::TestError;
+use drophammer_model::label_edge::{OSPF_DEAD_S, OSPF_HELLO_S, p_router, pe_router};
 use drophammer_model::trial::PortIndex;
+use drophammer_rig::ospf::{NetworkType, OspfConfig, Shape, Topology};
 use drophammer_rig::{Command, ProtocolConfig, ProtocolPlace, Until};
 use std::time::Duration;
 
@@ -10,8 +12,32 @@ use std::time::Duration;
 const ENDING: Duration = Duration::from_secs(5);
 /// How often the DUT is checked for being alive.
 const LOOK: Duration = Duration::from_millis(50);
+/// Cost of the link between P router and PE router.
+const COST: u16 = 10;
 /// Index of the P router among the devices of a core port.
 pub(crate) const P_ROUTER: usize = 0;
+
+/// OSPF of the P router behind `port`, on a link with this MTU, and the PE router behind it.
+pub(crate) fn ospf_to(port: PortIndex, mtu: u32) -> OspfConfig {
+    let topology = Topology {
+        routers: 1,
+        shape: Shape::Grid { columns: 1 },
+        first_router_id: pe_router(port),
+        link_cost: COST,
+        stubs: 1,
+        first_stub: pe_router(port),
+        stub_length: 32,
+        stub_cost: 0,
+    };
+    OspfConfig {
+        network: NetworkType::PointToPoint,
+        hello_interval: OSPF_HELLO_S,
+        dead_interval: OSPF_DEAD_S,
+        mtu: mtu.min(u16::MAX.into()) as u16,
+        topology: Some(topology),
+        ..OspfConfig::new(p_router(port))
+    }
+}
 
 impl Bench<'_> {
     /// Gives the P router behind `port` a protocol, or replaces it, and starts it. Protocols that are replaced must have been stopped. BGP sessions of

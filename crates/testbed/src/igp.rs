@@ -1,12 +1,10 @@
 //! The emulated P routers as OSPF and LDP neighbours of the DUT ([`Igp`]).
 
 use crate::bench::Bench;
-use crate::core::P_ROUTER;
+use crate::core::{P_ROUTER, ospf_to};
 use crate::setup::TestSetup;
 use drophammer_emulation::ldp::{AdvertisedFecs, FecRange, LabelPattern, LdpCommand, Lsr, LsrConfig};
-use drophammer_emulation::ospf::{
-    Externals, NetworkType, Networks, Ospf, OspfCommand, OspfConfig, Part, Shape, Topology,
-};
+use drophammer_emulation::ospf::{Externals, Networks, Ospf, OspfCommand, OspfConfig, Part};
 use drophammer_emulation::protocol::State;
 use drophammer_emulation::{bfd, ospf};
 use drophammer_methods::igp::{FIRST, FIRST_LABEL, Igp, IgpCounts, IgpPlan, LENGTH};
@@ -21,8 +19,6 @@ use std::time::Duration;
 
 /// How often a state that no condition of the rig describes is checked.
 const LOOK: Duration = Duration::from_millis(10);
-/// Cost of the links between P and PE router.
-const COST: u16 = 10;
 /// Numbers of the ranges of FECs that a P router advertises: the PE router's loopback address, and the prefixes.
 const PE_FEC: usize = 0;
 const FECS: usize = 1;
@@ -44,30 +40,13 @@ fn prefix(address: Ipv4Addr, length: u8) -> Result<Prefix, TestError> {
 
 /// OSPF of the P router behind `port`: a PE router behind it, and the prefixes of `plan`, if they are behind this port.
 fn ospf_of(plan: &IgpPlan, port: PortIndex, mtu: u32) -> OspfConfig {
-    let topology = Topology {
-        routers: 1,
-        shape: Shape::Grid { columns: 1 },
-        first_router_id: pe_router(port),
-        link_cost: COST,
-        stubs: 1,
-        first_stub: pe_router(port),
-        stub_length: 32,
-        stub_cost: 0,
-    };
     let external = |metric| Externals {
         networks: Networks { first: FIRST, length: LENGTH, count: plan.prefixes, metric },
         type_2: false,
         tag: 0,
         forwarding: Ipv4Addr::UNSPECIFIED,
     };
-    OspfConfig {
-        network: NetworkType::PointToPoint,
-        mtu: mtu.min(u16::MAX.into()) as u16,
-        topology: Some(topology),
-        external: plan.metric(port).map(external),
-        advertise_at_start: false,
-        ..OspfConfig::new(p_router(port))
-    }
+    OspfConfig { external: plan.metric(port).map(external), advertise_at_start: false, ..ospf_to(port, mtu) }
 }
 
 /// LDP of the P router behind `port`, whose own address is `host`.

@@ -25,7 +25,6 @@ use drophammer_model::traffic::{
 };
 use drophammer_model::trial::{AddressRange, FlowSpec, Misdelivered, PortIndex, Targets};
 use drophammer_rig::ldp::{AdvertisedFecs, FecRange, LabelPattern, LdpCommand, Lsr, LsrConfig};
-use drophammer_rig::ospf::{NetworkType, OspfConfig, Shape, Topology};
 use drophammer_rig::{
     Act, Action, Command, ProtocolConfig, ProtocolPlace, RouterPlace, Select, SessionIndex, Until, bfd,
 };
@@ -175,25 +174,7 @@ pub(crate) fn p_router(port: PortIndex, config: &PortConfig) -> Vec<(ProtocolCon
     for protocol in &config.core {
         match protocol {
             CoreProtocol::Ospf => {
-                let behind = Topology {
-                    routers: 1,
-                    shape: Shape::Grid { columns: 1 },
-                    first_router_id: pe,
-                    link_cost: 10,
-                    stubs: 1,
-                    first_stub: pe,
-                    stub_length: 32,
-                    stub_cost: 0,
-                };
-                let ospf = OspfConfig {
-                    network: NetworkType::PointToPoint,
-                    hello_interval: label_edge::OSPF_HELLO_S,
-                    dead_interval: label_edge::OSPF_DEAD_S,
-                    mtu: config.mtu as u16,
-                    ignore_mtu: true,
-                    topology: Some(behind),
-                    ..OspfConfig::new(id)
-                };
+                let ospf = crate::core::ospf_to(port, config.mtu);
                 all.push((ProtocolConfig::Ospf(Box::new(ospf)), None));
             }
             CoreProtocol::Ldp => {

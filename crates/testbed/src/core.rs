@@ -34,6 +34,8 @@ pub(crate) fn ospf_to(port: PortIndex, mtu: u32) -> OspfConfig {
         hello_interval: OSPF_HELLO_S,
         dead_interval: OSPF_DEAD_S,
         mtu: mtu.min(u16::MAX.into()) as u16,
+        // Routers that make room for labels tell a larger MTU.
+        ignore_mtu: true,
         topology: Some(topology),
         ..OspfConfig::new(p_router(port))
     }

@@ -25,12 +25,9 @@ pub const NEEDS: &[Need] = &[Need::Vrfs, Need::Ospf, Need::Ldp];
 pub const VRFS: Param<Option<u32>> =
     Param::optional("vrfs", "number of VRFs, divided among the customer ports; default: all");
 /// `routes`
-pub const ROUTES: Param<u32> = Param::new(
-    "routes",
-    "100",
-    "100",
-    "routes of each VRF: half of them behind its CE router, half at its remote site",
-);
+pub const ROUTES: Param<u32> = Param::new("routes", "100", "100", ROUTES_HELP);
+/// Help of `routes`.
+pub const ROUTES_HELP: &str = "routes of each VRF: half of them behind its CE router, half at its remote site";
 /// `frame_size`
 pub const SIZE: Param<PacketSize> = Param::new(
     "frame_size",

@@ -21,6 +21,8 @@ const FLAPPED_ROUTES: Param<Percent> = Param::new(
     "6.25",
     "share of all routes that flaps, in per cent: the last routes of each CE router",
 );
+/// Like `routes` of [`vpn_traffic::ROUTES`], with the number of the document.
+const ROUTES: Param<u32> = Param::new("routes", "100", "10000", vpn_traffic::ROUTES_HELP);
 const WITHDRAW_AT: Param<Duration> =
     Param::new("withdraw_at", "5 s", "60 s", "time after the start at which routes are withdrawn");
 const AWAY: Param<Duration> = Param::new("away", "10 s", "100 s", "time after which they are advertised again");
@@ -57,7 +59,7 @@ static SPEC: TestSpec = TestSpec {
     needs: vpn_traffic::NEEDS,
     params: params![&[
         vpn_traffic::VRFS.spec(),
-        vpn_traffic::ROUTES.spec(),
+        ROUTES.spec(),
         FLAPPED_ROUTES.spec(),
         WITHDRAW_AT.spec(),
         AWAY.spec(),
@@ -127,11 +129,12 @@ impl Method for VpnRouteFlap {
 
     fn plan(&self, params: &Params) -> Plan {
         let vrfs = f64::from(vpn_traffic::VRFS.get(params).unwrap_or(100));
-        let routes = vrfs * f64::from(vpn_traffic::ROUTES.get(params));
+        let per_vrf = ROUTES.get(params);
+        let routes = vrfs * f64::from(per_vrf);
         let (at, away) = (WITHDRAW_AT.get(params), AWAY.get(params));
         let short =
             (away.as_secs() < 100).then(|| format!("routes withdrawn for {} instead of 100 s", show_duration(away)));
-        let few = (routes < 800_000.0).then(|| format!("{routes:.0} routes instead of 800,000"));
+        let few = (per_vrf < 10_000).then(|| format!("{per_vrf} routes per VRF instead of 10,000"));
         Plan::times(params, 1)
             .counting(TrialCount::about(2))
             .taking(20.0 + vrfs / 5.0 + routes / 4_000.0 + (at + away + RETURN.get(params)).as_secs_f64())

@@ -30,6 +30,8 @@ pub const MOST_CUSTOMERS: u32 = 3_994;
 pub const OSPF_HELLO_S: u16 = 1;
 /// Time without a Hello after which an OSPF neighbour is down, in seconds.
 pub const OSPF_DEAD_S: u32 = 4;
+/// Maximum number of VRFs of the DUT: the assigned number of a route distinguisher has 16 bits.
+pub const MOST_VRFS: u32 = 65_535;
 /// Routes of each CE router are /24 in this half of the private block, those of each remote site in the other half.
 pub const CUSTOMER_ROUTES: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
 /// See [`CUSTOMER_ROUTES`].
@@ -79,12 +81,13 @@ pub fn vrfs(ports: &[PortConfig]) -> Vec<VrfRole> {
     (0..).zip(all).map(|(number, (port, customer))| VrfRole::new(number, port, FIRST_VLAN + customer as u16)).collect()
 }
 
-/// Index of the core port behind which the remote sites of `vrf` are: customer ports and core ports are paired in order.
+/// Index of the core port behind which the remote sites of `vrf` are: customer ports and core ports are paired in order, one core port for each
+/// customer port at least.
 pub fn remote_port(ports: &[PortConfig], vrf: &VrfRole) -> Option<usize> {
     let customers = (0..ports.len()).filter(|port| ports[*port].customers > 0);
     let core = core_ports(ports);
-    let place = customers.clone().position(|port| port == vrf.port)?;
-    core.get(place % core.len().max(1)).copied()
+    let place = customers.into_iter().position(|port| port == vrf.port)?;
+    core.get(place).copied()
 }
 
 /// Route distinguisher of a VRF on the PE with this loopback address (RFC 4364 section 4.2, type 1).

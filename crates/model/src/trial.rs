@@ -416,14 +416,19 @@ pub struct TrialResult {
     /// Times of the lost frames.
     #[serde(default, skip_serializing_if = "Losses::is_empty")]
     pub losses: Losses,
-    /// Frames that arrived in another place than their flow, in the order of the flows; at most [`MOST_MISDELIVERED`] entries for each
-    /// thread that receives.
+    /// Frames that arrived in another place than their flow, in the order of the flows. A record stores the first
+    /// [`MOST_STORED`] entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub misdelivered: Vec<Misdelivered>,
+    /// Such frames whose place is not in `misdelivered`, because a thread had already counted [`MOST_MISDELIVERED`] places.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub misdelivered_elsewhere: u64,
 }
 
-/// Maximum number of entries of [`TrialResult::misdelivered`] that a receiving thread stores.
-pub const MOST_MISDELIVERED: usize = 1_000;
+/// Maximum number of entries of [`TrialResult::misdelivered`] that a receiving thread counts.
+pub const MOST_MISDELIVERED: usize = 65_536;
+/// Maximum number of these entries that a record stores.
+pub const MOST_STORED: usize = 1_000;
 
 /// Frames of one flow that arrived at another port, or at the right port with other VLAN tags or MPLS labels than expected. Every arrival
 /// counts.
@@ -477,7 +482,7 @@ impl TrialResult {
             destinations: Vec::new(),
             destination_summaries: self.destination_summaries.clone(),
             losses: self.losses.clone(),
-            misdelivered: self.misdelivered.clone(),
+            misdelivered: self.misdelivered.iter().take(MOST_STORED).copied().collect(),
             ..*self
         }
     }

@@ -221,6 +221,17 @@ fn check_edges(ports: &[Port], problems: &mut Problems) {
             refuse("BFD on a core port is for OSPF", "add `ospf` to `core`");
         }
     }
+    let customers: u64 = ports.iter().map(|port| u64::from(port.customers)).sum();
+    let of = |wanted: &dyn Fn(&Port) -> bool| ports.iter().filter(|port| wanted(port)).collect::<Vec<_>>();
+    let (facing, core) = (of(&|port| port.customers > 0), of(&|port| !port.core.is_empty()));
+    if let Some(last) = facing.last().filter(|_| customers > u64::from(label_edge::MOST_VRFS)) {
+        let most = label_edge::MOST_VRFS;
+        problems.add(last.name_span, format!("the DUT has {customers} VRFs in all"), format!("write at most {most}"));
+    }
+    if let Some(last) = facing.last().filter(|_| has_core && facing.len() > core.len()) {
+        let message = format!("{} ports with `customers` share {} core ports", facing.len(), core.len());
+        problems.add(last.name_span, message, "add core ports: one for each port with `customers`");
+    }
     let incomplete = |port: &&Port| {
         !port.core.is_empty() && ![CoreProtocol::Ospf, CoreProtocol::Ldp].iter().all(|p| port.core.contains(p))
     };

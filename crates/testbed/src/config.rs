@@ -104,7 +104,7 @@ pub fn joined_in_pairs_of(ports: &[PortConfig], families: &[Family], seed: u64) 
 }
 
 /// BGP identifiers of CE routers, from the block of shared addresses.
-const CE_ROUTER_IDS: u32 = 0x6470_0001;
+const CE_ROUTER_IDS: u32 = 0x647e_0001;
 
 /// BGP identifier of router `index` of a port: from the block of shared addresses (RFC 6598), so no interface has it.
 fn router_id(port: PortIndex, index: u32) -> Ipv4Addr {

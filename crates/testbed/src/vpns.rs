@@ -44,6 +44,12 @@ const FIRST_VPN: u32 = 10_000;
 const MOST_LEAKS: usize = 20;
 /// How often the routes are counted while a test waits for them. Times of changes are exact.
 const LOOK: Duration = Duration::from_millis(20);
+/// A DUT is idle if it uses less than a twentieth of a processor for this long.
+const STILL: Duration = Duration::from_millis(500);
+/// How long a DUT may take to become idle.
+const IDLE_WITHIN: Duration = Duration::from_secs(30);
+/// Maximum number of flows to VRFs. A router with a label for each route needs a flow for each.
+const MOST_FLOWS: usize = 65_536;
 /// How long sessions may take to end.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -73,6 +79,8 @@ struct InUse {
     /// Routes of CE routers that each CE router receives, in the same order. A router may advertise the routes of a neighbour back to it, and all CE
     /// routers have the same, so only frames show whether these are leaks.
     returned: Vec<(SessionIndex, ExpectationId)>,
+    /// When all routes were last changed, and how late the tester had been until then in sending on each session.
+    changed: Option<(Instant, Vec<(SessionIndex, Duration)>)>,
 }
 
 /// The VRFs of a suite.
@@ -352,7 +360,7 @@ impl TestSetup<'_> {
             adj_rib_in.change(now, id, 0..customer.len(), false);
             returned.push((session, id));
         }
-        Ok(InUse { vrfs: chosen, blocks, customer, remote, at_ces, returned })
+        Ok(InUse { vrfs: chosen, blocks, customer, remote, at_ces, returned, changed: None })
     }
 
     /// All sessions of the VRFs that are in use, with their expectations.
@@ -374,13 +382,54 @@ impl TestSetup<'_> {
         self.expectations().filter_map(moved).sum()
     }
 
-    /// Routes advertised so far, and the number of sessions on which the DUT has not acknowledged all of them.
-    fn sent(&self) -> (u64, usize) {
-        let rig = &self.routing.bench.rig;
+    /// The sessions of the VRFs that are in use.
+    fn sessions_in_use(&self) -> Vec<SessionIndex> {
         let mut sessions: Vec<_> = self.expectations().map(|(session, _)| session).collect();
         sessions.sort_unstable();
         sessions.dedup();
-        let all = sessions.into_iter().filter_map(|session| rig.session(session));
+        sessions
+    }
+
+    /// For how long the tester was late in sending, by session.
+    fn lateness(&self) -> Vec<(SessionIndex, Duration)> {
+        let rig = &self.routing.bench.rig;
+        let now = rig.now();
+        let late = |session: SessionIndex| {
+            let (routers, router) = rig.session(session)?;
+            Some((session, routers.pressure(router, now).late))
+        };
+        self.sessions_in_use().into_iter().filter_map(late).collect()
+    }
+
+    /// The longest of these times since all routes were changed.
+    fn late_since_the_change(&self) -> Duration {
+        let changed = self.vpns.in_use.as_ref().and_then(|used| used.changed.as_ref());
+        let Some((_, before)) = changed else { return Duration::ZERO };
+        let pairs = self.lateness().into_iter().zip(before);
+        pairs.map(|((_, late), (_, before))| late.saturating_sub(*before)).max().unwrap_or_default()
+    }
+
+    /// Waits until the DUT's processor is idle. Does nothing if its use is unknown.
+    fn await_idle(&mut self) -> Result<(), TestError> {
+        let used = |bench: &mut Bench<'_>| bench.device.usage().and_then(|usage| usage.cpu_time());
+        let deadline = self.rig().now() + IDLE_WITHIN;
+        let Some(mut before) = used(self.bench()) else { return Ok(()) };
+        while self.rig().now() < deadline {
+            let end = self.rig().now() + STILL;
+            self.bench().await_core(&Until::At(end), STILL)?;
+            let Some(now) = used(self.bench()) else { return Ok(()) };
+            if now.saturating_sub(before) < STILL / 20 {
+                return Ok(());
+            }
+            before = now;
+        }
+        Ok(())
+    }
+
+    /// Routes advertised so far, and the number of sessions on which the DUT has not acknowledged all of them.
+    fn sent(&self) -> (u64, usize) {
+        let rig = &self.routing.bench.rig;
+        let all = self.sessions_in_use().into_iter().filter_map(|session| rig.session(session));
         all.fold((0, 0), |(sent, waiting), (routers, router)| {
             (sent + routers.advertised(router).advertised, waiting + usize::from(!routers.all_acknowledged(router)))
         })
@@ -467,6 +516,11 @@ impl TestSetup<'_> {
             let end = (begin + 1..part.end).find(|route| !same(route)).unwrap_or(part.end);
             let stack: Vec<u32> = transport.into_iter().chain(labels.iter().copied()).collect();
             flows.push(to_customer(used, vrf, begin..end, &stack, size, group));
+            if flows.len() * used.vrfs.len() > MOST_FLOWS {
+                let why =
+                    "the DUT gives each route a label of its own, so these routes need too many flows: ask for fewer";
+                return Err(TestError::NotApplicable(why.into()));
+            }
             begin = end;
         }
         Ok(flows)
@@ -526,6 +580,11 @@ impl Vpns for TestSetup<'_> {
     }
 
     fn change_all(&mut self, change: Change) -> Result<(), TestError> {
+        let late = self.lateness();
+        let now = self.rig().now();
+        if let Some(used) = &mut self.vpns.in_use {
+            used.changed = Some((now, late));
+        }
         let used = self.vpns.in_use()?;
         let (packing, present) = (Packing::default(), change == Change::Advertise);
         let place = |bench: &Bench<'_>, session| bench.rig.hosts().place(session);
@@ -619,7 +678,9 @@ impl Vpns for TestSetup<'_> {
                 String::new()
             };
             seen.cause = ended;
-            seen.last_change_s = self.last_change().map_or(0.0, |last| last.since(begun).as_secs_f64());
+            let since = self.vpns.in_use.as_ref().and_then(|used| used.changed.as_ref()).map_or(begun, |(at, _)| *at);
+            seen.last_change_s = self.last_change().map_or(0.0, |last| last.since(since).as_secs_f64());
+            seen.tester_late_s = self.late_since_the_change().as_secs_f64();
             return Ok(seen);
         }
     }
@@ -634,7 +695,10 @@ impl Vpns for TestSetup<'_> {
             seen.add(report.expected, report.present, report.wrong, report.unexpected);
             let foreign = adj_rib_in.unexpected(MOST_LEAKS);
             seen.leaked += adj_rib_in.totals().unexpected;
-            seen.tell(foreign.iter().map(|key| format!("the CE router of {} has {}", vrf.name(), key.prefix)));
+            let own =
+                |prefix: &Prefix| [&used.customer, &used.remote].iter().any(|routes| routes.index_of(prefix).is_some());
+            let foreign = foreign.iter().filter(|key| !own(&key.prefix));
+            seen.tell(foreign.map(|key| format!("the CE router of {} has {}", vrf.name(), key.prefix)));
         }
         for (session, id) in &used.returned {
             let Some((routers, router)) = self.routing.bench.rig.session(*session) else { continue };
@@ -658,6 +722,11 @@ impl Vpns for TestSetup<'_> {
                 }));
             }
         }
+        let lost = |session: SessionIndex| {
+            let (routers, router) = self.routing.bench.rig.session(session)?;
+            Some(u64::from(routers.losses(router).0))
+        };
+        seen.sessions_lost = self.sessions_in_use().into_iter().filter_map(lost).sum();
         seen.judge();
         seen
     }
@@ -698,6 +767,7 @@ impl Vpns for TestSetup<'_> {
                 routers.clear_tables(router);
             }
         }
-        self.bench().stop_core()
+        self.bench().stop_core()?;
+        self.await_idle()
     }
 }

@@ -442,6 +442,11 @@ impl Analyzer {
         self.misdelivered.report()
     }
 
+    /// Returns the number of such frames that are not among these.
+    pub(crate) fn misdelivered_elsewhere(&self) -> u64 {
+        self.misdelivered.elsewhere()
+    }
+
     /// Returns the frames of the flow at `place` of [`Analyzer::flows`] that arrived in a different encapsulation;
     /// `None` if there are none.
     pub(crate) fn deviating(&self, place: usize) -> Option<DeviatingReport> {

@@ -46,6 +46,9 @@ pub struct LaneReport {
     /// Frames that arrived in another place than their flow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub misdelivered: Vec<Misdelivered>,
+    /// Such frames that are not among these.
+    #[serde(default)]
+    pub misdelivered_elsewhere: u64,
     /// Counted arrivals at the lane's queues, by port of the trial.
     pub arrivals: Vec<PortArrivals>,
     /// Frames of earlier trials.
@@ -330,6 +333,7 @@ impl Plan {
                     groups: part.group_reports(&self.layout),
                     flows: part.flow_reports(&self.layout, &distance, &refused),
                     misdelivered: part.analyzer.misdelivered(),
+                    misdelivered_elsewhere: part.analyzer.misdelivered_elsewhere(),
                     arrivals: part.analyzer.arrivals(),
                     stale: part.analyzer.stale(),
                     other: lane.watch.other,

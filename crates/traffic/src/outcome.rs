@@ -129,6 +129,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
         destinations,
         losses,
         misdelivered: misdelivered(lanes),
+        misdelivered_elsewhere: sum(|lane| lane.misdelivered_elsewhere),
     }
 }
 

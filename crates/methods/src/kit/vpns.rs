@@ -68,8 +68,12 @@ pub struct VpnRoutesSeen {
     pub leaked: u64,
     /// The first of these, as text.
     pub leaks: Vec<String>,
-    /// From the call until the last change, in seconds.
+    /// From the last [`Vpns::change_all`] until the last change, in seconds.
     pub last_change_s: f64,
+    /// Time in that period for which the tester itself was late in sending to one router, in seconds: the longest.
+    pub tester_late_s: f64,
+    /// How often sessions with PE and CE routers ended since they were brought up.
+    pub sessions_lost: u64,
     /// Why routes are missing, as text; empty if all are present.
     pub cause: String,
 }
@@ -130,6 +134,8 @@ pub trait Vpns {
     ///
     /// # Errors
     /// Errors of the emulated routers.
+    ///
+    /// A route that is advertised already is advertised again.
     fn change_all(&mut self, change: Change) -> Result<(), TestError>;
 
     /// Advertises or withdraws routes `part` behind the CE router of a VRF, at an event of a trial. From now on, these routes are expected to be
@@ -162,7 +168,7 @@ pub trait Vpns {
     /// The VRF at whose site a frame arrived; `None` for no site.
     fn site_of(&self, arrived: &Misdelivered) -> Option<VrfView>;
 
-    /// Ends all sessions, so that the DUT has no more routes of VPNs.
+    /// Ends all sessions, and waits until the DUT's processor is idle, if that is known: it then has no more routes of VPNs to remove.
     ///
     /// # Errors
     /// [`TestError::Interrupted`], [`TestError::DutDied`].

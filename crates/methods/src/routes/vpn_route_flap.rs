@@ -165,6 +165,7 @@ impl Method for VpnRouteFlap {
 fn flap(bed: &mut dyn Testbed, params: &Params, vpn: &mut Vpn, outcome: &mut Outcome) -> Result<(), TestError> {
     let Percent(percent) = FLAPPED_ROUTES.get(params);
     let part = flapped_part(vpn, percent)?;
+    check_times(vpn, params)?;
     let times = [WITHDRAW_AT.seconds(params), AWAY.seconds(params), RETURN.seconds(params)];
     let duration_s = times.iter().sum();
     let mut traffic = VpnTraffic::default();
@@ -184,24 +185,55 @@ fn flap(bed: &mut dyn Testbed, params: &Params, vpn: &mut Vpn, outcome: &mut Out
         ..vpn.trial(params, &traffic, purpose, RATE.get(params).pps(), duration_s)
     };
     let mut attempts = Attempts::few(bed);
-    let result = loop {
+    let before = bed.vpns()?.seen();
+    let (result, seen) = loop {
         let changes = changes(bed, vpn, &part, &times)?;
         let result = bed.attempt(&Trial { changes, ..Trial::new(spec.clone()) }, attempts.number())?.result;
         vpn.count_leaks(&traffic, &result);
-        // A spoilt trial may have ended before its routes were back.
         let seen = bed.vpns()?.await_routes(vpn_traffic::PATIENCE.get(params))?;
         if attempts.passed(bed, &result)? {
-            if !seen.complete() {
-                note(outcome, format!("After the last advertisement, routes are not as expected: {}.", seen.cause));
-            }
-            note_leaked_routes(outcome, &seen);
-            break result;
+            break (result, seen);
+        }
+        // A trial that ended early has not advertised the routes again.
+        bed.vpns()?.change_all(Change::Advertise)?;
+        let again = bed.vpns()?.await_routes(vpn_traffic::PATIENCE.get(params))?;
+        if !again.complete() {
+            return Err(TestError::Failed(format!("after a spoilt trial, routes are not passed on: {}", again.cause)));
         }
     };
+    if !seen.complete() {
+        note(outcome, format!("After the last advertisement, routes are not as expected: {}.", seen.cause));
+    }
+    note_leaked_routes(outcome, &seen);
+    let mut doubts = Vec::new();
+    if seen.sessions_lost > before.sessions_lost {
+        doubts.push(format!("BGP sessions ended {} times", seen.sessions_lost - before.sessions_lost));
+    }
+    let mut after = VpnTraffic::default();
+    let same = after.add(bed, vpn, Way::ToCustomers, &part, &group(FLAPPED)).is_ok() && traffic.ends_with(&after);
+    if !same {
+        doubts.push("the router has changed labels, and frames still had the old ones".to_owned());
+    }
     let leaked = vpn.write_leaks(bed, outcome)?;
-    let shape = Shape { bin_s: BIN.seconds(params), duration_s, ports, part, vpn };
+    let bin_s = BIN.seconds(params);
+    let resolution_s = bin_s.max(vpn.round_s(RATE.get(params)));
+    let shape = Shape { bin_s, resolution_s, duration_s, ports, part, vpn, doubts };
     write(outcome, &result, &shape);
     outcome.ranks.push(LEAKED.of(&[], "Frames in another VRF during route flap", Some(leaked as f64)));
+    Ok(())
+}
+
+/// Refuses times in which some routes get no frame.
+fn check_times(vpn: &Vpn, params: &Params) -> Result<(), TestError> {
+    let round_s = vpn.round_s(RATE.get(params));
+    for (key, time) in [("withdraw_at", &WITHDRAW_AT), ("away", &AWAY), ("return", &RETURN)] {
+        if time.seconds(params) < round_s {
+            let why = format!(
+                "each route gets a frame every {round_s:.1} s, which is longer than `{key}`: write a longer time or a higher `rate`"
+            );
+            return Err(TestError::NotApplicable(why));
+        }
+    }
     Ok(())
 }
 
@@ -241,10 +273,14 @@ fn changes(
 
 struct Shape<'a> {
     bin_s: f64,
+    /// The longer of a bin and the time between two frames to a route.
+    resolution_s: f64,
     duration_s: f64,
     ports: Vec<String>,
     part: Range<u32>,
     vpn: &'a Vpn,
+    /// Why the times of changes are not those of the router.
+    doubts: Vec<String>,
 }
 
 fn sum_bins<'a>(all: impl Iterator<Item = &'a [Bin]>) -> Vec<Bin> {
@@ -324,6 +360,7 @@ fn events(
     stable: &[Bin],
 ) {
     let bin_s = shape.bin_s;
+    let mut since = 0.0;
     for (index, event) in result.events.iter().enumerate() {
         let until = result.events.get(index + 1).map_or(shape.duration_s, |next| next.at_s);
         let (stable_lost, _) = lost_between(stable, bin_s, event.at_s, until);
@@ -333,7 +370,7 @@ fn events(
             let name = &shape.ports[*port];
             let group = group_name(FLAPPED, name);
             let bins = result.groups.iter().find(|counts| counts.group == group).map_or(&[][..], |counts| &counts.bins);
-            let found = effect(bins, bin_s, event.at_s, until, event.label == WITHDRAWN);
+            let found = effect(bins, bin_s, [since, event.at_s, until], event.label == WITHDRAWN);
             unknown |= found.last_s.is_none();
             if slowest.is_none_or(|slowest| found.last_s > slowest.last_s) {
                 slowest = Some(found);
@@ -344,10 +381,11 @@ fn events(
                 at_s: event.at_s,
                 first_s: found.first_s,
                 last_s: found.last_s,
-                resolution_s: bin_s,
+                resolution_s: shape.resolution_s,
                 stable_lost,
             };
             let marks = found.last_s.is_none().then(|| "not complete before the next event or the end".to_owned());
+            let marks = marks.into_iter().chain(shape.doubts.iter().cloned());
             EVENTS.add(outcome, row, [result.trial], marks);
         }
         PLOT.event(outcome, event.at_s, &event.label);
@@ -356,8 +394,9 @@ fn events(
             WITHDRAWN => (WITHDRAWN_S, "Time until withdrawn VPN routes get no traffic"),
             _ => (RETURNED_S, "Time until advertised VPN routes get all traffic"),
         };
-        let value = slowest.and_then(|slowest| slowest.last_s).filter(|_| !unknown);
-        let resolution = value.map_or(0.0, |value| bin_s / value.max(bin_s));
+        let value = slowest.and_then(|slowest| slowest.last_s).filter(|_| !unknown && shape.doubts.is_empty());
+        let resolution = value.map_or(0.0, |value| shape.resolution_s / value.max(shape.resolution_s));
+        since = event.at_s;
         outcome.ranks.push(RankFigure { resolution, ..figure.of(&[], title, value) });
     }
 }
@@ -369,16 +408,21 @@ struct Effect {
     last_s: Option<f64>,
 }
 
-/// The effect of a withdrawal (frames cease to arrive) or an advertisement (frames cease to be lost) at `at_s` on frames by their departure. `last_s`
-/// is absent if the change was not complete before `until_s`.
-fn effect(bins: &[Bin], bin_s: f64, at_s: f64, until_s: f64, withdrawn: bool) -> Effect {
-    let whole = |bin: usize| (bin + 1) as f64 * bin_s > at_s && (bin + 1) as f64 * bin_s <= until_s + 1e-9;
-    let range: Vec<usize> = (0..bins.len()).filter(|bin| whole(*bin) && bins[*bin].offered > 0).collect();
+/// The effect of a withdrawal (frames cease to arrive) or an advertisement (frames cease to be lost) at the second of three times on
+/// frames by their departure; the others are the event before it and the end. `last_s` is absent if the change was not complete before the end, or if
+/// frames already fared as after the change before it.
+fn effect(bins: &[Bin], bin_s: f64, [since_s, at_s, until_s]: [f64; 3], withdrawn: bool) -> Effect {
     let (lost, delivered) =
         (|bin: usize| bins[bin].offered.saturating_sub(bins[bin].delivered), |bin: usize| bins[bin].delivered);
+    let end_s = |bin: usize| (bin + 1) as f64 * bin_s;
+    let sent = || (0..bins.len()).filter(|bin| bins[*bin].offered > 0);
+    let range: Vec<usize> = sent().filter(|bin| end_s(*bin) > at_s && end_s(*bin) <= until_s + 1e-9).collect();
     // Frames that fare as before the change, and as after it.
     let (old, new): (&dyn Fn(usize) -> u64, &dyn Fn(usize) -> u64) =
         if withdrawn { (&delivered, &lost) } else { (&lost, &delivered) };
+    if !sent().any(|bin| end_s(bin) > since_s && end_s(bin) <= at_s + 1e-9 && old(bin) > 0) {
+        return Effect::default();
+    }
     let first = range.iter().copied().find(|bin| new(*bin) > 0);
     let last_old = range.iter().copied().rev().find(|bin| old(*bin) > 0);
     let complete = match (last_old, range.last()) {
@@ -402,16 +446,24 @@ mod tests {
     fn effects_are_timed_by_departure() {
         // Withdrawn at 1 s, the first loss in the bin from 1.5 s on, the last arrival in the bin until 2.5 s.
         let all = bins(&[10, 10, 10, 8, 3, 0, 0, 0, 0, 2, 7, 10, 10]);
-        let withdrawn = effect(&all, 0.5, 1.0, 4.0, true);
+        let withdrawn = effect(&all, 0.5, [0.0, 1.0, 4.0], true);
         assert_eq!(withdrawn, Effect { first_s: Some(0.5), last_s: Some(1.5) });
-        let advertised = effect(&all, 0.5, 4.0, 6.5, false);
+        let advertised = effect(&all, 0.5, [1.0, 4.0, 6.5], false);
         assert_eq!(advertised, Effect { first_s: Some(0.5), last_s: Some(1.5) });
     }
 
     #[test]
     fn a_change_that_is_not_complete_has_no_time() {
-        assert_eq!(effect(&bins(&[10, 10, 9, 9]), 0.5, 1.0, 2.0, true), Effect { first_s: Some(0.0), last_s: None });
-        assert_eq!(effect(&bins(&[0, 0, 0, 0]), 0.5, 1.0, 2.0, false), Effect { first_s: None, last_s: None });
-        assert_eq!(effect(&[], 0.5, 1.0, 2.0, false), Effect::default());
+        let lasting = effect(&bins(&[10, 10, 9, 9]), 0.5, [0.0, 1.0, 2.0], true);
+        assert_eq!(lasting, Effect { first_s: Some(0.0), last_s: None });
+        let never = effect(&bins(&[0, 0, 0, 0]), 0.5, [0.0, 1.0, 2.0], false);
+        assert_eq!(never, Effect { first_s: None, last_s: None });
+        assert_eq!(effect(&[], 0.5, [0.0, 1.0, 2.0], false), Effect::default());
+    }
+
+    #[test]
+    fn what_was_so_before_a_change_is_no_effect_of_it() {
+        assert_eq!(effect(&bins(&[0, 0, 0, 0]), 0.5, [0.0, 1.0, 2.0], true), Effect::default());
+        assert_eq!(effect(&bins(&[10, 10, 10, 10]), 0.5, [0.0, 1.0, 2.0], false), Effect::default());
     }
 }

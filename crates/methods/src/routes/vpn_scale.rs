@@ -88,11 +88,14 @@ const TABLE: TableSpec<ScaleRow> = TableSpec::new("vpn_scale", "PE router scale"
 /// By which share the load is lowered if frames are lost during the time of the test, and how often.
 const STEP: f64 = 0.1;
 const LOWER: u32 = 7;
+/// Longest time for which a trial is lengthened so that every route gets a frame, in seconds.
+const LONGEST_S: f64 = 300.0;
 
-/// The pattern whose limits, line rate and ceiling of the tester, are those of the search.
+/// The pattern whose limits, line rate and ceiling of the tester, are those of the search. Frames on core links have two labels.
 fn pattern(params: &Params) -> Pattern {
     let drain_s = DRAIN.seconds(params);
-    let one_way = Pattern::one_way(vpn_traffic::SIZE.get(params), vec![Family::Ipv4], drain_s);
+    let size = vpn_traffic::SIZE.get(params).with_tags(8);
+    let one_way = Pattern::one_way(size, vec![Family::Ipv4], drain_s);
     Pattern { direction: Direction::Bidirectional, ..one_way }
 }
 
@@ -135,9 +138,13 @@ impl Method for VpnScale {
 /// What was found with traffic.
 #[derive(Default)]
 struct Found {
+    /// The load without loss for the time of the test.
     throughput: Option<FrameRate>,
     bound: Option<LowerBound>,
+    /// The last trial of that length.
     result: Option<TrialResult>,
+    /// Share of the routes that got a frame in it.
+    reached: f64,
 }
 
 fn measure(
@@ -163,7 +170,14 @@ fn measure(
     let leaked = vpn.write_leaks(bed, outcome)?;
     let result = found.result.as_ref();
     let memory: u64 = bed.memory().iter().map(|(_, bytes)| bytes).sum();
+    let clean = found.throughput.and(result);
     let mut marks: Vec<String> = found.bound.iter().map(ToString::to_string).collect();
+    if clean.is_some() && found.reached < 1.0 {
+        marks.push(format!("{:.0} % of the routes got a frame", found.reached * 100.0));
+    }
+    if seen.sessions_lost > 0 {
+        marks.push(format!("BGP sessions ended {} times", seen.sessions_lost));
+    }
     if let Some(why) = &stopped {
         marks.push(why.clone());
         note(outcome, format!("{} VRFs: {why}.", vpn.count()));
@@ -178,8 +192,8 @@ fn measure(
         forward_s: ready.forwarded_s,
         exact_s: ready.forwarded_s.map(|_| ready.unsure_s),
         throughput_pps: found.throughput.map(FrameRate::pps),
-        total_pps: result.map(|result| result.received() as f64 / result.sending_s.max(1e-9)),
-        latency_us: result.and_then(mean_latency_us),
+        total_pps: clean.map(|result| result.received() as f64 / result.sending_s.max(1e-9)),
+        latency_us: clean.and_then(mean_latency_us),
         offered: result.map(TrialResult::offered),
         lost: result.map(TrialResult::lost),
         leaked,
@@ -213,34 +227,45 @@ fn load(
     };
     let searched = search_with(bed, &pattern, vec![zero_loss_goal(params)], params, &mut trial)?;
     searched.deviate(&pattern, outcome);
-    found.throughput = searched.throughput();
     found.bound = searched.lower_bound();
+    let (rate, unfit) = (searched.throughput(), searched.unfit.clone());
     if let Some(error) = searched.error {
         return Err(error);
     }
-    let Some(mut rate) = found.throughput else {
-        note(outcome, "The router loses frames at every load, so there is no throughput.");
-        return Ok(());
+    let Some(mut rate) = rate else {
+        return match unfit {
+            Some((_, why)) => Err(TestError::Unfit(why)),
+            None => {
+                note(outcome, "The search found no load without loss within its time, so there is no throughput.");
+                Ok(())
+            }
+        };
     };
     // The trials of the search are shorter. The load must hold for the time of the test.
-    for lower in 0..=LOWER {
-        let purpose = format!("VPN: every route for {}", show_duration(TRIAL.get(params)));
+    for _ in 0..=LOWER {
+        // Every route gets a frame.
+        let least_s = vpn.round_s(rate) * 1.02;
+        let duration_s = TRIAL.seconds(params).max(least_s.min(LONGEST_S));
+        let purpose = format!("VPN: every route for {duration_s:.1} s");
         bed.progress(&purpose);
-        let spec = vpn.trial(params, &traffic, purpose, rate.pps(), TRIAL.seconds(params));
+        let spec = vpn.trial(params, &traffic, purpose, rate.pps(), duration_s);
         let result = bed.run(&Trial::new(spec))?.result;
         vpn.count_leaks(&traffic, &result);
         let lost = result.lost();
-        found.throughput = (lost == 0).then_some(rate);
+        found.reached = (duration_s / least_s).min(1.0);
         found.result = Some(result);
         if lost == 0 {
-            break;
+            found.throughput = Some(rate);
+            return Ok(());
         }
-        if lower > 0 {
-            // The tester is not the limit of a lower load.
-            found.bound = None;
-        }
+        // The tester is not the limit where the router loses frames.
+        found.bound = None;
         rate = rate.scaled(1.0 - STEP);
     }
+    note(
+        outcome,
+        format!("The router loses frames at {rate} too, so there is no throughput for the time of the test."),
+    );
     Ok(())
 }
 
@@ -265,7 +290,8 @@ fn rank(outcome: &mut Outcome, row: &ScaleRow, found: &Found, ready: &Ready) {
     outcome.ranks.push(LATENCY.of(&[], format!("Mean latency, {scenario}"), row.latency_us));
     let resolution = row.forward_s.map_or(0.0, |time| ready.unsure_s / time.max(1e-9));
     let time = READY_S.of(&[], format!("Time until all routes are forwarded to, {scenario}"), row.forward_s);
-    outcome.ranks.push(RankFigure { resolution, ..time });
+    let late = ready.seen.tester_late_s * 2.0 > ready.seen.last_change_s;
+    outcome.ranks.push(RankFigure { resolution, tester_limited: late && ready.seen.tester_late_s > 0.0, ..time });
     outcome.ranks.push(LEAKED_FRAMES.of(&[], format!("Frames in another VRF, {scenario}"), Some(row.leaked as f64)));
     let routes = LEAKED_ROUTES.of(&[], format!("Routes in another VRF, {scenario}"), Some(row.leaked_routes as f64));
     outcome.ranks.push(routes);

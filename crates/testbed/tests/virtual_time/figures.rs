@@ -59,6 +59,7 @@ cases![
     routes_faults,
     routes_limits,
     lsps,
+    vpns,
     routes_sources,
     operation,
     order_and_resets,

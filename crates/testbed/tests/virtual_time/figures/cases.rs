@@ -60,6 +60,19 @@ pub fn lsps() -> Vec<Memory> {
     vec![on("lsp_limit: 50, rsvp_refresh: 2 s, capacity: 20 kfps, delay: 10 us"), on("forget_lsp_on_refresh: 90")]
 }
 
+pub fn vpns() -> Vec<Memory> {
+    let on = |params: &str, tests: &str| {
+        finished(&read_suite(&format!(
+            "suite: figures\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference, {params}}}\nports:\n  - {{name: ce, speed: 10 Mbit/s, ipv6: off, \
+             customers: 3}}\n  - {{name: core, speed: 10 Mbit/s, ipv6: off, mtu: 1600, core: [ospf, ldp]}}\n{tests}"
+        )))
+    };
+    let tests = "tests:\n  - vpn_scale: {routes: 8, check_rate: 1 kfps, trial_duration: 1 s}\n  - vpn_route_flap: {routes: 8, flapped: 25, rate: 1 kfps, \
+                 withdraw_at: 1 s, away: 1 s, return: 1 s}\n";
+    let leaky = "tests: [{vpn_scale: {routes: 8, check_rate: 1 kfps, install: 100 ms}}]";
+    vec![on("capacity: 5 kfps, buffer: 50, delay: 10 us, fib_delay: 200 ms", tests), on("swap_vpn_labels: true", leaky)]
+}
+
 pub fn suite_known_router() -> Vec<Memory> {
     shipped("known-router.yaml", "capacity: 20 kfps, buffer: 2000, delay: 100 us", &[])
 }

@@ -5,8 +5,9 @@ use crate::output::{err, out};
 use crate::suite_file::{load_without_keys, refuse_impossible, show_about};
 use crate::{Ended, Exit, Failure};
 use drophammer_lab::{Language, write_configuration};
+use drophammer_model::label_edge::{OSPF_DEAD_S, OSPF_HELLO_S, PROVIDER_AS};
 use drophammer_model::label_work::label_work;
-use drophammer_model::role::{Place, RouterRole};
+use drophammer_model::role::{Place, RouterRole, VrfRole};
 use drophammer_model::suite::{Suite, VlanTag};
 use drophammer_model::visible::one_line;
 
@@ -97,6 +98,56 @@ fn place_name(suite: &Suite, at: Place, tags: &[VlanTag]) -> String {
     }
 }
 
+/// Label switching with P routers, and VRFs.
+fn core_rows(suite: &Suite, role: &RouterRole) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    let name = |port: usize| suite.ports.get(port).map_or("?", |port| port.name.as_str());
+    for link in role.core.iter().flat_map(|core| &core.links) {
+        let words: Vec<&str> = link.protocols.iter().map(|protocol| protocol.word()).collect();
+        let text = format!("{} with {} (router {})", words.join(", "), link.neighbour, link.neighbour_id);
+        rows.push(row([name(link.port), "P router", &text]));
+        if !role.vrfs.is_empty() {
+            let text = format!("AS {PROVIDER_AS}: {} behind it; VPN-IPv4 routes, internal", link.pe);
+            rows.push(row([name(link.port), "BGP neighbour", &text]));
+        }
+    }
+    for of_port in role.vrfs.chunk_by(|a, b| a.port == b.port) {
+        let [first, .., last] = of_port else {
+            let first = of_port[0];
+            rows.push(row([name(first.port), "VRF", &vrf_text(&first, &first)]));
+            continue;
+        };
+        rows.push(row([name(first.port), "VRFs", &vrf_text(first, last)]));
+    }
+    if let Some(core) = &role.core {
+        let vpn = if role.vrfs.is_empty() { String::new() } else { format!(", BGP in AS {PROVIDER_AS}") };
+        let timers =
+            format!("OSPF point to point in area 0, Hellos every {OSPF_HELLO_S} s, dead after {OSPF_DEAD_S} s");
+        rows.push(row([
+            "the router",
+            "loopback",
+            &format!("{}/32, router ID and LSR-ID; {timers}{vpn}", core.loopback),
+        ]));
+    }
+    rows
+}
+
+/// Consecutive VRFs on VLANs of one port.
+fn vrf_text(first: &VrfRole, last: &VrfRole) -> String {
+    let range = |a: String, b: String| if a == b { a } else { format!("{a} to {b}") };
+    format!(
+        "{} on VLAN {}: {}/{}, CE router {} (AS {}), RD {}, route target {}",
+        range(first.name(), last.name()),
+        range(first.vid.to_string(), last.vid.to_string()),
+        first.local,
+        first.prefix_len,
+        first.ce,
+        first.ce_as,
+        range(first.distinguisher.to_string(), last.distinguisher.to_string()),
+        range(first.target.to_string(), last.target.to_string()),
+    )
+}
+
 fn what_is_needed(suite: &Suite, role: &RouterRole) {
     out!(
         "\nHow to configure the router (--config frr, bird, linux, vyos, eos, ios-xe, iosxr, junos, sros or routeros prints a configuration)"
@@ -131,6 +182,7 @@ fn what_is_needed(suite: &Suite, role: &RouterRole) {
             rows.push(row([&name, "label", &text]));
         }
     }
+    rows.extend(core_rows(suite, role));
     if let Some(bgp) = &role.bgp {
         let mut text = format!(
             "AS {}, Hold Time {} s; advertise every route of every neighbour to all others",

@@ -102,6 +102,29 @@ fn a_plan_says_which_labels_are_swapped_popped_and_pushed() {
 }
 
 #[test]
+fn a_plan_says_which_vrfs_and_protocols_the_router_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("vpns.yaml");
+    let text_of_suite = "suite: vpns\nduts: [{name: a, kind: reference}]\nports:\n  - {name: p1, speed: 1 Gbit/s, ipv6: off, customers: 3}\n  - \
+        {name: p2, speed: 1 Gbit/s, ipv6: off, mtu: 1600, core: [ospf, ldp]}\ntests: [vpn_scale]\n";
+    std::fs::write(&path, text_of_suite).unwrap();
+    let path = path.to_str().unwrap();
+    let said = good(&run(&["plan", path]));
+    for expected in [
+        "ospf, ldp with 198.19.1.2 (router 100.127.1.1)",
+        "AS 65000: 100.127.1.2 behind it; VPN-IPv4 routes, internal",
+        "v1 to v3 on VLAN 101 to 103: 192.168.0.1/30, CE router 192.168.0.2 (AS 65100), RD 100.127.255.1:1 to 100.127.255.1:3, route target 65000:1 to 65000:3",
+        "100.127.255.1/32, router ID and LSR-ID",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    for language in ["frr", "iosxr", "junos", "sros"] {
+        let said = good(&run(&["plan", path, "--config", language, "--interfaces", "eth1,eth2"]));
+        assert!(said.contains("100.127.255.1") && said.contains("65000:3"), "{language}: {said}");
+    }
+}
+
+#[test]
 fn a_report_runs_no_command_of_the_suite() {
     let dir = tempfile::tempdir().unwrap();
     let touched = dir.path().join("touched");

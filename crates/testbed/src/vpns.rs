@@ -6,8 +6,7 @@
 use crate::bench::Bench;
 use crate::setup::TestSetup;
 use drophammer_emulation::bgp::{
-    BgpCommand, Distinguishers, ExpectationId, Expected, RouteSet, RouteSource, Routers, VpnFaultKind, VpnPart,
-    VpnRouteSet,
+    BgpCommand, Distinguishers, ExpectationId, Expected, RouteSet, RouteSource, VpnFaultKind, VpnPart, VpnRouteSet,
 };
 use drophammer_methods::TestError;
 use drophammer_methods::vpns::{VpnRoutesSeen, VpnUp, Vpns, VrfView, Way};
@@ -15,8 +14,8 @@ use drophammer_model::Instant;
 use drophammer_model::label_edge::{self, CUSTOMER_AS, CoreProtocol, DUT_LOOPBACK, PROVIDER_AS};
 use drophammer_model::role::VrfRole;
 use drophammer_model::routes::{
-    AttributePattern, Change, Counting, FIRST_LABEL, GroupSizes, LabelPer, Packing, Prefix, PrefixesPerVrf,
-    RouteAction, RouteRange, Routes, VpnRoutes, VrfRange,
+    AttributePattern, Change, Counting, GroupSizes, LabelPer, Packing, Prefix, PrefixesPerVrf, RouteAction, RouteRange,
+    Routes, VpnRoutes, VrfRange,
 };
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::PortConfig;
@@ -157,7 +156,6 @@ fn vpn_routes(pe: Ipv4Addr, base: u32, count: u32, routes: &Arc<Routes>) -> Resu
         first_label: FIRST_VPN + base,
         label_per: LabelPer::Vrf,
     };
-    debug_assert!(FIRST_VPN >= FIRST_LABEL);
     let routes = VpnRoutes::new(vrfs, routes.clone(), PrefixesPerVrf::Same);
     routes.map(Arc::new).map_err(|e| TestError::NotApplicable(e.to_string()))
 }
@@ -614,9 +612,9 @@ impl Vpns for TestSetup<'_> {
         }
         let now = self.rig().now();
         for (session, id) in at_ces {
-            let expect =
-                |routers: &mut Routers, router| routers.adj_rib_in_mut(router).change(now, id, 0..per_site, present);
-            self.rig().session_mut(session).map(|(routers, router)| expect(routers, router));
+            if let Some((routers, router)) = self.rig().session_mut(session) {
+                routers.adj_rib_in_mut(router).change(now, id, 0..per_site, present);
+            }
         }
         for ((session, id), vrfs) in at_pes {
             if let Some((routers, router)) = self.rig().session_mut(session) {

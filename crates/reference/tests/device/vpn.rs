@@ -250,7 +250,8 @@ fn a_session_that_ends_takes_its_routes_with_it() {
 #[test]
 fn without_a_route_to_the_pe_its_routes_are_not_used() {
     let mut all = Exchanged::new(config(VRFS), ROUTES);
-    let ways: [(fn(&mut World), fn(&mut World)); 2] = [
+    type Step = fn(&mut World);
+    let ways: [(Step, Step); 2] = [
         (
             |world| assert!(world.router.remove_route(world::pe().into(), 32)),
             |world| world.router.add_route(route_to_pe()).unwrap(),

@@ -188,6 +188,7 @@ impl Igp for TestSetup<'_> {
             lsas_retransmitted: ospf.counter("lsas_retransmitted"),
             mappings: [ldp.counter("mappings_sent"), ldp.counter("mappings_received")],
             lost: ospf.counter("adjacencies_lost") + ldp.counter("sessions_lost"),
+            flooding: Duration::from_micros(ospf.counter("flooding_us")),
         }
     }
 }

@@ -72,7 +72,7 @@ impl Bench<'_> {
     }
 
     /// Serves the devices until `holds`, for at most `within`. Returns the time that this took.
-    fn await_state(
+    pub(crate) fn await_state(
         &mut self,
         within: Duration,
         holds: &dyn Fn(&Bench<'_>) -> bool,

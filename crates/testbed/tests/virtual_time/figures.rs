@@ -59,6 +59,7 @@ cases![
     routes_faults,
     routes_limits,
     lsps,
+    labels_and_igp,
     routes_sources,
     operation,
     order_and_resets,

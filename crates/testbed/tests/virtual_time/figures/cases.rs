@@ -55,7 +55,7 @@ pub fn suite_quick_look() -> Vec<Memory> {
 }
 
 pub fn labels_and_igp() -> Vec<Memory> {
-    let on = |params, tests: &str| on(params, 3, "1 Gbit/s, core: [ospf, ldp]", &format!("tests: [{tests}]"));
+    let on = |params, tests: &str| on(params, 4, "1 Gbit/s, core: [ospf, ldp]", &format!("tests: [{tests}]"));
     let test =
         |protocol| format!("{{igp_convergence: {{prefixes: 50, rate: 20 kfps, window: 1 s, protocol: {protocol}}}}}");
     let capacity = "{ldp_capacity: {step: 20, max_fecs: 60, frames_per_fec: 2, install: 200 ms}}";

@@ -1,8 +1,10 @@
 //! Protocols on the emulated P router behind each core port: a test installs them, and they are stopped when it ends.
 
 use crate::bench::{Bench, Failure};
+use crate::observer::Progress;
 use drophammer_methods::TestError;
 use drophammer_model::label_edge::{OSPF_DEAD_S, OSPF_HELLO_S, p_router, pe_router};
+use drophammer_model::record::{Note, Record};
 use drophammer_model::trial::PortIndex;
 use drophammer_rig::ospf::{NetworkType, OspfConfig, Shape, Topology};
 use drophammer_rig::{Command, ProtocolConfig, ProtocolPlace, Until};
@@ -82,7 +84,16 @@ impl Bench<'_> {
         }
     }
 
-    /// Stops all protocols that were started, and waits until their sessions have ended.
+    /// Adds a remark to the run.
+    pub(crate) fn note(&mut self, text: &str) {
+        let (time, dut) = (self.observer.time(), Some(self.dut.clone()));
+        let note = Note { time, dut, text: text.to_owned(), problem: false };
+        // If a note cannot be stored, the next trial cannot be stored either, and reports that.
+        let _ = self.observer.record(&Record::Note(note));
+        self.observer.progress(&Progress::Note { text, problem: false });
+    }
+
+    /// Stops all protocols that were started, and waits until their sessions have ended. A note says so if they have not after 5 s.
     ///
     /// # Errors
     /// [`TestError::Interrupted`], [`TestError::DutDied`].
@@ -94,7 +105,12 @@ impl Bench<'_> {
         }
         if !places.is_empty() {
             let ended = places.into_iter().map(Until::Ended).collect();
-            self.await_core(&Until::All(ended), ENDING)?;
+            if self.await_core(&Until::All(ended), ENDING)?.is_none() {
+                let within = ENDING.as_secs();
+                self.note(&format!(
+                    "emulated P routers had not ended their sessions after {within} s: the device may keep their state until it expires"
+                ));
+            }
         }
         Ok(())
     }

@@ -72,7 +72,7 @@ impl Bench<'_> {
     }
 
     /// Serves the devices until `holds`, for at most `within`. Returns the time that this took.
-    fn await_state(
+    pub(crate) fn await_state(
         &mut self,
         within: Duration,
         holds: &dyn Fn(&Bench<'_>) -> bool,
@@ -188,6 +188,7 @@ impl Igp for TestSetup<'_> {
             lsas_retransmitted: ospf.counter("lsas_retransmitted"),
             mappings: [ldp.counter("mappings_sent"), ldp.counter("mappings_received")],
             lost: ospf.counter("adjacencies_lost") + ldp.counter("sessions_lost"),
+            flooding: Duration::from_micros(ospf.counter("flooding_us")),
         }
     }
 }

@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// First label of the egress: it differs from the labels that routers hand out first.
 const FIRST_LABEL: u32 = 400_000;
+/// Maximum number of tunnels to each endpoint, so that two plans, one after the other, can have different tunnel IDs.
+const MOST_TUNNELS: u16 = 30_000;
 /// Types of messages whose state is set up, refreshed or acknowledged.
 const COUNTED: [&str; 4] = ["path", "resv", "srefresh", "ack"];
 
@@ -85,6 +87,15 @@ fn reason(kind: ErrorKind) -> String {
     format!("{message}, {words} (code {}, value {})", kind.code, kind.value)
 }
 
+/// LSPs with other tunnel IDs and LSP IDs than those of the last plan: the DUT may still have state of those.
+fn range_after(last: Option<&LspRange>, plan: &LspPlan) -> LspRange {
+    let range = LspRange::new(plan.count, pe_router(plan.ingress), pe_router(plan.egress));
+    let per = range.tunnels_per_endpoint.min(MOST_TUNNELS);
+    let next = last.and_then(|last| last.tunnel_id.checked_add(last.tunnels_per_endpoint));
+    let first = next.filter(|first| first.checked_add(per).is_some()).unwrap_or(1);
+    LspRange { tunnels_per_endpoint: per, lsps_per_sender: per, tunnel_id: first, lsp_id: first, ..range }
+}
+
 impl TestSetup<'_> {
     /// The interface for tests with LSPs.
     ///
@@ -121,11 +132,11 @@ impl Lsps for TestSetup<'_> {
     fn begin(&mut self, plan: &LspPlan) -> Result<(), TestError> {
         let bench = &mut self.routing.bench;
         bench.stop_core()?;
-        self.lsps = None;
+        let last = self.lsps.take().map(|ends| ends.range);
         let (Some((dut, _)), Some((_, egress))) = (bench.link(plan.ingress), bench.link(plan.egress)) else {
             return Err(TestError::NotApplicable("a port with RSVP-TE has no IPv4".into()));
         };
-        let range = LspRange::new(plan.count, pe_router(plan.ingress), pe_router(plan.egress));
+        let range = range_after(last.as_ref(), plan);
         let common = RsvpConfig {
             refresh: plan.refresh,
             refresh_reduction: plan.refresh_reduction.then(RefreshReduction::default),
@@ -155,6 +166,14 @@ impl Lsps for TestSetup<'_> {
         let Some(ends) = &self.lsps else { return Ok(false) };
         let both = [ends.ingress, ends.egress].map(|place| Until::AtLeast(place, lsps));
         Ok(self.routing.bench.await_core(&Until::All(both.into()), within)?.is_some())
+    }
+
+    fn await_down(&mut self, within: Duration) -> Result<bool, TestError> {
+        let Some(ends) = &self.lsps else { return Ok(true) };
+        let places = [ends.ingress, ends.egress];
+        let up = |bench: &Bench<'_>, place| bench.rig.hosts().state(place).is_some_and(|state| state.up > 0);
+        let down = |bench: &Bench<'_>| !places.iter().any(|place| up(bench, *place));
+        Ok(self.routing.bench.await_state(within, &down)?.is_some())
     }
 
     fn up(&self, lsp: u32) -> Option<UpLsp> {
@@ -195,6 +214,21 @@ impl Lsps for TestSetup<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_plans_one_after_the_other_share_no_tunnel() {
+        for count in [1, 2_000, 30_000, 500_000] {
+            let refresh = Duration::from_secs(30);
+            let plan = LspPlan { ingress: 0, egress: 1, count, refresh, refresh_reduction: false };
+            let mut last = range_after(None, &plan);
+            for _ in 0..100 {
+                let next = range_after(Some(&last), &plan);
+                assert!((0..count).step_by(97).all(|lsp| last.index(&next.key(lsp)).is_none()), "{last:?}, {next:?}");
+                assert_eq!(next.index(&next.key(count - 1)), Some(count - 1));
+                last = next;
+            }
+        }
+    }
 
     #[test]
     fn reasons_have_words_and_numbers() {

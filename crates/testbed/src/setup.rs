@@ -19,7 +19,6 @@ use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::modifier::Modifier;
 use drophammer_model::pattern::{Distribution, PatternKey};
 use drophammer_model::quantity::{FrameRate, Instant};
-use drophammer_model::record::{Note, Record};
 use drophammer_model::router_interfaces::RouterInterface;
 use drophammer_model::suite::{Params, PortConfig};
 use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialResult, TrialSpec, Validity};
@@ -417,14 +416,6 @@ impl Testbed for TestSetup<'_> {
     }
 
     fn note(&mut self, text: &str) {
-        let note = Note {
-            time: self.routing.bench.observer.time(),
-            dut: Some(self.routing.bench.dut.clone()),
-            text: text.to_owned(),
-            problem: false,
-        };
-        // If a note cannot be stored, the next trial cannot be stored either, and reports that.
-        let _ = self.routing.bench.observer.record(&Record::Note(note));
-        self.routing.bench.observer.progress(&Progress::Note { text, problem: false });
+        self.routing.bench.note(text);
     }
 }

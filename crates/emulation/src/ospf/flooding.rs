@@ -93,6 +93,9 @@ impl Ospf {
 
     /// Sends one Update of the flood.
     pub(super) fn send_flood(&mut self, now: Instant, out: &mut Output<'_>) {
+        if let Some(before) = self.flood_waits.take() {
+            self.counters.flooding_us += now.since(before).as_micros() as u64;
+        }
         // More do not fit into a packet.
         let most = self.most_body() / lsa::LEN;
         let keys: Vec<_> = self.flood.iter().take(most).copied().collect();
@@ -107,6 +110,7 @@ impl Ospf {
         ids.into_iter().for_each(|id| self.plan_retransmission(now, id));
         self.flood_at = now + Duration::from_micros(self.config.update_gap.into());
         if !self.flood.is_empty() {
+            self.flood_waits = Some(now);
             self.timers.set(Timer::Flood, self.flood_at);
         }
     }

@@ -101,6 +101,7 @@ struct Counters {
     full: u64,
     lost: u64,
     lsas_sent: u64,
+    flooding_us: u64,
     lsas_retransmitted: u64,
     lsas_acknowledged: u64,
     lsas_received: u64,
@@ -153,6 +154,8 @@ pub struct Ospf {
     flooding: HashSet<LsaKey>,
     /// When the next Update of a flood may leave.
     flood_at: Instant,
+    /// When the last Update of the flood was sent, if LSAs wait for the next one.
+    flood_waits: Option<Instant>,
     acks: Vec<LsaHeader>,
     /// LSAs of MaxAge that leave the database when all neighbours have acknowledged them.
     dying: BTreeSet<LsaKey>,
@@ -195,6 +198,7 @@ impl Ospf {
             flood: VecDeque::new(),
             flooding: HashSet::new(),
             flood_at: Instant(0),
+            flood_waits: None,
             acks: Vec::new(),
             dying: BTreeSet::new(),
             sent_back: HashMap::new(),
@@ -447,6 +451,7 @@ impl Protocol for Ospf {
             ("adjacencies_full", c.full),
             ("adjacencies_lost", c.lost),
             ("lsas_sent", c.lsas_sent),
+            ("flooding_us", c.flooding_us),
             ("lsas_retransmitted", c.lsas_retransmitted),
             ("lsas_acknowledged", c.lsas_acknowledged),
             ("lsas_received", c.lsas_received),

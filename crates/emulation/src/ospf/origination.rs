@@ -159,6 +159,7 @@ impl Ospf {
         self.originations.clear();
         self.refreshes.clear();
         self.flood.clear();
+        self.flood_waits = None;
         self.flooding.clear();
         self.acks.clear();
         for key in std::mem::take(&mut self.dying) {

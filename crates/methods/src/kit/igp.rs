@@ -67,6 +67,37 @@ pub struct IgpCounts {
     pub mappings: [u64; 2],
     /// OSPF adjacencies and LDP sessions that ended without a command.
     pub lost: u64,
+    /// Time in which more Link State Updates waited for their turn than one, because the P router sends them one after the other.
+    pub flooding: Duration,
+}
+
+impl IgpCounts {
+    fn with(self, other: &IgpCounts, of: impl Fn(u64, u64) -> u64, flooding: Duration) -> IgpCounts {
+        let both = |own: [u64; 2], other: [u64; 2]| [of(own[0], other[0]), of(own[1], other[1])];
+        IgpCounts {
+            updates: both(self.updates, other.updates),
+            lsas_retransmitted: of(self.lsas_retransmitted, other.lsas_retransmitted),
+            mappings: both(self.mappings, other.mappings),
+            lost: of(self.lost, other.lost),
+            flooding,
+        }
+    }
+}
+
+impl std::ops::Add for IgpCounts {
+    type Output = IgpCounts;
+    fn add(self, other: IgpCounts) -> IgpCounts {
+        let flooding = self.flooding + other.flooding;
+        self.with(&other, u64::saturating_add, flooding)
+    }
+}
+
+impl std::ops::Sub for IgpCounts {
+    type Output = IgpCounts;
+    fn sub(self, before: IgpCounts) -> IgpCounts {
+        let flooding = self.flooding.saturating_sub(before.flooding);
+        self.with(&before, u64::saturating_sub, flooding)
+    }
 }
 
 /// The emulated P routers behind the core ports.

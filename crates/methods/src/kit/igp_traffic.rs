@@ -1,7 +1,7 @@
 //! Traffic to prefixes behind P routers: IP packets for routes of OSPF, packets with the DUT's labels for LDP.
 
 use crate::attempts::Attempts;
-use crate::igp::{FIRST_LABEL, IgpPlan, core_ports};
+use crate::igp::{FIRST_LABEL, IgpCounts, IgpPlan, core_ports};
 use crate::parameters::DRAIN;
 use crate::route_tests::thousands;
 use crate::route_traffic::{must_fit, smallest};
@@ -21,8 +21,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Label with which frames arrive if the DUT must pop it.
-const IMPLICIT_NULL: u32 = 3;
+/// The first label that stands for a FEC; the lower ones are reserved, among them implicit null (RFC 3032 section 2.1).
+const FIRST_UNRESERVED: u32 = 16;
 
 /// Ports and prefixes of a test.
 #[derive(Clone, Debug)]
@@ -41,6 +41,30 @@ pub struct IgpCase {
 
 /// An action during a trial, in seconds after the first departure, with its name.
 pub type Timed = (f64, &'static str, RouteAction);
+
+/// A valid trial.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// The result, with the counts of all prefixes in one list.
+    pub result: TrialResult,
+    /// When this attempt began, in seconds on the tester's clock; `None` if there is no clock.
+    pub begun_s: Option<f64>,
+    /// Messages of the P routers during this attempt, summed.
+    pub counts: IgpCounts,
+}
+
+impl Ran {
+    /// What to say if adjacencies or sessions went down during the trial.
+    pub fn lost_sessions(&self) -> Option<String> {
+        let lost = self.counts.lost;
+        (lost > 0).then(|| format!("adjacencies and sessions that went down during the trial: {}", thousands(lost)))
+    }
+}
+
+/// True if a label of the DUT stands for a FEC.
+pub fn is_own_label(label: Option<u32>) -> bool {
+    label.is_some_and(|label| label >= FIRST_UNRESERVED)
+}
 
 impl IgpCase {
     /// `prefixes` prefixes behind the second core port and, for OSPF with three core ports, behind the third one with a higher metric. The
@@ -127,7 +151,7 @@ impl IgpCase {
         let labels = bed.igp()?.labels(self.sender, part.clone());
         let size = smallest(Family::Ipv4).with_tags(LABEL_BYTES);
         let labelled = |(index, label): (u32, Option<u32>)| match label {
-            Some(label) if label != IMPLICIT_NULL => {
+            Some(label) if is_own_label(Some(label)) => {
                 let flow = flow(index..index + 1);
                 let arrives = Some(swapped(FIRST_LABEL + index));
                 Ok(FlowSpec { headers: headers(label), arrives, size: Some(size.clone()), ..flow })
@@ -177,25 +201,64 @@ impl IgpCase {
         Ok(Trial { changes: changes.iter().map(change).collect(), ..Trial::new(spec) })
     }
 
-    /// Runs a trial from the state that `prepare` sets up; it gets the number of the attempt. If the trial is spoilt, repeats both.
-    /// The result has the counts of all prefixes in one list.
+    /// Messages of the P routers so far, summed; the time of flooding is that of the router behind [`IgpCase::to`].
     ///
     /// # Errors
-    /// [`TestError::Unfit`] if too many attempts were invalid; errors of `prepare` and of the trial.
+    /// The testbed has no P routers.
+    pub fn counts(&self, bed: &mut dyn Testbed) -> Result<IgpCounts, TestError> {
+        let igp = bed.igp()?;
+        let ports = self.plan.behind.iter().chain([&self.sender]);
+        let sum = ports.map(|port| igp.counts(*port)).fold(IgpCounts::default(), |sum, counts| sum + counts);
+        Ok(IgpCounts { flooding: igp.counts(self.to()).flooding, ..sum })
+    }
+
+    /// Runs the trial that `trial` makes from the state that `prepare` sets up; `prepare` gets the number of the attempt. If the trial is
+    /// spoilt, repeats all three.
+    ///
+    /// # Errors
+    /// [`TestError::Unfit`] if too many attempts were invalid; [`TestError::Failed`] if the DUT's labels changed during the trial; errors of
+    /// `prepare`, of `trial` and of the trial.
     pub fn run(
+        &self,
         bed: &mut dyn Testbed,
-        trial: &Trial,
         mut prepare: impl FnMut(&mut dyn Testbed, u32) -> Result<(), TestError>,
-    ) -> Result<TrialResult, TestError> {
+        mut trial: impl FnMut(&mut dyn Testbed) -> Result<Trial, TestError>,
+    ) -> Result<Ran, TestError> {
         let mut attempts = Attempts::begin(bed);
         loop {
             prepare(bed, attempts.number())?;
-            let mut result = bed.attempt(trial, attempts.number())?.result;
+            let trial = trial(bed)?;
+            let (counts, labels) = (self.counts(bed)?, self.labels(bed)?);
+            let begun_s = bed.now_s();
+            let mut result = bed.attempt(&trial, attempts.number())?.result;
             if attempts.passed(bed, &result)? {
+                self.same_labels(&labels, &self.labels(bed)?)?;
                 result.destinations = vec![joined(&result.destinations)];
-                return Ok(result);
+                return Ok(Ran { result, begun_s, counts: self.counts(bed)? - counts });
             }
         }
+    }
+
+    /// The DUT's labels for all prefixes, if the protocol is LDP.
+    fn labels(&self, bed: &mut dyn Testbed) -> Result<Vec<Option<u32>>, TestError> {
+        match self.protocol == CoreProtocol::Ldp {
+            true => Ok(bed.igp()?.labels(self.sender, self.whole())),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// An error if a label changed. A label that is new or withdrawn is none: the DUT may follow a change like that.
+    fn same_labels(&self, before: &[Option<u32>], after: &[Option<u32>]) -> Result<(), TestError> {
+        let other = |(index, (old, new)): (u32, (&Option<u32>, &Option<u32>))| {
+            old.zip(*new).filter(|(old, new)| old != new).map(|(old, new)| (index, old, new))
+        };
+        let changed: Vec<_> = (0..).zip(before.iter().zip(after)).filter_map(other).collect();
+        let Some((index, old, new)) = changed.first() else { return Ok(()) };
+        Err(TestError::Failed(format!(
+            "the router changed its labels during the trial, so that frames had old ones: {} prefixes, for {} from {old} to {new}",
+            thousands(changed.len() as u64),
+            self.routes.prefix(*index)
+        )))
     }
 
     /// Waits until frames to the PE routers behind these ports arrive: then the DUT uses the links for its routes.
@@ -212,7 +275,7 @@ impl IgpCase {
             FlowSpec::new("links", self.sender, *to, sources, pe)
         };
         let flows = self.plan.behind.iter().map(flow).collect();
-        self.await_frames(bed, params, "probe of the core links", flows, within)
+        self.await_frames(bed, params, "probe of the core links", flows, true, within)
     }
 
     /// Waits until frames to all of these prefixes arrive.
@@ -228,16 +291,26 @@ impl IgpCase {
     ) -> Result<(), TestError> {
         let purpose = format!("probe of {} prefixes", thousands(part.len() as u64));
         let flows = self.flows(bed, part)?;
-        self.await_frames(bed, params, &purpose, flows, within)
+        self.await_frames(bed, params, &purpose, flows, true, within)
     }
 
-    /// Repeats a trial with two frames to each destination until no frame is lost.
+    /// Waits until no frame to any prefix arrives any more.
+    ///
+    /// # Errors
+    /// Errors of [`IgpCase::await_links`].
+    pub fn await_silence(&self, bed: &mut dyn Testbed, params: &Params, within: Duration) -> Result<(), TestError> {
+        let flows = self.flows(bed, self.whole())?;
+        self.await_frames(bed, params, "probe of withdrawn prefixes", flows, false, within)
+    }
+
+    /// Repeats a trial with two frames to each destination until no frame is lost or, without `arrive`, until none arrives.
     fn await_frames(
         &self,
         bed: &mut dyn Testbed,
         params: &Params,
         purpose: &str,
         flows: Vec<FlowSpec>,
+        arrive: bool,
         within: Duration,
     ) -> Result<(), TestError> {
         let destinations: f64 = flows.iter().map(|flow| f64::from(flow.destinations.count())).sum();
@@ -247,17 +320,17 @@ impl IgpCase {
         let mut begun_s = bed.now_s();
         loop {
             let result = bed.run(&trial)?.result;
-            let lost = result.lost() + result.sum(|group| group.stray);
-            if lost == 0 {
+            let wrong = if arrive { result.lost() } else { result.offered() - result.lost() };
+            if wrong == 0 {
                 return Ok(());
             }
             waited_s += bed.now_s().zip(begun_s).map_or(result.elapsed_s, |(now, then)| now - then);
             begun_s = bed.now_s();
             if waited_s > within.as_secs_f64() {
                 let why = format!(
-                    "{purpose}: {} of {} frames still did not arrive at the right port after {} s",
-                    lost,
+                    "{purpose}: {wrong} of {} frames still {} at the right port after {} s",
                     result.offered(),
+                    if arrive { "did not arrive" } else { "arrived" },
                     within.as_secs_f64()
                 );
                 return Err(TestError::Failed(why));

@@ -48,7 +48,7 @@ pub struct Signalling {
 }
 
 /// Label-switched paths between the P routers behind the core ports: the DUT is a transit router. At the end of the test, they are torn
-/// down.
+/// down. LSPs of two plans, one after the other, have different tunnel IDs.
 pub trait Lsps {
     /// The core ports with RSVP-TE, at least two.
     fn ports(&self) -> Vec<PortIndex>;
@@ -76,6 +76,12 @@ pub trait Lsps {
     /// # Errors
     /// [`TestError::Interrupted`], [`TestError::DutDied`].
     fn await_up(&mut self, lsps: u32, within: Duration) -> Result<bool, TestError>;
+
+    /// Waits until no LSP is up at either end any more: the DUT has passed every teardown on. False if `within` ends first.
+    ///
+    /// # Errors
+    /// [`TestError::Interrupted`], [`TestError::DutDied`].
+    fn await_down(&mut self, within: Duration) -> Result<bool, TestError>;
 
     /// An LSP, if it is up at both ends.
     fn up(&self, lsp: u32) -> Option<UpLsp>;

@@ -1,12 +1,13 @@
 //! Convergence of OSPF and LDP (RFC 4061 and 4062: terms of OSPF; RFC 6413: method): prefixes appear behind a P router and disappear
 //! again, under traffic to every one of them, and the time until the DUT forwards by each change is measured.
 
-use crate::igp_traffic::{IgpCase, Timed};
+use crate::igp_traffic::{IgpCase, Ran, Timed};
 use crate::kit::prelude::*;
 use crate::route_outage::{Event, Outage, UnreachableRow, list_unreachable};
-use crate::route_tests::{self, ESTABLISH, PATIENCE, thousands};
+use crate::route_tests::{self, ESTABLISH, PATIENCE, TESTER_LIMITED, thousands};
 use crate::routing::Change;
 use drophammer_model::label_edge::CoreProtocol;
+use drophammer_model::trial::DestinationCounts;
 
 /// The test.
 pub struct IgpConvergence;
@@ -81,6 +82,7 @@ columns! {
         change: String = "Change",
         prefixes: u64 = "Prefixes",
         not_followed: u64 = "Not followed",
+        unclear: u64 = "Without a time",
         min_ms: Option<f64> = "Minimum" ["ms"],
         median_ms: Option<f64> = "Median" ["ms"],
         p99_ms: Option<f64> = "99 %" ["ms"],
@@ -89,6 +91,7 @@ columns! {
         rate_pps: f64 = "Load" ["fps"],
         lost: u64 = "Lost" ["frames"],
         moved: u64 = "By the second port" ["frames"],
+        stray: u64 = "Arrived at a wrong port" ["frames"],
         duplicated: u64 = "Duplicates" ["frames"],
     }
 }
@@ -138,7 +141,7 @@ impl Method for IgpConvergence {
             outcome,
             "The time of an advertised prefix is the number of lost frames to it, divided by the rate of frames to it, less the time before \
              the advertisement (RFC 6413 section 6.3.3). The time of a withdrawn prefix is the number of frames that arrived at the port of \
-             its P router, divided by this rate, less the time before the withdrawal.",
+             its P router, divided by this rate, less the time before the withdrawal, if all frames after the first lost one were lost, too.",
         );
         bed.progress(&format!("{protocol} convergence: sessions"));
         bed.igp()?.start(&case.plan, ESTABLISH.get(params))?;
@@ -161,47 +164,54 @@ fn await_labels(bed: &mut dyn Testbed, params: &Params, case: &IgpCase) -> Resul
     Ok(())
 }
 
-/// One change under traffic: returns the result and the time of the change.
+/// One change under traffic: returns the trial and the time of the change.
 fn change(
     bed: &mut dyn Testbed,
     params: &Params,
     case: &IgpCase,
     change: Change,
     prepare: impl FnMut(&mut dyn Testbed, u32) -> Result<(), TestError>,
-) -> Result<(TrialResult, f64), TestError> {
+) -> Result<(Ran, f64), TestError> {
     let label = if change == Change::Advertise { "advertised" } else { "withdrawn" };
     let purpose = format!("{} convergence: {} prefixes {label}", case.protocol, thousands(case.plan.prefixes.into()));
     bed.progress(&purpose);
-    let flows = case.flows(bed, case.whole())?;
-    let timed: Timed = (BEFORE_S, label, case.action(case.to(), case.protocol, change, case.whole()));
     let duration_s = BEFORE_S + WINDOW.seconds(params);
-    let trial = case.trial(bed, params, purpose, flows, duration_s, &[timed])?;
-    let result = IgpCase::run(bed, &trial, prepare)?;
-    let at_s = result.events.first().map_or(BEFORE_S, |event| event.at_s);
-    Ok((result, at_s))
+    let ran = case.run(bed, prepare, |bed| {
+        let flows = case.flows(bed, case.whole())?;
+        let timed: Timed = (BEFORE_S, label, case.action(case.to(), case.protocol, change, case.whole()));
+        case.trial(bed, params, purpose.clone(), flows, duration_s, &[timed])
+    })?;
+    let at_s = ran.result.events.first().map_or(BEFORE_S, |event| event.at_s);
+    Ok((ran, at_s))
 }
 
 fn appear(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome, case: &IgpCase) -> Result<(), TestError> {
     let patience = PATIENCE.get(params);
-    let (result, at_s) = change(bed, params, case, Change::Advertise, |bed, attempt| {
+    let (ran, at_s) = change(bed, params, case, Change::Advertise, |bed, attempt| {
         if attempt == 1 {
             return Ok(());
         }
         bed.igp()?.act(&case.action(case.to(), case.protocol, Change::Withdraw, case.whole()))?;
         case.settle(bed, patience)?;
-        bed.settle(AGAIN)
+        bed.settle(AGAIN)?;
+        case.await_silence(bed, params, patience)
     })?;
-    let outage = Outage::of(&result, case.rate.pps(), Event::Advertised(at_s))
-        .ok_or_else(|| TestError::Failed("nothing was counted per prefix".into()))?;
-    let wrong: Vec<u32> = outage.unreachable.clone();
-    report(outcome, case, "advertised", &outage.sorted_s, &wrong, &result);
-    rank(outcome, case, &UP, "Time until forwarding", &outage.sorted_s, wrong.is_empty() && outage.unsent == 0);
+    let outage = Outage::of(&ran.result, case.rate.pps(), Event::Advertised(at_s)).ok_or_else(uncounted)?;
+    let whole = outage.is_whole();
+    let followed = Followed {
+        sorted_s: outage.sorted_s,
+        wrong: outage.unreachable,
+        unclear: outage.early.len() + outage.unsent,
+        whole,
+    };
+    followed.report(outcome, case, "advertised", &ran);
+    followed.rank(outcome, case, &UP, "Time until forwarding", &ran);
     Ok(())
 }
 
 fn disappear(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome, case: &IgpCase) -> Result<(), TestError> {
     let patience = PATIENCE.get(params);
-    let (result, at_s) = change(bed, params, case, Change::Withdraw, |bed, attempt| {
+    let (ran, at_s) = change(bed, params, case, Change::Withdraw, |bed, attempt| {
         if attempt > 1 {
             bed.settle(AGAIN)?;
             bed.igp()?.act(&case.action(case.to(), case.protocol, Change::Advertise, case.whole()))?;
@@ -212,71 +222,168 @@ fn disappear(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome, case
         case.settle(bed, patience)?;
         case.await_prefixes(bed, params, case.whole(), patience)
     })?;
-    let counts =
-        result.destinations.first().ok_or_else(|| TestError::Failed("nothing was counted per prefix".into()))?;
-    let each_pps = case.rate.pps() / f64::from(case.plan.prefixes);
-    let (mut times, mut wrong) = (Vec::new(), Vec::new());
-    for (index, received) in (0..).zip(&counts.received) {
-        // A frame may be lost by chance, but a prefix that is gone loses more.
-        if counts.lost(index as usize) <= 1 {
-            wrong.push(index);
-        } else {
-            times.push((f64::from(*received) / each_pps - at_s).max(0.0));
-        }
-    }
-    times.sort_by(f64::total_cmp);
-    report(outcome, case, "withdrawn", &times, &wrong, &result);
-    rank(outcome, case, &DOWN, "Time until withdrawn", &times, wrong.is_empty());
+    let counts = ran.result.destinations.first().ok_or_else(uncounted)?;
+    let followed = Followed::withdrawn(counts, case.rate.pps() / f64::from(case.plan.prefixes), at_s);
+    followed.report(outcome, case, "withdrawn", &ran);
+    followed.rank(outcome, case, &DOWN, "Time until withdrawn", &ran);
     Ok(())
 }
 
-/// The time that this share of the prefixes does not exceed, in ms.
-fn percentile(sorted_s: &[f64], share: f64) -> Option<f64> {
-    let last = sorted_s.len().checked_sub(1)?;
-    let rank = (share * sorted_s.len() as f64).ceil() as usize;
-    Some(sorted_s[rank.saturating_sub(1).min(last)] * 1e3)
+fn uncounted() -> TestError {
+    TestError::Failed("nothing was counted per prefix".into())
+}
+
+/// How the prefixes followed a change.
+struct Followed {
+    /// Times of the prefixes that followed, in seconds, ascending.
+    sorted_s: Vec<f64>,
+    /// Prefixes that did not follow.
+    wrong: Vec<u32>,
+    /// Number of other prefixes, whose frames show no time.
+    unclear: usize,
+    /// True if every prefix has a time.
+    whole: bool,
+}
+
+/// What the frames to a prefix show about its withdrawal.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    /// Its last frame arrived, or no other was lost.
+    Stays,
+    /// All frames from one on were lost: this time after the withdrawal, in seconds.
+    Gone(f64),
+    /// Frames were lost before others arrived, or before the withdrawal, or it is not known which ones were lost.
+    Unclear,
+}
+
+/// The fate of prefix `i`, which got `each_pps` frames per second and was withdrawn `at_s` after the first departure.
+fn fate(counts: &DestinationCounts, i: usize, each_pps: f64, at_s: f64) -> Fate {
+    const NEVER: u32 = DestinationCounts::NEVER;
+    let (offered, received, lost) = (counts.offered[i], counts.received[i], counts.lost(i));
+    let (first_us, last_us) = match (counts.first_lost_us.get(i), counts.last_lost_us.get(i)) {
+        (Some(first), Some(last)) if offered > 0 => (*first, *last),
+        _ => return Fate::Unclear,
+    };
+    if lost <= 1 {
+        return Fate::Stays;
+    }
+    // The largest value also stands for all later times.
+    if last_us >= NEVER - 1 {
+        return Fate::Unclear;
+    }
+    // Frames go to all prefixes in rounds. Times are rounded down to a microsecond.
+    let last = ((f64::from(last_us) + 1.0) * each_pps / 1e6) as u32;
+    if last.saturating_add(1) < offered {
+        return Fate::Stays;
+    }
+    // All frames after the first lost one were lost, and it is one of those after the withdrawal.
+    let rounds = (f64::from(last_us.saturating_sub(first_us)) * each_pps / 1e6).round();
+    let all_after = rounds < f64::from(lost);
+    if all_after && f64::from(received) + 1.01 >= at_s * each_pps {
+        Fate::Gone((f64::from(received) / each_pps - at_s).max(0.0))
+    } else {
+        Fate::Unclear
+    }
+}
+
+impl Followed {
+    fn withdrawn(counts: &DestinationCounts, each_pps: f64, at_s: f64) -> Followed {
+        let mut followed = Followed { sorted_s: Vec::new(), wrong: Vec::new(), unclear: 0, whole: false };
+        for index in 0..counts.offered.len() {
+            match fate(counts, index, each_pps, at_s) {
+                Fate::Stays => followed.wrong.push(index as u32),
+                Fate::Gone(s) => followed.sorted_s.push(s),
+                Fate::Unclear => followed.unclear += 1,
+            }
+        }
+        followed.sorted_s.sort_by(f64::total_cmp);
+        followed.whole = followed.sorted_s.len() == counts.offered.len();
+        followed
+    }
+
+    /// The time that this share of the prefixes does not exceed, in seconds.
+    fn percentile_s(&self, share: f64) -> Option<f64> {
+        let last = self.sorted_s.len().checked_sub(1)?;
+        let rank = (share * self.sorted_s.len() as f64).ceil() as usize;
+        Some(self.sorted_s[rank.saturating_sub(1).min(last)])
+    }
+
+    /// True if the P router needed most of the time of this share of the prefixes to send the LSAs. Labels wait for the DUT alone: they
+    /// are handed to TCP as fast as its window allows.
+    fn tester_limited(&self, share: f64, ran: &Ran) -> bool {
+        let late_s = share * ran.counts.flooding.as_secs_f64();
+        self.percentile_s(share).is_some_and(|time_s| late_s > 0.0 && late_s > TESTER_LIMITED * time_s)
+    }
+
+    fn marks(&self, ran: &Ran) -> Vec<String> {
+        let mut marks = Vec::new();
+        if !self.whole {
+            marks.push("times cover only the prefixes that followed".to_owned());
+        }
+        if [0.5, 1.0].iter().any(|share| self.tester_limited(*share, ran)) {
+            marks.push("tester-limited".into());
+        }
+        marks.extend(ran.lost_sessions());
+        marks
+    }
+
+    fn report(&self, outcome: &mut Outcome, case: &IgpCase, change: &str, ran: &Ran) {
+        let result = &ran.result;
+        let at_second = |port: &PortIndex| result.sum(|group| group.arrived_at.get(*port).copied().unwrap_or(0));
+        let moved: u64 = case.plan.behind.iter().skip(1).map(at_second).sum();
+        let stray = result.sum(|group| group.stray);
+        let ms = |share| self.percentile_s(share).map(|s| s * 1e3);
+        let row = ChangeRow {
+            change: change.into(),
+            prefixes: case.plan.prefixes.into(),
+            not_followed: self.wrong.len() as u64,
+            unclear: self.unclear as u64,
+            min_ms: ms(0.0),
+            median_ms: ms(0.5),
+            p99_ms: ms(0.99),
+            max_ms: ms(1.0),
+            resolution_ms: resolution_ms(case),
+            rate_pps: case.rate.pps(),
+            lost: result.lost().saturating_sub(stray),
+            moved,
+            stray: stray.saturating_sub(moved),
+            duplicated: result.sum(|group| group.duplicated),
+        };
+        TABLE.add(outcome, row, [result.trial], self.marks(ran));
+        list_unreachable(outcome, &WRONG, &case.routes, self.wrong.iter().copied());
+        if let Some(lost) = ran.lost_sessions() {
+            note(outcome, format!("{}, {change}: {lost}", case.protocol));
+        }
+        let (count, steps) = (self.sorted_s.len(), self.sorted_s.len().min(POINTS));
+        for step in 0..steps {
+            let index = if steps < 2 { 0 } else { step * (count - 1) / (steps - 1) };
+            let share = (index + 1) as f64 / f64::from(case.plan.prefixes) * 100.0;
+            let curve = format!("{}, {change}", case.protocol);
+            PLOT.curve(outcome, &curve, xy_of(share, self.sorted_s[index] * 1e3, result.trial));
+        }
+    }
+
+    fn rank(&self, outcome: &mut Outcome, case: &IgpCase, figures: &[FigureSpec; 2], title: &str, ran: &Ran) {
+        let why = match (ran.lost_sessions(), self.wrong.is_empty()) {
+            (Some(lost), _) => lost,
+            (None, false) => "some prefixes did not follow the change in the end".into(),
+            (None, true) => "frames to some prefixes show no time: they arrived or were lost before the change, or were lost by chance".into(),
+        };
+        let measured = self.whole && ran.lost_sessions().is_none();
+        for (spec, word, share) in [(&figures[0], "median", 0.5), (&figures[1], "max", 1.0)] {
+            let value = self.percentile_s(share).filter(|_| measured).map(|s| s * 1e3);
+            let title =
+                format!("{title}, {} prefixes, {word}, {}", thousands(case.plan.prefixes.into()), case.protocol);
+            let figure = spec.by(resolution_ms(case)).of(&[("protocol", &case.protocol)], title, value);
+            let tester_limited = value.is_some() && self.tester_limited(share, ran);
+            outcome.ranks.push(RankFigure { tester_limited, ..figure.because(why.clone()) });
+        }
+    }
 }
 
 /// Time between two frames to a prefix, in ms.
 fn resolution_ms(case: &IgpCase) -> f64 {
     f64::from(case.plan.prefixes) / case.rate.pps() * 1e3
-}
-
-fn report(outcome: &mut Outcome, case: &IgpCase, change: &str, sorted_s: &[f64], wrong: &[u32], result: &TrialResult) {
-    let moved = result.sum(|group| group.stray);
-    let row = ChangeRow {
-        change: change.into(),
-        prefixes: case.plan.prefixes.into(),
-        not_followed: wrong.len() as u64,
-        min_ms: percentile(sorted_s, 0.0),
-        median_ms: percentile(sorted_s, 0.5),
-        p99_ms: percentile(sorted_s, 0.99),
-        max_ms: percentile(sorted_s, 1.0),
-        resolution_ms: resolution_ms(case),
-        rate_pps: case.rate.pps(),
-        lost: result.lost().saturating_sub(moved),
-        moved,
-        duplicated: result.sum(|group| group.duplicated),
-    };
-    let marks = (!wrong.is_empty()).then(|| "times cover only the prefixes that followed".to_owned());
-    TABLE.add(outcome, row, [result.trial], marks);
-    list_unreachable(outcome, &WRONG, &case.routes, wrong.iter().copied());
-    let (count, steps) = (sorted_s.len(), sorted_s.len().min(POINTS));
-    for step in 0..steps {
-        let index = if steps < 2 { 0 } else { step * (count - 1) / (steps - 1) };
-        let share = (index + 1) as f64 / f64::from(case.plan.prefixes) * 100.0;
-        let curve = format!("{}, {change}", case.protocol);
-        PLOT.curve(outcome, &curve, xy_of(share, sorted_s[index] * 1e3, result.trial));
-    }
-}
-
-fn rank(outcome: &mut Outcome, case: &IgpCase, figures: &[FigureSpec; 2], title: &str, sorted_s: &[f64], whole: bool) {
-    for (spec, word, share) in [(&figures[0], "median", 0.5), (&figures[1], "max", 1.0)] {
-        let value = percentile(sorted_s, share).filter(|_| whole);
-        let title = format!("{title}, {} prefixes, {word}, {}", thousands(case.plan.prefixes.into()), case.protocol);
-        let figure = spec.by(resolution_ms(case)).of(&[("protocol", &case.protocol)], title, value);
-        outcome.ranks.push(figure.because("some prefixes did not follow the change in the end"));
-    }
 }
 
 #[cfg(test)]
@@ -285,9 +392,46 @@ mod tests {
 
     #[test]
     fn percentiles_are_times_of_prefixes() {
-        let sorted: Vec<f64> = (1..=100).map(|n| f64::from(n) / 1e3).collect();
-        let of = |share| percentile(&sorted, share).unwrap();
-        assert_eq!([0.0, 0.5, 0.99, 1.0].map(|share| of(share).round()), [1.0, 50.0, 99.0, 100.0]);
-        assert_eq!(percentile(&[], 0.5), None);
+        let sorted_s: Vec<f64> = (1..=100).map(|n| f64::from(n) / 1e3).collect();
+        let all = Followed { sorted_s, wrong: Vec::new(), unclear: 0, whole: true };
+        let of = |share| (all.percentile_s(share).unwrap() * 1e3).round();
+        assert_eq!([0.0, 0.5, 0.99, 1.0].map(of), [1.0, 50.0, 99.0, 100.0]);
+        let none = Followed { sorted_s: Vec::new(), wrong: Vec::new(), unclear: 0, whole: true };
+        assert_eq!(none.percentile_s(0.5), None);
+    }
+
+    /// 40 frames to each of two prefixes, ten per second each; the second one gets the given frames: '.' arrives, 'x' is lost.
+    fn fate_of(frames: &str) -> Fate {
+        let lost = frames.bytes().enumerate().filter(|(_, frame)| *frame == b'x');
+        let lost_us: Vec<u32> = lost.map(|(round, _)| round as u32 * 100_000 + 50_000).collect();
+        let edge = |us: Option<&u32>| vec![DestinationCounts::NEVER, us.copied().unwrap_or(DestinationCounts::NEVER)];
+        let all = frames.len() as u32;
+        let counts = DestinationCounts {
+            offered: vec![all; 2],
+            received: vec![all, all - lost_us.len() as u32],
+            first_lost_us: edge(lost_us.first()),
+            last_lost_us: edge(lost_us.last()),
+            ..DestinationCounts::default()
+        };
+        assert_eq!(fate(&counts, 0, 10.0, 1.5), Fate::Stays);
+        fate(&counts, 1, 10.0, 1.5)
+    }
+
+    #[test]
+    fn frames_lost_by_chance_make_no_prefix_look_withdrawn() {
+        let runs = |runs: &[(&str, usize)]| runs.iter().map(|(frame, n)| frame.repeat(*n)).collect::<String>();
+        let gone = fate_of(&runs(&[(".", 18), ("x", 22)]));
+        assert!(matches!(gone, Fate::Gone(s) if (s - 0.3).abs() < 1e-9), "{gone:?}");
+        // The withdrawal is between two frames.
+        assert_eq!(fate_of(&runs(&[(".", 14), ("x", 26)])), Fate::Gone(0.0));
+        // Never withdrawn.
+        assert_eq!(fate_of(&runs(&[(".", 20), ("x", 4), (".", 16)])), Fate::Stays);
+        assert_eq!(fate_of(&runs(&[(".", 39), ("x", 1)])), Fate::Stays);
+        // A chance loss, then withdrawn: the number of frames that arrived would make the router faster.
+        assert_eq!(fate_of(&runs(&[(".", 5), ("x", 1), (".", 12), ("x", 22)])), Fate::Unclear);
+        assert_eq!(fate_of(&runs(&[(".", 16), ("x", 1), (".", 1), ("x", 22)])), Fate::Unclear);
+        // Not forwarded to before the withdrawal.
+        assert_eq!(fate_of(&runs(&[(".", 10), ("x", 30)])), Fate::Unclear);
+        assert_eq!(fate_of(&runs(&[("x", 40)])), Fate::Unclear);
     }
 }

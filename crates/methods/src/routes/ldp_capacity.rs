@@ -1,7 +1,7 @@
 //! LDP capacity: a P router advertises labels for more and more prefixes, and packets with the DUT's label for each of them must leave
 //! with the label of the P router (terms of RFC 5036; no RFC defines this test).
 
-use crate::igp_traffic::IgpCase;
+use crate::igp_traffic::{IgpCase, is_own_label};
 use crate::kit::prelude::*;
 use crate::route_outage::{UnreachableRow, list_unreachable};
 use crate::route_steps::StepPlots;
@@ -57,6 +57,7 @@ columns! {
         labels: u64 = "With a label of the router",
         labels_s: Option<f64> = "Labels after" ["s"],
         forward_s: Option<f64> = "Forwarded to after" ["s"],
+        exact_s: Option<f64> = "Uncertainty" ["s"],
         offered: Option<u64> = "Offered" ["frames"],
         lost: Option<u64> = "Lost" ["frames"],
         stray: Option<u64> = "Arrived at a wrong port" ["frames"],
@@ -100,11 +101,13 @@ impl Method for LdpCapacity {
         bed.progress(&format!("{TITLE}: sessions"));
         bed.igp()?.start(&case.plan, ESTABLISH.get(params))?;
         case.await_links(bed, params, PATIENCE.get(params))?;
-        let (mut capacity, mut elapsed_s, mut stopped) = (0, 0.0, None);
+        let (mut capacity, mut elapsed_s, mut unsure_s, mut stopped) = (0, 0.0, 0.0, None);
         while capacity < most && stopped.is_none() {
             let end = (capacity + STEP.get(params).max(1)).min(most);
             match step(bed, params, outcome, &case, capacity..end)? {
-                Ok(took_s) => (capacity, elapsed_s) = (end, elapsed_s + took_s),
+                Ok((took_s, exact_s)) => {
+                    (capacity, elapsed_s, unsure_s) = (end, elapsed_s + took_s, unsure_s + exact_s);
+                }
                 Err(why) => stopped = Some(why),
             }
         }
@@ -116,67 +119,84 @@ impl Method for LdpCapacity {
         let held = HELD.of(&[], TITLE, Some(f64::from(capacity)));
         outcome.ranks.push(RankFigure { capped: whole, ..held });
         let time = TIME.of(&[], "Time until the router forwarded to every FEC", whole.then_some(elapsed_s));
-        outcome.ranks.push(time.because("the router did not forward to every FEC"));
+        let resolution = if elapsed_s > 0.0 { unsure_s / elapsed_s } else { 0.0 };
+        outcome.ranks.push(RankFigure { resolution, ..time }.because("the router did not forward to every FEC"));
         Ok(())
     }
 }
 
-/// One step: advertises a part, and sends traffic to all FECs so far. Returns the time that the DUT took, in seconds, or why it failed.
+/// One step: advertises a part, and sends traffic to all FECs so far. Returns the time that the DUT took and the
+/// amount by which it may be too long, in seconds, or why it failed.
 fn step(
     bed: &mut dyn Testbed,
     params: &Params,
     outcome: &mut Outcome,
     case: &IgpCase,
     part: std::ops::Range<u32>,
-) -> Result<Result<f64, String>, TestError> {
+) -> Result<Result<(f64, f64), String>, TestError> {
     let purpose = format!("{TITLE}: {} FECs", thousands(part.end.into()));
     bed.progress(&purpose);
-    let begun = bed.now_s().unwrap_or_default();
+    let (begun, before) = (bed.now_s().unwrap_or_default(), case.counts(bed)?);
     for protocol in [CoreProtocol::Ospf, CoreProtocol::Ldp] {
         bed.igp()?.act(&case.action(case.to(), protocol, Change::Advertise, part.clone()))?;
     }
     let all = 0..part.end;
     let labels_s = bed.igp()?.await_labels(case.sender, all.clone(), PATIENCE.get(params))?.map(|d| d.as_secs_f64());
-    let known = bed.igp()?.labels(case.sender, all.clone()).iter().flatten().count() as u64;
+    let labelled_s = bed.now_s().unwrap_or_default() - begun;
+    let labels = bed.igp()?.labels(case.sender, all.clone());
+    let known = labels.iter().filter(|label| is_own_label(**label)).count() as u64;
+    let reserved = labels.iter().flatten().count() as u64 - known;
     let mut row = StepRow {
         fecs: part.end.into(),
         labels: known,
         labels_s,
         forward_s: None,
+        exact_s: None,
         offered: None,
         lost: None,
         stray: None,
         unreachable: None,
         memory_mib: None,
     };
-    if labels_s.is_none() {
-        let why = format!("the router has labels for {} of {} FECs", thousands(known), thousands(part.end.into()));
+    if known < part.end.into() {
+        let mut why = format!("the router has labels for {} of {} FECs", thousands(known), thousands(part.end.into()));
+        if reserved > 0 {
+            why += &format!(", and a reserved one, such as implicit null, for {}", thousands(reserved));
+        }
         row.memory_mib = memory_mib(&bed.memory());
         TABLE.add(outcome, row, [], [why.clone()]);
         return Ok(Err(why));
     }
-    let flows = case.flows(bed, all)?;
     let duration_s = f64::from(part.end) * f64::from(FRAMES_PER_FEC.get(params)) / case.rate.pps();
-    let trial = case.trial(bed, params, purpose, flows, duration_s, &[])?;
     // FECs to which no frame arrived in any trial.
     let mut silent: Option<Vec<u32>> = None;
     let (mut tries, mut waited_s) = (0, 0.0);
-    let (result, at_s) = loop {
-        let at_s = bed.now_s().unwrap_or_default() - begun;
-        let result = IgpCase::run(bed, &trial, |_, _| Ok(()))?;
+    let (result, at_s, lost) = loop {
+        let ran = case.run(
+            bed,
+            |_, _| Ok(()),
+            |bed| {
+                let flows = case.flows(bed, all.clone())?;
+                case.trial(bed, params, purpose.clone(), flows, duration_s, &[])
+            },
+        )?;
+        let (result, at_s) = (ran.result, ran.begun_s.unwrap_or_default() - begun);
         let counts = result.destinations.first();
         let none = |i: &u32| counts.is_none_or(|c| c.received.get(*i as usize).is_none_or(|frames| *frames == 0));
-        let before = silent.take().unwrap_or_else(|| (0..part.end).collect());
-        silent = Some(before.into_iter().filter(none).collect());
-        let clean = result.lost() == 0 && result.sum(|group| group.stray) == 0;
+        let before_this = silent.take().unwrap_or_else(|| (0..part.end).collect());
+        silent = Some(before_this.into_iter().filter(none).collect());
+        let lost = (case.counts(bed)? - before.clone()).lost;
+        let clean = result.lost() == 0;
         tries += 1;
         waited_s += result.elapsed_s;
-        if clean || tries >= TRIES && waited_s > INSTALL.seconds(params) {
-            break (result, clean.then_some(at_s));
+        if clean || lost > 0 || tries >= TRIES && waited_s > INSTALL.seconds(params) {
+            break (result, (clean && lost == 0).then_some(at_s), lost);
         }
     };
     let silent = silent.unwrap_or_default();
-    row.forward_s = at_s;
+    // The router forwarded at some time after its last label and before the clean traffic.
+    let took = at_s.map(|at_s| (at_s, at_s - labelled_s));
+    (row.forward_s, row.exact_s) = (at_s, took.map(|(_, exact_s)| exact_s));
     row.offered = Some(result.offered());
     row.lost = Some(result.lost());
     row.stray = Some(result.sum(|group| group.stray));
@@ -184,6 +204,7 @@ fn step(
     row.memory_mib = memory_mib(&bed.memory());
     let why = match silent.len() {
         _ if at_s.is_some() => None,
+        _ if lost > 0 => Some(format!("adjacencies and sessions went down: {}", thousands(lost))),
         0 => Some("frames are lost, but the router forwarded to every FEC".to_owned()),
         _ => Some("frames are lost, to some FECs always".to_owned()),
     };
@@ -192,5 +213,5 @@ fn step(
     if why.is_some() {
         list_unreachable(outcome, &WRONG, &case.routes, silent.into_iter());
     }
-    Ok(at_s.ok_or_else(|| why.unwrap_or_default()))
+    Ok(took.ok_or_else(|| why.unwrap_or_default()))
 }

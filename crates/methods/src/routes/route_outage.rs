@@ -44,6 +44,8 @@ pub struct Outage {
     pub unsent: usize,
     /// Number of routes in `sorted_s` whose last frame was lost, possibly by chance.
     pub unsure: usize,
+    /// Routes, by index within the flow, to which frames arrived before they were advertised. They have no time.
+    pub early: Vec<u32>,
     /// Total number of routes.
     pub routes: usize,
     /// Frames per second to each route.
@@ -68,6 +70,7 @@ impl Outage {
             unreachable: Vec::new(),
             unsent: 0,
             unsure: 0,
+            early: Vec::new(),
             routes,
             rate_per_route,
             loss_derived_s: 0.0,
@@ -81,6 +84,8 @@ impl Outage {
             match fate {
                 Fate::Unsent => outage.unsent += 1,
                 Fate::Unreachable => outage.unreachable.push(index as u32),
+                // Frames go to each route at different times relative to the event.
+                _ if f64::from(lost) + 1.01 < event.silent_s() * rate_per_route => outage.early.push(index as u32),
                 Fate::Reachable | Fate::Unsure => {
                     outage.unsure += usize::from(fate == Fate::Unsure);
                     outage.sorted_s.push((f64::from(lost) / rate_per_route - event.silent_s()).max(0.0));
@@ -95,8 +100,8 @@ impl Outage {
     }
 
     /// True if every route has a time. Otherwise the test has no figure.
-    fn is_whole(&self) -> bool {
-        self.unreachable.is_empty() && self.unsent == 0
+    pub fn is_whole(&self) -> bool {
+        self.unreachable.is_empty() && self.unsent == 0 && self.early.is_empty()
     }
 
     /// Remarks about the times, for the report.
@@ -107,6 +112,12 @@ impl Outage {
         }
         if self.unsent > 0 {
             marks.push(format!("routes that got no frame: {}", thousands(self.unsent as u64)));
+        }
+        if !self.early.is_empty() {
+            let early = thousands(self.early.len() as u64);
+            marks.push(format!(
+                "routes without a time, because frames to them arrived before the advertisement: {early}"
+            ));
         }
         if self.unsure > 0 {
             marks.push(format!(
@@ -352,9 +363,9 @@ fn rank(outcome: &mut Outcome, [median, max]: [FigureSpec; 2], title: &str, fami
         let title = format!("{title} of {} routes, {word}, {family}", thousands(outage.routes as u64));
         // Times are equal if they differ by at most the time between two frames to a route.
         let figure = spec.by(exact_ms).of(&[], title, value);
-        outcome
-            .ranks
-            .push(figure.because("frames to some routes did not arrive in the end, or no frame was sent to them"));
+        outcome.ranks.push(figure.because(
+            "frames to some routes did not arrive in the end, arrived before the advertisement, or were not sent",
+        ));
     }
 }
 
@@ -380,6 +391,22 @@ mod tests {
         assert_eq!(outage.percentile_s(1.0), outage.sorted_s.last().copied());
         assert_eq!(outage.percentile_s(0.5), Some(outage.sorted_s[1]));
         assert!((outage.resolution_s() - 0.01).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_route_that_is_forwarded_to_before_its_advertisement_has_no_time() {
+        let routes = [
+            route(&[("x", 5), ("x", 3), (".", 32)]),
+            route(&[("x", 4), (".", 36)]),
+            route(&[("x", 3), (".", 37)]),
+            route(&[(".", 40)]),
+        ];
+        let outage = seen(&routes, Event::Advertised(0.5));
+        assert_eq!((outage.early.as_slice(), outage.unreachable.len()), (&[2, 3][..], 0));
+        about(&outage.sorted_s, &[0.0, 0.3]);
+        let marks = ["routes without a time, because frames to them arrived before the advertisement: 2"];
+        assert_eq!(outage.marks(), marks);
+        assert!(!has_figures(&outage));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::suite::ParamValue;
 use drophammer_model::traffic::{Header, HeaderKind};
-use drophammer_model::trial::{DestinationCounts, GroupCounts, Load, PortIndex, Targets, TrialResult};
+use drophammer_model::trial::{DestinationCounts, GroupCounts, Load, PortIndex, Targets, TrialResult, Validity};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -21,13 +21,52 @@ struct Router {
     forwards: u32,
     plan: Option<IgpPlan>,
     actions: Vec<String>,
+    faults: Faults,
+    clock_s: f64,
+    attempts: u32,
+    /// Number of trials with a change.
+    changes: u32,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Default)]
+struct Faults {
+    /// A frame to this prefix is lost by chance, the first one of the trial.
+    chance: Option<u32>,
+    /// This prefix is never withdrawn, but four frames to it are lost.
+    stays: Option<u32>,
+    /// It forwards to this prefix before the advertisement.
+    early: Option<u32>,
+    /// It changes its labels in each trial with a change.
+    relabels: bool,
+    /// An adjacency goes down in each trial with a change.
+    loses: bool,
+    /// Each change takes the P router this long to flood.
+    flooding: Duration,
+    /// The tester spoils the first attempts, and frames are lost in the next ones, without the probes.
+    spoilt: u32,
+    lossy: u32,
+    /// From this prefix on, its labels are implicit null.
+    implicit_null: Option<u32>,
 }
 
 impl Router {
     fn new(base_s: f64, each_s: f64) -> Router {
         let mut bed = Fake::new();
         bed.facts.ports.iter_mut().for_each(|port| port.core = vec![CoreProtocol::Ospf, CoreProtocol::Ldp]);
-        Router { bed, base_s, each_s, labels: u32::MAX, forwards: u32::MAX, plan: None, actions: Vec::new() }
+        Router {
+            bed,
+            base_s,
+            each_s,
+            labels: u32::MAX,
+            forwards: u32::MAX,
+            plan: None,
+            actions: Vec::new(),
+            faults: Faults::default(),
+            clock_s: 0.0,
+            attempts: 0,
+            changes: 0,
+        }
     }
 
     fn run(&mut self, test: &str, own: &[(&str, ParamValue)]) -> Result<Outcome, TestError> {
@@ -50,6 +89,12 @@ impl Testbed for Router {
             let RouteAction::Igp { change: kind, .. } = &change.actions[0] else { panic!("{change:?}") };
             (change.at_s, *kind)
         });
+        let probe = spec.purpose.starts_with("probe");
+        self.attempts += u32::from(!probe);
+        self.clock_s += spec.duration_s;
+        self.changes += u32::from(change.is_some());
+        let faults = self.faults;
+        let lossy = !probe && self.attempts > faults.spoilt && self.attempts <= faults.spoilt + faults.lossy;
         let mut group = GroupCounts { group: "prefixes".into(), ..GroupCounts::default() };
         let mut destinations = Vec::new();
         for (number, flow) in spec.flows.iter().enumerate() {
@@ -60,14 +105,23 @@ impl Testbed for Router {
             for prefix in first..first + count {
                 let share = |s: f64| (f64::from(each) * (s / spec.duration_s).min(1.0)).round() as u32;
                 let delay_s = self.base_s + f64::from(prefix) * self.each_s;
-                let received = match change {
-                    _ if prefix >= self.forwards => 0,
-                    None => each,
-                    Some((at_s, Change::Advertise)) => each - share(at_s + delay_s),
-                    Some((at_s, Change::Withdraw)) => share(at_s + delay_s),
+                // The first lost frame, and the first one after the last lost one.
+                let [from, to] = match change {
+                    _ if prefix >= self.forwards => [0, each],
+                    None => [0, u32::from(lossy)],
+                    Some((_, Change::Advertise)) if faults.early == Some(prefix) => [0, 0],
+                    Some((_, Change::Withdraw)) if faults.stays == Some(prefix) => [each / 2, each / 2 + 4],
+                    Some((at_s, Change::Advertise)) => [0, share(at_s + delay_s)],
+                    Some((at_s, Change::Withdraw)) => [share(at_s + delay_s), each],
                 };
+                let chance = change.is_some_and(|(_, kind)| kind == Change::Withdraw) && faults.chance == Some(prefix);
+                let received = each - (to - from) - u32::from(chance);
+                let us = |frame: u32| (f64::from(frame) / f64::from(each) * spec.duration_s * 1e6) as u32;
+                let lost = |frame: u32| if to > from { us(frame) } else { DestinationCounts::NEVER };
                 counts.offered.push(each);
                 counts.received.push(received);
+                counts.first_lost_us.push(if chance { 0 } else { lost(from) });
+                counts.last_lost_us.push(lost(to.saturating_sub(1)));
                 group.offered += u64::from(each);
                 group.received += u64::from(received);
             }
@@ -76,7 +130,11 @@ impl Testbed for Router {
         group.intended = group.offered;
         group.lost = group.offered - group.received;
         let (groups, elapsed_s) = (vec![group], spec.duration_s);
-        Ok(TrialResult { trial: 1, groups, destinations, elapsed_s, ..TrialResult::default() }.into())
+        let validity = match !probe && self.attempts <= faults.spoilt {
+            true => Validity::Invalid(vec!["receive ring overflowed".into()]),
+            false => Validity::Valid,
+        };
+        Ok(TrialResult { trial: 1, groups, validity, destinations, elapsed_s, ..TrialResult::default() }.into())
     }
 
     fn set(&mut self, _: Setting<'_>) -> Result<(), TestError> {
@@ -89,6 +147,10 @@ impl Testbed for Router {
 
     fn igp(&mut self) -> Result<&mut dyn Igp, TestError> {
         Ok(self)
+    }
+
+    fn now_s(&mut self) -> Option<f64> {
+        Some(self.clock_s)
     }
 
     fn known(&mut self) -> &mut Known {
@@ -117,15 +179,20 @@ impl Igp for Router {
     }
 
     fn await_labels(&mut self, port: PortIndex, part: Range<u32>, _: Duration) -> Result<Option<Duration>, TestError> {
+        self.clock_s += 0.003;
         Ok(self.labels(port, part).iter().all(Option::is_some).then_some(Duration::from_millis(3)))
     }
 
     fn labels(&self, _: PortIndex, part: Range<u32>) -> Vec<Option<u32>> {
-        part.map(|prefix| (prefix < self.labels).then_some(100_000 + prefix)).collect()
+        let first = if self.faults.relabels { 100_000 * (1 + self.changes) } else { 100_000 };
+        let own =
+            |prefix| if self.faults.implicit_null.is_some_and(|null| prefix >= null) { 3 } else { first + prefix };
+        part.map(|prefix| (prefix < self.labels).then(|| own(prefix))).collect()
     }
 
     fn counts(&self, _: PortIndex) -> IgpCounts {
-        IgpCounts::default()
+        let lost = if self.faults.loses { self.changes.into() } else { 0 };
+        IgpCounts { lost, flooding: self.faults.flooding * self.changes, ..IgpCounts::default() }
     }
 }
 
@@ -196,4 +263,91 @@ fn capacity_ends_where_labels_or_traffic_do() {
     let (value, _, outcome) = capacity(&mut Router { forwards: 350, ..Router::new(0.0, 0.0) });
     assert_eq!((value, rows(&outcome).len(), outcome.tables[1].rows.len()), (Some(300.0), 4, 50));
     assert_eq!((cell(&outcome, 3, "unreachable"), cell(&outcome, 3, "labels")), (Some(50.0), Some(400.0)));
+}
+
+/// Convergence of 100 prefixes, of a router that follows after 50 ms.
+fn with(faults: Faults, own: &[(&str, ParamValue)]) -> Result<Outcome, TestError> {
+    let own: Vec<_> = [("prefixes", count(100))].into_iter().chain(own.iter().cloned()).collect();
+    Router { faults, ..Router::new(0.050, 0.0) }.run("igp_convergence", &own)
+}
+
+/// The cause of a figure that is missing.
+fn missing(outcome: &Outcome, key: &str) -> Option<String> {
+    let figure = outcome.ranks.iter().find(|figure| figure.key == key).unwrap();
+    figure.missing.as_ref().map(|missing| missing.why.clone())
+}
+
+#[test]
+fn a_frame_lost_by_chance_does_not_make_a_withdrawal_faster() {
+    let outcome = with(Faults { chance: Some(7), ..Faults::default() }, &[]).unwrap();
+    assert_eq!((cell(&outcome, 1, "unclear"), cell(&outcome, 1, "not_followed")), (Some(1.0), Some(0.0)));
+    assert!(missing(&outcome, "igp_down_ospf_max_ms").unwrap().contains("by chance"));
+    assert!(missing(&outcome, "igp_up_ospf_max_ms").is_none());
+}
+
+#[test]
+fn a_prefix_that_only_loses_some_frames_was_not_withdrawn() {
+    let outcome = with(Faults { stays: Some(7), ..Faults::default() }, &[]).unwrap();
+    assert_eq!((cell(&outcome, 1, "not_followed"), outcome.tables[1].rows.len()), (Some(1.0), 1));
+    assert!(missing(&outcome, "igp_down_ospf_max_ms").unwrap().contains("did not follow"));
+}
+
+#[test]
+fn a_prefix_that_is_forwarded_to_before_the_advertisement_has_no_time() {
+    let outcome = with(Faults { early: Some(7), ..Faults::default() }, &[]).unwrap();
+    let near = |cell: Option<f64>| (cell.unwrap() - 50.0).abs() <= 5.0;
+    assert!(cell(&outcome, 0, "unclear") == Some(1.0) && near(cell(&outcome, 0, "min_ms")), "{outcome:?}");
+    assert!(missing(&outcome, "igp_up_ospf_median_ms").unwrap().contains("before the change"));
+}
+
+#[test]
+fn a_change_during_which_an_adjacency_goes_down_has_no_figure() {
+    let outcome = with(Faults { loses: true, ..Faults::default() }, &[]).unwrap();
+    let said = "adjacencies and sessions that went down during the trial: 2";
+    assert!(outcome.notes.contains(&format!("ospf, withdrawn: {said}")), "{:?}", outcome.notes);
+    assert!(outcome.ranks.iter().all(|figure| figure.value.is_none()));
+    assert_eq!(missing(&outcome, "igp_down_ospf_max_ms").as_deref(), Some(said));
+}
+
+#[test]
+fn labels_that_change_during_a_trial_end_the_test() {
+    let ldp = [("protocol", ParamValue::Text("ldp".into()))];
+    let error = with(Faults { relabels: true, ..Faults::default() }, &ldp).unwrap_err().to_string();
+    assert!(error.contains("100 prefixes, for 20.0.0.0/24 from 100000 to 200000"), "{error}");
+}
+
+#[test]
+fn a_p_router_that_floods_for_most_of_a_time_limits_it() {
+    // The median prefix was sent after half of the time, which must exceed half of 50 ms.
+    for (ms, limited) in [(20, [false, false]), (40, [false, true]), (60, [true, true])] {
+        let outcome = with(Faults { flooding: Duration::from_millis(ms), ..Faults::default() }, &[]).unwrap();
+        let marked: Vec<_> = outcome.ranks.iter().map(|figure| figure.tester_limited).collect();
+        assert_eq!(marked, [limited, limited].concat(), "{ms} ms");
+        assert_eq!(rows(&outcome)[1].marks.contains(&"tester-limited".into()), limited[1]);
+    }
+}
+
+#[test]
+fn the_time_of_labels_is_that_of_the_attempt_that_counted() {
+    let own = [("step", count(100)), ("max_fecs", count(100))];
+    let time = |faults| {
+        let outcome = Router { faults, ..Router::new(0.0, 0.0) }.run("ldp_capacity", &own).unwrap();
+        (rank(&outcome, "ldp_capacity_s").unwrap(), outcome.ranks[1].resolution)
+    };
+    let (whole, exact) = time(Faults::default());
+    assert!((whole - 0.003).abs() < 1e-9 && exact.abs() < 1e-9, "{whole}, {exact}");
+    for faults in [Faults { lossy: 4, ..Faults::default() }, Faults { spoilt: 2, ..Faults::default() }] {
+        let (late, unsure) = time(faults);
+        assert!(late > whole && (late * (1.0 - unsure) - whole).abs() < 1e-9, "{late}, {unsure}");
+    }
+}
+
+#[test]
+fn implicit_null_is_no_label_of_the_router() {
+    let own = [("step", count(100)), ("max_fecs", count(400))];
+    let faults = Faults { implicit_null: Some(250), ..Faults::default() };
+    let outcome = Router { faults, ..Router::new(0.0, 0.0) }.run("ldp_capacity", &own).unwrap();
+    assert_eq!((rank(&outcome, "ldp_capacity_fecs"), cell(&outcome, 2, "labels")), (Some(200.0), Some(250.0)));
+    let said = "the router has labels for 250 of 300 FECs, and a reserved one, such as implicit null, for 50";
+    assert_eq!(rows(&outcome)[2].marks, [said]);
 }

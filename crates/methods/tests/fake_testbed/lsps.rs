@@ -20,6 +20,12 @@ struct LspBed {
     limit: u32,
     /// It loses every second frame over this LSP.
     lossy: Option<u32>,
+    /// It loses frames only in the first of these trials.
+    lossy_until: u64,
+    /// The router dies in the trial with this number.
+    dies: Option<u64>,
+    /// It does not follow a teardown.
+    keeps: bool,
     /// It gives this LSP another label during the trial with this number, from 1.
     relabelled: Option<(u32, u64)>,
     /// The tester is unfit for the trial with this number.
@@ -39,6 +45,9 @@ impl LspBed {
             fake,
             limit,
             lossy: None,
+            lossy_until: u64::MAX,
+            dies: None,
+            keeps: false,
             relabelled: None,
             unfit: None,
             asked: 0,
@@ -67,6 +76,9 @@ impl Testbed for LspBed {
         if self.unfit == Some(self.asked) {
             return Err(TestError::Unfit(vec!["receive ring overflowed".into()]));
         }
+        if self.dies == Some(self.asked) {
+            return Err(TestError::DutDied("signal 11".into()));
+        }
         if let Some((lsp, _)) = self.relabelled.filter(|(_, at)| *at == self.asked) {
             self.up[lsp as usize].as_mut().unwrap().label += 100_000;
         }
@@ -75,7 +87,8 @@ impl Testbed for LspBed {
         let each = (trial.spec.intended_per_port() / flows.len() as u64) as u32;
         let destinations = flows.iter().enumerate().map(|(flow, spec)| {
             let Header::Mpls(mpls) = &spec.headers[0] else { panic!("no label") };
-            let lossy = self.lossy.is_some_and(|lsp| mpls.label == Bits::new(LABEL + lsp).into());
+            let lossy = self.asked <= self.lossy_until
+                && self.lossy.is_some_and(|lsp| mpls.label == Bits::new(LABEL + lsp).into());
             let received = vec![if lossy { each / 2 } else { each }];
             DestinationCounts { flow, offered: vec![each], received, ..DestinationCounts::default() }
         });
@@ -129,8 +142,13 @@ impl Lsps for LspBed {
     }
 
     fn tear_down(&mut self, lsps: Range<u32>, _: u32) -> Result<(), TestError> {
-        lsps.for_each(|lsp| self.up[lsp as usize] = None);
+        lsps.filter(|_| !self.keeps).for_each(|lsp| self.up[lsp as usize] = None);
         Ok(())
+    }
+
+    fn await_down(&mut self, within: Duration) -> Result<bool, TestError> {
+        assert!(within >= Duration::from_millis(15_500), "patience and 5.25 periods of 2 s: {within:?}");
+        Ok(self.up.iter().all(Option::is_none))
     }
 
     fn await_up(&mut self, lsps: u32, within: Duration) -> Result<bool, TestError> {
@@ -236,7 +254,39 @@ fn an_lsp_that_loses_frames_fails_its_step_and_is_named() {
     end.unwrap();
     assert_eq!(rank(&outcome, "lsp_capacity_off_lsps"), Some(200.0));
     assert_eq!((cell(&outcome, 1, "forwarding"), cell(&outcome, 1, "lost")), (Some(399.0), Some(4.0)));
-    assert_eq!(rows(&outcome)[1].marks, ["1 LSP lost 4 frames (tunnel 231)"]);
+    let marks = ["1 LSP lost 4 frames in the last of 3 tries (tunnel 231)", "8 frames were lost in earlier tries"];
+    assert_eq!((&*rows(&outcome)[1].marks, cell(&outcome, 1, "tries")), (&marks.map(String::from)[..], Some(3.0)));
+}
+
+#[test]
+fn frames_lost_in_one_try_end_no_climb() {
+    let mut bed = LspBed { lossy: Some(230), lossy_until: 2, ..LspBed::new(2_000) };
+    let (outcome, end) = bed.run(&[reduction(&["off"]), ("max_lsps", ParamValue::Count(400))]);
+    end.unwrap();
+    assert_eq!((rank(&outcome, "lsp_capacity_off_lsps"), bed.asked), (Some(400.0), 3));
+    assert_eq!(rows(&outcome)[1].marks, ["4 frames were lost in earlier tries"]);
+}
+
+#[test]
+fn a_router_that_dies_has_no_figure() {
+    let (outcome, end) = LspBed { dies: Some(3), ..LspBed::new(2_000) }.run(&[reduction(&["off"])]);
+    assert!(matches!(end, Err(TestError::DutDied(_))));
+    let missing = outcome.ranks[0].missing.as_ref().unwrap();
+    assert_eq!(
+        (outcome.ranks[0].value, &*missing.why),
+        (None, "after 400 LSPs: the device under test died: signal 11")
+    );
+}
+
+#[test]
+fn lsps_that_stay_after_their_teardown_are_noted() {
+    for keeps in [false, true] {
+        let mut bed = LspBed { keeps, ..LspBed::new(2_000) };
+        let (outcome, end) = bed.run(&[reduction(&["off"]), ("max_lsps", ParamValue::Count(200))]);
+        end.unwrap();
+        let noted = outcome.notes.iter().any(|note| note.contains("LSPs were still up 15.7 s after their teardown"));
+        assert_eq!(noted, keeps, "{:?}", outcome.notes);
+    }
 }
 
 #[test]

@@ -60,6 +60,7 @@ cases![
     routes_limits,
     lsps,
     vpns,
+    labels_and_igp,
     routes_sources,
     operation,
     order_and_resets,

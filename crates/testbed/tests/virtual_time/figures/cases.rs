@@ -54,6 +54,18 @@ pub fn suite_quick_look() -> Vec<Memory> {
     on_one_device("forwarding-and-routes.yaml", text, params, &[("speed: 1 Gbit/s", "speed: 100 Mbit/s")])
 }
 
+pub fn labels_and_igp() -> Vec<Memory> {
+    let on = |params, tests: &str| on(params, 4, "1 Gbit/s, core: [ospf, ldp]", &format!("tests: [{tests}]"));
+    let test =
+        |protocol| format!("{{igp_convergence: {{prefixes: 50, rate: 20 kfps, window: 1 s, protocol: {protocol}}}}}");
+    let capacity = "{ldp_capacity: {step: 20, max_fecs: 60, frames_per_fec: 2, install: 200 ms}}";
+    let both = format!("{}, {capacity}", test("ospf"));
+    vec![
+        on("fib_delay: 30 ms, fib_time_per_route: 1 ms", &both),
+        on("label_limit: 43", &format!("{}, {capacity}", test("ldp"))),
+    ]
+}
+
 pub fn lsps() -> Vec<Memory> {
     let test = "tests: [{lsp_capacity: {step: 20, max_lsps: 60, patience: 1 s}}]";
     let on = |params| on(params, 2, "100 Mbit/s, core: [rsvp]", test);

@@ -292,6 +292,20 @@ fn one_mistake_gives_one_error() {
 }
 
 #[test]
+fn vpns_and_bgp_have_one_as() {
+    let text = |bgp: &str| {
+        format!(
+            "suite: pe\nbgp: {{{bgp}}}\nduts: [{{name: frr, kind: frr}}]\nports:\n  - {{name: c, speed: 1 Gbit/s, ipv6: off, \
+             customers: 2}}\n  - {{name: n, speed: 1 Gbit/s, ipv6: off, core: [ospf, ldp]}}\ntests: [throughput]\n"
+        )
+    };
+    suite(&text("")).unwrap();
+    let errors = suite(&text("dut_as: 65010")).unwrap_err();
+    let [error] = &errors.errors[..] else { panic!("{errors}") };
+    assert!(error.message.contains("AS 65000") && error.help.contains("`dut_as: 65000`"), "{errors}");
+}
+
+#[test]
 fn all_mistakes_are_told_at_once_in_order_of_place() {
     let text = "\
 suite: a b

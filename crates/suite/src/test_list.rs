@@ -226,13 +226,11 @@ fn check_flows(test: &Written, resolved: &Resolved, flows: Option<&[&str]>, prob
 fn check_needs(test: &Written, needs: &[Need], registry: &Registry, around: &Around, problems: &mut Problems) {
     let spec = test.spec;
     for role in needs {
-        let able = |dut: &DutConfig| {
-            registry.kind(&dut.kind).map(|kind| (kind, kind.capabilities_with(&dut.params).has(*role)))
-        };
+        let able = |dut: &DutConfig| registry.kind(&dut.kind).map(|kind| (kind, kind.capabilities_of(dut).has(*role)));
         for dut in &around.duts {
             let Some((kind, false)) = able(dut) else { continue };
             let (test_name, name) = (spec.name, &dut.name);
-            let (message, help) = if kind.capabilities.has(*role) {
+            let (message, help) = if *role == Need::BgpForwarding && kind.capabilities.has(*role) {
                 let key = INSTALL_ROUTES.spec().key;
                 let why = format!("which `{name}` does not install: it has `{key}: false`");
                 let help =
@@ -244,8 +242,9 @@ fn check_needs(test: &Written, needs: &[Need], registry: &Registry, around: &Aro
                 // Another DUT has the role. The report notes that the test does not apply to this one.
                 continue;
             } else {
+                let of = if dut.topology.is_some() { ", several routers" } else { "" };
                 let message = format!(
-                    "the test `{test_name}` needs the role `{role}`, which `{name}` of kind `{}` does not have",
+                    "the test `{test_name}` needs the role `{role}`, which `{name}` of kind `{}`{of} does not have",
                     kind.name
                 );
                 let kinds = list(registry.able(&[*role]));

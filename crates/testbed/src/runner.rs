@@ -13,7 +13,7 @@ mod stretches;
 mod tally;
 
 use crate::config::hosts_and_routers;
-use crate::kinds::{installs_routes, is_virtual, mixed_installation, not_applicable, placement};
+use crate::kinds::{installs_routes, is_virtual, mixed_installation, not_applicable, placement, ports_of};
 use crate::observer::{Observer, Progress};
 use crate::records::{problem_of, status_of, test_record, verdicts};
 use crate::route_ceiling::{self, Ceilings};
@@ -325,21 +325,25 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
 
     fn simulated(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
-        let (clock, ports, mut device) =
-            match simulated::bring_up(dut, &self.state.suite.ports, self.state.queues, self.state.suite.seed) {
-                Ok(parts) => parts,
-                Err(e) => return Ok(Some(e)),
-            };
+        let (clock, ports, mut device) = match simulated::bring_up(
+            dut,
+            &ports_of(dut, &self.state.suite.ports),
+            self.state.queues,
+            self.state.suite.seed,
+        ) {
+            Ok(parts) => parts,
+            Err(e) => return Ok(Some(e)),
+        };
         let ports = ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
         let ports = Ports::One { ports, clock: Box::new(clock) };
-        let config = self.config();
+        let config = self.config(dut);
         self.keep_record(dut, device.record(), &ports, &config, 0)?;
         self.tests(dut, Rig::new(ports, &config), device.as_mut(), ceilings, 0..self.state.turn.tests.len())
     }
 
-    /// Returns the configuration of the suite's emulated hosts and routers.
-    fn config(&self) -> Config {
-        hosts_and_routers(&self.state.suite.ports, &families(self.state.suite), self.state.suite.seed)
+    /// Returns the configuration of the suite's emulated hosts and routers in front of this DUT.
+    fn config(&self, dut: &DutConfig) -> Config {
+        hosts_and_routers(&ports_of(dut, &self.state.suite.ports), &families(self.state.suite), self.state.suite.seed)
     }
 
     fn real(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
@@ -402,7 +406,8 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         let mut frames = ceilings.frames.get(backend).cloned().unwrap_or_default();
         frames.extend(self.state.beaten.get(backend).cloned().unwrap_or_default());
         let known = self.known_with(backend, &frames);
-        let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.state.session, self.observer);
+        let ports = ports_of(dut, &suite.ports);
+        let mut setup = TestSetup::new(&dut.name, &ports, rig, device, &mut self.state.session, self.observer);
         setup.facts_mut().ceilings = frames;
         setup.facts_mut().flows = suite.flows.clone();
         *setup.known() = known;

@@ -8,6 +8,7 @@ pub use expectation::{BaselineFigure, Cells, Expectation};
 pub use mask::{BgpProtection, Mask, Secret};
 pub use params::{ParamValue, Params};
 
+use crate::capabilities::Capabilities;
 use crate::environment::About;
 use crate::label_edge::CoreProtocol;
 use crate::medium::Medium;
@@ -246,6 +247,14 @@ impl VlanConfig {
 }
 
 impl PortConfig {
+    /// The port in front of a router with these capabilities: without the protocols of core links that it does not speak, and without
+    /// customers if it has no VRFs.
+    pub fn in_front_of(&self, capabilities: &Capabilities) -> PortConfig {
+        let core = self.core.iter().copied().filter(|protocol| capabilities.core.contains(protocol)).collect();
+        let customers = if capabilities.vrfs { self.customers } else { 0 };
+        PortConfig { core, customers, ..self.clone() }
+    }
+
     /// Addressing of `family`.
     pub fn addressing(&self, family: Family) -> Option<&Addressing> {
         match family {

@@ -9,7 +9,7 @@ use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
 use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec, TestSpec};
 use drophammer_model::role::RouterRole;
-use drophammer_model::suite::{DutConfig, Params, PortConfig, Suite};
+use drophammer_model::suite::{DutConfig, PortConfig, Suite, TestConfig};
 use drophammer_model::topology::System;
 use drophammer_model::traffic::Deviation;
 use drophammer_reference::WrongFrame;
@@ -448,10 +448,14 @@ pub fn ports_of(dut: &DutConfig, ports: &[PortConfig]) -> Vec<PortConfig> {
     kind.map_or_else(|| ports.to_vec(), |kind| kind.ports_of(dut, ports))
 }
 
-/// Returns why a test does not apply to this DUT: the role that the DUT does not support. `None` if it supports all of them.
-pub fn not_applicable(dut: &DutConfig, test: &TestSpec, params: &Params) -> Option<String> {
+/// Returns why a test does not apply to this DUT: the suite runs it on others, or it needs a role that the DUT does not support. `None` if it
+/// applies.
+pub fn not_applicable(dut: &DutConfig, spec: &TestSpec, test: &TestConfig) -> Option<String> {
+    if !test.is_for(&dut.name) {
+        return Some(format!("the suite runs it on {} only", test.duts.join(", ")));
+    }
     let kind = specs().into_iter().find(|spec| spec.name == dut.kind)?;
-    let need = kind.capabilities_of(dut).lacks(&test.needs_of(params))?;
+    let need = kind.capabilities_of(dut).lacks(&spec.needs_of(&test.params))?;
     let of = if dut.topology.is_some() { "a system of kind" } else { "kind" };
     Some(format!("it needs a router of role `{need}`, which {of} `{}` does not have", dut.kind))
 }
@@ -567,7 +571,7 @@ mod tests {
         assert!(alone.contains("needs the role `filters`, which `x` of kind `xdp`"), "{alone}");
         let both = suite_of(&[linux, xdp], "", "filters").unwrap();
         let why = |dut: usize| {
-            not_applicable(&both.duts[dut], drophammer_methods::find("filters").unwrap().spec(), &both.tests[0].params)
+            not_applicable(&both.duts[dut], drophammer_methods::find("filters").unwrap().spec(), &both.tests[0])
         };
         assert_eq!(why(0), None);
         assert!(why(1).is_some_and(|why| why.contains("role `filters`, which kind `xdp` does not have")));
@@ -598,7 +602,7 @@ mod tests {
         let (ospf, ldp) = (CoreProtocol::Ospf, CoreProtocol::Ldp);
         assert_eq!([0, 1, 2, 3].map(played), [(2, vec![ospf, ldp]), (0, vec![ospf]), (0, vec![]), (0, vec![])]);
         let spec = drophammer_methods::find("vpn_scale").unwrap().spec();
-        let why = |dut: usize| not_applicable(&suite.duts[dut], spec, &suite.tests[0].params);
+        let why = |dut: usize| not_applicable(&suite.duts[dut], spec, &suite.tests[0]);
         assert_eq!(why(0), None);
         assert!(why(1).is_some_and(|why| why.contains("role `vrfs`, which kind `frr` does not have")));
         assert!(why(3).is_some_and(|why| why.contains("role `vrfs`, which a system of kind `uml` does not have")));

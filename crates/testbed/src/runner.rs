@@ -377,15 +377,25 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
     /// Returns the time that the rest of the run after test `number` (from 0) will take.
     fn after(&self, number: usize) -> Duration {
         let left = self.state.plan.iter().skip(number + 1);
-        left.map(|(test, estimate)| self.state.elapsed.get(test).copied().unwrap_or(*estimate)).sum()
+        left.map(|step| self.time_of(step)).sum()
+    }
+
+    /// Returns the time that a step of the plan takes: that of its test on another DUT, or the estimate.
+    fn time_of(&self, (test, estimate): &(usize, Duration)) -> Duration {
+        // The test does not apply to the DUT of this step.
+        if estimate.is_zero() {
+            return Duration::ZERO;
+        }
+        self.state.elapsed.get(test).copied().unwrap_or(*estimate)
     }
 
     /// Returns the time left at the start of each test of the turn.
     fn left(&self) -> Vec<Left> {
         let of = |place: usize| {
-            let (test, estimate) = self.state.plan[self.state.begun + place * self.state.step];
-            let time = self.state.elapsed.get(&test).copied().unwrap_or(estimate);
-            let others = time * (self.state.step as u32 - 1);
+            let first = self.state.begun + place * self.state.step;
+            let time = self.time_of(&self.state.plan[first]);
+            let others =
+                self.state.plan[first + 1..first + self.state.step].iter().map(|step| self.time_of(step)).sum();
             Left { others, ..Left::new(self.after(self.state.begun + (place + 1) * self.state.step - 1), time) }
         };
         (0..self.state.turn.tests.len()).map(of).collect()
@@ -451,7 +461,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             let (left, of) = (setup.left.now(), self.state.plan.len());
             setup.observer().progress(&Progress::Test { dut: &dut.name, title: &title, number, of, left });
             let mut outcome = Outcome::default();
-            let result = match not_applicable(dut, method.spec(), &test.params) {
+            let result = match not_applicable(dut, method.spec(), test) {
                 Some(why) => Err(TestError::NotApplicable(why)),
                 None => routed::release(&mut setup, method.spec(), &test.params)
                     .and_then(|()| method.run(&mut setup, &test.params, &mut outcome)),

@@ -309,6 +309,8 @@ pub struct TestConfig {
     pub test: String,
     /// Id that distinguishes it from other tests of the same name in the suite.
     pub id: Option<String>,
+    /// Names of the only DUTs that it runs on; all if empty.
+    pub duts: Vec<String>,
     /// Parameters, defaults of the profile filled in.
     pub params: Params,
     /// Criteria for pass or fail.
@@ -319,6 +321,11 @@ impl TestConfig {
     /// True if `word` is its name or its id.
     pub fn is_called(&self, word: &str) -> bool {
         self.test == word || self.id.as_deref() == Some(word)
+    }
+
+    /// True if the suite runs it on this DUT.
+    pub fn is_for(&self, dut: &str) -> bool {
+        self.duts.is_empty() || self.duts.iter().any(|name| name == dut)
     }
 
     /// Its name, with its id if it has one: `throughput (small)`.

@@ -292,6 +292,28 @@ fn one_mistake_gives_one_error() {
 }
 
 #[test]
+fn a_test_is_restricted_to_duts_of_the_suite() {
+    let text = |test: &str| {
+        format!(
+            "suite: some\nduts: [{{name: a, kind: frr}}, {{name: b, kind: bird}}]\nports: [{{name: p1, speed: 1 Gbit/s}}, {{name: p2, speed: 1 \
+             Gbit/s}}]\ntests: [{{throughput: {{{test}}}}}, latency]\n"
+        )
+    };
+    let read = suite(&text("duts: [b]")).unwrap();
+    assert_eq!([read.tests[0].is_for("a"), read.tests[0].is_for("b"), read.tests[1].is_for("a")], [false, true, true]);
+    for (test, message, help) in [
+        ("duts: [bb]", "there is no DUT `bb`", "did you mean `b`?"),
+        ("duts: []", "`duts` of a test is empty", "duts: [frr, bird]"),
+        ("duts: b", "`duts` of a test is a list", "duts: [frr, bird]"),
+        ("duts: [b, b]", "two DUTs are called `b`", "a different name"),
+    ] {
+        let errors = suite(&text(test)).unwrap_err();
+        let [error] = &errors.errors[..] else { panic!("{errors}") };
+        assert!(error.message.contains(message) && error.help.contains(help), "{errors}");
+    }
+}
+
+#[test]
 fn vpns_and_bgp_have_one_as() {
     let text = |bgp: &str| {
         format!(

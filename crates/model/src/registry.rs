@@ -4,7 +4,7 @@
 //! test needs only one file and one line in a list.
 
 use crate::capabilities::{Capabilities, INSTALL_ROUTES, Need};
-use crate::suite::Params;
+use crate::suite::{DutConfig, Params, PortConfig};
 
 /// Type of a parameter, which determines how its YAML is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,10 +219,21 @@ pub struct KindSpec {
 }
 
 impl KindSpec {
-    /// Capabilities of a DUT with these parameters.
-    pub fn capabilities_with(&self, params: &Params) -> Capabilities {
-        let alone = INSTALL_ROUTES.find(params) == Some(false);
-        Capabilities { bgp_forwarding: self.capabilities.bgp_forwarding && !alone, ..self.capabilities }
+    /// Capabilities of this DUT: those of its kind, without what its parameters and its topology exclude. The routers of a system play no
+    /// part in label switching and VPNs with the tester.
+    pub fn capabilities_of(&self, dut: &DutConfig) -> Capabilities {
+        let alone = INSTALL_ROUTES.find(&dut.params) == Some(false);
+        let of_kind = Capabilities { bgp_forwarding: self.capabilities.bgp_forwarding && !alone, ..self.capabilities };
+        match dut.topology {
+            None => of_kind,
+            Some(_) => Capabilities { core: &[], vrfs: false, ..of_kind },
+        }
+    }
+
+    /// The ports of a suite in front of this DUT.
+    pub fn ports_of(&self, dut: &DutConfig, ports: &[PortConfig]) -> Vec<PortConfig> {
+        let capabilities = self.capabilities_of(dut);
+        ports.iter().map(|port| port.in_front_of(&capabilities)).collect()
     }
 }
 

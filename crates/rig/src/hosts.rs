@@ -44,7 +44,7 @@ struct Host {
 pub type SessionIndex = usize;
 
 /// Location of the router of a BGP session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RouterPlace {
     /// The router's port.
     pub port: PortIndex,

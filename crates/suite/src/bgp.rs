@@ -6,6 +6,7 @@ use super::fields::Fields;
 use super::keys::{self, wrong_key};
 use super::raw::{Entry, Value};
 use super::values::{Given, params, resolve};
+use drophammer_model::label_edge::PROVIDER_AS;
 use drophammer_model::registry::{ParamKind, ParamSpec};
 use drophammer_model::suite::{Addressing, BgpConfig, BgpProtection, Params, PortBgp, PortConfig, Profile, Secret};
 use drophammer_model::trial::Family;
@@ -150,6 +151,10 @@ pub(crate) fn read(
         protection: BgpProtection { md5: md5.map(Secret::new), gtsm: params.flag("gtsm") == Some(true) },
     };
     check_as_numbers(&config, ports, [span("dut_as"), span("tester_as")], problems);
+    if config.dut_as != u32::from(PROVIDER_AS) && ports.iter().any(|port| port.customers > 0) {
+        let message = format!("the ports have `customers`, whose VPNs are those of AS {PROVIDER_AS}");
+        problems.add(span("dut_as"), message, format!("write `dut_as: {PROVIDER_AS}`, or leave it out"));
+    }
     check_rooms(&config, ports, &span, problems);
     if problems.len() > before {
         return None;

@@ -209,6 +209,7 @@ mod tests {
         let test = |name: &str, id: Option<&str>| TestConfig {
             test: name.into(),
             id: id.map(str::to_owned),
+            duts: Vec::new(),
             params: Params::default(),
             expect: Vec::new(),
         };

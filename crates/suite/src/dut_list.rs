@@ -78,15 +78,27 @@ fn one<'n>(
             problems.add(&at.span, message, "name one interface for each port, in the order of `ports:`");
         }
     }
+    let mut params = params(&resolved);
+    for param in spec.params.iter().filter(|p| p.kind == ParamKind::File) {
+        if let Some(ParamValue::Text(path)) = params.0.get_mut(param.key) {
+            *path = around.folder.join(&*path).display().to_string();
+        }
+    }
+    let dut = DutConfig {
+        name: name.clone().unwrap_or_default(),
+        kind: kind.to_owned(),
+        params,
+        topology: topology.as_ref().map(|(topology, _)| topology.clone()),
+    };
     // A DUT that does not run does not have to fit the rest.
     let runs = around.only.is_empty() || name.as_ref().is_some_and(|name| around.only.contains(name));
-    if let Some(ports) = around.ports.filter(|_| runs) {
+    if let Some(ports) = around.ports.filter(|_| runs).map(|ports| spec.ports_of(&dut, ports)) {
         if let Some((topology, span)) = &topology
-            && let Err(unsuited) = System::of(ports, topology)
+            && let Err(unsuited) = System::of(&ports, topology)
         {
             problems.add(span, unsuited.what, unsuited.remedy);
         }
-        let needs = RouterRole::of(ports).needs();
+        let needs = RouterRole::of(&ports).needs();
         if let Some(need) = spec.capabilities.lacks(&needs) {
             let message = format!("the ports need `{need}`, which routers of kind `{kind}` do not support");
             problems.add(&kind_node.span, message, format!("kinds that can: {}", list(registry.able(&needs))));
@@ -97,12 +109,6 @@ fn one<'n>(
         let help = format!("leave `{TOPOLOGY}` out, or take a kind that can: {able}");
         problems.add(span, format!("{what} cannot consist of several routers"), help);
     }
-    let mut params = params(&resolved);
-    for param in spec.params.iter().filter(|p| p.kind == ParamKind::File) {
-        if let Some(ParamValue::Text(path)) = params.0.get_mut(param.key) {
-            *path = around.folder.join(&*path).display().to_string();
-        }
-    }
-    let topology = topology.map(|(topology, _)| topology);
-    Some((DutConfig { name: name?, kind: kind.to_owned(), params, topology }, name_node?))
+    name?;
+    Some((dut, name_node?))
 }

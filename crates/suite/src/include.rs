@@ -21,6 +21,8 @@ const DEEPEST: usize = 8;
 pub const MAX_BYTES: usize = raw::MAX_BYTES;
 /// Sections that are merged entry by entry.
 const SECTIONS: [&str; 2] = ["defaults", variables::KEY];
+/// Section whose entries in all files are read, those of included files first.
+const ADDED: &str = "published";
 const EXAMPLE: &str = "include: common.yaml";
 
 /// Why a file cannot be included.
@@ -204,7 +206,8 @@ impl<'a> Includer<'a> {
     }
 }
 
-/// Merges `upper` over `lower`. The value of a common key comes from `upper`, except that the maps `sections` are merged key by key.
+/// Merges `upper` over `lower`. The value of a common key comes from `upper`, except that the maps `sections` are merged key by key, and the lists
+/// [`ADDED`] are joined.
 fn overlay(lower: &mut Vec<Entry>, upper: Vec<Entry>, sections: &[&str]) {
     let mut places: HashMap<String, usize> =
         lower.iter().enumerate().map(|(at, entry)| (entry.key.clone(), at)).collect();
@@ -216,13 +219,17 @@ fn overlay(lower: &mut Vec<Entry>, upper: Vec<Entry>, sections: &[&str]) {
         };
         let below = std::mem::replace(&mut lower[at], entry);
         let entry = &mut lower[at];
-        if !sections.contains(&entry.key.as_str()) {
-            continue;
-        }
-        if let (Value::Map(below), Value::Map(above)) = (below.value.value, &mut entry.value.value) {
-            let mut merged = below;
-            overlay(&mut merged, std::mem::take(above), &[]);
-            *above = merged;
+        let is_section = sections.contains(&entry.key.as_str());
+        match (below.value.value, &mut entry.value.value) {
+            (Value::Map(mut merged), Value::Map(above)) if is_section => {
+                overlay(&mut merged, std::mem::take(above), &[]);
+                *above = merged;
+            }
+            (Value::List(mut joined), Value::List(above)) if !sections.is_empty() && entry.key == ADDED => {
+                joined.append(above);
+                *above = joined;
+            }
+            _ => {}
         }
     }
 }

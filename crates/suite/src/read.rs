@@ -167,10 +167,6 @@ fn suite(
     let mut ports = ports_node.and_then(|n| port_list::read(n, public, bgp_entry.is_some(), problems));
     let profile_used = overrides.profile.or(profile).unwrap_or(Profile::Quick);
     let bgp = bgp_entry.map(|e| bgp::read(e, profile_used, ports.as_mut(), problems));
-    if let (Some(entry), Some(_)) = (bgp_entry, ports.iter().flatten().find(|port| port.customers > 0)) {
-        let help = "remove `bgp`: the sessions of CE and PE routers come with `customers`";
-        problems.add(&entry.key_span, "`bgp` and ports with `customers` are in different suites", help);
-    }
     let flows = match (fields.value("flows"), &ports) {
         (Some(node), Some(ports)) => flow_list::read(node, ports, public, problems),
         _ => Some(Vec::new()),

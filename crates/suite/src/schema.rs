@@ -338,6 +338,13 @@ fn parameters(test: &TestSpec) -> Value {
             "type": ["string", "number", "boolean"], "pattern": format!("^[a-z0-9_-]{{1,{}}}$", test_list::LONGEST_ID),
         }),
     );
+    properties.insert(
+        test_list::DUTS.into(),
+        json!({
+            "description": "Names of the only DUTs that the test runs on; default: all.",
+            "type": "array", "minItems": 1, "items": { "type": "string" },
+        }),
+    );
     let mut figures = Map::new();
     for figure in test.figures {
         figures.insert(figure_pattern(figure), criterion(figure.help));

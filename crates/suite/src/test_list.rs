@@ -15,6 +15,8 @@ const EXAMPLE: &str = "- throughput: {frame_sizes: [64, 1518]}";
 
 /// Key that distinguishes tests of the same name. It is no parameter, so `defaults` cannot have it.
 pub(crate) const ID: &str = "id";
+/// Key that restricts a test to some DUTs. It is no parameter either.
+pub(crate) const DUTS: &str = "duts";
 /// Longest id.
 pub(crate) const LONGEST_ID: usize = 32;
 
@@ -24,6 +26,8 @@ struct Written<'n> {
     name_span: &'n Range<usize>,
     fields: Option<Fields<'n>>,
     id: Option<(&'n str, &'n Range<usize>)>,
+    /// Names of the only DUTs that it runs on; all if empty.
+    duts: Vec<&'n str>,
 }
 
 impl Written<'_> {
@@ -60,7 +64,7 @@ pub(crate) fn read(
     problems: &mut Problems,
 ) -> Option<Vec<TestConfig>> {
     let nodes = items(node, "`tests`", EXAMPLE, problems)?;
-    let written: Vec<_> = nodes.iter().filter_map(|n| one(n, registry, problems)).collect();
+    let written: Vec<_> = nodes.iter().filter_map(|n| one(n, registry, around.names.as_deref(), problems)).collect();
     let defaults = match defaults.map(|e| &e.value) {
         Some(node) if !matches!(node.value, Value::Null) => {
             Some(Fields::of(node, "`defaults`", "{frame_sizes: [64, 1518]}", problems)?)
@@ -93,7 +97,12 @@ pub(crate) fn read(
 const ON_ONE_PORT: &str = "fixed_rate";
 
 /// Reads a test, given as its bare name, or as a map of its name to its parameters.
-fn one<'n>(node: &'n Node, registry: &Registry<'n>, problems: &mut Problems) -> Option<Written<'n>> {
+fn one<'n>(
+    node: &'n Node,
+    registry: &Registry<'n>,
+    names: Option<&[&str]>,
+    problems: &mut Problems,
+) -> Option<Written<'n>> {
     let (name, name_span, value) = match &node.value {
         Value::Scalar { text, .. } => (text.as_str(), &node.span, None),
         Value::Map(entries) => match entries.as_slice() {
@@ -123,14 +132,30 @@ fn one<'n>(node: &'n Node, registry: &Registry<'n>, problems: &mut Problems) -> 
     let fields = match value {
         Some(node) if !matches!(node.value, Value::Null) => {
             let fields = Fields::of(node, &format!("the content of the test `{name}`"), EXAMPLE, problems)?;
-            let keys: Vec<_> = spec.params.iter().map(|p| p.key).chain(["expect", ID]).collect();
+            let keys: Vec<_> = spec.params.iter().map(|p| p.key).chain(["expect", ID, DUTS]).collect();
             fields.refuse_unknown(&format!("the test `{name}`"), &keys, problems);
             Some(fields)
         }
         _ => None,
     };
     let id = fields.and_then(|fields| fields.get(ID)).and_then(|entry| id(entry, registry, problems));
-    Some(Written { spec, name_span, fields, id })
+    let duts = fields.and_then(|fields| fields.value(DUTS)).map_or(Vec::new(), |node| duts(node, names, problems));
+    Some(Written { spec, name_span, fields, id, duts })
+}
+
+/// The only DUTs of a test. `names` are those of all DUTs of the suite, if they could be read.
+fn duts<'n>(node: &'n Node, names: Option<&[&str]>, problems: &mut Problems) -> Vec<&'n str> {
+    let mut duts = Vec::new();
+    for node in items(node, "`duts` of a test", "duts: [frr, bird]", problems).unwrap_or_default() {
+        let Some(name) = text(node, "the name of a DUT", "frr", problems) else { continue };
+        if let Some(names) = names.filter(|names| !names.contains(&name)) {
+            let message = format!("there is no DUT {}", quote(name));
+            problems.add(&node.span, message, did_you_mean(name, names.iter().copied()));
+        }
+        duts.push((name, &node.span));
+    }
+    refuse_repeated("DUTs", duts.iter().copied(), problems);
+    duts.into_iter().map(|(name, _)| name).collect()
 }
 
 /// The id of a test. It must not be the name of a test, or `--test` would be ambiguous.
@@ -202,7 +227,8 @@ fn configure(
         _ => Vec::new(),
     };
     let id = test.id.map(|(id, _)| id.to_owned());
-    Some(TestConfig { test: spec.name.to_owned(), id, params, expect })
+    let duts = test.duts.iter().map(|name| (*name).to_owned()).collect();
+    Some(TestConfig { test: spec.name.to_owned(), id, duts, params, expect })
 }
 
 /// Checks that the section exists for a test of flows, and that the flows that the test names exist.
@@ -221,35 +247,40 @@ fn check_flows(test: &Written, resolved: &Resolved, flows: Option<&[&str]>, prob
     }
 }
 
-/// Checks that routers can play the roles that a test needs: all DUTs the roles of BGP, and at least one DUT every
+/// Checks that routers can play the roles that a test needs: all of its DUTs the roles of BGP, and at least one of them every
 /// other role. A test of BGP also needs the section `bgp`.
 fn check_needs(test: &Written, needs: &[Need], registry: &Registry, around: &Around, problems: &mut Problems) {
     let spec = test.spec;
     for role in needs {
-        let able = |dut: &DutConfig| {
-            registry.kind(&dut.kind).map(|kind| (kind, kind.capabilities_with(&dut.params).has(*role)))
-        };
-        for dut in &around.duts {
+        let able = |dut: &DutConfig| registry.kind(&dut.kind).map(|kind| (kind, kind.capabilities_of(dut).has(*role)));
+        let of_test = |dut: &&&DutConfig| test.duts.is_empty() || test.duts.contains(&dut.name.as_str());
+        for dut in around.duts.iter().filter(of_test) {
             let Some((kind, false)) = able(dut) else { continue };
             let (test_name, name) = (spec.name, &dut.name);
-            let (message, help) = if kind.capabilities.has(*role) {
+            let (message, help) = if *role == Need::BgpForwarding && kind.capabilities.has(*role) {
                 let key = INSTALL_ROUTES.spec().key;
                 let why = format!("which `{name}` does not install: it has `{key}: false`");
                 let help =
                     "leave that parameter out, or put the DUT into a suite with tests of the control plane alone";
                 (format!("the test `{test_name}` sends traffic along BGP routes, {why}"), help.to_owned())
             } else if !matches!(role, Need::Bgp | Need::BgpForwarding)
-                && around.duts.iter().any(|other| matches!(able(other), Some((_, true))))
+                && around.duts.iter().filter(of_test).any(|other| matches!(able(other), Some((_, true))))
             {
                 // Another DUT has the role. The report notes that the test does not apply to this one.
                 continue;
             } else {
+                let of = if dut.topology.is_some() { ", several routers" } else { "" };
                 let message = format!(
-                    "the test `{test_name}` needs the role `{role}`, which `{name}` of kind `{}` does not have",
+                    "the test `{test_name}` needs the role `{role}`, which `{name}` of kind `{}`{of} does not have",
                     kind.name
                 );
                 let kinds = list(registry.able(&[*role]));
-                (message, format!("put the test or the DUT into a suite of its own; kinds that can: {kinds}"))
+                (
+                    message,
+                    format!(
+                        "put the test or the DUT into a suite of its own, or name in `{DUTS}` of the test those that can; kinds that can: {kinds}"
+                    ),
+                )
             };
             problems.add(test.name_span, message, help);
         }

@@ -3,7 +3,7 @@
 use drophammer_emulation::bgp::PeerConfig;
 use drophammer_model::label_edge::{self, PROVIDER_AS};
 use drophammer_model::routes::AfiSafi;
-use drophammer_model::suite::{Addressing, PortBgp, PortConfig, VlanConfig};
+use drophammer_model::suite::{Addressing, PeerLink, PortBgp, PortConfig, VlanConfig};
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_rig::{Config, DeviceConfig, Tag, Tags, host_mac};
 use drophammer_wire::MacAddr;
@@ -47,7 +47,7 @@ pub fn hosts_and_routers(ports: &[PortConfig], families: &[Family], seed: u64) -
         // Of each family: one has as many routers as the other, or none.
         let mut numbers = [0, 0];
         for link in port.peer_links() {
-            let device = &mut config.ports[index].devices[link.vlan.map_or(0, |i| i + 1)];
+            let device = &mut config.ports[index].devices[device_of(&link)];
             if let Some(second) = link.peers.get(1) {
                 device.also.push((*second, link.peers.len() as u32 - 1));
             }
@@ -61,6 +61,11 @@ pub fn hosts_and_routers(ports: &[PortConfig], families: &[Family], seed: u64) -
     }
     add_edges(&mut config, ports);
     config
+}
+
+/// Index among the devices of its port of the one with the peers of a link.
+pub(crate) fn device_of(link: &PeerLink<'_>) -> usize {
+    link.vlan.map_or(0, |vlan| vlan + 1)
 }
 
 /// Adds the BGP speakers of VPNs: a CE router on each VLAN of a customer port, and the PE router behind each core port. Tests

@@ -107,6 +107,7 @@ impl Bench<'_> {
 
 impl Igp for TestSetup<'_> {
     fn start(&mut self, plan: &IgpPlan, within: Duration) -> Result<Duration, TestError> {
+        self.routing.end_sessions()?;
         let bench = &mut self.routing.bench;
         bench.stop_core()?;
         let ports: Vec<_> = bench.facts.ports.iter().cloned().enumerate().collect();

@@ -9,7 +9,7 @@ use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
 use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec, TestSpec};
 use drophammer_model::role::RouterRole;
-use drophammer_model::suite::{DutConfig, Params, Suite};
+use drophammer_model::suite::{DutConfig, PortConfig, Suite, TestConfig};
 use drophammer_model::topology::System;
 use drophammer_model::traffic::Deviation;
 use drophammer_reference::WrongFrame;
@@ -442,11 +442,22 @@ pub fn placement(dut: &DutConfig) -> Option<Placement> {
     })
 }
 
-/// Returns why a test does not apply to this DUT: the role that the DUT does not support. `None` if it supports all of them.
-pub fn not_applicable(dut: &DutConfig, test: &TestSpec, params: &Params) -> Option<String> {
+/// Returns the ports of a suite in front of this DUT: without what its kind does not have. All of them for an unknown kind.
+pub fn ports_of(dut: &DutConfig, ports: &[PortConfig]) -> Vec<PortConfig> {
+    let kind = specs().into_iter().find(|spec| spec.name == dut.kind);
+    kind.map_or_else(|| ports.to_vec(), |kind| kind.ports_of(dut, ports))
+}
+
+/// Returns why a test does not apply to this DUT: the suite runs it on others, or it needs a role that the DUT does not support. `None` if it
+/// applies.
+pub fn not_applicable(dut: &DutConfig, spec: &TestSpec, test: &TestConfig) -> Option<String> {
+    if !test.is_for(&dut.name) {
+        return Some(format!("the suite runs it on {} only", test.duts.join(", ")));
+    }
     let kind = specs().into_iter().find(|spec| spec.name == dut.kind)?;
-    let need = kind.capabilities_with(&dut.params).lacks(&test.needs_of(params))?;
-    Some(format!("it needs a router of role `{need}`, which kind `{}` does not have", dut.kind))
+    let need = kind.capabilities_of(dut).lacks(&spec.needs_of(&test.params))?;
+    let of = if dut.topology.is_some() { "a system of kind" } else { "kind" };
+    Some(format!("it needs a router of role `{need}`, which {of} `{}` does not have", dut.kind))
 }
 
 /// False if tests cannot give a router of this kind packet filters.
@@ -459,7 +470,7 @@ pub fn takes_filters(kind: &str) -> bool {
 pub fn installs_routes(dut: &DutConfig) -> Option<bool> {
     let spec = specs().into_iter().find(|spec| spec.name == dut.kind)?;
     let of_the_user = spec.capabilities.placement == Placement::Host || drophammer_lab::has_own_configuration(dut);
-    let capabilities = spec.capabilities_with(&dut.params);
+    let capabilities = spec.capabilities_of(dut);
     // A parameter that keeps routes out of the forwarding plane works with any configuration.
     let known = !of_the_user || spec.capabilities.bgp_forwarding != capabilities.bgp_forwarding;
     (known && capabilities.bgp).then_some(capabilities.bgp_forwarding)
@@ -499,16 +510,16 @@ pub fn is_virtual(dut: &DutConfig) -> bool {
 /// # Errors
 /// The problems of each DUT, each with a remedy.
 pub fn check(suite: &Suite) -> Result<(), Vec<String>> {
-    let role = RouterRole::of(&suite.ports);
     let refused = |dut: &DutConfig| {
         if dut.kind == REFERENCE && dut.topology.is_some() && crate::device::links(dut).is_some() {
             let remedy = "several simulated routers live in virtual time; leave `links` or `topology` out";
             return Some(format!("`{}` cannot be brought up: {remedy}", dut.name));
         }
         let kind = drophammer_lab::find(&dut.kind)?;
+        let ports = ports_of(dut, &suite.ports);
         let checked = match &dut.topology {
-            None => kind.check(dut, &role).map_err(|e| e.to_string()),
-            Some(topology) => System::of(&suite.ports, topology)
+            None => kind.check(dut, &RouterRole::of(&ports)).map_err(|e| e.to_string()),
+            Some(topology) => System::of(&ports, topology)
                 .map_err(|e| e.to_string())
                 .and_then(|system| drophammer_lab::check_system(kind, dut, &system).map_err(|e| e.to_string())),
         };
@@ -560,10 +571,44 @@ mod tests {
         assert!(alone.contains("needs the role `filters`, which `x` of kind `xdp`"), "{alone}");
         let both = suite_of(&[linux, xdp], "", "filters").unwrap();
         let why = |dut: usize| {
-            not_applicable(&both.duts[dut], drophammer_methods::find("filters").unwrap().spec(), &both.tests[0].params)
+            not_applicable(&both.duts[dut], drophammer_methods::find("filters").unwrap().spec(), &both.tests[0])
         };
         assert_eq!(why(0), None);
         assert!(why(1).is_some_and(|why| why.contains("role `filters`, which kind `xdp` does not have")));
+    }
+
+    #[test]
+    fn a_dut_without_vrfs_or_a_protocol_plays_the_rest_of_its_role() {
+        let edge = |duts: &[&str], test: &str| {
+            let duts: String = duts.iter().map(|dut| format!("  - {{{dut}}}\n")).collect();
+            let ports = "ports:\n  - {name: c, speed: 1 Gbit/s, customers: 2}\n  - {name: n, speed: 1 Gbit/s, core: [ospf, ldp]}\n";
+            let tests: Vec<_> = drophammer_methods::METHODS.iter().map(|method| method.spec()).collect();
+            let text = format!("suite: s\nbgp: {{}}\nduts:\n{duts}{ports}tests:\n  - {test}\n");
+            read(&text, "s.yaml", &Registry { tests: &tests, kinds: &specs() }, &Overrides::default())
+                .map_err(|e| e.to_string())
+        };
+        let duts = [
+            "name: pe, kind: uml",
+            "name: f, kind: frr",
+            "name: l, kind: xdp",
+            "name: four, kind: uml, topology: {mesh: 2}",
+        ];
+        let suite = edge(&duts, "vpn_scale").unwrap();
+        check(&suite).unwrap();
+        let played = |dut: usize| {
+            let ports = ports_of(&suite.duts[dut], &suite.ports);
+            (ports[0].customers, ports[1].core.clone())
+        };
+        let (ospf, ldp) = (CoreProtocol::Ospf, CoreProtocol::Ldp);
+        assert_eq!([0, 1, 2, 3].map(played), [(2, vec![ospf, ldp]), (0, vec![ospf]), (0, vec![]), (0, vec![])]);
+        let spec = drophammer_methods::find("vpn_scale").unwrap().spec();
+        let why = |dut: usize| not_applicable(&suite.duts[dut], spec, &suite.tests[0]);
+        assert_eq!(why(0), None);
+        assert!(why(1).is_some_and(|why| why.contains("role `vrfs`, which kind `frr` does not have")));
+        assert!(why(3).is_some_and(|why| why.contains("role `vrfs`, which a system of kind `uml` does not have")));
+        let nobody = edge(&duts[1..], "vpn_scale").unwrap_err();
+        assert!(nobody.contains("needs the role `vrfs`, which `f` of kind `frr` does not have"), "{nobody}");
+        assert!(nobody.contains("which `four` of kind `uml`, several routers does not have"), "{nobody}");
     }
 
     #[test]

@@ -130,6 +130,7 @@ impl Lsps for TestSetup<'_> {
     }
 
     fn begin(&mut self, plan: &LspPlan) -> Result<(), TestError> {
+        self.routing.end_sessions()?;
         let bench = &mut self.routing.bench;
         bench.stop_core()?;
         let last = self.lsps.take().map(|ends| ends.range);

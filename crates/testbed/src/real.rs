@@ -1,6 +1,7 @@
 //! DUTs on interfaces: brings them up, takes them down, and opens, captures and records their ports.
 
 use crate::device;
+use crate::kinds::ports_of;
 use drophammer_lab::{Dut, Lab, LabError, TesterInterface, Where};
 use drophammer_model::environment::PortRecord;
 use drophammer_model::role::RouterRole;
@@ -23,15 +24,16 @@ pub fn bring_up(
     work_dir: &Path,
     stop: &dyn Fn() -> bool,
 ) -> Result<Box<dyn Dut>, LabError> {
+    let ports = ports_of(dut, &suite.ports);
     match (drophammer_lab::find(&dut.kind), &dut.topology) {
         (Some(kind), Some(topology)) => {
             let unusable = |e: Unsuited| LabError::Unusable { what: e.what, remedy: e.remedy };
-            let system = System::of(&suite.ports, topology).map_err(unusable)?;
+            let system = System::of(&ports, topology).map_err(unusable)?;
             drophammer_lab::bring_up_system(kind, lab, dut, system, work_dir, stop)
         }
-        (Some(kind), None) => kind.bring_up(lab, dut, &RouterRole::of(&suite.ports), work_dir, stop),
+        (Some(kind), None) => kind.bring_up(lab, dut, &RouterRole::of(&ports), work_dir, stop),
         // The reference device belongs to the tester; the lab does not know it.
-        (None, _) => Ok(Box::new(device::bring_up(lab, dut, &suite.ports, suite.seed, work_dir, stop)?)),
+        (None, _) => Ok(Box::new(device::bring_up(lab, dut, &ports, suite.seed, work_dir, stop)?)),
     }
 }
 

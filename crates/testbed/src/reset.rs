@@ -204,18 +204,18 @@ impl TestSetup<'_> {
 
     fn keep_routes(&mut self, peers: &[PeerIndex], keep: bool) {
         for peer in peers {
-            if let Some((routers, router)) = self.rig().session_mut(*peer) {
+            if let Some((routers, router)) = self.routing.router_mut(*peer) {
                 routers.keep_routes(router, keep);
             }
         }
     }
 
     fn losses(&self, peer: PeerIndex) -> u32 {
-        self.routing.bench.rig.session(peer).map_or(0, |(routers, router)| routers.losses(router).0)
+        self.routing.router(peer).map_or(0, |(routers, router)| routers.losses(router).0)
     }
 
     fn established_at(&self, peer: PeerIndex) -> Option<Instant> {
-        let (routers, router) = self.routing.bench.rig.session(peer)?;
+        let (routers, router) = self.routing.router(peer)?;
         routers.session(router).established_at().filter(|_| routers.established(router))
     }
 }

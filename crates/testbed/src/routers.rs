@@ -6,8 +6,9 @@ mod standing;
 mod tables;
 
 use crate::bench::{Bench, Failure, failed};
+use crate::config::device_of;
 use crate::host::HostSince;
-use drophammer_emulation::bgp::{ExpectationId, Expected, RouteSource};
+use drophammer_emulation::bgp::{ExpectationId, Expected, RouteSource, Routers};
 use drophammer_methods::routing::{PeerIndex, RoutesSent, TableChoice, WatchIndex};
 use drophammer_methods::{
     ControlPlane, Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Trace, Verified,
@@ -16,8 +17,8 @@ use drophammer_model::Instant;
 use drophammer_model::routes::{AfiSafi, Prefix, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig};
 use drophammer_model::trial::{Family, PortIndex};
-use drophammer_rig::{Act, Action, Select, Until};
-use std::collections::{BTreeMap, BTreeSet};
+use drophammer_rig::{Act, Action, Hosts, RouterPlace, Select, SessionIndex, Until};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,10 +38,12 @@ struct Watch {
     begun: Instant,
 }
 
-/// The emulated routers and their state in a test; peer i is session i of the rig.
+/// The emulated routers and their state in a test.
 pub struct RoutingState {
     peers: Vec<PeerView>,
-    /// The DUT's address for each session.
+    /// The rig's session of each peer. The sessions of the routers of VPNs follow: only actions name those by their place here.
+    sessions: Vec<SessionIndex>,
+    /// The DUT's address for each peer.
     duts: Vec<IpAddr>,
     dut_as: u32,
     /// True if the DUT uses itself as next hop of external routes for internal peers.
@@ -68,23 +71,34 @@ pub struct RoutingState {
 
 impl RoutingState {
     /// The routers of `ports`, which [`crate::config::hosts_and_routers`] configures in the rig.
-    fn new(ports: &[PortConfig], seed: u64) -> RoutingState {
+    fn new(ports: &[PortConfig], hosts: &Hosts, seed: u64) -> RoutingState {
         let bgp = ports.iter().find_map(|port| port.bgp.as_ref());
-        let (mut peers, mut duts) = (Vec::new(), Vec::new());
+        let (mut peers, mut duts, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (port, config) in ports.iter().enumerate() {
             let Some(PortBgp { asn, .. }) = config.bgp else { continue };
+            let mut routers = BTreeMap::new();
             for link in config.peer_links() {
+                let device = device_of(&link);
                 let vlan = link.vlan.map_or(String::new(), |i| format!(" {}", config.vlans[i]));
                 for (index, address) in link.peers.into_iter().enumerate() {
                     let number = if index == 0 { String::new() } else { format!(".{}", index + 1) };
                     let name = format!("{}{vlan}{number}", config.name);
                     peers.push(PeerView { name, port, family: link.family, asn, address });
                     duts.push(link.addressing.dut);
+                    let router = routers.entry(device).or_default();
+                    places.push(RouterPlace { port, device, router: *router });
+                    *router += 1;
                 }
             }
         }
+        let session_at: HashMap<RouterPlace, SessionIndex> =
+            (0..hosts.sessions()).map(|session| (hosts.place(session), session)).collect();
+        let mut sessions: Vec<SessionIndex> = places.iter().map(|place| session_at[place]).collect();
+        let of_peers: HashSet<SessionIndex> = sessions.iter().copied().collect();
+        sessions.extend((0..hosts.sessions()).filter(|session| !of_peers.contains(session)));
         RoutingState {
             peers,
+            sessions,
             duts,
             dut_as: bgp.map_or(0, |bgp| bgp.dut_as),
             next_hop_self: bgp.is_some_and(|bgp| bgp.next_hop_self),
@@ -100,6 +114,21 @@ impl RoutingState {
             ended_some: false,
             watched: None,
         }
+    }
+
+    /// The router of a peer, and its number on its device.
+    fn router<'h>(&self, hosts: &'h Hosts, peer: PeerIndex) -> Option<(&'h Routers, usize)> {
+        hosts.session(self.sessions[peer])
+    }
+
+    /// The rig's sessions of these peers.
+    fn sessions_of<'p>(&self, peers: impl IntoIterator<Item = &'p PeerIndex>) -> Vec<SessionIndex> {
+        peers.into_iter().map(|peer| self.sessions[*peer]).collect()
+    }
+
+    /// The index by which actions name the router of a session.
+    pub(crate) fn index_of(&self, session: SessionIndex) -> Option<PeerIndex> {
+        self.sessions.iter().position(|known| *known == session)
     }
 
     /// Returns the origin's routes as the observer must receive them. `id` is the origin's BGP identifier.
@@ -127,6 +156,8 @@ impl RoutingState {
 const AT_ONCE: usize = 4;
 /// How often the DUT is checked for being alive.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long sessions that an earlier test left may take to end.
+const SESSIONS_END: Duration = Duration::from_secs(10);
 /// How long withdrawn routes may stay in the forwarding plane without any change. Four routers that shared a processor
 /// paused for more than ten seconds between two batches.
 const LEAVING: Duration = Duration::from_secs(60);
@@ -142,12 +173,27 @@ pub struct BgpRouting<'a> {
 impl<'a> BgpRouting<'a> {
     /// Returns the routers of the rig on `bench`. `ports` are its ports as the suite configures them.
     pub(crate) fn new(bench: Bench<'a>, ports: &[PortConfig], seed: u64) -> BgpRouting<'a> {
-        // The sessions of VPNs are those of another capability; a suite has one of the two.
-        let vpn = ports.iter().any(|port| port.customers > 0);
-        let ports = if bench.rig.sessions() == 0 || vpn { &[] } else { ports };
-        let state = RoutingState::new(ports, seed);
-        assert!(vpn || state.peers.len() == bench.rig.sessions(), "the rig has the sessions of the suite");
+        let ports = if bench.rig.sessions() == 0 { &[] } else { ports };
+        let state = RoutingState::new(ports, bench.rig.hosts(), seed);
         BgpRouting { bench, state }
+    }
+
+    /// The router of a peer, and its number on its device.
+    pub(crate) fn router(&self, peer: PeerIndex) -> Option<(&Routers, usize)> {
+        self.state.router(self.bench.rig.hosts(), peer)
+    }
+
+    /// Like [`BgpRouting::router`], but mutable.
+    pub(crate) fn router_mut(&mut self, peer: PeerIndex) -> Option<(&mut Routers, usize)> {
+        self.bench.rig.session_mut(self.state.sessions[peer])
+    }
+
+    /// Ends the sessions that an earlier test left, before the protocols of their devices change.
+    ///
+    /// # Errors
+    /// Those of [`Routing::reset`].
+    pub(crate) fn end_sessions(&mut self) -> Result<(), TestError> {
+        if self.state.wanted.is_empty() { Ok(()) } else { Routing::reset(self, SESSIONS_END) }
     }
 
     fn instant(&self) -> Instant {
@@ -191,7 +237,7 @@ impl<'a> BgpRouting<'a> {
                 }
                 self.state.note(action);
             }
-            acts.push(at_once.iter().map(|action| RoutingState::act(self.bench.rig.hosts(), action)).collect());
+            acts.push(at_once.iter().map(|action| self.state.act(self.bench.rig.hosts(), action)).collect());
         }
         Ok(acts)
     }
@@ -205,7 +251,7 @@ impl Routing for BgpRouting<'_> {
     fn sent(&self) -> RoutesSent {
         let hosts = self.bench.rig.hosts();
         let of = (0..self.state.peers.len()).filter_map(|peer| {
-            let (routers, router) = hosts.session(peer)?;
+            let (routers, router) = self.state.router(hosts, peer)?;
             Some(routers.advertised(router))
         });
         of.fold(RoutesSent::default(), |sum, sent| RoutesSent {
@@ -253,16 +299,17 @@ impl Routing for BgpRouting<'_> {
                 let Some(next) = some.next() else { break };
                 for peer in next {
                     let now = self.instant();
-                    self.bench.rig.protocols(Select::These(&[*peer]), Action::Start);
+                    let session = self.state.sessions[*peer];
+                    self.bench.rig.protocols(Select::These(&[session]), Action::Start);
                     self.state.wanted.insert(*peer);
                     begun.push(now);
                 }
                 continue;
             };
-            self.look(Until::Established(self.state.wanted()))?;
+            self.look(Until::Established(self.state.sessions_of(&self.state.wanted)))?;
             if self.instant() > deadline {
                 let waiting = peers.iter().filter(|p| !self.session(**p).established).count();
-                let state = self.bench.rig.session(peer).map(|(routers, router)| routers.session(router).state());
+                let state = self.router(peer).map(|(routers, router)| routers.session(router).state());
                 let failure = self.state.port_failure.as_ref().map_or(String::new(), |e| format!(" ({e})"));
                 let peer = &self.state.peers[peer];
                 // A segment with a wrong signature is dropped without an answer (RFC 2385 section 2.0). This looks like silence.
@@ -279,14 +326,14 @@ impl Routing for BgpRouting<'_> {
             }
         }
         let since = |(peer, begun): (&PeerIndex, &Instant)| {
-            let (routers, router) = self.bench.rig.session(*peer)?;
+            let (routers, router) = self.router(*peer)?;
             routers.session(router).established_at().map(|at| at.since(*begun))
         };
         Ok(peers.iter().zip(&begun).map(|of| since(of).unwrap_or_default()).collect())
     }
 
     fn session(&self, peer: PeerIndex) -> SessionView {
-        let Some((routers, router)) = self.bench.rig.session(peer) else {
+        let Some((routers, router)) = self.router(peer) else {
             return SessionView { established: false, cause: String::new(), losses: 0 };
         };
         let (losses, cause) = routers.losses(router);
@@ -302,14 +349,14 @@ impl Routing for BgpRouting<'_> {
         part: Range<u32>,
     ) -> WatchIndex {
         let now = self.instant();
-        let BgpRouting { bench, state } = self;
-        let originator = bench.rig.session(origin);
+        let originator = self.router(origin);
         let originator = originator.map(|(routers, router)| routers.session(router).config().router_id);
+        let BgpRouting { bench, state } = self;
         let expected = state.expected(observer, origin, originator);
         let known = |w: &Watch| {
             (w.observer, w.origin) == (observer, origin) && Arc::ptr_eq(&w.routes, routes) && w.part == part
         };
-        let Some((routers, router)) = bench.rig.session_mut(observer) else { return 0 };
+        let Some((routers, router)) = bench.rig.session_mut(state.sessions[observer]) else { return 0 };
         let adj_rib_in = routers.adj_rib_in_mut(router);
         adj_rib_in.clear_skyline();
         let index = match state.watches.iter().position(known) {
@@ -327,14 +374,14 @@ impl Routing for BgpRouting<'_> {
 
     fn expect(&mut self, watch: WatchIndex, part: Range<u32>, present: bool) {
         let now = self.instant();
-        let watch = &self.state.watches[watch];
-        if let Some((routers, router)) = self.bench.rig.session_mut(watch.observer) {
-            routers.adj_rib_in_mut(router).change(now, watch.id, part, present);
+        let Watch { observer, id, .. } = self.state.watches[watch];
+        if let Some((routers, router)) = self.router_mut(observer) {
+            routers.adj_rib_in_mut(router).change(now, id, part, present);
         }
     }
 
     fn act(&mut self, action: &RouteAction) -> Result<(), TestError> {
-        let (port, act) = RoutingState::act(self.bench.rig.hosts(), action);
+        let (port, act) = self.state.act(self.bench.rig.hosts(), action);
         self.state.note(action);
         self.bench.rig.command(port, &act).map_err(|e| TestError::NotApplicable(e.to_string()))
     }
@@ -353,7 +400,7 @@ impl Routing for BgpRouting<'_> {
 
     fn verified(&self, watch: WatchIndex) -> Verified {
         let watch = &self.state.watches[watch];
-        let Some((routers, router)) = self.bench.rig.session(watch.observer) else { return Verified::default() };
+        let Some((routers, router)) = self.router(watch.observer) else { return Verified::default() };
         let (adj_rib_in, r) = (routers.adj_rib_in(router), routers.adj_rib_in(router).report(watch.id));
         Verified {
             expected: r.expected.into(),
@@ -371,13 +418,13 @@ impl Routing for BgpRouting<'_> {
 
     fn missing(&self, watch: WatchIndex, limit: usize) -> Vec<Prefix> {
         let watch = &self.state.watches[watch];
-        let session = self.bench.rig.session(watch.observer);
+        let session = self.router(watch.observer);
         session.map_or_else(Vec::new, |(r, i)| r.adj_rib_in(i).missing(watch.id, limit))
     }
 
     fn trace(&self, watch: WatchIndex) -> Trace {
         let watch = &self.state.watches[watch];
-        let Some((routers, router)) = self.bench.rig.session(watch.observer) else { return Trace::default() };
+        let Some((routers, router)) = self.router(watch.observer) else { return Trace::default() };
         let adj_rib_in = routers.adj_rib_in(router);
         let samples = adj_rib_in.skyline().iter();
         let skyline = samples.map(|(at, routes)| (at.since(watch.begun).as_secs_f64(), *routes)).collect();
@@ -399,7 +446,7 @@ impl Routing for BgpRouting<'_> {
         }
         self.state.watches.clear();
         for peer in 0..self.state.peers.len() {
-            if let Some((routers, router)) = self.bench.rig.session_mut(peer) {
+            if let Some((routers, router)) = self.router_mut(peer) {
                 routers.clear_tables(router);
             }
         }

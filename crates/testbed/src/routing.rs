@@ -38,10 +38,10 @@ pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
     })
 }
 
-/// Returns its sessions as a PE router: it waits for the CE router of each VRF and the PE router behind each core port.
-/// `None` if the suite has no VRFs, of which these are the device's.
-pub(crate) fn vpn(p: &Params, role: &RouterRole, vrfs: &[Vrf]) -> Option<BgpConfig> {
-    let core = role.core.as_ref().filter(|_| !vrfs.is_empty())?;
+/// Adds its sessions as a PE router to `bgp`: it waits for the CE router of each VRF and the PE router behind each core port.
+/// The suite has no more if there are no VRFs, of which these are the device's.
+pub(crate) fn with_vpn(bgp: Option<BgpConfig>, p: &Params, role: &RouterRole, vrfs: &[Vrf]) -> Option<BgpConfig> {
+    let Some(core) = role.core.as_ref().filter(|_| !vrfs.is_empty()) else { return bgp };
     let peer = |(ce, vrf): (&VrfRole, &Vrf)| BgpPeer {
         port: vrf.interface,
         address: ce.ce.into(),
@@ -49,13 +49,11 @@ pub(crate) fn vpn(p: &Params, role: &RouterRole, vrfs: &[Vrf]) -> Option<BgpConf
         connect: false,
         client: false,
     };
-    Some(BgpConfig {
-        asn: PROVIDER_AS.into(),
-        router_id: core.loopback,
-        peers: role.vrfs.iter().zip(vrfs).map(peer).collect(),
-        pe_peers: core.links.iter().map(|link| link.pe).collect(),
-        ..limits(p)
-    })
+    let mut bgp = bgp.unwrap_or_else(|| BgpConfig { asn: PROVIDER_AS.into(), ..limits(p) });
+    bgp.router_id = core.loopback;
+    bgp.peers.extend(role.vrfs.iter().zip(vrfs).map(peer));
+    bgp.pe_peers = core.links.iter().map(|link| link.pe).collect();
+    Some(bgp)
 }
 
 /// Returns a configuration without sessions that has the delays and limits of the parameters.

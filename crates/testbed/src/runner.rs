@@ -13,7 +13,7 @@ mod stretches;
 mod tally;
 
 use crate::config::hosts_and_routers;
-use crate::kinds::{installs_routes, is_virtual, mixed_installation, not_applicable, placement};
+use crate::kinds::{installs_routes, is_virtual, mixed_installation, not_applicable, placement, ports_of};
 use crate::observer::{Observer, Progress};
 use crate::records::{problem_of, status_of, test_record, verdicts};
 use crate::route_ceiling::{self, Ceilings};
@@ -325,21 +325,25 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
 
     fn simulated(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
-        let (clock, ports, mut device) =
-            match simulated::bring_up(dut, &self.state.suite.ports, self.state.queues, self.state.suite.seed) {
-                Ok(parts) => parts,
-                Err(e) => return Ok(Some(e)),
-            };
+        let (clock, ports, mut device) = match simulated::bring_up(
+            dut,
+            &ports_of(dut, &self.state.suite.ports),
+            self.state.queues,
+            self.state.suite.seed,
+        ) {
+            Ok(parts) => parts,
+            Err(e) => return Ok(Some(e)),
+        };
         let ports = ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
         let ports = Ports::One { ports, clock: Box::new(clock) };
-        let config = self.config();
+        let config = self.config(dut);
         self.keep_record(dut, device.record(), &ports, &config, 0)?;
         self.tests(dut, Rig::new(ports, &config), device.as_mut(), ceilings, 0..self.state.turn.tests.len())
     }
 
-    /// Returns the configuration of the suite's emulated hosts and routers.
-    fn config(&self) -> Config {
-        hosts_and_routers(&self.state.suite.ports, &families(self.state.suite), self.state.suite.seed)
+    /// Returns the configuration of the suite's emulated hosts and routers in front of this DUT.
+    fn config(&self, dut: &DutConfig) -> Config {
+        hosts_and_routers(&ports_of(dut, &self.state.suite.ports), &families(self.state.suite), self.state.suite.seed)
     }
 
     fn real(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
@@ -373,15 +377,25 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
     /// Returns the time that the rest of the run after test `number` (from 0) will take.
     fn after(&self, number: usize) -> Duration {
         let left = self.state.plan.iter().skip(number + 1);
-        left.map(|(test, estimate)| self.state.elapsed.get(test).copied().unwrap_or(*estimate)).sum()
+        left.map(|step| self.time_of(step)).sum()
+    }
+
+    /// Returns the time that a step of the plan takes: that of its test on another DUT, or the estimate.
+    fn time_of(&self, (test, estimate): &(usize, Duration)) -> Duration {
+        // The test does not apply to the DUT of this step.
+        if estimate.is_zero() {
+            return Duration::ZERO;
+        }
+        self.state.elapsed.get(test).copied().unwrap_or(*estimate)
     }
 
     /// Returns the time left at the start of each test of the turn.
     fn left(&self) -> Vec<Left> {
         let of = |place: usize| {
-            let (test, estimate) = self.state.plan[self.state.begun + place * self.state.step];
-            let time = self.state.elapsed.get(&test).copied().unwrap_or(estimate);
-            let others = time * (self.state.step as u32 - 1);
+            let first = self.state.begun + place * self.state.step;
+            let time = self.time_of(&self.state.plan[first]);
+            let others =
+                self.state.plan[first + 1..first + self.state.step].iter().map(|step| self.time_of(step)).sum();
             Left { others, ..Left::new(self.after(self.state.begun + (place + 1) * self.state.step - 1), time) }
         };
         (0..self.state.turn.tests.len()).map(of).collect()
@@ -402,7 +416,8 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         let mut frames = ceilings.frames.get(backend).cloned().unwrap_or_default();
         frames.extend(self.state.beaten.get(backend).cloned().unwrap_or_default());
         let known = self.known_with(backend, &frames);
-        let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.state.session, self.observer);
+        let ports = ports_of(dut, &suite.ports);
+        let mut setup = TestSetup::new(&dut.name, &ports, rig, device, &mut self.state.session, self.observer);
         setup.facts_mut().ceilings = frames;
         setup.facts_mut().flows = suite.flows.clone();
         *setup.known() = known;
@@ -446,7 +461,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             let (left, of) = (setup.left.now(), self.state.plan.len());
             setup.observer().progress(&Progress::Test { dut: &dut.name, title: &title, number, of, left });
             let mut outcome = Outcome::default();
-            let result = match not_applicable(dut, method.spec(), &test.params) {
+            let result = match not_applicable(dut, method.spec(), test) {
                 Some(why) => Err(TestError::NotApplicable(why)),
                 None => routed::release(&mut setup, method.spec(), &test.params)
                     .and_then(|()| method.run(&mut setup, &test.params, &mut outcome)),

@@ -236,7 +236,7 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
         let ipv4 = Some((vrf.local, vrf.prefix_len));
         config.sub_interfaces.push(SubInterface { port: vrf.port, tags, ipv4, ipv6: None });
     }
-    config.bgp = config.bgp.or_else(|| routing::vpn(p, &role, &config.vrfs));
+    config.bgp = routing::with_vpn(config.bgp, p, &role, &config.vrfs);
     let label = |l: role::LabelRoute| LabelRoute { label: l.label, out: l.out, port: l.at.port, next_hop: l.via };
     config.labels = role.labels.into_iter().map(label).collect();
     config.pushed = role.pushed;

@@ -12,6 +12,7 @@
 
 use drophammer_lab::{Dut, Filters, LabError, TesterInterface, ThreadTimes, Usage, no_filters};
 use drophammer_methods::Contestant;
+use drophammer_model::capabilities::Capabilities;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::suite::PortConfig;
@@ -201,7 +202,8 @@ pub(crate) fn ports(configs: &[PortConfig], names: &[&str]) -> (Vec<PortConfig>,
     for name in names {
         contestants.push(Contestant { name: (*name).to_owned(), ports: ports.len()..ports.len() + each });
         let own =
-            configs[..each].iter().map(|port| PortConfig { name: format!("{name}:{}", port.name), ..port.clone() });
+            // No test of several DUTs at once has labels or VPNs.
+            configs[..each].iter().map(|port| PortConfig { name: format!("{name}:{}", port.name), ..port.in_front_of(&Capabilities::ROUTER) });
         ports.extend(own);
     }
     (ports, contestants)

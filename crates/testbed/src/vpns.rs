@@ -97,12 +97,16 @@ impl VpnState {
     /// The VRFs of `ports`, whose sessions [`crate::config::hosts_and_routers`] configures in the rig of `bench`.
     pub(crate) fn new(ports: &[PortConfig], bench: &Bench<'_>) -> VpnState {
         let roles = label_edge::vrfs(ports);
-        let of_place = |port: PortIndex, device: usize| {
-            let hosts = bench.rig.hosts();
-            (0..hosts.sessions()).find(|session| hosts.place(*session) == RouterPlace { port, device, router: 0 })
+        let hosts = bench.rig.hosts();
+        let is_at = |session: &SessionIndex, (port, device)| {
+            let place = hosts.place(*session);
+            (place.port, place.device) == (port, device)
         };
-        let core = label_edge::core_ports(ports);
-        let pes = core.into_iter().filter_map(|port| Some((port, of_place(port, crate::core::P_ROUTER)?))).collect();
+        let of_place = |port, device| (0..hosts.sessions()).find(|session| is_at(session, (port, device)));
+        // The PE router is the last speaker of its device: the peers of `bgp:` come before it.
+        let of_pe = |port| (0..hosts.sessions()).rev().find(|session| is_at(session, (port, crate::core::P_ROUTER)));
+        let core = if roles.is_empty() { Vec::new() } else { label_edge::core_ports(ports) };
+        let pes = core.into_iter().filter_map(|port| Some((port, of_pe(port)?))).collect();
         // The device of the port itself is the first one.
         let device = |vrf: &VrfRole| 1 + usize::from(vrf.vid - label_edge::FIRST_VLAN);
         let first = |vrf: &VrfRole| of_place(vrf.port, device(vrf));
@@ -549,6 +553,7 @@ impl Vpns for TestSetup<'_> {
 
     fn bring_up(&mut self, vrfs: u32, routes: u32, within: Duration) -> Result<VpnUp, TestError> {
         Vpns::take_down(self)?;
+        self.routing.end_sessions()?;
         let all = self.vpns.vrfs.len();
         if vrfs == 0 || vrfs as usize > all {
             let why = format!(
@@ -640,7 +645,8 @@ impl Vpns for TestSetup<'_> {
                 routers.adj_rib_in_mut(router).change_vpn(now, id, index..index + 1, part.clone(), present);
             }
         }
-        let peer = self.vpns.ces[vrf.number as usize];
+        let session = self.vpns.ces[vrf.number as usize];
+        let peer = self.routing.state.index_of(session).expect("every session has an index");
         let routes = routes.unwrap_or_else(|| prefixes(label_edge::CUSTOMER_ROUTES, 1).expect("one route"));
         RouteAction::Routes { peer, change, routes, part, packing: Packing::default() }
     }

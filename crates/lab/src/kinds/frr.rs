@@ -128,18 +128,22 @@ pub(super) fn files(dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, S
     }
     let mut files = vec![("frr.conf".to_owned(), configuration::render(TEMPLATE, &dut.name, role)?)];
     for (daemon, template) in templates(role) {
-        files.push((format!("{daemon}.conf"), configuration::render(template, &dut.name, role)?));
+        let (name, text) = (format!("{daemon}.conf"), configuration::render(template, &dut.name, role)?);
+        match files.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, before)) => before.push_str(&text),
+            None => files.push((name, text)),
+        }
     }
     Ok(files)
 }
 
-/// The daemons that read their own file, with its template. bgpd takes the role of a PE router, or that of a router with peers.
+/// The daemons that read their own file, with its templates. bgpd takes the role of a router with peers, that of a PE router, or both.
 pub(crate) fn templates(role: &RouterRole) -> Vec<(&'static str, &'static str)> {
     let all = [
         (label_edge::speaks(role, CoreProtocol::Ospf), "ospfd", OSPF_TEMPLATE),
         (label_edge::speaks(role, CoreProtocol::Ldp), "ldpd", LDP_TEMPLATE),
+        (role.bgp.is_some(), "bgpd", BGP_TEMPLATE),
         (!role.vrfs.is_empty(), "bgpd", VPN_TEMPLATE),
-        (role.vrfs.is_empty() && role.bgp.is_some(), "bgpd", BGP_TEMPLATE),
     ];
     all.into_iter().filter(|(wanted, ..)| *wanted).map(|(_, daemon, template)| (daemon, template)).collect()
 }
@@ -302,7 +306,7 @@ fn with_groups(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::kinds::tests_support::{
-        dut, edge_ports, one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports,
+        dut, edge_ports, one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports, with_bgp,
     };
 
     #[test]
@@ -357,7 +361,8 @@ mod tests {
     fn each_protocol_of_core_links_and_vrfs_has_its_daemon_and_file() {
         use CoreProtocol::{Bfd, Ldp, Ospf};
         let role = RouterRole::of(&edge_ports(&[Ospf, Ldp, Bfd], 2));
-        let files = files(&dut("pe", "frr", Default::default()), &role).unwrap();
+        let files_of = |role: &RouterRole| files(&dut("pe", "frr", Default::default()), role).unwrap();
+        let files = files_of(&role);
         let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["frr.conf", "ospfd.conf", "ldpd.conf", "bgpd.conf"]);
         assert_eq!(daemons(&role, &files), ["bfdd", "ospfd", "ldpd", "bgpd"]);
@@ -373,6 +378,14 @@ mod tests {
                    exit-address-family\nexit\n";
         assert!(files[3].1.contains(vrf), "{}", files[3].1);
         assert!(files[3].1.contains(" neighbor 100.127.0.2 update-source 100.127.255.1\n"), "{}", files[3].1);
+        // With peers, one file holds both roles of bgpd.
+        let both = RouterRole::of(&with_bgp(edge_ports(&[Ospf, Ldp], 2), 1));
+        let files = files_of(&both);
+        let bgpd: Vec<_> = files.iter().filter(|(name, _)| name == "bgpd.conf").collect();
+        assert_eq!(bgpd.len(), 1);
+        for line in [" neighbor p1_ipv4 remote-as 65002", " neighbor 100.127.0.2 activate", "router bgp 65000 vrf v2"] {
+            assert!(bgpd[0].1.contains(&format!("{line}\n")), "{line}");
+        }
         let igp = RouterRole::of(&edge_ports(&[Ospf], 0));
         assert_eq!(daemons(&igp, &[]), ["ospfd"]);
         assert_eq!(templates(&igp).len(), 1);

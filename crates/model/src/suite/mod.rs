@@ -8,6 +8,7 @@ pub use expectation::{BaselineFigure, Cells, Expectation};
 pub use mask::{BgpProtection, Mask, Secret};
 pub use params::{ParamValue, Params};
 
+use crate::capabilities::Capabilities;
 use crate::environment::About;
 use crate::label_edge::CoreProtocol;
 use crate::medium::Medium;
@@ -246,6 +247,14 @@ impl VlanConfig {
 }
 
 impl PortConfig {
+    /// The port in front of a router with these capabilities: without the protocols of core links that it does not speak, and without
+    /// customers if it has no VRFs.
+    pub fn in_front_of(&self, capabilities: &Capabilities) -> PortConfig {
+        let core = self.core.iter().copied().filter(|protocol| capabilities.core.contains(protocol)).collect();
+        let customers = if capabilities.vrfs { self.customers } else { 0 };
+        PortConfig { core, customers, ..self.clone() }
+    }
+
     /// Addressing of `family`.
     pub fn addressing(&self, family: Family) -> Option<&Addressing> {
         match family {
@@ -300,6 +309,8 @@ pub struct TestConfig {
     pub test: String,
     /// Id that distinguishes it from other tests of the same name in the suite.
     pub id: Option<String>,
+    /// Names of the only DUTs that it runs on; all if empty.
+    pub duts: Vec<String>,
     /// Parameters, defaults of the profile filled in.
     pub params: Params,
     /// Criteria for pass or fail.
@@ -310,6 +321,11 @@ impl TestConfig {
     /// True if `word` is its name or its id.
     pub fn is_called(&self, word: &str) -> bool {
         self.test == word || self.id.as_deref() == Some(word)
+    }
+
+    /// True if the suite runs it on this DUT.
+    pub fn is_for(&self, dut: &str) -> bool {
+        self.duts.is_empty() || self.duts.iter().any(|name| name == dut)
     }
 
     /// Its name, with its id if it has one: `throughput (small)`.

@@ -292,6 +292,42 @@ fn one_mistake_gives_one_error() {
 }
 
 #[test]
+fn a_test_is_restricted_to_duts_of_the_suite() {
+    let text = |test: &str| {
+        format!(
+            "suite: some\nduts: [{{name: a, kind: frr}}, {{name: b, kind: bird}}]\nports: [{{name: p1, speed: 1 Gbit/s}}, {{name: p2, speed: 1 \
+             Gbit/s}}]\ntests: [{{throughput: {{{test}}}}}, latency]\n"
+        )
+    };
+    let read = suite(&text("duts: [b]")).unwrap();
+    assert_eq!([read.tests[0].is_for("a"), read.tests[0].is_for("b"), read.tests[1].is_for("a")], [false, true, true]);
+    for (test, message, help) in [
+        ("duts: [bb]", "there is no DUT `bb`", "did you mean `b`?"),
+        ("duts: []", "`duts` of a test is empty", "duts: [frr, bird]"),
+        ("duts: b", "`duts` of a test is a list", "duts: [frr, bird]"),
+        ("duts: [b, b]", "two DUTs are called `b`", "a different name"),
+    ] {
+        let errors = suite(&text(test)).unwrap_err();
+        let [error] = &errors.errors[..] else { panic!("{errors}") };
+        assert!(error.message.contains(message) && error.help.contains(help), "{errors}");
+    }
+}
+
+#[test]
+fn vpns_and_bgp_have_one_as() {
+    let text = |bgp: &str| {
+        format!(
+            "suite: pe\nbgp: {{{bgp}}}\nduts: [{{name: frr, kind: frr}}]\nports:\n  - {{name: c, speed: 1 Gbit/s, ipv6: off, \
+             customers: 2}}\n  - {{name: n, speed: 1 Gbit/s, ipv6: off, core: [ospf, ldp]}}\ntests: [throughput]\n"
+        )
+    };
+    suite(&text("")).unwrap();
+    let errors = suite(&text("dut_as: 65010")).unwrap_err();
+    let [error] = &errors.errors[..] else { panic!("{errors}") };
+    assert!(error.message.contains("AS 65000") && error.help.contains("`dut_as: 65000`"), "{errors}");
+}
+
+#[test]
 fn all_mistakes_are_told_at_once_in_order_of_place() {
     let text = "\
 suite: a b

@@ -62,6 +62,22 @@ fn keys_of_the_suite_win_over_those_that_it_includes() {
 }
 
 #[test]
+fn published_entries_of_all_files_count() {
+    let entry = |title: &str| {
+        format!("published: [{{test: throughput, title: {title}, source: s, columns: [router], rows: [[A]]}}]\n")
+    };
+    let suite = format!("include: [one.yaml, bench.yaml, two.yaml]\nsuite: s\ntests: [throughput]\n{}", entry("own"));
+    let files =
+        [("suite.yaml", &*suite), ("bench.yaml", BENCH), ("one.yaml", &entry("one")), ("two.yaml", &entry("two"))];
+    let titles: Vec<_> = good(&files).suite.about.published.into_iter().map(|published| published.title).collect();
+    assert_eq!(titles, ["one", "two", "own"]);
+    // An error has the place in its own file.
+    let wrong = entry("two").replace("throughput", "thruput");
+    let errors = load(&[files[0], files[1], files[2], ("two.yaml", &wrong)]).unwrap_err();
+    assert_eq!(places(&errors).into_iter().map(|at| (at.0, at.1)).collect::<Vec<_>>(), [("lab/two.yaml", 1)]);
+}
+
+#[test]
 fn the_later_of_two_files_wins_and_files_include_files_beside_them() {
     let loaded = good(&[
         ("suite.yaml", "suite: s\ninclude: [a.yaml, sub/b.yaml]\ntests: [throughput]\n"),

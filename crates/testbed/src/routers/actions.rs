@@ -8,15 +8,15 @@ use drophammer_rig::{Act, Hosts, RouterPlace};
 
 impl RoutingState {
     /// Returns the port and act for an action.
-    pub(super) fn act(hosts: &Hosts, action: &RouteAction) -> (PortIndex, Act) {
+    pub(super) fn act(&self, hosts: &Hosts, action: &RouteAction) -> (PortIndex, Act) {
         match action {
             RouteAction::Routes { peer, change, routes, part, packing } => {
-                let RouterPlace { port, device, router } = hosts.place(*peer);
+                let RouterPlace { port, device, router } = hosts.place(self.sessions[*peer]);
                 let set = RouteSet::unicast(routes.clone(), part.clone(), *packing);
                 (port, Act::bgp(device, BgpCommand::Routes { peer: router, change: *change, set }))
             }
             RouteAction::Close { peer } => {
-                let RouterPlace { port, device, router } = hosts.place(*peer);
+                let RouterPlace { port, device, router } = hosts.place(self.sessions[*peer]);
                 (port, Act::bgp(device, BgpCommand::Stop(router)))
             }
             RouteAction::Link { port, up } => (*port, Act::Link(*up)),

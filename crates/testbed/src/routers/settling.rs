@@ -93,7 +93,7 @@ impl BgpRouting<'_> {
             .iter()
             .filter_map(|watch| {
                 let watch = &self.state.watches[*watch];
-                let (routers, router) = self.bench.rig.session(watch.observer)?;
+                let (routers, router) = self.router(watch.observer)?;
                 Some(routers.adj_rib_in(router).report(watch.id))
             })
             .collect();
@@ -114,7 +114,7 @@ impl RoutingState {
     /// Returns which side delayed the sessions with UPDATEs to send, until `now`.
     fn pressure(&self, hosts: &Hosts, now: Instant) -> Pressure {
         let of = |peer: &usize| {
-            let (routers, router) = hosts.session(*peer)?;
+            let (routers, router) = self.router(hosts, *peer)?;
             Some(routers.pressure(router, now))
         };
         self.advertising.iter().filter_map(of).fold(Pressure::default(), |sum, more| sum + more)
@@ -123,7 +123,7 @@ impl RoutingState {
     /// Returns the number of bytes that the DUT's TCP has acknowledged.
     fn taken(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &usize| {
-            let (routers, router) = hosts.session(*peer)?;
+            let (routers, router) = self.router(hosts, *peer)?;
             Some(routers.acknowledged_bytes(router))
         };
         self.wanted.iter().filter_map(of).sum()
@@ -132,7 +132,7 @@ impl RoutingState {
     /// Returns the number of UPDATEs received.
     fn updates(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &usize| {
-            let (routers, router) = hosts.session(*peer)?;
+            let (routers, router) = self.router(hosts, *peer)?;
             Some(routers.adj_rib_in(router).totals().updates)
         };
         self.wanted.iter().filter_map(of).sum()
@@ -142,7 +142,7 @@ impl RoutingState {
     fn off(&self, hosts: &Hosts, watches: &[WatchIndex]) -> u64 {
         let of = |watch: &WatchIndex| {
             let watch = &self.watches[*watch];
-            let (routers, router) = hosts.session(watch.observer)?;
+            let (routers, router) = self.router(hosts, watch.observer)?;
             let report = routers.adj_rib_in(router).report(watch.id);
             Some(u64::from(report.missing) + u64::from(report.unexpected) + u64::from(report.wrong))
         };
@@ -161,7 +161,7 @@ impl RoutingState {
         let (mut routes, mut example) = (0, None);
         for watch in watches {
             let watch = &self.watches[*watch];
-            let Some((routers, router)) = hosts.session(watch.observer) else { continue };
+            let Some((routers, router)) = self.router(hosts, watch.observer) else { continue };
             let (count, first) = routers.adj_rib_in(router).moved_since(watch.id, begin);
             routes += u64::from(count);
             example = example.or(first);

@@ -5,7 +5,7 @@ use drophammer_methods::routing::{PeerIndex, WatchIndex};
 use drophammer_rig::{Hosts, Until};
 
 impl RoutingState {
-    /// Returns the sessions that must be up.
+    /// Returns the peers whose sessions must be up.
     pub(crate) fn wanted(&self) -> Vec<PeerIndex> {
         self.wanted.iter().copied().collect()
     }
@@ -13,7 +13,7 @@ impl RoutingState {
     /// Returns the first session that should be up but is not, and why.
     pub(super) fn lost(&self, hosts: &Hosts) -> Option<(PeerIndex, String)> {
         self.wanted.iter().find_map(|peer| {
-            let (routers, router) = hosts.session(*peer)?;
+            let (routers, router) = self.router(hosts, *peer)?;
             if routers.established(router) {
                 return None;
             }
@@ -26,7 +26,7 @@ impl RoutingState {
     /// established, and so lost their routes.
     pub(super) fn came_back(&self, hosts: &Hosts) -> String {
         let lost = |peer: &PeerIndex| {
-            let (routers, router) = hosts.session(*peer)?;
+            let (routers, router) = self.router(hosts, *peer)?;
             let (losses, cause) = routers.losses(router);
             let cause = cause.filter(|_| losses > 0)?;
             Some(format!("; the session of {} had ended: {cause}", self.peers[*peer].name))
@@ -36,24 +36,25 @@ impl RoutingState {
 
     /// Returns the condition that the DUT has acknowledged all UPDATEs.
     pub(super) fn acknowledged(&self) -> Until {
-        Until::Acknowledged(self.advertising.iter().copied().collect())
+        Until::Acknowledged(self.sessions_of(&self.advertising))
     }
 
     /// Returns the condition that all sessions that were asked to end have ended.
     pub(super) fn ended(&self) -> Until {
-        Until::Idle((0..self.peers.len()).filter(|peer| !self.wanted.contains(peer)).collect())
+        let ended = (0..self.peers.len()).filter(|peer| !self.wanted.contains(peer));
+        Until::Idle(ended.map(|peer| self.sessions[peer]).collect())
     }
 
     /// Returns the condition that the observers have received the expected routes, and all sessions that were asked to end have ended.
     pub(super) fn complete(&self, watches: &[WatchIndex]) -> Until {
-        let expectation = |watch: &WatchIndex| (self.watches[*watch].observer, self.watches[*watch].id);
+        let expectation = |watch: &WatchIndex| (self.sessions[self.watches[*watch].observer], self.watches[*watch].id);
         Until::All(vec![Until::Received(watches.iter().map(expectation).collect()), self.ended()])
     }
 
     /// Sum of all traffic sent and received. It changes while routes are exchanged.
     pub(super) fn movement(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &PeerIndex| {
-            let (routers, router) = hosts.session(*peer)?;
+            let (routers, router) = self.router(hosts, *peer)?;
             let (received, sent) = (routers.adj_rib_in(router).totals(), routers.advertised(router));
             Some(received.bytes + received.updates + sent.bytes)
         };

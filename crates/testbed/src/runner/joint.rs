@@ -225,7 +225,7 @@ impl Runner<'_, '_, '_> {
             let mut outcomes = vec![Outcome::default(); contestants.len()];
             let spec = method.spec();
             let refused = |dut: &DutConfig| {
-                let why = not_applicable(dut, spec, &test.params)?;
+                let why = not_applicable(dut, spec, test)?;
                 Some(format!("{}: {why}", dut.name))
             };
             let result = match suite.duts.iter().find_map(refused) {

@@ -1,7 +1,7 @@
 //! The plan of a run: its steps, their order, and how long they take.
 
 use super::method;
-use crate::kinds::{is_virtual, placement};
+use crate::kinds::{is_virtual, not_applicable, placement};
 use drophammer_methods::fixed_rate::FixedRate;
 use drophammer_methods::parameters::FAMILIES;
 use drophammer_methods::{Method as _, TrialCount, routed};
@@ -79,10 +79,13 @@ impl Turn {
         self.tests.len() * if self.mode == Mode::Abreast { self.duts.len() } else { 1 }
     }
 
-    /// Iterates over the places of the tests in the suite, in order.
-    fn in_order(&self) -> impl Iterator<Item = usize> {
-        let times = self.len() / self.tests.len().max(1);
-        self.tests.iter().flat_map(move |test| std::iter::repeat_n(*test, times))
+    /// Iterates over the places in the suite of the tests, each with its DUT, in order; a test for all DUTs at once has none.
+    fn in_order(&self) -> impl Iterator<Item = (usize, Option<usize>)> {
+        let duts = match self.mode {
+            Mode::Joint => vec![None],
+            Mode::Alone | Mode::Abreast => self.duts.iter().copied().map(Some).collect(),
+        };
+        self.tests.iter().flat_map(move |test| duts.clone().into_iter().map(|dut| (*test, dut)))
     }
 }
 
@@ -121,10 +124,17 @@ pub(super) fn turns(suite: &Suite) -> Vec<Turn> {
     (0..suite.rounds).flat_map(of_round).filter(|turn| !turn.tests.is_empty()).collect()
 }
 
-/// Returns everything that will be run, with its estimate: `(test index, estimate)`.
+/// Returns everything that will be run, with its estimate: `(test index, estimate)`. The estimate is zero for a test that does not apply to its DUT.
 pub(super) fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
     let tests: Vec<Duration> = estimates(suite).into_iter().map(|(time, _)| time).collect();
-    turns(suite).iter().flat_map(Turn::in_order).map(|test| (test, tests[test])).collect()
+    let applies = |test: usize, dut: usize| {
+        let test = &suite.tests[test];
+        not_applicable(&suite.duts[dut], method(test).spec(), test).is_none()
+    };
+    let step = |(test, dut): (usize, Option<usize>)| {
+        (test, if dut.is_none_or(|dut| applies(test, dut)) { tests[test] } else { Duration::ZERO })
+    };
+    turns(suite).iter().flat_map(Turn::in_order).map(step).collect()
 }
 
 /// Estimated time from a DUT's start to its first test, plus the time from its last test to its end. User Mode Linux

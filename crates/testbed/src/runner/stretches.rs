@@ -127,7 +127,7 @@ impl Runner<'_, '_, '_> {
             Err(e) => return Ok(Some(e)),
         };
         let ports = Ports::real(open, clock, self.state.processors);
-        let mut config = self.config();
+        let mut config = self.config(dut);
         for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
             port.dut = interface.dut_mac.map(drophammer_wire::MacAddr);
         }

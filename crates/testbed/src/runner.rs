@@ -394,8 +394,11 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         let of = |place: usize| {
             let first = self.state.begun + place * self.state.step;
             let time = self.time_of(&self.state.plan[first]);
-            let others =
-                self.state.plan[first + 1..first + self.state.step].iter().map(|step| self.time_of(step)).sum();
+            // The steps of the test on the other DUTs stand around this one.
+            let around = self.state.step - 1;
+            let near = first.saturating_sub(around)..(first + around + 1).min(self.state.plan.len());
+            let same = |at: &usize| *at != first && self.state.plan[*at].0 == self.state.plan[first].0;
+            let others = near.filter(same).take(around).map(|at| self.time_of(&self.state.plan[at])).sum();
             Left { others, ..Left::new(self.after(self.state.begun + (place + 1) * self.state.step - 1), time) }
         };
         (0..self.state.turn.tests.len()).map(of).collect()

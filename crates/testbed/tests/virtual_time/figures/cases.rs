@@ -79,7 +79,7 @@ pub fn vpns() -> Vec<Memory> {
              customers: 3}}\n  - {{name: core, speed: 10 Mbit/s, ipv6: off, mtu: 1600, core: [ospf, ldp]}}\n{tests}"
         )))
     };
-    let tests = "tests:\n  - vpn_scale: {routes: 8, check_rate: 1 kfps, trial_duration: 1 s}\n  - vpn_route_flap: {routes: 8, flapped: 25, rate: 1 kfps, \
+    let tests = "tests:\n  - vpn_scale: {routes: 8, check_rate: 1 kfps, trial_duration: 1 s}\n  - vpn_route_flap: {routes: 8, flapped: 25, rate: 1 kfps, check_rate: 1 kfps, \
                  withdraw_at: 1 s, away: 1 s, return: 1 s}\n";
     let leaky = "tests: [{vpn_scale: {routes: 8, check_rate: 1 kfps, install: 100 ms}}]";
     vec![on("capacity: 5 kfps, buffer: 50, delay: 10 us, fib_delay: 200 ms", tests), on("swap_vpn_labels: true", leaky)]

@@ -88,7 +88,7 @@ fn one<'n>(
         name: name.clone().unwrap_or_default(),
         kind: kind.to_owned(),
         params,
-        topology: topology.as_ref().map(|(topology, _)| topology.clone()),
+        topology: topology.as_ref().map(|(topology, _)| *topology),
     };
     // A DUT that does not run does not have to fit the rest.
     let runs = around.only.is_empty() || name.as_ref().is_some_and(|name| around.only.contains(name));

@@ -13,6 +13,8 @@ use drophammer_model::traffic::Header;
 use drophammer_model::trial::{Load, TrialResult};
 
 /// A trial is lossy if it loses at least this share of its frames. Smaller losses come from queues that overflow while a
+/// Trials of fewer frames are probes, such as one frame to each neighbour: they are no load.
+const FEWEST: u64 = 100;
 /// processor stalls.
 const LOSSY: f64 = 0.01;
 /// A processor is busy if it works for at least this share of the sending time.
@@ -61,7 +63,7 @@ fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
             && trial.spec.flows.iter().all(|flow| !flow.denied)
             && !trial.spec.flows.iter().flat_map(|flow| &flow.headers).any(expires)
             && result.validity.is_valid()
-            && result.offered() > 0
+            && result.offered() >= FEWEST
             && result.loss_ratio() >= LOSSY
     };
     let lossy: Vec<&TrialRecord> = trials.filter(counts).collect();
@@ -192,6 +194,10 @@ mod tests {
         let mut invalid = overload(7, 200, 0.57);
         invalid.result.validity = Validity::Invalid(vec!["late".into()]);
         assert_eq!(found(&[invalid]), None);
+        let mut probe = overload(7, 0, 0.02);
+        probe.result.groups[0].offered = 2;
+        probe.result.groups[0].lost = 2;
+        assert_eq!(found(&[probe]), None, "two frames are no load");
         let mut earlier = overload(7, 200, 0.57);
         earlier.result.health.dut_used_ns = None;
         assert_eq!(found(&[earlier]), None, "a share of another period");

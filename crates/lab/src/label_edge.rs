@@ -37,7 +37,7 @@ pub(crate) fn switches_labels(role: &RouterRole) -> bool {
     (0..role.interfaces.len()).any(|port| has_labels(role, port)) || !role.vrfs.is_empty()
 }
 
-/// MTU in bytes of the DUT's interface at a port: that of the port, with room for labels. Linux counts labels in the MTU.
+/// MTU of the DUT's interface at a port, in bytes: the port's MTU plus room for labels, which Linux counts as part of the packet.
 pub(crate) fn link_mtu(role: &RouterRole, port: usize) -> u32 {
     role.interfaces[port].mtu + if has_labels(role, port) { LABELS } else { 0 }
 }

@@ -219,8 +219,8 @@ pub struct KindSpec {
 }
 
 impl KindSpec {
-    /// Capabilities of this DUT: those of its kind, without what its parameters and its topology exclude. The routers of a system play no
-    /// part in label switching and VPNs with the tester.
+    /// What this DUT can do: its kind's capabilities, minus those that its parameters or its topology rule out. Routers of a system
+    /// take no part in label switching and VPNs with the tester.
     pub fn capabilities_of(&self, dut: &DutConfig) -> Capabilities {
         let alone = INSTALL_ROUTES.find(&dut.params) == Some(false);
         let of_kind = Capabilities { bgp_forwarding: self.capabilities.bgp_forwarding && !alone, ..self.capabilities };

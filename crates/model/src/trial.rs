@@ -434,7 +434,7 @@ pub const MOST_STORED: usize = 1_000;
 /// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Misdelivered {
-    /// Index of the flow among those of the trial.
+    /// Index of the flow in the trial.
     pub flow: usize,
     /// Port of arrival.
     pub port: PortIndex,

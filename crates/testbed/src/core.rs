@@ -5,9 +5,11 @@ use crate::observer::Progress;
 use drophammer_methods::TestError;
 use drophammer_model::label_edge::{OSPF_DEAD_S, OSPF_HELLO_S, p_router, pe_router};
 use drophammer_model::record::{Note, Record};
+use drophammer_model::routes::Prefix;
 use drophammer_model::trial::PortIndex;
 use drophammer_rig::ospf::{NetworkType, OspfConfig, Shape, Topology};
 use drophammer_rig::{Command, ProtocolConfig, ProtocolPlace, Until};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// How long a protocol may take to end its sessions.
@@ -18,6 +20,11 @@ const LOOK: Duration = Duration::from_millis(50);
 const COST: u16 = 10;
 /// Index of the P router among the devices of a core port.
 pub(crate) const P_ROUTER: usize = 0;
+
+/// A prefix from its address and length.
+pub(crate) fn prefix(address: Ipv4Addr, length: u8) -> Result<Prefix, TestError> {
+    Prefix::masked(address.into(), length).ok_or_else(|| TestError::Failed(format!("{address}/{length} is no prefix")))
+}
 
 /// OSPF of the P router behind `port`, on a link with this MTU, and the PE router behind it.
 pub(crate) fn ospf_to(port: PortIndex, mtu: u32) -> OspfConfig {

@@ -1,7 +1,7 @@
 //! The emulated P routers as OSPF and LDP neighbours of the DUT ([`Igp`]).
 
 use crate::bench::Bench;
-use crate::core::{P_ROUTER, ospf_to};
+use crate::core::{P_ROUTER, ospf_to, prefix};
 use crate::setup::TestSetup;
 use drophammer_emulation::ldp::{AdvertisedFecs, FecRange, LabelPattern, LdpCommand, Lsr, LsrConfig};
 use drophammer_emulation::ospf::{Externals, Networks, Ospf, OspfCommand, OspfConfig, Part};
@@ -32,10 +32,6 @@ pub(crate) fn act(protocol: CoreProtocol, change: Change, part: Range<u32>) -> A
         (_, Change::Withdraw) => Command::Ospf(OspfCommand::Withdraw(Part::External(part))),
     };
     Act::Device { device: P_ROUTER, command }
-}
-
-fn prefix(address: Ipv4Addr, length: u8) -> Result<Prefix, TestError> {
-    Prefix::masked(address.into(), length).ok_or_else(|| TestError::Failed(format!("{address}/{length} is no prefix")))
 }
 
 /// OSPF of the P router behind `port`: a PE router behind it, and the prefixes of `plan`, if they are behind this port.

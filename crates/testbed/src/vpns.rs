@@ -4,6 +4,7 @@
 //! consecutive numbers and their remote sites behind one core port: together they are a [`Block`], whose routes are computed.
 
 use crate::bench::Bench;
+use crate::core::prefix;
 use crate::setup::TestSetup;
 use drophammer_emulation::bgp::{
     BgpCommand, Distinguishers, ExpectationId, Expected, RouteSet, RouteSource, VpnFaultKind, VpnPart, VpnRouteSet,
@@ -146,7 +147,7 @@ fn prefixes(first: Ipv4Addr, count: u32) -> Result<Arc<Routes>, TestError> {
     }
     let attributes =
         AttributePattern { routes_per_group: GroupSizes::Fixed(count.max(1)), ..AttributePattern::default() };
-    let first = Prefix::new(first.into(), 24).expect("a /24 of the private block");
+    let first = prefix(first, 24)?;
     let range = RouteRange::uniform(first, count, 1, attributes).map_err(|e| refused(&e))?;
     Ok(Arc::new(Routes::from(range)))
 }
@@ -174,12 +175,14 @@ fn choose(all: &[VrfView], count: u32) -> Vec<VrfView> {
 }
 
 /// The protocols of the P router behind a core port, and the commands that follow their start.
-pub(crate) fn p_router(port: PortIndex, config: &PortConfig) -> Vec<(ProtocolConfig, Option<Command>)> {
-    let Some(addressing) = &config.ipv4 else { return Vec::new() };
+pub(crate) fn p_router(
+    port: PortIndex,
+    config: &PortConfig,
+) -> Result<Vec<(ProtocolConfig, Option<Command>)>, TestError> {
+    let Some(addressing) = &config.ipv4 else { return Ok(Vec::new()) };
     let (own, dut) = (addressing.host, addressing.dut);
-    let std::net::IpAddr::V4(address) = own else { return Vec::new() };
+    let std::net::IpAddr::V4(address) = own else { return Ok(Vec::new()) };
     let (id, pe) = (label_edge::p_router(port), label_edge::pe_router(port));
-    let host = |address: Ipv4Addr| Prefix::new(address.into(), 32).expect("an address is a prefix");
     let mut all = Vec::new();
     for protocol in &config.core {
         match protocol {
@@ -189,8 +192,8 @@ pub(crate) fn p_router(port: PortIndex, config: &PortConfig) -> Vec<(ProtocolCon
             }
             CoreProtocol::Ldp => {
                 let labels = LabelPattern::Counting { first: FIRST_TRANSPORT + port as u32, step: 0 };
-                let advertised = vec![AdvertisedFecs { fecs: FecRange::new(host(pe), 1), labels }];
-                let expected = vec![FecRange::new(host(DUT_LOOPBACK), 1)];
+                let advertised = vec![AdvertisedFecs { fecs: FecRange::new(prefix(pe, 32)?, 1), labels }];
+                let expected = vec![FecRange::new(prefix(DUT_LOOPBACK, 32)?, 1)];
                 let lsr = LsrConfig { advertised, expected, ..LsrConfig::new(id, address) };
                 let advertise = Command::Ldp(LdpCommand::Advertise { range: 0, part: 0..1 });
                 all.push((ProtocolConfig::Ldp(lsr), Some(advertise)));
@@ -199,7 +202,7 @@ pub(crate) fn p_router(port: PortIndex, config: &PortConfig) -> Vec<(ProtocolCon
             CoreProtocol::Rsvp => {}
         }
     }
-    all
+    Ok(all)
 }
 
 impl Bench<'_> {
@@ -208,7 +211,8 @@ impl Bench<'_> {
     /// # Errors
     /// [`TestError::Failed`] with the protocols that are not up `within` this time.
     pub(crate) fn bring_core_up(&mut self, within: Duration) -> Result<Duration, TestError> {
-        let ports: Vec<_> = self.ports().iter().enumerate().map(|(port, config)| p_router(port, config)).collect();
+        let of_port = |(port, config): (PortIndex, &PortConfig)| p_router(port, config);
+        let ports: Vec<_> = self.ports().iter().enumerate().map(of_port).collect::<Result<_, _>>()?;
         let mut places = Vec::new();
         for (port, protocols) in ports.iter().enumerate() {
             for (config, then) in protocols {
@@ -532,7 +536,7 @@ impl TestSetup<'_> {
     fn transport_label(&self, core: PortIndex) -> Result<Option<u32>, TestError> {
         let device = self.routing.bench.rig.hosts().device(core, crate::core::P_ROUTER);
         let lsr = device.and_then(|device| device.protocol::<Lsr>());
-        let loopback = Prefix::new(DUT_LOOPBACK.into(), 32).expect("an address is a prefix");
+        let loopback = prefix(DUT_LOOPBACK, 32)?;
         let name = &self.routing.bench.facts.ports[core].name;
         match lsr.and_then(|lsr| lsr.label_for(loopback)) {
             Some(Label::IMPLICIT_NULL) => Ok(None),
@@ -629,26 +633,23 @@ impl Vpns for TestSetup<'_> {
         Ok(())
     }
 
-    fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> RouteAction {
+    fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> Result<RouteAction, TestError> {
         let now = self.rig().now();
-        let mut expectations = Vec::new();
-        let mut routes = None;
-        if let Some(used) = &self.vpns.in_use {
-            routes = Some(used.customer.clone());
-            if let Some(block) = block_of(used, vrf) {
-                expectations.extend(block.at_pes.iter().map(|at| (*at, vrf.number - block.base)));
-            }
-        }
-        for ((session, id), index) in expectations {
+        let used = self.vpns.in_use()?;
+        let routes = used.customer.clone();
+        let at_pes = |block: &Block| (block.at_pes.clone(), vrf.number - block.base);
+        let (at_pes, index) = block_of(used, vrf).map(at_pes).unwrap_or_default();
+        for (session, id) in at_pes {
             if let Some((routers, router)) = self.rig().session_mut(session) {
                 let present = change == Change::Advertise;
                 routers.adj_rib_in_mut(router).change_vpn(now, id, index..index + 1, part.clone(), present);
             }
         }
-        let session = self.vpns.ces[vrf.number as usize];
-        let peer = self.routing.state.index_of(session).expect("every session has an index");
-        let routes = routes.unwrap_or_else(|| prefixes(label_edge::CUSTOMER_ROUTES, 1).expect("one route"));
-        RouteAction::Routes { peer, change, routes, part, packing: Packing::default() }
+        let session = self.vpns.ces.get(vrf.number as usize);
+        let peer = session.and_then(|session| self.routing.state.index_of(*session));
+        let peer =
+            peer.ok_or_else(|| TestError::Failed(format!("the CE router of {} has no BGP session", vrf.name())))?;
+        Ok(RouteAction::Routes { peer, change, routes, part, packing: Packing::default() })
     }
 
     fn await_routes(&mut self, patience: Duration) -> Result<VpnRoutesSeen, TestError> {

@@ -137,7 +137,7 @@ pub(super) fn files(dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, S
     Ok(files)
 }
 
-/// The daemons that read their own file, with its templates. bgpd takes the role of a router with peers, that of a PE router, or both.
+/// Daemons with a configuration file of their own, and its templates. bgpd has one template for ordinary peers and one for VPNs.
 pub(crate) fn templates(role: &RouterRole) -> Vec<(&'static str, &'static str)> {
     let all = [
         (label_edge::speaks(role, CoreProtocol::Ospf), "ospfd", OSPF_TEMPLATE),

@@ -201,7 +201,7 @@ impl IgpCase {
         Ok(Trial { changes: changes.iter().map(change).collect(), ..Trial::new(spec) })
     }
 
-    /// Messages of the P routers so far, summed; the time of flooding is that of the router behind [`IgpCase::to`].
+    /// Message counts, summed over all P routers. The flooding time is for the router behind [`IgpCase::to`] only.
     ///
     /// # Errors
     /// The testbed has no P routers.

@@ -103,7 +103,7 @@ pub fn tried(lsps: &[u32], most: u32) -> Vec<u32> {
 }
 
 /// A flow over an LSP, between the first host behind the ingress port and the first one behind the egress port. Its label is added to the
-/// size; on arrival it must be that of the egress, with a decremented TTL. Frames are also counted by flow.
+/// size. Frames must arrive with the egress's label and a TTL that is one lower. Frames are also counted by flow.
 ///
 /// # Errors
 /// [`TestError::NotApplicable`] if a port has no IPv4.

@@ -140,7 +140,10 @@ pub trait Vpns {
 
     /// Advertises or withdraws routes `part` behind the CE router of a VRF, at an event of a trial. From now on, these routes are expected to be
     /// present or absent.
-    fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> RouteAction;
+    ///
+    /// # Errors
+    /// [`TestError::Failed`] if no VRF is up.
+    fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> Result<RouteAction, TestError>;
 
     /// Waits until every PE and CE router has exactly the expected routes. Gives up if nothing changed for `patience`.
     ///

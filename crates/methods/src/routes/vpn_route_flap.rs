@@ -264,11 +264,12 @@ fn changes(
 ) -> Result<Vec<TimedActions>, TestError> {
     let vpns = bed.vpns()?;
     let mut one = |change: Change, at_s: f64, label: &str| {
-        let actions = vpn.vrfs.iter().map(|vrf| vpns.at_customer(vrf, change, part.clone())).collect();
-        TimedActions { at_s, label: label.into(), routed: None, actions }
+        let actions =
+            vpn.vrfs.iter().map(|vrf| vpns.at_customer(vrf, change, part.clone())).collect::<Result<_, _>>()?;
+        Ok(TimedActions { at_s, label: label.into(), routed: None, actions })
     };
-    let withdrawn = one(Change::Withdraw, times[0], WITHDRAWN);
-    Ok(vec![withdrawn, one(Change::Advertise, times[0] + times[1], ADVERTISED)])
+    let withdrawn = one(Change::Withdraw, times[0], WITHDRAWN)?;
+    Ok(vec![withdrawn, one(Change::Advertise, times[0] + times[1], ADVERTISED)?])
 }
 
 struct Shape<'a> {
@@ -279,7 +280,7 @@ struct Shape<'a> {
     ports: Vec<String>,
     part: Range<u32>,
     vpn: &'a Vpn,
-    /// Why the times of changes are not those of the router.
+    /// Reasons to distrust the times of the changes; empty if there are none.
     doubts: Vec<String>,
 }
 

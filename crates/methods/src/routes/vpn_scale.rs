@@ -91,7 +91,7 @@ const LOWER: u32 = 7;
 /// Longest time for which a trial is lengthened so that every route gets a frame, in seconds.
 const LONGEST_S: f64 = 300.0;
 
-/// The pattern whose limits, line rate and ceiling of the tester, are those of the search. Frames on core links have two labels.
+/// The pattern that limits the search: its line rate, and the tester's ceiling for it. Frames on core links carry two labels.
 fn pattern(params: &Params) -> Pattern {
     let drain_s = DRAIN.seconds(params);
     let size = vpn_traffic::SIZE.get(params).with_tags(8);
@@ -241,6 +241,7 @@ fn load(
             }
         };
     };
+    let mut lowest = rate;
     // The trials of the search are shorter. The load must hold for the time of the test.
     for _ in 0..=LOWER {
         // Every route gets a frame.
@@ -260,11 +261,12 @@ fn load(
         }
         // The tester is not the limit where the router loses frames.
         found.bound = None;
+        lowest = rate;
         rate = rate.scaled(1.0 - STEP);
     }
     note(
         outcome,
-        format!("The router loses frames at {rate} too, so there is no throughput for the time of the test."),
+        format!("The router lost frames at every load down to {lowest} per port, so there is no throughput."),
     );
     Ok(())
 }

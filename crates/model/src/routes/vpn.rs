@@ -516,7 +516,7 @@ mod tests {
             let all = VpnRoutes::new(vrfs, routes(1), PrefixesPerVrf::Same).unwrap();
             (1..6).map(|number| all.vrf_of_target(VpnId::as2(65_000, number).route_target())).collect::<Vec<_>>()
         };
-        // Each VRF has its own target and that of the next one.
+        // Each VRF has two targets: its own and the next VRF's.
         assert_eq!(of(&[(2, 1), (1, 1)]), [Some(0), None, None, Some(2), None]);
         // All have target 2, which the second one would have as its own.
         assert_eq!(of(&[(1, 1), (2, 0)]), [Some(0), None, Some(2), None, None]);

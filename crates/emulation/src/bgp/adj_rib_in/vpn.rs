@@ -20,8 +20,8 @@ pub enum Distinguishers {
     #[default]
     Configured,
     /// The peer chooses route distinguishers. The first route with a new one shows by its route targets and its prefix which VRF has it.
-    /// If a VRF has several, a route is present until it is withdrawn with all of them; its labels and faults are those of its last
-    /// advertisement.
+    /// A VRF may have several. A route then stays present until it is withdrawn with each of them, and the last advertisement decides its
+    /// labels and faults.
     Learned,
 }
 

@@ -1,0 +1,1 @@
+//! A rig whose ports are on other hosts, over NATS with JetStream.

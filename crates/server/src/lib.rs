@@ -1,0 +1,1 @@
+//! The Open Traffic Generator API over a rig.

@@ -382,11 +382,16 @@ impl<'a> Bench<'a> {
                 self.check_device()?;
                 return Err(match e {
                     RigError::Port(e) => Failure::Port(e),
+                    e @ RigError::Reports(_) => Failure::Port(PortError::Lost {
+                        interface: self.facts.ports[0].name.clone(),
+                        source: std::io::Error::other(e.to_string()),
+                    }),
                     e => Failure::Test(TestError::Failed(e.to_string())),
                 });
             }
         };
         result.trial = trial;
+        self.refuse_unmeasurable(&result)?;
         let extra = self.extra.as_ref().map_or(0, |_| self.other.extra.iter().filter(|fate| fate.sent).count() as u64);
         result.health.other_sent = Some(self.sent_beside() - other_before + extra);
         self.host.end(host, &self.rig, &mut *self.device, &mut result);
@@ -421,6 +426,20 @@ impl<'a> Bench<'a> {
             result.validity = result.validity.and_not(unread);
         }
         Ok(result)
+    }
+
+    /// Ends a test of latency between hosts whose clocks cannot measure it.
+    fn refuse_unmeasurable(&self, result: &TrialResult) -> Result<(), TestError> {
+        let measures = self.running.as_ref().is_some_and(|running| running.spec.measures_latency());
+        match &result.health.between_hosts {
+            Some(between) if measures && !between.unmeasurable.is_empty() => Err(TestError::NotApplicable(format!(
+                "latency is not measurable between these hosts: that of {} is below the uncertainty of their clocks, {} µs; \
+                 use ports of one host, or hosts with a faster management network",
+                between.unmeasurable.join(", "),
+                between.clock_uncertainty_ns.div_ceil(1000),
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Tells the user that an attempt has ended.

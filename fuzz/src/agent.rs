@@ -32,7 +32,7 @@ impl Control for Nobody {
 
 fn spec() -> TrialSpec {
     let range = |count| AddressRange { first: "198.18.0.1".parse().expect("an address"), step: 1, count };
-    let flow = |group: &str, from, to| FlowSpec::new(group.into(), from, to, range(2), range(3));
+    let flow = |group: &str, from, to| FlowSpec::new(group, from, to, range(2), range(3));
     // The second flow does not arrive where it should.
     let flows = vec![
         FlowSpec { per_destination: true, ..flow("a", 0, 1) },

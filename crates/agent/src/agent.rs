@@ -226,7 +226,7 @@ impl Host {
             }
             What::Wish(wish) => fulfil(&trial, wish).await,
             What::Report { attempt, refusals } => {
-                let mine = locked(&trial).attempt == attempt;
+                let mine = locked(&trial).attempt == attempt && refusals.is_sound();
                 match mine {
                     true => self.report(&worker, &lease, &terms, attempt, refusals).await,
                     false => Err(format!("attempt {attempt} is not the last one")),

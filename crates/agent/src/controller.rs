@@ -52,6 +52,7 @@ const RETURN: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(500);
 /// Time from the decision to start until the start. It covers the way of the message to all hosts.
 const LEAD: Duration = Duration::from_millis(200);
+const LONGEST_LEAD: Duration = Duration::from_secs(3);
 /// Exchanges to compare clocks.
 const EXCHANGES: usize = 16;
 /// Frames of devices that wait to be passed on.
@@ -147,6 +148,8 @@ struct Bond {
     keys: Arc<Mutex<Vec<(String, u64)>>>,
     heard: Arc<Mutex<Heard>>,
     attempt: u64,
+    /// [`LEAD`], or more after a host was not ready in time.
+    lead: Duration,
     tasks: JoinSet<()>,
 }
 
@@ -176,6 +179,7 @@ impl Bond {
             keys: Arc::default(),
             heard: Arc::new(Mutex::new(heard)),
             attempt: 0,
+            lead: LEAD,
             tasks: JoinSet::new(),
         };
         let facts = runtime.block_on(async {
@@ -380,18 +384,14 @@ impl Bond {
         try_join_all((0..bond.hosts.len()).map(plan)).await?;
         // What was heard before a host answered is about an earlier attempt.
         locked(&bond.heard).states.iter_mut().flatten().for_each(|(_, state)| state.over = None);
-        let at = bond.clock.now() + LEAD;
+        let at = bond.clock.now() + bond.lead;
         let start = What::Start { attempt: bond.attempt, at_ns: at.0 };
         try_join_all(bond.hosts.iter().map(|host| bond.demand(host, start.clone(), ANSWER))).await?;
         Ok(at)
     }
 
     /// Has the reports of all hosts stored, and fetches them.
-    async fn collect(
-        &mut self,
-        refusals: Refusals,
-        (late_ns, waited_ns): (u64, Option<u64>),
-    ) -> Result<FarResult, PortError> {
+    async fn collect(&mut self, refusals: Refusals, waited_ns: Option<u64>) -> Result<FarResult, PortError> {
         let bond = &*self;
         let fetch = |number: usize| {
             let what = What::Report { attempt: bond.attempt, refusals: refusals.clone() };
@@ -419,7 +419,8 @@ impl Bond {
             host.ports.iter().for_each(|(_, port)| clocks[*port] = (host.clock, self.uncertain[host.clock]));
         }
         let worst = self.uncertain.iter().max().copied().unwrap_or(0);
-        let start_skew_ns = late_ns.saturating_add(worst.saturating_mul(2));
+        // Every host was ready in time, and started when its clock showed the agreed instant.
+        let start_skew_ns = worst.saturating_mul(2);
         Ok(FarResult { reports, start_skew_ns, hosts: self.hosts.len() as u32, waited_ns, clocks })
     }
 
@@ -572,7 +573,7 @@ impl Far for Bond {
         if let Some(why) = heard.lost.clone() {
             return Err(self.lost(&self.hosts[0], why));
         }
-        let (mut refusals, mut late, mut waited, mut ended) = (Refusals::default(), 0, Some(0), 0);
+        let (mut refusals, mut waited, mut ended) = (Refusals::default(), Some(0), 0);
         for (host, state) in self.hosts.iter().zip(&heard.states) {
             let Some((at, state)) = state else { continue };
             if at.elapsed() > GONE {
@@ -583,10 +584,13 @@ impl Far for Bond {
                 Some(Over::Failed(why)) if [self.attempt, 0].contains(&state.attempt) => {
                     return Err(self.lost(host, format!("agent {}: {why}", host.name)));
                 }
-                Some(Over::Good { refusals: own, late_ns, waited_ns }) if state.attempt == self.attempt => {
+                Some(Over::Good { refusals, .. }) if !refusals.is_sound() => {
+                    return Err(self.lost(host, format!("agent {} names impossible frames", host.name)));
+                }
+                Some(Over::Good { refusals: own, waited_ns }) if state.attempt == self.attempt => {
                     refusals.join(own.clone());
                     waited = waited.zip(*waited_ns).map(|(most, own): (u64, u64)| most.max(own));
-                    (late, ended) = (late.max(*late_ns), ended + 1);
+                    ended += 1;
                 }
                 _ => {}
             }
@@ -596,12 +600,13 @@ impl Far for Bond {
             return Ok(None);
         }
         let runtime = self.runtime.clone();
-        let result = runtime.block_on(self.collect(refusals, (late, waited)))?;
+        let result = runtime.block_on(self.collect(refusals, waited))?;
         Ok(Some(News::Over(Box::new(result))))
     }
 
     fn abandon(&mut self) {
         self.attempt += 1;
+        self.lead = (self.lead * 2).min(LONGEST_LEAD);
         for host in &self.hosts {
             let request = Request { lease: self.lease.id.clone(), what: What::Abandon };
             let (link, name) = (self.link.clone(), host.name.clone());

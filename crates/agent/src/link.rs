@@ -2,7 +2,7 @@
 
 use crate::Problem;
 use crate::message::{Announcement, Lease, decode, encode};
-use async_nats::jetstream::kv::{self, CreateErrorKind, Store};
+use async_nats::jetstream::kv::{CreateErrorKind, Store};
 use async_nats::jetstream::stream::{self, Stream};
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions, ServerAddr};
@@ -128,19 +128,26 @@ impl Link {
     /// A server without JetStream, or without the right to do this.
     pub async fn prepare(&self) -> Result<(), Problem> {
         for bucket in [AGENTS, LEASES] {
-            if self.jetstream.get_key_value(bucket).await.is_err() {
-                let config = kv::Config {
-                    bucket: bucket.into(),
-                    history: 1,
-                    max_age: LIFE,
-                    max_value_size: 64 << 10,
-                    // A server that is restarted still knows who holds what.
-                    storage: stream::StorageType::File,
-                    ..kv::Config::default()
-                };
-                let created = self.jetstream.create_key_value(config).await;
-                created.map_err(|e| Problem(format!("bucket {bucket}: {e}; does the server have JetStream?")))?;
-            }
+            // A bucket is a stream by convention (NATS ADR-8). Older servers answer the questions of the client's own
+            // function with less than it expects.
+            let config = stream::Config {
+                name: format!("KV_{bucket}"),
+                subjects: vec![format!("$KV.{bucket}.>")],
+                max_messages_per_subject: 1,
+                max_age: LIFE,
+                max_message_size: 64 << 10,
+                discard: stream::DiscardPolicy::New,
+                allow_rollup: true,
+                deny_delete: true,
+                allow_direct: true,
+                duplicate_window: LIFE,
+                // A server that is restarted still knows who holds what.
+                storage: stream::StorageType::File,
+                num_replicas: 1,
+                ..stream::Config::default()
+            };
+            let created = self.jetstream.get_or_create_stream(config).await;
+            created.map_err(|e| Problem(format!("bucket {bucket}: {e}; does the server have JetStream?")))?;
         }
         self.jetstream
             .get_or_create_stream(stream::Config {

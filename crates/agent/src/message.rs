@@ -265,8 +265,6 @@ pub enum Over {
     Good {
         /// Frames that its rings refused.
         refusals: Refusals,
-        /// How long after the agreed start its lanes were ready, in ns.
-        late_ns: u64,
         /// How long its thread was ready to run while other programs had its processor, in ns, if the kernel counts it.
         waited_ns: Option<u64>,
     },

@@ -102,7 +102,7 @@ fn serve(mut lent: Lent, orders: &mpsc::Receiver<Work>, ended: &Ended) {
                     let waited = before.zip(own_times()).map(|(then, now)| now.waited.saturating_sub(then.waited));
                     let waited_ns = waited.map(|waited| waited.as_nanos() as u64);
                     let over = match driven {
-                        Ok((refusals, late_ns)) => Over::Good { refusals, late_ns, waited_ns },
+                        Ok(refusals) => Over::Good { refusals, waited_ns },
                         Err(e) => Over::Failed(e.to_string()),
                     };
                     ended(attempt, over);

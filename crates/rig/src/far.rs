@@ -21,7 +21,7 @@ use crate::rig::RigError;
 use crate::until::Until;
 use drophammer_model::Instant;
 use drophammer_model::latency::LatencySummary;
-use drophammer_model::trial::{BetweenHosts, PortIndex, TrialResult, TrialSpec};
+use drophammer_model::trial::{BetweenHosts, Load, PortIndex, TrialResult, TrialSpec};
 use drophammer_port::{BURST, Batch, Filled, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
 use drophammer_traffic::{FarTraffic, LaneCounts, LaneReport, Layout, Neighbour, Plan, PlanError, Timing, Wish, merge};
 use drophammer_wire::signature::TrialKey;
@@ -66,6 +66,27 @@ impl Job {
             earlier: timing.earlier.iter().map(|key| key.word()).collect(),
             max_backlog_ns: timing.max_backlog_ns,
             late_ns: timing.late_ns,
+        }
+    }
+
+    /// Checks that times and loads are finite, for a job from another host. Planning checks the rest.
+    ///
+    /// # Errors
+    /// What is out of range.
+    pub fn check(&self) -> Result<(), String> {
+        let spec = &self.spec;
+        let times = [spec.duration_s, spec.drain_s, spec.bin_s.unwrap_or(0.0)];
+        let of_flow = spec.flows.iter().filter_map(|flow| flow.schedule.as_ref()).map(|schedule| schedule.delay_s);
+        let rates: Vec<f64> = match &spec.load {
+            Load::Constant { rate_pps } | Load::Burst { rate_pps, .. } => vec![*rate_pps],
+            Load::Steps { steps } => steps.iter().flat_map(|step| [step.rate_pps, step.duration_s]).collect(),
+            Load::Maximum { limit_pps } => vec![*limit_pps],
+            Load::Flows => Vec::new(),
+        };
+        let finite = |number: &f64| (0.0..=1e12).contains(number);
+        match times.into_iter().chain(of_flow).chain(rates).all(|number| finite(&number)) {
+            true => Ok(()),
+            false => Err("a time or a load of the trial is negative, too large or no number".into()),
         }
     }
 

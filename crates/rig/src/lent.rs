@@ -141,6 +141,9 @@ pub enum LentError {
         /// Ports for which the lease was made.
         lease: usize,
     },
+    /// The lanes were not ready in time, so frames of other hosts may have arrived before they could be counted.
+    #[error("its lanes were ready {0:?} after the agreed start")]
+    Late(Duration),
     /// The rig was silent for too long.
     #[error("the controller was not heard for {0:?}, so traffic was stopped")]
     Silence(Duration),
@@ -240,6 +243,7 @@ impl Lent {
     /// [`LentError`].
     pub fn plan(&mut self, job: &Job) -> Result<(), LentError> {
         (self.planned, self.traffic) = (None, None);
+        job.check().map_err(RigError::Config)?;
         if job.neighbours.len() != self.all {
             return Err(LentError::Ports { trial: job.neighbours.len(), lease: self.all });
         }
@@ -260,12 +264,11 @@ impl Lent {
         Ok(live)
     }
 
-    /// Drives the traffic to its end. Returns the frames that the rings of these ports refused, and how long after the
-    /// agreed start its lanes were ready, in ns.
+    /// Drives the traffic to its end. Returns the frames that the rings of these ports refused.
     ///
     /// # Errors
     /// [`LentError`]. The traffic has ended, and nothing more is sent.
-    pub fn run(&mut self) -> Result<(Refusals, u64), LentError> {
+    pub fn run(&mut self) -> Result<Refusals, LentError> {
         let Lent { ports, relay, traffic, ends, .. } = self;
         let running = traffic.as_mut().ok_or(LentError::NotPlanned)?;
         let layout = running.layout().clone();
@@ -278,14 +281,17 @@ impl Lent {
         let driven = ports.drive_with(running, &mut first, &mut others, Instant(u64::MAX));
         let silent = first.silent.get();
         let (refusals, late_ns) = (running.refusals(), running.late_ns());
-        if silent || driven.is_err() {
+        if silent || late_ns > 0 || driven.is_err() {
             self.traffic = None;
         }
         driven.map_err(RigError::from)?;
         if silent {
             return Err(LentError::Silence(Duration::from_nanos(relay.silence_ns)));
         }
-        Ok((refusals, late_ns))
+        if late_ns > 0 {
+            return Err(LentError::Late(Duration::from_nanos(late_ns)));
+        }
+        Ok(refusals)
     }
 
     /// Returns the reports of the traffic that has ended; `elsewhere` are the refusals on other hosts. Empty without

@@ -11,7 +11,7 @@
 //!
 //! [`FarTraffic`] is the same trial where its result is needed: without a lane, it passes requests on and takes the reports.
 
-mod check;
+pub(crate) mod check;
 
 use crate::counts::LaneCounts;
 use crate::lane_report::{EventReport, LaneReport};
@@ -145,8 +145,10 @@ impl FarTraffic {
         wishes
     }
 
-    /// Takes the counts of the lanes of a host, as an answer to the last [`Wish::Count`].
-    pub fn counted(&self, host: usize, counts: Vec<LaneCounts>) {
+    /// Takes the counts of the lanes of a host, as an answer to the last [`Wish::Count`]. Ignores what does not belong to
+    /// the trial.
+    pub fn counted(&self, host: usize, mut counts: Vec<LaneCounts>) {
+        counts.retain(|lane| check::is_sound(&self.plan, lane));
         self.board.publish(host, self.asked, counts);
     }
 

@@ -307,6 +307,16 @@ pub struct EventReport {
 pub struct Refusals(BTreeMap<u32, Vec<Range<u64>>>);
 
 impl Refusals {
+    /// True if the frames of each flow ascend, and none has a number that no trial reaches.
+    pub fn is_sound(&self) -> bool {
+        let most = crate::far::check::MOST;
+        let ranges = |ranges: &Vec<Range<u64>>| {
+            ranges.iter().all(|range| range.start <= range.end && range.end <= most)
+                && ranges.is_sorted_by(|a, b| a.end <= b.start)
+        };
+        self.0.values().all(ranges)
+    }
+
     /// Adds the refusals of another host.
     pub fn join(&mut self, other: Refusals) {
         self.0.extend(other.0);

@@ -83,10 +83,11 @@ impl Live {
     /// hosts from 0; numbers of hosts that do not exist are ignored.
     pub fn tell(&self, host: usize, standing: Standing, now: Instant) {
         let Some(other) = self.0.others.get(host) else { return };
-        // Messages can overtake each other. Counts of a host never shrink.
-        other.distinct.fetch_max(standing.distinct, Ordering::Relaxed);
+        // Messages can overtake each other. Counts of a host never shrink. Sums must not overflow.
+        let distinct = standing.distinct.min(crate::far::check::MOST);
+        other.distinct.fetch_max(distinct, Ordering::Relaxed);
         if standing.done && other.done_at.load(Ordering::Relaxed) == 0 {
-            other.sent.store(standing.sent, Ordering::Relaxed);
+            other.sent.store(standing.sent.min(crate::far::check::MOST), Ordering::Relaxed);
             other.done_at.store(now.0.max(1), Ordering::Release);
         }
     }

@@ -38,8 +38,9 @@ impl Traffic {
         Traffic::with(plan, None, 0)
     }
 
-    /// Creates the part of this host in traffic that starts at `start` on this host and on `others` others. If the lanes
-    /// are ready only later ([`Traffic::late_ns`]), they skip what they cannot catch up with, as after any delay.
+    /// Creates the part of this host in traffic that starts at `start` on this host and on `others` others. If its lanes
+    /// are ready only later, the traffic ends at once ([`Traffic::late_ns`]): frames of other hosts have arrived before
+    /// anybody could count them, and would look lost.
     pub fn on_host(plan: Plan, start: Instant, others: usize) -> Traffic {
         Traffic::with(plan, Some(start), others)
     }
@@ -128,6 +129,9 @@ impl Traffic {
                 let now = clock.now();
                 let start = *self.start.insert(self.agreed.unwrap_or(now + lead(clock)));
                 self.late_ns = now.0.saturating_sub(start.0);
+                if self.late_ns > 0 {
+                    self.board.end();
+                }
                 self.board.begin(start);
                 state.begin(part, &mut ports, start, (0, &self.board));
                 (state, start)
@@ -196,6 +200,9 @@ impl Traffic {
             let own = own.work(common, |board| {
                 let start = board.start(&clock, agreed)?;
                 late_ns = clock.now().0.saturating_sub(start.0);
+                if late_ns > 0 {
+                    board.end();
+                }
                 Ok(start)
             });
             let joined = threads.into_iter().enumerate().map(|(n, thread)| match thread?.join() {

@@ -1,12 +1,13 @@
 //! Checks reports that came from other hosts, before they are merged.
 
+use crate::counts::LaneCounts;
 use crate::lane_report::{FlowReport, GroupReport, LaneReport, SenderReport};
 use crate::plan::{MAX_BINS, Plan};
 use drophammer_model::traffic::Deviation;
 use std::collections::BTreeSet;
 
 /// Largest count that a report may contain, so that sums of all lanes do not overflow.
-const MOST: u64 = 1 << 48;
+pub(crate) const MOST: u64 = 1 << 48;
 /// Largest time in ns.
 const LATEST: u64 = 1 << 60;
 
@@ -49,6 +50,25 @@ pub(super) fn check(plan: &Plan, reports: &[LaneReport]) -> Result<(), String> {
     }
     // Copies of a frame at two lanes are subtracted only by the merge.
     require(balance.iter().all(|(sent, received)| received <= sent), "more frames arrived than were sent")
+}
+
+/// True if the counts of a lane in a running trial belong to `plan`, and their sums do not overflow.
+pub(super) fn is_sound(plan: &Plan, lane: &LaneCounts) -> bool {
+    let flows = plan.flows.len();
+    let received = |r: &crate::Received| [r.frames, r.missing, r.duplicated, r.reordered, r.order_unknown];
+    let group = |g: &crate::GroupCounts| [g.refused, g.corrupted, g.stray, g.bytes];
+    lane.at.0 <= LATEST
+        && lane.groups.len() == plan.groups.len()
+        && lane.ports.len() == plan.layout.ports()
+        && lane.ports.iter().all(|(sent, arrived)| *sent.max(arrived) <= MOST)
+        && lane.sent.iter().all(|(flow, group, n)| (*flow as usize) < flows && *group < plan.groups.len() && *n <= MOST)
+        && lane.quiet.iter().all(|(flow, _)| (*flow as usize) < flows)
+        && lane.never_left.iter().all(|(flow, n)| (*flow as usize) < flows && *n <= MOST)
+        && lane.received.iter().all(|(flow, r)| *flow < flows && received(r).iter().all(|n| *n <= MOST))
+        && lane.groups.iter().all(|g| {
+            let latencies = g.latencies.iter().all(|(ns, frames)| *ns <= LATEST && *frames <= MOST);
+            latencies && group(g).iter().all(|n| *n <= MOST)
+        })
 }
 
 fn require(fits: bool, what: &str) -> Result<(), String> {

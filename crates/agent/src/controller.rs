@@ -8,6 +8,7 @@ use crate::message::{
     What, decode, decode_up_to, encode, fits, lease_key, pack, split, unpack,
 };
 use async_nats::Request as NatsRequest;
+use async_nats::jetstream::kv::Store;
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Clock, PortError, SystemClock};
@@ -197,7 +198,7 @@ impl Bond {
         for host in &self.hosts {
             for (interface, _) in &host.ports {
                 let key = lease_key(&host.name, interface);
-                match take(&bucket, &key, &self.lease).await? {
+                match take_from_dead(&bucket, &key, &self.lease).await? {
                     Ok(revision) => locked(&self.keys).push((key, revision)),
                     Err(held) => {
                         return Err(Problem(format!(
@@ -340,7 +341,8 @@ impl Bond {
             ports: host.ports.clone(),
             all: self.all,
             origin_ns,
-            silence_ms: self.settings.silence.as_millis() as u64,
+            // The last beat may have left one interval before the controller was gone, and may have been under way.
+            silence_ms: self.settings.silence.saturating_sub(BEAT * 2).max(BEAT).as_millis() as u64,
         };
         match self.demand(host, What::Lend(loan), LONG).await? {
             Reply::Lent(facts) if facts.len() == host.ports.len() => Ok(facts),
@@ -445,13 +447,27 @@ impl Bond {
     }
 }
 
+/// Takes a lease, if necessary after that of a holder that no longer renews it has ended.
+async fn take_from_dead(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Lease>, Problem> {
+    let begun = std::time::Instant::now();
+    let mut first = None;
+    loop {
+        let held = match take(bucket, key, lease).await? {
+            Ok(revision) => return Ok(Ok(revision)),
+            Err(held) => held,
+        };
+        let revision = bucket.entry(key).await.ok().flatten().map(|entry| entry.revision);
+        first = first.or(revision);
+        let is_renewed = revision.is_some() && revision != first;
+        if is_renewed || begun.elapsed() > LIFE + RENEW {
+            return Ok(Err(held));
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
 /// Renews leases until one is lost.
-async fn keep(
-    bucket: async_nats::jetstream::kv::Store,
-    keys: Arc<Mutex<Vec<(String, u64)>>>,
-    lease: Lease,
-    heard: Arc<Mutex<Heard>>,
-) {
+async fn keep(bucket: Store, keys: Arc<Mutex<Vec<(String, u64)>>>, lease: Lease, heard: Arc<Mutex<Heard>>) {
     let mut next = interval(RENEW);
     loop {
         next.tick().await;

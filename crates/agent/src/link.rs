@@ -24,7 +24,7 @@ pub const RENEW: Duration = Duration::from_secs(3);
 /// How long reports are kept in the stream.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Largest size of the stream in bytes. If it is full, the oldest reports go: they were merged long ago.
-const ROOM: i64 = 8 << 30;
+const ROOM: i64 = 2 << 30;
 /// How long a request to the server may take.
 pub const SOON: Duration = Duration::from_secs(5);
 

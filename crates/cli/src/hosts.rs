@@ -112,9 +112,8 @@ pub fn agent(args: &AgentArgs) -> Ended {
 pub fn bed(command: &BedCommand) -> Ended {
     match command {
         BedCommand::Up { bed, listen, cert, key } => {
-            let absolute = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             let tls = cert.as_deref().zip(key.as_deref()).map(|(cert, key)| (absolute(cert), absolute(key)));
-            std::fs::create_dir_all(&bed.folder).map_err(Failure::environment)?;
             let listen = bed::address(listen).map_err(Failure::usage)?;
             let bed = Bed { folder: absolute(&bed.folder), listen, tls };
             bed.up().map_err(Failure::environment)?;
@@ -129,7 +128,7 @@ pub fn bed(command: &BedCommand) -> Ended {
             Ok(Exit::Good)
         }
         BedCommand::Down { bed } => {
-            let folder = bed.folder.canonicalize().unwrap_or_else(|_| bed.folder.clone());
+            let folder = std::path::absolute(&bed.folder).unwrap_or_else(|_| bed.folder.clone());
             match bed::down(&folder).map_err(Failure::environment)? {
                 true => out!("the server has ended"),
                 false => out!("no server runs in {}", folder.display()),

@@ -477,6 +477,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             if method.spec().needs == [Need::Bgp] && FAMILIES.find(&test.params).is_some() {
                 outcome.notes.extend(mixed_installation(suite));
             }
+            outcome.notes.extend(setup.routing.bench.take_hosts_note());
             self.state.highest.insert(backend, setup.known().highest.clone());
             self.state.beaten.entry(backend).or_default().extend(setup.beaten.clone());
             let taken_back = setup.end_test();

@@ -9,7 +9,7 @@ use drophammer_agent::{Controller, Settings};
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialResult, TrialSpec};
 use drophammer_port::{SystemClock, af_packet};
-use drophammer_rig::{Address, Config, Lender as _, PortConfig, Ports, Rig, Timing, TrialKeys, Until, host_mac};
+use drophammer_rig::{Address, Config, Lender as _, Live, PortConfig, Ports, Rig, Timing, TrialKeys, Until, host_mac};
 use std::net::Ipv4Addr;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -193,12 +193,12 @@ impl Bench {
         Ok(Bench { rig, keys: TrialKeys::new(std::process::id().into()), controller })
     }
 
-    pub fn start(&mut self, spec: &TrialSpec) -> Checked {
+    pub fn start(&mut self, spec: &TrialSpec) -> Result<Live, String> {
         let (_, key, earlier) = self.keys.next_trial();
         // It sends everything, however far it falls behind.
         let forever = 600_000_000_000;
         let timing = Timing { seed: 1, key, earlier, max_backlog_ns: forever, late_ns: forever };
-        self.rig.start_traffic(spec, &timing, vec![]).map(drop).map_err(|e| e.to_string())
+        self.rig.start_traffic(spec, &timing, vec![]).map_err(|e| e.to_string())
     }
 
     pub fn finish(&mut self) -> Result<TrialResult, String> {

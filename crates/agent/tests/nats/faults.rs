@@ -4,7 +4,7 @@ use crate::anew::Checked;
 use crate::bench::{Bed, SILENCE, agent, driver, ensure, rig, sent, spec, until};
 use std::time::{Duration, Instant};
 
-/// How much later than the limit traffic may stop on a machine with other work.
+/// How much later than the limit this test may see traffic stop on a machine with other work.
 const SLACK: Duration = Duration::from_millis(500);
 
 /// Waits until an interface has sent nothing for 200 ms. Returns when it sent the last frame.

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         case("a_trial_on_two_agents_counts_every_frame_and_its_records_are_stored", counts),
         case("ports_are_held_by_one_controller_at_a_time", leases),
         case("another_version_is_refused_with_both_named", versions),
+        case("a_display_sees_the_sums_of_all_hosts", live),
         case("hosts_with_other_clocks_have_an_uncertainty", clocks),
         case("traffic_stops_when_the_controller_is_killed", faults::controller_killed),
         case("a_trial_whose_agent_is_killed_is_void_and_the_next_is_whole", faults::agent_killed).long(),
@@ -70,6 +71,28 @@ fn leases() -> Checked {
     drop(first);
     let refused = open(&["host1/t0", "host2/t1"]);
     ensure(refused.is_empty(), format!("a lease ends with its holder: {refused}"))
+}
+
+fn live() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let mut bench = bench::rig(&bed, "tester")?;
+    let live = bench.start(&spec(Duration::from_secs(600)))?;
+    let display = std::thread::spawn(move || {
+        let mut seen = Vec::new();
+        let both = bench::until("sums", || {
+            let totals = live.totals(Duration::from_secs(1));
+            seen.extend(totals.filter(|totals| totals.offered > 2_000 && totals.received > 2_000));
+            seen.len() >= 2
+        });
+        live.end_sending();
+        both.map(|()| seen)
+    });
+    let result = bench.finish()?;
+    let seen = display.join().map_err(|_| "the display failed")??;
+    let grows = seen.windows(2).all(|pair| pair[0].offered <= pair[1].offered && pair[0].elapsed < pair[1].elapsed);
+    ensure(grows && seen.iter().all(|totals| totals.offered <= result.offered()), format!("{seen:?}"))?;
+    ensure(result.lost() == 0 && result.offered() < result.intended(), format!("{:?}", result.groups))
 }
 
 fn versions() -> Checked {

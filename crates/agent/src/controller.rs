@@ -46,9 +46,9 @@ const GONE: Duration = Duration::from_secs(3);
 /// How long an agent may take to answer.
 const ANSWER: Duration = Duration::from_secs(3);
 /// How long it may take to open ports, to plan a trial, or to store reports.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(20);
 /// How long hosts that cannot be reached may take to come back before a trial.
-const RETURN: Duration = Duration::from_secs(20);
+const RETURN: Duration = Duration::from_secs(45);
 /// How often they are tried.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Time from the decision to start until the start. It covers the way of the message to all hosts.
@@ -296,7 +296,26 @@ impl Bond {
     /// Asks an agent, and returns its reply.
     async fn request(&self, host: &Host, what: What, patience: Duration) -> Result<Reply, PortError> {
         let request = Request { lease: self.lease.id.clone(), what };
-        ask(&self.link, &host.name, &request, patience).await.map_err(|e| self.lost(host, e))
+        let asked = ask(&self.link, &host.name, &request, patience);
+        if patience <= ANSWER {
+            return asked.await.map_err(|e| self.lost(host, e));
+        }
+        // A request can get lost with the connection; nobody waits for an answer to it any longer than for a sign of life.
+        tokio::select! {
+            reply = asked => reply.map_err(|e| self.lost(host, e)),
+            gone = self.gone(host) => Err(self.lost(host, gone)),
+        }
+    }
+
+    /// Returns when a host does not tell the time any more.
+    async fn gone(&self, host: &Host) -> Problem {
+        let question = Request { lease: String::new(), what: What::Time };
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            if let Err(e) = ask(&self.link, &host.name, &question, ANSWER).await {
+                return e;
+            }
+        }
     }
 
     /// Like [`Bond::request`], but a refusal is an error.

@@ -5,7 +5,7 @@ mod hosts;
 mod neighbour;
 
 pub use commands::{BgpArgs, BlastArgs, ListenArgs, PlanArgs, Transport, WatchArgs};
-pub use hosts::{AccessArgs, AgentArgs, BedArgs, BedCommand};
+pub use hosts::{AccessArgs, AgentArgs, BedCommand};
 pub use neighbour::{BfdArgs, LdpArgs, NeighbourLink, OspfArgs, OspfNetwork, RsvpArgs};
 
 use crate::Exit;

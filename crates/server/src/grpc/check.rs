@@ -1,0 +1,154 @@
+//! Bytes of a message, checked before anything is made of them: each field must be one of the tables, with a value that it can
+//! have, and their number is limited. What is refused is named by its path.
+
+use super::table;
+use prost::bytes::Buf;
+use prost::encoding::{WireType, decode_key, decode_varint};
+use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
+use std::collections::HashMap;
+
+/// Most fields and list entries of one message, with all that it contains. A value in memory is many times larger than the two
+/// bytes that are its least on the wire.
+pub const MOST_VALUES: usize = 4_000_000;
+
+/// Why bytes are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}{reason}", path, if path.is_empty() { "" } else { ": " })]
+pub struct Refused {
+    /// Where, as in `flows[0].rate`; empty at the outermost message.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Refused {
+    pub(super) fn new(reason: impl Into<String>) -> Refused {
+        Refused { path: String::new(), reason: reason.into() }
+    }
+
+    /// The same, seen from the message around it.
+    fn within(mut self, outer: &str) -> Refused {
+        let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
+        self.path.insert_str(0, dot);
+        self.path.insert_str(0, outer);
+        self
+    }
+}
+
+/// Checks that `bytes` are a message of this kind, with known fields only.
+///
+/// # Errors
+/// [`Refused`], at the first field that is wrong.
+pub(super) fn check(message: &MessageDescriptor, bytes: &[u8]) -> Result<(), Refused> {
+    fields(message, bytes, &mut { MOST_VALUES })
+}
+
+/// Checks the fields of a message. The tables contain no message that contains itself, so the depth is limited.
+fn fields(message: &MessageDescriptor, mut bytes: &[u8], left: &mut usize) -> Result<(), Refused> {
+    let mut entries = HashMap::<u32, usize>::new();
+    while !bytes.is_empty() {
+        let (number, wire) = decode_key(&mut bytes).map_err(|e| Refused::new(format!("{}: {e}", message.name())))?;
+        let field = message.get_field(number).ok_or_else(|| unknown(message, number))?;
+        // Packed entries are in one piece, which has no number.
+        let entry = (field.is_list() && !packed(&field, wire)).then(|| {
+            let next = entries.entry(number).or_default();
+            *next += 1;
+            *next - 1
+        });
+        value(&field, wire, &mut bytes, left).map_err(|refused| match entry {
+            Some(entry) => refused.within(&format!("[{entry}]")).within(field.name()),
+            None => refused.within(field.name()),
+        })?;
+    }
+    Ok(())
+}
+
+fn unknown(message: &MessageDescriptor, number: u32) -> Refused {
+    let known = table::unsupported(message, number).map(|name| format!(" ({name})")).unwrap_or_default();
+    Refused::new(format!("field {number}{known} of {} is not supported", message.name()))
+}
+
+fn packed(field: &FieldDescriptor, wire: WireType) -> bool {
+    wire == WireType::LengthDelimited && !matches!(field.kind(), Kind::Message(_) | Kind::String)
+}
+
+/// Checks one value, or the packed entries of a list, and leaves `bytes` behind it.
+fn value(field: &FieldDescriptor, wire: WireType, bytes: &mut &[u8], left: &mut usize) -> Result<(), Refused> {
+    let kind = field.kind();
+    match (&kind, wire) {
+        (Kind::Message(inner), WireType::LengthDelimited) => {
+            count(left)?;
+            fields(inner, delimited(bytes)?, left)
+        }
+        (Kind::String, WireType::LengthDelimited) => {
+            count(left)?;
+            std::str::from_utf8(delimited(bytes)?).map_err(|e| Refused::new(e.to_string()))?;
+            Ok(())
+        }
+        (Kind::String | Kind::Message(_), _) => Err(mismatch(field, wire)),
+        _ if field.is_list() && packed(field, wire) => {
+            let mut entries = delimited(bytes)?;
+            while !entries.is_empty() {
+                scalar(&kind, &mut entries, left)?;
+            }
+            Ok(())
+        }
+        _ if wire == wire_type(&kind) => scalar(&kind, bytes, left),
+        _ => Err(mismatch(field, wire)),
+    }
+}
+
+fn wire_type(kind: &Kind) -> WireType {
+    match kind {
+        Kind::Float => WireType::ThirtyTwoBit,
+        Kind::Double => WireType::SixtyFourBit,
+        _ => WireType::Varint,
+    }
+}
+
+fn scalar(kind: &Kind, bytes: &mut &[u8], left: &mut usize) -> Result<(), Refused> {
+    count(left)?;
+    match (wire_type(kind), kind) {
+        (WireType::ThirtyTwoBit, _) => skip(bytes, 4),
+        (WireType::SixtyFourBit, _) => skip(bytes, 8),
+        (_, Kind::Enum(values)) => match varint(bytes)? {
+            number if i32::try_from(number).is_ok_and(|number| values.get_value(number).is_some()) => Ok(()),
+            number => Err(Refused::new(format!("value {number} is not supported"))),
+        },
+        _ => varint(bytes).map(drop),
+    }
+}
+
+fn count(left: &mut usize) -> Result<(), Refused> {
+    *left = left.checked_sub(1).ok_or_else(|| {
+        Refused::new(format!("the message has more than {MOST_VALUES} values; send it in several parts"))
+    })?;
+    Ok(())
+}
+
+fn mismatch(field: &FieldDescriptor, wire: WireType) -> Refused {
+    Refused::new(format!("field {} is no {wire:?}", field.number()))
+}
+
+fn varint(bytes: &mut &[u8]) -> Result<u64, Refused> {
+    decode_varint(bytes).map_err(|e| Refused::new(e.to_string()))
+}
+
+fn skip(bytes: &mut &[u8], length: usize) -> Result<(), Refused> {
+    take(bytes, length).map(drop)
+}
+
+/// Takes a length and as many bytes.
+pub(super) fn delimited<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Refused> {
+    let length = varint(bytes)?;
+    take(bytes, usize::try_from(length).unwrap_or(usize::MAX))
+}
+
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8], Refused> {
+    let all = *bytes;
+    let taken = all.get(..length).ok_or_else(|| {
+        Refused::new(format!("the message ends {} bytes too early", length.saturating_sub(all.len())))
+    })?;
+    bytes.advance(length);
+    Ok(taken)
+}

@@ -6,6 +6,7 @@ use prost::bytes::Buf;
 use prost::encoding::{WireType, decode_key, decode_varint};
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use std::collections::HashMap;
+use std::fmt::Display;
 
 /// Most fields and list entries of one message, with all that it contains. A value in memory is many times larger than the two
 /// bytes that are its least on the wire.
@@ -109,8 +110,15 @@ fn wire_type(kind: &Kind) -> WireType {
 fn scalar(kind: &Kind, bytes: &mut &[u8], left: &mut usize) -> Result<(), Refused> {
     count(left)?;
     match (wire_type(kind), kind) {
-        (WireType::ThirtyTwoBit, _) => skip(bytes, 4),
-        (WireType::SixtyFourBit, _) => skip(bytes, 8),
+        // The largest one is out of range too: as text it is rounded up.
+        (WireType::ThirtyTwoBit, _) => {
+            let number = f32::from_le_bytes(array(bytes)?);
+            finite(number.abs() < f32::MAX, number)
+        }
+        (WireType::SixtyFourBit, _) => {
+            let number = f64::from_le_bytes(array(bytes)?);
+            finite(number.is_finite(), number)
+        }
         (_, Kind::Enum(values)) => match varint(bytes)? {
             number if i32::try_from(number).is_ok_and(|number| values.get_value(number).is_some()) => Ok(()),
             number => Err(Refused::new(format!("value {number} is not supported"))),
@@ -134,8 +142,12 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, Refused> {
     decode_varint(bytes).map_err(|e| Refused::new(e.to_string()))
 }
 
-fn skip(bytes: &mut &[u8], length: usize) -> Result<(), Refused> {
-    take(bytes, length).map(drop)
+fn finite(finite: bool, number: impl Display) -> Result<(), Refused> {
+    if finite { Ok(()) } else { Err(Refused::new(format!("{number} is out of range"))) }
+}
+
+fn array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Refused> {
+    take(bytes, N).map(|taken| taken.try_into().expect("as many bytes as were asked for"))
 }
 
 /// Takes a length and as many bytes.
@@ -151,4 +163,59 @@ fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8], Refused> {
     })?;
     bytes.advance(length);
     Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field with a length.
+    fn delimited(number: u8, inner: &[u8]) -> Vec<u8> {
+        [&[number << 3 | 2, inner.len() as u8], inner].concat()
+    }
+
+    fn refused(message: &str, bytes: &[u8]) -> String {
+        check(&table::message(message), bytes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_refused_is_named_by_its_path() {
+        let header = |inner: &[u8]| delimited(6, &[delimited(2, &[]), delimited(2, inner)].concat());
+        let flows = |inner: &[u8]| [delimited(6, &[]), header(inner)].concat();
+        assert_eq!(
+            refused("Config", &flows(&[0xba, 1, 0])),
+            "flows[1].packet[1]: field 23 (macsec) of FlowHeader is not supported"
+        );
+        assert_eq!(
+            refused("Config", &flows(&[0x98, 6, 0])),
+            "flows[1].packet[1]: field 99 of FlowHeader is not supported"
+        );
+        assert_eq!(refused("Config", &flows(&[8, 200, 1])), "flows[1].packet[1].choice: value 200 is not supported");
+        assert_eq!(
+            refused("Config", &flows(&[0x32, 5, 0])),
+            "flows[1].packet[1].ipv4: the message ends 4 bytes too early"
+        );
+        assert_eq!(refused("Config", &flows(&[0x30, 5])), "flows[1].packet[1].ipv4: field 6 is no Varint");
+        assert!(refused("Config", &delimited(1, &delimited(2, &[0xff]))).starts_with("ports[0].name: invalid utf-8"));
+        assert_eq!(refused("FlowRate", &[0x3d, 0, 0, 0xc0, 0x7f]), "percentage: NaN is out of range");
+        assert_eq!(refused("FlowRate", &[0x3d, 0, 0, 0xc0]), "percentage: the message ends 1 bytes too early");
+        assert!(refused("FlowRate", &[0]).starts_with("FlowRate: "));
+    }
+
+    #[test]
+    fn lists_of_numbers_are_packed_or_not() {
+        let values = table::message("PatternFlowVlanId");
+        assert_eq!(check(&values, &[0x18, 1, 0x1a, 2, 2, 3]), Ok(()));
+        assert_eq!(refused("PatternFlowVlanId", &[0x18, 1, 0x1a, 2, 2, 0x80]).split(':').next(), Some("values"));
+        assert_eq!(refused("PatternFlowVlanId", &[0x12, 1, 1]), "value: field 2 is no LengthDelimited");
+    }
+
+    #[test]
+    fn the_number_of_values_is_limited() {
+        let flows = |count| [0x32, 0].repeat(count);
+        let config = table::message("Config");
+        assert_eq!(check(&config, &flows(MOST_VALUES)), Ok(()));
+        let path = format!("flows[{MOST_VALUES}]");
+        assert_eq!(check(&config, &flows(MOST_VALUES + 1)).unwrap_err().path, path);
+    }
 }

@@ -96,7 +96,8 @@ async fn serve(State(api): State<Api>, Path(name): Path<String>, request: Reques
         Some(plain) => (plain, true),
         None => (name.as_str(), false),
     };
-    let found = METHODS.iter().find(|method| method.name == plain && !(streaming && method.streams == Streams::Nothing));
+    let found =
+        METHODS.iter().find(|method| method.name == plain && !(streaming && method.streams == Streams::Nothing));
     let Some(method) = found else {
         return Status::unimplemented(format!("otg.Openapi has no method {name}")).into_http();
     };
@@ -212,9 +213,10 @@ fn fitting(errors: &[String]) -> Vec<String> {
     let mut left = MOST_OF_FAILURE;
     let mut fitting = Vec::new();
     for (at, error) in errors.iter().enumerate() {
-        let Some(rest) = left.checked_sub(error.len()) else {
+        // JSON makes up to six bytes of one.
+        let Some(rest) = left.checked_sub(Value::from(error.as_str()).to_string().len()) else {
             if fitting.is_empty() {
-                fitting.push(format!("{}...", &error[..error.floor_char_boundary(left)]));
+                fitting.push(format!("{}...", &error[..error.floor_char_boundary(left / 6)]));
             }
             let others = errors.len() - at.max(1);
             fitting.extend((others > 0).then(|| format!("{others} more errors; REST returns all of them")));
@@ -263,3 +265,6 @@ impl Decoder for Raw {
         Ok(Some(from.copy_to_bytes(from.remaining())))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,3 +66,89 @@ pub(super) fn wrap(inner: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(inner);
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use prost_reflect::{Kind, MessageDescriptor};
+    use serde_json::{Map, json};
+
+    #[test]
+    fn numbers_and_names_are_those_of_rest() {
+        let json = json!({
+            "ports": [{"name": "p1"}, {}],
+            "flows": [{
+                "name": "f",
+                "rate": {"choice": "percentage", "percentage": 99.9, "pps": "18446744073709551615"},
+                "duration": {"burst": {"inter_burst_gap": {"nanoseconds": 0.30000000000000004}}},
+                "packet": [{"ethernet": {}}, {"vlan": {"id": {"choice": "values", "values": [0, 4095]}}}],
+            }],
+        });
+        assert_eq!(to_json("Config", &from_json("Config", &json).unwrap()), Ok(json));
+    }
+
+    #[test]
+    fn nothing_is_the_empty_message() {
+        assert_eq!(to_json("Config", &[]), Ok(json!({})));
+        assert_eq!(from_json("Config", &Value::Null), Ok(Vec::new()));
+        assert_eq!(from_json("Config", &json!({})), Ok(Vec::new()));
+        assert_eq!(unwrap(&[]), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn json_that_is_no_message_is_refused() {
+        let refused = |json: Value| from_json("FlowRate", &json).unwrap_err().reason;
+        assert_eq!(refused(json!({"pqs": 1})), "FlowRate: unrecognized field name 'pqs'");
+        assert_eq!(refused(json!({"choice": "fast"})), "FlowRate: unrecognized enum value 'fast'");
+        assert!(refused(json!({"pps": -1})).starts_with("FlowRate: "));
+        assert!(refused(json!([])).starts_with("FlowRate: "));
+    }
+
+    #[test]
+    fn the_message_around_a_request_has_one_field() {
+        let inner = vec![7; 300];
+        assert_eq!(unwrap(&wrap(&inner)), Ok(inner));
+        assert_eq!(unwrap(&[0x0a, 1, 8, 0x0a, 1, 9]), Ok(vec![8, 9]));
+        assert_eq!(unwrap(&[0x12, 0]).unwrap_err().reason, "field 2 of the request is not supported");
+        assert_eq!(unwrap(&[0x0a, 2, 0]).unwrap_err().reason, "the message ends 1 bytes too early");
+    }
+
+    /// JSON of a message, with those of its fields and values that the bytes choose.
+    fn chosen(message: &MessageDescriptor, choices: &mut impl Iterator<Item = u8>) -> Value {
+        let mut fields = Map::new();
+        for field in message.fields() {
+            let count = choices.next().unwrap_or(0) % 4;
+            if count == 0 {
+                continue;
+            }
+            let mut one = || match field.kind() {
+                Kind::Message(inner) => chosen(&inner, choices),
+                Kind::Enum(values) => {
+                    let at = usize::from(choices.next().unwrap_or(0)) % values.values().len();
+                    json!(values.values().nth(at).unwrap().name())
+                }
+                Kind::String => json!("\u{1}\"ä".repeat(choices.next().unwrap_or(0).into())),
+                Kind::Bool => json!(choices.next() == Some(1)),
+                Kind::Float | Kind::Double => json!(f64::from(choices.next().unwrap_or(0)) / 8.0),
+                Kind::Int32 => json!(i32::from(choices.next().unwrap_or(0)) - 100),
+                Kind::Uint64 => json!((u64::MAX - u64::from(choices.next().unwrap_or(0))).to_string()),
+                _ => json!(u32::MAX - u32::from(choices.next().unwrap_or(0))),
+            };
+            let value = if field.is_list() { Value::Array((0..count).map(|_| one()).collect()) } else { one() };
+            fields.insert(field.name().into(), value);
+        }
+        Value::Object(fields)
+    }
+
+    proptest! {
+        #[test]
+        fn json_stays_the_same_on_its_way_to_a_message_and_back(choices in prop::collection::vec(any::<u8>(), 0..400)) {
+            for name in ["Config", "Flow", "FlowHeader", "BgpV4Peer", "ControlState", "MetricsResponse", "StatesResponse"] {
+                let json = chosen(&table::message(name), &mut choices.iter().copied());
+                let bytes = from_json(name, &json).unwrap();
+                prop_assert_eq!(to_json(name, &bytes).unwrap(), json);
+            }
+        }
+    }
+}

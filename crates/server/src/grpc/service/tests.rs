@@ -109,7 +109,7 @@ async fn requests_of_real_clients_become_the_json_that_they_send_over_rest() {
         assert_eq!(from_json(found.request.unwrap(), &outcome.calls[0].1), Ok(inner), "{}", file.display());
         count += 1;
     }
-    assert!(count >= 14, "{count} requests");
+    assert!(count >= 18, "{count} requests");
 }
 
 #[tokio::test]

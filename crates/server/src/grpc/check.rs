@@ -212,10 +212,12 @@ mod tests {
 
     #[test]
     fn the_number_of_values_is_limited() {
-        let flows = |count| [0x32, 0].repeat(count);
         let config = table::message("Config");
-        assert_eq!(check(&config, &flows(MOST_VALUES)), Ok(()));
-        let path = format!("flows[{MOST_VALUES}]");
-        assert_eq!(check(&config, &flows(MOST_VALUES + 1)).unwrap_err().path, path);
+        let three = [0x32, 0, 0x32, 0, 0x32, 2, 0x22, 0];
+        assert_eq!(fields(&config, &three, &mut 4), Ok(()));
+        assert_eq!(fields(&config, &three, &mut 3).unwrap_err().path, "flows[2].rate");
+        let packed = [0x1a, 3, 1, 2, 3];
+        assert_eq!(fields(&table::message("PatternFlowVlanId"), &packed, &mut 3), Ok(()));
+        assert_eq!(fields(&table::message("PatternFlowVlanId"), &packed, &mut 2).unwrap_err().path, "values");
     }
 }

@@ -8,9 +8,9 @@ use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use std::collections::HashMap;
 use std::fmt::Display;
 
-/// Most fields and list entries of one message, with all that it contains. A value in memory is many times larger than the two
-/// bytes that are its least on the wire.
-pub const MOST_VALUES: usize = 4_000_000;
+/// Most fields and list entries of one message, with all that it contains. On the wire each takes two bytes at least, in memory up
+/// to 400, with the JSON.
+pub const MOST_VALUES: usize = 2_000_000;
 
 /// Why bytes are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

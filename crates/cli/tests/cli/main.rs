@@ -23,4 +23,5 @@ mod output;
 mod own_interfaces;
 mod planning;
 mod prompt;
+mod python;
 mod resume;

@@ -25,3 +25,4 @@ mod planning;
 mod prompt;
 mod python;
 mod resume;
+mod some_duts;

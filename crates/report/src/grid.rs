@@ -181,7 +181,14 @@ pub fn measured(figure: &Ranked, dut: usize) -> String {
 /// measured, or if there is no other DUT of its kind.
 pub fn not_compared(view: &View, figure: &Ranked, dut: usize) -> Option<&'static str> {
     let entry = &figure.entries[dut];
-    if entry.rank.is_some() || !entry.is_known() || !ranked_kind(view, dut) {
+    let alone = view
+        .duts
+        .iter()
+        .zip(&figure.entries)
+        .filter(|(d, e)| e.asked && d.simulated == view.duts[dut].simulated)
+        .count()
+        < 2;
+    if entry.rank.is_some() || !entry.is_known() || alone {
         return None;
     }
     Some(match entry {

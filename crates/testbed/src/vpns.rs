@@ -5,6 +5,7 @@
 
 use crate::bench::Bench;
 use crate::core::prefix;
+use crate::customer_bfd::CustomerBfd;
 use crate::setup::TestSetup;
 use drophammer_emulation::bgp::{
     BgpCommand, Distinguishers, ExpectationId, Expected, RouteSet, RouteSource, VpnFaultKind, VpnPart, VpnRouteSet,
@@ -91,6 +92,8 @@ pub(crate) struct VpnState {
     ces: Vec<SessionIndex>,
     /// Port and session of each PE router.
     pes: Vec<(PortIndex, SessionIndex)>,
+    /// BFD of the CE routers in use.
+    pub(crate) bfd: CustomerBfd,
     in_use: Option<InUse>,
 }
 
@@ -108,9 +111,7 @@ impl VpnState {
         let of_pe = |port| (0..hosts.sessions()).rev().find(|session| is_at(session, (port, crate::core::P_ROUTER)));
         let core = if roles.is_empty() { Vec::new() } else { label_edge::core_ports(ports) };
         let pes = core.into_iter().filter_map(|port| Some((port, of_pe(port)?))).collect();
-        // The device of the port itself is the first one.
-        let device = |vrf: &VrfRole| 1 + usize::from(vrf.vid - label_edge::FIRST_VLAN);
-        let first = |vrf: &VrfRole| of_place(vrf.port, device(vrf));
+        let first = |vrf: &VrfRole| of_place(vrf.port, crate::customer_bfd::ce_device(vrf));
         // Sessions are numbered in the order of ports and devices, which is that of the VRFs on each port.
         let mut ces = Vec::with_capacity(roles.len());
         for vrf in &roles {
@@ -121,7 +122,7 @@ impl VpnState {
             let core = label_edge::remote_port(ports, vrf)?;
             Some(VrfView { number: vrf.number, customer: vrf.port, vid: vrf.vid, core })
         };
-        VpnState { vrfs: roles.iter().filter_map(view).collect(), roles, ces, pes, in_use: None }
+        VpnState { vrfs: roles.iter().filter_map(view).collect(), roles, ces, pes, bfd: CustomerBfd::default(), in_use: None }
     }
 
     /// True if there are VRFs, and the rig has their sessions.
@@ -132,6 +133,12 @@ impl VpnState {
     /// True if sessions are up, or may be.
     pub(crate) fn is_in_use(&self) -> bool {
         self.in_use.is_some()
+    }
+
+    /// The VRFs that are in use.
+    fn used_roles(&self) -> Vec<VrfRole> {
+        let used = self.in_use.iter().flat_map(|used| &used.vrfs);
+        used.map(|vrf| self.roles[vrf.number as usize]).collect()
     }
 
     fn in_use(&self) -> Result<&InUse, TestError> {
@@ -582,6 +589,8 @@ impl Vpns for TestSetup<'_> {
                 return Err(TestError::Failed(self.sessions_down(&wanted, within)));
             }
         }
+        let roles = self.vpns.used_roles();
+        self.vpns.bfd = self.bench().start_customer_bfd(&roles, deadline, within)?;
         let sessions_s = self.rig().now().since(begun).as_secs_f64();
         Ok(VpnUp { core_s, sessions_s, sessions: wanted.len() as u32 })
     }
@@ -662,7 +671,8 @@ impl Vpns for TestSetup<'_> {
             if moved != progress {
                 (progress, at) = (moved, now);
             }
-            let ended = if let Some(lost) = self.lost_session() {
+            let down = || self.vpns.bfd.down(&self.routing.bench.rig);
+            let ended = if let Some(lost) = self.lost_session().or_else(down) {
                 lost
             } else if now.since(at) > patience {
                 let (sent, unacknowledged) = self.sent();
@@ -732,6 +742,7 @@ impl Vpns for TestSetup<'_> {
             Some(u64::from(routers.losses(router).0))
         };
         seen.sessions_lost = self.sessions_in_use().into_iter().filter_map(lost).sum();
+        self.vpns.bfd.count(&self.routing.bench.rig, &mut seen);
         seen.judge();
         seen
     }
@@ -767,6 +778,8 @@ impl Vpns for TestSetup<'_> {
         let sessions: Vec<_> = self.vpns.ces.iter().copied().chain(self.vpns.pes.iter().map(|(_, pe)| *pe)).collect();
         self.rig().protocols(Select::These(&sessions), Action::Stop);
         self.bench().await_core(&Until::Idle(sessions.clone()), IDLE)?;
+        let bfd = std::mem::take(&mut self.vpns.bfd);
+        self.bench().stop_customer_bfd(&bfd)?;
         for session in sessions {
             if let Some((routers, router)) = self.rig().session_mut(session) {
                 routers.clear_tables(router);

@@ -205,10 +205,7 @@ fn flap(bed: &mut dyn Testbed, params: &Params, vpn: &mut Vpn, outcome: &mut Out
         note(outcome, format!("After the last advertisement, routes are not as expected: {}.", seen.cause));
     }
     note_leaked_routes(outcome, &seen);
-    let mut doubts = Vec::new();
-    if seen.sessions_lost > before.sessions_lost {
-        doubts.push(format!("BGP sessions ended {} times", seen.sessions_lost - before.sessions_lost));
-    }
+    let mut doubts = seen.lost_since(&before);
     let mut after = VpnTraffic::default();
     let same = after.add(bed, vpn, Way::ToCustomers, &part, &group(FLAPPED)).is_ok() && traffic.ends_with(&after);
     if !same {

@@ -92,9 +92,7 @@ impl Bench<'_> {
                 customer.report(&self.rig).map_or((0, 0), |report| (report.times_down, report.detections));
             all.0.push(customer);
         }
-        let up = Until::All(all.0.iter().map(|customer| Until::Up(customer.place)).collect());
-        let left = deadline.since(self.rig.now());
-        if self.await_core(&up, left)?.is_some() {
+        if self.await_each(&all, Until::Up, deadline)? {
             return Ok(all);
         }
         let is_down = |customer: &&Customer| customer.report(&self.rig).is_none_or(|report| report.state != State::Up);
@@ -113,8 +111,24 @@ impl Bench<'_> {
         for customer in &all.0 {
             self.rig.command_to(customer.place, &Command::Stop).map_err(|e| TestError::Failed(e.to_string()))?;
         }
-        let ended = all.0.iter().map(|customer| Until::Ended(customer.place)).collect();
-        self.await_core(&Until::All(ended), ENDING)?;
+        let deadline = self.rig.now() + ENDING;
+        self.await_each(all, Until::Ended, deadline)?;
         Ok(())
+    }
+
+    /// Waits for one session after the other, so that the time for many grows with their number only. False after `deadline`.
+    fn await_each(
+        &mut self,
+        all: &CustomerBfd,
+        until: fn(ProtocolPlace) -> Until,
+        deadline: Instant,
+    ) -> Result<bool, TestError> {
+        for customer in &all.0 {
+            let left = deadline.since(self.rig.now());
+            if self.await_core(&until(customer.place), left)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }

@@ -3,6 +3,9 @@
 //! A VRF is between a CE router on a VLAN of a customer port and a remote site behind a core port. The VRFs of one customer port have
 //! consecutive numbers and their remote sites behind one core port: together they are a [`Block`], whose routes are computed.
 
+mod flows;
+mod sending;
+
 use crate::bench::Bench;
 use crate::core::prefix;
 use crate::customer_bfd::CustomerBfd;
@@ -21,10 +24,7 @@ use drophammer_model::routes::{
 };
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::PortConfig;
-use drophammer_model::traffic::{
-    Arriving, ArrivingLabel, ArrivingTag, Bits, Ethernet, Field, HOP_LIMIT, Header, Ipv4, Mpls, Udp, Vlan,
-};
-use drophammer_model::trial::{AddressRange, FlowSpec, Misdelivered, PortIndex, Targets};
+use drophammer_model::trial::{FlowSpec, Misdelivered, PortIndex};
 use drophammer_rig::ldp::{AdvertisedFecs, FecRange, LabelPattern, LdpCommand, Lsr, LsrConfig};
 use drophammer_rig::{
     Act, Action, Command, ProtocolConfig, ProtocolPlace, RouterPlace, Select, SessionIndex, Until, bfd,
@@ -122,7 +122,14 @@ impl VpnState {
             let core = label_edge::remote_port(ports, vrf)?;
             Some(VrfView { number: vrf.number, customer: vrf.port, vid: vrf.vid, core })
         };
-        VpnState { vrfs: roles.iter().filter_map(view).collect(), roles, ces, pes, bfd: CustomerBfd::default(), in_use: None }
+        VpnState {
+            vrfs: roles.iter().filter_map(view).collect(),
+            roles,
+            ces,
+            pes,
+            bfd: CustomerBfd::default(),
+            in_use: None,
+        }
     }
 
     /// True if there are VRFs, and the rig has their sessions.
@@ -252,65 +259,6 @@ impl Bench<'_> {
 /// The block of a VRF that is in use.
 fn block_of<'a>(used: &'a InUse, vrf: &VrfView) -> Option<&'a Block> {
     used.blocks.iter().find(|block| (block.base..block.base + block.customer.vrfs().count).contains(&vrf.number))
-}
-
-/// Source addresses in the first route of a site.
-fn sources(routes: &Routes) -> AddressRange {
-    let prefix = routes.prefix(0);
-    let std::net::IpAddr::V4(network) = prefix.address() else { unreachable!("routes of VRFs are of IPv4") };
-    AddressRange { first: Ipv4Addr::from_bits(network.to_bits() + 1).into(), step: 1, count: 1 }
-}
-
-fn targets(routes: &Arc<Routes>, part: &Range<u32>) -> Targets {
-    Targets::Routes { routes: routes.clone(), first: part.start, count: part.len() as u32 }
-}
-
-/// The flow from the CE router of a VRF to its remote site. The TTL of the labels depends on the model that the DUT follows (RFC 3443), so it is not
-/// compared.
-fn to_core(used: &InUse, vrf: &VrfView, part: Range<u32>, size: &PacketSize, group: &str) -> FlowSpec {
-    let labels = [FIRST_TRANSPORT + vrf.core as u32, FIRST_VPN + vrf.number];
-    let label = |label| ArrivingLabel { label: Bits::new(label), tc: None, ttl: None };
-    let tag = Vlan { vid: Field::from(Bits::new(vrf.vid.into())), ..Vlan::default() };
-    let weight = f64::from(part.len() as u32);
-    FlowSpec {
-        weight,
-        headers: vec![
-            Header::Ethernet(Ethernet::default()),
-            Header::Vlan(tag),
-            Header::Ipv4(Ipv4::default()),
-            Header::Udp(Udp::default()),
-        ],
-        arrives: Some(Arriving { labels: labels.map(label).to_vec(), ttl: Some(HOP_LIMIT - 1), ..Arriving::default() }),
-        size: Some(size.with_tags(4)),
-        ..FlowSpec::new(group, vrf.customer, vrf.core, sources(&used.customer), targets(&used.remote, &part))
-    }
-}
-
-/// The flow from the remote site of a VRF to its CE router. `labels` are those that the DUT advertised. The TTL of the packet depends on the model that
-/// the DUT follows (RFC 3443), so it is not compared.
-fn to_customer(
-    used: &InUse,
-    vrf: &VrfView,
-    part: Range<u32>,
-    labels: &[u32],
-    size: &PacketSize,
-    group: &str,
-) -> FlowSpec {
-    let entry = |label: &u32| Header::Mpls(Mpls { label: Field::from(Bits::new(*label)), ..Mpls::default() });
-    let weight = f64::from(part.len() as u32);
-    FlowSpec {
-        weight,
-        headers: std::iter::once(Header::Ethernet(Ethernet::default()))
-            .chain(labels.iter().map(entry))
-            .chain([Header::Ipv4(Ipv4::default()), Header::Udp(Udp::default())])
-            .collect(),
-        arrives: Some(Arriving {
-            vlans: vec![ArrivingTag { vid: Bits::new(vrf.vid.into()), pcp: None }],
-            ..Arriving::default()
-        }),
-        size: Some(size.with_tags(4 * labels.len() as u16)),
-        ..FlowSpec::new(group, vrf.core, vrf.customer, sources(&used.remote), targets(&used.customer, &part))
-    }
 }
 
 impl TestSetup<'_> {
@@ -528,7 +476,7 @@ impl TestSetup<'_> {
             let same = |route: &u32| adj_rib_in.label_of(id, index, *route) == Some(labels);
             let end = (begin + 1..part.end).find(|route| !same(route)).unwrap_or(part.end);
             let stack: Vec<u32> = transport.into_iter().chain(labels.iter().copied()).collect();
-            flows.push(to_customer(used, vrf, begin..end, &stack, size, group));
+            flows.push(flows::to_customer(used, vrf, begin..end, &stack, size, group));
             if flows.len() * used.vrfs.len() > MOST_FLOWS {
                 let why =
                     "the DUT gives each route a label of its own, so these routes need too many flows: ask for fewer";
@@ -747,6 +695,10 @@ impl Vpns for TestSetup<'_> {
         seen
     }
 
+    fn sent(&self, port: PortIndex, changes: usize) -> Vec<f64> {
+        self.sent_behind(port, changes)
+    }
+
     fn flows(
         &self,
         vrf: &VrfView,
@@ -757,7 +709,7 @@ impl Vpns for TestSetup<'_> {
     ) -> Result<Vec<FlowSpec>, TestError> {
         let used = self.vpns.in_use()?;
         match way {
-            Way::ToCore => Ok(vec![to_core(used, vrf, part, size, group)]),
+            Way::ToCore => Ok(vec![flows::to_core(used, vrf, part, size, group)]),
             Way::ToCustomers => self.to_customers(used, vrf, part, size, group),
         }
     }

@@ -179,6 +179,10 @@ pub trait Vpns {
     /// Routes that are present now.
     fn seen(&self) -> VpnRoutesSeen;
 
+    /// How long the CE routers behind `port` took to send each of their last `changes` changes of routes, in seconds: until the DUT's TCP had
+    /// acknowledged all of them. Empty if they have made fewer changes.
+    fn sent(&self, port: PortIndex, changes: usize) -> Vec<f64>;
+
     /// Flows of `group` to routes `part` of a VRF, with the labels that the DUT has advertised, and with the encapsulation in which they must arrive. Tags and labels are added to `size`.
     /// Their weight is their number of routes.
     ///

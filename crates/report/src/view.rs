@@ -212,6 +212,8 @@ pub struct MergedPlot {
     pub place: Vec<usize>,
     /// The merged events.
     pub events: Vec<MergedEvent>,
+    /// One per shaded range of `plot`: index of the DUT.
+    pub span_of: Vec<usize>,
     /// Invalid trials among the points.
     pub invalid: HashSet<u64>,
 }

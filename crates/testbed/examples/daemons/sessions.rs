@@ -11,7 +11,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(30);
+/// freeRtr starts in a virtual machine of Java, which takes half a minute on a busy machine.
+const LIMIT: Duration = Duration::from_secs(90);
 
 fn frr(scene: Scene) -> String {
     let mut text = format!(
@@ -161,7 +162,7 @@ fn freertr(scene: Scene) -> String {
 /// One recording, as text.
 ///
 /// # Errors
-/// If the daemon does not pass on what it should within half a minute.
+/// If the daemon does not pass on what it should within [`LIMIT`].
 pub fn one([netns, routers]: &[Netns; 2], kind: &str, scene: Scene) -> Result<String, String> {
     let work = tempfile::tempdir().map_err(|e| e.to_string())?;
     let text = match kind {

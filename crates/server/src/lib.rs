@@ -1,1 +1,3 @@
 //! The Open Traffic Generator API over a rig.
+
+pub mod api;

@@ -56,7 +56,7 @@ impl Negotiated {
     pub fn from_opens(config: &SessionConfig, theirs: Open) -> Result<Negotiated, Cause> {
         let reject = |subcode, data, why| Cause::Rejected { answer: Notification::new(code::OPEN, subcode, data), why };
         let peer_as = theirs.speaker_as();
-        if peer_as != config.peer_as || peer_as == 0 {
+        if config.peer_as != 0 && peer_as != config.peer_as || peer_as == 0 {
             let why = format!("the peer says AS {peer_as}, but AS {} was expected", config.peer_as);
             return Err(reject(open::BAD_PEER_AS, vec![], why));
         }

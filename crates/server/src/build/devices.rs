@@ -128,8 +128,7 @@ impl Builder<'_> {
             }
             self.name(&address.name, Place { addresses: vec![address.address], ..place.clone() });
             let gateway = address.gateway;
-            let neighbour =
-                NeighbourName { ethernet: interface.name.clone(), port, device: place.device, gateway };
+            let neighbour = NeighbourName { ethernet: interface.name.clone(), port, device: place.device, gateway };
             if !self.neighbours.contains(&neighbour) {
                 self.neighbours.push(neighbour);
             }
@@ -153,7 +152,8 @@ impl Builder<'_> {
         let mut config = PeerConfig::new(own, peer.dut, peer.asn, dut_as, router_id);
         config.hold = peer.hold;
         config.passive = peer.passive;
-        config.protection = Protection { md5_key: peer.md5_key.clone().map(String::into_bytes), ..Protection::default() };
+        config.protection =
+            Protection { md5_key: peer.md5_key.clone().map(String::into_bytes), ..Protection::default() };
         let device = &self.rig.ports[place.port].devices[place.device];
         config.next_hops = NextHops {
             ipv4: if let IpAddr::V4(own) = own { Some(own) } else { device.ipv4.map(|ipv4| ipv4.address) },
@@ -161,10 +161,13 @@ impl Builder<'_> {
             link_local: None,
         };
         let families = [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST];
-        config.families = families.into_iter().zip(peer.unicast).filter(|(_, has)| *has).map(|(family, _)| family).collect();
+        config.families =
+            families.into_iter().zip(peer.unicast).filter(|(_, has)| *has).map(|(family, _)| family).collect();
         let mut routes = Vec::new();
         for range in &peer.routes {
-            let table = |family| RouteTable::new(&range.name, family, range.prefixes.iter().map(|p| (*p, range.attributes.clone())));
+            let table = |family| {
+                RouteTable::new(&range.name, family, range.prefixes.iter().map(|p| (*p, range.attributes.clone())))
+            };
             let Some(family) = range.prefixes.first().map(|prefix| prefix.family()) else { continue };
             let next_hop = match family {
                 Family::Ipv4 => config.next_hops.ipv4.is_some(),

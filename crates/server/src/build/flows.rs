@@ -69,7 +69,8 @@ pub(super) fn flows(
 ) -> Vec<PlannedFlow> {
     let mut planned = Vec::new();
     for (i, flow) in config.flows.iter().enumerate() {
-        let mut builder = FlowBuilder { config, links, rig, places, errors, warnings, path: format!("flows[{i}]"), index: i };
+        let mut builder =
+            FlowBuilder { config, links, rig, places, errors, warnings, path: format!("flows[{i}]"), index: i };
         planned.extend(builder.flow(flow));
     }
     planned
@@ -130,7 +131,8 @@ impl<'a> FlowBuilder<'a, '_> {
                 Some((vec![(end(from), end(*first))], also.to_vec()))
             }
             Ends::Device { tx, rx, mesh } => {
-                let ends = |names: &[String], key| names.iter().map(|name| self.end(name, key)).collect::<Option<Vec<_>>>();
+                let ends =
+                    |names: &[String], key| names.iter().map(|name| self.end(name, key)).collect::<Option<Vec<_>>>();
                 let (tx, rx) = (ends(tx, "tx_rx.device.tx_names")?, ends(rx, "tx_rx.device.rx_names")?);
                 let mut pairs: Vec<_> = if *mesh {
                     tx.iter().flat_map(|from| rx.iter().map(|to| (from.clone(), to.clone()))).collect()
@@ -146,12 +148,20 @@ impl<'a> FlowBuilder<'a, '_> {
     fn flow(&mut self, flow: &Flow) -> Option<PlannedFlow> {
         let (pairs, also) = self.pairs(flow)?;
         let count = pairs.len();
-        let streams = pairs.into_iter().enumerate().map(|(i, (from, to))| self.stream(flow, from, to, &also, (i, count)));
+        let streams =
+            pairs.into_iter().enumerate().map(|(i, (from, to))| self.stream(flow, from, to, &also, (i, count)));
         let streams = streams.collect::<Option<Vec<_>>>()?;
         Some(PlannedFlow { name: flow.name.clone(), streams, metrics: flow.metrics })
     }
 
-    fn stream(&mut self, flow: &Flow, from: End<'a>, to: End<'a>, also: &[usize], share: (usize, usize)) -> Option<Stream> {
+    fn stream(
+        &mut self,
+        flow: &Flow,
+        from: End<'a>,
+        to: End<'a>,
+        also: &[usize],
+        share: (usize, usize),
+    ) -> Option<Stream> {
         let mut headers = flow.packet.clone();
         if headers.first().is_none_or(|first| first.kind() != HeaderKind::Ethernet) {
             if !headers.is_empty() {
@@ -229,7 +239,11 @@ impl<'a> FlowBuilder<'a, '_> {
         }
         let own = |end: &End<'_>| {
             let place = end.place?;
-            let of_routes = place.routes.as_ref().filter(|routes| routes.family() == family).map(|routes| routes.prefix(0).address());
+            let of_routes = place
+                .routes
+                .as_ref()
+                .filter(|routes| routes.family() == family)
+                .map(|routes| routes.prefix(0).address());
             of_routes.or_else(|| place.addresses.iter().copied().find(|address| address.is_ipv4() == nobody.is_ipv4()))
         };
         let missing = |key: &str| {
@@ -339,12 +353,16 @@ impl<'a> FlowBuilder<'a, '_> {
         let size = size.map_err(|e: drophammer_wire::stack::StackError| self.wrong("packet", e)).ok()?;
         if let Some((small, needed)) = enlarged.first() {
             let text = "the headers and the 12 bytes that count a frame need more";
-            self.warnings.push(format!("{}.size: frames of {small} bytes are sent with {needed} bytes: {text}", self.path));
+            self.warnings
+                .push(format!("{}.size: frames of {small} bytes are sent with {needed} bytes: {text}", self.path));
         }
         let largest = size.round().iter().map(|size| usize::from(size.frame_bytes(false)) - 4).max().unwrap_or(0);
         if largest > link.largest_frame {
             let most = link.largest_frame + 4;
-            self.wrong("size", format_args!("frames of {} bytes are larger than the {most} bytes that the port sends", largest + 4));
+            self.wrong(
+                "size",
+                format_args!("frames of {} bytes are larger than the {most} bytes that the port sends", largest + 4),
+            );
             return None;
         }
         Some(size)

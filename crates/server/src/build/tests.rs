@@ -50,7 +50,11 @@ fn a_flow_between_ports_is_one_stream() {
 fn frames_without_room_for_the_signature_are_enlarged_and_told() {
     let built = of_flow(json!({"packet": [{"ethernet": {}}, {"ipv6": {}}, {"tcp": {}}]})).unwrap();
     assert_eq!(built.flows[0].streams[0].sizes, [90]);
-    assert!(built.warnings[0].starts_with("flows[0].size: frames of 64 bytes are sent with 90 bytes"), "{:?}", built.warnings);
+    assert!(
+        built.warnings[0].starts_with("flows[0].size: frames of 64 bytes are sent with 90 bytes"),
+        "{:?}",
+        built.warnings
+    );
 }
 
 #[test]
@@ -99,15 +103,23 @@ fn devices_have_sessions_routes_and_flows() {
     assert_eq!(range.first.to_string(), "10.0.2.2");
     assert_eq!([routes, host].map(|stream| stream.program.frames), [Some(3), Some(2)]);
     assert_eq!(routes.gateway, Some(1));
-    let (Header::Ethernet(ethernet), Header::Vlan(vlan)) = (&routes.spec.headers[0], &routes.spec.headers[1]) else { panic!() };
+    let (Header::Ethernet(ethernet), Header::Vlan(vlan)) = (&routes.spec.headers[0], &routes.spec.headers[1]) else {
+        panic!()
+    };
     assert_eq!((&ethernet.destination, vlan.vid.first().get()), (&None, 100));
 }
 
 #[test]
 fn contradictions_have_their_path() {
     for (flow, error) in [
-        (json!({"tx_rx": {"port": {"tx_name": "p9", "rx_name": "p2"}}}), "flows[0].tx_rx.port.tx_name: there is no port `p9`"),
-        (json!({"tx_rx": {"device": {"tx_names": ["x"], "rx_names": ["y"]}}}), "flows[0].tx_rx.device.tx_names: there is no device"),
+        (
+            json!({"tx_rx": {"port": {"tx_name": "p9", "rx_name": "p2"}}}),
+            "flows[0].tx_rx.port.tx_name: there is no port `p9`",
+        ),
+        (
+            json!({"tx_rx": {"device": {"tx_names": ["x"], "rx_names": ["y"]}}}),
+            "flows[0].tx_rx.device.tx_names: there is no device",
+        ),
         (json!({"packet": [{"ethernet": {}}, {"udp": {}}]}), "flows[0].packet: "),
         (json!({"packet": [{"ipv4": {}}]}), "flows[0].packet: the first header must be `ethernet`"),
         (json!({"size": {"fixed": 9000}}), "flows[0].size: frames of 9000 bytes are larger than the 1526 bytes"),

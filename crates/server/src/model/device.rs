@@ -359,7 +359,8 @@ fn as_path(range: &mut Object<'_>, asn: u32, internal: bool) -> Vec<u32> {
         segment.word("type", &["as_seq"], 0);
         match segment.take("as_numbers").as_ref().and_then(|list| list.as_array()) {
             Some(list) => {
-                let numbers = list.iter().filter_map(super::read::whole).filter_map(|number| u32::try_from(number).ok());
+                let numbers =
+                    list.iter().filter_map(super::read::whole).filter_map(|number| u32::try_from(number).ok());
                 path.extend(numbers);
             }
             None => segment.wrong("as_numbers", "this must be a list of AS numbers"),

@@ -284,7 +284,10 @@ fn gap(o: &mut Object<'_>, key: &str, default: f64) -> Gap {
 /// The smallest gap between frames, in bytes. Ethernet needs 12, and the rate of a flow determines its gaps.
 fn smallest_gap(o: &mut Object<'_>) {
     if o.number("gap", u32::MAX.into()).is_some_and(|gap| gap > 12) {
-        o.wrong("gap", "only gaps of at most 12 bytes are supported, because the rate determines the gaps; lower the rate");
+        o.wrong(
+            "gap",
+            "only gaps of at most 12 bytes are supported, because the rate determines the gaps; lower the rate",
+        );
     }
 }
 
@@ -393,7 +396,10 @@ mod tests {
         assert_eq!(random, (100..110).collect::<Vec<_>>());
         let imix = sizes(json!({"weight_pairs": {}}));
         assert_eq!([64, 570, 1518].map(|size| imix.iter().filter(|s| **s == size).count()), [7, 4, 1]);
-        assert_eq!(sizes(json!({"weight_pairs": {"custom": [{"size": 64, "weight": 1}, {"size": 128, "weight": 2}]}})).len(), 3);
+        assert_eq!(
+            sizes(json!({"weight_pairs": {"custom": [{"size": 64, "weight": 1}, {"size": 128, "weight": 2}]}})).len(),
+            3
+        );
     }
 
     #[test]

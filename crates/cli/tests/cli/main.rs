@@ -24,3 +24,4 @@ mod own_interfaces;
 mod planning;
 mod prompt;
 mod resume;
+mod serve;

@@ -38,13 +38,12 @@ impl Selection {
     }
 
     /// Complains about names that do not exist.
-    fn check<'a>(&self, o: &Object<'_>, key: &str, mut known: impl Iterator<Item = &'a str> + Clone) {
+    fn check<'a>(&self, o: &Object<'_>, key: &str, known: impl Iterator<Item = &'a str> + Clone) {
         for name in &self.names {
             if !known.clone().any(|known| known == name) {
                 o.wrong(key, format_args!("there is no `{name}`"));
             }
         }
-        known.next();
     }
 }
 
@@ -252,8 +251,12 @@ impl Bench {
             let Some((routers, router)) = self.rig.session(i).filter(|_| selection.has(&name.name)) else { continue };
             let adj_rib_in = routers.adj_rib_in(router);
             let mut row = json!({"bgp_peer_name": name.name});
-            for (v6, key) in [(false, "ipv4_unicast_prefixes"), (true, "ipv6_unicast_prefixes")] {
-                if !name.learns[usize::from(v6)] || filters.iter().any(|filter| !key.starts_with(&filter[..4])) {
+            for (v6, key, filter) in [
+                (false, "ipv4_unicast_prefixes", "ipv4_unicast"),
+                (true, "ipv6_unicast_prefixes", "ipv6_unicast"),
+            ] {
+                let wanted = filters.is_empty() || filters.iter().any(|known| known == filter);
+                if !wanted || !name.learns[usize::from(v6)] {
                     continue;
                 }
                 let learned = adj_rib_in.unexpected(MOST_PREFIXES + 1);

@@ -24,6 +24,8 @@ use tokio::sync::mpsc::error::TryRecvError;
 
 /// How long ports are driven before the next look for calls.
 const TURN: Duration = Duration::from_millis(10);
+/// The same while calls wait.
+const SHORT_TURN: Duration = Duration::from_millis(1);
 
 /// The configuration in force, and how it came to be.
 pub struct Engine {
@@ -57,20 +59,23 @@ pub fn run(options: Options, seed: u64, mut requests: Receiver<Request>, stop: &
                 engine.called = Instant::now();
             }
             Err(TryRecvError::Disconnected) => break,
-            Err(TryRecvError::Empty) => engine.turn(&|| !requests.is_empty() || stop.load(Ordering::Relaxed)),
+            Err(TryRecvError::Empty) => {}
         }
+        // However many calls wait, ports are driven after each.
+        let time = if requests.is_empty() { TURN } else { SHORT_TURN };
+        engine.turn(time, &|| !requests.is_empty() || stop.load(Ordering::Relaxed));
     }
     engine.bench.close();
     Ok(())
 }
 
 impl Engine {
-    fn turn(&mut self, interrupted: &dyn Fn() -> bool) {
+    fn turn(&mut self, time: Duration, interrupted: &dyn Fn() -> bool) {
         if self.bench.config.ports.is_empty() || self.failure.is_some() {
-            std::thread::park_timeout(TURN);
+            std::thread::park_timeout(time);
             return;
         }
-        if let Err(why) = self.bench.turn(TURN, interrupted) {
+        if let Err(why) = self.bench.turn(time, interrupted) {
             (self.options.warn)(&why);
             self.failure = Some(why);
         }

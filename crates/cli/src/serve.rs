@@ -21,7 +21,8 @@ pub fn run(args: &ServeArgs) -> Ended {
     let listening = Listening { rest: args.listen, tls: !args.http };
     let scheme = if args.http { "http" } else { "https" };
     // The server works without anybody who reads standard output.
-    let ready = |address| _ = say(format!("serving the Open Traffic Generator API on {scheme}://{address}; Ctrl-C ends it"));
+    let ready =
+        |address| _ = say(format!("serving the Open Traffic Generator API on {scheme}://{address}; Ctrl-C ends it"));
     serve(options, listening, secret(), &stop, ready).map_err(Failure::environment)?;
     Ok(Exit::Good)
 }

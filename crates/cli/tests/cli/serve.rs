@@ -76,7 +76,10 @@ finish
     let [version, set, paused, over, stopped, ports, again, config] = &answers[..] else { panic!("{answers:#?}") };
     assert_eq!(version["api_spec_version"], ">=1.40.0,<2.0.0");
     assert_eq!(set["warnings"].as_array().unwrap().len(), 0, "{set}");
-    assert_eq!((&row(paused, "fixed")["transmit"], &row(paused, "endless")["transmit"]), (&"paused".into(), &"started".into()));
+    assert_eq!(
+        (&row(paused, "fixed")["transmit"], &row(paused, "endless")["transmit"]),
+        (&"paused".into(), &"started".into())
+    );
     assert!(count(paused, "fixed", "frames_tx") < 200);
     for key in ["frames_tx", "frames_rx"] {
         assert_eq!(count(over, "fixed", key), 200, "{over}");
@@ -110,7 +113,8 @@ call POST /config '{"flows"'
 transmit start '"nobody"'
 call POST /monitor/metrics '{"isis": {}}'
 call GET /nowhere
-call PATCH /config '{}'
+call PATCH /config/delete '{"config_delete_list": [{"flows": ["x"]}]}'
+call POST /control/action '{}'
 metrics
 finish
 "#;
@@ -122,7 +126,8 @@ finish
         (400, "traffic.flow_transmit.flow_names: there is no flow `nobody`"),
         (400, "isis: not supported"),
         (404, "there is no such path"),
-        (501, "changes of a configuration are not supported"),
+        (400, "config_delete_list[0].flows: there is no flow `x`"),
+        (501, "actions are not supported"),
     ];
     assert_eq!(answers.len(), expected.len() + 1, "{answers:#?}");
     for (answer, (code, text)) in answers.iter().zip(expected) {

@@ -259,6 +259,15 @@ mod tests {
     }
 
     #[test]
+    fn any_as_is_right_if_none_is_expected() {
+        let open = |local_as| SessionConfig { local_as, ..theirs() };
+        let ours = SessionConfig { peer_as: 0, ..ours() };
+        let agreed = [64_512, 65_001].map(|asn| agree(&ours, &open(asn)).unwrap());
+        assert_eq!(agreed.map(|agreed| (agreed.peer_as, agreed.ibgp)), [(64_512, false), (65_001, true)]);
+        assert_eq!(rejected(&ours, &open(0)).0, 2);
+    }
+
+    #[test]
     fn wrong_peers_are_rejected() {
         assert_eq!(rejected(&ours(), &SessionConfig { local_as: 65010, ..theirs() }), (2, vec![]));
         assert_eq!(rejected(&ours(), &SessionConfig { local_as: 4_200_000_000, ..theirs() }), (2, vec![]));

@@ -6,7 +6,7 @@ mod devices;
 mod flows;
 
 pub use devices::{NeighbourName, SessionName};
-pub use flows::{PlannedFlow, Program, Stream};
+pub use flows::{PlannedFlow, Program};
 
 use crate::model::{Config, read::Errors};
 use drophammer_model::quantity::Bandwidth;

@@ -251,10 +251,9 @@ impl Bench {
             let Some((routers, router)) = self.rig.session(i).filter(|_| selection.has(&name.name)) else { continue };
             let adj_rib_in = routers.adj_rib_in(router);
             let mut row = json!({"bgp_peer_name": name.name});
-            for (v6, key, filter) in [
-                (false, "ipv4_unicast_prefixes", "ipv4_unicast"),
-                (true, "ipv6_unicast_prefixes", "ipv6_unicast"),
-            ] {
+            for (v6, key, filter) in
+                [(false, "ipv4_unicast_prefixes", "ipv4_unicast"), (true, "ipv6_unicast_prefixes", "ipv6_unicast")]
+            {
                 let wanted = filters.is_empty() || filters.iter().any(|known| known == filter);
                 if !wanted || !name.learns[usize::from(v6)] {
                     continue;
@@ -273,7 +272,7 @@ impl Bench {
                         IpAddr::V4(_) => "ipv4_address",
                         IpAddr::V6(_) => "ipv6_address",
                     };
-                    json!({address: known.prefix.address().to_string(), "prefix_length": known.prefix.len()})
+                    json!({address: known.prefix.address().to_string(), "prefix_length": known.prefix.length()})
                 };
                 row[key] = prefixes.map(prefix).collect::<Vec<_>>().into();
             }

@@ -107,6 +107,18 @@ impl Bench {
         Ok(Bench { config, built, rig, flows, sessions, captures, links, keys, before, samples })
     }
 
+    /// Replaces the flows by those of `config`, which is otherwise the same. No flow may be active. Returns warnings.
+    ///
+    /// # Errors
+    /// All that is wrong with the flows.
+    pub fn replace_flows(&mut self, config: Config, seed: u64) -> Result<Vec<String>, Vec<String>> {
+        let Built { flows, warnings, .. } = build(&config, &self.links, seed)?;
+        self.flows.abort(&mut self.rig);
+        self.samples.clear();
+        (self.flows, self.built.flows, self.config) = (Flows::new(&flows), flows, config);
+        Ok(warnings)
+    }
+
     /// Serves the devices and drives traffic for at most `time`, or until `interrupted` returns true.
     ///
     /// # Errors

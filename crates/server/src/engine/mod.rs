@@ -5,6 +5,7 @@
 
 mod answers;
 mod bench;
+mod change;
 mod control;
 mod tap;
 mod traffic;
@@ -105,9 +106,7 @@ impl Engine {
                 // Clients take this as the range of their versions that fit.
                 "api_spec_version": ">=1.40.0,<2.0.0", "sdk_version": "", "app_version": env!("CARGO_PKG_VERSION"),
             }))),
-            Call::UpdateConfig | Call::AppendConfig | Call::DeleteConfig => {
-                Err(unsupported("changes of a configuration are not supported; set the whole configuration"))
-            }
+            Call::UpdateConfig | Call::AppendConfig | Call::DeleteConfig => self.change_config(call, body),
             Call::SetControlAction => Err(unsupported("actions are not supported")),
         }
     }
@@ -124,6 +123,19 @@ impl Engine {
             self.bench.sessions(&all, true).map_err(Failure::internal)?;
         }
         Ok(warnings(self.bench.built.warnings.clone()))
+    }
+}
+
+impl Engine {
+    fn change_config(&mut self, call: Call, body: Value) -> Result<Answer, Failure> {
+        let document = change::changed(&self.document, call, body).map_err(Failure::validation)?;
+        if self.bench.flows.are_active() {
+            return Err(Failure::validation(vec!["flows send; stop all flows before you change them".into()]));
+        }
+        let config = Config::read(document.clone()).map_err(Failure::validation)?;
+        let warned = self.bench.replace_flows(config, self.seed).map_err(Failure::validation)?;
+        self.document = document;
+        Ok(warnings(warned))
     }
 }
 

@@ -44,8 +44,6 @@ pub struct Windows {
     bursts_left: Option<u64>,
     /// Frames of all bursts so far.
     planned: u64,
-    /// First frame that the next burst may have.
-    free: u64,
     /// Time of the last command.
     ordered: Duration,
 }
@@ -54,7 +52,7 @@ impl Windows {
     /// A stopped stream.
     pub fn new(program: Program) -> Windows {
         let (phase, ordered) = (Phase::Stopped, Duration::ZERO);
-        Windows { program, phase, bursts_left: None, planned: 0, free: 0, ordered }
+        Windows { program, phase, bursts_left: None, planned: 0, ordered }
     }
 
     /// True while it sends or will send without a command of the client.
@@ -97,13 +95,12 @@ impl Windows {
         match self.phase {
             Phase::Sending { end } => {
                 let at = now.max(self.ordered);
-                let next = self.frame_from(at).max(self.free);
+                let next = self.frame_from(at, at);
                 let left = end.map(|end| end.saturating_sub(next));
                 if left == Some(0) {
                     return None;
                 }
                 self.planned -= left.unwrap_or(0);
-                self.free = next;
                 self.phase = Phase::Paused { left };
                 Some(self.order(TransmitAction::Stop, self.before(next)))
             }
@@ -118,7 +115,7 @@ impl Windows {
     /// Lets a paused stream send again from `now` on.
     pub fn resume(&mut self, now: Duration) -> Option<Order> {
         let Phase::Paused { left } = self.phase else { return None };
-        Some(self.burst(now, left))
+        Some(self.burst(now, now, left))
     }
 
     /// The orders that are due at `now`.
@@ -127,7 +124,7 @@ impl Windows {
         for _ in 0..MOST_ORDERS {
             match self.phase {
                 Phase::Waiting { at } if at <= now + LEAD => {
-                    orders.push(self.burst(at.max(self.ordered), self.program.frames));
+                    orders.push(self.burst(at, now, self.program.frames));
                 }
                 Phase::Sending { end: Some(end) } if self.before(end) <= now + LEAD => {
                     orders.push(self.order(TransmitAction::Stop, self.before(end)));
@@ -152,12 +149,11 @@ impl Windows {
         Some(at.saturating_sub(LEAD))
     }
 
-    /// Begins a burst at `now` or as soon as possible after it.
-    fn burst(&mut self, now: Duration, frames: Option<u64>) -> Order {
-        let first = self.frame_from(now.max(self.ordered)).max(self.free);
+    /// Begins a burst at `at`, or as soon as possible after `now`.
+    fn burst(&mut self, at: Duration, now: Duration, frames: Option<u64>) -> Order {
+        let first = self.frame_from(at, now.max(self.ordered));
         self.planned += frames.unwrap_or(0);
         let end = frames.map(|frames| first + frames);
-        self.free = end.unwrap_or(first);
         self.phase = Phase::Sending { end };
         self.order(TransmitAction::Start, self.before(first))
     }
@@ -178,13 +174,10 @@ impl Windows {
         Duration::from_nanos(((k as f64 - 0.5) * 1e9 / self.program.rate_pps).max(0.0) as u64)
     }
 
-    /// The first frame `k` for which `before(k)` is not before `now`.
-    fn frame_from(&self, now: Duration) -> u64 {
-        if now.is_zero() {
-            return 0;
-        }
-        let mut k = (now.as_nanos() as f64 * self.program.rate_pps / 1e9 + 0.5).ceil() as u64;
-        while self.before(k) < now {
+    /// The first frame that is due at `at` or later and can still be started or stopped at `earliest`.
+    fn frame_from(&self, at: Duration, earliest: Duration) -> u64 {
+        let mut k = (at.as_nanos() as f64 * self.program.rate_pps / 1e9 - 1e-6).ceil().max(0.0) as u64;
+        while self.before(k) < earliest {
             k += 1;
         }
         k
@@ -243,8 +236,8 @@ mod tests {
             now = windows.next().unwrap_or(now);
         }
         assert_eq!((orders.len(), sent(&orders, now), windows.finishing()), (6, 15, Some(15)));
-        // Frame 4 is due at 4 ms, so the second burst begins with the frame due at 24 ms.
-        assert_eq!((orders[2].at - orders[0].at).as_micros(), 23_500 - 0);
+        // Frame 4 is due at 4 ms, so the second burst begins with frame 24.
+        assert_eq!((orders[2].at - orders[0].at).as_micros(), 23_500);
     }
 
     #[test]
@@ -273,6 +266,7 @@ mod tests {
         assert!(!windows.is_active());
         windows.start(21 * MS);
         windows.due(21 * MS, &mut orders);
+        assert!(orders[2].at <= 22 * MS);
         orders.extend(windows.stop(21 * MS));
         assert!(orders.is_sorted_by_key(|order| order.at), "{orders:?}");
         assert_eq!(windows.next(), None);

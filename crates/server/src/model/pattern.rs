@@ -148,10 +148,10 @@ mod tests {
     use crate::model::read::Errors;
     use serde_json::json;
 
-    fn read<T: Written + Default>(value: Value) -> Result<Option<Field<T>>, Vec<String>> {
+    fn read<T: Written>(value: Value) -> Result<Option<Field<T>>, Vec<String>> {
         let errors = Errors::default();
         let mut header = Object::document(json!({ "f": value }), &errors);
-        let found = pattern(&mut header, "f", T::default());
+        let found = pattern(&mut header, "f", T::from_bits(0));
         drop(header);
         errors.or(found)
     }

@@ -121,8 +121,8 @@ impl<'a> Object<'a> {
     /// Takes a list of objects.
     pub fn objects(&mut self, key: &str) -> Vec<Object<'a>> {
         let errors = self.errors;
-        let each = |(i, value)| Object::new(format!("{}[{i}]", self.path_of(key)), value, errors);
         let list = self.list(key);
+        let each = |(i, value)| Object::new(format!("{}[{i}]", self.path_of(key)), value, errors);
         list.into_iter().enumerate().map(each).collect()
     }
 

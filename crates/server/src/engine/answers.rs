@@ -5,6 +5,7 @@ use crate::api::Failure;
 use crate::model::read::{Errors, Object};
 use crate::model::speed_word;
 use drophammer_emulation::bgp;
+use drophammer_model::routes::AfiSafi;
 use drophammer_model::trial::Family;
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
@@ -180,11 +181,7 @@ impl Bench {
             let (session, adj_rib_in) = (routers.session(router), routers.adj_rib_in(router));
             let (sent, received, told, heard) =
                 (session.sent(), session.received(), routers.advertised(router), adj_rib_in.totals());
-            let family = if v6 {
-                drophammer_model::routes::AfiSafi::IPV6_UNICAST
-            } else {
-                drophammer_model::routes::AfiSafi::IPV4_UNICAST
-            };
+            let family = if v6 { AfiSafi::IPV6_UNICAST } else { AfiSafi::IPV4_UNICAST };
             out.push(json!({
                 "name": name.name, "session_state": if routers.established(router) { "up" } else { "down" },
                 "session_flap_count": routers.losses(router).0, "fsm_state": fsm(session.state()),

@@ -2,14 +2,16 @@
 
 use super::tap::{Capture, Tap};
 use super::traffic::Flows;
-use crate::build::{Built, Link, build};
+use crate::build::{Built, Link, SessionName, build};
+use crate::model;
 use crate::model::Config;
 use crate::server::Options;
 use drophammer_emulation::bgp::{BgpCommand, Packing, RouteSet};
+use drophammer_model::Instant;
 use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::routes::Change;
-use drophammer_port::SystemClock;
+use drophammer_port::{Port, SystemClock};
 use drophammer_rig::{Act, Action, Ports, Rig, Select, TrialKeys, Until};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,7 +38,7 @@ pub type Sums = [u64; 4];
 
 /// Counts at a moment, for rates.
 struct Sample {
-    at: drophammer_model::Instant,
+    at: Instant,
     rows: Vec<Sums>,
     ports: Vec<Sums>,
 }
@@ -82,7 +84,7 @@ impl Bench {
         };
         let opened = opened.map_err(|e| one(format!("ports: {e}")))?;
         let captures: Vec<Arc<Capture>> = opened.iter().map(|_| Arc::default()).collect();
-        let link = |(port, config): (&Box<dyn drophammer_port::Port + Send>, &crate::model::Port)| Link {
+        let link = |(port, config): (&Box<dyn Port + Send>, &model::Port)| Link {
             mtu: port.info().mtu,
             largest_frame: port.info().largest_frame,
             speed: config.speed.or_else(|| reported_speed(&config.interface)),
@@ -90,11 +92,11 @@ impl Bench {
         let links: Vec<Link> = opened.iter().zip(&config.ports).map(link).collect();
         let built = build(&config, &links, seed)?;
         let tap = |(port, capture): (_, &Arc<Capture>)| {
-            Box::new(Tap::new(port, capture.clone(), clock.origin_ns())) as Box<dyn drophammer_port::Port + Send>
+            Box::new(Tap::new(port, capture.clone(), clock.origin_ns())) as Box<dyn Port + Send>
         };
         let taps = opened.into_iter().zip(&captures).map(tap).collect();
         let mut rig = Rig::new(Ports::real(taps, clock, &[]), &built.rig);
-        let session = |(i, session): (usize, &crate::build::SessionName)| {
+        let session = |(i, session): (usize, &SessionName)| {
             if let Some((routers, router)) = rig.session_mut(i) {
                 routers.keep_routes(router, true);
             }

@@ -4,11 +4,11 @@
 //! configuration; those that have not been started are stopped. So a client can start any flow at any time.
 
 use super::windows::{Order, Windows};
-use crate::build::{Built, PlannedFlow, Program};
+use crate::build::{Built, PlannedFlow};
 use drophammer_model::Instant;
 use drophammer_model::mac::MacAddr;
 use drophammer_model::traffic::{Field, Header};
-use drophammer_model::trial::{Load, PortIndex, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, Load, PortIndex, TrialResult, TrialSpec};
 use drophammer_rig::{
     CONTINUOUS, Event, FlowSelect, Live, Rig, RigError, Snapshot, Timing, TransmitAction, TrialKeys, Until,
 };
@@ -274,9 +274,9 @@ impl Flows {
         self.groups.clear();
         for (i, stream) in built.flows.iter().flat_map(|flow| &flow.streams).enumerate() {
             let mut spec = stream.spec.clone();
-            self.streams[i] =
-                Stream { number: None, offered: 0, base: 0, ..std::mem::replace(&mut self.streams[i], empty()) };
-            self.streams[i].windows = Windows::new(stream.program);
+            let state = &mut self.streams[i];
+            (state.number, state.offered, state.base, state.moved) = (None, 0, 0, Duration::ZERO);
+            state.windows = Windows::new(stream.program);
             if let (Some(device), Some(Header::Ethernet(ethernet))) = (stream.gateway, spec.headers.first_mut()) {
                 let mac = rig.hosts().device(spec.from, device).and_then(|device| device.gateway_mac(spec.family));
                 let Some(mac) = mac else { continue };
@@ -471,13 +471,6 @@ impl Flows {
     }
 }
 
-/// A stream to put in place of one that is taken.
-fn empty() -> Stream {
-    let program =
-        Program { rate_pps: 1.0, delay: Duration::ZERO, frames: Some(0), bursts: Some(1), gap: Duration::ZERO };
-    Stream { windows: Windows::new(program), sizes: vec![0], number: None, offered: 0, base: 0, moved: Duration::ZERO }
-}
-
 /// Gives an order to the flow with this number.
 fn give(rig: &Rig, number: Option<usize>, order: Option<Order>) -> Result<(), String> {
     let (Some(number), Some(Order { action, at })) = (number, order) else { return Ok(()) };
@@ -485,11 +478,7 @@ fn give(rig: &Rig, number: Option<usize>, order: Option<Order>) -> Result<(), St
 }
 
 /// Waits until these gateways have answered.
-fn resolve(
-    rig: &mut Rig,
-    built: &Built,
-    gateways: &[(PortIndex, usize, drophammer_model::trial::Family)],
-) -> Result<(), String> {
+fn resolve(rig: &mut Rig, built: &Built, gateways: &[(PortIndex, usize, Family)]) -> Result<(), String> {
     let end = rig.now() + ANSWER;
     loop {
         let unknown = gateways.iter().find(|(port, device, family)| {
@@ -499,10 +488,8 @@ fn resolve(
         if rig.now() >= end {
             let device = &built.rig.ports[*port].devices[*device];
             let (gateway, how) = match family {
-                drophammer_model::trial::Family::Ipv4 => (device.ipv4.map(|a| a.gateway.to_string()), "ARP"),
-                drophammer_model::trial::Family::Ipv6 => {
-                    (device.ipv6.map(|a| a.gateway.to_string()), "Neighbor Discovery")
-                }
+                Family::Ipv4 => (device.ipv4.map(|a| a.gateway.to_string()), "ARP"),
+                Family::Ipv6 => (device.ipv6.map(|a| a.gateway.to_string()), "Neighbor Discovery"),
             };
             let name = &device.name;
             return Err(match gateway {

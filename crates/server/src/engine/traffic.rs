@@ -3,7 +3,7 @@
 //! Traffic of the rig begins when the first flow starts, and ends when no flow sends any more. It contains all flows of the
 //! configuration; those that have not been started are stopped. So a client can start any flow at any time.
 
-use super::windows::{Order, Windows};
+use super::windows::{LEAD, Order, Windows};
 use crate::build::{Built, PlannedFlow};
 use drophammer_model::Instant;
 use drophammer_model::mac::MacAddr;
@@ -260,6 +260,9 @@ impl Flows {
             give(rig, stream.number, order)?;
         }
         self.orders(rig)?;
+        if matches!(action, TransmitAction::Stop | TransmitAction::Pause) {
+            self.settle(rig, &self.of(flows))?;
+        }
         // Stopped flows have their final counts when the client hears that they are stopped.
         if !self.are_active() { self.end(rig) } else { Ok(()) }
     }
@@ -308,6 +311,29 @@ impl Flows {
         (self.live, self.draining) = (Some(live), false);
         // Rows that do not start keep the counts of earlier traffic.
         self.rows.iter_mut().for_each(|row| row.current = false);
+        Ok(())
+    }
+
+    /// Drives traffic until all frames that were due before these streams stopped have left, or do not leave.
+    fn settle(&mut self, rig: &mut Rig, which: &[usize]) -> Result<(), String> {
+        let (mut moved, mut last) = (rig.now(), None);
+        while self.live.is_some() && rig.now().since(moved) < STALLED {
+            let late = |this: &Flows| {
+                let late = |i: &usize| {
+                    let stream = &this.streams[*i];
+                    (stream.base + stream.windows.planned()).saturating_sub(stream.offered)
+                };
+                which.iter().map(late).sum::<u64>()
+            };
+            self.refresh(rig);
+            match late(self) {
+                0 => break,
+                now if last != Some(now) => (moved, last) = (rig.now(), Some(now)),
+                _ => {}
+            }
+            self.drive(rig, rig.now() + LEAD)?;
+            self.orders(rig)?;
+        }
         Ok(())
     }
 

@@ -42,8 +42,10 @@ pub struct Windows {
     program: Program,
     phase: Phase,
     bursts_left: Option<u64>,
-    /// Frames of all bursts so far.
+    /// Frames that are due before its next start or stop, since it was started.
     planned: u64,
+    /// The same at the start of the burst, and the first frame of the burst.
+    before_burst: (u64, u64),
     /// Time of the last command.
     ordered: Duration,
 }
@@ -52,7 +54,7 @@ impl Windows {
     /// A stopped stream.
     pub fn new(program: Program) -> Windows {
         let (phase, ordered) = (Phase::Stopped, Duration::ZERO);
-        Windows { program, phase, bursts_left: None, planned: 0, ordered }
+        Windows { program, phase, bursts_left: None, planned: 0, before_burst: (0, 0), ordered }
     }
 
     /// True while it sends or will send without a command of the client.
@@ -83,33 +85,36 @@ impl Windows {
         self.phase = if nothing { Phase::Stopped } else { Phase::Waiting { at: now + self.program.delay } };
     }
 
+    /// Frames that leave until its next start, since it was started, if it does not send.
+    pub fn planned(&self) -> u64 {
+        self.planned
+    }
+
     /// Ends its program at `now`.
     pub fn stop(&mut self, now: Duration) -> Option<Order> {
-        let sends = matches!(self.phase, Phase::Sending { .. });
+        let order = self.interrupt(now).map(|(order, _)| order);
         self.phase = Phase::Stopped;
-        sends.then(|| self.order(TransmitAction::Stop, now))
+        order
+    }
+
+    /// Ends the burst at `now`. Returns how many of its frames are left.
+    fn interrupt(&mut self, now: Duration) -> Option<(Order, Option<u64>)> {
+        let Phase::Sending { end } = self.phase else { return None };
+        let at = now.max(self.ordered);
+        let next = self.frame_from(at, at).min(end.unwrap_or(u64::MAX));
+        let (before, first) = self.before_burst;
+        self.planned = before + next.saturating_sub(first);
+        Some((self.order(TransmitAction::Stop, self.before(next)), end.map(|end| end - next)))
     }
 
     /// Pauses it at `now`.
     pub fn pause(&mut self, now: Duration) -> Option<Order> {
-        match self.phase {
-            Phase::Sending { end } => {
-                let at = now.max(self.ordered);
-                let next = self.frame_from(at, at);
-                let left = end.map(|end| end.saturating_sub(next));
-                if left == Some(0) {
-                    return None;
-                }
-                self.planned -= left.unwrap_or(0);
-                self.phase = Phase::Paused { left };
-                Some(self.order(TransmitAction::Stop, self.before(next)))
-            }
-            Phase::Waiting { .. } => {
-                self.phase = Phase::Paused { left: self.program.frames };
-                None
-            }
-            _ => None,
+        if let Phase::Waiting { .. } = self.phase {
+            self.phase = Phase::Paused { left: self.program.frames };
         }
+        let (order, left) = self.interrupt(now)?;
+        self.phase = Phase::Paused { left };
+        Some(order)
     }
 
     /// Lets a paused stream send again from `now` on.
@@ -152,6 +157,7 @@ impl Windows {
     /// Begins a burst at `at`, or as soon as possible after `now`.
     fn burst(&mut self, at: Duration, now: Duration, frames: Option<u64>) -> Order {
         let first = self.frame_from(at, now.max(self.ordered));
+        self.before_burst = (self.planned, first);
         self.planned += frames.unwrap_or(0);
         let end = frames.map(|frames| first + frames);
         self.phase = Phase::Sending { end };

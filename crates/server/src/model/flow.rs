@@ -185,7 +185,11 @@ fn size(flow: &mut Object<'_>) -> PacketSize {
                 range.wrong("step", format_args!("1 to {MOST_SIZES} sizes are supported; use a larger step"));
                 return PacketSize::Fixed(fixed(start));
             }
-            mix(format!("{start} to {end}"), (start..=end).step_by(step as usize).map(|s| (fixed(s), 1)).collect())
+            // A round of equal parts begins with the last one.
+            mix(
+                format!("{start} to {end}"),
+                (0..=(end - start) / step).rev().map(|i| (fixed(start + i * step), 1)).collect(),
+            )
         }
         "random" => {
             let mut range = o.object_or_empty("random");

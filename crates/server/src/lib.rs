@@ -11,6 +11,7 @@
 pub mod api;
 mod build;
 mod engine;
+pub mod grpc;
 pub mod http;
 mod model;
 pub mod server;

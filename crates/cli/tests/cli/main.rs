@@ -25,4 +25,5 @@ mod planning;
 mod prompt;
 mod python;
 mod resume;
+mod serve;
 mod some_duts;

@@ -23,7 +23,7 @@ pub struct PeerConfig {
     pub dut: IpAddr,
     /// Its AS number.
     pub asn: u32,
-    /// AS number of the DUT.
+    /// AS number of the DUT; 0 for any.
     pub dut_as: u32,
     /// BGP identifier.
     pub router_id: Ipv4Addr,

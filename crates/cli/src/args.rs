@@ -4,7 +4,7 @@ mod commands;
 mod hosts;
 mod neighbour;
 
-pub use commands::{BgpArgs, BlastArgs, ListenArgs, PlanArgs, Transport, WatchArgs};
+pub use commands::{BgpArgs, BlastArgs, ListenArgs, PlanArgs, ServeArgs, Transport, WatchArgs};
 pub use hosts::{AccessArgs, AgentArgs, BedCommand};
 pub use neighbour::{BfdArgs, LdpArgs, NeighbourLink, OspfArgs, OspfNetwork, RsvpArgs};
 
@@ -136,6 +136,19 @@ addresses and ports, with the most frequent first.
 Exit codes: 0 done, with or without frames; 1 the machine was too slow and lost frames; 2 the command line is wrong; 3 the
 interface cannot be used.")]
     Listen(ListenArgs),
+    /// Serve the Open Traffic Generator API, so that scripts configure and start traffic, devices and BGP routers
+    #[command(after_help = "\
+Examples:
+  drophammer serve
+  drophammer serve --listen 0.0.0.0:8443 --idle-stop 10min
+  drophammer serve --listen 127.0.0.1:8080 --http
+
+Clients, such as snappi and otgen, connect to https://127.0.0.1:8443 and name interfaces of this machine as locations of ports.
+The certificate is made at the start. There are no passwords: whoever reaches the address can send traffic. What is supported, and
+what is not: docs/api.md.
+
+Exit codes: 0 stopped by Ctrl-C; 2 the command line is wrong; 3 the address or the backend cannot be used.")]
+    Serve(ServeArgs),
     /// Bring up one BGP session, advertise a table to the peer, and report what it advertises
     #[command(after_help = "\
 Examples:

@@ -1,4 +1,4 @@
-//! A secret per run, and a clock for displays with a line per second.
+//! A secret per run, the time of day, and a clock for displays with a line per second.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,6 +11,11 @@ pub const LOOK: Duration = Duration::from_millis(20);
 pub fn secret() -> u64 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     nanos ^ u64::from(std::process::id()) << 40
+}
+
+/// Seconds since 1970.
+pub fn seconds_since_1970() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u32::try_from(d.as_secs()).unwrap_or(u32::MAX))
 }
 
 /// Determines when the next line is due.

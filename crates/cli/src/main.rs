@@ -63,6 +63,7 @@ mod resume;
 mod run;
 mod running;
 mod selftest;
+mod serve;
 mod suite_file;
 mod watch;
 
@@ -169,6 +170,7 @@ fn main() -> ExitCode {
         Command::Stop { dir } => watch::stop(&dir),
         Command::Blast(args) => blast::run(&args),
         Command::Listen(args) => listen::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Bgp(args) => bgp::run(&args),
         Command::Ospf(args) => neighbour::ospf(&args),
         Command::Ldp(args) => neighbour::ldp(&args),

@@ -136,13 +136,14 @@ fn core_rows(suite: &Suite, role: &RouterRole) -> Vec<Vec<String>> {
 fn vrf_text(first: &VrfRole, last: &VrfRole) -> String {
     let range = |a: String, b: String| if a == b { a } else { format!("{a} to {b}") };
     format!(
-        "{} on VLAN {}: {}/{}, CE router {} (AS {}), RD {}, route target {}",
+        "{} on VLAN {}: {}/{}, CE router {} (AS {}{}), RD {}, route target {}",
         range(first.name(), last.name()),
         range(first.vid.to_string(), last.vid.to_string()),
         first.local,
         first.prefix_len,
         first.ce,
         first.ce_as,
+        if first.bfd { ", BFD" } else { "" },
         range(first.distinguisher.to_string(), last.distinguisher.to_string()),
         range(first.target.to_string(), last.target.to_string()),
     )

@@ -1,5 +1,5 @@
-//! Exchanges of an emulated device with FRR 8.4.4 and BIRD 2.0.12, recorded by `tests/routing_daemons`. A device with the same
-//! configuration receives the daemon's packets at the recorded times, and must reach the same states.
+//! Exchanges of an emulated device with FRR 8.4.4 and BIRD 2.0.12, recorded by `tests/routing_daemons`, and with freeRtr, recorded by `tests/freertr`. A
+//! device with the same configuration receives the daemon's packets at the recorded times, and must reach the same states.
 
 use drophammer_emulation::bfd::{self, Bfd, SessionConfig};
 use drophammer_emulation::ospf::{
@@ -59,10 +59,11 @@ fn ends(frame: &[u8]) -> bool {
 }
 
 #[test]
-fn ospf_with_frr_and_bird() {
+fn ospf_with_each_daemon() {
     let recordings = [
         ("frr", NetworkType::PointToPoint, include_str!("recorded/ospf-frr.txt")),
         ("bird", NetworkType::Broadcast, include_str!("recorded/ospf-bird.txt")),
+        ("freertr", NetworkType::PointToPoint, include_str!("recorded/ospf-freertr.txt")),
     ];
     for (name, network, text) in recordings {
         let networks = Networks { first: [30, 0, 0, 0].into(), length: 24, count: 5, metric: 20 };
@@ -118,17 +119,21 @@ fn ospf_with_frr_and_bird() {
 }
 
 #[test]
-fn bfd_with_frr_and_bird() {
-    for (name, text) in [("frr", include_str!("recorded/bfd-frr.txt")), ("bird", include_str!("recorded/bfd-bird.txt"))]
-    {
-        let peers: [IpAddr; 2] = [[198, 18, 0, 1].into(), [0x2001, 2, 0, 0, 0, 0, 0, 1].into()];
+fn bfd_with_each_daemon() {
+    let peers: [IpAddr; 2] = [[198, 18, 0, 1].into(), [0x2001, 2, 0, 0, 0, 0, 0, 1].into()];
+    let recordings = [
+        ("frr", &peers[..], include_str!("recorded/bfd-frr.txt")),
+        ("bird", &peers[..], include_str!("recorded/bfd-bird.txt")),
+        ("freertr", &peers[..1], include_str!("recorded/bfd-freertr.txt")),
+    ];
+    for (name, peers, text) in recordings {
         let session = |peer| SessionConfig {
             desired_min_tx: 50_000,
             required_min_rx: 50_000,
             detect_mult: 5,
             ..SessionConfig::new(peer)
         };
-        let mut device = device(&ProtocolConfig::Bfd(peers.map(session).to_vec()));
+        let mut device = device(&ProtocolConfig::Bfd(peers.iter().map(|peer| session(*peer)).collect()));
         let reports = |device: &Device| device.protocol::<Bfd>().unwrap().sessions().collect::<Vec<_>>();
         device.command(Instant(0), bfd::NAME, &Command::Start).unwrap();
         let (mut started, mut changes) = (true, 0);

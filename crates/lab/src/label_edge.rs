@@ -27,9 +27,10 @@ fn has_labels(role: &RouterRole, port: usize) -> bool {
     role.core.iter().flat_map(|core| &core.links).any(|link| link.port == port && labels(link))
 }
 
-/// True if a core link of the role has this protocol.
+/// True if a link to a P or CE router of the role has this protocol.
 pub(crate) fn speaks(role: &RouterRole, protocol: CoreProtocol) -> bool {
     role.core.iter().flat_map(|core| &core.links).any(|link| link.has(protocol))
+        || protocol == CoreProtocol::Bfd && role.vrfs.iter().any(|vrf| vrf.bfd)
 }
 
 /// True if the router forwards by labels that a protocol assigns.
@@ -132,7 +133,7 @@ pub(crate) fn core_context(core: &CoreRole, names: Names<'_>) -> Value {
 }
 
 /// The variable `vrfs` of templates, a list: `name`, `number`, `interface`, `parent`, `vid`, `mtu`, `local`, `length`, `ce`,
-/// `ce_as`, `provider_as`, `distinguisher`, `target` and `table`.
+/// `ce_as`, `provider_as`, `distinguisher`, `target`, `table` and `bfd`.
 pub(crate) fn vrfs_context(role: &RouterRole, names: Names<'_>) -> Vec<Value> {
     let of = |vrf: &VrfRole| {
         let parent = names.port(vrf.port);
@@ -141,6 +142,7 @@ pub(crate) fn vrfs_context(role: &RouterRole, names: Names<'_>) -> Vec<Value> {
             mtu => role.interfaces[vrf.port].mtu, local => vrf.local.to_string(), length => vrf.prefix_len,
             ce => vrf.ce.to_string(), ce_as => vrf.ce_as, provider_as => PROVIDER_AS,
             distinguisher => vrf.distinguisher.to_string(), target => vrf.target.to_string(), table => table(vrf),
+            bfd => vrf.bfd,
         }
     };
     role.vrfs.iter().map(of).collect()

@@ -50,7 +50,7 @@ crate::choice! {
         Ldp = "ldp",
         /// RSVP-TE (RFC 3209).
         Rsvp = "rsvp",
-        /// BFD (RFC 5881) for OSPF.
+        /// BFD (RFC 5881) for OSPF. CE routers have it for BGP.
         Bfd = "bfd",
     }
 }
@@ -78,7 +78,11 @@ pub fn core_ports(ports: &[PortConfig]) -> Vec<usize> {
 pub fn vrfs(ports: &[PortConfig]) -> Vec<VrfRole> {
     let of_port = |(port, config): (usize, &PortConfig)| (0..config.customers).map(move |customer| (port, customer));
     let all = ports.iter().enumerate().flat_map(of_port);
-    (0..).zip(all).map(|(number, (port, customer))| VrfRole::new(number, port, FIRST_VLAN + customer as u16)).collect()
+    let vrf = |(number, (port, customer)): (u32, (usize, u32))| VrfRole {
+        bfd: ports[port].customer_bfd,
+        ..VrfRole::new(number, port, FIRST_VLAN + customer as u16)
+    };
+    (0..).zip(all).map(vrf).collect()
 }
 
 /// Index of the core port behind which the remote sites of `vrf` are: customer ports and core ports are paired in order, one core port for each

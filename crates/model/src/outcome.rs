@@ -160,6 +160,18 @@ pub struct Plot {
     /// Vertical marks: (x, text), for kinds with a numeric x. The same text at almost the same x on several DUTs is
     /// drawn once.
     pub events: Vec<(f64, String)>,
+    /// Shaded ranges of x, for the same kinds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spans: Vec<Span>,
+}
+
+/// A shaded range of x in a plot: the time in which the tester did something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Span {
+    /// First and last x.
+    pub x: (f64, f64),
+    /// What it is.
+    pub text: String,
 }
 
 /// How a plot is drawn.

@@ -116,10 +116,13 @@ pub struct VrfRole {
     pub distinguisher: VpnId,
     /// The only route target that it exports and imports.
     pub target: VpnId,
+    /// True if a BFD session (RFC 5881) with the CE router protects the BGP session.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub bfd: bool,
 }
 
 impl VrfRole {
-    /// VRF `number`, on a VLAN of the interface `port`.
+    /// VRF `number`, on a VLAN of the interface `port`, without BFD.
     pub fn new(number: u32, port: usize, vid: u16) -> VrfRole {
         VrfRole {
             number,
@@ -131,6 +134,7 @@ impl VrfRole {
             ce_as: label_edge::CUSTOMER_AS,
             distinguisher: label_edge::distinguisher(label_edge::DUT_LOOPBACK, number),
             target: label_edge::target(number),
+            bfd: false,
         }
     }
 
@@ -365,7 +369,8 @@ impl RouterRole {
             (CoreProtocol::Rsvp, Need::Rsvp),
             (CoreProtocol::Bfd, Need::Bfd),
         ] {
-            needs.extend(links().any(|link| link.has(protocol)).then_some(need));
+            let of_customers = protocol == CoreProtocol::Bfd && self.vrfs.iter().any(|vrf| vrf.bfd);
+            needs.extend((of_customers || links().any(|link| link.has(protocol))).then_some(need));
         }
         needs.extend((!self.vrfs.is_empty()).then_some(Need::Vrfs));
         let protected = self.bgp.as_ref().is_some_and(|bgp| !bgp.protection.is_none());

@@ -54,9 +54,11 @@ pub struct FlowSpec {
     pub also: Vec<PortIndex>,
     /// IP version; must match the addresses.
     pub family: Family,
-    /// Source addresses, taken in pseudo-random order (RFC 4814).
+    /// Source addresses, taken in pseudo-random order (RFC 4814). If it is the unspecified address alone, the outermost IP header
+    /// may set the source.
     pub sources: AddressRange,
-    /// Destinations, taken in pseudo-random order: each exactly once in every `count` frames.
+    /// Destinations, taken in pseudo-random order: each exactly once in every `count` frames. If it is the unspecified address
+    /// alone, the outermost IP header may set the destination.
     pub destinations: Targets,
     /// True to also count by destination ([`TrialResult::destinations`]).
     #[serde(default, skip_serializing_if = "crate::is_default")]
@@ -67,7 +69,7 @@ pub struct FlowSpec {
     /// Share of the sending port's load, relative to the other flows of that port that have no schedule.
     pub weight: f64,
     /// Headers of its frames, the outermost first; empty for Ethernet, IP and UDP. A missing Ethernet header is added.
-    /// The outermost IP header must not set addresses, because they come from `sources` and `destinations`.
+    /// The outermost IP header sets an address only if `sources` or `destinations` leaves it to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<Header>,
     /// True if the DUT is configured to drop all frames of this flow, so that none may arrive.
@@ -80,6 +82,9 @@ pub struct FlowSpec {
     /// The expected encapsulation on arrival; absent for no tags, no labels, and tunnels as sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrives: Option<Arriving>,
+    /// True if an intact frame counts as received in any encapsulation and with any MAC address. `arrives` then says nothing.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub lenient: bool,
     /// Sizes of this flow's frames, if they differ from the trial's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<PacketSize>,
@@ -112,6 +117,7 @@ impl FlowSpec {
             denied: false,
             background: false,
             arrives: None,
+            lenient: false,
             size: None,
             schedule: None,
         }

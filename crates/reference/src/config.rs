@@ -212,6 +212,10 @@ pub struct Vrf {
     pub distinguisher: VpnId,
     /// The route target that it exports and imports; no other VRF has it.
     pub target: VpnId,
+    /// The neighbour on the link with which the device has a BFD session (RFC 5881), in the passive role. When it goes down, so do the BGP
+    /// sessions on the link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bfd: Option<Ipv4Addr>,
 }
 
 /// A limit on the memory for routes.

@@ -49,7 +49,8 @@
 //!   about labelled packets.
 //! - **VRFs** ([`Config::vrfs`]) have a sub-interface and a table each. A packet from a sub-interface or with the label of a
 //!   VRF follows the routes of this VRF alone; `rib` documents them. With a route to a PE router, the label of the route
-//!   is pushed below the labels of the device's own route to this router.
+//!   is pushed below the labels of the device's own route to this router. A neighbour in a VRF may have a BFD session ([`Vrf::bfd`]): when
+//!   it goes down, the BGP sessions on its link end with the Cease "BFD Down".
 //! - **LSPs** ([`RsvpConfig`]) through the device add label entries while they are reserved.
 //! - **Tunnels** ([`Config::tunnels`]) carry IPv4 in GRE. The TTL of a packet is decremented when it enters a tunnel,
 //!   like that of any packet, and again by the router at the other end; routers in between see only the outer header.
@@ -118,6 +119,7 @@ mod table;
 mod truth;
 mod tunnels;
 mod vpn;
+mod vrf_bfd;
 
 pub use classes::{Class, ClassCounters};
 pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route, Vrf};
@@ -134,6 +136,6 @@ pub use network::{Network, NetworkConfig, RankedRoute};
 pub use ospf::SPF_DELAY;
 pub use router::{Resolved, Router};
 pub use rsvp::{RsvpConfig, RsvpTruth};
-pub use truth::{BgpTruth, Drops, FibTruth, IgpTruth, PortCounters, Truth};
+pub use truth::{BfdTruth, BgpTruth, Drops, FibTruth, IgpTruth, PortCounters, Truth};
 pub use tunnels::TunnelCounters;
 pub use vpn::FIRST_VRF_LABEL;

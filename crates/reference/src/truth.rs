@@ -67,6 +67,9 @@ pub struct Truth {
     pub fib: FibTruth,
     /// OSPF, LDP and BFD.
     pub igp: IgpTruth,
+    /// BFD with the neighbours of VRFs.
+    #[serde(default)]
+    pub vrf_bfd: BfdTruth,
     /// Counters of RSVP-TE.
     pub rsvp: RsvpTruth,
     /// ICMP errors sent.
@@ -260,6 +263,17 @@ pub struct IgpTruth {
     pub bfd_up: u64,
     /// BFD packets that a fault suppressed.
     pub bfd_missing: u64,
+}
+
+/// BFD sessions outside the core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BfdTruth {
+    /// Sessions in state Up now.
+    pub up: u64,
+    /// How often a session left Up.
+    pub downs: u64,
+    /// Packets that a fault suppressed.
+    pub missing: u64,
 }
 
 /// BGP routes in the forwarding table now.

@@ -96,7 +96,8 @@ fn table(view: &View, section: &Section, table: &MergedTable) -> String {
     csv.text
 }
 
-/// All points of all series, followed by the events as rows of the series `event` with x and label.
+/// All points of all series, followed by the events as rows of the series `event` with x and label, and by shaded ranges as rows of the
+/// series `span` with x, its low and high end, and label.
 fn plot(view: &View, plot: &MergedPlot) -> String {
     let mut csv = Csv::new("dut,series,reference,dots,label,x,y,low,high,trial");
     for (series, dut) in plot.plot.series.iter().zip(&plot.dut_of) {
@@ -114,6 +115,12 @@ fn plot(view: &View, plot: &MergedPlot) -> String {
             row.add([&view.dut(*dut).name, &"event", &"", &"", &event.label, x, &"", &"", &"", &""]);
             csv.row(row.0);
         }
+    }
+    for (span, dut) in plot.plot.spans.iter().zip(&plot.span_of) {
+        let (from, to) = span.x;
+        let mut row = Row::default();
+        row.add([&view.dut(*dut).name, &"span", &"", &"", &span.text, &from, &"", &from, &to, &""]);
+        csv.row(row.0);
     }
     csv.text
 }

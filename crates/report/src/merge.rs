@@ -54,12 +54,13 @@ pub fn merge_plots(results: &[DutResult], duts: &[DutView], trials: &HashMap<u64
         .collect();
     for (dut, plot) in &all {
         let index = merged.iter().position(|m| m.plot.key == plot.key).unwrap_or_else(|| {
-            let empty = Plot { series: Vec::new(), events: Vec::new(), ..(*plot).clone() };
+            let empty = Plot { series: Vec::new(), events: Vec::new(), spans: Vec::new(), ..(*plot).clone() };
             merged.push(MergedPlot {
                 plot: empty,
                 dut_of: Vec::new(),
                 place: Vec::new(),
                 events: Vec::new(),
+                span_of: Vec::new(),
                 invalid: HashSet::new(),
             });
             merged.len() - 1
@@ -70,6 +71,8 @@ pub fn merge_plots(results: &[DutResult], duts: &[DutView], trials: &HashMap<u64
         for series in &plot.series {
             add_series(target, series, *dut, duts);
         }
+        target.span_of.extend(plot.spans.iter().map(|_| *dut));
+        target.plot.spans.extend(plot.spans.iter().cloned());
     }
     for m in &mut merged {
         references_last(m);

@@ -410,6 +410,11 @@ impl Rig {
         self.started
     }
 
+    /// Returns the start of the traffic, which is known once it has been driven.
+    pub fn traffic_start(&self) -> Option<Instant> {
+        self.running.as_ref()?.traffic.started()
+    }
+
     /// Returns the counts of traffic that ended because a port or thread of this host failed. They are not the result of a
     /// trial.
     pub fn cut_off(&mut self) -> Option<Box<TrialResult>> {

@@ -2,7 +2,7 @@
 
 use super::addresses::{self, MAX_PORTS, Owner, Placed, Prefix};
 use super::errors::{Problems, quote};
-use super::fields::{Fields, few, items, name, quantity, refuse_repeated, such_as, text, whole, word};
+use super::fields::{Fields, few, flag, items, name, quantity, refuse_repeated, such_as, text, whole, word};
 use super::raw::{Node, Value};
 use super::typed;
 use drophammer_model::label_edge::{self, CoreProtocol};
@@ -24,6 +24,7 @@ pub(crate) const MEDIA: [&str; 3] = ["ethernet", "ppp-over-sonet", "ppp-over-son
 const EXAMPLE: &str = "{name: p1, speed: 10 Gbit/s}";
 const VLAN_EXAMPLE: &str = "{id: 100}";
 const LABEL_EXAMPLE: &str = "{label: 100, out: [200]}";
+const CUSTOMERS_EXAMPLE: &str = "{count: 94, bfd: true}";
 const FEC_EXAMPLE: &str = "{to: 10.99.0.0/24, out: [200]}";
 /// Default MTU, in bytes.
 pub(crate) const DEFAULT_MTU: u64 = 1500;
@@ -62,7 +63,14 @@ struct Port<'n> {
     vlans: Vec<Vlan<'n>>,
     labels: Vec<(Entry, &'n Range<usize>)>,
     core: Vec<CoreProtocol>,
-    customers: u32,
+    customers: Customers,
+}
+
+/// The CE routers behind a port, and whether they have BFD.
+#[derive(Clone, Copy, Default)]
+struct Customers {
+    count: u32,
+    bfd: bool,
 }
 
 /// A sub-interface.
@@ -154,7 +162,8 @@ fn finish(port: Port) -> PortConfig {
         labels,
         pushed,
         core: port.core,
-        customers: port.customers,
+        customers: port.customers.count,
+        customer_bfd: port.customers.bfd,
     }
 }
 
@@ -180,8 +189,7 @@ fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) 
     let vlans = fields.or("vlans", Vec::new(), |node| vlans(node, index, has, public, problems))?;
     let labels = fields.or("labels", Vec::new(), |node| labels(node, problems))?;
     let core = fields.or("core", Vec::new(), |node| core(node, problems))?;
-    let most = u64::from(label_edge::MOST_CUSTOMERS);
-    let customers = fields.or("customers", 0, |node| whole(node, "`customers`", 1, most, problems))? as u32;
+    let customers = fields.or("customers", Customers::default(), |node| customers(node, problems))?;
     let least = if ipv6.is_some() { MIN_MTU } else { MIN_MTU_IPV4 };
     let mtu = fields.or("mtu", DEFAULT_MTU, |node| whole(node, "`mtu`", least, MAX_MTU, problems))? as u32;
     let (name, speed, medium) = (name?, speed?, medium?);
@@ -200,6 +208,19 @@ fn core(node: &Node, problems: &mut Problems) -> Option<Vec<CoreProtocol>> {
     }
 }
 
+/// Customers: their number, or a map that also says whether they have BFD.
+fn customers(node: &Node, problems: &mut Problems) -> Option<Customers> {
+    let most = u64::from(label_edge::MOST_CUSTOMERS);
+    if !matches!(node.value, Value::Map(_)) {
+        return Some(Customers { count: whole(node, "`customers`", 1, most, problems)? as u32, bfd: false });
+    }
+    let fields = Fields::with_keys(node, "`customers`", &["count", "bfd"], CUSTOMERS_EXAMPLE, problems)?;
+    let count = fields.required("count", "`customers`", "count: 94", problems);
+    let count = count.and_then(|node| whole(node, "`count`", 1, most, problems));
+    let bfd = fields.or("bfd", false, |node| flag(node, "`bfd`", problems));
+    Some(Customers { count: count? as u32, bfd: bfd? })
+}
+
 /// Refuses core and customer ports that cannot work.
 fn check_edges(ports: &[Port], problems: &mut Problems) {
     let has_core = ports.iter().any(|port| !port.core.is_empty());
@@ -208,22 +229,22 @@ fn check_edges(ports: &[Port], problems: &mut Problems) {
         if !port.core.is_empty() && port.ipv4.is_none() {
             refuse("a core port needs IPv4", "remove `ipv4: off`");
         }
-        if !port.core.is_empty() && port.customers > 0 {
+        if !port.core.is_empty() && port.customers.count > 0 {
             refuse("a port faces either the core or customers", "write `core` and `customers` on different ports");
         }
-        if port.customers > 0 && !port.vlans.is_empty() {
+        if port.customers.count > 0 && !port.vlans.is_empty() {
             refuse("a port with `customers` has VLANs from 101 on", "remove `vlans`");
         }
-        if port.customers > 0 && !has_core {
+        if port.customers.count > 0 && !has_core {
             refuse("there is no core port to remote sites", "add a port with `core: [ospf, ldp]`");
         }
         if port.core.contains(&CoreProtocol::Bfd) && !port.core.contains(&CoreProtocol::Ospf) {
             refuse("BFD on a core port is for OSPF", "add `ospf` to `core`");
         }
     }
-    let customers: u64 = ports.iter().map(|port| u64::from(port.customers)).sum();
+    let customers: u64 = ports.iter().map(|port| u64::from(port.customers.count)).sum();
     let of = |wanted: &dyn Fn(&Port) -> bool| ports.iter().filter(|port| wanted(port)).collect::<Vec<_>>();
-    let (facing, core) = (of(&|port| port.customers > 0), of(&|port| !port.core.is_empty()));
+    let (facing, core) = (of(&|port| port.customers.count > 0), of(&|port| !port.core.is_empty()));
     if let Some(last) = facing.last().filter(|_| customers > u64::from(label_edge::MOST_VRFS)) {
         let most = label_edge::MOST_VRFS;
         problems.add(last.name_span, format!("the DUT has {customers} VRFs in all"), format!("write at most {most}"));
@@ -235,7 +256,7 @@ fn check_edges(ports: &[Port], problems: &mut Problems) {
     let incomplete = |port: &&Port| {
         !port.core.is_empty() && ![CoreProtocol::Ospf, CoreProtocol::Ldp].iter().all(|p| port.core.contains(p))
     };
-    if ports.iter().any(|port| port.customers > 0) {
+    if ports.iter().any(|port| port.customers.count > 0) {
         for port in ports.iter().filter(incomplete) {
             let message = "VPN traffic needs a label-switched path to the PE router behind this port";
             problems.add(port.name_span, message, "write `core: [ospf, ldp]`");

@@ -165,7 +165,19 @@ fn port() -> Value {
             },
             "customers": {
                 "description": "VRFs of the DUT's port, each on a VLAN from 101 on, with an emulated CE router.",
-                "type": "integer", "minimum": 1, "maximum": MOST_CUSTOMERS,
+                "oneOf": [
+                    { "type": "integer", "minimum": 1, "maximum": MOST_CUSTOMERS },
+                    {
+                        "type": "object", "required": ["count"], "additionalProperties": false,
+                        "properties": {
+                            "count": { "description": "Number of VRFs.", "type": "integer", "minimum": 1, "maximum": MOST_CUSTOMERS },
+                            "bfd": {
+                                "description": "Each CE router has a BFD session with the DUT (RFC 5881).",
+                                "type": "boolean", "default": false,
+                            },
+                        },
+                    },
+                ],
             },
         },
     })

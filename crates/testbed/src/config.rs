@@ -5,7 +5,7 @@ use drophammer_model::label_edge::{self, PROVIDER_AS};
 use drophammer_model::routes::AfiSafi;
 use drophammer_model::suite::{Addressing, PeerLink, PortBgp, PortConfig, VlanConfig};
 use drophammer_model::trial::{Family, PortIndex};
-use drophammer_rig::{Config, DeviceConfig, Tag, Tags, host_mac};
+use drophammer_rig::{Config, DeviceConfig, ProtocolConfig, Tag, Tags, bfd, host_mac};
 use drophammer_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -68,7 +68,7 @@ pub(crate) fn device_of(link: &PeerLink<'_>) -> usize {
     link.vlan.map_or(0, |vlan| vlan + 1)
 }
 
-/// Adds the BGP speakers of VPNs: a CE router on each VLAN of a customer port, and the PE router behind each core port. Tests
+/// Adds the speakers of VPNs: a CE router on each VLAN of a customer port, with BGP and BFD, and the PE router behind each core port. Tests
 /// add the other protocols of core ports.
 fn add_edges(config: &mut Config, ports: &[PortConfig]) {
     let vrfs = label_edge::vrfs(ports);
@@ -81,6 +81,9 @@ fn add_edges(config: &mut Config, ports: &[PortConfig]) {
         let id = Ipv4Addr::from_bits(CE_ROUTER_IDS + vrf.number);
         let peer = PeerConfig::new(vrf.ce.into(), vrf.local.into(), vrf.ce_as, PROVIDER_AS.into(), id);
         ce.add_bgp([peer]);
+        if vrf.bfd {
+            ce.protocols.push(ProtocolConfig::Bfd(vec![bfd::SessionConfig::new(vrf.local.into())]));
+        }
         port.devices.push(ce);
     }
     for port in label_edge::core_ports(ports) {

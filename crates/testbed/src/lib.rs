@@ -30,6 +30,7 @@ mod circling;
 pub mod config;
 mod core;
 mod counted;
+mod customer_bfd;
 pub mod deviations;
 pub mod device;
 mod echoed;

@@ -231,7 +231,8 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
     config.loopback = role.core.as_ref().map(|core| core.loopback);
     for vrf in &role.vrfs {
         let interface = ports.len() + config.sub_interfaces.len();
-        config.vrfs.push(Vrf { interface, distinguisher: vrf.distinguisher, target: vrf.target });
+        let bfd = vrf.bfd.then_some(vrf.ce);
+        config.vrfs.push(Vrf { interface, distinguisher: vrf.distinguisher, target: vrf.target, bfd });
         let tags = vec![VlanTag { tpid: ethertype::VLAN, vid: vrf.vid }];
         let ipv4 = Some((vrf.local, vrf.prefix_len));
         config.sub_interfaces.push(SubInterface { port: vrf.port, tags, ipv4, ipv6: None });

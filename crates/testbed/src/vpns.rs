@@ -3,8 +3,12 @@
 //! A VRF is between a CE router on a VLAN of a customer port and a remote site behind a core port. The VRFs of one customer port have
 //! consecutive numbers and their remote sites behind one core port: together they are a [`Block`], whose routes are computed.
 
+mod flows;
+mod sending;
+
 use crate::bench::Bench;
 use crate::core::prefix;
+use crate::customer_bfd::CustomerBfd;
 use crate::setup::TestSetup;
 use drophammer_emulation::bgp::{
     BgpCommand, Distinguishers, ExpectationId, Expected, RouteSet, RouteSource, VpnFaultKind, VpnPart, VpnRouteSet,
@@ -20,10 +24,7 @@ use drophammer_model::routes::{
 };
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::PortConfig;
-use drophammer_model::traffic::{
-    Arriving, ArrivingLabel, ArrivingTag, Bits, Ethernet, Field, HOP_LIMIT, Header, Ipv4, Mpls, Udp, Vlan,
-};
-use drophammer_model::trial::{AddressRange, FlowSpec, Misdelivered, PortIndex, Targets};
+use drophammer_model::trial::{FlowSpec, Misdelivered, PortIndex};
 use drophammer_rig::ldp::{AdvertisedFecs, FecRange, LabelPattern, LdpCommand, Lsr, LsrConfig};
 use drophammer_rig::{
     Act, Action, Command, ProtocolConfig, ProtocolPlace, RouterPlace, Select, SessionIndex, Until, bfd,
@@ -91,6 +92,8 @@ pub(crate) struct VpnState {
     ces: Vec<SessionIndex>,
     /// Port and session of each PE router.
     pes: Vec<(PortIndex, SessionIndex)>,
+    /// BFD of the CE routers in use.
+    pub(crate) bfd: CustomerBfd,
     in_use: Option<InUse>,
 }
 
@@ -108,9 +111,7 @@ impl VpnState {
         let of_pe = |port| (0..hosts.sessions()).rev().find(|session| is_at(session, (port, crate::core::P_ROUTER)));
         let core = if roles.is_empty() { Vec::new() } else { label_edge::core_ports(ports) };
         let pes = core.into_iter().filter_map(|port| Some((port, of_pe(port)?))).collect();
-        // The device of the port itself is the first one.
-        let device = |vrf: &VrfRole| 1 + usize::from(vrf.vid - label_edge::FIRST_VLAN);
-        let first = |vrf: &VrfRole| of_place(vrf.port, device(vrf));
+        let first = |vrf: &VrfRole| of_place(vrf.port, crate::customer_bfd::ce_device(vrf));
         // Sessions are numbered in the order of ports and devices, which is that of the VRFs on each port.
         let mut ces = Vec::with_capacity(roles.len());
         for vrf in &roles {
@@ -121,7 +122,14 @@ impl VpnState {
             let core = label_edge::remote_port(ports, vrf)?;
             Some(VrfView { number: vrf.number, customer: vrf.port, vid: vrf.vid, core })
         };
-        VpnState { vrfs: roles.iter().filter_map(view).collect(), roles, ces, pes, in_use: None }
+        VpnState {
+            vrfs: roles.iter().filter_map(view).collect(),
+            roles,
+            ces,
+            pes,
+            bfd: CustomerBfd::default(),
+            in_use: None,
+        }
     }
 
     /// True if there are VRFs, and the rig has their sessions.
@@ -132,6 +140,12 @@ impl VpnState {
     /// True if sessions are up, or may be.
     pub(crate) fn is_in_use(&self) -> bool {
         self.in_use.is_some()
+    }
+
+    /// The VRFs that are in use.
+    fn used_roles(&self) -> Vec<VrfRole> {
+        let used = self.in_use.iter().flat_map(|used| &used.vrfs);
+        used.map(|vrf| self.roles[vrf.number as usize]).collect()
     }
 
     fn in_use(&self) -> Result<&InUse, TestError> {
@@ -245,65 +259,6 @@ impl Bench<'_> {
 /// The block of a VRF that is in use.
 fn block_of<'a>(used: &'a InUse, vrf: &VrfView) -> Option<&'a Block> {
     used.blocks.iter().find(|block| (block.base..block.base + block.customer.vrfs().count).contains(&vrf.number))
-}
-
-/// Source addresses in the first route of a site.
-fn sources(routes: &Routes) -> AddressRange {
-    let prefix = routes.prefix(0);
-    let std::net::IpAddr::V4(network) = prefix.address() else { unreachable!("routes of VRFs are of IPv4") };
-    AddressRange { first: Ipv4Addr::from_bits(network.to_bits() + 1).into(), step: 1, count: 1 }
-}
-
-fn targets(routes: &Arc<Routes>, part: &Range<u32>) -> Targets {
-    Targets::Routes { routes: routes.clone(), first: part.start, count: part.len() as u32 }
-}
-
-/// The flow from the CE router of a VRF to its remote site. The TTL of the labels depends on the model that the DUT follows (RFC 3443), so it is not
-/// compared.
-fn to_core(used: &InUse, vrf: &VrfView, part: Range<u32>, size: &PacketSize, group: &str) -> FlowSpec {
-    let labels = [FIRST_TRANSPORT + vrf.core as u32, FIRST_VPN + vrf.number];
-    let label = |label| ArrivingLabel { label: Bits::new(label), tc: None, ttl: None };
-    let tag = Vlan { vid: Field::from(Bits::new(vrf.vid.into())), ..Vlan::default() };
-    let weight = f64::from(part.len() as u32);
-    FlowSpec {
-        weight,
-        headers: vec![
-            Header::Ethernet(Ethernet::default()),
-            Header::Vlan(tag),
-            Header::Ipv4(Ipv4::default()),
-            Header::Udp(Udp::default()),
-        ],
-        arrives: Some(Arriving { labels: labels.map(label).to_vec(), ttl: Some(HOP_LIMIT - 1), ..Arriving::default() }),
-        size: Some(size.with_tags(4)),
-        ..FlowSpec::new(group, vrf.customer, vrf.core, sources(&used.customer), targets(&used.remote, &part))
-    }
-}
-
-/// The flow from the remote site of a VRF to its CE router. `labels` are those that the DUT advertised. The TTL of the packet depends on the model that
-/// the DUT follows (RFC 3443), so it is not compared.
-fn to_customer(
-    used: &InUse,
-    vrf: &VrfView,
-    part: Range<u32>,
-    labels: &[u32],
-    size: &PacketSize,
-    group: &str,
-) -> FlowSpec {
-    let entry = |label: &u32| Header::Mpls(Mpls { label: Field::from(Bits::new(*label)), ..Mpls::default() });
-    let weight = f64::from(part.len() as u32);
-    FlowSpec {
-        weight,
-        headers: std::iter::once(Header::Ethernet(Ethernet::default()))
-            .chain(labels.iter().map(entry))
-            .chain([Header::Ipv4(Ipv4::default()), Header::Udp(Udp::default())])
-            .collect(),
-        arrives: Some(Arriving {
-            vlans: vec![ArrivingTag { vid: Bits::new(vrf.vid.into()), pcp: None }],
-            ..Arriving::default()
-        }),
-        size: Some(size.with_tags(4 * labels.len() as u16)),
-        ..FlowSpec::new(group, vrf.core, vrf.customer, sources(&used.remote), targets(&used.customer, &part))
-    }
 }
 
 impl TestSetup<'_> {
@@ -521,7 +476,7 @@ impl TestSetup<'_> {
             let same = |route: &u32| adj_rib_in.label_of(id, index, *route) == Some(labels);
             let end = (begin + 1..part.end).find(|route| !same(route)).unwrap_or(part.end);
             let stack: Vec<u32> = transport.into_iter().chain(labels.iter().copied()).collect();
-            flows.push(to_customer(used, vrf, begin..end, &stack, size, group));
+            flows.push(flows::to_customer(used, vrf, begin..end, &stack, size, group));
             if flows.len() * used.vrfs.len() > MOST_FLOWS {
                 let why =
                     "the DUT gives each route a label of its own, so these routes need too many flows: ask for fewer";
@@ -582,6 +537,8 @@ impl Vpns for TestSetup<'_> {
                 return Err(TestError::Failed(self.sessions_down(&wanted, within)));
             }
         }
+        let roles = self.vpns.used_roles();
+        self.vpns.bfd = self.bench().start_customer_bfd(&roles, deadline, within)?;
         let sessions_s = self.rig().now().since(begun).as_secs_f64();
         Ok(VpnUp { core_s, sessions_s, sessions: wanted.len() as u32 })
     }
@@ -662,7 +619,8 @@ impl Vpns for TestSetup<'_> {
             if moved != progress {
                 (progress, at) = (moved, now);
             }
-            let ended = if let Some(lost) = self.lost_session() {
+            let down = || self.vpns.bfd.down(&self.routing.bench.rig);
+            let ended = if let Some(lost) = self.lost_session().or_else(down) {
                 lost
             } else if now.since(at) > patience {
                 let (sent, unacknowledged) = self.sent();
@@ -732,8 +690,13 @@ impl Vpns for TestSetup<'_> {
             Some(u64::from(routers.losses(router).0))
         };
         seen.sessions_lost = self.sessions_in_use().into_iter().filter_map(lost).sum();
+        self.vpns.bfd.count(&self.routing.bench.rig, &mut seen);
         seen.judge();
         seen
+    }
+
+    fn sent(&self, port: PortIndex, changes: usize) -> Vec<f64> {
+        self.sent_behind(port, changes)
     }
 
     fn flows(
@@ -746,7 +709,7 @@ impl Vpns for TestSetup<'_> {
     ) -> Result<Vec<FlowSpec>, TestError> {
         let used = self.vpns.in_use()?;
         match way {
-            Way::ToCore => Ok(vec![to_core(used, vrf, part, size, group)]),
+            Way::ToCore => Ok(vec![flows::to_core(used, vrf, part, size, group)]),
             Way::ToCustomers => self.to_customers(used, vrf, part, size, group),
         }
     }
@@ -767,6 +730,8 @@ impl Vpns for TestSetup<'_> {
         let sessions: Vec<_> = self.vpns.ces.iter().copied().chain(self.vpns.pes.iter().map(|(_, pe)| *pe)).collect();
         self.rig().protocols(Select::These(&sessions), Action::Stop);
         self.bench().await_core(&Until::Idle(sessions.clone()), IDLE)?;
+        let bfd = std::mem::take(&mut self.vpns.bfd);
+        self.bench().stop_customer_bfd(&bfd)?;
         for session in sessions {
             if let Some((routers, router)) = self.rig().session_mut(session) {
                 routers.clear_tables(router);

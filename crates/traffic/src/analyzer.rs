@@ -115,6 +115,8 @@ pub struct Analyzer {
     extras: Vec<FlowExtras>,
     /// Expected encapsulation of each flow; empty if all flows expect plain Ethernet.
     encapsulations: Vec<Encapsulation>,
+    /// True for each flow that may arrive in any encapsulation and with any MAC address; empty if there is none.
+    lenient: Vec<bool>,
     /// Exceptions from the checks of each flow; empty if there are none.
     unjudged: Vec<Unjudged>,
     /// The encapsulation of plain Ethernet.
@@ -192,6 +194,7 @@ impl Analyzer {
         let encapsulations: Vec<_> =
             own().map(|(_, flow)| Encapsulation::new(headers::arriving(flow), flow.family)).collect();
         let plain = encapsulations.iter().all(Encapsulation::is_plain);
+        let lenient = own().any(|(_, flow)| flow.lenient);
         let unjudged: Vec<_> = own().map(|(_, flow)| Unjudged::of(flow)).collect();
         let all_judged = unjudged.iter().all(|u| *u == Unjudged::default());
         let deviating = flows.iter().map(|_| None).collect();
@@ -208,6 +211,7 @@ impl Analyzer {
             ids: own().map(|(id, _)| id as u32).collect(),
             extras: own().filter(|_| extras).map(|(_, flow)| FlowExtras::new(flow)).collect(),
             encapsulations: if plain { Vec::new() } else { encapsulations },
+            lenient: own().filter(|_| lenient).map(|(_, flow)| flow.lenient).collect(),
             unjudged: if all_judged { Vec::new() } else { unjudged },
             plain: Encapsulation::new(Arriving::default(), Family::Ipv4),
             deviating,
@@ -301,12 +305,13 @@ impl Analyzer {
             return self.corrupted(port, Some(group_index));
         }
         let group = &mut self.groups[group_index];
-        if destination(arrival.frame) != self.hosts[queue] {
+        let lenient = self.lenient.get(place).copied().unwrap_or(false);
+        if destination(arrival.frame) != self.hosts[queue] && !lenient {
             group.stray += 1;
             group.elsewhere[port] += 1;
             return Class::Test;
         }
-        if let Some(deviation) = deviation {
+        if let Some(deviation) = deviation.filter(|found| !lenient || *found == Deviation::Fragmented) {
             let known = self.deviating[place].get_or_insert_with(|| Box::new(Deviating::of(&flow.state)));
             known.arrive(sequence, deviation, &flow.state);
             if misdelivered::is_elsewhere(deviation) {

@@ -7,7 +7,7 @@ use crate::recognize::Candidate;
 use drophammer_model::traffic::{
     Arriving, ArrivingTunnel, Field, FieldName, FieldValue, Header, HeaderKind, Ipv4, Ipv6, Udp,
 };
-use drophammer_model::trial::{Family, FlowSpec};
+use drophammer_model::trial::{Family, FlowSpec, Targets};
 use drophammer_wire::MacAddr;
 
 /// First port and size of the dynamic port range (RFC 6335).
@@ -70,11 +70,17 @@ pub(crate) fn wrong_ip(flow: &FlowSpec) -> Option<&'static str> {
     let family = if outermost.kind() == HeaderKind::Ipv4 { Family::Ipv4 } else { Family::Ipv6 };
     if family != flow.family {
         Some("its addresses and its outermost IP header are of different families")
-    } else if [FieldName::Source, FieldName::Destination].iter().any(|name| outermost.field(*name).is_some()) {
+    } else if outermost.field(FieldName::Source).is_some() && !flow.sources.is_unspecified()
+        || outermost.field(FieldName::Destination).is_some() && !leaves_destination(flow)
+    {
         Some("its outermost IP header sets addresses, but the flow's addresses go there")
     } else {
         None
     }
+}
+
+fn leaves_destination(flow: &FlowSpec) -> bool {
+    matches!(&flow.destinations, Targets::Addresses(range) if range.is_unspecified())
 }
 
 /// Returns the expected encapsulation: what the flow specifies, otherwise no tags, no labels, and the tunnel in which it was sent.

@@ -295,7 +295,7 @@ impl Plan {
             let arriving = headers::arriving(flow).vlans;
             let ends = [
                 headers::needs_source(&flow.headers).then_some((flow.from, vids)),
-                Some((flow.to, arriving.iter().map(|tag| tag.vid.get() as u16).collect())),
+                (!flow.lenient).then(|| (flow.to, arriving.iter().map(|tag| tag.vid.get() as u16).collect())),
             ];
             for (port, vids) in ends.into_iter().flatten() {
                 let (link, mac) = (&ports[port], ports[port].own(&vids));

@@ -9,8 +9,9 @@ use drophammer_model::capabilities::Placement;
 use drophammer_model::quantity::{parse_count, parse_duration, parse_frame_rate};
 use drophammer_model::traffic::parse_dscp;
 use drophammer_model::trial::Family;
+use drophammer_port::af_packet;
 use drophammer_port::auto::AUTO;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -125,6 +126,23 @@ pub struct ListenArgs {
     /// Print one JSON object per line instead of tables
     #[arg(long)]
     pub json: bool,
+}
+
+/// The API.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Address and port for clients; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
+    pub listen: SocketAddr,
+    /// Speak HTTP instead of HTTPS
+    #[arg(long)]
+    pub http: bool,
+    /// Stop all flows when no client has called for this time; 0 s to let them run
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "60 s")]
+    pub idle_stop: Duration,
+    /// Backend of the ports; see `drophammer list backends`
+    #[arg(long, value_name = "NAME", value_parser = choices(), default_value = af_packet::BACKEND.spec.name)]
+    pub backend: String,
 }
 
 /// A BGP session.

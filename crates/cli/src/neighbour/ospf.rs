@@ -2,6 +2,7 @@
 
 use super::{Job, Link, run as run_job};
 use crate::args::{OspfArgs, OspfNetwork};
+use crate::clock::seconds_since_1970;
 use crate::key_file;
 use crate::{Ended, Failure};
 use drophammer_model::quantity::{group_digits, show_duration};
@@ -56,6 +57,7 @@ fn read(args: &OspfArgs) -> Result<(Link, Job), String> {
         area: args.area,
         network,
         secret,
+        first_sequence: seconds_since_1970(),
         hello_interval: hello?,
         dead_interval: dead?.into(),
         topology: (args.routers > 0).then(|| topology(args.routers)),

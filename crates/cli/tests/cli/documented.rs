@@ -7,7 +7,7 @@ use std::process::Output;
 use std::sync::Mutex;
 
 /// Command lines that other tests run: a word, or the beginning of one, and the reason.
-const NOT_RUN: [(&str, &str); 15] = [
+const NOT_RUN: [(&str, &str); 16] = [
     ("blast", "needs root and interfaces; blast.rs"),
     ("listen", "needs root and an interface; listen.rs"),
     ("bgp", "needs root, an interface and a router; bgp.rs"),
@@ -15,6 +15,7 @@ const NOT_RUN: [(&str, &str); 15] = [
     ("ldp", "needs root, an interface and a router; neighbour.rs"),
     ("rsvp", "needs root, an interface and a router; neighbour.rs"),
     ("bfd", "needs root, an interface and a router; neighbour.rs"),
+    ("serve", "needs root and interfaces, and does not end; serve.rs"),
     ("selftest", "takes minutes; command.rs and the tests of testbed"),
     ("clean", "would end what other tests have started; command.rs"),
     ("agent", "needs root, an interface and a server; hosts.rs and the tests of agent"),

@@ -24,4 +24,7 @@ mod output;
 mod own_interfaces;
 mod planning;
 mod prompt;
+mod python;
 mod resume;
+mod serve;
+mod some_duts;

@@ -121,6 +121,22 @@ fn a_plan_says_which_vrfs_and_protocols_the_router_needs() {
     for language in ["frr", "iosxr", "junos", "sros"] {
         let said = good(&run(&["plan", path, "--config", language, "--interfaces", "eth1,eth2"]));
         assert!(said.contains("100.127.255.1") && said.contains("65000:3"), "{language}: {said}");
+        assert!(!said.contains("bfd"), "{language}: {said}");
+    }
+    let with_bfd = text_of_suite.replace("customers: 3", "customers: {count: 3, bfd: true}");
+    std::fs::write(path, with_bfd).unwrap();
+    let said = good(&run(&["plan", path]));
+    assert!(said.contains("CE router 192.168.0.2 (AS 65100, BFD)"), "{said}");
+    let lines = [
+        ("frr", " neighbor 192.168.0.2 bfd\n", 3),
+        ("frr", "bfdd=yes", 1),
+        ("iosxr", "   bfd fast-detect\n", 3),
+        ("junos", "bfd-liveness-detection {", 3),
+        ("sros", "bfd-liveness true", 3),
+    ];
+    for (language, line, times) in lines {
+        let said = good(&run(&["plan", path, "--config", language, "--interfaces", "eth1,eth2"]));
+        assert_eq!(said.matches(line).count(), times, "{language}: {said}");
     }
 }
 

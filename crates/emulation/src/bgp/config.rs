@@ -24,7 +24,7 @@ pub struct GracefulRestartConfig {
 pub struct SessionConfig {
     /// AS number of this speaker.
     pub local_as: u32,
-    /// Expected AS number of the peer.
+    /// Expected AS number of the peer; 0 for any.
     pub peer_as: u32,
     /// BGP identifier of this speaker; not zero.
     pub router_id: Ipv4Addr,

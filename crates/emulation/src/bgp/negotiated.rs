@@ -56,7 +56,7 @@ impl Negotiated {
     pub fn from_opens(config: &SessionConfig, theirs: Open) -> Result<Negotiated, Cause> {
         let reject = |subcode, data, why| Cause::Rejected { answer: Notification::new(code::OPEN, subcode, data), why };
         let peer_as = theirs.speaker_as();
-        if peer_as != config.peer_as || peer_as == 0 {
+        if config.peer_as != 0 && peer_as != config.peer_as || peer_as == 0 {
             let why = format!("the peer says AS {peer_as}, but AS {} was expected", config.peer_as);
             return Err(reject(open::BAD_PEER_AS, vec![], why));
         }
@@ -256,6 +256,15 @@ mod tests {
         assert_eq!(hold(0, 30, Some(8)), (0, 0));
         assert_eq!(hold(30, 0, None), (0, 0));
         assert_eq!(hold(1_000_000, 65535, None), (65535, 21845));
+    }
+
+    #[test]
+    fn any_as_is_right_if_none_is_expected() {
+        let open = |local_as| SessionConfig { local_as, ..theirs() };
+        let ours = SessionConfig { peer_as: 0, ..ours() };
+        let agreed = [64_512, 65_001].map(|asn| agree(&ours, &open(asn)).unwrap());
+        assert_eq!(agreed.map(|agreed| (agreed.peer_as, agreed.ibgp)), [(64_512, false), (65_001, true)]);
+        assert_eq!(rejected(&ours, &open(0)).0, 2);
     }
 
     #[test]

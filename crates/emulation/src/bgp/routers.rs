@@ -3,6 +3,7 @@
 mod peer;
 mod pressure;
 mod protocol;
+mod sending;
 #[cfg(test)]
 mod tests;
 
@@ -137,6 +138,12 @@ impl Routers {
         self.peers[peer].adj_rib_out.progress()
     }
 
+    /// The last periods, 64 at most, in which a router was sending routes, the oldest first: when it had some to send, and when the DUT's
+    /// TCP had acknowledged all of them. The current one is not included.
+    pub fn sending(&self, peer: usize) -> impl DoubleEndedIterator<Item = (Instant, Instant)> + ExactSizeIterator + '_ {
+        self.peers[peer].sending.periods()
+    }
+
     /// Clears all expectations and advertised routes.
     pub fn clear_tables(&mut self, peer: usize) {
         let at = &mut self.peers[peer];
@@ -260,6 +267,9 @@ impl Routers {
 
     fn serve(&mut self, now: Instant, peer: usize, quota: usize, tcp: &mut TcpStack) {
         let at = &mut self.peers[peer];
+        if !at.adj_rib_out.is_empty() {
+            at.sending.begin(now);
+        }
         let before = at.connections();
         let more = at.serve(now, tcp, quota);
         self.follow(peer, before);

@@ -144,6 +144,10 @@ pub struct OspfConfig {
     pub ignore_mtu: bool,
     /// Authentication.
     pub secret: Secret,
+    /// Cryptographic sequence number at the beginning of the device's clock; it grows by one per second. Neighbours discard lower numbers than the last
+    /// one for RouterDeadInterval (RFC 2328 appendix D.3): give seconds of a clock that goes on between two runs.
+    #[serde(default)]
+    pub first_sequence: u32,
     /// Emulated routers.
     pub topology: Option<Topology>,
     /// Networks of other areas, in Summary-LSAs of the device.
@@ -174,6 +178,7 @@ impl OspfConfig {
             mtu: 1500,
             ignore_mtu: false,
             secret: Secret::None,
+            first_sequence: 0,
             topology: None,
             inter_area: None,
             external: None,

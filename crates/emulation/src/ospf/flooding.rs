@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Time that LSAs need to reach a neighbour, in seconds (InfTransDelay).
 const TRANSMIT_DELAY: u16 = 1;
-/// Acknowledgments wait for this time to share a packet.
+/// Acknowledgments wait at most for this time to share a packet.
 const ACK_DELAY: Duration = Duration::from_secs(1);
 /// Maximum number of LSAs of which the time is stored at which they were sent back.
 const MOST_SENT_BACK: usize = 1024;
@@ -388,7 +388,8 @@ impl Ospf {
         if self.acks.len() >= self.most_body() / lsa::LEN {
             self.send_acks(now, out);
         } else if self.timers.get(&Timer::Acks).is_none() {
-            self.timers.set(Timer::Acks, now + ACK_DELAY);
+            // Less than the RxmtInterval, which is the same on both sides (section 13.5).
+            self.timers.set(Timer::Acks, now + ACK_DELAY.min(self.retransmit_interval() / 2));
         }
     }
 

@@ -165,7 +165,6 @@ pub struct Ospf {
     changed: bool,
     /// A last Hello, without neighbours, is due.
     farewell: bool,
-    crypto_sequence: u32,
     dd_sequence: u32,
     counters: Counters,
     rejected: Reasons,
@@ -204,7 +203,6 @@ impl Ospf {
             sent_back: HashMap::new(),
             changed: false,
             farewell: false,
-            crypto_sequence: 0,
             dd_sequence: device.seed as u32,
             counters: Counters::default(),
             rejected: Reasons::default(),
@@ -290,10 +288,10 @@ impl Ospf {
 
     /// Sends a packet whose body begins after [`Ospf::blank`].
     fn send(&mut self, now: Instant, kind: u8, to: To, mut packet: Vec<u8>, out: &mut Output<'_>) {
-        // It must not decrease, not even when the device starts anew.
-        self.crypto_sequence = self.crypto_sequence.saturating_add(1).max((now.0 / 1_000_000_000) as u32);
+        // It must not decrease, not even in another run. It may stay the same, so it need not run ahead of the clock.
+        let crypto_sequence = self.config.first_sequence.saturating_add((now.0 / 1_000_000_000) as u32);
         let header = Header { kind, router_id: self.config.router_id, area_id: self.config.area };
-        header.seal(&mut packet, &self.authentication, self.crypto_sequence);
+        header.seal(&mut packet, &self.authentication, crypto_sequence);
         let group = |group: Ipv4Addr| (group, multicast_mac(group.octets()));
         let important = matches!(self.state, InterfaceState::Dr | InterfaceState::Backup);
         let (destination, mac): (Ipv4Addr, MacAddr) = match to {

@@ -249,7 +249,8 @@ impl Rsvp {
         let record_route = RecordRoute::new(record).ok().filter(|_| lsp.has(lsp_flag::RECORD));
         list.clear();
         match tearing {
-            true => Flow { flowspec: None, filter, label: None, record_route: None }.emit(list),
+            // RFC 2205 section 3.1.6 lets a tear omit the FLOWSPEC, but freeRtr ignores a ResvTear without it.
+            true => Flow { flowspec: Some(tspec), filter, label: None, record_route: None }.emit(list),
             false => Flow { flowspec: Some(tspec), filter, label: Some(label), record_route }.emit(list),
         }
         let flows = Flows::new(list).expect("a list with one flow");

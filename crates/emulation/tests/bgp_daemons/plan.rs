@@ -42,19 +42,28 @@ pub enum Scene {
 }
 
 /// Name of a recording, daemon, scene.
-pub const RECORDINGS: [(&str, &str, Scene); 19] = [
+pub const RECORDINGS: [(&str, &str, Scene); 29] = [
     ("labelled-frr", "frr", Scene::Labelled),
     ("labelled-bird", "bird", Scene::Labelled),
+    ("labelled-gobgp", "gobgp", Scene::Labelled),
+    ("labelled-freertr", "freertr", Scene::Labelled),
     ("vpn-frr", "frr", Scene::Vpn),
     ("vpn-bird", "bird", Scene::Vpn),
     ("vpn-openbgpd", "openbgpd", Scene::Vpn),
+    ("vpn-gobgp", "gobgp", Scene::Vpn),
+    ("vpn-freertr", "freertr", Scene::Vpn),
     ("sixpe-frr", "frr", Scene::SixPe),
     ("sixpe-bird", "bird", Scene::SixPe),
+    ("sixpe-gobgp", "gobgp", Scene::SixPe),
+    ("sixpe-freertr", "freertr", Scene::SixPe),
     ("vrfs-frr", "frr", Scene::Vrfs),
     ("vrfs-bird", "bird", Scene::Vrfs),
+    ("vrfs-gobgp", "gobgp", Scene::Vrfs),
+    ("vrfs-freertr", "freertr", Scene::Vrfs),
     ("paths-frr", "frr", Scene::Paths),
     ("paths-bird", "bird", Scene::Paths),
     ("paths-openbgpd", "openbgpd", Scene::Paths),
+    ("paths-gobgp", "gobgp", Scene::Paths),
     ("long-frr", "frr", Scene::Long),
     ("long-bird", "bird", Scene::Long),
     ("refresh-frr", "frr", Scene::Refresh),
@@ -62,6 +71,7 @@ pub const RECORDINGS: [(&str, &str, Scene); 19] = [
     ("restart-frr", "frr", Scene::Restart),
     ("restart-bird", "bird", Scene::Restart),
     ("restart-openbgpd", "openbgpd", Scene::Restart),
+    ("restart-gobgp", "gobgp", Scene::Restart),
 ];
 
 /// AS of the daemon, and its addresses on the links of the routers.

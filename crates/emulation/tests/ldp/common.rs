@@ -62,14 +62,11 @@ pub struct World {
 impl World {
     pub fn new(configs: [LsrConfig; 2]) -> World {
         let [a, b] = configs;
-        World {
-            now: second(1),
-            devices: [device(0, a), device(1, b)],
-            wire: VecDeque::new(),
-            lost: |_, _| false,
-            capture: None,
-            polls: 0,
-        }
+        World::of([device(0, a), device(1, b)])
+    }
+
+    pub fn of(devices: [Device; 2]) -> World {
+        World { now: second(1), devices, wire: VecDeque::new(), lost: |_, _| false, capture: None, polls: 0 }
     }
 
     pub fn lsr(&self, side: usize) -> &Lsr {

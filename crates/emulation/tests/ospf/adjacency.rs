@@ -216,6 +216,27 @@ fn authenticated_routers_become_adjacent_and_old_packets_are_refused() {
 }
 
 #[test]
+fn cryptographic_sequence_numbers_do_not_decrease_when_a_run_follows_another() {
+    // Two routers on a clock that began at this second.
+    let run = |first_sequence: u32| {
+        let secret = Secret::Md5 { key_id: 9, key: "key".into() };
+        let of = |n| OspfConfig { secret: secret.clone(), first_sequence, ..config(n, PointToPoint) };
+        let flooding = OspfConfig { external: Some(lan::externals(2000)), update_gap: 0, ..of(1) };
+        let mut lan = Lan::started(vec![flooding, of(2)]);
+        lan.run(20);
+        assert!(lan.is_settled() && lan.frames.len() > 60, "{} packets", lan.frames.len());
+        let sequences = lan.frames.iter().map(|(_, frame)| u32::from_be_bytes(frame[54..58].try_into().unwrap()));
+        sequences.collect::<Vec<_>>()
+    };
+    let (first, second) = (run(1_700_000_000), run(1_700_000_020));
+    for sequences in [&first, &second] {
+        assert!(sequences.is_sorted());
+    }
+    assert_eq!((first[0], second[0]), (1_700_000_000, 1_700_000_020));
+    assert!(first.last() <= second.first(), "{first:?} {second:?}");
+}
+
+#[test]
 fn a_configuration_that_cannot_work_is_refused() {
     use drophammer_emulation::ospf::{Ospf, Shape};
     use drophammer_emulation::{Address, DeviceConfig};

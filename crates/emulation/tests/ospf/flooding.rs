@@ -103,6 +103,19 @@ fn lost_packets_delay_but_do_not_prevent() {
 }
 
 #[test]
+fn acknowledgments_come_before_even_the_shortest_retransmit_interval_ends() {
+    let of = |n| OspfConfig { retransmit_interval: 1, ..config(n, PointToPoint) };
+    let mut lan = Lan::started(vec![OspfConfig { external: Some(externals(300)), ..of(1) }, of(2)]);
+    lan.run(10);
+    lan.order(0, OspfCommand::Withdraw(Part::External(0..100)));
+    lan.run(10);
+    assert!(lan.is_settled());
+    assert_eq!([0, 1].map(|which| lan.counter(which, "lsas_retransmitted")), [0, 0]);
+    // They share packets all the same.
+    assert!(lan.counter(1, "acks_sent") < 30, "{}", lan.counter(1, "acks_sent"));
+}
+
+#[test]
 fn idle_routers_are_polled_for_hellos_only_and_refresh_after_half_an_hour() {
     let external = Some(externals(200));
     let mut lan = Lan::started(vec![OspfConfig { external, ..config(1, PointToPoint) }, config(2, PointToPoint)]);
@@ -242,6 +255,13 @@ fn updates_that_come_too_early_or_are_old_or_broken_do_not_change_the_database()
     let acks = lan.counter(0, "acks_sent");
     send(&mut lan, 8, 3600);
     assert_eq!((sequence(&lan), lan.counter(0, "acks_sent") - acks), (None, 1));
+    // A router that counts beyond MaxAge means MaxAge.
+    send(&mut lan, 9, 1);
+    lan.run(2);
+    assert_eq!(sequence(&lan), Some(9));
+    send(&mut lan, 10, 3608);
+    lan.run(2);
+    assert_eq!((sequence(&lan), lan.counter(0, "malformed")), (None, 2));
 }
 
 #[test]

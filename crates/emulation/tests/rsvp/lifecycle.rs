@@ -6,6 +6,7 @@ use drophammer_emulation::rsvp::{
     EgressRange, HelloConfig, IngressRange, LabelPolicy, LspRange, MOST_FOREIGN, NAME, Pace, Phase, RefreshReduction,
     RsvpCommand, RsvpConfig,
 };
+use drophammer_wire::rsvp::{Body, Message};
 use std::time::Duration;
 
 fn reduced() -> RsvpConfig {
@@ -60,6 +61,25 @@ fn a_released_reservation_takes_the_label_and_comes_back_with_the_next_path() {
         assert_eq!((world.up(), world.rsvp(INGRESS).label_of(1)), ([2, 2], Some(100_001)));
         world.assert_conserved();
     }
+}
+
+#[test]
+fn a_resv_tear_names_the_traffic_that_it_ends() {
+    let mut world = World::new(2, RsvpConfig { jitter_percent: 0, ..RsvpConfig::default() });
+    world.set_up(0..2, 0);
+    world.run_to(seconds(1.0));
+    world.log = Some(Vec::new());
+    world.command(EGRESS, RsvpCommand::Release(Pace { lsps: 0..2, per_second: 0 }));
+    world.run_to(seconds(2.0));
+    let mut tears = 0;
+    for (_, frame) in world.log.as_ref().unwrap() {
+        let message = Message::parse(&frame[34..]).unwrap();
+        if let (Body::ResvTear(tear), None) = Body::parse(&message).unwrap() {
+            assert!(tear.flows.iter().all(|flow| flow.flowspec.is_some() && flow.label.is_none()));
+            tears += 1;
+        }
+    }
+    assert_eq!(tears, 2);
 }
 
 #[test]

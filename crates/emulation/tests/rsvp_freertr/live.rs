@@ -95,7 +95,7 @@ fn run(classes: &str) {
     let mut routers = routers();
     let started = Clock::now();
     // Time of the recording begins when both gateways have answered.
-    let (mut begin, mut torn, mut log) = (None, false, String::new());
+    let (mut begin, mut released, mut torn, mut log) = (None, false, false, String::new());
     log.push_str("# ns ends frame; f is freeRtr\n");
     let mut buffer = [0; 2048];
     loop {
@@ -128,6 +128,9 @@ fn run(classes: &str) {
             routers = super::routers();
             routers.iter_mut().zip(FREERTR).for_each(|(router, mac)| router.fix_gateway(mac));
             command(&mut routers[0], Instant(0), RsvpCommand::SetUp);
+        } else if begin.is_some() && !released && now >= RELEASE {
+            released = true;
+            release(&mut routers, now);
         } else if begin.is_some() && !torn && now >= TEAR {
             torn = true;
             assert_up(&routers);

@@ -18,6 +18,8 @@ use std::time::Duration;
 /// LSPs from router a to router b, and from router a to freeRtr.
 const THROUGH: u32 = 3;
 const TO_FREERTR: u32 = 2;
+/// Router b ends the reservation of the first LSP at this time. The next Path brings it back.
+const RELEASE: Instant = Instant(4_500_000_000);
 /// Router a tears down its LSPs at this time.
 const TEAR: Instant = Instant(9_000_000_000);
 const END: Instant = Instant(12_000_000_000);
@@ -65,8 +67,15 @@ fn command(router: &mut Device, now: Instant, command: fn(Pace) -> RsvpCommand) 
     router.command(now, NAME, &Command::Rsvp(command(pace))).unwrap();
 }
 
+fn release(routers: &mut [Device; 2], now: Instant) {
+    assert_eq!(rsvp(&routers[0]).ingress_phase(0), Phase::Up);
+    let first = Pace { lsps: 0..1, per_second: 0 };
+    routers[1].command(now, NAME, &Command::Rsvp(RsvpCommand::Release(first))).unwrap();
+}
+
 /// Checks the routers before router a tears down its LSPs.
 fn assert_up(routers: &[Device; 2]) {
+    assert_eq!((counter(&routers[1], "resv_tear_sent"), counter(&routers[0], "resv_tear_received")), (1, 1));
     for lsp in 0..THROUGH + TO_FREERTR {
         let label = rsvp(&routers[0]).label_of(lsp);
         assert!(label.is_some_and(|label| label == 3 || label >= 16), "LSP {lsp}: {label:?}");
@@ -130,15 +139,20 @@ fn our_routers_do_the_same_with_the_recorded_frames() {
     routers.iter_mut().zip(FREERTR).for_each(|(router, mac)| router.fix_gateway(mac));
     command(&mut routers[0], Instant(0), RsvpCommand::SetUp);
     let mut ours: Vec<(usize, Vec<u8>)> = Vec::new();
-    let (mut torn, mut now) = (false, Instant(0));
+    let (mut released, mut torn, mut now) = (false, false, Instant(0));
     let mut received = received.into_iter().peekable();
     while now < END {
         for (at, router) in routers.iter_mut().enumerate() {
             router.poll(now, BUDGET, &mut |frame| ours.push((at, frame.to_vec())));
         }
         let due = routers.iter().filter_map(Device::next_deadline).min().unwrap_or(END);
-        let next = received.peek().map_or(END, |(time, ..)| *time).min(due).min(if torn { END } else { TEAR });
-        now = next.max(now);
+        let planned = if torn { END } else { TEAR };
+        let planned = if released { planned } else { RELEASE };
+        now = received.peek().map_or(END, |(time, ..)| *time).min(due).min(planned).max(now);
+        if !released && now >= RELEASE {
+            released = true;
+            release(&mut routers, now);
+        }
         if !torn && now >= TEAR {
             torn = true;
             assert_up(&routers);

@@ -146,7 +146,7 @@ pub(super) mod tests {
 
     pub(crate) fn plot(kind: PlotKind, series: Vec<Series>) -> Plot {
         let (key, title, x, y) = ("p".into(), "Loss by load".into(), String::new(), String::new());
-        Plot { key, title, kind, x, y, log_y: false, series, events: vec![] }
+        Plot { key, title, kind, x, y, log_y: false, series, events: vec![], spans: vec![] }
     }
 
     /// The points of the only series, and the remarks about it.

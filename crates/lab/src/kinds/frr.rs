@@ -378,6 +378,13 @@ mod tests {
                    exit-address-family\nexit\n";
         assert!(files[3].1.contains(vrf), "{}", files[3].1);
         assert!(files[3].1.contains(" neighbor 100.127.0.2 update-source 100.127.255.1\n"), "{}", files[3].1);
+        // BFD with CE routers needs bfdd, even if no core link has it.
+        let mut ports = edge_ports(&[Ospf, Ldp], 2);
+        ports[1].customer_bfd = true;
+        let with_bfd = RouterRole::of(&ports);
+        let files = files_of(&with_bfd);
+        assert_eq!(daemons(&with_bfd, &files), ["bfdd", "ospfd", "ldpd", "bgpd"]);
+        assert_eq!(files[3].1.matches(" neighbor 192.168.0.2 bfd\n").count(), 2, "{}", files[3].1);
         // With peers, one file holds both roles of bgpd.
         let both = RouterRole::of(&with_bgp(edge_ports(&[Ospf, Ldp], 2), 1));
         let files = files_of(&both);

@@ -5,7 +5,7 @@ use crate::pattern::Pattern;
 use crate::routed::with_routes;
 use crate::testbed::{TestError, Testbed};
 use drophammer_judge::statistics;
-use drophammer_model::outcome::{Outcome, Plot, PlotKind, Point, RankFigure, Series};
+use drophammer_model::outcome::{Outcome, Plot, PlotKind, Point, RankFigure, Series, Span};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::TrialResult;
@@ -48,6 +48,7 @@ impl PlotSpec<'_> {
             log_y: self.log_y,
             series: Vec::new(),
             events: Vec::new(),
+            spans: Vec::new(),
         });
     }
 
@@ -84,6 +85,13 @@ impl PlotSpec<'_> {
     pub fn event(&self, outcome: &mut Outcome, x: f64, text: &str) {
         if let Some(plot) = outcome.plots.iter_mut().find(|p| p.key == self.key) {
             plot.events.push((x, text.into()));
+        }
+    }
+
+    /// Shades the plot between two values of x.
+    pub fn span(&self, outcome: &mut Outcome, x: (f64, f64), text: &str) {
+        if let Some(plot) = outcome.plots.iter_mut().find(|p| p.key == self.key) {
+            plot.spans.push(Span { x, text: text.into() });
         }
     }
 }

@@ -44,9 +44,9 @@ pub enum Way {
 pub struct VpnUp {
     /// OSPF and LDP with all P routers.
     pub core_s: f64,
-    /// BGP with all PE and CE routers, counted from the start of their sessions.
+    /// BGP with all PE and CE routers and BFD with the CE routers that have it, counted from the start of their sessions.
     pub sessions_s: f64,
-    /// Number of these sessions.
+    /// Number of BGP sessions.
     pub sessions: u32,
 }
 
@@ -74,6 +74,10 @@ pub struct VpnRoutesSeen {
     pub tester_late_s: f64,
     /// How often sessions with PE and CE routers ended since they were brought up.
     pub sessions_lost: u64,
+    /// How often BFD sessions with CE routers went down since they were brought up.
+    pub bfd_lost: u64,
+    /// The first of these sessions, with the reason: `v3 (packets of the DUT were missing for the detection time)`.
+    pub bfd_lost_at: Vec<String>,
     /// Why routes are missing, as text; empty if all are present.
     pub cause: String,
 }
@@ -98,6 +102,27 @@ impl VpnRoutesSeen {
         self.leaks.extend(leaks.take(room));
     }
 
+    /// Counts a BFD session that went down `times` times, and names it if few were named before.
+    pub fn lose_bfd(&mut self, times: u64, name: String) {
+        self.bfd_lost += times;
+        if self.bfd_lost_at.len() < MOST_LEAKS {
+            self.bfd_lost_at.push(name);
+        }
+    }
+
+    /// Sessions that ended since `before`, as text.
+    pub fn lost_since(&self, before: &VpnRoutesSeen) -> Vec<String> {
+        let mut texts = Vec::new();
+        let (bgp, bfd) = (self.sessions_lost - before.sessions_lost, self.bfd_lost - before.bfd_lost);
+        if bgp > 0 {
+            texts.push(format!("BGP sessions ended {bgp} times"));
+        }
+        if bfd > 0 {
+            texts.push(format!("BFD sessions went down {bfd} times: {}", self.bfd_lost_at.join(", ")));
+        }
+        texts
+    }
+
     /// Sets the cause from the counts.
     pub fn judge(&mut self) {
         let parts = [
@@ -120,7 +145,7 @@ pub trait Vpns {
     fn vrfs(&self) -> &[VrfView];
 
     /// Brings `vrfs` VRFs up, divided equally among the customer ports: OSPF and LDP with the P routers, and the sessions of their
-    /// CE and PE routers. `routes` is the number of routes of each VRF at each of its two sites. No route is advertised yet.
+    /// CE and PE routers, BFD included. `routes` is the number of routes of each VRF at each of its two sites. No route is advertised yet.
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] if there are not so many VRFs or routes; [`TestError::Failed`] if a session is not up `within` this
@@ -153,6 +178,10 @@ pub trait Vpns {
 
     /// Routes that are present now.
     fn seen(&self) -> VpnRoutesSeen;
+
+    /// How long the CE routers behind `port` took to send each of their last `changes` changes of routes, in seconds: until the DUT's TCP had
+    /// acknowledged all of them. Empty if they have made fewer changes.
+    fn sent(&self, port: PortIndex, changes: usize) -> Vec<f64>;
 
     /// Flows of `group` to routes `part` of a VRF, with the labels that the DUT has advertised, and with the encapsulation in which they must arrive. Tags and labels are added to `size`.
     /// Their weight is their number of routes.

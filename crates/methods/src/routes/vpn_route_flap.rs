@@ -98,6 +98,7 @@ columns! {
         event: String = "Event",
         port: String = "Port",
         at_s: f64 = "At" ["s"],
+        sent_s: Option<f64> = "Sent for" ["s"],
         first_s: Option<f64> = "First effect after" ["s"],
         last_s: Option<f64> = "Complete after" ["s"],
         resolution_s: f64 = "Resolution" ["s"],
@@ -205,10 +206,7 @@ fn flap(bed: &mut dyn Testbed, params: &Params, vpn: &mut Vpn, outcome: &mut Out
         note(outcome, format!("After the last advertisement, routes are not as expected: {}.", seen.cause));
     }
     note_leaked_routes(outcome, &seen);
-    let mut doubts = Vec::new();
-    if seen.sessions_lost > before.sessions_lost {
-        doubts.push(format!("BGP sessions ended {} times", seen.sessions_lost - before.sessions_lost));
-    }
+    let mut doubts = seen.lost_since(&before);
     let mut after = VpnTraffic::default();
     let same = after.add(bed, vpn, Way::ToCustomers, &part, &group(FLAPPED)).is_ok() && traffic.ends_with(&after);
     if !same {
@@ -217,7 +215,10 @@ fn flap(bed: &mut dyn Testbed, params: &Params, vpn: &mut Vpn, outcome: &mut Out
     let leaked = vpn.write_leaks(bed, outcome)?;
     let bin_s = BIN.seconds(params);
     let resolution_s = bin_s.max(vpn.round_s(RATE.get(params)));
-    let shape = Shape { bin_s, resolution_s, duration_s, ports, part, vpn, doubts };
+    let vpns = bed.vpns()?;
+    let events = result.events.len();
+    let sent = vpn.vrfs.iter().map(|vrf| (vrf.customer, vpns.sent(vrf.customer, events))).collect();
+    let shape = Shape { bin_s, resolution_s, duration_s, ports, part, vpn, sent, doubts };
     write(outcome, &result, &shape);
     outcome.ranks.push(LEAKED.of(&[], "Frames in another VRF during route flap", Some(leaked as f64)));
     Ok(())
@@ -280,6 +281,8 @@ struct Shape<'a> {
     ports: Vec<String>,
     part: Range<u32>,
     vpn: &'a Vpn,
+    /// How long the CE routers behind each port sent each change, in seconds.
+    sent: BTreeMap<usize, Vec<f64>>,
     /// Reasons to distrust the times of the changes; empty if there are none.
     doubts: Vec<String>,
 }
@@ -367,6 +370,11 @@ fn events(
         let (stable_lost, _) = lost_between(stable, bin_s, event.at_s, until);
         let mut slowest: Option<Effect> = None;
         let mut unknown = false;
+        let sent = |port: &usize| shape.sent.get(port).and_then(|sent| sent.get(index)).copied();
+        if let Some(longest_s) = ports.keys().filter_map(sent).max_by(f64::total_cmp) {
+            let text = format!("{}: the tester sends", event.label);
+            PLOT.span(outcome, (event.at_s, event.at_s + longest_s), &text);
+        }
         for port in ports.keys() {
             let name = &shape.ports[*port];
             let group = group_name(FLAPPED, name);
@@ -380,11 +388,20 @@ fn events(
                 event: event.label.clone(),
                 port: name.clone(),
                 at_s: event.at_s,
+                sent_s: sent(port),
                 first_s: found.first_s,
                 last_s: found.last_s,
                 resolution_s: shape.resolution_s,
                 stable_lost,
             };
+            if let Some(sent_s) = sent(port) {
+                let text = format!("{}: the tester sends at {name}", event.label);
+                BY_PORT.span(outcome, (event.at_s, event.at_s + sent_s), &text);
+            }
+            if let Some(last_s) = found.last_s {
+                let text = format!("{name} after {last_s:.3} s");
+                BY_PORT.event(outcome, event.at_s + last_s, &text);
+            }
             let marks = found.last_s.is_none().then(|| "not complete before the next event or the end".to_owned());
             let marks = marks.into_iter().chain(shape.doubts.iter().cloned());
             EVENTS.add(outcome, row, [result.trial], marks);

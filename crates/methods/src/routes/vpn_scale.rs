@@ -4,6 +4,7 @@
 use crate::kit::prelude::*;
 use crate::throughput_search::search_with;
 use crate::vpn_traffic::{self, LEAKS, Ready, Vpn, note_leaked_routes};
+use crate::vpns::VpnRoutesSeen;
 
 /// The test.
 pub struct VpnScale;
@@ -175,9 +176,7 @@ fn measure(
     if clean.is_some() && found.reached < 1.0 {
         marks.push(format!("{:.0} % of the routes got a frame", found.reached * 100.0));
     }
-    if seen.sessions_lost > 0 {
-        marks.push(format!("BGP sessions ended {} times", seen.sessions_lost));
-    }
+    marks.extend(seen.lost_since(&VpnRoutesSeen::default()));
     if let Some(why) = &stopped {
         marks.push(why.clone());
         note(outcome, format!("{} VRFs: {why}.", vpn.count()));

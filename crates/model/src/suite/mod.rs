@@ -175,6 +175,8 @@ pub struct PortConfig {
     pub core: Vec<CoreProtocol>,
     /// Number of VRFs of the DUT's port, each on a VLAN with an emulated CE router.
     pub customers: u32,
+    /// True if each of these CE routers has a BFD session with the DUT.
+    pub customer_bfd: bool,
 }
 
 /// A forwarding equivalence class: packets to one network, which leave with labels (RFC 3031 sections 2.1 and 3.11).
@@ -247,12 +249,13 @@ impl VlanConfig {
 }
 
 impl PortConfig {
-    /// The port in front of a router with these capabilities: without the protocols of core links that it does not speak, and without
+    /// The port in front of a router with these capabilities: without the protocols of links that it does not speak, and without
     /// customers if it has no VRFs.
     pub fn in_front_of(&self, capabilities: &Capabilities) -> PortConfig {
         let core = self.core.iter().copied().filter(|protocol| capabilities.core.contains(protocol)).collect();
         let customers = if capabilities.vrfs { self.customers } else { 0 };
-        PortConfig { core, customers, ..self.clone() }
+        let customer_bfd = customers > 0 && self.customer_bfd && capabilities.core.contains(&CoreProtocol::Bfd);
+        PortConfig { core, customers, customer_bfd, ..self.clone() }
     }
 
     /// Addressing of `family`.

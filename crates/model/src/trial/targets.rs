@@ -30,6 +30,11 @@ impl AddressRange {
         }
     }
 
+    /// True for the unspecified address alone, which stands for the addresses of a header.
+    pub fn is_unspecified(&self) -> bool {
+        self.count == 1 && self.first.is_unspecified()
+    }
+
     /// IP version of its addresses.
     pub fn family(&self) -> Family {
         if self.first.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }

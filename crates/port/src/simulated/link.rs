@@ -37,6 +37,9 @@ pub(super) struct Spares {
     slot: usize,
 }
 
+/// Maximum number of spare frames.
+const MOST_SPARE: usize = 8_192;
+
 impl Spares {
     pub(super) fn new(slot: usize) -> Spares {
         Spares { memory: Vec::new(), slot }
@@ -46,6 +49,13 @@ impl Spares {
     #[inline]
     fn take(&mut self) -> Frame {
         self.memory.pop().unwrap_or_else(|| Frame::with_room(self.slot))
+    }
+
+    /// Keeps memory that is no longer in use. A device that makes frames of its own brings new memory with each of them, which would grow
+    /// without bound.
+    fn keep(&mut self, memory: impl Iterator<Item = Frame>) {
+        let room = MOST_SPARE.saturating_sub(self.memory.len());
+        self.memory.extend(memory.take(room));
     }
 
     /// Provides memory for the slots without memory.
@@ -139,7 +149,7 @@ impl Link {
     /// Replaces `lent`, which has been read, with received frames.
     pub(super) fn lend(&mut self, lent: &mut Block, spares: &mut Spares) {
         lent.slots.clear();
-        spares.memory.extend(lent.frames.drain(..).rev());
+        spares.keep(lent.frames.drain(..).rev());
         if let Some(block) = self.back.pop_front() {
             self.back_spare.push(std::mem::replace(lent, block));
         }
@@ -254,5 +264,19 @@ impl Deliveries<'_> {
             return self.copy(at, port, frame);
         }
         link.arrive(at, std::mem::take(frame));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_a_device_brings_is_not_kept_without_bound() {
+        let mut spares = Spares::new(64);
+        for _ in 0..3 {
+            spares.keep((0..MOST_SPARE / 2 + 1).map(|_| Frame::with_room(64)));
+        }
+        assert_eq!(spares.memory.len(), MOST_SPARE);
     }
 }

@@ -294,7 +294,7 @@ fn packet((source, destination): (Ipv4Addr, Ipv4Addr), protocol: u8, ttl: u8, pa
 }
 
 /// A UDP datagram in an IPv4 packet.
-fn datagram((from, to): ((Ipv4Addr, u16), (Ipv4Addr, u16)), ttl: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn datagram((from, to): ((Ipv4Addr, u16), (Ipv4Addr, u16)), ttl: u8, payload: &[u8]) -> Vec<u8> {
     let whole = [&[0; udp::LEN][..], payload].concat();
     let mut packet = packet((from.0, to.0), ipv4::protocol::UDP, ttl, &whole);
     if let Ok((ip, _)) = ipv4::Repr::parse(&packet) {

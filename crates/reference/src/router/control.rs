@@ -113,6 +113,9 @@ impl Router {
     pub(super) fn take_own_ipv4(&mut self, arrival: Arrival, packet: &[u8]) {
         let Arrival { now, interface, from } = arrival;
         let Ok((ip, payload)) = ipv4::Repr::parse(packet) else { return };
+        if ip.protocol == protocol::UDP && self.take_vrf_bfd(arrival, packet) {
+            return;
+        }
         if ip.protocol != protocol::ICMP && self.take_core(arrival, packet) {
             return;
         }

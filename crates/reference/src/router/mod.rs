@@ -39,6 +39,7 @@ use crate::table::Target;
 use crate::truth::{PortCounters, Truth};
 use crate::tunnels::End;
 use crate::vpn::Pes;
+use crate::vrf_bfd::VrfBfd;
 use drophammer_model::Instant;
 use drophammer_model::filter::{FilterDirection, FilterList};
 use drophammer_model::role::PolicySource;
@@ -74,6 +75,7 @@ pub struct Router {
     speaker: Option<Box<Speaker>>,
     greeter: Option<Box<Greeter>>,
     igp: Option<Box<Igp>>,
+    vrf_bfd: VrfBfd,
     rsvp: Option<Box<Rsvp>>,
     /// Packets of the speaker, one after the other, and the output interface and the end of each packet.
     spoken: (Vec<u8>, Vec<(usize, usize)>),
@@ -184,6 +186,8 @@ impl Router {
                 Some(Box::new(igp))
             }
         };
+        let mut vrf_bfd = VrfBfd::new(&config.vrfs, &interfaces, config.seed);
+        vrf_bfd.suppress(config.faults.igp.bfd_packet_missing);
         let count = config.ports.len();
         let speaker =
             config.bgp.as_ref().map(|bgp| Speaker::new(&config, bgp, &interfaces).map(Box::new)).transpose()?;
@@ -226,6 +230,7 @@ impl Router {
             speaker,
             greeter,
             igp,
+            vrf_bfd,
             rsvp,
             spoken: (Vec::new(), Vec::new()),
             filter: own_filter.clone(),
@@ -288,6 +293,7 @@ impl Router {
         if let Some(igp) = &mut self.igp {
             igp.set_faults(faults.igp);
         }
+        self.vrf_bfd.suppress(faults.igp.bfd_packet_missing);
         if let Some(rsvp) = &mut self.rsvp {
             rsvp.forget_at(faults.forget_lsp_on_refresh);
         }
@@ -456,6 +462,7 @@ impl Router {
         let now = self.now;
         self.serve_classes(now);
         self.serve_lines(now);
+        self.run_vrf_bfd(now);
         self.speak(now);
         self.greet(now);
         self.run_core(now);
@@ -515,6 +522,7 @@ impl Router {
         next = earlier(next, self.rsvp.as_ref().and_then(|rsvp| rsvp.next_deadline()));
         next = earlier(next, self.greeter.as_ref().and_then(|g| g.next_deadline()));
         next = earlier(next, self.igp.as_ref().and_then(|igp| igp.next_deadline()));
+        next = earlier(next, self.vrf_bfd.next_deadline());
         for port in &self.ports {
             // This runs for every frame, and the list is usually empty.
             if !port.parked.is_empty() {

@@ -1,7 +1,7 @@
 //! Routes of the router: BGP packets, the forwarding table, links that go down and come up.
 
 use super::Router;
-use super::forward::{PIPE, push_tags};
+use super::forward::{Arrival, PIPE, push_tags};
 use crate::config::{ConfigError, Route};
 use crate::faults::is_nth;
 use crate::greeter;
@@ -112,6 +112,44 @@ impl Router {
             self.speak(now);
             self.install_routes(now);
         }
+    }
+
+    /// Takes an IPv4 packet for the device, if it belongs to BFD with the neighbour of a VRF.
+    pub(super) fn take_vrf_bfd(&mut self, arrival: Arrival, packet: &[u8]) -> bool {
+        let Arrival { now, interface, .. } = arrival;
+        let Some(went_down) = self.vrf_bfd.receive(now, interface, packet) else { return false };
+        if went_down {
+            self.end_sessions(now, &[interface]);
+        }
+        self.run_vrf_bfd(now);
+        true
+    }
+
+    /// Runs BFD with the neighbours of VRFs until `now`, and sends its packets.
+    pub(super) fn run_vrf_bfd(&mut self, now: Instant) {
+        if self.vrf_bfd.next_deadline().is_none_or(|at| at > now) {
+            self.truth.vrf_bfd = self.vrf_bfd.truth();
+            return;
+        }
+        let (mut packets, mut lost) = (Vec::new(), Vec::new());
+        self.vrf_bfd.poll(now, &mut |interface, packet| packets.push((interface, packet)), &mut |i| lost.push(i));
+        self.truth.vrf_bfd = self.vrf_bfd.truth();
+        for (interface, packet) in packets {
+            self.send_packet(now, interface, &packet);
+        }
+        self.end_sessions(now, &lost);
+    }
+
+    /// Ends the BGP sessions on interfaces whose BFD session went down.
+    fn end_sessions(&mut self, now: Instant, interfaces: &[usize]) {
+        if interfaces.is_empty() {
+            return;
+        }
+        for interface in interfaces {
+            self.with_speaker(|speaker, hops| speaker.bfd_down(now, *interface, hops));
+        }
+        self.speak(now);
+        self.install_routes(now);
     }
 
     /// Runs the SSH server until `now`, and sends its packets.

@@ -219,6 +219,17 @@ impl Speaker {
         self.work(now, hops);
     }
 
+    /// Ends the sessions on an interface whose BFD session went down (RFC 9384).
+    pub fn bfd_down(&mut self, now: Instant, interface: usize, hops: Hops<'_>) {
+        for id in 0..self.peers.len() {
+            if self.peers[id].port == interface {
+                self.peers[id].session.reset(now, Notification::bare(code::CEASE, cease::BFD_DOWN));
+                self.mark(id as PeerId);
+            }
+        }
+        self.work(now, hops);
+    }
+
     fn mark(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.get_mut(usize::from(id))
             && !std::mem::replace(&mut peer.busy, true)

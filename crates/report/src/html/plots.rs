@@ -25,6 +25,7 @@ pub fn figure(view: &View, plot: &MergedPlot, link: &Markup) -> Markup {
                 }
                 @if (0..plot.plot.series.len()).any(|i| beside_curve(plot, i)) { span { "\u{b7} faint dots: single trials" } }
                 @if !plot.invalid.is_empty() { span { "\u{b7} hollow: " (plot.invalid.len()) " invalid trials" } }
+                @for text in shaded(plot) { span { "\u{b7} shaded: " (text) } }
                 @if svg::has_gaps(plot) { span { "\u{b7} n/a: no value, see the table and the notes" } }
             }
             @match drawing {
@@ -37,6 +38,20 @@ pub fn figure(view: &View, plot: &MergedPlot, link: &Markup) -> Markup {
             @if plot.plot.kind == PlotKind::Sorted { (figures(plot, many)) }
         }
     }
+}
+
+/// Maximum number of texts about shaded ranges in a legend. The tooltip of each range has its own.
+const MOST_SHADED: usize = 4;
+
+/// What the shaded ranges are, each text once.
+fn shaded(plot: &MergedPlot) -> Vec<&str> {
+    let mut texts: Vec<&str> = Vec::new();
+    for span in &plot.plot.spans {
+        if !texts.contains(&span.text.as_str()) && texts.len() < MOST_SHADED {
+            texts.push(&span.text);
+        }
+    }
+    texts
 }
 
 /// Events whose texts do not fit into the drawing, with their numbers in the drawing.

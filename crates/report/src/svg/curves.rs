@@ -20,7 +20,8 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> Drawing {
     let ys = || points().flat_map(|p| [p.y, p.range.map_or(p.y, |r| r.0), p.range.map_or(p.y, |r| r.1)]);
     let linear = || Axis::linear(ys().fold(0.0, f64::min), ys().fold(0.0, f64::max), 5, true);
     let (y, y_name) = y_axis(plot, Axis::log(ys()).filter(|_| plot.log_y), linear);
-    let x = x_axis(plot.kind, points().map(|p| p.x).chain(merged.events.iter().map(|e| e.x)));
+    let ends = plot.spans.iter().flat_map(|span| [span.x.0, span.x.1]).filter(|x| x.is_finite());
+    let x = x_axis(plot.kind, points().map(|p| p.x).chain(merged.events.iter().map(|e| e.x)).chain(ends));
     let marks = marks(merged, many_duts);
     let sketch = Frame::new(&y, 0);
     let marks = Marks::new(&x, &marks, sketch.left, sketch.right);
@@ -29,6 +30,7 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> Drawing {
     frame.base();
     frame.x_axis(&x, &plot.x);
     let all: Vec<Curve> = (0..plot.series.len()).map(|i| Curve::new(merged, i, many_duts, (&x, &y, &frame))).collect();
+    frame.push(&shades(merged, many_duts, (&x, &y, &frame)));
     // Draw fills first, so that none covers the line of another DUT.
     if plot.kind == PlotKind::Area {
         let foot = frame.y(y.at(0.0));
@@ -44,6 +46,31 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> Drawing {
         frame.push(&format!("<g class=\"{}\">{out}</g>", class(curve.look)));
     }
     Drawing { svg: frame.finish(&plot.title, 50.0), numbered: marks.numbered() }
+}
+
+/// Narrowest shade, so that a short time can be seen.
+const NARROWEST: f64 = 1.5;
+
+/// The shaded ranges, in the colours of their DUTs.
+fn shades(merged: &MergedPlot, many_duts: bool, (x, _, frame): Paper) -> String {
+    let mut out = String::new();
+    for (span, dut) in merged.plot.spans.iter().zip(&merged.span_of) {
+        let ((from, to), colour) = (span.x, if many_duts { Some(dut % super::COLOURS) } else { None });
+        if !(from.is_finite() && to.is_finite()) {
+            continue;
+        }
+        let (left, top) = (frame.x(x.at(from)), frame.top);
+        let (width, height) = ((frame.x(x.at(to)) - left).max(NARROWEST), frame.bottom - top);
+        let tip = format!("{}: {} from {} to {}", merged.plot.x, span.text, number(from, ""), number(to, ""));
+        let class = class(Style { colour, place: 0 });
+        let _ = write!(
+            out,
+            "<g class=\"{class}\"><rect class=\"span\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
+             height=\"{height:.1}\"><title>{}</title></rect></g>",
+            escape(&tip)
+        );
+    }
+    out
 }
 
 /// The events in the colours of their DUTs, and the guides of a sorted curve.

@@ -2,7 +2,7 @@
 
 use crate::synthetic::report;
 use drophammer_model::environment::DutRecord;
-use drophammer_model::outcome::{Cell, Outcome};
+use drophammer_model::outcome::{Cell, Outcome, Span};
 use drophammer_model::record::{Note, TestStatus};
 use drophammer_model::trial::Validity;
 use drophammer_model::visible::is_hidden;
@@ -150,6 +150,7 @@ fn outcome(outcome: &mut Outcome, source: &mut Source) {
     for plot in &mut outcome.plots {
         (plot.key, plot.title, plot.x, plot.y) = (source.next(), source.next(), source.next(), source.next());
         plot.events.push((1.0, source.next()));
+        plot.spans.push(Span { x: (0.5, 1.5), text: source.next() });
         for s in &mut plot.series {
             s.name = source.next();
             s.points.iter_mut().filter(|p| p.label.is_some()).for_each(|p| p.label = Some(source.next()));

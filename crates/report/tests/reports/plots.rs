@@ -3,7 +3,7 @@
 #[path = "../synthetic/routes.rs"]
 mod routes;
 
-use drophammer_model::outcome::{PlotKind, Point};
+use drophammer_model::outcome::{PlotKind, Point, Span};
 use drophammer_report::view::{MergedPlot, View};
 use drophammer_report::write_all;
 use drophammer_store::Run;
@@ -200,6 +200,29 @@ fn events_of_several_duts_are_one_where_they_are_the_same() {
     assert_eq!(events.iter().filter(|e| e.attribute("class") == Some("event c1")).count(), 2);
     // The CSV file has each event with its own time.
     for line in ["linux,event,,,withdraw 200 k,40.02,,,,", "frr,event,,,withdraw 200 k,40.04,,,,"] {
+        assert!(csv.lines().any(|l| l == line), "{line}");
+    }
+}
+
+#[test]
+fn times_in_which_the_tester_did_something_are_shaded() {
+    let mut run = run(2);
+    for (dut, to) in [(0, 22.5), (1, 25.0)] {
+        let plot = run.tests[dut].outcome.plots.iter_mut().find(|plot| plot.key == "flap_rate").unwrap();
+        plot.spans = vec![Span { x: (20.0, to), text: "withdrawn: the tester sends".into() }];
+    }
+    let [html, csv] = files(&run, &["report.html", "csv/plot-flap_rate.csv"]).try_into().unwrap();
+    let svg = drawing(&html, "Forwarding rate with a route flap");
+    let svg = Document::parse(&svg).unwrap();
+    let spans = classes(&svg, "span");
+    let width = |span: &Node<'_, '_>| span.attribute("width").unwrap().parse::<f64>().unwrap();
+    let [one, two] = spans.as_slice() else { panic!("{spans:?}") };
+    assert!((width(two) / width(one) - 2.0).abs() < 0.01, "{} and {}", width(one), width(two));
+    assert!([one, two].iter().all(|span| span.parent().unwrap().attribute("class").unwrap().starts_with('c')));
+    assert_eq!(html.matches("shaded: withdrawn: the tester sends").count(), 1);
+    for line in
+        ["linux,span,,,withdrawn: the tester sends,20,,20,22.5,", "frr,span,,,withdrawn: the tester sends,20,,20,25,"]
+    {
         assert!(csv.lines().any(|l| l == line), "{line}");
     }
 }

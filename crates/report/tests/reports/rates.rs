@@ -27,6 +27,7 @@ fn flow(family: Family) -> FlowSpec {
         weight: 1.0,
         denied: false,
         background: false,
+        lenient: false,
         headers: vec![],
         arrives: None,
         size: None,

@@ -147,6 +147,7 @@ fn throughput(dut: usize, trials: &mut Vec<TrialRecord>) -> Outcome {
             log_y: false,
             series: vec![series("", measured), theory],
             events: vec![],
+            spans: vec![],
         }],
         ranks,
         verdicts: vec![Verdict::decided(
@@ -187,6 +188,7 @@ fn latency_test(dut: usize) -> Outcome {
         log_y,
         series,
         events: vec![],
+        spans: vec![],
     };
     Outcome {
         plots: vec![
@@ -256,6 +258,7 @@ fn loss_test(dut: usize, trials: &mut Vec<TrialRecord>) -> Outcome {
                 Series { name: "64 bytes, each trial".into(), reference: false, dots: true, points: dots },
             ],
             events: vec![],
+            spans: vec![],
         }],
         notes: vec![HOSTILE.into()],
         ..Default::default()
@@ -280,6 +283,7 @@ fn flap_test(dut: usize) -> Outcome {
             log_y: false,
             series: vec![series("flapped", curve(0.9)), series("stable", curve(0.0))],
             events: vec![(3.0, "withdraw".into()), (3.0 + width, "converged".into()), (7.0, "announce".into())],
+            spans: vec![],
         }],
         ranks: vec![figure("convergence_s", "Convergence after a withdrawal", "s", Some(width))],
         ..Default::default()

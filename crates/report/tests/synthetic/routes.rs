@@ -21,7 +21,7 @@ fn plot(key: &str, kind: PlotKind, title: &str, x: &str, y: &str, series: Vec<(&
         points,
     });
     let (key, title, x, y) = (key.into(), title.into(), x.into(), y.into());
-    Plot { key, title, kind, x, y, log_y: false, series: series.collect(), events: vec![] }
+    Plot { key, title, kind, x, y, log_y: false, series: series.collect(), events: vec![], spans: vec![] }
 }
 
 /// Two cycles of advertising and withdrawing; a slow DUT takes `slow` times as long.

@@ -328,6 +328,31 @@ fn vpns_and_bgp_have_one_as() {
 }
 
 #[test]
+fn customers_are_a_number_or_a_map_with_bfd() {
+    let text = |customers: &str| {
+        format!(
+            "suite: pe\nduts: [{{name: known, kind: reference}}]\nports:\n  - {{name: c, speed: 1 Gbit/s, ipv6: off, \
+             customers: {customers}}}\n  - {{name: n, speed: 1 Gbit/s, ipv6: off, core: [ospf, ldp]}}\ntests: [throughput]\n"
+        )
+    };
+    for (customers, count, bfd) in [("2", 2, false), ("{count: 3}", 3, false), ("{count: 4, bfd: true}", 4, true)] {
+        let port = &suite(&text(customers)).unwrap().ports[0];
+        assert_eq!((port.customers, port.customer_bfd), (count, bfd), "{customers}");
+    }
+    for (customers, message, help) in [
+        ("0", "`customers`", "1"),
+        ("{bfd: true}", "`customers` needs `count`", "count: 94"),
+        ("{count: 0}", "`count`", "1"),
+        ("{count: 2, bfd: on}", "`bfd` must be `true` or `false`", "without quotes"),
+        ("{count: 2, bdf: true}", "`customers` has no key `bdf`", "`bfd`"),
+    ] {
+        let errors = suite(&text(customers)).unwrap_err();
+        let [error] = &errors.errors[..] else { panic!("{customers}: {errors}") };
+        assert!(error.message.contains(message) && error.help.contains(help), "{customers}: {errors}");
+    }
+}
+
+#[test]
 fn all_mistakes_are_told_at_once_in_order_of_place() {
     let text = "\
 suite: a b

@@ -1,5 +1,6 @@
 //! Daemons in a namespace of the lab, with their own configurations.
 
+use crate::freertr::{self, Bridge};
 use drophammer_lab::{Lab, Netns};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -22,15 +23,32 @@ pub fn links(lab: &Lab) -> Result<[Netns; 2], String> {
         here.push(format!("link add t{i} type veth peer name d{i} netns {}", netns.path()));
         here.push(format!("link set t{i} up"));
         there.push(format!("link set d{i} up"));
-        for [daemon, router] in families {
-            let (length, nodad) = if daemon.contains(':') { (64, " nodad") } else { (24, "") };
-            there.push(format!("address add {daemon}/{length} dev d{i}{nodad}"));
+        for [_, router] in families {
+            let (length, nodad) = if router.contains(':') { (64, " nodad") } else { (24, "") };
             here.push(format!("address add {router}/{length} dev t{i}{nodad}"));
         }
     }
     routers.ip(&here).map_err(text)?;
     netns.ip(&there).map_err(text)?;
+    // Otherwise the kernel leaves checksums to an interface that never computes them, and a daemon with its own network stack discards its segments.
+    for i in 0..LINKS.len() {
+        let done = || Command::new("ethtool").args(["-K", &format!("t{i}"), "tx", "off"]).output();
+        let done = routers.run(done).map_err(text)?.map_err(|e| format!("ethtool: {e}"))?;
+        if !done.status.success() {
+            return Err(format!("ethtool: {}", String::from_utf8_lossy(&done.stderr)));
+        }
+    }
     Ok([netns, routers])
+}
+
+/// Gives the kernel the daemon's addresses, which another daemon may have taken away.
+fn addresses(netns: &Netns) -> Result<(), String> {
+    let line = |(link, address): (usize, &str)| match address.contains(':') {
+        true => format!("address replace {address}/64 dev d{link} nodad"),
+        false => format!("address replace {address}/24 dev d{link}"),
+    };
+    let all = LINKS.iter().enumerate().flat_map(|(link, families)| families.iter().map(move |[own, _]| (link, *own)));
+    netns.ip(&all.map(line).collect::<Vec<_>>()).map_err(|e| e.to_string())
 }
 
 /// Makes root a member of FRR's groups, which its daemons require, and creates the folder to which OpenBGPD confines
@@ -51,12 +69,15 @@ pub fn surroundings(folder: &Path) -> Result<(), String> {
 /// Daemons that run; they end with this value.
 pub struct Daemon {
     children: Vec<Child>,
+    /// What carries frames to a daemon with its own network stack.
+    bridge: Option<Bridge>,
     /// The version that it reports.
     pub version: String,
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        self.bridge = None;
         for child in &mut self.children {
             // OpenBGPD's parent ends its children when it is asked to end.
             let _ = Command::new("kill").arg(child.id().to_string()).status();
@@ -76,10 +97,10 @@ fn version(program: &str, flag: &str) -> Result<String, String> {
     let told = Command::new(program).arg(flag).output().map_err(|e| format!("{program}: {e}"))?;
     let text = [told.stdout, told.stderr].concat();
     let line = String::from_utf8_lossy(&text).lines().next().unwrap_or_default().to_owned();
-    Ok(line.replace("BIRD version", "BIRD").replace("bgpd version", "FRR"))
+    Ok(line.replace("BIRD version", "BIRD").replace("gobgpd version", "GoBGP").replace("bgpd version", "FRR"))
 }
 
-/// Starts `kind` (frr, bird, openbgpd) with this configuration.
+/// Starts `kind` (frr, bird, openbgpd, gobgp, freertr) with this configuration.
 pub fn start(netns: &Netns, kind: &str, folder: &Path, config: &str) -> Result<Daemon, String> {
     let file = folder.join(format!("{kind}.conf"));
     fs::write(&file, config).map_err(|e| e.to_string())?;
@@ -87,7 +108,12 @@ pub fn start(netns: &Netns, kind: &str, folder: &Path, config: &str) -> Result<D
     let log = |name: &str| File::create(folder.join(format!("{name}.log"))).map_err(|e| e.to_string());
     let path = |name: &str| folder.join(name).display().to_string();
     let (file, dir) = (file.display().to_string(), folder.display().to_string());
-    let mut daemon = Daemon { children: Vec::new(), version: String::new() };
+    let mut daemon = Daemon { children: Vec::new(), bridge: None, version: String::new() };
+    if kind == "freertr" {
+        let (bridge, child) = freertr::start(netns, folder, config)?;
+        return Ok(Daemon { children: vec![child], bridge: Some(bridge), version: "freeRtr".into() });
+    }
+    addresses(netns)?;
     let mut run = |program: &str, arguments: &[&str]| -> Result<(), String> {
         let name = program.rsplit('/').next().unwrap_or(program);
         let (out, err) = (log(name)?, log(&format!("{name}-errors"))?);
@@ -123,6 +149,11 @@ pub fn start(netns: &Netns, kind: &str, folder: &Path, config: &str) -> Result<D
         "openbgpd" => {
             run("/usr/sbin/bgpd", &["-d", "-f", &file])?;
             version("/usr/sbin/bgpd", "-V")?
+        }
+        "gobgp" => {
+            let api = format!("unix://{}", path("gobgp.sock"));
+            run("/usr/bin/gobgpd", &["-f", &file, "-p", "--pprof-disable", "--api-hosts", &api])?;
+            version("/usr/bin/gobgpd", "--version")?
         }
         other => return Err(format!("no daemon {other}")),
     };

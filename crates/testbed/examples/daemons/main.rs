@@ -1,8 +1,9 @@
 //! Makes the recordings of real daemons that tests read: `cargo run -p drophammer-testbed --example daemons` as root,
-//! with the packages bird2, frr and openbgpd; `-- mrt`, `-- paths`, `-- frr` and the like make a part of them. Each is
+//! with the packages bird2, frr, openbgpd and gobgpd, and freeRtr (see `freertr.rs`); `-- mrt`, `-- paths`, `-- frr` and the like make a part of them. Each is
 //! checked while it is made, and faulty ones are not kept.
 
 mod daemon;
+mod freertr;
 mod mrt;
 #[path = "../../tests/common/mrt_plan.rs"]
 mod plan;

@@ -18,9 +18,16 @@ fn case(name: &'static str, kind: &'static str, scene: Scene) -> Case {
     let program = match kind {
         "frr" => "/usr/lib/frr/bgpd",
         "bird" => "/usr/sbin/bird",
+        "gobgp" => "/usr/bin/gobgpd",
+        "freertr" => "/usr/bin/java",
         _ => "/usr/sbin/bgpd",
     };
-    let missing = (!Path::new(program).exists()).then(|| format!("{program} is not installed"));
+    let missing = if !Path::new(program).exists() {
+        Some(format!("{program} is not installed"))
+    } else {
+        let classes = kind == "freertr" && std::env::var_os("FREERTR").is_none();
+        classes.then(|| "FREERTR does not name the classes of freeRtr".to_owned())
+    };
     Case::alone(format!("bgp_daemons_{}", name.replace('-', "_")), move || reflects(kind, scene))
         .long()
         .again()

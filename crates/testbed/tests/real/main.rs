@@ -9,6 +9,8 @@ mod anew;
 mod common;
 #[path = "../../examples/daemons/daemon.rs"]
 mod daemon;
+#[path = "../../examples/daemons/freertr.rs"]
+mod freertr;
 #[allow(dead_code)] // recordings use all of it
 #[path = "../../../emulation/tests/bgp_daemons/plan.rs"]
 mod scenes;

@@ -87,8 +87,9 @@ fn ospf() {
 fn every_target_is_replayed() {
     let text = |path: &str| std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let here = text("tests/virtual_time/corpus.rs");
-    // Crates that read stored runs and messages of other hosts replay the corpus of these targets themselves.
-    let there = text("../report/tests/corpus.rs") + &text("../agent/tests/corpus.rs");
+    // Crates that read stored runs, messages of the API and messages of other hosts replay the corpus of these targets
+    // themselves.
+    let there = ["../report/tests/corpus.rs", "../server/tests/grpc.rs", "../agent/tests/corpus.rs"].map(text).concat();
     let targets = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
     for entry in std::fs::read_dir(targets).unwrap() {
         let target = entry.unwrap().path();

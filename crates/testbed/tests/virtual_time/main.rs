@@ -9,6 +9,7 @@ mod common;
 mod shared_clock;
 
 mod corpus;
+mod customer_bfd;
 mod figures;
 mod mrt;
 mod mrt_recorded;

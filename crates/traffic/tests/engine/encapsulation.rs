@@ -5,7 +5,7 @@ use crate::common::*;
 use drophammer_model::traffic::{
     Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Bits, Deviation, FieldName, Header,
 };
-use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Load, TrialSpec};
+use drophammer_model::trial::{AddressRange, Family, FlowSpec, GroupCounts, Load, TrialSpec};
 use drophammer_wire::stack::{decode, locate};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -332,5 +332,22 @@ fn what_goes_out_reads_as_it_was_described() {
                 assert_eq!(found.field(name).map(|f| f.bits(0)), Some(field.bits(0)), "{name} of {}", asked.kind());
             }
         }
+    }
+}
+
+#[test]
+fn lenient_flows_arrive_in_any_encapsulation_and_may_set_their_addresses() {
+    let text = r#"[
+        {"ethernet":{"source":"00:00:00:00:00:00","destination":"00:ab:00:00:00:01"}},{"vlan":{"vid":5}},
+        {"ipv4":{"source":"1.1.1.1","destination":{"start":"2.2.2.2","count":3}}},{"udp":{}}
+    ]"#;
+    let nobody = AddressRange { first: "0.0.0.0".parse().unwrap(), step: 1, count: 1 };
+    let strict = FlowSpec { sources: nobody, destinations: nobody.into(), ..with(Ipv4, text, None) };
+    for (lenient, received) in [(false, 0), (true, FRAMES)] {
+        let (mut bench, seen) = noted(|f| f.frame[30..38].to_vec());
+        let group = bench.run(&trial("64", FlowSpec { lenient, ..strict.clone() })).groups.remove(0);
+        assert_eq!((group.offered, group.received, group.corrupted), (FRAMES, received, 0), "{lenient}");
+        let expected = [2, 3, 4].map(|last| vec![1, 1, 1, 1, 2, 2, 2, last]);
+        assert_eq!(seen.borrow()[..3], expected, "in the order of the field");
     }
 }

@@ -120,22 +120,20 @@ pub(super) fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
 }
 
 impl<'a> Lsa<'a> {
-    /// Parses a whole LSA.
+    /// Parses a whole LSA. An age above [`MAX_AGE`] counts as MaxAge: freeRtr goes on counting while it floods an LSA of MaxAge.
     ///
     /// # Errors
-    /// Length, checksum, age or type.
+    /// Length, checksum or type.
     pub fn parse(bytes: &'a [u8]) -> Result<Lsa<'a>, Malformed> {
         let bad = |reason| Err(Malformed::new("ospf lsa", reason));
         let Some((head, body)) = bytes.split_first_chunk::<LEN>() else { return bad("length does not fit") };
-        let header = LsaHeader::read(head);
+        let mut header = LsaHeader::read(head);
+        header.age = header.age.min(MAX_AGE);
         if usize::from(header.length) != bytes.len() {
             return bad("length does not fit");
         }
         if fletcher(&bytes[2..]) != (0, 0) || header.checksum == 0 {
             return bad("wrong checksum");
-        }
-        if header.age > MAX_AGE {
-            return bad("age is above MaxAge");
         }
         if !matches!(header.key.kind, 1..=5 | 9..=11) {
             return bad("unknown type");

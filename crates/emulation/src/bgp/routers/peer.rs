@@ -2,6 +2,7 @@
 
 use super::port_of;
 use super::pressure::Meter;
+use super::sending::Sending;
 use crate::bgp::collision::{self, Initiator};
 use crate::bgp::session::{Session, State, TcpAction};
 use crate::bgp::{AdjRibIn, AdjRibOut, Cause, Closed, NextHops, SessionConfig};
@@ -22,7 +23,7 @@ pub struct PeerConfig {
     pub dut: IpAddr,
     /// Its AS number.
     pub asn: u32,
-    /// AS number of the DUT.
+    /// AS number of the DUT; 0 for any.
     pub dut_as: u32,
     /// BGP identifier.
     pub router_id: Ipv4Addr,
@@ -92,6 +93,7 @@ pub(super) struct Peer {
     pub starts: bool,
     /// Bytes of this router that the DUT's TCP has not acknowledged.
     pub unacknowledged: usize,
+    pub sending: Sending,
 }
 
 /// Time between two attempts to connect, and from the end of a session to the next attempt. Short, so that tests need not
@@ -126,6 +128,7 @@ impl Peer {
             scheduled: None,
             starts: false,
             unacknowledged: 0,
+            sending: Sending::default(),
             config,
         }
     }
@@ -222,15 +225,23 @@ impl Peer {
         self.follow(now);
     }
 
+    /// Reads what the DUT's TCP has acknowledged.
+    fn acknowledge(&mut self, now: Instant, stack: &TcpStack) {
+        self.unacknowledged = self.connection.map_or(0, |c| stack.unacknowledged(c));
+        if self.unacknowledged == 0 && self.adj_rib_out.is_empty() {
+            self.sending.end(now);
+        }
+    }
+
     /// A packet from the DUT was received.
     pub fn heard(&mut self, now: Instant, stack: &TcpStack) {
-        self.unacknowledged = self.connection.map_or(0, |c| stack.unacknowledged(c));
+        self.acknowledge(now, stack);
         self.meter.heard(now, self.connection, stack);
     }
 
     /// Everything that can be sent now has been sent.
     pub fn sent(&mut self, now: Instant, stack: &TcpStack) {
-        self.unacknowledged = self.connection.map_or(0, |c| stack.unacknowledged(c));
+        self.acknowledge(now, stack);
         let agreed = self.session.negotiated().filter(|_| self.up);
         let says = self.connection.zip(agreed).map(|(connection, agreed)| (connection, agreed.max_send));
         self.meter.sent(now, says, &self.adj_rib_out, stack);

@@ -75,6 +75,7 @@ pub fn config(vrfs: u32) -> Config {
         interface: 2 + n as usize,
         distinguisher: label_edge::distinguisher(DUT_LOOPBACK, n),
         target: label_edge::target(n),
+        bfd: None,
     };
     let ce =
         |n: u32| BgpPeer { port: 2 + n as usize, address: CE.into(), asn: CUSTOMER_AS, connect: false, client: false };

@@ -1,5 +1,5 @@
 //! A guest as a PE router (RFC 4364) between emulated CE, P and PE routers: OSPF, LDP and BFD with the P router, VPN routes with the PE
-//! router, a session with a CE router in each VRF. Routes go both ways, and frames follow them with the labels that were learned.
+//! router, a session with a CE router in each VRF, protected by BFD. Routes go both ways, and frames follow them with the labels that were learned.
 //!
 //! `DROPHAMMER_VRFS=10,94` runs the test with these numbers of VRFs, one guest after the other, and `DROPHAMMER_VPN_ROUTES=100` with this
 //! number of routes on each side of each VRF. The printed lines then contain the figures. `DROPHAMMER_MEMORY=316` is the memory of the
@@ -35,7 +35,7 @@ fn suite(vrfs: u32) -> String {
     let memory = std::env::var("DROPHAMMER_MEMORY").map_or(String::new(), |mib| format!(", memory: {mib}"));
     format!(
         "suite: pe\nduts: [{{name: guest, kind: uml{memory}}}]\nports:\n  - {{name: core, speed: 1 Gbit/s, ipv6: off, core: [ospf, ldp, bfd]}}\n  \
-         - {{name: ce, speed: 1 Gbit/s, ipv6: off, customers: {vrfs}}}\ntests: [throughput]\n"
+         - {{name: ce, speed: 1 Gbit/s, ipv6: off, customers: {{count: {vrfs}, bfd: true}}}}\ntests: [throughput]\n"
     )
 }
 
@@ -96,7 +96,7 @@ fn routed(setup: &mut TestSetup<'_>, vrfs: u32, routes: u32) -> Result<Seen, Tes
     let up = vpns.bring_up(vrfs, routes, UP + PER_VRF * vrfs)?;
     vpns.change_all(Change::Advertise)?;
     let seen = vpns.await_routes(PATIENCE)?;
-    if !seen.complete() || seen.present != 2 * u64::from(vrfs * routes) || seen.leaked != 0 {
+    if !seen.complete() || seen.present != 2 * u64::from(vrfs * routes) || seen.leaked + seen.bfd_lost != 0 {
         return Err(failed(format!("{seen:?}")));
     }
     let installed = Instant::now();

@@ -1,0 +1,28 @@
+//! `drophammer serve`: the Open Traffic Generator API.
+
+use crate::args::ServeArgs;
+use crate::clock::secret;
+use crate::observer::stop_flag;
+use crate::output::{err, say};
+use crate::run::usable_backend;
+use crate::{Ended, Exit, Failure};
+use drophammer_lab::kinds::external::refuse_in_use;
+use drophammer_server::server::{Listening, Options, serve};
+
+/// `drophammer serve`.
+pub fn run(args: &ServeArgs) -> Ended {
+    let stop = stop_flag()?;
+    let options = Options {
+        backend: usable_backend(&args.backend)?,
+        idle_stop: Some(args.idle_stop).filter(|time| !time.is_zero()),
+        may_use: |name| refuse_in_use(name).map_err(|e| e.to_string()),
+        warn: |text| err!("warning: {text}"),
+    };
+    let listening = Listening { rest: args.listen, tls: !args.http };
+    let scheme = if args.http { "http" } else { "https" };
+    // The server works without anybody who reads standard output.
+    let ready =
+        |address| _ = say(format!("serving the Open Traffic Generator API on {scheme}://{address}; Ctrl-C ends it"));
+    serve(options, listening, secret(), &stop, ready).map_err(Failure::environment)?;
+    Ok(Exit::Good)
+}

@@ -1,0 +1,130 @@
+//! Configurations as clients write them.
+
+use super::*;
+use drophammer_model::traffic::{Field, Header};
+use drophammer_model::trial::Targets;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn link() -> Link {
+    Link { mtu: 1_500, largest_frame: 1_522, speed: Some(Bandwidth(1_000_000_000)) }
+}
+
+fn built(document: Value) -> Result<Built, Vec<String>> {
+    build(&Config::read(document)?, &[link(), link()], 7)
+}
+
+fn ports() -> Value {
+    json!([{"name": "p1", "location": "eth1"}, {"name": "p2", "location": "eth2"}])
+}
+
+fn of_flow(flow: Value) -> Result<Built, Vec<String>> {
+    let mut whole = json!({"name": "f", "tx_rx": {"port": {"tx_name": "p1", "rx_names": ["p2"]}}});
+    whole.as_object_mut().unwrap().extend(flow.as_object().unwrap().clone());
+    built(json!({"ports": ports(), "flows": [whole]}))
+}
+
+#[test]
+fn a_flow_between_ports_is_one_stream() {
+    let built = of_flow(json!({
+        "packet": [{"ethernet": {"dst": {"value": "00:00:00:00:00:0b"}}}, {"ipv4": {
+            "src": {"value": "1.1.1.1"}, "dst": {"increment": {"start": "2.2.2.2", "step": "0.0.0.1", "count": 5}},
+        }}, {"udp": {}}],
+        "size": {"fixed": 128}, "rate": {"mbps": 1}, "duration": {"fixed_packets": {"packets": 100}},
+    }));
+    let built = built.unwrap();
+    let stream = &built.flows[0].streams[0];
+    assert_eq!(stream.spec.sources.first.to_string(), "1.1.1.1");
+    let Targets::Addresses(range) = &stream.spec.destinations else { panic!() };
+    assert!(range.is_unspecified());
+    let Header::Ipv4(ip) = &stream.spec.headers[1] else { panic!() };
+    assert_eq!(ip.source, None);
+    assert!(matches!(ip.destination, Some(Field::Increment { count: 5, .. })));
+    let Program { rate_pps, delay, frames, bursts, gap } = stream.program;
+    assert!((rate_pps - 1e6 / (128.0 * 8.0)).abs() < 1e-9);
+    assert_eq!((delay, frames, bursts, gap), (Duration::ZERO, Some(100), Some(1), Duration::ZERO));
+    assert_eq!((stream.sizes.as_slice(), stream.gateway, built.warnings.len()), (&[128][..], None, 0));
+}
+
+#[test]
+fn frames_without_room_for_the_signature_are_enlarged_and_told() {
+    let built = of_flow(json!({"packet": [{"ethernet": {}}, {"ipv6": {}}, {"tcp": {}}]})).unwrap();
+    assert_eq!(built.flows[0].streams[0].sizes, [90]);
+    assert!(
+        built.warnings[0].starts_with("flows[0].size: frames of 64 bytes are sent with 90 bytes"),
+        "{:?}",
+        built.warnings
+    );
+}
+
+#[test]
+fn lengths_and_shares_are_exact() {
+    let seconds = of_flow(json!({"rate": {"pps": 1000}, "duration": {"fixed_seconds": {"seconds": 2.5}}})).unwrap();
+    assert_eq!(seconds.flows[0].streams[0].program.frames, Some(2_500));
+    let burst = json!({"rate": {"percentage": 10}, "duration": {"burst": {"packets": 10, "bursts": 3, "inter_burst_gap": {"bytes": 1250}}}});
+    let program = of_flow(burst).unwrap().flows[0].streams[0].program;
+    assert_eq!((program.frames, program.bursts, program.gap), (Some(10), Some(3), Duration::from_micros(10)));
+    assert!((program.rate_pps - 148_809.523_8).abs() < 0.001);
+}
+
+fn device(port: &str, own: &str, gateway: &str, n: u8) -> Value {
+    json!({
+        "name": format!("d{n}"),
+        "ethernets": [{
+            "name": format!("e{n}"), "connection": {"port_name": port}, "mac": format!("02:00:00:00:00:{n:02x}"),
+            "vlans": [{"name": format!("v{n}"), "id": 100}],
+            "ipv4_addresses": [{"name": format!("a{n}"), "address": own, "gateway": gateway}],
+        }],
+        "bgp": {"router_id": own, "ipv4_interfaces": [{"ipv4_name": format!("a{n}"), "peers": [{
+            "name": format!("b{n}"), "peer_address": gateway, "as_type": "ebgp", "as_number": 65000 + u32::from(n),
+            "v4_routes": [{"name": format!("r{n}"), "addresses": [{"address": format!("{n}0.0.0.0"), "prefix": 24, "count": 10}]}],
+        }]}]},
+    })
+}
+
+#[test]
+fn devices_have_sessions_routes_and_flows() {
+    let devices = json!([device("p2", "10.0.2.2", "10.0.2.1", 2), device("p1", "10.0.1.2", "10.0.1.1", 1)]);
+    let built = built(json!({
+        "ports": ports(), "devices": devices,
+        "flows": [{
+            "name": "f", "packet": [{"ethernet": {}}, {"ipv4": {}}],
+            "tx_rx": {"device": {"tx_names": ["a1"], "rx_names": ["r2", "a2"]}}, "duration": {"fixed_packets": {"packets": 5}},
+        }],
+    }));
+    let built = built.unwrap();
+    let names: Vec<&str> = built.sessions.iter().map(|session| session.name.as_str()).collect();
+    assert_eq!(names, ["b1", "b2"], "in the order of the ports");
+    assert_eq!(built.rig.ports[0].devices[1].bgp()[0].dut_as, 0);
+    assert_eq!(built.neighbours.iter().map(|n| (n.port, n.device)).collect::<Vec<_>>(), [(1, 1), (0, 1)]);
+    let [routes, host] = &built.flows[0].streams[..] else { panic!() };
+    assert!(matches!(&routes.spec.destinations, Targets::Routes { count: 10, .. }));
+    let Targets::Addresses(range) = &host.spec.destinations else { panic!() };
+    assert_eq!(range.first.to_string(), "10.0.2.2");
+    assert_eq!([routes, host].map(|stream| stream.program.frames), [Some(3), Some(2)]);
+    assert_eq!(routes.gateway, Some(1));
+    let (Header::Ethernet(ethernet), Header::Vlan(vlan)) = (&routes.spec.headers[0], &routes.spec.headers[1]) else {
+        panic!()
+    };
+    assert_eq!((&ethernet.destination, vlan.vid.first().get()), (&None, 100));
+}
+
+#[test]
+fn contradictions_have_their_path() {
+    for (flow, error) in [
+        (
+            json!({"tx_rx": {"port": {"tx_name": "p9", "rx_name": "p2"}}}),
+            "flows[0].tx_rx.port.tx_name: there is no port `p9`",
+        ),
+        (
+            json!({"tx_rx": {"device": {"tx_names": ["x"], "rx_names": ["y"]}}}),
+            "flows[0].tx_rx.device.tx_names: there is no device",
+        ),
+        (json!({"packet": [{"ethernet": {}}, {"udp": {}}]}), "flows[0].packet: "),
+        (json!({"packet": [{"ipv4": {}}]}), "flows[0].packet: the first header must be `ethernet`"),
+        (json!({"size": {"fixed": 9000}}), "flows[0].size: frames of 9000 bytes are larger than the 1526 bytes"),
+    ] {
+        let found = of_flow(flow).unwrap_err();
+        assert!(found[0].starts_with(error), "{found:?}");
+    }
+}

@@ -1,0 +1,283 @@
+//! Metrics and states. Without a list of columns, every scalar is present, because clients read them without looking.
+
+use super::bench::{Bench, Sums};
+use crate::api::Failure;
+use crate::model::read::{Errors, Object};
+use crate::model::speed_word;
+use drophammer_emulation::bgp;
+use drophammer_model::routes::AfiSafi;
+use drophammer_model::trial::Family;
+use serde_json::{Map, Value, json};
+use std::net::IpAddr;
+
+/// Preamble and gap of a frame in bytes, which count for the rate of layer 1.
+const GAP: f64 = 20.0;
+
+/// Names that a request selects; empty for all.
+struct Selection {
+    names: Vec<String>,
+    columns: Vec<String>,
+}
+
+impl Selection {
+    fn read(o: &mut Object<'_>, names: &str, columns: &str) -> Selection {
+        Selection { names: o.texts(names), columns: o.texts(columns) }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|known| known == name)
+    }
+
+    /// `row` with its selected columns. The names of a row are always there.
+    fn cut(&self, row: Value) -> Value {
+        const KEYS: [&str; 3] = ["name", "port_tx", "port_rx"];
+        let Value::Object(mut row) = row else { return row };
+        if !self.columns.is_empty() {
+            row.retain(|key, _| KEYS.contains(&key.as_str()) || self.columns.contains(key));
+        }
+        Value::Object(row)
+    }
+
+    /// Complains about names that do not exist.
+    fn check<'a>(&self, o: &Object<'_>, key: &str, known: impl Iterator<Item = &'a str> + Clone) {
+        for name in &self.names {
+            if !known.clone().any(|known| known == name) {
+                o.wrong(key, format_args!("there is no `{name}`"));
+            }
+        }
+    }
+}
+
+/// Rates of one direction: frames, bytes and bits per second.
+fn rates(out: &mut Map<String, Value>, way: &str, frames: f64, bytes: f64) {
+    let bits = bytes * 8.0;
+    for (key, value) in [
+        (format!("frames_{way}_rate"), frames),
+        (format!("{way}_l1_rate_bps"), bits + frames * GAP * 8.0),
+        (format!("{way}_rate_bytes"), bytes),
+        (format!("{way}_rate_bps"), bits),
+        (format!("{way}_rate_kbps"), bits / 1e3),
+        (format!("{way}_rate_mbps"), bits / 1e6),
+    ] {
+        out.insert(key, json!(value));
+    }
+}
+
+/// Name of a session's state.
+fn fsm(state: bgp::State) -> &'static str {
+    match state {
+        bgp::State::Idle => "idle",
+        bgp::State::Connect => "connect",
+        bgp::State::Active => "active",
+        bgp::State::OpenSent => "opensent",
+        bgp::State::OpenConfirm => "openconfirm",
+        bgp::State::Established => "established",
+    }
+}
+
+impl Bench {
+    /// Answers a request for metrics.
+    ///
+    /// # Errors
+    /// Unknown names, and metrics that are not supported.
+    pub fn metrics(&mut self, body: Value) -> Result<Value, Failure> {
+        let errors = Errors::default();
+        let mut o = Object::document(body, &errors);
+        let kind = o.choice(&["port", "flow", "bgpv4", "bgpv6"], "port");
+        let mut request = o.object_or_empty(kind);
+        let (names, columns) = match kind {
+            "port" => ("port_names", "column_names"),
+            "flow" => ("flow_names", "metric_names"),
+            _ => ("peer_names", "column_names"),
+        };
+        let selection = Selection::read(&mut request, names, columns);
+        match kind {
+            "port" => selection.check(&request, names, self.config.ports.iter().map(|port| port.name.as_str())),
+            "flow" => selection.check(&request, names, self.built.flows.iter().map(|flow| flow.name.as_str())),
+            _ => selection.check(&request, names, self.built.sessions.iter().map(|session| session.name.as_str())),
+        }
+        request.ignore("tagged_metrics");
+        drop((request, o));
+        errors.or(()).map_err(Failure::validation)?;
+        self.flows.refresh(&mut self.rig);
+        let rows: Vec<Value> = match kind {
+            "port" => self.port_metrics(&selection)?,
+            "flow" => self.flow_metrics(&selection),
+            _ => self.bgp_metrics(&selection, kind == "bgpv6"),
+        };
+        let rows: Vec<Value> = rows.into_iter().map(|row| selection.cut(row)).collect();
+        let key = format!("{kind}_metrics");
+        Ok(json!({"choice": key.clone(), key: rows}))
+    }
+
+    fn port_metrics(&mut self, selection: &Selection) -> Result<Vec<Value>, Failure> {
+        let (_, rates) = self.rates();
+        let mut out = Vec::new();
+        for (i, [tx, rx, tx_bytes, rx_bytes]) in rates.into_iter().enumerate() {
+            let up = self.rig.has_carrier(i).map_err(Failure::internal)?;
+            let port = &self.config.ports[i];
+            if !selection.has(&port.name) {
+                continue;
+            }
+            let [frames_tx, frames_rx, bytes_tx, bytes_rx]: Sums = self.port_sums(i);
+            let mut row = json!({
+                "name": port.name, "location": port.interface, "link": if up { "up" } else { "down" },
+                "capture": if self.captures[i].is_running() { "started" } else { "stopped" },
+                "frames_tx": frames_tx, "frames_rx": frames_rx, "bytes_tx": bytes_tx, "bytes_rx": bytes_rx,
+                "frames_tx_rate": tx, "frames_rx_rate": rx, "bytes_tx_rate": tx_bytes, "bytes_rx_rate": rx_bytes,
+                "transmit": if self.flows.port_sends(i) { "started" } else { "stopped" },
+            });
+            if let Some(word) = self.links[i].speed.and_then(speed_word) {
+                row["speed"] = json!(word);
+            }
+            out.push(row);
+        }
+        Ok(out)
+    }
+
+    fn flow_metrics(&mut self, selection: &Selection) -> Vec<Value> {
+        let (rates_of, _) = self.rates();
+        let mut out = Vec::new();
+        for (row, [tx, rx, tx_bytes, rx_bytes]) in self.flows.rows.iter().zip(rates_of) {
+            let flow = &self.built.flows[row.flow];
+            if !flow.metrics.enable || !selection.has(&flow.name) {
+                continue;
+            }
+            let counts = &row.counts;
+            let state = self.flows.state(row);
+            let sends = if state == "started" { 1.0 } else { 0.0 };
+            let mut metric = Map::new();
+            let mut put = |key: &str, value: Value| _ = metric.insert(key.to_owned(), value);
+            put("name", json!(flow.name));
+            put("port_tx", json!(self.config.ports[row.from].name));
+            put("port_rx", json!(self.config.ports[row.to].name));
+            put("transmit", json!(state));
+            put("frames_tx", json!(counts.frames_tx));
+            put("frames_rx", json!(counts.frames_rx));
+            put("bytes_tx", json!(counts.bytes_tx));
+            put("bytes_rx", json!(counts.bytes_rx));
+            if flow.metrics.loss {
+                let lost = counts.frames_tx.saturating_sub(counts.frames_rx);
+                put("loss", json!(lost as f64 * 100.0 / counts.frames_tx.max(1) as f64));
+            }
+            if flow.metrics.latency {
+                let [min, mean, max] = counts.latency_ns.unwrap_or_default();
+                put("latency", json!({"minimum_ns": min, "average_ns": mean, "maximum_ns": max}));
+            }
+            rates(&mut metric, "tx", tx * sends, tx_bytes * sends);
+            rates(&mut metric, "rx", rx, rx_bytes);
+            out.push(Value::Object(metric));
+        }
+        out
+    }
+
+    fn bgp_metrics(&self, selection: &Selection, v6: bool) -> Vec<Value> {
+        let mut out = Vec::new();
+        for (i, name) in self.built.sessions.iter().enumerate() {
+            if name.v6 != v6 || !selection.has(&name.name) {
+                continue;
+            }
+            let Some((routers, router)) = self.rig.session(i) else { continue };
+            let (session, adj_rib_in) = (routers.session(router), routers.adj_rib_in(router));
+            let (sent, received, told, heard) =
+                (session.sent(), session.received(), routers.advertised(router), adj_rib_in.totals());
+            let family = if v6 { AfiSafi::IPV6_UNICAST } else { AfiSafi::IPV4_UNICAST };
+            out.push(json!({
+                "name": name.name, "session_state": if routers.established(router) { "up" } else { "down" },
+                "session_flap_count": routers.losses(router).0, "fsm_state": fsm(session.state()),
+                "routes_advertised": told.advertised, "route_withdraws_sent": told.withdrawn,
+                "routes_received": heard.announcements, "route_withdraws_received": heard.withdrawals,
+                "updates_sent": told.messages, "updates_received": received.updates,
+                "opens_sent": sent.opens, "opens_received": received.opens,
+                "keepalives_sent": sent.keepalives, "keepalives_received": received.keepalives,
+                "notifications_sent": sent.notifications, "notifications_received": received.notifications,
+                "end_of_rib_received": u64::from(adj_rib_in.end_of_rib(family).is_some()),
+            }));
+        }
+        out
+    }
+
+    /// Answers a request for states.
+    ///
+    /// # Errors
+    /// Unknown names, and states that are not supported.
+    pub fn states(&self, body: Value) -> Result<Value, Failure> {
+        let errors = Errors::default();
+        let mut o = Object::document(body, &errors);
+        let kind = o.choice(&["ipv4_neighbors", "ipv6_neighbors", "bgp_prefixes"], "ipv4_neighbors");
+        let mut request = o.object_or_empty(kind);
+        if kind == "bgp_prefixes" {
+            let selection = Selection::read(&mut request, "bgp_peer_names", "");
+            let names = self.built.sessions.iter().map(|session| session.name.as_str());
+            selection.check(&request, "bgp_peer_names", names);
+            let filters = request.texts("prefix_filters");
+            for key in ["ipv4_unicast_filters", "ipv6_unicast_filters"] {
+                request.ignore(key);
+            }
+            drop((request, o));
+            errors.or(()).map_err(Failure::validation)?;
+            let rows = self.bgp_prefixes(&selection, &filters)?;
+            return Ok(json!({"choice": kind, kind: rows}));
+        }
+        let selection = Selection::read(&mut request, "ethernet_names", "");
+        let names = self.built.neighbours.iter().map(|neighbour| neighbour.ethernet.as_str());
+        selection.check(&request, "ethernet_names", names);
+        drop((request, o));
+        errors.or(()).map_err(Failure::validation)?;
+        let family = if kind == "ipv4_neighbors" { Family::Ipv4 } else { Family::Ipv6 };
+        let mut rows = Vec::new();
+        for neighbour in &self.built.neighbours {
+            if neighbour.gateway.is_ipv4() != (family == Family::Ipv4) || !selection.has(&neighbour.ethernet) {
+                continue;
+            }
+            let device = self.rig.hosts().device(neighbour.port, neighbour.device);
+            let address = if family == Family::Ipv4 { "ipv4_address" } else { "ipv6_address" };
+            let mut row = json!({"ethernet_name": neighbour.ethernet, address: neighbour.gateway.to_string()});
+            if let Some(mac) = device.and_then(|device| device.gateway_mac(family)) {
+                row["link_layer_address"] = json!(mac.to_string());
+            }
+            rows.push(row);
+        }
+        Ok(json!({"choice": kind, kind: rows}))
+    }
+
+    /// The unicast prefixes that peers have learned.
+    fn bgp_prefixes(&self, selection: &Selection, filters: &[String]) -> Result<Vec<Value>, Failure> {
+        let mut out = Vec::new();
+        for (i, name) in self.built.sessions.iter().enumerate() {
+            let Some((routers, router)) = self.rig.session(i).filter(|_| selection.has(&name.name)) else { continue };
+            let adj_rib_in = routers.adj_rib_in(router);
+            let mut row = json!({"bgp_peer_name": name.name});
+            for (v6, key, filter) in
+                [(false, "ipv4_unicast_prefixes", "ipv4_unicast"), (true, "ipv6_unicast_prefixes", "ipv6_unicast")]
+            {
+                let wanted = filters.is_empty() || filters.iter().any(|known| known == filter);
+                if !wanted || !name.learns[usize::from(v6)] {
+                    continue;
+                }
+                let learned = adj_rib_in.unexpected(MOST_PREFIXES + 1);
+                if learned.len() > MOST_PREFIXES {
+                    let text = format!(
+                        "peer `{}` has learned more than {MOST_PREFIXES} prefixes, which is more than this tester keeps",
+                        name.name
+                    );
+                    return Err(Failure::internal(text));
+                }
+                let prefixes = learned.iter().filter(|known| known.prefix.address().is_ipv6() == v6);
+                let prefix = |known: &bgp::RouteKey| {
+                    let address = match known.prefix.address() {
+                        IpAddr::V4(_) => "ipv4_address",
+                        IpAddr::V6(_) => "ipv6_address",
+                    };
+                    json!({address: known.prefix.address().to_string(), "prefix_length": known.prefix.length()})
+                };
+                row[key] = prefixes.map(prefix).collect::<Vec<_>>().into();
+            }
+            out.push(row);
+        }
+        Ok(out)
+    }
+}
+
+/// Most prefixes that a peer keeps.
+const MOST_PREFIXES: usize = 999;

@@ -1,0 +1,268 @@
+//! A configuration in force: open ports, the rig on them, flows and sessions.
+
+use super::tap::{Capture, Tap};
+use super::traffic::Flows;
+use crate::build::{Built, Link, SessionName, build};
+use crate::model;
+use crate::model::Config;
+use crate::server::Options;
+use drophammer_emulation::bgp::{BgpCommand, Packing, RouteSet};
+use drophammer_model::Instant;
+use drophammer_model::counters::OtherFrames;
+use drophammer_model::quantity::Bandwidth;
+use drophammer_model::routes::Change;
+use drophammer_port::{Port, SystemClock};
+use drophammer_rig::{Act, Action, Ports, Rig, Select, TrialKeys, Until};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Width of the window over which rates are measured.
+const RATE_WINDOW: Duration = Duration::from_secs(1);
+/// Time between two samples for rates.
+const SAMPLE: Duration = Duration::from_millis(250);
+/// Time for sessions to end in order.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// State of a session.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    /// True if it was started.
+    pub started: bool,
+    /// For each of its route ranges: true if it is advertised.
+    pub advertised: Vec<bool>,
+}
+
+/// Frames and bytes: sent, received.
+pub type Sums = [u64; 4];
+
+/// Counts at a moment, for rates.
+struct Sample {
+    at: Instant,
+    rows: Vec<Sums>,
+    ports: Vec<Sums>,
+}
+
+/// A configuration in force.
+pub struct Bench {
+    pub config: Config,
+    pub built: Built,
+    pub rig: Rig,
+    pub flows: Flows,
+    pub sessions: Vec<Session>,
+    pub captures: Vec<Arc<Capture>>,
+    pub links: Vec<Link>,
+    keys: TrialKeys,
+    /// Frames of the devices of each port when traffic began: sent, received.
+    before: Vec<[OtherFrames; 2]>,
+    samples: VecDeque<Sample>,
+}
+
+/// Speed of an interface, if its driver knows it.
+fn reported_speed(interface: &str) -> Option<Bandwidth> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
+    let megabits: u64 = text.trim().parse().ok()?;
+    // A virtual link reports some number.
+    let is_real = std::path::Path::new(&format!("/sys/class/net/{interface}/device")).exists();
+    (megabits > 0 && is_real).then_some(Bandwidth(megabits * 1_000_000))
+}
+
+impl Bench {
+    /// Opens the ports of `config`, puts the devices behind them and prepares the flows.
+    ///
+    /// # Errors
+    /// All that is wrong with the configuration, or with an interface.
+    pub fn open(config: Config, options: &Options, clock: SystemClock, seed: u64) -> Result<Bench, Vec<String>> {
+        let names: Vec<&str> = config.ports.iter().map(|port| port.interface.as_str()).collect();
+        let one = |e: String| vec![e];
+        for (i, name) in names.iter().enumerate() {
+            (options.may_use)(name).map_err(|e| one(format!("ports[{i}].location: {e}")))?;
+        }
+        let opened = match names.is_empty() {
+            true => Ok(Vec::new()),
+            false => drophammer_rig::open(&names, options.backend, 1, clock, None),
+        };
+        let opened = opened.map_err(|e| one(format!("ports: {e}")))?;
+        let captures: Vec<Arc<Capture>> = opened.iter().map(|_| Arc::default()).collect();
+        let link = |(port, config): (&Box<dyn Port + Send>, &model::Port)| Link {
+            mtu: port.info().mtu,
+            largest_frame: port.info().largest_frame,
+            speed: config.speed.or_else(|| reported_speed(&config.interface)),
+        };
+        let links: Vec<Link> = opened.iter().zip(&config.ports).map(link).collect();
+        let built = build(&config, &links, seed)?;
+        let tap = |(port, capture): (_, &Arc<Capture>)| {
+            Box::new(Tap::new(port, capture.clone(), clock.origin_ns())) as Box<dyn Port + Send>
+        };
+        let taps = opened.into_iter().zip(&captures).map(tap).collect();
+        let mut rig = Rig::new(Ports::real(taps, clock, &[]), &built.rig);
+        let session = |(i, session): (usize, &SessionName)| {
+            if let Some((routers, router)) = rig.session_mut(i) {
+                routers.keep_routes(router, true);
+            }
+            Session { started: false, advertised: vec![true; session.routes.len()] }
+        };
+        let sessions = built.sessions.iter().enumerate().map(session).collect();
+        let flows = Flows::new(&built.flows);
+        let before = vec![Default::default(); config.ports.len()];
+        let (keys, samples) = (TrialKeys::new(seed), VecDeque::new());
+        Ok(Bench { config, built, rig, flows, sessions, captures, links, keys, before, samples })
+    }
+
+    /// Replaces the flows by those of `config`, which is otherwise the same. No flow may be active. Returns warnings.
+    ///
+    /// # Errors
+    /// All that is wrong with the flows.
+    pub fn replace_flows(&mut self, config: Config, seed: u64) -> Result<Vec<String>, Vec<String>> {
+        let Built { flows, warnings, .. } = build(&config, &self.links, seed)?;
+        self.flows.abort(&mut self.rig);
+        self.samples.clear();
+        (self.flows, self.built.flows, self.config) = (Flows::new(&flows), flows, config);
+        Ok(warnings)
+    }
+
+    /// Serves the devices and drives traffic for at most `time`, or until `interrupted` returns true.
+    ///
+    /// # Errors
+    /// A port stopped working.
+    pub fn turn(&mut self, time: Duration, interrupted: &dyn Fn() -> bool) -> Result<(), String> {
+        if self.flows.are_running() {
+            self.flows.turn(&mut self.rig, time)?;
+            self.sample();
+            return Ok(());
+        }
+        let until = Until::At(self.rig.now() + time);
+        self.rig.serve(&until, interrupted).map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    /// Starts these flows.
+    ///
+    /// # Errors
+    /// Why they cannot be sent.
+    pub fn start_flows(&mut self, flows: &[usize]) -> Result<(), String> {
+        let was_running = self.flows.are_active();
+        let Bench { rig, built, keys, flows: all, .. } = self;
+        all.start(rig, built, keys, flows)?;
+        if !was_running {
+            for port in 0..self.before.len() {
+                self.before[port] = [self.rig.hosts().sent(port), self.rig.hosts().received(port)];
+            }
+        }
+        self.samples.clear();
+        Ok(())
+    }
+
+    /// Counts of each row of flow metrics.
+    fn row_sums(&self) -> Vec<Sums> {
+        let of = |row: &super::traffic::Row| {
+            let counts = &row.counts;
+            [counts.frames_tx, counts.frames_rx, counts.bytes_tx, counts.bytes_rx]
+        };
+        self.flows.rows.iter().map(of).collect()
+    }
+
+    /// Frames and bytes of a port, test frames and others, since traffic began: sent, received.
+    pub fn port_sums(&self, port: usize) -> Sums {
+        let (hosts, before) = (self.rig.hosts(), &self.before[port]);
+        let [sent, received] = [hosts.sent(port).since(before[0]), hosts.received(port).since(before[1])];
+        // Octets are without FCS.
+        let bytes = |frames: OtherFrames| frames.octets + 4 * frames.frames;
+        let mut sums = [sent.frames, received.frames, bytes(sent), bytes(received)];
+        for row in &self.flows.rows {
+            if row.from == port {
+                sums[0] += row.counts.frames_tx;
+                sums[2] += row.counts.bytes_tx;
+            }
+            if row.to == port {
+                sums[1] += row.counts.frames_rx + row.counts.duplicates;
+                sums[3] += row.counts.bytes_rx;
+            }
+        }
+        sums
+    }
+
+    fn ports(&self) -> Vec<Sums> {
+        (0..self.config.ports.len()).map(|port| self.port_sums(port)).collect()
+    }
+
+    /// Stores counts for rates, if it is time.
+    fn sample(&mut self) {
+        let now = self.rig.now();
+        if self.samples.back().is_some_and(|last| now.since(last.at) < SAMPLE) {
+            return;
+        }
+        self.flows.refresh(&mut self.rig);
+        self.samples.push_back(Sample { at: now, rows: self.row_sums(), ports: self.ports() });
+        while self.samples.len() > 2 && now.since(self.samples[1].at) >= RATE_WINDOW {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Rates per second over the last second: of each row, and of each port.
+    pub fn rates(&mut self) -> (Vec<[f64; 4]>, Vec<[f64; 4]>) {
+        let (rows, ports) = (self.row_sums(), self.ports());
+        let first = self.samples.front().filter(|_| self.flows.are_running());
+        let seconds = first.map_or(0.0, |first| self.rig.now().since(first.at).as_secs_f64());
+        let rate = |now: &Sums, before: Option<&Sums>| {
+            let before = before.filter(|_| seconds > 1e-3);
+            std::array::from_fn(|i| before.map_or(0.0, |before| now[i].saturating_sub(before[i]) as f64 / seconds))
+        };
+        let each = |now: &[Sums], of: fn(&Sample) -> &Vec<Sums>| {
+            now.iter().enumerate().map(|(i, now)| rate(now, first.and_then(|first| of(first).get(i)))).collect()
+        };
+        (each(&rows, |sample| &sample.rows), each(&ports, |sample| &sample.ports))
+    }
+
+    /// Starts or stops sessions.
+    ///
+    /// # Errors
+    /// The rig's.
+    pub fn sessions(&mut self, which: &[usize], up: bool) -> Result<(), String> {
+        let changed: Vec<usize> = which.iter().copied().filter(|i| self.sessions[*i].started != up).collect();
+        if up {
+            for i in &changed {
+                for range in 0..self.sessions[*i].advertised.len() {
+                    if self.sessions[*i].advertised[range] {
+                        self.send_routes(*i, range, Change::Advertise)?;
+                    }
+                }
+            }
+        }
+        self.rig.protocols(Select::These(&changed), if up { Action::Start } else { Action::Stop });
+        changed.iter().for_each(|i| self.sessions[*i].started = up);
+        Ok(())
+    }
+
+    /// Advertises or withdraws a range of routes.
+    ///
+    /// # Errors
+    /// The rig's.
+    pub fn routes(&mut self, session: usize, range: usize, change: Change) -> Result<(), String> {
+        let advertise = change == Change::Advertise;
+        if std::mem::replace(&mut self.sessions[session].advertised[range], advertise) == advertise {
+            return Ok(());
+        }
+        // A session that is down learns it when it starts.
+        if self.sessions[session].started { self.send_routes(session, range, change) } else { Ok(()) }
+    }
+
+    fn send_routes(&mut self, session: usize, range: usize, change: Change) -> Result<(), String> {
+        let place = self.rig.hosts().place(session);
+        let routes = self.built.sessions[session].routes[range].1.clone();
+        let set = RouteSet::unicast(routes.clone(), 0..routes.len(), Packing::default());
+        let command = BgpCommand::Routes { peer: place.router, change, set };
+        self.rig.command(place.port, &Act::bgp(place.device, command)).map_err(|e| e.to_string())
+    }
+
+    /// Ends traffic and sessions.
+    pub fn close(mut self) {
+        self.flows.abort(&mut self.rig);
+        let all: Vec<usize> = (0..self.sessions.len()).filter(|i| self.sessions[*i].started).collect();
+        if !all.is_empty() {
+            self.rig.protocols(Select::These(&all), Action::Stop);
+            let end = self.rig.now() + FAREWELL;
+            // The peer learns it by the hold time if the port fails now.
+            let _ = self.rig.serve(&Until::Idle(all).or_at(end), &|| false);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Control states: flows, protocols, routes, links, captures.
+
+use super::bench::Bench;
+use super::traffic::Action;
+use crate::api::Failure;
+use crate::model::read::{Errors, Object};
+use drophammer_model::routes::Change;
+use drophammer_rig::Act;
+use serde_json::Value;
+
+/// A control state, with names as indices.
+enum State {
+    Flows(Action, Vec<usize>),
+    Sessions(bool, Vec<usize>),
+    Routes(Change, Vec<(usize, usize)>),
+    Link(bool, Vec<usize>),
+    Capture(bool, Vec<usize>),
+}
+
+/// The places of `names` among `all`; all of them if there are no names.
+fn places<'a>(o: &mut Object<'_>, key: &str, what: &str, all: impl Iterator<Item = &'a str>) -> Vec<usize> {
+    let all: Vec<&str> = all.collect();
+    let names = o.texts(key);
+    if names.is_empty() {
+        return (0..all.len()).collect();
+    }
+    let place = |name: &String| {
+        let found = all.iter().position(|known| known == name);
+        if found.is_none() {
+            o.wrong(key, format_args!("there is no {what} `{name}`"));
+        }
+        found
+    };
+    names.iter().filter_map(place).collect()
+}
+
+fn state_is(o: &mut Object<'_>, words: [&str; 2]) -> bool {
+    if !o.has("state") {
+        o.wrong("state", "this is required");
+    }
+    o.word("state", &words, 0) == 1
+}
+
+impl Bench {
+    fn read_state(&self, mut o: Object<'_>) -> State {
+        let ports = || self.config.ports.iter().map(|port| port.name.as_str());
+        match o.choice(&["traffic", "protocol", "port"], "traffic") {
+            "port" => {
+                let mut port = o.object_or_empty("port");
+                let kind = port.choice(&["link", "capture"], "link");
+                let mut o = port.object_or_empty(kind);
+                let at = places(&mut o, "port_names", "port", ports());
+                match kind {
+                    "link" => State::Link(state_is(&mut o, ["down", "up"]), at),
+                    _ => State::Capture(state_is(&mut o, ["stop", "start"]), at),
+                }
+            }
+            "protocol" => {
+                let mut protocol = o.object_or_empty("protocol");
+                let names = || self.built.sessions.iter().map(|session| session.name.as_str());
+                match protocol.choice(&["all", "route", "bgp"], "all") {
+                    "route" => {
+                        let mut o = protocol.object_or_empty("route");
+                        let sessions = self.built.sessions.iter().enumerate();
+                        let all: Vec<(usize, usize)> = sessions
+                            .flat_map(|(i, session)| (0..session.routes.len()).map(move |range| (i, range)))
+                            .collect();
+                        let ranges = self.built.sessions.iter().flat_map(|session| &session.routes);
+                        let at = places(&mut o, "names", "route range", ranges.map(|(name, _)| name.as_str()));
+                        let advertise = state_is(&mut o, ["withdraw", "advertise"]);
+                        let change = if advertise { Change::Advertise } else { Change::Withdraw };
+                        State::Routes(change, at.into_iter().map(|i| all[i]).collect())
+                    }
+                    "bgp" => {
+                        let mut bgp = protocol.object_or_empty("bgp");
+                        bgp.choice(&["peers"], "peers");
+                        let mut o = bgp.object_or_empty("peers");
+                        let at = places(&mut o, "peer_names", "BGP peer", names());
+                        State::Sessions(state_is(&mut o, ["down", "up"]), at)
+                    }
+                    _ => {
+                        let mut o = protocol.object_or_empty("all");
+                        State::Sessions(state_is(&mut o, ["stop", "start"]), (0..self.sessions.len()).collect())
+                    }
+                }
+            }
+            _ => {
+                let mut traffic = o.object_or_empty("traffic");
+                traffic.choice(&["flow_transmit"], "flow_transmit");
+                let mut o = traffic.object_or_empty("flow_transmit");
+                let flows = self.built.flows.iter().map(|flow| flow.name.as_str());
+                let at = places(&mut o, "flow_names", "flow", flows);
+                if !o.has("state") {
+                    o.wrong("state", "this is required");
+                }
+                let actions = [Action::Start, Action::Stop, Action::Pause, Action::Resume];
+                State::Flows(actions[o.word("state", &["start", "stop", "pause", "resume"], 1)], at)
+            }
+        }
+    }
+
+    /// Carries out a control state. Returns warnings.
+    ///
+    /// # Errors
+    /// Unknown names, and what the rig refuses.
+    pub fn control(&mut self, body: Value) -> Result<Vec<String>, Failure> {
+        let errors = Errors::default();
+        let state = self.read_state(Object::document(body, &errors));
+        let done = match errors.or(state).map_err(Failure::validation)? {
+            State::Flows(Action::Start, flows) => self.start_flows(&flows),
+            State::Flows(action, flows) => self.change_flows(action, &flows),
+            State::Sessions(up, sessions) => self.sessions(&sessions, up),
+            State::Routes(change, ranges) => {
+                ranges.into_iter().try_for_each(|(session, range)| self.routes(session, range, change))
+            }
+            State::Link(up, ports) => {
+                ports.into_iter().try_for_each(|port| self.rig.command(port, &Act::Link(up)).map_err(|e| e.to_string()))
+            }
+            State::Capture(start, ports) => {
+                for port in ports {
+                    match start {
+                        true => self.captures[port].start(self.config.ports[port].capture),
+                        false => self.captures[port].stop(),
+                    }
+                }
+                Ok(())
+            }
+        };
+        done.map_err(Failure::internal)?;
+        let lost = self.flows.tester_drops;
+        let text = format!("the tester itself lost {lost} received frames in the last traffic; they count as lost");
+        Ok((lost > 0 && !self.flows.are_active()).then_some(text).into_iter().collect())
+    }
+
+    /// Stops, pauses or resumes flows.
+    ///
+    /// # Errors
+    /// The rig's.
+    pub fn change_flows(&mut self, action: Action, flows: &[usize]) -> Result<(), String> {
+        let Bench { rig, flows: all, .. } = self;
+        all.change(rig, action, flows)
+    }
+
+    /// The captured frames of a port as a file. Ends the capture.
+    ///
+    /// # Errors
+    /// An unknown port.
+    pub fn capture(&mut self, body: Value) -> Result<Vec<u8>, Failure> {
+        let errors = Errors::default();
+        let mut o = Object::document(body, &errors);
+        let name = o.name("port_name");
+        let port = self.config.ports.iter().position(|port| port.name == name);
+        if port.is_none() {
+            o.wrong("port_name", format_args!("there is no port `{name}`"));
+        }
+        drop(o);
+        let port = errors.or(port).map_err(Failure::validation)?;
+        let Some(capture) = port.and_then(|port| self.captures.get(port)) else { return Ok(Vec::new()) };
+        capture.stop();
+        Ok(capture.file())
+    }
+}

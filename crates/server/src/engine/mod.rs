@@ -1,0 +1,149 @@
+//! The thread of the rig: it drives ports, devices and traffic, and carries out calls in between.
+//!
+//! A call waits for at most [`TURN`], unless the call before it waits for something: for a gateway to answer, or for frames in the
+//! DUT when traffic ends.
+
+mod answers;
+mod bench;
+mod change;
+mod control;
+mod tap;
+mod traffic;
+mod windows;
+
+use crate::api::{Answer, Call, Failure, Request};
+use crate::model::Config;
+use crate::server::Options;
+use bench::Bench;
+use drophammer_port::SystemClock;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::error::TryRecvError;
+
+/// How long ports are driven before the next look for calls.
+const TURN: Duration = Duration::from_millis(10);
+/// The same while calls wait.
+const SHORT_TURN: Duration = Duration::from_millis(1);
+
+/// The configuration in force, and how it came to be.
+pub struct Engine {
+    options: Options,
+    clock: SystemClock,
+    seed: u64,
+    /// The configuration as the client wrote it.
+    document: Value,
+    bench: Bench,
+    /// Time of the last call.
+    called: Instant,
+    /// Why the ports do not work any more.
+    failure: Option<String>,
+}
+
+/// Runs the engine until `stop` is set or nobody can make calls any more.
+///
+/// # Errors
+/// The bench without ports cannot be made.
+pub fn run(options: Options, seed: u64, mut requests: Receiver<Request>, stop: &Arc<AtomicBool>) -> Result<(), String> {
+    let clock = SystemClock::start();
+    let nothing = Config::read(json!({})).and_then(|config| Bench::open(config, &options, clock, seed));
+    let bench = nothing.map_err(|errors| errors.join("\n"))?;
+    let document = json!({});
+    let mut engine = Engine { options, clock, seed, document, bench, called: Instant::now(), failure: None };
+    while !stop.load(Ordering::Relaxed) {
+        match requests.try_recv() {
+            Ok(Request { call, body, answer }) => {
+                // A client that does not wait any more loses only its answer.
+                let _ = answer.send(engine.call(call, body));
+                engine.called = Instant::now();
+            }
+            Err(TryRecvError::Disconnected) => break,
+            Err(TryRecvError::Empty) => {}
+        }
+        // However many calls wait, ports are driven after each.
+        let time = if requests.is_empty() { TURN } else { SHORT_TURN };
+        engine.turn(time, &|| !requests.is_empty() || stop.load(Ordering::Relaxed));
+    }
+    engine.bench.close();
+    Ok(())
+}
+
+impl Engine {
+    fn turn(&mut self, time: Duration, interrupted: &dyn Fn() -> bool) {
+        if self.bench.config.ports.is_empty() || self.failure.is_some() {
+            std::thread::park_timeout(time);
+            return;
+        }
+        if let Err(why) = self.bench.turn(time, interrupted) {
+            (self.options.warn)(&why);
+            self.failure = Some(why);
+        }
+        let idle = self.options.idle_stop.is_some_and(|most| self.called.elapsed() > most);
+        if idle && self.bench.flows.are_active() {
+            (self.options.warn)("no client has called for a while: all flows are stopped");
+            let all: Vec<usize> = (0..self.bench.built.flows.len()).collect();
+            if let Err(why) = self.bench.change_flows(traffic::Action::Stop, &all) {
+                (self.options.warn)(&why);
+            }
+        }
+    }
+
+    fn call(&mut self, call: Call, body: Value) -> Result<Answer, Failure> {
+        let changes = matches!(call, Call::SetControlState | Call::GetMetrics | Call::GetStates | Call::GetCapture);
+        if let Some(why) = self.failure.as_ref().filter(|_| changes) {
+            return Err(Failure::internal(format!("{why}; set the configuration again")));
+        }
+        match call {
+            Call::SetConfig => self.set_config(body),
+            Call::GetConfig => Ok(Answer::Json(self.document.clone())),
+            Call::SetControlState => self.bench.control(body).map(warnings),
+            Call::GetMetrics => self.bench.metrics(body).map(Answer::Json),
+            Call::GetStates => self.bench.states(body).map(Answer::Json),
+            Call::GetCapture => self.bench.capture(body).map(Answer::Bytes),
+            Call::GetVersion => Ok(Answer::Json(json!({
+                // Clients take this as the range of their versions that fit.
+                "api_spec_version": ">=1.40.0,<2.0.0", "sdk_version": "", "app_version": env!("CARGO_PKG_VERSION"),
+            }))),
+            Call::UpdateConfig | Call::AppendConfig | Call::DeleteConfig => self.change_config(call, body),
+            Call::SetControlAction => Err(unsupported("actions are not supported")),
+        }
+    }
+
+    fn set_config(&mut self, document: Value) -> Result<Answer, Failure> {
+        let document = if document.is_null() { json!({}) } else { document };
+        let config = Config::read(document.clone()).map_err(Failure::validation)?;
+        let auto_start = config.auto_start;
+        let bench = Bench::open(config, &self.options, self.clock, self.seed).map_err(Failure::validation)?;
+        std::mem::replace(&mut self.bench, bench).close();
+        (self.document, self.failure) = (document, None);
+        if auto_start {
+            let all: Vec<usize> = (0..self.bench.sessions.len()).collect();
+            self.bench.sessions(&all, true).map_err(Failure::internal)?;
+        }
+        Ok(warnings(self.bench.built.warnings.clone()))
+    }
+}
+
+impl Engine {
+    fn change_config(&mut self, call: Call, body: Value) -> Result<Answer, Failure> {
+        let document = change::changed(&self.document, call, body).map_err(Failure::validation)?;
+        if self.bench.flows.are_active() {
+            return Err(Failure::validation(vec!["flows send; stop all flows before you change them".into()]));
+        }
+        let config = Config::read(document.clone()).map_err(Failure::validation)?;
+        let warned = self.bench.replace_flows(config, self.seed).map_err(Failure::validation)?;
+        self.document = document;
+        Ok(warnings(warned))
+    }
+}
+
+fn unsupported(what: &str) -> Failure {
+    Failure { code: 501, ..Failure::validation(vec![what.to_owned()]) }
+}
+
+/// The message `Warning` of the model.
+fn warnings(list: Vec<String>) -> Answer {
+    Answer::Json(json!({ "warnings": list }))
+}

@@ -1,0 +1,378 @@
+//! Emulated devices: interfaces with addresses, and BGP.
+
+use super::read::Object;
+use drophammer_emulation::device::{Tag, Tags};
+use drophammer_model::mac::MacAddr;
+use drophammer_model::routes::{Origin, Prefix, RouteAttributes};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+/// A device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Its interfaces.
+    pub ethernets: Vec<Interface>,
+    /// Addresses that are not on a link.
+    pub loopbacks: Vec<Loopback>,
+    /// Its BGP router.
+    pub bgp: Option<Bgp>,
+}
+
+/// An interface of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Name of its port.
+    pub port: String,
+    /// MAC address; made up if absent.
+    pub mac: Option<MacAddr>,
+    /// VLAN tags.
+    pub tags: Tags,
+    /// Addresses.
+    pub addresses: Vec<Address>,
+}
+
+/// An address of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Its name.
+    pub name: String,
+    /// The address.
+    pub address: IpAddr,
+    /// Length of the prefix of the link.
+    pub prefix_len: u8,
+    /// The DUT.
+    pub gateway: IpAddr,
+}
+
+/// An address of a device that is not on a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loopback {
+    /// Its name.
+    pub name: String,
+    /// Name of the interface behind which it is.
+    pub interface: String,
+    /// The address.
+    pub address: IpAddr,
+}
+
+/// A BGP router.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bgp {
+    /// BGP identifier.
+    pub router_id: Ipv4Addr,
+    /// Its sessions.
+    pub peers: Vec<Peer>,
+}
+
+/// A BGP session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// Name of the address that it uses.
+    pub address_name: String,
+    /// Address of the DUT.
+    pub dut: IpAddr,
+    /// AS number of this router.
+    pub asn: u32,
+    /// True if the DUT is in the same AS.
+    pub internal: bool,
+    /// Proposed hold time.
+    pub hold: Duration,
+    /// Key of TCP MD5.
+    pub md5_key: Option<String>,
+    /// True to only wait for the DUT to connect.
+    pub passive: bool,
+    /// True for IPv4 unicast and for IPv6 unicast.
+    pub unicast: [bool; 2],
+    /// True for each family whose received prefixes are kept.
+    pub learns: [bool; 2],
+    /// The routes that it advertises.
+    pub routes: Vec<RouteRange>,
+}
+
+/// Routes with the same attributes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteRange {
+    /// Its name.
+    pub name: String,
+    /// The prefixes.
+    pub prefixes: Vec<Prefix>,
+    /// Their attributes.
+    pub attributes: RouteAttributes,
+}
+
+/// Most routes of a range.
+const MOST_ROUTES: u64 = 2_000_000;
+
+/// Reads a device.
+pub fn device(mut o: Object<'_>) -> Device {
+    let name = o.name("name");
+    let ethernets = o.objects("ethernets").into_iter().map(interface).collect();
+    let mut loopbacks: Vec<Loopback> = o.objects("ipv4_loopbacks").into_iter().map(loopback::<Ipv4Addr>).collect();
+    loopbacks.extend(o.objects("ipv6_loopbacks").into_iter().map(loopback::<Ipv6Addr>));
+    Device { name, ethernets, loopbacks, bgp: o.object("bgp").map(bgp) }
+}
+
+/// An address family, for what both have in common.
+trait Family: std::str::FromStr<Err = std::net::AddrParseError> + Into<IpAddr> {
+    const PREFIX: u8;
+    const BITS: u8;
+    const NOBODY: IpAddr;
+    const PEERS: &'static str;
+    const ADDRESS_NAME: &'static str;
+}
+
+impl Family for Ipv4Addr {
+    const PREFIX: u8 = 24;
+    const BITS: u8 = 32;
+    const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    const PEERS: &'static str = "ipv4_interfaces";
+    const ADDRESS_NAME: &'static str = "ipv4_name";
+}
+
+impl Family for Ipv6Addr {
+    const PREFIX: u8 = 64;
+    const BITS: u8 = 128;
+    const NOBODY: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    const PEERS: &'static str = "ipv6_interfaces";
+    const ADDRESS_NAME: &'static str = "ipv6_name";
+}
+
+/// Takes an address that must be there.
+fn required<F: Family>(o: &mut Object<'_>, key: &str) -> IpAddr {
+    if !o.has(key) {
+        o.wrong(key, "this is required");
+    }
+    o.parsed::<F>(key).map_or(F::NOBODY, Into::into)
+}
+
+fn loopback<F: Family>(mut o: Object<'_>) -> Loopback {
+    Loopback { name: o.name("name"), interface: o.name("eth_name"), address: required::<F>(&mut o, "address") }
+}
+
+fn interface(mut o: Object<'_>) -> Interface {
+    let mut connection = o.object_or_empty("connection");
+    connection.choice(&["port_name"], "port_name");
+    let port = connection.name("port_name");
+    drop(connection);
+    o.number("mtu", u16::MAX.into());
+    let tags: Vec<Tag> = o.objects("vlans").into_iter().map(tag).collect();
+    let tags = Tags::new(&tags).unwrap_or_else(|why| {
+        o.wrong("vlans", why);
+        Tags::NONE
+    });
+    let mut addresses: Vec<Address> = o.objects("ipv4_addresses").into_iter().map(address::<Ipv4Addr>).collect();
+    addresses.extend(o.objects("ipv6_addresses").into_iter().map(address::<Ipv6Addr>));
+    Interface { name: o.name("name"), port, mac: o.parsed("mac"), tags, addresses }
+}
+
+fn tag(mut o: Object<'_>) -> Tag {
+    let tpids = [("x8100", 0x8100), ("x88A8", 0x88a8), ("x9100", 0x9100)];
+    let tpid = tpids[o.word("tpid", &tpids.map(|(word, _)| word), 0)].1;
+    if o.number("priority", 7).is_some_and(|priority| priority > 0) {
+        o.wrong("priority", "only 0 is supported for frames of devices");
+    }
+    o.ignore("name");
+    Tag { tpid, vid: o.number("id", 4_094).unwrap_or(1) as u16 }
+}
+
+fn address<F: Family>(mut o: Object<'_>) -> Address {
+    if let Some(mut mac) = o.object("gateway_mac") {
+        mac.choice(&["auto"], "auto");
+        mac.ignore("auto");
+    }
+    Address {
+        name: o.name("name"),
+        address: required::<F>(&mut o, "address"),
+        prefix_len: o.number("prefix", F::BITS.into()).map_or(F::PREFIX, |prefix| prefix as u8),
+        gateway: required::<F>(&mut o, "gateway"),
+    }
+}
+
+fn bgp(mut o: Object<'_>) -> Bgp {
+    let router_id: Option<Ipv4Addr> = o.parsed("router_id");
+    if router_id.is_none_or(|id| id.is_unspecified()) {
+        o.wrong("router_id", "this is required, and must not be 0.0.0.0");
+    }
+    let mut peers = peers::<Ipv4Addr>(&mut o);
+    peers.extend(self::peers::<Ipv6Addr>(&mut o));
+    Bgp { router_id: router_id.unwrap_or(Ipv4Addr::UNSPECIFIED), peers }
+}
+
+fn peers<F: Family>(bgp: &mut Object<'_>) -> Vec<Peer> {
+    let of_interface = |mut o: Object<'_>| {
+        let name = o.name(F::ADDRESS_NAME);
+        o.objects("peers").into_iter().map(|o| peer::<F>(o, &name)).collect::<Vec<_>>()
+    };
+    bgp.objects(F::PEERS).into_iter().flat_map(of_interface).collect()
+}
+
+fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
+    let internal = o.word("as_type", &["ibgp", "ebgp"], 1) == 0;
+    let asn = o.number("as_number", u32::MAX.into()).unwrap_or(0) as u32;
+    if asn == 0 {
+        o.wrong("as_number", "this is required, and must not be 0");
+    }
+    o.word("as_number_width", &["four"], 0);
+    let mut advanced = o.object_or_empty("advanced");
+    let hold = Duration::from_secs(advanced.number("hold_time_interval", u16::MAX.into()).unwrap_or(90));
+    // A KEEPALIVE leaves in a third of the hold time at the latest.
+    advanced.number("keep_alive_interval", u16::MAX.into());
+    if advanced.number("update_interval", u32::MAX.into()).is_some_and(|interval| interval > 0) {
+        advanced.wrong("update_interval", "only 0 is supported");
+    }
+    advanced.number("time_to_live", 255);
+    for key in ["listen_port", "neighbor_port"] {
+        if advanced.number(key, u16::MAX.into()).is_some_and(|port| port != 179) {
+            advanced.wrong(key, "only 179 is supported");
+        }
+    }
+    let (md5_key, passive) = (advanced.text("md5_key"), advanced.flag("passive_mode", false));
+    drop(advanced);
+    let mut capability = o.object_or_empty("capability");
+    let unicast = ["ipv4_unicast", "ipv6_unicast"].map(|key| capability.flag(key, true));
+    capability.ignore("route_refresh");
+    capability.drop_false();
+    drop(capability);
+    let mut filter = o.object_or_empty("learned_information_filter");
+    let learns = ["unicast_ipv4_prefix", "unicast_ipv6_prefix"].map(|key| filter.flag(key, false));
+    filter.drop_false();
+    drop(filter);
+    o.flag("traditional_nlri_for_ipv4_routes", true);
+    if let Some(mut restart) = o.object("graceful_restart") {
+        if restart.flag("enable_gr", false) {
+            restart.wrong("enable_gr", "not supported");
+        }
+        ["restart_time", "enable_llgr", "stale_time", "enable_notification"].iter().for_each(|key| restart.ignore(key));
+    }
+    let mut routes: Vec<RouteRange> =
+        o.objects("v4_routes").into_iter().map(|o| route_range::<Ipv4Addr>(o, asn, internal)).collect();
+    routes.extend(o.objects("v6_routes").into_iter().map(|o| route_range::<Ipv6Addr>(o, asn, internal)));
+    Peer {
+        name: o.name("name"),
+        address_name: address_name.to_owned(),
+        dut: required::<F>(&mut o, "peer_address"),
+        asn,
+        internal,
+        hold,
+        md5_key,
+        passive,
+        unicast,
+        learns,
+        routes,
+    }
+}
+
+fn route_range<F: Family>(mut o: Object<'_>, asn: u32, internal: bool) -> RouteRange {
+    let name = o.name("name");
+    let mut prefixes = Vec::new();
+    for mut range in o.objects("addresses") {
+        let first = required::<F>(&mut range, "address");
+        let length = range.number("prefix", F::BITS.into()).map_or(F::PREFIX, |length| length as u8);
+        let (count, step) = ["count", "step"].map(|key| range.number(key, u32::MAX.into()).unwrap_or(1)).into();
+        if prefixes.len() as u64 + count > MOST_ROUTES {
+            range.wrong("count", format_args!("a range has at most {MOST_ROUTES} routes"));
+            continue;
+        }
+        match ascending(first, length, count, step) {
+            Some(list) => prefixes.extend(list),
+            None => range.wrong("count", "the last prefix is outside the address space"),
+        }
+    }
+    if prefixes.is_empty() {
+        o.wrong("addresses", "this needs at least one");
+    }
+    let manual = o.word("next_hop_mode", &["local_ip", "manual"], 0) == 1;
+    let v6 = o.word("next_hop_address_type", &["ipv4", "ipv6"], usize::from(F::BITS == 128)) == 1;
+    let (hop4, hop6) = (o.parsed::<Ipv4Addr>("next_hop_ipv4_address"), o.parsed::<Ipv6Addr>("next_hop_ipv6_address"));
+    let next_hop = if v6 { hop6.map(IpAddr::V6) } else { hop4.map(IpAddr::V4) }.filter(|_| manual);
+    if manual && next_hop.is_none() {
+        o.wrong("next_hop_mode", "`manual` needs the address of the next hop");
+    }
+    let mut advanced = o.object_or_empty("advanced");
+    let med = advanced.number("multi_exit_discriminator", u32::MAX.into()).map(|med| med as u32);
+    let med = med.filter(|_| advanced.flag("include_multi_exit_discriminator", true));
+    if !advanced.flag("include_origin", true) {
+        advanced.wrong("include_origin", "routes without origin are not supported");
+    }
+    let origin = Origin::from_code(advanced.word("origin", &["igp", "egp", "incomplete"], 0) as u8).unwrap_or_default();
+    let local_pref = advanced.number("local_preference", u32::MAX.into()).unwrap_or(100) as u32;
+    let local_pref = Some(local_pref).filter(|_| advanced.flag("include_local_preference", true));
+    drop(advanced);
+    let mut communities: Vec<u32> = o.objects("communities").into_iter().map(community).collect();
+    communities.sort_unstable();
+    communities.dedup();
+    let as_path = as_path(&mut o, asn, internal);
+    let attributes =
+        RouteAttributes { origin, as_path, med, local_pref, communities, next_hop, ..RouteAttributes::default() };
+    RouteRange { name, prefixes, attributes }
+}
+
+/// `count` prefixes of this length, each `step` prefixes after the one before; `None` beyond the address space.
+fn ascending(first: IpAddr, length: u8, count: u64, step: u64) -> Option<Vec<Prefix>> {
+    let (bits, start) = match first {
+        IpAddr::V4(address) => (32, u128::from(u32::from(address))),
+        IpAddr::V6(address) => (128, u128::from(address)),
+    };
+    let each = |i: u64| {
+        // A default route has no neighbour.
+        let distance = if length == 0 {
+            (i == 0).then_some(0)?
+        } else {
+            u128::from(i) * u128::from(step) * (1u128 << (bits - length))
+        };
+        let number = start.checked_add(distance)?;
+        let address = match first {
+            IpAddr::V4(_) => IpAddr::V4(u32::try_from(number).ok()?.into()),
+            IpAddr::V6(_) => IpAddr::V6(number.into()),
+        };
+        Prefix::masked(address, length)
+    };
+    (0..count).map(each).collect()
+}
+
+fn community(mut o: Object<'_>) -> u32 {
+    let known = [("no_export", 0xffff_ff01), ("no_advertised", 0xffff_ff02), ("no_export_subconfed", 0xffff_ff03)];
+    let words = ["manual_as_number", known[0].0, known[1].0, known[2].0, "llgr_stale", "no_llgr"];
+    let [asn, custom] = ["as_number", "as_custom"].map(|key| o.number(key, u16::MAX.into()).unwrap_or(0) as u32);
+    match o.word("type", &words, 0) {
+        0 => asn << 16 | custom,
+        4 => 0xffff_0006,
+        5 => 0xffff_0007,
+        at => known[at - 1].1,
+    }
+}
+
+/// The ASes behind the router. To an external peer the router prepends its own, so the path must begin with it if the mode
+/// says that it is not included.
+fn as_path(range: &mut Object<'_>, asn: u32, internal: bool) -> Vec<u32> {
+    let Some(mut o) = range.object("as_path") else { return Vec::new() };
+    let modes = ["do_not_include_local_as", "include_as_seq", "prepend_to_first_segment"];
+    let included = o.word("as_set_mode", &modes, 0) > 0;
+    let mut path = Vec::new();
+    for mut segment in o.objects("segments") {
+        segment.word("type", &["as_seq"], 0);
+        match segment.take("as_numbers").as_ref().and_then(|list| list.as_array()) {
+            Some(list) => {
+                let numbers =
+                    list.iter().filter_map(super::read::whole).filter_map(|number| u32::try_from(number).ok());
+                path.extend(numbers);
+            }
+            None => segment.wrong("as_numbers", "this must be a list of AS numbers"),
+        }
+    }
+    match (included, internal) {
+        (true, true) => path.insert(0, asn),
+        (false, false) if path.first() == Some(&asn) => _ = path.remove(0),
+        (false, false) if !path.is_empty() => {
+            o.wrong("as_set_mode", format_args!("an external path must begin with AS {asn}; write include_as_seq"));
+        }
+        _ => {}
+    }
+    path
+}

@@ -1,0 +1,279 @@
+//! The implemented part of the Open Traffic Generator model, as plain types.
+//!
+//! JSON is read by hand, field by field ([`read`]), not with derived deserializers: so every field that is unknown or not
+//! implemented is refused with its path, numbers may be texts as in protobuf, `choice` may be missing, and all errors are told at
+//! once. The defaults are those of the model.
+
+pub mod device;
+pub mod flow;
+mod packet;
+mod pattern;
+pub mod read;
+
+use device::Device;
+use drophammer_model::quantity::Bandwidth;
+use flow::Flow;
+use read::{Errors, Object};
+use serde_json::Value;
+use std::collections::HashSet;
+
+/// A configuration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// The ports, in order.
+    pub ports: Vec<Port>,
+    /// The devices.
+    pub devices: Vec<Device>,
+    /// The flows.
+    pub flows: Vec<Flow>,
+    /// True to start protocols with the configuration.
+    pub auto_start: bool,
+}
+
+/// A port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its interface.
+    pub interface: String,
+    /// Speed of its line, if given.
+    pub speed: Option<Bandwidth>,
+    /// How its frames are captured.
+    pub capture: CaptureSettings,
+}
+
+/// How frames of a port are captured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CaptureSettings {
+    /// True for pcapng instead of pcap.
+    pub next_generation: bool,
+    /// Bytes of a frame that are kept; `None` for all.
+    pub length: Option<u32>,
+    /// True to replace the oldest frames when there is no room, instead of keeping them.
+    pub overwrite: bool,
+}
+
+const SPEEDS: [(&str, u64); 13] = [
+    ("speed_10_fd_mbps", 10_000_000),
+    ("speed_10_hd_mbps", 10_000_000),
+    ("speed_100_fd_mbps", 100_000_000),
+    ("speed_100_hd_mbps", 100_000_000),
+    ("speed_1_gbps", 1_000_000_000),
+    ("speed_10_gbps", 10_000_000_000),
+    ("speed_25_gbps", 25_000_000_000),
+    ("speed_40_gbps", 40_000_000_000),
+    ("speed_50_gbps", 50_000_000_000),
+    ("speed_100_gbps", 100_000_000_000),
+    ("speed_200_gbps", 200_000_000_000),
+    ("speed_400_gbps", 400_000_000_000),
+    ("speed_800_gbps", 800_000_000_000),
+];
+
+/// The word of a speed, if the model has one.
+pub fn speed_word(speed: Bandwidth) -> Option<&'static str> {
+    SPEEDS.iter().find(|(_, bits)| *bits == speed.0).map(|(word, _)| *word)
+}
+
+impl Config {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// All that is wrong or not supported, each with its path.
+    pub fn read(document: Value) -> Result<Config, Vec<String>> {
+        let errors = Errors::default();
+        let config = config(Object::document(document, &errors));
+        errors.or(config)
+    }
+}
+
+fn config(mut o: Object<'_>) -> Config {
+    let mut ports: Vec<Port> = o.objects("ports").into_iter().map(port).collect();
+    o.objects("layer1").into_iter().for_each(|layer| layer1(layer, &mut ports));
+    o.objects("captures").into_iter().for_each(|settings| capture(settings, &mut ports));
+    let auto_start = options(&mut o);
+    events(&mut o);
+    let devices = o.objects("devices").into_iter().map(device::device).collect();
+    let flows = o.objects("flows").into_iter().map(flow::flow).collect();
+    let config = Config { ports, devices, flows, auto_start };
+    let mut seen = HashSet::new();
+    for name in config.names() {
+        if !name.is_empty() && !seen.insert(name) {
+            o.wrong("", format_args!("two objects are called `{name}`; give each object a name of its own"));
+        }
+    }
+    config
+}
+
+impl Config {
+    /// All names, which must differ.
+    fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.ports.iter().map(|port| port.name.as_str()).collect();
+        names.extend(self.flows.iter().map(|flow| flow.name.as_str()));
+        for device in &self.devices {
+            names.push(&device.name);
+            for interface in &device.ethernets {
+                names.push(&interface.name);
+                names.extend(interface.addresses.iter().map(|address| address.name.as_str()));
+            }
+            names.extend(device.loopbacks.iter().map(|loopback| loopback.name.as_str()));
+            for peer in device.bgp.iter().flat_map(|bgp| &bgp.peers) {
+                names.push(&peer.name);
+                names.extend(peer.routes.iter().map(|range| range.name.as_str()));
+            }
+        }
+        names
+    }
+}
+
+fn port(mut o: Object<'_>) -> Port {
+    let capture = CaptureSettings { overwrite: true, ..CaptureSettings::default() };
+    let interface = o.text("location").unwrap_or_default();
+    if interface.is_empty() {
+        o.wrong("location", "this is required: the name of an interface of this machine");
+    }
+    Port { name: o.name("name"), interface, speed: None, capture }
+}
+
+/// Calls `set` for the ports that `port_names` lists.
+fn each_port(o: &mut Object<'_>, ports: &mut [Port], set: impl Fn(&mut Port)) {
+    for name in o.texts("port_names") {
+        match ports.iter_mut().find(|port| port.name == name) {
+            Some(port) => set(port),
+            None => o.wrong("port_names", format_args!("there is no port `{name}`")),
+        }
+    }
+}
+
+fn layer1(mut o: Object<'_>, ports: &mut [Port]) {
+    o.name("name");
+    let at = o.has("speed").then(|| o.word("speed", &SPEEDS.map(|(word, _)| word), 5));
+    // The interface has its MTU, and every frame of the line arrives; both are checked when it is opened.
+    o.number("mtu", 14_000);
+    ["promiscuous", "media", "ieee_media_defaults", "auto_negotiate", "auto_negotiation"]
+        .iter()
+        .for_each(|key| o.ignore(key));
+    each_port(&mut o, ports, |port| port.speed = at.map(|at| Bandwidth(SPEEDS[at].1)).or(port.speed));
+}
+
+fn capture(mut o: Object<'_>, ports: &mut [Port]) {
+    o.name("name");
+    let settings = CaptureSettings {
+        next_generation: o.word("format", &["pcap", "pcapng"], 0) == 1,
+        length: o.number("packet_size", u16::MAX.into()).filter(|length| *length > 0).map(|length| length as u32),
+        overwrite: o.flag("overwrite", true),
+    };
+    each_port(&mut o, ports, |port| port.capture = settings);
+}
+
+/// Returns true if protocols start with the configuration, which is the default of the model.
+fn options(config: &mut Object<'_>) -> bool {
+    let Some(mut o) = config.object("options") else { return true };
+    if let Some(mut port) = o.object("port_options") {
+        port.ignore("location_preemption");
+        port.drop_false();
+    }
+    if let Some(mut flow) = o.object("flow_options") {
+        flow.drop_false();
+    }
+    o.object("protocol_options").is_none_or(|mut protocol| protocol.flag("auto_start_all", true))
+}
+
+fn events(config: &mut Object<'_>) {
+    let Some(mut o) = config.object("events") else { return };
+    for key in ["cp_events", "dp_events"] {
+        if let Some(mut events) = o.object(key) {
+            events.ignore("rx_rate_threshold");
+            events.drop_false();
+        }
+    }
+    o.drop_false();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::routes::Prefix;
+    use serde_json::json;
+
+    #[test]
+    fn nothing_is_a_configuration() {
+        for document in [json!({}), Value::Null] {
+            assert_eq!(Config::read(document), Ok(Config { auto_start: true, ..Config::default() }));
+        }
+    }
+
+    #[test]
+    fn ports_have_their_settings() {
+        let config = Config::read(json!({
+            "ports": [{"name": "a", "location": "eth1"}, {"name": "b", "location": "eth2"}],
+            "layer1": [{"name": "l", "port_names": ["a", "b"], "speed": "speed_1_gbps", "mtu": 9000, "promiscuous": true}],
+            "captures": [{"name": "c", "port_names": ["b"], "format": "pcapng"}],
+        }));
+        let config = config.unwrap();
+        assert_eq!(config.ports[0].speed, Some(Bandwidth(1_000_000_000)));
+        assert_eq!(config.ports.iter().map(|port| port.capture.next_generation).collect::<Vec<_>>(), [false, true]);
+    }
+
+    #[test]
+    fn devices_with_bgp_are_read() {
+        let config = Config::read(json!({
+            "ports": [{"name": "p", "location": "eth1"}],
+            "devices": [{
+                "name": "d",
+                "ethernets": [{
+                    "name": "e", "connection": {"choice": "port_name", "port_name": "p"}, "mac": "02:00:00:00:00:01",
+                    "vlans": [{"name": "v", "id": 7}],
+                    "ipv4_addresses": [{"name": "a4", "address": "10.0.0.2", "gateway": "10.0.0.1", "prefix": 30}],
+                    "ipv6_addresses": [{"name": "a6", "address": "2001:db8::2", "gateway": "2001:db8::1"}],
+                }],
+                "bgp": {"router_id": "10.0.0.2", "ipv4_interfaces": [{"ipv4_name": "a4", "peers": [{
+                    "name": "peer", "peer_address": "10.0.0.1", "as_type": "ebgp", "as_number": 65001,
+                    "learned_information_filter": {"unicast_ipv4_prefix": true},
+                    "v4_routes": [{
+                        "name": "r4", "addresses": [{"address": "20.0.0.0", "prefix": 24, "count": 3, "step": 2}],
+                        "as_path": {"as_set_mode": "include_as_seq", "segments": [{"type": "as_seq", "as_numbers": [1, 2]}]},
+                        "communities": [{"type": "manual_as_number", "as_number": 1, "as_custom": 2}, {"type": "no_export"}],
+                        "advanced": {"multi_exit_discriminator": 50},
+                    }],
+                    "v6_routes": [{"name": "r6", "addresses": [{"address": "2001:db8:1::", "prefix": 64}]}],
+                }]}]},
+            }],
+        }));
+        let config = config.unwrap();
+        let device = &config.devices[0];
+        assert_eq!(device.ethernets[0].addresses.len(), 2);
+        let peer = &device.bgp.as_ref().unwrap().peers[0];
+        assert_eq!((peer.asn, peer.internal, peer.learns), (65_001, false, [true, false]));
+        let routes = &peer.routes[0];
+        let prefixes = ["20.0.0.0/24", "20.0.2.0/24", "20.0.4.0/24"].map(|text| text.parse::<Prefix>().unwrap());
+        assert_eq!(routes.prefixes, prefixes);
+        assert_eq!(routes.attributes.as_path, [1, 2]);
+        assert_eq!(routes.attributes.communities, [0x1_0002, 0xffff_ff01]);
+        assert_eq!((routes.attributes.med, routes.attributes.local_pref), (Some(50), Some(100)));
+        assert_eq!(peer.routes[1].prefixes.len(), 1);
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once() {
+        let errors = Config::read(json!({
+            "ports": [{"name": "a"}, {"name": "a", "location": "eth1"}],
+            "lags": [{"name": "l"}],
+            "layer1": [{"name": "x", "port_names": ["nobody"]}],
+            "devices": [{"name": "d", "isis": {}, "ethernets": [{"name": "e", "connection": {"lag_name": "l"}}]}],
+            "flows": [{"name": "f", "tx_rx": {"port": {"tx_name": "a"}}, "packet": [{"choice": "ppp", "ppp": {}}]}],
+        }));
+        let errors = errors.unwrap_err();
+        for expected in [
+            "ports[0].location: this is required: the name of an interface of this machine",
+            "lags: not supported",
+            "layer1[0].port_names: there is no port `nobody`",
+            "devices[0].isis: not supported",
+            "devices[0].ethernets[0].connection.lag_name: not supported",
+            "flows[0].packet[0].ppp: not supported",
+            "two objects are called `a`; give each object a name of its own",
+        ] {
+            assert!(errors.iter().any(|error| error == expected), "{expected}: {errors:#?}");
+        }
+    }
+}

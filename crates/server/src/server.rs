@@ -1,0 +1,71 @@
+//! The server: one thread for the rig, and the network on a runtime of its own.
+
+use crate::api::Api;
+use crate::{engine, http};
+use drophammer_port::Backend;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How the server works.
+#[derive(Clone)]
+pub struct Options {
+    /// Backend of the ports.
+    pub backend: &'static Backend,
+    /// Flows stop when no client has called for this time.
+    pub idle_stop: Option<Duration>,
+    /// Says why an interface must not become a port, if it must not.
+    pub may_use: fn(&str) -> Result<(), String>,
+    /// Tells the user what no client hears.
+    pub warn: fn(&str),
+}
+
+/// Where clients reach the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Listening {
+    /// Address of REST.
+    pub rest: SocketAddr,
+    /// True for HTTPS with a certificate that the server makes itself.
+    pub tls: bool,
+}
+
+/// How often the server looks for the user's request to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Serves clients until `stop` is set. Calls `ready` with the address of REST when clients can connect.
+///
+/// # Errors
+/// The address cannot be used, or the certificate cannot be made.
+pub fn serve(
+    options: Options,
+    listening: Listening,
+    seed: u64,
+    stop: &Arc<AtomicBool>,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), String> {
+    let (api, requests) = Api::new();
+    let ended = Arc::new(AtomicBool::new(false));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|e| format!("no threads for the network: {e}"))?;
+    let (stops, ends) = (stop.clone(), ended.clone());
+    let rig = std::thread::Builder::new().name("rig".into()).spawn(move || {
+        let ran = engine::run(options, seed, requests, &stops);
+        ends.store(true, Ordering::Relaxed);
+        ran
+    });
+    let rig = rig.map_err(|e| format!("no thread for the rig: {e}"))?;
+    let served = runtime.block_on(async {
+        let rest = http::Rest::bind(listening, api)?;
+        ready(rest.address());
+        let until = async {
+            while !stop.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        rest.serve(until).await
+    });
+    stop.store(true, Ordering::Relaxed);
+    let ran = rig.join().unwrap_or_else(|_| Err("the thread of the rig failed".into()));
+    served.and(ran)
+}

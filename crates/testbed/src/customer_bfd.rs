@@ -1,0 +1,134 @@
+//! BFD of the emulated CE routers with the DUT (RFC 5881), for the BGP sessions between them.
+
+use crate::bench::Bench;
+use drophammer_emulation::bfd::{Bfd, NAME, Report};
+use drophammer_methods::TestError;
+use drophammer_methods::vpns::VpnRoutesSeen;
+use drophammer_model::Instant;
+use drophammer_model::label_edge::FIRST_VLAN;
+use drophammer_model::role::VrfRole;
+use drophammer_rig::{Command, ProtocolPlace, Rig, Until};
+use drophammer_wire::bfd::{State, diagnostic};
+use std::time::Duration;
+
+/// How long sessions may take to end: longer than the detection time, for which they say AdminDown.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// The CE routers with BFD that are in use.
+#[derive(Default)]
+pub(crate) struct CustomerBfd(Vec<Customer>);
+
+struct Customer {
+    /// Name of the VRF.
+    vrf: String,
+    place: ProtocolPlace,
+    /// How often the session had gone down before, and how often of these because packets were missing.
+    before: (u64, u64),
+}
+
+const MISSING: &str = "packets of the DUT were missing for the detection time";
+const SIGNALED: &str = "the DUT said that it is down";
+
+/// Index of a CE router among the devices of its port, the first of which belongs to the port itself.
+pub(crate) fn ce_device(vrf: &VrfRole) -> usize {
+    1 + usize::from(vrf.vid - FIRST_VLAN)
+}
+
+impl Customer {
+    fn report(&self, rig: &Rig) -> Option<Report> {
+        let bfd: &Bfd = rig.hosts().device(self.place.port, self.place.device)?.protocol()?;
+        bfd.sessions().next()
+    }
+}
+
+/// Why a session is not up, as text.
+fn why(report: &Report) -> &'static str {
+    match (report.heard_at, report.diagnostic) {
+        (None, _) => "the DUT has sent no packet",
+        (Some(_), diagnostic::DETECTION_TIME_EXPIRED) => MISSING,
+        (Some(_), diagnostic::NEIGHBOR_SIGNALED_DOWN) => SIGNALED,
+        (Some(_), _) => "the DUT has not confirmed it",
+    }
+}
+
+impl CustomerBfd {
+    /// A session that is down, as text.
+    pub(crate) fn down(&self, rig: &Rig) -> Option<String> {
+        let down = |customer: &Customer| customer.report(rig).filter(|report| report.state != State::Up);
+        let (customer, report) = self.0.iter().find_map(|customer| Some((customer, down(customer)?)))?;
+        Some(format!("the BFD session of the CE router of {} is down: {}", customer.vrf, why(&report)))
+    }
+
+    /// Adds the sessions that went down since they were brought up.
+    pub(crate) fn count(&self, rig: &Rig, seen: &mut VpnRoutesSeen) {
+        for customer in &self.0 {
+            let Some(report) = customer.report(rig) else { continue };
+            let times = report.times_down - customer.before.0;
+            if times > 0 {
+                let why = if report.detections > customer.before.1 { MISSING } else { SIGNALED };
+                seen.lose_bfd(times, format!("{} ({why})", customer.vrf));
+            }
+        }
+    }
+}
+
+impl Bench<'_> {
+    /// Starts BFD on the CE routers of these VRFs that have it, and waits until all sessions are up.
+    ///
+    /// # Errors
+    /// [`TestError::Failed`] with the sessions that are not up until `deadline`, which is `within` after the start of all sessions.
+    pub(crate) fn start_customer_bfd(
+        &mut self,
+        vrfs: &[VrfRole],
+        deadline: Instant,
+        within: Duration,
+    ) -> Result<CustomerBfd, TestError> {
+        let mut all = CustomerBfd::default();
+        for vrf in vrfs.iter().filter(|vrf| vrf.bfd) {
+            let place = ProtocolPlace { port: vrf.port, device: ce_device(vrf), protocol: NAME };
+            self.rig.command_to(place, &Command::Start).map_err(|e| TestError::Failed(e.to_string()))?;
+            let mut customer = Customer { vrf: vrf.name(), place, before: (0, 0) };
+            customer.before =
+                customer.report(&self.rig).map_or((0, 0), |report| (report.times_down, report.detections));
+            all.0.push(customer);
+        }
+        if self.await_each(&all, Until::Up, deadline)? {
+            return Ok(all);
+        }
+        let is_down = |customer: &&Customer| customer.report(&self.rig).is_none_or(|report| report.state != State::Up);
+        let down = all.0.iter().filter(is_down).count();
+        let first = all.down(&self.rig).unwrap_or_default();
+        let (sessions, within) = (all.0.len(), within.as_secs_f64());
+        self.stop_customer_bfd(&all)?;
+        Err(TestError::Failed(format!("{down} of {sessions} BFD sessions are not up after {within} s; {first}")))
+    }
+
+    /// Ends these sessions. The DUT hears that they are AdminDown.
+    ///
+    /// # Errors
+    /// [`TestError::Interrupted`], [`TestError::DutDied`].
+    pub(crate) fn stop_customer_bfd(&mut self, all: &CustomerBfd) -> Result<(), TestError> {
+        for customer in &all.0 {
+            self.rig.command_to(customer.place, &Command::Stop).map_err(|e| TestError::Failed(e.to_string()))?;
+        }
+        let deadline = self.rig.now() + ENDING;
+        self.await_each(all, Until::Ended, deadline)?;
+        Ok(())
+    }
+
+    /// Waits for one session after the other, so that the time for many grows with their number only. False after `deadline`.
+    fn await_each(
+        &mut self,
+        all: &CustomerBfd,
+        until: fn(ProtocolPlace) -> Until,
+        deadline: Instant,
+    ) -> Result<bool, TestError> {
+        for customer in &all.0 {
+            let left = deadline.since(self.rig.now());
+            if self.await_core(&until(customer.place), left)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,53 @@
+//! BFD of CE routers: what is told when sessions go down.
+
+use crate::common::{read_suite, with_bed};
+use drophammer_methods::Testbed;
+use drophammer_model::routes::Change;
+use drophammer_model::trial::Family;
+use drophammer_reference::{BfdTruth, Faults, IgpFaults};
+use std::time::Duration;
+
+const WITHIN: Duration = Duration::from_secs(60);
+const SUITE: &str = "suite: bfd\nduts: [{name: box, kind: reference}]\nports:\n  \
+                     - {name: c, speed: 1 Gbit/s, ipv6: off, customers: {count: 3, bfd: true}}\n  \
+                     - {name: n, speed: 1 Gbit/s, ipv6: off, mtu: 1600, core: [ospf, ldp]}\ntests: [vpn_scale]\n";
+
+#[test]
+fn a_lost_session_is_named_and_ends_bgp() {
+    with_bed(
+        &read_suite(SUITE),
+        &[Family::Ipv4],
+        |_| {},
+        |bed, device| {
+            let up = |bed: &mut dyn Testbed| bed.vpns().unwrap().bring_up(3, 10, WITHIN).unwrap();
+            up(bed);
+            assert_eq!(device.truth().vrf_bfd, BfdTruth { up: 3, downs: 0, missing: 0 });
+            let silent =
+                Faults { igp: IgpFaults { bfd_packet_missing: 1, ..IgpFaults::default() }, ..Faults::default() };
+            device.set_faults(silent).unwrap();
+            // More than the detection time, 900 ms, but less than the tester takes to connect again.
+            Testbed::settle(bed, Duration::from_millis(1_000)).unwrap();
+            let vpns = bed.vpns().unwrap();
+            let seen = vpns.seen();
+            let why = "packets of the DUT were missing for the detection time";
+            assert_eq!(seen.bfd_lost_at, [1, 2, 3].map(|vrf| format!("v{vrf} ({why})")));
+            assert_eq!((seen.bfd_lost, seen.sessions_lost), (3, 3));
+            let texts = seen.lost_since(&Default::default());
+            assert_eq!(texts[0], "BGP sessions ended 3 times");
+            assert!(texts[1].starts_with("BFD sessions went down 3 times: v1 (packets"), "{texts:?}");
+            // The other end goes down because the CE router says so.
+            let truth = device.truth().vrf_bfd;
+            assert_eq!((truth.up, truth.downs), (0, 3));
+            vpns.change_all(Change::Advertise).unwrap();
+            let seen = bed.vpns().unwrap().await_routes(WITHIN).unwrap();
+            assert!(seen.cause.starts_with("the session of the CE router of v1 ended"), "{}", seen.cause);
+            // A device that answers again is ready again.
+            device.set_faults(Faults::default()).unwrap();
+            up(bed);
+            let seen = bed.vpns().unwrap().seen();
+            assert_eq!((seen.bfd_lost, seen.sessions_lost, device.truth().vrf_bfd.up), (0, 0, 3));
+            bed.vpns().unwrap().take_down().unwrap();
+            assert_eq!(device.truth().vrf_bfd.up, 0);
+        },
+    );
+}

@@ -393,7 +393,7 @@ mod tests {
         for (version, protocol) in [("0.0.9", PROTOCOL), ("1.2", PROTOCOL + 1)] {
             let wrong = fits("1.2", "h1", version, protocol).unwrap_err();
             assert!(wrong.contains(&format!("h1 is version {version} (protocol {protocol})")), "{wrong}");
-            assert!(wrong.contains("the controller is version 1.2 (protocol 1)"), "{wrong}");
+            assert!(wrong.contains(&format!("the controller is version 1.2 (protocol {PROTOCOL})")), "{wrong}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Devices and their sessions.
 
+use super::routers::RouterName;
 use super::{Link, Place};
 use crate::model::Config;
 use crate::model::device::{Address, Device, Interface, Peer};
@@ -43,13 +44,15 @@ pub struct NeighbourName {
 /// First MAC address of devices without one, after those of the ports.
 const FIRST_MAC: usize = 0x4000;
 
-struct Builder<'a> {
+pub(super) struct Builder<'a> {
     rig: RigConfig,
+    pub links: &'a [Link],
     /// Sessions of each device of each port, in the order of its routers.
     sessions: HashMap<(usize, usize), Vec<SessionName>>,
     neighbours: Vec<NeighbourName>,
-    places: &'a mut HashMap<String, Place>,
-    errors: &'a Errors,
+    pub routers: Vec<RouterName>,
+    pub places: &'a mut HashMap<String, Place>,
+    pub errors: &'a Errors,
     made_up: usize,
 }
 
@@ -59,23 +62,23 @@ pub(super) fn devices(
     seed: u64,
     places: &mut HashMap<String, Place>,
     errors: &Errors,
-) -> (RigConfig, Vec<SessionName>, Vec<NeighbourName>) {
+) -> (RigConfig, Vec<SessionName>, Vec<NeighbourName>, Vec<RouterName>) {
     let port = |(i, (port, link)): (usize, (&crate::model::Port, &Link))| {
         PortConfig::new(&port.name, host_mac(seed, i), link.mtu)
     };
     let ports = config.ports.iter().zip(links).enumerate().map(port).collect();
     let rig = RigConfig { seed, ports };
-    let (sessions, neighbours) = Default::default();
-    let mut builder = Builder { rig, sessions, neighbours, places, errors, made_up: FIRST_MAC };
+    let (sessions, neighbours, routers) = Default::default();
+    let mut builder = Builder { rig, links, sessions, neighbours, routers, places, errors, made_up: FIRST_MAC };
     for (i, device) in config.devices.iter().enumerate() {
         builder.device(config, device, &format!("devices[{i}]"));
     }
-    let Builder { rig, mut sessions, neighbours, .. } = builder;
+    let Builder { rig, mut sessions, neighbours, routers, .. } = builder;
     let mut ordered = Vec::new();
     for (at, port) in rig.ports.iter().enumerate() {
         ordered.extend((0..port.devices.len()).filter_map(|device| sessions.remove(&(at, device))).flatten());
     }
-    (rig, ordered, neighbours)
+    (rig, ordered, neighbours, routers)
 }
 
 impl Builder<'_> {
@@ -95,17 +98,23 @@ impl Builder<'_> {
             let router_id = device.bgp.as_ref().map(|bgp| bgp.router_id);
             self.peer(peer, router_id.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED), &format!("{path}.bgp peer {i}"));
         }
+        if let Some(router) = &device.ospf {
+            self.ospf(router, &format!("{path}.ospfv2"));
+        }
+        if let Some(router) = &device.rsvp {
+            self.rsvp(router, &format!("{path}.rsvp"));
+        }
         // A flow can name a device by its first interface.
         if let Some(place) = device.ethernets.first().and_then(|first| self.places.get(&first.name)).cloned() {
             self.name(&device.name, place);
         }
     }
 
-    fn at(&mut self, place: &Place) -> &mut DeviceConfig {
+    pub fn at(&mut self, place: &Place) -> &mut DeviceConfig {
         &mut self.rig.ports[place.port].devices[place.device]
     }
 
-    fn name(&mut self, name: &str, place: Place) {
+    pub fn name(&mut self, name: &str, place: Place) {
         self.places.insert(name.to_owned(), place);
     }
 
@@ -119,7 +128,7 @@ impl Builder<'_> {
         });
         let mac = MacAddr(mac.0);
         let mut device = DeviceConfig { tags: interface.tags, ..DeviceConfig::new(&interface.name, mac) };
-        let place = Place { port, device: self.rig.ports[port].devices.len(), addresses: Vec::new(), routes: None };
+        let place = Place { port, device: self.rig.ports[port].devices.len(), addresses: Vec::new(), routes: None, lsp: None };
         for address in &interface.addresses {
             if !add_address(&mut device, address) {
                 let text = "an ethernet has one prefix and one gateway per family; give it a second ethernet";

@@ -1,6 +1,8 @@
 //! Emulated devices: interfaces with addresses, and BGP.
 
+use super::ospf::{self, OspfRouter};
 use super::read::Object;
+use super::rsvp::{self, RsvpRouter};
 use drophammer_emulation::device::{Tag, Tags};
 use drophammer_model::mac::MacAddr;
 use drophammer_model::routes::{Origin, Prefix, RouteAttributes};
@@ -18,6 +20,10 @@ pub struct Device {
     pub loopbacks: Vec<Loopback>,
     /// Its BGP router.
     pub bgp: Option<Bgp>,
+    /// Its OSPFv2 router.
+    pub ospf: Option<OspfRouter>,
+    /// Its RSVP-TE router.
+    pub rsvp: Option<RsvpRouter>,
 }
 
 /// An interface of a device.
@@ -115,7 +121,9 @@ pub fn device(mut o: Object<'_>) -> Device {
     let ethernets = o.objects("ethernets").into_iter().map(interface).collect();
     let mut loopbacks: Vec<Loopback> = o.objects("ipv4_loopbacks").into_iter().map(loopback::<Ipv4Addr>).collect();
     loopbacks.extend(o.objects("ipv6_loopbacks").into_iter().map(loopback::<Ipv6Addr>));
-    Device { name, ethernets, loopbacks, bgp: o.object("bgp").map(bgp) }
+    let ospf = o.object("ospfv2").map(ospf::router);
+    let rsvp = o.object("rsvp").map(rsvp::router);
+    Device { name, ethernets, loopbacks, bgp: o.object("bgp").map(bgp), ospf, rsvp }
 }
 
 /// An address family, for what both have in common.

@@ -2,7 +2,6 @@
 //! three bits.
 
 mod labels;
-mod learned;
 mod skyline;
 mod verdict;
 mod vpn;
@@ -14,8 +13,6 @@ use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, RouteAttributes, Routes};
 use drophammer_wire::bgp::update::{Context, FamilySet, Fault, LabelStacks, Nlri, Treatment, Update, nlri, walker};
 use drophammer_wire::bgp::{AfiSafi, Notification};
-pub use learned::{LearnedAttributes, LearnedRoute};
-use learned::LearnedRoutes;
 use skyline::Skyline;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -116,8 +113,6 @@ pub struct Totals {
 pub struct AdjRibIn {
     expectations: Vec<Watched>,
     unexpected: BTreeSet<RouteKey>,
-    /// All routes with their attributes, if the user reads them.
-    learned: Option<LearnedRoutes>,
     totals: Totals,
     ends_of_rib: Vec<(AfiSafi, Instant)>,
     /// Number of routes that are present, in all expectations.
@@ -245,9 +240,7 @@ impl AdjRibIn {
             (self.peer_id, self.judged) = (Some(agreed.peer_id), Judged::default());
         }
         let before = self.present;
-        // Routes that are stored with their attributes are parsed with them.
-        let again = if self.learned.is_none() { self.judged.again(body, &context) } else { None };
-        if let Some(routes) = again {
+        if let Some(routes) = self.judged.again(body, &context) {
             self.totals.updates += 1;
             self.totals.bytes += body.len() as u64;
             let mut update = None;
@@ -274,7 +267,6 @@ impl AdjRibIn {
             return Ok(());
         }
         // If a message both withdraws and announces a route, the announcement counts (RFC 4271 section 4.3).
-        self.store(&update);
         if update.withdraws() {
             update.withdrawn().for_each(|route| self.withdrawn(now, &route));
         }
@@ -288,20 +280,6 @@ impl AdjRibIn {
             self.skyline.record(now, self.present);
         }
         Ok(())
-    }
-
-    /// Changes the stored routes.
-    fn store(&mut self, update: &Update<'_>) {
-        let Some(learned) = &mut self.learned else { return };
-        let keyed = |route: Nlri<'_>| Some(RouteKey::of(&route, Prefix::masked(route.address(), route.length)?));
-        if update.withdraws() {
-            for route in update.withdrawn() {
-                if let Some(key) = keyed(route) {
-                    learned.withdrawn(key, route.path_id);
-                }
-            }
-        }
-        learned.announced(update, update.announced().filter_map(|route| Some((keyed(route)?, route))));
     }
 
     /// The expectation that includes a route.
@@ -420,28 +398,12 @@ impl AdjRibIn {
     pub fn session_lost(&mut self, now: Instant) {
         self.expectations.iter_mut().for_each(|one| one.lost(now));
         self.unexpected.clear();
-        self.learned.iter_mut().for_each(LearnedRoutes::clear);
         self.ends_of_rib.clear();
         self.totals.sessions_lost += 1;
         if self.present > 0 {
             self.present = 0;
             self.skyline.record(now, 0);
         }
-    }
-
-    /// From now on, stores up to `most` routes of the peer with their attributes, expected or not.
-    pub fn store_learned(&mut self, most: usize) {
-        self.learned = Some(LearnedRoutes::new(most));
-    }
-
-    /// The stored routes, each with its path identifier, by family and prefix.
-    pub fn learned(&self) -> impl Iterator<Item = (&RouteKey, Option<u32>, &LearnedRoute)> {
-        self.learned.iter().flat_map(LearnedRoutes::iter)
-    }
-
-    /// Announcements in this session that found no room ([`AdjRibIn::store_learned`]).
-    pub fn not_stored(&self) -> u64 {
-        self.learned.as_ref().map_or(0, |learned| learned.not_stored)
     }
 
     /// State of an expectation.

@@ -19,7 +19,7 @@ pub mod routers;
 pub mod session;
 
 pub use adj_rib_in::{
-    AdjRibIn, Distinguishers, ExpectationId, Expected, LearnedAttributes, LearnedRoute, RouteKey, RoutePart, RouteSource, Totals, Verified, VpnFault,
+    AdjRibIn, Distinguishers, ExpectationId, Expected, RouteKey, RoutePart, RouteSource, Totals, Verified, VpnFault,
     VpnFaultKind, VpnPart,
 };
 pub use adj_rib_out::{AdjRibOut, Encapsulation, EncapsulationKind, NextHops, Packing, RouteSet, Sent, VpnRouteSet};

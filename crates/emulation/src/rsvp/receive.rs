@@ -1,7 +1,7 @@
 //! Receiving: what messages do to LSPs and neighbours.
 
-use super::config::ReservationStyle;
 use super::config::LspKey;
+use super::config::ReservationStyle;
 use super::lsp::{Phase, lsp_flag};
 use super::neighbour::To;
 use super::{ErrorKind, Rsvp};

@@ -5,7 +5,7 @@ use super::{Link, Place};
 use crate::model::Config;
 use crate::model::device::{Address, Device, Interface, Peer};
 use crate::model::read::Errors;
-use drophammer_emulation::bgp::{NextHops, PeerConfig};
+use drophammer_emulation::bgp::{EncapsulationKind, NextHops, PeerConfig};
 use drophammer_emulation::tcp::Protection;
 use drophammer_model::mac::MacAddr;
 use drophammer_model::routes::{AfiSafi, RouteTable, Routes};
@@ -23,9 +23,20 @@ pub struct SessionName {
     /// True for a session over IPv6.
     pub v6: bool,
     /// Its route ranges: name and routes.
-    pub routes: Vec<(String, Arc<Routes>)>,
+    pub routes: Vec<SessionRange>,
     /// True for each family whose received prefixes are kept.
     pub learns: [bool; 2],
+}
+
+/// Routes that a session advertises or withdraws together.
+#[derive(Clone, Debug)]
+pub struct SessionRange {
+    /// Their name.
+    pub name: String,
+    /// The routes.
+    pub routes: Arc<Routes>,
+    /// Unicast routes, or labelled ones.
+    pub kind: EncapsulationKind,
 }
 
 /// The gateway of a device in one family.
@@ -128,7 +139,8 @@ impl Builder<'_> {
         });
         let mac = MacAddr(mac.0);
         let mut device = DeviceConfig { tags: interface.tags, ..DeviceConfig::new(&interface.name, mac) };
-        let place = Place { port, device: self.rig.ports[port].devices.len(), addresses: Vec::new(), routes: None, lsp: None };
+        let place =
+            Place { port, device: self.rig.ports[port].devices.len(), addresses: Vec::new(), routes: None, lsp: None };
         for address in &interface.addresses {
             if !add_address(&mut device, address) {
                 let text = "an ethernet has one prefix and one gateway per family; give it a second ethernet";
@@ -169,9 +181,9 @@ impl Builder<'_> {
             ipv6: if let IpAddr::V6(own) = own { Some(own) } else { device.ipv6.map(|ipv6| ipv6.address) },
             link_local: None,
         };
-        let families = [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST];
-        config.families =
-            families.into_iter().zip(peer.unicast).filter(|(_, has)| *has).map(|(family, _)| family).collect();
+        let families = [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST, AfiSafi::IPV4_LABELLED, AfiSafi::IPV6_LABELLED];
+        let wanted = families.into_iter().zip([peer.unicast, peer.labelled].concat());
+        config.families = wanted.filter(|(_, has)| *has).map(|(family, _)| family).collect();
         let mut routes = Vec::new();
         for range in &peer.routes {
             let table = |family| {
@@ -187,7 +199,8 @@ impl Builder<'_> {
                 self.errors.add(path, text);
             }
             let table: Arc<Routes> = Arc::new(table(family).into());
-            routes.push((range.name.clone(), table.clone()));
+            let kind = range.labels.map_or(EncapsulationKind::Unicast, EncapsulationKind::Labelled);
+            routes.push(SessionRange { name: range.name.clone(), routes: table.clone(), kind });
             self.name(&range.name, Place { routes: Some(table), ..place.clone() });
         }
         self.at(&place).add_bgp([config]);

@@ -6,7 +6,7 @@ mod devices;
 mod flows;
 mod routers;
 
-pub use devices::{NeighbourName, SessionName};
+pub use devices::{NeighbourName, SessionName, SessionRange};
 pub use flows::{PlannedFlow, Program};
 pub use routers::{LspPlace, RouterKind, RouterName};
 

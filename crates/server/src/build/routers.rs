@@ -89,7 +89,8 @@ impl Builder<'_> {
     }
 
     pub(super) fn ospf(&mut self, router: &OspfRouter, path: &str) {
-        let Some((place, own)) = self.first_ipv4(&router.address_name, &format!("{path}.interfaces[0].ipv4_name")) else {
+        let Some((place, own)) = self.first_ipv4(&router.address_name, &format!("{path}.interfaces[0].ipv4_name"))
+        else {
             return;
         };
         let router_id = if router.config.router_id.is_unspecified() { own } else { router.config.router_id };
@@ -109,7 +110,8 @@ impl Builder<'_> {
     }
 
     pub(super) fn rsvp(&mut self, router: &RsvpRouter, path: &str) {
-        let Some((place, _)) = self.first_ipv4(&router.address_name, &format!("{path}.ipv4_interfaces[0].ipv4_name")) else {
+        let Some((place, _)) = self.first_ipv4(&router.address_name, &format!("{path}.ipv4_interfaces[0].ipv4_name"))
+        else {
             return;
         };
         let gateway = self.at(&place).ipv4.map(|ipv4| ipv4.gateway);

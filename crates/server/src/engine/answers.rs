@@ -208,7 +208,10 @@ impl Bench {
     pub fn states(&self, body: Value) -> Result<Value, Failure> {
         let errors = Errors::default();
         let mut o = Object::document(body, &errors);
-        let kind = o.choice(&["ipv4_neighbors", "ipv6_neighbors", "bgp_prefixes", "ospfv2_lsas", "rsvp_lsps"], "ipv4_neighbors");
+        let kind = o.choice(
+            &["ipv4_neighbors", "ipv6_neighbors", "bgp_prefixes", "ospfv2_lsas", "rsvp_lsps"],
+            "ipv4_neighbors",
+        );
         let mut request = o.object_or_empty(kind);
         if kind == "bgp_prefixes" {
             let selection = Selection::read(&mut request, "bgp_peer_names", "");
@@ -277,7 +280,8 @@ impl Bench {
                     );
                     return Err(Failure::internal(text));
                 }
-                let prefixes = learned.iter().filter(|known| known.prefix.address().is_ipv6() == v6);
+                let family = if v6 { AfiSafi::IPV6_UNICAST } else { AfiSafi::IPV4_UNICAST };
+                let prefixes = learned.iter().filter(|known| known.afi_safi == family);
                 let prefix = |known: &bgp::RouteKey| {
                     let address = match known.prefix.address() {
                         IpAddr::V4(_) => "ipv4_address",

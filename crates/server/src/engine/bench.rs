@@ -3,11 +3,11 @@
 use super::routers;
 use super::tap::{Capture, Tap};
 use super::traffic::Flows;
-use crate::build::{Built, Link, RouterName, SessionName, build};
+use crate::build::{Built, Link, RouterName, SessionName, SessionRange, build};
 use crate::model;
 use crate::model::Config;
 use crate::server::Options;
-use drophammer_emulation::bgp::{BgpCommand, Packing, RouteSet};
+use drophammer_emulation::bgp::{BgpCommand, Encapsulation, Packing, RouteSet};
 use drophammer_model::Instant;
 use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Bandwidth;
@@ -254,8 +254,10 @@ impl Bench {
 
     fn send_routes(&mut self, session: usize, range: usize, change: Change) -> Result<(), String> {
         let place = self.rig.hosts().place(session);
-        let routes = self.built.sessions[session].routes[range].1.clone();
-        let set = RouteSet::unicast(routes.clone(), 0..routes.len(), Packing::default());
+        let SessionRange { routes, kind, .. } = &self.built.sessions[session].routes[range];
+        let encapsulation = Encapsulation { kind: *kind, ..Encapsulation::default() };
+        let part = 0..routes.len();
+        let set = RouteSet { routes: routes.clone(), part, packing: Packing::default(), encapsulation };
         let command = BgpCommand::Routes { peer: place.router, change, set };
         self.rig.command(place.port, &Act::bgp(place.device, command)).map_err(|e| e.to_string())
     }

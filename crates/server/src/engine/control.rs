@@ -74,7 +74,7 @@ impl Bench {
                         let mut all: Vec<(&str, Range)> = Vec::new();
                         for (i, session) in sessions {
                             let names = session.routes.iter().enumerate();
-                            all.extend(names.map(|(range, (name, _))| (name.as_str(), Range::Session(i, range))));
+                            all.extend(names.map(|(range, at)| (at.name.as_str(), Range::Session(i, range))));
                         }
                         for (i, router) in self.built.routers.iter().enumerate() {
                             let names = router.routes().iter().enumerate();

@@ -82,9 +82,7 @@ impl Bench {
                     lsp["label_in"] = json!(label);
                     lsp["up_time"] = json!(up_time(since));
                 }
-                let hop = |hop: &drophammer_emulation::rsvp::RouteHop| {
-                    json!({"prefix": format!("{}/{}", hop.address, hop.prefix_len), "type": "ipv4"})
-                };
+                let hop = |hop: &drophammer_emulation::rsvp::RouteHop| json!({"prefix": format!("{}/{}", hop.address, hop.prefix_len), "type": "ipv4"});
                 // The last hop of every route is the egress itself.
                 let mut hops: Vec<Value> = range.explicit_route.iter().map(hop).collect();
                 hops.push(json!({"prefix": format!("{}/32", key.session.destination), "type": "ipv4"}));

@@ -113,7 +113,7 @@ impl Bench {
 
     pub(super) fn ospf_metrics(&self, selection: &Selection) -> Vec<Value> {
         let mut rows = Vec::new();
-        for router in self.built.routers.iter().filter(|router| selection.has(&router.name)) {
+        for router in self.built.routers.iter().filter(|router| router.is_ospf() && selection.has(&router.name)) {
             let (Some(ospf), Some(state)) = (self.ospf(router), self.rig.hosts().state(router.place)) else { continue };
             let full = ospf.neighbours().filter(|neighbour| neighbour.state == NeighbourState::Full).count();
             // An interface without neighbours stands for one that is down.

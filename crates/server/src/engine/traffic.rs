@@ -227,7 +227,7 @@ impl Flows {
             let row = self.rows.iter().find(|row| row.streams.contains(unknown));
             let name = row.map_or("", |row| built.flows[row.flow].name.as_str());
             return Err(format!(
-                "flow `{name}` cannot be added to running traffic, because its gateway was unknown when that began; stop all flows and start again"
+                "flow `{name}` cannot be added to running traffic, because its gateway or the label of its LSP was unknown when that began; stop all flows and start again"
             ));
         }
         let now = Flows::elapsed(rig);
@@ -302,7 +302,10 @@ impl Flows {
             if let Some((at, lsp)) = stream.label {
                 match learned_label(rig, lsp) {
                     None if named.contains(&i) => {
-                        return Err(format!("the LSP of flow `{}` is not up: there is no label for its frames", name_of(built, i)));
+                        return Err(format!(
+                            "the LSP of flow `{}` is not up: there is no label for its frames",
+                            name_of(built, i)
+                        ));
                     }
                     None => continue,
                     // The neighbour wants packets without this label (RFC 3032 section 2.1).

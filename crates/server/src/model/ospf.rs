@@ -1,9 +1,7 @@
 //! OSPFv2 routers of devices.
 
 use super::read::Object;
-use drophammer_emulation::ospf::{
-    Externals, NetworkType, Networks, OspfConfig, Part, Secret, Shape, Topology,
-};
+use drophammer_emulation::ospf::{Externals, NetworkType, Networks, OspfConfig, Part, Secret, Shape, Topology};
 use drophammer_model::routes::Prefix;
 use drophammer_wire::ospf::body::LS_INFINITY;
 use std::net::Ipv4Addr;
@@ -36,22 +34,6 @@ pub struct OspfRange {
     pub part: Part,
 }
 
-/// Takes a number from `least` to `most`.
-fn within(o: &mut Object<'_>, key: &str, [least, most]: [u64; 2], default: u64) -> u64 {
-    let number = o.number(key, most).unwrap_or(default);
-    if number < least {
-        o.wrong(key, format_args!("the smallest value is {least}"));
-    }
-    number
-}
-
-/// Takes a number of which only one value is supported, the default.
-fn only(o: &mut Object<'_>, key: &str, value: u64) {
-    if o.number(key, u64::MAX).is_some_and(|number| number != value) {
-        o.wrong(key, format_args!("only {value} is supported"));
-    }
-}
-
 /// Reads a router.
 pub fn router(mut o: Object<'_>) -> OspfRouter {
     let mut id = o.object_or_empty("router_id");
@@ -62,9 +44,9 @@ pub fn router(mut o: Object<'_>) -> OspfRouter {
     }
     drop(id);
     let mut config = OspfConfig::new(router_id.unwrap_or(Ipv4Addr::UNSPECIFIED));
-    config.retransmit_interval = within(&mut o, "lsa_retransmit_time", [1, u16::MAX.into()], 5) as u16;
-    only(&mut o, "lsa_refresh_time", 1_800);
-    only(&mut o, "max_flood_lsu_per_burst", 1);
+    config.retransmit_interval = o.within("lsa_retransmit_time", [1, u16::MAX.into()], 5) as u16;
+    o.only("lsa_refresh_time", 1_800);
+    o.only("max_flood_lsu_per_burst", 1);
     config.update_gap = 1_000 * o.number("inter_burst_lsu_interval", 60_000).unwrap_or(33) as u32;
     if let Some(mut restart) = o.object("graceful_restart") {
         restart.drop_false();
@@ -108,8 +90,8 @@ fn interface(mut o: Object<'_>, config: &mut OspfConfig) -> (String, String) {
         config.secret = secret(authentication);
     }
     let mut advanced = o.object_or_empty("advanced");
-    config.hello_interval = within(&mut advanced, "hello_interval", [1, u16::MAX.into()], 10) as u16;
-    config.dead_interval = within(&mut advanced, "dead_interval", [1, u32::MAX.into()], 40) as u32;
+    config.hello_interval = advanced.within("hello_interval", [1, u16::MAX.into()], 10) as u16;
+    config.dead_interval = advanced.within("dead_interval", [1, u32::MAX.into()], 40) as u32;
     config.cost = advanced.number("routing_metric", u16::MAX.into()).unwrap_or(10) as u16;
     config.priority = advanced.number("priority", u8::MAX.into()).unwrap_or(0) as u8;
     config.ignore_mtu = !advanced.flag("validate_received_mtu", true);
@@ -139,7 +121,7 @@ fn secret(mut o: Object<'_>) -> Secret {
     for further in keys {
         further.errors().add(further.path(), "only one key is supported");
     }
-    let key_id = within(&mut first, "key_id", [1, 255], 1) as u8;
+    let key_id = first.within("key_id", [1, 255], 1) as u8;
     Secret::Md5 { key_id, key: limited(&mut first, "key", 16).unwrap_or_default() }
 }
 
@@ -178,7 +160,10 @@ fn route_range(mut o: Object<'_>, config: &mut OspfConfig) -> Option<OspfRange> 
     };
     if taken {
         let which = if kind.starts_with("external") { "external" } else { kind };
-        o.wrong("route_origin", format_args!("a router has one range that is {which}: put each on a router of its own"));
+        o.wrong(
+            "route_origin",
+            format_args!("a router has one range that is {which}: put each on a router of its own"),
+        );
     }
     let part = match kind {
         "inter_area" => Part::InterArea(0..networks.count),
@@ -210,8 +195,8 @@ fn networks(mut o: Object<'_>) -> Option<Networks> {
     if first.is_none() {
         o.wrong("address", "this is required");
     }
-    let length = within(&mut o, "prefix", [1, 32], 24) as u8;
-    let count = within(&mut o, "count", [1, 1 << 20], 1) as u32;
+    let length = o.within("prefix", [1, 32], 24) as u8;
+    let count = o.within("count", [1, 1 << 20], 1) as u32;
     if o.number("step", u32::MAX.into()).is_some_and(|step| step != 1 && count > 1) {
         o.wrong("step", "only 1 is supported");
     }
@@ -222,4 +207,95 @@ fn networks(mut o: Object<'_>) -> Option<Networks> {
         return None;
     }
     Some(Networks { first: Ipv4Addr::from_bits(first), length, count, metric: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::read::Errors;
+    use serde_json::{Value, json};
+
+    fn read(document: Value) -> Result<OspfRouter, Vec<String>> {
+        let errors = Errors::default();
+        let router = router(Object::document(document, &errors));
+        errors.or(router)
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_model() {
+        let document = json!({"name": "r", "interfaces": [{"name": "i", "ipv4_name": "a"}]});
+        let router = read(document).unwrap();
+        let expected =
+            OspfConfig { priority: 0, cost: 10, update_gap: 33_000, ..OspfConfig::new(Ipv4Addr::UNSPECIFIED) };
+        assert_eq!((router.config, router.stores, router.routes.len()), (expected, false, 0));
+        assert_eq!((router.interface.as_str(), router.address_name.as_str()), ("i", "a"));
+    }
+
+    #[test]
+    fn everything_has_its_place() {
+        let range = |name: &str, origin: &str, first: &str| {
+            json!({"name": name, "metric": 7, "route_origin": {"choice": origin, origin: {}},
+                   "addresses": [{"address": first, "prefix": 24, "count": 3}]})
+        };
+        let router = read(json!({
+            "name": "r", "router_id": {"custom": "9.9.9.9"}, "store_lsa": true, "lsa_retransmit_time": 2,
+            "inter_burst_lsu_interval": 0, "capabilities": {"e_bit": true},
+            "interfaces": [{
+                "name": "i", "ipv4_name": "a", "area": {"ip": "0.0.0.5"}, "network_type": {"choice": "point_to_point"},
+                "authentication": {"md5s": [{"key_id": 3, "key": "secret"}]},
+                "advanced": {"hello_interval": 1, "dead_interval": 4, "routing_metric": 2, "priority": 9, "validate_received_mtu": false},
+            }],
+            "v4_routes": [range("inter", "inter_area", "20.0.0.9"), range("intra", "intra_area", "30.0.0.0"),
+                          range("ext", "external_type_1", "40.0.0.0")],
+        }));
+        let OspfRouter { config, routes, stores, .. } = router.unwrap();
+        assert!(stores && config.ignore_mtu && !config.stub);
+        assert_eq!((config.router_id, config.area), ([9, 9, 9, 9].into(), [0, 0, 0, 5].into()));
+        assert_eq!(config.network, NetworkType::PointToPoint);
+        assert_eq!(config.secret, Secret::Md5 { key_id: 3, key: "secret".into() });
+        assert_eq!((config.hello_interval, config.dead_interval, config.cost, config.priority), (1, 4, 2, 9));
+        assert_eq!((config.retransmit_interval, config.update_gap), (2, 0));
+        let networks = |first: [u8; 4]| Networks { first: first.into(), length: 24, count: 3, metric: 7 };
+        assert_eq!(config.inter_area, Some(networks([20, 0, 0, 0])));
+        let external = config.external.unwrap();
+        assert_eq!((external.networks, external.type_2), (networks([40, 0, 0, 0]), false));
+        let behind = config.topology.unwrap();
+        assert_eq!((behind.stubs, behind.stub_cost, behind.first_stub), (3, 7, [30, 0, 0, 0].into()));
+        let parts: Vec<_> = routes.iter().map(|range| range.part.clone()).collect();
+        assert_eq!(parts, [Part::InterArea(0..3), Part::Routers(0..1), Part::External(0..3)]);
+        assert_eq!(routes[0].prefixes[2].to_string(), "20.0.2.0/24");
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_by_its_path() {
+        let range = |name: &str| json!({"name": name, "addresses": [{"address": "20.0.0.0", "step": 2, "count": 2}]});
+        let errors = read(json!({
+            "name": "r", "lsa_refresh_time": 60, "graceful_restart": {"helper_mode": true}, "capabilities": {"o_bit": true},
+            "segment_routing": {"algorithms": [0]},
+            "interfaces": [
+                {"name": "i", "ipv4_name": "a", "network_type": {"choice": "point_to_multipoint"}, "srlg_values": [1],
+                 "authentication": {"clear_text": "much too long"}, "advanced": {"hello_interval": 0}},
+                {"name": "j", "ipv4_name": "b"},
+            ],
+            "v4_routes": [range("x"), range("y"),
+                {"name": "z", "addresses": [{"address": "20.0.0.0"}], "route_origin": {"nssa_external": {}, "choice": "nssa_external"}}],
+        }))
+        .unwrap_err();
+        for expected in [
+            "lsa_refresh_time: only 1800 is supported",
+            "graceful_restart.helper_mode: not supported",
+            "capabilities.o_bit: not supported",
+            "segment_routing: not supported",
+            "interfaces[0].network_type.point_to_multipoint: not supported",
+            "interfaces[0].srlg_values: not supported",
+            "interfaces[0].authentication.clear_text: this must have 1 to 8 bytes",
+            "interfaces[0].advanced.hello_interval: the smallest value is 1",
+            "interfaces[1]: a router has one interface: put each on a device of its own",
+            "v4_routes[0].addresses[0].step: only 1 is supported",
+            "v4_routes[1].route_origin: a router has one range that is inter_area: put each on a router of its own",
+            "v4_routes[2].route_origin.nssa_external: not supported",
+        ] {
+            assert!(errors.iter().any(|error| error == expected), "{expected}: {errors:#?}");
+        }
+    }
 }

@@ -54,27 +54,17 @@ struct Common {
 impl Common {
     /// Takes the timers of an LSP, which must be those of the other LSPs.
     fn timers(&mut self, o: &mut Object<'_>) {
-        let refresh = o.number("refresh_interval", 3_600).unwrap_or(30);
-        let multiplier = o.number("timeout_multiplier", 10).unwrap_or(3);
-        if refresh == 0 {
-            o.wrong("refresh_interval", "the smallest value is 1");
-        }
-        if multiplier == 0 {
-            o.wrong("timeout_multiplier", "the smallest value is 1");
-        }
-        let known = [("refresh_interval", &mut self.refresh, refresh), ("timeout_multiplier", &mut self.multiplier, multiplier)];
+        let refresh = o.within("refresh_interval", [1, 3_600], 30);
+        let multiplier = o.within("timeout_multiplier", [1, 10], 3);
+        let known = [
+            ("refresh_interval", &mut self.refresh, refresh),
+            ("timeout_multiplier", &mut self.multiplier, multiplier),
+        ];
         for (key, common, value) in known {
             if *common.get_or_insert(value) != value {
                 o.wrong(key, "all LSPs of a router must have the same");
             }
         }
-    }
-}
-
-/// Takes a number of which only one value is supported, the default.
-fn only(o: &mut Object<'_>, key: &str, value: u64) {
-    if o.number(key, u64::MAX).is_some_and(|number| number != value) {
-        o.wrong(key, format_args!("only {value} is supported"));
     }
 }
 
@@ -126,18 +116,15 @@ fn interface(mut o: Object<'_>, config: &mut RsvpConfig) -> (String, Ipv4Addr) {
     let summary_refresh = o.flag("enable_refresh_reduction", false);
     let bundle = o.flag("send_bundle", false);
     // Srefresh messages leave with the period of the LSPs.
-    only(&mut o, "summary_refresh_interval", 30);
+    o.only("summary_refresh_interval", 30);
     // Messages that are due at the same time leave in one Bundle.
-    only(&mut o, "bundle_threshold", 50);
+    o.only("bundle_threshold", 50);
     if summary_refresh || bundle {
         config.refresh_reduction = Some(RefreshReduction { summary_refresh, bundle, ..RefreshReduction::default() });
     }
-    let interval = o.number("hello_interval", 3_600).unwrap_or(9);
-    only(&mut o, "timeout_multiplier", 3);
+    let interval = o.within("hello_interval", [1, 3_600], 9);
+    o.only("timeout_multiplier", 3);
     if o.flag("enable_hello", false) {
-        if interval == 0 {
-            o.wrong("hello_interval", "the smallest value is 1");
-        }
         config.hello = Some(HelloConfig { interval: Duration::from_secs(interval.max(1)) });
     }
     (o.name("ipv4_name"), address(&mut o, "neighbor_ip"))
@@ -151,8 +138,7 @@ fn egress_lsps(mut o: Object<'_>, common: &mut Common, config: &mut RsvpConfig) 
     if *common.style.get_or_insert(style) != style {
         o.wrong("reservation_style", "all LSPs of a router must have the same");
     }
-    config.style =
-        [ReservationStyle::SharedExplicit, ReservationStyle::FixedFilter, ReservationStyle::Asked][style];
+    config.style = [ReservationStyle::SharedExplicit, ReservationStyle::FixedFilter, ReservationStyle::Asked][style];
     let fixed = o.number("fixed_label_value", 1_048_575).unwrap_or(0);
     if o.flag("enable_fixed_label", false) {
         match fixed {
@@ -167,13 +153,7 @@ fn egress_lsps(mut o: Object<'_>, common: &mut Common, config: &mut RsvpConfig) 
 fn ingress_lsp(mut o: Object<'_>, address_name: &str, neighbour: Ipv4Addr, common: &mut Common) -> IngressLsp {
     let name = o.name("name");
     common.timers(&mut o);
-    let [tunnel_id, lsp_id] = ["tunnel_id", "lsp_id"].map(|key| {
-        let id = o.number(key, u16::MAX.into()).unwrap_or(1);
-        if id == 0 {
-            o.wrong(key, "the smallest value is 1");
-        }
-        id as u16
-    });
+    let [tunnel_id, lsp_id] = ["tunnel_id", "lsp_id"].map(|key| o.within(key, [1, u16::MAX.into()], 1) as u16);
     // These are for an LSP that replaces another one in its tunnel, which no LSP here does.
     o.number("backup_lsp_id", u16::MAX.into());
     o.number("lsp_switchover_delay", 60_000);
@@ -193,7 +173,7 @@ fn ingress_lsp(mut o: Object<'_>, address_name: &str, neighbour: Ipv4Addr, commo
             tspec.wrong(key, "only the same number as that of `token_bucket_rate` is supported");
         }
     }
-    ["minimum_policed_unit", "maximum_policed_unit"].iter().for_each(|key| only(&mut tspec, key, 0));
+    ["minimum_policed_unit", "maximum_policed_unit"].iter().for_each(|key| tspec.only(key, 0));
     drop(tspec);
     lsp.bandwidth = (rate * 8.0) as u64;
     if let Some(ero) = o.object("ero") {
@@ -210,8 +190,7 @@ fn attributes(mut o: Object<'_>, lsp: &mut IngressRange) {
     if lsp.name.len() > LONGEST_NAME {
         o.wrong("session_name", format_args!("a name has at most {LONGEST_NAME} bytes"));
     }
-    let [setup, holding] =
-        ["setup_priority", "holding_priority"].map(|key| o.number(key, 7).unwrap_or(7) as u8);
+    let [setup, holding] = ["setup_priority", "holding_priority"].map(|key| o.number(key, 7).unwrap_or(7) as u8);
     if holding > setup {
         o.wrong("holding_priority", "this must not be larger than `setup_priority`");
     }
@@ -247,10 +226,103 @@ fn explicit_route(mut o: Object<'_>, neighbour: Ipv4Addr) -> Vec<RouteHop> {
     }
     for mut hop in o.objects("subobjects") {
         hop.word("type", &["ipv4"], 0);
-        only(&mut hop, "as_number", 0);
+        hop.only("as_number", 0);
         let address = hop.parsed("ipv4_address").unwrap_or(Ipv4Addr::UNSPECIFIED);
         let loose = hop.word("hop_type", &["strict", "loose"], 1) == 1;
         hops.push(RouteHop { address, prefix_len: prefix(&mut hop, "prefix_length"), loose });
     }
     hops
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::read::Errors;
+    use serde_json::{Value, json};
+
+    fn read(document: Value) -> Result<RsvpRouter, Vec<String>> {
+        let errors = Errors::default();
+        let router = router(Object::document(document, &errors));
+        errors.or(router)
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_model() {
+        let router = read(json!({
+            "name": "r", "ipv4_interfaces": [{"ipv4_name": "a", "neighbor_ip": "10.0.0.2"}],
+            "lsp_ipv4_interfaces": [{
+                "ipv4_name": "l", "p2p_egress_ipv4_lsps": {"name": "in"},
+                "p2p_ingress_ipv4_lsps": [{"name": "out", "remote_address": "2.2.2.2", "ero": {}}],
+            }],
+        }));
+        let router = router.unwrap();
+        let config = RsvpConfig {
+            foreign: LabelPolicy::From(1_000),
+            style: ReservationStyle::SharedExplicit,
+            ..RsvpConfig::default()
+        };
+        assert_eq!((router.config, router.neighbour), (config, [10, 0, 0, 2].into()));
+        assert_eq!(router.egress, [("in".to_owned(), "l".to_owned())]);
+        let IngressLsp { lsp, .. } = &router.ingress[0];
+        assert_eq!((lsp.lsps.endpoint, lsp.lsps.tunnel_id, lsp.lsps.lsp_id), ([2, 2, 2, 2].into(), 1, 1));
+        assert_eq!((lsp.setup_priority, lsp.holding_priority, lsp.flags, lsp.bandwidth), (7, 7, 0, 0));
+        assert_eq!((lsp.name.as_str(), lsp.shared_explicit, lsp.record_route), ("out", false, false));
+        assert_eq!(lsp.explicit_route, [RouteHop { address: [10, 0, 0, 2].into(), prefix_len: 32, loose: true }]);
+    }
+
+    #[test]
+    fn attributes_and_timers_have_their_place() {
+        let lsp = json!({
+            "name": "out", "remote_address": "2.2.2.2", "tunnel_id": 5, "lsp_id": 6, "refresh_interval": 2,
+            "session_attribute": {"auto_generate_session_name": false, "session_name": "gold", "setup_priority": 3,
+                "holding_priority": 2, "label_recording_desired": true, "se_style_desired": true},
+            "tspec": {"token_bucket_rate": 1000, "token_bucket_size": 1000, "peak_data_rate": 1000},
+            "ero": {"prepend_neighbor_ip": "dont_prepend",
+                    "subobjects": [{"ipv4_address": "10.1.0.0", "prefix_length": 16, "hop_type": "strict"}]},
+        });
+        let router = read(json!({
+            "name": "r",
+            "ipv4_interfaces": [{"ipv4_name": "a", "neighbor_ip": "10.0.0.2", "enable_refresh_reduction": true,
+                "send_bundle": true, "enable_hello": true, "hello_interval": 1}],
+            "lsp_ipv4_interfaces": [{"ipv4_name": "a", "p2p_ingress_ipv4_lsps": [lsp]}],
+        }));
+        let RsvpRouter { config, ingress, .. } = router.unwrap();
+        assert_eq!(config.refresh, Duration::from_secs(2));
+        assert_eq!(config.refresh_reduction, Some(RefreshReduction::default()));
+        assert_eq!(config.hello, Some(HelloConfig { interval: Duration::from_secs(1) }));
+        let lsp = &ingress[0].lsp;
+        assert_eq!((lsp.name.as_str(), lsp.bandwidth, lsp.flags), ("gold", 8_000, LABEL_RECORDING));
+        assert_eq!((lsp.setup_priority, lsp.holding_priority), (3, 2));
+        assert!(lsp.shared_explicit && lsp.record_route);
+        assert_eq!(lsp.explicit_route, [RouteHop { address: [10, 1, 0, 0].into(), prefix_len: 16, loose: false }]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_by_its_path() {
+        let errors = read(json!({
+            "name": "r", "ipv4_interfaces": [{"ipv4_name": "a", "neighbor_ip": "10.0.0.2", "bundle_threshold": 9}],
+            "lsp_ipv4_interfaces": [{
+                "ipv4_name": "l", "p2p_egress_ipv4_lsps": {"name": "in", "enable_fixed_label": true, "fixed_label_value": 77},
+                "p2p_ingress_ipv4_lsps": [{
+                    "name": "out", "remote_address": "2.2.2.2", "refresh_interval": 9, "fast_reroute": {"hop_limit": 1},
+                    "tspec": {"token_bucket_rate": 5}, "ero": {"subobjects": [{"type": "as_number", "as_number": 1}]},
+                    "session_attribute": {"setup_priority": 1, "resource_affinities": {"exclude_any": "ff"}},
+                }],
+            }],
+        }))
+        .unwrap_err();
+        let lsp = "lsp_ipv4_interfaces[0].p2p_ingress_ipv4_lsps[0]";
+        for expected in [
+            "ipv4_interfaces[0].bundle_threshold: only 50 is supported".to_owned(),
+            "lsp_ipv4_interfaces[0].p2p_egress_ipv4_lsps.fixed_label_value: only 0 (explicit null) and 3 (implicit null) are supported".to_owned(),
+            format!("{lsp}.refresh_interval: all LSPs of a router must have the same"),
+            format!("{lsp}.fast_reroute: not supported"),
+            format!("{lsp}.tspec.token_bucket_size: only the same number as that of `token_bucket_rate` is supported"),
+            format!("{lsp}.ero.subobjects[0].type: `as_number` is not supported; supported: ipv4"),
+            format!("{lsp}.session_attribute.holding_priority: this must not be larger than `setup_priority`"),
+            format!("{lsp}.session_attribute.resource_affinities.exclude_any: only 0 is supported"),
+        ] {
+            assert!(errors.contains(&expected), "{expected}: {errors:#?}");
+        }
+    }
 }

@@ -114,13 +114,13 @@ ask() { call POST /monitor/$1 "{\"$2\": {}}"; }
 until ask metrics ospfv2 | grep -q '"full_state_count":1.*"full_state_count":1'; do sleep 0.02; done
 until ask metrics rsvp | grep -q '"ingress_p2p_lsps_up":2'; do sleep 0.02; done
 until ask metrics bgpv4 | grep -q '"routes_received":3'; do sleep 0.02; done
-until ask states ospfv2_lsas | tee last | grep -q '"lsa_id":"30.0.2.0"'; do sleep 0.02; done
+until ask states ospfv2_lsas | tee last | grep -q '"transit".*"transit".*"lsa_id":"30.0.2.0"'; do sleep 0.02; done
 cat last
 ask metrics ospfv2
 ask metrics rsvp
 ask states rsvp_lsps
 call POST /control/state '{"port": {"capture": {"state": "start"}}}' > /dev/null
-transmit start > /dev/null
+transmit start '"f"' > /dev/null
 until metrics | tee last | grep -q '"transmit":"stopped"'; do sleep 0.02; done
 cat last
 call POST /monitor/capture '{"port_name": "p2"}' > capture

@@ -2,13 +2,15 @@
 //!
 //! Behind each core port is one P router at the host address of the port, and one PE router behind it. Behind each customer
 //! port are CE routers, one for each VLAN and VRF. The links and routes of all VRFs have the same private addresses
-//! (RFC 1918), so a packet in the wrong VRF finds a route there. Loopback addresses are from the shared space (RFC 6598).
+//! (RFC 1918, RFC 4193), so a packet in the wrong VRF finds a route there. Loopback addresses are from the shared space (RFC 6598).
+//! VRFs have IPv4, and IPv6 too if their port has it; the core has IPv4.
 
 use crate::role::VrfRole;
-use crate::routes::VpnId;
+use crate::routes::{Prefix, VpnId};
 use crate::suite::PortConfig;
+use crate::trial::Family;
 use serde::{Deserialize, Serialize};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// AS of the DUT and of the emulated PE routers.
 pub const PROVIDER_AS: u16 = 65_000;
@@ -22,6 +24,12 @@ pub const DUT_TO_CE: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 1);
 pub const CE: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 2);
 /// Length of the prefix of that link.
 pub const CE_LINK_LENGTH: u8 = 30;
+/// IPv6 address of the DUT on the link to each CE router.
+pub const DUT_TO_CE_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 1, 0, 0, 0, 0, 1);
+/// IPv6 address of each CE router.
+pub const CE_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 1, 0, 0, 0, 0, 2);
+/// Length of the IPv6 prefix of that link.
+pub const CE_LINK_LENGTH_IPV6: u8 = 64;
 /// VLAN of the first CE router of a port.
 pub const FIRST_VLAN: u16 = 101;
 /// Maximum number of CE routers of a port.
@@ -32,10 +40,6 @@ pub const OSPF_HELLO_S: u16 = 1;
 pub const OSPF_DEAD_S: u32 = 4;
 /// Maximum number of VRFs of the DUT: the assigned number of a route distinguisher has 16 bits.
 pub const MOST_VRFS: u32 = 65_535;
-/// Routes of each CE router are /24 in this half of the private block, those of each remote site in the other half.
-pub const CUSTOMER_ROUTES: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
-/// See [`CUSTOMER_ROUTES`].
-pub const REMOTE_ROUTES: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 /// Maximum number of routes of each side of a VRF.
 pub const MOST_ROUTES: u32 = 32_768;
 
@@ -53,6 +57,25 @@ crate::choice! {
         /// BFD (RFC 5881) for OSPF.
         Bfd = "bfd",
     }
+}
+
+/// The first route of each CE router: /24 and /64 from the first half of a private block.
+pub fn customer_routes(family: Family) -> Prefix {
+    site_routes(family, 0)
+}
+
+/// The first route of each remote site, which has the other half of the block.
+pub fn remote_routes(family: Family) -> Prefix {
+    site_routes(family, MOST_ROUTES)
+}
+
+/// Prefix number `number` of the private block of a family.
+fn site_routes(family: Family, number: u32) -> Prefix {
+    let (address, length): (IpAddr, u8) = match family {
+        Family::Ipv4 => (Ipv4Addr::from_bits(0x0a00_0000 + (number << 8)).into(), 24),
+        Family::Ipv6 => (Ipv6Addr::from_bits((0xfd00 << 112) + (u128::from(number) << 64)).into(), 64),
+    };
+    Prefix::masked(address, length).expect("the length fits the family")
 }
 
 /// Identifier of the P router behind core port `port`.
@@ -78,7 +101,10 @@ pub fn core_ports(ports: &[PortConfig]) -> Vec<usize> {
 pub fn vrfs(ports: &[PortConfig]) -> Vec<VrfRole> {
     let of_port = |(port, config): (usize, &PortConfig)| (0..config.customers).map(move |customer| (port, customer));
     let all = ports.iter().enumerate().flat_map(of_port);
-    (0..).zip(all).map(|(number, (port, customer))| VrfRole::new(number, port, FIRST_VLAN + customer as u16)).collect()
+    let vrf = |(number, (port, customer)): (u32, (usize, u32))| {
+        VrfRole::new(number, port, FIRST_VLAN + customer as u16, ports[port].ipv6.is_some())
+    };
+    (0..).zip(all).map(vrf).collect()
 }
 
 /// Index of the core port behind which the remote sites of `vrf` are: customer ports and core ports are paired in order, one core port for each

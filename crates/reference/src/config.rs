@@ -139,8 +139,9 @@ pub struct BgpConfig {
     /// Its neighbours. The device waits for them to connect, and advertises the routes of each neighbour to all others.
     /// It advertises routes from one internal neighbour to another only if one of the two is a client.
     pub peers: Vec<BgpPeer>,
-    /// PE routers: internal neighbours for VPN-IPv4 routes, each between its address and [`Config::loopback`]. The
-    /// device waits for them to connect, and is the next hop of all routes that it advertises to them.
+    /// PE routers: internal neighbours for VPN-IPv4 routes, and VPN-IPv6 routes if a VRF has an IPv6 address. Each session is
+    /// between its address and [`Config::loopback`]. The device waits for them to connect, and is the next hop of all
+    /// routes that it advertises to them.
     pub pe_peers: Vec<Ipv4Addr>,
     /// If true, external routes are advertised to internal neighbours with the device as next hop (RFC 4271 section
     /// 5.1.3).

@@ -105,8 +105,8 @@ pub(crate) fn interfaces(config: &Config) -> Result<Vec<Interface>, ConfigError>
             return refuse("it has a sub-interface, not a port");
         }
         let interface = all.get_mut(vrf.interface).ok_or(ConfigError::NoSuchPort(vrf.interface))?;
-        if interface.ipv4.is_none() || interface.ipv6.is_some() {
-            return refuse("its sub-interface has an IPv4 address alone");
+        if interface.ipv4.is_none() {
+            return refuse("its sub-interface has an IPv4 address");
         }
         if interface.vrf.replace(i).is_some() {
             return refuse("another VRF has its sub-interface");

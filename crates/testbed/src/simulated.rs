@@ -234,7 +234,8 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
         config.vrfs.push(Vrf { interface, distinguisher: vrf.distinguisher, target: vrf.target });
         let tags = vec![VlanTag { tpid: ethertype::VLAN, vid: vrf.vid }];
         let ipv4 = Some((vrf.local, vrf.prefix_len));
-        config.sub_interfaces.push(SubInterface { port: vrf.port, tags, ipv4, ipv6: None });
+        let ipv6 = vrf.ipv6.map(|link| (link.local, link.prefix_len));
+        config.sub_interfaces.push(SubInterface { port: vrf.port, tags, ipv4, ipv6 });
     }
     config.bgp = routing::with_vpn(config.bgp, p, &role, &config.vrfs);
     let label = |l: role::LabelRoute| LabelRoute { label: l.label, out: l.out, port: l.at.port, next_hop: l.via };

@@ -1,35 +1,28 @@
 //! The emulated CE, P and PE routers around the VRFs of a DUT.
 //!
 //! A VRF is between a CE router on a VLAN of a customer port and a remote site behind a core port. The VRFs of one customer port have
-//! consecutive numbers and their remote sites behind one core port: together they are a [`Block`], whose routes are computed.
+//! consecutive numbers and their remote sites behind one core port: together they are a [`Block`] in each family, whose routes are computed.
+
+mod expected;
+mod flows;
 
 use crate::bench::Bench;
 use crate::core::prefix;
 use crate::setup::TestSetup;
-use drophammer_emulation::bgp::{
-    BgpCommand, Distinguishers, ExpectationId, Expected, RouteSet, RouteSource, VpnFaultKind, VpnPart, VpnRouteSet,
-};
+use drophammer_emulation::bgp::{BgpCommand, ExpectationId, RouteSet, VpnFaultKind, VpnRouteSet};
 use drophammer_methods::TestError;
-use drophammer_methods::vpns::{VpnRoutesSeen, VpnUp, Vpns, VrfView, Way};
+use drophammer_methods::vpns::{Place, VpnRoutesSeen, VpnSize, VpnUp, Vpns, VrfView, Way};
 use drophammer_model::Instant;
-use drophammer_model::label_edge::{self, CUSTOMER_AS, CoreProtocol, DUT_LOOPBACK, PROVIDER_AS};
+use drophammer_model::label_edge::{self, CoreProtocol, DUT_LOOPBACK};
 use drophammer_model::role::VrfRole;
-use drophammer_model::routes::{
-    AttributePattern, Change, Counting, GroupSizes, LabelPer, Packing, Prefix, PrefixesPerVrf, RouteAction, RouteRange,
-    Routes, VpnRoutes, VrfRange,
-};
+use drophammer_model::routes::{AfiSafi, Change, Packing, Prefix, RouteAction, Routes, VpnRoutes};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::PortConfig;
-use drophammer_model::traffic::{
-    Arriving, ArrivingLabel, ArrivingTag, Bits, Ethernet, Field, HOP_LIMIT, Header, Ipv4, Mpls, Udp, Vlan,
-};
-use drophammer_model::trial::{AddressRange, FlowSpec, Misdelivered, PortIndex, Targets};
-use drophammer_rig::ldp::{AdvertisedFecs, FecRange, LabelPattern, LdpCommand, Lsr, LsrConfig};
+use drophammer_model::trial::{Family, FlowSpec, Misdelivered, PortIndex};
+use drophammer_rig::ldp::{AdvertisedFecs, FecRange, LabelPattern, LdpCommand, LsrConfig};
 use drophammer_rig::{
     Act, Action, Command, ProtocolConfig, ProtocolPlace, RouterPlace, Select, SessionIndex, Until, bfd,
 };
-use drophammer_wire::ldp::Label;
-use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,13 +41,12 @@ const LOOK: Duration = Duration::from_millis(20);
 const STILL: Duration = Duration::from_millis(500);
 /// How long a DUT may take to become idle.
 const IDLE_WITHIN: Duration = Duration::from_secs(30);
-/// Maximum number of flows to VRFs. A router with a label for each route needs a flow for each.
-const MOST_FLOWS: usize = 65_536;
 /// How long sessions may take to end.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// VRFs of one customer port that are in use, and their routes.
+/// VRFs of one customer port that are in use, and their routes in one family.
 struct Block {
+    family: Family,
     /// Number of the first VRF.
     base: u32,
     /// Core port with the remote sites.
@@ -67,15 +59,35 @@ struct Block {
     at_pes: Vec<(SessionIndex, ExpectationId)>,
 }
 
+/// Prefixes of the sites of each VRF in one family.
+#[derive(Clone)]
+struct Sites {
+    family: Family,
+    /// Those behind its CE router.
+    customer: Arc<Routes>,
+    /// Those of its remote site.
+    remote: Arc<Routes>,
+}
+
+/// What the CE router of a VRF must receive in one family.
+#[derive(Clone, Copy)]
+struct AtCe {
+    /// Number of the VRF.
+    vrf: u32,
+    family: Family,
+    session: SessionIndex,
+    id: ExpectationId,
+}
+
 /// VRFs that are up.
+#[derive(Default)]
 struct InUse {
     vrfs: Vec<VrfView>,
     blocks: Vec<Block>,
-    /// Prefixes behind the CE router of each VRF, and those of its remote site.
-    customer: Arc<Routes>,
-    remote: Arc<Routes>,
-    /// What each CE router must receive, in the order of `vrfs`.
-    at_ces: Vec<(SessionIndex, ExpectationId)>,
+    /// The families in use.
+    sites: Vec<Sites>,
+    /// What each CE router must receive, in the order of families and VRFs.
+    at_ces: Vec<AtCe>,
     /// Routes of CE routers that each CE router receives, in the same order. A router may advertise the routes of a neighbour back to it, and all CE
     /// routers have the same, so only frames show whether these are leaks.
     returned: Vec<(SessionIndex, ExpectationId)>,
@@ -87,7 +99,7 @@ struct InUse {
 pub(crate) struct VpnState {
     vrfs: Vec<VrfView>,
     roles: Vec<VrfRole>,
-    /// Session of the CE router of each VRF.
+    /// First session of the CE router of each VRF; it has one for each family, IPv4 first.
     ces: Vec<SessionIndex>,
     /// Port and session of each PE router.
     pes: Vec<(PortIndex, SessionIndex)>,
@@ -114,7 +126,8 @@ impl VpnState {
         // Sessions are numbered in the order of ports and devices, which is that of the VRFs on each port.
         let mut ces = Vec::with_capacity(roles.len());
         for vrf in &roles {
-            let next = ces.last().filter(|_| vrf.vid > label_edge::FIRST_VLAN).map(|last| last + 1);
+            let sessions = vrf.links().count();
+            let next = ces.last().filter(|_| vrf.vid > label_edge::FIRST_VLAN).map(|last| last + sessions);
             ces.extend(next.or_else(|| first(vrf)));
         }
         let view = |vrf: &VrfRole| {
@@ -134,44 +147,23 @@ impl VpnState {
         self.in_use.is_some()
     }
 
+    /// Session of the CE router of VRF `number` in a family, if it has that.
+    fn session(&self, number: u32, family: Family) -> Option<SessionIndex> {
+        let number = number as usize;
+        self.roles.get(number)?.link(family)?;
+        self.ces.get(number).map(|first| first + usize::from(family == Family::Ipv6))
+    }
+
+    /// All sessions of CE and PE routers.
+    fn sessions(&self) -> Vec<SessionIndex> {
+        let of_ce = |(first, vrf): (&SessionIndex, &VrfRole)| *first..*first + vrf.links().count();
+        let ces = self.ces.iter().zip(&self.roles).flat_map(of_ce);
+        ces.chain(self.pes.iter().map(|(_, pe)| *pe)).collect()
+    }
+
     fn in_use(&self) -> Result<&InUse, TestError> {
         self.in_use.as_ref().ok_or_else(|| TestError::Failed("no VRF has been brought up".into()))
     }
-}
-
-/// `count` /24 prefixes from `first` on, in one group of attributes for each of the largest UPDATEs.
-fn prefixes(first: Ipv4Addr, count: u32) -> Result<Arc<Routes>, TestError> {
-    let refused = |e: &dyn std::fmt::Display| TestError::NotApplicable(format!("{count} routes of a site: {e}"));
-    if count > label_edge::MOST_ROUTES {
-        return Err(refused(&format!("write at most {}", label_edge::MOST_ROUTES)));
-    }
-    let attributes =
-        AttributePattern { routes_per_group: GroupSizes::Fixed(count.max(1)), ..AttributePattern::default() };
-    let first = prefix(first, 24)?;
-    let range = RouteRange::uniform(first, count, 1, attributes).map_err(|e| refused(&e))?;
-    Ok(Arc::new(Routes::from(range)))
-}
-
-/// The routes of consecutive VRFs, from number `base` on.
-fn vpn_routes(pe: Ipv4Addr, base: u32, count: u32, routes: &Arc<Routes>) -> Result<Arc<VpnRoutes>, TestError> {
-    let vrfs = VrfRange {
-        count,
-        distinguisher: Counting::from(label_edge::distinguisher(pe, base)),
-        targets: vec![Counting::from(label_edge::target(base))],
-        first_label: FIRST_VPN + base,
-        label_per: LabelPer::Vrf,
-    };
-    let routes = VpnRoutes::new(vrfs, routes.clone(), PrefixesPerVrf::Same);
-    routes.map(Arc::new).map_err(|e| TestError::NotApplicable(e.to_string()))
-}
-
-/// The VRFs that a test uses: as many on each customer port, the first ones.
-fn choose(all: &[VrfView], count: u32) -> Vec<VrfView> {
-    let mut chosen = all.to_vec();
-    chosen.sort_by_key(|vrf| (vrf.vid, vrf.customer));
-    chosen.truncate(count as usize);
-    chosen.sort_by_key(|vrf| vrf.number);
-    chosen
 }
 
 /// The protocols of the P router behind a core port, and the commands that follow their start.
@@ -242,138 +234,18 @@ impl Bench<'_> {
     }
 }
 
-/// The block of a VRF that is in use.
-fn block_of<'a>(used: &'a InUse, vrf: &VrfView) -> Option<&'a Block> {
-    used.blocks.iter().find(|block| (block.base..block.base + block.customer.vrfs().count).contains(&vrf.number))
-}
-
-/// Source addresses in the first route of a site.
-fn sources(routes: &Routes) -> AddressRange {
-    let prefix = routes.prefix(0);
-    let std::net::IpAddr::V4(network) = prefix.address() else { unreachable!("routes of VRFs are of IPv4") };
-    AddressRange { first: Ipv4Addr::from_bits(network.to_bits() + 1).into(), step: 1, count: 1 }
-}
-
-fn targets(routes: &Arc<Routes>, part: &Range<u32>) -> Targets {
-    Targets::Routes { routes: routes.clone(), first: part.start, count: part.len() as u32 }
-}
-
-/// The flow from the CE router of a VRF to its remote site. The TTL of the labels depends on the model that the DUT follows (RFC 3443), so it is not
-/// compared.
-fn to_core(used: &InUse, vrf: &VrfView, part: Range<u32>, size: &PacketSize, group: &str) -> FlowSpec {
-    let labels = [FIRST_TRANSPORT + vrf.core as u32, FIRST_VPN + vrf.number];
-    let label = |label| ArrivingLabel { label: Bits::new(label), tc: None, ttl: None };
-    let tag = Vlan { vid: Field::from(Bits::new(vrf.vid.into())), ..Vlan::default() };
-    let weight = f64::from(part.len() as u32);
-    FlowSpec {
-        weight,
-        headers: vec![
-            Header::Ethernet(Ethernet::default()),
-            Header::Vlan(tag),
-            Header::Ipv4(Ipv4::default()),
-            Header::Udp(Udp::default()),
-        ],
-        arrives: Some(Arriving { labels: labels.map(label).to_vec(), ttl: Some(HOP_LIMIT - 1), ..Arriving::default() }),
-        size: Some(size.with_tags(4)),
-        ..FlowSpec::new(group, vrf.customer, vrf.core, sources(&used.customer), targets(&used.remote, &part))
-    }
-}
-
-/// The flow from the remote site of a VRF to its CE router. `labels` are those that the DUT advertised. The TTL of the packet depends on the model that
-/// the DUT follows (RFC 3443), so it is not compared.
-fn to_customer(
-    used: &InUse,
-    vrf: &VrfView,
-    part: Range<u32>,
-    labels: &[u32],
-    size: &PacketSize,
-    group: &str,
-) -> FlowSpec {
-    let entry = |label: &u32| Header::Mpls(Mpls { label: Field::from(Bits::new(*label)), ..Mpls::default() });
-    let weight = f64::from(part.len() as u32);
-    FlowSpec {
-        weight,
-        headers: std::iter::once(Header::Ethernet(Ethernet::default()))
-            .chain(labels.iter().map(entry))
-            .chain([Header::Ipv4(Ipv4::default()), Header::Udp(Udp::default())])
-            .collect(),
-        arrives: Some(Arriving {
-            vlans: vec![ArrivingTag { vid: Bits::new(vrf.vid.into()), pcp: None }],
-            ..Arriving::default()
-        }),
-        size: Some(size.with_tags(4 * labels.len() as u16)),
-        ..FlowSpec::new(group, vrf.core, vrf.customer, sources(&used.remote), targets(&used.customer, &part))
-    }
+/// The block of a VRF that is in use, in one family.
+fn block_of<'a>(used: &'a InUse, vrf: &VrfView, family: Family) -> Option<&'a Block> {
+    let of = |block: &&Block| (block.base..block.base + block.customer.vrfs().count).contains(&vrf.number);
+    used.blocks.iter().filter(|block| block.family == family).find(of)
 }
 
 impl TestSetup<'_> {
-    /// Computes the routes of the first `vrfs` VRFs, and lets all routers expect them. None of them is present yet.
-    fn expect(&mut self, vrfs: u32, routes: u32) -> Result<InUse, TestError> {
-        let customer = prefixes(label_edge::CUSTOMER_ROUTES, routes)?;
-        let remote = prefixes(label_edge::REMOTE_ROUTES, routes)?;
-        let chosen = choose(&self.vpns.vrfs, vrfs);
-        let mut blocks: Vec<Block> = Vec::new();
-        for of_port in chosen.chunk_by(|a, b| a.customer == b.customer) {
-            let (first, count) = (of_port[0], of_port.len() as u32);
-            let pe = label_edge::pe_router(first.core);
-            blocks.push(Block {
-                base: first.number,
-                core: first.core,
-                remote: vpn_routes(pe, first.number, count, &remote)?,
-                customer: vpn_routes(DUT_LOOPBACK, first.number, count, &customer)?,
-                at_pes: Vec::new(),
-            });
-        }
-        let now = self.rig().now();
-        let pes = self.vpns.pes.clone();
-        let at_pe = Expected {
-            source: RouteSource::External,
-            as_path_prefix: vec![CUSTOMER_AS],
-            next_hop: Some(DUT_LOOPBACK.into()),
-            check_attributes: true,
-            times: false,
-            labels: true,
-        };
-        for block in &mut blocks {
-            for (_, session) in &pes {
-                let Some((routers, router)) = self.rig().session_mut(*session) else { continue };
-                let part = VpnPart { routes: block.customer.clone(), distinguishers: Distinguishers::Configured };
-                let (vrfs, per_vrf) = (block.customer.vrfs().count, block.customer.per_vrf());
-                let adj_rib_in = routers.adj_rib_in_mut(router);
-                let id = adj_rib_in.expect_vpn(now, part, at_pe.clone());
-                adj_rib_in.change_vpn(now, id, 0..vrfs, 0..per_vrf, false);
-                block.at_pes.push((*session, id));
-            }
-        }
-        let (mut at_ces, mut returned) = (Vec::new(), Vec::new());
-        for vrf in &chosen {
-            let role = self.vpns.roles[vrf.number as usize];
-            let session = self.vpns.ces[vrf.number as usize];
-            let at_ce = Expected {
-                source: RouteSource::Internal(label_edge::pe_router(vrf.core)),
-                as_path_prefix: vec![PROVIDER_AS.into()],
-                next_hop: Some(role.local.into()),
-                labels: false,
-                ..at_pe.clone()
-            };
-            let Some((routers, router)) = self.rig().session_mut(session) else { continue };
-            let adj_rib_in = routers.adj_rib_in_mut(router);
-            let id = adj_rib_in.expect(now, remote.clone(), 0..remote.len(), at_ce);
-            adj_rib_in.change(now, id, 0..remote.len(), false);
-            at_ces.push((session, id));
-            let back = Expected::default();
-            let id = adj_rib_in.expect(now, customer.clone(), 0..customer.len(), back);
-            adj_rib_in.change(now, id, 0..customer.len(), false);
-            returned.push((session, id));
-        }
-        Ok(InUse { vrfs: chosen, blocks, customer, remote, at_ces, returned, changed: None })
-    }
-
     /// All sessions of the VRFs that are in use, with their expectations.
     fn expectations(&self) -> impl Iterator<Item = (SessionIndex, ExpectationId)> + '_ {
         self.vpns.in_use.iter().flat_map(|used| {
             let at_pes = used.blocks.iter().flat_map(|block| &block.at_pes);
-            used.at_ces.iter().chain(at_pes).copied()
+            used.at_ces.iter().map(|at| (at.session, at.id)).chain(at_pes.copied())
         })
     }
 
@@ -463,12 +335,36 @@ impl TestSetup<'_> {
 
     /// The emulated router of a session, as text: `the CE router of v3`.
     fn speaker(&self, session: SessionIndex) -> String {
-        match self.vpns.ces.iter().position(|ce| *ce == session) {
-            Some(vrf) => format!("the CE router of v{}", vrf + 1),
+        let of = |vrf: &&VrfView| {
+            [Family::Ipv4, Family::Ipv6].iter().any(|family| self.vpns.session(vrf.number, *family) == Some(session))
+        };
+        match self.vpns.vrfs.iter().find(of) {
+            Some(vrf) => format!("the CE router of {}", vrf.name()),
             None => {
                 let port = self.vpns.pes.iter().find(|(_, pe)| *pe == session).map_or(0, |(port, _)| *port);
                 format!("the PE router behind {}", self.routing.bench.facts.ports[port].name)
             }
+        }
+    }
+
+    /// Refuses sessions that are up and do not carry the routes of a family in use.
+    fn check_families(&self) -> Result<(), TestError> {
+        let rig = &self.routing.bench.rig;
+        let lacks = |session: SessionIndex, family: AfiSafi| {
+            let negotiated = rig.session(session).and_then(|(routers, router)| routers.session(router).negotiated());
+            negotiated.is_some_and(|with| !with.has(family))
+        };
+        let used = self.vpns.in_use()?;
+        let at_pes = used.sites.iter().flat_map(|sites| self.vpns.pes.iter().map(move |(_, pe)| (*pe, sites.family)));
+        let of_vpn = |family| if family == Family::Ipv4 { AfiSafi::VPNV4 } else { AfiSafi::VPNV6 };
+        let at_pes = at_pes.map(|(session, family)| (session, of_vpn(family)));
+        let at_ces = used.at_ces.iter().map(|at| (at.session, AfiSafi::unicast(at.family)));
+        match at_pes.chain(at_ces).find(|(session, family)| lacks(*session, *family)) {
+            Some((session, family)) => Err(TestError::NotApplicable(format!(
+                "the DUT does not offer {family} routes in its OPEN to {} (RFC 4760 section 8)",
+                self.speaker(session)
+            ))),
+            None => Ok(()),
         }
     }
 
@@ -491,59 +387,6 @@ impl TestSetup<'_> {
             cause.unwrap_or_default()
         )
     }
-
-    /// The flows to the CE router of a VRF: one for each stretch of routes with the same labels.
-    fn to_customers(
-        &self,
-        used: &InUse,
-        vrf: &VrfView,
-        part: Range<u32>,
-        size: &PacketSize,
-        group: &str,
-    ) -> Result<Vec<FlowSpec>, TestError> {
-        let rig = &self.routing.bench.rig;
-        let transport = self.transport_label(vrf.core)?;
-        let no_label = |route: u32| {
-            let prefix = used.customer.prefix(route);
-            TestError::Failed(format!("the DUT has advertised no label for {prefix} of {}", vrf.name()))
-        };
-        let pe = self.vpns.pes.iter().find(|(port, _)| *port == vrf.core).map(|(_, session)| *session);
-        let found = block_of(used, vrf).zip(pe).and_then(|(block, pe)| {
-            let (_, id) = block.at_pes.iter().find(|(session, _)| *session == pe)?;
-            Some((rig.session(pe)?, *id, vrf.number - block.base))
-        });
-        let Some(((routers, router), id, index)) = found else { return Err(no_label(part.start)) };
-        let adj_rib_in = routers.adj_rib_in(router);
-        let mut flows = Vec::new();
-        let mut begin = part.start;
-        while begin < part.end {
-            let labels = adj_rib_in.label_of(id, index, begin).ok_or_else(|| no_label(begin))?;
-            let same = |route: &u32| adj_rib_in.label_of(id, index, *route) == Some(labels);
-            let end = (begin + 1..part.end).find(|route| !same(route)).unwrap_or(part.end);
-            let stack: Vec<u32> = transport.into_iter().chain(labels.iter().copied()).collect();
-            flows.push(to_customer(used, vrf, begin..end, &stack, size, group));
-            if flows.len() * used.vrfs.len() > MOST_FLOWS {
-                let why =
-                    "the DUT gives each route a label of its own, so these routes need too many flows: ask for fewer";
-                return Err(TestError::NotApplicable(why.into()));
-            }
-            begin = end;
-        }
-        Ok(flows)
-    }
-
-    /// The label that the DUT has advertised for its loopback address at a core port; `None` if the P router is to remove the label.
-    fn transport_label(&self, core: PortIndex) -> Result<Option<u32>, TestError> {
-        let device = self.routing.bench.rig.hosts().device(core, crate::core::P_ROUTER);
-        let lsr = device.and_then(|device| device.protocol::<Lsr>());
-        let loopback = prefix(DUT_LOOPBACK, 32)?;
-        let name = &self.routing.bench.facts.ports[core].name;
-        match lsr.and_then(|lsr| lsr.label_for(loopback)) {
-            Some(Label::IMPLICIT_NULL) => Ok(None),
-            Some(label) => Ok(Some(label.value())),
-            None => Err(TestError::Failed(format!("the DUT has advertised no label for {loopback} by LDP at {name}"))),
-        }
-    }
 }
 
 impl Vpns for TestSetup<'_> {
@@ -555,21 +398,21 @@ impl Vpns for TestSetup<'_> {
         self.vpns.in_use.as_ref().map_or(&[], |used| &used.vrfs)
     }
 
-    fn bring_up(&mut self, vrfs: u32, routes: u32, within: Duration) -> Result<VpnUp, TestError> {
+    fn bring_up(&mut self, size: &VpnSize, within: Duration) -> Result<VpnUp, TestError> {
         Vpns::take_down(self)?;
         self.routing.end_sessions()?;
-        let all = self.vpns.vrfs.len();
+        let (vrfs, all) = (size.vrfs, self.vpns.vrfs.len());
         if vrfs == 0 || vrfs as usize > all {
             let why = format!(
                 "the DUT has {all} VRFs, the test asks for {vrfs}: change `customers` of the ports, or the test"
             );
             return Err(TestError::NotApplicable(why));
         }
-        let used = self.expect(vrfs, routes)?;
+        let used = self.expect(size)?;
         self.vpns.in_use = Some(used);
         let core_s = self.bench().bring_core_up(within)?.as_secs_f64();
         let pes: Vec<_> = self.vpns.pes.iter().map(|(_, session)| *session).collect();
-        let ces: Vec<_> = self.vpns.in_use()?.at_ces.iter().map(|(session, _)| *session).collect();
+        let ces: Vec<_> = self.vpns.in_use()?.at_ces.iter().map(|at| at.session).collect();
         let begun = self.rig().now();
         let deadline = begun + within;
         let mut wanted = Vec::new();
@@ -583,6 +426,7 @@ impl Vpns for TestSetup<'_> {
             }
         }
         let sessions_s = self.rig().now().since(begun).as_secs_f64();
+        self.check_families()?;
         Ok(VpnUp { core_s, sessions_s, sessions: wanted.len() as u32 })
     }
 
@@ -597,9 +441,10 @@ impl Vpns for TestSetup<'_> {
         let place = |bench: &Bench<'_>, session| bench.rig.hosts().place(session);
         let mut acts = Vec::new();
         let bench = &self.routing.bench;
-        for (session, _) in &used.at_ces {
-            let RouterPlace { port, device, router } = place(bench, *session);
-            let set = RouteSet::unicast(used.customer.clone(), 0..used.customer.len(), packing);
+        for at in &used.at_ces {
+            let Some(sites) = used.sites.iter().find(|sites| sites.family == at.family) else { continue };
+            let RouterPlace { port, device, router } = place(bench, at.session);
+            let set = RouteSet::unicast(sites.customer.clone(), 0..sites.customer.len(), packing);
             acts.push((port, Act::bgp(device, BgpCommand::Routes { peer: router, change, set })));
         }
         for block in &used.blocks {
@@ -611,7 +456,7 @@ impl Vpns for TestSetup<'_> {
         for (port, act) in &acts {
             self.rig().command(*port, act).map_err(|e| TestError::Failed(e.to_string()))?;
         }
-        let per_site = self.vpns.in_use()?.customer.len();
+        let per_site = self.vpns.in_use()?.sites.first().map_or(0, |sites| sites.customer.len());
         let (mut at_ces, mut at_pes) = (Vec::new(), Vec::new());
         if let Some(used) = &self.vpns.in_use {
             at_ces.extend_from_slice(&used.at_ces);
@@ -620,7 +465,7 @@ impl Vpns for TestSetup<'_> {
             at_pes.extend(used.blocks.iter().flat_map(of_block));
         }
         let now = self.rig().now();
-        for (session, id) in at_ces {
+        for AtCe { session, id, .. } in at_ces {
             if let Some((routers, router)) = self.rig().session_mut(session) {
                 routers.adj_rib_in_mut(router).change(now, id, 0..per_site, present);
             }
@@ -633,23 +478,26 @@ impl Vpns for TestSetup<'_> {
         Ok(())
     }
 
-    fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> Result<RouteAction, TestError> {
+    fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> Result<Vec<RouteAction>, TestError> {
         let now = self.rig().now();
-        let used = self.vpns.in_use()?;
-        let routes = used.customer.clone();
-        let at_pes = |block: &Block| (block.at_pes.clone(), vrf.number - block.base);
-        let (at_pes, index) = block_of(used, vrf).map(at_pes).unwrap_or_default();
-        for (session, id) in at_pes {
-            if let Some((routers, router)) = self.rig().session_mut(session) {
-                let present = change == Change::Advertise;
-                routers.adj_rib_in_mut(router).change_vpn(now, id, index..index + 1, part.clone(), present);
+        let mut actions = Vec::new();
+        for Sites { family, customer, .. } in self.vpns.in_use()?.sites.clone() {
+            let at_pes = |block: &Block| (block.at_pes.clone(), vrf.number - block.base);
+            let (at_pes, index) = block_of(self.vpns.in_use()?, vrf, family).map(at_pes).unwrap_or_default();
+            for (session, id) in at_pes {
+                if let Some((routers, router)) = self.rig().session_mut(session) {
+                    let present = change == Change::Advertise;
+                    routers.adj_rib_in_mut(router).change_vpn(now, id, index..index + 1, part.clone(), present);
+                }
             }
+            let session = self.vpns.session(vrf.number, family);
+            let peer = session.and_then(|session| self.routing.state.index_of(session));
+            let peer =
+                peer.ok_or_else(|| TestError::Failed(format!("the CE router of {} has no BGP session", vrf.name())))?;
+            let (routes, part, packing) = (customer, part.clone(), Packing::default());
+            actions.push(RouteAction::Routes { peer, change, routes, part, packing });
         }
-        let session = self.vpns.ces.get(vrf.number as usize);
-        let peer = session.and_then(|session| self.routing.state.index_of(*session));
-        let peer =
-            peer.ok_or_else(|| TestError::Failed(format!("the CE router of {} has no BGP session", vrf.name())))?;
-        Ok(RouteAction::Routes { peer, change, routes, part, packing: Packing::default() })
+        Ok(actions)
     }
 
     fn await_routes(&mut self, patience: Duration) -> Result<VpnRoutesSeen, TestError> {
@@ -693,17 +541,17 @@ impl Vpns for TestSetup<'_> {
     fn seen(&self) -> VpnRoutesSeen {
         let mut seen = VpnRoutesSeen::default();
         let Some(used) = &self.vpns.in_use else { return seen };
-        for (vrf, (session, id)) in used.vrfs.iter().zip(&used.at_ces) {
+        for AtCe { vrf, family, session, id } in &used.at_ces {
             let Some((routers, router)) = self.routing.bench.rig.session(*session) else { continue };
             let adj_rib_in = routers.adj_rib_in(router);
             let report = adj_rib_in.report(*id);
-            seen.add(report.expected, report.present, report.wrong, report.unexpected);
+            seen.add((*family, Place::Ce), [report.expected, report.present, report.wrong, report.unexpected]);
             let foreign = adj_rib_in.unexpected(MOST_LEAKS);
             seen.leaked += adj_rib_in.totals().unexpected;
-            let own =
-                |prefix: &Prefix| [&used.customer, &used.remote].iter().any(|routes| routes.index_of(prefix).is_some());
+            let has = |routes: &Routes, prefix: &Prefix| routes.index_of(prefix).is_some();
+            let own = |prefix: &Prefix| used.sites.iter().any(|s| has(&s.customer, prefix) || has(&s.remote, prefix));
             let foreign = foreign.iter().filter(|key| !own(&key.prefix));
-            seen.tell(foreign.map(|key| format!("the CE router of {} has {}", vrf.name(), key.prefix)));
+            seen.tell(foreign.map(|key| format!("the CE router of v{} has {}", vrf + 1, key.prefix)));
         }
         for (session, id) in &used.returned {
             let Some((routers, router)) = self.routing.bench.rig.session(*session) else { continue };
@@ -714,7 +562,7 @@ impl Vpns for TestSetup<'_> {
                 let Some((routers, router)) = self.routing.bench.rig.session(*session) else { continue };
                 let adj_rib_in = routers.adj_rib_in(router);
                 let report = adj_rib_in.report(*id);
-                seen.add(report.expected, report.present, report.wrong, report.unexpected);
+                seen.add((block.family, Place::Pe), [report.expected, report.present, report.wrong, report.unexpected]);
                 seen.leaked += report.wrong_vrf + report.wrong_target;
                 let vrf = |index: u32| format!("v{}", block.base + index + 1);
                 seen.tell(adj_rib_in.vpn_faults(*id).iter().map(|fault| match fault.kind {
@@ -740,14 +588,17 @@ impl Vpns for TestSetup<'_> {
         &self,
         vrf: &VrfView,
         way: Way,
+        family: Family,
         part: Range<u32>,
         size: &PacketSize,
         group: &str,
     ) -> Result<Vec<FlowSpec>, TestError> {
         let used = self.vpns.in_use()?;
+        let sites = used.sites.iter().find(|sites| sites.family == family);
+        let sites = sites.ok_or_else(|| TestError::Failed(format!("no {family} route has been advertised")))?;
         match way {
-            Way::ToCore => Ok(vec![to_core(used, vrf, part, size, group)]),
-            Way::ToCustomers => self.to_customers(used, vrf, part, size, group),
+            Way::ToCore => Ok(vec![flows::to_core(sites, vrf, part, size, group)]),
+            Way::ToCustomers => self.to_customers(used, sites, vrf, part, size, group),
         }
     }
 
@@ -764,7 +615,7 @@ impl Vpns for TestSetup<'_> {
         if self.vpns.in_use.take().is_none() {
             return Ok(());
         }
-        let sessions: Vec<_> = self.vpns.ces.iter().copied().chain(self.vpns.pes.iter().map(|(_, pe)| *pe)).collect();
+        let sessions = self.vpns.sessions();
         self.rig().protocols(Select::These(&sessions), Action::Stop);
         self.bench().await_core(&Until::Idle(sessions.clone()), IDLE)?;
         for session in sessions {

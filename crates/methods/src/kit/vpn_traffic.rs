@@ -8,14 +8,14 @@ use crate::routing::Change;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::trial::Trial;
-use crate::vpns::{VpnRoutesSeen, VpnUp, VrfView, Way};
+use crate::vpns::{VpnRoutesSeen, VpnSize, VpnUp, VrfView, Way};
 use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{FlowSpec, Load, Misdelivered, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Load, Misdelivered, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
@@ -29,12 +29,19 @@ pub const VRFS: Param<Option<u32>> =
 pub const ROUTES: Param<u32> = Param::new("routes", "100", "100", ROUTES_HELP);
 /// Help of `routes`.
 pub const ROUTES_HELP: &str = "routes of each VRF: half of them behind its CE router, half at its remote site";
+/// `families`
+pub const FAMILIES: Param<Vec<Family>> = Param::new(
+    "families",
+    "[ipv4]",
+    "[ipv4]",
+    "families of the routes of VRFs, VPN-IPv4 and VPN-IPv6 (RFC 4659); `routes` are those of each family",
+);
 /// `frame_size`
 pub const SIZE: Param<PacketSize> = Param::new(
     "frame_size",
     "64",
     "64",
-    "frame size with FCS, or a mix, without the VLAN tag and the labels, which are added",
+    "frame size with FCS, or a mix, without the VLAN tag and the labels, which are added; IPv6 frames have at least 78 bytes",
 );
 /// `establish`
 pub const ESTABLISH: Param<Duration> =
@@ -85,8 +92,10 @@ pub const TO_CUSTOMERS: &str = "to customers";
 pub struct Vpn {
     /// The VRFs.
     pub vrfs: Vec<VrfView>,
-    /// Routes of each of the two sites of a VRF.
+    /// Routes of each of the two sites of a VRF in each family.
     pub per_site: u32,
+    /// Families of the routes.
+    pub families: Vec<Family>,
     /// Frame size without tags and labels.
     pub size: PacketSize,
     leaks: BTreeMap<(u32, Way, Misdelivered), Leak>,
@@ -127,8 +136,11 @@ impl Vpn {
         let vpns = bed.vpns()?;
         let count = VRFS.get(params).unwrap_or(vpns.vrfs().len() as u32);
         let per_site = ROUTES.get(params).div_ceil(2);
-        let up = vpns.bring_up(count, per_site, ESTABLISH.get(params))?;
-        let mut vpn = Vpn { vrfs: vpns.used().to_vec(), per_site, size, leaks: BTreeMap::new(), elsewhere: 0 };
+        let families = FAMILIES.get(params);
+        let asked = VpnSize { vrfs: count, routes: per_site, families: families.clone() };
+        let up = vpns.bring_up(&asked, ESTABLISH.get(params))?;
+        let vrfs = vpns.used().to_vec();
+        let mut vpn = Vpn { vrfs, per_site, families, size, leaks: BTreeMap::new(), elsewhere: 0 };
         // No other DUT is measured between this and the check: the router works in the meantime.
         bed.progress("routes of VRFs are advertised");
         let begun = bed.now_s().unwrap_or_default();
@@ -191,7 +203,7 @@ impl Vpn {
     fn most_routes_of_a_port(&self) -> u32 {
         let mut vrfs: BTreeMap<usize, u32> = BTreeMap::new();
         self.vrfs.iter().flat_map(|vrf| [vrf.customer, vrf.core]).for_each(|port| *vrfs.entry(port).or_default() += 1);
-        vrfs.values().max().copied().unwrap_or(0) * self.per_site
+        vrfs.values().max().copied().unwrap_or(0) * self.per_site * self.families.len() as u32
     }
 
     /// Traffic to every route in both directions.
@@ -200,8 +212,11 @@ impl Vpn {
     /// Errors of [`crate::Vpns::flows`].
     pub fn traffic(&self, bed: &mut dyn Testbed) -> Result<VpnTraffic, TestError> {
         let mut traffic = VpnTraffic::default();
-        traffic.add(bed, self, Way::ToCore, &(0..self.per_site), &|_| TO_CORE.into())?;
-        traffic.add(bed, self, Way::ToCustomers, &(0..self.per_site), &|_| TO_CUSTOMERS.into())?;
+        let group =
+            |way: &str, family| if family == Family::Ipv4 { way.to_owned() } else { format!("{way}, {family}") };
+        for (way, name) in [(Way::ToCore, TO_CORE), (Way::ToCustomers, TO_CUSTOMERS)] {
+            traffic.add(bed, self, way, &(0..self.per_site), &|_, family| group(name, family))?;
+        }
         Ok(traffic)
     }
 
@@ -278,9 +293,19 @@ impl Vpn {
         self.vrfs.len() as u32
     }
 
+    /// Number of routes of each VRF.
+    pub fn per_vrf(&self) -> u64 {
+        2 * u64::from(self.per_site) * self.families.len() as u64
+    }
+
     /// Number of routes of all VRFs.
     pub fn all_routes(&self) -> u64 {
-        2 * u64::from(self.per_site) * self.vrfs.len() as u64
+        self.per_vrf() * self.vrfs.len() as u64
+    }
+
+    /// The families as text: `IPv4`, `IPv4, IPv6`.
+    pub fn family_names(&self) -> String {
+        self.families.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -309,16 +334,24 @@ impl VpnTraffic {
         vpn: &Vpn,
         way: Way,
         part: &Range<u32>,
-        group: &dyn Fn(&VrfView) -> String,
+        group: &dyn Fn(&VrfView, Family) -> String,
     ) -> Result<(), TestError> {
         let vpns = bed.vpns()?;
-        for vrf in vpn.vrfs.iter().filter(|_| !part.is_empty()) {
-            let flows = vpns.flows(vrf, way, part.clone(), &vpn.size, &group(vrf))?;
-            self.owners.extend(flows.iter().map(|_| (vrf.number, way)));
-            self.flows.extend(flows);
+        for family in &vpn.families {
+            for vrf in vpn.vrfs.iter().filter(|_| !part.is_empty()) {
+                let flows = vpns.flows(vrf, way, *family, part.clone(), &vpn.size, &group(vrf, *family))?;
+                self.owners.extend(flows.iter().map(|_| (vrf.number, way)));
+                self.flows.extend(flows);
+            }
         }
         Ok(())
     }
+}
+
+/// What became of the frames of a trial with loss, group by group: `to the core, IPv6: 0 of 100 arrived`.
+pub fn arrived(result: &TrialResult) -> String {
+    let text = |group: &GroupCounts| format!("{}: {} of {} arrived", group.group, group.received, group.offered);
+    result.groups.iter().filter(|group| group.lost > 0).map(text).collect::<Vec<_>>().join("; ")
 }
 
 /// Notes routes in a wrong VRF, and returns their number.

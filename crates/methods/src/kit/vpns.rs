@@ -1,9 +1,10 @@
-//! Interface of a test to the VRFs of a DUT (RFC 4364), and to the emulated CE and PE routers around it.
+//! Interface of a test to the VRFs of a DUT (RFC 4364, RFC 4659), and to the emulated CE and PE routers around it.
 
 use crate::testbed::TestError;
 use drophammer_model::routes::{Change, RouteAction};
 use drophammer_model::size::PacketSize;
-use drophammer_model::trial::{FlowSpec, Misdelivered, PortIndex};
+use drophammer_model::trial::{Family, FlowSpec, Misdelivered, PortIndex};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -28,6 +29,26 @@ impl VrfView {
     pub fn name(&self) -> String {
         format!("v{}", self.number + 1)
     }
+}
+
+/// VRFs and routes that a test uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VpnSize {
+    /// Number of VRFs, divided equally among the customer ports.
+    pub vrfs: u32,
+    /// Routes of each VRF at each of its two sites, in each family.
+    pub routes: u32,
+    /// Families of the routes, at least one.
+    pub families: Vec<Family>,
+}
+
+/// Where a route arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// At CE routers.
+    Ce,
+    /// At PE routers.
+    Pe,
 }
 
 /// Direction of traffic through the DUT.
@@ -61,6 +82,8 @@ pub struct VpnRoutesSeen {
     pub wrong: u64,
     /// Routes that are present but must be absent.
     pub lingering: u64,
+    /// Expected routes, and those of them that are present, by family and place.
+    pub by_place: BTreeMap<(Family, Place), [u64; 2]>,
     /// Routes with the prefixes of CE routers that CE routers received. Most routers advertise routes of a neighbour back to it; frames
     /// show whether they are of another VRF.
     pub returned: u64,
@@ -85,11 +108,25 @@ impl VpnRoutesSeen {
     }
 
     /// Adds the counts of one router: expected, present and wrong routes, and routes that are present but must be absent.
-    pub fn add(&mut self, expected: u32, present: u32, wrong: u32, lingering: u32) {
-        self.expected += u64::from(expected);
-        self.present += u64::from(present);
-        self.wrong += u64::from(wrong);
-        self.lingering += u64::from(lingering);
+    pub fn add(&mut self, at: (Family, Place), counts: [u32; 4]) {
+        let [expected, present, wrong, lingering] = counts.map(u64::from);
+        self.expected += expected;
+        self.present += present;
+        self.wrong += wrong;
+        self.lingering += lingering;
+        let of_place = self.by_place.entry(at).or_default();
+        of_place[0] += expected;
+        of_place[1] += present;
+    }
+
+    /// Where routes are missing, as text.
+    fn missing(&self) -> String {
+        let short = self.by_place.iter().filter(|(_, [expected, present])| present < expected);
+        let text = |((family, place), [expected, present]): (&(Family, Place), &[u64; 2])| {
+            let routers = if *place == Place::Ce { "CE" } else { "PE" };
+            format!("{present} of {expected} {family} routes are at {routers} routers")
+        };
+        short.map(text).collect::<Vec<_>>().join(", ")
     }
 
     /// Adds texts about leaks, a few of them.
@@ -106,8 +143,12 @@ impl VpnRoutesSeen {
             (self.lingering, "not withdrawn"),
         ];
         let parts: Vec<_> = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-        self.cause =
-            if parts.is_empty() { String::new() } else { format!("of {} routes {}", self.expected, parts.join(", ")) };
+        let missing = Some(self.missing()).filter(|text| !text.is_empty());
+        let missing = missing.map_or(String::new(), |text| format!(" ({text})"));
+        self.cause = match parts.is_empty() {
+            true => String::new(),
+            false => format!("of {} routes {}{missing}", self.expected, parts.join(", ")),
+        };
     }
 }
 
@@ -119,13 +160,12 @@ pub trait Vpns {
     /// All VRFs, in order of their numbers.
     fn vrfs(&self) -> &[VrfView];
 
-    /// Brings `vrfs` VRFs up, divided equally among the customer ports: OSPF and LDP with the P routers, and the sessions of their
-    /// CE and PE routers. `routes` is the number of routes of each VRF at each of its two sites. No route is advertised yet.
+    /// Brings VRFs up: OSPF and LDP with the P routers, and the sessions of their CE and PE routers. No route is advertised yet.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] if there are not so many VRFs or routes; [`TestError::Failed`] if a session is not up `within` this
-    /// time.
-    fn bring_up(&mut self, vrfs: u32, routes: u32, within: Duration) -> Result<VpnUp, TestError>;
+    /// [`TestError::NotApplicable`] if there are not so many VRFs or routes, or if the DUT does not offer a family;
+    /// [`TestError::Failed`] if a session is not up `within` this time.
+    fn bring_up(&mut self, size: &VpnSize, within: Duration) -> Result<VpnUp, TestError>;
 
     /// The VRFs that are in use.
     fn used(&self) -> &[VrfView];
@@ -138,12 +178,12 @@ pub trait Vpns {
     /// A route that is advertised already is advertised again.
     fn change_all(&mut self, change: Change) -> Result<(), TestError>;
 
-    /// Advertises or withdraws routes `part` behind the CE router of a VRF, at an event of a trial. From now on, these routes are expected to be
-    /// present or absent.
+    /// Advertises or withdraws routes `part` behind the CE router of a VRF in each family, at an event of a trial. From now on, these routes are
+    /// expected to be present or absent.
     ///
     /// # Errors
     /// [`TestError::Failed`] if no VRF is up.
-    fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> Result<RouteAction, TestError>;
+    fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> Result<Vec<RouteAction>, TestError>;
 
     /// Waits until every PE and CE router has exactly the expected routes. Gives up if nothing changed for `patience`.
     ///
@@ -154,7 +194,7 @@ pub trait Vpns {
     /// Routes that are present now.
     fn seen(&self) -> VpnRoutesSeen;
 
-    /// Flows of `group` to routes `part` of a VRF, with the labels that the DUT has advertised, and with the encapsulation in which they must arrive. Tags and labels are added to `size`.
+    /// Flows of `group` to routes `part` of a VRF in one family, with the labels that the DUT has advertised, and with the encapsulation in which they must arrive. Tags and labels are added to `size`.
     /// Their weight is their number of routes.
     ///
     /// # Errors
@@ -163,6 +203,7 @@ pub trait Vpns {
         &self,
         vrf: &VrfView,
         way: Way,
+        family: Family,
         part: Range<u32>,
         size: &PacketSize,
         group: &str,

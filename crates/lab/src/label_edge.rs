@@ -4,7 +4,7 @@ use crate::router::Names;
 use drophammer_model::label_edge::{CoreProtocol, OSPF_DEAD_S, OSPF_HELLO_S, PROVIDER_AS};
 use drophammer_model::role::{CoreLink, CoreRole, RouterRole, VrfRole};
 use minijinja::{Value, context};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Routing table of the first VRF. Policies have tables from 1001 on.
 const FIRST_TABLE: u32 = 10_001;
@@ -73,16 +73,17 @@ pub(crate) fn vrf_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     let of = |vrf: &VrfRole| {
         let (name, table, link) = (vrf.name(), table(vrf), names.port(vrf.port));
         let (vid, mtu) = (vrf.vid, role.interfaces[vrf.port].mtu);
-        let mut lines = vec![
-            format!("link add name {name} type vrf table {table}"),
-            format!("link set {name} up"),
-            format!("route add unreachable default table {table} metric {LAST_METRIC}"),
-            format!("link add link {link} name {link}.{vid} mtu {mtu} type vlan protocol 802.1Q id {vid}"),
-            format!("link set {link}.{vid} master {name} up"),
-            format!("address add {}/{} dev {link}.{vid}", vrf.local, vrf.prefix_len),
-        ];
+        let mut lines = Vec::new();
+        if vrf.site == 0 {
+            lines.push(format!("link add name {name} type vrf table {table}"));
+            lines.push(format!("link set {name} up"));
+            lines.push(format!("route add unreachable default table {table} metric {LAST_METRIC}"));
+            lines.extend(vrf.ipv6.map(|_| format!("route add unreachable ::/0 table {table} metric {LAST_METRIC}")));
+        }
+        lines.push(format!("link add link {link} name {link}.{vid} mtu {mtu} type vlan protocol 802.1Q id {vid}"));
+        lines.push(format!("link set {link}.{vid} master {name} up"));
+        lines.push(format!("address add {}/{} dev {link}.{vid}", vrf.local, vrf.prefix_len));
         if let Some(ipv6) = &vrf.ipv6 {
-            lines.push(format!("route add unreachable ::/0 table {table} metric {LAST_METRIC}"));
             lines.push(format!("address add {}/{} dev {link}.{vid} nodad", ipv6.local, ipv6.prefix_len));
         }
         lines
@@ -150,20 +151,29 @@ fn ces(vrf: &VrfRole) -> Vec<String> {
     vrf.links().map(|link| link.ce.to_string()).collect()
 }
 
-/// The variable `vrfs` of templates, a list: `name`, `number`, `interface`, `parent`, `vid`, `mtu`, `local`, `length`, `ce`,
-/// `ces` (the addresses of the CE router, one for each family), `ce_as`, `provider_as`, `distinguisher`, `target` and `table`; and `ipv6` with `local`, `length` and `ce`, or none.
+/// The variable `vrfs` of templates, a list: `name`, `number`, `provider_as`, `distinguisher`, `target`, `table`, `ipv6` (true if it has IPv6), `ases`
+/// (of all CE routers, of all VRFs) and `sites`, each with `name`, `interface`, `parent`, `vid`, `mtu`, `local`, `length`, `ce`, `ces` (its addresses, one for each family)
+/// and `ce_as`, and `ipv6` with `local`, `length` and `ce`, or none.
 pub(crate) fn vrfs_context(role: &RouterRole, names: Names<'_>) -> Vec<Value> {
-    let of = |vrf: &VrfRole| {
+    let site = |vrf: &VrfRole| {
         let parent = names.port(vrf.port);
         let ipv6 = vrf.ipv6.map(|link| {
             context! { local => link.local.to_string(), length => link.prefix_len, ce => link.ce.to_string() }
         });
         context! {
-            name => vrf.name(), number => vrf.number, interface => format!("{parent}.{}", vrf.vid), parent, vid => vrf.vid, ipv6,
+            name => vrf.name(), interface => format!("{parent}.{}", vrf.vid), parent, vid => vrf.vid, ipv6,
             mtu => role.interfaces[vrf.port].mtu, local => vrf.local.to_string(), length => vrf.prefix_len,
-            ce => vrf.ce.to_string(), ces => ces(vrf), ce_as => vrf.ce_as, provider_as => PROVIDER_AS,
-            distinguisher => vrf.distinguisher.to_string(), target => vrf.target.to_string(), table => table(vrf),
+            ce => vrf.ce.to_string(), ces => ces(vrf), ce_as => vrf.ce_as,
         }
     };
-    role.vrfs.iter().map(of).collect()
+    let ases: BTreeSet<u32> = role.vrfs.iter().map(|vrf| vrf.ce_as).collect();
+    let of = |vrf: &VrfRole| {
+        let sites: Vec<Value> = role.vrfs.iter().filter(|other| other.number == vrf.number).map(site).collect();
+        context! {
+            name => vrf.name(), number => vrf.number, provider_as => PROVIDER_AS, ipv6 => vrf.ipv6.is_some(),
+            distinguisher => vrf.distinguisher.to_string(), target => vrf.target.to_string(), table => table(vrf), sites,
+            ases => &ases,
+        }
+    };
+    role.vrfs.iter().filter(|vrf| vrf.site == 0).map(of).collect()
 }

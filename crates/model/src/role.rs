@@ -34,7 +34,7 @@ pub struct RouterRole {
     /// Label switching with P routers, if it has core ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<CoreRole>,
-    /// Its VRFs, in order of port and VLAN. It is then a PE router (RFC 4364) with one session for VPN routes for each core port.
+    /// Its VRFs, an entry for each site, in order of port and VLAN. It is then a PE router (RFC 4364) with one session for VPN routes for each core port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vrfs: Vec<VrfRole>,
     /// Its place in a system of several routers; `None` for a single router.
@@ -93,13 +93,17 @@ impl CoreLink {
     }
 }
 
-/// A VRF (RFC 4364) with one VLAN sub-interface and one external BGP session with the CE router there, or one for each family.
+/// A site of a VRF (RFC 4364): one VLAN sub-interface of the VRF, and one external BGP session with the CE router there, or one for each family.
+/// Most VRFs have one site.
 ///
 /// The router redistributes nothing else into it: neither the link nor static routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VrfRole {
-    /// Its number, from 0. Its name is `v1` for number 0.
+    /// Number of the VRF, from 0. Its name is `v1` for number 0.
     pub number: u32,
+    /// Number of the site among those of the VRF, from 0.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub site: u32,
     /// Index of the interface.
     pub port: usize,
     /// VLAN identifier of the sub-interface (IEEE 802.1Q).
@@ -124,7 +128,7 @@ pub struct VrfRole {
 /// IPv6 addresses on the link of a VRF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VrfLinkIpv6 {
-    /// Address of the DUT; every VRF has the same.
+    /// Address of the DUT.
     pub local: Ipv6Addr,
     /// Length of the prefix.
     pub prefix_len: u8,
@@ -144,27 +148,31 @@ pub struct VrfLink {
 }
 
 impl VrfRole {
-    /// VRF `number`, on a VLAN of the interface `port`; with IPv6 too if `ipv6`.
-    pub fn new(number: u32, port: usize, vid: u16, ipv6: bool) -> VrfRole {
+    /// A site, given as the number of the VRF and the number of the site, on a VLAN of the interface `port`; with IPv6 too if `ipv6`. Each site
+    /// has a link of its own.
+    pub fn new((number, site): (u32, u32), port: usize, vid: u16, ipv6: bool) -> VrfRole {
+        let of_ipv4 = |first: Ipv4Addr| Ipv4Addr::from_bits(first.to_bits() + (site << 2));
+        let of_ipv6 = |first: Ipv6Addr| Ipv6Addr::from_bits(first.to_bits() + (u128::from(site) << 64));
         VrfRole {
             number,
+            site,
             port,
             vid,
-            local: label_edge::DUT_TO_CE,
+            local: of_ipv4(label_edge::DUT_TO_CE),
             prefix_len: label_edge::CE_LINK_LENGTH,
-            ce: label_edge::CE,
+            ce: of_ipv4(label_edge::CE),
             ipv6: ipv6.then_some(VrfLinkIpv6 {
-                local: label_edge::DUT_TO_CE_IPV6,
+                local: of_ipv6(label_edge::DUT_TO_CE_IPV6),
                 prefix_len: label_edge::CE_LINK_LENGTH_IPV6,
-                ce: label_edge::CE_IPV6,
+                ce: of_ipv6(label_edge::CE_IPV6),
             }),
-            ce_as: label_edge::CUSTOMER_AS,
+            ce_as: label_edge::CUSTOMER_AS + site,
             distinguisher: label_edge::distinguisher(label_edge::DUT_LOOPBACK, number),
             target: label_edge::target(number),
         }
     }
 
-    /// Its name: `v1`.
+    /// Name of the VRF: `v1`.
     pub fn name(&self) -> String {
         format!("v{}", self.number + 1)
     }

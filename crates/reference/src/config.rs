@@ -204,11 +204,11 @@ pub struct BgpPeer {
 
 /// A VRF. The device assigns the label [`crate::FIRST_VRF_LABEL`] to the routes of the first one, and the following
 /// labels to those of the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vrf {
-    /// Its sub-interface, by interface number (see [`Config::sub_interfaces`]).
-    pub interface: usize,
+    /// Its sub-interfaces, by interface number (see [`Config::sub_interfaces`]): one for each site.
+    pub interfaces: Vec<usize>,
     /// Route distinguisher of its routes; no other VRF has it.
     pub distinguisher: VpnId,
     /// The route target that it exports and imports; no other VRF has it.

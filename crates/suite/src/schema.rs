@@ -167,6 +167,10 @@ fn port() -> Value {
                 "description": "VRFs of the DUT's port, each on a VLAN from 101 on, with an emulated CE router.",
                 "type": "integer", "minimum": 1, "maximum": MOST_CUSTOMERS,
             },
+            "sites_of": {
+                "description": "Name of another customer port: the CE routers of this port are further sites of its VRFs.",
+                "type": "string",
+            },
         },
     })
 }

@@ -72,12 +72,12 @@ pub(crate) fn device_of(link: &PeerLink<'_>) -> usize {
 /// add the other protocols of core ports.
 fn add_edges(config: &mut Config, ports: &[PortConfig]) {
     let vrfs = label_edge::vrfs(ports);
-    for vrf in &vrfs {
+    for (site, vrf) in (0..).zip(&vrfs) {
         let port = &mut config.ports[vrf.port];
         let tags = Tags::dot1q(vrf.vid).expect("a suite has VLANs that can be");
         let name = format!("{}.{}", ports[vrf.port].name, vrf.vid);
         let mut ce = DeviceConfig { tags, ..DeviceConfig::new(&name, port.mac()) };
-        let id = Ipv4Addr::from_bits(CE_ROUTER_IDS + vrf.number);
+        let id = Ipv4Addr::from_bits(CE_ROUTER_IDS + site);
         for link in vrf.links() {
             ce.set_address(link.ce, link.prefix_len, link.local);
             ce.add_bgp([PeerConfig::new(link.ce, link.local, vrf.ce_as, PROVIDER_AS.into(), id)]);

@@ -1,6 +1,6 @@
 //! The emulated CE, P and PE routers around the VRFs of a DUT.
 //!
-//! A VRF is between a CE router on a VLAN of a customer port and a remote site behind a core port. The VRFs of one customer port have
+//! A VRF is between CE routers on VLANs of customer ports, most often one, and a remote site behind a core port. The VRFs of one customer port have
 //! consecutive numbers and their remote sites behind one core port: together they are a [`Block`] in each family, whose routes are computed.
 
 mod expected;
@@ -11,7 +11,7 @@ use crate::core::prefix;
 use crate::setup::TestSetup;
 use drophammer_emulation::bgp::{BgpCommand, ExpectationId, RouteSet, VpnFaultKind, VpnRouteSet};
 use drophammer_methods::TestError;
-use drophammer_methods::vpns::{Place, VpnRoutesSeen, VpnSize, VpnUp, Vpns, VrfView, Way};
+use drophammer_methods::vpns::{Place, VpnRoutesSeen, VpnSize, VpnUp, Vpns, VrfView, Way, vrfs_of};
 use drophammer_model::Instant;
 use drophammer_model::label_edge::{self, CoreProtocol, DUT_LOOPBACK};
 use drophammer_model::role::VrfRole;
@@ -49,10 +49,12 @@ struct Block {
     family: Family,
     /// Number of the first VRF.
     base: u32,
+    /// Number of their site at the port.
+    site: u32,
     /// Core port with the remote sites.
     core: PortIndex,
-    /// The routes of the remote sites, as their PE router advertises them.
-    remote: Arc<VpnRoutes>,
+    /// The routes of the remote sites, as their PE router advertises them; `None` at a port with further sites of VRFs.
+    remote: Option<Arc<VpnRoutes>>,
     /// The routes of the CE routers, as the DUT must advertise them to PE routers.
     customer: Arc<VpnRoutes>,
     /// What each PE router must receive of `customer`: session, expectation.
@@ -63,20 +65,33 @@ struct Block {
 #[derive(Clone)]
 struct Sites {
     family: Family,
-    /// Those behind its CE router.
-    customer: Arc<Routes>,
+    /// Those behind the CE router of each site.
+    customers: Vec<Arc<Routes>>,
     /// Those of its remote site.
     remote: Arc<Routes>,
 }
 
-/// What the CE router of a VRF must receive in one family.
+/// What a CE router must receive of another site of its VRF in one family.
 #[derive(Clone, Copy)]
 struct AtCe {
     /// Number of the VRF.
     vrf: u32,
+    /// The other site; `None` for the remote one.
+    from: Option<u32>,
     family: Family,
     session: SessionIndex,
     id: ExpectationId,
+}
+
+/// The session of a CE router in one family.
+#[derive(Clone, Copy)]
+struct Ce {
+    site: VrfView,
+    family: Family,
+    session: SessionIndex,
+    /// Its own routes, which it may receive. A router may advertise the routes of a neighbour back to it, and all CE routers of a site have the
+    /// same, so only frames show whether these are leaks.
+    returned: ExpectationId,
 }
 
 /// VRFs that are up.
@@ -86,20 +101,34 @@ struct InUse {
     blocks: Vec<Block>,
     /// The families in use.
     sites: Vec<Sites>,
-    /// What each CE router must receive, in the order of families and VRFs.
+    /// The sessions of CE routers, in the order of families and `vrfs`.
+    ces: Vec<Ce>,
+    /// What they must receive.
     at_ces: Vec<AtCe>,
-    /// Routes of CE routers that each CE router receives, in the same order. A router may advertise the routes of a neighbour back to it, and all CE
-    /// routers have the same, so only frames show whether these are leaks.
-    returned: Vec<(SessionIndex, ExpectationId)>,
     /// When all routes were last changed, and how late the tester had been until then in sending on each session.
     changed: Option<(Instant, Vec<(SessionIndex, Duration)>)>,
 }
 
+impl InUse {
+    /// The routes behind the CE router of a site in one family.
+    fn behind(&self, site: &VrfView, family: Family) -> Option<&Arc<Routes>> {
+        let sites = self.sites.iter().find(|sites| sites.family == family)?;
+        sites.customers.get(site.site as usize)
+    }
+
+    /// True if some site has this prefix.
+    fn has(&self, prefix: &Prefix) -> bool {
+        let all = self.sites.iter().flat_map(|sites| sites.customers.iter().chain([&sites.remote]));
+        all.into_iter().any(|routes| routes.index_of(prefix).is_some())
+    }
+}
+
 /// The VRFs of a suite.
 pub(crate) struct VpnState {
+    /// Their sites, in the order of `roles`.
     vrfs: Vec<VrfView>,
     roles: Vec<VrfRole>,
-    /// First session of the CE router of each VRF; it has one for each family, IPv4 first.
+    /// First session of each CE router, in the order of `roles`; it has one for each family, IPv4 first.
     ces: Vec<SessionIndex>,
     /// Port and session of each PE router.
     pes: Vec<(PortIndex, SessionIndex)>,
@@ -132,7 +161,7 @@ impl VpnState {
         }
         let view = |vrf: &VrfRole| {
             let core = label_edge::remote_port(ports, vrf)?;
-            Some(VrfView { number: vrf.number, customer: vrf.port, vid: vrf.vid, core })
+            Some(VrfView { number: vrf.number, site: vrf.site, customer: vrf.port, vid: vrf.vid, core })
         };
         VpnState { vrfs: roles.iter().filter_map(view).collect(), roles, ces, pes, in_use: None }
     }
@@ -147,11 +176,14 @@ impl VpnState {
         self.in_use.is_some()
     }
 
-    /// Session of the CE router of VRF `number` in a family, if it has that.
-    fn session(&self, number: u32, family: Family) -> Option<SessionIndex> {
-        let number = number as usize;
-        self.roles.get(number)?.link(family)?;
-        self.ces.get(number).map(|first| first + usize::from(family == Family::Ipv6))
+    /// Role of a site, and session of its CE router in a family, if it has that.
+    fn ce(&self, site: &VrfView, family: Family) -> Option<(&VrfRole, SessionIndex)> {
+        // The sites of a port are consecutive, in order of their VLANs.
+        let first = self.roles.partition_point(|role| role.port < site.customer);
+        let at = first + usize::from(site.vid - label_edge::FIRST_VLAN);
+        let role = self.roles.get(at)?;
+        role.link(family)?;
+        Some((role, self.ces.get(at)? + usize::from(family == Family::Ipv6)))
     }
 
     /// All sessions of CE and PE routers.
@@ -234,10 +266,10 @@ impl Bench<'_> {
     }
 }
 
-/// The block of a VRF that is in use, in one family.
+/// The block of a site that is in use, in one family.
 fn block_of<'a>(used: &'a InUse, vrf: &VrfView, family: Family) -> Option<&'a Block> {
     let of = |block: &&Block| (block.base..block.base + block.customer.vrfs().count).contains(&vrf.number);
-    used.blocks.iter().filter(|block| block.family == family).find(of)
+    used.blocks.iter().filter(|block| (block.family, block.site) == (family, vrf.site)).find(of)
 }
 
 impl TestSetup<'_> {
@@ -335,11 +367,10 @@ impl TestSetup<'_> {
 
     /// The emulated router of a session, as text: `the CE router of v3`.
     fn speaker(&self, session: SessionIndex) -> String {
-        let of = |vrf: &&VrfView| {
-            [Family::Ipv4, Family::Ipv6].iter().any(|family| self.vpns.session(vrf.number, *family) == Some(session))
-        };
-        match self.vpns.vrfs.iter().find(of) {
-            Some(vrf) => format!("the CE router of {}", vrf.name()),
+        let at = self.vpns.ces.partition_point(|first| *first <= session).checked_sub(1);
+        let is_pe = self.vpns.pes.iter().any(|(_, pe)| *pe == session);
+        match at.and_then(|at| self.vpns.vrfs.get(at)).filter(|_| !is_pe) {
+            Some(vrf) => format!("the CE router of {}", vrf.site_name()),
             None => {
                 let port = self.vpns.pes.iter().find(|(_, pe)| *pe == session).map_or(0, |(port, _)| *port);
                 format!("the PE router behind {}", self.routing.bench.facts.ports[port].name)
@@ -358,7 +389,7 @@ impl TestSetup<'_> {
         let at_pes = used.sites.iter().flat_map(|sites| self.vpns.pes.iter().map(move |(_, pe)| (*pe, sites.family)));
         let of_vpn = |family| if family == Family::Ipv4 { AfiSafi::VPNV4 } else { AfiSafi::VPNV6 };
         let at_pes = at_pes.map(|(session, family)| (session, of_vpn(family)));
-        let at_ces = used.at_ces.iter().map(|at| (at.session, AfiSafi::unicast(at.family)));
+        let at_ces = used.ces.iter().map(|ce| (ce.session, AfiSafi::unicast(ce.family)));
         match at_pes.chain(at_ces).find(|(session, family)| lacks(*session, *family)) {
             Some((session, family)) => Err(TestError::NotApplicable(format!(
                 "the DUT does not offer {family} routes in its OPEN to {} (RFC 4760 section 8)",
@@ -401,8 +432,8 @@ impl Vpns for TestSetup<'_> {
     fn bring_up(&mut self, size: &VpnSize, within: Duration) -> Result<VpnUp, TestError> {
         Vpns::take_down(self)?;
         self.routing.end_sessions()?;
-        let (vrfs, all) = (size.vrfs, self.vpns.vrfs.len());
-        if vrfs == 0 || vrfs as usize > all {
+        let (vrfs, all) = (size.vrfs, vrfs_of(&self.vpns.vrfs));
+        if vrfs == 0 || vrfs > all {
             let why = format!(
                 "the DUT has {all} VRFs, the test asks for {vrfs}: change `customers` of the ports, or the test"
             );
@@ -412,7 +443,7 @@ impl Vpns for TestSetup<'_> {
         self.vpns.in_use = Some(used);
         let core_s = self.bench().bring_core_up(within)?.as_secs_f64();
         let pes: Vec<_> = self.vpns.pes.iter().map(|(_, session)| *session).collect();
-        let ces: Vec<_> = self.vpns.in_use()?.at_ces.iter().map(|at| at.session).collect();
+        let ces: Vec<_> = self.vpns.in_use()?.ces.iter().map(|ce| ce.session).collect();
         let begun = self.rig().now();
         let deadline = begun + within;
         let mut wanted = Vec::new();
@@ -441,22 +472,23 @@ impl Vpns for TestSetup<'_> {
         let place = |bench: &Bench<'_>, session| bench.rig.hosts().place(session);
         let mut acts = Vec::new();
         let bench = &self.routing.bench;
-        for at in &used.at_ces {
-            let Some(sites) = used.sites.iter().find(|sites| sites.family == at.family) else { continue };
-            let RouterPlace { port, device, router } = place(bench, at.session);
-            let set = RouteSet::unicast(sites.customer.clone(), 0..sites.customer.len(), packing);
+        for ce in &used.ces {
+            let Some(own) = used.behind(&ce.site, ce.family) else { continue };
+            let RouterPlace { port, device, router } = place(bench, ce.session);
+            let set = RouteSet::unicast(own.clone(), 0..own.len(), packing);
             acts.push((port, Act::bgp(device, BgpCommand::Routes { peer: router, change, set })));
         }
         for block in &used.blocks {
             let Some((_, session)) = self.vpns.pes.iter().find(|(port, _)| *port == block.core) else { continue };
             let RouterPlace { port, device, router } = place(bench, *session);
-            let set = VpnRouteSet::all(block.remote.clone(), packing);
+            let Some(remote) = &block.remote else { continue };
+            let set = VpnRouteSet::all(remote.clone(), packing);
             acts.push((port, Act::bgp(device, BgpCommand::VpnRoutes { peer: router, change, set })));
         }
         for (port, act) in &acts {
             self.rig().command(*port, act).map_err(|e| TestError::Failed(e.to_string()))?;
         }
-        let per_site = self.vpns.in_use()?.sites.first().map_or(0, |sites| sites.customer.len());
+        let per_site = self.vpns.in_use()?.sites.first().map_or(0, |sites| sites.remote.len());
         let (mut at_ces, mut at_pes) = (Vec::new(), Vec::new());
         if let Some(used) = &self.vpns.in_use {
             at_ces.extend_from_slice(&used.at_ces);
@@ -481,20 +513,27 @@ impl Vpns for TestSetup<'_> {
     fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> Result<Vec<RouteAction>, TestError> {
         let now = self.rig().now();
         let mut actions = Vec::new();
-        for Sites { family, customer, .. } in self.vpns.in_use()?.sites.clone() {
+        let present = change == Change::Advertise;
+        for family in self.vpns.in_use()?.sites.iter().map(|sites| sites.family).collect::<Vec<_>>() {
             let at_pes = |block: &Block| (block.at_pes.clone(), vrf.number - block.base);
             let (at_pes, index) = block_of(self.vpns.in_use()?, vrf, family).map(at_pes).unwrap_or_default();
             for (session, id) in at_pes {
                 if let Some((routers, router)) = self.rig().session_mut(session) {
-                    let present = change == Change::Advertise;
                     routers.adj_rib_in_mut(router).change_vpn(now, id, index..index + 1, part.clone(), present);
                 }
             }
-            let session = self.vpns.session(vrf.number, family);
-            let peer = session.and_then(|session| self.routing.state.index_of(session));
-            let peer =
-                peer.ok_or_else(|| TestError::Failed(format!("the CE router of {} has no BGP session", vrf.name())))?;
-            let (routes, part, packing) = (customer, part.clone(), Packing::default());
+            let concerned = |at: &AtCe| (at.vrf, at.from, at.family) == (vrf.number, Some(vrf.site), family);
+            let others: Vec<_> = self.vpns.in_use()?.at_ces.iter().copied().filter(concerned).collect();
+            for AtCe { session, id, .. } in others {
+                if let Some((routers, router)) = self.rig().session_mut(session) {
+                    routers.adj_rib_in_mut(router).change(now, id, part.clone(), present);
+                }
+            }
+            let peer = self.vpns.ce(vrf, family).and_then(|(_, session)| self.routing.state.index_of(session));
+            let own = self.vpns.in_use()?.behind(vrf, family).cloned();
+            let no_session = || TestError::Failed(format!("the CE router of {} has no BGP session", vrf.site_name()));
+            let (peer, routes) = peer.zip(own).ok_or_else(no_session)?;
+            let (part, packing) = (part.clone(), Packing::default());
             actions.push(RouteAction::Routes { peer, change, routes, part, packing });
         }
         Ok(actions)
@@ -541,21 +580,19 @@ impl Vpns for TestSetup<'_> {
     fn seen(&self) -> VpnRoutesSeen {
         let mut seen = VpnRoutesSeen::default();
         let Some(used) = &self.vpns.in_use else { return seen };
-        for AtCe { vrf, family, session, id } in &used.at_ces {
+        for AtCe { family, session, id, .. } in &used.at_ces {
+            let Some((routers, router)) = self.routing.bench.rig.session(*session) else { continue };
+            let report = routers.adj_rib_in(router).report(*id);
+            seen.add((*family, Place::Ce), [report.expected, report.present, report.wrong, report.unexpected]);
+        }
+        for Ce { site, session, returned, .. } in &used.ces {
             let Some((routers, router)) = self.routing.bench.rig.session(*session) else { continue };
             let adj_rib_in = routers.adj_rib_in(router);
-            let report = adj_rib_in.report(*id);
-            seen.add((*family, Place::Ce), [report.expected, report.present, report.wrong, report.unexpected]);
-            let foreign = adj_rib_in.unexpected(MOST_LEAKS);
+            seen.returned += u64::from(adj_rib_in.report(*returned).unexpected);
             seen.leaked += adj_rib_in.totals().unexpected;
-            let has = |routes: &Routes, prefix: &Prefix| routes.index_of(prefix).is_some();
-            let own = |prefix: &Prefix| used.sites.iter().any(|s| has(&s.customer, prefix) || has(&s.remote, prefix));
-            let foreign = foreign.iter().filter(|key| !own(&key.prefix));
-            seen.tell(foreign.map(|key| format!("the CE router of v{} has {}", vrf + 1, key.prefix)));
-        }
-        for (session, id) in &used.returned {
-            let Some((routers, router)) = self.routing.bench.rig.session(*session) else { continue };
-            seen.returned += u64::from(routers.adj_rib_in(router).report(*id).unexpected);
+            let foreign = adj_rib_in.unexpected(MOST_LEAKS);
+            let foreign = foreign.iter().filter(|key| !used.has(&key.prefix));
+            seen.tell(foreign.map(|key| format!("the CE router of {} has {}", site.site_name(), key.prefix)));
         }
         for block in &used.blocks {
             for (session, id) in &block.at_pes {
@@ -598,6 +635,10 @@ impl Vpns for TestSetup<'_> {
         let sites = sites.ok_or_else(|| TestError::Failed(format!("no {family} route has been advertised")))?;
         match way {
             Way::ToCore => Ok(vec![flows::to_core(sites, vrf, part, size, group)]),
+            Way::BetweenCustomers => {
+                let others = used.vrfs.iter().filter(|other| other.number == vrf.number && other.site != vrf.site);
+                Ok(others.map(|other| flows::to_other(sites, vrf, other, part.clone(), size, group)).collect())
+            }
             Way::ToCustomers => self.to_customers(used, sites, vrf, part, size, group),
         }
     }

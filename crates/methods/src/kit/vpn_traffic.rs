@@ -8,7 +8,7 @@ use crate::routing::Change;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::trial::Trial;
-use crate::vpns::{VpnRoutesSeen, VpnSize, VpnUp, VrfView, Way};
+use crate::vpns::{VpnRoutesSeen, VpnSize, VpnUp, VrfView, Way, vrfs_of};
 use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
@@ -28,13 +28,31 @@ pub const VRFS: Param<Option<u32>> =
 /// `routes`
 pub const ROUTES: Param<u32> = Param::new("routes", "100", "100", ROUTES_HELP);
 /// Help of `routes`.
-pub const ROUTES_HELP: &str = "routes of each VRF: half of them behind its CE router, half at its remote site";
+pub const ROUTES_HELP: &str = "routes of each VRF: half of them behind its CE router, half at its remote site; further sites have as many as each of these";
 /// `families`
 pub const FAMILIES: Param<Vec<Family>> = Param::new(
     "families",
     "[ipv4]",
     "[ipv4]",
     "families of the routes of VRFs, VPN-IPv4 and VPN-IPv6 (RFC 4659); `routes` are those of each family",
+);
+drophammer_model::choice! {
+    /// Between which sites of a VRF frames go.
+    pub enum Mesh {
+        /// Between each CE router and the remote site.
+        Pairs = "pairs",
+        /// Also between the CE routers of a VRF.
+        Partial = "partial",
+    }
+}
+
+/// `mesh`
+pub const MESH: Param<Mesh> = Param::new(
+    "mesh",
+    "pairs",
+    "pairs",
+    "sites between which frames go: each CE router and the remote site of its VRF (`pairs`), or also the CE routers of a VRF, which \
+     are behind ports with `sites_of` (`partial`)",
 );
 /// `frame_size`
 pub const SIZE: Param<PacketSize> = Param::new(
@@ -87,11 +105,15 @@ pub const LEAKS: TableSpec<LeakRow> = TableSpec::new("vpn_leaks", "Frames in a w
 pub const TO_CORE: &str = "to the core";
 /// Group of frames to CE routers.
 pub const TO_CUSTOMERS: &str = "to customers";
+/// Group of frames between CE routers.
+pub const BETWEEN_CUSTOMERS: &str = "between customers";
 
 /// VRFs that are up, with all their routes.
 pub struct Vpn {
-    /// The VRFs.
+    /// The VRFs, site by site.
     pub vrfs: Vec<VrfView>,
+    /// Sites between which frames go.
+    pub mesh: Mesh,
     /// Routes of each of the two sites of a VRF in each family.
     pub per_site: u32,
     /// Families of the routes.
@@ -134,13 +156,19 @@ impl Vpn {
     pub fn bring_up(bed: &mut dyn Testbed, params: &Params) -> Result<(Vpn, Ready), TestError> {
         let size = SIZE.get(params);
         let vpns = bed.vpns()?;
-        let count = VRFS.get(params).unwrap_or(vpns.vrfs().len() as u32);
+        let count = VRFS.get(params).unwrap_or(vrfs_of(vpns.vrfs()));
         let per_site = ROUTES.get(params).div_ceil(2);
         let families = FAMILIES.get(params);
         let asked = VpnSize { vrfs: count, routes: per_site, families: families.clone() };
         let up = vpns.bring_up(&asked, ESTABLISH.get(params))?;
         let vrfs = vpns.used().to_vec();
-        let mut vpn = Vpn { vrfs, per_site, families, size, leaks: BTreeMap::new(), elsewhere: 0 };
+        let mesh = MESH.find(params).unwrap_or(Mesh::Pairs);
+        if mesh == Mesh::Partial && vrfs.iter().all(|vrf| vrf.site == 0) {
+            vpns.take_down()?;
+            let why = "no VRF in use has two sites: write `sites_of: c1` for a port with `customers`, where `c1` is another one";
+            return Err(TestError::NotApplicable(why.into()));
+        }
+        let mut vpn = Vpn { vrfs, mesh, per_site, families, size, leaks: BTreeMap::new(), elsewhere: 0 };
         // No other DUT is measured between this and the check: the router works in the meantime.
         bed.progress("routes of VRFs are advertised");
         let begun = bed.now_s().unwrap_or_default();
@@ -201,9 +229,13 @@ impl Vpn {
 
     /// The largest number of routes to which one port sends.
     fn most_routes_of_a_port(&self) -> u32 {
-        let mut vrfs: BTreeMap<usize, u32> = BTreeMap::new();
-        self.vrfs.iter().flat_map(|vrf| [vrf.customer, vrf.core]).for_each(|port| *vrfs.entry(port).or_default() += 1);
-        vrfs.values().max().copied().unwrap_or(0) * self.per_site * self.families.len() as u32
+        let mut sites: BTreeMap<usize, u32> = BTreeMap::new();
+        for vrf in &self.vrfs {
+            *sites.entry(vrf.core).or_default() += 1;
+            let others = self.vrfs.iter().filter(|other| other.number == vrf.number).count() as u32 - 1;
+            *sites.entry(vrf.customer).or_default() += 1 + if self.mesh == Mesh::Partial { others } else { 0 };
+        }
+        sites.values().max().copied().unwrap_or(0) * self.per_site * self.families.len() as u32
     }
 
     /// Traffic to every route in both directions.
@@ -214,7 +246,9 @@ impl Vpn {
         let mut traffic = VpnTraffic::default();
         let group =
             |way: &str, family| if family == Family::Ipv4 { way.to_owned() } else { format!("{way}, {family}") };
-        for (way, name) in [(Way::ToCore, TO_CORE), (Way::ToCustomers, TO_CUSTOMERS)] {
+        let pairs = [(Way::ToCore, TO_CORE), (Way::ToCustomers, TO_CUSTOMERS)];
+        let between = (self.mesh == Mesh::Partial).then_some((Way::BetweenCustomers, BETWEEN_CUSTOMERS));
+        for (way, name) in pairs.into_iter().chain(between) {
             traffic.add(bed, self, way, &(0..self.per_site), &|_, family| group(name, family))?;
         }
         Ok(traffic)
@@ -277,10 +311,14 @@ impl Vpn {
                 (None, Some(label)) => format!("{port}, label {label}"),
                 (None, None) => format!("{port}, without VLAN and label"),
             };
-            let arrived = site.map_or_else(|| behind.clone(), |vrf| format!("{} ({behind})", vrf.name()));
+            let arrived = site.map_or_else(|| behind.clone(), |vrf| format!("{} ({behind})", vrf.site_name()));
             let leak = site.is_some_and(|vrf| vrf.number != *number);
             leaked += if leak { *frames } else { 0 };
-            let way = if *way == Way::ToCore { TO_CORE } else { TO_CUSTOMERS };
+            let way = match way {
+                Way::ToCore => TO_CORE,
+                Way::ToCustomers => TO_CUSTOMERS,
+                Way::BetweenCustomers => BETWEEN_CUSTOMERS,
+            };
             let is = if leak { "a leak into another VRF" } else { "in no other VRF" }.to_owned();
             let row = LeakRow { vrf: format!("v{}", number + 1), way: way.into(), arrived, is, frames: *frames };
             LEAKS.add(outcome, row, trials.iter().copied(), []);
@@ -290,17 +328,23 @@ impl Vpn {
 
     /// Number of VRFs.
     pub fn count(&self) -> u32 {
-        self.vrfs.len() as u32
+        vrfs_of(&self.vrfs)
     }
 
-    /// Number of routes of each VRF.
+    /// Number of routes of each VRF; on average, if not all have equally many sites.
     pub fn per_vrf(&self) -> u64 {
-        2 * u64::from(self.per_site) * self.families.len() as u64
+        self.all_routes() / u64::from(self.count().max(1))
     }
 
-    /// Number of routes of all VRFs.
+    /// Number of routes of all VRFs: behind all CE routers, and at the remote site of each VRF.
     pub fn all_routes(&self) -> u64 {
-        self.per_vrf() * self.vrfs.len() as u64
+        let sites = self.vrfs.len() as u64 + u64::from(self.count());
+        sites * u64::from(self.per_site) * self.families.len() as u64
+    }
+
+    /// Number of routes behind all CE routers that are in `part` of each of them.
+    pub fn behind_customers(&self, part: &Range<u32>) -> u64 {
+        part.len() as u64 * self.vrfs.len() as u64 * self.families.len() as u64
     }
 
     /// The families as text: `IPv4`, `IPv4, IPv6`.

@@ -11,32 +11,44 @@ use std::time::Duration;
 /// Maximum number of leaks that are told as text.
 const MOST_LEAKS: usize = 20;
 
-/// A VRF of the DUT, as tests see it.
+/// A site of a VRF of the DUT, with a CE router. Most VRFs have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VrfView {
-    /// Its number, from 0. Its name is `v1` for number 0.
+    /// Number of the VRF, from 0. Its name is `v1` for number 0.
     pub number: u32,
-    /// Port with its CE router.
+    /// Number of the site among those of the VRF, from 0.
+    pub site: u32,
+    /// Port with the CE router.
     pub customer: PortIndex,
     /// VLAN of the CE router.
     pub vid: u16,
-    /// Core port with its remote site.
+    /// Core port with the remote site of the VRF.
     pub core: PortIndex,
 }
 
 impl VrfView {
-    /// Its name.
+    /// Name of the VRF: `v1`.
     pub fn name(&self) -> String {
         format!("v{}", self.number + 1)
     }
+
+    /// Name of the site: `v1`, or `v1, site 2` for the second one.
+    pub fn site_name(&self) -> String {
+        if self.site == 0 { self.name() } else { format!("{}, site {}", self.name(), self.site + 1) }
+    }
+}
+
+/// Number of VRFs with these sites.
+pub fn vrfs_of(sites: &[VrfView]) -> u32 {
+    sites.iter().filter(|site| site.site == 0).count() as u32
 }
 
 /// VRFs and routes that a test uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VpnSize {
-    /// Number of VRFs, divided equally among the customer ports.
+    /// Number of VRFs, divided equally among the customer ports that have VRFs of their own. They are used with all their sites.
     pub vrfs: u32,
-    /// Routes of each VRF at each of its two sites, in each family.
+    /// Routes of each VRF at each of its sites, in each family.
     pub routes: u32,
     /// Families of the routes, at least one.
     pub families: Vec<Family>,
@@ -58,6 +70,8 @@ pub enum Way {
     ToCore,
     /// From remote sites to CE routers: the DUT removes labels.
     ToCustomers,
+    /// From CE routers to the other CE routers of their VRF, without labels.
+    BetweenCustomers,
 }
 
 /// Time that the steps to a working VPN took, in seconds.
@@ -154,10 +168,9 @@ impl VpnRoutesSeen {
 
 /// The VRFs of the DUT.
 ///
-/// A test uses some of them with equal numbers of routes: half of the routes of each VRF are behind its CE router, the
-/// other half at its remote site. All VRFs have the same prefixes.
+/// A test uses some of them with equal numbers of routes behind each CE router and at each remote site. All VRFs have the same prefixes.
 pub trait Vpns {
-    /// All VRFs, in order of their numbers.
+    /// All VRFs, site by site, in order of ports and VLANs.
     fn vrfs(&self) -> &[VrfView];
 
     /// Brings VRFs up: OSPF and LDP with the P routers, and the sessions of their CE and PE routers. No route is advertised yet.
@@ -167,7 +180,7 @@ pub trait Vpns {
     /// [`TestError::Failed`] if a session is not up `within` this time.
     fn bring_up(&mut self, size: &VpnSize, within: Duration) -> Result<VpnUp, TestError>;
 
-    /// The VRFs that are in use.
+    /// The VRFs that are in use, site by site in the same order.
     fn used(&self) -> &[VrfView];
 
     /// Advertises all routes, or withdraws them.
@@ -178,7 +191,7 @@ pub trait Vpns {
     /// A route that is advertised already is advertised again.
     fn change_all(&mut self, change: Change) -> Result<(), TestError>;
 
-    /// Advertises or withdraws routes `part` behind the CE router of a VRF in each family, at an event of a trial. From now on, these routes are
+    /// Advertises or withdraws routes `part` behind the CE router of a site in each family, at an event of a trial. From now on, these routes are
     /// expected to be present or absent.
     ///
     /// # Errors
@@ -194,7 +207,7 @@ pub trait Vpns {
     /// Routes that are present now.
     fn seen(&self) -> VpnRoutesSeen;
 
-    /// Flows of `group` to routes `part` of a VRF in one family, with the labels that the DUT has advertised, and with the encapsulation in which they must arrive. Tags and labels are added to `size`.
+    /// Flows of `group` from or to a site of a VRF in one family, to the routes `part`, with the labels that the DUT has advertised, and with the encapsulation in which they must arrive. Tags and labels are added to `size`.
     /// Their weight is their number of routes.
     ///
     /// # Errors
@@ -209,7 +222,7 @@ pub trait Vpns {
         group: &str,
     ) -> Result<Vec<FlowSpec>, TestError>;
 
-    /// The VRF at whose site a frame arrived; `None` for no site.
+    /// The site at which a frame arrived, or the first one of the VRF for its remote site; `None` for no site.
     fn site_of(&self, arrived: &Misdelivered) -> Option<VrfView>;
 
     /// Ends all sessions, and waits until the DUT's processor is idle, if that is known: it then has no more routes of VPNs to remove.

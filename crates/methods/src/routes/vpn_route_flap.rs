@@ -180,8 +180,7 @@ fn flap(bed: &mut dyn Testbed, params: &Params, vpn: &mut Vpn, outcome: &mut Out
     traffic.add(bed, vpn, Way::ToCore, &(0..vpn.per_site), &|_, _| TO_CORE.into())?;
     traffic.add(bed, vpn, Way::ToCustomers, &(0..part.start), &group(STABLE))?;
     traffic.add(bed, vpn, Way::ToCustomers, &part, &group(FLAPPED))?;
-    let families = vpn.families.len() as u64;
-    let flapped = part.len() as u64 * u64::from(vpn.count()) * families;
+    let flapped = vpn.behind_customers(&part);
     let purpose = format!("VPN route flap: {flapped} of {} routes", vpn.all_routes());
     bed.progress(&purpose);
     let spec = TrialSpec {
@@ -307,7 +306,8 @@ fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape<'_>) {
     shape.vpn.vrfs.iter().for_each(|vrf| *vrfs_of.entry(vrf.customer).or_default() += 1);
     let families = shape.vpn.families.len() as u64;
     let stable_routes = u64::from(shape.part.start) * families;
-    let mut rows = vec![(TO_CORE, "core".to_owned(), TO_CORE.to_owned(), shape.vpn.all_routes() / 2)];
+    let to_core = u64::from(shape.vpn.per_site) * shape.vpn.vrfs.len() as u64 * families;
+    let mut rows = vec![(TO_CORE, "core".to_owned(), TO_CORE.to_owned(), to_core)];
     for (port, vrfs) in &vrfs_of {
         let name = &shape.ports[*port];
         rows.push((STABLE, name.clone(), group_name(STABLE, name), stable_routes * vrfs));

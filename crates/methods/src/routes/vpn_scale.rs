@@ -3,7 +3,7 @@
 
 use crate::kit::prelude::*;
 use crate::throughput_search::search_with;
-use crate::vpn_traffic::{self, LEAKS, Ready, Vpn, note_leaked_routes};
+use crate::vpn_traffic::{self, LEAKS, Mesh, Ready, Vpn, note_leaked_routes};
 
 /// The test.
 pub struct VpnScale;
@@ -41,6 +41,7 @@ static SPEC: TestSpec = TestSpec {
             vpn_traffic::VRFS.spec(),
             vpn_traffic::ROUTES.spec(),
             vpn_traffic::FAMILIES.spec(),
+            vpn_traffic::MESH.spec(),
             vpn_traffic::SIZE.spec(),
             TRIAL.spec(),
             vpn_traffic::CHECK_RATE.spec(),
@@ -66,6 +67,7 @@ columns! {
     struct ScaleRow {
         vrfs: u64 = "VRFs",
         families: String = "Families",
+        mesh: String = "Mesh",
         routes_per_vrf: u64 = "Routes per VRF",
         routes: u64 = "Routes",
         core_s: f64 = "OSPF and LDP up after" ["s"],
@@ -193,6 +195,7 @@ fn measure(
     let row = ScaleRow {
         vrfs: vpn.count().into(),
         families: vpn.family_names(),
+        mesh: vpn.mesh.to_string(),
         routes_per_vrf: vpn.per_vrf(),
         routes: vpn.all_routes(),
         core_s: ready.up.core_s,
@@ -290,7 +293,8 @@ fn mean_latency_us(result: &TrialResult) -> Option<f64> {
 fn rank(outcome: &mut Outcome, row: &ScaleRow, found: &Found, ready: &Ready) {
     let ipv6 = row.families.contains(&Family::Ipv6.to_string());
     let families = if ipv6 { format!(" ({})", row.families) } else { String::new() };
-    let scenario = format!("{} VRFs with {} routes each{families}", row.vrfs, row.routes_per_vrf);
+    let mesh = if row.mesh == Mesh::Partial.to_string() { ", partial mesh" } else { "" };
+    let scenario = format!("{} VRFs with {} routes each{families}{mesh}", row.vrfs, row.routes_per_vrf);
     let held = row.forward_s.map(|_| row.routes as f64).or(Some(0.0));
     // The test ends at its own number of routes.
     outcome.ranks.push(RankFigure {

@@ -175,6 +175,8 @@ pub struct PortConfig {
     pub core: Vec<CoreProtocol>,
     /// Number of VRFs of the DUT's port, each on a VLAN with an emulated CE router.
     pub customers: u32,
+    /// The port whose VRFs these are: its customers are further sites of them, in the same order. `None` if they are its own.
+    pub sites_of: Option<usize>,
 }
 
 /// A forwarding equivalence class: packets to one network, which leave with labels (RFC 3031 sections 2.1 and 3.11).

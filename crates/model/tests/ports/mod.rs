@@ -28,6 +28,7 @@ pub fn two_ports() -> Vec<PortConfig> {
         pushed: Vec::new(),
         core: Vec::new(),
         customers: 0,
+        sites_of: None,
     };
     vec![
         port(

@@ -59,7 +59,42 @@ pub(super) fn to_core(sites: &Sites, vrf: &VrfView, part: Range<u32>, size: &Pac
         ],
         arrives: Some(Arriving { labels: labels.map(label).to_vec(), ttl: Some(HOP_LIMIT - 1), ..Arriving::default() }),
         size: Some(size.with_tags(4)),
-        ..FlowSpec::new(group, vrf.customer, vrf.core, sources(&sites.customer), targets(&sites.remote, &part))
+        ..FlowSpec::new(
+            group,
+            vrf.customer,
+            vrf.core,
+            sources(&sites.customers[vrf.site as usize]),
+            targets(&sites.remote, &part),
+        )
+    }
+}
+
+/// The flow from the CE router of a site to that of another site of the VRF.
+pub(super) fn to_other(
+    sites: &Sites,
+    from: &VrfView,
+    to: &VrfView,
+    part: Range<u32>,
+    size: &PacketSize,
+    group: &str,
+) -> FlowSpec {
+    let tag = Vlan { vid: Field::from(Bits::new(from.vid.into())), ..Vlan::default() };
+    let [own, others] = [from, to].map(|site| &sites.customers[site.site as usize]);
+    FlowSpec {
+        weight: f64::from(part.len() as u32),
+        headers: vec![
+            Header::Ethernet(Ethernet::default()),
+            Header::Vlan(tag),
+            ip(sites.family),
+            Header::Udp(Udp::default()),
+        ],
+        arrives: Some(Arriving {
+            vlans: vec![ArrivingTag { vid: Bits::new(to.vid.into()), pcp: None }],
+            ttl: Some(HOP_LIMIT - 1),
+            ..Arriving::default()
+        }),
+        size: Some(size.with_tags(4)),
+        ..FlowSpec::new(group, from.customer, to.customer, sources(own), targets(others, &part))
     }
 }
 
@@ -86,7 +121,13 @@ fn to_customer(
             ..Arriving::default()
         }),
         size: Some(size.with_tags(4 * labels.len() as u16)),
-        ..FlowSpec::new(group, vrf.core, vrf.customer, sources(&sites.remote), targets(&sites.customer, &part))
+        ..FlowSpec::new(
+            group,
+            vrf.core,
+            vrf.customer,
+            sources(&sites.remote),
+            targets(&sites.customers[vrf.site as usize], &part),
+        )
     }
 }
 
@@ -104,7 +145,7 @@ impl TestSetup<'_> {
         let rig = &self.routing.bench.rig;
         let transport = self.transport_label(vrf.core)?;
         let no_label = |route: u32| {
-            let prefix = sites.customer.prefix(route);
+            let prefix = sites.customers[vrf.site as usize].prefix(route);
             TestError::Failed(format!("the DUT has advertised no label for {prefix} of {}", vrf.name()))
         };
         let pe = self.vpns.pes.iter().find(|(port, _)| *port == vrf.core).map(|(_, session)| *session);

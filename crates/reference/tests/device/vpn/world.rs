@@ -74,7 +74,7 @@ pub fn config(vrfs: u32) -> Config {
         ipv6: None,
     };
     let vrf = |n: u32| Vrf {
-        interface: 2 + n as usize,
+        interfaces: vec![2 + n as usize],
         distinguisher: label_edge::distinguisher(DUT_LOOPBACK, n),
         target: label_edge::target(n),
     };

@@ -38,6 +38,8 @@ struct More {
     bgp: bool,
     /// IPv6 in the VRFs. The core has IPv4.
     ipv6: bool,
+    /// A second site of each VRF, behind a port of its own, and a second core port.
+    sites: bool,
 }
 
 impl More {
@@ -48,10 +50,16 @@ impl More {
 
 fn suite(vrfs: u32, more: More) -> String {
     let (off, bgp) = (if more.ipv6 { "" } else { "ipv6: off, " }, if more.bgp { "bgp: {}\n" } else { "" });
+    let more_ports = match more.sites {
+        true => format!(
+            "  - {{name: ce2, speed: 1 Gbit/s, {off}customers: {vrfs}, sites_of: ce}}\n  - {{name: core2, speed: 1 Gbit/s, {off}core: [ospf, ldp, bfd]}}\n"
+        ),
+        false => String::new(),
+    };
     let memory = std::env::var("DROPHAMMER_MEMORY").map_or(String::new(), |mib| format!(", memory: {mib}"));
     format!(
         "suite: pe\nduts: [{{name: guest, kind: uml{memory}}}]\nports:\n  - {{name: core, speed: 1 Gbit/s, {off}core: [ospf, ldp, bfd]}}\n  \
-         - {{name: ce, speed: 1 Gbit/s, {off}customers: {vrfs}}}\ntests: [throughput]\n{bgp}"
+         - {{name: ce, speed: 1 Gbit/s, {off}customers: {vrfs}}}\n{more_ports}tests: [throughput]\n{bgp}"
     )
 }
 
@@ -69,6 +77,11 @@ pub fn vpns_after_bgp(lab: &mut Lab, folder: &Path) -> Result<(), String> {
 /// the frames of IPv6 are printed and not judged.
 pub fn vpns_with_ipv6(lab: &mut Lab, folder: &Path) -> Result<(), String> {
     each(lab, folder, More { ipv6: true, ..More::default() })
+}
+
+/// As [`vpns`], with two CE routers in each VRF, between which frames go too.
+pub fn vpns_with_two_sites(lab: &mut Lab, folder: &Path) -> Result<(), String> {
+    each(lab, folder, More { sites: true, ..More::default() })
 }
 
 fn each(lab: &mut Lab, folder: &Path, more: More) -> Result<(), String> {
@@ -96,18 +109,18 @@ fn with(lab: &mut Lab, folder: &Path, (vrfs, routes): (u32, u32), more: More) ->
     let seen = setup
         .await_forwarding(families)
         .and_then(|()| if more.bgp { with_peers(&mut setup) } else { Ok(()) })
-        .and_then(|()| routed(&mut setup, vrfs, routes, families))
+        .and_then(|()| routed(&mut setup, vrfs, routes, more))
         .map_err(|e| e.to_string());
     drop(setup);
     let (host, daemons) = super::peers::resident(dut.as_mut());
     dut.check().map_err(|e| e.to_string())?;
     let taken_down = real::take_down(dut, folder);
-    let Seen { core_s, sessions_s, routes_s, installed_s } = seen?;
+    let Seen { sessions, core_s, sessions_s, routes_s, installed_s } = seen?;
     println!(
         "    {vrfs} VRFs, {routes} routes on each side: ready in {:.1} s, core in {core_s:.1} s, {} sessions in {sessions_s:.1} s, all routes in \
          {routes_s:.1} s, all frames {installed_s:.1} s later; the guest's process has {host} MiB, {daemons}",
         up.as_secs_f64(),
-        vrfs * families.len() as u32 + 1,
+        sessions,
     );
     taken_down?;
     super::nothing_left()
@@ -122,6 +135,7 @@ fn with_peers(setup: &mut TestSetup<'_>) -> Result<(), TestError> {
 
 /// Times of the steps, in seconds.
 struct Seen {
+    sessions: u32,
     core_s: f64,
     sessions_s: f64,
     routes_s: f64,
@@ -129,14 +143,20 @@ struct Seen {
 }
 
 /// Sessions, routes both ways, and frames on all of them. Then all routes are withdrawn.
-fn routed(setup: &mut TestSetup<'_>, vrfs: u32, routes: u32, families: &[Family]) -> Result<Seen, TestError> {
+fn routed(setup: &mut TestSetup<'_>, vrfs: u32, routes: u32, more: More) -> Result<Seen, TestError> {
+    let families = more.families();
+    // Each of two PE routers gets the routes of both sites, and each CE router those of the other one and of the remote site.
+    let seen_per_route = if more.sites { 8 } else { 2 };
     let failed = |what: String| TestError::Failed(what);
     let vpns: &mut dyn Vpns = setup;
     let size = VpnSize { vrfs, routes, families: families.to_vec() };
     let up = vpns.bring_up(&size, UP + PER_VRF * vrfs)?;
     vpns.change_all(Change::Advertise)?;
     let seen = vpns.await_routes(PATIENCE)?;
-    if !seen.complete() || seen.present != 2 * u64::from(vrfs * routes) * families.len() as u64 || seen.leaked != 0 {
+    if !seen.complete()
+        || seen.present != seen_per_route * u64::from(vrfs * routes) * families.len() as u64
+        || seen.leaked != 0
+    {
         return Err(failed(format!("{seen:?}")));
     }
     let installed = Instant::now();
@@ -159,7 +179,13 @@ fn routed(setup: &mut TestSetup<'_>, vrfs: u32, routes: u32, families: &[Family]
         return Err(failed(format!("withdrawn: {gone:?}")));
     }
     vpns.take_down()?;
-    Ok(Seen { core_s: up.core_s, sessions_s: up.sessions_s, routes_s: seen.last_change_s, installed_s })
+    Ok(Seen {
+        sessions: up.sessions,
+        core_s: up.core_s,
+        sessions_s: up.sessions_s,
+        routes_s: seen.last_change_s,
+        installed_s,
+    })
 }
 
 /// The largest frames in both directions of every VRF, a group of flows for each.
@@ -168,7 +194,7 @@ fn trial(setup: &mut TestSetup<'_>, routes: u32, family: Family) -> Result<Vec<G
     let vpns: &dyn Vpns = setup;
     let mut flows = Vec::new();
     for vrf in vpns.used() {
-        for way in [Way::ToCore, Way::ToCustomers] {
+        for way in [Way::ToCore, Way::ToCustomers, Way::BetweenCustomers] {
             flows.extend(vpns.flows(vrf, way, family, 0..routes, &size, &group(vrf, way))?);
         }
     }
@@ -187,7 +213,7 @@ fn trial(setup: &mut TestSetup<'_>, routes: u32, family: Family) -> Result<Vec<G
 }
 
 fn group(vrf: &VrfView, way: Way) -> String {
-    format!("{} {way:?}", vrf.name())
+    format!("{} {way:?}", vrf.site_name())
 }
 
 /// The first group of flows that did not arrive in full where and as it should.

@@ -168,7 +168,8 @@ fn a_session_over_ipv6_takes_its_routes_with_it() {
     let now = all.world.now;
     all.world.pe_mut().adj_rib_in_mut(0).change_vpn(now, all.at_pe, 1..2, 0..ROUTES, false);
     all.world.ce_mut(1).stop(now, IPV6);
-    assert!(all.complete());
+    let at_pe = all.at_pe;
+    assert!(all.world.run(|w| w.pe().adj_rib_in(0).is_complete(at_pe)));
     let truth = all.world.router.truth();
     assert_eq!((truth.bgp.sessions, truth.fib.vpn), (u64::from(2 * VRFS), u64::from((2 * VRFS - 1) * ROUTES)));
 }

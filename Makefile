@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 DROPHAMMER = cargo run --quiet --release --locked -p drophammer-cli --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long test-all fuzz bench bench-ports package test-package clean-lab
+.PHONY: help run test test-long test-all fuzz bench bench-ports package test-package wheel clean-lab
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r t h; do printf '%-16s %s\n' "$$t" "$$h"; done
@@ -48,6 +48,9 @@ package: ## build a Debian package with manual pages and completions, in target/
 
 test-package: ## as root: install that package into an overlay of this system, check what it brings, and purge it
 	@scripts/test-package
+
+wheel: ## build a Python wheel with the program and the module drophammer, in target/wheels; installs maturin if it is missing
+	@scripts/wheel
 
 clean-lab: ## remove what a killed run may have left behind
 	$(DROPHAMMER) clean

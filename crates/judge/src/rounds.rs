@@ -89,7 +89,9 @@ fn status(rounds: &[&TestRecord]) -> TestStatus {
         | TestStatus::FewerRounds(why) => {
             format!("round {}: {why}", record.round)
         }
-        TestStatus::Completed | TestStatus::Interrupted => format!("round {}: stopped by the user", record.round),
+        TestStatus::Completed | TestStatus::Interrupted | TestStatus::NotAsked => {
+            format!("round {}: stopped by the user", record.round)
+        }
     };
     let causes: Vec<String> = open.iter().map(why).collect();
     let text = format!("in {} of {} rounds ({})", rounds.len() - open.len(), rounds.len(), causes.join("; "));

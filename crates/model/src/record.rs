@@ -259,6 +259,8 @@ pub enum TestStatus {
     Interrupted,
     /// It does not apply to this DUT, for this reason.
     Skipped(String),
+    /// The suite runs it on other DUTs only (`duts`).
+    NotAsked,
 }
 
 /// A remark.

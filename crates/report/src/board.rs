@@ -45,7 +45,8 @@ pub fn places(view: &View) -> Vec<Line> {
     }
     let of_section = |section: usize| {
         let figures: Vec<&Ranked> = view.ranking.figures.iter().filter(|f| f.section == section).collect();
-        (!figures.is_empty()).then(|| line(view, section, &figures))
+        let several = view.sections[section].results.len() > 1;
+        (several && !figures.is_empty()).then(|| line(view, section, &figures))
     };
     (0..view.sections.len()).filter_map(of_section).collect()
 }
@@ -130,6 +131,7 @@ pub fn places_grid(view: &View) -> Option<(Grid, Vec<String>)> {
         for dut in order {
             row.push(match &line.places[*dut] {
                 Place::Ranked(place, tied) => format!("{}{place}", if *tied { "=" } else { "" }),
+                Place::None(_) if !view.order_of(&view.sections[line.section]).contains(dut) => DASH.into(),
                 Place::None(why) => {
                     reasons.push((format!("{}: {why}", view.duts[*dut].label()), title.clone()));
                     "N/A".into()

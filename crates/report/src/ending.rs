@@ -3,7 +3,7 @@
 use crate::format::several;
 use crate::grid;
 use crate::rank::Ranked;
-use crate::view::{Section, Standing, View};
+use crate::view::{DutResult, Section, Standing, View};
 use drophammer_judge::held_up::{HOST_BUSY, HeldUp, causes};
 use drophammer_model::figure::Decision;
 use drophammer_model::outcome::Blame;
@@ -91,9 +91,12 @@ fn is_spoilt(standing: &Standing) -> bool {
 /// Number of figures, over all DUTs, that the tester or its host spoilt in completed tests.
 fn unmeasured(view: &View) -> usize {
     let of = |figure: &Ranked| {
-        let entries = figure.entries.iter().zip(&view.sections[figure.section].results);
-        let is_one = |missing: Option<Blame>| missing == Some(Blame::Spoilt);
-        entries.filter(|(e, result)| is_one(e.missing().map(|m| m.by)) && !is_spoilt(&result.standing)).count()
+        let results = view.sections[figure.section].results.iter();
+        let is_one = |result: &&DutResult<'_>| {
+            let by = figure.entries[result.dut].missing().map(|missing| missing.by);
+            by == Some(Blame::Spoilt) && !is_spoilt(&result.standing)
+        };
+        results.filter(is_one).count()
     };
     view.ranking.figures.iter().map(of).sum()
 }

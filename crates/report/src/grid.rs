@@ -4,9 +4,9 @@ use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{DASH, cell, heading, number};
 use crate::published::{self, BESIDE};
-use crate::rank::{HOW, Ranked};
+use crate::rank::{Entry, HOW, Ranked};
 use crate::view::{DutResult, MergedTable, View};
-use crate::{board, digest, drops, ending, kernel_counts, losses, paragraph, rates, ways};
+use crate::{board, digest, drops, ending, grouped, kernel_counts, losses, paragraph, rates, ways};
 use drophammer_judge::held_up::reasons;
 use drophammer_model::environment::Published;
 use drophammer_model::figure::{Decision, Figure};
@@ -35,10 +35,34 @@ pub fn head_of_duts(first: &str, view: &View, order: &[usize]) -> Vec<String> {
     std::iter::once(first.to_owned()).chain(order.iter().map(|dut| view.duts[*dut].label())).collect()
 }
 
-/// The summary: one row per figure, one column per DUT of `order`. `↓` marks figures for which lower values are better.
-pub fn summary(view: &View, order: &[usize]) -> Grid {
+/// Figures about the same DUTs.
+pub struct Group<'v> {
+    /// The DUTs, best first.
+    pub duts: Vec<usize>,
+    pub figures: Vec<&'v Ranked>,
+}
+
+impl Group<'_> {
+    /// True if the group has all DUTs of the run, and more than one. Only these have an overall rank in it.
+    pub fn has_overall(&self, view: &View) -> bool {
+        view.duts.len() > 1 && self.duts.len() == view.duts.len()
+    }
+}
+
+/// The figures of the run by the DUTs on which the suite runs their tests, in the order of the first figure of each group.
+pub fn groups<'v>(view: &'v View) -> Vec<Group<'v>> {
+    let duts = |figure: &Ranked| -> Vec<usize> {
+        view.ranking.order.iter().copied().filter(|dut| figure.entries[*dut].asked).collect()
+    };
+    let by_duts = grouped(view.ranking.figures.iter().map(|figure| (duts(figure), figure)));
+    by_duts.into_iter().map(|(duts, figures)| Group { duts, figures }).collect()
+}
+
+/// The summary of a group: one row per figure, one column per DUT of `order`. `↓` marks figures for which lower values are
+/// better.
+pub fn summary(view: &View, group: &Group, order: &[usize]) -> Grid {
     let mut rows = Vec::new();
-    if view.duts.len() > 1 {
+    if group.has_overall(view) {
         let rank = |d: &usize| {
             let o = &view.ranking.overall[*d];
             match (o.rank, o.mean) {
@@ -52,7 +76,7 @@ pub fn summary(view: &View, order: &[usize]) -> Grid {
         row.extend(order.iter().map(rank));
         rows.push(row);
     }
-    for figure in &view.ranking.figures {
+    for figure in &group.figures {
         let mut row = vec![figure_title(view, figure)];
         row.extend(order.iter().map(|d| summary_cell(view, figure, *d)));
         rows.push(row);
@@ -61,18 +85,18 @@ pub fn summary(view: &View, order: &[usize]) -> Grid {
 }
 
 /// The summary, with additional columns for figures that others have published, which have no ranks.
-fn summary_beside(view: &View, order: &[usize]) -> (Grid, Vec<String>) {
-    let mut table = summary(view, order);
-    let beside = published::in_summary(view);
+fn summary_beside(view: &View, group: &Group) -> (Grid, Vec<String>) {
+    let mut table = summary(view, group, &group.duts);
+    let beside = published::of_figures(view, group.figures.iter().copied());
     if beside.is_empty() {
         return (table, Vec::new());
     }
     table.head.extend(beside.headings());
     table.right.resize(table.head.len(), true);
     // The figures are the last rows.
-    let first = table.rows.len() - view.ranking.figures.len();
+    let first = table.rows.len() - group.figures.len();
     for (at, row) in table.rows.iter_mut().enumerate() {
-        let figure = at.checked_sub(first).map(|at| &view.ranking.figures[at]);
+        let figure = at.checked_sub(first).map(|at| group.figures[at]);
         row.extend(beside.texts(figure.and_then(|figure| beside.row(figure))));
     }
     (table, beside.note_lines())
@@ -157,7 +181,14 @@ pub fn measured(figure: &Ranked, dut: usize) -> String {
 /// measured, or if there is no other DUT of its kind.
 pub fn not_compared(view: &View, figure: &Ranked, dut: usize) -> Option<&'static str> {
     let entry = &figure.entries[dut];
-    if entry.rank.is_some() || !entry.is_known() || !ranked_kind(view, dut) {
+    let alone = view
+        .duts
+        .iter()
+        .zip(&figure.entries)
+        .filter(|(d, e)| e.asked && d.simulated == view.duts[dut].simulated)
+        .count()
+        < 2;
+    if entry.rank.is_some() || !entry.is_known() || alone {
         return None;
     }
     Some(match entry {
@@ -179,7 +210,8 @@ pub fn ranked_kind(view: &View, dut: usize) -> bool {
 /// True if the tester was the limit for every DUT of this DUT's kind.
 pub fn all_limited(view: &View, figure: &Ranked, dut: usize) -> bool {
     let kind = view.duts[dut].simulated;
-    view.duts.iter().zip(&figure.entries).filter(|(d, _)| d.simulated == kind).all(|(_, e)| e.tester_limited())
+    let of_kind = view.duts.iter().zip(&figure.entries).filter(|(d, e)| d.simulated == kind && e.asked);
+    of_kind.map(|(_, entry)| entry).all(Entry::tester_limited)
 }
 
 /// True if a limit of the tester makes a figure a lower bound although lower values are better: a loss of 0 % at the
@@ -204,6 +236,9 @@ pub fn marked_value(figure: &Ranked, dut: usize) -> String {
 /// has no sign, because `≥ 0 %` has no meaning; add [`limit_mark`] to it.
 pub fn figure_value(figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
+    if !entry.asked {
+        return DASH.into();
+    }
     let Some(value) = entry.value() else {
         let nothing = entry.missing().is_some_and(|missing| missing.by == Blame::Nothing);
         return if entry.is_known() || nothing { DASH.into() } else { "not measured".into() };
@@ -359,10 +394,14 @@ pub fn markdown(view: &View) -> String {
     if !view.ranking.figures.is_empty() {
         let limited = limited_notes(view);
         let said: String = conclusion(view).iter().map(|sentence| format!("{}\n", escape(sentence))).collect();
-        let (table, notes) = summary_beside(view, &view.ranking.order);
-        out += &format!("## Summary\n\n{said}\n{}\n{limited}{HOW}\n\n", table.markdown());
+        out += &format!("## Summary\n\n{said}\n");
+        for group in groups(view) {
+            let (table, notes) = summary_beside(view, &group);
+            out += &format!("{}\n", table.markdown());
+            note_list(&mut out, &notes);
+        }
+        out += &format!("{limited}{HOW}\n\n");
         note_list(&mut out, &ending::nothing_to_measure(view));
-        note_list(&mut out, &notes);
         if let Some(bits) = bits(view, &view.ranking.order) {
             out += &format!("### {BITS}\n\n{}\n", bits.markdown());
         }
@@ -409,7 +448,7 @@ pub fn markdown(view: &View) -> String {
         }
         let beside = published::in_section(view, n);
         if !beside.is_empty() {
-            out += &format!("### {BESIDE}\n\n{}\n", beside.grid(view, &view.ranking.order).markdown());
+            out += &format!("### {BESIDE}\n\n{}\n", beside.grid(view, &view.order_of(section)).markdown());
             note_list(&mut out, &beside.note_lines());
         }
         for published in published::tables(view, section) {

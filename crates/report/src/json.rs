@@ -90,7 +90,7 @@ fn ranking(view: &View) -> Value {
             })).collect::<Vec<_>>(),
             "published": beside.row(f).map(|row| beside.values_json(row)).unwrap_or_default(),
             "compared_by": if f.by_difference { "difference" } else { "ratio" },
-            "duts": f.entries.iter().enumerate().map(|(d, e)| (d, e, rates::of_figure(view, f, d))).map(|(d, e, rate)| json!({
+            "duts": f.entries.iter().enumerate().filter(|(_, e)| e.asked).map(|(d, e)| (d, e, rates::of_figure(view, f, d))).map(|(d, e, rate)| json!({
                 "dut": name(d),
                 "value": e.value(),
                 "missing": ending::why_missing(f, d),

@@ -60,8 +60,13 @@ pub struct Beside<'a> {
 
 /// Published values for the figures of the summary.
 pub fn in_summary<'a>(view: &'a View) -> Beside<'a> {
+    of_figures(view, view.ranking.figures.iter())
+}
+
+/// As [`in_summary`], for some of the figures.
+pub fn of_figures<'a>(view: &'a View, figures: impl Iterator<Item = &'a Ranked>) -> Beside<'a> {
     let of = |figure| Some(of_figure(view, figure, entries(view, view.sections.get(figure.section)?)));
-    Beside::of(view.ranking.figures.iter().filter_map(of))
+    Beside::of(figures.filter_map(of))
 }
 
 /// Published values for the figures and cells of the test at this index in the suite.

@@ -37,6 +37,8 @@ pub const HOW: &str = "Rank 1 is best. Two DUTs get different ranks only if thei
 /// A figure of one DUT with its rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
+    /// False if the suite does not run the test on this DUT.
+    pub asked: bool,
     /// The figure from the test, as the median of all rounds; absent if the test gave none.
     pub figure: Option<RankFigure>,
     /// Result of each round, in order.
@@ -56,7 +58,7 @@ impl Entry {
     /// An entry without a rank.
     pub(crate) fn new(figure: Option<RankFigure>, rounds: Vec<RoundFigure>) -> Entry {
         let known: Vec<Figure> = rounds.iter().filter_map(|round| round.figure()).collect();
-        Entry { figure, summary: summarize(&known), rounds, ..Entry::default() }
+        Entry { asked: true, figure, summary: summarize(&known), rounds, ..Entry::default() }
     }
 
     /// The reason why it has no value, if the test reported one.
@@ -202,7 +204,7 @@ struct Pair {
 pub fn rank(sections: &[Section], simulated: &[bool]) -> Ranking {
     let mut figures: Vec<Ranked> = Vec::new();
     for (index, section) in sections.iter().enumerate() {
-        figures.extend(keys(section).into_iter().map(|figure| ranked(index, section, figure)));
+        figures.extend(keys(section).into_iter().map(|figure| ranked(index, section, figure, simulated.len())));
     }
     let mut pairs = Vec::new();
     for (index, figure) in figures.iter().enumerate() {
@@ -245,8 +247,9 @@ fn keys<'a>(section: &Section<'a>) -> Vec<&'a RankFigure> {
     out
 }
 
-fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure) -> Ranked {
-    let entries = section.results.iter().map(|result| {
+fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure, duts: usize) -> Ranked {
+    let entries = (0..duts).map(|dut| {
+        let Some(result) = section.results.iter().find(|result| result.dut == dut) else { return Entry::default() };
         let own = result.record.and_then(|t| t.outcome.ranks.iter().find(|f| f.key == figure.key));
         let failed = matches!(result.standing, Standing::Ended(TestStatus::Failed(_)));
         let rounds = match own {

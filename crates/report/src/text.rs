@@ -4,7 +4,7 @@ use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::ending::{self, Ending};
 use crate::format::{self, ellipsis, plain, plain_lines, several};
-use crate::grid::{self, Grid};
+use crate::grid::{self, Grid, Group};
 use crate::published::{self, BESIDE, Beside};
 use crate::rank::HOW;
 use crate::view::View;
@@ -104,18 +104,20 @@ fn head(view: &View, color: bool) -> String {
         out += &format!("{}\n", wrap(&plain(&sentence), WIDTH));
     }
     if !view.ranking.figures.is_empty() {
-        let (groups, figure_width) = side_by_side(view);
-        for order in groups {
-            let mut table = set(&grid::summary(view, order));
-            fit(&mut table);
-            if let Some(width) = figure_width {
-                limit_first(&mut table, width + 2);
+        for group in &grid::groups(view) {
+            let (parts, figure_width) = side_by_side(view, group);
+            for order in parts {
+                let mut table = set(&grid::summary(view, group, order));
+                fit(&mut table);
+                if let Some(width) = figure_width {
+                    limit_first(&mut table, width + 2);
+                }
+                finish(&mut table, [], color);
+                if color {
+                    colour_best(&mut table, view, group, order);
+                }
+                out += &format!("{table}\n");
             }
-            finish(&mut table, [], color);
-            if color {
-                colour_best(&mut table, view, order);
-            }
-            out += &format!("{table}\n");
         }
         let down =
             if view.ranking.figures.iter().all(|f| f.higher_is_better) { "" } else { "\u{2193} less is better. " };
@@ -157,11 +159,11 @@ fn problems(view: &View, color: bool, width: Option<usize>) -> String {
     out
 }
 
-/// The DUTs, best first, in groups whose columns fit next to the figures. Also the width of the column of figures, if
-/// its texts are wider than that.
-fn side_by_side<'a>(view: &'a View) -> (Vec<&'a [usize]>, Option<u16>) {
-    let order = view.ranking.order.as_slice();
-    let all = grid::summary(view, order);
+/// The DUTs of a group, best first, in parts whose columns fit next to the figures. Also the width of the column of figures,
+/// if its texts are wider than that.
+fn side_by_side<'a>(view: &View, group: &'a Group) -> (Vec<&'a [usize]>, Option<u16>) {
+    let order = group.duts.as_slice();
+    let all = grid::summary(view, group, order);
     let width = |column: usize| {
         let cells = all.rows.iter().map(|r| r[column].chars().count());
         // A space on either side and a line between columns.
@@ -171,23 +173,23 @@ fn side_by_side<'a>(view: &'a View) -> (Vec<&'a [usize]>, Option<u16>) {
         return (vec![order], None);
     }
     let figures = width(0).min(FIGURE_WIDTH + 3) + 1;
-    let (mut groups, mut start, mut used) = (Vec::new(), 0, figures);
+    let (mut parts, mut start, mut used) = (Vec::new(), 0, figures);
     for place in 0..order.len() {
         let own = width(place + 1);
         if place > start && used + own > WIDTH {
-            groups.push(&order[start..place]);
+            parts.push(&order[start..place]);
             (start, used) = (place, figures);
         }
         used += own;
     }
-    groups.push(&order[start..]);
-    (groups, Some(FIGURE_WIDTH as u16))
+    parts.push(&order[start..]);
+    (parts, Some(FIGURE_WIDTH as u16))
 }
 
 /// Prints the best values in bold green.
-fn colour_best(table: &mut Table, view: &View, order: &[usize]) {
-    let head = usize::from(view.duts.len() > 1);
-    for (index, figure) in view.ranking.figures.iter().enumerate() {
+fn colour_best(table: &mut Table, view: &View, group: &Group, order: &[usize]) {
+    let head = usize::from(group.has_overall(view));
+    for (index, figure) in group.figures.iter().enumerate() {
         let Some(row) = table.row_mut(index + head) else { continue };
         let cells: Vec<String> = row.cell_iter().map(Cell::content).collect();
         let mut fresh = comfy_table::Row::new();
@@ -229,18 +231,18 @@ fn notes(notes: &[String]) -> String {
 }
 
 /// Published figures in a separate table, because the lines of the summary are too short for them.
-fn beside_published(view: &View, beside: &Beside, title: &str) -> String {
+fn beside_published(view: &View, order: &[usize], beside: &Beside, title: &str) -> String {
     if beside.is_empty() {
         return String::new();
     }
-    let table = set(&beside.grid(view, &view.ranking.order));
+    let table = set(&beside.grid(view, order));
     format!("\n{title}\n\n{table}\n{}", notes(&beside.note_lines()))
 }
 
 /// The whole report as text.
 pub fn report(view: &View) -> String {
     let mut out = head(view, false) + &problems(view, false, None);
-    out += &beside_published(view, &published::in_summary(view), &format!("== {BESIDE} =="));
+    out += &beside_published(view, &view.ranking.order, &published::in_summary(view), &format!("== {BESIDE} =="));
     if let Some(bits) = grid::bits(view, &view.ranking.order) {
         out += &format!("\n== {} ==\n\n{}\n", grid::BITS, set(&bits));
     }
@@ -269,7 +271,7 @@ pub fn report(view: &View) -> String {
                 out += &format!("{} in csv/{}\n", plain(&line), names.tables[n][i]);
             }
         }
-        out += &beside_published(view, &published::in_section(view, n), BESIDE);
+        out += &beside_published(view, &view.order_of(section), &published::in_section(view, n), BESIDE);
         for published in published::tables(view, section) {
             let title = wrap(&plain(&grid::published_title(published)), WIDTH);
             out += &format!("\n{title}\n{}\n", set(&grid::published_table(published)));

@@ -77,6 +77,7 @@ impl Standing {
             Standing::Ended(TestStatus::Unfit(why)) => format!("not measured: {why}"),
             Standing::Ended(TestStatus::Interrupted) => "stopped by the user".into(),
             Standing::Ended(TestStatus::Skipped(why)) => format!("skipped: {why}"),
+            Standing::Ended(TestStatus::NotAsked) => "the suite runs it on other DUTs only".into(),
             Standing::CutOff => "cut off during this test; only its trials are stored".into(),
             Standing::NotReached => "not reached before the run ended".into(),
             Standing::NotRun => "not run; see the problems".into(),
@@ -122,7 +123,7 @@ pub struct Section<'a> {
     pub suite_id: Option<&'a str>,
     /// For people.
     pub title: String,
-    /// One per DUT, in the order of [`View::duts`].
+    /// One per DUT on which the suite runs the test, in the order of [`View::duts`].
     pub results: Vec<DutResult<'a>>,
     /// Tables, merged.
     pub tables: Vec<MergedTable<'a>>,
@@ -337,6 +338,12 @@ impl<'a> View<'a> {
         self.deviations().into_iter().map(line).collect()
     }
 
+    /// The DUTs on which the suite runs a test, best first.
+    pub fn order_of(&self, section: &Section) -> Vec<usize> {
+        let asked = |dut: &usize| section.results.iter().any(|result| result.dut == *dut);
+        self.ranking.order.iter().copied().filter(asked).collect()
+    }
+
     /// All verdicts: (section, DUT, verdict).
     pub fn verdicts(&self) -> Vec<(&Section<'a>, &DutView<'a>, &'a drophammer_model::outcome::Verdict)> {
         let mut out = Vec::new();
@@ -440,6 +447,7 @@ fn section<'a>(
             let rounds = record.map_or(run.started.rounds, |record| record.round).min(MAX_ROUNDS as u32) as usize;
             DutResult { dut, record, rounds, standing, trials }
         })
+        .filter(|result| result.standing != Standing::Ended(TestStatus::NotAsked))
         .collect();
     // The id in the suite, or a number if there is no id, distinguishes it from other tests with the same name.
     let number = (occurrence > 0).then(|| (occurrence + 1).to_string());

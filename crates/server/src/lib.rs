@@ -1,1 +1,4 @@
 //! The Open Traffic Generator API over a rig.
+
+pub mod api;
+pub mod grpc;

@@ -34,7 +34,11 @@ pub(crate) fn test_record(
 pub(crate) fn problem_of(status: &TestStatus) -> Option<&str> {
     match status {
         TestStatus::Failed(cause) | TestStatus::Partly(cause) | TestStatus::Unfit(cause) => Some(cause),
-        TestStatus::Completed | TestStatus::FewerRounds(_) | TestStatus::Interrupted | TestStatus::Skipped(_) => None,
+        TestStatus::Completed
+        | TestStatus::FewerRounds(_)
+        | TestStatus::Interrupted
+        | TestStatus::Skipped(_)
+        | TestStatus::NotAsked => None,
     }
 }
 

@@ -38,7 +38,7 @@ use drophammer_model::record::{Ended, Note, Record, TestStatus};
 use drophammer_model::suite::{DutConfig, Suite, TestConfig};
 use drophammer_port::{Backend, Port};
 use drophammer_rig::{Config, Ports, Rig, TrialKeys};
-use plan::{Mode, Turn, families, plan, turns};
+use plan::{Mode, Turn, families, plan, shown, turns};
 use started::started;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -287,8 +287,11 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         while let Some(index) = self.state.turn.tests.get((self.state.number - self.state.begun) / self.state.step) {
             let test = &self.state.suite.tests[*index];
             self.state.number += self.state.step;
-            self.state.tally.failed += 1;
-            let status = TestStatus::Failed(format!("not begun: {why}"));
+            let status = match test.is_for(&dut.name) {
+                true => TestStatus::Failed(format!("not begun: {why}")),
+                false => TestStatus::NotAsked,
+            };
+            self.state.tally.count(&status);
             let round = self.state.session.round;
             self.keep(&test_record(dut, test, round, Duration::ZERO, status, Outcome::default()))?;
         }
@@ -460,8 +463,14 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             setup.reach(place + 1);
             let number = self.state.number + 1;
             self.state.number += self.state.step;
+            if !test.is_for(&dut.name) {
+                let record = test_record(dut, test, round, Duration::ZERO, TestStatus::NotAsked, Outcome::default());
+                setup.observer().record(&record).map_err(RunError::Store)?;
+                continue;
+            }
             setup.begin_test(method, &test.params, Left { since: Instant::now(), ..left[place] });
-            let (left, of) = (setup.left.now(), self.state.plan.len());
+            let left = setup.left.now();
+            let (number, of) = shown(&self.state.plan, number);
             setup.observer().progress(&Progress::Test { dut: &dut.name, title: &title, number, of, left });
             let mut outcome = Outcome::default();
             let result = match not_applicable(dut, method.spec(), test) {

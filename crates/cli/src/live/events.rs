@@ -64,6 +64,7 @@ pub fn of_record(record: &Record) -> Option<Value> {
                 TestStatus::Unfit(cause) => ("unfit", Some(cause)),
                 TestStatus::Interrupted => ("interrupted", None),
                 TestStatus::Skipped(cause) => ("skipped", Some(cause)),
+                TestStatus::NotAsked => ("not_asked", None),
             };
             let figures = test.outcome.ranks.iter().map(|figure| {
                 json!({

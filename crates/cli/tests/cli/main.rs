@@ -23,4 +23,6 @@ mod output;
 mod own_interfaces;
 mod planning;
 mod prompt;
+mod python;
 mod resume;
+mod some_duts;

@@ -96,7 +96,8 @@ const SCALE: (f64, f64) = (104.0, 286.0);
 
 /// A figure with one row per DUT: a dot per round, a bar for the interval, a mark and the number for the median.
 fn key(view: &View, figure: &Ranked) -> Markup {
-    let order = &view.ranking.order[..view.ranking.order.len().min(ROWS)];
+    let asked = view.ranking.order.iter().copied().filter(|dut| figure.entries[*dut].asked);
+    let order: Vec<usize> = asked.take(ROWS).collect();
     let ends = |entry: &Entry| -> Vec<f64> {
         let interval = entry.summary.map(|s| [s.interval.low, s.interval.high]);
         let all = dots(entry).into_iter().chain(entry.value()).chain(interval.into_iter().flatten());

@@ -12,6 +12,7 @@ use crate::digest::{self, Filled};
 use crate::drops::{Account, of_dut};
 use crate::ending::{self, Ending};
 use crate::format::several;
+use crate::grid::Group;
 use crate::rank::HOW;
 use crate::view::{DutView, Section, View};
 use crate::{board, grid, grouped, kernel_counts, paragraph, published, ways};
@@ -135,56 +136,13 @@ fn anchor(section: &Section) -> String {
 }
 
 fn summary(view: &View) -> Markup {
-    let order = &view.ranking.order;
     let verdicts = view.verdicts();
-    let beside = published::in_summary(view);
     html! {
         section #summary {
             h2 { "Summary" }
             @if view.ranking.figures.is_empty() { p.muted { "No test has produced a figure to rank." } }
             @else {
-                div.scroll { table.summary.many[view.duts.len() > 2 || !beside.is_empty()] {
-                    thead {
-                        @if !beside.is_empty() {
-                            tr.groups { th {} th.n colspan=(order.len()) scope="colgroup" { "measured" } (tables::published_group(&beside)) }
-                        }
-                        tr {
-                            th scope="col" { "Figure" }
-                            @for d in order { th.n scope="col" { (dut_name(&view.duts[*d])) } }
-                            (tables::published_heads(&beside))
-                        }
-                    }
-                    tbody {
-                        @if view.duts.len() > 1 { tr.overall {
-                            th scope="row" { "Overall" small { "mean rank over the tests in which all DUTs have a rank" } }
-                            @for d in order { td.n { (overall(view, *d)) } }
-                            (tables::published_cells(&beside, None))
-                        } }
-                        @for (i, figure) in view.ranking.figures.iter().enumerate() {
-                            @if i == 0 || view.ranking.figures[i - 1].section != figure.section {
-                                tr.group { th colspan=(order.len() + beside.routers.len() + 1) scope="colgroup" {
-                                    a href={ "#" (anchor(&view.sections[figure.section])) } { (view.sections[figure.section].title) }
-                                } }
-                            }
-                            tr {
-                                th scope="row" {
-                                    (figure.title) " " small { (figure.unit) @if !figure.higher_is_better { " \u{b7} less is better" } }
-                                    @if figure.different_loads {
-                                        small title="DUTs that were measured at different loads are not compared" { " \u{b7} different loads" }
-                                    }
-                                    @if let Some(least) = grid::detectable(figure) {
-                                        small title="this run would have found a difference of this size with a probability of 90 %" {
-                                            " \u{b7} smallest detectable difference: " (least)
-                                        }
-                                    }
-                                }
-                                @for d in order { (tables::figure_cell(view, figure, *d)) }
-                                (tables::published_cells(&beside, beside.row(figure)))
-                            }
-                        }
-                    }
-                } }
-                (tables::published_notes(&beside))
+                @for group in &grid::groups(view) { (summary_of(view, group)) }
                 p.muted.how {
                     @if view.duts.len() > 1 { (HOW) " " }
                         "Tester-limited: the tester, not the DUT, was the limit. A rate or a size is at least (\u{2265}) this value, a time at most \
@@ -217,6 +175,56 @@ fn summary(view: &View) -> Markup {
                 } }
             }
         }
+    }
+}
+
+/// The table of a group of figures.
+fn summary_of(view: &View, group: &Group) -> Markup {
+    let order = &group.duts;
+    let beside = published::of_figures(view, group.figures.iter().copied());
+    html! {
+        div.scroll { table.summary.many[order.len() > 2 || !beside.is_empty()] {
+            thead {
+                @if !beside.is_empty() {
+                    tr.groups { th {} th.n colspan=(order.len()) scope="colgroup" { "measured" } (tables::published_group(&beside)) }
+                }
+                tr {
+                    th scope="col" { "Figure" }
+                    @for d in order { th.n scope="col" { (dut_name(&view.duts[*d])) } }
+                    (tables::published_heads(&beside))
+                }
+            }
+            tbody {
+                @if group.has_overall(view) { tr.overall {
+                    th scope="row" { "Overall" small { "mean rank over the tests in which all DUTs have a rank" } }
+                    @for d in order { td.n { (overall(view, *d)) } }
+                    (tables::published_cells(&beside, None))
+                } }
+                @for (i, figure) in group.figures.iter().enumerate() {
+                    @if i == 0 || group.figures[i - 1].section != figure.section {
+                        tr.group { th colspan=(order.len() + beside.routers.len() + 1) scope="colgroup" {
+                            a href={ "#" (anchor(&view.sections[figure.section])) } { (view.sections[figure.section].title) }
+                        } }
+                    }
+                    tr {
+                        th scope="row" {
+                            (figure.title) " " small { (figure.unit) @if !figure.higher_is_better { " \u{b7} less is better" } }
+                            @if figure.different_loads {
+                                small title="DUTs that were measured at different loads are not compared" { " \u{b7} different loads" }
+                            }
+                            @if let Some(least) = grid::detectable(figure) {
+                                small title="this run would have found a difference of this size with a probability of 90 %" {
+                                    " \u{b7} smallest detectable difference: " (least)
+                                }
+                            }
+                        }
+                        @for d in order { (tables::figure_cell(view, figure, *d)) }
+                        (tables::published_cells(&beside, beside.row(figure)))
+                    }
+                }
+            }
+        } }
+        (tables::published_notes(&beside))
     }
 }
 
@@ -274,7 +282,7 @@ fn section(
                 a href="#invalid" { "Reasons" }
             } }
             @for (t, file) in section.tables.iter().zip(tables) { (tables::merged(view, section, t, (file, data))) }
-            @if !beside.is_empty() { (tables::beside(view, &beside)) }
+            @if !beside.is_empty() { (tables::beside(view, &view.order_of(section), &beside)) }
             @for published in published::tables(view, section) { (tables::published(published)) }
             @let notes = notes(view, section);
             @if !notes.is_empty() {

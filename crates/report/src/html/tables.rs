@@ -266,8 +266,7 @@ pub fn published_notes(beside: &Beside) -> Markup {
 }
 
 /// The figures of a test next to published figures.
-pub fn beside(view: &View, beside: &Beside) -> Markup {
-    let order = &view.ranking.order;
+pub fn beside(view: &View, order: &[usize], beside: &Beside) -> Markup {
     html! {
         h3 { (BESIDE) }
         div.scroll { table {

@@ -1,5 +1,6 @@
 //! Measures the tester itself, before or without a router.
 
+use super::plan::shown;
 use super::{RunError, Runner, method, own_delay};
 use crate::config::joined_in_pairs;
 use crate::kinds::may_have_taps;
@@ -115,7 +116,7 @@ impl Runner<'_, '_, '_> {
                 let test = tester_ceiling::TesterCeiling.plan(&params).estimate(0);
                 setup.begin_test(&tester_ceiling::TesterCeiling, &params, Left::new(total, test));
                 let left = setup.left.now();
-                let of = self.state.plan.len();
+                let (_, of) = shown(&self.state.plan, 0);
                 setup.observer().progress(&Progress::Test { dut: TESTER, title, number: 0, of, left });
                 let mut outcome = Outcome::default();
                 let begun = Instant::now();

@@ -1,5 +1,6 @@
 //! The turn of the tests that run for all DUTs at the same time.
 
+use super::plan::shown;
 use super::{RunError, Runner, method, title};
 use crate::config::hosts_and_routers;
 use crate::kinds::{is_virtual, not_applicable};
@@ -219,8 +220,8 @@ impl Runner<'_, '_, '_> {
             self.state.number += 1;
             let (method, title) = (method(test), title(test));
             setup.begin_test(method, &test.params, Left { since: Instant::now(), ..left });
-            let (left, of) = (setup.left.now(), self.state.plan.len());
-            let number = self.state.number;
+            let left = setup.left.now();
+            let (number, of) = shown(&self.state.plan, self.state.number);
             setup.observer().progress(&Progress::Test { dut: &names, title: &title, number, of, left });
             let mut outcomes = vec![Outcome::default(); contestants.len()];
             let spec = method.spec();

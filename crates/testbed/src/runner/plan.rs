@@ -137,6 +137,12 @@ pub(super) fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
     turns(suite).iter().flat_map(Turn::in_order).map(step).collect()
 }
 
+/// Returns the number of step `number` of a plan (from 1) among those whose test applies to its DUT, and how many those are.
+pub(super) fn shown(plan: &[(usize, Duration)], number: usize) -> (usize, usize) {
+    let count = |steps: &[(usize, Duration)]| steps.iter().filter(|(_, estimate)| !estimate.is_zero()).count();
+    (count(&plan[..number]), count(plan))
+}
+
 /// Estimated time from a DUT's start to its first test, plus the time from its last test to its end. User Mode Linux
 /// and large configurations take longer.
 const AROUND_TESTS: Duration = Duration::from_secs(3);

@@ -29,6 +29,7 @@ impl Tally {
         *match status {
             TestStatus::Completed => &mut self.completed,
             TestStatus::Skipped(_) => &mut self.skipped,
+            TestStatus::NotAsked => return,
             TestStatus::Unfit(_) => &mut self.unfit,
             _ => &mut self.failed,
         } += 1;

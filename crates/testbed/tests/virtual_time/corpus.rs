@@ -87,8 +87,8 @@ fn ospf() {
 fn every_target_is_replayed() {
     let text = |path: &str| std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let here = text("tests/virtual_time/corpus.rs");
-    // Targets that read stored runs are outside this crate; their corpus is replayed in `report/tests/corpus.rs`.
-    let there = text("../report/tests/corpus.rs");
+    // Targets that read stored runs or messages of the API are outside this crate; their corpus is replayed beside them.
+    let there = text("../report/tests/corpus.rs") + &text("../server/tests/grpc.rs");
     let targets = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
     for entry in std::fs::read_dir(targets).unwrap() {
         let target = entry.unwrap().path();

@@ -137,6 +137,7 @@ impl Figures {
             TestStatus::Unfit(why) => ("unfit", numbers(why)),
             TestStatus::Interrupted => ("interrupted", Value::Null),
             TestStatus::Skipped(why) => ("skipped", numbers(why)),
+            TestStatus::NotAsked => ("not_asked", Value::Null),
         };
         let mut lines = vec![json!({"record": "test", "test": test.test, "status": status, "cause": cause})];
         self.outcome(&test.test, &test.outcome, &mut lines);

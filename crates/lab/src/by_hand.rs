@@ -346,8 +346,10 @@ mod tests {
                     {
                         has(&part);
                     }
-                    for part in [vrf.local.to_string(), vrf.ce.to_string(), vrf.ce_as.to_string()] {
-                        has(&part);
+                    has(&vrf.ce_as.to_string());
+                    for link in vrf.links() {
+                        has(&link.local.to_string());
+                        has(&link.ce.to_string());
                     }
                 }
                 let count = |c: char| text.matches(c).count();

@@ -179,6 +179,10 @@ fn port() -> Value {
                     },
                 ],
             },
+            "sites_of": {
+                "description": "Name of another customer port: the CE routers of this port are further sites of its VRFs.",
+                "type": "string",
+            },
         },
     })
 }

@@ -353,6 +353,30 @@ fn customers_are_a_number_or_a_map_with_bfd() {
 }
 
 #[test]
+fn further_sites_belong_to_vrfs_of_an_earlier_port() {
+    let text = |ports: &str| {
+        let core = "{name: n1, speed: 1 Gbit/s, core: [ospf, ldp]}, {name: n2, speed: 1 Gbit/s, core: [ospf, ldp]}";
+        format!("suite: pe\nduts: [{{name: frr, kind: frr}}]\nports: [{ports}, {core}]\ntests: [throughput]\n")
+    };
+    let port = |name: &str, more: &str| format!("{{name: {name}, speed: 1 Gbit/s, {more}}}");
+    let both = |first: &str, second: &str| text(&[port("c1", first), port("c2", second)].join(", "));
+    let sites = |text: &str| suite(text).unwrap().ports.iter().map(|port| port.sites_of).collect::<Vec<_>>();
+    assert_eq!(sites(&both("customers: 3", "customers: 2, sites_of: c1")), [None, Some(0), None, None]);
+    for (first, second, message) in [
+        ("customers: 3", "customers: 4, sites_of: c1", "port `c1` has 3 VRFs"),
+        ("customers: 3", "sites_of: c1", "needs `customers`"),
+        ("customers: 3", "customers: 1, sites_of: n1", "no earlier port `n1` has VRFs of its own"),
+        ("customers: 1, sites_of: c2", "customers: 3", "no earlier port `c2` has VRFs of its own"),
+    ] {
+        let errors = suite(&both(first, second)).unwrap_err();
+        assert!(errors.errors.iter().any(|error| error.message.contains(message)), "{message}: {errors}");
+    }
+    let many = (2..7).map(|n| port(&format!("c{n}"), "customers: 1, sites_of: c1")).collect::<Vec<_>>();
+    let errors = suite(&text(&[vec![port("c1", "customers: 1")], many].concat().join(", "))).unwrap_err();
+    assert!(errors.errors[0].message.contains("too many ports have sites of `c1`"), "{errors}");
+}
+
+#[test]
 fn all_mistakes_are_told_at_once_in_order_of_place() {
     let text = "\
 suite: a b

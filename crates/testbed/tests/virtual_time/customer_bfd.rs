@@ -2,6 +2,7 @@
 
 use crate::common::{read_suite, with_bed};
 use drophammer_methods::Testbed;
+use drophammer_methods::vpns::VpnSize;
 use drophammer_model::routes::Change;
 use drophammer_model::trial::Family;
 use drophammer_reference::{BfdTruth, Faults, IgpFaults};
@@ -19,7 +20,8 @@ fn a_lost_session_is_named_and_ends_bgp() {
         &[Family::Ipv4],
         |_| {},
         |bed, device| {
-            let up = |bed: &mut dyn Testbed| bed.vpns().unwrap().bring_up(3, 10, WITHIN).unwrap();
+            let size = VpnSize { vrfs: 3, routes: 10, families: vec![Family::Ipv4] };
+            let up = |bed: &mut dyn Testbed| bed.vpns().unwrap().bring_up(&size, WITHIN).unwrap();
             up(bed);
             assert_eq!(device.truth().vrf_bfd, BfdTruth { up: 3, downs: 0, missing: 0 });
             let silent =

@@ -369,6 +369,26 @@ mod tests {
     }
 
     #[test]
+    fn each_site_has_bfd_over_ipv4_alone() {
+        let mut ports = edge_ports(&[CoreProtocol::Ospf, CoreProtocol::Ldp], 2);
+        ports[1].customer_bfd = true;
+        ports.push(PortConfig { sites_of: Some(1), customers: 1, ..ports[1].clone() });
+        let role = RouterRole::of(&ports);
+        let names = ["eth1", "eth2", "eth3"].map(str::to_owned);
+        for (language, words) in [
+            (Language::Frr, &[" bfd\n"][..]),
+            (Language::IosXr, &["   bfd fast-detect\n"]),
+            (Language::Junos, &["bfd-liveness-detection {"]),
+            (Language::SrOs, &["bfd-liveness true\n", " bfd {\n"]),
+        ] {
+            let text = write(language, "box", &role, &names).unwrap();
+            for word in words {
+                assert_eq!(text.matches(word).count(), 3, "{language:?}, {word}:\n{text}");
+            }
+        }
+    }
+
+    #[test]
     fn without_names_there_are_placeholders_and_wrong_names_are_refused() {
         let role = RouterRole::of(&two_ports());
         for language in ALL {

@@ -3,7 +3,7 @@
 //! Behind each core port is one P router at the host address of the port, and one PE router behind it. Behind each customer
 //! port are CE routers, one for each VLAN. Each has a VRF of its own, or is a further site of a VRF of another port. The links and routes of all VRFs have the same private addresses
 //! (RFC 1918, RFC 4193), so a packet in the wrong VRF finds a route there. Loopback addresses are from the shared space (RFC 6598).
-//! VRFs have IPv4, and IPv6 too if their port has it; the core has IPv4.
+//! VRFs have IPv4, and most often IPv6 too if their port has it; the core has IPv4.
 
 use crate::role::VrfRole;
 use crate::routes::{Prefix, VpnId};
@@ -115,7 +115,8 @@ pub fn vrfs(ports: &[PortConfig]) -> Vec<VrfRole> {
         let site = before + u32::from(config.sites_of.is_some());
         let vrf = |customer: u32| {
             let vid = FIRST_VLAN + customer as u16;
-            let role = VrfRole::new((first(owner) + customer, site), port, vid, config.ipv6.is_some());
+            let ipv6 = config.ipv6.is_some() && config.customer_ipv6;
+            let role = VrfRole::new((first(owner) + customer, site), port, vid, ipv6);
             VrfRole { bfd: config.customer_bfd, ..role }
         };
         all.extend((0..config.customers).map(vrf));

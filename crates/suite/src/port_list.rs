@@ -68,11 +68,18 @@ struct Port<'n> {
     sites_of: Option<(String, &'n Range<usize>)>,
 }
 
-/// The CE routers behind a port, and whether they have BFD.
-#[derive(Clone, Copy, Default)]
+/// The CE routers behind a port, and whether they have BFD and, if the port has it, IPv6.
+#[derive(Clone, Copy)]
 struct Customers {
     count: u32,
     bfd: bool,
+    ipv6: bool,
+}
+
+impl Customers {
+    fn new(count: u32) -> Customers {
+        Customers { count, bfd: false, ipv6: true }
+    }
 }
 
 /// A sub-interface.
@@ -169,6 +176,7 @@ fn finish(port: Port, names: &[String]) -> PortConfig {
         core: port.core,
         customers: port.customers.count,
         customer_bfd: port.customers.bfd,
+        customer_ipv6: port.customers.ipv6,
         sites_of,
     }
 }
@@ -195,7 +203,7 @@ fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) 
     let vlans = fields.or("vlans", Vec::new(), |node| vlans(node, index, has, public, problems))?;
     let labels = fields.or("labels", Vec::new(), |node| labels(node, problems))?;
     let core = fields.or("core", Vec::new(), |node| core(node, problems))?;
-    let customers = fields.or("customers", Customers::default(), |node| customers(node, problems))?;
+    let customers = fields.or("customers", Customers::new(0), |node| customers(node, problems))?;
     let sites_of = fields.optional("sites_of", |node| owner(node, problems))?;
     let least = if ipv6.is_some() { MIN_MTU } else { MIN_MTU_IPV4 };
     let mtu = fields.or("mtu", DEFAULT_MTU, |node| whole(node, "`mtu`", least, MAX_MTU, problems))? as u32;
@@ -215,17 +223,18 @@ fn core(node: &Node, problems: &mut Problems) -> Option<Vec<CoreProtocol>> {
     }
 }
 
-/// Customers: their number, or a map that also says whether they have BFD.
+/// Customers: their number, or a map that also says whether they have BFD and IPv6.
 fn customers(node: &Node, problems: &mut Problems) -> Option<Customers> {
     let most = u64::from(label_edge::MOST_CUSTOMERS);
     if !matches!(node.value, Value::Map(_)) {
-        return Some(Customers { count: whole(node, "`customers`", 1, most, problems)? as u32, bfd: false });
+        return Some(Customers::new(whole(node, "`customers`", 1, most, problems)? as u32));
     }
-    let fields = Fields::with_keys(node, "`customers`", &["count", "bfd"], CUSTOMERS_EXAMPLE, problems)?;
+    let fields = Fields::with_keys(node, "`customers`", &["count", "bfd", "ipv6"], CUSTOMERS_EXAMPLE, problems)?;
     let count = fields.required("count", "`customers`", "count: 94", problems);
     let count = count.and_then(|node| whole(node, "`count`", 1, most, problems));
     let bfd = fields.or("bfd", false, |node| flag(node, "`bfd`", problems));
-    Some(Customers { count: count? as u32, bfd: bfd? })
+    let ipv6 = fields.or("ipv6", true, |node| flag(node, "`ipv6`", problems));
+    Some(Customers { count: count? as u32, bfd: bfd?, ipv6: ipv6? })
 }
 
 /// Refuses core and customer ports that cannot work.
@@ -295,6 +304,14 @@ fn check_sites(ports: &[Port], problems: &mut Problems) {
             refuse(message, example);
             continue;
         };
+        if port.customers.ipv6 != found.customers.ipv6 {
+            let message = format!(
+                "the VRFs of port {} {} IPv6",
+                quote(owner),
+                if found.customers.ipv6 { "have" } else { "have no" }
+            );
+            refuse(message, "write the same `ipv6` in `customers` of both ports");
+        }
         if port.customers.count > found.customers.count {
             let message = format!("port {} has {} VRFs", quote(owner), found.customers.count);
             refuse(message, "write at most as many `customers` here");

@@ -108,8 +108,9 @@ impl TestSetup<'_> {
         for vrf in used.vrfs.clone() {
             let found = self.vpns.ce(&vrf, *family).and_then(|(role, session)| Some((role.link(*family)?, session)));
             let Some((link, session)) = found else {
-                let word = if *family == Family::Ipv4 { "ipv4" } else { "ipv6" };
-                let why = format!("the VRFs have no {family}: leave `{word}: off` out of the ports");
+                let why = format!(
+                    "the VRFs have no {family}: leave `ipv6: off` out of the ports, and `ipv6: false` out of `customers`"
+                );
                 return Err(TestError::NotApplicable(why));
             };
             let at_ce = |source, path: Vec<u32>| Expected {

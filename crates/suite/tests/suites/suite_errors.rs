@@ -331,7 +331,7 @@ fn vpns_and_bgp_have_one_as() {
 fn customers_are_a_number_or_a_map() {
     let text = |customers: &str| {
         format!(
-            "suite: pe\nduts: [{{name: known, kind: reference}}]\nports:\n  - {{name: c, speed: 1 Gbit/s, ipv6: off, \
+            "suite: pe\nduts: [{{name: frr, kind: frr}}]\nports:\n  - {{name: c, speed: 1 Gbit/s, ipv6: off, \
              customers: {customers}}}\n  - {{name: n, speed: 1 Gbit/s, ipv6: off, core: [ospf, ldp]}}\ntests: [throughput]\n"
         )
     };

@@ -4,9 +4,11 @@
 
 mod devices;
 mod flows;
+mod routers;
 
-pub use devices::{NeighbourName, SessionName};
+pub use devices::{NeighbourName, SessionName, SessionRange};
 pub use flows::{PlannedFlow, Program};
+pub use routers::{LspPlace, RouterKind, RouterName};
 
 use crate::model::{Config, read::Errors};
 use drophammer_model::quantity::Bandwidth;
@@ -34,6 +36,8 @@ pub struct Built {
     pub rig: RigConfig,
     /// BGP sessions in the order of the rig.
     pub sessions: Vec<SessionName>,
+    /// Routers of other protocols.
+    pub routers: Vec<RouterName>,
     /// Gateways of the devices.
     pub neighbours: Vec<NeighbourName>,
     /// Flows in the order of the configuration.
@@ -50,6 +54,8 @@ struct Place {
     device: usize,
     addresses: Vec<IpAddr>,
     routes: Option<Arc<Routes>>,
+    /// The LSP that begins there.
+    lsp: Option<LspPlace>,
 }
 
 /// Builds `config` for ports with these links.
@@ -59,13 +65,13 @@ struct Place {
 pub fn build(config: &Config, links: &[Link], seed: u64) -> Result<Built, Vec<String>> {
     let errors = Errors::default();
     let mut places: HashMap<String, Place> = HashMap::new();
-    let (rig, sessions, neighbours) = devices::devices(config, links, seed, &mut places, &errors);
+    let (rig, sessions, neighbours, routers) = devices::devices(config, links, seed, &mut places, &errors);
     let mut warnings = Vec::new();
     let flows = flows::flows(config, links, &rig, &places, &errors, &mut warnings);
     if let Err(why) = rig.check(links.len()) {
         errors.add("devices", why);
     }
-    errors.or(Built { rig, sessions, neighbours, flows, warnings })
+    errors.or(Built { rig, sessions, routers, neighbours, flows, warnings })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 const GAP: f64 = 20.0;
 
 /// Names that a request selects; empty for all.
-struct Selection {
+pub(super) struct Selection {
     names: Vec<String>,
     columns: Vec<String>,
 }
@@ -24,7 +24,7 @@ impl Selection {
         Selection { names: o.texts(names), columns: o.texts(columns) }
     }
 
-    fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|known| known == name)
     }
 
@@ -83,17 +83,19 @@ impl Bench {
     pub fn metrics(&mut self, body: Value) -> Result<Value, Failure> {
         let errors = Errors::default();
         let mut o = Object::document(body, &errors);
-        let kind = o.choice(&["port", "flow", "bgpv4", "bgpv6"], "port");
+        let kind = o.choice(&["port", "flow", "bgpv4", "bgpv6", "ospfv2", "rsvp"], "port");
         let mut request = o.object_or_empty(kind);
         let (names, columns) = match kind {
             "port" => ("port_names", "column_names"),
             "flow" => ("flow_names", "metric_names"),
+            "ospfv2" | "rsvp" => ("router_names", "column_names"),
             _ => ("peer_names", "column_names"),
         };
         let selection = Selection::read(&mut request, names, columns);
         match kind {
             "port" => selection.check(&request, names, self.config.ports.iter().map(|port| port.name.as_str())),
             "flow" => selection.check(&request, names, self.built.flows.iter().map(|flow| flow.name.as_str())),
+            "ospfv2" | "rsvp" => selection.check(&request, names, self.router_names(kind == "ospfv2")),
             _ => selection.check(&request, names, self.built.sessions.iter().map(|session| session.name.as_str())),
         }
         request.ignore("tagged_metrics");
@@ -103,6 +105,8 @@ impl Bench {
         let rows: Vec<Value> = match kind {
             "port" => self.port_metrics(&selection)?,
             "flow" => self.flow_metrics(&selection),
+            "ospfv2" => self.ospf_metrics(&selection),
+            "rsvp" => self.rsvp_metrics(&selection),
             _ => self.bgp_metrics(&selection, kind == "bgpv6"),
         };
         let rows: Vec<Value> = rows.into_iter().map(|row| selection.cut(row)).collect();
@@ -204,7 +208,10 @@ impl Bench {
     pub fn states(&self, body: Value) -> Result<Value, Failure> {
         let errors = Errors::default();
         let mut o = Object::document(body, &errors);
-        let kind = o.choice(&["ipv4_neighbors", "ipv6_neighbors", "bgp_prefixes"], "ipv4_neighbors");
+        let kind = o.choice(
+            &["ipv4_neighbors", "ipv6_neighbors", "bgp_prefixes", "ospfv2_lsas", "rsvp_lsps"],
+            "ipv4_neighbors",
+        );
         let mut request = o.object_or_empty(kind);
         if kind == "bgp_prefixes" {
             let selection = Selection::read(&mut request, "bgp_peer_names", "");
@@ -217,6 +224,16 @@ impl Bench {
             drop((request, o));
             errors.or(()).map_err(Failure::validation)?;
             let rows = self.bgp_prefixes(&selection, &filters)?;
+            return Ok(json!({"choice": kind, kind: rows}));
+        }
+        if let "ospfv2_lsas" | "rsvp_lsps" = kind {
+            let ospf = kind == "ospfv2_lsas";
+            let key = if ospf { "router_names" } else { "rsvp_router_names" };
+            let selection = Selection::read(&mut request, key, "");
+            selection.check(&request, key, self.router_names(ospf));
+            drop((request, o));
+            errors.or(()).map_err(Failure::validation)?;
+            let rows = if ospf { self.ospf_lsas(&selection) } else { self.rsvp_lsps(&selection) };
             return Ok(json!({"choice": kind, kind: rows}));
         }
         let selection = Selection::read(&mut request, "ethernet_names", "");
@@ -263,7 +280,8 @@ impl Bench {
                     );
                     return Err(Failure::internal(text));
                 }
-                let prefixes = learned.iter().filter(|known| known.prefix.address().is_ipv6() == v6);
+                let family = if v6 { AfiSafi::IPV6_UNICAST } else { AfiSafi::IPV4_UNICAST };
+                let prefixes = learned.iter().filter(|known| known.afi_safi == family);
                 let prefix = |known: &bgp::RouteKey| {
                     let address = match known.prefix.address() {
                         IpAddr::V4(_) => "ipv4_address",

@@ -7,6 +7,9 @@ mod answers;
 mod bench;
 mod change;
 mod control;
+mod lsas;
+mod lsps;
+mod routers;
 mod tap;
 mod traffic;
 mod windows;
@@ -119,8 +122,7 @@ impl Engine {
         std::mem::replace(&mut self.bench, bench).close();
         (self.document, self.failure) = (document, None);
         if auto_start {
-            let all: Vec<usize> = (0..self.bench.sessions.len()).collect();
-            self.bench.sessions(&all, true).map_err(Failure::internal)?;
+            self.bench.protocols(true).map_err(Failure::internal)?;
         }
         Ok(warnings(self.bench.built.warnings.clone()))
     }

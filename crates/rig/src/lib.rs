@@ -28,8 +28,8 @@ pub use drophammer_emulation::ping::Echo;
 pub use drophammer_emulation::protocol::{Command, ProtocolConfig, Refused, State};
 pub use drophammer_emulation::{bfd, ldp, ospf, rsvp};
 pub use drophammer_traffic::{
-    CONTINUOUS, FlowCounts, FlowSelect, GroupCounts, Live, PlanError, Snapshot, TestTraffic, Timing, Totals, Transmit,
-    TransmitAction, TransmitError,
+    Arrivals, CONTINUOUS, CONTINUOUS_BINS, FlowCounts, FlowSelect, GroupCounts, Live, PlanError, Received, Snapshot,
+    TestTraffic, Timing, Totals, Transmit, TransmitAction, TransmitError,
 };
 pub use hosts::{HostControl, Hosts, LaneHosts, ProtocolPlace, RouterPlace, SessionIndex, Unresolved};
 pub use keys::TrialKeys;

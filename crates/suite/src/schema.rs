@@ -175,9 +175,14 @@ fn port() -> Value {
                                 "description": "Each CE router has a BFD session with the DUT (RFC 5881).",
                                 "type": "boolean", "default": false,
                             },
+                            "ipv6": { "description": "The VRFs have IPv6 too, if the port has it.", "type": "boolean", "default": true },
                         },
                     },
                 ],
+            },
+            "sites_of": {
+                "description": "Name of another customer port: the CE routers of this port are further sites of its VRFs.",
+                "type": "string",
             },
         },
     })
@@ -484,7 +489,7 @@ fn kind_schema(kind: ParamKind) -> Value {
         ParamKind::Text => json!({ "type": ["string", "number", "boolean"] }),
         ParamKind::Command | ParamKind::File => json!({ "type": "string", "minLength": 1 }),
         ParamKind::Ports | ParamKind::Flows => list(name()),
-        ParamKind::Interfaces => list(json!({ "type": "string", "pattern": "^[^\\s/:]{1,15}$" })),
+        ParamKind::Interfaces => list(json!({ "type": "string", "pattern": "^([A-Za-z0-9-]{1,63}/)?[^\\s/:]{1,15}$" })),
         ParamKind::DutInterfaces => list(json!({ "type": ["string", "number"] })),
     }
 }

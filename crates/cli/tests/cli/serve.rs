@@ -4,6 +4,8 @@ use crate::common::{NETWORK, Ran, refused, run};
 use serde_json::Value;
 
 const CONFIG: &str = include_str!("serve/config.json");
+/// Two routers with OSPFv2, RSVP-TE and BGP, back to back.
+const ROUTERS: &str = include_str!("serve/routers.json");
 
 /// A virtual link, and a server with `call METHOD PATH [BODY]`, which prints the body of the answer on one line.
 const SERVER: &str = r#"
@@ -37,11 +39,9 @@ fn script(body: &str) -> (Ran, Vec<Value>) {
 fn script_that_says(body: &str, said: &str) -> (Ran, Vec<Value>) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("config"), CONFIG).unwrap();
-    let ran = Ran::script_in(
-        NETWORK,
-        folder,
-        &format!("{}{SERVER}{body}", if said.is_empty() { "" } else { "IDLE='--idle-stop 300ms'" }),
-    );
+    std::fs::write(folder.path().join("routers"), ROUTERS).unwrap();
+    let idle = if said.is_empty() { "" } else { "IDLE='--idle-stop 300ms'" };
+    let ran = Ran::script_in(NETWORK, folder, &format!("{idle}{SERVER}{body}"));
     let lines = ran.printed.lines().filter(|line| line.starts_with('{'));
     let answers = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((ran.read("exit"), ran.read("said")), (String::new(), said.to_owned()));
@@ -124,6 +124,74 @@ finish
     assert_eq!(count(again, "fixed", "frames_tx"), count(again, "fixed", "frames_rx"));
     assert_eq!(count(again, "endless", "frames_tx"), sent, "it did not start again");
     assert_eq!(*config, serde_json::from_str::<Value>(CONFIG).unwrap());
+}
+
+#[test]
+fn routers_find_each_other_and_flows_take_the_label_of_their_lsp() {
+    let body = r#"
+call POST /config "$(cat routers)"
+ask() { call POST /monitor/$1 "{\"$2\": {}}"; }
+until ask metrics ospfv2 | grep -q '"full_state_count":1.*"full_state_count":1'; do sleep 0.02; done
+until ask metrics rsvp | grep -q '"ingress_p2p_lsps_up":2'; do sleep 0.02; done
+until ask metrics bgpv4 | grep -q '"routes_received":3'; do sleep 0.02; done
+until ask states ospfv2_lsas | tee last | grep -q '"transit".*"transit".*"lsa_id":"30.0.2.0"'; do sleep 0.02; done
+cat last
+ask metrics ospfv2
+ask metrics rsvp
+ask states rsvp_lsps
+call POST /control/state '{"port": {"capture": {"state": "start"}}}' > /dev/null
+transmit start '"f"' > /dev/null
+until metrics | tee last | grep -q '"transmit":"stopped"'; do sleep 0.02; done
+cat last
+call POST /monitor/capture '{"port_name": "p2"}' > capture
+call POST /control/state '{"protocol": {"route": {"names": ["inter"], "state": "withdraw"}}}' > /dev/null
+until ask states ospfv2_lsas | tee last | grep -q '"network_summary_lsas":\[\].*"network_summary_lsas":\[\]'; do sleep 0.02; done
+cat last
+call POST /control/state '{"protocol": {"ospfv2": {"routers": {"router_names": ["o1"], "state": "down"}}}}' > /dev/null
+until ask metrics ospfv2 | tee last | grep -q '"full_state_count":0.*"full_state_count":0'; do sleep 0.02; done
+cat last
+call POST /control/state '{"protocol": {"all": {"state": "stop"}}}' > /dev/null
+until ask metrics rsvp | tee last | grep -q '"egress_p2p_lsps_up":0.*"egress_p2p_lsps_up":0'; do sleep 0.02; done
+cat last
+finish
+"#;
+    let (ran, answers) = script(body);
+    let [set, lsas, ospf, rsvp, lsps, flow, withdrawn, down, torn] = &answers[..] else { panic!("{answers:#?}") };
+    assert_eq!(set["warnings"].as_array().unwrap().len(), 0, "{set}");
+    let learned = &lsas["ospfv2_lsas"][1];
+    assert_eq!(learned["router_name"], "o2");
+    let ids = |list: &str| -> Vec<&str> {
+        let rows = learned[list].as_array().unwrap().iter();
+        rows.map(|row| row["header"]["lsa_id"].as_str().unwrap()).collect()
+    };
+    assert_eq!(ids("network_summary_lsas"), ["20.0.0.0", "20.0.1.0"], "{lsas}");
+    assert_eq!(ids("external_as_lsas"), ["30.0.0.0", "30.0.1.0", "30.0.2.0"]);
+    assert_eq!(learned["external_as_lsas"][0]["metric_type"], 2);
+    assert_eq!(ids("router_lsas"), ["9.9.9.1"]);
+    let links = learned["router_lsas"][0]["links"].as_array().unwrap();
+    assert!(links.iter().all(|link| link["metric"] == 5 && link["type"] == "transit"), "{lsas}");
+    for router in ospf["ospfv2_metrics"].as_array().unwrap() {
+        assert_eq!(router.as_object().unwrap().len(), 34);
+        assert!(router["lsa_sent"].as_u64() > Some(0) && router["lsa_received"].as_u64() > Some(0), "{router}");
+    }
+    let [begin, end] = [0, 1].map(|at| &rsvp["rsvp_metrics"][at]);
+    assert_eq!(begin.as_object().unwrap().len(), 31);
+    assert_eq!(
+        (&begin["ingress_p2p_lsps_up"], &end["egress_p2p_lsps_up"], &end["ingress_p2p_lsps_configured"]),
+        (&2.into(), &2.into(), &0.into())
+    );
+    let ends = [0, 1].map(|at| &lsps["rsvp_lsps"][at]["ipv4_lsps"][1]["lsp"]);
+    assert_eq!((&ends[0]["label_in"], &ends[0]["session_name"]), (&ends[1]["label_out"], &"lsp2".into()), "{lsps}");
+    assert_eq!((count(flow, "f", "frames_tx"), count(flow, "f", "frames_rx")), (50, 50));
+    // Ethernet, the label stack entry with its label, bottom of stack and TTL, and IPv4, among frames of the protocols.
+    let capture = std::fs::read(ran.folder.path().join("capture")).unwrap();
+    let label = u32::try_from(ends[0]["label_in"].as_u64().unwrap()).unwrap();
+    let entry = (label << 12 | 1 << 8 | 64).to_be_bytes();
+    let expected = [&[0x88, 0x47][..], &entry, &[0x45]].concat();
+    assert_eq!(capture.windows(expected.len()).filter(|bytes| **bytes == expected).count(), 50);
+    assert_eq!(withdrawn["ospfv2_lsas"][1]["external_as_lsas"].as_array().unwrap().len(), 3);
+    assert_eq!(down["ospfv2_metrics"][1]["sessions_flap"], 1);
+    assert_eq!(torn["rsvp_metrics"][0]["path_tears_tx"], 2, "{torn}");
 }
 
 #[test]

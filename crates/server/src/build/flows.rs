@@ -3,7 +3,7 @@
 //! A stream is a flow of a trial that has frames all the time, evenly spaced. The engine starts and stops it so that the right
 //! number of frames leaves, at whatever moment a client starts the flow.
 
-use super::{Link, Place};
+use super::{Link, LspPlace, Place};
 use crate::model::flow::{Ends, Flow, FlowMetrics, Gap, Length, Rate};
 use crate::model::read::Errors;
 use crate::model::{Config, Port};
@@ -35,6 +35,8 @@ pub struct Stream {
     pub spec: FlowSpec,
     /// Device whose gateway gets the frames, if the flow does not say which MAC address they go to.
     pub gateway: Option<usize>,
+    /// The header whose label is that of an LSP.
+    pub label: Option<(usize, LspPlace)>,
     /// When it sends.
     pub program: Program,
     /// Bytes of the frames in one round, with FCS.
@@ -175,7 +177,11 @@ impl<'a> FlowBuilder<'a, '_> {
         let family = self.family(&headers, &from, &to);
         let (sources, destinations) = self.addresses(&mut headers, family, &from, &to)?;
         let gateway = self.link_addresses(&mut headers, &from);
+        let untagged = headers.len();
         self.tag(&mut headers, &from);
+        let tags = headers.len() - untagged;
+        let lsp = from.place.and_then(|place| place.lsp);
+        let label = flow.learned_label.zip(lsp).map(|(at, lsp)| (at + tags, lsp));
         let size = self.fitted(&headers, flow, &self.links[from.port])?;
         let sizes: Vec<u64> = size.round().iter().map(|size| u64::from(size.frame_bytes(false))).collect();
         let mean = sizes.iter().sum::<u64>() as f64 / sizes.len() as f64;
@@ -193,7 +199,7 @@ impl<'a> FlowBuilder<'a, '_> {
             ipdv: flow.metrics.latency,
             ..FlowSpec::new(group, from.port, to.port, sources, destinations)
         };
-        Some(Stream { spec, gateway, program, sizes, line_ns })
+        Some(Stream { spec, gateway, label, program, sizes, line_ns })
     }
 
     /// Time in ns of a frame on this line. Frames arrive whole, so latency until the first bit is shorter by this time. Over a

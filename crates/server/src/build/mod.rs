@@ -4,9 +4,11 @@
 
 mod devices;
 mod flows;
+mod routers;
 
-pub use devices::{NeighbourName, SessionName};
+pub use devices::{NeighbourName, SessionName, SessionRange};
 pub use flows::{PlannedFlow, Program};
+pub use routers::{LspPlace, RouterKind, RouterName};
 
 use crate::model::{Config, read::Errors};
 use drophammer_model::quantity::Bandwidth;
@@ -37,6 +39,8 @@ pub struct Built {
     pub rig: RigConfig,
     /// BGP sessions in the order of the rig.
     pub sessions: Vec<SessionName>,
+    /// Routers of other protocols.
+    pub routers: Vec<RouterName>,
     /// Gateways of the devices.
     pub neighbours: Vec<NeighbourName>,
     /// Flows in the order of the configuration.
@@ -53,6 +57,8 @@ struct Place {
     device: usize,
     addresses: Vec<IpAddr>,
     routes: Option<Arc<Routes>>,
+    /// The LSP that begins there.
+    lsp: Option<LspPlace>,
 }
 
 /// Most groups whose rates are recorded. Each takes up to 7 MB.
@@ -65,7 +71,7 @@ const MOST_RATED: usize = 16;
 pub fn build(config: &Config, links: &[Link], seed: u64) -> Result<Built, Vec<String>> {
     let errors = Errors::default();
     let mut places: HashMap<String, Place> = HashMap::new();
-    let (rig, sessions, neighbours) = devices::devices(config, links, seed, &mut places, &errors);
+    let (rig, sessions, neighbours, routers) = devices::devices(config, links, seed, &mut places, &errors);
     let mut warnings = Vec::new();
     let flows = flows::flows(config, links, &rig, &places, &errors, &mut warnings);
     let groups = flows.iter().flat_map(|flow: &PlannedFlow| &flow.streams).map(|stream| &stream.spec.group);
@@ -78,7 +84,7 @@ pub fn build(config: &Config, links: &[Link], seed: u64) -> Result<Built, Vec<St
     if let Err(why) = rig.check(links.len()) {
         errors.add("devices", why);
     }
-    errors.or(Built { rig, sessions, neighbours, flows, warnings })
+    errors.or(Built { rig, sessions, routers, neighbours, flows, warnings })
 }
 
 /// Checks a configuration without opening anything, as if its ports were virtual links of 1 Gbit/s. Returns warnings.

@@ -1,8 +1,12 @@
 //! Configurations as clients write them.
 
 use super::*;
+use drophammer_emulation::bgp::EncapsulationKind;
+use drophammer_model::routes::AfiSafi;
 use drophammer_model::traffic::{Field, Header};
 use drophammer_model::trial::Targets;
+use drophammer_rig::ProtocolConfig;
+use drophammer_wire::bgp::update::Labels;
 use serde_json::json;
 use std::time::Duration;
 
@@ -155,4 +159,86 @@ fn contradictions_have_their_path() {
         let found = of_flow(flow).unwrap_err();
         assert!(found[0].starts_with(error), "{found:?}");
     }
+}
+
+/// A device on port `n` with an address, without protocols.
+fn host(n: u8) -> Value {
+    json!({
+        "name": format!("d{n}"),
+        "ethernets": [{
+            "name": format!("e{n}"), "connection": {"port_name": format!("p{n}")},
+            "ipv4_addresses": [{"name": format!("a{n}"), "address": format!("10.0.0.{n}"), "gateway": format!("10.0.0.{}", 3 - n)}],
+        }],
+        "ipv4_loopbacks": [{"name": format!("l{n}"), "eth_name": format!("e{n}"), "address": format!("{n}.{n}.{n}.{n}")}],
+    })
+}
+
+#[test]
+fn ospf_routers_are_protocols_with_routes_for_flows() {
+    let mut device = host(1);
+    device["ospfv2"] = json!({
+        "name": "o1", "interfaces": [{"name": "i1", "ipv4_name": "a1"}],
+        "v4_routes": [{"name": "r1", "addresses": [{"address": "20.0.0.0", "count": 4}]}],
+    });
+    let flow = json!({
+        "name": "f", "packet": [{"ethernet": {}}, {"ipv4": {}}], "tx_rx": {"device": {"tx_names": ["a2"], "rx_names": ["r1"]}},
+    });
+    let built = built(json!({"ports": ports(), "devices": [device, host(2)], "flows": [flow]})).unwrap();
+    let [router] = &built.routers[..] else { panic!() };
+    assert_eq!((router.name.as_str(), router.place.port, router.place.device), ("o1", 0, 1));
+    assert_eq!(router.routes()[0].0, "r1");
+    let [ProtocolConfig::Ospf(config)] = &built.rig.ports[0].devices[1].protocols[..] else { panic!() };
+    assert_eq!((config.router_id.to_string().as_str(), config.mtu), ("10.0.0.1", 1_500));
+    assert!(matches!(&built.flows[0].streams[0].spec.destinations, Targets::Routes { count: 4, .. }));
+}
+
+#[test]
+fn lsps_begin_at_addresses_of_the_router_and_flows_take_their_labels() {
+    let mut device = host(1);
+    let lsp = |n: u8| json!({"name": format!("lsp{n}"), "remote_address": "2.2.2.2", "tunnel_id": n});
+    device["rsvp"] = json!({
+        "name": "t1", "ipv4_interfaces": [{"ipv4_name": "a1", "neighbor_ip": "10.0.0.2"}],
+        "lsp_ipv4_interfaces": [
+            {"ipv4_name": "a1", "p2p_ingress_ipv4_lsps": [lsp(1)]}, {"ipv4_name": "l1", "p2p_ingress_ipv4_lsps": [lsp(2)]},
+        ],
+    });
+    let flow = json!({
+        "name": "f", "packet": [{"ethernet": {}}, {"vlan": {}}, {"mpls": {}}, {"ipv4": {}}],
+        "tx_rx": {"device": {"tx_names": ["lsp2"], "rx_names": ["a2"]}},
+    });
+    let document = json!({"ports": ports(), "devices": [device, host(2)], "flows": [flow]});
+    let whole = built(document.clone()).unwrap();
+    let [ProtocolConfig::Rsvp(config)] = &whole.rig.ports[0].devices[1].protocols[..] else { panic!() };
+    let senders: Vec<String> = config.ingress.iter().map(|range| range.lsps.sender.to_string()).collect();
+    assert_eq!(senders, ["10.0.0.1", "1.1.1.1"]);
+    let stream = &whole.flows[0].streams[0];
+    assert_eq!(stream.label, Some((2, LspPlace { place: whole.routers[0].place, lsp: 1 })));
+    assert_eq!(stream.spec.sources.first.to_string(), "1.1.1.1");
+    let mut wrong = document;
+    wrong["devices"][0]["rsvp"]["ipv4_interfaces"][0]["neighbor_ip"] = "10.0.0.9".into();
+    wrong["devices"][0]["rsvp"]["lsp_ipv4_interfaces"][0]["ipv4_name"] = "a2".into();
+    let errors = built(wrong).unwrap_err();
+    assert_eq!(
+        errors[..2],
+        [
+            "devices[0].rsvp.ipv4_interfaces[0].neighbor_ip: this must be the gateway of the interface, to which Path messages go",
+            "devices[0].rsvp.lsp_ipv4_interfaces: `a2` is no IPv4 address or loopback of the router's ethernet",
+        ]
+    );
+}
+
+#[test]
+fn routes_with_labels_need_the_capability() {
+    let with = |capability: Value| {
+        let mut device = device("p1", "10.0.1.2", "10.0.1.1", 1);
+        let peer = &mut device["bgp"]["ipv4_interfaces"][0]["peers"][0];
+        peer["capability"] = capability;
+        peer["v4_routes"][0]["mpls_labels"] = json!({"labels": [{"start": 100, "max": 109}]});
+        built(json!({"ports": ports(), "devices": [device]}))
+    };
+    let whole = with(json!({"ipv4_mpls": true})).unwrap();
+    assert_eq!(whole.sessions[0].routes[0].kind, EncapsulationKind::Labelled(Labels::Counting(100)));
+    assert!(whole.rig.ports[0].devices[1].bgp()[0].families.contains(&AfiSafi::IPV4_LABELLED));
+    let errors = with(json!({})).unwrap_err();
+    assert!(errors[0].ends_with("`r1` has labels, which need the capability `ipv4_mpls`"), "{errors:?}");
 }

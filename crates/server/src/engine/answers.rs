@@ -21,7 +21,7 @@ const EXTENSION: &str = "x-drophammer";
 const MOST_LATE: f64 = 0.1;
 
 /// Names that a request selects; empty for all.
-struct Selection {
+pub(super) struct Selection {
     names: Vec<String>,
     columns: Vec<String>,
 }
@@ -31,7 +31,7 @@ impl Selection {
         Selection { names: o.texts(names), columns: o.texts(columns) }
     }
 
-    fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|known| known == name)
     }
 
@@ -90,12 +90,13 @@ impl Bench {
     pub fn metrics(&mut self, body: Value) -> Result<Value, Failure> {
         let errors = Errors::default();
         let mut o = Object::document(body, &errors);
-        let kind = o.choice(&["port", "flow", "bgpv4", "bgpv6", "convergence"], "port");
+        let kind = o.choice(&["port", "flow", "bgpv4", "bgpv6", "ospfv2", "rsvp", "convergence"], "port");
         let mut request = o.object_or_empty(kind);
         let (names, columns) = match kind {
             "port" => ("port_names", "column_names"),
             "flow" => ("flow_names", "metric_names"),
             "convergence" => ("flow_names", ""),
+            "ospfv2" | "rsvp" => ("router_names", "column_names"),
             _ => ("peer_names", "column_names"),
         };
         let selection = Selection::read(&mut request, names, columns);
@@ -104,6 +105,7 @@ impl Bench {
             "flow" | "convergence" => {
                 selection.check(&request, names, self.built.flows.iter().map(|flow| flow.name.as_str()))
             }
+            "ospfv2" | "rsvp" => selection.check(&request, names, self.router_names(kind == "ospfv2")),
             _ => selection.check(&request, names, self.built.sessions.iter().map(|session| session.name.as_str())),
         }
         if let Some(mut tagged) = request.object("tagged_metrics") {
@@ -119,6 +121,8 @@ impl Bench {
             "port" => self.port_metrics(&selection)?,
             "flow" => self.flow_metrics(&selection),
             "convergence" => self.convergence(|name| selection.has(name))?,
+            "ospfv2" => self.ospf_metrics(&selection),
+            "rsvp" => self.rsvp_metrics(&selection),
             _ => self.bgp_metrics(&selection, kind == "bgpv6"),
         };
         let rows: Vec<Value> = rows.into_iter().map(|row| selection.cut(row)).collect();
@@ -281,7 +285,10 @@ impl Bench {
     pub fn states(&self, body: Value) -> Result<Value, Failure> {
         let errors = Errors::default();
         let mut o = Object::document(body, &errors);
-        let kind = o.choice(&["ipv4_neighbors", "ipv6_neighbors", "bgp_prefixes"], "ipv4_neighbors");
+        let kind = o.choice(
+            &["ipv4_neighbors", "ipv6_neighbors", "bgp_prefixes", "ospfv2_lsas", "rsvp_lsps"],
+            "ipv4_neighbors",
+        );
         let mut request = o.object_or_empty(kind);
         if kind == "bgp_prefixes" {
             let selection = Selection::read(&mut request, "bgp_peer_names", "");
@@ -294,6 +301,16 @@ impl Bench {
             drop((request, o));
             errors.or(()).map_err(Failure::validation)?;
             let rows = self.bgp_prefixes(&selection, &filters)?;
+            return Ok(json!({"choice": kind, kind: rows}));
+        }
+        if let "ospfv2_lsas" | "rsvp_lsps" = kind {
+            let ospf = kind == "ospfv2_lsas";
+            let key = if ospf { "router_names" } else { "rsvp_router_names" };
+            let selection = Selection::read(&mut request, key, "");
+            selection.check(&request, key, self.router_names(ospf));
+            drop((request, o));
+            errors.or(()).map_err(Failure::validation)?;
+            let rows = if ospf { self.ospf_lsas(&selection) } else { self.rsvp_lsps(&selection) };
             return Ok(json!({"choice": kind, kind: rows}));
         }
         let selection = Selection::read(&mut request, "ethernet_names", "");
@@ -340,7 +357,8 @@ impl Bench {
                     );
                     return Err(Failure::internal(text));
                 }
-                let prefixes = learned.iter().filter(|known| known.prefix.address().is_ipv6() == v6);
+                let family = if v6 { AfiSafi::IPV6_UNICAST } else { AfiSafi::IPV4_UNICAST };
+                let prefixes = learned.iter().filter(|known| known.afi_safi == family);
                 let prefix = |known: &bgp::RouteKey| {
                     let address = match known.prefix.address() {
                         IpAddr::V4(_) => "ipv4_address",

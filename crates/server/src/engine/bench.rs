@@ -1,13 +1,14 @@
 //! A configuration in force: open ports, the rig on them, flows and sessions.
 
 use super::convergence::Causes;
+use super::routers;
 use super::tap::{Capture, Tap};
 use super::traffic::Flows;
-use crate::build::{Built, Link, SessionName, build};
+use crate::build::{Built, Link, RouterName, SessionName, SessionRange, build};
 use crate::model;
 use crate::model::Config;
 use crate::server::Options;
-use drophammer_emulation::bgp::{BgpCommand, Packing, RouteSet};
+use drophammer_emulation::bgp::{BgpCommand, Encapsulation, Packing, RouteSet};
 use drophammer_model::Instant;
 use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Bandwidth;
@@ -51,6 +52,8 @@ pub struct Bench {
     pub rig: Rig,
     pub flows: Flows,
     pub sessions: Vec<Session>,
+    /// State of each router of other protocols.
+    pub routers: Vec<Session>,
     pub captures: Vec<Arc<Capture>>,
     pub links: Vec<Link>,
     keys: TrialKeys,
@@ -101,7 +104,8 @@ impl Bench {
             is_virtual: is_virtual(&config.interface),
         };
         let links: Vec<Link> = opened.iter().zip(&config.ports).map(link).collect();
-        let built = build(&config, &links, seed)?;
+        let mut built = build(&config, &links, seed)?;
+        routers::continue_sequences(&mut built.rig, clock.origin_ns());
         let tap = |(port, capture): (_, &Arc<Capture>)| {
             Box::new(Tap::new(port, capture.clone(), origin_ns)) as Box<dyn Port + Send>
         };
@@ -114,11 +118,27 @@ impl Bench {
             Session { started: false, advertised: vec![true; session.routes.len()] }
         };
         let sessions = built.sessions.iter().enumerate().map(session).collect();
+        let router = |router: &RouterName| Session { started: false, advertised: vec![true; router.routes().len()] };
+        let routers = built.routers.iter().map(router).collect();
         let flows = Flows::new(&built.flows, config.ports.len(), config.events.rate_threshold);
         let causes = Causes::new(config.events.control_plane);
         let before = vec![Default::default(); config.ports.len()];
         let (keys, samples) = (TrialKeys::new(seed), VecDeque::new());
-        Ok(Bench { config, built, rig, flows, sessions, captures, links, keys, before, samples, causes, origin_ns })
+        Ok(Bench {
+            config,
+            built,
+            rig,
+            flows,
+            sessions,
+            routers,
+            captures,
+            links,
+            keys,
+            before,
+            samples,
+            causes,
+            origin_ns,
+        })
     }
 
     /// Replaces the flows by those of `config`, which is otherwise the same. No flow may be active. Returns warnings.
@@ -284,8 +304,10 @@ impl Bench {
 
     fn send_routes(&mut self, session: usize, range: usize, change: Change) -> Result<(), String> {
         let place = self.rig.hosts().place(session);
-        let routes = self.built.sessions[session].routes[range].1.clone();
-        let set = RouteSet::unicast(routes.clone(), 0..routes.len(), Packing::default());
+        let SessionRange { routes, kind, .. } = &self.built.sessions[session].routes[range];
+        let encapsulation = Encapsulation { kind: *kind, ..Encapsulation::default() };
+        let part = 0..routes.len();
+        let set = RouteSet { routes: routes.clone(), part, packing: Packing::default(), encapsulation };
         let command = BgpCommand::Routes { peer: place.router, change, set };
         self.rig.command(place.port, &Act::bgp(place.device, command)).map_err(|e| e.to_string())
     }
@@ -294,11 +316,14 @@ impl Bench {
     pub fn close(mut self) {
         self.flows.abort(&mut self.rig);
         let all: Vec<usize> = (0..self.sessions.len()).filter(|i| self.sessions[*i].started).collect();
-        if !all.is_empty() {
-            self.rig.protocols(Select::These(&all), Action::Stop);
+        let running = self.built.routers.iter().zip(&self.routers).filter(|(_, router)| router.started);
+        let mut ended: Vec<Until> = running.map(|(router, _)| Until::Ended(router.place)).collect();
+        // The peers learn it by their timers if a protocol or a port fails now.
+        let _ = self.protocols(false);
+        ended.push(Until::Idle(all.clone()));
+        if !all.is_empty() || ended.len() > 1 {
             let end = self.rig.now() + FAREWELL;
-            // The peer learns it by the hold time if the port fails now.
-            let _ = self.rig.serve(&Until::Idle(all).or_at(end), &|| false);
+            let _ = self.rig.serve(&Until::All(ended).or_at(end), &|| false);
         }
     }
 }

@@ -9,7 +9,10 @@ mod change;
 mod control;
 mod convergence;
 mod counts;
+mod lsas;
+mod lsps;
 mod rates;
+mod routers;
 mod tap;
 mod traffic;
 mod windows;
@@ -145,8 +148,7 @@ impl Engine {
         self.claims.keep(&names);
         (self.document, self.failure) = (document, None);
         if auto_start {
-            let all: Vec<usize> = (0..self.bench.sessions.len()).collect();
-            self.bench.sessions(&all, true).map_err(Failure::internal)?;
+            self.bench.protocols(true).map_err(Failure::internal)?;
         }
         Ok(warnings(self.bench.built.warnings.clone()))
     }

@@ -6,16 +6,18 @@
 use super::counts::Counts;
 use super::rates::{BIN, PATIENCE, Rates};
 use super::windows::{LEAD, Order, Windows};
-use crate::build::{Built, PlannedFlow};
+use crate::build::{Built, LspPlace, PlannedFlow};
+use drophammer_emulation::rsvp::Rsvp;
 use drophammer_model::Instant;
 use drophammer_model::latency::IpdvSummary;
 use drophammer_model::mac::MacAddr;
-use drophammer_model::traffic::{Field, Header};
+use drophammer_model::traffic::{Bits, Field, Header};
 use drophammer_model::trial::{Family, Load, PortIndex, TrialResult, TrialSpec};
 use drophammer_rig::{
     CONTINUOUS, CONTINUOUS_BINS, Event, FlowSelect, Live, Rig, RigError, Snapshot, Timing, TransmitAction, TrialKeys,
     Until,
 };
+use drophammer_wire::rsvp::IMPLICIT_NULL;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -101,6 +103,18 @@ impl Stream {
         let (round, length) = (self.sizes.iter().sum::<u64>(), self.sizes.len() as u64);
         frames / length * round + self.sizes.iter().take((frames % length) as usize).sum::<u64>()
     }
+}
+
+/// The label that a neighbour has assigned to an LSP; `None` while the LSP is not up.
+fn learned_label(rig: &Rig, lsp: LspPlace) -> Option<u32> {
+    let rsvp: &Rsvp = rig.hosts().device(lsp.place.port, lsp.place.device)?.protocol()?;
+    rsvp.label_of(lsp.lsp)
+}
+
+/// Name of the flow of a stream.
+fn name_of(built: &Built, stream: usize) -> &str {
+    let streams = built.flows.iter().flat_map(|flow| flow.streams.iter().map(|_| flow.name.as_str()));
+    streams.into_iter().nth(stream).unwrap_or_default()
 }
 
 /// All flows of a configuration.
@@ -246,7 +260,7 @@ impl Flows {
             let row = self.rows.iter().find(|row| row.streams.contains(unknown));
             let name = row.map_or("", |row| built.flows[row.flow].name.as_str());
             return Err(format!(
-                "flow `{name}` cannot be added to running traffic, because its gateway was unknown when that began; stop all flows and start again"
+                "flow `{name}` cannot be added to running traffic, because its gateway or the label of its LSP was unknown when that began; stop all flows and start again"
             ));
         }
         let now = Flows::elapsed(rig);
@@ -320,6 +334,26 @@ impl Flows {
                 let mac = rig.hosts().device(spec.from, device).and_then(|device| device.gateway_mac(spec.family));
                 let Some(mac) = mac else { continue };
                 ethernet.destination = Some(Field::Value(MacAddr(mac.0)));
+            }
+            if let Some((at, lsp)) = stream.label {
+                match learned_label(rig, lsp) {
+                    None if named.contains(&i) => {
+                        return Err(format!(
+                            "the LSP of flow `{}` is not up: there is no label for its frames",
+                            name_of(built, i)
+                        ));
+                    }
+                    None => continue,
+                    // The neighbour wants packets without this label (RFC 3032 section 2.1).
+                    Some(IMPLICIT_NULL) => {
+                        spec.headers.remove(at);
+                    }
+                    Some(label) => {
+                        if let Some(Header::Mpls(mpls)) = spec.headers.get_mut(at) {
+                            mpls.label = Field::Value(Bits::new(label));
+                        }
+                    }
+                }
             }
             if self.groups.last() != Some(&spec.group) {
                 self.groups.push(spec.group.clone());

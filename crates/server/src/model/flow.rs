@@ -15,6 +15,8 @@ pub struct Flow {
     pub ends: Ends,
     /// Headers of its frames, the outermost first.
     pub packet: Vec<Header>,
+    /// Index of the outermost label stack entry if its label is automatic.
+    pub learned_label: Option<usize>,
     /// Sizes of its frames, with FCS.
     pub size: PacketSize,
     /// Its rate.
@@ -121,11 +123,12 @@ const SIZES: std::ops::RangeInclusive<u64> = 1..=MAX_FRAME as u64;
 
 /// Reads a flow.
 pub fn flow(mut o: Object<'_>) -> Flow {
-    let headers = o.objects("packet");
+    let (packet, learned_label) = packet(o.objects("packet"));
     Flow {
         name: o.name("name"),
         ends: ends(&mut o),
-        packet: packet(headers),
+        packet,
+        learned_label,
         size: size(&mut o),
         rate: rate(&mut o),
         length: length(&mut o),

@@ -6,9 +6,11 @@
 
 pub mod device;
 pub mod flow;
+pub mod ospf;
 mod packet;
 mod pattern;
 pub mod read;
+pub mod rsvp;
 
 use device::Device;
 use drophammer_model::quantity::Bandwidth;
@@ -131,6 +133,15 @@ impl Config {
             for peer in device.bgp.iter().flat_map(|bgp| &bgp.peers) {
                 names.push(&peer.name);
                 names.extend(peer.routes.iter().map(|range| range.name.as_str()));
+            }
+            if let Some(router) = &device.ospf {
+                names.extend([router.name.as_str(), &router.interface]);
+                names.extend(router.routes.iter().map(|range| range.name.as_str()));
+            }
+            if let Some(router) = &device.rsvp {
+                names.push(&router.name);
+                names.extend(router.ingress.iter().map(|lsp| lsp.name.as_str()));
+                names.extend(router.egress.iter().map(|(name, _)| name.as_str()));
             }
         }
         names

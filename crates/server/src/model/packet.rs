@@ -19,10 +19,11 @@ const ARP: u16 = 0x0806;
 /// Protocol of packets whose payload has none: any host internal protocol, and no next header (RFC 8200).
 const NO_PROTOCOL: (u8, u8) = (61, 59);
 
-/// Reads the headers of a flow, the outermost first. An empty list is Ethernet and IPv4 without more.
-pub fn packet(headers: Vec<Object<'_>>) -> Vec<Header> {
+/// Reads the headers of a flow, the outermost first. An empty list is Ethernet and IPv4 without more. Returns also the index of the
+/// outermost label stack entry if its label is automatic.
+pub fn packet(headers: Vec<Object<'_>>) -> (Vec<Header>, Option<usize>) {
     let mut stack = Vec::new();
-    let mut arp = false;
+    let (mut arp, mut learned) = (false, None);
     for mut header in headers {
         let kind = header.choice(KINDS, "ethernet");
         let mut o = header.object_or_empty(kind);
@@ -32,7 +33,12 @@ pub fn packet(headers: Vec<Object<'_>>) -> Vec<Header> {
         arp |= kind == "arp";
         stack.push(match kind {
             "vlan" => Header::Vlan(vlan(&mut o)),
-            "mpls" => Header::Mpls(mpls(&mut o)),
+            "mpls" => {
+                let label = pattern(&mut o, "label", Bits::new(16));
+                let outermost = stack.iter().all(|header| !matches!(header, Header::Mpls(_)));
+                learned = if outermost { label.is_none().then_some(stack.len()) } else { learned };
+                Header::Mpls(mpls(&mut o, label))
+            }
             "ipv4" => Header::Ipv4(ipv4(&mut o)),
             "ipv6" => Header::Ipv6(ipv6(&mut o)),
             "gre" => Header::Gre(gre(&mut o)),
@@ -49,7 +55,7 @@ pub fn packet(headers: Vec<Object<'_>>) -> Vec<Header> {
         });
     }
     complete(&mut stack, arp);
-    stack
+    (stack, learned)
 }
 
 fn raw(bytes: Vec<u8>) -> Header {
@@ -91,9 +97,9 @@ fn vlan(o: &mut Object<'_>) -> Vlan {
     }
 }
 
-fn mpls(o: &mut Object<'_>) -> Mpls {
+fn mpls(o: &mut Object<'_>, label: Option<Field<Bits<20>>>) -> Mpls {
     Mpls {
-        label: pattern_or(o, "label", Bits::new(16)),
+        label: label.unwrap_or(Field::Value(Bits::new(16))),
         tc: pattern_or(o, "traffic_class", Bits::default()),
         bottom_of_stack: pattern(o, "bottom_of_stack", true),
         ttl: pattern_or(o, "time_to_live", 64),
@@ -270,7 +276,7 @@ mod tests {
     fn read(headers: Value) -> Result<Vec<Header>, Vec<String>> {
         let errors = Errors::default();
         let mut flow = Object::document(json!({ "packet": headers }), &errors);
-        let stack = packet(flow.objects("packet"));
+        let (stack, _) = packet(flow.objects("packet"));
         drop(flow);
         errors.or(stack)
     }

@@ -202,6 +202,22 @@ impl<'a> Object<'a> {
         number
     }
 
+    /// Takes a whole number from `least` to `most`, otherwise `default`.
+    pub fn within(&mut self, key: &str, [least, most]: [u64; 2], default: u64) -> u64 {
+        let number = self.number(key, most).unwrap_or(default);
+        if number < least {
+            self.wrong(key, format_args!("the smallest value is {least}"));
+        }
+        number
+    }
+
+    /// Takes a whole number of which only one value is supported, the default.
+    pub fn only(&mut self, key: &str, value: u64) {
+        if self.number(key, u64::MAX).is_some_and(|number| number != value) {
+            self.wrong(key, format_args!("only {value} is supported"));
+        }
+    }
+
     /// Takes a number that is not negative.
     pub fn float(&mut self, key: &str) -> Option<f64> {
         let value = self.take(key)?;

@@ -10,8 +10,12 @@
 
 pub mod api;
 mod build;
+mod claims;
+mod connection;
 mod engine;
 pub mod grpc;
 pub mod http;
 mod model;
 pub mod server;
+
+pub use build::check;

@@ -49,14 +49,15 @@ pub fn serve(
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|e| format!("no threads for the network: {e}"))?;
     let (stops, ends) = (stop.clone(), ended.clone());
+    let rest = http::Rest::bind(listening, api)?;
+    let owner = format!("serve on {}", rest.address());
     let rig = std::thread::Builder::new().name("rig".into()).spawn(move || {
-        let ran = engine::run(options, seed, requests, &stops);
+        let ran = engine::run(options, &owner, seed, requests, &stops);
         ends.store(true, Ordering::Relaxed);
         ran
     });
     let rig = rig.map_err(|e| format!("no thread for the rig: {e}"))?;
     let served = runtime.block_on(async {
-        let rest = http::Rest::bind(listening, api)?;
         ready(rest.address());
         let until = async {
             while !stop.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed) {

@@ -14,7 +14,7 @@ for all in all default; do echo 1 > /proc/sys/net/ipv6/conf/$all/disable_ipv6 ||
 ip link set lo up
 ip link add va type veth peer name vb
 for link in va vb; do ip link set $link up; done
-$D serve --http --listen 127.0.0.1:0 > served 2> said & SERVER=$!
+$D serve --http --listen 127.0.0.1:0 ${IDLE-} > served 2> said & SERVER=$!
 until grep -q :// served; do kill -0 $SERVER; sleep 0.02; done
 PORT=$(grep -o '127.0.0.1:[0-9]*' served | cut -d: -f2)
 call() {
@@ -25,20 +25,26 @@ call() {
     echo
 }
 transmit() {
-    call POST /control/state "{\"traffic\": {\"flow_transmit\": {\"state\": \"$1\", \"flow_names\": [$2]}}}"
+    call POST /control/state "{\"traffic\": {\"flow_transmit\": {\"state\": \"$1\", \"flow_names\": [${2-}]}}}"
 }
 metrics() { call POST /monitor/metrics '{"flow": {}}'; }
 finish() { kill -INT $SERVER; wait $SERVER || echo $? > exit; }
 "#;
 
 fn script(body: &str) -> (Ran, Vec<Value>) {
+    script_that_says(body, "")
+}
+
+/// Like [`script`], for a server that writes this to standard error.
+fn script_that_says(body: &str, said: &str) -> (Ran, Vec<Value>) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("config"), CONFIG).unwrap();
     std::fs::write(folder.path().join("routers"), ROUTERS).unwrap();
-    let ran = Ran::script_in(NETWORK, folder, &format!("{SERVER}{body}"));
+    let idle = if said.is_empty() { "" } else { "IDLE='--idle-stop 300ms'" };
+    let ran = Ran::script_in(NETWORK, folder, &format!("{idle}{SERVER}{body}"));
     let lines = ran.printed.lines().filter(|line| line.starts_with('{'));
     let answers = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!((ran.read("exit"), ran.read("said")), (String::new(), String::new()));
+    assert_eq!((ran.read("exit"), ran.read("said")), (String::new(), said.to_owned()));
     (ran, answers)
 }
 
@@ -90,9 +96,23 @@ finish
     assert_eq!(count(over, "fixed", "bytes_tx"), 200 * 128);
     assert_eq!(row(over, "fixed")["loss"].as_f64(), Some(0.0));
     assert!(row(over, "fixed")["latency"]["minimum_ns"].as_f64() > Some(0.0), "{over}");
+    let [first, last] = ["first_timestamp_ns", "last_timestamp_ns"]
+        .map(|key| row(over, "fixed")["timestamps"][key].as_u64().unwrap_or_else(|| panic!("{over}")));
+    // 200 frames at 1,000 per second, and a pause.
+    assert!(last >= first + 199_000_000 - 50_000_000 && first > 1_700_000_000_000_000_000, "{over}");
     let sent = count(stopped, "endless", "frames_tx");
     assert!(sent > 0 && row(stopped, "endless")["transmit"] == "stopped");
     assert_eq!((count(stopped, "endless", "frames_rx"), count(stopped, "fixed", "frames_rx")), (sent, 200));
+    let beyond = &row(stopped, "fixed")["x-drophammer"];
+    for key in ["frames_out_of_order", "frames_duplicated", "frames_stray", "frames_corrupted"] {
+        assert_eq!(beyond[key], 0, "{beyond}");
+    }
+    let figures = ["p50_ns", "p90_ns", "p99_ns", "p99_9_ns", "maximum_ns"].map(|key| beyond["latency"][key].as_f64());
+    assert!(figures[0] > Some(0.0) && figures.is_sorted(), "{beyond}");
+    // A variation per pair of frames in a row; the frames arrive in order.
+    assert_eq!(beyond["delay_variation"]["pairs"], 199, "{beyond}");
+    // Whether a busy machine sent in time is not the same in every run, but the answer is never without a reason.
+    assert_eq!(beyond["valid"].as_bool(), Some(beyond["reasons"].as_array().unwrap().is_empty()), "{beyond}");
     let port = &ports["port_metrics"][1];
     assert_eq!((&port["frames_rx"], &port["frames_tx"], &port["link"]), (&200.into(), &sent.into(), &"up".into()));
     // Header of the file, and header and bytes of each frame with its FCS; the shell adds a newline.
@@ -207,6 +227,120 @@ finish
     }
     assert_eq!(answers[1]["errors"][1], "flows[0].packet[0].gtpv1: not supported");
     assert_eq!(count(answers.last().unwrap(), "fixed", "frames_tx"), 0);
+}
+
+#[test]
+fn convergence_is_the_time_without_frames() {
+    let body = r#"
+for link in vc vd; do ip link add $link type veth peer name $link-far; ip link set $link up; ip link set $link-far up; done
+ip link add between type bridge
+ip link set between up
+ip link set vc-far master between
+ip link set vd-far master between
+sed -i 's/"location": "va"/"location": "vc"/; s/"location": "vb"}/"location": "vd"}, {"name": "p3", "location": "va"}/' config
+sed 's/"ports"/"events": {"cp_events": {"enable": true}, "dp_events": {"enable": true}}, "ports"/; s/"packets": 200/"packets": 1000/' config > converging
+switch() { call POST /control/state "{\"port\": {\"link\": {\"state\": \"$1\", \"port_names\": [\"p3\"]}}}" > /dev/null; }
+convergence() { call POST /monitor/metrics '{"convergence": {"flow_names": ["fixed"]}}'; }
+call POST /config "$(cat config)" > /dev/null
+convergence
+call POST /config "$(cat converging)" > /dev/null
+transmit start '"fixed"' > /dev/null
+until metrics | grep -q '"frames_rx":[1-9][0-9][0-9],'; do sleep 0.02; done
+switch down
+ip link set vd-far nomaster
+until ! metrics | grep -q '"loss":0.0'; do sleep 0.02; done
+ip link set vd-far master between
+switch up
+until metrics | tee last | grep -q '"name":"fixed"[^}]*"transmit":"stopped"'; do sleep 0.02; done
+transmit stop > /dev/null
+metrics
+convergence
+finish
+"#;
+    let (_, answers) = script(body);
+    let [disabled, counts, metrics] = &answers[..] else { panic!("{answers:#?}") };
+    assert_eq!(disabled["errors"][0], "convergence: the configuration must enable `events.dp_events`");
+    assert_eq!(metrics["choice"], "convergence_metrics");
+    let metric = &metrics["convergence_metrics"][0];
+    let lost = count(counts, "fixed", "frames_tx") - count(counts, "fixed", "frames_rx");
+    let [time, whole] = ["data_plane_convergence_us", "control_plane_data_plane_convergence_us"]
+        .map(|key| metric[key].as_f64().unwrap_or_else(|| panic!("{metric}")));
+    // One frame per millisecond; each of the two ends is within a bin.
+    let events = metric["events"].as_array().unwrap();
+    let of = |kind: &str| -> Vec<&Value> { events.iter().filter(|event| event["type"] == kind).collect() };
+    let ([down], [up]) = (&of("link_down")[..], &of("link_up")[..]) else { panic!("{metric}") };
+    let (falls, rises) = (of("flow_rx_rate_below_threshold"), of("flow_rx_rate_above_threshold"));
+    assert!(lost > 0 && falls.len() == rises.len() && !falls.is_empty(), "{lost} lost: {metric}");
+    let ns = |event: &Value, key: &str| event[key].as_u64().unwrap_or_else(|| panic!("{metric}"));
+    let begin = |event: &Value| ns(event, "begin_timestamp_ns");
+    let dark: u64 = falls.iter().zip(&rises).map(|(fall, rise)| begin(rise) - begin(fall)).sum();
+    // On a busy machine, frames leave late and in bunches.
+    if row(counts, "fixed")["x-drophammer"]["valid"] == true {
+        assert!(dark.abs_diff(lost * 1_000_000) <= 2_000_000 * falls.len() as u64, "{lost} lost: {metric}");
+    }
+    assert!(begin(down) < begin(up) && ns(down, "end_timestamp_ns") <= begin(up), "{metric}");
+    assert!(begin(falls[0]) + 1_000_000 >= begin(down), "{metric}");
+    let until_last = |from: u64| (begin(rises.last().unwrap()) - from) as f64 / 1e3;
+    assert_eq!((time, whole), (until_last(begin(falls[0])), until_last(begin(down))), "{metric}");
+}
+
+#[test]
+fn a_client_that_dies_leaves_no_traffic() {
+    let body = r#"
+call POST /config "$(cat config)" > /dev/null
+transmit start '"endless"' > /dev/null
+until grep -q 'no client' said; do kill -0 $SERVER; sleep 0.02; done
+metrics
+finish
+"#;
+    let said = "warning: no client has called for a while: all flows are stopped\n";
+    let (_, answers) = script_that_says(body, said);
+    let row = row(&answers[0], "endless");
+    assert_eq!((&row["transmit"], row["frames_tx"].as_u64() > Some(0)), (&"stopped".into(), true));
+    assert_eq!(row["frames_tx"], row["frames_rx"]);
+}
+
+#[test]
+fn hostile_clients_get_answers_and_a_port_has_one_owner() {
+    let body = r#"
+call POST /config "$(cat config)" > /dev/null
+deep=$(printf '[%.0s' $(seq 1000))
+call POST /config "{\"flows\": $deep"
+# A body that is too large is refused before it arrives.
+exec 3<>/dev/tcp/127.0.0.1/$PORT
+printf 'POST /config HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 999999999999\r\n\r\n' >&3
+sed '1,/^\r$/d' <&3; echo
+exec 3<&-
+# Bodies that never arrive, until there is no room for more.
+for n in 4 5 6 7; do
+    eval "exec $n<>/dev/tcp/127.0.0.1/$PORT"
+    printf 'POST /config HTTP/1.1\r\nHost: x\r\nContent-Length: 67108864\r\n\r\n{' >&$n
+done
+until call POST /config '{"x": 1}' | tee busy | grep -q 503; do sleep 0.02; done
+cat busy
+for n in 4 5 6 7; do eval "exec $n>&-"; done
+until metrics | tee last | grep -q flow_metrics; do sleep 0.02; done
+cat last
+# A second server.
+$D serve --http --listen 127.0.0.1:0 > other 2>> said & OTHER=$!
+until grep -q :// other; do kill -0 $OTHER; sleep 0.02; done
+PORT=$(grep -o '127.0.0.1:[0-9]*' other | cut -d: -f2)
+call POST /config "$(cat config)"
+kill -INT $SERVER; wait $SERVER || echo $? > exit
+call POST /config "$(cat config)"
+SERVER=$OTHER
+finish
+"#;
+    let (_, answers) = script(body);
+    let [deep, large, busy, served, refused, accepted] = &answers[..] else { panic!("{answers:#?}") };
+    assert!(deep["errors"][0].as_str().unwrap().starts_with("the body is not JSON: recursion limit"), "{deep}");
+    assert_eq!((large["code"].as_i64(), &large["errors"][0]), (Some(413), &"the body has more than 64 MiB".into()));
+    assert_eq!(busy["code"], 503);
+    assert_eq!(row(served, "fixed")["transmit"], "stopped");
+    assert_eq!(refused["code"], 409);
+    let text = refused["errors"][0].as_str().unwrap();
+    assert!(text.starts_with("ports[0].location: `va` belongs to serve on 127.0.0.1:"), "{text}");
+    assert!(accepted["warnings"].is_array(), "{accepted}");
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub struct Stream {
     pub program: Program,
     /// Bytes of the frames in one round, with FCS.
     pub sizes: Vec<u64>,
+    /// Time in ns of a frame on the line to the receiver, if latency does not contain it.
+    pub line_ns: f64,
 }
 
 /// When a stream sends.
@@ -183,6 +185,7 @@ impl<'a> FlowBuilder<'a, '_> {
         let size = self.fitted(&headers, flow, &self.links[from.port])?;
         let sizes: Vec<u64> = size.round().iter().map(|size| u64::from(size.frame_bytes(false))).collect();
         let mean = sizes.iter().sum::<u64>() as f64 / sizes.len() as f64;
+        let line_ns = if flow.metrics.cut_through { self.line_ns(&sizes, &self.links[to.port])? } else { 0.0 };
         let program = self.program(flow, mean, &self.links[from.port], share)?;
         let group = format!("{}/{}/{}", self.index, from.port, to.port);
         let schedule = FlowSchedule { rate_pps: program.rate_pps, delay_s: 0.0, duration: FlowDuration::Continuous };
@@ -193,9 +196,28 @@ impl<'a> FlowBuilder<'a, '_> {
             lenient: true,
             size: Some(size),
             schedule: Some(schedule),
+            ipdv: flow.metrics.latency,
             ..FlowSpec::new(group, from.port, to.port, sources, destinations)
         };
-        Some(Stream { spec, gateway, label, program, sizes })
+        Some(Stream { spec, gateway, label, program, sizes, line_ns })
+    }
+
+    /// Time in ns of a frame on this line. Frames arrive whole, so latency until the first bit is shorter by this time. Over a
+    /// virtual link, the whole frame arrives at once.
+    fn line_ns(&self, sizes: &[u64], link: &Link) -> Option<f64> {
+        const MODE: &str = "metrics.latency.mode";
+        if link.is_virtual {
+            return Some(0.0);
+        }
+        let Some(speed) = link.speed else {
+            self.wrong(MODE, "cut_through needs the speed of the receiving port; set `speed` in layer1");
+            return None;
+        };
+        if sizes.iter().any(|size| *size != sizes[0]) {
+            self.wrong(MODE, "cut_through is measured for frames of one size only; use store_forward");
+            return None;
+        }
+        Some((sizes[0] * 8) as f64 * 1e9 / speed.0 as f64)
     }
 
     /// IP version of the outermost IP header, otherwise of the ends.

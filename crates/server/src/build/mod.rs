@@ -14,7 +14,8 @@ use crate::model::{Config, read::Errors};
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::routes::Routes;
 use drophammer_rig::Config as RigConfig;
-use std::collections::HashMap;
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub struct Link {
     pub largest_frame: usize,
     /// Speed of its line, if configured or reported.
     pub speed: Option<Bandwidth>,
+    /// True if there is no line, but another interface of this machine.
+    pub is_virtual: bool,
 }
 
 /// A configuration, built.
@@ -58,6 +61,9 @@ struct Place {
     lsp: Option<LspPlace>,
 }
 
+/// Most groups whose rates are recorded. Each takes up to 7 MB.
+const MOST_RATED: usize = 16;
+
 /// Builds `config` for ports with these links.
 ///
 /// # Errors
@@ -68,10 +74,27 @@ pub fn build(config: &Config, links: &[Link], seed: u64) -> Result<Built, Vec<St
     let (rig, sessions, neighbours, routers) = devices::devices(config, links, seed, &mut places, &errors);
     let mut warnings = Vec::new();
     let flows = flows::flows(config, links, &rig, &places, &errors, &mut warnings);
+    let groups = flows.iter().flat_map(|flow: &PlannedFlow| &flow.streams).map(|stream| &stream.spec.group);
+    let groups = groups.collect::<HashSet<_>>().len();
+    if config.events.rate_threshold.is_some() && groups > MOST_RATED {
+        let text =
+            format_args!("rates of at most {MOST_RATED} flows (times pairs of ports) are recorded, not of {groups}");
+        errors.add("events.dp_events", text);
+    }
     if let Err(why) = rig.check(links.len()) {
         errors.add("devices", why);
     }
     errors.or(Built { rig, sessions, routers, neighbours, flows, warnings })
+}
+
+/// Checks a configuration without opening anything, as if its ports were virtual links of 1 Gbit/s. Returns warnings.
+///
+/// # Errors
+/// All that is wrong with it or not supported, each with its path.
+pub fn check(document: Value) -> Result<Vec<String>, Vec<String>> {
+    let config = Config::read(document)?;
+    let link = Link { mtu: 1_500, largest_frame: 1_522, speed: Some(Bandwidth(1_000_000_000)), is_virtual: true };
+    Ok(build(&config, &vec![link; config.ports.len()], 0)?.warnings)
 }
 
 #[cfg(test)]

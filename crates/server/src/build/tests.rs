@@ -7,11 +7,11 @@ use drophammer_model::traffic::{Field, Header};
 use drophammer_model::trial::Targets;
 use drophammer_rig::ProtocolConfig;
 use drophammer_wire::bgp::update::Labels;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 fn link() -> Link {
-    Link { mtu: 1_500, largest_frame: 1_522, speed: Some(Bandwidth(1_000_000_000)) }
+    Link { mtu: 1_500, largest_frame: 1_522, speed: Some(Bandwidth(1_000_000_000)), is_virtual: false }
 }
 
 fn built(document: Value) -> Result<Built, Vec<String>> {
@@ -69,6 +69,34 @@ fn lengths_and_shares_are_exact() {
     let program = of_flow(burst).unwrap().flows[0].streams[0].program;
     assert_eq!((program.frames, program.bursts, program.gap), (Some(10), Some(3), Duration::from_micros(10)));
     assert!((program.rate_pps - 148_809.523_8).abs() < 0.001);
+}
+
+#[test]
+fn cut_through_is_until_the_first_bit() {
+    let with = |sizes: Value, mode: &str| {
+        of_flow(json!({"size": sizes, "metrics": {"enable": true, "latency": {"enable": true, "mode": mode}}}))
+    };
+    let line = |mode| with(json!({"fixed": 125}), mode).unwrap().flows[0].streams[0].line_ns;
+    assert_eq!([line("cut_through"), line("store_forward")], [1_000.0, 0.0]);
+    assert_eq!(
+        with(json!({"weight_pairs": {}}), "cut_through").unwrap_err(),
+        ["flows[0].metrics.latency.mode: cut_through is measured for frames of one size only; use store_forward"]
+    );
+    assert!(with(json!({"weight_pairs": {}}), "store_forward").is_ok());
+}
+
+#[test]
+fn rates_of_many_flows_are_not_recorded() {
+    let flow = |i: usize| json!({"name": format!("f{i}"), "tx_rx": {"port": {"tx_name": "p1", "rx_name": "p2"}}});
+    let with = |flows: usize, enable: bool| {
+        let flows: Vec<Value> = (0..flows).map(flow).collect();
+        built(json!({"ports": ports(), "flows": flows, "events": {"dp_events": {"enable": enable}}}))
+    };
+    assert!(with(MOST_RATED, true).is_ok() && with(MOST_RATED + 1, false).is_ok());
+    assert_eq!(
+        with(MOST_RATED + 1, true).unwrap_err(),
+        ["events.dp_events: rates of at most 16 flows (times pairs of ports) are recorded, not of 17"]
+    );
 }
 
 fn device(port: &str, own: &str, gateway: &str, n: u8) -> Value {

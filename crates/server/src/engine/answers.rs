@@ -1,10 +1,12 @@
 //! Metrics and states. Without a list of columns, every scalar is present, because clients read them without looking.
 
 use super::bench::{Bench, Sums};
+use super::traffic::{Disturbance, Row};
 use crate::api::Failure;
 use crate::model::read::{Errors, Object};
 use crate::model::speed_word;
 use drophammer_emulation::bgp;
+use drophammer_model::Instant;
 use drophammer_model::routes::AfiSafi;
 use drophammer_model::trial::Family;
 use serde_json::{Map, Value, json};
@@ -12,6 +14,11 @@ use std::net::IpAddr;
 
 /// Preamble and gap of a frame in bytes, which count for the rate of layer 1.
 const GAP: f64 = 20.0;
+
+/// Key of what the API does not have.
+const EXTENSION: &str = "x-drophammer";
+/// Share of late frames above which counts are not valid.
+const MOST_LATE: f64 = 0.1;
 
 /// Names that a request selects; empty for all.
 pub(super) struct Selection {
@@ -30,7 +37,7 @@ impl Selection {
 
     /// `row` with its selected columns. The names of a row are always there.
     fn cut(&self, row: Value) -> Value {
-        const KEYS: [&str; 3] = ["name", "port_tx", "port_rx"];
+        const KEYS: [&str; 4] = ["name", "port_tx", "port_rx", EXTENSION];
         let Value::Object(mut row) = row else { return row };
         if !self.columns.is_empty() {
             row.retain(|key, _| KEYS.contains(&key.as_str()) || self.columns.contains(key));
@@ -83,28 +90,37 @@ impl Bench {
     pub fn metrics(&mut self, body: Value) -> Result<Value, Failure> {
         let errors = Errors::default();
         let mut o = Object::document(body, &errors);
-        let kind = o.choice(&["port", "flow", "bgpv4", "bgpv6", "ospfv2", "rsvp"], "port");
+        let kind = o.choice(&["port", "flow", "bgpv4", "bgpv6", "ospfv2", "rsvp", "convergence"], "port");
         let mut request = o.object_or_empty(kind);
         let (names, columns) = match kind {
             "port" => ("port_names", "column_names"),
             "flow" => ("flow_names", "metric_names"),
+            "convergence" => ("flow_names", ""),
             "ospfv2" | "rsvp" => ("router_names", "column_names"),
             _ => ("peer_names", "column_names"),
         };
         let selection = Selection::read(&mut request, names, columns);
         match kind {
             "port" => selection.check(&request, names, self.config.ports.iter().map(|port| port.name.as_str())),
-            "flow" => selection.check(&request, names, self.built.flows.iter().map(|flow| flow.name.as_str())),
+            "flow" | "convergence" => {
+                selection.check(&request, names, self.built.flows.iter().map(|flow| flow.name.as_str()))
+            }
             "ospfv2" | "rsvp" => selection.check(&request, names, self.router_names(kind == "ospfv2")),
             _ => selection.check(&request, names, self.built.sessions.iter().map(|session| session.name.as_str())),
         }
-        request.ignore("tagged_metrics");
+        if let Some(mut tagged) = request.object("tagged_metrics") {
+            if tagged.flag("include", true) {
+                request.wrong("tagged_metrics", "not supported, because flows have no tags");
+            }
+            tagged.ignore("include_empty_metrics");
+        }
         drop((request, o));
         errors.or(()).map_err(Failure::validation)?;
         self.flows.refresh(&mut self.rig);
         let rows: Vec<Value> = match kind {
             "port" => self.port_metrics(&selection)?,
             "flow" => self.flow_metrics(&selection),
+            "convergence" => self.convergence(|name| selection.has(name))?,
             "ospfv2" => self.ospf_metrics(&selection),
             "rsvp" => self.rsvp_metrics(&selection),
             _ => self.bgp_metrics(&selection, kind == "bgpv6"),
@@ -164,15 +180,76 @@ impl Bench {
                 let lost = counts.frames_tx.saturating_sub(counts.frames_rx);
                 put("loss", json!(lost as f64 * 100.0 / counts.frames_tx.max(1) as f64));
             }
+            if flow.metrics.timestamps {
+                let wall = |at: Option<Instant>| at.map(|at| self.origin_ns.saturating_add(at.0));
+                let mut times = Map::new();
+                for (key, at) in [("first_timestamp_ns", counts.first), ("last_timestamp_ns", counts.last)] {
+                    if let Some(at) = wall(at).or((counts.frames_rx == 0).then_some(0)) {
+                        times.insert(key.to_owned(), json!(at));
+                    }
+                }
+                put("timestamps", Value::Object(times));
+            }
             if flow.metrics.latency {
-                let [min, mean, max] = counts.latency_ns.unwrap_or_default();
+                let figures = counts.latency_ns().map(|figures| figures.map(|ns| (ns - row.line_ns).max(0.0)));
+                let [min, mean, max] = figures.unwrap_or_default();
                 put("latency", json!({"minimum_ns": min, "average_ns": mean, "maximum_ns": max}));
             }
+            put(EXTENSION, self.extension(row, flow.metrics.latency));
             rates(&mut metric, "tx", tx * sends, tx_bytes * sends);
             rates(&mut metric, "rx", rx, rx_bytes);
             out.push(Value::Object(metric));
         }
         out
+    }
+
+    /// What this tester knows about a row and the API has no place for.
+    fn extension(&self, row: &Row, latency: bool) -> Value {
+        let counts = &row.counts;
+        let known = |frames: u64| if counts.order_unknown == 0 { json!(frames) } else { Value::Null };
+        let reasons = self.doubts(row);
+        let mut out = json!({
+            "valid": reasons.is_empty(), "reasons": reasons, "frames_out_of_order": known(counts.reordered),
+            "frames_duplicated": counts.duplicates, "frames_stray": counts.stray, "frames_corrupted": counts.corrupted,
+        });
+        if let Some([_, _, max]) = counts.latency_ns().filter(|_| latency) {
+            let cut = |ns: f64| json!((ns - row.line_ns).max(0.0));
+            let mut figures = json!({"maximum_ns": cut(max)});
+            for (key, percent) in [("p50_ns", 50.0), ("p90_ns", 90.0), ("p99_ns", 99.0), ("p99_9_ns", 99.9)] {
+                figures[key] = counts.percentile_ns(percent).map_or(Value::Null, |ns| cut(ns as f64));
+            }
+            out["latency"] = figures;
+        }
+        if let Some(variation) = row.variation {
+            out["delay_variation"] = json!({
+                "pairs": variation.pairs, "minimum_ns": variation.min_ns, "median_ns": variation.median_ns,
+                "maximum_ns": variation.max_ns,
+            });
+        }
+        out
+    }
+
+    /// Why the counts of a row do not tell what the DUT did.
+    fn doubts(&self, row: &Row) -> Vec<String> {
+        let (Disturbance { drops, late, departures }, unsent) = (row.disturbance, self.flows.unsent(row));
+        let mut reasons = Vec::new();
+        if !row.started {
+            reasons.push("the flow has not been started".to_owned());
+        }
+        if drops > 0 {
+            reasons.push(format!("the tester lost {drops} received frames at the receiving port; they count as lost"));
+        }
+        if late as f64 > departures as f64 * MOST_LATE {
+            reasons.push(format!(
+                "the tester sent {:.0} % of the frames of the port more than 1 ms late, so they came in bunches",
+                late as f64 * 100.0 / departures as f64
+            ));
+        }
+        if unsent > 0 {
+            reasons.push(format!("{unsent} frames that were due did not leave"));
+        }
+        reasons.extend(self.flows.failure.iter().map(|why| format!("the traffic ended before its time: {why}")));
+        reasons
     }
 
     fn bgp_metrics(&self, selection: &Selection, v6: bool) -> Vec<Value> {

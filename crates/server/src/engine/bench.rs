@@ -1,5 +1,6 @@
 //! A configuration in force: open ports, the rig on them, flows and sessions.
 
+use super::convergence::Causes;
 use super::routers;
 use super::tap::{Capture, Tap};
 use super::traffic::Flows;
@@ -12,7 +13,7 @@ use drophammer_model::Instant;
 use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::routes::Change;
-use drophammer_port::{Port, SystemClock};
+use drophammer_port::{Clock, Port, SystemClock};
 use drophammer_rig::{Act, Action, Ports, Rig, Select, TrialKeys, Until};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,6 +59,10 @@ pub struct Bench {
     keys: TrialKeys,
     /// Frames of the devices of each port when traffic began: sent, received.
     before: Vec<[OtherFrames; 2]>,
+    /// Changes that can make rates fall.
+    pub causes: Causes,
+    /// Wall clock in ns since 1970 at instant 0.
+    pub origin_ns: u64,
     samples: VecDeque<Sample>,
 }
 
@@ -66,8 +71,12 @@ fn reported_speed(interface: &str) -> Option<Bandwidth> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
     let megabits: u64 = text.trim().parse().ok()?;
     // A virtual link reports some number.
-    let is_real = std::path::Path::new(&format!("/sys/class/net/{interface}/device")).exists();
-    (megabits > 0 && is_real).then_some(Bandwidth(megabits * 1_000_000))
+    (megabits > 0 && !is_virtual(interface)).then_some(Bandwidth(megabits * 1_000_000))
+}
+
+/// True if no device is behind an interface.
+fn is_virtual(interface: &str) -> bool {
+    !std::path::Path::new(&format!("/sys/class/net/{interface}/device")).exists()
 }
 
 impl Bench {
@@ -86,17 +95,19 @@ impl Bench {
             false => drophammer_rig::open(&names, options.backend, 1, clock, None),
         };
         let opened = opened.map_err(|e| one(format!("ports: {e}")))?;
+        let origin_ns = u64::try_from(i128::from(clock.origin_ns()) + clock.wall_offset()).unwrap_or(0);
         let captures: Vec<Arc<Capture>> = opened.iter().map(|_| Arc::default()).collect();
         let link = |(port, config): (&Box<dyn Port + Send>, &model::Port)| Link {
             mtu: port.info().mtu,
             largest_frame: port.info().largest_frame,
             speed: config.speed.or_else(|| reported_speed(&config.interface)),
+            is_virtual: is_virtual(&config.interface),
         };
         let links: Vec<Link> = opened.iter().zip(&config.ports).map(link).collect();
         let mut built = build(&config, &links, seed)?;
         routers::continue_sequences(&mut built.rig, clock.origin_ns());
         let tap = |(port, capture): (_, &Arc<Capture>)| {
-            Box::new(Tap::new(port, capture.clone(), clock.origin_ns())) as Box<dyn Port + Send>
+            Box::new(Tap::new(port, capture.clone(), origin_ns)) as Box<dyn Port + Send>
         };
         let taps = opened.into_iter().zip(&captures).map(tap).collect();
         let mut rig = Rig::new(Ports::real(taps, clock, &[]), &built.rig);
@@ -109,10 +120,25 @@ impl Bench {
         let sessions = built.sessions.iter().enumerate().map(session).collect();
         let router = |router: &RouterName| Session { started: false, advertised: vec![true; router.routes().len()] };
         let routers = built.routers.iter().map(router).collect();
-        let flows = Flows::new(&built.flows);
+        let flows = Flows::new(&built.flows, config.ports.len(), config.events.rate_threshold);
+        let causes = Causes::new(config.events.control_plane);
         let before = vec![Default::default(); config.ports.len()];
         let (keys, samples) = (TrialKeys::new(seed), VecDeque::new());
-        Ok(Bench { config, built, rig, flows, sessions, routers, captures, links, keys, before, samples })
+        Ok(Bench {
+            config,
+            built,
+            rig,
+            flows,
+            sessions,
+            routers,
+            captures,
+            links,
+            keys,
+            before,
+            samples,
+            causes,
+            origin_ns,
+        })
     }
 
     /// Replaces the flows by those of `config`, which is otherwise the same. No flow may be active. Returns warnings.
@@ -123,7 +149,8 @@ impl Bench {
         let Built { flows, warnings, .. } = build(&config, &self.links, seed)?;
         self.flows.abort(&mut self.rig);
         self.samples.clear();
-        (self.flows, self.built.flows, self.config) = (Flows::new(&flows), flows, config);
+        self.flows = Flows::new(&flows, config.ports.len(), config.events.rate_threshold);
+        (self.built.flows, self.config) = (flows, config);
         Ok(warnings)
     }
 
@@ -134,11 +161,14 @@ impl Bench {
     pub fn turn(&mut self, time: Duration, interrupted: &dyn Fn() -> bool) -> Result<(), String> {
         if self.flows.are_running() {
             self.flows.turn(&mut self.rig, time)?;
+            self.causes.turn(&self.rig);
             self.sample();
             return Ok(());
         }
         let until = Until::At(self.rig.now() + time);
-        self.rig.serve(&until, interrupted).map(|_| ()).map_err(|e| e.to_string())
+        let served = self.rig.serve(&until, interrupted).map(|_| ()).map_err(|e| e.to_string());
+        self.causes.turn(&self.rig);
+        served
     }
 
     /// Starts these flows.
@@ -249,7 +279,27 @@ impl Bench {
             return Ok(());
         }
         // A session that is down learns it when it starts.
-        if self.sessions[session].started { self.send_routes(session, range, change) } else { Ok(()) }
+        if !self.sessions[session].started {
+            return Ok(());
+        }
+        let begin = self.rig.now();
+        self.send_routes(session, range, change)?;
+        let kind = if advertise { "route_advertise" } else { "route_withdraw" };
+        self.causes.begin(kind, &self.built.sessions[session].routes[range].0, begin, Some(session));
+        Ok(())
+    }
+
+    /// Switches the link of a port.
+    ///
+    /// # Errors
+    /// The rig's.
+    pub fn switch_link(&mut self, port: usize, up: bool) -> Result<(), String> {
+        let begin = self.rig.now();
+        self.rig.command(port, &Act::Link(up)).map_err(|e| e.to_string())?;
+        let kind = if up { "link_up" } else { "link_down" };
+        self.causes.begin(kind, &self.config.ports[port].name, begin, None);
+        self.causes.turn(&self.rig);
+        Ok(())
     }
 
     fn send_routes(&mut self, session: usize, range: usize, change: Change) -> Result<(), String> {

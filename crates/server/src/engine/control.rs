@@ -5,7 +5,6 @@ use super::traffic::Action;
 use crate::api::Failure;
 use crate::model::read::{Errors, Object};
 use drophammer_model::routes::Change;
-use drophammer_rig::Act;
 use serde_json::Value;
 
 /// A control state, with names as indices.
@@ -141,9 +140,7 @@ impl Bench {
                 Range::Session(session, range) => self.routes(session, range, change),
                 Range::Router(router, range) => self.router_routes(router, range, change),
             }),
-            State::Link(up, ports) => {
-                ports.into_iter().try_for_each(|port| self.rig.command(port, &Act::Link(up)).map_err(|e| e.to_string()))
-            }
+            State::Link(up, ports) => ports.into_iter().try_for_each(|port| self.switch_link(port, up)),
             State::Capture(start, ports) => {
                 for port in ports {
                     match start {

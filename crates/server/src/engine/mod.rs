@@ -7,14 +7,18 @@ mod answers;
 mod bench;
 mod change;
 mod control;
+mod convergence;
+mod counts;
 mod lsas;
 mod lsps;
+mod rates;
 mod routers;
 mod tap;
 mod traffic;
 mod windows;
 
 use crate::api::{Answer, Call, Failure, Request};
+use crate::claims::Claims;
 use crate::model::Config;
 use crate::server::Options;
 use bench::Bench;
@@ -39,22 +43,30 @@ pub struct Engine {
     /// The configuration as the client wrote it.
     document: Value,
     bench: Bench,
+    claims: Claims,
     /// Time of the last call.
     called: Instant,
     /// Why the ports do not work any more.
     failure: Option<String>,
 }
 
-/// Runs the engine until `stop` is set or nobody can make calls any more.
+/// Runs the engine of the server that others know as `owner`, until `stop` is set or nobody can make calls any more.
 ///
 /// # Errors
 /// The bench without ports cannot be made.
-pub fn run(options: Options, seed: u64, mut requests: Receiver<Request>, stop: &Arc<AtomicBool>) -> Result<(), String> {
+pub fn run(
+    options: Options,
+    owner: &str,
+    seed: u64,
+    mut requests: Receiver<Request>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), String> {
     let clock = SystemClock::start();
     let nothing = Config::read(json!({})).and_then(|config| Bench::open(config, &options, clock, seed));
     let bench = nothing.map_err(|errors| errors.join("\n"))?;
     let document = json!({});
-    let mut engine = Engine { options, clock, seed, document, bench, called: Instant::now(), failure: None };
+    let (claims, called) = (Claims::new(owner), Instant::now());
+    let mut engine = Engine { options, clock, seed, document, bench, claims, called, failure: None };
     while !stop.load(Ordering::Relaxed) {
         match requests.try_recv() {
             Ok(Request { call, body, answer }) => {
@@ -118,8 +130,22 @@ impl Engine {
         let document = if document.is_null() { json!({}) } else { document };
         let config = Config::read(document.clone()).map_err(Failure::validation)?;
         let auto_start = config.auto_start;
-        let bench = Bench::open(config, &self.options, self.clock, self.seed).map_err(Failure::validation)?;
+        let names: Vec<String> = config.ports.iter().map(|port| port.interface.clone()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.claims.add(&names).map_err(|(port, why)| Failure {
+            code: 409,
+            ..Failure::validation(vec![format!("ports[{port}].location: {why}")])
+        })?;
+        let bench = match Bench::open(config, &self.options, self.clock, self.seed) {
+            Ok(bench) => bench,
+            Err(errors) => {
+                let held: Vec<&str> = self.bench.config.ports.iter().map(|port| port.interface.as_str()).collect();
+                self.claims.keep(&held);
+                return Err(Failure::validation(errors));
+            }
+        };
         std::mem::replace(&mut self.bench, bench).close();
+        self.claims.keep(&names);
         (self.document, self.failure) = (document, None);
         if auto_start {
             self.bench.protocols(true).map_err(Failure::internal)?;

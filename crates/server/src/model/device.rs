@@ -303,6 +303,10 @@ fn route_range<F: Family>(mut o: Object<'_>, asn: u32, internal: bool) -> RouteR
             range.wrong("count", format_args!("a range has at most {MOST_ROUTES} routes"));
             continue;
         }
+        if let Err(why) = range.errors().spend_routes(count) {
+            range.wrong("count", why);
+            continue;
+        }
         match ascending(first, length, count, step) {
             Some(list) => prefixes.extend(list),
             None => range.wrong("count", "the last prefix is outside the address space"),

@@ -110,6 +110,10 @@ pub struct FlowMetrics {
     pub loss: bool,
     /// Latency.
     pub latency: bool,
+    /// True for latency from the first bit to the first bit, false for latency until the whole frame has arrived.
+    pub cut_through: bool,
+    /// Times of the first and the last frame.
+    pub timestamps: bool,
 }
 
 /// Most sizes of a flow's frames.
@@ -328,14 +332,12 @@ fn metrics(flow: &mut Object<'_>) -> FlowMetrics {
     let mut o = flow.object_or_empty("metrics");
     let enable = o.flag("enable", false);
     let loss = o.flag("loss", false);
-    if o.flag("timestamps", false) {
-        o.wrong("timestamps", "not supported; leave it out");
-    }
-    let latency = o.object("latency").is_some_and(|mut latency| {
-        latency.word("mode", &["store_forward", "cut_through"], 0);
-        latency.flag("enable", false)
+    let timestamps = o.flag("timestamps", false);
+    let (cut_through, latency) = o.object("latency").map_or((false, false), |mut latency| {
+        let mode = latency.word("mode", &["store_forward", "cut_through"], 0);
+        (mode == 1, latency.flag("enable", false))
     });
-    FlowMetrics { enable, loss, latency }
+    FlowMetrics { enable, loss, latency, cut_through: latency && cut_through, timestamps }
 }
 
 #[cfg(test)]
@@ -416,7 +418,7 @@ mod tests {
             ("size", json!({"fixed": 20_000}), "size.fixed: 20000 bytes are not supported"),
             ("size", json!({"increment": {"end": 1518}}), "size.increment.step: 1 to 256 sizes"),
             ("egress_packet", json!([{"ethernet": {}}]), "egress_packet: not supported"),
-            ("metrics", json!({"timestamps": true}), "metrics.timestamps: not supported"),
+            ("metrics", json!({"rx_tx_ratio": {}}), "metrics.rx_tx_ratio: not supported"),
             ("tx_rx", json!({"device": {"tx_names": ["a"]}}), "tx_rx.device.rx_names: this needs at least one name"),
         ] {
             let found = with(key, value).unwrap_err();

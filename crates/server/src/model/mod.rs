@@ -30,6 +30,17 @@ pub struct Config {
     pub flows: Vec<Flow>,
     /// True to start protocols with the configuration.
     pub auto_start: bool,
+    /// What is recorded for convergence.
+    pub events: Events,
+}
+
+/// What is recorded for convergence.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Events {
+    /// True to record changes of routes and links.
+    pub control_plane: bool,
+    /// Share of a flow's rate, in per cent, below which its receive rate counts as fallen; `None` to record no rates.
+    pub rate_threshold: Option<f64>,
 }
 
 /// A port.
@@ -94,10 +105,10 @@ fn config(mut o: Object<'_>) -> Config {
     o.objects("layer1").into_iter().for_each(|layer| layer1(layer, &mut ports));
     o.objects("captures").into_iter().for_each(|settings| capture(settings, &mut ports));
     let auto_start = options(&mut o);
-    events(&mut o);
+    let events = events(&mut o);
     let devices = o.objects("devices").into_iter().map(device::device).collect();
     let flows = o.objects("flows").into_iter().map(flow::flow).collect();
-    let config = Config { ports, devices, flows, auto_start };
+    let config = Config { ports, devices, flows, auto_start, events };
     let mut seen = HashSet::new();
     for name in config.names() {
         if !name.is_empty() && !seen.insert(name) {
@@ -190,15 +201,18 @@ fn options(config: &mut Object<'_>) -> bool {
     o.object("protocol_options").is_none_or(|mut protocol| protocol.flag("auto_start_all", true))
 }
 
-fn events(config: &mut Object<'_>) {
-    let Some(mut o) = config.object("events") else { return };
-    for key in ["cp_events", "dp_events"] {
-        if let Some(mut events) = o.object(key) {
-            events.ignore("rx_rate_threshold");
-            events.drop_false();
+fn events(config: &mut Object<'_>) -> Events {
+    let Some(mut o) = config.object("events") else { return Events::default() };
+    let control_plane = o.object("cp_events").is_some_and(|mut events| events.flag("enable", false));
+    let rate_threshold = o.object("dp_events").and_then(|mut events| {
+        let threshold = events.float("rx_rate_threshold").unwrap_or(95.0);
+        if threshold > 100.0 {
+            events.wrong("rx_rate_threshold", format_args!("{threshold} is more than 100 per cent"));
         }
-    }
+        events.flag("enable", false).then_some(threshold)
+    });
     o.drop_false();
+    Events { control_plane, rate_threshold }
 }
 
 #[cfg(test)]
@@ -212,6 +226,20 @@ mod tests {
         for document in [json!({}), Value::Null] {
             assert_eq!(Config::read(document), Ok(Config { auto_start: true, ..Config::default() }));
         }
+    }
+
+    #[test]
+    fn events_have_a_threshold() {
+        let events = |text: Value| Config::read(json!({"events": text})).map(|config| config.events);
+        let read = events(json!({"cp_events": {"enable": true}, "dp_events": {"enable": true}})).unwrap();
+        assert_eq!(read, Events { control_plane: true, rate_threshold: Some(95.0) });
+        let disabled = json!({"cp_events": {}, "dp_events": {"enable": false, "rx_rate_threshold": 90}});
+        assert_eq!(events(disabled).unwrap(), Events::default());
+        let errors = events(json!({"dp_events": {"rx_rate_threshold": 101}, "link": {"enable": true}})).unwrap_err();
+        assert_eq!(
+            errors,
+            ["events.dp_events.rx_rate_threshold: 101 is more than 100 per cent", "events.link: not supported"]
+        );
     }
 
     #[test]

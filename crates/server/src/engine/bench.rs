@@ -285,7 +285,7 @@ impl Bench {
         let begin = self.rig.now();
         self.send_routes(session, range, change)?;
         let kind = if advertise { "route_advertise" } else { "route_withdraw" };
-        self.causes.begin(kind, &self.built.sessions[session].routes[range].0, begin, Some(session));
+        self.causes.begin(kind, &self.built.sessions[session].routes[range].name, begin, Some(session));
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 
 pub mod device;
 pub mod flow;
-mod packet;
+pub mod packet;
 mod pattern;
 pub mod read;
 
@@ -39,6 +39,8 @@ pub struct Port {
     pub interface: String,
     /// Speed of its line, if given.
     pub speed: Option<Bandwidth>,
+    /// MTU that its interface must have at least, if given, in bytes.
+    pub mtu: Option<u32>,
     /// How its frames are captured.
     pub capture: CaptureSettings,
 }
@@ -69,11 +71,6 @@ const SPEEDS: [(&str, u64); 13] = [
     ("speed_400_gbps", 400_000_000_000),
     ("speed_800_gbps", 800_000_000_000),
 ];
-
-/// The word of a speed, if the model has one.
-pub fn speed_word(speed: Bandwidth) -> Option<&'static str> {
-    SPEEDS.iter().find(|(_, bits)| *bits == speed.0).map(|(word, _)| *word)
-}
 
 impl Config {
     /// Reads a configuration.
@@ -132,7 +129,7 @@ fn port(mut o: Object<'_>) -> Port {
     if interface.is_empty() {
         o.wrong("location", "this is required: the name of an interface of this machine");
     }
-    Port { name: o.name("name"), interface, speed: None, capture }
+    Port { name: o.name("name"), interface, speed: None, mtu: None, capture }
 }
 
 /// Calls `set` for the ports that `port_names` lists.
@@ -148,12 +145,15 @@ fn each_port(o: &mut Object<'_>, ports: &mut [Port], set: impl Fn(&mut Port)) {
 fn layer1(mut o: Object<'_>, ports: &mut [Port]) {
     o.name("name");
     let at = o.has("speed").then(|| o.word("speed", &SPEEDS.map(|(word, _)| word), 5));
-    // The interface has its MTU, and every frame of the line arrives; both are checked when it is opened.
-    o.number("mtu", 14_000);
+    let mtu = o.number("mtu", 14_000).map(|mtu| mtu as u32);
+    // Every frame of the line arrives.
     ["promiscuous", "media", "ieee_media_defaults", "auto_negotiate", "auto_negotiation"]
         .iter()
         .for_each(|key| o.ignore(key));
-    each_port(&mut o, ports, |port| port.speed = at.map(|at| Bandwidth(SPEEDS[at].1)).or(port.speed));
+    each_port(&mut o, ports, |port| {
+        port.speed = at.map(|at| Bandwidth(SPEEDS[at].1)).or(port.speed);
+        port.mtu = mtu.or(port.mtu);
+    });
 }
 
 fn capture(mut o: Object<'_>, ports: &mut [Port]) {
@@ -193,7 +193,7 @@ fn events(config: &mut Object<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::routes::Prefix;
+    use drophammer_model::routes::{PathSegment, PathSegmentKind, Prefix};
     use serde_json::json;
 
     #[test]
@@ -248,7 +248,8 @@ mod tests {
         let routes = &peer.routes[0];
         let prefixes = ["20.0.0.0/24", "20.0.2.0/24", "20.0.4.0/24"].map(|text| text.parse::<Prefix>().unwrap());
         assert_eq!(routes.prefixes, prefixes);
-        assert_eq!(routes.attributes.as_path, [1, 2]);
+        let sequence = |ases: &[u32]| PathSegment { kind: PathSegmentKind::Sequence, ases: ases.to_vec() };
+        assert_eq!(routes.attributes.path, Some(vec![sequence(&[65_001]), sequence(&[1, 2])]));
         assert_eq!(routes.attributes.communities, [0x1_0002, 0xffff_ff01]);
         assert_eq!((routes.attributes.med, routes.attributes.local_pref), (Some(50), Some(100)));
         assert_eq!(peer.routes[1].prefixes.len(), 1);

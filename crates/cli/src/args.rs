@@ -1,9 +1,11 @@
 //! The command line.
 
 mod commands;
+mod hosts;
 mod neighbour;
 
 pub use commands::{BgpArgs, BlastArgs, ListenArgs, PlanArgs, ServeArgs, Transport, WatchArgs};
+pub use hosts::{AccessArgs, AgentArgs, BedCommand};
 pub use neighbour::{BfdArgs, LdpArgs, NeighbourLink, OspfArgs, OspfNetwork, RsvpArgs};
 
 use crate::Exit;
@@ -339,6 +341,27 @@ Examples:
         #[arg(long, value_name = "DIR", default_value = ".")]
         out: PathBuf,
     },
+    /// Lend interfaces of this machine to runs on other machines
+    #[command(after_help = "\
+Examples:
+  drophammer agent --nats nats://127.0.0.1:4222 --name host1 --ports eth1,eth2
+  drophammer agent --nats tls://192.0.2.1:4222 --ca server.pem --user agent --password-file agent.password --name host2 --ports eth1
+
+A suite names the interfaces host1/eth1 and so on. Ctrl-C ends the agent and closes its ports.
+
+Exit codes: 0 ended; 2 the command line is wrong; 3 the server or an interface cannot be reached.")]
+    Agent(AgentArgs),
+    /// Start and end a NATS server for runs over several machines, or show what is there
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  drophammer bed up                                       on this machine only
+  drophammer bed up --listen 192.0.2.1 --cert server.pem --key server.key
+  drophammer bed status
+  drophammer bed down"
+    )]
+    Bed(BedCommand),
     /// Remove what a killed run left behind, and list it
     #[command(after_help = "Example:\n  sudo drophammer clean")]
     Clean,
@@ -448,6 +471,11 @@ pub struct RunArgs {
     /// This is the process in the background; started by `run --detach`
     #[arg(long, hide = true, requires = "detach")]
     pub detached: bool,
+    #[command(flatten)]
+    pub hosts: AccessArgs,
+    /// Traffic of agents stops if they hear nothing of this run for so long
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "2s", requires = "nats")]
+    pub silence: Duration,
     /// Print plain lines instead of a live display
     #[arg(long)]
     pub plain: bool,

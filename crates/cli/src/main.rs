@@ -30,6 +30,9 @@
 //! `drophammer selftest` is a run whose DUTs are the tester's own backends. `testbed/src/selftest/` connects the ports
 //! in a loop, runs the methods of `methods/src/selftest/` on it, starts the reference device once per fault, and
 //! computes the verdict. `port/src/auto.rs` chooses the backend of a run for which the user names none.
+//!
+//! `drophammer agent` and `drophammer bed` (`cli/src/hosts.rs`) are all of the crate `agent` that has no suite. A run whose suite
+//! names interfaces of other hosts connects to them (`Run::lender`).
 
 // These macros panic when a pipe is closed; `output` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -43,6 +46,7 @@ mod describe;
 mod detach;
 mod diagnostics;
 mod doctor;
+mod hosts;
 mod init;
 mod key_file;
 mod listen;
@@ -184,6 +188,8 @@ fn main() -> ExitCode {
         Command::Doctor { json } => doctor::run(json),
         Command::Completions { shell } => describe::completions(shell),
         Command::Man { out } => describe::manual(&out),
+        Command::Agent(args) => hosts::agent(&args),
+        Command::Bed(command) => hosts::bed(&command),
         Command::Clean => run::clean(),
         Command::UmlGuest { arguments } => part(drophammer_lab::kinds::uml::guest::run(&arguments)),
         Command::XdpRouter { arguments } => part(xdp_router::run(&arguments)),

@@ -3,6 +3,7 @@
 use crate::args::RunArgs;
 use crate::clock::secret;
 use crate::detach::{self, Detached, command_line};
+use crate::hosts::{self, refuse_unreachable};
 use crate::live::{Rates, Waiting, of_record};
 use crate::observer::{Watcher, stop_flag, tell};
 use crate::output::{err, is_colored, out};
@@ -20,6 +21,7 @@ use drophammer_model::visible::one_line;
 use drophammer_port::auto::AUTO;
 use drophammer_port::{Backend, INTERFACE_BACKENDS};
 use drophammer_report::ending::Ending;
+use drophammer_rig::Lender;
 use drophammer_store::{RunReader, RunWriter};
 use drophammer_testbed::kinds::is_virtual;
 use drophammer_testbed::runner::Tally;
@@ -149,6 +151,9 @@ pub fn run(args: &RunArgs) -> Ended {
         suite.tests.iter().filter_map(|test| Some((drophammer_methods::find(&test.test)?.spec(), &test.params)));
     let needs: Vec<Need> = specs.flat_map(|(spec, params)| spec.needs_of(params)).collect();
     refuse_missing(&suite.duts, &needs)?;
+    refuse_unreachable(&suite, &args.hosts)?;
+    // The files are read here, before the lab covers folders of the host.
+    let far = hosts::settings(&args.hosts, args.silence)?;
     drophammer_lab::refuse_host(&suite).map_err(Failure::environment)?;
     let simulated = suite.duts.iter().all(is_virtual);
     let backend = if simulated { backend(&args.backend) } else { usable_backend(&args.backend)? };
@@ -170,6 +175,7 @@ pub fn run(args: &RunArgs) -> Ended {
     let options = || LabOptions { keep: vec![folder.clone()], queues, input_queue: suite.input_queue };
     let lab = (!simulated).then(|| Lab::enter(&options())).transpose();
     let mut lab = lab.map_err(Failure::environment)?;
+    let controller = hosts::controller(far, lab.as_ref())?;
     let processors = lab.as_ref().map(|lab| lab.cpus().for_threads(threads)).transpose();
     let processors = processors.map_err(Failure::environment)?.map_or(Vec::new(), <[usize]>::to_vec);
     let environment = match &lab {
@@ -233,6 +239,7 @@ pub fn run(args: &RunArgs) -> Ended {
         backend,
         queues,
         processors: &processors,
+        lender: controller.as_ref().map(|controller| controller as &dyn Lender),
         busy_host: args.busy_host,
         work_dir: &work_dir,
         capture: args.capture,

@@ -35,6 +35,8 @@ pub enum Where {
     Tester,
     /// On the host: open sockets within [`crate::Lab::in_host_netns`].
     Host,
+    /// On another host, whose agent lends it. The name is `host/interface`.
+    Agent,
 }
 
 /// The tester's interface of one port.

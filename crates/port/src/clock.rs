@@ -65,6 +65,12 @@ impl SystemClock {
         SystemClock { start: read(libc::CLOCK_MONOTONIC) - 1 }
     }
 
+    /// Returns a clock that shows 0 when `CLOCK_MONOTONIC` is `origin_ns`: that of another process, or of another host if
+    /// the difference between the clocks of the hosts is known.
+    pub fn with_origin(origin_ns: i64) -> SystemClock {
+        SystemClock { start: i128::from(origin_ns) }
+    }
+
     /// Returns `CLOCK_MONOTONIC` in ns at instant 0 of this clock.
     pub fn origin_ns(&self) -> u64 {
         self.start as u64

@@ -163,6 +163,15 @@ impl Hosts {
         self.hosts.get_mut(port).map_or(Ok(()), |host| host.run(now, act))
     }
 
+    /// Like [`Hosts::run`], but stores a refusal for [`Hosts::take_refused`].
+    pub(crate) fn run_at_event(&mut self, now: Instant, port: PortIndex, act: &Act) {
+        if let Some(host) = self.hosts.get_mut(port)
+            && let Err(refused) = host.run(now, act)
+        {
+            host.refused.get_or_insert(refused);
+        }
+    }
+
     /// Gives a command to one protocol.
     ///
     /// # Errors

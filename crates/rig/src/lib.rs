@@ -6,9 +6,11 @@
 mod act;
 mod config;
 mod extra;
+mod far;
 mod frame_kinds;
 mod hosts;
 mod keys;
+mod lent;
 mod metrics;
 mod other;
 mod ports;
@@ -28,11 +30,13 @@ pub use drophammer_emulation::ping::Echo;
 pub use drophammer_emulation::protocol::{Command, ProtocolConfig, Refused, State};
 pub use drophammer_emulation::{bfd, ldp, ospf, rsvp};
 pub use drophammer_traffic::{
-    CONTINUOUS, FlowCounts, FlowSelect, GroupCounts, Live, PlanError, Snapshot, TestTraffic, Timing, Totals, Transmit,
-    TransmitAction, TransmitError,
+    CONTINUOUS, FlowCounts, FlowSelect, GroupCounts, LaneCounts, LaneReport, Live, PlanError, Refusals, Snapshot,
+    Standing, TestTraffic, Timing, Totals, Transmit, TransmitAction, TransmitError, Wish,
 };
+pub use far::{Arriving, Far, FarPorts, FarResult, Job, Lender, News, Relayed};
 pub use hosts::{HostControl, Hosts, LaneHosts, ProtocolPlace, RouterPlace, SessionIndex, Unresolved};
 pub use keys::TrialKeys;
+pub use lent::{Lent, LentError, Relay, Up};
 pub use metrics::{Metrics, SessionMetrics, SessionWatch};
 pub use other::{Extra, MARK, identification, mark};
 pub use ports::{Ports, open};

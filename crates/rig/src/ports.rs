@@ -1,12 +1,13 @@
 //! The tester's ports, and the threads that drive them.
 
 use crate::act::Acts;
+use crate::far::{Far, FarPorts};
 use crate::hosts::{HostControl, Hosts};
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::priority::HighPriority;
 use drophammer_port::{Backend, Clock, Port, PortError, PortInfo, SystemClock};
-use drophammer_traffic::{LaneError, Layout, QueueIndex, Traffic};
+use drophammer_traffic::{Control, LaneError, Layout, QueueIndex, Traffic};
 
 /// Rate in frames per second above which the generator in the kernel is used even if it shares the processor of the
 /// packet loop. User space sends slower loads more evenly.
@@ -32,6 +33,8 @@ pub enum Ports {
         /// Processor of each thread. The caller has pinned the calling thread to the first processor.
         processors: Vec<usize>,
     },
+    /// On other hosts, whose threads drive them.
+    Far(FarPorts),
 }
 
 impl Ports {
@@ -56,6 +59,7 @@ impl Ports {
         match self {
             Ports::One { ports, .. } => ports.len(),
             Ports::Lanes { ports, .. } => ports.len(),
+            Ports::Far(far) => far.ports.len(),
         }
     }
 
@@ -83,6 +87,7 @@ impl Ports {
         match self {
             Ports::One { ports, .. } => ports[index].as_mut(),
             Ports::Lanes { ports, .. } => ports[index].as_mut(),
+            Ports::Far(far) => &mut far.ports[index],
         }
     }
 
@@ -98,6 +103,7 @@ impl Ports {
         match self {
             Ports::One { ports, .. } => ports[index].info(),
             Ports::Lanes { ports, .. } => ports[index].info(),
+            Ports::Far(far) => far.ports[index].info(),
         }
     }
 
@@ -106,6 +112,7 @@ impl Ports {
         match self {
             Ports::One { clock, .. } => clock.as_ref(),
             Ports::Lanes { clock, .. } => clock,
+            Ports::Far(far) => &far.clock,
         }
     }
 
@@ -114,6 +121,7 @@ impl Ports {
         match self {
             Ports::One { clock, .. } => clock.as_mut(),
             Ports::Lanes { clock, .. } => clock,
+            Ports::Far(far) => &mut far.clock,
         }
     }
 
@@ -137,7 +145,7 @@ impl Ports {
     /// Returns the processors of all threads except the first.
     pub fn further_processors(&self) -> &[usize] {
         match self {
-            Ports::One { .. } => &[],
+            Ports::One { .. } | Ports::Far(_) => &[],
             Ports::Lanes { processors, .. } => &processors[1..],
         }
     }
@@ -159,21 +167,47 @@ impl Ports {
         let mut lanes = hosts.by_lane(traffic.layout()).into_iter();
         let own = lanes.next().expect("a layout has a lane");
         let mut own = HostControl { hosts: own, acts, links: Vec::new(), stopped };
-        let driven = match self {
-            Ports::One { ports, clock } => {
-                let _priority = (!clock.is_virtual()).then(HighPriority::new);
-                traffic.drive(ports, clock.as_mut(), &mut own, until).map_err(LaneError::from)
-            }
-            Ports::Lanes { ports, clock, processors } => {
-                // Only the first lane checks for a stop request. It then ends all lanes.
-                let other = |hosts| HostControl { hosts, acts, links: Vec::new(), stopped: || false };
-                let mut others: Vec<_> = lanes.map(other).collect();
-                let processors = &processors[1..=others.len()];
-                traffic.drive_lanes(ports, *clock, processors, &mut own, &mut others, until)
-            }
-        };
+        // Only the first lane checks for a stop request. It then ends all lanes.
+        let other = |hosts| HostControl { hosts, acts, links: Vec::new(), stopped: || false };
+        let mut others: Vec<_> = lanes.map(other).collect();
+        let driven = self.drive_with(traffic, &mut own, &mut others, until);
         hosts.take_passed();
         driven
+    }
+
+    /// Like [`Ports::drive`], with one control per lane instead of hosts.
+    ///
+    /// # Panics
+    /// If the ports are on other hosts: their threads drive them.
+    pub(crate) fn drive_with<C: Control + Send>(
+        &mut self,
+        traffic: &mut Traffic,
+        first: &mut dyn Control,
+        others: &mut [C],
+        until: Instant,
+    ) -> Result<(), LaneError> {
+        match self {
+            Ports::One { ports, clock } => {
+                let _priority = (!clock.is_virtual()).then(HighPriority::new);
+                traffic.drive(ports, clock.as_mut(), first, until).map_err(LaneError::from)
+            }
+            Ports::Lanes { ports, clock, processors } => {
+                let processors = &processors[1..=others.len()];
+                traffic.drive_lanes(ports, *clock, processors, first, others, until)
+            }
+            Ports::Far(_) => unreachable!("a rig with ports on other hosts has far traffic"),
+        }
+    }
+
+    /// Returns what carries messages to the hosts that have these ports.
+    ///
+    /// # Panics
+    /// If the ports are on this host.
+    pub(crate) fn far(&mut self) -> &mut dyn Far {
+        match self {
+            Ports::Far(far) => far.far.as_mut(),
+            _ => unreachable!("far traffic has ports on other hosts"),
+        }
     }
 }
 

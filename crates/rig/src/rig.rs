@@ -13,6 +13,7 @@
 
 use crate::act::Act;
 use crate::config::Config;
+use crate::far::FarRun;
 use crate::hosts::{Hosts, ProtocolPlace, SessionIndex, Unresolved};
 use crate::metrics::Metrics;
 use crate::other::Extra;
@@ -53,6 +54,9 @@ pub enum RigError {
     /// Flows cannot be started or stopped.
     #[error(transparent)]
     Transmit(#[from] TransmitError),
+    /// The reports of hosts have no result.
+    #[error("the reports of the other hosts cannot be used: {0}")]
+    Reports(String),
     /// A protocol of an emulated device refuses a command.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -96,10 +100,39 @@ pub enum Event {
     SessionDown(SessionIndex, String),
 }
 
+/// Traffic on ports of this host, or of other hosts.
+enum Course {
+    Here(Box<Traffic>),
+    Far(Box<FarRun>),
+}
+
 /// Traffic, and the actions of the emulated devices at its events.
 struct Running {
-    traffic: Traffic,
+    traffic: Course,
     acts: Vec<Vec<(PortIndex, Act)>>,
+}
+
+impl Course {
+    fn is_over(&self) -> bool {
+        match self {
+            Course::Here(traffic) => traffic.is_over(),
+            Course::Far(run) => run.traffic.is_over(),
+        }
+    }
+
+    fn started(&self) -> Option<Instant> {
+        match self {
+            Course::Here(traffic) => traffic.started(),
+            Course::Far(run) => run.traffic.started(),
+        }
+    }
+
+    fn result(&mut self) -> Result<TrialResult, RigError> {
+        match self {
+            Course::Here(traffic) => Ok(merge(&traffic.reports())),
+            Course::Far(run) => run.result(),
+        }
+    }
 }
 
 /// Ports, their clock, the emulated devices behind them, and traffic. One thread owns the rig. Nothing is sent or
@@ -176,7 +209,10 @@ impl Rig {
     /// [`PortError::Link`] if the link cannot be switched; [`RigError::Refused`] if a protocol refuses the command.
     pub fn command(&mut self, port: PortIndex, act: &Act) -> Result<(), RigError> {
         if let Act::Link(up) = act {
-            return Ok(drophammer_port::set_link(self.ports.get(port), *up)?);
+            return Ok(match &mut self.ports {
+                Ports::Far(far) => far.far.set_link(port, *up)?,
+                ports => drophammer_port::set_link(ports.get(port), *up)?,
+            });
         }
         let now = self.now();
         Ok(self.hosts.run(now, port, act)?)
@@ -263,7 +299,10 @@ impl Rig {
     /// # Errors
     /// The port failed.
     pub fn has_carrier(&mut self, index: PortIndex) -> Result<bool, PortError> {
-        drophammer_port::has_carrier(self.ports.get(index))
+        match &mut self.ports {
+            Ports::Far(far) => far.far.has_carrier(index),
+            ports => drophammer_port::has_carrier(ports.get(index)),
+        }
     }
 
     /// Returns the size of the largest frame that a port sends, in bytes without FCS.
@@ -274,6 +313,11 @@ impl Rig {
     /// True if the ports use virtual time.
     pub fn is_virtual(&self) -> bool {
         self.ports.clock().is_virtual()
+    }
+
+    /// True if the ports are on other hosts.
+    pub fn is_far(&self) -> bool {
+        matches!(self.ports, Ports::Far(_))
     }
 
     /// Returns the processors of the tester's other threads; see [`Ports::further_processors`].
@@ -307,6 +351,16 @@ impl Rig {
         timing: &Timing,
         acts: Vec<Vec<(PortIndex, Act)>>,
     ) -> Result<Live, RigError> {
+        if let Ports::Far(far) = &self.ports {
+            if self.running.is_some() {
+                return Err(RigError::Busy);
+            }
+            let _ = self.hosts.take_refused();
+            let run = FarRun::new(spec, timing, self.hosts.neighbours(), far.far.hosts())?;
+            let live = run.traffic.live();
+            self.running = Some(Running { traffic: Course::Far(Box::new(run)), acts });
+            return Ok(live);
+        }
         let layout = self.ports.layout().for_flows(&spec.flows);
         let plan = Plan::on_lanes(spec, &self.hosts.neighbours(), timing, layout)?;
         self.start_plan(plan, acts)
@@ -315,16 +369,20 @@ impl Rig {
     /// Like [`Rig::start_traffic`], but with a finished plan for [`Ports::layout`] or fewer lanes.
     ///
     /// # Errors
-    /// [`RigError::Busy`] if traffic is already running.
+    /// [`RigError::Busy`] if traffic is already running; [`RigError::Config`] if the ports are on other hosts, which plan
+    /// themselves.
     pub fn start_plan(&mut self, plan: Plan, acts: Vec<Vec<(PortIndex, Act)>>) -> Result<Live, RigError> {
         if self.running.is_some() {
             return Err(RigError::Busy);
+        }
+        if matches!(self.ports, Ports::Far(_)) {
+            return Err(RigError::Config("ports on other hosts need a trial, not a finished plan".into()));
         }
         // Commands that were refused in failed traffic do not count against this traffic.
         let _ = self.hosts.take_refused();
         let traffic = Traffic::new(plan);
         let live = traffic.live();
-        self.running = Some(Running { traffic, acts });
+        self.running = Some(Running { traffic: Course::Here(Box::new(traffic)), acts });
         Ok(live)
     }
 
@@ -341,7 +399,10 @@ impl Rig {
         at: Option<Duration>,
     ) -> Result<(), RigError> {
         let running = self.running.as_ref().ok_or(RigError::NoTraffic)?;
-        Ok(running.traffic.transmit(which, action, at)?)
+        Ok(match &running.traffic {
+            Course::Here(traffic) => traffic.transmit(which, action, at)?,
+            Course::Far(run) => run.traffic.transmit(which, action, at)?,
+        })
     }
 
     /// Returns the start of the last traffic that has ended; `None` if no traffic has ended.
@@ -354,7 +415,8 @@ impl Rig {
         self.running.as_ref()?.traffic.started()
     }
 
-    /// Returns the counts of traffic that ended because a port or thread failed. They are not the result of a trial.
+    /// Returns the counts of traffic that ended because a port or thread of this host failed. They are not the result of a
+    /// trial.
     pub fn cut_off(&mut self) -> Option<Box<TrialResult>> {
         self.cut_off.take()
     }
@@ -376,16 +438,22 @@ impl Rig {
             if let Some(mut running) = self.running.take() {
                 let Rig { ports, hosts, .. } = self;
                 let Running { traffic, acts } = &mut running;
-                if let Err(e) = ports.drive(traffic, hosts, acts, stopped, until) {
-                    self.cut_off = Some(Box::new(merge(&traffic.reports())));
-                    return Err(e.into());
+                match traffic {
+                    Course::Here(traffic) => {
+                        if let Err(e) = ports.drive(traffic, hosts, acts, stopped, until) {
+                            self.cut_off = Some(Box::new(merge(&traffic.reports())));
+                            return Err(e.into());
+                        }
+                    }
+                    // Halves are never merged: what some hosts counted before another one failed is no result.
+                    Course::Far(run) => run.drive(ports, hosts, acts, stopped, until)?,
                 }
                 if let Some(refused) = hosts.take_refused() {
                     return Err(refused.into());
                 }
                 if traffic.is_over() {
                     self.started = traffic.started();
-                    events.push(Event::TrafficEnded(Box::new(merge(&traffic.reports()))));
+                    events.push(Event::TrafficEnded(Box::new(traffic.result()?)));
                 } else {
                     self.running = Some(running);
                 }
@@ -438,7 +506,11 @@ impl Rig {
     /// [`Rig::apply`].
     pub fn metrics(&mut self) -> Metrics {
         let at = self.now();
-        let traffic = self.running.as_mut().map(|running| running.traffic.snapshot(at));
+        let traffic = self.running.as_mut().and_then(|running| match &mut running.traffic {
+            Course::Here(traffic) => Some(traffic.snapshot(at)),
+            // Its hosts answer while the rig is driven.
+            Course::Far(_) => None,
+        });
         let sessions = (0..self.hosts.sessions()).map(|session| self.hosts.session_metrics(session)).collect();
         Metrics { at, traffic, sessions }
     }

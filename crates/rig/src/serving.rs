@@ -5,7 +5,7 @@ use crate::ports::Ports;
 use crate::until::Until;
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
-use drophammer_port::{BURST, PortError, wait};
+use drophammer_port::{BURST, Port, PortError, wait};
 use std::time::Duration;
 
 /// Does not sleep for shorter waits: such a sleep would end late by about its own length.
@@ -121,7 +121,7 @@ impl Ports {
 
     /// Waits until `until`, or until a frame arrives if the ports can signal that. This leaves the processor to the
     /// DUT, but still reads its frames immediately.
-    fn rest(&mut self, until: Instant) {
+    pub(crate) fn rest(&mut self, until: Instant) {
         if self.clock().is_virtual() {
             return self.clock_mut().wait(until);
         }
@@ -132,6 +132,7 @@ impl Ports {
         let readable: Option<Vec<_>> = match self {
             Ports::One { ports, .. } => ports.iter().map(|port| port.readable()).collect(),
             Ports::Lanes { ports, .. } => ports.iter().map(|port| port.readable()).collect(),
+            Ports::Far(far) => far.ports.iter().map(|port| port.readable()).collect(),
         };
         match readable {
             // The next receive reports the error.

@@ -484,7 +484,7 @@ fn kind_schema(kind: ParamKind) -> Value {
         ParamKind::Text => json!({ "type": ["string", "number", "boolean"] }),
         ParamKind::Command | ParamKind::File => json!({ "type": "string", "minLength": 1 }),
         ParamKind::Ports | ParamKind::Flows => list(name()),
-        ParamKind::Interfaces => list(json!({ "type": "string", "pattern": "^[^\\s/:]{1,15}$" })),
+        ParamKind::Interfaces => list(json!({ "type": "string", "pattern": "^([A-Za-z0-9-]{1,63}/)?[^\\s/:]{1,15}$" })),
         ParamKind::DutInterfaces => list(json!({ "type": ["string", "number"] })),
     }
 }

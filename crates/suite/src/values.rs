@@ -23,6 +23,8 @@ const MAX_PERCENTAGE: usize = 1_000;
 const MAX_DURATION: Duration = Duration::from_secs(31 * 24 * 3600);
 /// Maximum number of links between the routers of a system.
 const MOST_LINKS: u64 = (MOST_ROUTERS * (MOST_ROUTERS - 1) / 2) as u64;
+/// Longest name of a host with an agent.
+const MAX_HOST: usize = 63;
 /// Longest name of a Linux interface (IFNAMSIZ without its NUL), in bytes.
 const MAX_INTERFACE: usize = 15;
 
@@ -332,12 +334,17 @@ fn family(node: &Node, problems: &mut Problems) -> Option<Family> {
 fn interface(node: &Node, problems: &mut Problems) -> Option<String> {
     let text = text(node, "an interface", "eth1", problems)?;
     let usable = |c: char| !c.is_whitespace() && !c.is_control() && c != '/' && c != ':';
-    if text.len() <= MAX_INTERFACE && text.chars().all(usable) && text != "." && text != ".." {
+    let (host, name) = text.split_once('/').unwrap_or(("", text));
+    let of_host = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let has_host = host.len() <= MAX_HOST && host.chars().all(of_host) && host.is_empty() != text.contains('/');
+    let is_name = !name.is_empty() && name.len() <= MAX_INTERFACE && name.chars().all(usable);
+    if has_host && is_name && name != "." && name != ".." {
         return Some(text.to_owned());
     }
     problems.refuse(
         &node.span,
         format!("{} cannot be the name of an interface", quote(text)),
-        "names of Linux interfaces have at most 15 characters, no blanks, no `/` and no `:`; `ip link` lists them",
+        "names of Linux interfaces have at most 15 characters, no blanks, no `/` and no `:`; `ip link` lists them; an interface \
+         of another host is `host/interface`",
     )
 }

@@ -21,7 +21,7 @@ use drophammer_model::record::{Record, TrialRecord};
 use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::PortConfig;
 use drophammer_model::topology::CoreLinkName;
-use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{BetweenHosts, Family, GroupCounts, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
 use drophammer_rig::{Acts, ProtocolPlace, Rig, RigError, Timing, Unresolved, Until};
 use drophammer_traffic::TestTraffic;
@@ -116,6 +116,8 @@ pub struct Bench<'a> {
     pub(crate) extra_key: u64,
     /// Other traffic during the last trial with extra frames.
     pub(crate) other: OtherTraffic,
+    /// The worst conditions between hosts in the trials of the current test, if its ports are on other hosts.
+    between_hosts: Option<BetweenHosts>,
 }
 
 impl<'a> Bench<'a> {
@@ -178,6 +180,7 @@ impl<'a> Bench<'a> {
             extra,
             extra_key,
             other,
+            between_hosts: None,
         }
     }
 
@@ -382,11 +385,16 @@ impl<'a> Bench<'a> {
                 self.check_device()?;
                 return Err(match e {
                     RigError::Port(e) => Failure::Port(e),
+                    e @ RigError::Reports(_) => Failure::Port(PortError::Lost {
+                        interface: self.facts.ports[0].name.clone(),
+                        source: std::io::Error::other(e.to_string()),
+                    }),
                     e => Failure::Test(TestError::Failed(e.to_string())),
                 });
             }
         };
         result.trial = trial;
+        self.note_hosts(&result)?;
         let extra = self.extra.as_ref().map_or(0, |_| self.other.extra.iter().filter(|fate| fate.sent).count() as u64);
         result.health.other_sent = Some(self.sent_beside() - other_before + extra);
         self.host.end(host, &self.rig, &mut *self.device, &mut result);
@@ -421,6 +429,39 @@ impl<'a> Bench<'a> {
             result.validity = result.validity.and_not(unread);
         }
         Ok(result)
+    }
+
+    /// Returns a remark about the trials since the last call, if their ports were on other hosts.
+    pub(crate) fn take_hosts_note(&mut self) -> Option<String> {
+        let BetweenHosts { hosts, start_skew_ns, clock_uncertainty_ns, .. } = self.between_hosts.take()?;
+        let us = |ns: u64| ns.div_ceil(1000);
+        Some(match clock_uncertainty_ns {
+            0 => format!("the ports are on {hosts} hosts with one clock"),
+            ns => format!(
+                "the ports are on {hosts} hosts: latencies between them are uncertain by up to {} µs, and they started within {} µs of each other",
+                us(ns),
+                us(start_skew_ns)
+            ),
+        })
+    }
+
+    /// Remembers the conditions between hosts. Ends a test of latency between hosts whose clocks cannot measure it.
+    fn note_hosts(&mut self, result: &TrialResult) -> Result<(), TestError> {
+        if let Some(now) = &result.health.between_hosts {
+            let worst = self.between_hosts.get_or_insert_with(|| now.clone());
+            worst.start_skew_ns = worst.start_skew_ns.max(now.start_skew_ns);
+            worst.clock_uncertainty_ns = worst.clock_uncertainty_ns.max(now.clock_uncertainty_ns);
+        }
+        let measures = self.running.as_ref().is_some_and(|running| running.spec.measures_latency());
+        match &result.health.between_hosts {
+            Some(between) if measures && !between.unmeasurable.is_empty() => Err(TestError::NotApplicable(format!(
+                "latency is not measurable between these hosts: that of {} is below the uncertainty of their clocks, {} µs; \
+                 use ports of one host, or hosts with a faster management network",
+                between.unmeasurable.join(", "),
+                between.clock_uncertainty_ns.div_ceil(1000),
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Tells the user that an attempt has ended.

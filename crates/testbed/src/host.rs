@@ -61,7 +61,8 @@ impl HostWatch {
 
     /// Call this right before a trial.
     pub(crate) fn begin(&self, rig: &Rig, device: &mut dyn Dut) -> Before {
-        let real = !rig.is_virtual();
+        // The threads that drive ports of other hosts are there.
+        let real = !rig.is_virtual() && !rig.is_far();
         let stolen = rig.stolen().filter(|_| real);
         if let Some(watch) = &self.dut {
             watch.begin();
@@ -83,8 +84,8 @@ impl HostWatch {
         }
         let dut_waited = dut_threads.zip(before.dut_threads).map(|(now, then)| Waited::of(&then, &now));
         let watch = watched.as_ref().and_then(|watched| watched.own).unwrap_or_default();
-        health.tester_waited_ns =
-            before.own.zip(Own::now()).map(|(then, now)| nanoseconds(now.waited_since(then, watch)));
+        let waited = before.own.zip(Own::now()).map(|(then, now)| nanoseconds(now.waited_since(then, watch)));
+        health.tester_waited_ns = waited.or(health.tester_waited_ns);
         let share = watched.as_ref().zip(used).and_then(|(watched, used)| TesterShare::of(watched, used));
         health.dut_processor = watched.map(|watched| {
             let stall_times = rig.started().map_or(Vec::new(), |started| {

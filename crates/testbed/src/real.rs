@@ -9,7 +9,7 @@ use drophammer_model::suite::{DutConfig, PortConfig, Suite};
 use drophammer_model::topology::{System, Unsuited};
 use drophammer_port::capture::{Capture, CaptureLimits, CaptureStatus};
 use drophammer_port::{Backend, Clock, Port, SystemClock};
-use drophammer_rig::{Config, Ports};
+use drophammer_rig::{Config, Lender, Ports};
 use drophammer_traffic::TestTraffic;
 use std::path::Path;
 
@@ -74,10 +74,29 @@ pub fn open(
         let opened = match place[0].netns {
             Where::Tester => open(),
             Where::Host => lab.in_host_netns(open).map_err(|e| e.to_string())?,
+            Where::Agent => {
+                let why = "is on another host, which is only possible for a router that is tested alone";
+                return Err(format!("{} {why}; use --dut for one router, or an interface of this machine", names[0]));
+            }
         };
         ports.extend(opened.map_err(|e| e.to_string())?);
     }
     Ok(ports)
+}
+
+/// Opens the tester's interfaces on other hosts.
+///
+/// # Errors
+/// There is no connection to other hosts, or a port cannot be had, with the remedy.
+pub fn open_far(
+    lender: Option<&dyn Lender>,
+    interfaces: &[TesterInterface],
+    clock: SystemClock,
+) -> Result<Ports, String> {
+    let names: Vec<String> = interfaces.iter().map(|interface| interface.name.clone()).collect();
+    let lender = lender
+        .ok_or_else(|| format!("{} is on another host; give --nats with the server that joins the hosts", names[0]))?;
+    lender.open(&names, clock).map(Ports::Far)
 }
 
 /// Like [`open`], but from now on the tester receives on its own processors. Waking a thread for each frame costs the

@@ -37,7 +37,7 @@ use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Ended, Note, Record, TestStatus};
 use drophammer_model::suite::{DutConfig, Suite, TestConfig};
 use drophammer_port::{Backend, Port};
-use drophammer_rig::{Config, Ports, Rig, TrialKeys};
+use drophammer_rig::{Config, Lender, Ports, Rig, TrialKeys};
 use plan::{Mode, Turn, families, plan, shown, turns};
 use started::started;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +61,8 @@ pub struct Run<'a> {
     pub processors: &'a [usize],
     /// True if trials are kept even if the host was busy with other work.
     pub busy_host: bool,
+    /// Opens ports on other hosts, if the run has a connection to them.
+    pub lender: Option<&'a dyn Lender>,
     /// Folder for logs and configurations, one subfolder per DUT.
     pub work_dir: &'a Path,
     /// True if frames other than test frames are captured, in a file per port in the DUT's folder.
@@ -126,6 +128,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut (dyn Observer + Send)) -> Result<T
         backend: run.backend,
         queues: run.queues,
         processors: run.processors,
+        lender: run.lender,
         work_dir: run.work_dir,
         capture: run.capture,
         tally: earlier.tally,
@@ -178,6 +181,7 @@ struct State<'a, 'l> {
     backend: &'static Backend,
     queues: u32,
     processors: &'a [usize],
+    lender: Option<&'a dyn Lender>,
     work_dir: &'a Path,
     capture: bool,
     session: Session,
@@ -482,6 +486,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             if method.spec().needs == [Need::Bgp] && FAMILIES.find(&test.params).is_some() {
                 outcome.notes.extend(mixed_installation(suite));
             }
+            outcome.notes.extend(setup.routing.bench.take_hosts_note());
             self.state.highest.insert(backend, setup.known().highest.clone());
             self.state.beaten.entry(backend).or_default().extend(setup.beaten.clone());
             let taken_back = setup.end_test();

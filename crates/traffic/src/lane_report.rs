@@ -301,12 +301,34 @@ pub struct EventReport {
     pub own: bool,
 }
 
+/// Frames that the tester's own rings refused, by flow, ascending. They used sequence numbers, but never left. A host whose
+/// lanes receive flows of other hosts needs the refusals of these before it reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusals(BTreeMap<u32, Vec<Range<u64>>>);
+
+impl Refusals {
+    /// True if the frames of each flow ascend, and none has a number that no trial reaches.
+    pub fn is_sound(&self) -> bool {
+        let most = crate::far::check::MOST;
+        let ranges = |ranges: &Vec<Range<u64>>| {
+            ranges.iter().all(|range| range.start <= range.end && range.end <= most)
+                && ranges.is_sorted_by(|a, b| a.end <= b.start)
+        };
+        self.0.values().all(ranges)
+    }
+
+    /// Adds the refusals of another host.
+    pub fn join(&mut self, other: Refusals) {
+        self.0.extend(other.0);
+    }
+}
+
 /// Maximum number of ranges of missing frames that a lane reports.
 pub(crate) const MISSING: usize = 1 << 20;
 
 impl Plan {
     /// Returns the properties of the trial, known to all lanes.
-    fn trial(&self) -> Trial {
+    pub(crate) fn trial(&self) -> Trial {
         Trial {
             groups: self.groups.clone(),
             background: self.background.clone(),
@@ -317,14 +339,29 @@ impl Plan {
         }
     }
 
-    /// Returns the report of each lane; `lanes` are their states.
-    pub(crate) fn reports(&mut self, lanes: &[&LaneState], clock_step_ns: i64) -> Vec<LaneReport> {
+    /// Returns the frames that the lanes' own rings refused.
+    pub(crate) fn refusals(&self) -> Refusals {
+        let senders = self.parts.iter().flat_map(|part| part.generators.iter().map(PortGenerator::report));
+        let senders: Vec<SenderReport> = senders.collect();
+        Refusals(refusals_by_flow(senders.iter()))
+    }
+
+    /// Returns the report of each lane; `lanes` are their states, and `elsewhere` the refusals on other hosts.
+    pub(crate) fn reports(
+        &mut self,
+        lanes: &[&LaneState],
+        clock_step_ns: i64,
+        elsewhere: &Refusals,
+    ) -> Vec<LaneReport> {
         self.parts.iter_mut().for_each(|p| p.analyzer.settle());
         let trial = self.trial();
         let senders: Vec<Vec<SenderReport>> =
             self.parts.iter().map(|part| part.generators.iter().map(PortGenerator::report).collect()).collect();
-        let distance = Distance::of(senders.iter().flatten());
-        let refused = refusals_by_flow(senders.iter().flatten());
+        let of_lanes = || Distance::of(senders.iter().flatten());
+        let distance = self.distance.clone().unwrap_or_else(of_lanes);
+        let mut refused = refusals_by_flow(senders.iter().flatten());
+        // One host sends a flow, so these are other flows.
+        elsewhere.0.iter().for_each(|(flow, ranges)| _ = refused.entry(*flow).or_insert_with(|| ranges.clone()));
         let report =
             |(number, ((part, lane), senders)): (usize, ((&crate::plan::Part, &&LaneState), Vec<SenderReport>))| {
                 LaneReport {

@@ -7,6 +7,9 @@ use std::ops::Range;
 /// port has one queue, it is the index of the port.
 pub type QueueIndex = usize;
 
+/// Lane of the queues of other hosts.
+const ELSEWHERE: usize = usize::MAX;
+
 /// Assigns each queue to the lane that drives it. A lane is one thread: it sends the flows that leave through its
 /// queues, and counts the frames that arrive there. The lane of a port's first queue serves the devices behind the
 /// port.
@@ -57,6 +60,44 @@ impl Layout {
         self
     }
 
+    /// Returns the layout of a trial with `ports` ports for a host that has some of them: port i of this layout is port
+    /// `places[i]` of the trial. The lanes are the lanes of this host. A port of another host has one queue, on no lane.
+    ///
+    /// # Panics
+    /// If `places` does not name one port of the trial for each port of this layout, in ascending order.
+    #[must_use]
+    pub fn on_host(&self, places: &[PortIndex], ports: usize) -> Layout {
+        assert_eq!(places.len(), self.ports(), "each port has its place in the trial");
+        assert!(places.is_sorted_by(|a, b| a < b) && places.last().is_none_or(|last| *last < ports), "places ascend");
+        let mut all = Layout { lane_of: Vec::new(), port_of: Vec::new(), first: vec![0], ..self.clone() };
+        all.merging = vec![false; ports];
+        for port in 0..ports {
+            match places.binary_search(&port) {
+                Ok(own) => {
+                    all.lane_of.extend(self.queues_of(own).map(|queue| self.lane_of[queue]));
+                    all.merging[port] = self.merging[own];
+                }
+                Err(_) => all.lane_of.push(ELSEWHERE),
+            }
+            all.port_of.resize(all.lane_of.len(), port);
+            all.first.push(all.lane_of.len());
+        }
+        if places.is_empty() {
+            all.lanes = 0;
+        }
+        all
+    }
+
+    /// Iterates over the queues of this host, in order.
+    pub fn here(&self) -> impl Iterator<Item = QueueIndex> {
+        (0..self.queue_count()).filter(|queue| self.lane_of[*queue] != ELSEWHERE)
+    }
+
+    /// True if other hosts have no ports of the trial.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.lane_of.contains(&ELSEWHERE)
+    }
+
     /// Returns the number of lanes.
     pub fn lanes(&self) -> usize {
         self.lanes
@@ -82,7 +123,7 @@ impl Layout {
         self.port_of[queue]
     }
 
-    /// Returns the lane of `queue`, from 0.
+    /// Returns the lane of `queue`, from 0; a number that no lane has for a queue of another host.
     pub fn lane_of_queue(&self, queue: QueueIndex) -> usize {
         self.lane_of[queue]
     }
@@ -143,16 +184,21 @@ impl Layout {
             let Some(to) = ports.next().filter(|port| *port == flow.to) else { continue };
             for queue in ports.chain([to]).flat_map(|port| self.queues_of(port)) {
                 let (a, b) = (lane_of[self.first[to]], lane_of[queue]);
+                // What two hosts receive, no lane can: the plan refuses it ([`Layout::apart`]).
+                if a == ELSEWHERE || b == ELSEWHERE {
+                    continue;
+                }
                 lane_of.iter_mut().filter(|lane| **lane == a.max(b)).for_each(|lane| *lane = a.min(b));
             }
         }
         let mut used = lane_of.clone();
+        used.retain(|lane| *lane != ELSEWHERE);
         used.sort_unstable();
         used.dedup();
-        for lane in &mut lane_of {
+        for lane in lane_of.iter_mut().filter(|lane| **lane != ELSEWHERE) {
             *lane = used.partition_point(|u| *u < *lane);
         }
-        Layout { lane_of, lanes: used.len().max(1), ..self.clone() }
+        Layout { lane_of, lanes: used.len().max(self.lanes.min(1)), ..self.clone() }
     }
 }
 
@@ -183,6 +229,25 @@ mod tests {
         assert_eq!((lanes(&joined), joined.lanes()), (vec![0, 1, 1, 2], 3));
         let all = four.for_flows(&[flow(3, vec![1]), flow(2, vec![0]), flow(0, vec![1])]);
         assert_eq!((lanes(&all), all.lanes()), (vec![0; 4], 1));
+    }
+
+    #[test]
+    fn a_host_has_the_lanes_of_its_ports() {
+        let local = Layout::queues(&[2, 1], 2).merging(1);
+        let all = local.on_host(&[1, 3], 4);
+        assert_eq!((all.ports(), all.queue_count(), all.lanes()), (4, 5, 2));
+        assert_eq!(all.here().collect::<Vec<_>>(), [1, 2, 4]);
+        assert_eq!(all.here().map(|queue| all.lane_of_queue(queue)).collect::<Vec<_>>(), [0, 1, 0]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|port| (all.is_split(port), all.merges(port))),
+            [(false, false), (true, false), (false, false), (false, true)]
+        );
+        assert_eq!((all.apart(&flow(3, vec![0])), all.apart(&flow(0, vec![2]))), (Some(0), None));
+        let joined = all.for_flows(&[flow(1, vec![3])]);
+        assert_eq!((joined.lanes(), joined.here().count(), joined.apart(&flow(0, vec![3]))), (1, 3, Some(3)));
+        let none = Layout::one(0).on_host(&[], 2);
+        assert_eq!((none.lanes(), none.for_flows(&[flow(1, vec![0])]).lanes(), none.is_whole()), (0, 0, false));
+        assert!(local.is_whole());
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod analyzer;
 mod arriving;
 mod counts;
 pub mod engine;
+mod far;
 pub mod flow_state;
 mod gaps;
 pub mod generator;
@@ -45,10 +46,11 @@ mod transmit;
 
 pub use counts::{FlowCounts, GroupCounts, LaneCounts, Received, Snapshot};
 pub use engine::{Control, SendFrame, run};
+pub use far::{FarTraffic, Standing, Wish};
 pub use flow_state::Arrived;
 pub use lane_report::{
-    DeviatingReport, EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport,
-    StoppedReport, StretchReport, Trial,
+    DeviatingReport, EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, Refusals,
+    SenderReport, StoppedReport, StretchReport, Trial,
 };
 pub use lanes::{LaneError, run_lanes};
 pub use live::Live;

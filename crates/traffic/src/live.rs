@@ -2,6 +2,7 @@
 
 use crate::counts::{LaneCounts, Snapshot};
 use crate::engine::lead;
+use crate::far::Standing;
 use crate::lanes::LaneError;
 use crate::plan::Part;
 use crate::totals::{Answer, LaneTotals, Totals};
@@ -55,12 +56,40 @@ impl Live {
     /// Requests the counts of all lanes and waits at most `patience` for the answers. Returns `None` if a lane did not
     /// answer in time, or the trial is over. Lanes do no work for this unless somebody calls it.
     pub fn snapshot(&self, patience: Duration) -> Option<Snapshot> {
+        self.counts(patience).map(|lanes| Snapshot::of(&lanes))
+    }
+
+    /// Like [`Live::snapshot`], but returns the counts of each lane.
+    pub fn counts(&self, patience: Duration) -> Option<Vec<LaneCounts>> {
         let number = self.0.ask(&self.0.signals.counts_asked);
         let answered = |p: &Published| p.lanes.iter().all(|l| l.as_ref().is_some_and(|(at, _)| *at >= number));
         let waits = |p: &mut Published| !p.closed && !answered(p);
         let waited = self.0.changed.wait_timeout_while(self.0.published(), patience, waits);
         let published = waited.unwrap_or_else(PoisonError::into_inner).0;
-        answered(&published).then(|| Snapshot::of(published.lanes.iter().flatten().map(|(_, counts)| counts)))
+        let counts = || published.lanes.iter().flatten().flat_map(|(_, counts)| counts.iter().cloned()).collect();
+        answered(&published).then(counts)
+    }
+
+    /// Returns what the lanes of this host have sent and received so far.
+    pub fn standing(&self) -> Standing {
+        let lanes = || self.0.lanes.iter();
+        // A lane that has finished has written its counts.
+        let done = lanes().all(|lane| lane.done_at.load(Ordering::Acquire) > 0);
+        let sum = |count: fn(&Progress) -> &AtomicU64| lanes().map(|l| count(l).load(Ordering::Relaxed)).sum();
+        Standing { done, sent: sum(|l| &l.sent), distinct: sum(|l| &l.distinct) }
+    }
+
+    /// Tells the lanes of this host what those of another one have sent and received by `now`. `host` counts the other
+    /// hosts from 0; numbers of hosts that do not exist are ignored.
+    pub fn tell(&self, host: usize, standing: Standing, now: Instant) {
+        let Some(other) = self.0.others.get(host) else { return };
+        // Messages can overtake each other. Counts of a host never shrink. Sums must not overflow.
+        let distinct = standing.distinct.min(crate::far::check::MOST);
+        other.distinct.fetch_max(distinct, Ordering::Relaxed);
+        if standing.done && other.done_at.load(Ordering::Relaxed) == 0 {
+            other.sent.store(standing.sent.min(crate::far::check::MOST), Ordering::Relaxed);
+            other.done_at.store(now.0.max(1), Ordering::Release);
+        }
     }
 }
 
@@ -74,11 +103,15 @@ impl Live {
     /// Requests the sums of all lanes and waits at most `patience` for the answers. Returns `None` if a lane did not
     /// answer in time, or the trial is over or has not started. Lanes neither allocate nor lock to answer.
     pub fn totals(&self, patience: Duration) -> Option<Totals> {
+        let start = Instant(self.0.signals.start.load(Ordering::Relaxed));
+        if self.0.lanes.is_empty() {
+            return self.snapshot(patience).map(|snapshot| Totals::of_snapshot(start, &snapshot));
+        }
         let number = self.0.ask(&self.0.signals.totals_asked);
         let deadline = std::time::Instant::now() + patience;
         let lanes: Option<Vec<LaneTotals>> =
             self.0.answers.iter().map(|answer| self.await_totals(answer, number, deadline)).collect();
-        let start = Instant(self.0.signals.start.load(Ordering::Relaxed));
+        let start = Instant(self.0.signals.start.load(Ordering::Relaxed)).max(start);
         Some(Totals::of(start, &lanes?))
     }
 
@@ -129,6 +162,8 @@ struct Signals {
 /// State shared by the lanes of a trial.
 pub(crate) struct Board {
     lanes: Box<[Progress]>,
+    /// The lanes of each other host together.
+    others: Box<[Progress]>,
     /// Sums of each lane, for other threads.
     answers: Box<[Answer]>,
     signals: Signals,
@@ -148,8 +183,8 @@ struct Inbox {
 
 /// Counts requested from lanes.
 struct Published {
-    /// Counts of each lane, with the number of the request.
-    lanes: Vec<Option<(u64, LaneCounts)>>,
+    /// Counts of each lane, or of the lanes of each host if all are on other hosts, with the number of the request.
+    lanes: Vec<Option<(u64, Vec<LaneCounts>)>>,
     /// True once no lane answers requests any more.
     closed: bool,
 }
@@ -189,11 +224,13 @@ impl Requests {
 }
 
 impl Board {
-    /// Creates the state for lanes that run these parts of a trial.
-    pub(crate) fn new(parts: &[Part], flows: FlowNames) -> Board {
+    /// Creates the state for lanes that run these parts of a trial, with the parts of `others` other hosts.
+    pub(crate) fn new(parts: &[Part], flows: FlowNames, others: usize) -> Board {
         let lanes = parts.len();
+        let progress = |count| (0..count).map(|_| Progress::default()).collect();
         Board {
-            lanes: (0..lanes).map(|_| Progress::default()).collect(),
+            lanes: progress(lanes),
+            others: progress(others),
             answers: parts.iter().map(Part::answer).collect(),
             signals: Signals::default(),
             published: Mutex::new(Published { lanes: vec![None; lanes], closed: false }),
@@ -201,6 +238,34 @@ impl Board {
             flows,
             inbox: Mutex::new(Inbox { commands: vec![Vec::new(); lanes], in_kernel: BTreeSet::new() }),
         }
+    }
+
+    /// Creates the state for a trial whose lanes are on `hosts` other hosts.
+    pub(crate) fn far(flows: FlowNames, hosts: usize) -> Board {
+        let board = Board::new(&[], flows, 0);
+        board.published().lanes = vec![None; hosts];
+        // One place for the commands to all hosts.
+        board.inbox().commands = vec![Vec::new()];
+        board
+    }
+
+    /// Returns the number of the last request for counts.
+    pub(crate) fn counts_asked(&self) -> u64 {
+        fence(Ordering::Acquire);
+        self.signals.counts_asked.load(Ordering::Relaxed)
+    }
+
+    /// Stores the answer of a host to request `number` for counts.
+    pub(crate) fn publish(&self, host: usize, number: u64, counts: Vec<LaneCounts>) {
+        if let Some(place) = self.published().lanes.get_mut(host) {
+            *place = Some((number, counts));
+        }
+        self.changed.notify_all();
+    }
+
+    /// Returns the lanes of this host, and the other hosts.
+    fn everywhere(&self) -> impl Iterator<Item = &Progress> {
+        self.lanes.iter().chain(&self.others)
     }
 
     /// See [`Live::transmit`].
@@ -265,8 +330,8 @@ impl Board {
 
     /// Returns when the last lane finished sending; `None` while any lane has not.
     pub(crate) fn all_done(&self) -> Option<Instant> {
-        let done = self.lanes.iter().map(|l| l.done_at.load(Ordering::Acquire));
-        done.into_iter().try_fold(0, |last, at| (at > 0).then_some(last.max(at))).map(Instant)
+        let mut done = self.everywhere().map(|l| l.done_at.load(Ordering::Acquire));
+        done.try_fold(0, |last, at| (at > 0).then_some(last.max(at))).map(Instant)
     }
 
     /// True if every sent frame has been received. All lanes must have finished sending, so that the counts of sent
@@ -281,7 +346,7 @@ impl Board {
     }
 
     fn sum(&self, count: fn(&Progress) -> &AtomicU64) -> u64 {
-        self.lanes.iter().map(|l| count(l).load(Ordering::Relaxed)).sum()
+        self.everywhere().map(|l| count(l).load(Ordering::Relaxed)).sum()
     }
 
     /// Stops all lanes.
@@ -313,7 +378,7 @@ impl Board {
         // Takes no lock if there is no request.
         if self.lanes[lane].counted.swap(number, Ordering::Relaxed) < number {
             let counts = part.counts(now);
-            self.published().lanes[lane] = Some((number, counts));
+            self.published().lanes[lane] = Some((number, vec![counts]));
             self.changed.notify_all();
         }
     }
@@ -343,11 +408,11 @@ impl Board {
         })
     }
 
-    /// Waits for all lanes and sets the start of the trial. Called by the first lane when it is ready.
-    pub(crate) fn start(&self, clock: &SystemClock) -> Result<Instant, LaneError> {
+    /// Waits for all lanes and sets the start of the trial: `at`, or soon. Called by the first lane when it is ready.
+    pub(crate) fn start(&self, clock: &SystemClock, at: Option<Instant>) -> Result<Instant, LaneError> {
         let further = self.lanes.len() - 1;
         self.wait(|| (self.signals.ready.load(Ordering::Relaxed) == further).then_some(()))?;
-        let start = clock.now() + lead(clock);
+        let start = at.unwrap_or_else(|| clock.now() + lead(clock));
         self.signals.start.store(start.0, Ordering::Relaxed);
         Ok(start)
     }
@@ -398,7 +463,7 @@ mod tests {
     #[test]
     fn a_lane_that_is_asked_for_sums_waits_for_no_lock() {
         let mut plan = plan();
-        let board = Board::new(&plan.parts, plan.flows.clone());
+        let board = Board::new(&plan.parts, plan.flows.clone(), 0);
         board.ask(&board.signals.totals_asked);
         let held = (board.inbox(), board.published());
         let (told, answered) = channel();

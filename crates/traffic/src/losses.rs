@@ -143,6 +143,7 @@ impl<'a> Collector<'a> {
 }
 
 /// The largest distance between two losses of one episode.
+#[derive(Clone)]
 pub(crate) struct Distance {
     /// The distance as a time in ns.
     pub(crate) within_ns: u64,

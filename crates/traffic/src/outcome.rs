@@ -118,6 +118,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
             other_received: sum(|lane| lane.other),
             kernel_generators: senders.iter().filter(|s| s.in_kernel).count() as u32,
             copies_apart,
+            between_hosts: None,
         },
         validity: Validity::Valid,
         dut_cpu: None,

@@ -4,6 +4,7 @@ use crate::analyzer::{Analyzer, Register, destination};
 use crate::generator::{PortGenerator, Stream, destination_order};
 use crate::headers;
 pub use crate::layout::{Layout, QueueIndex};
+use crate::losses::Distance;
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
 use crate::transmit::FlowNames;
@@ -11,9 +12,10 @@ use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, FlowDuration, FlowSpec, Load, MAX_TARGETS, PortIndex, TrialSpec};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::{MAX_FLOWS, TrialKey};
+use serde::{Deserialize, Serialize};
 
 /// What a tester port knows about its link.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbour {
     /// MAC address of the port.
     pub mac: MacAddr,
@@ -26,7 +28,7 @@ pub struct Neighbour {
 }
 
 /// What a tester port knows about the device behind VLAN tags.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VlanNeighbour {
     /// VLAN identifiers, outermost first.
     pub vids: Vec<u16>,
@@ -99,8 +101,8 @@ pub enum PlanError {
     NoSuchDestinations { flow: usize },
     /// A flow must be received by one lane, but may arrive at queues of several lanes.
     #[error(
-        "flow {flow} has an alternate path or is counted by destination, so one lane must receive it, but queues of port {port} \
-         are on another lane than the port that it leads to"
+        "flow {flow} has an alternate path, is counted by destination, or its delay variation is measured, so one lane must \
+         receive it, but queues of port {port} are on another lane or host than the port that it leads to"
     )]
     Apart { flow: usize, port: PortIndex },
     /// An event without a time.
@@ -153,6 +155,8 @@ pub struct Plan {
     pub(crate) events: Vec<PlannedEvent>,
     pub(crate) drain_ns: u64,
     pub(crate) maximum: bool,
+    /// Distance between losses of one episode, if other hosts send some of the flows.
+    pub(crate) distance: Option<Distance>,
 }
 
 /// An event with its time in ns after the start.
@@ -262,7 +266,8 @@ impl Plan {
 
     /// Plans `spec` over `ports`, for the lanes of `layout`, which must have the same number of ports. Frames and their
     /// times do not depend on the number of lanes and queues. Only lanes with a queue of a flow's destination port have
-    /// receiver state for the flow.
+    /// receiver state for the flow. A layout with queues of other hosts ([`Layout::on_host`]) plans only the part of this
+    /// host, but checks the whole trial.
     ///
     /// # Errors
     /// [`PlanError`]. Nothing has been sent.
@@ -345,7 +350,7 @@ impl Plan {
         let windows = spec.flows.len() * if split { layout.lanes() } else { 1 };
         let window = (budget / windows as u64).max(64);
         let hosts: Vec<u64> = ports.iter().map(|p| destination(&[p.mac.0.as_slice(), &[0; 2]].concat())).collect();
-        let register = (layout.lanes() > 1).then(|| Register::new(spec, &groups, &frames));
+        let register = (layout.lanes() > 1 || !layout.is_whole()).then(|| Register::new(spec, &groups, &frames));
         let analyzer = |lane, register, pattern| {
             let hosts = hosts.clone();
             Analyzer::new(
@@ -355,9 +360,19 @@ impl Plan {
         let mut parts: Vec<Part> = (0..layout.lanes())
             .map(|lane| Part { generators: Vec::new(), analyzer: analyzer(lane, register.clone(), pattern.clone()) })
             .collect();
-        generators.into_iter().for_each(|g| parts[layout.lane_of_queue(g.queue())].generators.push(g));
+        let distance = (!layout.is_whole()).then(|| {
+            let all: Vec<_> = generators.iter().map(PortGenerator::report).collect();
+            Distance::of(all.iter())
+        });
+        for generator in generators {
+            // The generators of other hosts were needed only to count the frames of all flows.
+            if let Some(part) = parts.get_mut(layout.lane_of_queue(generator.queue())) {
+                part.generators.push(generator);
+            }
+        }
         Ok(Plan {
             parts,
+            distance,
             layout,
             flows: FlowNames::new(&spec.flows, &groups),
             background,

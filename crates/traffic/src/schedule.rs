@@ -103,6 +103,26 @@ impl Schedule {
         Schedule { total: part.of(self.total), part: Some(part), ..self.clone() }
     }
 
+    /// True if every departure can be computed, for a schedule from another host.
+    pub(crate) fn is_sound(&self) -> bool {
+        let step = |step: &Step| {
+            step.rate.is_finite() && step.rate > 0.0 && step.start_ns.is_finite() && step.first <= 1 << 48
+        };
+        let part = |part: &Part| {
+            !part.places.is_empty()
+                && part.round > 0
+                && part.places.is_sorted_by(|a, b| a < b)
+                && part.places.last().is_none_or(|last| *last < part.round)
+        };
+        let steps = &self.steps;
+        steps.first().is_none_or(|first| first.first == 0)
+            && steps.iter().all(step)
+            && steps.is_sorted_by(|a, b| a.first <= b.first)
+            && self.part.iter().all(part)
+            && self.total <= 1 << 48
+            && (self.total == 0 || !steps.is_empty())
+    }
+
     /// True if it contains all frames of its steps.
     pub(crate) fn is_whole(&self) -> bool {
         self.part.is_none()

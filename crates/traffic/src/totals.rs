@@ -3,6 +3,7 @@
 //! Unlike [`crate::Snapshot`], sums contain no latencies, and a lane neither allocates nor waits to answer: it writes
 //! into memory allocated before the trial. A reader that is interrupted by this reads again.
 
+use crate::counts::Snapshot;
 use crate::plan::Part;
 use drophammer_model::quantity::Instant;
 use std::collections::BTreeMap;
@@ -155,6 +156,16 @@ impl Part {
 }
 
 impl Totals {
+    /// Returns the sums of a snapshot of traffic that started at `start`.
+    pub(crate) fn of_snapshot(start: Instant, snapshot: &Snapshot) -> Totals {
+        Totals {
+            elapsed: snapshot.at.since(start),
+            offered: snapshot.sum(|flow| flow.offered),
+            received: snapshot.sum(|flow| flow.received.frames),
+            missing: Some(snapshot.sum(|flow| flow.received.missing)),
+        }
+    }
+
     /// Adds up the lanes of a trial that started at `start`.
     pub(crate) fn of(start: Instant, lanes: &[LaneTotals]) -> Totals {
         let sum = |count: fn(&Sums) -> u64| lanes.iter().map(|lane| count(&lane.sums)).sum::<u64>();

@@ -2,7 +2,7 @@
 
 use crate::counts::Snapshot;
 use crate::engine::{Control, Course, LanePort, LaneState, lead};
-use crate::lane_report::LaneReport;
+use crate::lane_report::{LaneReport, Refusals};
 use crate::lanes::{Common, Lane, LaneError, Share, lane_ports, message};
 use crate::live::{Board, Live};
 use crate::plan::{Layout, Plan};
@@ -24,6 +24,10 @@ pub struct Traffic {
     /// State of each lane, starting with the first call.
     lanes: Vec<Option<LaneState>>,
     start: Option<Instant>,
+    /// When to start, if other hosts start then too.
+    agreed: Option<Instant>,
+    /// How long after that the lanes were ready, in ns.
+    late_ns: u64,
     wall_before: i128,
     clock_step_ns: i64,
 }
@@ -31,13 +35,26 @@ pub struct Traffic {
 impl Traffic {
     /// Creates traffic that has not started.
     pub fn new(plan: Plan) -> Traffic {
+        Traffic::with(plan, None, 0)
+    }
+
+    /// Creates the part of this host in traffic that starts at `start` on this host and on `others` others. If its lanes
+    /// are ready only later, the traffic ends at once ([`Traffic::late_ns`]): frames of other hosts have arrived before
+    /// anybody could count them, and would look lost.
+    pub fn on_host(plan: Plan, start: Instant, others: usize) -> Traffic {
+        Traffic::with(plan, Some(start), others)
+    }
+
+    fn with(plan: Plan, agreed: Option<Instant>, others: usize) -> Traffic {
         let lanes = plan.parts.len();
-        let board = Arc::new(Board::new(&plan.parts, plan.flows.clone()));
+        let board = Arc::new(Board::new(&plan.parts, plan.flows.clone(), others));
         Traffic {
             plan,
             board,
             lanes: (0..lanes).map(|_| None).collect(),
             start: None,
+            agreed,
+            late_ns: 0,
             wall_before: 0,
             clock_step_ns: 0,
         }
@@ -72,7 +89,7 @@ impl Traffic {
     }
 
     /// Runs one lane on the calling thread until `until` or the end of the traffic. `ports[i]` is queue i of the plan's
-    /// layout, and must be the same in every call. The first call starts the traffic.
+    /// layout, among the queues of this host, and must be the same in every call. The first call starts the traffic.
     ///
     /// # Errors
     /// A port stopped working.
@@ -97,9 +114,9 @@ impl Traffic {
         until: Instant,
     ) -> Result<(), PortError> {
         let Plan { parts, events, drain_ns, layout, .. } = &mut self.plan;
-        let mut ports: Vec<LanePort<'_>> = ports
-            .iter_mut()
-            .enumerate()
+        let mut ports: Vec<LanePort<'_>> = layout
+            .here()
+            .zip(ports)
             .map(|(queue, port)| LanePort { index: layout.port_of(queue), queue, port: port.as_mut() })
             .collect();
         let part = &mut parts[0];
@@ -109,7 +126,12 @@ impl Traffic {
                 // This is before the ports sample the wall clock themselves, so that no step in between is missed.
                 self.wall_before = clock.wall_offset();
                 let state = state.insert(LaneState::new(part, &mut ports, events.len(), &self.board)?);
-                let start = *self.start.insert(clock.now() + lead(clock));
+                let now = clock.now();
+                let start = *self.start.insert(self.agreed.unwrap_or(now + lead(clock)));
+                self.late_ns = now.0.saturating_sub(start.0);
+                if self.late_ns > 0 {
+                    self.board.end();
+                }
                 self.board.begin(start);
                 state.begin(part, &mut ports, start, (0, &self.board));
                 (state, start)
@@ -140,11 +162,11 @@ impl Traffic {
     ) -> Result<(), LaneError> {
         let lanes = self.plan.parts.len();
         assert_eq!(others.len() + 1, lanes, "each lane has its control");
-        assert_eq!(ports.len(), self.plan.layout.queue_count(), "all queues of the plan are there");
+        assert_eq!(ports.len(), self.plan.layout.here().count(), "all queues of the plan are there");
         assert!(processors.is_empty() || processors.len() + 1 == lanes, "each further lane has its processor");
         let mut shares: Vec<Share<'_>> = (0..lanes).map(|_| Vec::new()).collect();
         let layout = &self.plan.layout;
-        for (queue, port) in ports.iter_mut().enumerate() {
+        for (queue, port) in layout.here().zip(ports) {
             let port: &mut (dyn Port + Send) = port.as_mut();
             shares[layout.lane_of_queue(queue)].push((layout.port_of(queue), queue, port));
         }
@@ -152,6 +174,7 @@ impl Traffic {
             // Before the ports sample the wall clock, as above.
             self.wall_before = clock.wall_offset();
         }
+        let (agreed, mut late_ns) = (self.agreed, self.late_ns);
         let Plan { parts, events, drain_ns, .. } = &mut self.plan;
         let board = &*self.board;
         let common = Common { board, clock, events, drain_ns: *drain_ns, start: self.start, until };
@@ -174,7 +197,14 @@ impl Traffic {
                     })
                 })
                 .collect();
-            let own = own.work(common, |board| board.start(&clock));
+            let own = own.work(common, |board| {
+                let start = board.start(&clock, agreed)?;
+                late_ns = clock.now().0.saturating_sub(start.0);
+                if late_ns > 0 {
+                    board.end();
+                }
+                Ok(start)
+            });
             let joined = threads.into_iter().enumerate().map(|(n, thread)| match thread?.join() {
                 Ok(started) => started,
                 Err(panic) => Err(LaneError::Panicked { lane: n + 1, message: message(panic.as_ref()) }),
@@ -190,6 +220,7 @@ impl Traffic {
                 (Err(_), Some(_)) => {}
             }
         }
+        self.late_ns = late_ns;
         self.after(&clock, failed.is_some());
         failed.map_or(Ok(()), Err)
     }
@@ -208,6 +239,11 @@ impl Traffic {
         self.start
     }
 
+    /// Returns how long after the agreed start the lanes were ready, in ns; 0 if they were ready in time.
+    pub fn late_ns(&self) -> u64 {
+        self.late_ns
+    }
+
     /// Returns the counts so far. [`Live::snapshot`] is for other threads.
     pub fn snapshot(&mut self, now: Instant) -> Snapshot {
         let counts: Vec<_> = self.plan.parts.iter_mut().map(|part| part.counts(now)).collect();
@@ -216,7 +252,17 @@ impl Traffic {
 
     /// Returns the counts of each lane so far, for [`crate::merge`]. Empty before the first call.
     pub fn reports(&mut self) -> Vec<LaneReport> {
+        self.reports_with(&Refusals::default())
+    }
+
+    /// Returns the frames that the rings of this host refused, for the other hosts.
+    pub fn refusals(&self) -> Refusals {
+        self.plan.refusals()
+    }
+
+    /// Like [`Traffic::reports`], but other hosts send some of the flows; `elsewhere` are their refusals.
+    pub fn reports_with(&mut self, elsewhere: &Refusals) -> Vec<LaneReport> {
         let lanes: Vec<&LaneState> = self.lanes.iter().flatten().collect();
-        self.plan.reports(&lanes, self.clock_step_ns)
+        self.plan.reports(&lanes, self.clock_step_ns, elsewhere)
     }
 }

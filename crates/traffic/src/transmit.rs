@@ -106,6 +106,16 @@ impl FlowNames {
         FlowNames { groups: groups.to_vec(), group_of: flows.iter().map(group).collect() }
     }
 
+    /// Returns the number of flows.
+    pub(crate) fn len(&self) -> usize {
+        self.group_of.len()
+    }
+
+    /// Returns the group of `flow`; `None` if there is no such flow.
+    pub(crate) fn group_of(&self, flow: usize) -> Option<usize> {
+        self.group_of.get(flow).copied()
+    }
+
     /// Returns the name of the group of `flow`.
     pub(crate) fn group(&self, flow: usize) -> String {
         self.group_of.get(flow).map_or(String::new(), |group| self.groups[*group].clone())

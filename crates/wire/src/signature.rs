@@ -38,9 +38,14 @@ impl TrialKey {
         TrialKey(mix(run ^ trial.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// Returns the key as a number, for a sender outside this program (frames generated in the kernel).
+    /// Returns the key as a number, for a sender outside this program (frames generated in the kernel, other hosts).
     pub fn word(self) -> u64 {
         self.0
+    }
+
+    /// Returns the key with this number, from [`TrialKey::word`].
+    pub fn of_word(word: u64) -> TrialKey {
+        TrialKey(word)
     }
 }
 

@@ -24,8 +24,11 @@ fn unread(folder: &Path, args: &[&str], both: bool) -> Output {
 }
 
 /// Commands that this file does not run, and why.
-const NOT_RUN: [(&str, &str); 9] = [
+const NOT_RUN: [(&str, &str); 12] = [
     ("selftest", "takes minutes"),
+    ("agent", "serves until it is stopped; the tests of agent"),
+    ("bed", "needs a server; hosts.rs"),
+    ("serve", "serves until it is stopped; serve.rs"),
     ("listen", "needs an interface; it prints as blast does"),
     ("bgp", "needs a router; it prints as blast does"),
     ("ospf", "needs a router; it prints as bgp does"),

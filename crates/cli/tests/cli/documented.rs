@@ -7,7 +7,7 @@ use std::process::Output;
 use std::sync::Mutex;
 
 /// Command lines that other tests run: a word, or the beginning of one, and the reason.
-const NOT_RUN: [(&str, &str); 13] = [
+const NOT_RUN: [(&str, &str); 16] = [
     ("blast", "needs root and interfaces; blast.rs"),
     ("listen", "needs root and an interface; listen.rs"),
     ("bgp", "needs root, an interface and a router; bgp.rs"),
@@ -18,6 +18,9 @@ const NOT_RUN: [(&str, &str); 13] = [
     ("serve", "needs root and interfaces, and does not end; serve.rs"),
     ("selftest", "takes minutes; command.rs and the tests of testbed"),
     ("clean", "would end what other tests have started; command.rs"),
+    ("agent", "needs root, an interface and a server; hosts.rs and the tests of agent"),
+    ("bed", "takes a port of the machine, and leaves a server; hosts.rs"),
+    ("--nats", "needs agents on other hosts; the tests of agent"),
     ("--live", "takes a port of the machine, and waits for a browser; live.rs"),
     ("--pdf", "needs a browser; command.rs"),
     ("suites/differences/", "its links are of the kernel, which needs root; the tests of testbed"),

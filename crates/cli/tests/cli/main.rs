@@ -11,6 +11,7 @@ mod detach;
 mod documented;
 mod examples;
 mod hostile;
+mod hosts;
 mod includes;
 mod keys;
 mod layering;

@@ -29,7 +29,7 @@ mod mib;
 
 static SPEC: KindSpec = KindSpec {
     name: "external",
-    summary: "your own router on real interfaces of this machine, with shell commands as hooks",
+    summary: "your own router on real interfaces of this machine or of others, with shell commands as hooks",
     capabilities: Capabilities {
         bgp: true,
         bgp_forwarding: true,
@@ -44,7 +44,11 @@ static SPEC: KindSpec = KindSpec {
     },
     needs: &[("ip", "iproute2"), ("sh", "dash")],
     params: &[
-        ParamSpec::required("interfaces", ParamKind::Interfaces, "interface of each port, in the order of the ports"),
+        ParamSpec::required(
+            "interfaces",
+            ParamKind::Interfaces,
+            "interface of each port, in the order of the ports; host/interface if an agent lends it",
+        ),
         ParamSpec::optional(
             "dut_macs",
             ParamKind::Text,
@@ -109,6 +113,9 @@ impl DutKind for External {
 
     fn refuse_host(&self, dut: &DutConfig, role: &RouterRole) -> Result<(), LabError> {
         let names = dut.params.texts("interfaces").unwrap_or_default();
+        if all_lent(&names)? {
+            return Ok(());
+        }
         // A command may bring the links up.
         free::refuse_host(&names, role, dut.params.text("setup").is_none())
     }
@@ -130,12 +137,13 @@ impl DutKind for External {
             ));
         }
         let shared = Arc::clone(lab.shared());
-        for (name, interface) in names.iter().zip(&role.interfaces) {
+        let lent = all_lent(&names)?;
+        for (name, interface) in names.iter().zip(&role.interfaces).filter(|_| !lent) {
             refuse_unless_free(&shared, name, interface.mtu)?;
         }
         let interfaces = names.iter().enumerate().map(|(i, name)| TesterInterface {
             name: name.clone(),
-            netns: Where::Host,
+            netns: if lent { Where::Agent } else { Where::Host },
             dut_mac: macs.get(i).copied(),
         });
         let limit = dut.params.duration("timeout").unwrap_or(Duration::from_secs(60));
@@ -186,6 +194,18 @@ struct ExternalDut {
     /// Time limit of each command. It also applies between trials, because a router may answer slowly after a flood.
     limit: Duration,
     torn_down: bool,
+}
+
+/// True if the interfaces are on other hosts, false if they are on this one.
+fn all_lent(names: &[String]) -> Result<bool, LabError> {
+    let lent = names.iter().filter(|name| name.contains('/')).count();
+    match names.iter().find(|name| !name.contains('/')) {
+        Some(own) if lent > 0 => Err(LabError::unusable(
+            format!("{own} is on this machine, and other interfaces are on other hosts"),
+            format!("start `drophammer agent` on this machine too, and write HOST/{own}"),
+        )),
+        _ => Ok(lent > 0),
+    }
 }
 
 /// Hides secrets in an error: the user's command may contain a secret from a variable of the suite.
@@ -282,7 +302,8 @@ impl ExternalDut {
     }
 
     fn link_down(&self) -> Result<Option<String>, LabError> {
-        self.shared.on_host(|| self.interfaces.iter().find(|i| !free::has_link(&i.name)).map(|i| i.name.clone()))
+        let own = || self.interfaces.iter().filter(|i| i.netns == Where::Host);
+        self.shared.on_host(|| own().find(|i| !free::has_link(&i.name)).map(|i| i.name.clone()))
     }
 
     /// The kernel's counters of the tester's interfaces, under the names of the lab's interfaces. Empty if any of them
@@ -350,8 +371,9 @@ impl Dut for ExternalDut {
             kind: SPEC.name.into(),
             version: "not known to the tester".into(),
             confinement: format!(
-                "own hardware on interfaces {} of the host",
-                self.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ")
+                "own hardware on interfaces {} of {}",
+                self.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", "),
+                if self.interfaces.iter().any(|i| i.netns == Where::Agent) { "other hosts" } else { "the host" }
             ),
             config: self
                 .hooks

@@ -65,6 +65,24 @@ pub struct Health {
     /// receiver detects them only among the last frames of each flow that it remembers.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub copies_apart: u64,
+    /// Conditions of a trial whose ports are on other hosts; absent if all ports are on this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between_hosts: Option<BetweenHosts>,
+}
+
+/// Conditions of a trial whose ports are on several hosts. Times are in ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BetweenHosts {
+    /// Number of hosts.
+    pub hosts: u32,
+    /// Upper bound of the time between the starts of the first and of the last host.
+    pub start_skew_ns: u64,
+    /// Largest uncertainty of the difference between the clocks of two hosts that a flow connects: half of the shortest
+    /// round trip of the messages that compared them, and the change since the clocks were set. Latencies carry it.
+    pub clock_uncertainty_ns: u64,
+    /// Groups whose smallest latency is below that uncertainty, so that their latency is not measurable.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmeasurable: Vec<String>,
 }
 
 /// Disturbance of the DUT's processor by the machine during a trial. Times are in ns.

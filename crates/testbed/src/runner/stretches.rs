@@ -11,7 +11,7 @@ use super::{RunError, Runner, method};
 use crate::real;
 use crate::route_ceiling::Ceilings;
 use crate::setup::TestSetup;
-use drophammer_lab::Dut;
+use drophammer_lab::{Dut, Where};
 use drophammer_methods::pattern::TESTER_LIMITED_SHARE;
 use drophammer_methods::{Known, TestError, Testbed as _};
 use drophammer_model::pattern::PatternKey;
@@ -112,6 +112,16 @@ impl Runner<'_, '_, '_> {
         ceilings: &Ceilings,
     ) -> Result<Option<String>, RunError> {
         let clock = SystemClock::start();
+        if device.interfaces().iter().any(|interface| interface.netns == Where::Agent) {
+            if self.state.capture {
+                return Ok(Some("ports of other hosts cannot be captured here; leave --capture out".into()));
+            }
+            let ports = match real::open_far(self.state.lender, device.interfaces(), clock) {
+                Ok(ports) => ports,
+                Err(e) => return Ok(Some(e)),
+            };
+            return self.tests_on(ports, tests, dut, device, ceilings);
+        }
         let open = match self.lab() {
             Some(lab) => real::open_apart(&lab, device.interfaces(), backend, self.state.queues, clock),
             None => return Ok(Some("no lab".into())),
@@ -127,16 +137,28 @@ impl Runner<'_, '_, '_> {
             Err(e) => return Ok(Some(e)),
         };
         let ports = Ports::real(open, clock, self.state.processors);
+        let result = self.tests_on(ports, tests, dut, device, ceilings);
+        for note in captures.iter().filter_map(CaptureStatus::note) {
+            self.note(Some(&dut.name), &note)?;
+        }
+        result
+    }
+
+    /// Runs `tests` on open ports.
+    fn tests_on(
+        &mut self,
+        ports: Ports,
+        tests: Range<usize>,
+        dut: &DutConfig,
+        device: &mut dyn Dut,
+        ceilings: &Ceilings,
+    ) -> Result<Option<String>, RunError> {
         let mut config = self.config(dut);
         for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
             port.dut = interface.dut_mac.map(drophammer_wire::MacAddr);
         }
         self.keep_record(dut, device.record(), &ports, &config, 0)?;
-        let result = self.tests(dut, Rig::new(ports, &config), device, ceilings, tests);
-        for note in captures.iter().filter_map(CaptureStatus::note) {
-            self.note(Some(&dut.name), &note)?;
-        }
-        result
+        self.tests(dut, Rig::new(ports, &config), device, ceilings, tests)
     }
 }
 

@@ -120,6 +120,7 @@ pub fn run_of(suite: &Suite, queues: u32) -> Run<'_> {
         lab: None,
         backend: &drophammer_port::INTERFACE_BACKENDS[0],
         processors: &[],
+        lender: None,
         busy_host: true,
         work_dir: Path::new("/nonexistent"),
         queues,

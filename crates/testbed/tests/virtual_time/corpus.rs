@@ -87,8 +87,9 @@ fn ospf() {
 fn every_target_is_replayed() {
     let text = |path: &str| std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let here = text("tests/virtual_time/corpus.rs");
-    // Targets that read stored runs or messages of the API are outside this crate; their corpus is replayed beside them.
-    let there = text("../report/tests/corpus.rs") + &text("../server/tests/grpc.rs");
+    // Crates that read stored runs, messages of the API and messages of other hosts replay the corpus of these targets
+    // themselves.
+    let there = ["../report/tests/corpus.rs", "../server/tests/grpc.rs", "../agent/tests/corpus.rs"].map(text).concat();
     let targets = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
     for entry in std::fs::read_dir(targets).unwrap() {
         let target = entry.unwrap().path();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::engine::LaneState;
+use crate::lane_report::Refusals;
 use crate::plan::{Layout, Neighbour, Plan, Timing};
 use drophammer_model::quantity::Instant;
 use drophammer_model::traffic::Arriving;
@@ -128,7 +129,7 @@ fn arrive(plan: &mut Plan, queue: usize, frame: &[u8]) {
 
 fn result_of(plan: &mut Plan, lanes: usize) -> TrialResult {
     let states: Vec<LaneState> = (0..lanes).map(|_| LaneState::through(0, 0, 0, 0)).collect();
-    merge(&plan.reports(&states.iter().collect::<Vec<_>>(), 0))
+    merge(&plan.reports(&states.iter().collect::<Vec<_>>(), 0, &Refusals::default()))
 }
 
 /// Signs a frame as a frame of another trial, with the correct UDP checksum.
@@ -151,18 +152,30 @@ type Spread = fn(u64) -> usize;
 
 /// Runs the trial with fixed times, without real ports and threads.
 fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread) -> TrialResult {
-    let ports = layout.ports();
-    let mut plan = planned(spec, layout.clone());
-    plan.parts.iter_mut().for_each(|part| part.begin(START));
-    let queues = layout.queue_count();
-    let mut catches: Vec<Catch> =
-        (0..queues).map(|queue| caught(layout.port_of(queue), faults.refuse, faults.refusal_is_loss)).collect();
-    // Frames in flight: arrival, order, queue, frame.
-    let mut under_way: Vec<(u64, u64, usize, Vec<u8>)> = Vec::new();
+    carried_out_by(&mut [planned(spec, layout)], spec, faults, spread, 0)
+}
+
+/// Like [`carried_out`], with a plan for each host. The reports of lanes are merged in another order for each `order`.
+fn carried_out_by(plans: &mut [Plan], spec: &TrialSpec, faults: &Faults, spread: Spread, order: usize) -> TrialResult {
+    let ports = plans[0].layout.ports();
+    plans.iter_mut().flat_map(|plan| &mut plan.parts).for_each(|part| part.begin(START));
+    // Host and queue of each port, and the frames that left there.
+    let queues = |(host, plan): (usize, &Plan)| plan.layout.here().map(|queue| (host, queue)).collect::<Vec<_>>();
+    let queues: Vec<(usize, usize)> = plans.iter().enumerate().flat_map(queues).collect();
+    let host_of: Vec<usize> = (0..ports)
+        .map(|port| queues.iter().find(|(host, queue)| plans[*host].layout.port_of(*queue) == port).unwrap().0)
+        .collect();
+    let mut catches: Vec<Catch> = queues
+        .iter()
+        .map(|(host, queue)| caught(plans[*host].layout.port_of(*queue), faults.refuse, faults.refusal_is_loss))
+        .collect();
+    // Frames in flight: arrival, order, host and queue, frame.
+    let mut under_way: Vec<(u64, u64, (usize, usize), Vec<u8>)> = Vec::new();
     for step in 0..400 {
         let now = Instant(START.0 + step * 37_003);
-        for (queue, catch) in catches.iter_mut().enumerate() {
-            let generators = &mut plan.parts[layout.lane_of_queue(queue)].generators;
+        for ((host, queue), catch) in queues.iter().copied().zip(&mut catches) {
+            let plan = &mut plans[host];
+            let generators = &mut plan.parts[plan.layout.lane_of_queue(queue)].generators;
             let Some(generator) = generators.iter_mut().find(|g| g.queue() == queue) else { continue };
             while generator.send_due(catch, now).unwrap() > 0 {}
             for mut frame in catch.frames.drain(..) {
@@ -187,8 +200,8 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread
                 let delay = if nth(faults.late) { 3 * MS } else { 20_000 + number * 7_919 % 90_000 };
                 let at = now.0 + delay;
                 // Copies have the same addresses, so they arrive at the same queue.
-                let of_port = layout.queues_of(to);
-                let to = of_port.start + spread(number) % of_port.len();
+                let of_port = plans[host_of[to]].layout.queues_of(to);
+                let to = (host_of[to], of_port.start + spread(number) % of_port.len());
                 under_way.push((at, number, to, frame.clone()));
                 if nth(faults.twice) {
                     under_way.push((at + 500, number, to, frame));
@@ -198,14 +211,25 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread
     }
     under_way.sort();
     for burst in under_way.chunk_by(|(_, _, a, _), (_, _, b, _)| a == b) {
-        let queue = burst[0].2;
+        let (host, queue) = burst[0].2;
         let get = |i: usize| Arrival { frame: &burst[i].3, at: Instant(burst[i].0) };
-        let analyzer = &mut plan.parts[layout.lane_of_queue(queue)].analyzer;
+        let plan = &mut plans[host];
+        let analyzer = &mut plan.parts[plan.layout.lane_of_queue(queue)].analyzer;
         analyzer.take_burst(queue, burst.len(), get, |_| Ok::<_, ()>(())).unwrap();
     }
-    let lanes = 0..layout.lanes() as u64;
-    let states: Vec<LaneState> = lanes.map(|lane| LaneState::through(lane, 2 * lane, 1, 1)).collect();
-    let reports = plan.reports(&states.iter().collect::<Vec<_>>(), 5);
+    let mut refusals = Refusals::default();
+    plans.iter().for_each(|plan| refusals.join(plan.refusals()));
+    let mut reports = Vec::new();
+    for plan in plans {
+        let lanes = 0..plan.layout.lanes() as u64;
+        let states: Vec<LaneState> = lanes.map(|lane| LaneState::through(lane, 2 * lane, 1, 1)).collect();
+        reports.extend(plan.reports(&states.iter().collect::<Vec<_>>(), 5, &refusals));
+    }
+    let rotated = order % reports.len();
+    reports.rotate_left(rotated);
+    if order.is_multiple_of(2) {
+        reports.reverse();
+    }
     // A report is data: it does not change when it is written and read again.
     let told = serde_json::to_string(&reports).unwrap();
     let read: Vec<LaneReport> = serde_json::from_str(&told).unwrap();
@@ -316,6 +340,37 @@ proptest! {
         let many = carried_out(&spec, Layout::round_robin(ports, lanes).for_flows(&spec.flows), &faults, |_| 0);
         by_destination_as_by_flow(&one);
         prop_assert_eq!(of_all_lanes(one), of_all_lanes(many));
+    }
+
+    /// Hosts have one to three ports each, with up to two lanes and with one or two queues per port.
+    #[test]
+    fn hosts_make_no_difference(
+        hosts in proptest::collection::vec((1usize..4, 1usize..3, 1usize..3), 1..4), place in any::<usize>(),
+        counted in 0u8..4, flows in proptest::collection::vec((0u8..3, 0usize..9, 0usize..9, any::<bool>(), 1u8..4), 1..20),
+        load in loads(), size in proptest::sample::select(&["64", "128", "imix"]), faults in all_faults(), order in 0usize..20
+    ) {
+        let ports: usize = hosts.iter().map(|(ports, ..)| ports).sum();
+        let mut flows: Vec<_> =
+            flows.into_iter().map(|(g, a, b, v6, w)| flow(g, a % ports, b % ports, v6, w.into())).collect();
+        for (i, flow) in flows.iter_mut().enumerate() {
+            flow.per_destination = counted == 1 || counted == 2 && i % 2 == 0;
+        }
+        let spec = trial(flows, load, size);
+        // The ports of a host are not adjacent in the trial.
+        let mut of_trial: Vec<usize> = (0..ports).collect();
+        (0..ports).for_each(|port| of_trial.swap(port, place.wrapping_mul(port + 7) % ports));
+        let mut plans = Vec::new();
+        for (count, lanes, queues) in hosts {
+            let mut places: Vec<usize> = of_trial.drain(..count).collect();
+            places.sort_unstable();
+            let layout = Layout::queues(&vec![queues; count], lanes).on_host(&places, ports);
+            plans.push(planned(&spec, layout.for_flows(&spec.flows)));
+        }
+        let many = carried_out_by(&mut plans, &spec, &faults, |_| 1, order);
+        let one = carried_out(&spec, Layout::one(ports), &faults, |_| 0);
+        by_destination_as_by_flow(&many);
+        let (many, one) = (of_all_lanes(without_order(many.clone(), &one)), of_all_lanes(without_order(one, &many)));
+        prop_assert_eq!(one, many);
     }
 
     #[test]

@@ -73,6 +73,7 @@ pub fn in_a_trial(lab: &mut Lab, folder: &Path) -> Result<(), String> {
         backend: &drophammer_port::INTERFACE_BACKENDS[0],
         queues: 1,
         processors: &[],
+        lender: None,
         busy_host: true,
         work_dir: folder,
         capture: false,

@@ -1,0 +1,479 @@
+//! The agent: lends the interfaces of its host.
+
+use crate::Problem;
+use crate::clock::{Domain, steady_ns};
+use crate::link::{Access, LIFE, Link, RENEW};
+use crate::message::{
+    Announcement, LARGEST_REPORTS, Lease, Loan, MOST_PORTS, Over, PART, PROTOCOL, Reply, Request, State, Stored, What,
+    decode, encode, fits, is_host_name, lease_key, pack, speed_mbps, unpack,
+};
+use crate::worker::{Work, Worker};
+use async_nats::{HeaderMap, Message};
+use drophammer_model::Instant;
+use drophammer_model::trial::PortIndex;
+use drophammer_port::{Backend, Clock};
+use drophammer_rig::{Live, Standing, Wish};
+use futures_util::StreamExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{interval, timeout};
+
+/// How an agent works.
+#[derive(Clone)]
+pub struct Options {
+    /// The server.
+    pub access: Access,
+    /// Name of this host in suites.
+    pub name: String,
+    /// Interfaces that may be lent.
+    pub ports: Vec<String>,
+    /// Backend that drives them.
+    pub backend: &'static Backend,
+    /// Queues of each interface.
+    pub queues: u32,
+    /// Processors of the threads that drive them, one thread each; one thread on any processor if empty.
+    pub processors: Vec<usize>,
+    /// Version of the program. The controller must have the same.
+    pub version: String,
+    /// The steady clock of this host.
+    pub clock: Domain,
+}
+
+/// How often a host tells where it stands during a trial, and between trials.
+const TELL: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(200)];
+/// Frames of devices that wait to be passed on. Further ones are lost and counted.
+const WAITING: usize = 4096;
+/// Bytes of frames in one message.
+const BATCH: usize = 64 << 10;
+
+/// Lends ports until `stop` is true.
+///
+/// # Errors
+/// Wrong options, or a server that cannot be reached at the start. Later the agent connects again by itself.
+pub fn run(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -> Result<(), Problem> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|e| Problem::of("the agent cannot start its threads", e))?;
+    let ended = runtime.block_on(serve(options, stop, told));
+    // Ports are closed by now; nothing else needs an orderly end.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended
+}
+
+async fn serve(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -> Result<(), Problem> {
+    let name = options.name.clone();
+    if !is_host_name(&name) {
+        return Err(Problem(format!("`{name}` is no name of a host; use letters, digits and `-`")));
+    }
+    let link = Link::connect(&options.access, &format!("drophammer agent {name}")).await?;
+    if link.agents().await.is_err() {
+        link.prepare().await?;
+    }
+    refuse_second(&link, &name).await?;
+    let mut requests =
+        link.client.subscribe(format!("drophammer.agent.{name}")).await.map_err(|e| Problem::of("the server", e))?;
+    // The server knows the subscription before anybody finds the announcement.
+    link.client.flush().await.map_err(|e| Problem::of("the server", e))?;
+    let announcement = Announcement {
+        version: options.version.clone(),
+        protocol: PROTOCOL,
+        clock: options.clock.clone(),
+        threads: options.processors.len().max(1),
+        ports: options.ports.iter().map(|port| (port.clone(), speed_mbps(port))).collect(),
+        backend: options.backend.spec.name.into(),
+    };
+    announce(&link, &name, &announcement).await?;
+    told(&format!("{name} lends {}", options.ports.join(", ")));
+    let host =
+        Arc::new(Host { link: link.clone(), options, loan: Mutex::default(), busy: tokio::sync::Mutex::new(()) });
+    let (mut renew, mut look) = (interval(RENEW), interval(Duration::from_millis(100)));
+    loop {
+        tokio::select! {
+            message = requests.next() => match message {
+                Some(message) => {
+                    let host = host.clone();
+                    tokio::spawn(async move { host.answer(message).await });
+                }
+                None => return Err(Problem("the connection to the server has ended".into())),
+            },
+            _ = renew.tick() => {
+                let (link, name, announcement) = (link.clone(), name.clone(), announcement.clone());
+                // The server may be away for a while.
+                tokio::spawn(async move { announce(&link, &name, &announcement).await });
+            }
+            _ = look.tick() => {
+                if stop() {
+                    break;
+                }
+                let silent = host.loan().as_ref().is_some_and(|loan| loan.is_silent(LIFE));
+                if silent {
+                    told("the controller is gone; its ports are closed");
+                    host.clone().close().await;
+                }
+            }
+        }
+    }
+    host.clone().close().await;
+    if let Ok(agents) = link.agents().await {
+        let _ = agents.delete(&name).await;
+    }
+    let _ = timeout(Duration::from_secs(1), link.client.flush()).await;
+    Ok(())
+}
+
+/// Refuses to be the second agent with this name: the entry of one that lives changes.
+async fn refuse_second(link: &Link, name: &str) -> Result<(), Problem> {
+    let agents = link.agents().await?;
+    let revision = async || agents.entry(name).await.map(|entry| entry.map(|entry| entry.revision));
+    let before = revision().await.map_err(|e| Problem::of("the bucket of agents", e))?;
+    if before.is_none() {
+        return Ok(());
+    }
+    tokio::time::sleep(RENEW + Duration::from_secs(1)).await;
+    let now = revision().await.map_err(|e| Problem::of("the bucket of agents", e))?;
+    if now.is_some() && now != before {
+        return Err(Problem(format!("an agent `{name}` is already there; stop it, or choose another --name")));
+    }
+    Ok(())
+}
+
+async fn announce(link: &Link, name: &str, announcement: &Announcement) -> Result<(), Problem> {
+    let put = link.agents().await?.put(name, encode(announcement).into()).await;
+    put.map(drop).map_err(|e| Problem::of("the agent cannot announce itself", e))
+}
+
+/// A host, and what it lends.
+struct Host {
+    link: Link,
+    options: Options,
+    loan: Mutex<Option<Loaned>>,
+    /// Held while ports are opened or closed.
+    busy: tokio::sync::Mutex<()>,
+}
+
+/// Ports that are lent.
+struct Loaned {
+    lease: String,
+    terms: Loan,
+    worker: Arc<Worker>,
+    trial: Arc<Mutex<Trial>>,
+    beaten_ns: Arc<AtomicU64>,
+    tasks: JoinSet<()>,
+}
+
+/// The trial of a loan.
+#[derive(Default)]
+struct Trial {
+    attempt: u64,
+    live: Option<Live>,
+    over: Option<Over>,
+}
+
+impl Loaned {
+    /// True if the controller has been silent for `time`.
+    fn is_silent(&self, time: Duration) -> bool {
+        let heard = self.beaten_ns.load(Ordering::Relaxed);
+        (steady_ns() as u64).saturating_sub(heard) > time.as_nanos() as u64
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Host {
+    fn loan(&self) -> MutexGuard<'_, Option<Loaned>> {
+        locked(&self.loan)
+    }
+
+    async fn answer(self: Arc<Self>, message: Message) {
+        let Some(reply) = message.reply.clone() else { return };
+        let answer = match decode::<Request>(&message.payload) {
+            Ok(Request { what: What::Time, .. }) => Reply::Time(steady_ns()),
+            Ok(request) => self.clone().carry_out(request).await,
+            Err(e) => Reply::Refused(e.to_string()),
+        };
+        let mut bytes = encode(&answer);
+        if bytes.len() > self.link.client.max_payload() {
+            let most = self.link.client.max_payload();
+            bytes =
+                encode(&Reply::Refused(format!("the answer is larger than {most} bytes, the server's max_payload")));
+        }
+        // The connection may be away; the controller asks again or gives up.
+        let _ = self.link.client.publish(reply, bytes.into()).await;
+    }
+
+    async fn carry_out(self: Arc<Self>, request: Request) -> Reply {
+        let Request { lease, what } = request;
+        if let What::Lend(loan) = what {
+            return match self.lend(lease, loan).await {
+                Ok(reply) => reply,
+                Err(e) => Reply::Refused(e),
+            };
+        }
+        let lent = self.loan().as_ref().filter(|loan| loan.lease == lease).map(|loan| {
+            loan.beaten_ns.store(steady_ns() as u64, Ordering::Relaxed);
+            (loan.worker.clone(), loan.trial.clone(), loan.terms.clone())
+        });
+        let Some((worker, trial, terms)) = lent else { return Reply::NotLent };
+        worker.relay.heard(worker.clock.now());
+        let done = match what {
+            What::Plan(job) => self.plan(&worker, &trial, job).await.map(|()| Reply::Done),
+            What::Start { attempt, at_ns } => {
+                start(&worker, &trial, &terms, attempt, at_ns).await.map(|()| Reply::Done)
+            }
+            What::Wish(wish) => fulfil(&trial, wish).await,
+            What::Report { attempt, refusals } => {
+                let mine = locked(&trial).attempt == attempt && refusals.is_sound();
+                match mine {
+                    true => self.report(&worker, &lease, &terms, attempt, refusals).await,
+                    false => Err(format!("attempt {attempt} is not the last one")),
+                }
+            }
+            What::Abandon => {
+                end(&trial);
+                Ok(Reply::Done)
+            }
+            What::Link(port, up) => ask(&worker, |reply| Work::Link(port, up, reply)).await.map(|()| Reply::Done),
+            What::Carrier(port) => ask(&worker, |reply| Work::Carrier(port, reply)).await.map(Reply::Carrier),
+            What::Return => {
+                drop(worker);
+                self.close().await;
+                Ok(Reply::Done)
+            }
+            What::Time | What::Lend(_) => Ok(Reply::Done),
+        };
+        done.unwrap_or_else(Reply::Refused)
+    }
+
+    /// Opens ports for the holder of their leases.
+    async fn lend(self: Arc<Self>, lease: String, loan: Loan) -> Result<Reply, String> {
+        let _busy = self.busy.lock().await;
+        let Options { name, ports, version, .. } = &self.options;
+        fits(&loan.version, name, version, PROTOCOL)?;
+        if loan.protocol != PROTOCOL || loan.ports.is_empty() || loan.all > MOST_PORTS || loan.hosts > MOST_PORTS {
+            return Err("a loan with impossible terms".into());
+        }
+        if loan.host >= loan.hosts || !(100..=60_000).contains(&loan.silence_ms) {
+            return Err("a loan with impossible terms".into());
+        }
+        let leases = self.link.leases().await.map_err(|e| e.to_string())?;
+        for (interface, _) in &loan.ports {
+            if !ports.contains(interface) {
+                return Err(format!("{name} does not lend {interface}; it lends {}", ports.join(", ")));
+            }
+            let held = leases.get(lease_key(name, interface)).await.map_err(|e| e.to_string())?;
+            match held.and_then(|bytes| decode::<Lease>(&bytes).ok()) {
+                Some(held) if held.id == lease => {}
+                Some(held) => return Err(format!("{name}/{interface} is held by {}", held.holder)),
+                None => return Err(format!("nobody has leased {name}/{interface}")),
+            }
+        }
+        self.close_now().await;
+        let trial = Arc::<Mutex<Trial>>::default();
+        let (frames, passed) = mpsc::channel::<(PortIndex, Instant, Vec<u8>)>(WAITING);
+        let up = Box::new(move |port: PortIndex, at: Instant, frame: &[u8]| {
+            // Without room the frame is lost, as on a cable that is too slow.
+            let _ = frames.try_send((port, at, frame.to_vec()));
+        });
+        let (of_trial, terms, options) = (trial.clone(), loan.clone(), self.options.clone());
+        let ended = Box::new(move |attempt, over| {
+            let mut trial = locked(&of_trial);
+            if attempt == trial.attempt || attempt == 0 {
+                trial.over = Some(over);
+            }
+        });
+        let opened = tokio::task::spawn_blocking(move || Worker::open(&options, &terms, up, ended)).await;
+        let worker = Arc::new(opened.map_err(|e| e.to_string())??);
+        let facts = worker.facts.clone();
+        let beaten_ns = Arc::new(AtomicU64::new(steady_ns() as u64));
+        let mut tasks = JoinSet::new();
+        let subscribe = |subject: String| self.link.client.subscribe(subject);
+        let failed = |e: async_nats::SubscribeError| e.to_string();
+        let beats = subscribe(format!("drophammer.beat.{lease}")).await.map_err(failed)?;
+        let states = subscribe(format!("drophammer.state.{lease}")).await.map_err(failed)?;
+        let down = subscribe(format!("drophammer.down.{lease}.{}", loan.host)).await.map_err(failed)?;
+        tasks.spawn(pass_up(self.link.clone(), format!("drophammer.up.{lease}"), passed));
+        tasks.spawn(tell(self.link.clone(), format!("drophammer.state.{lease}"), loan.host, trial.clone()));
+        tasks.spawn(hear(beats, worker.clone(), beaten_ns.clone()));
+        tasks.spawn(hear_hosts(states, loan.clone(), trial.clone(), worker.clone()));
+        tasks.spawn(pass_down(down, worker.clone()));
+        *self.loan() = Some(Loaned { lease, terms: loan, worker, trial, beaten_ns, tasks });
+        Ok(Reply::Lent(facts))
+    }
+
+    async fn close(self: Arc<Self>) {
+        let _busy = self.busy.lock().await;
+        self.close_now().await;
+    }
+
+    /// Ends traffic and closes the ports. The caller holds `busy`.
+    async fn close_now(&self) {
+        let Some(mut loan) = self.loan().take() else { return };
+        end(&loan.trial);
+        loan.tasks.shutdown().await;
+        // It waits for its thread.
+        let _ = tokio::task::spawn_blocking(move || drop(loan)).await;
+    }
+
+    async fn plan(&self, worker: &Worker, trial: &Mutex<Trial>, job: Box<drophammer_rig::Job>) -> Result<(), String> {
+        end(trial);
+        *locked(trial) = Trial::default();
+        ask(worker, |reply| Work::Plan(job, reply)).await
+    }
+
+    /// Stores the reports of the trial in the stream.
+    async fn report(
+        &self,
+        worker: &Worker,
+        lease: &str,
+        terms: &Loan,
+        attempt: u64,
+        refusals: drophammer_rig::Refusals,
+    ) -> Result<Reply, String> {
+        let (told, reports) = oneshot::channel();
+        worker.order(Work::Report(refusals, told))?;
+        let reports = reports.await.map_err(|_| "the ports failed".to_owned())?;
+        if reports.is_empty() {
+            return Err("there is no trial to report".into());
+        }
+        let stored = Stored { lease: lease.into(), attempt, host: terms.host, reports };
+        let bytes = encode(&stored);
+        if bytes.len() > LARGEST_REPORTS {
+            return Err(format!("the reports have {} bytes, more than {LARGEST_REPORTS}", bytes.len()));
+        }
+        let subject = format!("drophammer.record.{lease}.{attempt}.{}", terms.host);
+        let mut parts = Vec::new();
+        for (number, part) in bytes.chunks(PART).enumerate() {
+            let mut headers = HeaderMap::new();
+            // The stream stores a part once, however often it is sent.
+            headers.insert("Nats-Msg-Id", format!("{lease}.{attempt}.{}.{number}", terms.host));
+            let sent = self.link.jetstream.publish_with_headers(subject.clone(), headers, part.to_vec().into()).await;
+            let stored = sent.map_err(|e| format!("the reports cannot be stored: {e}"))?.await;
+            parts.push(stored.map_err(|e| format!("the reports are not stored: {e}"))?.sequence);
+        }
+        Ok(Reply::Stored { parts, bytes: bytes.len() })
+    }
+}
+
+/// Ends the traffic of a trial, and forgets how it ended.
+fn end(trial: &Mutex<Trial>) {
+    let mut trial = locked(trial);
+    if let Some(live) = trial.live.take() {
+        live.end();
+    }
+    (trial.attempt, trial.over) = (0, None);
+}
+
+/// Gives the thread of the ports an order and waits for its answer.
+async fn ask<T>(worker: &Worker, work: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Work) -> Result<T, String> {
+    let (reply, answer) = oneshot::channel();
+    worker.order(work(reply))?;
+    answer.await.map_err(|_| "the ports of this host failed".to_owned())?
+}
+
+async fn start(worker: &Worker, trial: &Mutex<Trial>, terms: &Loan, attempt: u64, at_ns: u64) -> Result<(), String> {
+    if locked(trial).attempt == attempt {
+        // The request came twice.
+        return Ok(());
+    }
+    *locked(trial) = Trial { attempt, ..Trial::default() };
+    let at = Instant(at_ns);
+    if at > worker.clock.now() + Duration::from_secs(60) {
+        return Err("the start is more than a minute away".into());
+    }
+    let live = ask(worker, |live| Work::Start { attempt, at, others: terms.hosts - 1, live }).await?;
+    let mut trial = locked(trial);
+    // It may have been abandoned in the meantime.
+    if trial.attempt == attempt {
+        trial.live = Some(live);
+    } else {
+        live.end();
+    }
+    Ok(())
+}
+
+async fn fulfil(trial: &Mutex<Trial>, wish: Wish) -> Result<Reply, String> {
+    let live = locked(trial).live.clone().ok_or("there is no traffic")?;
+    match wish {
+        Wish::End => live.end(),
+        Wish::EndSending => live.end_sending(),
+        Wish::Transmit { flows, action, at } => {
+            live.transmit(drophammer_rig::FlowSelect::Flows(&flows), action, at).map_err(|e| e.to_string())?;
+        }
+        Wish::Count => {
+            let counts = tokio::task::spawn_blocking(move || live.counts(Duration::from_millis(500))).await;
+            let counts = counts.map_err(|e| e.to_string())?.ok_or("the traffic is over")?;
+            return Ok(Reply::Counts(counts));
+        }
+    }
+    Ok(Reply::Done)
+}
+
+/// Publishes where the host stands, until the task is ended.
+async fn tell(link: Link, subject: String, host: usize, trial: Arc<Mutex<Trial>>) {
+    loop {
+        let state = {
+            let trial = locked(&trial);
+            let standing = trial.live.as_ref().map_or(Standing::default(), Live::standing);
+            State { host, attempt: trial.attempt, standing, over: trial.over.clone() }
+        };
+        let is_running = state.attempt > 0 && state.over.is_none();
+        let mut bytes = encode(&state);
+        if bytes.len() > link.client.max_payload() {
+            let over = Some(Over::Failed("its own rings refused too many frames to name them".into()));
+            bytes = encode(&State { over, ..state });
+        }
+        let _ = link.client.publish(subject.clone(), bytes.into()).await;
+        tokio::time::sleep(TELL[usize::from(!is_running)]).await;
+    }
+}
+
+/// Takes the beats of the controller.
+async fn hear(mut beats: async_nats::Subscriber, worker: Arc<Worker>, beaten_ns: Arc<AtomicU64>) {
+    while beats.next().await.is_some() {
+        worker.relay.heard(worker.clock.now());
+        beaten_ns.store(steady_ns() as u64, Ordering::Relaxed);
+    }
+}
+
+/// Tells the lanes of this host what those of the others have sent and received.
+async fn hear_hosts(mut states: async_nats::Subscriber, terms: Loan, trial: Arc<Mutex<Trial>>, worker: Arc<Worker>) {
+    while let Some(message) = states.next().await {
+        let Ok(state) = decode::<State>(&message.payload) else { continue };
+        let other = match state.host {
+            host if host == terms.host || host >= terms.hosts => continue,
+            host => host - usize::from(host > terms.host),
+        };
+        let trial = locked(&trial);
+        if let Some(live) = trial.live.as_ref().filter(|_| state.attempt == trial.attempt) {
+            live.tell(other, state.standing, worker.clock.now());
+        }
+    }
+}
+
+/// Passes frames from the ports to the devices.
+async fn pass_up(link: Link, subject: String, mut frames: mpsc::Receiver<(PortIndex, Instant, Vec<u8>)>) {
+    while let Some((port, at, frame)) = frames.recv().await {
+        let mut batch = Vec::new();
+        pack(&mut batch, port, at.0, &frame);
+        while batch.len() < BATCH
+            && let Ok((port, at, frame)) = frames.try_recv()
+        {
+            pack(&mut batch, port, at.0, &frame);
+        }
+        let _ = link.client.publish(subject.clone(), batch.into()).await;
+    }
+}
+
+/// Passes frames from the devices to the ports.
+async fn pass_down(mut messages: async_nats::Subscriber, worker: Arc<Worker>) {
+    while let Some(message) = messages.next().await {
+        for (port, _, frame) in unpack(&message.payload) {
+            // Without room the frame is lost, as on a cable that is too slow.
+            let _ = worker.relay.down(port, frame);
+        }
+    }
+}

@@ -1,0 +1,689 @@
+//! The controller: leases ports of agents, and runs trials on them.
+
+use crate::Problem;
+use crate::clock::{Domain, Exchange, Offset, steady_ns};
+use crate::link::{Access, LIFE, Link, RENEW, end, renew, take};
+use crate::message::{
+    Announcement, LARGEST_REPORTS, Lease, Loan, MOST_PORTS, Over, PROTOCOL, PortFacts, Reply, Request, State, Stored,
+    What, decode, decode_up_to, encode, fits, lease_key, pack, split, unpack,
+};
+use async_nats::Request as NatsRequest;
+use async_nats::jetstream::kv::Store;
+use drophammer_model::Instant;
+use drophammer_model::trial::PortIndex;
+use drophammer_port::{Clock, PortError, SystemClock};
+use drophammer_rig::{Arriving, Far, FarPorts, FarResult, Job, LaneCounts, Lender, News, Refusals, Relayed, Wish};
+use futures_util::StreamExt;
+use futures_util::future::{join_all, try_join_all};
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{interval, timeout};
+
+/// How a controller works.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The server.
+    pub access: Access,
+    /// Who holds the leases, for messages.
+    pub holder: String,
+    /// Version of the program. Agents must have the same.
+    pub version: String,
+    /// Traffic of agents stops if they hear nothing of the controller for this long.
+    pub silence: Duration,
+    /// The steady clock of this host.
+    pub clock: Domain,
+}
+
+/// How often the controller says that it is there.
+const BEAT: Duration = Duration::from_millis(100);
+/// A host that has told nothing for this long is gone.
+const GONE: Duration = Duration::from_secs(3);
+/// How long an agent may take to answer.
+const ANSWER: Duration = Duration::from_secs(3);
+/// How long it may take to open ports, to plan a trial, or to store reports.
+const LONG: Duration = Duration::from_secs(20);
+/// How long hosts that cannot be reached may take to come back before a trial.
+const RETURN: Duration = Duration::from_secs(45);
+/// How often they are tried.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Time from the decision to start until the start. It covers the way of the message to all hosts.
+const LEAD: Duration = Duration::from_millis(200);
+const LONGEST_LEAD: Duration = Duration::from_secs(3);
+/// Exchanges to compare clocks.
+const EXCHANGES: usize = 16;
+/// Frames of devices that wait to be passed on.
+const WAITING: usize = 4096;
+/// Bytes of frames in one message.
+const BATCH: usize = 64 << 10;
+
+/// A connection to agents.
+pub struct Controller {
+    runtime: Arc<Runtime>,
+    link: Link,
+    settings: Settings,
+}
+
+impl Controller {
+    /// Connects to the server. Sockets are in the network namespace of the calling thread, also later.
+    ///
+    /// # Errors
+    /// The cause and the remedy.
+    pub fn connect(settings: Settings) -> Result<Controller, Problem> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = Arc::new(runtime.map_err(|e| Problem::of("the threads of the connection", e))?);
+        let (access, name) = (settings.access.clone(), format!("drophammer {}", settings.holder));
+        let connected = runtime.spawn(async move {
+            let link = Link::connect(&access, &name).await?;
+            link.prepare().await?;
+            Ok::<_, Problem>(link)
+        });
+        let link = runtime.block_on(connected).map_err(|e| Problem::of("the connection", e))??;
+        Ok(Controller { runtime, link, settings })
+    }
+
+    /// Returns the agents and the leases, each with its name.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn inventory(&self) -> Result<(Vec<(String, Announcement)>, Vec<(String, Lease)>), Problem> {
+        self.runtime.block_on(async { Ok((self.link.announced().await?, self.link.leased().await?)) })
+    }
+}
+
+impl Lender for Controller {
+    fn open(&self, names: &[String], clock: SystemClock) -> Result<FarPorts, String> {
+        let (mut bond, facts) = Bond::make(self, names, clock).map_err(|e| e.0)?;
+        let mut ports = Vec::new();
+        let (down, frames) = mpsc::channel(WAITING);
+        let mut arriving = Vec::new();
+        for (port, name) in names.iter().enumerate() {
+            let info = facts[port].info(name)?;
+            let down = down.clone();
+            let send = move |frame: &[u8]| down.try_send((port, frame.to_vec())).is_ok();
+            let (relayed, end) = Relayed::new(info, send).map_err(|e| format!("{name}: {e}"))?;
+            ports.push(relayed);
+            arriving.push(end);
+        }
+        bond.pass_frames(frames, arriving).map_err(|e| e.0)?;
+        Ok(FarPorts { ports, clock, far: Box::new(bond) })
+    }
+}
+
+/// An agent, as a holder of leases sees it.
+#[derive(Clone, Debug)]
+struct Host {
+    name: String,
+    /// Interfaces with their places in the rig.
+    ports: Vec<(String, PortIndex)>,
+    /// Number of its clock among all clocks; 0 is the controller's.
+    clock: usize,
+}
+
+/// What tasks have heard of hosts.
+#[derive(Default)]
+struct Heard {
+    states: Vec<Option<(std::time::Instant, State)>>,
+    counts: VecDeque<(usize, Vec<LaneCounts>)>,
+    /// Why the leases are lost.
+    lost: Option<String>,
+}
+
+/// Leased ports.
+struct Bond {
+    runtime: Arc<Runtime>,
+    link: Link,
+    settings: Settings,
+    lease: Lease,
+    hosts: Vec<Host>,
+    all: usize,
+    clock: SystemClock,
+    /// The clocks when the ports were opened; one per clock.
+    offsets: Vec<Offset>,
+    /// The largest uncertainty of each clock since the trial began.
+    uncertain: Vec<u64>,
+    keys: Arc<Mutex<Vec<(String, u64)>>>,
+    heard: Arc<Mutex<Heard>>,
+    attempt: u64,
+    /// [`LEAD`], or more after a host was not ready in time.
+    lead: Duration,
+    tasks: JoinSet<()>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Bond {
+    /// Leases ports and has them opened. After an error, no lease is left.
+    fn make(controller: &Controller, names: &[String], clock: SystemClock) -> Result<(Bond, Vec<PortFacts>), Problem> {
+        let Controller { runtime, link, settings } = controller;
+        let hosts = runtime.block_on(find(link, settings, names))?;
+        let clocks = hosts.iter().map(|host| host.clock).max().unwrap_or(0) + 1;
+        let random = || RandomState::new().hash_one(steady_ns());
+        let lease = Lease { id: format!("{:016x}{:016x}", random(), random()), holder: settings.holder.clone() };
+        let heard = Heard { states: vec![None; hosts.len()], ..Heard::default() };
+        let mut bond = Bond {
+            runtime: runtime.clone(),
+            link: link.clone(),
+            settings: settings.clone(),
+            lease,
+            hosts,
+            all: names.len(),
+            clock,
+            offsets: vec![Offset::NONE; clocks],
+            uncertain: vec![0; clocks],
+            keys: Arc::default(),
+            heard: Arc::new(Mutex::new(heard)),
+            attempt: 0,
+            lead: LEAD,
+            tasks: JoinSet::new(),
+        };
+        let facts = runtime.block_on(async {
+            bond.take_leases().await?;
+            bond.listen().await?;
+            bond.offsets = bond.compare().await.map_err(|e| Problem(e.to_string()))?;
+            bond.lend_all().await.map_err(|e| Problem(e.to_string()))
+        });
+        Ok((bond, facts?))
+    }
+
+    /// Takes the leases of all ports, or of none.
+    async fn take_leases(&mut self) -> Result<(), Problem> {
+        let bucket = self.link.leases().await?;
+        for host in &self.hosts {
+            for (interface, _) in &host.ports {
+                let key = lease_key(&host.name, interface);
+                match take_from_dead(&bucket, &key, &self.lease).await? {
+                    Ok(revision) => locked(&self.keys).push((key, revision)),
+                    Err(held) => {
+                        return Err(Problem(format!(
+                            "{}/{interface} is held by {}; wait until it is free, or use another port (a lease ends {} s \
+                             after its holder does)",
+                            host.name,
+                            held.holder,
+                            LIFE.as_secs()
+                        )));
+                    }
+                }
+            }
+        }
+        let (keys, heard, lease) = (self.keys.clone(), self.heard.clone(), self.lease.clone());
+        self.tasks.spawn_on(keep(bucket, keys, lease, heard), self.runtime.handle());
+        Ok(())
+    }
+
+    /// Begins to beat and to hear the hosts.
+    async fn listen(&mut self) -> Result<(), Problem> {
+        let states = self.link.client.subscribe(format!("drophammer.state.{}", self.lease.id)).await;
+        let mut states = states.map_err(|e| Problem::of("the server", e))?;
+        let (heard, hosts) = (self.heard.clone(), self.hosts.len());
+        let hear = async move {
+            while let Some(message) = states.next().await {
+                if let Ok(state) = decode::<State>(&message.payload)
+                    && state.host < hosts
+                {
+                    let host = state.host;
+                    locked(&heard).states[host] = Some((std::time::Instant::now(), state));
+                }
+            }
+        };
+        self.tasks.spawn_on(hear, self.runtime.handle());
+        let (client, subject) = (self.link.client.clone(), format!("drophammer.beat.{}", self.lease.id));
+        let beat = async move {
+            let mut next = interval(BEAT);
+            loop {
+                next.tick().await;
+                let _ = client.publish(subject.clone(), Vec::new().into()).await;
+            }
+        };
+        self.tasks.spawn_on(beat, self.runtime.handle());
+        Ok(())
+    }
+
+    /// Begins to pass frames of the devices in both directions.
+    fn pass_frames(
+        &mut self,
+        mut frames: mpsc::Receiver<(PortIndex, Vec<u8>)>,
+        arriving: Vec<Arriving>,
+    ) -> Result<(), Problem> {
+        let subscribed = self.link.client.subscribe(format!("drophammer.up.{}", self.lease.id));
+        let mut up = self.runtime.block_on(subscribed).map_err(|e| Problem::of("the server", e))?;
+        let take_up = async move {
+            while let Some(message) = up.next().await {
+                for (port, at_ns, frame) in unpack(&message.payload) {
+                    if let Some(arriving) = arriving.get(port) {
+                        arriving.put(Instant(at_ns), frame);
+                    }
+                }
+            }
+        };
+        self.tasks.spawn_on(take_up, self.runtime.handle());
+        let (client, lease) = (self.link.client.clone(), self.lease.id.clone());
+        let mut host_of = vec![0; self.all];
+        for (number, host) in self.hosts.iter().enumerate() {
+            host.ports.iter().for_each(|(_, port)| host_of[*port] = number);
+        }
+        let pass_down = async move {
+            while let Some(first) = frames.recv().await {
+                let mut batches: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
+                let mut next = Some(first);
+                let mut size = 0;
+                while let Some((port, frame)) = next {
+                    pack(batches.entry(host_of[port]).or_default(), port, 0, &frame);
+                    size += frame.len();
+                    next = if size < BATCH { frames.try_recv().ok() } else { None };
+                }
+                for (host, batch) in batches {
+                    let _ = client.publish(format!("drophammer.down.{lease}.{host}"), batch.into()).await;
+                }
+            }
+        };
+        self.tasks.spawn_on(pass_down, self.runtime.handle());
+        Ok(())
+    }
+
+    fn lost(&self, host: &Host, why: impl std::fmt::Display) -> PortError {
+        let interface = host.ports.first().map_or("", |(interface, _)| interface);
+        let source = std::io::Error::other(format!("{why}"));
+        PortError::Lost { interface: format!("{}/{interface}", host.name), source }
+    }
+
+    /// Asks an agent, and returns its reply.
+    async fn request(&self, host: &Host, what: What, patience: Duration) -> Result<Reply, PortError> {
+        let request = Request { lease: self.lease.id.clone(), what };
+        let asked = ask(&self.link, &host.name, &request, patience);
+        if patience <= ANSWER {
+            return asked.await.map_err(|e| self.lost(host, e));
+        }
+        // A request can get lost with the connection; nobody waits for an answer to it any longer than for a sign of life.
+        tokio::select! {
+            reply = asked => reply.map_err(|e| self.lost(host, e)),
+            gone = self.gone(host) => Err(self.lost(host, gone)),
+        }
+    }
+
+    /// Returns when a host does not tell the time any more.
+    async fn gone(&self, host: &Host) -> Problem {
+        let question = Request { lease: String::new(), what: What::Time };
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            if let Err(e) = ask(&self.link, &host.name, &question, ANSWER).await {
+                return e;
+            }
+        }
+    }
+
+    /// Like [`Bond::request`], but a refusal is an error.
+    async fn demand(&self, host: &Host, what: What, patience: Duration) -> Result<Reply, PortError> {
+        match self.request(host, what, patience).await? {
+            Reply::Refused(why) => Err(self.lost(host, format!("agent {}: {why}", host.name))),
+            Reply::NotLent => Err(self.lost(host, format!("agent {} no longer lends it", host.name))),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Compares the clocks of all hosts with the own one. Of several hosts with one clock, the best comparison counts.
+    async fn compare(&self) -> Result<Vec<Offset>, PortError> {
+        let far = self.hosts.iter().filter(|host| host.clock > 0);
+        let compared = try_join_all(far.map(|host| async move {
+            let mut exchanges = Vec::new();
+            for _ in 0..EXCHANGES {
+                let asked_ns = steady_ns();
+                if let Reply::Time(other_ns) = self.demand(host, What::Time, ANSWER).await? {
+                    exchanges.push(Exchange { asked_ns, other_ns, answered_ns: steady_ns() });
+                }
+            }
+            let offset = Offset::of(&exchanges).ok_or_else(|| self.lost(host, "its clock cannot be compared"))?;
+            Ok::<_, PortError>((host.clock, offset))
+        }));
+        let mut best: Vec<Option<Offset>> = vec![None; self.offsets.len()];
+        for (clock, offset) in compared.await? {
+            let place = &mut best[clock];
+            *place = Some(place.filter(|known| known.error_ns <= offset.error_ns).unwrap_or(offset));
+        }
+        Ok(best.into_iter().map(|offset| offset.unwrap_or(Offset::NONE)).collect())
+    }
+
+    async fn lend(&self, number: usize) -> Result<Vec<PortFacts>, PortError> {
+        let host = &self.hosts[number];
+        let origin_ns = self.clock.origin_ns() as i64 + self.offsets[host.clock].ns;
+        let loan = Loan {
+            version: self.settings.version.clone(),
+            protocol: PROTOCOL,
+            host: number,
+            hosts: self.hosts.len(),
+            ports: host.ports.clone(),
+            all: self.all,
+            origin_ns,
+            // The last beat may have left one interval before the controller was gone, and may have been under way.
+            silence_ms: self.settings.silence.saturating_sub(BEAT * 2).max(BEAT).as_millis() as u64,
+        };
+        match self.demand(host, What::Lend(loan), LONG).await? {
+            Reply::Lent(facts) if facts.len() == host.ports.len() => Ok(facts),
+            _ => Err(self.lost(host, format!("agent {} did not open all ports", host.name))),
+        }
+    }
+
+    /// Has the ports of all hosts opened. Returns the facts about each port.
+    async fn lend_all(&self) -> Result<Vec<PortFacts>, PortError> {
+        let lent = try_join_all((0..self.hosts.len()).map(|host| self.lend(host))).await?;
+        let mut facts: Vec<Option<PortFacts>> = vec![None; self.all];
+        for (host, lent) in self.hosts.iter().zip(lent) {
+            host.ports.iter().zip(lent).for_each(|((_, port), found)| facts[*port] = Some(found));
+        }
+        Ok(facts.into_iter().flatten().collect())
+    }
+
+    /// Plans a trial on all hosts, and starts it.
+    async fn start(&mut self, job: &Job) -> Result<Instant, PortError> {
+        if let Some(why) = locked(&self.heard).lost.clone() {
+            return Err(self.lost(&self.hosts[0], why));
+        }
+        self.attempt += 1;
+        let now = self.compare().await?;
+        // A clock that has drifted away, or was set, is set again.
+        if now.iter().zip(&self.offsets).any(|(now, then)| now.has_moved_since(*then)) {
+            self.offsets.clone_from(&now);
+            self.lend_all().await?;
+        }
+        self.uncertain = now.iter().zip(&self.offsets).map(|(now, then)| now.uncertainty_since(*then)).collect();
+        let bond = &*self;
+        let plan = |number: usize| async move {
+            let host = &bond.hosts[number];
+            // The agent may be a new process, may have given the controller up, or its ports failed.
+            if bond.request(host, What::Plan(Box::new(job.clone())), LONG).await? == Reply::Done {
+                return Ok(());
+            }
+            bond.lend(number).await?;
+            bond.demand(host, What::Plan(Box::new(job.clone())), LONG).await.map(drop)
+        };
+        try_join_all((0..bond.hosts.len()).map(plan)).await?;
+        // What was heard before a host answered is about an earlier attempt.
+        locked(&bond.heard).states.iter_mut().flatten().for_each(|(_, state)| state.over = None);
+        let at = bond.clock.now() + bond.lead;
+        let start = What::Start { attempt: bond.attempt, at_ns: at.0 };
+        try_join_all(bond.hosts.iter().map(|host| bond.demand(host, start.clone(), ANSWER))).await?;
+        Ok(at)
+    }
+
+    /// Has the reports of all hosts stored, and fetches them.
+    async fn collect(&mut self, refusals: Refusals, waited_ns: Option<u64>) -> Result<FarResult, PortError> {
+        let bond = &*self;
+        let fetch = |number: usize| {
+            let what = What::Report { attempt: bond.attempt, refusals: refusals.clone() };
+            async move {
+                let host = &bond.hosts[number];
+                let Reply::Stored { parts, bytes } = bond.demand(host, what, LONG).await? else {
+                    return Err(bond.lost(host, "it did not store its reports"));
+                };
+                let stored = timeout(LONG, bond.fetch(&parts, bytes)).await;
+                let stored = stored.map_err(|_| bond.lost(host, "its reports cannot be fetched in time"))?;
+                let stored = stored.map_err(|e| bond.lost(host, e))?;
+                if (stored.lease, stored.attempt, stored.host) != (bond.lease.id.clone(), bond.attempt, number) {
+                    return Err(bond.lost(host, "its stored reports belong to another trial"));
+                }
+                Ok(stored.reports)
+            }
+        };
+        let reports = try_join_all((0..bond.hosts.len()).map(fetch)).await?.concat();
+        let now = self.compare().await?;
+        for ((uncertain, now), then) in self.uncertain.iter_mut().zip(&now).zip(&self.offsets) {
+            *uncertain = (*uncertain).max(now.uncertainty_since(*then));
+        }
+        let mut clocks = vec![(0, 0); self.all];
+        for host in &self.hosts {
+            host.ports.iter().for_each(|(_, port)| clocks[*port] = (host.clock, self.uncertain[host.clock]));
+        }
+        let worst = self.uncertain.iter().max().copied().unwrap_or(0);
+        // Every host was ready in time, and started when its clock showed the agreed instant.
+        let start_skew_ns = worst.saturating_mul(2);
+        Ok(FarResult { reports, start_skew_ns, hosts: self.hosts.len() as u32, waited_ns, clocks })
+    }
+
+    /// Fetches parts from the stream, and joins and decodes them.
+    async fn fetch(&self, parts: &[u64], bytes: usize) -> Result<Stored, Problem> {
+        if bytes > LARGEST_REPORTS || parts.len() > LARGEST_REPORTS / 1024 {
+            return Err(Problem(format!("its reports have {bytes} bytes in {} parts, too many", parts.len())));
+        }
+        let stream = self.link.records().await?;
+        let mut joined = Vec::new();
+        for part in parts {
+            let message = stream.get_raw_message(*part).await.map_err(|e| Problem::of("its stored reports", e))?;
+            if joined.len() + message.payload.len() > bytes {
+                return Err(Problem("its stored reports are longer than it said".into()));
+            }
+            joined.extend_from_slice(&message.payload);
+        }
+        if joined.len() != bytes {
+            return Err(Problem(format!("{} of {bytes} bytes of its reports are stored", joined.len())));
+        }
+        decode_up_to(&joined, LARGEST_REPORTS).map_err(|e| Problem(e.to_string()))
+    }
+}
+
+/// Takes a lease, if necessary after that of a holder that no longer renews it has ended.
+async fn take_from_dead(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Lease>, Problem> {
+    let begun = std::time::Instant::now();
+    let mut first = None;
+    loop {
+        let held = match take(bucket, key, lease).await? {
+            Ok(revision) => return Ok(Ok(revision)),
+            Err(held) => held,
+        };
+        let revision = bucket.entry(key).await.ok().flatten().map(|entry| entry.revision);
+        first = first.or(revision);
+        let is_renewed = revision.is_some() && revision != first;
+        if is_renewed || begun.elapsed() > LIFE + RENEW {
+            return Ok(Err(held));
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Renews leases until one is lost.
+async fn keep(bucket: Store, keys: Arc<Mutex<Vec<(String, u64)>>>, lease: Lease, heard: Arc<Mutex<Heard>>) {
+    let mut next = interval(RENEW);
+    loop {
+        next.tick().await;
+        let known = locked(&keys).clone();
+        for (key, revision) in known {
+            let mut renewed = renew(&bucket, &key, &lease, revision).await;
+            if renewed.is_err() {
+                // The server may have lost it while it was restarted, or the network was away for longer than the lease
+                // lived. If nobody else has taken it, it is ours again.
+                renewed = match bucket.get(&key).await.ok().flatten().and_then(|held| decode::<Lease>(&held).ok()) {
+                    Some(held) if held.id == lease.id => match bucket.entry(&key).await.ok().flatten() {
+                        Some(entry) => Ok(entry.revision),
+                        None => renewed,
+                    },
+                    Some(held) => Err(Problem(format!("{key} is now held by {}", held.holder))),
+                    None => match take(&bucket, &key, &lease).await {
+                        Ok(Ok(revision)) => Ok(revision),
+                        Ok(Err(held)) => Err(Problem(format!("{key} is now held by {}", held.holder))),
+                        // Nobody can be asked; the next round tries again.
+                        Err(_) => continue,
+                    },
+                };
+            }
+            match renewed {
+                Ok(revision) => locked(&keys).iter_mut().filter(|k| k.0 == key).for_each(|k| k.1 = revision),
+                Err(e) => {
+                    locked(&heard).lost = Some(format!("the lease of a port is lost: {e}"));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Finds the hosts of ports.
+async fn find(link: &Link, settings: &Settings, names: &[String]) -> Result<Vec<Host>, Problem> {
+    if names.is_empty() || names.len() > MOST_PORTS {
+        return Err(Problem(format!("a rig has 1 to {MOST_PORTS} ports on other hosts, not {}", names.len())));
+    }
+    let agents = link.announced().await?;
+    let mut hosts: Vec<Host> = Vec::new();
+    let mut clocks = vec![settings.clock.clone()];
+    for (port, name) in names.iter().enumerate() {
+        let (host, interface) = split(name).ok_or_else(|| {
+            Problem(format!("{name} is on this machine; start an agent here too, and write HOST/{name} for all ports"))
+        })?;
+        let known = || agents.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+        let Some((_, found)) = agents.iter().find(|(name, _)| name == host) else {
+            let all = if agents.is_empty() { "none is there".into() } else { format!("there are {}", known()) };
+            return Err(Problem(format!(
+                "there is no agent `{host}` ({all}); start `drophammer agent --name {host}` there"
+            )));
+        };
+        fits(&settings.version, host, &found.version, found.protocol).map_err(Problem)?;
+        if found.ports.iter().all(|(own, _)| own != interface) {
+            let own: Vec<&str> = found.ports.iter().map(|(own, _)| own.as_str()).collect();
+            return Err(Problem(format!("{host} does not lend {interface}; it lends {}", own.join(", "))));
+        }
+        let clock = clocks.iter().position(|known| *known == found.clock).unwrap_or_else(|| {
+            clocks.push(found.clock.clone());
+            clocks.len() - 1
+        });
+        match hosts.iter_mut().find(|known| known.name == host) {
+            Some(known) => known.ports.push((interface.into(), port)),
+            None => hosts.push(Host { name: host.into(), ports: vec![(interface.into(), port)], clock }),
+        }
+    }
+    Ok(hosts)
+}
+
+async fn ask(link: &Link, host: &str, request: &Request, patience: Duration) -> Result<Reply, Problem> {
+    let request = NatsRequest::new().payload(encode(request).into()).timeout(Some(patience));
+    let reply = link.client.send_request(format!("drophammer.agent.{host}"), request).await;
+    let reply = reply.map_err(|e| Problem(format!("agent {host} does not answer: {e}")))?;
+    decode(&reply.payload).map_err(|e| Problem(format!("agent {host}: {e}")))
+}
+
+impl Far for Bond {
+    fn hosts(&self) -> usize {
+        self.hosts.len()
+    }
+
+    fn begin(&mut self, job: &Job) -> Result<Instant, PortError> {
+        let runtime = self.runtime.clone();
+        let begun = std::time::Instant::now();
+        loop {
+            match runtime.block_on(self.start(job)) {
+                // A host that was restarted, or whose network was away, has some time to come back.
+                Err(e) if begun.elapsed() < RETURN && locked(&self.heard).lost.is_none() => {
+                    self.abandon();
+                    if begun.elapsed() + AGAIN >= RETURN {
+                        return Err(e);
+                    }
+                    std::thread::sleep(AGAIN);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn ask(&mut self, wish: &Wish) -> Result<(), PortError> {
+        for (number, host) in self.hosts.iter().enumerate() {
+            let request = Request { lease: self.lease.id.clone(), what: What::Wish(wish.clone()) };
+            let (link, name, heard) = (self.link.clone(), host.name.clone(), self.heard.clone());
+            self.runtime.spawn(async move {
+                if let Ok(Reply::Counts(counts)) = ask(&link, &name, &request, ANSWER).await {
+                    locked(&heard).counts.push_back((number, counts));
+                }
+            });
+        }
+        Ok(())
+    }
+
+    fn news(&mut self) -> Result<Option<News>, PortError> {
+        let mut heard = locked(&self.heard);
+        if let Some((host, counts)) = heard.counts.pop_front() {
+            return Ok(Some(News::Counts(host, counts)));
+        }
+        if let Some(why) = heard.lost.clone() {
+            return Err(self.lost(&self.hosts[0], why));
+        }
+        let (mut refusals, mut waited, mut ended) = (Refusals::default(), Some(0), 0);
+        for (host, state) in self.hosts.iter().zip(&heard.states) {
+            let Some((at, state)) = state else { continue };
+            if at.elapsed() > GONE {
+                let silent = at.elapsed().as_secs_f64();
+                return Err(self.lost(host, format!("agent {} was not heard for {silent:.1} s", host.name)));
+            }
+            match &state.over {
+                Some(Over::Failed(why)) if [self.attempt, 0].contains(&state.attempt) => {
+                    return Err(self.lost(host, format!("agent {}: {why}", host.name)));
+                }
+                Some(Over::Good { refusals, .. }) if !refusals.is_sound() => {
+                    return Err(self.lost(host, format!("agent {} names impossible frames", host.name)));
+                }
+                Some(Over::Good { refusals: own, waited_ns }) if state.attempt == self.attempt => {
+                    refusals.join(own.clone());
+                    waited = waited.zip(*waited_ns).map(|(most, own): (u64, u64)| most.max(own));
+                    ended += 1;
+                }
+                _ => {}
+            }
+        }
+        drop(heard);
+        if ended < self.hosts.len() {
+            return Ok(None);
+        }
+        let runtime = self.runtime.clone();
+        let result = runtime.block_on(self.collect(refusals, waited))?;
+        Ok(Some(News::Over(Box::new(result))))
+    }
+
+    fn abandon(&mut self) {
+        self.attempt += 1;
+        self.lead = (self.lead * 2).min(LONGEST_LEAD);
+        for host in &self.hosts {
+            let request = Request { lease: self.lease.id.clone(), what: What::Abandon };
+            let (link, name) = (self.link.clone(), host.name.clone());
+            // An agent that does not hear it stops by itself.
+            self.runtime.spawn(async move { ask(&link, &name, &request, ANSWER).await });
+        }
+    }
+
+    fn set_link(&mut self, port: PortIndex, up: bool) -> Result<(), PortError> {
+        let Some(host) = self.hosts.iter().find(|host| host.ports.iter().any(|(_, own)| *own == port)) else {
+            return Ok(());
+        };
+        self.runtime.block_on(self.demand(host, What::Link(port, up), ANSWER)).map(drop)
+    }
+
+    fn has_carrier(&mut self, port: PortIndex) -> Result<bool, PortError> {
+        let Some(host) = self.hosts.iter().find(|host| host.ports.iter().any(|(_, own)| *own == port)) else {
+            return Ok(true);
+        };
+        let reply = self.runtime.block_on(self.demand(host, What::Carrier(port), ANSWER))?;
+        Ok(reply != Reply::Carrier(false))
+    }
+}
+
+impl Drop for Bond {
+    fn drop(&mut self) {
+        let runtime = self.runtime.clone();
+        self.tasks.abort_all();
+        let keys = locked(&self.keys).clone();
+        let returned = async {
+            let patience = Duration::from_secs(2);
+            let give_back = self.hosts.iter().map(|host| self.request(host, What::Return, patience));
+            let _ = timeout(patience, join_all(give_back)).await;
+            if let Ok(Ok(bucket)) = timeout(patience, self.link.leases()).await {
+                for (key, revision) in keys {
+                    let _ = timeout(patience, end(&bucket, &key, revision)).await;
+                }
+            }
+        };
+        // Within the runtime, nothing may block; the leases then end by themselves.
+        if tokio::runtime::Handle::try_current().is_err() {
+            runtime.block_on(returned);
+        }
+    }
+}

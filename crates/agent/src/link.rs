@@ -1,0 +1,276 @@
+//! The connection to the NATS server, and what is kept there.
+
+use crate::Problem;
+use crate::message::{Announcement, Lease, decode, encode};
+use async_nats::jetstream::kv::{CreateErrorKind, Store};
+use async_nats::jetstream::stream::{self, Stream};
+use async_nats::jetstream::{self, Context};
+use async_nats::{Client, ConnectOptions, ServerAddr};
+use futures_util::TryStreamExt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Bucket of agents.
+pub const AGENTS: &str = "drophammer-agents";
+/// Bucket of leases.
+pub const LEASES: &str = "drophammer-leases";
+/// Stream of reports.
+pub const RECORDS: &str = "drophammer-records";
+/// How long an entry lives that nobody renews.
+pub const LIFE: Duration = Duration::from_secs(10);
+/// How often entries are renewed.
+pub const RENEW: Duration = Duration::from_secs(3);
+/// How long reports are kept in the stream.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Largest size of the stream in bytes. If it is full, the oldest reports go: they were merged long ago.
+const ROOM: i64 = 2 << 30;
+/// How long a request to the server may take.
+pub const SOON: Duration = Duration::from_secs(5);
+
+/// How to reach the server and prove who one is.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Address: `nats://HOST:PORT`, or `tls://HOST:PORT`.
+    pub url: String,
+    /// Name of the user.
+    pub user: Option<String>,
+    /// Password of the user.
+    pub password: Option<String>,
+    /// Seed of an NKey, instead of user and password.
+    pub nkey: Option<String>,
+    /// File with certificates of authorities that may have signed the server's certificate, in addition to those of the
+    /// system.
+    pub ca: Option<PathBuf>,
+}
+
+impl Access {
+    /// Returns the server, and whether the connection needs TLS and credentials.
+    ///
+    /// # Errors
+    /// An address that is none, or a server that is not on loopback without TLS or without credentials.
+    fn check(&self) -> Result<ServerAddr, Problem> {
+        let example = "write nats://127.0.0.1:4222, or tls://HOST:4222";
+        let address: ServerAddr = self
+            .url
+            .parse()
+            .map_err(|e| Problem(format!("`{}` is no address of a NATS server ({e}); {example}", self.url)))?;
+        let host = address.host();
+        let is_loopback = host == "localhost"
+            || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        if is_loopback {
+            return Ok(address);
+        }
+        if !self.is_encrypted() {
+            return Err(Problem(format!(
+                "{host} is another machine, so the connection must be encrypted; write tls://{host}:{}, and --ca FILE with \
+                 the certificate of the server if it signed it itself",
+                address.port()
+            )));
+        }
+        if self.nkey.is_none() && (self.user.is_none() || self.password.is_none()) {
+            return Err(Problem(format!(
+                "{host} is another machine, so the server must know who connects; give --user and --password-file, or --nkey-file"
+            )));
+        }
+        Ok(address)
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.url.starts_with("tls://")
+    }
+}
+
+/// A connection.
+#[derive(Clone)]
+pub struct Link {
+    /// The client. It connects again by itself.
+    pub client: Client,
+    /// JetStream of the server.
+    pub jetstream: Context,
+}
+
+impl Link {
+    /// Connects as `name`.
+    ///
+    /// # Errors
+    /// The cause and the remedy.
+    pub async fn connect(access: &Access, name: &str) -> Result<Link, Problem> {
+        let address = access.check()?;
+        let mut options = ConnectOptions::new()
+            .name(name)
+            .connection_timeout(SOON)
+            .request_timeout(Some(SOON))
+            .ping_interval(Duration::from_secs(2))
+            .subscription_capacity(1 << 14)
+            .require_tls(access.is_encrypted());
+        if let Some(seed) = &access.nkey {
+            options = options.nkey(seed.clone());
+        } else if let (Some(user), Some(password)) = (&access.user, &access.password) {
+            options = options.user_and_password(user.clone(), password.clone());
+        }
+        if let Some(ca) = &access.ca {
+            options = options.add_root_certificates(ca.clone());
+        }
+        let remedy = "check the address and that the server runs (`drophammer bed up` starts one on this machine)";
+        let client = options
+            .connect(address)
+            .await
+            .map_err(|e| Problem(format!("cannot connect to the NATS server {}: {e}; {remedy}", access.url)))?;
+        let mut jetstream = jetstream::new(client.clone());
+        jetstream.set_timeout(SOON);
+        Ok(Link { client, jetstream })
+    }
+
+    /// Creates buckets and stream, unless they are there.
+    ///
+    /// # Errors
+    /// A server without JetStream, or without the right to do this.
+    pub async fn prepare(&self) -> Result<(), Problem> {
+        for bucket in [AGENTS, LEASES] {
+            // A bucket is a stream by convention (NATS ADR-8). Older servers answer the questions of the client's own
+            // function with less than it expects.
+            let config = stream::Config {
+                name: format!("KV_{bucket}"),
+                subjects: vec![format!("$KV.{bucket}.>")],
+                max_messages_per_subject: 1,
+                max_age: LIFE,
+                max_message_size: 64 << 10,
+                discard: stream::DiscardPolicy::New,
+                allow_rollup: true,
+                deny_delete: true,
+                allow_direct: true,
+                duplicate_window: LIFE,
+                // A server that is restarted still knows who holds what.
+                storage: stream::StorageType::File,
+                num_replicas: 1,
+                ..stream::Config::default()
+            };
+            let created = self.jetstream.get_or_create_stream(config).await;
+            created.map_err(|e| Problem(format!("bucket {bucket}: {e}; does the server have JetStream?")))?;
+        }
+        self.jetstream
+            .get_or_create_stream(stream::Config {
+                name: RECORDS.into(),
+                subjects: vec!["drophammer.record.>".into()],
+                max_age: KEPT,
+                max_bytes: ROOM,
+                storage: stream::StorageType::File,
+                duplicate_window: Duration::from_secs(120),
+                ..stream::Config::default()
+            })
+            .await
+            .map(drop)
+            .map_err(|e| Problem(format!("stream {RECORDS}: {e}; does the server have JetStream, and room?")))
+    }
+
+    /// Opens the bucket of agents.
+    ///
+    /// # Errors
+    /// The server does not answer, or nobody has prepared it.
+    pub async fn agents(&self) -> Result<Store, Problem> {
+        self.jetstream.get_key_value(AGENTS).await.map_err(|e| Problem::of("the bucket of agents", e))
+    }
+
+    /// Opens the bucket of leases.
+    ///
+    /// # Errors
+    /// As for agents.
+    pub async fn leases(&self) -> Result<Store, Problem> {
+        self.jetstream.get_key_value(LEASES).await.map_err(|e| Problem::of("the bucket of leases", e))
+    }
+
+    /// Opens the stream of reports.
+    ///
+    /// # Errors
+    /// As for agents.
+    pub async fn records(&self) -> Result<Stream, Problem> {
+        self.jetstream.get_stream(RECORDS).await.map_err(|e| Problem::of("the stream of records", e))
+    }
+
+    /// Returns the agents that are there, by name.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub async fn announced(&self) -> Result<Vec<(String, Announcement)>, Problem> {
+        entries(&self.agents().await?).await
+    }
+
+    /// Returns the leases, by key.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub async fn leased(&self) -> Result<Vec<(String, Lease)>, Problem> {
+        entries(&self.leases().await?).await
+    }
+}
+
+/// Returns all entries of a bucket that can be read.
+async fn entries<T: serde::de::DeserializeOwned>(bucket: &Store) -> Result<Vec<(String, T)>, Problem> {
+    let keys = bucket.keys().await.map_err(|e| Problem::of("the server", e))?;
+    let mut keys: Vec<String> = keys.try_collect().await.map_err(|e| Problem::of("the server", e))?;
+    keys.sort();
+    let mut all = Vec::new();
+    for key in keys {
+        let value = bucket.get(key.as_str()).await.map_err(|e| Problem::of("the server", e))?;
+        if let Some(entry) = value.and_then(|bytes| decode(&bytes).ok()) {
+            all.push((key, entry));
+        }
+    }
+    Ok(all)
+}
+
+/// Takes a lease of `key`. Returns its revision, or who holds it.
+///
+/// # Errors
+/// The server does not answer.
+pub async fn take(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Lease>, Problem> {
+    // An entry can expire between the two questions.
+    for _ in 0..3 {
+        match bucket.create(key, encode(lease).into()).await {
+            Ok(revision) => return Ok(Ok(revision)),
+            Err(e) if e.kind() == CreateErrorKind::AlreadyExists => {}
+            Err(e) => return Err(Problem::of("the server", e)),
+        }
+        let holder = bucket.get(key).await.map_err(|e| Problem::of("the server", e))?;
+        if let Some(holder) = holder.and_then(|bytes| decode::<Lease>(&bytes).ok()) {
+            return Ok(Err(holder));
+        }
+    }
+    Err(Problem(format!("the lease of {key} cannot be read")))
+}
+
+/// Renews a lease. Returns the new revision.
+///
+/// # Errors
+/// Somebody else has it, or the server does not answer.
+pub async fn renew(bucket: &Store, key: &str, lease: &Lease, revision: u64) -> Result<u64, Problem> {
+    let renewed = bucket.update(key, encode(lease).into(), revision).await;
+    renewed.map_err(|e| Problem::of(&format!("the lease of {key} is lost"), e))
+}
+
+/// Ends a lease.
+pub async fn end(bucket: &Store, key: &str, revision: u64) {
+    // If this fails, the lease ends by itself.
+    let _ = bucket.delete_expect_revision(key, Some(revision)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_machines_need_encryption_and_a_name() {
+        let access = |url: &str| Access { url: url.into(), ..Access::default() };
+        let named = |url: &str| Access { user: Some("u".into()), password: Some("p".into()), ..access(url) };
+        for url in ["nats://127.0.0.1:4222", "localhost", "nats://[::1]:4222"] {
+            assert!(access(url).check().is_ok(), "{url}");
+        }
+        let refused = |access: Access| access.check().unwrap_err().0;
+        assert!(refused(named("nats://10.0.0.1:4222")).contains("write tls://10.0.0.1:4222"));
+        assert!(refused(access("tls://10.0.0.1:4222")).contains("--user and --password-file"));
+        assert!(refused(access("http://")).contains("no address"));
+        assert!(named("tls://10.0.0.1:4222").check().is_ok());
+        assert!(Access { nkey: Some("S".into()), ..access("tls://h:1") }.check().is_ok());
+    }
+}

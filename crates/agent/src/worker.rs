@@ -1,0 +1,121 @@
+//! The thread that drives the lent ports. It is the only one that touches them.
+
+use crate::agent::Options;
+use crate::message::{Loan, Over, PortFacts};
+use drophammer_model::Instant;
+use drophammer_model::trial::PortIndex;
+use drophammer_port::SystemClock;
+use drophammer_port::priority::pin;
+use drophammer_rig::{Job, LaneReport, Lent, Live, Ports, Refusals, Relay, Up, own_times};
+use std::sync::Arc;
+use std::sync::mpsc::{self, TryRecvError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// What the thread is told to do, with the place for its answer.
+pub(crate) enum Work {
+    Plan(Box<Job>, oneshot::Sender<Result<(), String>>),
+    Start { attempt: u64, at: Instant, others: usize, live: oneshot::Sender<Result<Live, String>> },
+    Report(Refusals, oneshot::Sender<Vec<LaneReport>>),
+    Link(PortIndex, bool, oneshot::Sender<Result<(), String>>),
+    Carrier(PortIndex, oneshot::Sender<Result<bool, String>>),
+}
+
+/// Tells how a trial ended, with its attempt; attempt 0 if the ports failed between trials.
+pub(crate) type Ended = Box<dyn Fn(u64, Over) + Send>;
+
+/// A thread with open ports.
+pub(crate) struct Worker {
+    work: Option<mpsc::Sender<Work>>,
+    thread: Option<JoinHandle<()>>,
+    pub(crate) relay: Arc<Relay>,
+    pub(crate) clock: SystemClock,
+    pub(crate) facts: Vec<PortFacts>,
+}
+
+impl Worker {
+    /// Opens the ports of `loan` in a new thread. Blocks until they are open.
+    pub(crate) fn open(options: &Options, loan: &Loan, up: Up, ended: Ended) -> Result<Worker, String> {
+        let clock = SystemClock::with_origin(loan.origin_ns);
+        let (work, orders) = mpsc::channel();
+        let (opened, is_open) = mpsc::channel();
+        let (backend, queues, processors) = (options.backend, options.queues, options.processors.clone());
+        let loan = loan.clone();
+        let body = move || {
+            let open = || -> Result<_, String> {
+                if let Some(first) = processors.first() {
+                    pin(*first).map_err(|e| format!("the thread cannot run on processor {first}: {e}"))?;
+                }
+                let names: Vec<&str> = loan.ports.iter().map(|(interface, _)| interface.as_str()).collect();
+                let ports = drophammer_rig::open(&names, backend, queues, clock, None).map_err(|e| e.to_string())?;
+                let facts = ports.iter().map(|port| port.info()).filter(|info| info.queue.index == 0);
+                let facts: Vec<PortFacts> = facts.map(PortFacts::of).collect();
+                let places: Vec<PortIndex> = loan.ports.iter().map(|(_, place)| *place).collect();
+                let ports = Ports::real(ports, clock, &processors);
+                let silence = Duration::from_millis(loan.silence_ms);
+                let (lent, relay) = Lent::new(ports, &places, loan.all, silence, up).map_err(|e| e.to_string())?;
+                Ok((lent, relay, facts))
+            };
+            match open() {
+                Err(e) => _ = opened.send(Err(e)),
+                Ok((lent, relay, facts)) => {
+                    if opened.send(Ok((relay, facts))).is_ok() {
+                        serve(lent, &orders, &ended);
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("ports".into()).spawn(body).map_err(|e| e.to_string())?;
+        let (relay, facts) = is_open.recv().map_err(|_| "the thread of the ports ended".to_owned())??;
+        Ok(Worker { work: Some(work), thread: Some(thread), relay, clock, facts })
+    }
+
+    /// Gives the thread an order. It is carried out after a running trial.
+    pub(crate) fn order(&self, work: Work) -> Result<(), String> {
+        let gone = || "the ports of this host failed".to_owned();
+        self.work.as_ref().ok_or_else(gone)?.send(work).map_err(|_| gone())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // The thread ends when no order can come any more. The caller has ended its traffic.
+        self.work = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(mut lent: Lent, orders: &mpsc::Receiver<Work>, ended: &Ended) {
+    loop {
+        // Nobody waits for an answer whose receiver is gone.
+        match orders.try_recv() {
+            Ok(Work::Plan(job, reply)) => _ = reply.send(lent.plan(&job).map_err(|e| e.to_string())),
+            Ok(Work::Start { attempt, at, others, live }) => {
+                let started = lent.start(at, others).map_err(|e| e.to_string());
+                let begun = started.is_ok();
+                if live.send(started).is_ok() && begun {
+                    let before = own_times();
+                    let driven = lent.run();
+                    let waited = before.zip(own_times()).map(|(then, now)| now.waited.saturating_sub(then.waited));
+                    let waited_ns = waited.map(|waited| waited.as_nanos() as u64);
+                    let over = match driven {
+                        Ok(refusals) => Over::Good { refusals, waited_ns },
+                        Err(e) => Over::Failed(e.to_string()),
+                    };
+                    ended(attempt, over);
+                }
+            }
+            Ok(Work::Report(refusals, reply)) => _ = reply.send(lent.reports(&refusals)),
+            Ok(Work::Link(port, up, reply)) => _ = reply.send(lent.set_link(port, up).map_err(|e| e.to_string())),
+            Ok(Work::Carrier(port, reply)) => _ = reply.send(lent.has_carrier(port).map_err(|e| e.to_string())),
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return,
+        }
+        if let Err(e) = lent.pass() {
+            return ended(0, Over::Failed(e.to_string()));
+        }
+    }
+}

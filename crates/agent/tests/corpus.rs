@@ -1,0 +1,36 @@
+//! Hostile messages: replays the corpus of the fuzz target `agent` (see `fuzz/`), and tries random changes.
+
+#[path = "../../../fuzz/src/agent.rs"]
+mod agent;
+
+use proptest::prelude::*;
+use std::path::PathBuf;
+
+#[test]
+fn agent() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/agent");
+    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 10, "{} files in {}", files.len(), folder.display());
+    for file in files {
+        let data = std::fs::read(&file).unwrap();
+        let done = std::panic::catch_unwind(|| agent::run(&data));
+        assert!(done.is_ok(), "{} fails; the reason stands above", file.display());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_change_of_reports_brings_the_controller_down(changes in prop::collection::vec(any::<[u8; 4]>(), 1..4)) {
+        agent::run(&[&[1], &changes.concat()[..]].concat());
+    }
+
+    /// Numbers of any size at any place.
+    #[test]
+    fn no_number_in_reports_does(places in prop::collection::vec((any::<u16>(), any::<u8>()), 1..3)) {
+        let changes = places.iter().flat_map(|(at, digit)| [(at >> 8) as u8, *at as u8, 2, *digit]);
+        agent::run(&[1].into_iter().chain(changes).collect::<Vec<u8>>());
+    }
+}

@@ -1,0 +1,123 @@
+//! Faults of hosts, server and network: each trial is complete or void, and traffic stops without its controller.
+
+use crate::anew::Checked;
+use crate::bench::{Bed, SILENCE, agent, driver, ensure, rig, sent, spec, until};
+use std::time::{Duration, Instant};
+
+/// How much later than the limit this test may see traffic stop on a machine with other work.
+const SLACK: Duration = Duration::from_millis(500);
+
+/// Waits until an interface has sent nothing for 200 ms. Returns when it sent the last frame.
+fn quiet(interface: &str) -> Result<Instant, String> {
+    let (mut last, mut at) = (sent(interface), Instant::now());
+    until("quiet", || {
+        let now = sent(interface);
+        if now != last {
+            (last, at) = (now, Instant::now());
+        }
+        at.elapsed() > Duration::from_millis(200)
+    })?;
+    Ok(at)
+}
+
+pub fn controller_killed() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let mut driver = driver(&bed)?;
+    until("traffic", || sent("t0") > 1_000 && sent("t1") > 1_000)?;
+    let killed = Instant::now();
+    driver.0.kill().map_err(|e| e.to_string())?;
+    for interface in ["t0", "t1"] {
+        let stopped = quiet(interface)?.saturating_duration_since(killed);
+        ensure(stopped < SILENCE + SLACK, format!("{interface} sent for {stopped:?} without its controller"))?;
+        eprintln!("{interface} stopped {stopped:?} after the controller was killed");
+    }
+    // The leases end by themselves, and the ports work for somebody else.
+    let mut bench = None;
+    until("the leases end", || {
+        bench = rig(&bed, "the next").ok();
+        bench.is_some()
+    })?;
+    let result = bench.ok_or("no rig")?.run(&spec(Duration::from_millis(200)))?;
+    ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))
+}
+
+pub fn agent_killed() -> Checked {
+    let bed = Bed::up()?;
+    let _first = agent(&bed, "host1", "t0", &[])?;
+    let mut second = agent(&bed, "host2", "t1", &[])?;
+    let mut bench = rig(&bed, "tester")?;
+    for attempt in 1..=2 {
+        bench.start(&spec(Duration::from_secs(600)))?;
+        let end = bench.rig.now() + Duration::from_millis(700);
+        bench.rig.drive(end, &|| false).map_err(|e| e.to_string())?;
+        second.0.kill().map_err(|e| e.to_string())?;
+        let Err(why) = bench.finish() else { return Err("a trial without one of its hosts has a result".into()) };
+        ensure(why.contains("host2"), format!("attempt {attempt}: {why}"))?;
+        let stopped = quiet("t0");
+        ensure(stopped.is_ok(), "the other host goes on")?;
+        second = agent(&bed, "host2", "t1", &[])?;
+        let result = bench.run(&spec(Duration::from_millis(200)))?;
+        ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))?;
+    }
+    Ok(())
+}
+
+/// The server stands still, as if the network were cut: for half a second, for five seconds, and for good.
+pub fn server_stopped() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let mut bench = rig(&bed, "tester")?;
+    for cut in [Duration::from_millis(500), Duration::from_secs(5)] {
+        bench.start(&spec(Duration::from_secs(8)))?;
+        let end = bench.rig.now() + Duration::from_secs(1);
+        bench.rig.drive(end, &|| false).map_err(|e| e.to_string())?;
+        bed.signal("-STOP")?;
+        std::thread::sleep(cut);
+        bed.signal("-CONT")?;
+        match bench.finish() {
+            Ok(result) => {
+                let counts = (result.offered(), result.received());
+                ensure(counts == (32_000, 32_000), format!("{counts:?} after a cut of {cut:?}"))?;
+                ensure(cut < SILENCE, "traffic went on without its controller")?;
+            }
+            Err(why) => eprintln!("cut of {cut:?}: {why}"),
+        }
+        let result = bench.run(&spec(Duration::from_millis(200)))?;
+        ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))?;
+    }
+    bench.start(&spec(Duration::from_secs(600)))?;
+    let end = bench.rig.now() + Duration::from_secs(1);
+    bench.rig.drive(end, &|| false).map_err(|e| e.to_string())?;
+    let cut = Instant::now();
+    bed.signal("-STOP")?;
+    for interface in ["t0", "t1"] {
+        let stopped = quiet(interface)?.saturating_duration_since(cut);
+        ensure(stopped < SILENCE + SLACK, format!("{interface} sent for {stopped:?}"))?;
+    }
+    ensure(bench.finish().is_err(), "a trial that was cut off for good has a result")
+}
+
+pub fn server_restarted() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let mut bench = rig(&bed, "tester")?;
+    for _ in 0..3 {
+        bench.start(&spec(Duration::from_secs(3)))?;
+        let end = bench.rig.now() + Duration::from_secs(1);
+        bench.rig.drive(end, &|| false).map_err(|e| e.to_string())?;
+        drophammer_agent::bed::down(&bed.server.folder).map_err(|e| e.0)?;
+        bed.server.up().map_err(|e| e.0)?;
+        match bench.finish() {
+            Ok(result) => {
+                let counts = (result.offered(), result.received());
+                ensure(counts == (12_000, 12_000), format!("{counts:?}"))?;
+            }
+            Err(why) => eprintln!("server restarted: {why}"),
+        }
+        let result = bench.run(&spec(Duration::from_millis(200)))?;
+        ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))?;
+    }
+    let other = rig(&bed, "another").err().ok_or("two controllers hold the same ports")?;
+    ensure(other.contains("is held by tester"), other)
+}

@@ -1,0 +1,122 @@
+//! Agents as processes of their own, and a real nats-server on loopback. Each case has its own network namespace, with two
+//! interfaces that are connected to each other.
+
+#[path = "../../../lab/tests/anew/mod.rs"]
+mod anew;
+mod bench;
+mod faults;
+
+use anew::{Case, Checked};
+use bench::{Bed, agent, controller, ensure, spec};
+use drophammer_rig::Lender as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Whatever the program is started for.
+fn main() -> ExitCode {
+    if let Some(code) = bench::as_other_process() {
+        return code;
+    }
+    let case = |name: &str, body: fn() -> Checked| Case::alone(name, body).waits();
+    anew::run(vec![
+        case("a_trial_on_two_agents_counts_every_frame_and_its_records_are_stored", counts),
+        case("ports_are_held_by_one_controller_at_a_time", leases),
+        case("another_version_is_refused_with_both_named", versions),
+        case("a_display_sees_the_sums_of_all_hosts", live),
+        case("hosts_with_other_clocks_have_an_uncertainty", clocks),
+        case("traffic_stops_when_the_controller_is_killed", faults::controller_killed),
+        case("a_trial_whose_agent_is_killed_is_void_and_the_next_is_whole", faults::agent_killed).long(),
+        case("a_trial_during_which_the_server_stands_still_is_complete_or_void", faults::server_stopped).long(),
+        case("a_server_that_is_restarted_loses_no_lease", faults::server_restarted).long(),
+    ])
+}
+
+fn counts() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let mut bench = bench::rig(&bed, "tester")?;
+    for trial in 1..=2 {
+        let result = bench.run(&spec(Duration::from_millis(300)))?;
+        let counts = (result.intended(), result.offered(), result.received(), result.lost());
+        ensure(counts == (1_200, 1_200, 1_200, 0), format!("trial {trial}: {counts:?} {:?}", result.health))?;
+        let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
+        // Both agents run on this kernel, so they have one clock.
+        ensure((between.hosts, between.clock_uncertainty_ns) == (2, 0), format!("{between:?}"))?;
+        ensure(between.start_skew_ns < 1_000_000_000, format!("{between:?}"))?;
+        ensure(result.groups.iter().all(|g| g.latency.frames == 600), "latencies are known")?;
+    }
+    let records = bed.records()?;
+    ensure(records == 4, format!("{records} records of two trials on two hosts"))
+}
+
+fn leases() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let first = bench::rig(&bed, "the first user")?;
+    let (agents, leases) = first.controller.inventory().map_err(|e| e.0)?;
+    ensure(agents.len() == 2 && agents[0].1.ports[0].0 == "t0", format!("{agents:?}"))?;
+    let held: Vec<_> = leases.iter().map(|(key, lease)| (key.as_str(), lease.holder.as_str())).collect();
+    ensure(held == [("host1.t0", "the first user"), ("host2.t1", "the first user")], format!("{held:?}"))?;
+    let other = controller(&bed, "the second user")?;
+    let open = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        other.open(&names, drophammer_port::SystemClock::start()).map(drop).err().unwrap_or_default()
+    };
+    let refused = open(&["host2/t1", "host1/t0"]);
+    ensure(refused.contains("host2/t1 is held by the first user"), refused)?;
+    let refused = open(&["host3/t0", "host1/t0"]);
+    ensure(refused.contains("there is no agent `host3` (there are host1, host2)"), refused)?;
+    let refused = open(&["host1/t9", "host2/t1"]);
+    ensure(refused.contains("host1 does not lend t9; it lends t0"), refused)?;
+    drop(first);
+    let refused = open(&["host1/t0", "host2/t1"]);
+    ensure(refused.is_empty(), format!("a lease ends with its holder: {refused}"))
+}
+
+fn live() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let mut bench = bench::rig(&bed, "tester")?;
+    let live = bench.start(&spec(Duration::from_secs(600)))?;
+    let display = std::thread::spawn(move || {
+        let mut seen = Vec::new();
+        let both = bench::until("sums", || {
+            let totals = live.totals(Duration::from_secs(1));
+            seen.extend(totals.filter(|totals| totals.offered > 2_000 && totals.received > 2_000));
+            seen.len() >= 2
+        });
+        live.end_sending();
+        both.map(|()| seen)
+    });
+    let result = bench.finish()?;
+    let seen = display.join().map_err(|_| "the display failed")??;
+    let grows = seen.windows(2).all(|pair| pair[0].offered <= pair[1].offered && pair[0].elapsed < pair[1].elapsed);
+    ensure(grows && seen.iter().all(|totals| totals.offered <= result.offered()), format!("{seen:?}"))?;
+    // What is not due any more is not intended.
+    ensure(result.lost() == 0 && result.offered() < 100_000, format!("{:?}", result.groups))
+}
+
+fn versions() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[("VERSION", "0.0.9")])?];
+    let refused = bench::rig(&bed, "tester").err().ok_or("an agent of another version was taken")?;
+    let named =
+        refused.contains("host2 is version 0.0.9") && refused.contains(&format!("is version {}", bench::VERSION));
+    ensure(named, refused)
+}
+
+fn clocks() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = [agent(&bed, "host1", "t0", &[("CLOCK", "one")])?, agent(&bed, "host2", "t1", &[("CLOCK", "two")])?];
+    let mut bench = bench::rig(&bed, "tester")?;
+    let result = bench.run(&spec(Duration::from_millis(200)))?;
+    ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))?;
+    let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
+    ensure(between.clock_uncertainty_ns > 0 && between.start_skew_ns > 0, format!("{between:?}"))?;
+    // Whatever the uncertainty is, a latency below it is no number.
+    let right = result.groups.iter().all(|group| {
+        let unknown = between.unmeasurable.contains(&group.group);
+        unknown == (group.latency.frames == 0) && (unknown || group.latency.min_ns > between.clock_uncertainty_ns)
+    });
+    ensure(right, format!("{between:?} {:?}", result.groups))
+}

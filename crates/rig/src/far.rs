@@ -1,0 +1,439 @@
+//! A rig whose ports are on other hosts.
+//!
+//! # Ports on other hosts
+//!
+//! Such a rig differs from any other in its ports and in what drives traffic. Its ports ([`Relayed`]) send and receive over
+//! a connection to the host that has the interface, but only frames of emulated devices: ARP, ping, BGP. So the devices,
+//! with their sessions and routes, stay in this process, and everything that works with them works the same. Test frames never
+//! take this way: each host plans the whole trial, sends and counts those of its own ports (`rig::lent`), and hands in the
+//! reports of its lanes. What carries messages between hosts is a [`Far`].
+//!
+//! Either all ports of a rig are on hosts that are reached so, or none is. This host can be one of them.
+//!
+//! Two quantities are worse than on one host, and a result says so (`BetweenHosts`): clocks of hosts agree only within an
+//! uncertainty, so a latency below it is removed from the result; and hosts start at the same instant only within it. What
+//! an emulated device sends, leaves later by one way of the management network.
+
+use crate::act::Acts;
+use crate::hosts::Hosts;
+use crate::ports::Ports;
+use crate::rig::RigError;
+use crate::until::Until;
+use drophammer_model::Instant;
+use drophammer_model::latency::LatencySummary;
+use drophammer_model::trial::{BetweenHosts, Load, PortIndex, TrialResult, TrialSpec};
+use drophammer_port::{BURST, Batch, Filled, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
+use drophammer_traffic::{FarTraffic, LaneCounts, LaneReport, Layout, Neighbour, Plan, PlanError, Timing, Wish, merge};
+use drophammer_wire::signature::TrialKey;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A trial, for the hosts that have its ports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// The trial. Its ports are those of all hosts together.
+    pub spec: TrialSpec,
+    /// What is known about the link of each port.
+    pub neighbours: Vec<Neighbour>,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Key of the trial, as a number.
+    pub key: u64,
+    /// Keys of earlier trials.
+    pub earlier: Vec<u64>,
+    /// See [`Timing::max_backlog_ns`].
+    pub max_backlog_ns: u64,
+    /// See [`Timing::late_ns`].
+    pub late_ns: u64,
+}
+
+impl Job {
+    /// Describes a trial.
+    pub fn new(spec: &TrialSpec, timing: &Timing, neighbours: Vec<Neighbour>) -> Job {
+        Job {
+            spec: spec.clone(),
+            neighbours,
+            seed: timing.seed,
+            key: timing.key.word(),
+            earlier: timing.earlier.iter().map(|key| key.word()).collect(),
+            max_backlog_ns: timing.max_backlog_ns,
+            late_ns: timing.late_ns,
+        }
+    }
+
+    /// Checks that times and loads are finite, for a job from another host. Planning checks the rest.
+    ///
+    /// # Errors
+    /// What is out of range.
+    pub fn check(&self) -> Result<(), String> {
+        let spec = &self.spec;
+        let times = [spec.duration_s, spec.drain_s, spec.bin_s.unwrap_or(0.0)];
+        let of_flow = spec.flows.iter().filter_map(|flow| flow.schedule.as_ref()).map(|schedule| schedule.delay_s);
+        let rates: Vec<f64> = match &spec.load {
+            Load::Constant { rate_pps } | Load::Burst { rate_pps, .. } => vec![*rate_pps],
+            Load::Steps { steps } => steps.iter().flat_map(|step| [step.rate_pps, step.duration_s]).collect(),
+            Load::Maximum { limit_pps } => vec![*limit_pps],
+            Load::Flows => Vec::new(),
+        };
+        let finite = |number: &f64| (0.0..=1e12).contains(number);
+        match times.into_iter().chain(of_flow).chain(rates).all(|number| finite(&number)) {
+            true => Ok(()),
+            false => Err("a time or a load of the trial is negative, too large or no number".into()),
+        }
+    }
+
+    /// Returns the identity of the trial.
+    pub fn timing(&self) -> Timing {
+        let Job { seed, key, max_backlog_ns, late_ns, .. } = *self;
+        let earlier = self.earlier.iter().map(|key| TrialKey::of_word(*key)).collect();
+        Timing { seed, key: TrialKey::of_word(key), earlier, max_backlog_ns, late_ns }
+    }
+}
+
+/// The end of a trial on all hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FarResult {
+    /// Reports of all lanes of all hosts.
+    pub reports: Vec<LaneReport>,
+    /// Upper bound of the time between the starts of the hosts, in ns.
+    pub start_skew_ns: u64,
+    /// Number of hosts.
+    pub hosts: u32,
+    /// Longest time that the thread of a host's ports was ready to run while other programs had its processor, in ns;
+    /// `None` if a kernel does not count it.
+    pub waited_ns: Option<u64>,
+    /// For each port, the number of its clock, and its uncertainty against the clock of the rig in ns. Ports with the same
+    /// number have the same clock.
+    pub clocks: Vec<(usize, u64)>,
+}
+
+/// What happened on the hosts of a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// The lanes of a host have these counts.
+    Counts(usize, Vec<LaneCounts>),
+    /// The trial is over on all hosts, and its records are stored.
+    Over(Box<FarResult>),
+}
+
+/// Carries messages between a rig and the hosts that have its ports. Every method returns soon: within the time that
+/// messages take, or with an error that names the host. After an error the trial has no result, and the next one begins
+/// anew.
+pub trait Far: Send {
+    /// Returns the number of hosts.
+    fn hosts(&self) -> usize;
+
+    /// Lets all hosts plan a trial and start it at the returned instant, which is in the future.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`] with the host and the cause.
+    fn begin(&mut self, job: &Job) -> Result<Instant, PortError>;
+
+    /// Passes a request on to all hosts.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`].
+    fn ask(&mut self, wish: &Wish) -> Result<(), PortError>;
+
+    /// Returns what happened since the last call, if anything did.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`] if a host is gone or has ended the trial.
+    fn news(&mut self) -> Result<Option<News>, PortError>;
+
+    /// Ends a trial without a result on all hosts that can be reached.
+    fn abandon(&mut self);
+
+    /// Switches the link of a port.
+    ///
+    /// # Errors
+    /// [`PortError::Link`], [`PortError::Lost`].
+    fn set_link(&mut self, port: PortIndex, up: bool) -> Result<(), PortError>;
+
+    /// True if the link of a port has carrier.
+    ///
+    /// # Errors
+    /// [`PortError::Link`], [`PortError::Lost`].
+    fn has_carrier(&mut self, port: PortIndex) -> Result<bool, PortError>;
+}
+
+/// The ports of a rig, on other hosts.
+pub struct FarPorts {
+    /// The ports, in the order of the rig.
+    pub ports: Vec<Relayed>,
+    /// The clock of this host. Hosts set theirs after it.
+    pub clock: SystemClock,
+    /// Carries messages to the hosts.
+    pub far: Box<dyn Far>,
+}
+
+/// Opens ports on other hosts.
+pub trait Lender: Sync {
+    /// Leases the ports with these names (`host/interface`) and opens them. Times are on `clock`.
+    ///
+    /// # Errors
+    /// The cause and the remedy: no such host or port, held by somebody else, another version.
+    fn open(&self, names: &[String], clock: SystemClock) -> Result<FarPorts, String>;
+}
+
+/// Maximum number of frames that wait at a port. It limits memory in a flood.
+const WAITING: usize = 4096;
+
+/// Frames from another host that wait at a port.
+#[derive(Default)]
+struct Inbox {
+    frames: Mutex<VecDeque<(Instant, Vec<u8>)>>,
+    lost: AtomicU64,
+}
+
+/// Hands frames of another host to a port.
+pub struct Arriving {
+    inbox: Arc<Inbox>,
+    bell: UnixStream,
+}
+
+impl Arriving {
+    /// Hands over a frame that arrived at `at`, on the clock of the rig. Frames for which there is no room are counted as
+    /// lost by the tester.
+    pub fn put(&self, at: Instant, frame: &[u8]) {
+        let mut frames = self.inbox.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        if frames.len() >= WAITING {
+            self.inbox.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        frames.push_back((at, frame.to_vec()));
+        drop(frames);
+        // A full buffer wakes the reader too.
+        let _ = (&self.bell).write(&[1]);
+    }
+}
+
+/// A port on another host, for frames of emulated devices.
+pub struct Relayed {
+    info: PortInfo,
+    slots: Batch,
+    inbox: Arc<Inbox>,
+    bell: UnixStream,
+    send: Box<dyn Fn(&[u8]) -> bool + Send>,
+    lent: Vec<u8>,
+    filled: Vec<Filled>,
+}
+
+impl Relayed {
+    /// Creates a port with these properties. `send` passes a frame on, and returns false if there is no room.
+    ///
+    /// # Errors
+    /// The operating system has no descriptors left.
+    pub fn new(info: PortInfo, send: impl Fn(&[u8]) -> bool + Send + 'static) -> io::Result<(Relayed, Arriving)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        theirs.set_nonblocking(true)?;
+        let inbox = Arc::<Inbox>::default();
+        let size = info.largest_frame.max(64);
+        let arriving = Arriving { inbox: inbox.clone(), bell: theirs };
+        let slots = Batch::new(BURST, size);
+        let (lent, filled) = (vec![0; BURST * size], Vec::with_capacity(BURST));
+        Ok((Relayed { info, slots, inbox, bell: ours, send: Box::new(send), lent, filled }, arriving))
+    }
+}
+
+impl Port for Relayed {
+    fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    fn slots(&mut self) -> &mut Batch {
+        &mut self.slots
+    }
+
+    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+        let mut sent = Sent::default();
+        for slot in 0..frames {
+            match (self.send)(self.slots.frame(slot)) {
+                true => sent.accepted += 1,
+                false => sent.refuse(slot),
+            }
+        }
+        Ok(sent)
+    }
+
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        let mut rung = [0; 256];
+        while (&self.bell).read(&mut rung).is_ok_and(|n| n == rung.len()) {}
+        let size = self.slots.slot_size();
+        self.filled.clear();
+        let mut frames = self.inbox.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = frames.len().min(BURST);
+        for (slot, (at, frame)) in frames.drain(..count).enumerate() {
+            let len = frame.len().min(size);
+            self.lent[slot * size..][..len].copy_from_slice(&frame[..len]);
+            self.filled.push(Filled::new(len, at));
+        }
+        Ok(Received::new(&self.lent, size, &self.filled))
+    }
+
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        Ok(PortCounters { receive_drops: self.inbox.lost.load(Ordering::Relaxed) })
+    }
+
+    fn readable(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bell.as_fd())
+    }
+}
+
+/// Traffic of a rig whose ports are on other hosts.
+pub(crate) struct FarRun {
+    pub(crate) traffic: FarTraffic,
+    job: Job,
+    end: Option<Box<FarResult>>,
+}
+
+/// How long the devices are served before the hosts are asked for news.
+const SLICE: Duration = Duration::from_millis(2);
+/// How long hosts may take to report after everything is sent and the drain is over, or after a stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl FarRun {
+    /// Checks a trial, and prepares it for `hosts` hosts.
+    pub(crate) fn new(
+        spec: &TrialSpec,
+        timing: &Timing,
+        neighbours: Vec<Neighbour>,
+        hosts: usize,
+    ) -> Result<FarRun, PlanError> {
+        let layout = Layout::one(0).on_host(&[], neighbours.len());
+        let plan = Plan::on_lanes(spec, &neighbours, timing, layout)?;
+        let job = Job::new(spec, timing, neighbours);
+        Ok(FarRun { traffic: FarTraffic::new(plan, hosts), job, end: None })
+    }
+
+    /// Serves the devices and follows the trial until its end or `until`.
+    pub(crate) fn drive(
+        &mut self,
+        ports: &mut Ports,
+        hosts: &mut Hosts,
+        acts: Acts<'_>,
+        stopped: &dyn Fn() -> bool,
+        until: Instant,
+    ) -> Result<(), RigError> {
+        let driven = self.follow(ports, hosts, acts, stopped, until);
+        if driven.is_err() {
+            self.traffic.fail();
+            if let Ports::Far(far) = ports {
+                far.far.abandon();
+            }
+        }
+        driven
+    }
+
+    fn follow(
+        &mut self,
+        ports: &mut Ports,
+        hosts: &mut Hosts,
+        acts: Acts<'_>,
+        stopped: &dyn Fn() -> bool,
+        until: Instant,
+    ) -> Result<(), RigError> {
+        let FarRun { traffic, job, end } = self;
+        if traffic.started().is_none() {
+            traffic.begin(ports.far().begin(job)?);
+        }
+        let mut ended = false;
+        let mut latest = latest_end(&job.spec, traffic.started().unwrap_or_default());
+        loop {
+            let now = ports.clock().now();
+            while let Some((at, event)) = traffic.next_event().filter(|(at, _)| *at <= now) {
+                let from = ports.clock().now().max(at);
+                let mut own = false;
+                for (port, act) in acts.get(event).into_iter().flatten() {
+                    own = true;
+                    match act {
+                        crate::Act::Link(up) => ports.far().set_link(*port, *up)?,
+                        act => hosts.run_at_event(from, *port, act),
+                    }
+                }
+                traffic.carried_out(from, ports.clock().now(), own);
+            }
+            if stopped() && !ended {
+                traffic.live().end();
+                (ended, latest) = (true, now + PATIENCE);
+            }
+            for wish in traffic.wishes() {
+                ports.far().ask(&wish)?;
+            }
+            while let Some(news) = ports.far().news()? {
+                match news {
+                    News::Counts(host, counts) => traffic.counted(host, counts),
+                    News::Over(mut result) => {
+                        let fits = traffic.end(std::mem::take(&mut result.reports));
+                        *end = Some(result);
+                        return fits.map_err(|what| RigError::Reports(what));
+                    }
+                }
+            }
+            if now >= until {
+                return Ok(());
+            }
+            if now >= latest {
+                return Err(RigError::Reports("they did not arrive in time".into()));
+            }
+            let next = traffic.next_event().map_or(now + SLICE, |(at, _)| at.min(now + SLICE));
+            ports.serve(hosts, &Until::At(next.min(until)), &|| false)?;
+        }
+    }
+
+    /// Merges the reports of all hosts.
+    ///
+    /// # Errors
+    /// [`RigError::Reports`] if they do not fit together in a way that [`FarTraffic::end`] does not notice.
+    pub(crate) fn result(&self) -> Result<TrialResult, RigError> {
+        let reports = self.traffic.reports();
+        // Data of other hosts must not end this program.
+        let merged = catch_unwind(AssertUnwindSafe(|| merge(reports)));
+        let mut result = merged.map_err(|_| RigError::Reports("their counts contradict each other".into()))?;
+        if let Some(end) = &self.end {
+            bound_latency(&mut result, &self.job.spec, end);
+        }
+        Ok(result)
+    }
+}
+
+/// Returns when the trial must have ended on every host.
+fn latest_end(spec: &TrialSpec, start: Instant) -> Instant {
+    let drain = Duration::from_secs_f64(spec.drain_s.clamp(0.0, 1e6)).max(Duration::from_secs(2));
+    // Frames that wait at a port are read after the drain, for up to a minute.
+    start + spec.sending_time() + drain * 2 + Duration::from_secs(60) + PATIENCE
+}
+
+/// Records the conditions between hosts, and removes latencies that these clocks cannot measure.
+fn bound_latency(result: &mut TrialResult, spec: &TrialSpec, end: &FarResult) {
+    let clock = |port: usize| end.clocks.get(port).copied().unwrap_or((usize::MAX, u64::MAX / 4));
+    let uncertainty = |from, to| {
+        let ((a, at_a), (b, at_b)) = (clock(from), clock(to));
+        if a == b { 0 } else { at_a.saturating_add(at_b) }
+    };
+    let of_group = |name: &str| {
+        let flows = spec.flows.iter().filter(|flow| flow.group == name);
+        let ways = flows.flat_map(|flow| flow.also.iter().chain([&flow.to]).map(|to| (flow.from, *to)));
+        ways.map(|(from, to)| uncertainty(from, to)).max().unwrap_or(0)
+    };
+    let mut between = BetweenHosts { hosts: end.hosts, start_skew_ns: end.start_skew_ns, ..BetweenHosts::default() };
+    for group in result.groups.iter_mut().chain(&mut result.background) {
+        let uncertainty = of_group(&group.group);
+        between.clock_uncertainty_ns = between.clock_uncertainty_ns.max(uncertainty);
+        if group.latency.frames > 0 && uncertainty > 0 && group.latency.min_ns <= uncertainty {
+            group.latency = LatencySummary::default();
+            between.unmeasurable.push(group.group.clone());
+        }
+    }
+    result.health.tester_waited_ns = end.waited_ns;
+    result.health.between_hosts = Some(between);
+}

@@ -1,0 +1,340 @@
+//! A rig whose ports are lent by two hosts: threads of this process, joined by channels instead of a network.
+
+use drophammer_emulation::bgp::PeerConfig;
+use drophammer_model::Instant;
+use drophammer_model::trial::{AddressRange, FlowSpec, Load, PortIndex, TrialSpec};
+use drophammer_port::{Clock, Port, PortError, SystemClock, memory};
+use drophammer_rig::{
+    Action, Address, Arriving, Config, Far, FarPorts, FarResult, Job, LaneReport, Lent, Live, News, PortConfig, Ports,
+    Refusals, Relay, Relayed, Rig, RigError, Select, Timing, TrialKeys, Until, Wish, host_mac,
+};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant as Stopwatch};
+
+const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
+/// Longer than any step of these tests takes, however busy the machine is.
+const LONG: Duration = Duration::from_secs(60);
+
+/// What a host is told.
+enum Order {
+    Plan(Box<Job>, Sender<Result<(), String>>),
+    Start(Instant, Sender<Live>),
+    Report(Refusals, Sender<Vec<LaneReport>>),
+}
+
+type Ended = Result<Refusals, String>;
+
+/// A host with one port.
+struct Side {
+    orders: Option<Sender<Order>>,
+    relay: Arc<Relay>,
+    ended: Receiver<Ended>,
+    live: Option<Live>,
+    end: Option<Ended>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Side {
+    fn begin(port: Box<dyn Port + Send>, place: PortIndex, clock: SystemClock, silence: Duration, up: Up) -> Side {
+        let ((orders, told), (ends, ended), (opened, open)) = (channel(), channel(), channel());
+        let thread = std::thread::spawn(move || {
+            let up = Box::new(move |port, at, frame: &[u8]| {
+                assert_eq!(port, place);
+                if let Some(arriving) = up.get() {
+                    arriving.put(at, frame);
+                }
+            });
+            let (lent, relay) = Lent::new(Ports::real(vec![port], clock, &[]), &[place], 2, silence, up).unwrap();
+            opened.send(relay).unwrap();
+            Side::serve(lent, &told, &ends);
+        });
+        let relay = open.recv().unwrap();
+        Side { orders: Some(orders), relay, ended, live: None, end: None, thread: Some(thread) }
+    }
+
+    fn serve(mut lent: Lent, told: &Receiver<Order>, ends: &Sender<Ended>) {
+        loop {
+            match told.try_recv() {
+                Ok(Order::Plan(job, reply)) => reply.send(lent.plan(&job).map_err(|e| e.to_string())).unwrap(),
+                Ok(Order::Start(at, reply)) => {
+                    reply.send(lent.start(at, 1).unwrap()).unwrap();
+                    let _ = ends.send(lent.run().map_err(|e| e.to_string()));
+                }
+                Ok(Order::Report(refusals, reply)) => reply.send(lent.reports(&refusals)).unwrap(),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return,
+            }
+            lent.pass().unwrap();
+        }
+    }
+
+    fn order<T>(&self, order: impl FnOnce(Sender<T>) -> Order) -> T {
+        let (reply, answer) = channel();
+        self.orders.as_ref().unwrap().send(order(reply)).unwrap();
+        answer.recv().unwrap()
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        if let Some(live) = &self.live {
+            live.end();
+        }
+        self.orders = None;
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+type Up = Arc<OnceLock<Arriving>>;
+
+/// Both hosts.
+struct Sides {
+    sides: Vec<Side>,
+    clock: SystemClock,
+    clocks: Vec<(usize, u64)>,
+    lead: Duration,
+    /// True if the hosts hear nothing more.
+    silent: Arc<AtomicBool>,
+    /// How a host said that it failed.
+    failed: Arc<OnceLock<String>>,
+}
+
+impl Far for Sides {
+    fn hosts(&self) -> usize {
+        2
+    }
+
+    fn begin(&mut self, job: &Job) -> Result<Instant, PortError> {
+        // As over a network, it is data.
+        let text = serde_json::to_string(job).unwrap();
+        for side in &mut self.sides {
+            let job = Box::new(serde_json::from_str(&text).unwrap());
+            side.order(|reply| Order::Plan(job, reply)).unwrap();
+            // How the last trial ended, if it failed on both hosts.
+            while side.ended.try_recv().is_ok() {}
+            side.end = None;
+        }
+        let start = self.clock.now() + self.lead;
+        for side in &mut self.sides {
+            side.relay.heard(self.clock.now());
+            side.live = Some(side.order(|reply| Order::Start(start, reply)));
+        }
+        Ok(start)
+    }
+
+    fn ask(&mut self, wish: &Wish) -> Result<(), PortError> {
+        for live in self.sides.iter().filter_map(|side| side.live.as_ref()) {
+            match wish {
+                Wish::End => live.end(),
+                Wish::EndSending => live.end_sending(),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn news(&mut self) -> Result<Option<News>, PortError> {
+        let now = self.clock.now();
+        for side in &mut self.sides {
+            if !self.silent.load(Ordering::Relaxed) {
+                side.relay.heard(now);
+            }
+            side.end = side.end.take().or_else(|| side.ended.try_recv().ok());
+            if let Some(Err(why)) = &side.end {
+                let _ = self.failed.set(why.clone());
+                let source = std::io::Error::other(why.clone());
+                return Err(PortError::Lost { interface: "host/port".into(), source });
+            }
+        }
+        let lives: Vec<_> = self.sides.iter().filter_map(|side| side.live.clone()).collect();
+        for (own, live) in lives.iter().enumerate() {
+            live.tell(0, lives[1 - own].standing(), now);
+        }
+        let mut refusals = Refusals::default();
+        for side in &self.sides {
+            match &side.end {
+                Some(Ok(own)) => refusals.join(own.clone()),
+                _ => return Ok(None),
+            }
+        }
+        let reports = self.sides.iter().flat_map(|side| side.order(|reply| Order::Report(refusals.clone(), reply)));
+        let text = serde_json::to_string(&reports.collect::<Vec<_>>()).unwrap();
+        let reports = serde_json::from_str(&text).unwrap();
+        let (start_skew_ns, waited_ns, clocks) = (7, None, self.clocks.clone());
+        Ok(Some(News::Over(Box::new(FarResult { reports, start_skew_ns, hosts: 2, waited_ns, clocks }))))
+    }
+
+    fn abandon(&mut self) {
+        self.sides.iter().filter_map(|side| side.live.as_ref()).for_each(Live::end);
+    }
+
+    fn set_link(&mut self, _: PortIndex, _: bool) -> Result<(), PortError> {
+        unreachable!("no test switches a link")
+    }
+
+    fn has_carrier(&mut self, _: PortIndex) -> Result<bool, PortError> {
+        Ok(true)
+    }
+}
+
+fn config() -> Config {
+    let port = |i: usize| {
+        let (address, gateway) = (HOSTS[i], HOSTS[i ^ 1]);
+        let mut port = PortConfig::new(&format!("port {i}"), host_mac(5, i), 1_500);
+        port.devices[0].ipv4 = Some(Address { address, prefix_len: 24, gateway });
+        let asn = |i: usize| 65_001 + i as u32;
+        let peer = PeerConfig::new(address.into(), gateway.into(), asn(i), asn(i ^ 1), address);
+        port.devices[0].add_bgp([PeerConfig { passive: i == 1, ..peer }]);
+        port
+    };
+    Config { seed: 5, ports: vec![port(0), port(1)] }
+}
+
+struct Bench {
+    rig: Rig,
+    keys: TrialKeys,
+    silent: Arc<AtomicBool>,
+    failed: Arc<OnceLock<String>>,
+}
+
+/// Time from the decision to start until the start, for a busy machine.
+const LEAD: Duration = Duration::from_millis(700);
+
+/// A rig on two hosts whose ports are connected to each other. Clocks are numbered, and have an uncertainty in ns.
+fn bench(clocks: [(usize, u64); 2], silence: Duration, lead: Duration) -> Bench {
+    let clock = SystemClock::start();
+    let ends = memory::pair([0, 1].map(|i| host_mac(5, i)), 1_500, clock);
+    let (mut sides, mut ports) = (Vec::new(), Vec::new());
+    for (place, end) in ends.into_iter().enumerate() {
+        let info = end.info().clone();
+        let up = Up::default();
+        let side = Side::begin(Box::new(end), place, clock, silence, up.clone());
+        let relay = side.relay.clone();
+        let (port, arriving) = Relayed::new(info, move |frame| relay.down(place, frame)).unwrap();
+        assert!(up.set(arriving).is_ok());
+        sides.push(side);
+        ports.push(port);
+    }
+    let (silent, failed) = (Arc::<AtomicBool>::default(), Arc::<OnceLock<String>>::default());
+    let far = Sides { sides, clock, clocks: clocks.to_vec(), lead, silent: silent.clone(), failed: failed.clone() };
+    let mut rig = Rig::new(Ports::Far(FarPorts { ports, clock, far: Box::new(far) }), &config());
+    let end = rig.now() + LONG;
+    rig.serve(&Until::Resolved.or_at(end), &|| false).unwrap();
+    assert_eq!(rig.unresolved(), None, "the devices find each other by ARP, over both hosts");
+    Bench { rig, keys: TrialKeys::new(9), silent, failed }
+}
+
+impl Bench {
+    fn timing(&mut self) -> Timing {
+        let (_, key, earlier) = self.keys.next_trial();
+        // It sends everything, however far it falls behind.
+        Timing { seed: 1, key, earlier, max_backlog_ns: LONG.as_nanos() as u64, late_ns: LONG.as_nanos() as u64 }
+    }
+}
+
+/// 1,000 frames per second in each direction: the memory between the ports has room for a quarter of a second.
+fn both_ways(duration: Duration) -> TrialSpec {
+    let host = |i: usize| AddressRange { first: HOSTS[i].into(), step: 1, count: 1 };
+    TrialSpec {
+        purpose: "test".into(),
+        size: "64".parse().unwrap(),
+        flows: [(0, 1), (1, 0)].map(|(a, b)| FlowSpec::new(format!("{a}{b}"), a, b, host(a), host(b))).into(),
+        load: Load::Constant { rate_pps: 1_000.0 },
+        duration_s: duration.as_secs_f64(),
+        bin_s: None,
+        drain_s: 1.0,
+        events: vec![],
+    }
+}
+
+#[test]
+fn a_trial_on_two_hosts_counts_every_frame_once() {
+    let mut bench = bench([(0, 0), (0, 0)], LONG, LEAD);
+    for trial in 1..=2 {
+        let timing = bench.timing();
+        let live = bench.rig.start_traffic(&both_ways(Duration::from_millis(200)), &timing, vec![]).unwrap();
+        assert!(bench.rig.has_traffic() && !live.is_over());
+        let result = bench.rig.finish(&|| false).unwrap();
+        let counts: Vec<_> = result.groups.iter().map(|g| (g.intended, g.offered, g.received, g.lost)).collect();
+        assert_eq!(counts, [(200, 200, 200, 0); 2], "trial {trial}: {result:#?}");
+        assert!(result.groups.iter().all(|g| g.latency.frames == 200 && g.stray + g.duplicated + g.corrupted == 0));
+        let between = result.health.between_hosts.unwrap();
+        assert_eq!((between.hosts, between.start_skew_ns, between.clock_uncertainty_ns), (2, 7, 0));
+        assert_eq!((between.unmeasurable.len(), result.senders), (0, 2));
+        assert!(live.is_over() && bench.rig.started().is_some());
+    }
+}
+
+#[test]
+fn routers_behind_ports_of_other_hosts_have_sessions() {
+    let mut bench = bench([(0, 0), (1, 9)], LONG, LEAD);
+    bench.rig.protocols(Select::All, Action::Start);
+    let end = bench.rig.now() + LONG;
+    bench.rig.serve(&Until::Established(vec![0, 1]).or_at(end), &|| false).unwrap();
+    assert!(bench.rig.holds(&Until::Established(vec![0, 1])));
+    // They live on during a trial.
+    let timing = bench.timing();
+    bench.rig.start_traffic(&both_ways(Duration::from_millis(100)), &timing, vec![]).unwrap();
+    let result = bench.rig.finish(&|| false).unwrap();
+    assert_eq!((result.offered(), result.received()), (200, 200));
+    assert!(bench.rig.holds(&Until::Established(vec![0, 1])));
+}
+
+#[test]
+fn a_latency_below_the_uncertainty_of_the_clocks_is_no_number() {
+    let second = 1_000_000_000;
+    let mut bench = bench([(1, second), (2, 5)], LONG, LEAD);
+    let timing = bench.timing();
+    bench.rig.start_traffic(&both_ways(Duration::from_millis(50)), &timing, vec![]).unwrap();
+    let result = bench.rig.finish(&|| false).unwrap();
+    assert_eq!((result.offered(), result.received()), (100, 100));
+    assert!(result.groups.iter().all(|g| g.latency == Default::default()), "{:?}", result.groups);
+    let between = result.health.between_hosts.unwrap();
+    assert_eq!((between.clock_uncertainty_ns, between.unmeasurable), (second + 5, vec!["01".into(), "10".into()]));
+}
+
+#[test]
+fn traffic_stops_when_the_controller_is_silent_and_the_next_trial_is_whole() {
+    let mut bench = bench([(0, 0), (0, 0)], Duration::from_secs(2), LEAD);
+    let timing = bench.timing();
+    bench.rig.start_traffic(&both_ways(Duration::from_secs(600)), &timing, vec![]).unwrap();
+    let end = bench.rig.now() + Duration::from_millis(2_300);
+    assert!(bench.rig.drive(end, &|| false).unwrap().is_empty(), "while it is heard, traffic goes on");
+    bench.silent.store(true, Ordering::Relaxed);
+    let watch = Stopwatch::now();
+    let error = bench.rig.finish(&|| false).unwrap_err();
+    assert!(watch.elapsed() < LONG, "{:?}", watch.elapsed());
+    assert!(matches!(error, RigError::Port(PortError::Lost { .. })), "{error}");
+    assert!(bench.failed.get().unwrap().contains("was not heard for 2s"), "{error}");
+    assert!(!bench.rig.has_traffic());
+    bench.silent.store(false, Ordering::Relaxed);
+    let timing = bench.timing();
+    bench.rig.start_traffic(&both_ways(Duration::from_millis(50)), &timing, vec![]).unwrap();
+    let result = bench.rig.finish(&|| false).unwrap();
+    assert_eq!((result.offered(), result.received()), (100, 100));
+}
+
+#[test]
+fn a_user_who_stops_has_the_counts_so_far() {
+    let mut bench = bench([(0, 0), (0, 0)], LONG, LEAD);
+    let timing = bench.timing();
+    bench.rig.start_traffic(&both_ways(Duration::from_secs(600)), &timing, vec![]).unwrap();
+    let end = bench.rig.now() + LEAD + Duration::from_millis(200);
+    bench.rig.drive(end, &|| false).unwrap();
+    let result = bench.rig.finish(&|| true).unwrap();
+    assert!(result.offered() > 0 && result.offered() < result.intended(), "{}", result.offered());
+}
+
+#[test]
+fn a_host_that_is_not_ready_in_time_makes_the_trial_void() {
+    let mut bench = bench([(0, 0), (0, 0)], LONG, Duration::ZERO);
+    let timing = bench.timing();
+    bench.rig.start_traffic(&both_ways(Duration::from_millis(50)), &timing, vec![]).unwrap();
+    let error = bench.rig.finish(&|| false).unwrap_err();
+    assert!(matches!(error, RigError::Port(PortError::Lost { .. })), "{error}");
+    assert!(bench.failed.get().unwrap().contains("after the agreed start"), "{:?}", bench.failed);
+}

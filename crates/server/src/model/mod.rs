@@ -255,6 +255,37 @@ mod tests {
         assert_eq!(peer.routes[1].prefixes.len(), 1);
     }
 
+    /// As the suite of the API's authors sends it.
+    #[test]
+    fn a_recorded_path_begins_with_the_own_as_as_a_set() {
+        let config = Config::read(json!({
+            "ports": [{"name": "ptx", "location": "va"}],
+            "devices": [{
+                "name": "dtx",
+                "ethernets": [{
+                    "name": "dtx_eth", "connection": {"choice": "port_name", "port_name": "ptx"}, "mtu": 1500,
+                    "ipv4_addresses": [{"name": "dtx_ip", "address": "1.1.1.1", "gateway": "1.1.1.2", "prefix": 24}],
+                }],
+                "bgp": {"router_id": "1.1.1.1", "ipv4_interfaces": [{"ipv4_name": "dtx_ip", "peers": [{
+                    "name": "peer", "peer_address": "1.1.1.2", "as_type": "ebgp", "as_number": 1111, "as_number_width": "four",
+                    "v4_routes": [{
+                        "name": "rr", "addresses": [{"address": "10.10.10.1", "prefix": 32, "count": 1, "step": 1}],
+                        "next_hop_mode": "manual", "next_hop_address_type": "ipv4", "next_hop_ipv4_address": "1.1.1.3",
+                        "next_hop_ipv6_address": "::0",
+                        "advanced": {"include_multi_exit_discriminator": true, "multi_exit_discriminator": 50, "origin": "egp"},
+                        "as_path": {"as_set_mode": "include_as_set", "segments": [{"type": "as_seq", "as_numbers": [1112, 1113]}]},
+                    }],
+                }]}]},
+            }],
+        }));
+        let config = config.unwrap();
+        let routes = &config.devices[0].bgp.as_ref().unwrap().peers[0].routes[0];
+        let segment = |kind, ases: &[u32]| PathSegment { kind, ases: ases.to_vec() };
+        let path = vec![segment(PathSegmentKind::Set, &[1_111]), segment(PathSegmentKind::Sequence, &[1_112, 1_113])];
+        assert_eq!((&routes.attributes.path, routes.attributes.med), (&Some(path), Some(50)));
+        assert_eq!(routes.attributes.next_hop, Some("1.1.1.3".parse().unwrap()));
+    }
+
     #[test]
     fn all_mistakes_are_told_at_once() {
         let errors = Config::read(json!({

@@ -228,6 +228,7 @@ mod tests {
         let attributes = Attributes {
             origin: 2,
             as_path: &[65_001, 70_000],
+            path: None,
             next_hop: Some(Ipv4Addr::new(198, 18, 1, 2)),
             med: Some(9),
             local_pref: Some(100),

@@ -1,18 +1,13 @@
-//! REST: paths, JSON bodies and TLS.
+//! REST: paths and JSON bodies.
 
 use crate::api::{Answer, Api, Call, Failure};
-use crate::connection::Limited;
-use crate::server::Listening;
 use axum::Router;
 use axum::body::{Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
-use axum_server::Handle;
-use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use serde_json::Value;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -25,16 +20,6 @@ const MOST_VALUES: usize = 2_000_000;
 const MOST_BYTES: usize = 256 << 20;
 /// How long the body of a request may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(60);
-/// Time for open requests when the server ends.
-const GRACE: Duration = Duration::from_secs(1);
-
-/// The server of REST, bound to its address.
-pub struct Rest {
-    listener: TcpListener,
-    address: SocketAddr,
-    tls: Option<RustlsConfig>,
-    router: Router,
-}
 
 /// What handlers share.
 #[derive(Clone)]
@@ -126,7 +111,8 @@ macro_rules! handler {
     };
 }
 
-fn router(api: Api) -> Router {
+/// The paths of the API.
+pub fn router(api: Api) -> Router {
     let config = post(handler!(SetConfig)).get(handler!(GetConfig)).patch(handler!(UpdateConfig));
     Router::new()
         .route("/config", config)
@@ -143,66 +129,4 @@ fn router(api: Api) -> Router {
             json(StatusCode::NOT_FOUND, &failure.to_json())
         })
         .with_state(Shared { api, room: Arc::new(Semaphore::new(MOST_BYTES >> 10)) })
-}
-
-/// A TLS configuration with a certificate made now. Clients of the API do not verify it.
-fn self_signed(address: SocketAddr) -> Result<RustlsConfig, String> {
-    let failed = |e: &dyn std::fmt::Display| format!("no certificate can be made: {e}");
-    let names = vec!["localhost".to_owned(), address.ip().to_string()];
-    let made = rcgen::generate_simple_self_signed(names).map_err(|e| failed(&e))?;
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| failed(&e))?
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key.into())
-        .map_err(|e| failed(&e))?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(RustlsConfig::from_config(Arc::new(config)))
-}
-
-impl Rest {
-    /// Binds the address.
-    ///
-    /// # Errors
-    /// The address cannot be used, or the certificate cannot be made.
-    pub fn bind(listening: Listening, api: Api) -> Result<Rest, String> {
-        let cannot = |e: std::io::Error| format!("cannot listen on {}: {e}", listening.rest);
-        let listener = TcpListener::bind(listening.rest).map_err(cannot)?;
-        listener.set_nonblocking(true).map_err(cannot)?;
-        let address = listener.local_addr().map_err(cannot)?;
-        let tls = listening.tls.then(|| self_signed(address)).transpose()?;
-        Ok(Rest { listener, address, tls, router: router(api) })
-    }
-
-    /// The address to which clients connect.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Serves clients until `until` is done.
-    ///
-    /// # Errors
-    /// The server failed.
-    pub async fn serve(self, until: impl Future<Output = ()>) -> Result<(), String> {
-        let handle = Handle::new();
-        let service = self.router.into_make_service();
-        let failed = |e: std::io::Error| format!("the server failed: {e}");
-        let ending = handle.clone();
-        let served = async move {
-            let server = axum_server::from_tcp(self.listener).map_err(failed)?.handle(handle);
-            match self.tls {
-                Some(tls) => server.acceptor(RustlsAcceptor::new(tls).acceptor(Limited::new())).serve(service).await,
-                None => server.acceptor(Limited::new()).serve(service).await,
-            }
-            .map_err(failed)
-        };
-        tokio::pin!(served);
-        tokio::select! {
-            ended = &mut served => return ended,
-            () = until => ending.graceful_shutdown(Some(GRACE)),
-        }
-        served.await
-    }
 }

@@ -16,7 +16,7 @@ ip link add va type veth peer name vb
 for link in va vb; do ip link set $link up; done
 $D serve --http --listen 127.0.0.1:0 ${IDLE-} > served 2> said & SERVER=$!
 until grep -q :// served; do kill -0 $SERVER; sleep 0.02; done
-PORT=$(grep -o '127.0.0.1:[0-9]*' served | cut -d: -f2)
+PORT=$(grep -o '127.0.0.1:[0-9]*' served | head -1 | cut -d: -f2)
 call() {
     exec 3<>/dev/tcp/127.0.0.1/$PORT
     printf '%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %s\r\n\r\n%s' $1 $2 $(printf %s "${3-}" | wc -c) "${3-}" >&3
@@ -114,6 +114,7 @@ finish
     // Whether a busy machine sent in time is not the same in every run, but the answer is never without a reason.
     assert_eq!(beyond["valid"].as_bool(), Some(beyond["reasons"].as_array().unwrap().is_empty()), "{beyond}");
     let port = &ports["port_metrics"][1];
+    assert_eq!(port["speed"], 125_000, "kilobytes per second");
     assert_eq!((&port["frames_rx"], &port["frames_tx"], &port["link"]), (&200.into(), &sent.into(), &"up".into()));
     // Header of the file, and header and bytes of each frame with its FCS; the shell adds a newline.
     let capture = std::fs::read(ran.folder.path().join("capture")).unwrap();
@@ -218,7 +219,7 @@ finish
         (400, "isis: not supported"),
         (404, "there is no such path"),
         (400, "config_delete_list[0].flows: there is no flow `x`"),
-        (501, "actions are not supported"),
+        (400, "protocol.ipv4.ping.requests: write 1 to 64 requests"),
     ];
     assert_eq!(answers.len(), expected.len() + 1, "{answers:#?}");
     for (answer, (code, text)) in answers.iter().zip(expected) {
@@ -348,4 +349,5 @@ fn an_address_that_is_taken_is_told() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     refused(&run(&["serve", "--listen", &address]), 3, "cannot listen on");
+    refused(&run(&["serve", "--listen", "127.0.0.1:0", "--grpc", &address]), 3, "cannot listen on");
 }

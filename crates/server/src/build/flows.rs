@@ -5,11 +5,12 @@
 
 use super::{Link, LspPlace, Place};
 use crate::model::flow::{Ends, Flow, FlowMetrics, Gap, Length, Rate};
+use crate::model::packet::NO_PROTOCOL;
 use crate::model::read::Errors;
 use crate::model::{Config, Port};
 use drophammer_model::mac::MacAddr;
 use drophammer_model::size::PacketSize;
-use drophammer_model::traffic::{Bits, Ethernet, Field, FieldName, Header, HeaderKind, Vlan};
+use drophammer_model::traffic::{Bits, Ethernet, Field, FieldName, Header, HeaderKind, Ipv4, Ipv6, Vlan};
 use drophammer_model::trial::{AddressRange, Family, FlowDuration, FlowSchedule, FlowSpec, Targets};
 use drophammer_rig::Config as RigConfig;
 use drophammer_wire::stack::{Payload, compile, fit};
@@ -134,7 +135,7 @@ impl<'a> FlowBuilder<'a, '_> {
                 let end = |port| End { port, place: None };
                 Some((vec![(end(from), end(*first))], also.to_vec()))
             }
-            Ends::Device { tx, rx, mesh } => {
+            Ends::Device { tx, rx, mesh, .. } => {
                 let ends =
                     |names: &[String], key| names.iter().map(|name| self.end(name, key)).collect::<Option<Vec<_>>>();
                 let (tx, rx) = (ends(tx, "tx_rx.device.tx_names")?, ends(rx, "tx_rx.device.rx_names")?);
@@ -151,28 +152,50 @@ impl<'a> FlowBuilder<'a, '_> {
 
     fn flow(&mut self, flow: &Flow) -> Option<PlannedFlow> {
         let (pairs, also) = self.pairs(flow)?;
-        let count = pairs.len();
-        let streams =
-            pairs.into_iter().enumerate().map(|(i, (from, to))| self.stream(flow, from, to, &also, (i, count)));
-        let streams = streams.collect::<Option<Vec<_>>>()?;
+        let mut streams = self.streams(flow, &flow.packet, pairs.clone(), &also)?;
+        if matches!(flow.ends, Ends::Device { both_ways: true, .. }) {
+            let mut back: Vec<_> = pairs.into_iter().map(|(from, to)| (to, from)).collect();
+            back.sort_by_key(|(from, to)| (from.port, to.port));
+            let mut packet = flow.packet.clone();
+            packet.iter_mut().for_each(reverse);
+            streams.extend(self.streams(flow, &packet, back, &also)?);
+        }
         Some(PlannedFlow { name: flow.name.clone(), streams, metrics: flow.metrics })
+    }
+
+    /// One stream for each pair, which share rate and frames of the flow.
+    fn streams(
+        &mut self,
+        flow: &Flow,
+        packet: &[Header],
+        pairs: Vec<(End<'a>, End<'a>)>,
+        also: &[usize],
+    ) -> Option<Vec<Stream>> {
+        let count = pairs.len();
+        let each = |(i, (from, to))| self.stream(flow, packet, from, to, also, (i, count));
+        pairs.into_iter().enumerate().map(each).collect()
     }
 
     fn stream(
         &mut self,
         flow: &Flow,
+        packet: &[Header],
         from: End<'a>,
         to: End<'a>,
         also: &[usize],
         share: (usize, usize),
     ) -> Option<Stream> {
-        let mut headers = flow.packet.clone();
+        let mut headers = packet.to_vec();
         if headers.first().is_none_or(|first| first.kind() != HeaderKind::Ethernet) {
             if !headers.is_empty() {
                 self.wrong("packet", "the first header must be `ethernet`");
                 return None;
             }
-            headers.push(Header::Ethernet(Ethernet { ethertype: Some(Field::Value(0xffff)), ..Ethernet::default() }));
+            let between_devices = from.place.is_some();
+            let ethertype = (!between_devices).then_some(Field::Value(0xffff));
+            headers.push(Header::Ethernet(Ethernet { ethertype, ..Ethernet::default() }));
+            // Devices speak IP.
+            headers.extend(between_devices.then(|| empty_packet(self.family(&[], &from, &to))));
         }
         let family = self.family(&headers, &from, &to);
         let (sources, destinations) = self.addresses(&mut headers, family, &from, &to)?;
@@ -436,6 +459,27 @@ impl<'a> FlowBuilder<'a, '_> {
                 Program { rate_pps, delay: Duration::ZERO, frames: Some(own(frames)), bursts, gap }
             }
         })
+    }
+}
+
+/// Swaps the addresses and ports of a header.
+fn reverse(header: &mut Header) {
+    use std::mem::swap;
+    match header {
+        Header::Ethernet(ethernet) => swap(&mut ethernet.source, &mut ethernet.destination),
+        Header::Ipv4(ip) => swap(&mut ip.source, &mut ip.destination),
+        Header::Ipv6(ip) => swap(&mut ip.source, &mut ip.destination),
+        Header::Udp(udp) => swap(&mut udp.source_port, &mut udp.destination_port),
+        Header::Tcp(tcp) => swap(&mut tcp.source_port, &mut tcp.destination_port),
+        _ => {}
+    }
+}
+
+/// The header of an IP packet without another header in it.
+fn empty_packet(family: Family) -> Header {
+    match family {
+        Family::Ipv4 => Header::Ipv4(Ipv4 { protocol: Some(Field::Value(NO_PROTOCOL.0)), ..Ipv4::default() }),
+        Family::Ipv6 => Header::Ipv6(Ipv6 { next_header: Some(Field::Value(NO_PROTOCOL.1)), ..Ipv6::default() }),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use drophammer_emulation::bgp::EncapsulationKind;
+use drophammer_model::mac::MacAddr;
 use drophammer_model::routes::AfiSafi;
 use drophammer_model::traffic::{Field, Header};
 use drophammer_model::trial::Targets;
@@ -139,6 +140,46 @@ fn devices_have_sessions_routes_and_flows() {
         panic!()
     };
     assert_eq!((&ethernet.destination, vlan.vid.first().get()), (&None, 100));
+}
+
+#[test]
+fn a_flow_both_ways_has_its_ends_reversed() {
+    let devices = json!([device("p1", "10.0.1.2", "10.0.1.1", 1), device("p2", "10.0.2.2", "10.0.2.1", 2)]);
+    let built = built(json!({
+        "ports": ports(), "devices": devices,
+        "flows": [{
+            "name": "f", "packet": [{"ethernet": {}}, {"ipv4": {"src": {"value": "1.1.1.1"}, "dst": {"value": "2.2.2.2"}}},
+                {"udp": {"src_port": {"value": 5}, "dst_port": {"value": 6}}}],
+            "tx_rx": {"device": {"tx_names": ["a1"], "rx_names": ["a2"], "bidirectional": true}},
+            "duration": {"fixed_packets": {"packets": 5}},
+        }],
+    }));
+    let built = built.unwrap();
+    let [there, back] = &built.flows[0].streams[..] else { panic!() };
+    for (stream, ports, source, mac, source_port) in [(there, (0, 1), "1.1.1.1", 1, 5), (back, (1, 0), "2.2.2.2", 2, 6)]
+    {
+        assert_eq!((stream.spec.from, stream.spec.to, stream.program.frames), (ports.0, ports.1, Some(5)));
+        assert_eq!(stream.spec.sources.first.to_string(), source);
+        let [Header::Ethernet(ethernet), Header::Vlan(_), Header::Ipv4(_), Header::Udp(udp)] = &stream.spec.headers[..]
+        else {
+            panic!("{:?}", stream.spec.headers)
+        };
+        assert_eq!(
+            (ethernet.source.clone(), ethernet.destination.clone()),
+            (Some(MacAddr([2, 0, 0, 0, 0, mac]).into()), None)
+        );
+        assert_eq!(udp.source_port, source_port.into());
+    }
+}
+
+#[test]
+fn devices_without_headers_exchange_empty_packets() {
+    let devices = json!([device("p1", "10.0.1.2", "10.0.1.1", 1), device("p2", "10.0.2.2", "10.0.2.1", 2)]);
+    let ends = json!({"device": {"tx_names": ["d1"], "rx_names": ["d2"]}});
+    let built = built(json!({"ports": ports(), "devices": devices, "flows": [{"name": "f", "tx_rx": ends}]})).unwrap();
+    let stream = &built.flows[0].streams[0];
+    let Header::Ipv4(ip) = stream.spec.headers.last().unwrap() else { panic!("{:?}", stream.spec.headers) };
+    assert_eq!((ip.protocol.clone(), stream.spec.sources.first.to_string()), (Some(61.into()), "10.0.1.2".into()));
 }
 
 #[test]

@@ -1,16 +1,15 @@
 //! Metrics and states. Without a list of columns, every scalar is present, because clients read them without looking.
 
 use super::bench::{Bench, Sums};
+use super::prefixes;
 use super::traffic::{Disturbance, Row};
 use crate::api::Failure;
 use crate::model::read::{Errors, Object};
-use crate::model::speed_word;
 use drophammer_emulation::bgp;
 use drophammer_model::Instant;
 use drophammer_model::routes::AfiSafi;
 use drophammer_model::trial::Family;
 use serde_json::{Map, Value, json};
-use std::net::IpAddr;
 
 /// Preamble and gap of a frame in bytes, which count for the rate of layer 1.
 const GAP: f64 = 20.0;
@@ -147,8 +146,9 @@ impl Bench {
                 "frames_tx_rate": tx, "frames_rx_rate": rx, "bytes_tx_rate": tx_bytes, "bytes_rx_rate": rx_bytes,
                 "transmit": if self.flows.port_sends(i) { "started" } else { "stopped" },
             });
-            if let Some(word) = self.links[i].speed.and_then(speed_word) {
-                row["speed"] = json!(word);
+            if let Some(speed) = self.links[i].speed {
+                // The unit of the model is 1,000 bytes per second.
+                row["speed"] = json!(speed.0 / 8_000);
             }
             out.push(row);
         }
@@ -294,13 +294,10 @@ impl Bench {
             let selection = Selection::read(&mut request, "bgp_peer_names", "");
             let names = self.built.sessions.iter().map(|session| session.name.as_str());
             selection.check(&request, "bgp_peer_names", names);
-            let filters = request.texts("prefix_filters");
-            for key in ["ipv4_unicast_filters", "ipv6_unicast_filters"] {
-                request.ignore(key);
-            }
+            let wanted = prefixes::Wanted::read(&mut request);
             drop((request, o));
             errors.or(()).map_err(Failure::validation)?;
-            let rows = self.bgp_prefixes(&selection, &filters)?;
+            let rows = self.bgp_prefixes(|name| selection.has(name), &wanted)?;
             return Ok(json!({"choice": kind, kind: rows}));
         }
         if let "ospfv2_lsas" | "rsvp_lsps" = kind {
@@ -334,45 +331,4 @@ impl Bench {
         }
         Ok(json!({"choice": kind, kind: rows}))
     }
-
-    /// The unicast prefixes that peers have learned.
-    fn bgp_prefixes(&self, selection: &Selection, filters: &[String]) -> Result<Vec<Value>, Failure> {
-        let mut out = Vec::new();
-        for (i, name) in self.built.sessions.iter().enumerate() {
-            let Some((routers, router)) = self.rig.session(i).filter(|_| selection.has(&name.name)) else { continue };
-            let adj_rib_in = routers.adj_rib_in(router);
-            let mut row = json!({"bgp_peer_name": name.name});
-            for (v6, key, filter) in
-                [(false, "ipv4_unicast_prefixes", "ipv4_unicast"), (true, "ipv6_unicast_prefixes", "ipv6_unicast")]
-            {
-                let wanted = filters.is_empty() || filters.iter().any(|known| known == filter);
-                if !wanted || !name.learns[usize::from(v6)] {
-                    continue;
-                }
-                let learned = adj_rib_in.unexpected(MOST_PREFIXES + 1);
-                if learned.len() > MOST_PREFIXES {
-                    let text = format!(
-                        "peer `{}` has learned more than {MOST_PREFIXES} prefixes, which is more than this tester keeps",
-                        name.name
-                    );
-                    return Err(Failure::internal(text));
-                }
-                let family = if v6 { AfiSafi::IPV6_UNICAST } else { AfiSafi::IPV4_UNICAST };
-                let prefixes = learned.iter().filter(|known| known.afi_safi == family);
-                let prefix = |known: &bgp::RouteKey| {
-                    let address = match known.prefix.address() {
-                        IpAddr::V4(_) => "ipv4_address",
-                        IpAddr::V6(_) => "ipv6_address",
-                    };
-                    json!({address: known.prefix.address().to_string(), "prefix_length": known.prefix.length()})
-                };
-                row[key] = prefixes.map(prefix).collect::<Vec<_>>().into();
-            }
-            out.push(row);
-        }
-        Ok(out)
-    }
 }
-
-/// Most prefixes that a peer keeps.
-const MOST_PREFIXES: usize = 999;

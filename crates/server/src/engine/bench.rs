@@ -79,6 +79,18 @@ fn is_virtual(interface: &str) -> bool {
     !std::path::Path::new(&format!("/sys/class/net/{interface}/device")).exists()
 }
 
+/// Complains about ports whose interface has a smaller MTU than the configuration.
+fn check_mtu(config: &Config, links: &[Link]) -> Result<(), Vec<String>> {
+    let smaller = |(port, link): (&model::Port, &Link)| {
+        let wanted = port.mtu.filter(|mtu| *mtu > link.mtu)?;
+        let (name, interface, mtu) = (&port.name, &port.interface, link.mtu);
+        let remedy = format!("`ip link set {interface} mtu {wanted}`");
+        Some(format!("layer1: port `{name}` needs an MTU of {wanted} bytes, but {interface} has {mtu}; run {remedy}"))
+    };
+    let errors: Vec<String> = config.ports.iter().zip(links).filter_map(smaller).collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
 impl Bench {
     /// Opens the ports of `config`, puts the devices behind them and prepares the flows.
     ///
@@ -104,6 +116,7 @@ impl Bench {
             is_virtual: is_virtual(&config.interface),
         };
         let links: Vec<Link> = opened.iter().zip(&config.ports).map(link).collect();
+        check_mtu(&config, &links)?;
         let mut built = build(&config, &links, seed)?;
         routers::continue_sequences(&mut built.rig, clock.origin_ns());
         let tap = |(port, capture): (_, &Arc<Capture>)| {
@@ -114,6 +127,9 @@ impl Bench {
         let session = |(i, session): (usize, &SessionName)| {
             if let Some((routers, router)) = rig.session_mut(i) {
                 routers.keep_routes(router, true);
+                if session.learns.contains(&true) {
+                    routers.adj_rib_in_mut(router).keep_learned();
+                }
             }
             Session { started: false, advertised: vec![true; session.routes.len()] }
         };

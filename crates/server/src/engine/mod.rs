@@ -3,6 +3,7 @@
 //! A call waits for at most [`TURN`], unless the call before it waits for something: for a gateway to answer, or for frames in the
 //! DUT when traffic ends.
 
+mod action;
 mod answers;
 mod bench;
 mod change;
@@ -11,6 +12,7 @@ mod convergence;
 mod counts;
 mod lsas;
 mod lsps;
+mod prefixes;
 mod rates;
 mod routers;
 mod tap;
@@ -106,7 +108,10 @@ impl Engine {
     }
 
     fn call(&mut self, call: Call, body: Value) -> Result<Answer, Failure> {
-        let changes = matches!(call, Call::SetControlState | Call::GetMetrics | Call::GetStates | Call::GetCapture);
+        let changes = matches!(
+            call,
+            Call::SetControlState | Call::SetControlAction | Call::GetMetrics | Call::GetStates | Call::GetCapture
+        );
         if let Some(why) = self.failure.as_ref().filter(|_| changes) {
             return Err(Failure::internal(format!("{why}; set the configuration again")));
         }
@@ -122,7 +127,7 @@ impl Engine {
                 "api_spec_version": ">=1.40.0,<2.0.0", "sdk_version": "", "app_version": env!("CARGO_PKG_VERSION"),
             }))),
             Call::UpdateConfig | Call::AppendConfig | Call::DeleteConfig => self.change_config(call, body),
-            Call::SetControlAction => Err(unsupported("actions are not supported")),
+            Call::SetControlAction => self.bench.action(body).map(Answer::Json),
         }
     }
 
@@ -165,10 +170,6 @@ impl Engine {
         self.document = document;
         Ok(warnings(warned))
     }
-}
-
-fn unsupported(what: &str) -> Failure {
-    Failure { code: 501, ..Failure::validation(vec![what.to_owned()]) }
 }
 
 /// The message `Warning` of the model.

@@ -12,7 +12,7 @@ use drophammer_model::Instant;
 use drophammer_model::latency::IpdvSummary;
 use drophammer_model::mac::MacAddr;
 use drophammer_model::traffic::{Bits, Field, Header};
-use drophammer_model::trial::{Family, Load, PortIndex, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, FlowSpec, Load, PortIndex, TrialResult, TrialSpec};
 use drophammer_rig::{
     CONTINUOUS, CONTINUOUS_BINS, Event, FlowSelect, Live, Rig, RigError, Snapshot, Timing, TransmitAction, TrialKeys,
     Until,
@@ -321,7 +321,7 @@ impl Flows {
     fn begin(&mut self, rig: &mut Rig, built: &Built, keys: &mut TrialKeys, named: &[usize]) -> Result<(), String> {
         let wanted = built.flows.iter().flat_map(|flow| &flow.streams).enumerate().filter(|(i, _)| named.contains(i));
         let gateways: Vec<_> =
-            wanted.filter_map(|(_, stream)| Some((stream.spec.from, stream.gateway?, stream.spec.family))).collect();
+            wanted.filter_map(|(_, stream)| Some(gateway_of(built, &stream.spec, stream.gateway?))).collect();
         resolve(rig, built, &gateways)?;
         let mut specs = Vec::new();
         self.groups.clear();
@@ -331,7 +331,8 @@ impl Flows {
             (state.number, state.offered, state.base, state.moved) = (None, 0, 0, Duration::ZERO);
             state.windows = Windows::new(stream.program);
             if let (Some(device), Some(Header::Ethernet(ethernet))) = (stream.gateway, spec.headers.first_mut()) {
-                let mac = rig.hosts().device(spec.from, device).and_then(|device| device.gateway_mac(spec.family));
+                let (port, device, family) = gateway_of(built, &stream.spec, device);
+                let mac = rig.hosts().device(port, device).and_then(|device| device.gateway_mac(family));
                 let Some(mac) = mac else { continue };
                 ethernet.destination = Some(Field::Value(MacAddr(mac.0)));
             }
@@ -616,6 +617,18 @@ fn disturbance(row: &Row, ports: &[Disturbance]) -> Disturbance {
 fn give(rig: &Rig, number: Option<usize>, order: Option<Order>) -> Result<(), String> {
     let (Some(number), Some(Order { action, at })) = (number, order) else { return Ok(()) };
     rig.transmit(FlowSelect::Flows(&[number]), action, Some(at)).map_err(|e| e.to_string())
+}
+
+/// The gateway to which a flow goes: port, device and family. The DUT has one MAC address on a link, so a device with addresses of one
+/// family sends packets of both there: routes of one family can come from a session over the other.
+fn gateway_of(built: &Built, spec: &FlowSpec, device: usize) -> (PortIndex, usize, Family) {
+    let config = &built.rig.ports[spec.from].devices[device];
+    let family = match (spec.family, config.ipv4, config.ipv6) {
+        (Family::Ipv6, Some(_), None) => Family::Ipv4,
+        (Family::Ipv4, None, Some(_)) => Family::Ipv6,
+        (family, ..) => family,
+    };
+    (spec.from, device, family)
 }
 
 /// Waits until these gateways have answered.

@@ -5,7 +5,7 @@ use super::read::Object;
 use super::rsvp::{self, RsvpRouter};
 use drophammer_emulation::device::{Tag, Tags};
 use drophammer_model::mac::MacAddr;
-use drophammer_model::routes::{Origin, Prefix, RouteAttributes};
+use drophammer_model::routes::{Origin, PathSegment, PathSegmentKind, Prefix, RouteAttributes};
 use drophammer_wire::bgp::update::Labels;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -267,8 +267,8 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
         ["restart_time", "enable_llgr", "stale_time", "enable_notification"].iter().for_each(|key| restart.ignore(key));
     }
     let mut routes: Vec<RouteRange> =
-        o.objects("v4_routes").into_iter().map(|o| route_range::<Ipv4Addr>(o, asn, internal)).collect();
-    routes.extend(o.objects("v6_routes").into_iter().map(|o| route_range::<Ipv6Addr>(o, asn, internal)));
+        o.objects("v4_routes").into_iter().map(|o| route_range::<Ipv4Addr>(o, asn)).collect();
+    routes.extend(o.objects("v6_routes").into_iter().map(|o| route_range::<Ipv6Addr>(o, asn)));
     for range in routes.iter().filter(|range| range.labels.is_some()) {
         let v6 = range.prefixes.first().is_some_and(|prefix| prefix.address().is_ipv6());
         if !labelled[usize::from(v6)] {
@@ -292,7 +292,7 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
     }
 }
 
-fn route_range<F: Family>(mut o: Object<'_>, asn: u32, internal: bool) -> RouteRange {
+fn route_range<F: Family>(mut o: Object<'_>, asn: u32) -> RouteRange {
     let name = o.name("name");
     let mut prefixes = Vec::new();
     for mut range in o.objects("addresses") {
@@ -336,9 +336,9 @@ fn route_range<F: Family>(mut o: Object<'_>, asn: u32, internal: bool) -> RouteR
     communities.sort_unstable();
     communities.dedup();
     let labels = o.object("mpls_labels").and_then(|bindings| labels(bindings, prefixes.len() as u64));
-    let as_path = as_path(&mut o, asn, internal);
+    let path = as_path(&mut o, asn);
     let attributes =
-        RouteAttributes { origin, as_path, med, local_pref, communities, next_hop, ..RouteAttributes::default() };
+        RouteAttributes { origin, path, med, local_pref, communities, next_hop, ..RouteAttributes::default() };
     RouteRange { name, prefixes, attributes, labels }
 }
 
@@ -403,31 +403,42 @@ fn community(mut o: Object<'_>) -> u32 {
     }
 }
 
-/// The ASes behind the router. To an external peer the router prepends its own, so the path must begin with it if the mode
-/// says that it is not included.
-fn as_path(range: &mut Object<'_>, asn: u32, internal: bool) -> Vec<u32> {
-    let Some(mut o) = range.object("as_path") else { return Vec::new() };
-    let modes = ["do_not_include_local_as", "include_as_seq", "prepend_to_first_segment"];
-    let included = o.word("as_set_mode", &modes, 0) > 0;
-    let mut path = Vec::new();
-    for mut segment in o.objects("segments") {
-        segment.word("type", &["as_seq"], 0);
-        match segment.take("as_numbers").as_ref().and_then(|list| list.as_array()) {
-            Some(list) => {
-                let numbers =
-                    list.iter().filter_map(super::read::whole).filter_map(|number| u32::try_from(number).ok());
-                path.extend(numbers);
-            }
-            None => segment.wrong("as_numbers", "this must be a list of AS numbers"),
-        }
+/// The path as it is sent, if the client describes one. The mode says how this router's AS gets into it.
+fn as_path(range: &mut Object<'_>, asn: u32) -> Option<Vec<PathSegment>> {
+    use PathSegmentKind::{ConfederationSequence, ConfederationSet, Sequence, Set};
+    let mut o = range.object("as_path")?;
+    let modes = [
+        "do_not_include_local_as",
+        "include_as_seq",
+        "include_as_set",
+        "include_as_confed_seq",
+        "include_as_confed_set",
+        "prepend_to_first_segment",
+    ];
+    let mode = o.word("as_set_mode", &modes, 0);
+    let kinds = [Sequence, Set, ConfederationSequence, ConfederationSet];
+    let mut path: Vec<PathSegment> = o.objects("segments").into_iter().map(|o| segment(o, kinds)).collect();
+    match mode {
+        0 => {}
+        5 if !path.is_empty() => path[0].ases.insert(0, asn),
+        _ => path.insert(0, PathSegment { kind: kinds[(mode - 1) % kinds.len()], ases: vec![asn] }),
     }
-    match (included, internal) {
-        (true, true) => path.insert(0, asn),
-        (false, false) if path.first() == Some(&asn) => _ = path.remove(0),
-        (false, false) if !path.is_empty() => {
-            o.wrong("as_set_mode", format_args!("an external path must begin with AS {asn}; write include_as_seq"));
-        }
-        _ => {}
+    if path.iter().map(|segment| segment.ases.len()).sum::<usize>() > MOST_ASES {
+        o.wrong("segments", format_args!("a path has at most {MOST_ASES} ASes"));
     }
-    path
+    Some(path)
+}
+
+/// Most ASes of a path.
+const MOST_ASES: usize = 254;
+
+fn segment(mut o: Object<'_>, kinds: [PathSegmentKind; 4]) -> PathSegment {
+    let kind = kinds[o.word("type", &["as_seq", "as_set", "as_confed_seq", "as_confed_set"], 0)];
+    let list = o.take("as_numbers").unwrap_or_default();
+    let number = |value| super::read::whole(value).and_then(|number| u32::try_from(number).ok()).filter(|asn| *asn > 0);
+    let ases: Option<Vec<u32>> = list.as_array().and_then(|list| list.iter().map(number).collect());
+    if ases.as_ref().is_none_or(|ases| ases.is_empty()) {
+        o.wrong("as_numbers", "this must be a list of AS numbers");
+    }
+    PathSegment { kind, ases: ases.unwrap_or_default() }
 }

@@ -45,6 +45,8 @@ pub enum Ends {
         rx: Vec<String>,
         /// From each sender to each receiver, instead of from the first to the first and so on.
         mesh: bool,
+        /// Also from the receivers to the senders, with the addresses and ports of the headers swapped.
+        both_ways: bool,
     },
 }
 
@@ -150,10 +152,8 @@ fn ends(flow: &mut Object<'_>) -> Ends {
         if !mesh && tx.len() != rx.len() {
             device.wrong("mode", "one_to_one needs as many `tx_names` as `rx_names`");
         }
-        if device.flag("bidirectional", false) {
-            device.wrong("bidirectional", "not supported; write a second flow for the way back");
-        }
-        return Ends::Device { tx, rx, mesh };
+        let both_ways = device.flag("bidirectional", false);
+        return Ends::Device { tx, rx, mesh, both_ways };
     }
     let mut port = o.object_or_empty("port");
     let (tx, mut rx) = (port.name("tx_name"), port.texts("rx_names"));

@@ -12,7 +12,7 @@ use async_nats::{HeaderMap, Message};
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Backend, Clock};
-use drophammer_rig::{Live, Standing, Wish};
+use drophammer_rig::{FlowSelect, Live, Standing, TransmitError, Wish};
 use futures_util::StreamExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -166,7 +166,10 @@ struct Loaned {
 /// The trial of a loan.
 #[derive(Default)]
 struct Trial {
+    /// The attempt that was started; 0 if there is none.
     attempt: u64,
+    /// The newest attempt that may be planned and started. Requests for earlier ones are late.
+    newest: u64,
     live: Option<Live>,
     over: Option<Over>,
 }
@@ -218,13 +221,12 @@ impl Host {
             (loan.worker.clone(), loan.trial.clone(), loan.terms.clone())
         });
         let Some((worker, trial, terms)) = lent else { return Reply::NotLent };
-        worker.relay.heard(worker.clock.now());
         let done = match what {
-            What::Plan(job) => self.plan(&worker, &trial, job).await.map(|()| Reply::Done),
+            What::Plan { attempt, job } => plan(&worker, &trial, attempt, job).await.map(|()| Reply::Done),
             What::Start { attempt, at_ns } => {
                 start(&worker, &trial, &terms, attempt, at_ns).await.map(|()| Reply::Done)
             }
-            What::Wish(wish) => fulfil(&trial, wish).await,
+            What::Wish { attempt, wish } => fulfil(&trial, attempt, wish).await,
             What::Report { attempt, refusals } => {
                 let mine = locked(&trial).attempt == attempt && refusals.is_sound();
                 match mine {
@@ -232,8 +234,8 @@ impl Host {
                     false => Err(format!("attempt {attempt} is not the last one")),
                 }
             }
-            What::Abandon => {
-                end(&trial);
+            What::Abandon { attempt } => {
+                abandon(&trial, attempt);
                 Ok(Reply::Done)
             }
             What::Link(port, up) => ask(&worker, |reply| Work::Link(port, up, reply)).await.map(|()| Reply::Done),
@@ -256,7 +258,7 @@ impl Host {
         if loan.protocol != PROTOCOL || loan.ports.is_empty() || loan.all > MOST_PORTS || loan.hosts > MOST_PORTS {
             return Err("a loan with impossible terms".into());
         }
-        if loan.host >= loan.hosts || !(100..=60_000).contains(&loan.silence_ms) {
+        if loan.host >= loan.hosts || !(50..=60_000).contains(&loan.silence_ms) {
             return Err("a loan with impossible terms".into());
         }
         let leases = self.link.leases().await.map_err(|e| e.to_string())?;
@@ -312,16 +314,10 @@ impl Host {
     /// Ends traffic and closes the ports. The caller holds `busy`.
     async fn close_now(&self) {
         let Some(mut loan) = self.loan().take() else { return };
-        end(&loan.trial);
+        locked(&loan.trial).end();
         loan.tasks.shutdown().await;
         // It waits for its thread.
         let _ = tokio::task::spawn_blocking(move || drop(loan)).await;
-    }
-
-    async fn plan(&self, worker: &Worker, trial: &Mutex<Trial>, job: Box<drophammer_rig::Job>) -> Result<(), String> {
-        end(trial);
-        *locked(trial) = Trial::default();
-        ask(worker, |reply| Work::Plan(job, reply)).await
     }
 
     /// Stores the reports of the trial in the stream.
@@ -358,33 +354,83 @@ impl Host {
     }
 }
 
-/// Ends the traffic of a trial, and forgets how it ended.
-fn end(trial: &Mutex<Trial>) {
-    let mut trial = locked(trial);
-    if let Some(live) = trial.live.take() {
-        live.end();
+impl Trial {
+    /// Ends its traffic, and forgets how it ended.
+    fn end(&mut self) {
+        if let Some(live) = self.live.take() {
+            live.end();
+        }
+        (self.attempt, self.over) = (0, None);
     }
-    (trial.attempt, trial.over) = (0, None);
+}
+
+type Answer<T> = oneshot::Receiver<Result<T, String>>;
+
+/// Gives the thread of the ports an order.
+fn order<T>(
+    worker: &Worker,
+    work: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Work,
+) -> Result<Answer<T>, String> {
+    let (reply, answer) = oneshot::channel();
+    worker.order(work(reply))?;
+    Ok(answer)
+}
+
+async fn answer<T>(answer: Answer<T>) -> Result<T, String> {
+    answer.await.map_err(|_| "the ports of this host failed".to_owned())?
 }
 
 /// Gives the thread of the ports an order and waits for its answer.
 async fn ask<T>(worker: &Worker, work: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Work) -> Result<T, String> {
-    let (reply, answer) = oneshot::channel();
-    worker.order(work(reply))?;
-    answer.await.map_err(|_| "the ports of this host failed".to_owned())?
+    answer(order(worker, work)?).await
+}
+
+async fn plan(
+    worker: &Worker,
+    trial: &Mutex<Trial>,
+    attempt: u64,
+    job: Box<drophammer_rig::Job>,
+) -> Result<(), String> {
+    let planned = {
+        let mut trial = locked(trial);
+        if attempt < trial.newest || attempt == trial.attempt {
+            return Err(format!("a late plan of attempt {attempt}"));
+        }
+        trial.end();
+        trial.newest = attempt;
+        // The order is given under the lock, so that plans reach the thread in the order of their numbers.
+        order(worker, |reply| Work::Plan(job, reply))?
+    };
+    answer(planned).await
+}
+
+fn abandon(trial: &Mutex<Trial>, attempt: u64) {
+    let mut trial = locked(trial);
+    if attempt >= trial.newest {
+        trial.end();
+        // Its plan and start may still be under way.
+        trial.newest = attempt + 1;
+    }
 }
 
 async fn start(worker: &Worker, trial: &Mutex<Trial>, terms: &Loan, attempt: u64, at_ns: u64) -> Result<(), String> {
-    if locked(trial).attempt == attempt {
-        // The request came twice.
-        return Ok(());
-    }
-    *locked(trial) = Trial { attempt, ..Trial::default() };
     let at = Instant(at_ns);
     if at > worker.clock.now() + Duration::from_secs(60) {
         return Err("the start is more than a minute away".into());
     }
-    let live = ask(worker, |live| Work::Start { attempt, at, others: terms.hosts - 1, live }).await?;
+    let started = {
+        let mut trial = locked(trial);
+        if trial.attempt == attempt {
+            // The request came twice.
+            return Ok(());
+        }
+        if trial.newest != attempt {
+            return Err(format!("a late start of attempt {attempt}"));
+        }
+        trial.attempt = attempt;
+        order(worker, |live| Work::Start { attempt, at, others: terms.hosts - 1, live })?
+    };
+    let live = answer(started).await?;
     let mut trial = locked(trial);
     // It may have been abandoned in the meantime.
     if trial.attempt == attempt {
@@ -395,13 +441,18 @@ async fn start(worker: &Worker, trial: &Mutex<Trial>, terms: &Loan, attempt: u64
     Ok(())
 }
 
-async fn fulfil(trial: &Mutex<Trial>, wish: Wish) -> Result<Reply, String> {
-    let live = locked(trial).live.clone().ok_or("there is no traffic")?;
+async fn fulfil(trial: &Mutex<Trial>, attempt: u64, wish: Wish) -> Result<Reply, String> {
+    let mine = |trial: &Trial| trial.live.clone().filter(|_| trial.attempt == attempt);
+    let live = mine(&locked(trial)).ok_or("there is no such traffic")?;
     match wish {
         Wish::End => live.end(),
         Wish::EndSending => live.end_sending(),
         Wish::Transmit { flows, action, at } => {
-            live.transmit(drophammer_rig::FlowSelect::Flows(&flows), action, at).map_err(|e| e.to_string())?;
+            match live.transmit(FlowSelect::Flows(&flows), action, at) {
+                // No flow sends any more, on any host.
+                Ok(()) | Err(TransmitError::Over) => {}
+                Err(e) => return Err(e.to_string()),
+            }
         }
         Wish::Count => {
             let counts = tokio::task::spawn_blocking(move || live.counts(Duration::from_millis(500))).await;
@@ -431,10 +482,11 @@ async fn tell(link: Link, subject: String, host: usize, trial: Arc<Mutex<Trial>>
     }
 }
 
-/// Takes the beats of the controller.
+/// Takes the beats of the controller. Each says when it was sent: one that was long under way is no sign of life.
 async fn hear(mut beats: async_nats::Subscriber, worker: Arc<Worker>, beaten_ns: Arc<AtomicU64>) {
-    while beats.next().await.is_some() {
-        worker.relay.heard(worker.clock.now());
+    while let Some(beat) = beats.next().await {
+        let Ok(sent) = <[u8; 8]>::try_from(&beat.payload[..]) else { continue };
+        worker.relay.heard(Instant(u64::from_be_bytes(sent)).min(worker.clock.now()));
         beaten_ns.store(steady_ns() as u64, Ordering::Relaxed);
     }
 }

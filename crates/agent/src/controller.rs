@@ -39,7 +39,7 @@ pub struct Settings {
     pub clock: Domain,
 }
 
-/// How often the controller says that it is there.
+/// How often the controller says that it is there, unless traffic must stop soon.
 const BEAT: Duration = Duration::from_millis(100);
 /// A host that has told nothing for this long is gone.
 const GONE: Duration = Duration::from_secs(3);
@@ -128,7 +128,10 @@ struct Host {
 #[derive(Default)]
 struct Heard {
     states: Vec<Option<(std::time::Instant, State)>>,
-    counts: VecDeque<(usize, Vec<LaneCounts>)>,
+    /// By attempt and host.
+    counts: VecDeque<(u64, usize, Vec<LaneCounts>)>,
+    /// The attempt and the host that did not carry out a wish, and why.
+    unfulfilled: Option<(u64, usize, String)>,
     /// Why the leases are lost.
     lost: Option<String>,
 }
@@ -149,6 +152,10 @@ struct Bond {
     keys: Arc<Mutex<Vec<(String, u64)>>>,
     heard: Arc<Mutex<Heard>>,
     attempt: u64,
+    /// True if hosts may have started the attempt.
+    launched: bool,
+    /// Wishes of users, with their attempts, for each host.
+    wishes: Vec<mpsc::UnboundedSender<(u64, Wish)>>,
     /// [`LEAD`], or more after a host was not ready in time.
     lead: Duration,
     tasks: JoinSet<()>,
@@ -180,6 +187,8 @@ impl Bond {
             keys: Arc::default(),
             heard: Arc::new(Mutex::new(heard)),
             attempt: 0,
+            launched: false,
+            wishes: Vec::new(),
             lead: LEAD,
             tasks: JoinSet::new(),
         };
@@ -234,15 +243,48 @@ impl Bond {
         };
         self.tasks.spawn_on(hear, self.runtime.handle());
         let (client, subject) = (self.link.client.clone(), format!("drophammer.beat.{}", self.lease.id));
+        let (clock, every) = (self.clock, self.beat());
         let beat = async move {
-            let mut next = interval(BEAT);
+            let mut next = interval(every);
             loop {
                 next.tick().await;
-                let _ = client.publish(subject.clone(), Vec::new().into()).await;
+                let _ = client.publish(subject.clone(), clock.now().0.to_be_bytes().to_vec().into()).await;
             }
         };
         self.tasks.spawn_on(beat, self.runtime.handle());
+        for number in 0..self.hosts.len() {
+            let (wish, wishes) = mpsc::unbounded_channel();
+            self.wishes.push(wish);
+            self.tasks.spawn_on(self.pass_wishes(number, wishes), self.runtime.handle());
+        }
         Ok(())
+    }
+
+    /// Returns how often to beat: several times within the silence that stops traffic.
+    fn beat(&self) -> Duration {
+        (self.settings.silence / 10).min(BEAT)
+    }
+
+    /// Passes wishes on to a host, one after the other, because a start and a stop must not change places.
+    fn pass_wishes(
+        &self,
+        number: usize,
+        mut wishes: mpsc::UnboundedReceiver<(u64, Wish)>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (link, name, heard) = (self.link.clone(), self.hosts[number].name.clone(), self.heard.clone());
+        let lease = self.lease.id.clone();
+        async move {
+            while let Some((attempt, wish)) = wishes.recv().await {
+                let request = Request { lease: lease.clone(), what: What::Wish { attempt, wish } };
+                let why = match ask(&link, &name, &request, ANSWER).await {
+                    Ok(Reply::Refused(why)) => format!("agent {name}: {why}"),
+                    Ok(Reply::NotLent) => format!("agent {name} no longer lends it"),
+                    Ok(_) => continue,
+                    Err(e) => e.to_string(),
+                };
+                locked(&heard).unfulfilled = Some((attempt, number, why));
+            }
+        }
     }
 
     /// Begins to pass frames of the devices in both directions.
@@ -360,8 +402,8 @@ impl Bond {
             ports: host.ports.clone(),
             all: self.all,
             origin_ns,
-            // The last beat may have left one interval before the controller was gone, and may have been under way.
-            silence_ms: self.settings.silence.saturating_sub(BEAT * 2).max(BEAT).as_millis() as u64,
+            // A margin for the errors of clocks, and for threads that wait for a processor.
+            silence_ms: self.settings.silence.saturating_sub(self.beat() * 2).as_millis() as u64,
         };
         match self.demand(host, What::Lend(loan), LONG).await? {
             Reply::Lent(facts) if facts.len() == host.ports.len() => Ok(facts),
@@ -385,6 +427,7 @@ impl Bond {
             return Err(self.lost(&self.hosts[0], why));
         }
         self.attempt += 1;
+        self.launched = false;
         let now = self.compare().await?;
         // A clock that has drifted away, or was set, is set again.
         if now.iter().zip(&self.offsets).any(|(now, then)| now.has_moved_since(*then)) {
@@ -395,17 +438,21 @@ impl Bond {
         let bond = &*self;
         let plan = |number: usize| async move {
             let host = &bond.hosts[number];
+            let plan = || What::Plan { attempt: bond.attempt, job: Box::new(job.clone()) };
             // The agent may be a new process, may have given the controller up, or its ports failed.
-            if bond.request(host, What::Plan(Box::new(job.clone())), LONG).await? == Reply::Done {
+            if bond.request(host, plan(), LONG).await? == Reply::Done {
                 return Ok(());
             }
             bond.lend(number).await?;
-            bond.demand(host, What::Plan(Box::new(job.clone())), LONG).await.map(drop)
+            bond.demand(host, plan(), LONG).await.map(drop)
         };
         try_join_all((0..bond.hosts.len()).map(plan)).await?;
-        // What was heard before a host answered is about an earlier attempt.
-        locked(&bond.heard).states.iter_mut().flatten().for_each(|(_, state)| state.over = None);
-        let at = bond.clock.now() + bond.lead;
+        // What was heard before a host answered is about an earlier attempt; and it has just answered.
+        let answered = std::time::Instant::now();
+        locked(&bond.heard).states.iter_mut().flatten().for_each(|(at, state)| (*at, state.over) = (answered, None));
+        self.launched = true;
+        let bond = &*self;
+        let at = self.clock.now() + self.lead;
         let start = What::Start { attempt: bond.attempt, at_ns: at.0 };
         try_join_all(bond.hosts.iter().map(|host| bond.demand(host, start.clone(), ANSWER))).await?;
         Ok(at)
@@ -574,8 +621,9 @@ impl Far for Bond {
         let begun = std::time::Instant::now();
         loop {
             match runtime.block_on(self.start(job)) {
-                // A host that was restarted, or whose network was away, has some time to come back.
-                Err(e) if begun.elapsed() < RETURN && locked(&self.heard).lost.is_none() => {
+                // A host that was restarted, or whose network was away, has some time to come back. But frames of an
+                // attempt that some host has started could be counted in the next one, which needs its own key.
+                Err(e) if !self.launched && begun.elapsed() < RETURN && locked(&self.heard).lost.is_none() => {
                     self.abandon();
                     if begun.elapsed() + AGAIN >= RETURN {
                         return Err(e);
@@ -588,12 +636,20 @@ impl Far for Bond {
     }
 
     fn ask(&mut self, wish: &Wish) -> Result<(), PortError> {
+        let attempt = self.attempt;
+        if *wish != Wish::Count {
+            // The tasks that receive them live as long as this.
+            self.wishes.iter().for_each(|host| _ = host.send((attempt, wish.clone())));
+            return Ok(());
+        }
         for (number, host) in self.hosts.iter().enumerate() {
-            let request = Request { lease: self.lease.id.clone(), what: What::Wish(wish.clone()) };
+            let what = What::Wish { attempt, wish: wish.clone() };
+            let request = Request { lease: self.lease.id.clone(), what };
             let (link, name, heard) = (self.link.clone(), host.name.clone(), self.heard.clone());
             self.runtime.spawn(async move {
+                // Without an answer, a display shows nothing new.
                 if let Ok(Reply::Counts(counts)) = ask(&link, &name, &request, ANSWER).await {
-                    locked(&heard).counts.push_back((number, counts));
+                    locked(&heard).counts.push_back((attempt, number, counts));
                 }
             });
         }
@@ -602,8 +658,13 @@ impl Far for Bond {
 
     fn news(&mut self) -> Result<Option<News>, PortError> {
         let mut heard = locked(&self.heard);
-        if let Some((host, counts)) = heard.counts.pop_front() {
-            return Ok(Some(News::Counts(host, counts)));
+        while let Some((attempt, host, counts)) = heard.counts.pop_front() {
+            if attempt == self.attempt {
+                return Ok(Some(News::Counts(host, counts)));
+            }
+        }
+        if let Some((_, host, why)) = heard.unfulfilled.as_ref().filter(|(attempt, ..)| *attempt == self.attempt) {
+            return Err(self.lost(&self.hosts[*host], why));
         }
         if let Some(why) = heard.lost.clone() {
             return Err(self.lost(&self.hosts[0], why));
@@ -640,10 +701,11 @@ impl Far for Bond {
     }
 
     fn abandon(&mut self) {
+        let what = What::Abandon { attempt: self.attempt };
         self.attempt += 1;
         self.lead = (self.lead * 2).min(LONGEST_LEAD);
         for host in &self.hosts {
-            let request = Request { lease: self.lease.id.clone(), what: What::Abandon };
+            let request = Request { lease: self.lease.id.clone(), what: what.clone() };
             let (link, name) = (self.link.clone(), host.name.clone());
             // An agent that does not hear it stops by itself.
             self.runtime.spawn(async move { ask(&link, &name, &request, ANSWER).await });

@@ -11,14 +11,14 @@
 //! | who is there, with which ports and version | key-value bucket `drophammer-agents`; entries live for 10 s |
 //! | who holds which port | key-value bucket `drophammer-leases`; one key per port, created by the holder, lives for 10 s |
 //! | plan, start, end, report; compare clocks | requests to `drophammer.agent.HOST`, with replies |
-//! | that the controller is there | a beat every 100 ms; without one for 2 s (a parameter), traffic stops |
+//! | that the controller is there | a beat every 100 ms or more often, with its time; without one sent in the last 2 s (a parameter), traffic stops |
 //! | where the lanes of a host stand | messages of all hosts of a lease, repeated until the trial has ended |
 //! | frames of emulated devices | messages in both directions, at most once, like a cable |
 //! | reports of lanes | JetStream stream `drophammer-records`, stored before the trial counts |
 //!
 //! A trial is complete or void: the controller merges it only if every host has ended it and the stream has stored the
 //! reports of all lanes. If a host, the server or the network fails, the trial has no result, and the test repeats it like any
-//! trial that the tester spoilt; each attempt plans and leases anew.
+//! trial that the tester spoilt; each attempt plans and leases anew. Each request names its attempt, because it can arrive late.
 //!
 //! # Time
 //!

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages. Both sides must have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// Largest message in bytes. The server must accept as much (`max_payload`).
 pub const LARGEST: usize = 8 << 20;
 /// Largest set of reports of one host in bytes.
@@ -190,16 +190,26 @@ pub enum What {
     /// Open ports.
     Lend(Loan),
     /// Plan a trial.
-    Plan(Box<Job>),
+    Plan {
+        /// Number of the attempt within the lease. It grows, so that a late request for an earlier one is recognized.
+        attempt: u64,
+        /// The trial.
+        job: Box<Job>,
+    },
     /// Start the planned trial.
     Start {
-        /// Number of the attempt within the lease.
+        /// Number of the attempt.
         attempt: u64,
         /// When to start, on the clock of the rig, in ns.
         at_ns: u64,
     },
     /// A request of the user to the traffic.
-    Wish(Wish),
+    Wish {
+        /// Number of the attempt.
+        attempt: u64,
+        /// The request.
+        wish: Wish,
+    },
     /// Report the trial that has ended on all hosts.
     Report {
         /// Number of the attempt.
@@ -208,7 +218,10 @@ pub enum What {
         refusals: Refusals,
     },
     /// Forget the trial.
-    Abandon,
+    Abandon {
+        /// Number of the attempt.
+        attempt: u64,
+    },
     /// Take the link of a port down or up.
     Link(PortIndex, bool),
     /// Tell whether the link of a port has carrier.

@@ -56,7 +56,7 @@ pub struct Relay {
     places: Vec<PortIndex>,
     outboxes: Vec<Outbox>,
     up: Up,
-    /// When the rig was last heard, on the clock of the ports.
+    /// When the rig was last known to be there, on the clock of the ports.
     heard: AtomicU64,
     silence_ns: u64,
 }
@@ -76,9 +76,9 @@ impl Relay {
         fits
     }
 
-    /// Records that the rig was heard at `now`.
-    pub fn heard(&self, now: Instant) {
-        self.heard.fetch_max(now.0, Ordering::Relaxed);
+    /// Records that the rig was there at `at`.
+    pub fn heard(&self, at: Instant) {
+        self.heard.fetch_max(at.0, Ordering::Relaxed);
     }
 
     /// True if the rig has been silent for too long.
@@ -279,7 +279,8 @@ impl Lent {
         let mut first = lane(0);
         let mut others: Vec<_> = (1..layout.lanes()).map(lane).collect();
         let driven = ports.drive_with(running, &mut first, &mut others, Instant(u64::MAX));
-        let silent = first.silent.get();
+        // The lane that notices the silence ends all of them.
+        let silent = first.silent.get() || others.iter().any(|lane| lane.silent.get());
         let (refusals, late_ns) = (running.refusals(), running.late_ns());
         if silent || late_ns > 0 || driven.is_err() {
             self.traffic = None;

@@ -119,8 +119,8 @@ pub fn agent(bed: &Bed, name: &str, port: &str, more: &[(&str, &str)]) -> Result
 }
 
 /// Starts another process that drives endless traffic.
-pub fn driver(bed: &Bed) -> Result<Process, String> {
-    process("driver", bed, &[])
+pub fn driver(bed: &Bed, silence: Duration) -> Result<Process, String> {
+    process("driver", bed, &[("SILENCE_MS", &silence.as_millis().to_string())])
 }
 
 /// What this process was started for, if it is not a case.
@@ -142,7 +142,12 @@ pub fn as_other_process() -> Option<ExitCode> {
             };
             agent::run(options, &|| false, &|text| eprintln!("agent: {text}")).map_err(|e| e.0)
         }
-        _ => Controller::connect(settings(access, "driver")).map_err(|e| e.0).and_then(|controller| {
+        _ => Controller::connect(Settings {
+            silence: word("SILENCE_MS").parse().map_or(SILENCE, Duration::from_millis),
+            ..settings(access, "driver")
+        })
+        .map_err(|e| e.0)
+        .and_then(|controller| {
             let mut bench = Bench::new(controller)?;
             bench.run(&spec(Duration::from_secs(600))).map(drop)
         }),
@@ -161,7 +166,11 @@ fn settings(access: Access, holder: &str) -> Settings {
 }
 
 pub fn controller(bed: &Bed, holder: &str) -> Result<Controller, String> {
-    Controller::connect(settings(access(bed), holder)).map_err(|e| e.0)
+    connect(access(bed), holder)
+}
+
+pub fn connect(access: Access, holder: &str) -> Result<Controller, String> {
+    Controller::connect(settings(access, holder)).map_err(|e| e.0)
 }
 
 /// A rig on t0 of host1 and t1 of host2.

@@ -5,9 +5,11 @@
 mod anew;
 mod bench;
 mod faults;
+mod random;
 
 use anew::{Case, Checked};
 use bench::{Bed, agent, controller, ensure, spec};
+use drophammer_agent::link::Access;
 use drophammer_rig::Lender as _;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,12 +24,17 @@ fn main() -> ExitCode {
         case("a_trial_on_two_agents_counts_every_frame_and_its_records_are_stored", counts),
         case("ports_are_held_by_one_controller_at_a_time", leases),
         case("another_version_is_refused_with_both_named", versions),
+        case("an_nkey_opens_a_server_that_knows_it_and_nothing_else_does", nkey),
         case("a_display_sees_the_sums_of_all_hosts", live),
         case("hosts_with_other_clocks_have_an_uncertainty", clocks),
         case("traffic_stops_when_the_controller_is_killed", faults::controller_killed),
         case("a_trial_whose_agent_is_killed_is_void_and_the_next_is_whole", faults::agent_killed).long(),
         case("a_trial_during_which_the_server_stands_still_is_complete_or_void", faults::server_stopped).long(),
         case("a_server_that_is_restarted_loses_no_lease", faults::server_restarted).long(),
+        case("trials_are_whole_or_void_if_an_agent_is_killed_at_any_instant", random::agent_killed).long(),
+        case("trials_are_whole_or_void_if_the_network_is_cut_at_any_instant", random::network_cut).long(),
+        case("trials_are_whole_or_void_if_the_server_is_restarted_at_any_instant", random::server_restarted).long(),
+        case("ports_are_free_again_if_the_controller_is_killed_at_any_instant", random::controller_killed).long(),
     ])
 }
 
@@ -103,6 +110,29 @@ fn versions() -> Checked {
     let named =
         refused.contains("host2 is version 0.0.9") && refused.contains(&format!("is version {}", bench::VERSION));
     ensure(named, refused)
+}
+
+/// Public key and seed of a user that exists for this test only.
+const USER: &str = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4";
+const SEED: &str = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";
+
+fn nkey() -> Checked {
+    let bed = Bed::up()?;
+    let (conf, store) = (bed.server.folder.join("nkey.conf"), bed.server.folder.join("nkey"));
+    let text = format!(
+        "listen: \"127.0.0.1:4223\"\njetstream {{ store_dir: {store:?} }}\nauthorization {{ users = [ {{ nkey: {USER} }} ] }}\n"
+    );
+    std::fs::write(&conf, text).map_err(|e| e.to_string())?;
+    let server =
+        std::process::Command::new("nats-server").arg("-c").arg(&conf).stderr(std::process::Stdio::null()).spawn();
+    let _server = bench::Process(server.map_err(|e| e.to_string())?);
+    let connect = |nkey: Option<&str>| {
+        let url = "nats://127.0.0.1:4223".to_owned();
+        bench::connect(Access { url, nkey: nkey.map(str::to_owned), ..Access::default() }, "with a key")
+    };
+    bench::until("the server knows the key", || connect(Some(SEED)).is_ok_and(|c| c.inventory().is_ok()))?;
+    let refused = connect(None).err().ok_or("the server takes everybody")?;
+    ensure(refused.contains("cannot connect"), refused)
 }
 
 fn clocks() -> Checked {

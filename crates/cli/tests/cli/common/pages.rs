@@ -44,5 +44,20 @@ pub fn example(line: &str) -> Option<Vec<String>> {
 
 /// The example command lines of a page, in order.
 pub fn examples(text: &str) -> Vec<Vec<String>> {
-    text.split("```").skip(1).step_by(2).flat_map(str::lines).filter_map(example).collect()
+    text.split("```").skip(1).step_by(2).flat_map(whole_lines).filter_map(|line| example(&line)).collect()
+}
+
+/// The lines of a block; a line that ends with a backslash goes on in the next one.
+fn whole_lines(block: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in block.lines() {
+        let (part, more) = line.strip_suffix('\\').map_or((line, false), |part| (part.trim_end(), true));
+        match lines.last_mut().filter(|_| goes_on) {
+            Some(last) => *last = format!("{last} {}", part.trim_start()),
+            None => lines.push(part.to_owned()),
+        }
+        goes_on = more;
+    }
+    lines
 }

@@ -87,6 +87,7 @@ pub fn header(kind: HeaderKind, input: &mut Input) -> Header {
             Header::Tcp(Tcp { options, ..Tcp::default() })
         }
         HeaderKind::IcmpEcho => Header::IcmpEcho(IcmpEcho { reply: input.flag(), ..IcmpEcho::default() }),
+        HeaderKind::Vxlan => Header::Vxlan(Vxlan::default()),
         HeaderKind::Raw => Header::Raw(Raw { bytes: octets(input, 40) }),
     };
     let given = |name: FieldName, field: &Option<&dyn AnyField>| {

@@ -107,7 +107,8 @@ fn core_rows(suite: &Suite, role: &RouterRole) -> Vec<Vec<String>> {
         let text = format!("{} with {} (router {})", words.join(", "), link.neighbour, link.neighbour_id);
         rows.push(row([name(link.port), "P router", &text]));
         if !role.vrfs.is_empty() {
-            let text = format!("AS {PROVIDER_AS}: {} behind it; VPN-IPv4 routes, internal", link.pe);
+            let ipv6 = if role.vrfs.iter().any(|vrf| vrf.ipv6.is_some()) { " and VPN-IPv6" } else { "" };
+            let text = format!("AS {PROVIDER_AS}: {} behind it; VPN-IPv4{ipv6} routes, internal", link.pe);
             rows.push(row([name(link.port), "BGP neighbour", &text]));
         }
     }
@@ -135,13 +136,13 @@ fn core_rows(suite: &Suite, role: &RouterRole) -> Vec<Vec<String>> {
 /// Consecutive VRFs on VLANs of one port.
 fn vrf_text(first: &VrfRole, last: &VrfRole) -> String {
     let range = |a: String, b: String| if a == b { a } else { format!("{a} to {b}") };
+    let links: Vec<_> =
+        first.links().map(|link| format!("{}/{}, CE router {}", link.local, link.prefix_len, link.ce)).collect();
     format!(
-        "{} on VLAN {}: {}/{}, CE router {} (AS {}{}), RD {}, route target {}",
+        "{} on VLAN {}: {} (AS {}{}), RD {}, route target {}",
         range(first.name(), last.name()),
         range(first.vid.to_string(), last.vid.to_string()),
-        first.local,
-        first.prefix_len,
-        first.ce,
+        links.join("; "),
         first.ce_as,
         if first.bfd { ", BFD" } else { "" },
         range(first.distinguisher.to_string(), last.distinguisher.to_string()),

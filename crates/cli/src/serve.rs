@@ -18,11 +18,12 @@ pub fn run(args: &ServeArgs) -> Ended {
         may_use: |name| refuse_in_use(name).map_err(|e| e.to_string()),
         warn: |text| err!("warning: {text}"),
     };
-    let listening = Listening { rest: args.listen, tls: !args.http };
+    let listening = Listening { rest: args.listen, tls: !args.http, grpc: args.grpc, grpc_tls: args.grpc_tls };
     let scheme = if args.http { "http" } else { "https" };
     // The server works without anybody who reads standard output.
-    let ready =
-        |address| _ = say(format!("serving the Open Traffic Generator API on {scheme}://{address}; Ctrl-C ends it"));
+    let ready = |rest, grpc| {
+        _ = say(format!("serving the Open Traffic Generator API on {scheme}://{rest}, gRPC on {grpc}; Ctrl-C ends it"));
+    };
     serve(options, listening, secret(), &stop, ready).map_err(Failure::environment)?;
     Ok(Exit::Good)
 }

@@ -346,8 +346,10 @@ mod tests {
                     {
                         has(&part);
                     }
-                    for part in [vrf.local.to_string(), vrf.ce.to_string(), vrf.ce_as.to_string()] {
-                        has(&part);
+                    has(&vrf.ce_as.to_string());
+                    for link in vrf.links() {
+                        has(&link.local.to_string());
+                        has(&link.ce.to_string());
                     }
                 }
                 let count = |c: char| text.matches(c).count();
@@ -363,6 +365,26 @@ mod tests {
             "!   vtysh -f FILE    where zebra, staticd, bfdd, ospfd, ldpd and bgpd run (bfdd=yes ospfd=yes ldpd=yes bgpd=yes in /etc/frr/daemons)",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn each_site_has_bfd_over_ipv4_alone() {
+        let mut ports = edge_ports(&[CoreProtocol::Ospf, CoreProtocol::Ldp], 2);
+        ports[1].customer_bfd = true;
+        ports.push(PortConfig { sites_of: Some(1), customers: 1, ..ports[1].clone() });
+        let role = RouterRole::of(&ports);
+        let names = ["eth1", "eth2", "eth3"].map(str::to_owned);
+        for (language, words) in [
+            (Language::Frr, &[" bfd\n"][..]),
+            (Language::IosXr, &["   bfd fast-detect\n"]),
+            (Language::Junos, &["bfd-liveness-detection {"]),
+            (Language::SrOs, &["bfd-liveness true\n", " bfd {\n"]),
+        ] {
+            let text = write(language, "box", &role, &names).unwrap();
+            for word in words {
+                assert_eq!(text.matches(word).count(), 3, "{language:?}, {word}:\n{text}");
+            }
         }
     }
 

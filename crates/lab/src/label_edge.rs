@@ -4,7 +4,7 @@ use crate::router::Names;
 use drophammer_model::label_edge::{CoreProtocol, OSPF_DEAD_S, OSPF_HELLO_S, PROVIDER_AS};
 use drophammer_model::role::{CoreLink, CoreRole, RouterRole, VrfRole};
 use minijinja::{Value, context};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// Routing table of the first VRF. Policies have tables from 1001 on.
 const FIRST_TABLE: u32 = 10_001;
@@ -74,14 +74,20 @@ pub(crate) fn vrf_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     let of = |vrf: &VrfRole| {
         let (name, table, link) = (vrf.name(), table(vrf), names.port(vrf.port));
         let (vid, mtu) = (vrf.vid, role.interfaces[vrf.port].mtu);
-        [
-            format!("link add name {name} type vrf table {table}"),
-            format!("link set {name} up"),
-            format!("route add unreachable default table {table} metric {LAST_METRIC}"),
-            format!("link add link {link} name {link}.{vid} mtu {mtu} type vlan protocol 802.1Q id {vid}"),
-            format!("link set {link}.{vid} master {name} up"),
-            format!("address add {}/{} dev {link}.{vid}", vrf.local, vrf.prefix_len),
-        ]
+        let mut lines = Vec::new();
+        if vrf.site == 0 {
+            lines.push(format!("link add name {name} type vrf table {table}"));
+            lines.push(format!("link set {name} up"));
+            lines.push(format!("route add unreachable default table {table} metric {LAST_METRIC}"));
+            lines.extend(vrf.ipv6.map(|_| format!("route add unreachable ::/0 table {table} metric {LAST_METRIC}")));
+        }
+        lines.push(format!("link add link {link} name {link}.{vid} mtu {mtu} type vlan protocol 802.1Q id {vid}"));
+        lines.push(format!("link set {link}.{vid} master {name} up"));
+        lines.push(format!("address add {}/{} dev {link}.{vid}", vrf.local, vrf.prefix_len));
+        if let Some(ipv6) = &vrf.ipv6 {
+            lines.push(format!("address add {}/{} dev {link}.{vid} nodad", ipv6.local, ipv6.prefix_len));
+        }
+        lines
     };
     role.vrfs.iter().flat_map(of).collect()
 }
@@ -103,16 +109,25 @@ pub(crate) fn settings(role: &RouterRole, names: Names<'_>) -> Vec<(String, Stri
     if !role.vrfs.is_empty() {
         let room = (4 * role.vrfs.len()).next_power_of_two().max(1024);
         let thresholds = [("gc_thresh3", 4 * room), ("gc_thresh2", 2 * room), ("gc_thresh1", room)];
-        settings.extend(thresholds.map(|(key, value)| (format!("net/ipv4/neigh/default/{key}"), value.to_string())));
+        let families = if role.vrfs.iter().any(|vrf| vrf.ipv6.is_some()) { &["ipv4", "ipv6"][..] } else { &["ipv4"] };
+        for family in families {
+            let setting =
+                |(key, value): (&str, usize)| (format!("net/{family}/neigh/default/{key}"), value.to_string());
+            settings.extend(thresholds.map(setting));
+        }
     }
     settings
 }
 
-/// Returns a message about the first VRF for whose packets the kernel has no label; `labels` are the routes in the form of
-/// `ip -j -f mpls route show`. bgpd resets CE routers that connect before it knows its VRFs.
+/// Returns a message about the first VRF for whose packets the kernel lacks a label, of which each family has one; `labels` are the
+/// routes in the form of `ip -j -f mpls route show`. bgpd resets CE routers that connect before it knows its VRFs.
 pub(crate) fn missing(role: &RouterRole, labels: &[serde_json::Value]) -> Option<String> {
-    let held: HashSet<&str> = labels.iter().filter_map(|route| route.get("dev")?.as_str()).collect();
-    let vrf = role.vrfs.iter().find(|vrf| !held.contains(vrf.name().as_str()))?;
+    let mut held: HashMap<&str, usize> = HashMap::new();
+    for device in labels.iter().filter_map(|route| route.get("dev")?.as_str()) {
+        *held.entry(device).or_default() += 1;
+    }
+    let lacks = |vrf: &&VrfRole| held.get(vrf.name().as_str()).copied().unwrap_or(0) < vrf.links().count();
+    let vrf = role.vrfs.iter().find(lacks)?;
     Some(format!("the kernel has no label for packets of {}", vrf.name()))
 }
 
@@ -132,18 +147,34 @@ pub(crate) fn core_context(core: &CoreRole, names: Names<'_>) -> Value {
     context! { loopback, hello => OSPF_HELLO_S, dead => OSPF_DEAD_S, retransmit => RETRANSMIT, protocols, links }
 }
 
-/// The variable `vrfs` of templates, a list: `name`, `number`, `interface`, `parent`, `vid`, `mtu`, `local`, `length`, `ce`,
-/// `ce_as`, `provider_as`, `distinguisher`, `target`, `table` and `bfd`.
+/// Addresses of the CE router.
+fn ces(vrf: &VrfRole) -> Vec<String> {
+    vrf.links().map(|link| link.ce.to_string()).collect()
+}
+
+/// The variable `vrfs` of templates, a list: `name`, `number`, `provider_as`, `distinguisher`, `target`, `table`, `ipv6` (true if it has IPv6), `ases`
+/// (of all CE routers, of all VRFs) and `sites`, each with `name`, `interface`, `parent`, `vid`, `mtu`, `local`, `length`, `ce`, `ces` (its addresses, one for each family)
+/// and `ce_as`, `bfd` (true if it has BFD, over IPv4), and `ipv6` with `local`, `length` and `ce`, or none.
 pub(crate) fn vrfs_context(role: &RouterRole, names: Names<'_>) -> Vec<Value> {
-    let of = |vrf: &VrfRole| {
+    let site = |vrf: &VrfRole| {
         let parent = names.port(vrf.port);
+        let ipv6 = vrf.ipv6.map(|link| {
+            context! { local => link.local.to_string(), length => link.prefix_len, ce => link.ce.to_string() }
+        });
         context! {
-            name => vrf.name(), number => vrf.number, interface => format!("{parent}.{}", vrf.vid), parent, vid => vrf.vid,
+            name => vrf.name(), interface => format!("{parent}.{}", vrf.vid), parent, vid => vrf.vid, ipv6,
             mtu => role.interfaces[vrf.port].mtu, local => vrf.local.to_string(), length => vrf.prefix_len,
-            ce => vrf.ce.to_string(), ce_as => vrf.ce_as, provider_as => PROVIDER_AS,
-            distinguisher => vrf.distinguisher.to_string(), target => vrf.target.to_string(), table => table(vrf),
-            bfd => vrf.bfd,
+            ce => vrf.ce.to_string(), ces => ces(vrf), ce_as => vrf.ce_as, bfd => vrf.bfd,
         }
     };
-    role.vrfs.iter().map(of).collect()
+    let ases: BTreeSet<u32> = role.vrfs.iter().map(|vrf| vrf.ce_as).collect();
+    let of = |vrf: &VrfRole| {
+        let sites: Vec<Value> = role.vrfs.iter().filter(|other| other.number == vrf.number).map(site).collect();
+        context! {
+            name => vrf.name(), number => vrf.number, provider_as => PROVIDER_AS, ipv6 => vrf.ipv6.is_some(),
+            distinguisher => vrf.distinguisher.to_string(), target => vrf.target.to_string(), table => table(vrf), sites,
+            ases => &ases,
+        }
+    };
+    role.vrfs.iter().filter(|vrf| vrf.site == 0).map(of).collect()
 }

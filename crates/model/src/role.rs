@@ -6,7 +6,7 @@ use crate::routes::VpnId;
 use crate::suite::{Addressing, BgpProtection, FecConfig, LabelConfig, Mask, PortConfig, VlanTag};
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 /// The configuration of a DUT. Every kind gets the same role and translates it into its own configuration.
@@ -34,7 +34,7 @@ pub struct RouterRole {
     /// Label switching with P routers, if it has core ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<CoreRole>,
-    /// Its VRFs, in order of port and VLAN. It is then a PE router (RFC 4364) with one session for VPN-IPv4 routes for each core port.
+    /// Its VRFs, an entry for each site, in order of port and VLAN. It is then a PE router (RFC 4364) with one session for VPN routes for each core port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vrfs: Vec<VrfRole>,
     /// Its place in a system of several routers; `None` for a single router.
@@ -93,13 +93,17 @@ impl CoreLink {
     }
 }
 
-/// A VRF (RFC 4364) with one VLAN sub-interface and one external BGP session with the CE router there.
+/// A site of a VRF (RFC 4364): one VLAN sub-interface of the VRF, and one external BGP session with the CE router there, or one for each family.
+/// Most VRFs have one site.
 ///
 /// The router redistributes nothing else into it: neither the link nor static routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VrfRole {
-    /// Its number, from 0. Its name is `v1` for number 0.
+    /// Number of the VRF, from 0. Its name is `v1` for number 0.
     pub number: u32,
+    /// Number of the site among those of the VRF, from 0.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub site: u32,
     /// Index of the interface.
     pub port: usize,
     /// VLAN identifier of the sub-interface (IEEE 802.1Q).
@@ -110,37 +114,87 @@ pub struct VrfRole {
     pub prefix_len: u8,
     /// Address of the CE router.
     pub ce: Ipv4Addr,
+    /// The link's IPv6 addresses, if the VRF has IPv6 (RFC 4659).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipv6: Option<VrfLinkIpv6>,
     /// AS of the CE router.
     pub ce_as: u32,
     /// Route distinguisher of its routes.
     pub distinguisher: VpnId,
     /// The only route target that it exports and imports.
     pub target: VpnId,
-    /// True if a BFD session (RFC 5881) with the CE router protects the BGP session.
+    /// True if a BFD session (RFC 5881) with the CE router, over IPv4, protects the BGP session over IPv4.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub bfd: bool,
 }
 
+/// IPv6 addresses on the link of a VRF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VrfLinkIpv6 {
+    /// Address of the DUT.
+    pub local: Ipv6Addr,
+    /// Length of the prefix.
+    pub prefix_len: u8,
+    /// Address of the CE router.
+    pub ce: Ipv6Addr,
+}
+
+/// One family of the link of a VRF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VrfLink {
+    /// Address of the DUT.
+    pub local: IpAddr,
+    /// Length of the prefix.
+    pub prefix_len: u8,
+    /// Address of the CE router.
+    pub ce: IpAddr,
+}
+
 impl VrfRole {
-    /// VRF `number`, on a VLAN of the interface `port`, without BFD.
-    pub fn new(number: u32, port: usize, vid: u16) -> VrfRole {
+    /// A site, given as the number of the VRF and the number of the site, on a VLAN of the interface `port`; with IPv6 too if `ipv6`, and without BFD.
+    /// Each site has a link of its own.
+    pub fn new((number, site): (u32, u32), port: usize, vid: u16, ipv6: bool) -> VrfRole {
+        let of_ipv4 = |first: Ipv4Addr| Ipv4Addr::from_bits(first.to_bits() + (site << 2));
+        let of_ipv6 = |first: Ipv6Addr| Ipv6Addr::from_bits(first.to_bits() + (u128::from(site) << 64));
         VrfRole {
             number,
+            site,
             port,
             vid,
-            local: label_edge::DUT_TO_CE,
+            local: of_ipv4(label_edge::DUT_TO_CE),
             prefix_len: label_edge::CE_LINK_LENGTH,
-            ce: label_edge::CE,
-            ce_as: label_edge::CUSTOMER_AS,
+            ce: of_ipv4(label_edge::CE),
+            ipv6: ipv6.then_some(VrfLinkIpv6 {
+                local: of_ipv6(label_edge::DUT_TO_CE_IPV6),
+                prefix_len: label_edge::CE_LINK_LENGTH_IPV6,
+                ce: of_ipv6(label_edge::CE_IPV6),
+            }),
+            ce_as: label_edge::CUSTOMER_AS + site,
             distinguisher: label_edge::distinguisher(label_edge::DUT_LOOPBACK, number),
             target: label_edge::target(number),
             bfd: false,
         }
     }
 
-    /// Its name: `v1`.
+    /// Name of the VRF: `v1`.
     pub fn name(&self) -> String {
         format!("v{}", self.number + 1)
+    }
+
+    /// Its link in a family, if it has that.
+    pub fn link(&self, family: Family) -> Option<VrfLink> {
+        match family {
+            Family::Ipv4 => Some(VrfLink { local: self.local.into(), prefix_len: self.prefix_len, ce: self.ce.into() }),
+            Family::Ipv6 => {
+                let VrfLinkIpv6 { local, prefix_len, ce } = self.ipv6?;
+                Some(VrfLink { local: local.into(), prefix_len, ce: ce.into() })
+            }
+        }
+    }
+
+    /// Its link in each family that it has, IPv4 first.
+    pub fn links(&self) -> impl Iterator<Item = VrfLink> + use<> {
+        FAMILIES.map(|family| self.link(family)).into_iter().flatten()
     }
 }
 

@@ -139,8 +139,9 @@ pub struct BgpConfig {
     /// Its neighbours. The device waits for them to connect, and advertises the routes of each neighbour to all others.
     /// It advertises routes from one internal neighbour to another only if one of the two is a client.
     pub peers: Vec<BgpPeer>,
-    /// PE routers: internal neighbours for VPN-IPv4 routes, each between its address and [`Config::loopback`]. The
-    /// device waits for them to connect, and is the next hop of all routes that it advertises to them.
+    /// PE routers: internal neighbours for VPN-IPv4 routes, and VPN-IPv6 routes if a VRF has an IPv6 address. Each session is
+    /// between its address and [`Config::loopback`]. The device waits for them to connect, and is the next hop of all
+    /// routes that it advertises to them.
     pub pe_peers: Vec<Ipv4Addr>,
     /// If true, external routes are advertised to internal neighbours with the device as next hop (RFC 4271 section
     /// 5.1.3).
@@ -203,19 +204,19 @@ pub struct BgpPeer {
 
 /// A VRF. The device assigns the label [`crate::FIRST_VRF_LABEL`] to the routes of the first one, and the following
 /// labels to those of the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vrf {
-    /// Its sub-interface, by interface number (see [`Config::sub_interfaces`]).
-    pub interface: usize,
+    /// Its sub-interfaces, by interface number (see [`Config::sub_interfaces`]): one for each site.
+    pub interfaces: Vec<usize>,
     /// Route distinguisher of its routes; no other VRF has it.
     pub distinguisher: VpnId,
     /// The route target that it exports and imports; no other VRF has it.
     pub target: VpnId,
-    /// The neighbour on the link with which the device has a BFD session (RFC 5881), in the passive role. When it goes down, so do the BGP
-    /// sessions on the link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bfd: Option<Ipv4Addr>,
+    /// Neighbours with which the device has a BFD session (RFC 5881), in the passive role, each with its sub-interface, which is one of the VRF's.
+    /// When a session goes down, so do the BGP sessions on the sub-interface, over IPv6 too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bfd: Vec<(usize, Ipv4Addr)>,
 }
 
 /// A limit on the memory for routes.

@@ -197,6 +197,12 @@ impl Fib {
     pub fn find6(&self, destination: Ipv6Addr) -> Option<Target> {
         self.tables[0].find6(destination)
     }
+
+    /// The IPv6 route of VRF `vrf` to a destination.
+    #[inline]
+    pub fn find6_in_vrf(&self, vrf: usize, destination: Ipv6Addr) -> Option<Target> {
+        self.tables[1 + vrf].find6(destination)
+    }
 }
 
 #[cfg(test)]

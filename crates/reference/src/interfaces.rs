@@ -101,15 +101,20 @@ pub(crate) fn interfaces(config: &Config) -> Result<Vec<Interface>, ConfigError>
     let (mut distinguishers, mut targets) = (HashSet::new(), HashSet::new());
     for (i, vrf) in config.vrfs.iter().enumerate() {
         let refuse = |why| Err(ConfigError::Vrf(i, why));
-        if vrf.interface < config.ports.len() {
-            return refuse("it has a sub-interface, not a port");
+        if vrf.interfaces.is_empty() {
+            return refuse("it has no sub-interface");
         }
-        let interface = all.get_mut(vrf.interface).ok_or(ConfigError::NoSuchPort(vrf.interface))?;
-        if interface.ipv4.is_none() || interface.ipv6.is_some() {
-            return refuse("its sub-interface has an IPv4 address alone");
-        }
-        if interface.vrf.replace(i).is_some() {
-            return refuse("another VRF has its sub-interface");
+        for own in &vrf.interfaces {
+            if *own < config.ports.len() {
+                return refuse("it has sub-interfaces, not ports");
+            }
+            let interface = all.get_mut(*own).ok_or(ConfigError::NoSuchPort(*own))?;
+            if interface.ipv4.is_none() {
+                return refuse("each of its sub-interfaces has an IPv4 address");
+            }
+            if interface.vrf.replace(i).is_some() {
+                return refuse("another VRF has its sub-interface, or it has it twice");
+            }
         }
         if !distinguishers.insert(vrf.distinguisher) || !targets.insert(vrf.target) {
             return refuse("another VRF has its route distinguisher or its route target");

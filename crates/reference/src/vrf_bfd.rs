@@ -40,13 +40,12 @@ impl VrfBfd {
     /// The sessions of `vrfs`. They wait for their neighbours.
     pub fn new(vrfs: &[Vrf], interfaces: &[Interface], seed: u64) -> VrfBfd {
         let mut all = VrfBfd::default();
-        for vrf in vrfs {
-            let local = interfaces.get(vrf.interface).and_then(|interface| interface.ipv4);
-            let (Some(neighbour), Some((local, _))) = (vrf.bfd, local) else { continue };
+        for (interface, neighbour) in vrfs.iter().flat_map(|vrf| vrf.bfd.iter().copied()) {
+            let Some((local, _)) = interfaces.get(interface).and_then(|interface| interface.ipv4) else { continue };
             let number = all.links.len();
             let session = Session::new(FIRST_DISCRIMINATOR + number as u32, seed);
-            all.by_interface.insert(vrf.interface, number);
-            all.links.push(Link { interface: vrf.interface, local, neighbour, session, due: None });
+            all.by_interface.insert(interface, number);
+            all.links.push(Link { interface, local, neighbour, session, due: None });
         }
         all
     }

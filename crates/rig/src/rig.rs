@@ -23,11 +23,13 @@ use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::protocol::{Command, ProtocolConfig, Refused};
 use drophammer_model::Instant;
 use drophammer_model::beside::OtherTraffic;
-use drophammer_model::trial::{PortIndex, TrialResult, TrialSpec};
+use drophammer_model::trial::{Bin, PortIndex, TrialResult, TrialSpec};
 use drophammer_port::{PortError, PortInfo};
 use drophammer_traffic::{
-    FlowSelect, LaneError, Live, Plan, PlanError, TestTraffic, Timing, Traffic, TransmitAction, TransmitError, merge,
+    FlowSelect, LaneError, Live, Plan, PlanError, Snapshot, TestTraffic, Timing, Traffic, TransmitAction,
+    TransmitError, merge,
 };
+use std::ops::Range;
 use std::time::Duration;
 
 /// The reason why a rig refuses a request or fails.
@@ -147,6 +149,9 @@ pub struct Rig {
     started: Option<Instant>,
     /// Counts of the traffic that ended with a failure.
     cut_off: Option<Box<TrialResult>>,
+    /// True to keep the last counts of traffic that ends.
+    keeps_counts: bool,
+    last_counts: Option<Snapshot>,
     /// State of each session at the last check: true if it was up.
     up: Vec<bool>,
 }
@@ -163,7 +168,7 @@ impl Rig {
         assert_eq!(ports.len(), config.ports.len(), "each port is configured");
         let hosts = Hosts::new(config);
         let up = vec![false; hosts.sessions()];
-        Rig { ports, hosts, running: None, started: None, cut_off: None, up }
+        Rig { ports, hosts, running: None, started: None, cut_off: None, keeps_counts: false, last_counts: None, up }
     }
 
     /// Replaces the emulated devices. Sessions that were up are dropped without a notification to their peers.
@@ -442,6 +447,7 @@ impl Rig {
                     Course::Here(traffic) => {
                         if let Err(e) = ports.drive(traffic, hosts, acts, stopped, until) {
                             self.cut_off = Some(Box::new(merge(&traffic.reports())));
+                            self.last_counts = self.keeps_counts.then(|| traffic.snapshot(ports.clock().now()));
                             return Err(e.into());
                         }
                     }
@@ -453,6 +459,9 @@ impl Rig {
                 }
                 if traffic.is_over() {
                     self.started = traffic.started();
+                    if let (Course::Here(traffic), true) = (&mut *traffic, self.keeps_counts) {
+                        self.last_counts = Some(traffic.snapshot(ports.clock().now()));
+                    }
                     events.push(Event::TrafficEnded(Box::new(traffic.result()?)));
                 } else {
                     self.running = Some(running);
@@ -513,6 +522,41 @@ impl Rig {
         });
         let sessions = (0..self.hosts.sessions()).map(|session| self.hosts.session_metrics(session)).collect();
         Metrics { at, traffic, sessions }
+    }
+
+    /// From now on, keeps the last counts of traffic that ends, for [`Rig::take_last_counts`].
+    pub fn keep_last_counts(&mut self) {
+        self.keeps_counts = true;
+    }
+
+    /// Takes the counts of the last traffic at its end.
+    pub fn take_last_counts(&mut self) -> Option<Snapshot> {
+        self.last_counts.take()
+    }
+
+    /// Returns these time bins of a group of the traffic; see [`Traffic::bins`]. Empty without traffic.
+    pub fn bins(&self, group: usize, range: Range<usize>) -> Vec<Bin> {
+        match self.running.as_ref().map(|running| &running.traffic) {
+            Some(Course::Here(traffic)) => traffic.bins(group, range),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns how many test frames of a port left more than 1 ms late, and how many left in all, since the traffic
+    /// started; `None` without traffic.
+    pub fn late_departures(&self, port: PortIndex) -> Option<(u64, u64)> {
+        match &self.running.as_ref()?.traffic {
+            Course::Here(traffic) => Some(traffic.late_departures(port)),
+            Course::Far(_) => None,
+        }
+    }
+
+    /// Returns how many received frames the tester lost at the first queue of a port, since the port was opened.
+    ///
+    /// # Errors
+    /// The port failed.
+    pub fn receive_drops(&mut self, port: PortIndex) -> Result<u64, PortError> {
+        Ok(self.ports.get(port).counters()?.receive_drops)
     }
 
     /// Returns the time in ns that a hypervisor took from the processor of each thread since boot; `None` if unknown.

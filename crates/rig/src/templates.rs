@@ -139,7 +139,7 @@ fn same_in_each(header: &mut Header, outermost: bool) -> Result<(), &'static str
             gre.checksum = None;
             gre.sequence_number = gre.sequence_number.as_ref().map(|_| Field::default());
         }
-        Header::Ethernet(_) | Header::Vlan(_) | Header::Mpls(_) | Header::Raw(_) => {}
+        Header::Ethernet(_) | Header::Vlan(_) | Header::Mpls(_) | Header::Vxlan(_) | Header::Raw(_) => {}
     }
     Ok(())
 }

@@ -232,6 +232,43 @@ fn flows_are_stopped_and_started_on_one_thread_and_on_two() {
 }
 
 #[test]
+fn counts_before_and_at_the_end_are_those_of_the_result() {
+    for mut rig in [rig(), rig_of(2, 2)] {
+        let mut keys = TrialKeys::new(9);
+        rig.keep_last_counts();
+        let spec = TrialSpec { bin_s: Some(0.001), ..both_ways(CONTINUOUS) };
+        let live = rig.start_traffic(&spec, &timing(&mut keys), vec![]).unwrap();
+        let end = rig.now() + LONG;
+        while rig.metrics().traffic.unwrap().sum(|flow| flow.received.frames) < 1_000 {
+            assert!(rig.now() < end, "nothing arrives");
+            rig.drive(rig.now() + Duration::from_millis(10), &|| false).unwrap();
+        }
+        // At 10,000 frames per second, the first ten bins are complete by far.
+        let bins = rig.bins(1, 0..10);
+        let (late, all) = rig.late_departures(1).unwrap();
+        assert!(late <= all && all >= bins.iter().map(|bin| bin.offered).sum::<u64>());
+        live.end_sending();
+        let result = rig.finish(&|| false).unwrap();
+        let counts = rig.take_last_counts().unwrap();
+        assert_eq!(rig.take_last_counts(), None);
+        assert_eq!(counts.sum(|flow| flow.offered), result.offered());
+        assert_eq!(counts.sum(|flow| flow.received.frames), result.received());
+        assert_eq!(bins, result.groups[1].bins[..10]);
+        assert_eq!(result.groups[1].bins.len(), drophammer_rig::CONTINUOUS_BINS);
+        for (counts, group) in counts.groups.iter().zip(&result.groups) {
+            let (arrivals, latency) = (counts.arrivals.unwrap(), &group.latency);
+            assert!(
+                arrivals.first < arrivals.last
+                    && arrivals.last.since(arrivals.first).as_secs_f64() < LONG.as_secs_f64()
+            );
+            assert_eq!((arrivals.latency_min_ns, counts.latency_max_ns), (latency.min_ns, latency.max_ns));
+            assert_eq!(arrivals.latency_sum_ns as f64 / latency.frames as f64, latency.mean_ns);
+        }
+        assert!(rig.bins(1, 0..10).is_empty() && rig.late_departures(1).is_none(), "the traffic is over");
+    }
+}
+
+#[test]
 fn a_trial_is_one_use_of_it() {
     let mut rig = rig();
     let mut keys = TrialKeys::new(9);

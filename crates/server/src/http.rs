@@ -1,50 +1,104 @@
-//! REST: paths, JSON bodies and TLS.
+//! REST: paths and JSON bodies.
 
 use crate::api::{Answer, Api, Call, Failure};
-use crate::server::Listening;
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::body::{Bytes, HttpBody, to_bytes};
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
-use axum_server::Handle;
-use axum_server::tls_rustls::RustlsConfig;
 use serde_json::Value;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Largest body of a request in bytes.
 const MOST_BODY: usize = 64 << 20;
-/// Time for open requests when the server ends.
-const GRACE: Duration = Duration::from_secs(1);
+/// Most commas, brackets and braces in a body. Each value takes up to 150 bytes in memory.
+const MOST_VALUES: usize = 2_000_000;
+/// Most bytes of all bodies and files that are on their way at a time.
+const MOST_BYTES: usize = 256 << 20;
+/// How long the body of a request may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(60);
 
-/// The server of REST, bound to its address.
-pub struct Rest {
-    listener: TcpListener,
-    address: SocketAddr,
-    tls: Option<RustlsConfig>,
-    router: Router,
+/// What handlers share.
+#[derive(Clone)]
+struct Shared {
+    api: Api,
+    /// Room in KiB for bodies and files.
+    room: Arc<Semaphore>,
 }
 
-async fn answer(api: Api, call: Call, body: Bytes) -> Response {
-    let body = match body.is_empty() {
-        true => Ok(Value::Null),
-        false => serde_json::from_slice(&body),
-    };
-    let answered = match body {
-        Ok(body) => api.call(call, body).await,
-        Err(e) => Err(Failure::validation(vec![format!("the body is not JSON: {e}")])),
-    };
-    match answered {
-        Ok(Answer::Json(value)) => json(StatusCode::OK, &value),
-        Ok(Answer::Bytes(bytes)) => ([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response(),
-        Err(failure) => {
-            let status = u16::try_from(failure.code).ok().and_then(|code| StatusCode::from_u16(code).ok());
-            json(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &failure.to_json())
+impl Shared {
+    /// Takes room for so many bytes.
+    fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Failure> {
+        let kib = u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
+        self.room.clone().try_acquire_many_owned(kib).map_err(|_| Failure {
+            code: 503,
+            ..Failure::internal(
+                "many large requests or answers are on their way; send this again when those are through",
+            )
+        })
+    }
+
+    async fn answer(&self, call: Call, request: Request) -> Result<Response, Failure> {
+        let body = self.body(request).await?;
+        match self.api.call(call, body).await? {
+            Answer::Json(value) => Ok(json(StatusCode::OK, &value)),
+            Answer::Bytes(bytes) => {
+                let file = File { _room: self.reserve(bytes.len())?, bytes };
+                Ok(([(header::CONTENT_TYPE, "application/octet-stream")], Bytes::from_owner(file)).into_response())
+            }
         }
     }
+
+    /// Waits for the body of a request, and reads it.
+    async fn body(&self, request: Request) -> Result<Value, Failure> {
+        let told = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let length: usize = if request.body().is_end_stream() { 0 } else { told.unwrap_or(MOST_BODY) };
+        let large = || Failure {
+            code: 413,
+            ..Failure::validation(vec![format!("the body has more than {} MiB", MOST_BODY >> 20)])
+        };
+        if length > MOST_BODY {
+            return Err(large());
+        }
+        let _room = self.reserve(length)?;
+        let arriving = to_bytes(request.into_body(), length.min(MOST_BODY));
+        let arrived = tokio::time::timeout(ARRIVAL, arriving).await.map_err(|_| Failure {
+            code: 408,
+            ..Failure::validation(vec![format!("the body did not arrive within {} s", ARRIVAL.as_secs())])
+        })?;
+        let body = arrived.map_err(|_| large())?;
+        let values = body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
+        if values > MOST_VALUES {
+            let text = format!("the body has more than {MOST_VALUES} values");
+            return Err(Failure { code: 413, ..Failure::validation(vec![text]) });
+        }
+        if body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&body).map_err(|e| Failure::validation(vec![format!("the body is not JSON: {e}")]))
+    }
+}
+
+/// A file on its way to a client.
+struct File {
+    bytes: Vec<u8>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for File {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+async fn answer(shared: Shared, call: Call, request: Request) -> Response {
+    shared.answer(call, request).await.unwrap_or_else(|failure| {
+        let status = u16::try_from(failure.code).ok().and_then(|code| StatusCode::from_u16(code).ok());
+        json(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &failure.to_json())
+    })
 }
 
 fn json(status: StatusCode, value: &Value) -> Response {
@@ -53,11 +107,12 @@ fn json(status: StatusCode, value: &Value) -> Response {
 
 macro_rules! handler {
     ($call:ident) => {
-        |State(api): State<Api>, body: Bytes| answer(api, Call::$call, body)
+        |State(shared): State<Shared>, request: Request| answer(shared, Call::$call, request)
     };
 }
 
-fn router(api: Api) -> Router {
+/// The paths of the API.
+pub fn router(api: Api) -> Router {
     let config = post(handler!(SetConfig)).get(handler!(GetConfig)).patch(handler!(UpdateConfig));
     Router::new()
         .route("/config", config)
@@ -73,73 +128,5 @@ fn router(api: Api) -> Router {
             let failure = Failure { code: 404, ..Failure::validation(vec!["there is no such path".into()]) };
             json(StatusCode::NOT_FOUND, &failure.to_json())
         })
-        .layer(DefaultBodyLimit::max(MOST_BODY))
-        .with_state(api)
-}
-
-/// A TLS configuration with a certificate made now. Clients of the API do not verify it.
-fn self_signed(address: SocketAddr) -> Result<RustlsConfig, String> {
-    let failed = |e: &dyn std::fmt::Display| format!("no certificate can be made: {e}");
-    let names = vec!["localhost".to_owned(), address.ip().to_string()];
-    let made = rcgen::generate_simple_self_signed(names).map_err(|e| failed(&e))?;
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| failed(&e))?
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key.into())
-        .map_err(|e| failed(&e))?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(RustlsConfig::from_config(Arc::new(config)))
-}
-
-impl Rest {
-    /// Binds the address.
-    ///
-    /// # Errors
-    /// The address cannot be used, or the certificate cannot be made.
-    pub fn bind(listening: Listening, api: Api) -> Result<Rest, String> {
-        let cannot = |e: std::io::Error| format!("cannot listen on {}: {e}", listening.rest);
-        let listener = TcpListener::bind(listening.rest).map_err(cannot)?;
-        listener.set_nonblocking(true).map_err(cannot)?;
-        let address = listener.local_addr().map_err(cannot)?;
-        let tls = listening.tls.then(|| self_signed(address)).transpose()?;
-        Ok(Rest { listener, address, tls, router: router(api) })
-    }
-
-    /// The address to which clients connect.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Serves clients until `until` is done.
-    ///
-    /// # Errors
-    /// The server failed.
-    pub async fn serve(self, until: impl Future<Output = ()>) -> Result<(), String> {
-        let handle = Handle::new();
-        let service = self.router.into_make_service();
-        let failed = |e: std::io::Error| format!("the server failed: {e}");
-        let ending = handle.clone();
-        let served = async move {
-            match self.tls {
-                Some(tls) => {
-                    axum_server::from_tcp_rustls(self.listener, tls)
-                        .map_err(failed)?
-                        .handle(handle)
-                        .serve(service)
-                        .await
-                }
-                None => axum_server::from_tcp(self.listener).map_err(failed)?.handle(handle).serve(service).await,
-            }
-            .map_err(failed)
-        };
-        tokio::pin!(served);
-        tokio::select! {
-            ended = &mut served => return ended,
-            () = until => ending.graceful_shutdown(Some(GRACE)),
-        }
-        served.await
-    }
+        .with_state(Shared { api, room: Arc::new(Semaphore::new(MOST_BYTES >> 10)) })
 }

@@ -3,15 +3,21 @@
 //!
 //! # The server
 //!
-//! `api` names the calls. `http` (REST) and `grpc` turn what clients send into calls, and their answers back. `model` reads
+//! `api` names the calls. `http` (REST) and `grpc` turn what clients send into calls, and their answers back; `listen` gives each an
+//! address. `model` reads
 //! configurations strictly: it implements a part of the API's model and refuses the rest by path. `build` turns a configuration
 //! into emulated devices and flows, with indices instead of names; it opens nothing. `engine` is the thread that owns the rig.
 //! Calls reach it through a bounded queue, one after the other, so it needs no lock.
 
 pub mod api;
 mod build;
+mod claims;
+mod connection;
 mod engine;
 pub mod grpc;
 pub mod http;
+mod listen;
 mod model;
 pub mod server;
+
+pub use build::check;

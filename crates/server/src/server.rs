@@ -1,7 +1,9 @@
 //! The server: one thread for the rig, and the network on a runtime of its own.
 
 use crate::api::Api;
-use crate::{engine, http};
+use crate::connection::Limited;
+use crate::listen::Listener;
+use crate::{engine, grpc, http};
 use drophammer_port::Backend;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,42 +30,50 @@ pub struct Listening {
     pub rest: SocketAddr,
     /// True for HTTPS with a certificate that the server makes itself.
     pub tls: bool,
+    /// Address of gRPC.
+    pub grpc: SocketAddr,
+    /// True for gRPC over TLS.
+    pub grpc_tls: bool,
 }
 
 /// How often the server looks for the user's request to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Serves clients until `stop` is set. Calls `ready` with the address of REST when clients can connect.
+/// Serves clients until `stop` is set. Calls `ready` with the addresses of REST and gRPC when clients can connect.
 ///
 /// # Errors
-/// The address cannot be used, or the certificate cannot be made.
+/// An address cannot be used, or the certificate cannot be made.
 pub fn serve(
     options: Options,
     listening: Listening,
     seed: u64,
     stop: &Arc<AtomicBool>,
-    ready: impl FnOnce(SocketAddr),
+    ready: impl FnOnce(SocketAddr, SocketAddr),
 ) -> Result<(), String> {
     let (api, requests) = Api::new();
     let ended = Arc::new(AtomicBool::new(false));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|e| format!("no threads for the network: {e}"))?;
     let (stops, ends) = (stop.clone(), ended.clone());
+    // Clients of both listeners share the limit of connections.
+    let limited = Limited::new();
+    let rest = Listener::bind(listening.rest, listening.tls, http::router(api.clone()), limited.clone())?;
+    let grpc = Listener::bind(listening.grpc, listening.grpc_tls, grpc::routes(api), limited)?;
+    let owner = format!("serve on {}", rest.address());
     let rig = std::thread::Builder::new().name("rig".into()).spawn(move || {
-        let ran = engine::run(options, seed, requests, &stops);
+        let ran = engine::run(options, &owner, seed, requests, &stops);
         ends.store(true, Ordering::Relaxed);
         ran
     });
     let rig = rig.map_err(|e| format!("no thread for the rig: {e}"))?;
     let served = runtime.block_on(async {
-        let rest = http::Rest::bind(listening, api)?;
-        ready(rest.address());
-        let until = async {
+        ready(rest.address(), grpc.address());
+        let until = || async {
             while !stop.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed) {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        rest.serve(until).await
+        tokio::try_join!(rest.serve(until()), grpc.serve(until())).map(|_| ())
     });
     stop.store(true, Ordering::Relaxed);
     let ran = rig.join().unwrap_or_else(|_| Err("the thread of the rig failed".into()));

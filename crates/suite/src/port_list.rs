@@ -64,13 +64,22 @@ struct Port<'n> {
     labels: Vec<(Entry, &'n Range<usize>)>,
     core: Vec<CoreProtocol>,
     customers: Customers,
+    /// Name of the port whose VRFs its customers are in, and its position.
+    sites_of: Option<(String, &'n Range<usize>)>,
 }
 
-/// The CE routers behind a port, and whether they have BFD.
-#[derive(Clone, Copy, Default)]
+/// The CE routers behind a port, and whether they have BFD and, if the port has it, IPv6.
+#[derive(Clone, Copy)]
 struct Customers {
     count: u32,
     bfd: bool,
+    ipv6: bool,
+}
+
+impl Customers {
+    fn new(count: u32) -> Customers {
+        Customers { count, bfd: false, ipv6: true }
+    }
 }
 
 /// A sub-interface.
@@ -137,10 +146,13 @@ pub(crate) fn read(node: &Node, public: bool, routed: bool, problems: &mut Probl
     check_overlaps(&ports, public, problems);
     refuse_repeated_labels(&ports, problems);
     check_edges(&ports, problems);
-    (problems.len() == before).then(|| ports.into_iter().map(finish).collect())
+    let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
+    (problems.len() == before).then(|| ports.into_iter().map(|port| finish(port, &names)).collect())
 }
 
-fn finish(port: Port) -> PortConfig {
+/// The port among those with these names.
+fn finish(port: Port, names: &[String]) -> PortConfig {
+    let sites_of = port.sites_of.and_then(|(owner, _)| names.iter().position(|name| *name == owner));
     let (mut labels, mut pushed) = (Vec::new(), Vec::new());
     for (entry, _) in port.labels {
         match entry {
@@ -164,11 +176,13 @@ fn finish(port: Port) -> PortConfig {
         core: port.core,
         customers: port.customers.count,
         customer_bfd: port.customers.bfd,
+        customer_ipv6: port.customers.ipv6,
+        sites_of,
     }
 }
 
 fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) -> Option<Port<'n>> {
-    let known = ["name", "speed", "medium", "mtu", "ipv4", "ipv6", "vlans", "labels", "core", "customers"];
+    let known = ["name", "speed", "medium", "mtu", "ipv4", "ipv6", "vlans", "labels", "core", "customers", "sites_of"];
     let fields = Fields::with_keys(node, "a port", &known, EXAMPLE, problems)?;
     let name_node = fields.required("name", "a port", "name: p1", problems);
     let name = name_node.and_then(|n| name(n, "the name of a port", true, problems));
@@ -189,11 +203,12 @@ fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) 
     let vlans = fields.or("vlans", Vec::new(), |node| vlans(node, index, has, public, problems))?;
     let labels = fields.or("labels", Vec::new(), |node| labels(node, problems))?;
     let core = fields.or("core", Vec::new(), |node| core(node, problems))?;
-    let customers = fields.or("customers", Customers::default(), |node| customers(node, problems))?;
+    let customers = fields.or("customers", Customers::new(0), |node| customers(node, problems))?;
+    let sites_of = fields.optional("sites_of", |node| owner(node, problems))?;
     let least = if ipv6.is_some() { MIN_MTU } else { MIN_MTU_IPV4 };
     let mtu = fields.or("mtu", DEFAULT_MTU, |node| whole(node, "`mtu`", least, MAX_MTU, problems))? as u32;
     let (name, speed, medium) = (name?, speed?, medium?);
-    Some(Port { name, name_span: place, speed, medium, mtu, ipv4, ipv6, vlans, labels, core, customers })
+    Some(Port { name, name_span: place, speed, medium, mtu, ipv4, ipv6, vlans, labels, core, customers, sites_of })
 }
 
 /// The protocols of a core port.
@@ -208,17 +223,18 @@ fn core(node: &Node, problems: &mut Problems) -> Option<Vec<CoreProtocol>> {
     }
 }
 
-/// Customers: their number, or a map that also says whether they have BFD.
+/// Customers: their number, or a map that also says whether they have BFD and IPv6.
 fn customers(node: &Node, problems: &mut Problems) -> Option<Customers> {
     let most = u64::from(label_edge::MOST_CUSTOMERS);
     if !matches!(node.value, Value::Map(_)) {
-        return Some(Customers { count: whole(node, "`customers`", 1, most, problems)? as u32, bfd: false });
+        return Some(Customers::new(whole(node, "`customers`", 1, most, problems)? as u32));
     }
-    let fields = Fields::with_keys(node, "`customers`", &["count", "bfd"], CUSTOMERS_EXAMPLE, problems)?;
+    let fields = Fields::with_keys(node, "`customers`", &["count", "bfd", "ipv6"], CUSTOMERS_EXAMPLE, problems)?;
     let count = fields.required("count", "`customers`", "count: 94", problems);
     let count = count.and_then(|node| whole(node, "`count`", 1, most, problems));
     let bfd = fields.or("bfd", false, |node| flag(node, "`bfd`", problems));
-    Some(Customers { count: count? as u32, bfd: bfd? })
+    let ipv6 = fields.or("ipv6", true, |node| flag(node, "`ipv6`", problems));
+    Some(Customers { count: count? as u32, bfd: bfd?, ipv6: ipv6? })
 }
 
 /// Refuses core and customer ports that cannot work.
@@ -242,9 +258,11 @@ fn check_edges(ports: &[Port], problems: &mut Problems) {
             refuse("BFD on a core port is for OSPF", "add `ospf` to `core`");
         }
     }
-    let customers: u64 = ports.iter().map(|port| u64::from(port.customers.count)).sum();
+    check_sites(ports, problems);
     let of = |wanted: &dyn Fn(&Port) -> bool| ports.iter().filter(|port| wanted(port)).collect::<Vec<_>>();
-    let (facing, core) = (of(&|port| port.customers.count > 0), of(&|port| !port.core.is_empty()));
+    let (facing, core) =
+        (of(&|port| port.customers.count > 0 && port.sites_of.is_none()), of(&|port| !port.core.is_empty()));
+    let customers: u64 = facing.iter().map(|port| u64::from(port.customers.count)).sum();
     if let Some(last) = facing.last().filter(|_| customers > u64::from(label_edge::MOST_VRFS)) {
         let most = label_edge::MOST_VRFS;
         problems.add(last.name_span, format!("the DUT has {customers} VRFs in all"), format!("write at most {most}"));
@@ -260,6 +278,51 @@ fn check_edges(ports: &[Port], problems: &mut Problems) {
         for port in ports.iter().filter(incomplete) {
             let message = "VPN traffic needs a label-switched path to the PE router behind this port";
             problems.add(port.name_span, message, "write `core: [ospf, ldp]`");
+        }
+    }
+}
+
+/// The port of `sites_of`, and the position of its name.
+fn owner<'n>(node: &'n Node, problems: &mut Problems) -> Option<(String, &'n Range<usize>)> {
+    Some((name(node, "`sites_of`", true, problems)?, &node.span))
+}
+
+/// Refuses further sites of VRFs that cannot be.
+fn check_sites(ports: &[Port], problems: &mut Problems) {
+    for (index, port) in ports.iter().enumerate() {
+        let Some((owner, span)) = &port.sites_of else { continue };
+        let mut refuse = |message: String, help: &str| problems.add(span, message, help);
+        let example = "write for instance `customers: 10` on one port, and `customers: 10, sites_of: c1` on a later one, where `c1` is the first one";
+        let found = ports[..index]
+            .iter()
+            .find(|other| other.name == *owner && other.customers.count > 0 && other.sites_of.is_none());
+        let Some(found) = found.filter(|_| port.customers.count > 0) else {
+            let message = match port.customers.count {
+                0 => "a port with `sites_of` needs `customers`".to_owned(),
+                _ => format!("no earlier port {} has VRFs of its own", quote(owner)),
+            };
+            refuse(message, example);
+            continue;
+        };
+        if port.customers.ipv6 != found.customers.ipv6 {
+            let message = format!(
+                "the VRFs of port {} {} IPv6",
+                quote(owner),
+                if found.customers.ipv6 { "have" } else { "have no" }
+            );
+            refuse(message, "write the same `ipv6` in `customers` of both ports");
+        }
+        if port.customers.count > found.customers.count {
+            let message = format!("port {} has {} VRFs", quote(owner), found.customers.count);
+            refuse(message, "write at most as many `customers` here");
+        }
+        let sites = ports.iter().filter(|other| other.sites_of.as_ref().is_some_and(|(name, _)| name == owner));
+        if sites.count() as u32 >= label_edge::MOST_SITES {
+            let most = label_edge::MOST_SITES - 1;
+            refuse(
+                format!("too many ports have sites of {}", quote(owner)),
+                &format!("write `sites_of` at most {most} times"),
+            );
         }
     }
 }

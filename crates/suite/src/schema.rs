@@ -175,9 +175,14 @@ fn port() -> Value {
                                 "description": "Each CE router has a BFD session with the DUT (RFC 5881).",
                                 "type": "boolean", "default": false,
                             },
+                            "ipv6": { "description": "The VRFs have IPv6 too, if the port has it.", "type": "boolean", "default": true },
                         },
                     },
                 ],
+            },
+            "sites_of": {
+                "description": "Name of another customer port: the CE routers of this port are further sites of its VRFs.",
+                "type": "string",
             },
         },
     })

@@ -68,19 +68,21 @@ pub(crate) fn device_of(link: &PeerLink<'_>) -> usize {
     link.vlan.map_or(0, |vlan| vlan + 1)
 }
 
-/// Adds the speakers of VPNs: a CE router on each VLAN of a customer port, with BGP and BFD, and the PE router behind each core port. Tests
+/// Adds the speakers of VPNs: a CE router on each VLAN of a customer port, with a BGP session for each family, and BFD over IPv4 if the port has it; and the
+/// PE router behind each core port. Tests
 /// add the other protocols of core ports.
 fn add_edges(config: &mut Config, ports: &[PortConfig]) {
     let vrfs = label_edge::vrfs(ports);
-    for vrf in &vrfs {
+    for (site, vrf) in (0..).zip(&vrfs) {
         let port = &mut config.ports[vrf.port];
         let tags = Tags::dot1q(vrf.vid).expect("a suite has VLANs that can be");
         let name = format!("{}.{}", ports[vrf.port].name, vrf.vid);
         let mut ce = DeviceConfig { tags, ..DeviceConfig::new(&name, port.mac()) };
-        ce.set_address(vrf.ce.into(), vrf.prefix_len, vrf.local.into());
-        let id = Ipv4Addr::from_bits(CE_ROUTER_IDS + vrf.number);
-        let peer = PeerConfig::new(vrf.ce.into(), vrf.local.into(), vrf.ce_as, PROVIDER_AS.into(), id);
-        ce.add_bgp([peer]);
+        let id = Ipv4Addr::from_bits(CE_ROUTER_IDS + site);
+        for link in vrf.links() {
+            ce.set_address(link.ce, link.prefix_len, link.local);
+            ce.add_bgp([PeerConfig::new(link.ce, link.local, vrf.ce_as, PROVIDER_AS.into(), id)]);
+        }
         if vrf.bfd {
             ce.protocols.push(ProtocolConfig::Bfd(vec![bfd::SessionConfig::new(vrf.local.into())]));
         }
@@ -89,11 +91,15 @@ fn add_edges(config: &mut Config, ports: &[PortConfig]) {
     for port in label_edge::core_ports(ports) {
         let (pe, dut) = (label_edge::pe_router(port), label_edge::DUT_LOOPBACK);
         let device = &mut config.ports[port].devices[0];
+        // The core has IPv4 even if no frame of a test has.
+        address(device, ports[port].ipv4.iter());
         device.also.push((pe.into(), 1));
         if !vrfs.is_empty() {
             let asn = u32::from(PROVIDER_AS);
             let peer = PeerConfig::new(pe.into(), dut.into(), asn, asn, pe);
-            device.add_bgp([PeerConfig { families: vec![AfiSafi::VPNV4], ..peer }]);
+            let ipv6 = vrfs.iter().any(|vrf| vrf.ipv6.is_some()).then_some(AfiSafi::VPNV6);
+            let families = std::iter::once(AfiSafi::VPNV4).chain(ipv6).collect();
+            device.add_bgp([PeerConfig { families, ..peer }]);
         }
     }
 }

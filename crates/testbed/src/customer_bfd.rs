@@ -19,8 +19,8 @@ const ENDING: Duration = Duration::from_secs(5);
 pub(crate) struct CustomerBfd(Vec<Customer>);
 
 struct Customer {
-    /// Name of the VRF.
-    vrf: String,
+    /// Name of the site.
+    site: String,
     place: ProtocolPlace,
     /// How often the session had gone down before, and how often of these because packets were missing.
     before: (u64, u64),
@@ -32,6 +32,11 @@ const SIGNALED: &str = "the DUT said that it is down";
 /// Index of a CE router among the devices of its port, the first of which belongs to the port itself.
 pub(crate) fn ce_device(vrf: &VrfRole) -> usize {
     1 + usize::from(vrf.vid - FIRST_VLAN)
+}
+
+/// Where the BFD session of a CE router is in the rig.
+pub(crate) fn place(vrf: &VrfRole) -> ProtocolPlace {
+    ProtocolPlace { port: vrf.port, device: ce_device(vrf), protocol: NAME }
 }
 
 impl Customer {
@@ -56,7 +61,7 @@ impl CustomerBfd {
     pub(crate) fn down(&self, rig: &Rig) -> Option<String> {
         let down = |customer: &Customer| customer.report(rig).filter(|report| report.state != State::Up);
         let (customer, report) = self.0.iter().find_map(|customer| Some((customer, down(customer)?)))?;
-        Some(format!("the BFD session of the CE router of {} is down: {}", customer.vrf, why(&report)))
+        Some(format!("the BFD session of the CE router of {} is down: {}", customer.site, why(&report)))
     }
 
     /// Adds the sessions that went down since they were brought up.
@@ -66,28 +71,27 @@ impl CustomerBfd {
             let times = report.times_down - customer.before.0;
             if times > 0 {
                 let why = if report.detections > customer.before.1 { MISSING } else { SIGNALED };
-                seen.lose_bfd(times, format!("{} ({why})", customer.vrf));
+                seen.lose_bfd(times, format!("{} ({why})", customer.site));
             }
         }
     }
 }
 
 impl Bench<'_> {
-    /// Starts BFD on the CE routers of these VRFs that have it, and waits until all sessions are up.
+    /// Starts BFD on the CE routers of these sites, given with their names, and waits until all sessions are up.
     ///
     /// # Errors
     /// [`TestError::Failed`] with the sessions that are not up until `deadline`, which is `within` after the start of all sessions.
     pub(crate) fn start_customer_bfd(
         &mut self,
-        vrfs: &[VrfRole],
+        sites: Vec<(String, ProtocolPlace)>,
         deadline: Instant,
         within: Duration,
     ) -> Result<CustomerBfd, TestError> {
         let mut all = CustomerBfd::default();
-        for vrf in vrfs.iter().filter(|vrf| vrf.bfd) {
-            let place = ProtocolPlace { port: vrf.port, device: ce_device(vrf), protocol: NAME };
+        for (site, place) in sites {
             self.rig.command_to(place, &Command::Start).map_err(|e| TestError::Failed(e.to_string()))?;
-            let mut customer = Customer { vrf: vrf.name(), place, before: (0, 0) };
+            let mut customer = Customer { site, place, before: (0, 0) };
             customer.before =
                 customer.report(&self.rig).map_or((0, 0), |report| (report.times_down, report.detections));
             all.0.push(customer);

@@ -3,7 +3,8 @@
 use drophammer_model::label_edge::PROVIDER_AS;
 use drophammer_model::role::{RouterRole, VrfRole};
 use drophammer_model::suite::{Params, PortConfig};
-use drophammer_reference::{Beyond, BgpConfig, BgpFaults, BgpPeer, CoreConfig, IgpFaults, RibLimit, Vrf};
+use drophammer_model::trial::Family;
+use drophammer_reference::{Beyond, BgpConfig, BgpFaults, BgpPeer, CoreConfig, IgpFaults, RibLimit};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Returns its sessions: it waits for every peer of every port. `None` if the suite has no BGP.
@@ -38,20 +39,24 @@ pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
     })
 }
 
-/// Adds its sessions as a PE router to `bgp`: it waits for the CE router of each VRF and the PE router behind each core port.
-/// The suite has no more if there are no VRFs, of which these are the device's.
-pub(crate) fn with_vpn(bgp: Option<BgpConfig>, p: &Params, role: &RouterRole, vrfs: &[Vrf]) -> Option<BgpConfig> {
-    let Some(core) = role.core.as_ref().filter(|_| !vrfs.is_empty()) else { return bgp };
-    let peer = |(ce, vrf): (&VrfRole, &Vrf)| BgpPeer {
-        port: vrf.interface,
-        address: ce.ce.into(),
-        asn: ce.ce_as,
-        connect: false,
-        client: false,
+/// Adds its sessions as a PE router to `bgp`: it waits for the CE router of each VRF, in each family, and the PE router behind each core port.
+/// The suite has no more if there are no VRFs; `interfaces` are those of their sites.
+pub(crate) fn with_vpn(
+    bgp: Option<BgpConfig>,
+    p: &Params,
+    role: &RouterRole,
+    interfaces: &[usize],
+) -> Option<BgpConfig> {
+    let Some(core) = role.core.as_ref().filter(|_| !interfaces.is_empty()) else { return bgp };
+    let peer = |family: Family, (ce, interface): (&VrfRole, &usize)| {
+        let address = ce.link(family)?.ce;
+        Some(BgpPeer { port: *interface, address, asn: ce.ce_as, connect: false, client: false })
     };
     let mut bgp = bgp.unwrap_or_else(|| BgpConfig { asn: PROVIDER_AS.into(), ..limits(p) });
     bgp.router_id = core.loopback;
-    bgp.peers.extend(role.vrfs.iter().zip(vrfs).map(peer));
+    for family in [Family::Ipv4, Family::Ipv6] {
+        bgp.peers.extend(role.vrfs.iter().zip(interfaces).filter_map(|site| peer(family, site)));
+    }
     bgp.pe_peers = core.links.iter().map(|link| link.pe).collect();
     Some(bgp)
 }

@@ -229,15 +229,27 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
     let role = RouterRole::of(ports);
     config.core = routing::core(p, &role);
     config.loopback = role.core.as_ref().map(|core| core.loopback);
+    let mut vrf_interfaces = Vec::new();
     for vrf in &role.vrfs {
         let interface = ports.len() + config.sub_interfaces.len();
-        let bfd = vrf.bfd.then_some(vrf.ce);
-        config.vrfs.push(Vrf { interface, distinguisher: vrf.distinguisher, target: vrf.target, bfd });
+        let bfd = vrf.bfd.then_some((interface, vrf.ce));
+        match config.vrfs.get_mut(vrf.number as usize) {
+            Some(known) => {
+                known.interfaces.push(interface);
+                known.bfd.extend(bfd);
+            }
+            None => {
+                let (distinguisher, target, bfd) = (vrf.distinguisher, vrf.target, bfd.into_iter().collect());
+                config.vrfs.push(Vrf { interfaces: vec![interface], distinguisher, target, bfd });
+            }
+        }
+        vrf_interfaces.push(interface);
         let tags = vec![VlanTag { tpid: ethertype::VLAN, vid: vrf.vid }];
         let ipv4 = Some((vrf.local, vrf.prefix_len));
-        config.sub_interfaces.push(SubInterface { port: vrf.port, tags, ipv4, ipv6: None });
+        let ipv6 = vrf.ipv6.map(|link| (link.local, link.prefix_len));
+        config.sub_interfaces.push(SubInterface { port: vrf.port, tags, ipv4, ipv6 });
     }
-    config.bgp = routing::with_vpn(config.bgp, p, &role, &config.vrfs);
+    config.bgp = routing::with_vpn(config.bgp, p, &role, &vrf_interfaces);
     let label = |l: role::LabelRoute| LabelRoute { label: l.label, out: l.out, port: l.at.port, next_hop: l.via };
     config.labels = role.labels.into_iter().map(label).collect();
     config.pushed = role.pushed;

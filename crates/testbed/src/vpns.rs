@@ -1,36 +1,30 @@
 //! The emulated CE, P and PE routers around the VRFs of a DUT.
 //!
-//! A VRF is between a CE router on a VLAN of a customer port and a remote site behind a core port. The VRFs of one customer port have
-//! consecutive numbers and their remote sites behind one core port: together they are a [`Block`], whose routes are computed.
+//! A VRF is between CE routers on VLANs of customer ports, most often one, and a remote site behind a core port. The VRFs of one customer port have
+//! consecutive numbers and their remote sites behind one core port: together they are a [`Block`] in each family, whose routes are computed.
 
+mod expected;
 mod flows;
 mod sending;
 
 use crate::bench::Bench;
 use crate::core::prefix;
-use crate::customer_bfd::CustomerBfd;
+use crate::customer_bfd::{self, CustomerBfd};
 use crate::setup::TestSetup;
-use drophammer_emulation::bgp::{
-    BgpCommand, Distinguishers, ExpectationId, Expected, RouteSet, RouteSource, VpnFaultKind, VpnPart, VpnRouteSet,
-};
+use drophammer_emulation::bgp::{BgpCommand, ExpectationId, RouteSet, VpnFaultKind, VpnRouteSet};
 use drophammer_methods::TestError;
-use drophammer_methods::vpns::{VpnRoutesSeen, VpnUp, Vpns, VrfView, Way};
+use drophammer_methods::vpns::{Place, VpnRoutesSeen, VpnSize, VpnUp, Vpns, VrfView, Way, vrfs_of};
 use drophammer_model::Instant;
-use drophammer_model::label_edge::{self, CUSTOMER_AS, CoreProtocol, DUT_LOOPBACK, PROVIDER_AS};
+use drophammer_model::label_edge::{self, CoreProtocol, DUT_LOOPBACK};
 use drophammer_model::role::VrfRole;
-use drophammer_model::routes::{
-    AttributePattern, Change, Counting, GroupSizes, LabelPer, Packing, Prefix, PrefixesPerVrf, RouteAction, RouteRange,
-    Routes, VpnRoutes, VrfRange,
-};
+use drophammer_model::routes::{AfiSafi, Change, Packing, Prefix, RouteAction, Routes, VpnRoutes};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::PortConfig;
-use drophammer_model::trial::{FlowSpec, Misdelivered, PortIndex};
-use drophammer_rig::ldp::{AdvertisedFecs, FecRange, LabelPattern, LdpCommand, Lsr, LsrConfig};
+use drophammer_model::trial::{Family, FlowSpec, Misdelivered, PortIndex};
+use drophammer_rig::ldp::{AdvertisedFecs, FecRange, LabelPattern, LdpCommand, LsrConfig};
 use drophammer_rig::{
     Act, Action, Command, ProtocolConfig, ProtocolPlace, RouterPlace, Select, SessionIndex, Until, bfd,
 };
-use drophammer_wire::ldp::Label;
-use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,46 +43,94 @@ const LOOK: Duration = Duration::from_millis(20);
 const STILL: Duration = Duration::from_millis(500);
 /// How long a DUT may take to become idle.
 const IDLE_WITHIN: Duration = Duration::from_secs(30);
-/// Maximum number of flows to VRFs. A router with a label for each route needs a flow for each.
-const MOST_FLOWS: usize = 65_536;
 /// How long sessions may take to end.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// VRFs of one customer port that are in use, and their routes.
+/// VRFs of one customer port that are in use, and their routes in one family.
 struct Block {
+    family: Family,
     /// Number of the first VRF.
     base: u32,
+    /// Number of their site at the port.
+    site: u32,
     /// Core port with the remote sites.
     core: PortIndex,
-    /// The routes of the remote sites, as their PE router advertises them.
-    remote: Arc<VpnRoutes>,
+    /// The routes of the remote sites, as their PE router advertises them; `None` at a port with further sites of VRFs.
+    remote: Option<Arc<VpnRoutes>>,
     /// The routes of the CE routers, as the DUT must advertise them to PE routers.
     customer: Arc<VpnRoutes>,
     /// What each PE router must receive of `customer`: session, expectation.
     at_pes: Vec<(SessionIndex, ExpectationId)>,
 }
 
+/// Prefixes of the sites of each VRF in one family.
+#[derive(Clone)]
+struct Sites {
+    family: Family,
+    /// Those behind the CE router of each site.
+    customers: Vec<Arc<Routes>>,
+    /// Those of its remote site.
+    remote: Arc<Routes>,
+}
+
+/// What a CE router must receive of another site of its VRF in one family.
+#[derive(Clone, Copy)]
+struct AtCe {
+    /// Number of the VRF.
+    vrf: u32,
+    /// The other site; `None` for the remote one.
+    from: Option<u32>,
+    family: Family,
+    session: SessionIndex,
+    id: ExpectationId,
+}
+
+/// The session of a CE router in one family.
+#[derive(Clone, Copy)]
+struct Ce {
+    site: VrfView,
+    family: Family,
+    session: SessionIndex,
+    /// Its own routes, which it may receive. A router may advertise the routes of a neighbour back to it, and all CE routers of a site have the
+    /// same, so only frames show whether these are leaks.
+    returned: ExpectationId,
+}
+
 /// VRFs that are up.
+#[derive(Default)]
 struct InUse {
     vrfs: Vec<VrfView>,
     blocks: Vec<Block>,
-    /// Prefixes behind the CE router of each VRF, and those of its remote site.
-    customer: Arc<Routes>,
-    remote: Arc<Routes>,
-    /// What each CE router must receive, in the order of `vrfs`.
-    at_ces: Vec<(SessionIndex, ExpectationId)>,
-    /// Routes of CE routers that each CE router receives, in the same order. A router may advertise the routes of a neighbour back to it, and all CE
-    /// routers have the same, so only frames show whether these are leaks.
-    returned: Vec<(SessionIndex, ExpectationId)>,
+    /// The families in use.
+    sites: Vec<Sites>,
+    /// The sessions of CE routers, in the order of families and `vrfs`.
+    ces: Vec<Ce>,
+    /// What they must receive.
+    at_ces: Vec<AtCe>,
     /// When all routes were last changed, and how late the tester had been until then in sending on each session.
     changed: Option<(Instant, Vec<(SessionIndex, Duration)>)>,
 }
 
+impl InUse {
+    /// The routes behind the CE router of a site in one family.
+    fn behind(&self, site: &VrfView, family: Family) -> Option<&Arc<Routes>> {
+        let sites = self.sites.iter().find(|sites| sites.family == family)?;
+        sites.customers.get(site.site as usize)
+    }
+
+    /// True if some site has this prefix.
+    fn has(&self, prefix: &Prefix) -> bool {
+        let all = self.sites.iter().flat_map(|sites| sites.customers.iter().chain([&sites.remote]));
+        all.into_iter().any(|routes| routes.index_of(prefix).is_some())
+    }
+}
+
 /// The VRFs of a suite.
 pub(crate) struct VpnState {
+    /// Their sites, in the order of `roles`.
     vrfs: Vec<VrfView>,
     roles: Vec<VrfRole>,
-    /// Session of the CE router of each VRF.
+    /// First session of each CE router, in the order of `roles`; it has one for each family, IPv4 first.
     ces: Vec<SessionIndex>,
     /// Port and session of each PE router.
     pes: Vec<(PortIndex, SessionIndex)>,
@@ -111,16 +153,17 @@ impl VpnState {
         let of_pe = |port| (0..hosts.sessions()).rev().find(|session| is_at(session, (port, crate::core::P_ROUTER)));
         let core = if roles.is_empty() { Vec::new() } else { label_edge::core_ports(ports) };
         let pes = core.into_iter().filter_map(|port| Some((port, of_pe(port)?))).collect();
-        let first = |vrf: &VrfRole| of_place(vrf.port, crate::customer_bfd::ce_device(vrf));
+        let first = |vrf: &VrfRole| of_place(vrf.port, customer_bfd::ce_device(vrf));
         // Sessions are numbered in the order of ports and devices, which is that of the VRFs on each port.
         let mut ces = Vec::with_capacity(roles.len());
         for vrf in &roles {
-            let next = ces.last().filter(|_| vrf.vid > label_edge::FIRST_VLAN).map(|last| last + 1);
+            let sessions = vrf.links().count();
+            let next = ces.last().filter(|_| vrf.vid > label_edge::FIRST_VLAN).map(|last| last + sessions);
             ces.extend(next.or_else(|| first(vrf)));
         }
         let view = |vrf: &VrfRole| {
             let core = label_edge::remote_port(ports, vrf)?;
-            Some(VrfView { number: vrf.number, customer: vrf.port, vid: vrf.vid, core })
+            Some(VrfView { number: vrf.number, site: vrf.site, customer: vrf.port, vid: vrf.vid, core })
         };
         VpnState {
             vrfs: roles.iter().filter_map(view).collect(),
@@ -142,50 +185,33 @@ impl VpnState {
         self.in_use.is_some()
     }
 
-    /// The VRFs that are in use.
-    fn used_roles(&self) -> Vec<VrfRole> {
+    /// Each site in use whose CE router has BFD: its name, and the place of BFD.
+    fn with_bfd(&self) -> Vec<(String, ProtocolPlace)> {
         let used = self.in_use.iter().flat_map(|used| &used.vrfs);
-        used.map(|vrf| self.roles[vrf.number as usize]).collect()
+        let roles = used.filter_map(|site| Some((site, self.ce(site, Family::Ipv4)?.0)));
+        roles.filter(|(_, role)| role.bfd).map(|(site, role)| (site.site_name(), customer_bfd::place(role))).collect()
+    }
+
+    /// Role of a site, and session of its CE router in a family, if it has that.
+    fn ce(&self, site: &VrfView, family: Family) -> Option<(&VrfRole, SessionIndex)> {
+        // The sites of a port are consecutive, in order of their VLANs.
+        let first = self.roles.partition_point(|role| role.port < site.customer);
+        let at = first + usize::from(site.vid - label_edge::FIRST_VLAN);
+        let role = self.roles.get(at)?;
+        role.link(family)?;
+        Some((role, self.ces.get(at)? + usize::from(family == Family::Ipv6)))
+    }
+
+    /// All sessions of CE and PE routers.
+    fn sessions(&self) -> Vec<SessionIndex> {
+        let of_ce = |(first, vrf): (&SessionIndex, &VrfRole)| *first..*first + vrf.links().count();
+        let ces = self.ces.iter().zip(&self.roles).flat_map(of_ce);
+        ces.chain(self.pes.iter().map(|(_, pe)| *pe)).collect()
     }
 
     fn in_use(&self) -> Result<&InUse, TestError> {
         self.in_use.as_ref().ok_or_else(|| TestError::Failed("no VRF has been brought up".into()))
     }
-}
-
-/// `count` /24 prefixes from `first` on, in one group of attributes for each of the largest UPDATEs.
-fn prefixes(first: Ipv4Addr, count: u32) -> Result<Arc<Routes>, TestError> {
-    let refused = |e: &dyn std::fmt::Display| TestError::NotApplicable(format!("{count} routes of a site: {e}"));
-    if count > label_edge::MOST_ROUTES {
-        return Err(refused(&format!("write at most {}", label_edge::MOST_ROUTES)));
-    }
-    let attributes =
-        AttributePattern { routes_per_group: GroupSizes::Fixed(count.max(1)), ..AttributePattern::default() };
-    let first = prefix(first, 24)?;
-    let range = RouteRange::uniform(first, count, 1, attributes).map_err(|e| refused(&e))?;
-    Ok(Arc::new(Routes::from(range)))
-}
-
-/// The routes of consecutive VRFs, from number `base` on.
-fn vpn_routes(pe: Ipv4Addr, base: u32, count: u32, routes: &Arc<Routes>) -> Result<Arc<VpnRoutes>, TestError> {
-    let vrfs = VrfRange {
-        count,
-        distinguisher: Counting::from(label_edge::distinguisher(pe, base)),
-        targets: vec![Counting::from(label_edge::target(base))],
-        first_label: FIRST_VPN + base,
-        label_per: LabelPer::Vrf,
-    };
-    let routes = VpnRoutes::new(vrfs, routes.clone(), PrefixesPerVrf::Same);
-    routes.map(Arc::new).map_err(|e| TestError::NotApplicable(e.to_string()))
-}
-
-/// The VRFs that a test uses: as many on each customer port, the first ones.
-fn choose(all: &[VrfView], count: u32) -> Vec<VrfView> {
-    let mut chosen = all.to_vec();
-    chosen.sort_by_key(|vrf| (vrf.vid, vrf.customer));
-    chosen.truncate(count as usize);
-    chosen.sort_by_key(|vrf| vrf.number);
-    chosen
 }
 
 /// The protocols of the P router behind a core port, and the commands that follow their start.
@@ -256,79 +282,18 @@ impl Bench<'_> {
     }
 }
 
-/// The block of a VRF that is in use.
-fn block_of<'a>(used: &'a InUse, vrf: &VrfView) -> Option<&'a Block> {
-    used.blocks.iter().find(|block| (block.base..block.base + block.customer.vrfs().count).contains(&vrf.number))
+/// The block of a site that is in use, in one family.
+fn block_of<'a>(used: &'a InUse, vrf: &VrfView, family: Family) -> Option<&'a Block> {
+    let of = |block: &&Block| (block.base..block.base + block.customer.vrfs().count).contains(&vrf.number);
+    used.blocks.iter().filter(|block| (block.family, block.site) == (family, vrf.site)).find(of)
 }
 
 impl TestSetup<'_> {
-    /// Computes the routes of the first `vrfs` VRFs, and lets all routers expect them. None of them is present yet.
-    fn expect(&mut self, vrfs: u32, routes: u32) -> Result<InUse, TestError> {
-        let customer = prefixes(label_edge::CUSTOMER_ROUTES, routes)?;
-        let remote = prefixes(label_edge::REMOTE_ROUTES, routes)?;
-        let chosen = choose(&self.vpns.vrfs, vrfs);
-        let mut blocks: Vec<Block> = Vec::new();
-        for of_port in chosen.chunk_by(|a, b| a.customer == b.customer) {
-            let (first, count) = (of_port[0], of_port.len() as u32);
-            let pe = label_edge::pe_router(first.core);
-            blocks.push(Block {
-                base: first.number,
-                core: first.core,
-                remote: vpn_routes(pe, first.number, count, &remote)?,
-                customer: vpn_routes(DUT_LOOPBACK, first.number, count, &customer)?,
-                at_pes: Vec::new(),
-            });
-        }
-        let now = self.rig().now();
-        let pes = self.vpns.pes.clone();
-        let at_pe = Expected {
-            source: RouteSource::External,
-            as_path_prefix: vec![CUSTOMER_AS],
-            next_hop: Some(DUT_LOOPBACK.into()),
-            check_attributes: true,
-            times: false,
-            labels: true,
-        };
-        for block in &mut blocks {
-            for (_, session) in &pes {
-                let Some((routers, router)) = self.rig().session_mut(*session) else { continue };
-                let part = VpnPart { routes: block.customer.clone(), distinguishers: Distinguishers::Configured };
-                let (vrfs, per_vrf) = (block.customer.vrfs().count, block.customer.per_vrf());
-                let adj_rib_in = routers.adj_rib_in_mut(router);
-                let id = adj_rib_in.expect_vpn(now, part, at_pe.clone());
-                adj_rib_in.change_vpn(now, id, 0..vrfs, 0..per_vrf, false);
-                block.at_pes.push((*session, id));
-            }
-        }
-        let (mut at_ces, mut returned) = (Vec::new(), Vec::new());
-        for vrf in &chosen {
-            let role = self.vpns.roles[vrf.number as usize];
-            let session = self.vpns.ces[vrf.number as usize];
-            let at_ce = Expected {
-                source: RouteSource::Internal(label_edge::pe_router(vrf.core)),
-                as_path_prefix: vec![PROVIDER_AS.into()],
-                next_hop: Some(role.local.into()),
-                labels: false,
-                ..at_pe.clone()
-            };
-            let Some((routers, router)) = self.rig().session_mut(session) else { continue };
-            let adj_rib_in = routers.adj_rib_in_mut(router);
-            let id = adj_rib_in.expect(now, remote.clone(), 0..remote.len(), at_ce);
-            adj_rib_in.change(now, id, 0..remote.len(), false);
-            at_ces.push((session, id));
-            let back = Expected::default();
-            let id = adj_rib_in.expect(now, customer.clone(), 0..customer.len(), back);
-            adj_rib_in.change(now, id, 0..customer.len(), false);
-            returned.push((session, id));
-        }
-        Ok(InUse { vrfs: chosen, blocks, customer, remote, at_ces, returned, changed: None })
-    }
-
     /// All sessions of the VRFs that are in use, with their expectations.
     fn expectations(&self) -> impl Iterator<Item = (SessionIndex, ExpectationId)> + '_ {
         self.vpns.in_use.iter().flat_map(|used| {
             let at_pes = used.blocks.iter().flat_map(|block| &block.at_pes);
-            used.at_ces.iter().chain(at_pes).copied()
+            used.at_ces.iter().map(|at| (at.session, at.id)).chain(at_pes.copied())
         })
     }
 
@@ -418,12 +383,35 @@ impl TestSetup<'_> {
 
     /// The emulated router of a session, as text: `the CE router of v3`.
     fn speaker(&self, session: SessionIndex) -> String {
-        match self.vpns.ces.iter().position(|ce| *ce == session) {
-            Some(vrf) => format!("the CE router of v{}", vrf + 1),
+        let at = self.vpns.ces.partition_point(|first| *first <= session).checked_sub(1);
+        let is_pe = self.vpns.pes.iter().any(|(_, pe)| *pe == session);
+        match at.and_then(|at| self.vpns.vrfs.get(at)).filter(|_| !is_pe) {
+            Some(vrf) => format!("the CE router of {}", vrf.site_name()),
             None => {
                 let port = self.vpns.pes.iter().find(|(_, pe)| *pe == session).map_or(0, |(port, _)| *port);
                 format!("the PE router behind {}", self.routing.bench.facts.ports[port].name)
             }
+        }
+    }
+
+    /// Refuses sessions that are up and do not carry the routes of a family in use.
+    fn check_families(&self) -> Result<(), TestError> {
+        let rig = &self.routing.bench.rig;
+        let lacks = |session: SessionIndex, family: AfiSafi| {
+            let negotiated = rig.session(session).and_then(|(routers, router)| routers.session(router).negotiated());
+            negotiated.is_some_and(|with| !with.has(family))
+        };
+        let used = self.vpns.in_use()?;
+        let at_pes = used.sites.iter().flat_map(|sites| self.vpns.pes.iter().map(move |(_, pe)| (*pe, sites.family)));
+        let of_vpn = |family| if family == Family::Ipv4 { AfiSafi::VPNV4 } else { AfiSafi::VPNV6 };
+        let at_pes = at_pes.map(|(session, family)| (session, of_vpn(family)));
+        let at_ces = used.ces.iter().map(|ce| (ce.session, AfiSafi::unicast(ce.family)));
+        match at_pes.chain(at_ces).find(|(session, family)| lacks(*session, *family)) {
+            Some((session, family)) => Err(TestError::NotApplicable(format!(
+                "the DUT does not offer {family} routes in its OPEN to {} (RFC 4760 section 8)",
+                self.speaker(session)
+            ))),
+            None => Ok(()),
         }
     }
 
@@ -446,59 +434,6 @@ impl TestSetup<'_> {
             cause.unwrap_or_default()
         )
     }
-
-    /// The flows to the CE router of a VRF: one for each stretch of routes with the same labels.
-    fn to_customers(
-        &self,
-        used: &InUse,
-        vrf: &VrfView,
-        part: Range<u32>,
-        size: &PacketSize,
-        group: &str,
-    ) -> Result<Vec<FlowSpec>, TestError> {
-        let rig = &self.routing.bench.rig;
-        let transport = self.transport_label(vrf.core)?;
-        let no_label = |route: u32| {
-            let prefix = used.customer.prefix(route);
-            TestError::Failed(format!("the DUT has advertised no label for {prefix} of {}", vrf.name()))
-        };
-        let pe = self.vpns.pes.iter().find(|(port, _)| *port == vrf.core).map(|(_, session)| *session);
-        let found = block_of(used, vrf).zip(pe).and_then(|(block, pe)| {
-            let (_, id) = block.at_pes.iter().find(|(session, _)| *session == pe)?;
-            Some((rig.session(pe)?, *id, vrf.number - block.base))
-        });
-        let Some(((routers, router), id, index)) = found else { return Err(no_label(part.start)) };
-        let adj_rib_in = routers.adj_rib_in(router);
-        let mut flows = Vec::new();
-        let mut begin = part.start;
-        while begin < part.end {
-            let labels = adj_rib_in.label_of(id, index, begin).ok_or_else(|| no_label(begin))?;
-            let same = |route: &u32| adj_rib_in.label_of(id, index, *route) == Some(labels);
-            let end = (begin + 1..part.end).find(|route| !same(route)).unwrap_or(part.end);
-            let stack: Vec<u32> = transport.into_iter().chain(labels.iter().copied()).collect();
-            flows.push(flows::to_customer(used, vrf, begin..end, &stack, size, group));
-            if flows.len() * used.vrfs.len() > MOST_FLOWS {
-                let why =
-                    "the DUT gives each route a label of its own, so these routes need too many flows: ask for fewer";
-                return Err(TestError::NotApplicable(why.into()));
-            }
-            begin = end;
-        }
-        Ok(flows)
-    }
-
-    /// The label that the DUT has advertised for its loopback address at a core port; `None` if the P router is to remove the label.
-    fn transport_label(&self, core: PortIndex) -> Result<Option<u32>, TestError> {
-        let device = self.routing.bench.rig.hosts().device(core, crate::core::P_ROUTER);
-        let lsr = device.and_then(|device| device.protocol::<Lsr>());
-        let loopback = prefix(DUT_LOOPBACK, 32)?;
-        let name = &self.routing.bench.facts.ports[core].name;
-        match lsr.and_then(|lsr| lsr.label_for(loopback)) {
-            Some(Label::IMPLICIT_NULL) => Ok(None),
-            Some(label) => Ok(Some(label.value())),
-            None => Err(TestError::Failed(format!("the DUT has advertised no label for {loopback} by LDP at {name}"))),
-        }
-    }
 }
 
 impl Vpns for TestSetup<'_> {
@@ -510,21 +445,21 @@ impl Vpns for TestSetup<'_> {
         self.vpns.in_use.as_ref().map_or(&[], |used| &used.vrfs)
     }
 
-    fn bring_up(&mut self, vrfs: u32, routes: u32, within: Duration) -> Result<VpnUp, TestError> {
+    fn bring_up(&mut self, size: &VpnSize, within: Duration) -> Result<VpnUp, TestError> {
         Vpns::take_down(self)?;
         self.routing.end_sessions()?;
-        let all = self.vpns.vrfs.len();
-        if vrfs == 0 || vrfs as usize > all {
+        let (vrfs, all) = (size.vrfs, vrfs_of(&self.vpns.vrfs));
+        if vrfs == 0 || vrfs > all {
             let why = format!(
                 "the DUT has {all} VRFs, the test asks for {vrfs}: change `customers` of the ports, or the test"
             );
             return Err(TestError::NotApplicable(why));
         }
-        let used = self.expect(vrfs, routes)?;
+        let used = self.expect(size)?;
         self.vpns.in_use = Some(used);
         let core_s = self.bench().bring_core_up(within)?.as_secs_f64();
         let pes: Vec<_> = self.vpns.pes.iter().map(|(_, session)| *session).collect();
-        let ces: Vec<_> = self.vpns.in_use()?.at_ces.iter().map(|(session, _)| *session).collect();
+        let ces: Vec<_> = self.vpns.in_use()?.ces.iter().map(|ce| ce.session).collect();
         let begun = self.rig().now();
         let deadline = begun + within;
         let mut wanted = Vec::new();
@@ -537,9 +472,10 @@ impl Vpns for TestSetup<'_> {
                 return Err(TestError::Failed(self.sessions_down(&wanted, within)));
             }
         }
-        let roles = self.vpns.used_roles();
-        self.vpns.bfd = self.bench().start_customer_bfd(&roles, deadline, within)?;
+        let with_bfd = self.vpns.with_bfd();
+        self.vpns.bfd = self.bench().start_customer_bfd(with_bfd, deadline, within)?;
         let sessions_s = self.rig().now().since(begun).as_secs_f64();
+        self.check_families()?;
         Ok(VpnUp { core_s, sessions_s, sessions: wanted.len() as u32 })
     }
 
@@ -554,21 +490,23 @@ impl Vpns for TestSetup<'_> {
         let place = |bench: &Bench<'_>, session| bench.rig.hosts().place(session);
         let mut acts = Vec::new();
         let bench = &self.routing.bench;
-        for (session, _) in &used.at_ces {
-            let RouterPlace { port, device, router } = place(bench, *session);
-            let set = RouteSet::unicast(used.customer.clone(), 0..used.customer.len(), packing);
+        for ce in &used.ces {
+            let Some(own) = used.behind(&ce.site, ce.family) else { continue };
+            let RouterPlace { port, device, router } = place(bench, ce.session);
+            let set = RouteSet::unicast(own.clone(), 0..own.len(), packing);
             acts.push((port, Act::bgp(device, BgpCommand::Routes { peer: router, change, set })));
         }
         for block in &used.blocks {
             let Some((_, session)) = self.vpns.pes.iter().find(|(port, _)| *port == block.core) else { continue };
             let RouterPlace { port, device, router } = place(bench, *session);
-            let set = VpnRouteSet::all(block.remote.clone(), packing);
+            let Some(remote) = &block.remote else { continue };
+            let set = VpnRouteSet::all(remote.clone(), packing);
             acts.push((port, Act::bgp(device, BgpCommand::VpnRoutes { peer: router, change, set })));
         }
         for (port, act) in &acts {
             self.rig().command(*port, act).map_err(|e| TestError::Failed(e.to_string()))?;
         }
-        let per_site = self.vpns.in_use()?.customer.len();
+        let per_site = self.vpns.in_use()?.sites.first().map_or(0, |sites| sites.remote.len());
         let (mut at_ces, mut at_pes) = (Vec::new(), Vec::new());
         if let Some(used) = &self.vpns.in_use {
             at_ces.extend_from_slice(&used.at_ces);
@@ -577,7 +515,7 @@ impl Vpns for TestSetup<'_> {
             at_pes.extend(used.blocks.iter().flat_map(of_block));
         }
         let now = self.rig().now();
-        for (session, id) in at_ces {
+        for AtCe { session, id, .. } in at_ces {
             if let Some((routers, router)) = self.rig().session_mut(session) {
                 routers.adj_rib_in_mut(router).change(now, id, 0..per_site, present);
             }
@@ -590,23 +528,33 @@ impl Vpns for TestSetup<'_> {
         Ok(())
     }
 
-    fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> Result<RouteAction, TestError> {
+    fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> Result<Vec<RouteAction>, TestError> {
         let now = self.rig().now();
-        let used = self.vpns.in_use()?;
-        let routes = used.customer.clone();
-        let at_pes = |block: &Block| (block.at_pes.clone(), vrf.number - block.base);
-        let (at_pes, index) = block_of(used, vrf).map(at_pes).unwrap_or_default();
-        for (session, id) in at_pes {
-            if let Some((routers, router)) = self.rig().session_mut(session) {
-                let present = change == Change::Advertise;
-                routers.adj_rib_in_mut(router).change_vpn(now, id, index..index + 1, part.clone(), present);
+        let mut actions = Vec::new();
+        let present = change == Change::Advertise;
+        for family in self.vpns.in_use()?.sites.iter().map(|sites| sites.family).collect::<Vec<_>>() {
+            let at_pes = |block: &Block| (block.at_pes.clone(), vrf.number - block.base);
+            let (at_pes, index) = block_of(self.vpns.in_use()?, vrf, family).map(at_pes).unwrap_or_default();
+            for (session, id) in at_pes {
+                if let Some((routers, router)) = self.rig().session_mut(session) {
+                    routers.adj_rib_in_mut(router).change_vpn(now, id, index..index + 1, part.clone(), present);
+                }
             }
+            let concerned = |at: &AtCe| (at.vrf, at.from, at.family) == (vrf.number, Some(vrf.site), family);
+            let others: Vec<_> = self.vpns.in_use()?.at_ces.iter().copied().filter(concerned).collect();
+            for AtCe { session, id, .. } in others {
+                if let Some((routers, router)) = self.rig().session_mut(session) {
+                    routers.adj_rib_in_mut(router).change(now, id, part.clone(), present);
+                }
+            }
+            let peer = self.vpns.ce(vrf, family).and_then(|(_, session)| self.routing.state.index_of(session));
+            let own = self.vpns.in_use()?.behind(vrf, family).cloned();
+            let no_session = || TestError::Failed(format!("the CE router of {} has no BGP session", vrf.site_name()));
+            let (peer, routes) = peer.zip(own).ok_or_else(no_session)?;
+            let (part, packing) = (part.clone(), Packing::default());
+            actions.push(RouteAction::Routes { peer, change, routes, part, packing });
         }
-        let session = self.vpns.ces.get(vrf.number as usize);
-        let peer = session.and_then(|session| self.routing.state.index_of(*session));
-        let peer =
-            peer.ok_or_else(|| TestError::Failed(format!("the CE router of {} has no BGP session", vrf.name())))?;
-        Ok(RouteAction::Routes { peer, change, routes, part, packing: Packing::default() })
+        Ok(actions)
     }
 
     fn await_routes(&mut self, patience: Duration) -> Result<VpnRoutesSeen, TestError> {
@@ -651,28 +599,26 @@ impl Vpns for TestSetup<'_> {
     fn seen(&self) -> VpnRoutesSeen {
         let mut seen = VpnRoutesSeen::default();
         let Some(used) = &self.vpns.in_use else { return seen };
-        for (vrf, (session, id)) in used.vrfs.iter().zip(&used.at_ces) {
+        for AtCe { family, session, id, .. } in &used.at_ces {
+            let Some((routers, router)) = self.routing.bench.rig.session(*session) else { continue };
+            let report = routers.adj_rib_in(router).report(*id);
+            seen.add((*family, Place::Ce), [report.expected, report.present, report.wrong, report.unexpected]);
+        }
+        for Ce { site, session, returned, .. } in &used.ces {
             let Some((routers, router)) = self.routing.bench.rig.session(*session) else { continue };
             let adj_rib_in = routers.adj_rib_in(router);
-            let report = adj_rib_in.report(*id);
-            seen.add(report.expected, report.present, report.wrong, report.unexpected);
-            let foreign = adj_rib_in.unexpected(MOST_LEAKS);
+            seen.returned += u64::from(adj_rib_in.report(*returned).unexpected);
             seen.leaked += adj_rib_in.totals().unexpected;
-            let own =
-                |prefix: &Prefix| [&used.customer, &used.remote].iter().any(|routes| routes.index_of(prefix).is_some());
-            let foreign = foreign.iter().filter(|key| !own(&key.prefix));
-            seen.tell(foreign.map(|key| format!("the CE router of {} has {}", vrf.name(), key.prefix)));
-        }
-        for (session, id) in &used.returned {
-            let Some((routers, router)) = self.routing.bench.rig.session(*session) else { continue };
-            seen.returned += u64::from(routers.adj_rib_in(router).report(*id).unexpected);
+            let foreign = adj_rib_in.unexpected(MOST_LEAKS);
+            let foreign = foreign.iter().filter(|key| !used.has(&key.prefix));
+            seen.tell(foreign.map(|key| format!("the CE router of {} has {}", site.site_name(), key.prefix)));
         }
         for block in &used.blocks {
             for (session, id) in &block.at_pes {
                 let Some((routers, router)) = self.routing.bench.rig.session(*session) else { continue };
                 let adj_rib_in = routers.adj_rib_in(router);
                 let report = adj_rib_in.report(*id);
-                seen.add(report.expected, report.present, report.wrong, report.unexpected);
+                seen.add((block.family, Place::Pe), [report.expected, report.present, report.wrong, report.unexpected]);
                 seen.leaked += report.wrong_vrf + report.wrong_target;
                 let vrf = |index: u32| format!("v{}", block.base + index + 1);
                 seen.tell(adj_rib_in.vpn_faults(*id).iter().map(|fault| match fault.kind {
@@ -703,14 +649,21 @@ impl Vpns for TestSetup<'_> {
         &self,
         vrf: &VrfView,
         way: Way,
+        family: Family,
         part: Range<u32>,
         size: &PacketSize,
         group: &str,
     ) -> Result<Vec<FlowSpec>, TestError> {
         let used = self.vpns.in_use()?;
+        let sites = used.sites.iter().find(|sites| sites.family == family);
+        let sites = sites.ok_or_else(|| TestError::Failed(format!("no {family} route has been advertised")))?;
         match way {
-            Way::ToCore => Ok(vec![flows::to_core(used, vrf, part, size, group)]),
-            Way::ToCustomers => self.to_customers(used, vrf, part, size, group),
+            Way::ToCore => Ok(vec![flows::to_core(sites, vrf, part, size, group)]),
+            Way::BetweenCustomers => {
+                let others = used.vrfs.iter().filter(|other| other.number == vrf.number && other.site != vrf.site);
+                Ok(others.map(|other| flows::to_other(sites, vrf, other, part.clone(), size, group)).collect())
+            }
+            Way::ToCustomers => self.to_customers(used, sites, vrf, part, size, group),
         }
     }
 
@@ -727,7 +680,7 @@ impl Vpns for TestSetup<'_> {
         if self.vpns.in_use.take().is_none() {
             return Ok(());
         }
-        let sessions: Vec<_> = self.vpns.ces.iter().copied().chain(self.vpns.pes.iter().map(|(_, pe)| *pe)).collect();
+        let sessions = self.vpns.sessions();
         self.rig().protocols(Select::These(&sessions), Action::Stop);
         self.bench().await_core(&Until::Idle(sessions.clone()), IDLE)?;
         let bfd = std::mem::take(&mut self.vpns.bfd);

@@ -73,6 +73,34 @@ pub struct GroupCounts {
     pub latencies: Vec<(u64, u64)>,
     /// Highest latency so far in ns.
     pub latency_max_ns: u64,
+    /// Times of the received frames; `None` without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<Arrivals>,
+}
+
+/// When the received frames of a group arrived, and how long they took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrivals {
+    /// First arrival, on the clock of the lane's ports.
+    pub first: Instant,
+    /// Last arrival.
+    pub last: Instant,
+    /// Lowest latency in ns.
+    pub latency_min_ns: u64,
+    /// Sum of all latencies in ns.
+    pub latency_sum_ns: u128,
+}
+
+impl Arrivals {
+    /// Returns those of both.
+    fn and(self, other: Arrivals) -> Arrivals {
+        Arrivals {
+            first: self.first.min(other.first),
+            last: self.last.max(other.last),
+            latency_min_ns: self.latency_min_ns.min(other.latency_min_ns),
+            latency_sum_ns: self.latency_sum_ns + other.latency_sum_ns,
+        }
+    }
 }
 
 /// Counts of a flow, summed over all lanes.
@@ -182,6 +210,7 @@ impl GroupCounts {
         self.stray += other.stray;
         self.bytes += other.bytes;
         self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
+        self.arrivals = self.arrivals.into_iter().chain(other.arrivals).reduce(Arrivals::and);
         let mut sum: BTreeMap<u64, u64> = self.latencies.drain(..).collect();
         other.latencies.iter().for_each(|(ns, frames)| *sum.entry(*ns).or_default() += frames);
         self.latencies = sum.into_iter().collect();

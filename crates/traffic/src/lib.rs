@@ -44,7 +44,7 @@ mod totals;
 mod traffic;
 mod transmit;
 
-pub use counts::{FlowCounts, GroupCounts, LaneCounts, Received, Snapshot};
+pub use counts::{Arrivals, FlowCounts, GroupCounts, LaneCounts, Received, Snapshot};
 pub use engine::{Control, SendFrame, run};
 pub use far::{FarTraffic, Standing, Wish};
 pub use flow_state::Arrived;
@@ -56,7 +56,7 @@ pub use lanes::{LaneError, run_lanes};
 pub use live::Live;
 pub use losses::{LossRun, LossRuns};
 pub use outcome::merge;
-pub use plan::{Layout, Neighbour, Plan, PlanError, QueueIndex, Timing, VlanNeighbour};
+pub use plan::{CONTINUOUS_BINS, Layout, Neighbour, Plan, PlanError, QueueIndex, Timing, VlanNeighbour};
 pub use recognize::TestTraffic;
 pub use totals::Totals;
 pub use traffic::{CONTINUOUS, Traffic};

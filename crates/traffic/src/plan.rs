@@ -254,6 +254,8 @@ pub(crate) fn longest_drain(drain_ns: u64) -> u64 {
 
 /// Maximum number of time bins per group.
 pub(crate) const MAX_BINS: usize = 1_000_000;
+/// Number of time bins per group of continuous traffic, which would outlast any number. Later frames are in no bin.
+pub const CONTINUOUS_BINS: usize = 300_000;
 
 impl Plan {
     /// Plans `spec` over `ports`, for one lane.
@@ -320,11 +322,13 @@ impl Plan {
         let pattern = Pattern::new(timing.seed);
         let bin_ns = spec.bin_s.map(|s| (s * 1e9).round() as u64).filter(|ns| *ns > 0);
         let drain_ns = (spec.drain_s.max(0.0) * 1e9).round() as u64;
+        let continuous = spec.duration_s >= crate::CONTINUOUS.as_secs_f64();
+        let most_bins = if continuous { CONTINUOUS_BINS } else { MAX_BINS };
         let bins_to = |drain_ns: u64| {
             bin_ns.map_or(0, |ns| {
                 let last_event = events.last().map_or(0, |e| e.at_ns);
                 let span = (spec.sending_time().as_nanos() as f64).max(last_event as f64) + drain_ns as f64;
-                (((span / ns as f64).ceil() as usize) + 1).min(MAX_BINS)
+                (((span / ns as f64).ceil() as usize) + 1).min(most_bins)
             })
         };
         // Arriving frames can extend the drain.
@@ -343,7 +347,6 @@ impl Plan {
             generators.iter().for_each(|g| g.planned(&mut frames));
             frames
         };
-        let continuous = spec.duration_s >= crate::CONTINUOUS.as_secs_f64();
         let budget = if continuous { CONTINUOUS_WINDOW_BUDGET } else { WINDOW_BUDGET };
         // Each lane that receives a flow has its own window.
         let split = spec.flows.iter().any(|flow| layout.is_split(flow.to));

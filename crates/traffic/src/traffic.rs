@@ -8,7 +8,9 @@ use crate::live::{Board, Live};
 use crate::plan::{Layout, Plan};
 use crate::transmit::{FlowSelect, TransmitAction, TransmitError};
 use drophammer_model::quantity::Instant;
+use drophammer_model::trial::{Bin, PortIndex};
 use drophammer_port::{Clock, Port, PortError, SystemClock};
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread::{Builder, scope};
 use std::time::Duration;
@@ -248,6 +250,32 @@ impl Traffic {
     pub fn snapshot(&mut self, now: Instant) -> Snapshot {
         let counts: Vec<_> = self.plan.parts.iter_mut().map(|part| part.counts(now)).collect();
         Snapshot::of(&counts)
+    }
+
+    /// Returns these time bins of a group, as far as the traffic has them. Frames that are still in the DUT count as
+    /// offered only.
+    pub fn bins(&self, group: usize, range: Range<usize>) -> Vec<Bin> {
+        let mut bins = vec![Bin::default(); range.len()];
+        for part in &self.plan.parts {
+            let received = &part.analyzer.groups()[group].bins;
+            let sent = part.generators.iter().map(|generator| &generator.groups()[group].bins);
+            for (sum, i) in bins.iter_mut().zip(range.clone()) {
+                let of = |counts: &Vec<u64>| counts.get(i).copied().unwrap_or(0);
+                sum.offered += sent.clone().map(of).sum::<u64>();
+                sum.delivered += of(&received.delivered);
+                sum.arrived += of(&received.arrived);
+            }
+        }
+        bins
+    }
+
+    /// Returns how many frames of `port` left more than 1 ms (2^20 ns) late, and how many left in all.
+    pub fn late_departures(&self, port: PortIndex) -> (u64, u64) {
+        let generators = self.plan.parts.iter().flat_map(|part| &part.generators);
+        let lateness = generators.filter(|generator| generator.port() == port).map(|generator| generator.lateness());
+        lateness.fold((0, 0), |(late, all), buckets| {
+            (late + buckets[21..].iter().sum::<u64>(), all + buckets.iter().sum::<u64>())
+        })
     }
 
     /// Returns the counts of each lane so far, for [`crate::merge`]. Empty before the first call.

@@ -38,6 +38,7 @@ const VALUES: &[(HeaderKind, FieldName, &[&str])] = &[
     (Ipv6, FieldName::Destination, &["ipv6.dst"]),
     (Gre, FieldName::Key, &["gre.key"]),
     (Gre, FieldName::SequenceNumber, &["gre.sequence_number"]),
+    (Vxlan, FieldName::Vni, &["vxlan.vni"]),
     (Tcp, FieldName::SequenceNumber, &["tcp.seq_raw"]),
     (Tcp, FieldName::AcknowledgmentNumber, &["tcp.ack_raw"]),
     (Tcp, FieldName::Window, &["tcp.window_size_value"]),
@@ -101,6 +102,10 @@ fn stack(kinds: &[HeaderKind], variant: u128) -> Vec<Header> {
                 sequence_number: rich.then_some(0.into()),
                 ..Default::default()
             }),
+            Vxlan => Header::Vxlan(Default::default()),
+            Udp if kinds.contains(&Vxlan) => {
+                Header::Udp(drophammer_model::traffic::Udp { destination_port: 4_789.into(), ..Default::default() })
+            }
             Udp => Header::Udp(Default::default()),
             Tcp => Header::Tcp(drophammer_model::traffic::Tcp {
                 options: options(if rich { "020405b4" } else { "" }),
@@ -134,7 +139,7 @@ fn stack(kinds: &[HeaderKind], variant: u128) -> Vec<Header> {
 fn combinations() -> Vec<Vec<HeaderKind>> {
     let below: [&[HeaderKind]; 7] =
         [&[], &[Vlan], &[Vlan, Vlan], &[Mpls], &[Mpls, Mpls, Mpls], &[Vlan, Mpls], &[Vlan, Vlan, Mpls, Mpls]];
-    let ip: [&[HeaderKind]; 11] = [
+    let ip: [&[HeaderKind]; 13] = [
         &[Ipv4],
         &[Ipv6],
         &[Ipv4, Ipv4],
@@ -146,6 +151,8 @@ fn combinations() -> Vec<Vec<HeaderKind>> {
         &[Ipv6, Gre, Ipv4],
         &[Ipv4, Gre, Mpls, Ipv4],
         &[Ipv4, Gre, Ethernet, Vlan, Ipv6],
+        &[Ipv4, Udp, Vxlan, Ethernet, Ipv6],
+        &[Ipv6, Udp, Vxlan, Ethernet, Vlan, Ipv4],
     ];
     let transport = [Udp, Tcp, IcmpEcho];
     let mut all = Vec::new();
@@ -167,6 +174,7 @@ fn protocols(text: &str) -> Vec<HeaderKind> {
             "ip" => Some(Ipv4),
             "ipv6" => Some(Ipv6),
             "gre" => Some(Gre),
+            "vxlan" => Some(Vxlan),
             "udp" => Some(Udp),
             "tcp" => Some(Tcp),
             "icmp" | "icmpv6" => Some(IcmpEcho),

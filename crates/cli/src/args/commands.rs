@@ -137,6 +137,12 @@ pub struct ServeArgs {
     /// Speak HTTP instead of HTTPS
     #[arg(long)]
     pub http: bool,
+    /// Address and port for clients of gRPC; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:40051")]
+    pub grpc: SocketAddr,
+    /// gRPC over TLS, with a certificate like that of HTTPS
+    #[arg(long, conflicts_with = "http")]
+    pub grpc_tls: bool,
     /// Stop all flows when no client has called for this time; 0 s to let them run
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "60 s")]
     pub idle_stop: Duration,

@@ -4,6 +4,8 @@ use crate::common::{NETWORK, Ran, refused, run};
 use serde_json::Value;
 
 const CONFIG: &str = include_str!("serve/config.json");
+/// Two routers with OSPFv2, RSVP-TE and BGP, back to back.
+const ROUTERS: &str = include_str!("serve/routers.json");
 
 /// A virtual link, and a server with `call METHOD PATH [BODY]`, which prints the body of the answer on one line.
 const SERVER: &str = r#"
@@ -12,9 +14,9 @@ for all in all default; do echo 1 > /proc/sys/net/ipv6/conf/$all/disable_ipv6 ||
 ip link set lo up
 ip link add va type veth peer name vb
 for link in va vb; do ip link set $link up; done
-$D serve --http --listen 127.0.0.1:0 > served 2> said & SERVER=$!
+$D serve --http --listen 127.0.0.1:0 ${IDLE-} > served 2> said & SERVER=$!
 until grep -q :// served; do kill -0 $SERVER; sleep 0.02; done
-PORT=$(grep -o '127.0.0.1:[0-9]*' served | cut -d: -f2)
+PORT=$(grep -o '127.0.0.1:[0-9]*' served | head -1 | cut -d: -f2)
 call() {
     exec 3<>/dev/tcp/127.0.0.1/$PORT
     printf '%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %s\r\n\r\n%s' $1 $2 $(printf %s "${3-}" | wc -c) "${3-}" >&3
@@ -23,19 +25,26 @@ call() {
     echo
 }
 transmit() {
-    call POST /control/state "{\"traffic\": {\"flow_transmit\": {\"state\": \"$1\", \"flow_names\": [$2]}}}"
+    call POST /control/state "{\"traffic\": {\"flow_transmit\": {\"state\": \"$1\", \"flow_names\": [${2-}]}}}"
 }
 metrics() { call POST /monitor/metrics '{"flow": {}}'; }
 finish() { kill -INT $SERVER; wait $SERVER || echo $? > exit; }
 "#;
 
 fn script(body: &str) -> (Ran, Vec<Value>) {
+    script_that_says(body, "")
+}
+
+/// Like [`script`], for a server that writes this to standard error.
+fn script_that_says(body: &str, said: &str) -> (Ran, Vec<Value>) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("config"), CONFIG).unwrap();
-    let ran = Ran::script_in(NETWORK, folder, &format!("{SERVER}{body}"));
+    std::fs::write(folder.path().join("routers"), ROUTERS).unwrap();
+    let idle = if said.is_empty() { "" } else { "IDLE='--idle-stop 300ms'" };
+    let ran = Ran::script_in(NETWORK, folder, &format!("{idle}{SERVER}{body}"));
     let lines = ran.printed.lines().filter(|line| line.starts_with('{'));
     let answers = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!((ran.read("exit"), ran.read("said")), (String::new(), String::new()));
+    assert_eq!((ran.read("exit"), ran.read("said")), (String::new(), said.to_owned()));
     (ran, answers)
 }
 
@@ -87,10 +96,25 @@ finish
     assert_eq!(count(over, "fixed", "bytes_tx"), 200 * 128);
     assert_eq!(row(over, "fixed")["loss"].as_f64(), Some(0.0));
     assert!(row(over, "fixed")["latency"]["minimum_ns"].as_f64() > Some(0.0), "{over}");
+    let [first, last] = ["first_timestamp_ns", "last_timestamp_ns"]
+        .map(|key| row(over, "fixed")["timestamps"][key].as_u64().unwrap_or_else(|| panic!("{over}")));
+    // 200 frames at 1,000 per second, and a pause.
+    assert!(last >= first + 199_000_000 - 50_000_000 && first > 1_700_000_000_000_000_000, "{over}");
     let sent = count(stopped, "endless", "frames_tx");
     assert!(sent > 0 && row(stopped, "endless")["transmit"] == "stopped");
     assert_eq!((count(stopped, "endless", "frames_rx"), count(stopped, "fixed", "frames_rx")), (sent, 200));
+    let beyond = &row(stopped, "fixed")["x-drophammer"];
+    for key in ["frames_out_of_order", "frames_duplicated", "frames_stray", "frames_corrupted"] {
+        assert_eq!(beyond[key], 0, "{beyond}");
+    }
+    let figures = ["p50_ns", "p90_ns", "p99_ns", "p99_9_ns", "maximum_ns"].map(|key| beyond["latency"][key].as_f64());
+    assert!(figures[0] > Some(0.0) && figures.is_sorted(), "{beyond}");
+    // A variation per pair of frames in a row; the frames arrive in order.
+    assert_eq!(beyond["delay_variation"]["pairs"], 199, "{beyond}");
+    // Whether a busy machine sent in time is not the same in every run, but the answer is never without a reason.
+    assert_eq!(beyond["valid"].as_bool(), Some(beyond["reasons"].as_array().unwrap().is_empty()), "{beyond}");
     let port = &ports["port_metrics"][1];
+    assert_eq!(port["speed"], 125_000, "kilobytes per second");
     assert_eq!((&port["frames_rx"], &port["frames_tx"], &port["link"]), (&200.into(), &sent.into(), &"up".into()));
     // Header of the file, and header and bytes of each frame with its FCS; the shell adds a newline.
     let capture = std::fs::read(ran.folder.path().join("capture")).unwrap();
@@ -101,6 +125,74 @@ finish
     assert_eq!(count(again, "fixed", "frames_tx"), count(again, "fixed", "frames_rx"));
     assert_eq!(count(again, "endless", "frames_tx"), sent, "it did not start again");
     assert_eq!(*config, serde_json::from_str::<Value>(CONFIG).unwrap());
+}
+
+#[test]
+fn routers_find_each_other_and_flows_take_the_label_of_their_lsp() {
+    let body = r#"
+call POST /config "$(cat routers)"
+ask() { call POST /monitor/$1 "{\"$2\": {}}"; }
+until ask metrics ospfv2 | grep -q '"full_state_count":1.*"full_state_count":1'; do sleep 0.02; done
+until ask metrics rsvp | grep -q '"ingress_p2p_lsps_up":2'; do sleep 0.02; done
+until ask metrics bgpv4 | grep -q '"routes_received":3'; do sleep 0.02; done
+until ask states ospfv2_lsas | tee last | grep -q '"transit".*"transit".*"lsa_id":"30.0.2.0"'; do sleep 0.02; done
+cat last
+ask metrics ospfv2
+ask metrics rsvp
+ask states rsvp_lsps
+call POST /control/state '{"port": {"capture": {"state": "start"}}}' > /dev/null
+transmit start '"f"' > /dev/null
+until metrics | tee last | grep -q '"transmit":"stopped"'; do sleep 0.02; done
+cat last
+call POST /monitor/capture '{"port_name": "p2"}' > capture
+call POST /control/state '{"protocol": {"route": {"names": ["inter"], "state": "withdraw"}}}' > /dev/null
+until ask states ospfv2_lsas | tee last | grep -q '"network_summary_lsas":\[\].*"network_summary_lsas":\[\]'; do sleep 0.02; done
+cat last
+call POST /control/state '{"protocol": {"ospfv2": {"routers": {"router_names": ["o1"], "state": "down"}}}}' > /dev/null
+until ask metrics ospfv2 | tee last | grep -q '"full_state_count":0.*"full_state_count":0'; do sleep 0.02; done
+cat last
+call POST /control/state '{"protocol": {"all": {"state": "stop"}}}' > /dev/null
+until ask metrics rsvp | tee last | grep -q '"egress_p2p_lsps_up":0.*"egress_p2p_lsps_up":0'; do sleep 0.02; done
+cat last
+finish
+"#;
+    let (ran, answers) = script(body);
+    let [set, lsas, ospf, rsvp, lsps, flow, withdrawn, down, torn] = &answers[..] else { panic!("{answers:#?}") };
+    assert_eq!(set["warnings"].as_array().unwrap().len(), 0, "{set}");
+    let learned = &lsas["ospfv2_lsas"][1];
+    assert_eq!(learned["router_name"], "o2");
+    let ids = |list: &str| -> Vec<&str> {
+        let rows = learned[list].as_array().unwrap().iter();
+        rows.map(|row| row["header"]["lsa_id"].as_str().unwrap()).collect()
+    };
+    assert_eq!(ids("network_summary_lsas"), ["20.0.0.0", "20.0.1.0"], "{lsas}");
+    assert_eq!(ids("external_as_lsas"), ["30.0.0.0", "30.0.1.0", "30.0.2.0"]);
+    assert_eq!(learned["external_as_lsas"][0]["metric_type"], 2);
+    assert_eq!(ids("router_lsas"), ["9.9.9.1"]);
+    let links = learned["router_lsas"][0]["links"].as_array().unwrap();
+    assert!(links.iter().all(|link| link["metric"] == 5 && link["type"] == "transit"), "{lsas}");
+    for router in ospf["ospfv2_metrics"].as_array().unwrap() {
+        assert_eq!(router.as_object().unwrap().len(), 34);
+        assert!(router["lsa_sent"].as_u64() > Some(0) && router["lsa_received"].as_u64() > Some(0), "{router}");
+    }
+    let [begin, end] = [0, 1].map(|at| &rsvp["rsvp_metrics"][at]);
+    assert_eq!(begin.as_object().unwrap().len(), 31);
+    assert_eq!(
+        (&begin["ingress_p2p_lsps_up"], &end["egress_p2p_lsps_up"], &end["ingress_p2p_lsps_configured"]),
+        (&2.into(), &2.into(), &0.into())
+    );
+    let ends = [0, 1].map(|at| &lsps["rsvp_lsps"][at]["ipv4_lsps"][1]["lsp"]);
+    assert_eq!((&ends[0]["label_in"], &ends[0]["session_name"]), (&ends[1]["label_out"], &"lsp2".into()), "{lsps}");
+    assert_eq!((count(flow, "f", "frames_tx"), count(flow, "f", "frames_rx")), (50, 50));
+    // Ethernet, the label stack entry with its label, bottom of stack and TTL, and IPv4, among frames of the protocols.
+    let capture = std::fs::read(ran.folder.path().join("capture")).unwrap();
+    let label = u32::try_from(ends[0]["label_in"].as_u64().unwrap()).unwrap();
+    let entry = (label << 12 | 1 << 8 | 64).to_be_bytes();
+    let expected = [&[0x88, 0x47][..], &entry, &[0x45]].concat();
+    assert_eq!(capture.windows(expected.len()).filter(|bytes| **bytes == expected).count(), 50);
+    assert_eq!(withdrawn["ospfv2_lsas"][1]["external_as_lsas"].as_array().unwrap().len(), 3);
+    assert_eq!(down["ospfv2_metrics"][1]["sessions_flap"], 1);
+    assert_eq!(torn["rsvp_metrics"][0]["path_tears_tx"], 2, "{torn}");
 }
 
 #[test]
@@ -127,7 +219,7 @@ finish
         (400, "isis: not supported"),
         (404, "there is no such path"),
         (400, "config_delete_list[0].flows: there is no flow `x`"),
-        (501, "actions are not supported"),
+        (400, "protocol.ipv4.ping.requests: write 1 to 64 requests"),
     ];
     assert_eq!(answers.len(), expected.len() + 1, "{answers:#?}");
     for (answer, (code, text)) in answers.iter().zip(expected) {
@@ -139,8 +231,123 @@ finish
 }
 
 #[test]
+fn convergence_is_the_time_without_frames() {
+    let body = r#"
+for link in vc vd; do ip link add $link type veth peer name $link-far; ip link set $link up; ip link set $link-far up; done
+ip link add between type bridge
+ip link set between up
+ip link set vc-far master between
+ip link set vd-far master between
+sed -i 's/"location": "va"/"location": "vc"/; s/"location": "vb"}/"location": "vd"}, {"name": "p3", "location": "va"}/' config
+sed 's/"ports"/"events": {"cp_events": {"enable": true}, "dp_events": {"enable": true}}, "ports"/; s/"packets": 200/"packets": 1000/' config > converging
+switch() { call POST /control/state "{\"port\": {\"link\": {\"state\": \"$1\", \"port_names\": [\"p3\"]}}}" > /dev/null; }
+convergence() { call POST /monitor/metrics '{"convergence": {"flow_names": ["fixed"]}}'; }
+call POST /config "$(cat config)" > /dev/null
+convergence
+call POST /config "$(cat converging)" > /dev/null
+transmit start '"fixed"' > /dev/null
+until metrics | grep -q '"frames_rx":[1-9][0-9][0-9],'; do sleep 0.02; done
+switch down
+ip link set vd-far nomaster
+until ! metrics | grep -q '"loss":0.0'; do sleep 0.02; done
+ip link set vd-far master between
+switch up
+until metrics | tee last | grep -q '"name":"fixed"[^}]*"transmit":"stopped"'; do sleep 0.02; done
+transmit stop > /dev/null
+metrics
+convergence
+finish
+"#;
+    let (_, answers) = script(body);
+    let [disabled, counts, metrics] = &answers[..] else { panic!("{answers:#?}") };
+    assert_eq!(disabled["errors"][0], "convergence: the configuration must enable `events.dp_events`");
+    assert_eq!(metrics["choice"], "convergence_metrics");
+    let metric = &metrics["convergence_metrics"][0];
+    let lost = count(counts, "fixed", "frames_tx") - count(counts, "fixed", "frames_rx");
+    let [time, whole] = ["data_plane_convergence_us", "control_plane_data_plane_convergence_us"]
+        .map(|key| metric[key].as_f64().unwrap_or_else(|| panic!("{metric}")));
+    // One frame per millisecond; each of the two ends is within a bin.
+    let events = metric["events"].as_array().unwrap();
+    let of = |kind: &str| -> Vec<&Value> { events.iter().filter(|event| event["type"] == kind).collect() };
+    let ([down], [up]) = (&of("link_down")[..], &of("link_up")[..]) else { panic!("{metric}") };
+    let (falls, rises) = (of("flow_rx_rate_below_threshold"), of("flow_rx_rate_above_threshold"));
+    assert!(lost > 0 && falls.len() == rises.len() && !falls.is_empty(), "{lost} lost: {metric}");
+    let ns = |event: &Value, key: &str| event[key].as_u64().unwrap_or_else(|| panic!("{metric}"));
+    let begin = |event: &Value| ns(event, "begin_timestamp_ns");
+    let dark: u64 = falls.iter().zip(&rises).map(|(fall, rise)| begin(rise) - begin(fall)).sum();
+    // On a busy machine, frames leave late and in bunches.
+    if row(counts, "fixed")["x-drophammer"]["valid"] == true {
+        assert!(dark.abs_diff(lost * 1_000_000) <= 2_000_000 * falls.len() as u64, "{lost} lost: {metric}");
+    }
+    assert!(begin(down) < begin(up) && ns(down, "end_timestamp_ns") <= begin(up), "{metric}");
+    assert!(begin(falls[0]) + 1_000_000 >= begin(down), "{metric}");
+    let until_last = |from: u64| (begin(rises.last().unwrap()) - from) as f64 / 1e3;
+    assert_eq!((time, whole), (until_last(begin(falls[0])), until_last(begin(down))), "{metric}");
+}
+
+#[test]
+fn a_client_that_dies_leaves_no_traffic() {
+    let body = r#"
+call POST /config "$(cat config)" > /dev/null
+transmit start '"endless"' > /dev/null
+until grep -q 'no client' said; do kill -0 $SERVER; sleep 0.02; done
+metrics
+finish
+"#;
+    let said = "warning: no client has called for a while: all flows are stopped\n";
+    let (_, answers) = script_that_says(body, said);
+    let row = row(&answers[0], "endless");
+    assert_eq!((&row["transmit"], row["frames_tx"].as_u64() > Some(0)), (&"stopped".into(), true));
+    assert_eq!(row["frames_tx"], row["frames_rx"]);
+}
+
+#[test]
+fn hostile_clients_get_answers_and_a_port_has_one_owner() {
+    let body = r#"
+call POST /config "$(cat config)" > /dev/null
+deep=$(printf '[%.0s' $(seq 1000))
+call POST /config "{\"flows\": $deep"
+# A body that is too large is refused before it arrives.
+exec 3<>/dev/tcp/127.0.0.1/$PORT
+printf 'POST /config HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 999999999999\r\n\r\n' >&3
+sed '1,/^\r$/d' <&3; echo
+exec 3<&-
+# Bodies that never arrive, until there is no room for more.
+for n in 4 5 6 7; do
+    eval "exec $n<>/dev/tcp/127.0.0.1/$PORT"
+    printf 'POST /config HTTP/1.1\r\nHost: x\r\nContent-Length: 67108864\r\n\r\n{' >&$n
+done
+until call POST /config '{"x": 1}' | tee busy | grep -q 503; do sleep 0.02; done
+cat busy
+for n in 4 5 6 7; do eval "exec $n>&-"; done
+until metrics | tee last | grep -q flow_metrics; do sleep 0.02; done
+cat last
+# A second server.
+$D serve --http --listen 127.0.0.1:0 > other 2>> said & OTHER=$!
+until grep -q :// other; do kill -0 $OTHER; sleep 0.02; done
+PORT=$(grep -o '127.0.0.1:[0-9]*' other | cut -d: -f2)
+call POST /config "$(cat config)"
+kill -INT $SERVER; wait $SERVER || echo $? > exit
+call POST /config "$(cat config)"
+SERVER=$OTHER
+finish
+"#;
+    let (_, answers) = script(body);
+    let [deep, large, busy, served, refused, accepted] = &answers[..] else { panic!("{answers:#?}") };
+    assert!(deep["errors"][0].as_str().unwrap().starts_with("the body is not JSON: recursion limit"), "{deep}");
+    assert_eq!((large["code"].as_i64(), &large["errors"][0]), (Some(413), &"the body has more than 64 MiB".into()));
+    assert_eq!(busy["code"], 503);
+    assert_eq!(row(served, "fixed")["transmit"], "stopped");
+    assert_eq!(refused["code"], 409);
+    let text = refused["errors"][0].as_str().unwrap();
+    assert!(text.starts_with("ports[0].location: `va` belongs to serve on 127.0.0.1:"), "{text}");
+    assert!(accepted["warnings"].is_array(), "{accepted}");
+}
+
+#[test]
 fn an_address_that_is_taken_is_told() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     refused(&run(&["serve", "--listen", &address]), 3, "cannot listen on");
+    refused(&run(&["serve", "--listen", "127.0.0.1:0", "--grpc", &address]), 3, "cannot listen on");
 }

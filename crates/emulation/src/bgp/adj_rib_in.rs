@@ -2,6 +2,7 @@
 //! three bits.
 
 mod labels;
+mod learned;
 mod skyline;
 mod verdict;
 mod vpn;
@@ -13,6 +14,8 @@ use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, RouteAttributes, Routes};
 use drophammer_wire::bgp::update::{Context, FamilySet, Fault, LabelStacks, Nlri, Treatment, Update, nlri, walker};
 use drophammer_wire::bgp::{AfiSafi, Notification};
+use learned::Learned;
+pub use learned::{LearnedAttributes, LearnedRoute};
 use skyline::Skyline;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -121,6 +124,8 @@ pub struct AdjRibIn {
     judged: Judged,
     /// BGP identifier of the peer; none before the first UPDATE.
     peer_id: Option<Ipv4Addr>,
+    /// All routes with their attributes, if they are kept.
+    learned: Option<Box<Learned>>,
 }
 
 /// The last attributes and the verdict on them.
@@ -331,6 +336,13 @@ impl AdjRibIn {
     ) {
         self.totals.announcements += 1;
         let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
+        if let Some(learned) = &mut self.learned {
+            // Parsing cannot fail: an UPDATE with the same attributes was parsed before.
+            *update = update.take().or_else(|| Update::parse(body, context).ok());
+            if let Some(update) = update {
+                learned.announced(RouteKey::of(route, prefix), route, self.totals.updates, update);
+            }
+        }
         let mut found = self.find(route, &prefix);
         if found.is_none() && self.learn(route, &prefix) {
             found = self.find(route, &prefix);
@@ -381,6 +393,9 @@ impl AdjRibIn {
         self.totals.withdrawals += 1;
         let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
         self.forget_unexpected(route, prefix);
+        if let Some(learned) = &mut self.learned {
+            learned.withdrawn(&RouteKey::of(route, prefix));
+        }
         if let Some((at, found)) = self.find(route, &prefix) {
             self.present -= u32::from(self.expectations[at].withdrawn(now, found, route));
         }
@@ -398,6 +413,7 @@ impl AdjRibIn {
     pub fn session_lost(&mut self, now: Instant) {
         self.expectations.iter_mut().for_each(|one| one.lost(now));
         self.unexpected.clear();
+        self.learned.iter_mut().for_each(|learned| learned.lost());
         self.ends_of_rib.clear();
         self.totals.sessions_lost += 1;
         if self.present > 0 {
@@ -421,6 +437,21 @@ impl AdjRibIn {
     pub fn unexpected(&self, limit: usize) -> Vec<RouteKey> {
         let gone = self.expectations.iter().flat_map(|one| one.routes.unexpected());
         self.unexpected.iter().copied().chain(gone).take(limit).collect()
+    }
+
+    /// Stores all routes with their attributes from now on, in at most 256 MiB.
+    pub fn keep_learned(&mut self) {
+        self.learned = Some(Box::default());
+    }
+
+    /// The routes that are present, in order, with their attributes; none unless [`AdjRibIn::keep_learned`] was called.
+    pub fn learned(&self) -> impl Iterator<Item = (&RouteKey, &LearnedRoute)> {
+        self.learned.iter().flat_map(|learned| &learned.routes)
+    }
+
+    /// Announcements in this session that had no room among the stored routes.
+    pub fn learned_refused(&self) -> u64 {
+        self.learned.as_ref().map_or(0, |learned| learned.refused)
     }
 
     /// Some of the expected routes of VRFs that are missing: VRF and prefix.

@@ -633,6 +633,7 @@ impl Encoded {
         let attributes = Attributes {
             origin: of.origin.code(),
             as_path: &self.as_path,
+            path: of.path.as_deref(),
             next_hop,
             med: of.med,
             local_pref: speaker.ibgp.then_some(of.local_pref.unwrap_or(100).saturating_sub(prepend.into())),

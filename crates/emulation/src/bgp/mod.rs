@@ -19,8 +19,8 @@ pub mod routers;
 pub mod session;
 
 pub use adj_rib_in::{
-    AdjRibIn, Distinguishers, ExpectationId, Expected, RouteKey, RoutePart, RouteSource, Totals, Verified, VpnFault,
-    VpnFaultKind, VpnPart,
+    AdjRibIn, Distinguishers, ExpectationId, Expected, LearnedAttributes, LearnedRoute, RouteKey, RoutePart,
+    RouteSource, Totals, Verified, VpnFault, VpnFaultKind, VpnPart,
 };
 pub use adj_rib_out::{AdjRibOut, Encapsulation, EncapsulationKind, NextHops, Packing, RouteSet, Sent, VpnRouteSet};
 pub use cause::{Cause, Closed};

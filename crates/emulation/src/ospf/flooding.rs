@@ -74,6 +74,7 @@ impl Ospf {
                 break;
             }
             (count, taken) = (count + 1, taken + 1);
+            self.count_lsa(key.kind, 0);
         }
         if count > 0 {
             packet[packet::LEN..packet::LEN + UPDATE_LEN].copy_from_slice(&count.to_be_bytes());
@@ -81,6 +82,13 @@ impl Ospf {
             self.send(now, kind::LINK_STATE_UPDATE, to, packet, out);
         }
         taken
+    }
+
+    /// Counts an LSA by its type; `way` is 0 for sent, 1 for received.
+    fn count_lsa(&mut self, kind: u8, way: usize) {
+        if let Some(counts) = self.counters.of_type.get_mut(usize::from(kind)) {
+            counts[way] += 1;
+        }
     }
 
     /// Sends an LSA to all adjacent neighbours with the next Updates.
@@ -210,6 +218,7 @@ impl Ospf {
                 }
             };
             self.counters.lsas_received += 1;
+            self.count_lsa(lsa.header.key.kind, 1);
             let of_as = matches!(lsa.header.key.kind, lsa_type::EXTERNAL | lsa_type::OPAQUE_AS);
             if self.config.stub && of_as {
                 self.rejected.count("AS-wide LSA in a stub area");
@@ -404,6 +413,7 @@ impl Ospf {
         for part in headers.chunks((self.most_body() / lsa::LEN).max(1)) {
             let mut packet = Self::blank();
             part.iter().for_each(|header| header.emit(&mut packet));
+            self.counters.headers[0] += part.len() as u64;
             self.send(now, kind::LINK_STATE_ACK, to, packet, out);
         }
     }
@@ -415,6 +425,7 @@ impl Ospf {
             e.reason
         })?;
         for header in headers.iter() {
+            self.counters.headers[1] += 1;
             let key = header.key;
             let Some(own) = self.current(now, &key) else {
                 self.counters.unexpected += 1;

@@ -32,7 +32,7 @@ use crate::protocol::{Command, Input, Match, Output, Packet, Protocol, Refused, 
 use crate::reasons::Reasons;
 use drophammer_model::Instant;
 use drophammer_wire::ospf::{
-    ALL_D_ROUTERS, ALL_SPF_ROUTERS, Authentication, Header, LsaHeader, LsaKey, Opened, kind, packet,
+    ALL_D_ROUTERS, ALL_SPF_ROUTERS, Authentication, Header, LsaHeader, LsaKey, Opened, kind, lsa_type, packet,
 };
 use drophammer_wire::{MacAddr, ipv4};
 use emulated::Emulated;
@@ -61,6 +61,23 @@ const MIN_LS_ARRIVAL: Duration = Duration::from_secs(1);
 const LS_REFRESH_TIME: Duration = Duration::from_secs(1800);
 /// Maximum number of originations per poll.
 const MOST_ORIGINATIONS: usize = 512;
+
+/// One more than the largest type of an LSA.
+const LSA_TYPES: usize = 12;
+/// LSA of a not-so-stubby area (RFC 3101), which is only counted here.
+const NSSA: u8 = 7;
+/// Types of LSAs, and the names of their counters.
+const COUNTED: [(u8, [&str; 2]); 9] = [
+    (lsa_type::ROUTER, ["router_lsas_sent", "router_lsas_received"]),
+    (lsa_type::NETWORK, ["network_lsas_sent", "network_lsas_received"]),
+    (lsa_type::SUMMARY_NETWORK, ["summary_lsas_sent", "summary_lsas_received"]),
+    (lsa_type::SUMMARY_ASBR, ["asbr_summary_lsas_sent", "asbr_summary_lsas_received"]),
+    (lsa_type::EXTERNAL, ["external_lsas_sent", "external_lsas_received"]),
+    (NSSA, ["nssa_lsas_sent", "nssa_lsas_received"]),
+    (lsa_type::OPAQUE_LINK, ["opaque_link_lsas_sent", "opaque_link_lsas_received"]),
+    (lsa_type::OPAQUE_AREA, ["opaque_area_lsas_sent", "opaque_area_lsas_received"]),
+    (lsa_type::OPAQUE_AS, ["opaque_as_lsas_sent", "opaque_as_lsas_received"]),
+];
 
 /// Times at which something happens. Neighbours have the key of `Ospf::neighbours`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,6 +118,10 @@ struct Counters {
     full: u64,
     lost: u64,
     lsas_sent: u64,
+    /// LSAs by their type: sent, received.
+    of_type: [[u64; 2]; LSA_TYPES],
+    /// LSA headers in acknowledgments: sent, received.
+    headers: [u64; 2],
     flooding_us: u64,
     lsas_retransmitted: u64,
     lsas_acknowledged: u64,
@@ -228,6 +249,11 @@ impl Ospf {
     /// Headers of the LSAs that neighbours have sent, with their ages at `now`.
     pub fn learned(&self, now: Instant) -> impl Iterator<Item = LsaHeader> + '_ {
         self.learned.iter().map(move |(_, lsa)| lsa.header(now))
+    }
+
+    /// The LSAs that neighbours have sent: headers with their ages at `now`, and bodies.
+    pub fn learned_lsas(&self, now: Instant) -> impl Iterator<Item = (LsaHeader, &[u8])> + '_ {
+        self.learned.iter().map(move |(_, lsa)| (lsa.header(now), lsa.body()))
     }
 
     /// Number of LSAs that neighbours have sent.
@@ -462,6 +488,10 @@ impl Protocol for Ospf {
             ("unexpected", c.unexpected),
             ("malformed", c.malformed),
         ];
+        for (kind, names) in COUNTED {
+            counters.extend(names.into_iter().zip(c.of_type[usize::from(kind)]));
+        }
+        counters.extend([("lsa_headers_sent", c.headers[0]), ("lsa_headers_received", c.headers[1])]);
         counters.extend(self.rejected.iter());
         State {
             // On a broadcast network, routers that are not designated stay 2-Way with each other (RFC 2328 section 10.4).

@@ -32,6 +32,22 @@ pub struct RsvpConfig {
     pub hello: Option<HelloConfig>,
     /// Reservations ask for a confirmation.
     pub confirm: bool,
+    /// Style of reservations of LSPs that end here.
+    #[serde(default)]
+    pub style: ReservationStyle,
+}
+
+/// Style of reservations (RFC 2205 section 1.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReservationStyle {
+    /// Shared explicit if the Path asks for it, otherwise fixed filter.
+    #[default]
+    Asked,
+    /// Always shared explicit.
+    SharedExplicit,
+    /// Always fixed filter.
+    FixedFilter,
 }
 
 impl Default for RsvpConfig {
@@ -47,6 +63,7 @@ impl Default for RsvpConfig {
             refresh_reduction: None,
             hello: None,
             confirm: false,
+            style: ReservationStyle::Asked,
         }
     }
 }
@@ -194,8 +211,14 @@ pub struct IngressRange {
     pub record_route: bool,
     /// Asks the egress for the style SE.
     pub shared_explicit: bool,
+    /// Further flags of SESSION_ATTRIBUTE (RFC 3209 section 4.7, RFC 4090 section 4.3).
+    #[serde(default)]
+    pub flags: u8,
     /// Beginning of the names of the LSPs, at most 240 bytes; their number follows.
     pub name: String,
+    /// True if the name is whole: no number follows.
+    #[serde(default)]
+    pub whole_name: bool,
 }
 
 impl IngressRange {
@@ -209,7 +232,9 @@ impl IngressRange {
             explicit_route: Vec::new(),
             record_route: false,
             shared_explicit: false,
+            flags: 0,
             name: "lsp".into(),
+            whole_name: false,
         }
     }
 }

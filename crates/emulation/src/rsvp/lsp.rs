@@ -115,6 +115,8 @@ pub(super) struct Lsps {
     foreign_labels: LabelPolicy,
     free: Vec<u32>,
     pub up: u32,
+    /// How often an LSP went down other than by a tear message of this device.
+    pub lost: u64,
 }
 
 impl Lsps {
@@ -140,6 +142,7 @@ impl Lsps {
             foreign_labels: config.foreign,
             free: Vec::new(),
             up: 0,
+            lost: 0,
         }
     }
 
@@ -235,7 +238,10 @@ impl Lsps {
                 lsp.since = now;
                 self.up += 1;
             }
-            (true, false) => self.up -= 1,
+            (true, false) => {
+                self.up -= 1;
+                self.lost += u64::from(phase != Phase::Tearing);
+            }
             _ => {}
         }
         if phase == Phase::Idle {

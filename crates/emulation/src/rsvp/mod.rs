@@ -13,8 +13,8 @@ mod send;
 mod timers;
 
 pub use config::{
-    EgressRange, HelloConfig, IngressRange, LabelPolicy, LspKey, LspRange, MOST_LSPS, RefreshReduction, RouteHop,
-    RsvpConfig,
+    EgressRange, HelloConfig, IngressRange, LabelPolicy, LspKey, LspRange, MOST_LSPS, RefreshReduction,
+    ReservationStyle, RouteHop, RsvpConfig,
 };
 pub use lsp::{MOST_FOREIGN, Phase};
 pub use neighbour::MOST_NEIGHBOURS;
@@ -230,6 +230,11 @@ impl Rsvp {
         Some((self.lsps.key(number), self.lsps.own_label(number), found.since))
     }
 
+    /// All LSPs that end here and are up: identification, label, and when each came up.
+    pub fn ends(&self) -> impl Iterator<Item = (LspKey, u32, Instant)> + '_ {
+        (0..self.lsps.all.len() as u32 - self.lsps.ingress_count).filter_map(|lsp| self.egress_of(lsp))
+    }
+
     /// Received PathErr and ResvErr by code and value, at most 64 different ones.
     pub fn errors(&self) -> impl Iterator<Item = (ErrorKind, u64)> + '_ {
         self.errors.iter().map(|(kind, count)| (*kind, *count))
@@ -424,6 +429,7 @@ impl Protocol for Rsvp {
             ("foreign_refused", c.foreign_refused),
             ("errors_uncounted", c.errors_uncounted),
             ("unresolved", n.unresolved),
+            ("lsps_lost", self.lsps.lost),
             ("bytes_sent", n.bytes_sent),
             ("bytes_received", n.bytes_received),
         ];

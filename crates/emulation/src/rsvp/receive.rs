@@ -1,6 +1,7 @@
 //! Receiving: what messages do to LSPs and neighbours.
 
 use super::config::LspKey;
+use super::config::ReservationStyle;
 use super::lsp::{Phase, lsp_flag};
 use super::neighbour::To;
 use super::{ErrorKind, Rsvp};
@@ -347,7 +348,11 @@ impl Rsvp {
         let flags = path.attribute.map_or(0, |attribute| attribute.flags);
         let lsp = &mut self.lsps.all[number as usize];
         (lsp.word, lsp.period) = (path.hop.interface, path.refresh);
-        lsp.set(lsp_flag::SHARED, flags & attribute_flag::SE_STYLE != 0);
+        let shared = match self.config.style {
+            ReservationStyle::Asked => flags & attribute_flag::SE_STYLE != 0,
+            style => style == ReservationStyle::SharedExplicit,
+        };
+        lsp.set(lsp_flag::SHARED, shared);
         lsp.set(lsp_flag::RECORD, path.record_route.is_some());
         lsp.set(lsp_flag::LABELS, flags & attribute_flag::LABEL_RECORDING != 0);
         let noted = |l: &super::lsp::Lsp| {

@@ -204,7 +204,10 @@ impl Rsvp {
         record.clear();
         RecordedHop::Ipv4 { address: hop.address, prefix_len: 32, flags: 0 }.emit(record);
         self.name.clear();
-        write!(self.name, "{}{index}", config.name).expect("memory for a name");
+        self.name.push_str(&config.name);
+        if !config.whole_name {
+            write!(self.name, "{index}").expect("memory for a name");
+        }
         let path = Body::Path(Path {
             session,
             hop,
@@ -215,7 +218,7 @@ impl Rsvp {
                 affinities: None,
                 setup: config.setup_priority,
                 holding: config.holding_priority,
-                flags: if config.shared_explicit { attribute_flag::SE_STYLE } else { 0 },
+                flags: config.flags | if config.shared_explicit { attribute_flag::SE_STYLE } else { 0 },
                 name: self.name.as_bytes(),
             }),
             sender,

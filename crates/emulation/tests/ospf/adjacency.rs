@@ -23,6 +23,14 @@ fn two_routers_on_a_point_to_point_network_become_adjacent() {
         assert_eq!(lan.ospf(which).rejected().sum(), 0, "{:?}", lan.ospf(which).rejected());
         assert_eq!((state.counter("lsas_retransmitted"), state.counter("unexpected")), (0, 0));
     }
+    for (from, to) in [(0, 1), (1, 0)] {
+        let sent = lan.counter(from, "router_lsas_sent");
+        assert!(sent > 0 && sent == lan.counter(from, "lsas_sent"), "there are no others");
+        assert_eq!(lan.counter(to, "router_lsas_received"), sent);
+        assert_eq!(lan.counter(to, "lsa_headers_received"), lan.counter(from, "lsa_headers_sent"));
+        let (header, body) = lan.ospf(to).learned_lsas(lan.now).next().unwrap();
+        assert_eq!((header.key.kind, body.is_empty()), (lsa_type::ROUTER, false));
+    }
     // A router that stops says so.
     lan.command(0, &Command::Stop);
     lan.run_until(lan.now + std::time::Duration::from_millis(10), |_| false);

@@ -4,9 +4,9 @@ use super::common::*;
 use drophammer_emulation::protocol::Command;
 use drophammer_emulation::rsvp::{
     EgressRange, HelloConfig, IngressRange, LabelPolicy, LspRange, MOST_FOREIGN, NAME, Pace, Phase, RefreshReduction,
-    RsvpCommand, RsvpConfig,
+    ReservationStyle, RsvpCommand, RsvpConfig,
 };
-use drophammer_wire::rsvp::{Body, Message};
+use drophammer_wire::rsvp::{Body, Message, Style};
 use std::time::Duration;
 
 fn reduced() -> RsvpConfig {
@@ -80,6 +80,25 @@ fn a_resv_tear_names_the_traffic_that_it_ends() {
         }
     }
     assert_eq!(tears, 2);
+    assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, "lsps_lost")), [2, 0], "the egress ended them itself");
+}
+
+#[test]
+fn reservations_have_the_configured_style() {
+    use ReservationStyle::{Asked, FixedFilter, SharedExplicit};
+    for (style, expected) in [(Asked, Style::FF), (SharedExplicit, Style::SE), (FixedFilter, Style::FF)] {
+        let mut world = World::new(1, RsvpConfig { style, ..RsvpConfig::default() });
+        world.log = Some(Vec::new());
+        world.set_up(0..1, 0);
+        world.run_to(seconds(1.0));
+        let style = |(_, frame): &(_, Vec<u8>)| match Body::parse(&Message::parse(frame.get(34..)?).ok()?) {
+            Ok((Body::Resv(resv), _)) => Some(resv.style),
+            _ => None,
+        };
+        let styles: Vec<Style> = world.log.as_ref().unwrap().iter().filter_map(style).collect();
+        assert_eq!(styles, [expected]);
+        assert_eq!(world.rsvp(EGRESS).ends().count(), 1);
+    }
 }
 
 #[test]
@@ -96,7 +115,9 @@ fn state_that_is_not_refreshed_times_out() {
         assert_eq!(world.up(), [4; 2]);
         world.run_to(seconds(72.6));
         assert_eq!(world.up(), [0; 2]);
-        assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, "timeouts")), [4; 2]);
+        for counter in ["timeouts", "lsps_lost"] {
+            assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, counter)), [4; 2]);
+        }
         world.fate = |_, _, _| true;
         world.run_to(seconds(93.0));
         assert_eq!(world.up(), [4; 2], "the ingress continues");

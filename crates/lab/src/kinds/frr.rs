@@ -372,11 +372,17 @@ mod tests {
         let ldp = " address-family ipv4\n  discovery transport-address 100.127.255.1\n  !\n  interface d0\n  exit\n exit-address-family\n";
         assert!(files[2].1.contains(ldp), "{}", files[2].1);
         let vrf = "router bgp 65000 vrf v2\n bgp router-id 100.127.255.1\n no bgp ebgp-requires-policy\n no bgp default ipv4-unicast\n \
-                   neighbor 192.168.0.2 remote-as 65100\n neighbor 192.168.0.2 passive\n neighbor 192.168.0.2 advertisement-interval 0\n !\n \
+                   neighbor 192.168.0.2 remote-as 65100\n neighbor 192.168.0.2 passive\n neighbor 192.168.0.2 advertisement-interval 0\n \
+                   neighbor fd00:0:1::2 remote-as 65100\n neighbor fd00:0:1::2 passive\n neighbor fd00:0:1::2 advertisement-interval 0\n !\n \
                    address-family ipv4 unicast\n  neighbor 192.168.0.2 activate\n  neighbor 192.168.0.2 filter-list not-65100 out\n  \
+                   label vpn export auto\n  rd vpn export 100.127.255.1:2\n  rt vpn both 65000:2\n  export vpn\n  import vpn\n \
+                   exit-address-family\n !\n \
+                   address-family ipv6 unicast\n  neighbor fd00:0:1::2 activate\n  neighbor fd00:0:1::2 filter-list not-65100 out\n  \
                    label vpn export auto\n  rd vpn export 100.127.255.1:2\n  rt vpn both 65000:2\n  export vpn\n  import vpn\n \
                    exit-address-family\nexit\n";
         assert!(files[3].1.contains(vrf), "{}", files[3].1);
+        let core = " address-family ipv6 vpn\n  neighbor 100.127.0.2 activate\n exit-address-family\nexit\n";
+        assert!(files[3].1.contains(core), "{}", files[3].1);
         assert!(files[3].1.contains(" neighbor 100.127.0.2 update-source 100.127.255.1\n"), "{}", files[3].1);
         // BFD with CE routers needs bfdd, even if no core link has it.
         let mut ports = edge_ports(&[Ospf, Ldp], 2);

@@ -384,11 +384,12 @@ mod tests {
         }
         let files = Uml.configuration(&dut(&[]), &role(2)).unwrap();
         let (name, lines) = files.last().unwrap();
-        assert_eq!((name.as_str(), lines.lines().count()), ("vrfs.ip", 12));
+        assert_eq!((name.as_str(), lines.lines().count()), ("vrfs.ip", 16));
         let second = "link add name v2 type vrf table 10002\nlink set v2 up\n\
                       route add unreachable default table 10002 metric 4278198272\n\
                       link add link d1 name d1.102 mtu 1500 type vlan protocol 802.1Q id 102\nlink set d1.102 master v2 up\n\
-                      address add 192.168.0.1/30 dev d1.102\n";
+                      address add 192.168.0.1/30 dev d1.102\nroute add unreachable ::/0 table 10002 metric 4278198272\n\
+                      address add fd00:0:1::1/64 dev d1.102 nodad\n";
         assert!(lines.ends_with(second), "{lines}");
         assert_eq!([0, 1].map(|port| label_edge::link_mtu(&role(2), port)), [1_508, 1_500]);
         assert_eq!([0, 1].map(|port| label_edge::extra(&role(2), port)), [8, 4]);
@@ -398,9 +399,12 @@ mod tests {
     fn a_guest_is_ready_when_each_vrf_has_a_label() {
         let role = RouterRole::of(&edge_ports(&[CoreProtocol::Ospf, CoreProtocol::Ldp], 2));
         let one: Vec<serde_json::Value> =
-            serde_json::from_str(r#"[{"dst":80,"dev":"v1","protocol":"bgp"}, {"dst":16}]"#).unwrap();
+            serde_json::from_str(r#"[{"dst":80,"dev":"v1","protocol":"bgp"}, {"dst":81,"dev":"v1"}, {"dst":16}]"#)
+                .unwrap();
         assert_eq!(label_edge::missing(&role, &one).as_deref(), Some("the kernel has no label for packets of v2"));
-        let both = [one, serde_json::from_str(r#"[{"dst":82,"dev":"v2"}]"#).unwrap()].concat();
+        let ipv4 = [one, serde_json::from_str(r#"[{"dst":82,"dev":"v2"}]"#).unwrap()].concat();
+        assert!(label_edge::missing(&role, &ipv4).is_some(), "v2 has no label for IPv6");
+        let both = [ipv4, serde_json::from_str(r#"[{"dst":83,"dev":"v2"}]"#).unwrap()].concat();
         assert_eq!(label_edge::missing(&role, &both), None);
     }
 

@@ -14,7 +14,7 @@ fn ports(core: &[CoreProtocol], customers: u32) -> Vec<PortConfig> {
     ports
 }
 
-/// A guest with three VRFs: it is ready when its kernel has a label for each of them.
+/// A guest with three VRFs with IPv4 and IPv6: it is ready when its kernel has a label for each of them in each family.
 pub fn provider_edge(lab: &mut Lab, work: &Path) -> Checked {
     let ports = ports(&[CoreProtocol::Ospf, CoreProtocol::Ldp, CoreProtocol::Bfd], 3);
     let mut dut = up_with(lab, "uml", work, &ports)?;
@@ -22,7 +22,7 @@ pub fn provider_edge(lab: &mut Lab, work: &Path) -> Checked {
     let files: Vec<_> = record.config.keys().map(String::as_str).collect();
     ensure(files == ["bgpd.conf", "frr.conf", "ldpd.conf", "ospfd.conf", "vrfs.ip"], &format!("files {files:?}"))?;
     let stored = std::fs::read_to_string(work.join("bgpd.conf")).map_err(|e| e.to_string())?;
-    ensure(stored.matches("label vpn export auto").count() == 3, &stored)?;
+    ensure(stored.matches("label vpn export auto").count() == 6, &stored)?;
     dut.check().map_err(|e| e.to_string())?;
     let daemons: Vec<_> = memory_of(dut.as_mut()).into_iter().map(|(name, _)| name).collect();
     ensure(daemons == ["bfdd", "bgpd", "ldpd", "ospfd", "staticd", "zebra"], &format!("daemons {daemons:?}"))?;

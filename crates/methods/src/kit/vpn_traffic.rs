@@ -8,14 +8,14 @@ use crate::routing::Change;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::trial::Trial;
-use crate::vpns::{VpnRoutesSeen, VpnUp, VrfView, Way};
+use crate::vpns::{VpnRoutesSeen, VpnSize, VpnUp, VrfView, Way, vrfs_of};
 use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{FlowSpec, Load, Misdelivered, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Load, Misdelivered, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
@@ -28,13 +28,38 @@ pub const VRFS: Param<Option<u32>> =
 /// `routes`
 pub const ROUTES: Param<u32> = Param::new("routes", "100", "100", ROUTES_HELP);
 /// Help of `routes`.
-pub const ROUTES_HELP: &str = "routes of each VRF: half of them behind its CE router, half at its remote site";
+pub const ROUTES_HELP: &str = "routes of each VRF: half of them behind its CE router, half at its remote site; further sites have as many as each of these";
+/// `families`
+pub const FAMILIES: Param<Vec<Family>> = Param::new(
+    "families",
+    "[ipv4]",
+    "[ipv4]",
+    "families of the routes of VRFs, VPN-IPv4 and VPN-IPv6 (RFC 4659); `routes` are those of each family",
+);
+drophammer_model::choice! {
+    /// Between which sites of a VRF frames go.
+    pub enum Mesh {
+        /// Between each CE router and the remote site.
+        Pairs = "pairs",
+        /// Also between the CE routers of a VRF.
+        Partial = "partial",
+    }
+}
+
+/// `mesh`
+pub const MESH: Param<Mesh> = Param::new(
+    "mesh",
+    "pairs",
+    "pairs",
+    "sites between which frames go: each CE router and the remote site of its VRF (`pairs`), or also the CE routers of a VRF, which \
+     are behind ports with `sites_of` (`partial`)",
+);
 /// `frame_size`
 pub const SIZE: Param<PacketSize> = Param::new(
     "frame_size",
     "64",
     "64",
-    "frame size with FCS, or a mix, without the VLAN tag and the labels, which are added",
+    "frame size with FCS, or a mix, without the VLAN tag and the labels, which are added; IPv6 frames have at least 78 bytes",
 );
 /// `establish`
 pub const ESTABLISH: Param<Duration> =
@@ -80,13 +105,19 @@ pub const LEAKS: TableSpec<LeakRow> = TableSpec::new("vpn_leaks", "Frames in a w
 pub const TO_CORE: &str = "to the core";
 /// Group of frames to CE routers.
 pub const TO_CUSTOMERS: &str = "to customers";
+/// Group of frames between CE routers.
+pub const BETWEEN_CUSTOMERS: &str = "between customers";
 
 /// VRFs that are up, with all their routes.
 pub struct Vpn {
-    /// The VRFs.
+    /// The VRFs, site by site.
     pub vrfs: Vec<VrfView>,
-    /// Routes of each of the two sites of a VRF.
+    /// Sites between which frames go.
+    pub mesh: Mesh,
+    /// Routes of each of the two sites of a VRF in each family.
     pub per_site: u32,
+    /// Families of the routes.
+    pub families: Vec<Family>,
     /// Frame size without tags and labels.
     pub size: PacketSize,
     leaks: BTreeMap<(u32, Way, Misdelivered), Leak>,
@@ -125,10 +156,19 @@ impl Vpn {
     pub fn bring_up(bed: &mut dyn Testbed, params: &Params) -> Result<(Vpn, Ready), TestError> {
         let size = SIZE.get(params);
         let vpns = bed.vpns()?;
-        let count = VRFS.get(params).unwrap_or(vpns.vrfs().len() as u32);
+        let count = VRFS.get(params).unwrap_or(vrfs_of(vpns.vrfs()));
         let per_site = ROUTES.get(params).div_ceil(2);
-        let up = vpns.bring_up(count, per_site, ESTABLISH.get(params))?;
-        let mut vpn = Vpn { vrfs: vpns.used().to_vec(), per_site, size, leaks: BTreeMap::new(), elsewhere: 0 };
+        let families = FAMILIES.get(params);
+        let asked = VpnSize { vrfs: count, routes: per_site, families: families.clone() };
+        let up = vpns.bring_up(&asked, ESTABLISH.get(params))?;
+        let vrfs = vpns.used().to_vec();
+        let mesh = MESH.find(params).unwrap_or(Mesh::Pairs);
+        if mesh == Mesh::Partial && vrfs.iter().all(|vrf| vrf.site == 0) {
+            vpns.take_down()?;
+            let why = "no VRF in use has two sites: write `sites_of: c1` for a port with `customers`, where `c1` is another one";
+            return Err(TestError::NotApplicable(why.into()));
+        }
+        let mut vpn = Vpn { vrfs, mesh, per_site, families, size, leaks: BTreeMap::new(), elsewhere: 0 };
         // No other DUT is measured between this and the check: the router works in the meantime.
         bed.progress("routes of VRFs are advertised");
         let begun = bed.now_s().unwrap_or_default();
@@ -189,9 +229,13 @@ impl Vpn {
 
     /// The largest number of routes to which one port sends.
     fn most_routes_of_a_port(&self) -> u32 {
-        let mut vrfs: BTreeMap<usize, u32> = BTreeMap::new();
-        self.vrfs.iter().flat_map(|vrf| [vrf.customer, vrf.core]).for_each(|port| *vrfs.entry(port).or_default() += 1);
-        vrfs.values().max().copied().unwrap_or(0) * self.per_site
+        let mut sites: BTreeMap<usize, u32> = BTreeMap::new();
+        for vrf in &self.vrfs {
+            *sites.entry(vrf.core).or_default() += 1;
+            let others = self.vrfs.iter().filter(|other| other.number == vrf.number).count() as u32 - 1;
+            *sites.entry(vrf.customer).or_default() += 1 + if self.mesh == Mesh::Partial { others } else { 0 };
+        }
+        sites.values().max().copied().unwrap_or(0) * self.per_site * self.families.len() as u32
     }
 
     /// Traffic to every route in both directions.
@@ -200,8 +244,13 @@ impl Vpn {
     /// Errors of [`crate::Vpns::flows`].
     pub fn traffic(&self, bed: &mut dyn Testbed) -> Result<VpnTraffic, TestError> {
         let mut traffic = VpnTraffic::default();
-        traffic.add(bed, self, Way::ToCore, &(0..self.per_site), &|_| TO_CORE.into())?;
-        traffic.add(bed, self, Way::ToCustomers, &(0..self.per_site), &|_| TO_CUSTOMERS.into())?;
+        let group =
+            |way: &str, family| if family == Family::Ipv4 { way.to_owned() } else { format!("{way}, {family}") };
+        let pairs = [(Way::ToCore, TO_CORE), (Way::ToCustomers, TO_CUSTOMERS)];
+        let between = (self.mesh == Mesh::Partial).then_some((Way::BetweenCustomers, BETWEEN_CUSTOMERS));
+        for (way, name) in pairs.into_iter().chain(between) {
+            traffic.add(bed, self, way, &(0..self.per_site), &|_, family| group(name, family))?;
+        }
         Ok(traffic)
     }
 
@@ -262,10 +311,14 @@ impl Vpn {
                 (None, Some(label)) => format!("{port}, label {label}"),
                 (None, None) => format!("{port}, without VLAN and label"),
             };
-            let arrived = site.map_or_else(|| behind.clone(), |vrf| format!("{} ({behind})", vrf.name()));
+            let arrived = site.map_or_else(|| behind.clone(), |vrf| format!("{} ({behind})", vrf.site_name()));
             let leak = site.is_some_and(|vrf| vrf.number != *number);
             leaked += if leak { *frames } else { 0 };
-            let way = if *way == Way::ToCore { TO_CORE } else { TO_CUSTOMERS };
+            let way = match way {
+                Way::ToCore => TO_CORE,
+                Way::ToCustomers => TO_CUSTOMERS,
+                Way::BetweenCustomers => BETWEEN_CUSTOMERS,
+            };
             let is = if leak { "a leak into another VRF" } else { "in no other VRF" }.to_owned();
             let row = LeakRow { vrf: format!("v{}", number + 1), way: way.into(), arrived, is, frames: *frames };
             LEAKS.add(outcome, row, trials.iter().copied(), []);
@@ -275,12 +328,28 @@ impl Vpn {
 
     /// Number of VRFs.
     pub fn count(&self) -> u32 {
-        self.vrfs.len() as u32
+        vrfs_of(&self.vrfs)
     }
 
-    /// Number of routes of all VRFs.
+    /// Number of routes of each VRF; on average, if not all have equally many sites.
+    pub fn per_vrf(&self) -> u64 {
+        self.all_routes() / u64::from(self.count().max(1))
+    }
+
+    /// Number of routes of all VRFs: behind all CE routers, and at the remote site of each VRF.
     pub fn all_routes(&self) -> u64 {
-        2 * u64::from(self.per_site) * self.vrfs.len() as u64
+        let sites = self.vrfs.len() as u64 + u64::from(self.count());
+        sites * u64::from(self.per_site) * self.families.len() as u64
+    }
+
+    /// Number of routes behind all CE routers that are in `part` of each of them.
+    pub fn behind_customers(&self, part: &Range<u32>) -> u64 {
+        part.len() as u64 * self.vrfs.len() as u64 * self.families.len() as u64
+    }
+
+    /// The families as text: `IPv4`, `IPv4, IPv6`.
+    pub fn family_names(&self) -> String {
+        self.families.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -309,16 +378,24 @@ impl VpnTraffic {
         vpn: &Vpn,
         way: Way,
         part: &Range<u32>,
-        group: &dyn Fn(&VrfView) -> String,
+        group: &dyn Fn(&VrfView, Family) -> String,
     ) -> Result<(), TestError> {
         let vpns = bed.vpns()?;
-        for vrf in vpn.vrfs.iter().filter(|_| !part.is_empty()) {
-            let flows = vpns.flows(vrf, way, part.clone(), &vpn.size, &group(vrf))?;
-            self.owners.extend(flows.iter().map(|_| (vrf.number, way)));
-            self.flows.extend(flows);
+        for family in &vpn.families {
+            for vrf in vpn.vrfs.iter().filter(|_| !part.is_empty()) {
+                let flows = vpns.flows(vrf, way, *family, part.clone(), &vpn.size, &group(vrf, *family))?;
+                self.owners.extend(flows.iter().map(|_| (vrf.number, way)));
+                self.flows.extend(flows);
+            }
         }
         Ok(())
     }
+}
+
+/// What became of the frames of a trial with loss, group by group: `to the core, IPv6: 0 of 100 arrived`.
+pub fn arrived(result: &TrialResult) -> String {
+    let text = |group: &GroupCounts| format!("{}: {} of {} arrived", group.group, group.received, group.offered);
+    result.groups.iter().filter(|group| group.lost > 0).map(text).collect::<Vec<_>>().join("; ")
 }
 
 /// Notes routes in a wrong VRF, and returns their number.

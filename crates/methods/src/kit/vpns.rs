@@ -1,33 +1,66 @@
-//! Interface of a test to the VRFs of a DUT (RFC 4364), and to the emulated CE and PE routers around it.
+//! Interface of a test to the VRFs of a DUT (RFC 4364, RFC 4659), and to the emulated CE and PE routers around it.
 
 use crate::testbed::TestError;
 use drophammer_model::routes::{Change, RouteAction};
 use drophammer_model::size::PacketSize;
-use drophammer_model::trial::{FlowSpec, Misdelivered, PortIndex};
+use drophammer_model::trial::{Family, FlowSpec, Misdelivered, PortIndex};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
 /// Maximum number of leaks that are told as text.
 const MOST_LEAKS: usize = 20;
 
-/// A VRF of the DUT, as tests see it.
+/// A site of a VRF of the DUT, with a CE router. Most VRFs have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VrfView {
-    /// Its number, from 0. Its name is `v1` for number 0.
+    /// Number of the VRF, from 0. Its name is `v1` for number 0.
     pub number: u32,
-    /// Port with its CE router.
+    /// Number of the site among those of the VRF, from 0.
+    pub site: u32,
+    /// Port with the CE router.
     pub customer: PortIndex,
     /// VLAN of the CE router.
     pub vid: u16,
-    /// Core port with its remote site.
+    /// Core port with the remote site of the VRF.
     pub core: PortIndex,
 }
 
 impl VrfView {
-    /// Its name.
+    /// Name of the VRF: `v1`.
     pub fn name(&self) -> String {
         format!("v{}", self.number + 1)
     }
+
+    /// Name of the site: `v1`, or `v1, site 2` for the second one.
+    pub fn site_name(&self) -> String {
+        if self.site == 0 { self.name() } else { format!("{}, site {}", self.name(), self.site + 1) }
+    }
+}
+
+/// Number of VRFs with these sites.
+pub fn vrfs_of(sites: &[VrfView]) -> u32 {
+    sites.iter().filter(|site| site.site == 0).count() as u32
+}
+
+/// VRFs and routes that a test uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VpnSize {
+    /// Number of VRFs, divided equally among the customer ports that have VRFs of their own. They are used with all their sites.
+    pub vrfs: u32,
+    /// Routes of each VRF at each of its sites, in each family.
+    pub routes: u32,
+    /// Families of the routes, at least one.
+    pub families: Vec<Family>,
+}
+
+/// Where a route arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// At CE routers.
+    Ce,
+    /// At PE routers.
+    Pe,
 }
 
 /// Direction of traffic through the DUT.
@@ -37,6 +70,8 @@ pub enum Way {
     ToCore,
     /// From remote sites to CE routers: the DUT removes labels.
     ToCustomers,
+    /// From CE routers to the other CE routers of their VRF, without labels.
+    BetweenCustomers,
 }
 
 /// Time that the steps to a working VPN took, in seconds.
@@ -61,6 +96,8 @@ pub struct VpnRoutesSeen {
     pub wrong: u64,
     /// Routes that are present but must be absent.
     pub lingering: u64,
+    /// Expected routes, and those of them that are present, by family and place.
+    pub by_place: BTreeMap<(Family, Place), [u64; 2]>,
     /// Routes with the prefixes of CE routers that CE routers received. Most routers advertise routes of a neighbour back to it; frames
     /// show whether they are of another VRF.
     pub returned: u64,
@@ -89,11 +126,25 @@ impl VpnRoutesSeen {
     }
 
     /// Adds the counts of one router: expected, present and wrong routes, and routes that are present but must be absent.
-    pub fn add(&mut self, expected: u32, present: u32, wrong: u32, lingering: u32) {
-        self.expected += u64::from(expected);
-        self.present += u64::from(present);
-        self.wrong += u64::from(wrong);
-        self.lingering += u64::from(lingering);
+    pub fn add(&mut self, at: (Family, Place), counts: [u32; 4]) {
+        let [expected, present, wrong, lingering] = counts.map(u64::from);
+        self.expected += expected;
+        self.present += present;
+        self.wrong += wrong;
+        self.lingering += lingering;
+        let of_place = self.by_place.entry(at).or_default();
+        of_place[0] += expected;
+        of_place[1] += present;
+    }
+
+    /// Where routes are missing, as text.
+    fn missing(&self) -> String {
+        let short = self.by_place.iter().filter(|(_, [expected, present])| present < expected);
+        let text = |((family, place), [expected, present]): (&(Family, Place), &[u64; 2])| {
+            let routers = if *place == Place::Ce { "CE" } else { "PE" };
+            format!("{present} of {expected} {family} routes are at {routers} routers")
+        };
+        short.map(text).collect::<Vec<_>>().join(", ")
     }
 
     /// Adds texts about leaks, a few of them.
@@ -131,28 +182,30 @@ impl VpnRoutesSeen {
             (self.lingering, "not withdrawn"),
         ];
         let parts: Vec<_> = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-        self.cause =
-            if parts.is_empty() { String::new() } else { format!("of {} routes {}", self.expected, parts.join(", ")) };
+        let missing = Some(self.missing()).filter(|text| !text.is_empty());
+        let missing = missing.map_or(String::new(), |text| format!(" ({text})"));
+        self.cause = match parts.is_empty() {
+            true => String::new(),
+            false => format!("of {} routes {}{missing}", self.expected, parts.join(", ")),
+        };
     }
 }
 
 /// The VRFs of the DUT.
 ///
-/// A test uses some of them with equal numbers of routes: half of the routes of each VRF are behind its CE router, the
-/// other half at its remote site. All VRFs have the same prefixes.
+/// A test uses some of them with equal numbers of routes behind each CE router and at each remote site. All VRFs have the same prefixes.
 pub trait Vpns {
-    /// All VRFs, in order of their numbers.
+    /// All VRFs, site by site, in order of ports and VLANs.
     fn vrfs(&self) -> &[VrfView];
 
-    /// Brings `vrfs` VRFs up, divided equally among the customer ports: OSPF and LDP with the P routers, and the sessions of their
-    /// CE and PE routers, BFD included. `routes` is the number of routes of each VRF at each of its two sites. No route is advertised yet.
+    /// Brings VRFs up: OSPF and LDP with the P routers, and the sessions of their CE and PE routers, BFD included. No route is advertised yet.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] if there are not so many VRFs or routes; [`TestError::Failed`] if a session is not up `within` this
-    /// time.
-    fn bring_up(&mut self, vrfs: u32, routes: u32, within: Duration) -> Result<VpnUp, TestError>;
+    /// [`TestError::NotApplicable`] if there are not so many VRFs or routes, or if the DUT does not offer a family;
+    /// [`TestError::Failed`] if a session is not up `within` this time.
+    fn bring_up(&mut self, size: &VpnSize, within: Duration) -> Result<VpnUp, TestError>;
 
-    /// The VRFs that are in use.
+    /// The VRFs that are in use, site by site in the same order.
     fn used(&self) -> &[VrfView];
 
     /// Advertises all routes, or withdraws them.
@@ -163,12 +216,12 @@ pub trait Vpns {
     /// A route that is advertised already is advertised again.
     fn change_all(&mut self, change: Change) -> Result<(), TestError>;
 
-    /// Advertises or withdraws routes `part` behind the CE router of a VRF, at an event of a trial. From now on, these routes are expected to be
-    /// present or absent.
+    /// Advertises or withdraws routes `part` behind the CE router of a site in each family, at an event of a trial. From now on, these routes are
+    /// expected to be present or absent.
     ///
     /// # Errors
     /// [`TestError::Failed`] if no VRF is up.
-    fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> Result<RouteAction, TestError>;
+    fn at_customer(&mut self, vrf: &VrfView, change: Change, part: Range<u32>) -> Result<Vec<RouteAction>, TestError>;
 
     /// Waits until every PE and CE router has exactly the expected routes. Gives up if nothing changed for `patience`.
     ///
@@ -183,7 +236,7 @@ pub trait Vpns {
     /// acknowledged all of them. Empty if they have made fewer changes.
     fn sent(&self, port: PortIndex, changes: usize) -> Vec<f64>;
 
-    /// Flows of `group` to routes `part` of a VRF, with the labels that the DUT has advertised, and with the encapsulation in which they must arrive. Tags and labels are added to `size`.
+    /// Flows of `group` from or to a site of a VRF in one family, to the routes `part`, with the labels that the DUT has advertised, and with the encapsulation in which they must arrive. Tags and labels are added to `size`.
     /// Their weight is their number of routes.
     ///
     /// # Errors
@@ -192,12 +245,13 @@ pub trait Vpns {
         &self,
         vrf: &VrfView,
         way: Way,
+        family: Family,
         part: Range<u32>,
         size: &PacketSize,
         group: &str,
     ) -> Result<Vec<FlowSpec>, TestError>;
 
-    /// The VRF at whose site a frame arrived; `None` for no site.
+    /// The site at which a frame arrived, or the first one of the VRF for its remote site; `None` for no site.
     fn site_of(&self, arrived: &Misdelivered) -> Option<VrfView>;
 
     /// Ends all sessions, and waits until the DUT's processor is idle, if that is known: it then has no more routes of VPNs to remove.

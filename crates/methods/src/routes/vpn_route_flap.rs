@@ -60,6 +60,7 @@ static SPEC: TestSpec = TestSpec {
     params: params![&[
         vpn_traffic::VRFS.spec(),
         ROUTES.spec(),
+        vpn_traffic::FAMILIES.spec(),
         FLAPPED_ROUTES.spec(),
         WITHDRAW_AT.spec(),
         AWAY.spec(),
@@ -131,7 +132,7 @@ impl Method for VpnRouteFlap {
     fn plan(&self, params: &Params) -> Plan {
         let vrfs = f64::from(vpn_traffic::VRFS.get(params).unwrap_or(100));
         let per_vrf = ROUTES.get(params);
-        let routes = vrfs * f64::from(per_vrf);
+        let routes = vrfs * f64::from(per_vrf) * vpn_traffic::FAMILIES.get(params).len() as f64;
         let (at, away) = (WITHDRAW_AT.get(params), AWAY.get(params));
         let short =
             (away.as_secs() < 100).then(|| format!("routes withdrawn for {} instead of 100 s", show_duration(away)));
@@ -154,7 +155,9 @@ impl Method for VpnRouteFlap {
         let found = match (&ready.forwarded_s, ready.seen.complete()) {
             (_, false) => Err(TestError::Failed(format!("routes are not passed on: {}", ready.seen.cause))),
             (None, _) => {
-                Err(TestError::Failed("traffic to every route is not free of loss, even before routes flap".into()))
+                let groups = ready.check.as_ref().map(vpn_traffic::arrived).unwrap_or_default();
+                let why = format!("traffic to every route is not free of loss, even before routes flap ({groups})");
+                Err(TestError::Failed(why))
             }
             _ => flap(bed, params, &mut vpn, outcome),
         };
@@ -173,12 +176,12 @@ fn flap(bed: &mut dyn Testbed, params: &Params, vpn: &mut Vpn, outcome: &mut Out
     let ports: Vec<String> = bed.ports().iter().map(|port| port.name.clone()).collect();
     let group = |paths: &'static str| {
         let ports = ports.clone();
-        move |vrf: &crate::vpns::VrfView| group_name(paths, &ports[vrf.customer])
+        move |vrf: &crate::vpns::VrfView, _: Family| group_name(paths, &ports[vrf.customer])
     };
-    traffic.add(bed, vpn, Way::ToCore, &(0..vpn.per_site), &|_| TO_CORE.into())?;
+    traffic.add(bed, vpn, Way::ToCore, &(0..vpn.per_site), &|_, _| TO_CORE.into())?;
     traffic.add(bed, vpn, Way::ToCustomers, &(0..part.start), &group(STABLE))?;
     traffic.add(bed, vpn, Way::ToCustomers, &part, &group(FLAPPED))?;
-    let flapped = part.len() as u64 * u64::from(vpn.count());
+    let flapped = vpn.behind_customers(&part);
     let purpose = format!("VPN route flap: {flapped} of {} routes", vpn.all_routes());
     bed.progress(&purpose);
     let spec = TrialSpec {
@@ -265,8 +268,8 @@ fn changes(
 ) -> Result<Vec<TimedActions>, TestError> {
     let vpns = bed.vpns()?;
     let mut one = |change: Change, at_s: f64, label: &str| {
-        let actions =
-            vpn.vrfs.iter().map(|vrf| vpns.at_customer(vrf, change, part.clone())).collect::<Result<_, _>>()?;
+        let of_vrf = |vrf| vpns.at_customer(vrf, change, part.clone());
+        let actions = vpn.vrfs.iter().map(of_vrf).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         Ok(TimedActions { at_s, label: label.into(), routed: None, actions })
     };
     let withdrawn = one(Change::Withdraw, times[0], WITHDRAWN)?;
@@ -304,12 +307,14 @@ fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape<'_>) {
     let bin_s = shape.bin_s;
     let mut vrfs_of: BTreeMap<usize, u64> = BTreeMap::new();
     shape.vpn.vrfs.iter().for_each(|vrf| *vrfs_of.entry(vrf.customer).or_default() += 1);
-    let stable_routes = u64::from(shape.part.start);
-    let mut rows = vec![(TO_CORE, "core".to_owned(), TO_CORE.to_owned(), shape.vpn.all_routes() / 2)];
+    let families = shape.vpn.families.len() as u64;
+    let stable_routes = u64::from(shape.part.start) * families;
+    let to_core = u64::from(shape.vpn.per_site) * shape.vpn.vrfs.len() as u64 * families;
+    let mut rows = vec![(TO_CORE, "core".to_owned(), TO_CORE.to_owned(), to_core)];
     for (port, vrfs) in &vrfs_of {
         let name = &shape.ports[*port];
         rows.push((STABLE, name.clone(), group_name(STABLE, name), stable_routes * vrfs));
-        rows.push((FLAPPED, name.clone(), group_name(FLAPPED, name), shape.part.len() as u64 * vrfs));
+        rows.push((FLAPPED, name.clone(), group_name(FLAPPED, name), shape.part.len() as u64 * families * vrfs));
     }
     let mut of_paths: BTreeMap<&str, Vec<&[Bin]>> = BTreeMap::new();
     let (mut stable_offered, mut stable_lost) = (0, 0);

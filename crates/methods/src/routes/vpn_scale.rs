@@ -3,7 +3,7 @@
 
 use crate::kit::prelude::*;
 use crate::throughput_search::search_with;
-use crate::vpn_traffic::{self, LEAKS, Ready, Vpn, note_leaked_routes};
+use crate::vpn_traffic::{self, LEAKS, Mesh, Ready, Vpn, note_leaked_routes};
 use crate::vpns::VpnRoutesSeen;
 
 /// The test.
@@ -41,6 +41,8 @@ static SPEC: TestSpec = TestSpec {
         &[
             vpn_traffic::VRFS.spec(),
             vpn_traffic::ROUTES.spec(),
+            vpn_traffic::FAMILIES.spec(),
+            vpn_traffic::MESH.spec(),
             vpn_traffic::SIZE.spec(),
             TRIAL.spec(),
             vpn_traffic::CHECK_RATE.spec(),
@@ -65,6 +67,8 @@ columns! {
     /// One scenario.
     struct ScaleRow {
         vrfs: u64 = "VRFs",
+        families: String = "Families",
+        mesh: String = "Mesh",
         routes_per_vrf: u64 = "Routes per VRF",
         routes: u64 = "Routes",
         core_s: f64 = "OSPF and LDP up after" ["s"],
@@ -96,7 +100,7 @@ const LONGEST_S: f64 = 300.0;
 fn pattern(params: &Params) -> Pattern {
     let drain_s = DRAIN.seconds(params);
     let size = vpn_traffic::SIZE.get(params).with_tags(8);
-    let one_way = Pattern::one_way(size, vec![Family::Ipv4], drain_s);
+    let one_way = Pattern::one_way(size, vpn_traffic::FAMILIES.get(params), drain_s);
     Pattern { direction: Direction::Bidirectional, ..one_way }
 }
 
@@ -111,11 +115,15 @@ impl Method for VpnScale {
         let search = crate::throughput_search::search_trials(params, std::slice::from_ref(&goal), 1);
         let search_s = crate::throughput_search::estimate_one(params, &[goal]).as_secs_f64();
         let vrfs = f64::from(vpn_traffic::VRFS.get(params).unwrap_or(100));
+        let families = vpn_traffic::FAMILIES.get(params).len() as f64;
         Plan::of(params, vec![pattern(params)])
             .counting(search + TrialCount::about(2))
             // A router takes some hundred sessions and some thousand routes per minute or second.
             .taking(
-                20.0 + vrfs / 5.0 + vrfs * f64::from(vpn_traffic::ROUTES.get(params)) / 4_000.0 + search_s + trial_s,
+                20.0 + vrfs / 5.0
+                    + vrfs * families * f64::from(vpn_traffic::ROUTES.get(params)) / 4_000.0
+                    + search_s
+                    + trial_s,
             )
             .deviating(
                 (trial_s < 300.0).then(|| {
@@ -161,8 +169,10 @@ fn measure(
         stopped = Some(format!("routes are not passed on: {}", ready.seen.cause));
     } else if ready.forwarded_s.is_none() {
         let lost = ready.check.as_ref().map_or(0, TrialResult::lost);
-        stopped =
-            Some(format!("{lost} frames of the last traffic to every route are lost or arrived in a wrong place"));
+        let groups = ready.check.as_ref().map(vpn_traffic::arrived).unwrap_or_default();
+        stopped = Some(format!(
+            "{lost} frames of the last traffic to every route are lost or arrived in a wrong place ({groups})"
+        ));
     }
     // A router that mixes VRFs up has no throughput.
     let searched = if stopped.is_none() { load(bed, params, vpn, &mut found, outcome) } else { Ok(()) };
@@ -183,7 +193,9 @@ fn measure(
     }
     let row = ScaleRow {
         vrfs: vpn.count().into(),
-        routes_per_vrf: 2 * u64::from(vpn.per_site),
+        families: vpn.family_names(),
+        mesh: vpn.mesh.to_string(),
+        routes_per_vrf: vpn.per_vrf(),
         routes: vpn.all_routes(),
         core_s: ready.up.core_s,
         sessions_s: ready.up.sessions_s,
@@ -278,7 +290,10 @@ fn mean_latency_us(result: &TrialResult) -> Option<f64> {
 }
 
 fn rank(outcome: &mut Outcome, row: &ScaleRow, found: &Found, ready: &Ready) {
-    let scenario = format!("{} VRFs with {} routes each", row.vrfs, row.routes_per_vrf);
+    let ipv6 = row.families.contains(&Family::Ipv6.to_string());
+    let families = if ipv6 { format!(" ({})", row.families) } else { String::new() };
+    let mesh = if row.mesh == Mesh::Partial.to_string() { ", partial mesh" } else { "" };
+    let scenario = format!("{} VRFs with {} routes each{families}{mesh}", row.vrfs, row.routes_per_vrf);
     let held = row.forward_s.map(|_| row.routes as f64).or(Some(0.0));
     // The test ends at its own number of routes.
     outcome.ranks.push(RankFigure {

@@ -29,6 +29,42 @@ impl Origin {
     }
 }
 
+/// Kind of a segment of an AS path (RFC 4271 section 4.3, RFC 5065 section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathSegmentKind {
+    /// Unordered ASes.
+    Set = 1,
+    /// Ordered ASes.
+    Sequence,
+    /// Ordered ASes of a confederation.
+    ConfederationSequence,
+    /// Unordered ASes of a confederation.
+    ConfederationSet,
+}
+
+impl PathSegmentKind {
+    /// The type in a message.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The kind with this type in a message.
+    pub fn from_code(code: u8) -> Option<PathSegmentKind> {
+        use PathSegmentKind::*;
+        [Set, Sequence, ConfederationSequence, ConfederationSet].into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// A segment of an AS path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PathSegment {
+    /// Its kind.
+    pub kind: PathSegmentKind,
+    /// Its ASes, 1 to 255.
+    pub ases: Vec<u32>,
+}
+
 /// Path attributes that the routes of a group share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RouteAttributes {
@@ -36,6 +72,9 @@ pub struct RouteAttributes {
     pub origin: Origin,
     /// ASes from the nearest to the originating one, in one sequence, without the speaker's AS; at most 254.
     pub as_path: Vec<u32>,
+    /// The path as it is sent to any peer, instead of the speaker's AS and `as_path`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Vec<PathSegment>>,
     /// MULTI_EXIT_DISC.
     pub med: Option<u32>,
     /// LOCAL_PREF, sent only to peers of the same AS.

@@ -16,7 +16,7 @@ mod table;
 mod vpn;
 
 pub use afi_safi::AfiSafi;
-pub use attributes::{Amount, AttributePattern, GroupSizes, Origin, RouteAttributes};
+pub use attributes::{Amount, AttributePattern, GroupSizes, Origin, PathSegment, PathSegmentKind, RouteAttributes};
 pub use order::Order;
 pub use prefix::{Prefix, PrefixError};
 pub(crate) use prefix::{address, number};

@@ -133,7 +133,7 @@ struct Piece {
 
 impl RouteRange {
     /// `count` prefixes with the same length as `first`, which is route 0. They ascend from `first` in steps of `step`
-    /// prefixes and leave out forbidden space. Prefixes from a private block (RFC 1918) on stay in it, for the routes of VPNs.
+    /// prefixes and leave out forbidden space. Prefixes from a private block (RFC 1918, RFC 4193) on stay in it, for the routes of VPNs.
     pub fn uniform(
         first: Prefix,
         count: u32,

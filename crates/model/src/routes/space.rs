@@ -56,11 +56,15 @@ pub fn reserved(prefix: &Prefix) -> Option<Prefix> {
     blocks.into_iter().find(|b| b.bounds().0 <= last && first <= b.bounds().1)
 }
 
-/// The private block 10.0.0.0/8 (RFC 1918) as numbers, if it contains `prefix`.
+/// The private block 10.0.0.0/8 (RFC 1918) or fd00::/8 (RFC 4193) as numbers, if it contains `prefix`.
 pub(super) fn private(prefix: &Prefix) -> Option<(u128, u128)> {
-    let block = Prefix::new(Ipv4Addr::new(10, 0, 0, 0).into(), 8)?.bounds();
+    let block = match prefix.family() {
+        Family::Ipv4 => v4(10, 0, 0, 8),
+        Family::Ipv6 => v6(0xfd00, 0, 8),
+    };
+    let block = Prefix::new(block.0, block.1)?.bounds();
     let (first, last) = prefix.bounds();
-    (prefix.family() == Family::Ipv4 && block.0 <= first && last <= block.1).then_some(block)
+    (block.0 <= first && last <= block.1).then_some(block)
 }
 
 /// The space between the forbidden blocks, in order: first and last address of each piece as numbers.

@@ -113,15 +113,15 @@ fn a_record_without_order_is_scattered() {
 }
 
 /// Checks that no prefix is nested or forbidden, that all are recognised, and that no other prefix is. A range that
-/// begins in 10.0.0.0/8 is for VPNs and stays there.
+/// begins in a private block is for VPNs and stays there.
 fn check(routes: &Routes) {
     let mut all: Vec<Prefix> = routes.iter(0..routes.len()).collect();
     assert_eq!(all.len(), routes.len() as usize);
-    let block = Some("10.0.0.0/8".parse().unwrap());
-    let expected = block.filter(|_| reserved(&all[0]) == block);
+    let block = super::space::private(&all[0]);
+    let expected = reserved(&all[0]).filter(|_| block.is_some());
     for (i, prefix) in all.iter().enumerate() {
         assert_eq!(routes.index_of(prefix), Some(i as u32), "{prefix}");
-        assert_eq!(reserved(prefix), expected, "{prefix}");
+        assert_eq!((super::space::private(prefix), reserved(prefix)), (block, expected), "{prefix}");
     }
     all.sort_unstable();
     for pair in all.windows(2) {
@@ -265,11 +265,12 @@ fn what_there_is_no_space_for() {
     assert_eq!(uniform("1.0.0.0/24", 0, 1), Err(RouteError::Empty));
     assert_eq!(uniform("1.0.0.0/24", 1, 0), Err(RouteError::Step));
     assert_eq!(uniform("223.255.254.0/24", 3, 1), Err(RouteError::TooMany { asked: 3, fit: 2 }));
-    for first in ["172.16.0.0/16", "198.19.0.0/24", "8.0.0.0/5", "240.0.0.0/8", "2001:2::/48", "fd00::/32", "::/0"] {
+    for first in ["172.16.0.0/16", "198.19.0.0/24", "8.0.0.0/5", "240.0.0.0/8", "2001:2::/48", "fc00::/32", "::/0"] {
         assert!(matches!(uniform(first, 1, 1), Err(RouteError::Forbidden { .. })), "{first}");
     }
     assert!(matches!(RouteRange::internet(Family::Ipv4, 15_000_000, 1), Err(RouteError::TooMany { .. })));
     assert_eq!(uniform("10.255.255.0/24", 2, 1), Err(RouteError::TooMany { asked: 2, fit: 1 }), "it stays private");
+    assert_eq!(uniform("fdff:ffff:ffff:ffff::/64", 2, 1), Err(RouteError::TooMany { asked: 2, fit: 1 }), "in IPv6 too");
     let private = Routes::from(uniform("10.128.0.0/24", 3, 1).unwrap());
     assert_eq!([0, 2].map(|i| private.prefix(i).to_string()), ["10.128.0.0/24", "10.128.2.0/24"]);
     let around = Routes::from(uniform("9.255.255.0/24", 2, 1).unwrap());

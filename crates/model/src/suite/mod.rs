@@ -177,6 +177,10 @@ pub struct PortConfig {
     pub customers: u32,
     /// True if each of these CE routers has a BFD session with the DUT.
     pub customer_bfd: bool,
+    /// True if these VRFs have IPv6 too, provided that the port has it.
+    pub customer_ipv6: bool,
+    /// The port whose VRFs these are: its customers are further sites of them, in the same order. `None` if they are its own.
+    pub sites_of: Option<usize>,
 }
 
 /// A forwarding equivalence class: packets to one network, which leave with labels (RFC 3031 sections 2.1 and 3.11).

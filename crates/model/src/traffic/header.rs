@@ -276,6 +276,12 @@ headers! {
         [SequenceNumber] sequence_number: Auto<u32>,
     }
 
+    /// VXLAN (RFC 7348), behind UDP to port 4789.
+    Vxlan "vxlan" {
+        /// VXLAN network identifier.
+        [Vni] vni: Field<Bits<24>>,
+    }
+
     /// UDP (RFC 768).
     Udp "udp" {
         /// Source port.
@@ -406,7 +412,7 @@ names! {
     PayloadLength "payload_length", NextHeader "next_header", HopLimit "hop_limit", Checksum "checksum", Key "key",
     SequenceNumber "sequence_number", SourcePort "source_port", DestinationPort "destination_port", Length "length",
     AcknowledgmentNumber "acknowledgment_number", DataOffset "data_offset", Flags "flags", Window "window",
-    UrgentPointer "urgent_pointer", Code "code", Identifier "identifier",
+    UrgentPointer "urgent_pointer", Code "code", Identifier "identifier", Vni "vni",
 }
 
 #[cfg(test)]

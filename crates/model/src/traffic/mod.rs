@@ -17,6 +17,6 @@ pub use arriving::{Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Deviati
 pub use field::{AnyField, Field, FieldError};
 pub use header::{
     DISCARD, Ethernet, Extension, FieldName, Gre, HOP_LIMIT, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Raw, Tcp,
-    Udp, Vlan,
+    Udp, Vlan, Vxlan,
 };
 pub use value::{Bits, FieldValue, Octets, parse_dscp};

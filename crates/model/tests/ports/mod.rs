@@ -29,6 +29,8 @@ pub fn two_ports() -> Vec<PortConfig> {
         core: Vec::new(),
         customers: 0,
         customer_bfd: false,
+        customer_ipv6: true,
+        sites_of: None,
     };
     vec![
         port(

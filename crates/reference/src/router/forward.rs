@@ -276,9 +276,11 @@ impl Router {
             self.truth.ignored += 1;
             return false;
         }
-        // A VRF has no IPv6 routes.
         let vrf = self.interfaces[arrival.interface].vrf;
-        let target = if vrf.is_some() { None } else { self.fib.find6(destination) };
+        let target = match vrf {
+            None => self.fib.find6(destination),
+            Some(vrf) => self.fib.find6_in_vrf(vrf, destination),
+        };
         if target == Some(Target::Local) {
             self.take_own_ipv6(arrival, packet);
             return false;
@@ -314,8 +316,13 @@ impl Router {
         }
         let next_hop = match self.way(target, IpAddr::V6(destination)) {
             Way::NextHop(next_hop) => next_hop,
-            // Tunnels, LDP and VRFs carry IPv4 alone, and no policy applies to IPv6.
-            Way::Tunnel(_) | Way::Labelled(_) | Way::Pe { .. } | Way::Dropped => return false,
+            Way::Pe { pe, label } => {
+                let hops = &mut frame.head_mut()[IP + 7];
+                *hops = hops.wrapping_sub(1);
+                return self.send_to_pe(arrival, (pe, label), total, frame);
+            }
+            // Tunnels and LDP carry IPv4 alone, and no policy applies to IPv6.
+            Way::Tunnel(_) | Way::Labelled(_) | Way::Dropped => return false,
             Way::NoRoute => {
                 let code = icmpv6::unreachable::NO_ROUTE;
                 self.report6(arrival, packet, |original| icmpv6::Repr::DestinationUnreachable { code, original });

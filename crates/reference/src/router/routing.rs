@@ -170,7 +170,9 @@ impl Router {
         let Router { speaker, interfaces, neighbours, pes, truth, .. } = self;
         let speaker = speaker.as_mut()?;
         let done = act(speaker, &mut |interface, address| {
-            if let (true, IpAddr::V4(pe)) = (interface == interfaces.len(), address) {
+            if interface == interfaces.len() {
+                // The core has IPv4 alone.
+                let IpAddr::V4(pe) = address else { return None };
                 return pes.intern(pe);
             }
             let on_link = interfaces[interface].on_link(address);

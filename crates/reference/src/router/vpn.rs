@@ -9,7 +9,7 @@ use crate::table::Target;
 use drophammer_model::Instant;
 use drophammer_wire::frame::Frame;
 use drophammer_wire::{checksum, ipv4};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 impl Router {
     /// True if an IPv4 packet is addressed to the loopback address.
@@ -84,7 +84,7 @@ impl Router {
             return false;
         };
         let labels: Box<[u32]> = out.iter().copied().chain([label]).collect();
-        let ttl = frame[IP + 8];
+        let ttl = frame[IP + if frame[IP] >> 4 == 4 { 8 } else { 7 }];
         self.push(arrival, &Entry { out: labels, next_hop }, ttl, total, frame)
     }
 
@@ -102,24 +102,17 @@ impl Router {
             self.truth.dropped.malformed += 1;
             return false;
         }
-        if !is_ipv4 {
-            self.truth.dropped.no_route += 1;
-            return false;
-        }
-        if checksum::fold(checksum::sum(&inner[..header])) != 0xffff {
+        if is_ipv4 && checksum::fold(checksum::sum(&inner[..header])) != 0xffff {
             self.truth.dropped.checksum += 1;
             return false;
         }
         // With the uniform model, the TTL of the label replaces that of the packet.
-        if outermost.ttl <= 1 || self.pipe && inner[8] <= 1 {
+        if outermost.ttl <= 1 || self.pipe && inner[if is_ipv4 { 8 } else { 7 }] <= 1 {
             self.truth.dropped.ttl += 1;
             return false;
         }
-        let address = |at: usize| Ipv4Addr::new(inner[at], inner[at + 1], inner[at + 2], inner[at + 3]);
-        let (source, destination) = (address(12), address(16));
-        let martian = is_special4(destination) || is_special4(source) || destination.is_link_local();
-        let target = if martian { None } else { self.fib.find_in_vrf(swapped, destination) };
-        let next_hop = match self.way(target, IpAddr::V4(destination)) {
+        let (destination, target) = if is_ipv4 { self.in_vrf4(swapped, inner) } else { self.in_vrf6(swapped, inner) };
+        let next_hop = match self.way(target, destination) {
             Way::NextHop(next_hop) => next_hop,
             Way::Pe { pe, label } => {
                 labels::exchange(frame.bytes_mut(), outermost, &[], self.pipe);
@@ -141,4 +134,29 @@ impl Router {
         trim(frame, total, tags);
         self.forward(arrival.now, arrival.interface, next_hop, frame)
     }
+
+    /// Destination of an IPv4 packet, and the target of a VRF for it; `None` also for a packet that no router forwards.
+    fn in_vrf4(&self, vrf: usize, packet: &[u8]) -> (IpAddr, Option<Target>) {
+        let address = |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]);
+        let (source, destination) = (address(12), address(16));
+        let martian = is_special4(destination) || is_special4(source) || destination.is_link_local();
+        (destination.into(), if martian { None } else { self.fib.find_in_vrf(vrf, destination) })
+    }
+
+    /// As [`Router::in_vrf4`], for IPv6.
+    fn in_vrf6(&self, vrf: usize, packet: &[u8]) -> (IpAddr, Option<Target>) {
+        let address = |at: usize| packet[at..].first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets));
+        let (Some(source), Some(destination)) = (address(8), address(24)) else { return (IP_NONE, None) };
+        let special = |address: Ipv6Addr| {
+            address.is_unicast_link_local()
+                || address.is_loopback()
+                || address.is_unspecified()
+                || address.is_multicast()
+        };
+        let martian = special(source) || special(destination);
+        (destination.into(), if martian { None } else { self.fib.find6_in_vrf(vrf, destination) })
+    }
 }
+
+/// The destination of a packet without one.
+const IP_NONE: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);

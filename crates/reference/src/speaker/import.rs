@@ -1,4 +1,4 @@
-//! VPN-IPv4 routes of PE routers: which VRFs import them (RFC 4364 section 4.3.1).
+//! VPN routes of PE routers: which VRFs import them (RFC 4364 section 4.3.1).
 
 use super::read::{Update, VpnNet};
 use super::{Sender, Table};
@@ -79,12 +79,12 @@ impl Table {
             }
             return Ok(());
         };
-        attributes.next_hop = next_hop.into();
+        attributes.next_hop = next_hop;
         attributes.originator = attributes.originator.or(Some(with.peer_id.to_bits()));
         let (others, targets) = take_targets(&attributes.others);
         attributes.others = others;
         let looped = attributes.passed(self.asn) || attributes.reflected_by(self.router_id);
-        let pe = if looped { None } else { hops(port, next_hop.into()) };
+        let pe = if looped { None } else { hops(port, next_hop) };
         let tables = self.import.tables(&targets);
         for route in routes {
             self.truth.routes_received += 1;

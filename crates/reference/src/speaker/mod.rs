@@ -18,8 +18,8 @@ use crate::vpn::take_targets;
 use drophammer_emulation::bgp::Negotiated;
 use drophammer_emulation::tcp::{ConnectionId, Protection, TcpConfig, TcpStack};
 use drophammer_model::Instant;
-use drophammer_wire::bgp;
 use drophammer_wire::bgp::notification::{Notification, cease, code};
+use drophammer_wire::bgp::{self, AfiSafi};
 use import::Import;
 use peer::{Peer, Place};
 use read::Update;
@@ -111,13 +111,16 @@ impl Speaker {
             let interface = &interfaces[peer.port];
             let own = [interface.ipv4.map(|a| a.0.into()), interface.ipv6.map(|a| a.0.into())];
             let table = interface.vrf.map_or(GLOBAL, |vrf| vrf as TableId + 1);
-            peers.push(Peer::new(config.seed, bgp, peer, Place { own, scope: Scope::Table(table) }));
+            let family = if peer.address.is_ipv4() { AfiSafi::IPV4_UNICAST } else { AfiSafi::IPV6_UNICAST };
+            peers.push(Peer::new(config.seed, bgp, peer, Place { own, scope: Scope::Table(table) }, &[family]));
         }
+        let has_ipv6 = interfaces.iter().any(|interface| interface.vrf.is_some() && interface.ipv6.is_some());
+        let vpn = if has_ipv6 { &[AfiSafi::VPNV4, AfiSafi::VPNV6][..] } else { &[AfiSafi::VPNV4] };
         for address in bgp.pe_peers.iter().map(|pe| IpAddr::V4(*pe)) {
             let port = interfaces.len();
             let peer = BgpPeer { port, address, asn: bgp.asn, connect: false, client: false };
             let own = [config.loopback.map(IpAddr::V4), None];
-            peers.push(Peer::new(config.seed, bgp, &peer, Place { own, scope: Scope::Vrfs }));
+            peers.push(Peer::new(config.seed, bgp, &peer, Place { own, scope: Scope::Vrfs }, vpn));
         }
         let by_address = (0..).zip(&peers).map(|(id, peer)| ((peer.port, peer.address), id)).collect();
         let mut speaker = Speaker {
@@ -363,6 +366,8 @@ struct Sender<'a, 'b> {
     pub peer: PeerId,
     pub port: usize,
     pub scope: Scope,
+    /// True if the session is over IPv6.
+    pub ipv6: bool,
     /// True if the routes of this peer are reflected.
     pub client: bool,
     pub hops: &'a mut Hops<'b>,
@@ -379,7 +384,7 @@ impl Table {
         }
     }
 
-    /// Processes unicast routes for one table; those of a VRF are of IPv4.
+    /// Processes unicast routes for one table; those of a VRF are of the family of the session.
     fn unicast(
         &mut self,
         from: Sender<'_, '_>,
@@ -387,9 +392,9 @@ impl Table {
         update: Update<'_>,
         with: &Negotiated,
     ) -> Result<(), Notification> {
-        let Sender { now, peer, port, client, hops, .. } = from;
+        let Sender { now, peer, port, ipv6, client, hops, .. } = from;
         let source = Source::peer(peer);
-        let belongs = |net: &Net| table == GLOBAL || net.0.is_ipv4();
+        let belongs = |net: &Net| table == GLOBAL || net.0.is_ipv6() == ipv6;
         for net in update.withdrawn.into_iter().flatten().filter(belongs) {
             self.truth.withdrawals_received += 1;
             self.rib.withdraw(now, table, net, source);

@@ -27,8 +27,8 @@ pub(super) struct Peer {
     pub connection: Option<ConnectionId>,
     /// True while the peer's routes are in the table.
     up: bool,
-    /// True until the End-of-RIB for the peer has been sent.
-    end_of_rib: bool,
+    /// True until the End-of-RIB for the peer has been sent, by family: IPv4, IPv6.
+    end_of_rib: [bool; 2],
     /// UPDATEs waiting for room in TCP.
     staged: Vec<u8>,
     /// Number of bytes of `staged` that TCP has taken.
@@ -89,15 +89,10 @@ impl Share {
 
 impl Peer {
     /// Creates a peer.
-    pub fn new(seed: u64, bgp: &BgpConfig, peer: &BgpPeer, place: Place) -> Peer {
-        let family = match place.scope {
-            Scope::Vrfs => AfiSafi::VPNV4,
-            Scope::Table(_) if peer.address.is_ipv4() => AfiSafi::IPV4_UNICAST,
-            Scope::Table(_) => AfiSafi::IPV6_UNICAST,
-        };
+    pub fn new(seed: u64, bgp: &BgpConfig, peer: &BgpPeer, place: Place, families: &[AfiSafi]) -> Peer {
         let mut session = SessionConfig::new(bgp.asn, peer.asn, bgp.router_id);
         session.hold_time = bgp.hold_time;
-        session.families = vec![family];
+        session.families = families.to_vec();
         session.passive = !peer.connect;
         session.seed = seed;
         if !peer.connect {
@@ -112,7 +107,7 @@ impl Peer {
             session: Session::new(session),
             connection: None,
             up: false,
-            end_of_rib: false,
+            end_of_rib: [false; 2],
             staged: Vec::new(),
             sent: 0,
             share: Share::default(),
@@ -184,7 +179,7 @@ impl Speaker {
             0 => None,
             limit => Some(peer.share.at(now, limit)),
         };
-        let (port, client, scope) = (peer.port, peer.client, peer.place.scope);
+        let (port, client, scope, ipv6) = (peer.port, peer.client, peer.place.scope, peer.address.is_ipv6());
         let (session, stack) = (&mut peer.session, &mut stacks[peer.port]);
         if matches!(stack.state(connection), ConnState::Established) && session.state() == State::Connect {
             session.connected(now);
@@ -194,7 +189,7 @@ impl Speaker {
             stack.receive_with(connection, &mut |bytes| {
                 let some = most.as_deref().map_or(bytes.len(), |most| bytes.len().min(*most as usize));
                 let taken = session.receive(now, &bytes[..some], &mut |body, with| {
-                    table.update(Sender { now, peer: id, port, scope, client, hops: &mut hops }, body, with)
+                    table.update(Sender { now, peer: id, port, scope, ipv6, client, hops: &mut hops }, body, with)
                 });
                 if let Some(most) = most.as_deref_mut() {
                     *most -= taken as u64;
@@ -240,12 +235,12 @@ impl Speaker {
                     address: peer.address,
                     scope: peer.place.scope,
                     ipv4: with.has(AfiSafi::IPV4_UNICAST) || with.has(AfiSafi::VPNV4),
-                    ipv6: with.has(AfiSafi::IPV6_UNICAST),
+                    ipv6: with.has(AfiSafi::IPV6_UNICAST) || with.has(AfiSafi::VPNV6),
                 };
                 table.rib.peer_up(now, id, told);
                 table.truth.sessions += 1;
                 table.truth.established += 1;
-                (peer.up, peer.end_of_rib) = (true, true);
+                (peer.up, peer.end_of_rib) = (true, [told.ipv4, told.ipv6]);
             }
             (Some(_), false) => {
                 // The device does not support AS paths of 2 octets.
@@ -273,10 +268,11 @@ impl Speaker {
         if stack.state(connection) == ConnState::Connecting {
             return;
         }
-        for family in [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST, AfiSafi::VPNV4] {
+        for family in [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST, AfiSafi::VPNV4, AfiSafi::VPNV6] {
             if peer.up && peer.session.refresh_requested(family) {
-                table.rib.refresh(id, family == AfiSafi::IPV6_UNICAST);
-                peer.end_of_rib = true;
+                let ipv6 = [AfiSafi::IPV6_UNICAST, AfiSafi::VPNV6].contains(&family);
+                table.rib.refresh(id, ipv6);
+                peer.end_of_rib[usize::from(ipv6)] = true;
             }
         }
         loop {
@@ -331,10 +327,12 @@ impl Speaker {
                 table.truth.malformed_sent += 1;
                 write::malformed(&mut peer.staged);
             }
-            if peer.end_of_rib && !table.rib.has_news(id) {
-                peer.end_of_rib = false;
-                let (vpn, ipv6) = (peer.is_pe(), peer.is_ipv6());
-                write::end_of_rib(&mut peer.staged, vpn, ipv6);
+            if peer.end_of_rib != [false; 2] && !table.rib.has_news(id) {
+                let due = std::mem::take(&mut peer.end_of_rib);
+                let vpn = peer.is_pe();
+                for ipv6 in [false, true].into_iter().filter(|ipv6| due[usize::from(*ipv6)]) {
+                    write::end_of_rib(&mut peer.staged, vpn, ipv6);
+                }
             }
             if peer.staged.is_empty() {
                 return;

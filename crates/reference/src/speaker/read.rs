@@ -1,4 +1,4 @@
-//! Received UPDATEs (RFC 4271 section 4.3, RFC 4760, RFC 4364 section 4.3) and their errors (RFC 7606). The device has its own reader and
+//! Received UPDATEs (RFC 4271 section 4.3, RFC 4760, RFC 4364 section 4.3, RFC 4659 section 3) and their errors (RFC 7606). The device has its own reader and
 //! writer, so that it does not repeat mistakes of the tester.
 
 use crate::rib::{Attributes, Net, net};
@@ -68,24 +68,35 @@ impl Iterator for Nets<'_> {
         let (&len, after) = self.bytes.split_first()?;
         let (bytes, rest) = after.split_at_checked(usize::from(len.div_ceil(8)))?;
         self.bytes = rest;
-        let mut whole = [0; 16];
-        whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        let [a, b, c, d, ..] = whole;
-        let address = if self.ipv6 { Ipv6Addr::from(whole).into() } else { Ipv4Addr::new(a, b, c, d).into() };
-        net(address, len)
+        net(address(self.ipv6, bytes)?, len)
     }
+}
+
+/// The address that begins with these bytes.
+fn address(ipv6: bool, bytes: &[u8]) -> Option<IpAddr> {
+    let mut whole = [0; 16];
+    whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    let [a, b, c, d, ..] = whole;
+    Some(if ipv6 { Ipv6Addr::from(whole).into() } else { Ipv4Addr::new(a, b, c, d).into() })
 }
 
 /// Length of a label and a route distinguisher before a prefix, in bytes.
 pub(super) const VPN_HEAD: usize = 3 + 8;
 /// Length of a VPN-IPv4 next hop: a route distinguisher and an address (RFC 4364 section 4.3.2).
 pub(super) const VPN_NEXT_HOP: usize = 8 + 4;
+/// Length of a VPN-IPv6 next hop: a route distinguisher and an address (RFC 4659 section 3.2.1).
+pub(super) const VPN_NEXT_HOP_IPV6: usize = 8 + 16;
+/// Length of a VPN-IPv6 next hop with a link-local address (RFC 4659 section 3.2.1.1).
+const VPN_NEXT_HOPS_IPV6: usize = 2 * VPN_NEXT_HOP_IPV6;
 
-/// VPN-IPv4 routes, as in an UPDATE of a session without multiple labels (RFC 8277 section 2.2).
+/// VPN-IPv4 or VPN-IPv6 routes, as in an UPDATE of a session without multiple labels (RFC 8277 section 2.2).
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct VpnNets<'a>(&'a [u8]);
+pub(super) struct VpnNets<'a> {
+    ipv6: bool,
+    bytes: &'a [u8],
+}
 
-/// A VPN-IPv4 route.
+/// A VPN-IPv4 or VPN-IPv6 route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct VpnNet {
     /// Its label; meaningless in a withdrawal.
@@ -96,14 +107,15 @@ pub(super) struct VpnNet {
 
 impl<'a> VpnNets<'a> {
     /// Reads routes. Each route must be complete and have a valid length.
-    fn read(bytes: &'a [u8]) -> Result<VpnNets<'a>, Notification> {
+    fn read(ipv6: bool, bytes: &'a [u8]) -> Result<VpnNets<'a>, Notification> {
         let head = VPN_HEAD as u8 * 8;
+        let longest = head + if ipv6 { 128 } else { 32 };
         let mut rest = bytes;
         while let Some((&len, after)) = rest.split_first() {
-            let fits = (head..=head + 32).contains(&len);
+            let fits = (head..=longest).contains(&len);
             rest = after.get(usize::from(len.div_ceil(8))..).filter(|_| fits).ok_or_else(bad_network)?;
         }
-        Ok(VpnNets(bytes))
+        Ok(VpnNets { ipv6, bytes })
     }
 }
 
@@ -111,18 +123,16 @@ impl Iterator for VpnNets<'_> {
     type Item = VpnNet;
 
     fn next(&mut self) -> Option<VpnNet> {
-        let (&len, after) = self.0.split_first()?;
+        let (&len, after) = self.bytes.split_first()?;
         let (bytes, rest) = after.split_at_checked(usize::from(len.div_ceil(8)))?;
-        self.0 = rest;
+        self.bytes = rest;
         let (&[a, b, c], bytes) = bytes.split_first_chunk()?;
         let (distinguisher, bytes) = bytes.split_first_chunk()?;
-        let mut address = [0; 4];
-        address.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(VpnNet {
             // The last bits are a traffic class and the bottom of the stack, which does not count here.
             label: u32::from_be_bytes([0, a, b, c]) >> 4,
             distinguisher: *distinguisher,
-            net: net(address.into(), len.checked_sub(VPN_HEAD as u8 * 8)?)?,
+            net: net(address(self.ipv6, bytes)?, len.checked_sub(VPN_HEAD as u8 * 8)?)?,
         })
     }
 }
@@ -135,8 +145,8 @@ pub(super) struct Update<'a> {
     pub announced: [(Nets<'a>, Option<IpAddr>); 2],
     /// Withdrawn VPN routes.
     pub vpn_withdrawn: VpnNets<'a>,
-    /// Announced VPN routes, with their next hop.
-    pub vpn_announced: (VpnNets<'a>, Ipv4Addr),
+    /// Announced VPN routes, with their next hop; an IPv4-mapped one counts as IPv4 (RFC 4659 section 3.2.1.2).
+    pub vpn_announced: (VpnNets<'a>, IpAddr),
     /// Attributes of the announced prefixes, without their next hop. `None`: treat the prefixes as withdrawn.
     pub attributes: Option<Attributes>,
 }
@@ -271,15 +281,15 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
     let others = others.into_iter().flat_map(|(_, whole)| whole).collect();
     let attributes = match (origin, as_path) {
         (Some(origin), Some(as_path)) if sound => {
-            let next_hop = next_hop.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            let next_hop = next_hop.unwrap_or(UNSPECIFIED);
             Some(Attributes { origin, as_path, next_hop, med, local_pref, originator, clusters, others })
         }
         _ => None,
     };
     let (reached, vpn_announced) = match reached {
-        Reached::Unicast(nets, next_hop) => ((nets, next_hop), (VpnNets::default(), Ipv4Addr::UNSPECIFIED)),
+        Reached::Unicast(nets, next_hop) => ((nets, next_hop), (VpnNets::default(), UNSPECIFIED)),
         Reached::Vpn(nets, next_hop) => ((Nets::default(), None), (nets, next_hop)),
-        Reached::Other => ((Nets::default(), None), (VpnNets::default(), Ipv4Addr::UNSPECIFIED)),
+        Reached::Other => ((Nets::default(), None), (VpnNets::default(), UNSPECIFIED)),
     };
     Ok(Update {
         withdrawn: [withdrawn, unreached.0],
@@ -290,10 +300,12 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
     })
 }
 
+const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 /// The content of MP_REACH_NLRI.
 enum Reached<'a> {
     Unicast(Nets<'a>, Option<IpAddr>),
-    Vpn(VpnNets<'a>, Ipv4Addr),
+    Vpn(VpnNets<'a>, IpAddr),
     /// Another family.
     Other,
 }
@@ -321,11 +333,15 @@ fn reach(value: &[u8]) -> Result<Reached<'_>, Notification> {
             Ok(Reached::Unicast(Nets::read(true, nets)?, next_hop))
         }
         (AfiSafi::VPNV4, VPN_NEXT_HOP) => {
-            let next_hop = next_hop.last_chunk::<4>().map(|a| Ipv4Addr::from(*a)).ok_or_else(malformed)?;
-            Ok(Reached::Vpn(VpnNets::read(nets)?, next_hop))
+            let next_hop = next_hop.last_chunk::<4>().map(|a| IpAddr::from(*a)).ok_or_else(malformed)?;
+            Ok(Reached::Vpn(VpnNets::read(false, nets)?, next_hop))
+        }
+        (AfiSafi::VPNV6, VPN_NEXT_HOP_IPV6 | VPN_NEXT_HOPS_IPV6) => {
+            let next_hop = next_hop[8..].first_chunk::<16>().map(|a| IpAddr::from(*a)).ok_or_else(malformed)?;
+            Ok(Reached::Vpn(VpnNets::read(true, nets)?, next_hop.to_canonical()))
         }
         // RFC 7606 section 7.11: the routes are unknown.
-        (AfiSafi::IPV4_UNICAST | AfiSafi::IPV6_UNICAST | AfiSafi::VPNV4, _) => Err(malformed()),
+        (AfiSafi::IPV4_UNICAST | AfiSafi::IPV6_UNICAST | AfiSafi::VPNV4 | AfiSafi::VPNV6, _) => Err(malformed()),
         _ => Ok(Reached::Other),
     }
 }
@@ -335,7 +351,8 @@ fn unreach(value: &[u8]) -> Result<(Nets<'_>, VpnNets<'_>), Notification> {
     Ok(match family {
         AfiSafi::IPV4_UNICAST => (Nets::read(false, nets)?, VpnNets::default()),
         AfiSafi::IPV6_UNICAST => (Nets::read(true, nets)?, VpnNets::default()),
-        AfiSafi::VPNV4 => (Nets::default(), VpnNets::read(nets)?),
+        AfiSafi::VPNV4 => (Nets::default(), VpnNets::read(false, nets)?),
+        AfiSafi::VPNV6 => (Nets::default(), VpnNets::read(true, nets)?),
         _ => (Nets::default(), VpnNets::default()),
     })
 }
@@ -450,7 +467,7 @@ mod tests {
                 VpnNet { label: 16, distinguisher: rd(2), net: net4([10, 1, 2, 128], 25) },
             ]
         );
-        assert_eq!(update.vpn_announced.1, Ipv4Addr::new(100, 127, 1, 2));
+        assert_eq!(update.vpn_announced.1, IpAddr::from([100, 127, 1, 2]));
         let gone: Vec<_> = update.vpn_withdrawn.map(|route| (route.distinguisher, route.net)).collect();
         assert_eq!(gone, [(rd(3), net4([10, 9, 0, 0], 16))]);
     }
@@ -470,6 +487,12 @@ mod tests {
         assert_eq!(answer(&with(12, &route)), Ok(()));
         // Next hops of other lengths.
         assert_eq!([4, 16, 24].map(|hop| answer(&with(hop, &route))), [Err((3, 9)); 3]);
+        // Of IPv6, with an address of up to 128 bits.
+        let with6 = |hop: usize, nets: &[u8]| [&[0, 2, 128, hop as u8][..], &vec![0; hop], &[0], nets].concat();
+        let long = [&[88 + 128][..], &[0; 27]].concat();
+        assert_eq!([24, 48].map(|hop| answer(&with6(hop, &long))), [Ok(()); 2]);
+        assert_eq!([12, 16, 32].map(|hop| answer(&with6(hop, &long))), [Err((3, 9)); 3]);
+        assert_eq!(answer(&with6(24, &[&[88 + 129][..], &[0; 28]].concat())), Err((3, 10)));
         // Shorter than label and route distinguisher, longer than an address, or not whole.
         assert_eq!(answer(&with(12, &[87, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0])), Err((3, 10)));
         assert_eq!(answer(&with(12, &[&[121][..], &[0; 16]].concat())), Err((3, 10)));

@@ -1,7 +1,7 @@
 //! Writes UPDATEs.
 
 use super::Table;
-use super::read::{VPN_HEAD, VPN_NEXT_HOP, attribute, flag};
+use super::read::{VPN_HEAD, VPN_NEXT_HOP, VPN_NEXT_HOP_IPV6, attribute, flag};
 use crate::faults::{BgpFaults, is_nth};
 use crate::rib::{Attributes, Net, Path, PeerId, Rib, TableId, Telling, prepended};
 use crate::truth::BgpTruth;
@@ -23,7 +23,7 @@ pub(super) struct Way {
     pub internal: bool,
     /// True if the device is the next hop of external routes even for an internal peer.
     pub next_hop_self: bool,
-    /// True if the peer receives VPN-IPv4 routes.
+    /// True if the peer receives VPN routes.
     pub vpn: bool,
     /// Longest message in bytes.
     pub longest: usize,
@@ -67,7 +67,7 @@ pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut 
         let around = match (common.ipv6 || way.vpn, common.telling) {
             (false, _) => 0,
             (true, Telling::Withdraw) => 4 + 3,
-            (true, Telling::Announce(_)) => 4 + 3 + 1 + if way.vpn { VPN_NEXT_HOP } else { 16 } + 1,
+            (true, Telling::Announce(_)) => 4 + 3 + 1 + next_hop_len(way, &common) + 1,
         };
         let room = way.longest.saturating_sub(HEADER_LEN + 4 + before.len() + around);
         nets.clear();
@@ -219,17 +219,19 @@ fn compose(out: &mut Vec<u8>, way: &Way, common: &Common, before: &[u8], nets: &
         let code = match common.telling {
             Telling::Withdraw => attribute::MP_UNREACH_NLRI,
             Telling::Announce(_) => {
-                match common.next_hop.or(way.own[usize::from(common.ipv6)]) {
-                    Some(IpAddr::V6(next_hop)) => {
-                        value.push(16);
-                        value.extend(next_hop.octets());
-                    }
-                    Some(IpAddr::V4(next_hop)) => {
-                        value.push(VPN_NEXT_HOP as u8);
-                        value.extend([0; 8]);
-                        value.extend(next_hop.octets());
-                    }
-                    None => value.push(0),
+                // The core has IPv4 alone.
+                let own = way.own[usize::from(common.ipv6 && !way.vpn)];
+                value.push(next_hop_len(way, common) as u8);
+                if way.vpn {
+                    value.extend([0; 8]);
+                }
+                match common.next_hop.or(own) {
+                    Some(IpAddr::V6(next_hop)) => value.extend(next_hop.octets()),
+                    // RFC 4659 section 3.2.1.2.
+                    Some(IpAddr::V4(next_hop)) if common.ipv6 => value.extend(next_hop.to_ipv6_mapped().octets()),
+                    Some(IpAddr::V4(next_hop)) => value.extend(next_hop.octets()),
+                    // A session has an address of its own.
+                    None => {}
                 }
                 value.push(0);
                 attribute::MP_REACH_NLRI
@@ -245,6 +247,15 @@ fn compose(out: &mut Vec<u8>, way: &Way, common: &Common, before: &[u8], nets: &
     });
 }
 
+/// Bytes of the next hop in MP_REACH_NLRI.
+fn next_hop_len(way: &Way, common: &Common) -> usize {
+    match (way.vpn, common.ipv6) {
+        (true, true) => VPN_NEXT_HOP_IPV6,
+        (true, false) => VPN_NEXT_HOP,
+        (false, _) => 16,
+    }
+}
+
 /// Appends an UPDATE: a header, followed by the body that `fill` writes.
 fn begin(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
@@ -257,7 +268,8 @@ fn begin(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
 /// AFI and SAFI of routes that are not in the fields of BGP-4 itself.
 fn family(vpn: bool, ipv6: bool) -> [u8; 3] {
     let family = match (vpn, ipv6) {
-        (true, _) => AfiSafi::VPNV4,
+        (true, true) => AfiSafi::VPNV6,
+        (true, false) => AfiSafi::VPNV4,
         (false, true) => AfiSafi::IPV6_UNICAST,
         (false, false) => AfiSafi::IPV4_UNICAST,
     };

@@ -1,5 +1,6 @@
 //! The device as a PE router: routes of VRFs in both directions, labels, isolation, faults.
 
+mod ipv6;
 mod world;
 
 use drophammer_emulation::bgp::{Cause, ExpectationId};
@@ -500,12 +501,14 @@ fn vrfs_that_cannot_be_are_refused() {
         config.bgp.as_mut().unwrap()
     }
     for (change, part) in [
-        ((|c| c.vrfs[1].interface = 1) as fn(&mut Config), "a sub-interface, not a port"),
-        (|c| c.vrfs[1].interface = 9, "no port 9"),
-        (|c| c.vrfs[1].interface = 2, "another VRF has its sub-interface"),
+        ((|c| c.vrfs[1].interfaces = vec![1]) as fn(&mut Config), "sub-interfaces, not ports"),
+        (|c| c.vrfs[1].interfaces.clear(), "it has no sub-interface"),
+        (|c| c.vrfs[1].interfaces.push(9), "no port 9"),
+        (|c| c.vrfs[1].interfaces = vec![2], "another VRF has its sub-interface"),
+        (|c| c.vrfs[1].interfaces = vec![3, 3], "or it has it twice"),
         (|c| c.vrfs[1].target = c.vrfs[0].target, "another VRF has its route distinguisher or its route target"),
         (|c| c.vrfs[1].distinguisher = c.vrfs[0].distinguisher, "another VRF has its route distinguisher"),
-        (|c| c.sub_interfaces[1].ipv4 = None, "an IPv4 address alone"),
+        (|c| c.sub_interfaces[1].ipv4 = None, "each of its sub-interfaces has an IPv4 address"),
         (|c| c.loopback = None, "cannot be a BGP peer"),
         (|c| bgp(c).pe_peers.push(DUT_LOOPBACK), "cannot be a BGP peer"),
         (|c| bgp(c).pe_peers.push(world::pe()), "cannot be a BGP peer"),

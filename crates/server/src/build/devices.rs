@@ -1,10 +1,11 @@
 //! Devices and their sessions.
 
+use super::routers::RouterName;
 use super::{Link, Place};
 use crate::model::Config;
 use crate::model::device::{Address, Device, Interface, Peer};
 use crate::model::read::Errors;
-use drophammer_emulation::bgp::{NextHops, PeerConfig};
+use drophammer_emulation::bgp::{EncapsulationKind, NextHops, PeerConfig};
 use drophammer_emulation::tcp::Protection;
 use drophammer_model::mac::MacAddr;
 use drophammer_model::routes::{AfiSafi, RouteTable, Routes};
@@ -22,9 +23,20 @@ pub struct SessionName {
     /// True for a session over IPv6.
     pub v6: bool,
     /// Its route ranges: name and routes.
-    pub routes: Vec<(String, Arc<Routes>)>,
+    pub routes: Vec<SessionRange>,
     /// True for each family whose received prefixes are kept.
     pub learns: [bool; 2],
+}
+
+/// Routes that a session advertises or withdraws together.
+#[derive(Clone, Debug)]
+pub struct SessionRange {
+    /// Their name.
+    pub name: String,
+    /// The routes.
+    pub routes: Arc<Routes>,
+    /// Unicast routes, or labelled ones.
+    pub kind: EncapsulationKind,
 }
 
 /// The gateway of a device in one family.
@@ -43,13 +55,15 @@ pub struct NeighbourName {
 /// First MAC address of devices without one, after those of the ports.
 const FIRST_MAC: usize = 0x4000;
 
-struct Builder<'a> {
+pub(super) struct Builder<'a> {
     rig: RigConfig,
+    pub links: &'a [Link],
     /// Sessions of each device of each port, in the order of its routers.
     sessions: HashMap<(usize, usize), Vec<SessionName>>,
     neighbours: Vec<NeighbourName>,
-    places: &'a mut HashMap<String, Place>,
-    errors: &'a Errors,
+    pub routers: Vec<RouterName>,
+    pub places: &'a mut HashMap<String, Place>,
+    pub errors: &'a Errors,
     made_up: usize,
 }
 
@@ -59,23 +73,23 @@ pub(super) fn devices(
     seed: u64,
     places: &mut HashMap<String, Place>,
     errors: &Errors,
-) -> (RigConfig, Vec<SessionName>, Vec<NeighbourName>) {
+) -> (RigConfig, Vec<SessionName>, Vec<NeighbourName>, Vec<RouterName>) {
     let port = |(i, (port, link)): (usize, (&crate::model::Port, &Link))| {
         PortConfig::new(&port.name, host_mac(seed, i), link.mtu)
     };
     let ports = config.ports.iter().zip(links).enumerate().map(port).collect();
     let rig = RigConfig { seed, ports };
-    let (sessions, neighbours) = Default::default();
-    let mut builder = Builder { rig, sessions, neighbours, places, errors, made_up: FIRST_MAC };
+    let (sessions, neighbours, routers) = Default::default();
+    let mut builder = Builder { rig, links, sessions, neighbours, routers, places, errors, made_up: FIRST_MAC };
     for (i, device) in config.devices.iter().enumerate() {
         builder.device(config, device, &format!("devices[{i}]"));
     }
-    let Builder { rig, mut sessions, neighbours, .. } = builder;
+    let Builder { rig, mut sessions, neighbours, routers, .. } = builder;
     let mut ordered = Vec::new();
     for (at, port) in rig.ports.iter().enumerate() {
         ordered.extend((0..port.devices.len()).filter_map(|device| sessions.remove(&(at, device))).flatten());
     }
-    (rig, ordered, neighbours)
+    (rig, ordered, neighbours, routers)
 }
 
 impl Builder<'_> {
@@ -95,17 +109,23 @@ impl Builder<'_> {
             let router_id = device.bgp.as_ref().map(|bgp| bgp.router_id);
             self.peer(peer, router_id.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED), &format!("{path}.bgp peer {i}"));
         }
+        if let Some(router) = &device.ospf {
+            self.ospf(router, &format!("{path}.ospfv2"));
+        }
+        if let Some(router) = &device.rsvp {
+            self.rsvp(router, &format!("{path}.rsvp"));
+        }
         // A flow can name a device by its first interface.
         if let Some(place) = device.ethernets.first().and_then(|first| self.places.get(&first.name)).cloned() {
             self.name(&device.name, place);
         }
     }
 
-    fn at(&mut self, place: &Place) -> &mut DeviceConfig {
+    pub fn at(&mut self, place: &Place) -> &mut DeviceConfig {
         &mut self.rig.ports[place.port].devices[place.device]
     }
 
-    fn name(&mut self, name: &str, place: Place) {
+    pub fn name(&mut self, name: &str, place: Place) {
         self.places.insert(name.to_owned(), place);
     }
 
@@ -119,7 +139,8 @@ impl Builder<'_> {
         });
         let mac = MacAddr(mac.0);
         let mut device = DeviceConfig { tags: interface.tags, ..DeviceConfig::new(&interface.name, mac) };
-        let place = Place { port, device: self.rig.ports[port].devices.len(), addresses: Vec::new(), routes: None };
+        let place =
+            Place { port, device: self.rig.ports[port].devices.len(), addresses: Vec::new(), routes: None, lsp: None };
         for address in &interface.addresses {
             if !add_address(&mut device, address) {
                 let text = "an ethernet has one prefix and one gateway per family; give it a second ethernet";
@@ -160,9 +181,9 @@ impl Builder<'_> {
             ipv6: if let IpAddr::V6(own) = own { Some(own) } else { device.ipv6.map(|ipv6| ipv6.address) },
             link_local: None,
         };
-        let families = [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST];
-        config.families =
-            families.into_iter().zip(peer.unicast).filter(|(_, has)| *has).map(|(family, _)| family).collect();
+        let families = [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST, AfiSafi::IPV4_LABELLED, AfiSafi::IPV6_LABELLED];
+        let wanted = families.into_iter().zip([peer.unicast, peer.labelled].concat());
+        config.families = wanted.filter(|(_, has)| *has).map(|(family, _)| family).collect();
         let mut routes = Vec::new();
         for range in &peer.routes {
             let table = |family| {
@@ -178,7 +199,8 @@ impl Builder<'_> {
                 self.errors.add(path, text);
             }
             let table: Arc<Routes> = Arc::new(table(family).into());
-            routes.push((range.name.clone(), table.clone()));
+            let kind = range.labels.map_or(EncapsulationKind::Unicast, EncapsulationKind::Labelled);
+            routes.push(SessionRange { name: range.name.clone(), routes: table.clone(), kind });
             self.name(&range.name, Place { routes: Some(table), ..place.clone() });
         }
         self.at(&place).add_bgp([config]);

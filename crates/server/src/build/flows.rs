@@ -3,13 +3,14 @@
 //! A stream is a flow of a trial that has frames all the time, evenly spaced. The engine starts and stops it so that the right
 //! number of frames leaves, at whatever moment a client starts the flow.
 
-use super::{Link, Place};
+use super::{Link, LspPlace, Place};
 use crate::model::flow::{Ends, Flow, FlowMetrics, Gap, Length, Rate};
+use crate::model::packet::NO_PROTOCOL;
 use crate::model::read::Errors;
 use crate::model::{Config, Port};
 use drophammer_model::mac::MacAddr;
 use drophammer_model::size::PacketSize;
-use drophammer_model::traffic::{Bits, Ethernet, Field, FieldName, Header, HeaderKind, Vlan};
+use drophammer_model::traffic::{Bits, Ethernet, Field, FieldName, Header, HeaderKind, Ipv4, Ipv6, Vlan};
 use drophammer_model::trial::{AddressRange, Family, FlowDuration, FlowSchedule, FlowSpec, Targets};
 use drophammer_rig::Config as RigConfig;
 use drophammer_wire::stack::{Payload, compile, fit};
@@ -35,10 +36,14 @@ pub struct Stream {
     pub spec: FlowSpec,
     /// Device whose gateway gets the frames, if the flow does not say which MAC address they go to.
     pub gateway: Option<usize>,
+    /// The header whose label is that of an LSP.
+    pub label: Option<(usize, LspPlace)>,
     /// When it sends.
     pub program: Program,
     /// Bytes of the frames in one round, with FCS.
     pub sizes: Vec<u64>,
+    /// Time in ns of a frame on the line to the receiver, if latency does not contain it.
+    pub line_ns: f64,
 }
 
 /// When a stream sends.
@@ -130,7 +135,7 @@ impl<'a> FlowBuilder<'a, '_> {
                 let end = |port| End { port, place: None };
                 Some((vec![(end(from), end(*first))], also.to_vec()))
             }
-            Ends::Device { tx, rx, mesh } => {
+            Ends::Device { tx, rx, mesh, .. } => {
                 let ends =
                     |names: &[String], key| names.iter().map(|name| self.end(name, key)).collect::<Option<Vec<_>>>();
                 let (tx, rx) = (ends(tx, "tx_rx.device.tx_names")?, ends(rx, "tx_rx.device.rx_names")?);
@@ -147,36 +152,63 @@ impl<'a> FlowBuilder<'a, '_> {
 
     fn flow(&mut self, flow: &Flow) -> Option<PlannedFlow> {
         let (pairs, also) = self.pairs(flow)?;
-        let count = pairs.len();
-        let streams =
-            pairs.into_iter().enumerate().map(|(i, (from, to))| self.stream(flow, from, to, &also, (i, count)));
-        let streams = streams.collect::<Option<Vec<_>>>()?;
+        let mut streams = self.streams(flow, &flow.packet, pairs.clone(), &also)?;
+        if matches!(flow.ends, Ends::Device { both_ways: true, .. }) {
+            let mut back: Vec<_> = pairs.into_iter().map(|(from, to)| (to, from)).collect();
+            back.sort_by_key(|(from, to)| (from.port, to.port));
+            let mut packet = flow.packet.clone();
+            packet.iter_mut().for_each(reverse);
+            streams.extend(self.streams(flow, &packet, back, &also)?);
+        }
         Some(PlannedFlow { name: flow.name.clone(), streams, metrics: flow.metrics })
+    }
+
+    /// One stream for each pair, which share rate and frames of the flow.
+    fn streams(
+        &mut self,
+        flow: &Flow,
+        packet: &[Header],
+        pairs: Vec<(End<'a>, End<'a>)>,
+        also: &[usize],
+    ) -> Option<Vec<Stream>> {
+        let count = pairs.len();
+        let each = |(i, (from, to))| self.stream(flow, packet, from, to, also, (i, count));
+        pairs.into_iter().enumerate().map(each).collect()
     }
 
     fn stream(
         &mut self,
         flow: &Flow,
+        packet: &[Header],
         from: End<'a>,
         to: End<'a>,
         also: &[usize],
         share: (usize, usize),
     ) -> Option<Stream> {
-        let mut headers = flow.packet.clone();
+        let mut headers = packet.to_vec();
         if headers.first().is_none_or(|first| first.kind() != HeaderKind::Ethernet) {
             if !headers.is_empty() {
                 self.wrong("packet", "the first header must be `ethernet`");
                 return None;
             }
-            headers.push(Header::Ethernet(Ethernet { ethertype: Some(Field::Value(0xffff)), ..Ethernet::default() }));
+            let between_devices = from.place.is_some();
+            let ethertype = (!between_devices).then_some(Field::Value(0xffff));
+            headers.push(Header::Ethernet(Ethernet { ethertype, ..Ethernet::default() }));
+            // Devices speak IP.
+            headers.extend(between_devices.then(|| empty_packet(self.family(&[], &from, &to))));
         }
         let family = self.family(&headers, &from, &to);
         let (sources, destinations) = self.addresses(&mut headers, family, &from, &to)?;
         let gateway = self.link_addresses(&mut headers, &from);
+        let untagged = headers.len();
         self.tag(&mut headers, &from);
+        let tags = headers.len() - untagged;
+        let lsp = from.place.and_then(|place| place.lsp);
+        let label = flow.learned_label.zip(lsp).map(|(at, lsp)| (at + tags, lsp));
         let size = self.fitted(&headers, flow, &self.links[from.port])?;
         let sizes: Vec<u64> = size.round().iter().map(|size| u64::from(size.frame_bytes(false))).collect();
         let mean = sizes.iter().sum::<u64>() as f64 / sizes.len() as f64;
+        let line_ns = if flow.metrics.cut_through { self.line_ns(&sizes, &self.links[to.port])? } else { 0.0 };
         let program = self.program(flow, mean, &self.links[from.port], share)?;
         let group = format!("{}/{}/{}", self.index, from.port, to.port);
         let schedule = FlowSchedule { rate_pps: program.rate_pps, delay_s: 0.0, duration: FlowDuration::Continuous };
@@ -187,9 +219,28 @@ impl<'a> FlowBuilder<'a, '_> {
             lenient: true,
             size: Some(size),
             schedule: Some(schedule),
+            ipdv: flow.metrics.latency,
             ..FlowSpec::new(group, from.port, to.port, sources, destinations)
         };
-        Some(Stream { spec, gateway, program, sizes })
+        Some(Stream { spec, gateway, label, program, sizes, line_ns })
+    }
+
+    /// Time in ns of a frame on this line. Frames arrive whole, so latency until the first bit is shorter by this time. Over a
+    /// virtual link, the whole frame arrives at once.
+    fn line_ns(&self, sizes: &[u64], link: &Link) -> Option<f64> {
+        const MODE: &str = "metrics.latency.mode";
+        if link.is_virtual {
+            return Some(0.0);
+        }
+        let Some(speed) = link.speed else {
+            self.wrong(MODE, "cut_through needs the speed of the receiving port; set `speed` in layer1");
+            return None;
+        };
+        if sizes.iter().any(|size| *size != sizes[0]) {
+            self.wrong(MODE, "cut_through is measured for frames of one size only; use store_forward");
+            return None;
+        }
+        Some((sizes[0] * 8) as f64 * 1e9 / speed.0 as f64)
     }
 
     /// IP version of the outermost IP header, otherwise of the ends.
@@ -408,6 +459,27 @@ impl<'a> FlowBuilder<'a, '_> {
                 Program { rate_pps, delay: Duration::ZERO, frames: Some(own(frames)), bursts, gap }
             }
         })
+    }
+}
+
+/// Swaps the addresses and ports of a header.
+fn reverse(header: &mut Header) {
+    use std::mem::swap;
+    match header {
+        Header::Ethernet(ethernet) => swap(&mut ethernet.source, &mut ethernet.destination),
+        Header::Ipv4(ip) => swap(&mut ip.source, &mut ip.destination),
+        Header::Ipv6(ip) => swap(&mut ip.source, &mut ip.destination),
+        Header::Udp(udp) => swap(&mut udp.source_port, &mut udp.destination_port),
+        Header::Tcp(tcp) => swap(&mut tcp.source_port, &mut tcp.destination_port),
+        _ => {}
+    }
+}
+
+/// The header of an IP packet without another header in it.
+fn empty_packet(family: Family) -> Header {
+    match family {
+        Family::Ipv4 => Header::Ipv4(Ipv4 { protocol: Some(Field::Value(NO_PROTOCOL.0)), ..Ipv4::default() }),
+        Family::Ipv6 => Header::Ipv6(Ipv6 { next_header: Some(Field::Value(NO_PROTOCOL.1)), ..Ipv6::default() }),
     }
 }
 

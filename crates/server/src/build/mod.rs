@@ -4,15 +4,18 @@
 
 mod devices;
 mod flows;
+mod routers;
 
-pub use devices::{NeighbourName, SessionName};
+pub use devices::{NeighbourName, SessionName, SessionRange};
 pub use flows::{PlannedFlow, Program};
+pub use routers::{LspPlace, RouterKind, RouterName};
 
 use crate::model::{Config, read::Errors};
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::routes::Routes;
 use drophammer_rig::Config as RigConfig;
-use std::collections::HashMap;
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -25,6 +28,8 @@ pub struct Link {
     pub largest_frame: usize,
     /// Speed of its line, if configured or reported.
     pub speed: Option<Bandwidth>,
+    /// True if there is no line, but another interface of this machine.
+    pub is_virtual: bool,
 }
 
 /// A configuration, built.
@@ -34,6 +39,8 @@ pub struct Built {
     pub rig: RigConfig,
     /// BGP sessions in the order of the rig.
     pub sessions: Vec<SessionName>,
+    /// Routers of other protocols.
+    pub routers: Vec<RouterName>,
     /// Gateways of the devices.
     pub neighbours: Vec<NeighbourName>,
     /// Flows in the order of the configuration.
@@ -50,7 +57,12 @@ struct Place {
     device: usize,
     addresses: Vec<IpAddr>,
     routes: Option<Arc<Routes>>,
+    /// The LSP that begins there.
+    lsp: Option<LspPlace>,
 }
+
+/// Most groups whose rates are recorded. Each takes up to 7 MB.
+const MOST_RATED: usize = 16;
 
 /// Builds `config` for ports with these links.
 ///
@@ -59,13 +71,30 @@ struct Place {
 pub fn build(config: &Config, links: &[Link], seed: u64) -> Result<Built, Vec<String>> {
     let errors = Errors::default();
     let mut places: HashMap<String, Place> = HashMap::new();
-    let (rig, sessions, neighbours) = devices::devices(config, links, seed, &mut places, &errors);
+    let (rig, sessions, neighbours, routers) = devices::devices(config, links, seed, &mut places, &errors);
     let mut warnings = Vec::new();
     let flows = flows::flows(config, links, &rig, &places, &errors, &mut warnings);
+    let groups = flows.iter().flat_map(|flow: &PlannedFlow| &flow.streams).map(|stream| &stream.spec.group);
+    let groups = groups.collect::<HashSet<_>>().len();
+    if config.events.rate_threshold.is_some() && groups > MOST_RATED {
+        let text =
+            format_args!("rates of at most {MOST_RATED} flows (times pairs of ports) are recorded, not of {groups}");
+        errors.add("events.dp_events", text);
+    }
     if let Err(why) = rig.check(links.len()) {
         errors.add("devices", why);
     }
-    errors.or(Built { rig, sessions, neighbours, flows, warnings })
+    errors.or(Built { rig, sessions, routers, neighbours, flows, warnings })
+}
+
+/// Checks a configuration without opening anything, as if its ports were virtual links of 1 Gbit/s. Returns warnings.
+///
+/// # Errors
+/// All that is wrong with it or not supported, each with its path.
+pub fn check(document: Value) -> Result<Vec<String>, Vec<String>> {
+    let config = Config::read(document)?;
+    let link = Link { mtu: 1_500, largest_frame: 1_522, speed: Some(Bandwidth(1_000_000_000)), is_virtual: true };
+    Ok(build(&config, &vec![link; config.ports.len()], 0)?.warnings)
 }
 
 #[cfg(test)]

@@ -1,13 +1,18 @@
 //! Configurations as clients write them.
 
 use super::*;
+use drophammer_emulation::bgp::EncapsulationKind;
+use drophammer_model::mac::MacAddr;
+use drophammer_model::routes::AfiSafi;
 use drophammer_model::traffic::{Field, Header};
 use drophammer_model::trial::Targets;
-use serde_json::{Value, json};
+use drophammer_rig::ProtocolConfig;
+use drophammer_wire::bgp::update::Labels;
+use serde_json::json;
 use std::time::Duration;
 
 fn link() -> Link {
-    Link { mtu: 1_500, largest_frame: 1_522, speed: Some(Bandwidth(1_000_000_000)) }
+    Link { mtu: 1_500, largest_frame: 1_522, speed: Some(Bandwidth(1_000_000_000)), is_virtual: false }
 }
 
 fn built(document: Value) -> Result<Built, Vec<String>> {
@@ -67,6 +72,34 @@ fn lengths_and_shares_are_exact() {
     assert!((program.rate_pps - 148_809.523_8).abs() < 0.001);
 }
 
+#[test]
+fn cut_through_is_until_the_first_bit() {
+    let with = |sizes: Value, mode: &str| {
+        of_flow(json!({"size": sizes, "metrics": {"enable": true, "latency": {"enable": true, "mode": mode}}}))
+    };
+    let line = |mode| with(json!({"fixed": 125}), mode).unwrap().flows[0].streams[0].line_ns;
+    assert_eq!([line("cut_through"), line("store_forward")], [1_000.0, 0.0]);
+    assert_eq!(
+        with(json!({"weight_pairs": {}}), "cut_through").unwrap_err(),
+        ["flows[0].metrics.latency.mode: cut_through is measured for frames of one size only; use store_forward"]
+    );
+    assert!(with(json!({"weight_pairs": {}}), "store_forward").is_ok());
+}
+
+#[test]
+fn rates_of_many_flows_are_not_recorded() {
+    let flow = |i: usize| json!({"name": format!("f{i}"), "tx_rx": {"port": {"tx_name": "p1", "rx_name": "p2"}}});
+    let with = |flows: usize, enable: bool| {
+        let flows: Vec<Value> = (0..flows).map(flow).collect();
+        built(json!({"ports": ports(), "flows": flows, "events": {"dp_events": {"enable": enable}}}))
+    };
+    assert!(with(MOST_RATED, true).is_ok() && with(MOST_RATED + 1, false).is_ok());
+    assert_eq!(
+        with(MOST_RATED + 1, true).unwrap_err(),
+        ["events.dp_events: rates of at most 16 flows (times pairs of ports) are recorded, not of 17"]
+    );
+}
+
 fn device(port: &str, own: &str, gateway: &str, n: u8) -> Value {
     json!({
         "name": format!("d{n}"),
@@ -110,6 +143,46 @@ fn devices_have_sessions_routes_and_flows() {
 }
 
 #[test]
+fn a_flow_both_ways_has_its_ends_reversed() {
+    let devices = json!([device("p1", "10.0.1.2", "10.0.1.1", 1), device("p2", "10.0.2.2", "10.0.2.1", 2)]);
+    let built = built(json!({
+        "ports": ports(), "devices": devices,
+        "flows": [{
+            "name": "f", "packet": [{"ethernet": {}}, {"ipv4": {"src": {"value": "1.1.1.1"}, "dst": {"value": "2.2.2.2"}}},
+                {"udp": {"src_port": {"value": 5}, "dst_port": {"value": 6}}}],
+            "tx_rx": {"device": {"tx_names": ["a1"], "rx_names": ["a2"], "bidirectional": true}},
+            "duration": {"fixed_packets": {"packets": 5}},
+        }],
+    }));
+    let built = built.unwrap();
+    let [there, back] = &built.flows[0].streams[..] else { panic!() };
+    for (stream, ports, source, mac, source_port) in [(there, (0, 1), "1.1.1.1", 1, 5), (back, (1, 0), "2.2.2.2", 2, 6)]
+    {
+        assert_eq!((stream.spec.from, stream.spec.to, stream.program.frames), (ports.0, ports.1, Some(5)));
+        assert_eq!(stream.spec.sources.first.to_string(), source);
+        let [Header::Ethernet(ethernet), Header::Vlan(_), Header::Ipv4(_), Header::Udp(udp)] = &stream.spec.headers[..]
+        else {
+            panic!("{:?}", stream.spec.headers)
+        };
+        assert_eq!(
+            (ethernet.source.clone(), ethernet.destination.clone()),
+            (Some(MacAddr([2, 0, 0, 0, 0, mac]).into()), None)
+        );
+        assert_eq!(udp.source_port, source_port.into());
+    }
+}
+
+#[test]
+fn devices_without_headers_exchange_empty_packets() {
+    let devices = json!([device("p1", "10.0.1.2", "10.0.1.1", 1), device("p2", "10.0.2.2", "10.0.2.1", 2)]);
+    let ends = json!({"device": {"tx_names": ["d1"], "rx_names": ["d2"]}});
+    let built = built(json!({"ports": ports(), "devices": devices, "flows": [{"name": "f", "tx_rx": ends}]})).unwrap();
+    let stream = &built.flows[0].streams[0];
+    let Header::Ipv4(ip) = stream.spec.headers.last().unwrap() else { panic!("{:?}", stream.spec.headers) };
+    assert_eq!((ip.protocol.clone(), stream.spec.sources.first.to_string()), (Some(61.into()), "10.0.1.2".into()));
+}
+
+#[test]
 fn contradictions_have_their_path() {
     for (flow, error) in [
         (
@@ -127,4 +200,86 @@ fn contradictions_have_their_path() {
         let found = of_flow(flow).unwrap_err();
         assert!(found[0].starts_with(error), "{found:?}");
     }
+}
+
+/// A device on port `n` with an address, without protocols.
+fn host(n: u8) -> Value {
+    json!({
+        "name": format!("d{n}"),
+        "ethernets": [{
+            "name": format!("e{n}"), "connection": {"port_name": format!("p{n}")},
+            "ipv4_addresses": [{"name": format!("a{n}"), "address": format!("10.0.0.{n}"), "gateway": format!("10.0.0.{}", 3 - n)}],
+        }],
+        "ipv4_loopbacks": [{"name": format!("l{n}"), "eth_name": format!("e{n}"), "address": format!("{n}.{n}.{n}.{n}")}],
+    })
+}
+
+#[test]
+fn ospf_routers_are_protocols_with_routes_for_flows() {
+    let mut device = host(1);
+    device["ospfv2"] = json!({
+        "name": "o1", "interfaces": [{"name": "i1", "ipv4_name": "a1"}],
+        "v4_routes": [{"name": "r1", "addresses": [{"address": "20.0.0.0", "count": 4}]}],
+    });
+    let flow = json!({
+        "name": "f", "packet": [{"ethernet": {}}, {"ipv4": {}}], "tx_rx": {"device": {"tx_names": ["a2"], "rx_names": ["r1"]}},
+    });
+    let built = built(json!({"ports": ports(), "devices": [device, host(2)], "flows": [flow]})).unwrap();
+    let [router] = &built.routers[..] else { panic!() };
+    assert_eq!((router.name.as_str(), router.place.port, router.place.device), ("o1", 0, 1));
+    assert_eq!(router.routes()[0].0, "r1");
+    let [ProtocolConfig::Ospf(config)] = &built.rig.ports[0].devices[1].protocols[..] else { panic!() };
+    assert_eq!((config.router_id.to_string().as_str(), config.mtu), ("10.0.0.1", 1_500));
+    assert!(matches!(&built.flows[0].streams[0].spec.destinations, Targets::Routes { count: 4, .. }));
+}
+
+#[test]
+fn lsps_begin_at_addresses_of_the_router_and_flows_take_their_labels() {
+    let mut device = host(1);
+    let lsp = |n: u8| json!({"name": format!("lsp{n}"), "remote_address": "2.2.2.2", "tunnel_id": n});
+    device["rsvp"] = json!({
+        "name": "t1", "ipv4_interfaces": [{"ipv4_name": "a1", "neighbor_ip": "10.0.0.2"}],
+        "lsp_ipv4_interfaces": [
+            {"ipv4_name": "a1", "p2p_ingress_ipv4_lsps": [lsp(1)]}, {"ipv4_name": "l1", "p2p_ingress_ipv4_lsps": [lsp(2)]},
+        ],
+    });
+    let flow = json!({
+        "name": "f", "packet": [{"ethernet": {}}, {"vlan": {}}, {"mpls": {}}, {"ipv4": {}}],
+        "tx_rx": {"device": {"tx_names": ["lsp2"], "rx_names": ["a2"]}},
+    });
+    let document = json!({"ports": ports(), "devices": [device, host(2)], "flows": [flow]});
+    let whole = built(document.clone()).unwrap();
+    let [ProtocolConfig::Rsvp(config)] = &whole.rig.ports[0].devices[1].protocols[..] else { panic!() };
+    let senders: Vec<String> = config.ingress.iter().map(|range| range.lsps.sender.to_string()).collect();
+    assert_eq!(senders, ["10.0.0.1", "1.1.1.1"]);
+    let stream = &whole.flows[0].streams[0];
+    assert_eq!(stream.label, Some((2, LspPlace { place: whole.routers[0].place, lsp: 1 })));
+    assert_eq!(stream.spec.sources.first.to_string(), "1.1.1.1");
+    let mut wrong = document;
+    wrong["devices"][0]["rsvp"]["ipv4_interfaces"][0]["neighbor_ip"] = "10.0.0.9".into();
+    wrong["devices"][0]["rsvp"]["lsp_ipv4_interfaces"][0]["ipv4_name"] = "a2".into();
+    let errors = built(wrong).unwrap_err();
+    assert_eq!(
+        errors[..2],
+        [
+            "devices[0].rsvp.ipv4_interfaces[0].neighbor_ip: this must be the gateway of the interface, to which Path messages go",
+            "devices[0].rsvp.lsp_ipv4_interfaces: `a2` is no IPv4 address or loopback of the router's ethernet",
+        ]
+    );
+}
+
+#[test]
+fn routes_with_labels_need_the_capability() {
+    let with = |capability: Value| {
+        let mut device = device("p1", "10.0.1.2", "10.0.1.1", 1);
+        let peer = &mut device["bgp"]["ipv4_interfaces"][0]["peers"][0];
+        peer["capability"] = capability;
+        peer["v4_routes"][0]["mpls_labels"] = json!({"labels": [{"start": 100, "max": 109}]});
+        built(json!({"ports": ports(), "devices": [device]}))
+    };
+    let whole = with(json!({"ipv4_mpls": true})).unwrap();
+    assert_eq!(whole.sessions[0].routes[0].kind, EncapsulationKind::Labelled(Labels::Counting(100)));
+    assert!(whole.rig.ports[0].devices[1].bgp()[0].families.contains(&AfiSafi::IPV4_LABELLED));
+    let errors = with(json!({})).unwrap_err();
+    assert!(errors[0].ends_with("`r1` has labels, which need the capability `ipv4_mpls`"), "{errors:?}");
 }

@@ -1,20 +1,26 @@
 //! Metrics and states. Without a list of columns, every scalar is present, because clients read them without looking.
 
 use super::bench::{Bench, Sums};
+use super::prefixes;
+use super::traffic::{Disturbance, Row};
 use crate::api::Failure;
 use crate::model::read::{Errors, Object};
-use crate::model::speed_word;
 use drophammer_emulation::bgp;
+use drophammer_model::Instant;
 use drophammer_model::routes::AfiSafi;
 use drophammer_model::trial::Family;
 use serde_json::{Map, Value, json};
-use std::net::IpAddr;
 
 /// Preamble and gap of a frame in bytes, which count for the rate of layer 1.
 const GAP: f64 = 20.0;
 
+/// Key of what the API does not have.
+const EXTENSION: &str = "x-drophammer";
+/// Share of late frames above which counts are not valid.
+const MOST_LATE: f64 = 0.1;
+
 /// Names that a request selects; empty for all.
-struct Selection {
+pub(super) struct Selection {
     names: Vec<String>,
     columns: Vec<String>,
 }
@@ -24,13 +30,13 @@ impl Selection {
         Selection { names: o.texts(names), columns: o.texts(columns) }
     }
 
-    fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|known| known == name)
     }
 
     /// `row` with its selected columns. The names of a row are always there.
     fn cut(&self, row: Value) -> Value {
-        const KEYS: [&str; 3] = ["name", "port_tx", "port_rx"];
+        const KEYS: [&str; 4] = ["name", "port_tx", "port_rx", EXTENSION];
         let Value::Object(mut row) = row else { return row };
         if !self.columns.is_empty() {
             row.retain(|key, _| KEYS.contains(&key.as_str()) || self.columns.contains(key));
@@ -83,26 +89,39 @@ impl Bench {
     pub fn metrics(&mut self, body: Value) -> Result<Value, Failure> {
         let errors = Errors::default();
         let mut o = Object::document(body, &errors);
-        let kind = o.choice(&["port", "flow", "bgpv4", "bgpv6"], "port");
+        let kind = o.choice(&["port", "flow", "bgpv4", "bgpv6", "ospfv2", "rsvp", "convergence"], "port");
         let mut request = o.object_or_empty(kind);
         let (names, columns) = match kind {
             "port" => ("port_names", "column_names"),
             "flow" => ("flow_names", "metric_names"),
+            "convergence" => ("flow_names", ""),
+            "ospfv2" | "rsvp" => ("router_names", "column_names"),
             _ => ("peer_names", "column_names"),
         };
         let selection = Selection::read(&mut request, names, columns);
         match kind {
             "port" => selection.check(&request, names, self.config.ports.iter().map(|port| port.name.as_str())),
-            "flow" => selection.check(&request, names, self.built.flows.iter().map(|flow| flow.name.as_str())),
+            "flow" | "convergence" => {
+                selection.check(&request, names, self.built.flows.iter().map(|flow| flow.name.as_str()))
+            }
+            "ospfv2" | "rsvp" => selection.check(&request, names, self.router_names(kind == "ospfv2")),
             _ => selection.check(&request, names, self.built.sessions.iter().map(|session| session.name.as_str())),
         }
-        request.ignore("tagged_metrics");
+        if let Some(mut tagged) = request.object("tagged_metrics") {
+            if tagged.flag("include", true) {
+                request.wrong("tagged_metrics", "not supported, because flows have no tags");
+            }
+            tagged.ignore("include_empty_metrics");
+        }
         drop((request, o));
         errors.or(()).map_err(Failure::validation)?;
         self.flows.refresh(&mut self.rig);
         let rows: Vec<Value> = match kind {
             "port" => self.port_metrics(&selection)?,
             "flow" => self.flow_metrics(&selection),
+            "convergence" => self.convergence(|name| selection.has(name))?,
+            "ospfv2" => self.ospf_metrics(&selection),
+            "rsvp" => self.rsvp_metrics(&selection),
             _ => self.bgp_metrics(&selection, kind == "bgpv6"),
         };
         let rows: Vec<Value> = rows.into_iter().map(|row| selection.cut(row)).collect();
@@ -127,8 +146,9 @@ impl Bench {
                 "frames_tx_rate": tx, "frames_rx_rate": rx, "bytes_tx_rate": tx_bytes, "bytes_rx_rate": rx_bytes,
                 "transmit": if self.flows.port_sends(i) { "started" } else { "stopped" },
             });
-            if let Some(word) = self.links[i].speed.and_then(speed_word) {
-                row["speed"] = json!(word);
+            if let Some(speed) = self.links[i].speed {
+                // The unit of the model is 1,000 bytes per second.
+                row["speed"] = json!(speed.0 / 8_000);
             }
             out.push(row);
         }
@@ -160,15 +180,76 @@ impl Bench {
                 let lost = counts.frames_tx.saturating_sub(counts.frames_rx);
                 put("loss", json!(lost as f64 * 100.0 / counts.frames_tx.max(1) as f64));
             }
+            if flow.metrics.timestamps {
+                let wall = |at: Option<Instant>| at.map(|at| self.origin_ns.saturating_add(at.0));
+                let mut times = Map::new();
+                for (key, at) in [("first_timestamp_ns", counts.first), ("last_timestamp_ns", counts.last)] {
+                    if let Some(at) = wall(at).or((counts.frames_rx == 0).then_some(0)) {
+                        times.insert(key.to_owned(), json!(at));
+                    }
+                }
+                put("timestamps", Value::Object(times));
+            }
             if flow.metrics.latency {
-                let [min, mean, max] = counts.latency_ns.unwrap_or_default();
+                let figures = counts.latency_ns().map(|figures| figures.map(|ns| (ns - row.line_ns).max(0.0)));
+                let [min, mean, max] = figures.unwrap_or_default();
                 put("latency", json!({"minimum_ns": min, "average_ns": mean, "maximum_ns": max}));
             }
+            put(EXTENSION, self.extension(row, flow.metrics.latency));
             rates(&mut metric, "tx", tx * sends, tx_bytes * sends);
             rates(&mut metric, "rx", rx, rx_bytes);
             out.push(Value::Object(metric));
         }
         out
+    }
+
+    /// What this tester knows about a row and the API has no place for.
+    fn extension(&self, row: &Row, latency: bool) -> Value {
+        let counts = &row.counts;
+        let known = |frames: u64| if counts.order_unknown == 0 { json!(frames) } else { Value::Null };
+        let reasons = self.doubts(row);
+        let mut out = json!({
+            "valid": reasons.is_empty(), "reasons": reasons, "frames_out_of_order": known(counts.reordered),
+            "frames_duplicated": counts.duplicates, "frames_stray": counts.stray, "frames_corrupted": counts.corrupted,
+        });
+        if let Some([_, _, max]) = counts.latency_ns().filter(|_| latency) {
+            let cut = |ns: f64| json!((ns - row.line_ns).max(0.0));
+            let mut figures = json!({"maximum_ns": cut(max)});
+            for (key, percent) in [("p50_ns", 50.0), ("p90_ns", 90.0), ("p99_ns", 99.0), ("p99_9_ns", 99.9)] {
+                figures[key] = counts.percentile_ns(percent).map_or(Value::Null, |ns| cut(ns as f64));
+            }
+            out["latency"] = figures;
+        }
+        if let Some(variation) = row.variation {
+            out["delay_variation"] = json!({
+                "pairs": variation.pairs, "minimum_ns": variation.min_ns, "median_ns": variation.median_ns,
+                "maximum_ns": variation.max_ns,
+            });
+        }
+        out
+    }
+
+    /// Why the counts of a row do not tell what the DUT did.
+    fn doubts(&self, row: &Row) -> Vec<String> {
+        let (Disturbance { drops, late, departures }, unsent) = (row.disturbance, self.flows.unsent(row));
+        let mut reasons = Vec::new();
+        if !row.started {
+            reasons.push("the flow has not been started".to_owned());
+        }
+        if drops > 0 {
+            reasons.push(format!("the tester lost {drops} received frames at the receiving port; they count as lost"));
+        }
+        if late as f64 > departures as f64 * MOST_LATE {
+            reasons.push(format!(
+                "the tester sent {:.0} % of the frames of the port more than 1 ms late, so they came in bunches",
+                late as f64 * 100.0 / departures as f64
+            ));
+        }
+        if unsent > 0 {
+            reasons.push(format!("{unsent} frames that were due did not leave"));
+        }
+        reasons.extend(self.flows.failure.iter().map(|why| format!("the traffic ended before its time: {why}")));
+        reasons
     }
 
     fn bgp_metrics(&self, selection: &Selection, v6: bool) -> Vec<Value> {
@@ -204,19 +285,29 @@ impl Bench {
     pub fn states(&self, body: Value) -> Result<Value, Failure> {
         let errors = Errors::default();
         let mut o = Object::document(body, &errors);
-        let kind = o.choice(&["ipv4_neighbors", "ipv6_neighbors", "bgp_prefixes"], "ipv4_neighbors");
+        let kind = o.choice(
+            &["ipv4_neighbors", "ipv6_neighbors", "bgp_prefixes", "ospfv2_lsas", "rsvp_lsps"],
+            "ipv4_neighbors",
+        );
         let mut request = o.object_or_empty(kind);
         if kind == "bgp_prefixes" {
             let selection = Selection::read(&mut request, "bgp_peer_names", "");
             let names = self.built.sessions.iter().map(|session| session.name.as_str());
             selection.check(&request, "bgp_peer_names", names);
-            let filters = request.texts("prefix_filters");
-            for key in ["ipv4_unicast_filters", "ipv6_unicast_filters"] {
-                request.ignore(key);
-            }
+            let wanted = prefixes::Wanted::read(&mut request);
             drop((request, o));
             errors.or(()).map_err(Failure::validation)?;
-            let rows = self.bgp_prefixes(&selection, &filters)?;
+            let rows = self.bgp_prefixes(|name| selection.has(name), &wanted)?;
+            return Ok(json!({"choice": kind, kind: rows}));
+        }
+        if let "ospfv2_lsas" | "rsvp_lsps" = kind {
+            let ospf = kind == "ospfv2_lsas";
+            let key = if ospf { "router_names" } else { "rsvp_router_names" };
+            let selection = Selection::read(&mut request, key, "");
+            selection.check(&request, key, self.router_names(ospf));
+            drop((request, o));
+            errors.or(()).map_err(Failure::validation)?;
+            let rows = if ospf { self.ospf_lsas(&selection) } else { self.rsvp_lsps(&selection) };
             return Ok(json!({"choice": kind, kind: rows}));
         }
         let selection = Selection::read(&mut request, "ethernet_names", "");
@@ -240,44 +331,4 @@ impl Bench {
         }
         Ok(json!({"choice": kind, kind: rows}))
     }
-
-    /// The unicast prefixes that peers have learned.
-    fn bgp_prefixes(&self, selection: &Selection, filters: &[String]) -> Result<Vec<Value>, Failure> {
-        let mut out = Vec::new();
-        for (i, name) in self.built.sessions.iter().enumerate() {
-            let Some((routers, router)) = self.rig.session(i).filter(|_| selection.has(&name.name)) else { continue };
-            let adj_rib_in = routers.adj_rib_in(router);
-            let mut row = json!({"bgp_peer_name": name.name});
-            for (v6, key, filter) in
-                [(false, "ipv4_unicast_prefixes", "ipv4_unicast"), (true, "ipv6_unicast_prefixes", "ipv6_unicast")]
-            {
-                let wanted = filters.is_empty() || filters.iter().any(|known| known == filter);
-                if !wanted || !name.learns[usize::from(v6)] {
-                    continue;
-                }
-                let learned = adj_rib_in.unexpected(MOST_PREFIXES + 1);
-                if learned.len() > MOST_PREFIXES {
-                    let text = format!(
-                        "peer `{}` has learned more than {MOST_PREFIXES} prefixes, which is more than this tester keeps",
-                        name.name
-                    );
-                    return Err(Failure::internal(text));
-                }
-                let prefixes = learned.iter().filter(|known| known.prefix.address().is_ipv6() == v6);
-                let prefix = |known: &bgp::RouteKey| {
-                    let address = match known.prefix.address() {
-                        IpAddr::V4(_) => "ipv4_address",
-                        IpAddr::V6(_) => "ipv6_address",
-                    };
-                    json!({address: known.prefix.address().to_string(), "prefix_length": known.prefix.length()})
-                };
-                row[key] = prefixes.map(prefix).collect::<Vec<_>>().into();
-            }
-            out.push(row);
-        }
-        Ok(out)
-    }
 }
-
-/// Most prefixes that a peer keeps.
-const MOST_PREFIXES: usize = 999;

@@ -1,17 +1,19 @@
 //! A configuration in force: open ports, the rig on them, flows and sessions.
 
+use super::convergence::Causes;
+use super::routers;
 use super::tap::{Capture, Tap};
 use super::traffic::Flows;
-use crate::build::{Built, Link, SessionName, build};
+use crate::build::{Built, Link, RouterName, SessionName, SessionRange, build};
 use crate::model;
 use crate::model::Config;
 use crate::server::Options;
-use drophammer_emulation::bgp::{BgpCommand, Packing, RouteSet};
+use drophammer_emulation::bgp::{BgpCommand, Encapsulation, Packing, RouteSet};
 use drophammer_model::Instant;
 use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::routes::Change;
-use drophammer_port::{Port, SystemClock};
+use drophammer_port::{Clock, Port, SystemClock};
 use drophammer_rig::{Act, Action, Ports, Rig, Select, TrialKeys, Until};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,11 +52,17 @@ pub struct Bench {
     pub rig: Rig,
     pub flows: Flows,
     pub sessions: Vec<Session>,
+    /// State of each router of other protocols.
+    pub routers: Vec<Session>,
     pub captures: Vec<Arc<Capture>>,
     pub links: Vec<Link>,
     keys: TrialKeys,
     /// Frames of the devices of each port when traffic began: sent, received.
     before: Vec<[OtherFrames; 2]>,
+    /// Changes that can make rates fall.
+    pub causes: Causes,
+    /// Wall clock in ns since 1970 at instant 0.
+    pub origin_ns: u64,
     samples: VecDeque<Sample>,
 }
 
@@ -63,8 +71,24 @@ fn reported_speed(interface: &str) -> Option<Bandwidth> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
     let megabits: u64 = text.trim().parse().ok()?;
     // A virtual link reports some number.
-    let is_real = std::path::Path::new(&format!("/sys/class/net/{interface}/device")).exists();
-    (megabits > 0 && is_real).then_some(Bandwidth(megabits * 1_000_000))
+    (megabits > 0 && !is_virtual(interface)).then_some(Bandwidth(megabits * 1_000_000))
+}
+
+/// True if no device is behind an interface.
+fn is_virtual(interface: &str) -> bool {
+    !std::path::Path::new(&format!("/sys/class/net/{interface}/device")).exists()
+}
+
+/// Complains about ports whose interface has a smaller MTU than the configuration.
+fn check_mtu(config: &Config, links: &[Link]) -> Result<(), Vec<String>> {
+    let smaller = |(port, link): (&model::Port, &Link)| {
+        let wanted = port.mtu.filter(|mtu| *mtu > link.mtu)?;
+        let (name, interface, mtu) = (&port.name, &port.interface, link.mtu);
+        let remedy = format!("`ip link set {interface} mtu {wanted}`");
+        Some(format!("layer1: port `{name}` needs an MTU of {wanted} bytes, but {interface} has {mtu}; run {remedy}"))
+    };
+    let errors: Vec<String> = config.ports.iter().zip(links).filter_map(smaller).collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
 impl Bench {
@@ -83,30 +107,54 @@ impl Bench {
             false => drophammer_rig::open(&names, options.backend, 1, clock, None),
         };
         let opened = opened.map_err(|e| one(format!("ports: {e}")))?;
+        let origin_ns = u64::try_from(i128::from(clock.origin_ns()) + clock.wall_offset()).unwrap_or(0);
         let captures: Vec<Arc<Capture>> = opened.iter().map(|_| Arc::default()).collect();
         let link = |(port, config): (&Box<dyn Port + Send>, &model::Port)| Link {
             mtu: port.info().mtu,
             largest_frame: port.info().largest_frame,
             speed: config.speed.or_else(|| reported_speed(&config.interface)),
+            is_virtual: is_virtual(&config.interface),
         };
         let links: Vec<Link> = opened.iter().zip(&config.ports).map(link).collect();
-        let built = build(&config, &links, seed)?;
+        check_mtu(&config, &links)?;
+        let mut built = build(&config, &links, seed)?;
+        routers::continue_sequences(&mut built.rig, clock.origin_ns());
         let tap = |(port, capture): (_, &Arc<Capture>)| {
-            Box::new(Tap::new(port, capture.clone(), clock.origin_ns())) as Box<dyn Port + Send>
+            Box::new(Tap::new(port, capture.clone(), origin_ns)) as Box<dyn Port + Send>
         };
         let taps = opened.into_iter().zip(&captures).map(tap).collect();
         let mut rig = Rig::new(Ports::real(taps, clock, &[]), &built.rig);
         let session = |(i, session): (usize, &SessionName)| {
             if let Some((routers, router)) = rig.session_mut(i) {
                 routers.keep_routes(router, true);
+                if session.learns.contains(&true) {
+                    routers.adj_rib_in_mut(router).keep_learned();
+                }
             }
             Session { started: false, advertised: vec![true; session.routes.len()] }
         };
         let sessions = built.sessions.iter().enumerate().map(session).collect();
-        let flows = Flows::new(&built.flows);
+        let router = |router: &RouterName| Session { started: false, advertised: vec![true; router.routes().len()] };
+        let routers = built.routers.iter().map(router).collect();
+        let flows = Flows::new(&built.flows, config.ports.len(), config.events.rate_threshold);
+        let causes = Causes::new(config.events.control_plane);
         let before = vec![Default::default(); config.ports.len()];
         let (keys, samples) = (TrialKeys::new(seed), VecDeque::new());
-        Ok(Bench { config, built, rig, flows, sessions, captures, links, keys, before, samples })
+        Ok(Bench {
+            config,
+            built,
+            rig,
+            flows,
+            sessions,
+            routers,
+            captures,
+            links,
+            keys,
+            before,
+            samples,
+            causes,
+            origin_ns,
+        })
     }
 
     /// Replaces the flows by those of `config`, which is otherwise the same. No flow may be active. Returns warnings.
@@ -117,7 +165,8 @@ impl Bench {
         let Built { flows, warnings, .. } = build(&config, &self.links, seed)?;
         self.flows.abort(&mut self.rig);
         self.samples.clear();
-        (self.flows, self.built.flows, self.config) = (Flows::new(&flows), flows, config);
+        self.flows = Flows::new(&flows, config.ports.len(), config.events.rate_threshold);
+        (self.built.flows, self.config) = (flows, config);
         Ok(warnings)
     }
 
@@ -128,11 +177,14 @@ impl Bench {
     pub fn turn(&mut self, time: Duration, interrupted: &dyn Fn() -> bool) -> Result<(), String> {
         if self.flows.are_running() {
             self.flows.turn(&mut self.rig, time)?;
+            self.causes.turn(&self.rig);
             self.sample();
             return Ok(());
         }
         let until = Until::At(self.rig.now() + time);
-        self.rig.serve(&until, interrupted).map(|_| ()).map_err(|e| e.to_string())
+        let served = self.rig.serve(&until, interrupted).map(|_| ()).map_err(|e| e.to_string());
+        self.causes.turn(&self.rig);
+        served
     }
 
     /// Starts these flows.
@@ -243,13 +295,35 @@ impl Bench {
             return Ok(());
         }
         // A session that is down learns it when it starts.
-        if self.sessions[session].started { self.send_routes(session, range, change) } else { Ok(()) }
+        if !self.sessions[session].started {
+            return Ok(());
+        }
+        let begin = self.rig.now();
+        self.send_routes(session, range, change)?;
+        let kind = if advertise { "route_advertise" } else { "route_withdraw" };
+        self.causes.begin(kind, &self.built.sessions[session].routes[range].name, begin, Some(session));
+        Ok(())
+    }
+
+    /// Switches the link of a port.
+    ///
+    /// # Errors
+    /// The rig's.
+    pub fn switch_link(&mut self, port: usize, up: bool) -> Result<(), String> {
+        let begin = self.rig.now();
+        self.rig.command(port, &Act::Link(up)).map_err(|e| e.to_string())?;
+        let kind = if up { "link_up" } else { "link_down" };
+        self.causes.begin(kind, &self.config.ports[port].name, begin, None);
+        self.causes.turn(&self.rig);
+        Ok(())
     }
 
     fn send_routes(&mut self, session: usize, range: usize, change: Change) -> Result<(), String> {
         let place = self.rig.hosts().place(session);
-        let routes = self.built.sessions[session].routes[range].1.clone();
-        let set = RouteSet::unicast(routes.clone(), 0..routes.len(), Packing::default());
+        let SessionRange { routes, kind, .. } = &self.built.sessions[session].routes[range];
+        let encapsulation = Encapsulation { kind: *kind, ..Encapsulation::default() };
+        let part = 0..routes.len();
+        let set = RouteSet { routes: routes.clone(), part, packing: Packing::default(), encapsulation };
         let command = BgpCommand::Routes { peer: place.router, change, set };
         self.rig.command(place.port, &Act::bgp(place.device, command)).map_err(|e| e.to_string())
     }
@@ -258,11 +332,14 @@ impl Bench {
     pub fn close(mut self) {
         self.flows.abort(&mut self.rig);
         let all: Vec<usize> = (0..self.sessions.len()).filter(|i| self.sessions[*i].started).collect();
-        if !all.is_empty() {
-            self.rig.protocols(Select::These(&all), Action::Stop);
+        let running = self.built.routers.iter().zip(&self.routers).filter(|(_, router)| router.started);
+        let mut ended: Vec<Until> = running.map(|(router, _)| Until::Ended(router.place)).collect();
+        // The peers learn it by their timers if a protocol or a port fails now.
+        let _ = self.protocols(false);
+        ended.push(Until::Idle(all.clone()));
+        if !all.is_empty() || ended.len() > 1 {
             let end = self.rig.now() + FAREWELL;
-            // The peer learns it by the hold time if the port fails now.
-            let _ = self.rig.serve(&Until::Idle(all).or_at(end), &|| false);
+            let _ = self.rig.serve(&Until::All(ended).or_at(end), &|| false);
         }
     }
 }

@@ -5,16 +5,24 @@ use super::traffic::Action;
 use crate::api::Failure;
 use crate::model::read::{Errors, Object};
 use drophammer_model::routes::Change;
-use drophammer_rig::Act;
 use serde_json::Value;
 
 /// A control state, with names as indices.
 enum State {
     Flows(Action, Vec<usize>),
+    Protocols(bool),
     Sessions(bool, Vec<usize>),
-    Routes(Change, Vec<(usize, usize)>),
+    Routers(bool, Vec<usize>),
+    Routes(Change, Vec<Range>),
     Link(bool, Vec<usize>),
     Capture(bool, Vec<usize>),
+}
+
+/// A route range: index of its session or of its router, and of the range.
+#[derive(Clone, Copy)]
+enum Range {
+    Session(usize, usize),
+    Router(usize, usize),
 }
 
 /// The places of `names` among `all`; all of them if there are no names.
@@ -58,18 +66,23 @@ impl Bench {
             "protocol" => {
                 let mut protocol = o.object_or_empty("protocol");
                 let names = || self.built.sessions.iter().map(|session| session.name.as_str());
-                match protocol.choice(&["all", "route", "bgp"], "all") {
+                match protocol.choice(&["all", "route", "bgp", "ospfv2"], "all") {
                     "route" => {
                         let mut o = protocol.object_or_empty("route");
                         let sessions = self.built.sessions.iter().enumerate();
-                        let all: Vec<(usize, usize)> = sessions
-                            .flat_map(|(i, session)| (0..session.routes.len()).map(move |range| (i, range)))
-                            .collect();
-                        let ranges = self.built.sessions.iter().flat_map(|session| &session.routes);
-                        let at = places(&mut o, "names", "route range", ranges.map(|(name, _)| name.as_str()));
+                        let mut all: Vec<(&str, Range)> = Vec::new();
+                        for (i, session) in sessions {
+                            let names = session.routes.iter().enumerate();
+                            all.extend(names.map(|(range, at)| (at.name.as_str(), Range::Session(i, range))));
+                        }
+                        for (i, router) in self.built.routers.iter().enumerate() {
+                            let names = router.routes().iter().enumerate();
+                            all.extend(names.map(|(range, (name, _))| (name.as_str(), Range::Router(i, range))));
+                        }
+                        let at = places(&mut o, "names", "route range", all.iter().map(|(name, _)| *name));
                         let advertise = state_is(&mut o, ["withdraw", "advertise"]);
                         let change = if advertise { Change::Advertise } else { Change::Withdraw };
-                        State::Routes(change, at.into_iter().map(|i| all[i]).collect())
+                        State::Routes(change, at.into_iter().map(|i| all[i].1).collect())
                     }
                     "bgp" => {
                         let mut bgp = protocol.object_or_empty("bgp");
@@ -78,9 +91,20 @@ impl Bench {
                         let at = places(&mut o, "peer_names", "BGP peer", names());
                         State::Sessions(state_is(&mut o, ["down", "up"]), at)
                     }
+                    "ospfv2" => {
+                        let mut ospf = protocol.object_or_empty("ospfv2");
+                        ospf.choice(&["routers"], "routers");
+                        let mut o = ospf.object_or_empty("routers");
+                        let routers = self.built.routers.iter().enumerate();
+                        let ospf: Vec<_> = routers.filter(|(_, router)| router.is_ospf()).collect();
+                        let names = ospf.iter().map(|(_, router)| router.name.as_str());
+                        let at = places(&mut o, "router_names", "OSPFv2 router", names);
+                        let at = at.into_iter().map(|i| ospf[i].0).collect();
+                        State::Routers(state_is(&mut o, ["down", "up"]), at)
+                    }
                     _ => {
                         let mut o = protocol.object_or_empty("all");
-                        State::Sessions(state_is(&mut o, ["stop", "start"]), (0..self.sessions.len()).collect())
+                        State::Protocols(state_is(&mut o, ["stop", "start"]))
                     }
                 }
             }
@@ -109,13 +133,14 @@ impl Bench {
         let done = match errors.or(state).map_err(Failure::validation)? {
             State::Flows(Action::Start, flows) => self.start_flows(&flows),
             State::Flows(action, flows) => self.change_flows(action, &flows),
+            State::Protocols(up) => self.protocols(up),
             State::Sessions(up, sessions) => self.sessions(&sessions, up),
-            State::Routes(change, ranges) => {
-                ranges.into_iter().try_for_each(|(session, range)| self.routes(session, range, change))
-            }
-            State::Link(up, ports) => {
-                ports.into_iter().try_for_each(|port| self.rig.command(port, &Act::Link(up)).map_err(|e| e.to_string()))
-            }
+            State::Routers(up, routers) => self.start_routers(&routers, up),
+            State::Routes(change, ranges) => ranges.into_iter().try_for_each(|range| match range {
+                Range::Session(session, range) => self.routes(session, range, change),
+                Range::Router(router, range) => self.router_routes(router, range, change),
+            }),
+            State::Link(up, ports) => ports.into_iter().try_for_each(|port| self.switch_link(port, up)),
             State::Capture(start, ports) => {
                 for port in ports {
                     match start {

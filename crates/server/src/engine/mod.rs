@@ -3,15 +3,24 @@
 //! A call waits for at most [`TURN`], unless the call before it waits for something: for a gateway to answer, or for frames in the
 //! DUT when traffic ends.
 
+mod action;
 mod answers;
 mod bench;
 mod change;
 mod control;
+mod convergence;
+mod counts;
+mod lsas;
+mod lsps;
+mod prefixes;
+mod rates;
+mod routers;
 mod tap;
 mod traffic;
 mod windows;
 
 use crate::api::{Answer, Call, Failure, Request};
+use crate::claims::Claims;
 use crate::model::Config;
 use crate::server::Options;
 use bench::Bench;
@@ -36,22 +45,30 @@ pub struct Engine {
     /// The configuration as the client wrote it.
     document: Value,
     bench: Bench,
+    claims: Claims,
     /// Time of the last call.
     called: Instant,
     /// Why the ports do not work any more.
     failure: Option<String>,
 }
 
-/// Runs the engine until `stop` is set or nobody can make calls any more.
+/// Runs the engine of the server that others know as `owner`, until `stop` is set or nobody can make calls any more.
 ///
 /// # Errors
 /// The bench without ports cannot be made.
-pub fn run(options: Options, seed: u64, mut requests: Receiver<Request>, stop: &Arc<AtomicBool>) -> Result<(), String> {
+pub fn run(
+    options: Options,
+    owner: &str,
+    seed: u64,
+    mut requests: Receiver<Request>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), String> {
     let clock = SystemClock::start();
     let nothing = Config::read(json!({})).and_then(|config| Bench::open(config, &options, clock, seed));
     let bench = nothing.map_err(|errors| errors.join("\n"))?;
     let document = json!({});
-    let mut engine = Engine { options, clock, seed, document, bench, called: Instant::now(), failure: None };
+    let (claims, called) = (Claims::new(owner), Instant::now());
+    let mut engine = Engine { options, clock, seed, document, bench, claims, called, failure: None };
     while !stop.load(Ordering::Relaxed) {
         match requests.try_recv() {
             Ok(Request { call, body, answer }) => {
@@ -91,7 +108,10 @@ impl Engine {
     }
 
     fn call(&mut self, call: Call, body: Value) -> Result<Answer, Failure> {
-        let changes = matches!(call, Call::SetControlState | Call::GetMetrics | Call::GetStates | Call::GetCapture);
+        let changes = matches!(
+            call,
+            Call::SetControlState | Call::SetControlAction | Call::GetMetrics | Call::GetStates | Call::GetCapture
+        );
         if let Some(why) = self.failure.as_ref().filter(|_| changes) {
             return Err(Failure::internal(format!("{why}; set the configuration again")));
         }
@@ -107,7 +127,7 @@ impl Engine {
                 "api_spec_version": ">=1.40.0,<2.0.0", "sdk_version": "", "app_version": env!("CARGO_PKG_VERSION"),
             }))),
             Call::UpdateConfig | Call::AppendConfig | Call::DeleteConfig => self.change_config(call, body),
-            Call::SetControlAction => Err(unsupported("actions are not supported")),
+            Call::SetControlAction => self.bench.action(body).map(Answer::Json),
         }
     }
 
@@ -115,12 +135,25 @@ impl Engine {
         let document = if document.is_null() { json!({}) } else { document };
         let config = Config::read(document.clone()).map_err(Failure::validation)?;
         let auto_start = config.auto_start;
-        let bench = Bench::open(config, &self.options, self.clock, self.seed).map_err(Failure::validation)?;
+        let names: Vec<String> = config.ports.iter().map(|port| port.interface.clone()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.claims.add(&names).map_err(|(port, why)| Failure {
+            code: 409,
+            ..Failure::validation(vec![format!("ports[{port}].location: {why}")])
+        })?;
+        let bench = match Bench::open(config, &self.options, self.clock, self.seed) {
+            Ok(bench) => bench,
+            Err(errors) => {
+                let held: Vec<&str> = self.bench.config.ports.iter().map(|port| port.interface.as_str()).collect();
+                self.claims.keep(&held);
+                return Err(Failure::validation(errors));
+            }
+        };
         std::mem::replace(&mut self.bench, bench).close();
+        self.claims.keep(&names);
         (self.document, self.failure) = (document, None);
         if auto_start {
-            let all: Vec<usize> = (0..self.bench.sessions.len()).collect();
-            self.bench.sessions(&all, true).map_err(Failure::internal)?;
+            self.bench.protocols(true).map_err(Failure::internal)?;
         }
         Ok(warnings(self.bench.built.warnings.clone()))
     }
@@ -137,10 +170,6 @@ impl Engine {
         self.document = document;
         Ok(warnings(warned))
     }
-}
-
-fn unsupported(what: &str) -> Failure {
-    Failure { code: 501, ..Failure::validation(vec![what.to_owned()]) }
 }
 
 /// The message `Warning` of the model.

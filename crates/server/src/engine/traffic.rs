@@ -3,15 +3,21 @@
 //! Traffic of the rig begins when the first flow starts, and ends when no flow sends any more. It contains all flows of the
 //! configuration; those that have not been started are stopped. So a client can start any flow at any time.
 
+use super::counts::Counts;
+use super::rates::{BIN, PATIENCE, Rates};
 use super::windows::{LEAD, Order, Windows};
-use crate::build::{Built, PlannedFlow};
+use crate::build::{Built, LspPlace, PlannedFlow};
+use drophammer_emulation::rsvp::Rsvp;
 use drophammer_model::Instant;
+use drophammer_model::latency::IpdvSummary;
 use drophammer_model::mac::MacAddr;
-use drophammer_model::traffic::{Field, Header};
-use drophammer_model::trial::{Family, Load, PortIndex, TrialResult, TrialSpec};
+use drophammer_model::traffic::{Bits, Field, Header};
+use drophammer_model::trial::{Family, FlowSpec, Load, PortIndex, TrialResult, TrialSpec};
 use drophammer_rig::{
-    CONTINUOUS, Event, FlowSelect, Live, Rig, RigError, Snapshot, Timing, TransmitAction, TrialKeys, Until,
+    CONTINUOUS, CONTINUOUS_BINS, Event, FlowSelect, Live, Rig, RigError, Snapshot, Timing, TransmitAction, TrialKeys,
+    Until,
 };
+use drophammer_wire::rsvp::IMPLICIT_NULL;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -31,29 +37,15 @@ const SEED: u64 = 0;
 /// What a client does with flows.
 pub use drophammer_rig::TransmitAction as Action;
 
-/// Counts of one row of flow metrics.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counts {
-    /// Frames sent.
-    pub frames_tx: u64,
-    /// Their bytes, FCS included.
-    pub bytes_tx: u64,
-    /// Distinct intact frames received.
-    pub frames_rx: u64,
-    /// Their bytes, FCS included.
-    pub bytes_rx: u64,
-    /// Further arrivals of frames that were already received.
-    pub duplicates: u64,
-    /// Frames received out of order.
-    pub reordered: u64,
-    /// Frames that arrived damaged.
-    pub corrupted: u64,
-    /// Frames that arrived at a wrong port.
-    pub stray: u64,
-    /// Smallest, mean and largest latency in ns; `None` without frames.
-    pub latency_ns: Option<[f64; 3]>,
-    /// Latencies: lower end of the bucket in ns, and frames.
-    latencies: Vec<(u64, u64)>,
+/// What the tester itself did to frames of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Disturbance {
+    /// Received frames that it lost.
+    pub drops: u64,
+    /// Frames that left more than 1 ms late.
+    pub late: u64,
+    /// All frames that left.
+    pub departures: u64,
 }
 
 /// Flows with the same name and the same ports, which have metrics together.
@@ -69,12 +61,28 @@ pub struct Row {
     streams: Vec<usize>,
     /// Name of its group in the traffic.
     group: String,
+    /// Ports at which its frames may arrive.
+    receivers: Vec<PortIndex>,
+    /// Time in ns of a frame on the line, if latency does not contain it.
+    pub line_ns: f64,
+    /// True if it has ever started.
+    pub started: bool,
     /// True if it has started in the running or last traffic.
     current: bool,
-    /// Counts of that traffic when the row started.
+    /// Counts of that traffic, and those when the row started.
+    whole: Counts,
     base: Counts,
     /// Counts since then.
     pub counts: Counts,
+    /// Disturbances when the row started, and those since then.
+    undisturbed: Disturbance,
+    pub disturbance: Disturbance,
+    /// Variation of latency in the last traffic, if the row started once in it.
+    pub variation: Option<IpdvSummary>,
+    /// Its rate against the threshold.
+    pub rates: Rates,
+    /// When it started.
+    pub since: Instant,
 }
 
 struct Stream {
@@ -97,6 +105,18 @@ impl Stream {
     }
 }
 
+/// The label that a neighbour has assigned to an LSP; `None` while the LSP is not up.
+fn learned_label(rig: &Rig, lsp: LspPlace) -> Option<u32> {
+    let rsvp: &Rsvp = rig.hosts().device(lsp.place.port, lsp.place.device)?.protocol()?;
+    rsvp.label_of(lsp.lsp)
+}
+
+/// Name of the flow of a stream.
+fn name_of(built: &Built, stream: usize) -> &str {
+    let streams = built.flows.iter().flat_map(|flow| flow.streams.iter().map(|_| flow.name.as_str()));
+    streams.into_iter().nth(stream).unwrap_or_default()
+}
+
 /// All flows of a configuration.
 pub struct Flows {
     streams: Vec<Stream>,
@@ -107,6 +127,12 @@ pub struct Flows {
     groups: Vec<String>,
     /// True once nothing more is sent.
     draining: bool,
+    /// Disturbances by port: losses since the port was opened, departures of the running traffic.
+    disturbances: Vec<Disturbance>,
+    /// Share of a rate in per cent below which it counts as fallen, if anybody wants to know.
+    threshold: Option<f64>,
+    /// True if the traffic lasts longer than its time bins.
+    pub outlasts_bins: bool,
     /// Frames of finished traffic that the tester lost itself.
     pub tester_drops: u64,
     /// What ended the last traffic before its time.
@@ -115,7 +141,7 @@ pub struct Flows {
 
 impl Flows {
     /// Flows that have not been started.
-    pub fn new(flows: &[PlannedFlow]) -> Flows {
+    pub fn new(flows: &[PlannedFlow], ports: usize, threshold: Option<f64>) -> Flows {
         let (mut streams, mut rows): (Vec<Stream>, Vec<Row>) = Default::default();
         for (index, flow) in flows.iter().enumerate() {
             for stream in &flow.streams {
@@ -129,9 +155,18 @@ impl Flows {
                         to: spec.to,
                         streams: vec![number],
                         group: spec.group.clone(),
+                        receivers: [spec.to].iter().chain(&spec.also).copied().collect(),
+                        line_ns: stream.line_ns,
+                        started: false,
                         current: false,
+                        whole: Counts::default(),
                         base: Counts::default(),
                         counts: Counts::default(),
+                        undisturbed: Disturbance::default(),
+                        disturbance: Disturbance::default(),
+                        variation: None,
+                        rates: Rates::default(),
+                        since: Instant(0),
                     }),
                 }
                 streams.push(Stream {
@@ -144,8 +179,20 @@ impl Flows {
                 });
             }
         }
+        let disturbances = vec![Disturbance::default(); ports];
         let (live, groups) = (None, Vec::new());
-        Flows { streams, rows, live, groups, draining: false, tester_drops: 0, failure: None }
+        Flows {
+            streams,
+            rows,
+            live,
+            groups,
+            draining: false,
+            disturbances,
+            threshold,
+            outlasts_bins: false,
+            tester_drops: 0,
+            failure: None,
+        }
     }
 
     /// True while there is traffic in the rig.
@@ -213,7 +260,7 @@ impl Flows {
             let row = self.rows.iter().find(|row| row.streams.contains(unknown));
             let name = row.map_or("", |row| built.flows[row.flow].name.as_str());
             return Err(format!(
-                "flow `{name}` cannot be added to running traffic, because its gateway was unknown when that began; stop all flows and start again"
+                "flow `{name}` cannot be added to running traffic, because its gateway or the label of its LSP was unknown when that began; stop all flows and start again"
             ));
         }
         let now = Flows::elapsed(rig);
@@ -225,8 +272,11 @@ impl Flows {
             stream.windows.start(now);
         }
         for row in self.rows.iter_mut().filter(|row| flows.contains(&row.flow)) {
-            row.base = if row.current { add(&row.base, &row.counts) } else { Counts::default() };
-            (row.current, row.counts) = (true, Counts::default());
+            row.base = if row.current { row.whole.clone() } else { Counts::default() };
+            (row.started, row.current, row.counts) = (true, true, Counts::default());
+            (row.undisturbed, row.disturbance) = (disturbance(row, &self.disturbances), Disturbance::default());
+            (row.variation, row.since) = (None, rig.now());
+            row.rates = Rates::from((now.as_nanos() / BIN.as_nanos()) as usize);
         }
         self.orders(rig)
     }
@@ -271,7 +321,7 @@ impl Flows {
     fn begin(&mut self, rig: &mut Rig, built: &Built, keys: &mut TrialKeys, named: &[usize]) -> Result<(), String> {
         let wanted = built.flows.iter().flat_map(|flow| &flow.streams).enumerate().filter(|(i, _)| named.contains(i));
         let gateways: Vec<_> =
-            wanted.filter_map(|(_, stream)| Some((stream.spec.from, stream.gateway?, stream.spec.family))).collect();
+            wanted.filter_map(|(_, stream)| Some(gateway_of(built, &stream.spec, stream.gateway?))).collect();
         resolve(rig, built, &gateways)?;
         let mut specs = Vec::new();
         self.groups.clear();
@@ -281,9 +331,30 @@ impl Flows {
             (state.number, state.offered, state.base, state.moved) = (None, 0, 0, Duration::ZERO);
             state.windows = Windows::new(stream.program);
             if let (Some(device), Some(Header::Ethernet(ethernet))) = (stream.gateway, spec.headers.first_mut()) {
-                let mac = rig.hosts().device(spec.from, device).and_then(|device| device.gateway_mac(spec.family));
+                let (port, device, family) = gateway_of(built, &stream.spec, device);
+                let mac = rig.hosts().device(port, device).and_then(|device| device.gateway_mac(family));
                 let Some(mac) = mac else { continue };
                 ethernet.destination = Some(Field::Value(MacAddr(mac.0)));
+            }
+            if let Some((at, lsp)) = stream.label {
+                match learned_label(rig, lsp) {
+                    None if named.contains(&i) => {
+                        return Err(format!(
+                            "the LSP of flow `{}` is not up: there is no label for its frames",
+                            name_of(built, i)
+                        ));
+                    }
+                    None => continue,
+                    // The neighbour wants packets without this label (RFC 3032 section 2.1).
+                    Some(IMPLICIT_NULL) => {
+                        spec.headers.remove(at);
+                    }
+                    Some(label) => {
+                        if let Some(Header::Mpls(mpls)) = spec.headers.get_mut(at) {
+                            mpls.label = Field::Value(Bits::new(label));
+                        }
+                    }
+                }
             }
             if self.groups.last() != Some(&spec.group) {
                 self.groups.push(spec.group.clone());
@@ -300,7 +371,7 @@ impl Flows {
             flows: specs,
             load: Load::Flows,
             duration_s: CONTINUOUS.as_secs_f64(),
-            bin_s: None,
+            bin_s: self.threshold.map(|_| BIN.as_secs_f64()),
             drain_s: DRAIN_S,
             events: Vec::new(),
         };
@@ -308,7 +379,9 @@ impl Flows {
         let timing = Timing { seed: SEED, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
         let live = rig.start_traffic(&spec, &timing, Vec::new()).map_err(|e| e.to_string())?;
         rig.transmit(FlowSelect::All, TransmitAction::Stop, Some(Duration::ZERO)).map_err(|e| e.to_string())?;
-        (self.live, self.draining) = (Some(live), false);
+        (self.live, self.draining, self.outlasts_bins) = (Some(live), false, false);
+        rig.keep_last_counts();
+        self.disturb(rig);
         // Rows that do not start keep the counts of earlier traffic.
         self.rows.iter_mut().for_each(|row| row.current = false);
         Ok(())
@@ -366,6 +439,7 @@ impl Flows {
             return Ok(());
         }
         self.orders(rig)?;
+        self.judge_rates(rig);
         if self.streams.iter().any(|stream| stream.windows.finishing().is_some()) {
             self.finish_streams(rig);
         }
@@ -382,7 +456,7 @@ impl Flows {
         };
         for event in events {
             if let Event::TrafficEnded(result) = event {
-                self.conclude(&result);
+                self.conclude(rig, &result);
             }
         }
         Ok(())
@@ -391,7 +465,7 @@ impl Flows {
     /// The traffic has ended before its time.
     fn fail(&mut self, rig: &mut Rig, error: &RigError) -> String {
         if let Some(counted) = rig.cut_off() {
-            self.conclude(&counted);
+            self.conclude(rig, &counted);
         }
         self.live = None;
         self.streams.iter_mut().for_each(|stream| stream.windows.finish());
@@ -449,7 +523,14 @@ impl Flows {
         if self.live.is_none() {
             return;
         }
-        let Some(snapshot) = rig.metrics().traffic else { return };
+        self.disturb(rig);
+        if let Some(snapshot) = rig.metrics().traffic {
+            self.take(&snapshot);
+        }
+    }
+
+    /// Takes the counts of the traffic.
+    fn take(&mut self, snapshot: &Snapshot) {
         for stream in &mut self.streams {
             let counts = stream.number.and_then(|number| snapshot.flows.get(&number));
             stream.offered = counts.map_or(stream.offered, |counts| counts.offered);
@@ -458,49 +539,96 @@ impl Flows {
             self.groups.iter().enumerate().map(|(i, group)| (group.as_str(), i)).collect();
         for row in self.rows.iter_mut().filter(|row| row.current) {
             let Some(group) = groups.get(row.group.as_str()) else { continue };
-            let whole = live_counts(row, &self.streams, &snapshot, *group);
-            row.counts = since(&whole, &row.base);
+            row.whole = Counts::default();
+            for stream in row.streams.iter().map(|i| &self.streams[*i]) {
+                row.whole.add_stream(snapshot, stream.number, stream.offered, stream.bytes(stream.offered));
+            }
+            row.whole.add_group(snapshot, *group);
+            row.counts = row.whole.since(&row.base);
+        }
+    }
+
+    /// Updates the disturbances.
+    fn disturb(&mut self, rig: &mut Rig) {
+        for (port, known) in self.disturbances.iter_mut().enumerate() {
+            // A port that fails is told by the next call that drives it.
+            known.drops = rig.receive_drops(port).unwrap_or(known.drops);
+            if let Some((late, departures)) = rig.late_departures(port) {
+                (known.late, known.departures) = (late, departures);
+            }
+        }
+        for row in self.rows.iter_mut().filter(|row| row.current) {
+            let now = disturbance(row, &self.disturbances);
+            row.disturbance = Disturbance {
+                drops: now.drops.saturating_sub(row.undisturbed.drops),
+                late: now.late.saturating_sub(row.undisturbed.late),
+                departures: now.departures.saturating_sub(row.undisturbed.departures),
+            };
+        }
+    }
+
+    /// Frames of a row that were due and have not left, once it does not send any more.
+    pub fn unsent(&self, row: &Row) -> u64 {
+        let stopped = row.streams.iter().map(|i| &self.streams[*i]).filter(|stream| !stream.windows.is_active());
+        stopped.map(|stream| (stream.base + stream.windows.planned()).saturating_sub(stream.offered)).sum()
+    }
+
+    /// Judges the rates of running traffic as far as frames had time to arrive.
+    pub fn judge_rates(&mut self, rig: &Rig) {
+        let Some((start, threshold)) = rig.traffic_start().zip(self.threshold) else { return };
+        let ready = Flows::elapsed(rig).saturating_sub(PATIENCE).as_nanos() / BIN.as_nanos();
+        let ready = ready as usize;
+        self.outlasts_bins |= ready > CONTINUOUS_BINS;
+        let ready = ready.min(CONTINUOUS_BINS);
+        for row in self.rows.iter_mut().filter(|row| row.current && row.rates.next < ready) {
+            let Some(group) = self.groups.iter().position(|group| *group == row.group) else { continue };
+            row.rates.judge(&rig.bins(group, row.rates.next..ready), start, threshold);
         }
     }
 
     /// Takes the final counts of the traffic.
-    fn conclude(&mut self, result: &TrialResult) {
+    fn conclude(&mut self, rig: &mut Rig, result: &TrialResult) {
         self.live = None;
         self.tester_drops = result.health.receive_drops;
+        self.disturb(rig);
+        if let Some(snapshot) = rig.take_last_counts() {
+            self.take(&snapshot);
+        }
+        let start = rig.started();
         for row in self.rows.iter_mut().filter(|row| row.current) {
             let Some(group) = result.groups.iter().find(|group| group.group == row.group) else { continue };
-            if let [stream] = row.streams[..] {
-                self.streams[stream].offered = group.offered;
+            row.variation = group.ipdv.filter(|_| row.base == Counts::default());
+            if let (Some((start, threshold)), Some(rest)) =
+                (start.zip(self.threshold), group.bins.get(row.rates.next..))
+            {
+                row.rates.judge(rest, start, threshold);
             }
-            let latency = &group.latency;
-            let whole = Counts {
-                frames_tx: group.offered,
-                bytes_tx: row.streams.iter().map(|i| self.streams[*i].bytes(self.streams[*i].offered)).sum(),
-                frames_rx: group.received,
-                bytes_rx: group.received_bytes,
-                duplicates: group.duplicated,
-                reordered: group.reordered,
-                corrupted: group.corrupted,
-                stray: group.stray,
-                latency_ns: (latency.frames > 0).then_some([
-                    latency.min_ns as f64,
-                    latency.mean_ns,
-                    latency.max_ns as f64,
-                ]),
-                latencies: Vec::new(),
-            };
-            let only_once = row.base == Counts::default();
-            let known = row.counts.latency_ns;
-            row.counts = since(&whole, &row.base);
-            row.counts.latency_ns = if only_once { whole.latency_ns } else { known };
         }
     }
+}
+
+/// Disturbances of a row's frames: at its ports.
+fn disturbance(row: &Row, ports: &[Disturbance]) -> Disturbance {
+    let drops = row.receivers.iter().map(|port| ports[*port].drops).sum();
+    Disturbance { drops, ..ports[row.from] }
 }
 
 /// Gives an order to the flow with this number.
 fn give(rig: &Rig, number: Option<usize>, order: Option<Order>) -> Result<(), String> {
     let (Some(number), Some(Order { action, at })) = (number, order) else { return Ok(()) };
     rig.transmit(FlowSelect::Flows(&[number]), action, Some(at)).map_err(|e| e.to_string())
+}
+
+/// The gateway to which a flow goes: port, device and family. The DUT has one MAC address on a link, so a device with addresses of one
+/// family sends packets of both there: routes of one family can come from a session over the other.
+fn gateway_of(built: &Built, spec: &FlowSpec, device: usize) -> (PortIndex, usize, Family) {
+    let config = &built.rig.ports[spec.from].devices[device];
+    let family = match (spec.family, config.ipv4, config.ipv6) {
+        (Family::Ipv6, Some(_), None) => Family::Ipv4,
+        (Family::Ipv4, None, Some(_)) => Family::Ipv6,
+        (family, ..) => family,
+    };
+    (spec.from, device, family)
 }
 
 /// Waits until these gateways have answered.
@@ -527,75 +655,5 @@ fn resolve(rig: &mut Rig, built: &Built, gateways: &[(PortIndex, usize, Family)]
         }
         let wait = rig.now() + Duration::from_millis(20);
         rig.serve(&Until::Resolved.or_at(wait), &|| false).map_err(|e| e.to_string())?;
-    }
-}
-
-fn live_counts(row: &Row, streams: &[Stream], snapshot: &Snapshot, group: usize) -> Counts {
-    let mut counts = Counts::default();
-    for stream in row.streams.iter().map(|i| &streams[*i]) {
-        counts.frames_tx += stream.offered;
-        counts.bytes_tx += stream.bytes(stream.offered);
-        if let Some(flow) = stream.number.and_then(|number| snapshot.flows.get(&number)) {
-            counts.frames_rx += flow.received.frames;
-            counts.duplicates += flow.received.duplicated;
-            counts.reordered += flow.received.reordered;
-        }
-    }
-    if let Some(group) = snapshot.groups.get(group) {
-        counts.bytes_rx = group.bytes;
-        counts.corrupted = group.corrupted;
-        counts.stray = group.stray;
-        counts.latencies = group.latencies.clone();
-        counts.latency_ns = figures(&group.latencies, Some(group.latency_max_ns));
-    }
-    counts
-}
-
-/// Smallest, mean and largest of these latencies; the mean is that of the lower ends of the buckets.
-fn figures(latencies: &[(u64, u64)], max: Option<u64>) -> Option<[f64; 3]> {
-    let frames: u64 = latencies.iter().map(|(_, frames)| frames).sum();
-    let (first, last) = (latencies.first()?, latencies.last()?);
-    let sum: f64 = latencies.iter().map(|(ns, frames)| *ns as f64 * *frames as f64).sum();
-    Some([first.0 as f64, sum / frames.max(1) as f64, max.unwrap_or(last.0) as f64])
-}
-
-/// The counts that were added to `base` to make `whole`.
-fn since(whole: &Counts, base: &Counts) -> Counts {
-    let before: HashMap<u64, u64> = base.latencies.iter().copied().collect();
-    let fewer = |(ns, frames): &(u64, u64)| {
-        let frames = frames.saturating_sub(before.get(ns).copied().unwrap_or(0));
-        (frames > 0).then_some((*ns, frames))
-    };
-    let latencies: Vec<_> = whole.latencies.iter().filter_map(fewer).collect();
-    let latency_ns = if base.latencies.is_empty() { whole.latency_ns } else { figures(&latencies, None) };
-    Counts {
-        frames_tx: whole.frames_tx.saturating_sub(base.frames_tx),
-        bytes_tx: whole.bytes_tx.saturating_sub(base.bytes_tx),
-        frames_rx: whole.frames_rx.saturating_sub(base.frames_rx),
-        bytes_rx: whole.bytes_rx.saturating_sub(base.bytes_rx),
-        duplicates: whole.duplicates.saturating_sub(base.duplicates),
-        reordered: whole.reordered.saturating_sub(base.reordered),
-        corrupted: whole.corrupted.saturating_sub(base.corrupted),
-        stray: whole.stray.saturating_sub(base.stray),
-        latency_ns,
-        latencies,
-    }
-}
-
-/// Both counts together.
-fn add(a: &Counts, b: &Counts) -> Counts {
-    let mut sum: std::collections::BTreeMap<u64, u64> = a.latencies.iter().copied().collect();
-    b.latencies.iter().for_each(|(ns, frames)| *sum.entry(*ns).or_default() += frames);
-    Counts {
-        frames_tx: a.frames_tx + b.frames_tx,
-        bytes_tx: a.bytes_tx + b.bytes_tx,
-        frames_rx: a.frames_rx + b.frames_rx,
-        bytes_rx: a.bytes_rx + b.bytes_rx,
-        duplicates: a.duplicates + b.duplicates,
-        reordered: a.reordered + b.reordered,
-        corrupted: a.corrupted + b.corrupted,
-        stray: a.stray + b.stray,
-        latency_ns: None,
-        latencies: sum.into_iter().collect(),
     }
 }

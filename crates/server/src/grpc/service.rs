@@ -160,7 +160,8 @@ async fn json_of(method: &Method, streams: Streams, mut pieces: Streaming<Bytes>
 /// The messages that carry an answer.
 fn bytes_of(method: &Method, streams: Streams, answer: Answer) -> Result<BoxStream<Bytes>, Status> {
     let inner: Bytes = match (answer, method.answer) {
-        (Answer::Json(json), Some(message)) => {
+        (Answer::Json(mut json), Some(message)) => {
+            transcode::drop_extensions(&mut json);
             transcode::from_json(message, &json).map_err(|e| status(&Failure::internal(e)))?.into()
         }
         (Answer::Bytes(bytes), None) => bytes.into(),

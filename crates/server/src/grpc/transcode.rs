@@ -46,6 +46,18 @@ pub fn from_json(message: &str, json: &Value) -> Result<Vec<u8>, Refused> {
     Ok(encoded.map_err(|e| Refused::new(format!("{message}: {e}")))?.encode_to_vec())
 }
 
+/// Removes what the API has no fields for: keys that begin with `x-drophammer`. Only REST has them.
+pub(super) fn drop_extensions(json: &mut Value) {
+    match json {
+        Value::Object(fields) => {
+            fields.retain(|key, _| !key.starts_with("x-drophammer"));
+            fields.values_mut().for_each(drop_extensions);
+        }
+        Value::Array(list) => list.iter_mut().for_each(drop_extensions),
+        _ => {}
+    }
+}
+
 /// The message within the one around a request. Parts of it may be apart, and then they are one after the other.
 pub(super) fn unwrap(mut bytes: &[u8]) -> Result<Vec<u8>, Refused> {
     let mut inner = Vec::new();
@@ -86,6 +98,22 @@ mod tests {
             }],
         });
         assert_eq!(to_json("Config", &from_json("Config", &json).unwrap()), Ok(json));
+    }
+
+    #[test]
+    fn extensions_are_left_out() {
+        let mut answer = json!({"choice": "flow_metrics", "flow_metrics": [{
+            "name": "f", "frames_tx": "1", "timestamps": {"first_timestamp_ns": 1_790_000_000_000_000_512_u64},
+            "x-drophammer": {"valid": true},
+        }]});
+        assert!(from_json("MetricsResponse", &answer).is_err());
+        drop_extensions(&mut answer);
+        let bytes = from_json("MetricsResponse", &answer).unwrap();
+        let row = &to_json("MetricsResponse", &bytes).unwrap()["flow_metrics"][0];
+        assert_eq!(
+            (&row["frames_tx"], row["timestamps"]["first_timestamp_ns"].as_f64()),
+            (&json!("1"), Some(1.790_000_000_000_000_5e18))
+        );
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Emulated devices: interfaces with addresses, and BGP.
 
+use super::ospf::{self, OspfRouter};
 use super::read::Object;
+use super::rsvp::{self, RsvpRouter};
 use drophammer_emulation::device::{Tag, Tags};
 use drophammer_model::mac::MacAddr;
-use drophammer_model::routes::{Origin, Prefix, RouteAttributes};
+use drophammer_model::routes::{Origin, PathSegment, PathSegmentKind, Prefix, RouteAttributes};
+use drophammer_wire::bgp::update::Labels;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -18,6 +21,10 @@ pub struct Device {
     pub loopbacks: Vec<Loopback>,
     /// Its BGP router.
     pub bgp: Option<Bgp>,
+    /// Its OSPFv2 router.
+    pub ospf: Option<OspfRouter>,
+    /// Its RSVP-TE router.
+    pub rsvp: Option<RsvpRouter>,
 }
 
 /// An interface of a device.
@@ -89,6 +96,8 @@ pub struct Peer {
     pub passive: bool,
     /// True for IPv4 unicast and for IPv6 unicast.
     pub unicast: [bool; 2],
+    /// True for IPv4 and for IPv6 with labels (RFC 8277).
+    pub labelled: [bool; 2],
     /// True for each family whose received prefixes are kept.
     pub learns: [bool; 2],
     /// The routes that it advertises.
@@ -104,8 +113,12 @@ pub struct RouteRange {
     pub prefixes: Vec<Prefix>,
     /// Their attributes.
     pub attributes: RouteAttributes,
+    /// Their labels; `None` for routes without.
+    pub labels: Option<Labels>,
 }
 
+/// The largest label.
+const LAST_LABEL: u64 = (1 << 20) - 1;
 /// Most routes of a range.
 const MOST_ROUTES: u64 = 2_000_000;
 
@@ -115,7 +128,9 @@ pub fn device(mut o: Object<'_>) -> Device {
     let ethernets = o.objects("ethernets").into_iter().map(interface).collect();
     let mut loopbacks: Vec<Loopback> = o.objects("ipv4_loopbacks").into_iter().map(loopback::<Ipv4Addr>).collect();
     loopbacks.extend(o.objects("ipv6_loopbacks").into_iter().map(loopback::<Ipv6Addr>));
-    Device { name, ethernets, loopbacks, bgp: o.object("bgp").map(bgp) }
+    let ospf = o.object("ospfv2").map(ospf::router);
+    let rsvp = o.object("rsvp").map(rsvp::router);
+    Device { name, ethernets, loopbacks, bgp: o.object("bgp").map(bgp), ospf, rsvp }
 }
 
 /// An address family, for what both have in common.
@@ -236,6 +251,7 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
     drop(advanced);
     let mut capability = o.object_or_empty("capability");
     let unicast = ["ipv4_unicast", "ipv6_unicast"].map(|key| capability.flag(key, true));
+    let labelled = ["ipv4_mpls", "ipv6_mpls"].map(|key| capability.flag(key, false));
     capability.ignore("route_refresh");
     capability.drop_false();
     drop(capability);
@@ -251,8 +267,15 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
         ["restart_time", "enable_llgr", "stale_time", "enable_notification"].iter().for_each(|key| restart.ignore(key));
     }
     let mut routes: Vec<RouteRange> =
-        o.objects("v4_routes").into_iter().map(|o| route_range::<Ipv4Addr>(o, asn, internal)).collect();
-    routes.extend(o.objects("v6_routes").into_iter().map(|o| route_range::<Ipv6Addr>(o, asn, internal)));
+        o.objects("v4_routes").into_iter().map(|o| route_range::<Ipv4Addr>(o, asn)).collect();
+    routes.extend(o.objects("v6_routes").into_iter().map(|o| route_range::<Ipv6Addr>(o, asn)));
+    for range in routes.iter().filter(|range| range.labels.is_some()) {
+        let v6 = range.prefixes.first().is_some_and(|prefix| prefix.address().is_ipv6());
+        if !labelled[usize::from(v6)] {
+            let key = ["ipv4_mpls", "ipv6_mpls"][usize::from(v6)];
+            o.wrong("capability", format_args!("`{}` has labels, which need the capability `{key}`", range.name));
+        }
+    }
     Peer {
         name: o.name("name"),
         address_name: address_name.to_owned(),
@@ -263,12 +286,13 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
         md5_key,
         passive,
         unicast,
+        labelled,
         learns,
         routes,
     }
 }
 
-fn route_range<F: Family>(mut o: Object<'_>, asn: u32, internal: bool) -> RouteRange {
+fn route_range<F: Family>(mut o: Object<'_>, asn: u32) -> RouteRange {
     let name = o.name("name");
     let mut prefixes = Vec::new();
     for mut range in o.objects("addresses") {
@@ -277,6 +301,10 @@ fn route_range<F: Family>(mut o: Object<'_>, asn: u32, internal: bool) -> RouteR
         let (count, step) = ["count", "step"].map(|key| range.number(key, u32::MAX.into()).unwrap_or(1)).into();
         if prefixes.len() as u64 + count > MOST_ROUTES {
             range.wrong("count", format_args!("a range has at most {MOST_ROUTES} routes"));
+            continue;
+        }
+        if let Err(why) = range.errors().spend_routes(count) {
+            range.wrong("count", why);
             continue;
         }
         match ascending(first, length, count, step) {
@@ -307,10 +335,37 @@ fn route_range<F: Family>(mut o: Object<'_>, asn: u32, internal: bool) -> RouteR
     let mut communities: Vec<u32> = o.objects("communities").into_iter().map(community).collect();
     communities.sort_unstable();
     communities.dedup();
-    let as_path = as_path(&mut o, asn, internal);
+    let labels = o.object("mpls_labels").and_then(|bindings| labels(bindings, prefixes.len() as u64));
+    let path = as_path(&mut o, asn);
     let attributes =
-        RouteAttributes { origin, as_path, med, local_pref, communities, next_hop, ..RouteAttributes::default() };
-    RouteRange { name, prefixes, attributes }
+        RouteAttributes { origin, path, med, local_pref, communities, next_hop, ..RouteAttributes::default() };
+    RouteRange { name, prefixes, attributes, labels }
+}
+
+/// The labels of `count` routes: one for each, or the same for all. `None` after an error.
+fn labels(mut o: Object<'_>, count: u64) -> Option<Labels> {
+    o.choice(&["labels"], "labels");
+    let mut stack = o.objects("labels").into_iter();
+    let Some(mut first) = stack.next() else {
+        o.wrong("labels", "this needs one");
+        return None;
+    };
+    for further in stack {
+        further.errors().add(further.path(), "only one label per route is supported");
+    }
+    let [start, max, step] = [("start", 16), ("max", LAST_LABEL), ("step", 1)]
+        .map(|(key, default)| first.number(key, LAST_LABEL).unwrap_or(default));
+    if start > max || step > 0 && start + count.saturating_sub(1) > max {
+        first.wrong("max", format_args!("{count} labels from {start} on go beyond it"));
+    }
+    match step {
+        0 => Some(Labels::Same(start as u32)),
+        1 => Some(Labels::Counting(start as u32)),
+        _ => {
+            first.wrong("step", "only 0 and 1 are supported");
+            None
+        }
+    }
 }
 
 /// `count` prefixes of this length, each `step` prefixes after the one before; `None` beyond the address space.
@@ -348,31 +403,42 @@ fn community(mut o: Object<'_>) -> u32 {
     }
 }
 
-/// The ASes behind the router. To an external peer the router prepends its own, so the path must begin with it if the mode
-/// says that it is not included.
-fn as_path(range: &mut Object<'_>, asn: u32, internal: bool) -> Vec<u32> {
-    let Some(mut o) = range.object("as_path") else { return Vec::new() };
-    let modes = ["do_not_include_local_as", "include_as_seq", "prepend_to_first_segment"];
-    let included = o.word("as_set_mode", &modes, 0) > 0;
-    let mut path = Vec::new();
-    for mut segment in o.objects("segments") {
-        segment.word("type", &["as_seq"], 0);
-        match segment.take("as_numbers").as_ref().and_then(|list| list.as_array()) {
-            Some(list) => {
-                let numbers =
-                    list.iter().filter_map(super::read::whole).filter_map(|number| u32::try_from(number).ok());
-                path.extend(numbers);
-            }
-            None => segment.wrong("as_numbers", "this must be a list of AS numbers"),
-        }
+/// The path as it is sent, if the client describes one. The mode says how this router's AS gets into it.
+fn as_path(range: &mut Object<'_>, asn: u32) -> Option<Vec<PathSegment>> {
+    use PathSegmentKind::{ConfederationSequence, ConfederationSet, Sequence, Set};
+    let mut o = range.object("as_path")?;
+    let modes = [
+        "do_not_include_local_as",
+        "include_as_seq",
+        "include_as_set",
+        "include_as_confed_seq",
+        "include_as_confed_set",
+        "prepend_to_first_segment",
+    ];
+    let mode = o.word("as_set_mode", &modes, 0);
+    let kinds = [Sequence, Set, ConfederationSequence, ConfederationSet];
+    let mut path: Vec<PathSegment> = o.objects("segments").into_iter().map(|o| segment(o, kinds)).collect();
+    match mode {
+        0 => {}
+        5 if !path.is_empty() => path[0].ases.insert(0, asn),
+        _ => path.insert(0, PathSegment { kind: kinds[(mode - 1) % kinds.len()], ases: vec![asn] }),
     }
-    match (included, internal) {
-        (true, true) => path.insert(0, asn),
-        (false, false) if path.first() == Some(&asn) => _ = path.remove(0),
-        (false, false) if !path.is_empty() => {
-            o.wrong("as_set_mode", format_args!("an external path must begin with AS {asn}; write include_as_seq"));
-        }
-        _ => {}
+    if path.iter().map(|segment| segment.ases.len()).sum::<usize>() > MOST_ASES {
+        o.wrong("segments", format_args!("a path has at most {MOST_ASES} ASes"));
     }
-    path
+    Some(path)
+}
+
+/// Most ASes of a path.
+const MOST_ASES: usize = 254;
+
+fn segment(mut o: Object<'_>, kinds: [PathSegmentKind; 4]) -> PathSegment {
+    let kind = kinds[o.word("type", &["as_seq", "as_set", "as_confed_seq", "as_confed_set"], 0)];
+    let list = o.take("as_numbers").unwrap_or_default();
+    let number = |value| super::read::whole(value).and_then(|number| u32::try_from(number).ok()).filter(|asn| *asn > 0);
+    let ases: Option<Vec<u32>> = list.as_array().and_then(|list| list.iter().map(number).collect());
+    if ases.as_ref().is_none_or(|ases| ases.is_empty()) {
+        o.wrong("as_numbers", "this must be a list of AS numbers");
+    }
+    PathSegment { kind, ases: ases.unwrap_or_default() }
 }

@@ -15,6 +15,8 @@ pub struct Flow {
     pub ends: Ends,
     /// Headers of its frames, the outermost first.
     pub packet: Vec<Header>,
+    /// Index of the outermost label stack entry if its label is automatic.
+    pub learned_label: Option<usize>,
     /// Sizes of its frames, with FCS.
     pub size: PacketSize,
     /// Its rate.
@@ -43,6 +45,8 @@ pub enum Ends {
         rx: Vec<String>,
         /// From each sender to each receiver, instead of from the first to the first and so on.
         mesh: bool,
+        /// Also from the receivers to the senders, with the addresses and ports of the headers swapped.
+        both_ways: bool,
     },
 }
 
@@ -108,6 +112,10 @@ pub struct FlowMetrics {
     pub loss: bool,
     /// Latency.
     pub latency: bool,
+    /// True for latency from the first bit to the first bit, false for latency until the whole frame has arrived.
+    pub cut_through: bool,
+    /// Times of the first and the last frame.
+    pub timestamps: bool,
 }
 
 /// Most sizes of a flow's frames.
@@ -117,11 +125,12 @@ const SIZES: std::ops::RangeInclusive<u64> = 1..=MAX_FRAME as u64;
 
 /// Reads a flow.
 pub fn flow(mut o: Object<'_>) -> Flow {
-    let headers = o.objects("packet");
+    let (packet, learned_label) = packet(o.objects("packet"));
     Flow {
         name: o.name("name"),
         ends: ends(&mut o),
-        packet: packet(headers),
+        packet,
+        learned_label,
         size: size(&mut o),
         rate: rate(&mut o),
         length: length(&mut o),
@@ -143,10 +152,8 @@ fn ends(flow: &mut Object<'_>) -> Ends {
         if !mesh && tx.len() != rx.len() {
             device.wrong("mode", "one_to_one needs as many `tx_names` as `rx_names`");
         }
-        if device.flag("bidirectional", false) {
-            device.wrong("bidirectional", "not supported; write a second flow for the way back");
-        }
-        return Ends::Device { tx, rx, mesh };
+        let both_ways = device.flag("bidirectional", false);
+        return Ends::Device { tx, rx, mesh, both_ways };
     }
     let mut port = o.object_or_empty("port");
     let (tx, mut rx) = (port.name("tx_name"), port.texts("rx_names"));
@@ -325,14 +332,12 @@ fn metrics(flow: &mut Object<'_>) -> FlowMetrics {
     let mut o = flow.object_or_empty("metrics");
     let enable = o.flag("enable", false);
     let loss = o.flag("loss", false);
-    if o.flag("timestamps", false) {
-        o.wrong("timestamps", "not supported; leave it out");
-    }
-    let latency = o.object("latency").is_some_and(|mut latency| {
-        latency.word("mode", &["store_forward", "cut_through"], 0);
-        latency.flag("enable", false)
+    let timestamps = o.flag("timestamps", false);
+    let (cut_through, latency) = o.object("latency").map_or((false, false), |mut latency| {
+        let mode = latency.word("mode", &["store_forward", "cut_through"], 0);
+        (mode == 1, latency.flag("enable", false))
     });
-    FlowMetrics { enable, loss, latency }
+    FlowMetrics { enable, loss, latency, cut_through: latency && cut_through, timestamps }
 }
 
 #[cfg(test)]
@@ -413,7 +418,7 @@ mod tests {
             ("size", json!({"fixed": 20_000}), "size.fixed: 20000 bytes are not supported"),
             ("size", json!({"increment": {"end": 1518}}), "size.increment.step: 1 to 256 sizes"),
             ("egress_packet", json!([{"ethernet": {}}]), "egress_packet: not supported"),
-            ("metrics", json!({"timestamps": true}), "metrics.timestamps: not supported"),
+            ("metrics", json!({"rx_tx_ratio": {}}), "metrics.rx_tx_ratio: not supported"),
             ("tx_rx", json!({"device": {"tx_names": ["a"]}}), "tx_rx.device.rx_names: this needs at least one name"),
         ] {
             let found = with(key, value).unwrap_err();

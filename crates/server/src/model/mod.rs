@@ -6,9 +6,11 @@
 
 pub mod device;
 pub mod flow;
-mod packet;
+pub mod ospf;
+pub mod packet;
 mod pattern;
 pub mod read;
+pub mod rsvp;
 
 use device::Device;
 use drophammer_model::quantity::Bandwidth;
@@ -28,6 +30,17 @@ pub struct Config {
     pub flows: Vec<Flow>,
     /// True to start protocols with the configuration.
     pub auto_start: bool,
+    /// What is recorded for convergence.
+    pub events: Events,
+}
+
+/// What is recorded for convergence.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Events {
+    /// True to record changes of routes and links.
+    pub control_plane: bool,
+    /// Share of a flow's rate, in per cent, below which its receive rate counts as fallen; `None` to record no rates.
+    pub rate_threshold: Option<f64>,
 }
 
 /// A port.
@@ -39,6 +52,8 @@ pub struct Port {
     pub interface: String,
     /// Speed of its line, if given.
     pub speed: Option<Bandwidth>,
+    /// MTU that its interface must have at least, if given, in bytes.
+    pub mtu: Option<u32>,
     /// How its frames are captured.
     pub capture: CaptureSettings,
 }
@@ -70,11 +85,6 @@ const SPEEDS: [(&str, u64); 13] = [
     ("speed_800_gbps", 800_000_000_000),
 ];
 
-/// The word of a speed, if the model has one.
-pub fn speed_word(speed: Bandwidth) -> Option<&'static str> {
-    SPEEDS.iter().find(|(_, bits)| *bits == speed.0).map(|(word, _)| *word)
-}
-
 impl Config {
     /// Reads a configuration.
     ///
@@ -92,10 +102,10 @@ fn config(mut o: Object<'_>) -> Config {
     o.objects("layer1").into_iter().for_each(|layer| layer1(layer, &mut ports));
     o.objects("captures").into_iter().for_each(|settings| capture(settings, &mut ports));
     let auto_start = options(&mut o);
-    events(&mut o);
+    let events = events(&mut o);
     let devices = o.objects("devices").into_iter().map(device::device).collect();
     let flows = o.objects("flows").into_iter().map(flow::flow).collect();
-    let config = Config { ports, devices, flows, auto_start };
+    let config = Config { ports, devices, flows, auto_start, events };
     let mut seen = HashSet::new();
     for name in config.names() {
         if !name.is_empty() && !seen.insert(name) {
@@ -121,6 +131,15 @@ impl Config {
                 names.push(&peer.name);
                 names.extend(peer.routes.iter().map(|range| range.name.as_str()));
             }
+            if let Some(router) = &device.ospf {
+                names.extend([router.name.as_str(), &router.interface]);
+                names.extend(router.routes.iter().map(|range| range.name.as_str()));
+            }
+            if let Some(router) = &device.rsvp {
+                names.push(&router.name);
+                names.extend(router.ingress.iter().map(|lsp| lsp.name.as_str()));
+                names.extend(router.egress.iter().map(|(name, _)| name.as_str()));
+            }
         }
         names
     }
@@ -132,7 +151,7 @@ fn port(mut o: Object<'_>) -> Port {
     if interface.is_empty() {
         o.wrong("location", "this is required: the name of an interface of this machine");
     }
-    Port { name: o.name("name"), interface, speed: None, capture }
+    Port { name: o.name("name"), interface, speed: None, mtu: None, capture }
 }
 
 /// Calls `set` for the ports that `port_names` lists.
@@ -148,12 +167,15 @@ fn each_port(o: &mut Object<'_>, ports: &mut [Port], set: impl Fn(&mut Port)) {
 fn layer1(mut o: Object<'_>, ports: &mut [Port]) {
     o.name("name");
     let at = o.has("speed").then(|| o.word("speed", &SPEEDS.map(|(word, _)| word), 5));
-    // The interface has its MTU, and every frame of the line arrives; both are checked when it is opened.
-    o.number("mtu", 14_000);
+    let mtu = o.number("mtu", 14_000).map(|mtu| mtu as u32);
+    // Every frame of the line arrives.
     ["promiscuous", "media", "ieee_media_defaults", "auto_negotiate", "auto_negotiation"]
         .iter()
         .for_each(|key| o.ignore(key));
-    each_port(&mut o, ports, |port| port.speed = at.map(|at| Bandwidth(SPEEDS[at].1)).or(port.speed));
+    each_port(&mut o, ports, |port| {
+        port.speed = at.map(|at| Bandwidth(SPEEDS[at].1)).or(port.speed);
+        port.mtu = mtu.or(port.mtu);
+    });
 }
 
 fn capture(mut o: Object<'_>, ports: &mut [Port]) {
@@ -179,21 +201,24 @@ fn options(config: &mut Object<'_>) -> bool {
     o.object("protocol_options").is_none_or(|mut protocol| protocol.flag("auto_start_all", true))
 }
 
-fn events(config: &mut Object<'_>) {
-    let Some(mut o) = config.object("events") else { return };
-    for key in ["cp_events", "dp_events"] {
-        if let Some(mut events) = o.object(key) {
-            events.ignore("rx_rate_threshold");
-            events.drop_false();
+fn events(config: &mut Object<'_>) -> Events {
+    let Some(mut o) = config.object("events") else { return Events::default() };
+    let control_plane = o.object("cp_events").is_some_and(|mut events| events.flag("enable", false));
+    let rate_threshold = o.object("dp_events").and_then(|mut events| {
+        let threshold = events.float("rx_rate_threshold").unwrap_or(95.0);
+        if threshold > 100.0 {
+            events.wrong("rx_rate_threshold", format_args!("{threshold} is more than 100 per cent"));
         }
-    }
+        events.flag("enable", false).then_some(threshold)
+    });
     o.drop_false();
+    Events { control_plane, rate_threshold }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::routes::Prefix;
+    use drophammer_model::routes::{PathSegment, PathSegmentKind, Prefix};
     use serde_json::json;
 
     #[test]
@@ -201,6 +226,20 @@ mod tests {
         for document in [json!({}), Value::Null] {
             assert_eq!(Config::read(document), Ok(Config { auto_start: true, ..Config::default() }));
         }
+    }
+
+    #[test]
+    fn events_have_a_threshold() {
+        let events = |text: Value| Config::read(json!({"events": text})).map(|config| config.events);
+        let read = events(json!({"cp_events": {"enable": true}, "dp_events": {"enable": true}})).unwrap();
+        assert_eq!(read, Events { control_plane: true, rate_threshold: Some(95.0) });
+        let disabled = json!({"cp_events": {}, "dp_events": {"enable": false, "rx_rate_threshold": 90}});
+        assert_eq!(events(disabled).unwrap(), Events::default());
+        let errors = events(json!({"dp_events": {"rx_rate_threshold": 101}, "link": {"enable": true}})).unwrap_err();
+        assert_eq!(
+            errors,
+            ["events.dp_events.rx_rate_threshold: 101 is more than 100 per cent", "events.link: not supported"]
+        );
     }
 
     #[test]
@@ -248,10 +287,42 @@ mod tests {
         let routes = &peer.routes[0];
         let prefixes = ["20.0.0.0/24", "20.0.2.0/24", "20.0.4.0/24"].map(|text| text.parse::<Prefix>().unwrap());
         assert_eq!(routes.prefixes, prefixes);
-        assert_eq!(routes.attributes.as_path, [1, 2]);
+        let sequence = |ases: &[u32]| PathSegment { kind: PathSegmentKind::Sequence, ases: ases.to_vec() };
+        assert_eq!(routes.attributes.path, Some(vec![sequence(&[65_001]), sequence(&[1, 2])]));
         assert_eq!(routes.attributes.communities, [0x1_0002, 0xffff_ff01]);
         assert_eq!((routes.attributes.med, routes.attributes.local_pref), (Some(50), Some(100)));
         assert_eq!(peer.routes[1].prefixes.len(), 1);
+    }
+
+    /// As the suite of the API's authors sends it.
+    #[test]
+    fn a_recorded_path_begins_with_the_own_as_as_a_set() {
+        let config = Config::read(json!({
+            "ports": [{"name": "ptx", "location": "va"}],
+            "devices": [{
+                "name": "dtx",
+                "ethernets": [{
+                    "name": "dtx_eth", "connection": {"choice": "port_name", "port_name": "ptx"}, "mtu": 1500,
+                    "ipv4_addresses": [{"name": "dtx_ip", "address": "1.1.1.1", "gateway": "1.1.1.2", "prefix": 24}],
+                }],
+                "bgp": {"router_id": "1.1.1.1", "ipv4_interfaces": [{"ipv4_name": "dtx_ip", "peers": [{
+                    "name": "peer", "peer_address": "1.1.1.2", "as_type": "ebgp", "as_number": 1111, "as_number_width": "four",
+                    "v4_routes": [{
+                        "name": "rr", "addresses": [{"address": "10.10.10.1", "prefix": 32, "count": 1, "step": 1}],
+                        "next_hop_mode": "manual", "next_hop_address_type": "ipv4", "next_hop_ipv4_address": "1.1.1.3",
+                        "next_hop_ipv6_address": "::0",
+                        "advanced": {"include_multi_exit_discriminator": true, "multi_exit_discriminator": 50, "origin": "egp"},
+                        "as_path": {"as_set_mode": "include_as_set", "segments": [{"type": "as_seq", "as_numbers": [1112, 1113]}]},
+                    }],
+                }]}]},
+            }],
+        }));
+        let config = config.unwrap();
+        let routes = &config.devices[0].bgp.as_ref().unwrap().peers[0].routes[0];
+        let segment = |kind, ases: &[u32]| PathSegment { kind, ases: ases.to_vec() };
+        let path = vec![segment(PathSegmentKind::Set, &[1_111]), segment(PathSegmentKind::Sequence, &[1_112, 1_113])];
+        assert_eq!((&routes.attributes.path, routes.attributes.med), (&Some(path), Some(50)));
+        assert_eq!(routes.attributes.next_hop, Some("1.1.1.3".parse().unwrap()));
     }
 
     #[test]

@@ -5,24 +5,27 @@ use super::pattern::{Written, checksum, constant, pattern, pattern_or};
 use super::read::Object;
 use drophammer_model::mac::MacAddr;
 use drophammer_model::traffic::{
-    Bits, Ethernet, Field, FieldValue, Gre, Header, IcmpEcho, Ipv4, Ipv6, Mpls, Octets, Raw, Tcp, Udp, Vlan,
+    Bits, Ethernet, Field, FieldValue, Gre, Header, IcmpEcho, Ipv4, Ipv6, Mpls, Octets, Raw, Tcp, Udp, Vlan, Vxlan,
 };
 use std::net::Ipv4Addr;
 
 const KINDS: &[&str] =
-    &["ethernet", "vlan", "mpls", "ipv4", "ipv6", "gre", "udp", "tcp", "icmp", "icmpv6", "arp", "custom"];
+    &["ethernet", "vlan", "mpls", "ipv4", "ipv6", "gre", "udp", "vxlan", "tcp", "icmp", "icmpv6", "arp", "custom"];
 
 /// EtherType of frames whose payload has none (the model's default of an automatic one).
 const NO_ETHERTYPE: u16 = 0xffff;
+/// UDP port of VXLAN (RFC 7348), if the client gives none.
+const VXLAN_PORT: u16 = 4_789;
 /// EtherType of ARP (RFC 826).
 const ARP: u16 = 0x0806;
 /// Protocol of packets whose payload has none: any host internal protocol, and no next header (RFC 8200).
-const NO_PROTOCOL: (u8, u8) = (61, 59);
+pub const NO_PROTOCOL: (u8, u8) = (61, 59);
 
-/// Reads the headers of a flow, the outermost first. An empty list is Ethernet and IPv4 without more.
-pub fn packet(headers: Vec<Object<'_>>) -> Vec<Header> {
+/// Reads the headers of a flow, the outermost first. An empty list is Ethernet and IPv4 without more. Returns also the index of the
+/// outermost label stack entry if its label is automatic.
+pub fn packet(headers: Vec<Object<'_>>) -> (Vec<Header>, Option<usize>) {
     let mut stack = Vec::new();
-    let mut arp = false;
+    let (mut arp, mut learned) = (false, None);
     for mut header in headers {
         let kind = header.choice(KINDS, "ethernet");
         let mut o = header.object_or_empty(kind);
@@ -30,13 +33,24 @@ pub fn packet(headers: Vec<Object<'_>>) -> Vec<Header> {
             o.errors().add(o.path(), "no header can follow `custom` or `arp`");
         }
         arp |= kind == "arp";
+        if let (Some(Header::Udp(udp)), "vxlan") = (stack.last_mut(), kind)
+            && udp.destination_port == Field::Value(0)
+        {
+            udp.destination_port = VXLAN_PORT.into();
+        }
         stack.push(match kind {
             "vlan" => Header::Vlan(vlan(&mut o)),
-            "mpls" => Header::Mpls(mpls(&mut o)),
+            "mpls" => {
+                let label = pattern(&mut o, "label", Bits::new(16));
+                let outermost = stack.iter().all(|header| !matches!(header, Header::Mpls(_)));
+                learned = if outermost { label.is_none().then_some(stack.len()) } else { learned };
+                Header::Mpls(mpls(&mut o, label))
+            }
             "ipv4" => Header::Ipv4(ipv4(&mut o)),
             "ipv6" => Header::Ipv6(ipv6(&mut o)),
             "gre" => Header::Gre(gre(&mut o)),
             "udp" => Header::Udp(udp(&mut o)),
+            "vxlan" => Header::Vxlan(vxlan(&mut o)),
             "tcp" => Header::Tcp(tcp(&mut o)),
             "icmp" => Header::IcmpEcho(echo(&mut o, [8, 0])),
             "icmpv6" => Header::IcmpEcho(echo(&mut o, [128, 129])),
@@ -49,7 +63,7 @@ pub fn packet(headers: Vec<Object<'_>>) -> Vec<Header> {
         });
     }
     complete(&mut stack, arp);
-    stack
+    (stack, learned)
 }
 
 fn raw(bytes: Vec<u8>) -> Header {
@@ -91,9 +105,9 @@ fn vlan(o: &mut Object<'_>) -> Vlan {
     }
 }
 
-fn mpls(o: &mut Object<'_>) -> Mpls {
+fn mpls(o: &mut Object<'_>, label: Option<Field<Bits<20>>>) -> Mpls {
     Mpls {
-        label: pattern_or(o, "label", Bits::new(16)),
+        label: label.unwrap_or(Field::Value(Bits::new(16))),
         tc: pattern_or(o, "traffic_class", Bits::default()),
         bottom_of_stack: pattern(o, "bottom_of_stack", true),
         ttl: pattern_or(o, "time_to_live", 64),
@@ -205,6 +219,18 @@ fn udp(o: &mut Object<'_>) -> Udp {
     }
 }
 
+fn vxlan(o: &mut Object<'_>) -> Vxlan {
+    if constant::<u8>(o, "flags", 8) != 8 {
+        o.wrong("flags", "only 8 is supported: the network identifier is valid");
+    }
+    for key in ["reserved0", "reserved1"] {
+        if constant::<Bits<24>>(o, key, Bits::default()) != Bits::default() {
+            o.wrong(key, "only 0 is supported");
+        }
+    }
+    Vxlan { vni: pattern_or(o, "vni", Bits::default()) }
+}
+
 /// The control bits of TCP, the highest first.
 const FLAGS: [&str; 9] =
     ["ecn_ns", "ecn_cwr", "ecn_echo", "ctl_urg", "ctl_ack", "ctl_psh", "ctl_rst", "ctl_syn", "ctl_fin"];
@@ -270,7 +296,7 @@ mod tests {
     fn read(headers: Value) -> Result<Vec<Header>, Vec<String>> {
         let errors = Errors::default();
         let mut flow = Object::document(json!({ "packet": headers }), &errors);
-        let stack = packet(flow.objects("packet"));
+        let (stack, _) = packet(flow.objects("packet"));
         drop(flow);
         errors.or(stack)
     }
@@ -314,10 +340,21 @@ mod tests {
     }
 
     #[test]
+    fn vxlan_has_its_port() {
+        let stack = read(
+            json!([{"ethernet": {}}, {"ipv4": {}}, {"udp": {}}, {"vxlan": {"vni": {"values": [7, 8]}}}, {"ethernet": {}}]),
+        );
+        let stack = stack.unwrap();
+        let (Header::Udp(udp), Header::Vxlan(vxlan)) = (&stack[2], &stack[3]) else { panic!("{stack:?}") };
+        assert_eq!(udp.destination_port, 4_789.into());
+        assert_eq!(vxlan.vni, Field::Values(vec![Bits::new(7), Bits::new(8)]));
+    }
+
+    #[test]
     fn what_is_not_supported_is_named() {
         for (headers, error) in [
             (json!([{"choice": "gtpv1", "gtpv1": {}}]), "packet[0].gtpv1: not supported"),
-            (json!([{"ethernet": {}}, {"vxlan": {}}]), "packet[1].vxlan: not supported"),
+            (json!([{"vxlan": {"flags": {"value": 0}}}]), "packet[0].vxlan.flags: only 8 is supported"),
             (json!([{"ipv4": {"options": [{"choice": "router_alert"}]}}]), "packet[0].ipv4.options: not supported"),
             (json!([{"tcp": {"ctl_syn": {"values": [0, 1]}}}]), "packet[0].tcp.ctl_syn: only one value for all frames"),
             (json!([{"udp": {"checksum": {"generated": "bad"}}}]), "packet[0].udp.checksum.generated: `bad`"),

@@ -1,25 +1,41 @@
 //! Reads JSON objects strictly: each field is taken by its name, and a field that nobody took is reported with its path.
 
 use serde_json::{Map, Value};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::str::FromStr;
 
 /// Most errors that are told at once.
 const MOST_ERRORS: usize = 50;
 
+/// Most routes of all ranges together.
+const MOST_ROUTES: u64 = 8_000_000;
+
 /// All errors of a document.
 #[derive(Debug, Default)]
-pub struct Errors(RefCell<Vec<String>>);
+pub struct Errors {
+    list: RefCell<Vec<String>>,
+    routes: Cell<u64>,
+}
 
 impl Errors {
     /// Adds an error at `path`.
     pub fn add(&self, path: &str, reason: impl Display) {
-        let mut errors = self.0.borrow_mut();
+        let mut errors = self.list.borrow_mut();
         if errors.len() < MOST_ERRORS {
             let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
             errors.push(format!("{path}{reason}"));
         }
+    }
+
+    /// Takes this many routes out of what a document may have.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn spend_routes(&self, routes: u64) -> Result<(), String> {
+        self.routes.set(self.routes.get().saturating_add(routes));
+        let fit = self.routes.get() <= MOST_ROUTES;
+        fit.then_some(()).ok_or_else(|| format!("all ranges together have at most {MOST_ROUTES} routes"))
     }
 
     /// `value`, unless there are errors.
@@ -27,7 +43,7 @@ impl Errors {
     /// # Errors
     /// All errors so far.
     pub fn or<T>(self, value: T) -> Result<T, Vec<String>> {
-        let errors = self.0.into_inner();
+        let errors = self.list.into_inner();
         if errors.is_empty() { Ok(value) } else { Err(errors) }
     }
 }
@@ -186,6 +202,22 @@ impl<'a> Object<'a> {
         number
     }
 
+    /// Takes a whole number from `least` to `most`, otherwise `default`.
+    pub fn within(&mut self, key: &str, [least, most]: [u64; 2], default: u64) -> u64 {
+        let number = self.number(key, most).unwrap_or(default);
+        if number < least {
+            self.wrong(key, format_args!("the smallest value is {least}"));
+        }
+        number
+    }
+
+    /// Takes a whole number of which only one value is supported, the default.
+    pub fn only(&mut self, key: &str, value: u64) {
+        if self.number(key, u64::MAX).is_some_and(|number| number != value) {
+            self.wrong(key, format_args!("only {value} is supported"));
+        }
+    }
+
     /// Takes a number that is not negative.
     pub fn float(&mut self, key: &str) -> Option<f64> {
         let value = self.take(key)?;
@@ -274,6 +306,13 @@ mod tests {
             assert_eq!(flows[0].objects("packet").len(), 1);
         }
         assert_eq!(errors.or(()).unwrap_err(), ["flows[0].packet[0].gtpv1: not supported", "x: not supported"]);
+    }
+
+    #[test]
+    fn routes_of_all_ranges_are_limited_together() {
+        let errors = Errors::default();
+        assert_eq!((errors.spend_routes(MOST_ROUTES - 1), errors.spend_routes(1)), (Ok(()), Ok(())));
+        assert!(errors.spend_routes(u64::MAX).unwrap_err().contains("at most 8000000 routes"));
     }
 
     #[test]

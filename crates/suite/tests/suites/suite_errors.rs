@@ -328,16 +328,21 @@ fn vpns_and_bgp_have_one_as() {
 }
 
 #[test]
-fn customers_are_a_number_or_a_map_with_bfd() {
+fn customers_are_a_number_or_a_map() {
     let text = |customers: &str| {
         format!(
-            "suite: pe\nduts: [{{name: known, kind: reference}}]\nports:\n  - {{name: c, speed: 1 Gbit/s, ipv6: off, \
+            "suite: pe\nduts: [{{name: frr, kind: frr}}]\nports:\n  - {{name: c, speed: 1 Gbit/s, ipv6: off, \
              customers: {customers}}}\n  - {{name: n, speed: 1 Gbit/s, ipv6: off, core: [ospf, ldp]}}\ntests: [throughput]\n"
         )
     };
-    for (customers, count, bfd) in [("2", 2, false), ("{count: 3}", 3, false), ("{count: 4, bfd: true}", 4, true)] {
+    for (customers, count, [bfd, ipv6]) in [
+        ("2", 2, [false, true]),
+        ("{count: 3}", 3, [false, true]),
+        ("{count: 4, bfd: true}", 4, [true, true]),
+        ("{count: 5, ipv6: false}", 5, [false, false]),
+    ] {
         let port = &suite(&text(customers)).unwrap().ports[0];
-        assert_eq!((port.customers, port.customer_bfd), (count, bfd), "{customers}");
+        assert_eq!((port.customers, port.customer_bfd, port.customer_ipv6), (count, bfd, ipv6), "{customers}");
     }
     for (customers, message, help) in [
         ("0", "`customers`", "1"),
@@ -350,6 +355,31 @@ fn customers_are_a_number_or_a_map_with_bfd() {
         let [error] = &errors.errors[..] else { panic!("{customers}: {errors}") };
         assert!(error.message.contains(message) && error.help.contains(help), "{customers}: {errors}");
     }
+}
+
+#[test]
+fn further_sites_belong_to_vrfs_of_an_earlier_port() {
+    let text = |ports: &str| {
+        let core = "{name: n1, speed: 1 Gbit/s, core: [ospf, ldp]}, {name: n2, speed: 1 Gbit/s, core: [ospf, ldp]}";
+        format!("suite: pe\nduts: [{{name: frr, kind: frr}}]\nports: [{ports}, {core}]\ntests: [throughput]\n")
+    };
+    let port = |name: &str, more: &str| format!("{{name: {name}, speed: 1 Gbit/s, {more}}}");
+    let both = |first: &str, second: &str| text(&[port("c1", first), port("c2", second)].join(", "));
+    let sites = |text: &str| suite(text).unwrap().ports.iter().map(|port| port.sites_of).collect::<Vec<_>>();
+    assert_eq!(sites(&both("customers: 3", "customers: 2, sites_of: c1")), [None, Some(0), None, None]);
+    for (first, second, message) in [
+        ("customers: 3", "customers: 4, sites_of: c1", "port `c1` has 3 VRFs"),
+        ("customers: {count: 3, ipv6: false}", "customers: 3, sites_of: c1", "the VRFs of port `c1` have no IPv6"),
+        ("customers: 3", "sites_of: c1", "needs `customers`"),
+        ("customers: 3", "customers: 1, sites_of: n1", "no earlier port `n1` has VRFs of its own"),
+        ("customers: 1, sites_of: c2", "customers: 3", "no earlier port `c2` has VRFs of its own"),
+    ] {
+        let errors = suite(&both(first, second)).unwrap_err();
+        assert!(errors.errors.iter().any(|error| error.message.contains(message)), "{message}: {errors}");
+    }
+    let many = (2..7).map(|n| port(&format!("c{n}"), "customers: 1, sites_of: c1")).collect::<Vec<_>>();
+    let errors = suite(&text(&[vec![port("c1", "customers: 1")], many].concat().join(", "))).unwrap_err();
+    assert!(errors.errors[0].message.contains("too many ports have sites of `c1`"), "{errors}");
 }
 
 #[test]

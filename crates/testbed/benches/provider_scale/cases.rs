@@ -5,10 +5,12 @@ use crate::common::read_suite;
 use crate::worlds::{Device, World, seconds, with_world};
 use crate::{on_processor_s, status_mib};
 use drophammer_methods::igp::IgpPlan;
+use drophammer_methods::vpns::VpnSize;
 use drophammer_methods::{LspPlan, Testbed};
 use drophammer_model::Instant;
 use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::routes::{Change, RouteAction};
+use drophammer_model::trial::Family;
 use drophammer_rig::Until;
 use drophammer_testbed::setup::TestSetup;
 use drophammer_wire::bgp::AfiSafi;
@@ -66,6 +68,11 @@ fn scaled(number: u32, scale: f64) -> u32 {
     ((f64::from(number) * scale) as u32).max(1)
 }
 
+/// VRFs with this number of IPv4 routes at each site.
+fn size(vrfs: u32, routes: u32) -> VpnSize {
+    VpnSize { vrfs, routes, families: vec![Family::Ipv4] }
+}
+
 /// Serves the emulated routers for this long.
 fn hold(bed: &mut TestSetup<'_>, time: Duration) {
     let end = bed.rig().now() + time;
@@ -88,7 +95,8 @@ fn sessions(world: World, scale: f64) {
     let count = u64::from(16 * each);
     with_world(world, &suite, |bed, device| {
         let step = Step::begin(world, bed, device);
-        let up = bed.vpns().and_then(|vpns| vpns.bring_up(count as u32, 1, WITHIN)).unwrap_or_else(|e| panic!("{e}"));
+        let up =
+            bed.vpns().and_then(|vpns| vpns.bring_up(&size(count as u32, 1), WITHIN)).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(u64::from(up.sessions), count + 16);
         step.end(bed, device, &format!("{count} CE routers up, BGP and BFD"), (count, "CE router"), 0.0);
         let codec = codec::bfd();
@@ -136,7 +144,7 @@ fn routes(world: World, scale: f64) {
     let all = |codec: Codec| (codec.write_s + codec.parse_s) * (count / 2) as f64;
     with_world(world, &suite, |bed, device| {
         let vpns = bed.vpns().unwrap_or_else(|e| panic!("{e}"));
-        vpns.bring_up(VRFS, per_site, WITHIN).unwrap_or_else(|e| panic!("{e}"));
+        vpns.bring_up(&size(VRFS, per_site), WITHIN).unwrap_or_else(|e| panic!("{e}"));
         let step = Step::begin(world, bed, device);
         let vpns = bed.vpns().unwrap_or_else(|e| panic!("{e}"));
         vpns.change_all(Change::Advertise).unwrap_or_else(|e| panic!("{e}"));

@@ -11,8 +11,8 @@ impl TestSetup<'_> {
         let rig = &self.routing.bench.rig;
         let Some(used) = &self.vpns.in_use else { return Vec::new() };
         let mut all: Vec<Option<(Instant, Instant)>> = vec![None; changes];
-        for (_, (session, _)) in used.vrfs.iter().zip(&used.at_ces).filter(|(vrf, _)| vrf.customer == port) {
-            let Some((routers, router)) = rig.session(*session) else { return Vec::new() };
+        for ce in used.ces.iter().filter(|ce| ce.site.customer == port) {
+            let Some((routers, router)) = rig.session(ce.session) else { return Vec::new() };
             let periods = routers.sending(router);
             let Some(skipped) = periods.len().checked_sub(changes) else { return Vec::new() };
             for (whole, (from, to)) in all.iter_mut().zip(periods.skip(skipped)) {

@@ -1,4 +1,4 @@
-//! User Mode Linux as a router under test: VLAN tags, BGP peers on sub-interfaces, VRFs, and a run whose guest is killed.
+//! User Mode Linux as a router under test: VLAN tags, BGP peers on sub-interfaces, VRFs with and without earlier BGP sessions, and a run whose guest is killed.
 
 mod killed;
 mod pe;
@@ -12,10 +12,13 @@ use std::path::Path;
 
 type Scenario = fn(&mut Lab, &Path) -> Result<(), String>;
 
-const SCENARIOS: [(&str, Scenario); 4] = [
+const SCENARIOS: [(&str, Scenario); 7] = [
     ("frames_carry_the_tags_of_the_suite", vlans::tags),
     ("peers_on_sub_interfaces_exchange_routes", peers::many),
     ("vpns_between_ce_and_pe_routers", pe::vpns),
+    ("vpns_after_bgp_sessions", pe::vpns_after_bgp),
+    ("vpns_with_ipv6_behind_an_ipv4_core", pe::vpns_with_ipv6),
+    ("vpns_with_two_sites_behind_customer_ports", pe::vpns_with_two_sites),
     ("a_killed_guest_ends_only_its_own_tests", killed::in_a_trial),
 ];
 

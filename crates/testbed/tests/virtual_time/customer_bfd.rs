@@ -2,12 +2,18 @@
 
 use crate::common::{read_suite, with_bed};
 use drophammer_methods::Testbed;
+use drophammer_methods::vpns::VpnSize;
 use drophammer_model::routes::Change;
 use drophammer_model::trial::Family;
 use drophammer_reference::{BfdTruth, Faults, IgpFaults};
 use std::time::Duration;
 
 const WITHIN: Duration = Duration::from_secs(60);
+const TWO_SITES: &str = "suite: bfd\nduts: [{name: box, kind: reference}]\nports:\n  \
+                         - {name: c1, speed: 1 Gbit/s, customers: {count: 2, bfd: true}}\n  \
+                         - {name: c2, speed: 1 Gbit/s, customers: {count: 1, bfd: true}, sites_of: c1}\n  \
+                         - {name: n1, speed: 1 Gbit/s, mtu: 1600, core: [ospf, ldp]}\n  \
+                         - {name: n2, speed: 1 Gbit/s, mtu: 1600, core: [ospf, ldp]}\ntests: [vpn_scale]\n";
 const SUITE: &str = "suite: bfd\nduts: [{name: box, kind: reference}]\nports:\n  \
                      - {name: c, speed: 1 Gbit/s, ipv6: off, customers: {count: 3, bfd: true}}\n  \
                      - {name: n, speed: 1 Gbit/s, ipv6: off, mtu: 1600, core: [ospf, ldp]}\ntests: [vpn_scale]\n";
@@ -19,7 +25,8 @@ fn a_lost_session_is_named_and_ends_bgp() {
         &[Family::Ipv4],
         |_| {},
         |bed, device| {
-            let up = |bed: &mut dyn Testbed| bed.vpns().unwrap().bring_up(3, 10, WITHIN).unwrap();
+            let size = VpnSize { vrfs: 3, routes: 10, families: vec![Family::Ipv4] };
+            let up = |bed: &mut dyn Testbed| bed.vpns().unwrap().bring_up(&size, WITHIN).unwrap();
             up(bed);
             assert_eq!(device.truth().vrf_bfd, BfdTruth { up: 3, downs: 0, missing: 0 });
             let silent =
@@ -48,6 +55,30 @@ fn a_lost_session_is_named_and_ends_bgp() {
             assert_eq!((seen.bfd_lost, seen.sessions_lost, device.truth().vrf_bfd.up), (0, 0, 3));
             bed.vpns().unwrap().take_down().unwrap();
             assert_eq!(device.truth().vrf_bfd.up, 0);
+        },
+    );
+}
+
+#[test]
+fn a_lost_session_of_a_site_ends_bgp_in_both_families() {
+    let families = [Family::Ipv4, Family::Ipv6];
+    with_bed(
+        &read_suite(TWO_SITES),
+        &families,
+        |_| {},
+        |bed, device| {
+            let size = VpnSize { vrfs: 2, routes: 10, families: families.to_vec() };
+            let up = bed.vpns().unwrap().bring_up(&size, WITHIN).unwrap();
+            // Two families of three CE routers, and two PE routers.
+            assert_eq!((up.sessions, device.truth().vrf_bfd.up), (8, 3));
+            let silent =
+                Faults { igp: IgpFaults { bfd_packet_missing: 1, ..IgpFaults::default() }, ..Faults::default() };
+            device.set_faults(silent).unwrap();
+            Testbed::settle(bed, Duration::from_millis(1_000)).unwrap();
+            let seen = bed.vpns().unwrap().seen();
+            let why = "packets of the DUT were missing for the detection time";
+            assert_eq!(seen.bfd_lost_at, ["v1", "v2", "v1, site 2"].map(|site| format!("{site} ({why})")));
+            assert_eq!((seen.bfd_lost, seen.sessions_lost), (3, 6));
         },
     );
 }

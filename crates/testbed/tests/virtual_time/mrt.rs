@@ -153,6 +153,7 @@ fn the_peer_with_most_routes_gives_the_table() {
     let rich = RouteAttributes {
         origin: Origin::Incomplete,
         as_path: vec![10, 4_200_000_000, 11],
+        path: None,
         med: Some(50),
         local_pref: Some(200),
         communities: vec![0xfbf4_0001, 0xfbf4_0002, 0xffff_ff01],

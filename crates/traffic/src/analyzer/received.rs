@@ -2,7 +2,7 @@
 
 use super::Deviations;
 use super::extras::Ipdv;
-use crate::counts::GroupCounts;
+use crate::counts::{Arrivals as Times, GroupCounts};
 use crate::histogram::Latencies;
 use crate::lane_report::{GroupReport, PortArrivals};
 use crate::plan::spaced;
@@ -38,6 +38,8 @@ pub struct GroupReceived {
     latency_sum: u128,
     latency_min: u64,
     latency_max: u64,
+    /// First and last arrival of a distinct intact frame.
+    arrivals: [u64; 2],
     /// Variations of latency from frame to frame, if the group measures them.
     ipdv: Option<Box<Ipdv>>,
 }
@@ -55,6 +57,7 @@ impl GroupReceived {
             latency_sum: 0,
             latency_min: u64::MAX,
             latency_max: 0,
+            arrivals: [u64::MAX, 0],
             ipdv: ipdv.then(Box::default),
         }
     }
@@ -79,6 +82,7 @@ impl GroupReceived {
         self.latency_sum += u128::from(run.latency_sum);
         self.latency_min = self.latency_min.min(run.latency_min);
         self.latency_max = self.latency_max.max(run.latency_max);
+        self.arrivals = [self.arrivals[0].min(run.first), self.arrivals[1].max(run.last)];
         if let Some(count) = self.bins.delivered.get_mut(run.departures.index) {
             *count += run.frames;
         }
@@ -106,6 +110,12 @@ impl GroupReceived {
             bytes: self.bytes,
             latencies: self.latencies.steps().collect(),
             latency_max_ns: self.latency_max,
+            arrivals: (self.latency_min <= self.latency_max).then_some(Times {
+                first: Instant(self.arrivals[0]),
+                last: Instant(self.arrivals[1]),
+                latency_min_ns: self.latency_min,
+                latency_sum_ns: self.latency_sum,
+            }),
         }
     }
 

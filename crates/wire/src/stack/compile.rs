@@ -8,7 +8,7 @@ use super::number::*;
 use super::place::Place;
 use crate::{ethernet, ipv4, ipv6, signature, udp};
 use drophammer_model::size::FrameSize;
-use drophammer_model::traffic::{FieldName, Header, HeaderKind};
+use drophammer_model::traffic::{Field, FieldName, Header, HeaderKind};
 
 /// Length of the Ethernet FCS in bytes.
 const FCS: usize = 4;
@@ -96,7 +96,9 @@ fn follows(below: HeaderKind, kind: HeaderKind) -> bool {
         Mpls => matches!(kind, Mpls | Ipv4 | Ipv6 | Raw),
         Ipv4 | Ipv6 => matches!(kind, Ipv4 | Ipv6 | Gre | Udp | Tcp | IcmpEcho | Raw),
         Gre => matches!(kind, Ethernet | Mpls | Ipv4 | Ipv6 | Raw),
-        Udp | Tcp | IcmpEcho => kind == Raw,
+        Vxlan => matches!(kind, Ethernet | Raw),
+        Udp => matches!(kind, Vxlan | Raw),
+        Tcp | IcmpEcho => kind == Raw,
         Raw => false,
     }
 }
@@ -126,6 +128,10 @@ fn itself(header: &Header, next: Option<&Header>) -> Result<(), Cause> {
                 _ => Ok(()),
             },
         },
+        Header::Udp(udp) if matches!(next, Some(Header::Vxlan(_))) => match udp.destination_port {
+            Field::Value(VXLAN_PORT) => Ok(()),
+            _ => Err(Cause::VxlanPort),
+        },
         _ => Ok(()),
     }
 }
@@ -144,6 +150,7 @@ fn length(header: &Header) -> usize {
                 [gre.checksum_present || gre.checksum.is_some(), gre.key.is_some(), gre.sequence_number.is_some()];
             4 + 4 * options.into_iter().filter(|there| *there).count()
         }
+        Header::Vxlan(_) => VXLAN_LEN,
         Header::Udp(_) => udp::LEN,
         Header::Tcp(tcp) => 20 + tcp.options.0.len().next_multiple_of(4),
         Header::IcmpEcho(_) => 8,
@@ -254,6 +261,7 @@ fn skeleton(header: &Header, bytes: &mut [u8]) {
     match header {
         Header::Ipv4(ipv4) => bytes[ipv4::LEN..][..ipv4.options.0.len()].copy_from_slice(&ipv4.options.0),
         Header::Ipv6(ipv6) => extensions::write(&ipv6.extensions, bytes),
+        Header::Vxlan(_) => bytes[0] = VXLAN_VALID,
         Header::Tcp(tcp) => bytes[20..][..tcp.options.0.len()].copy_from_slice(&tcp.options.0),
         Header::Gre(gre) => {
             let flag = |there: bool, flag: u8| if there { flag } else { 0 };

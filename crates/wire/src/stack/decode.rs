@@ -8,7 +8,7 @@ use super::place::entries;
 use crate::{ethernet, ipv4};
 use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::{
-    Ethernet, FieldName, Gre, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Octets, Raw, Tcp, Udp, Vlan,
+    Ethernet, FieldName, Gre, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Octets, Raw, Tcp, Udp, Vlan, Vxlan,
 };
 
 /// A frame as a description.
@@ -88,6 +88,7 @@ fn header(frame: &[u8], layer: &Layer) -> Header {
         HeaderKind::Ipv4 => Header::Ipv4(Ipv4 { options: options(ipv4::LEN), ..Ipv4::default() }),
         HeaderKind::Ipv6 => Header::Ipv6(Ipv6 { extensions: extensions::read(bytes), ..Ipv6::default() }),
         HeaderKind::Gre => Header::Gre(Gre { checksum_present: bytes[0] & GRE_CHECKSUM != 0, ..Gre::default() }),
+        HeaderKind::Vxlan => Header::Vxlan(Vxlan::default()),
         HeaderKind::Udp => Header::Udp(Udp::default()),
         HeaderKind::Tcp => Header::Tcp(Tcp { options: options(20), ..Tcp::default() }),
         HeaderKind::IcmpEcho => {

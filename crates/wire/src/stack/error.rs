@@ -29,6 +29,8 @@ pub enum Cause {
     LabelsOnNothing,
     /// The last label is not the bottom of its stack.
     EndlessLabels,
+    /// VXLAN follows UDP to another port than its own.
+    VxlanPort,
     /// Something follows the raw bytes.
     RawNotLast,
     /// No following header determines this field.
@@ -88,6 +90,7 @@ impl fmt::Display for StackError {
                 "the label stack has no end: this is its last label, but `bottom_of_stack` is false; leave that out, or write \
                  the labels as `raw` bytes"
             ),
+            Cause::VxlanPort => write!(f, "`vxlan` follows, whose port is 4789; write `destination_port: 4789`"),
             Cause::RawNotLast => write!(f, "`raw` must be the last header; write what follows it as `raw` bytes too"),
             Cause::NoType(field) => {
                 write!(f, "no header follows that determines its `{field}`; write `{field}`, or add a header")
@@ -129,9 +132,10 @@ impl fmt::Display for StackError {
 
 fn remedy(kind: HeaderKind, below: HeaderKind) -> &'static str {
     match (kind, below) {
-        (HeaderKind::Ethernet, _) => "a second Ethernet header needs `gre` before it",
+        (HeaderKind::Ethernet, _) => "a second Ethernet header needs `gre` or `vxlan` before it",
         (HeaderKind::Vlan, _) => "a tag needs `ethernet` or another `vlan` before it",
         (HeaderKind::Mpls, _) => "a label needs `ethernet`, `vlan`, `mpls` or `gre` before it",
+        (HeaderKind::Vxlan, _) => "VXLAN needs `udp` before it",
         (HeaderKind::Gre, _) => "GRE needs `ipv4` or `ipv6` before it",
         (
             HeaderKind::Udp | HeaderKind::Tcp | HeaderKind::IcmpEcho,

@@ -148,6 +148,7 @@ enum Next {
     /// An EtherType.
     Type(u16),
     Label,
+    Vxlan,
     /// The header after the last label, whose type is unknown.
     UnderLabels,
     /// A protocol number, from IPv6 or IPv4.
@@ -213,6 +214,7 @@ fn read(bytes: &[u8], next: Next) -> Result<Read, Stop> {
             Some(6) => read_ipv6(bytes),
             _ => Err(Stop::Unknown),
         },
+        Next::Vxlan => fixed(bytes, HeaderKind::Vxlan, VXLAN_LEN, |_| Next::Ethernet),
         Next::Protocol { number: GRE, .. } => read_gre(bytes),
         Next::Protocol { number: UDP, .. } => read_udp(bytes),
         Next::Protocol { number: TCP, .. } => read_tcp(bytes),
@@ -283,8 +285,17 @@ fn read_udp(bytes: &[u8]) -> Result<Read, Stop> {
     let head: &[u8; udp::LEN] = bytes.first_chunk().ok_or(Stop::Cut)?;
     let length = usize::from(word(head, 4));
     let fits = (udp::LEN..=bytes.len()).contains(&length);
-    let (end, stop) = if fits { (length, Stop::Transport) } else { (bytes.len(), Stop::Length) };
-    Ok(Read { kind: HeaderKind::Udp, length: udp::LEN, end, next: Next::Nothing(stop) })
+    let (end, next) = match fits {
+        true if word(head, 2) == VXLAN_PORT && is_vxlan(&bytes[udp::LEN..length]) => (length, Next::Vxlan),
+        true => (length, Next::Nothing(Stop::Transport)),
+        false => (bytes.len(), Next::Nothing(Stop::Length)),
+    };
+    Ok(Read { kind: HeaderKind::Udp, length: udp::LEN, end, next })
+}
+
+/// True for a VXLAN header with a network identifier and without extensions. Anything else to its port counts as payload.
+fn is_vxlan(payload: &[u8]) -> bool {
+    matches!(payload, [VXLAN_VALID, 0, 0, 0, _, _, _, 0, ..])
 }
 
 fn read_tcp(bytes: &[u8]) -> Result<Read, Stop> {

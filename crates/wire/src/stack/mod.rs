@@ -42,4 +42,10 @@ mod number {
     pub(super) const GRE_KEY: u8 = 0x20;
     /// GRE: sequence number present.
     pub(super) const GRE_SEQUENCE: u8 = 0x10;
+    /// UDP port of VXLAN (RFC 7348).
+    pub(super) const VXLAN_PORT: u16 = 4_789;
+    /// VXLAN: the network identifier is valid.
+    pub(super) const VXLAN_VALID: u8 = 0x08;
+    /// Length of a VXLAN header.
+    pub(super) const VXLAN_LEN: usize = 8;
 }

@@ -104,6 +104,9 @@ pub(super) fn entries(kind: HeaderKind) -> &'static [Entry] {
         Gre {
             Protocol 16, 16 automatic; Checksum 32, 16 automatic; Key 32, 32; SequenceNumber 32, 32;
         }
+        Vxlan {
+            Vni 32, 24;
+        }
         Udp {
             SourcePort 0, 16; DestinationPort 16, 16; Length 32, 16 automatic; Checksum 48, 16 automatic;
         }

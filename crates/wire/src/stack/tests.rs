@@ -37,7 +37,9 @@ fn header(kind: &str) -> Header {
             sequence_number: Some(8.into()),
             ..Gre::default()
         }),
+        "vxlan" => Header::Vxlan(Vxlan { vni: Bits::new(7).into() }),
         "udp" => Header::Udp(Udp::default()),
+        "udp4789" => Header::Udp(Udp { destination_port: 4_789.into(), ..Udp::default() }),
         "tcp" => Header::Tcp(Tcp::default()),
         "echo" => Header::IcmpEcho(IcmpEcho { identifier: 3.into(), ..IcmpEcho::default() }),
         "raw" => Header::Raw(Raw { bytes: Octets(vec![1, 2, 3]) }),
@@ -63,6 +65,7 @@ fn sizes_are_those_of_rfc_2544_and_of_the_ip_packet() {
         ("eth vlan mpls ipv4 udp", FrameSize::Ip(1500), 1522, 1510),
         ("eth ipv6 udp", FrameSize::Ip(60), 74, 62),
         ("eth ipv4 gre ipv4 udp", FrameSize::Ip(100), 114, 102),
+        ("eth ipv6 udp4789 vxlan eth vlan ipv4 tcp", FrameSize::Frame(200), 196, 184),
     ] {
         let compiled = compile(&stack(headers), size, PATTERN).unwrap();
         assert_eq!((compiled.bytes.len(), compiled.signature_at), (length, Some(signature_at)), "{headers} {size}");
@@ -148,6 +151,8 @@ fn stacks_that_cannot_be_are_refused_with_cause_and_remedy() {
         (stack("eth udp"), frame, "header 2 (`udp`): `udp` cannot follow `ethernet`; it needs `ipv4` or `ipv6`"),
         (stack("eth gre ipv4"), frame, "GRE needs `ipv4` or `ipv6` before it"),
         (stack("eth ipv4 udp tcp"), frame, "leave one of them out"),
+        (stack("eth ipv4 udp vxlan eth"), frame, "header 3 (`udp`): `vxlan` follows, whose port is 4789; write"),
+        (stack("eth ipv4 vxlan eth"), frame, "`vxlan` cannot follow `ipv4`; VXLAN needs `udp` before it"),
         (stack("eth raw ipv4"), frame, "header 2 (`raw`): `raw` must be the last header"),
         (stack("eth raw"), frame, "header 1 (`ethernet`): no header follows that determines its `ethertype`"),
         (

@@ -2,7 +2,7 @@
 
 use super::vpn::VpnFaultKind;
 use super::{Expected, RouteSource};
-use drophammer_model::routes::RouteAttributes;
+use drophammer_model::routes::{PathSegment, RouteAttributes};
 use drophammer_wire::bgp::AfiSafi;
 use drophammer_wire::bgp::update::walker::Received;
 use drophammer_wire::bgp::update::{Update, as_path};
@@ -50,6 +50,12 @@ pub(super) fn judge(
     }
     let received = &update.attributes;
     let as_path = !received.as_path.is_some_and(|path| {
+        if let Some(segments) = &sent.path {
+            let same = |((kind, ases), sent): ((u8, _), &PathSegment)| {
+                kind == sent.kind.code() && Iterator::eq(ases, sent.ases.iter().copied())
+            };
+            return path.segments().count() == segments.len() && path.segments().zip(segments).all(same);
+        }
         let ases = expected.as_path_prefix.iter().chain(&sent.as_path).copied();
         path.is_sequence() && as_path::merged(path, received.as4_path).eq(ases)
     });

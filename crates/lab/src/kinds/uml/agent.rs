@@ -49,9 +49,10 @@ pub(super) fn ask(
     }
 }
 
-/// True for the errors of a connection to a guest that has no time: it accepts nothing, or does not even answer ARP.
+/// True for the errors of a connection to a guest that has no time: it accepts nothing, does not even answer ARP, or has closed the connection
+/// without an answer because its network passed the question on too late.
 pub(super) fn is_busy(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::TimedOut | ErrorKind::HostUnreachable)
+    matches!(kind, ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::UnexpectedEof)
 }
 
 /// Like [`ask`], for a guest that may not be up yet.
@@ -91,5 +92,7 @@ mod tests {
         // Without an answer to ARP, the kernel reports the guest as unreachable.
         assert!([Errno::ETIMEDOUT, Errno::EHOSTUNREACH].into_iter().all(|errno| is_busy(kind(errno))));
         assert!(![Errno::ECONNREFUSED, Errno::ECONNRESET].into_iter().any(|errno| is_busy(kind(errno))));
+        let nothing = std::io::Error::from(serde_json::from_slice::<Value>(b"").unwrap_err());
+        assert!(is_busy(nothing.kind()));
     }
 }

@@ -9,7 +9,9 @@ use drophammer_emulation::device::{Address, Device, DeviceConfig, DeviceId, Devi
 use drophammer_emulation::protocol::Command;
 use drophammer_emulation::tcp::link;
 use drophammer_model::Instant;
-use drophammer_model::label_edge::{self, CE, CUSTOMER_AS, DUT_LOOPBACK, DUT_TO_CE, FIRST_VLAN, PROVIDER_AS};
+use drophammer_model::label_edge::{
+    self, CE, CE_IPV6, CUSTOMER_AS, DUT_LOOPBACK, DUT_TO_CE, DUT_TO_CE_IPV6, FIRST_VLAN, PROVIDER_AS,
+};
 use drophammer_model::role::{Place, PushedRoute};
 use drophammer_model::routes::{
     AttributePattern, Change, Counting, GroupSizes, LabelPer, PrefixesPerVrf, RouteRange, Routes, VpnRoutes, VrfRange,
@@ -72,10 +74,10 @@ pub fn config(vrfs: u32) -> Config {
         ipv6: None,
     };
     let vrf = |n: u32| Vrf {
-        interface: 2 + n as usize,
+        interfaces: vec![2 + n as usize],
         distinguisher: label_edge::distinguisher(DUT_LOOPBACK, n),
         target: label_edge::target(n),
-        bfd: None,
+        bfd: Vec::new(),
     };
     let ce =
         |n: u32| BgpPeer { port: 2 + n as usize, address: CE.into(), asn: CUSTOMER_AS, connect: false, client: false };
@@ -96,7 +98,19 @@ pub fn config(vrfs: u32) -> Config {
     }
 }
 
-/// `count` /24 from `first` on, all in one attribute group.
+/// As [`config`], with IPv6 in all VRFs.
+pub fn dual_stack(vrfs: u32) -> Config {
+    let mut config = config(vrfs);
+    for sub in &mut config.sub_interfaces {
+        sub.ipv6 = Some((DUT_TO_CE_IPV6, label_edge::CE_LINK_LENGTH_IPV6));
+    }
+    let bgp = config.bgp.as_mut().unwrap();
+    let ipv6: Vec<_> = bgp.peers.iter().map(|peer| BgpPeer { address: CE_IPV6.into(), ..*peer }).collect();
+    bgp.peers.extend(ipv6);
+    config
+}
+
+/// `count` prefixes from `first` on, all in one attribute group.
 pub fn prefixes(first: &str, count: u32) -> Arc<Routes> {
     let pattern = AttributePattern { routes_per_group: GroupSizes::Fixed(u32::MAX), ..AttributePattern::default() };
     Arc::new(RouteRange::uniform(first.parse().unwrap(), count, 1, pattern).unwrap().into())
@@ -128,19 +142,23 @@ pub struct World {
     said: Vec<u8>,
 }
 
-fn ce(vrf: u32) -> Device {
+fn ce(vrf: u32, ipv6: bool) -> Device {
+    let of_ipv6 = Address { address: CE_IPV6, prefix_len: label_edge::CE_LINK_LENGTH_IPV6, gateway: DUT_TO_CE_IPV6 };
     let mut device = Device::new(DeviceConfig {
         tags: Tags::dot1q(FIRST_VLAN + vrf as u16).unwrap(),
         ipv4: Some(Address { address: CE, prefix_len: label_edge::CE_LINK_LENGTH, gateway: DUT_TO_CE }),
+        ipv6: ipv6.then_some(of_ipv6),
         ..DeviceConfig::new(format!("ce {vrf}"), mac(CUSTOMERS), u64::from(vrf))
     });
     let id = Ipv4Addr::from_bits(0x6470_0001 + vrf);
     let peer = PeerConfig::new(CE.into(), DUT_TO_CE.into(), CUSTOMER_AS, PROVIDER_AS.into(), id);
-    device.add_protocol(Box::new(Routers::new(u64::from(vrf), vec![peer]).with_buffer(16 << 10)));
+    let second = PeerConfig::new(CE_IPV6.into(), DUT_TO_CE_IPV6.into(), CUSTOMER_AS, PROVIDER_AS.into(), id);
+    let peers = [peer].into_iter().chain(ipv6.then_some(second)).collect();
+    device.add_protocol(Box::new(Routers::new(u64::from(vrf), peers).with_buffer(16 << 10)));
     device
 }
 
-fn pe_device() -> Device {
+fn pe_device(ipv6: bool) -> Device {
     let mut device = Device::new(DeviceConfig {
         ipv4: Some(Address { address: P, prefix_len: 24, gateway: DUT_CORE }),
         ..DeviceConfig::new("pe", mac(CORE), 77)
@@ -148,7 +166,8 @@ fn pe_device() -> Device {
     assert!(device.add_addresses(pe().into(), 1));
     let asn = u32::from(PROVIDER_AS);
     let peer = PeerConfig::new(pe().into(), DUT_LOOPBACK.into(), asn, asn, pe());
-    let peer = PeerConfig { families: vec![AfiSafi::VPNV4], ..peer };
+    let families = [AfiSafi::VPNV4].into_iter().chain(ipv6.then_some(AfiSafi::VPNV6)).collect();
+    let peer = PeerConfig { families, ..peer };
     device.add_protocol(Box::new(Routers::new(77, vec![peer])));
     device
 }
@@ -158,8 +177,9 @@ impl World {
     pub fn new(config: Config) -> World {
         let count = config.vrfs.len() as u32;
         let mut ports: [Devices; 2] = Default::default();
-        let ces = (0..count).map(|n| ports[CUSTOMERS].add(ce(n)).unwrap()).collect();
-        let pe = ports[CORE].add(pe_device()).unwrap();
+        let ipv6 = config.sub_interfaces.iter().any(|sub| sub.ipv6.is_some());
+        let ces = (0..count).map(|n| ports[CUSTOMERS].add(ce(n, ipv6)).unwrap()).collect();
+        let pe = ports[CORE].add(pe_device(ipv6)).unwrap();
         let router = Router::new(config).unwrap();
         let mut world = World { now: Instant(1_000_000), router, ports, ces, pe, said: Vec::new() };
         for vrf in 0..count {
@@ -173,9 +193,11 @@ impl World {
 
     /// True if all sessions are up on both sides.
     pub fn is_up(&self) -> bool {
-        self.router.truth().bgp.sessions == self.ces.len() as u64 + 1
+        let all_up = |ce: &Routers| (0..ce.len()).all(|router| ce.established(router));
+        let of_ces: usize = (0..self.ces.len() as u32).map(|vrf| self.ce(vrf).len()).sum();
+        self.router.truth().bgp.sessions == of_ces as u64 + 1
             && self.pe().established(0)
-            && (0..self.ces.len() as u32).all(|vrf| self.ce(vrf).established(0))
+            && (0..self.ces.len() as u32).all(|vrf| all_up(self.ce(vrf)))
     }
 
     fn command(&mut self, port: usize, id: DeviceId, command: &Command) {

@@ -1,6 +1,7 @@
 //! AS_PATH and AS4_PATH (RFC 4271 section 5.1.2, RFC 6793).
 
 use super::attributes::AS_TRANS;
+use drophammer_model::routes::PathSegment;
 
 /// Segment type: unordered ASes.
 pub const AS_SET: u8 = 1;
@@ -101,12 +102,23 @@ pub fn merged<'a>(path: AsPath<'a>, path4: Option<AsPath<'a>>) -> impl Iterator<
 
 /// Appends one sequence, split into segments of [`SEGMENT_MAX`].
 pub fn append(out: &mut Vec<u8>, ases: &[u32], four_octet: bool) {
-    for segment in ases.chunks(SEGMENT_MAX) {
-        out.extend_from_slice(&[AS_SEQUENCE, segment.len() as u8]);
-        match four_octet {
-            true => append_each(out, segment, |asn| asn.to_be_bytes()),
-            false => append_each(out, segment, |asn| u16::try_from(*asn).unwrap_or(AS_TRANS).to_be_bytes()),
-        }
+    for ases in ases.chunks(SEGMENT_MAX) {
+        append_ases(out, AS_SEQUENCE, ases, four_octet);
+    }
+}
+
+/// Appends a segment, split if it has more than [`SEGMENT_MAX`] ASes.
+pub fn append_segment(out: &mut Vec<u8>, segment: &PathSegment, four_octet: bool) {
+    for ases in segment.ases.chunks(SEGMENT_MAX) {
+        append_ases(out, segment.kind.code(), ases, four_octet);
+    }
+}
+
+fn append_ases(out: &mut Vec<u8>, kind: u8, ases: &[u32], four_octet: bool) {
+    out.extend_from_slice(&[kind, ases.len() as u8]);
+    match four_octet {
+        true => append_each(out, ases, |asn| asn.to_be_bytes()),
+        false => append_each(out, ases, |asn| u16::try_from(*asn).unwrap_or(AS_TRANS).to_be_bytes()),
     }
 }
 

@@ -11,6 +11,7 @@
 //! ```
 
 use super::as_path::{self, append_each};
+use drophammer_model::routes::PathSegment;
 use std::net::Ipv4Addr;
 
 pub use crate::numbers::bgp_attribute_flag as flag;
@@ -27,6 +28,8 @@ pub struct Attributes<'a> {
     pub origin: u8,
     /// AS_PATH as one sequence, with the neighbour's own AS first. Can be empty.
     pub as_path: &'a [u32],
+    /// AS_PATH as segments, instead of `as_path`.
+    pub path: Option<&'a [PathSegment]>,
     /// NEXT_HOP of IPv4 unicast.
     pub next_hop: Option<Ipv4Addr>,
     /// MULTI_EXIT_DISC.
@@ -92,10 +95,10 @@ impl Attributes<'_> {
     pub fn append(&self, four_octet_as: bool, out: &mut Vec<u8>) {
         use flag::{OPTIONAL, TRANSITIVE};
         out.extend_from_slice(&[TRANSITIVE, kind::ORIGIN, 1, self.origin]);
-        if self.as_path.is_empty() {
+        if self.ases().next().is_none() {
             append(out, TRANSITIVE, kind::AS_PATH, &[]);
         } else {
-            append_with(out, TRANSITIVE, kind::AS_PATH, |out| as_path::append(out, self.as_path, four_octet_as));
+            append_with(out, TRANSITIVE, kind::AS_PATH, |out| self.append_path(four_octet_as, out));
         }
         if let Some(next_hop) = self.next_hop {
             append4(out, TRANSITIVE, kind::NEXT_HOP, next_hop.octets());
@@ -127,8 +130,8 @@ impl Attributes<'_> {
                 append_each(out, self.extended_communities, |c| *c)
             });
         }
-        if !four_octet_as && self.as_path.iter().any(|asn| *asn > 0xffff) {
-            append_with(out, both, kind::AS4_PATH, |out| as_path::append(out, self.as_path, true));
+        if !four_octet_as && self.ases().any(|asn| *asn > 0xffff) {
+            append_with(out, both, kind::AS4_PATH, |out| self.append_path(true, out));
         }
         if let Some((asn, id)) = self.aggregator.filter(|(asn, _)| !four_octet_as && *asn > 0xffff) {
             append(out, both, kind::AS4_AGGREGATOR, &aggregator(asn, id));
@@ -141,6 +144,21 @@ impl Attributes<'_> {
             });
         }
         out.extend_from_slice(after);
+    }
+}
+
+impl<'a> Attributes<'a> {
+    fn ases(&self) -> impl Iterator<Item = &'a u32> {
+        let segments = self.path.unwrap_or_default().iter().flat_map(|segment| &segment.ases);
+        let whole = if self.path.is_some() { &[] } else { self.as_path };
+        whole.iter().chain(segments)
+    }
+
+    fn append_path(&self, four_octet_as: bool, out: &mut Vec<u8>) {
+        match self.path {
+            None => as_path::append(out, self.as_path, four_octet_as),
+            Some(path) => path.iter().for_each(|segment| as_path::append_segment(out, segment, four_octet_as)),
+        }
     }
 }
 
@@ -210,6 +228,7 @@ mod tests {
         let attributes = Attributes {
             origin: 2,
             as_path: &[65_001, 70_000],
+            path: None,
             next_hop: Some(Ipv4Addr::new(198, 18, 1, 2)),
             med: Some(9),
             local_pref: Some(100),

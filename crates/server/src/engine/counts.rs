@@ -1,0 +1,163 @@
+//! Counts of a row of flow metrics.
+
+use drophammer_model::Instant;
+use drophammer_rig::Snapshot;
+use std::collections::HashMap;
+
+/// Counts of one row of flow metrics.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Frames sent.
+    pub frames_tx: u64,
+    /// Their bytes, FCS included.
+    pub bytes_tx: u64,
+    /// Distinct intact frames received.
+    pub frames_rx: u64,
+    /// Their bytes, FCS included.
+    pub bytes_rx: u64,
+    /// Further arrivals of frames that were already received.
+    pub duplicates: u64,
+    /// Frames received out of order.
+    pub reordered: u64,
+    /// Received frames whose order is unknown.
+    pub order_unknown: u64,
+    /// Frames that arrived damaged.
+    pub corrupted: u64,
+    /// Frames that arrived at a wrong port.
+    pub stray: u64,
+    /// First arrival; `None` without frames, and if the row was started again while other flows sent.
+    pub first: Option<Instant>,
+    /// Last arrival.
+    pub last: Option<Instant>,
+    latency_sum_ns: u128,
+    /// Smallest and largest latency in ns, if they are known better than from `latencies`.
+    extremes: Option<(u64, u64)>,
+    /// Latencies: lower end of the bucket in ns, and frames.
+    latencies: Vec<(u64, u64)>,
+}
+
+impl Counts {
+    /// Adds a stream of the traffic that has this number and has sent so much.
+    pub fn add_stream(&mut self, snapshot: &Snapshot, number: Option<usize>, frames_tx: u64, bytes_tx: u64) {
+        self.frames_tx += frames_tx;
+        self.bytes_tx += bytes_tx;
+        let Some(flow) = number.and_then(|number| snapshot.flows.get(&number)) else { return };
+        self.frames_rx += flow.received.frames;
+        self.duplicates += flow.received.duplicated;
+        self.reordered += flow.received.reordered;
+        self.order_unknown += flow.received.order_unknown;
+    }
+
+    /// Adds what is counted for the streams of a row together.
+    pub fn add_group(&mut self, snapshot: &Snapshot, group: usize) {
+        let Some(group) = snapshot.groups.get(group) else { return };
+        self.bytes_rx = group.bytes;
+        self.corrupted = group.corrupted;
+        self.stray = group.stray;
+        self.latencies.clone_from(&group.latencies);
+        if let Some(arrivals) = group.arrivals {
+            (self.first, self.last) = (Some(arrivals.first), Some(arrivals.last));
+            self.latency_sum_ns = arrivals.latency_sum_ns;
+            self.extremes = Some((arrivals.latency_min_ns, group.latency_max_ns));
+        }
+    }
+
+    /// The counts that were added to `base` to make these.
+    pub fn since(&self, base: &Counts) -> Counts {
+        if *base == Counts::default() {
+            return self.clone();
+        }
+        let before: HashMap<u64, u64> = base.latencies.iter().copied().collect();
+        let fewer = |(ns, frames): &(u64, u64)| {
+            let frames = frames.saturating_sub(before.get(ns).copied().unwrap_or(0));
+            (frames > 0).then_some((*ns, frames))
+        };
+        let first_ones = base.frames_rx == 0;
+        Counts {
+            frames_tx: self.frames_tx.saturating_sub(base.frames_tx),
+            bytes_tx: self.bytes_tx.saturating_sub(base.bytes_tx),
+            frames_rx: self.frames_rx.saturating_sub(base.frames_rx),
+            bytes_rx: self.bytes_rx.saturating_sub(base.bytes_rx),
+            duplicates: self.duplicates.saturating_sub(base.duplicates),
+            reordered: self.reordered.saturating_sub(base.reordered),
+            order_unknown: self.order_unknown.saturating_sub(base.order_unknown),
+            corrupted: self.corrupted.saturating_sub(base.corrupted),
+            stray: self.stray.saturating_sub(base.stray),
+            first: self.first.filter(|_| first_ones),
+            last: self.last.filter(|_| self.frames_rx > base.frames_rx),
+            latency_sum_ns: self.latency_sum_ns.saturating_sub(base.latency_sum_ns),
+            extremes: self.extremes.filter(|_| first_ones),
+            latencies: self.latencies.iter().filter_map(fewer).collect(),
+        }
+    }
+
+    /// Frames whose latency is known.
+    fn timed(&self) -> u64 {
+        self.latencies.iter().map(|(_, frames)| frames).sum()
+    }
+
+    /// Smallest, mean and largest latency in ns; `None` without frames.
+    pub fn latency_ns(&self) -> Option<[f64; 3]> {
+        let (first, last) = (self.latencies.first()?, self.latencies.last()?);
+        let (min, max) = self.extremes.unwrap_or((first.0, last.0));
+        Some([min as f64, self.latency_sum_ns as f64 / self.timed() as f64, max as f64])
+    }
+
+    /// The latency in ns that this share of the frames, in per cent, does not exceed: the lower end of its bucket.
+    pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
+        let wanted = (self.timed() as f64 * percent / 100.0).ceil() as u64;
+        let mut seen = 0;
+        let found = self.latencies.iter().find(|(_, frames)| {
+            seen += frames;
+            seen >= wanted
+        });
+        found.map(|(ns, _)| *ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_rig::{Arrivals, FlowCounts, GroupCounts, Received};
+
+    fn snapshot(latencies: &[(u64, u64)], last: u64) -> Snapshot {
+        let frames: u64 = latencies.iter().map(|(_, frames)| frames).sum();
+        let sum = latencies.iter().map(|(ns, frames)| u128::from(ns * frames)).sum();
+        let arrivals =
+            Arrivals { first: Instant(5), last: Instant(last), latency_min_ns: latencies[0].0, latency_sum_ns: sum };
+        let group = GroupCounts {
+            latencies: latencies.to_vec(),
+            latency_max_ns: 1_001,
+            arrivals: Some(arrivals),
+            ..GroupCounts::default()
+        };
+        let received = Received { frames, ..Received::default() };
+        let flow = FlowCounts { received, ..FlowCounts::default() };
+        Snapshot { flows: [(0, flow)].into(), groups: vec![group], ..Snapshot::default() }
+    }
+
+    fn counts(latencies: &[(u64, u64)], last: u64) -> Counts {
+        let (snapshot, mut counts) = (snapshot(latencies, last), Counts::default());
+        counts.add_stream(&snapshot, Some(0), 100, 6_400);
+        counts.add_group(&snapshot, 0);
+        counts
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_frames() {
+        let counts = counts(&[(10, 500), (20, 400), (30, 90), (1_000, 10)], 9);
+        assert_eq!([50.0, 90.0, 99.0, 99.9].map(|p| counts.percentile_ns(p)), [10, 20, 30, 1_000].map(Some));
+        assert_eq!(counts.latency_ns(), Some([10.0, 25.7, 1_001.0]));
+        assert_eq!((counts.first, counts.last), (Some(Instant(5)), Some(Instant(9))));
+        assert_eq!((Counts::default().latency_ns(), Counts::default().percentile_ns(50.0)), (None, None));
+    }
+
+    #[test]
+    fn a_row_that_starts_again_has_its_own_latencies() {
+        let (before, after) = (counts(&[(10, 5)], 9), counts(&[(10, 5), (40, 2)], 99));
+        let since = after.since(&before);
+        assert_eq!((since.frames_rx, since.latency_ns()), (2, Some([40.0, 40.0, 40.0])));
+        assert_eq!((since.first, since.last), (None, Some(Instant(99))));
+        assert_eq!(before.since(&before).last, None);
+    }
+}

@@ -345,7 +345,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   drophammer agent --nats nats://127.0.0.1:4222 --name host1 --ports eth1,eth2
-  drophammer agent --nats tls://192.0.2.1:4222 --ca server.pem --user agent --password-file agent.password --name host2 --ports eth1
+  drophammer agent --nats tls://192.0.2.1:4222 --ca ca.pem --nkey-file key --name h2 --ports eth1
 
 A suite names the interfaces host1/eth1 and so on. Ctrl-C ends the agent and closes its ports.
 

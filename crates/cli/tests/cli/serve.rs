@@ -224,9 +224,10 @@ finish
     assert_eq!(answers.len(), expected.len() + 1, "{answers:#?}");
     for (answer, (code, text)) in answers.iter().zip(expected) {
         assert_eq!((answer["code"].as_i64(), &answer["kind"]), (Some(code), &"validation".into()), "{answer}");
-        assert!(answer["errors"][0].as_str().unwrap().starts_with(text), "{text}: {answer}");
+        let errors = answer["errors"].as_array().unwrap();
+        assert!(errors.iter().any(|error| error.as_str().unwrap().starts_with(text)), "{text}: {answer}");
     }
-    assert_eq!(answers[1]["errors"][1], "flows[0].packet[0].gtpv1: not supported");
+    assert!(answers[1]["errors"].to_string().contains("flows[0].packet[0].gtpv1: not supported"), "{}", answers[1]);
     assert_eq!(count(answers.last().unwrap(), "fixed", "frames_tx"), 0);
 }
 
@@ -323,9 +324,9 @@ for n in 4 5 6 7; do eval "exec $n>&-"; done
 until metrics | tee last | grep -q flow_metrics; do sleep 0.02; done
 cat last
 # A second server.
-$D serve --http --listen 127.0.0.1:0 > other 2>> said & OTHER=$!
+$D serve --http --listen 127.0.0.1:0 --grpc 127.0.0.1:0 > other 2>> said & OTHER=$!
 until grep -q :// other; do kill -0 $OTHER; sleep 0.02; done
-PORT=$(grep -o '127.0.0.1:[0-9]*' other | cut -d: -f2)
+PORT=$(grep -o '127.0.0.1:[0-9]*' other | head -1 | cut -d: -f2)
 call POST /config "$(cat config)"
 kill -INT $SERVER; wait $SERVER || echo $? > exit
 call POST /config "$(cat config)"

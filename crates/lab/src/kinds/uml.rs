@@ -387,9 +387,9 @@ mod tests {
         assert_eq!((name.as_str(), lines.lines().count()), ("vrfs.ip", 16));
         let second = "link add name v2 type vrf table 10002\nlink set v2 up\n\
                       route add unreachable default table 10002 metric 4278198272\n\
+                      route add unreachable ::/0 table 10002 metric 4278198272\n\
                       link add link d1 name d1.102 mtu 1500 type vlan protocol 802.1Q id 102\nlink set d1.102 master v2 up\n\
-                      address add 192.168.0.1/30 dev d1.102\nroute add unreachable ::/0 table 10002 metric 4278198272\n\
-                      address add fd00:0:1::1/64 dev d1.102 nodad\n";
+                      address add 192.168.0.1/30 dev d1.102\naddress add fd00:0:1::1/64 dev d1.102 nodad\n";
         assert!(lines.ends_with(second), "{lines}");
         assert_eq!([0, 1].map(|port| label_edge::link_mtu(&role(2), port)), [1_508, 1_500]);
         assert_eq!([0, 1].map(|port| label_edge::extra(&role(2), port)), [8, 4]);

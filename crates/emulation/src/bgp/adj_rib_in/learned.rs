@@ -189,13 +189,17 @@ mod tests {
             }
         );
         assert!(Arc::ptr_eq(&routes[0].1.attributes, &routes[1].1.attributes));
+        // Attributes count as long as somebody has them.
+        drop(routes);
         // The same attributes again, in an UPDATE that is not parsed for expectations.
         let (routes, more) = receive(update(&[], ATTRIBUTES, &[24, 10, 0, 2]));
         assert_eq!(routes.len(), 3);
         assert_eq!(routes[2].1.attributes, routes[0].1.attributes);
         assert!(more > used);
+        drop(routes);
         let (routes, _) = receive(update(&[24, 10, 0, 0, 24, 10, 0, 1], &[], &[]));
         assert_eq!(routes.iter().map(|(prefix, _)| prefix.as_str()).collect::<Vec<_>>(), ["10.0.2.0/24"]);
+        drop(routes);
         let (routes, left) = receive(update(&[24, 10, 0, 2], &[], &[]));
         assert_eq!((routes, left), (Vec::new(), more - used - ROUTE), "only the last attributes are left");
         adj_rib_in.session_lost(Instant(1));

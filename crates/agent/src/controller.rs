@@ -68,6 +68,9 @@ pub struct Controller {
     settings: Settings,
 }
 
+/// Agents and leases, each with its name.
+pub type Inventory = (Vec<(String, Announcement)>, Vec<(String, Lease)>);
+
 impl Controller {
     /// Connects to the server. Sockets are in the network namespace of the calling thread, also later.
     ///
@@ -90,7 +93,7 @@ impl Controller {
     ///
     /// # Errors
     /// The server does not answer.
-    pub fn inventory(&self) -> Result<(Vec<(String, Announcement)>, Vec<(String, Lease)>), Problem> {
+    pub fn inventory(&self) -> Result<Inventory, Problem> {
         self.runtime.block_on(async { Ok((self.link.announced().await?, self.link.leased().await?)) })
     }
 }

@@ -216,13 +216,16 @@ impl Arriving {
     }
 }
 
+/// Passes a frame on; false if there is no room.
+type Passing = Box<dyn Fn(&[u8]) -> bool + Send>;
+
 /// A port on another host, for frames of emulated devices.
 pub struct Relayed {
     info: PortInfo,
     slots: Batch,
     inbox: Arc<Inbox>,
     bell: UnixStream,
-    send: Box<dyn Fn(&[u8]) -> bool + Send>,
+    send: Passing,
     lent: Vec<u8>,
     filled: Vec<Filled>,
 }
@@ -375,7 +378,7 @@ impl FarRun {
                     News::Over(mut result) => {
                         let fits = traffic.end(std::mem::take(&mut result.reports));
                         *end = Some(result);
-                        return fits.map_err(|what| RigError::Reports(what));
+                        return fits.map_err(RigError::Reports);
                     }
                 }
             }

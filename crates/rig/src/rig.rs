@@ -214,10 +214,11 @@ impl Rig {
     /// [`PortError::Link`] if the link cannot be switched; [`RigError::Refused`] if a protocol refuses the command.
     pub fn command(&mut self, port: PortIndex, act: &Act) -> Result<(), RigError> {
         if let Act::Link(up) = act {
-            return Ok(match &mut self.ports {
+            match &mut self.ports {
                 Ports::Far(far) => far.far.set_link(port, *up)?,
                 ports => drophammer_port::set_link(ports.get(port), *up)?,
-            });
+            }
+            return Ok(());
         }
         let now = self.now();
         Ok(self.hosts.run(now, port, act)?)
@@ -404,10 +405,11 @@ impl Rig {
         at: Option<Duration>,
     ) -> Result<(), RigError> {
         let running = self.running.as_ref().ok_or(RigError::NoTraffic)?;
-        Ok(match &running.traffic {
+        match &running.traffic {
             Course::Here(traffic) => traffic.transmit(which, action, at)?,
             Course::Far(run) => run.traffic.transmit(which, action, at)?,
-        })
+        }
+        Ok(())
     }
 
     /// Returns the start of the last traffic that has ended; `None` if no traffic has ended.

@@ -81,6 +81,9 @@ pub(super) fn flows(
     planned
 }
 
+/// Where frames of a flow start, and where they go.
+type Pairs<'a> = Vec<(End<'a>, End<'a>)>;
+
 /// One end of a stream.
 #[derive(Clone)]
 struct End<'a> {
@@ -121,7 +124,7 @@ impl<'a> FlowBuilder<'a, '_> {
     }
 
     /// The pairs of ends, and further ports at which frames may arrive. `None` after an error.
-    fn pairs(&self, flow: &Flow) -> Option<(Vec<(End<'a>, End<'a>)>, Vec<usize>)> {
+    fn pairs(&self, flow: &Flow) -> Option<(Pairs<'a>, Vec<usize>)> {
         match &flow.ends {
             Ends::Port { tx, rx } => {
                 let from = self.port(tx, "tx_rx.port.tx_name")?;

@@ -109,13 +109,13 @@ impl Bench {
         let opened = opened.map_err(|e| one(format!("ports: {e}")))?;
         let origin_ns = u64::try_from(i128::from(clock.origin_ns()) + clock.wall_offset()).unwrap_or(0);
         let captures: Vec<Arc<Capture>> = opened.iter().map(|_| Arc::default()).collect();
-        let link = |(port, config): (&Box<dyn Port + Send>, &model::Port)| Link {
+        let link = |(port, config): (&(dyn Port + Send), &model::Port)| Link {
             mtu: port.info().mtu,
             largest_frame: port.info().largest_frame,
             speed: config.speed.or_else(|| reported_speed(&config.interface)),
             is_virtual: is_virtual(&config.interface),
         };
-        let links: Vec<Link> = opened.iter().zip(&config.ports).map(link).collect();
+        let links: Vec<Link> = opened.iter().map(|port| &**port).zip(&config.ports).map(link).collect();
         check_mtu(&config, &links)?;
         let mut built = build(&config, &links, seed)?;
         routers::continue_sequences(&mut built.rig, clock.origin_ns());

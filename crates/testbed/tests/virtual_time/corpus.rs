@@ -89,7 +89,10 @@ fn every_target_is_replayed() {
     let here = text("tests/virtual_time/corpus.rs");
     // Crates that read stored runs, messages of the API and messages of other hosts replay the corpus of these targets
     // themselves.
-    let there = ["../report/tests/corpus.rs", "../server/tests/grpc.rs", "../agent/tests/corpus.rs"].map(text).concat();
+    let there =
+        ["../report/tests/corpus.rs", "../server/tests/grpc.rs", "../server/tests/otg.rs", "../agent/tests/corpus.rs"]
+            .map(text)
+            .concat();
     let targets = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
     for entry in std::fs::read_dir(targets).unwrap() {
         let target = entry.unwrap().path();

@@ -170,7 +170,8 @@ fn carried_out_by(plans: &mut [Plan], spec: &TrialSpec, faults: &Faults, spread:
         .map(|(host, queue)| caught(plans[*host].layout.port_of(*queue), faults.refuse, faults.refusal_is_loss))
         .collect();
     // Frames in flight: arrival, order, host and queue, frame.
-    let mut under_way: Vec<(u64, u64, (usize, usize), Vec<u8>)> = Vec::new();
+    type InFlight = (u64, u64, (usize, usize), Vec<u8>);
+    let mut under_way: Vec<InFlight> = Vec::new();
     for step in 0..400 {
         let now = Instant(START.0 + step * 37_003);
         for ((host, queue), catch) in queues.iter().copied().zip(&mut catches) {

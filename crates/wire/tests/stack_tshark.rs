@@ -76,7 +76,8 @@ fn stack(kinds: &[HeaderKind], variant: u128) -> Vec<Header> {
     let rich = variant % 2 == 1;
     let mut headers: Vec<Header> = kinds
         .iter()
-        .map(|kind| match kind {
+        .enumerate()
+        .map(|(at, kind)| match kind {
             Ethernet => Header::Ethernet(Default::default()),
             Vlan => Header::Vlan(Default::default()),
             Mpls => Header::Mpls(Default::default()),
@@ -103,7 +104,7 @@ fn stack(kinds: &[HeaderKind], variant: u128) -> Vec<Header> {
                 ..Default::default()
             }),
             Vxlan => Header::Vxlan(Default::default()),
-            Udp if kinds.contains(&Vxlan) => {
+            Udp if kinds.get(at + 1) == Some(&Vxlan) => {
                 Header::Udp(drophammer_model::traffic::Udp { destination_port: 4_789.into(), ..Default::default() })
             }
             Udp => Header::Udp(Default::default()),

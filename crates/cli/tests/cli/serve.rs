@@ -15,6 +15,7 @@ ip link set lo up
 ip link add va type veth peer name vb
 for link in va vb; do ip link set $link up; done
 $D serve --http --listen 127.0.0.1:0 ${IDLE-} > served 2> said & SERVER=$!
+trap 'kill -9 $SERVER ${OTHER-} 2> /dev/null || :' EXIT
 until grep -q :// served; do kill -0 $SERVER; sleep 0.02; done
 PORT=$(grep -o '127.0.0.1:[0-9]*' served | head -1 | cut -d: -f2)
 call() {

@@ -28,7 +28,7 @@ call() {
 transmit() {
     call POST /control/state "{\"traffic\": {\"flow_transmit\": {\"state\": \"$1\", \"flow_names\": [${2-}]}}}"
 }
-metrics() { call POST /monitor/metrics '{"flow": {}}'; }
+metrics() { call POST /monitor/metrics '{"flow": {}, "x-drophammer": true}'; }
 finish() { kill -INT $SERVER; wait $SERVER || echo $? > exit; }
 "#;
 

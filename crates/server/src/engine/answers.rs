@@ -90,6 +90,8 @@ impl Bench {
         let errors = Errors::default();
         let mut o = Object::document(body, &errors);
         let kind = o.choice(&["port", "flow", "bgpv4", "bgpv6", "ospfv2", "rsvp", "convergence"], "port");
+        // gosnappi refuses an answer with a field that it does not know.
+        let extended = o.flag(EXTENSION, false);
         let mut request = o.object_or_empty(kind);
         let (names, columns) = match kind {
             "port" => ("port_names", "column_names"),
@@ -118,7 +120,7 @@ impl Bench {
         self.flows.refresh(&mut self.rig);
         let rows: Vec<Value> = match kind {
             "port" => self.port_metrics(&selection)?,
-            "flow" => self.flow_metrics(&selection),
+            "flow" => self.flow_metrics(&selection, extended),
             "convergence" => self.convergence(|name| selection.has(name))?,
             "ospfv2" => self.ospf_metrics(&selection),
             "rsvp" => self.rsvp_metrics(&selection),
@@ -155,7 +157,7 @@ impl Bench {
         Ok(out)
     }
 
-    fn flow_metrics(&mut self, selection: &Selection) -> Vec<Value> {
+    fn flow_metrics(&mut self, selection: &Selection, extended: bool) -> Vec<Value> {
         let (rates_of, _) = self.rates();
         let mut out = Vec::new();
         for (row, [tx, rx, tx_bytes, rx_bytes]) in self.flows.rows.iter().zip(rates_of) {
@@ -195,7 +197,9 @@ impl Bench {
                 let [min, mean, max] = figures.unwrap_or_default();
                 put("latency", json!({"minimum_ns": min, "average_ns": mean, "maximum_ns": max}));
             }
-            put(EXTENSION, self.extension(row, flow.metrics.latency));
+            if extended {
+                put(EXTENSION, self.extension(row, flow.metrics.latency));
+            }
             rates(&mut metric, "tx", tx * sends, tx_bytes * sends);
             rates(&mut metric, "rx", rx, rx_bytes);
             out.push(Value::Object(metric));

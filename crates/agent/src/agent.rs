@@ -491,7 +491,7 @@ async fn hear(mut beats: async_nats::Subscriber, worker: Arc<Worker>, beaten_ns:
     }
 }
 
-/// Tells the lanes of this host what those of the others have sent and received.
+/// Passes the counts of the other hosts to the lanes of this one.
 async fn hear_hosts(mut states: async_nats::Subscriber, terms: Loan, trial: Arc<Mutex<Trial>>, worker: Arc<Worker>) {
     while let Some(message) = states.next().await {
         let Ok(state) = decode::<State>(&message.payload) else { continue };

@@ -516,7 +516,7 @@ impl Bond {
     }
 }
 
-/// Takes a lease, if necessary after that of a holder that no longer renews it has ended.
+/// Takes a lease. If the holder no longer renews it, waits until it expires.
 async fn take_from_dead(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Lease>, Problem> {
     let begun = std::time::Instant::now();
     let mut first = None;

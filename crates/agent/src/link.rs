@@ -39,7 +39,7 @@ pub struct Access {
     pub password: Option<String>,
     /// Seed of an NKey, instead of user and password.
     pub nkey: Option<String>,
-    /// File with certificates of authorities that may have signed the server's certificate, in addition to those of the
+    /// File with certificates of further authorities that may sign the server's certificate, besides those of the
     /// system.
     pub ca: Option<PathBuf>,
 }

@@ -101,7 +101,7 @@ impl CoreLink {
 pub struct VrfRole {
     /// Number of the VRF, from 0. Its name is `v1` for number 0.
     pub number: u32,
-    /// Number of the site among those of the VRF, from 0.
+    /// Index of the site within its VRF, from 0.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub site: u32,
     /// Index of the interface.

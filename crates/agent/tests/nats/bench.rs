@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub const VERSION: &str = "1.2.3";
 /// Longer than any step takes, however busy the machine is.
 pub const LONG: Duration = Duration::from_secs(60);
-/// How long traffic goes on without its controller.
+/// How long agents send after they last heard their controller.
 pub const SILENCE: Duration = Duration::from_secs(2);
 const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
 const ROLE: &str = "DROPHAMMER_TEST_ROLE";

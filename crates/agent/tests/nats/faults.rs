@@ -61,7 +61,7 @@ pub fn agent_killed() -> Checked {
         let Err(why) = bench.finish() else { return Err("a trial without one of its hosts has a result".into()) };
         ensure(why.contains("host2"), format!("attempt {attempt}: {why}"))?;
         let stopped = quiet("t0");
-        ensure(stopped.is_ok(), "the other host goes on")?;
+        ensure(stopped.is_ok(), "the other host keeps running")?;
         second = agent(&bed, "host2", "t1", &[])?;
         let result = bench.run(&spec(Duration::from_millis(200)))?;
         ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))?;

@@ -145,7 +145,7 @@ pub struct OspfConfig {
     /// Authentication.
     pub secret: Secret,
     /// Cryptographic sequence number at the beginning of the device's clock; it grows by one per second. Neighbours discard lower numbers than the last
-    /// one for RouterDeadInterval (RFC 2328 appendix D.3): give seconds of a clock that goes on between two runs.
+    /// one for RouterDeadInterval (RFC 2328 appendix D.3): use a clock in seconds that does not restart with the program.
     #[serde(default)]
     pub first_sequence: u32,
     /// Emulated routers.

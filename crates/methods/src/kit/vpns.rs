@@ -16,7 +16,7 @@ const MOST_LEAKS: usize = 20;
 pub struct VrfView {
     /// Number of the VRF, from 0. Its name is `v1` for number 0.
     pub number: u32,
-    /// Number of the site among those of the VRF, from 0.
+    /// Index of the site within its VRF, from 0.
     pub site: u32,
     /// Port with the CE router.
     pub customer: PortIndex,

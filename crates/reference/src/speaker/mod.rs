@@ -384,7 +384,7 @@ impl Table {
         }
     }
 
-    /// Processes unicast routes for one table; those of a VRF are of the family of the session.
+    /// Processes unicast routes for one table. A VRF takes only routes of the family of its session.
     fn unicast(
         &mut self,
         from: Sender<'_, '_>,

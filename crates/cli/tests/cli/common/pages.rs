@@ -47,7 +47,7 @@ pub fn examples(text: &str) -> Vec<Vec<String>> {
     text.split("```").skip(1).step_by(2).flat_map(whole_lines).filter_map(|line| example(&line)).collect()
 }
 
-/// The lines of a block; a line that ends with a backslash goes on in the next one.
+/// The lines of a block. A backslash at the end of a line joins the next line to it.
 fn whole_lines(block: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut goes_on = false;

@@ -435,14 +435,18 @@ impl<'a> Bench<'a> {
     pub(crate) fn take_hosts_note(&mut self) -> Option<String> {
         let BetweenHosts { hosts, start_skew_ns, clock_uncertainty_ns, .. } = self.between_hosts.take()?;
         let us = |ns: u64| ns.div_ceil(1000);
-        Some(match clock_uncertainty_ns {
+        let clocks = match clock_uncertainty_ns {
             0 => format!("the ports are on {hosts} hosts with one clock"),
             ns => format!(
                 "the ports are on {hosts} hosts: latencies between them are uncertain by up to {} µs, and they started within {} µs of each other",
                 us(ns),
                 us(start_skew_ns)
             ),
-        })
+        };
+        // Figures of convergence would otherwise look like those of local ports.
+        Some(format!(
+            "{clocks}; messages of emulated devices cross the management network, so times of routes include its delay"
+        ))
     }
 
     /// Remembers the conditions between hosts. Ends a test of latency between hosts whose clocks cannot measure it.

@@ -544,20 +544,13 @@ async fn keep(bucket: Store, keys: Arc<Mutex<Vec<(String, u64)>>>, lease: Lease,
         for (key, revision) in known {
             let mut renewed = renew(&bucket, &key, &lease, revision).await;
             if renewed.is_err() {
-                // The server may have lost it while it was restarted, or the network was away for longer than the lease
-                // lived. If nobody else has taken it, it is ours again.
-                renewed = match bucket.get(&key).await.ok().flatten().and_then(|held| decode::<Lease>(&held).ok()) {
-                    Some(held) if held.id == lease.id => match bucket.entry(&key).await.ok().flatten() {
-                        Some(entry) => Ok(entry.revision),
-                        None => renewed,
-                    },
-                    Some(held) => Err(Problem(format!("{key} is now held by {}", held.holder))),
-                    None => match take(&bucket, &key, &lease).await {
-                        Ok(Ok(revision)) => Ok(revision),
-                        Ok(Err(held)) => Err(Problem(format!("{key} is now held by {}", held.holder))),
-                        // Nobody can be asked; the next round tries again.
-                        Err(_) => continue,
-                    },
+                // The server may have lost it while it was restarted, its answer may have been lost, or the network was away
+                // for longer than the lease lived. If nobody else has taken it, it is ours again.
+                renewed = match take(&bucket, &key, &lease).await {
+                    Ok(Ok(revision)) => Ok(revision),
+                    Ok(Err(held)) => Err(Problem(format!("{key} is now held by {}", held.holder))),
+                    // Nobody can be asked; the next round tries again.
+                    Err(_) => continue,
                 };
             }
             match renewed {

@@ -207,8 +207,12 @@ impl Link {
 
 /// Returns all entries of a bucket that can be read.
 async fn entries<T: serde::de::DeserializeOwned>(bucket: &Store) -> Result<Vec<(String, T)>, Problem> {
-    let keys = bucket.keys().await.map_err(|e| Problem::of("the server", e))?;
-    let mut keys: Vec<String> = keys.try_collect().await.map_err(|e| Problem::of("the server", e))?;
+    // The client's own list of keys reads the messages, and waits forever if one expires meanwhile.
+    let subjects = bucket.stream.info_with_subjects(">").await.map_err(|e| Problem::of("the server", e))?;
+    let subjects: Vec<(String, usize)> = subjects.try_collect().await.map_err(|e| Problem::of("the server", e))?;
+    let prefix = format!("$KV.{}.", bucket.name);
+    let key = |(subject, _): &(String, usize)| subject.strip_prefix(&prefix).map(str::to_owned);
+    let mut keys: Vec<String> = subjects.iter().filter_map(key).collect();
     keys.sort();
     let mut all = Vec::new();
     for key in keys {
@@ -220,7 +224,7 @@ async fn entries<T: serde::de::DeserializeOwned>(bucket: &Store) -> Result<Vec<(
     Ok(all)
 }
 
-/// Takes a lease of `key`. Returns its revision, or who holds it.
+/// Takes a lease of `key`. Returns its revision, or who else holds it.
 ///
 /// # Errors
 /// The server does not answer.
@@ -232,9 +236,11 @@ pub async fn take(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64
             Err(e) if e.kind() == CreateErrorKind::AlreadyExists => {}
             Err(e) => return Err(Problem::of("the server", e)),
         }
-        let holder = bucket.get(key).await.map_err(|e| Problem::of("the server", e))?;
-        if let Some(holder) = holder.and_then(|bytes| decode::<Lease>(&bytes).ok()) {
-            return Ok(Err(holder));
+        let entry = bucket.entry(key).await.map_err(|e| Problem::of("the server", e))?;
+        let read = entry.and_then(|entry| Some((entry.revision, decode::<Lease>(&entry.value).ok()?)));
+        if let Some((revision, held)) = read {
+            // It is ours if the server took it, but its answer was lost.
+            return Ok(if held.id == lease.id { Ok(revision) } else { Err(held) });
         }
     }
     Err(Problem(format!("the lease of {key} cannot be read")))

@@ -1,7 +1,7 @@
 //! Faults of hosts, server and network: each trial is complete or void, and traffic stops without its controller.
 
 use crate::anew::Checked;
-use crate::bench::{Bed, SILENCE, agent, driver, ensure, rig, sent, spec, until};
+use crate::bench::{Bed, SILENCE, agent, driver, ensure, rig, sent, spec, until, whole};
 use std::time::{Duration, Instant};
 
 /// How much later than the limit this test may see traffic stop on a machine with other work.
@@ -44,8 +44,7 @@ fn stops_within(silence: Duration) -> Checked {
         bench = rig(&bed, "the next").ok();
         bench.is_some()
     })?;
-    let result = bench.ok_or("no rig")?.run(&spec(Duration::from_millis(200)))?;
-    ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))
+    whole(&mut bench.ok_or("no rig")?)
 }
 
 pub fn agent_killed() -> Checked {
@@ -63,8 +62,7 @@ pub fn agent_killed() -> Checked {
         let stopped = quiet("t0");
         ensure(stopped.is_ok(), "the other host keeps running")?;
         second = agent(&bed, "host2", "t1", &[])?;
-        let result = bench.run(&spec(Duration::from_millis(200)))?;
-        ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))?;
+        whole(&mut bench)?;
     }
     Ok(())
 }
@@ -89,8 +87,7 @@ pub fn server_stopped() -> Checked {
             }
             Err(why) => eprintln!("cut of {cut:?}: {why}"),
         }
-        let result = bench.run(&spec(Duration::from_millis(200)))?;
-        ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))?;
+        whole(&mut bench)?;
     }
     bench.start(&spec(Duration::from_secs(600)))?;
     let end = bench.rig.now() + Duration::from_secs(1);
@@ -121,8 +118,7 @@ pub fn server_restarted() -> Checked {
             }
             Err(why) => eprintln!("server restarted: {why}"),
         }
-        let result = bench.run(&spec(Duration::from_millis(200)))?;
-        ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))?;
+        whole(&mut bench)?;
     }
     let other = rig(&bed, "another").err().ok_or("two controllers hold the same ports")?;
     ensure(other.contains("is held by tester"), other)

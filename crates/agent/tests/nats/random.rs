@@ -2,7 +2,7 @@
 //! number (default 3). Each case prints how many trials were complete and how many were void.
 
 use crate::anew::Checked;
-use crate::bench::{Bed, Bench, Process, SILENCE, agent, driver, ensure, rig, spec, until};
+use crate::bench::{Bed, Bench, Process, SILENCE, agent, driver, ensure, rig, spec, until, whole};
 use std::hash::{BuildHasher, RandomState};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -52,17 +52,6 @@ impl Tally {
         eprintln!("{what}: {} complete, {} void", self.complete, self.void);
         ensure(self.complete + self.void == rounds(), "a trial is missing")
     }
-}
-
-/// The trial after a fault. As in a test, it is repeated if it is void, which may happen once: the server may be gone while
-/// it starts.
-fn whole(bench: &mut Bench) -> Checked {
-    let short = spec(Duration::from_millis(200));
-    let result = bench.run(&short).or_else(|why| {
-        eprintln!("repeated: {why}");
-        bench.run(&short)
-    })?;
-    ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))
 }
 
 pub fn agent_killed() -> Checked {

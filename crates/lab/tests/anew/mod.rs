@@ -8,8 +8,10 @@
 
 use drophammer_lab::{Lab, LabOptions};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use std::io::{Read as _, Seek as _};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 /// Result of a case: why it failed.
 pub type Checked = Result<(), String>;
@@ -19,6 +21,8 @@ const CASE: &str = "DROPHAMMER_TEST_CASE";
 
 /// Cases that mostly wait and run at the same time.
 const THREADS: usize = 3;
+/// Longer than any case takes, however busy the machine is. A case that hangs fails, and the others still run.
+const LIMIT: Duration = Duration::from_secs(600);
 /// Held for reading by cases that may run together, for writing by a case that must run alone.
 static MACHINE: RwLock<()> = RwLock::new(());
 
@@ -124,17 +128,30 @@ fn in_process(name: &str, again: bool, shown: bool) -> Checked {
     }
 }
 
+/// Its output goes to a file, because a program that outlives the case would keep a pipe open.
 fn once(name: &str, shown: bool) -> Checked {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
-    let to = || if shown { Stdio::inherit() } else { Stdio::piped() };
+    let mut output = tempfile::tempfile().map_err(|e| e.to_string())?;
     let mut command = Command::new(program);
-    command.env(CASE, name).stdin(Stdio::null()).stdout(to()).stderr(to());
-    let output = command.spawn().and_then(std::process::Child::wait_with_output).map_err(|e| e.to_string())?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-            Err(format!("{}\n{out}{err}", output.status))
-        }
+    command.env(CASE, name).stdin(Stdio::null());
+    if !shown {
+        let to = || output.try_clone().map_err(|e| e.to_string());
+        command.stdout(to()?).stderr(to()?);
     }
+    let mut case = command.spawn().map_err(|e| e.to_string())?;
+    let begun = Instant::now();
+    let ended = loop {
+        match case.try_wait().map_err(|e| e.to_string())? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => break status.to_string(),
+            None if begun.elapsed() > LIMIT => {
+                case.kill().and_then(|()| case.wait()).map_err(|e| e.to_string())?;
+                break format!("killed after {} s", LIMIT.as_secs());
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let mut text = Vec::new();
+    output.rewind().and_then(|()| output.read_to_end(&mut text)).map_err(|e| e.to_string())?;
+    Err(format!("{ended}\n{}", String::from_utf8_lossy(&text)))
 }

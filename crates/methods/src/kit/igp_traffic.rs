@@ -83,6 +83,14 @@ impl IgpCase {
             true => core_ports(bed, &[CoreProtocol::Ospf, CoreProtocol::Ldp], 2)?,
             false => core_ports(bed, &[CoreProtocol::Ospf], 1)?,
         };
+        let labels = bed.ports().iter().any(|port| port.core.contains(&CoreProtocol::Ldp));
+        if !ldp && labels && bed.facts().system.is_some() {
+            return Err(TestError::NotApplicable(
+                "routers of a chain with LDP push labels for each other, and the P routers of OSPF alone have none to replace them: \
+                 write `core: [ospf]` at the ports, or `protocol: ldp`"
+                    .into(),
+            ));
+        }
         let other = (0..bed.ports().len()).find(|port| !ports.contains(port));
         let (sender, behind) = match (&ports[..], other) {
             ([only], Some(other)) => (other, vec![*only]),
@@ -348,10 +356,11 @@ fn headers(label: u32) -> Vec<Header> {
     vec![label, Header::Ipv4(Ipv4::default()), Header::Udp(Udp::default())]
 }
 
-/// The label of the P router, with a TTL one lower, before the packet as it was sent.
+/// The label of the P router, with a TTL one lower, before the packet as it was sent. If a router of a chain removes its label too early, the
+/// next one pushes the right label again; only the packet's TTL shows it.
 fn swapped(label: u32) -> Arriving {
     let label = ArrivingLabel { label: Bits::new(label), tc: None, ttl: Some(HOP_LIMIT - 1) };
-    Arriving { labels: vec![label], ttl: None, ..Arriving::default() }
+    Arriving { labels: vec![label], ttl: Some(HOP_LIMIT), ..Arriving::default() }
 }
 
 /// The counts of all flows in one list.

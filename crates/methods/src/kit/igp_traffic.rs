@@ -269,7 +269,8 @@ impl IgpCase {
         )))
     }
 
-    /// Waits until frames to the PE routers behind these ports arrive: then the DUT uses the links for its routes.
+    /// Waits until frames to the PE routers behind these ports arrive: then the DUT uses the links for its routes. With LDP and a DUT of several
+    /// routers, the frames have the DUT's labels: then its routers have told each other theirs.
     ///
     /// # Errors
     /// [`TestError::Failed`] if frames are still lost after `within`; errors of a trial.
@@ -278,11 +279,17 @@ impl IgpCase {
         let sources = port.addressing(Family::Ipv4).map(|a| a.destinations);
         let sources =
             sources.ok_or_else(|| TestError::NotApplicable(format!("port {} has no IPv4 addresses", port.name)))?;
-        let flow = |to: &PortIndex| {
+        let labelled = self.protocol == CoreProtocol::Ldp && bed.facts().system.is_some();
+        let mut flows = Vec::new();
+        for to in &self.plan.behind {
             let pe = AddressRange { first: pe_router(*to).into(), count: 1, step: 1 };
-            FlowSpec::new("links", self.sender, *to, sources, pe)
-        };
-        let flows = self.plan.behind.iter().map(flow).collect();
+            let mut flow = FlowSpec::new("links", self.sender, *to, sources, pe);
+            let label = if labelled { bed.igp()?.await_pe_label(self.sender, *to, within)? } else { None };
+            if let Some(label) = label.filter(|label| is_own_label(Some(*label))) {
+                (flow.headers, flow.size) = (headers(label), Some(smallest(Family::Ipv4).with_tags(LABEL_BYTES)));
+            }
+            flows.push(flow);
+        }
         self.await_frames(bed, params, "probe of the core links", flows, true, within)
     }
 

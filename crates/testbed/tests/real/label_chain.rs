@@ -134,7 +134,7 @@ fn swaps(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
         let same = way.first.iter().zip(&way.second).filter(|(first, second)| first == second).count();
         ensure(same == 0, || format!("both guests have the same label for {same} FECs: a swap would not be seen"))?;
         eprintln!(
-            "    port {} to port {}: ready after {:.1} s, {ALL} of {ALL} frames; the first FEC has label {} at the first guest, {} between the guests",
+            "    port {} to port {}: ready after {:.1} s, {ALL} of {ALL} frames; the first FEC has label {} before the guests, {} between them",
             ports.0,
             ports.1,
             ready.as_secs_f64(),

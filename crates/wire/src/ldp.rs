@@ -1,7 +1,7 @@
 //! LDP (RFC 5036): PDUs and messages as bytes.
 //!
 //! [`pdu`] splits a TCP byte stream into PDUs and packs messages into PDUs; [`message`] parses and writes the messages, [`fec`] their FEC
-//! elements. An error in received bytes is returned as the [`Status`] that the RFC says to answer with.
+//! elements. An error in received bytes is returned as the [`Status`] with which the RFC says to answer.
 
 pub mod fec;
 pub mod message;

@@ -449,7 +449,8 @@ impl<'a> Bench<'a> {
         ))
     }
 
-    /// Remembers the conditions between hosts. Ends a test of latency between hosts whose clocks cannot measure it.
+    /// Remembers the conditions between hosts. Ends a latency test if the clocks of the hosts cannot measure its
+    /// latency.
     fn note_hosts(&mut self, result: &TrialResult) -> Result<(), TestError> {
         if let Some(now) = &result.health.between_hosts {
             let worst = self.between_hosts.get_or_insert_with(|| now.clone());

@@ -401,7 +401,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         let of = |place: usize| {
             let first = self.state.begun + place * self.state.step;
             let time = self.time_of(&self.state.plan[first]);
-            // The steps of the test on the other DUTs stand around this one.
+            // The steps that run this test on the other DUTs are adjacent to this one.
             let around = self.state.step - 1;
             let near = first.saturating_sub(around)..(first + around + 1).min(self.state.plan.len());
             let same = |at: &usize| *at != first && self.state.plan[*at].0 == self.state.plan[first].0;

@@ -16,7 +16,7 @@ fn copy_of_run(folder: &Path) -> PathBuf {
     run
 }
 
-/// Runs the command for 20 s at most, with 2 GiB of memory at most.
+/// Runs the command for at most 20 s, with at most 2 GiB of memory.
 fn limited(args: &[&str]) -> Output {
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", "ulimit -v 2097152; exec timeout 20 \"$@\"", "sh", env!("CARGO_BIN_EXE_drophammer")]).args(args);
@@ -69,7 +69,7 @@ fn records_that_never_end_or_never_come_are_refused() {
     fifo(&path);
     fifo(&folder.path().join("run.lock"));
     refused(&["report", name], "no ordinary file");
-    // A hole of the file system costs nothing to make.
+    // A sparse file costs no disk space.
     fs::remove_file(&path).unwrap();
     fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
     refused(&["report", name], "larger than");

@@ -53,7 +53,7 @@ fn a_figure_that_no_round_has_is_in_the_summary_with_its_reason() {
         let problems = json["problems"].as_array().unwrap().iter().filter(|line| line.to_string().contains("cc1"));
         assert_eq!(problems.count(), usize::from(by != Blame::Nothing));
     }
-    // Other rounds have it.
+    // Other rounds have the value.
     let some = changed(&[2], without(Blame::Spoilt));
     assert_eq!(ending(&some), Ending::Good);
     assert!(!summary_text(&some, false).contains("not measured"));

@@ -90,7 +90,7 @@ impl Bed {
             if let Ok(Some(status)) = server.try_wait() {
                 let log = fs::read_to_string(self.file("server.log")).unwrap_or_default();
                 let last: Vec<&str> = log.lines().rev().take(3).collect();
-                return Err(Problem(format!("{PROGRAM} ended at once ({status}): {}", last.join("; "))));
+                return Err(Problem(format!("{PROGRAM} ended immediately ({status}): {}", last.join("; "))));
             }
             // If another program were listening there, the server would have exited.
             if begun.elapsed() > Duration::from_millis(50)

@@ -153,7 +153,8 @@ pub fn refuse_impossible(suite: &Suite) -> Result<(), Failure> {
     })
 }
 
-/// Reads the figures that bounds of the suite refer to. A folder on the command line takes precedence over the suite's.
+/// Reads the figures that bounds of the suite refer to. A folder on the command line takes precedence over the baseline
+/// of the suite.
 pub fn read_baseline(suite: &mut Suite, named: Option<&Path>) -> Result<(), Failure> {
     if let Some(dir) = named {
         suite.baseline = Some(Baseline { folder: dir.display().to_string(), ..Baseline::default() });

@@ -143,7 +143,7 @@ fn one<'n>(
     Some(Written { spec, name_span, fields, id, duts })
 }
 
-/// The only DUTs of a test. `names` are those of all DUTs of the suite, if they could be read.
+/// The only DUTs of a test. `names` are the names of all DUTs of the suite, if they could be read.
 fn duts<'n>(node: &'n Node, names: Option<&[&str]>, problems: &mut Problems) -> Vec<&'n str> {
     let mut duts = Vec::new();
     for node in items(node, "`duts` of a test", "duts: [frr, bird]", problems).unwrap_or_default() {

@@ -202,7 +202,7 @@ pub(crate) fn ports(configs: &[PortConfig], names: &[&str]) -> (Vec<PortConfig>,
     for name in names {
         contestants.push(Contestant { name: (*name).to_owned(), ports: ports.len()..ports.len() + each });
         let own =
-            // No test of several DUTs at once has labels or VPNs.
+            // No test of several DUTs at the same time has labels or VPNs.
             configs[..each].iter().map(|port| PortConfig { name: format!("{name}:{}", port.name), ..port.in_front_of(&Capabilities::ROUTER) });
         ports.extend(own);
     }

@@ -69,7 +69,7 @@ impl Label {
     /// Largest label.
     pub const MAX: u32 = 0x000f_ffff;
 
-    /// `None` for values that LDP cannot advertise: reserved ones and those of more than 20 bits.
+    /// `None` for values that LDP cannot advertise: reserved values, and values of more than 20 bits.
     pub const fn new(value: u32) -> Option<Label> {
         match value {
             0 | 2 | 3 | 16..=Label::MAX => Some(Label(value)),

@@ -244,7 +244,7 @@ impl Rsvp {
     /// Starts a job, unless too many wait.
     fn add_job(&mut self, job: Job) -> Result<(), Refused> {
         if self.jobs.len() >= MOST_JOBS {
-            return Err(Refused::new(NAME, format!("{MOST_JOBS} commands are under way: wait until one is done")));
+            return Err(Refused::new(NAME, format!("{MOST_JOBS} commands are in progress: wait until one is done")));
         }
         self.jobs.push_back(job);
         Ok(())

@@ -5,7 +5,7 @@ use drophammer_wire::ospf::{DatabaseDescription, LsaHeader, LsaKey};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-/// State of a neighbour (section 10.1). On a point-to-point link, 2-Way leads to ExStart at once.
+/// State of a neighbour (section 10.1). On a point-to-point link, 2-Way leads to ExStart immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     Init,

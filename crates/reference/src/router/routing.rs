@@ -283,7 +283,7 @@ impl Router {
                 self.truth.bgp = speaker.truth();
                 self.truth.fib = *self.fib.truth();
             }
-            // Imported routes follow the routes to their PE routers, even those of BGP.
+            // Imported routes follow the routes to their PE routers, even if these are BGP routes.
             if !self.resolve_pes(now) {
                 return changed;
             }

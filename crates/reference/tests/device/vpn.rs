@@ -28,7 +28,7 @@ use world::{
 const VRFS: u32 = 3;
 const ROUTES: u32 = 20;
 
-/// A world in which all sides have advertised their routes and received those of the others.
+/// A world in which all sides have advertised their routes and received the routes of the others.
 struct Exchanged {
     world: World,
     local: Arc<Routes>,

@@ -35,7 +35,7 @@ pub struct Heard {
     /// `10.0.0.0/8`; an End-of-RIB has no prefix at all.
     pub withdrawn: Vec<String>,
     pub announced: Vec<String>,
-    /// All attributes except those of routes, as in the message.
+    /// All attributes that do not contain routes, as in the message.
     pub attributes: Vec<u8>,
     /// Next hop of MP_REACH_NLRI.
     pub next_hop: Option<IpAddr>,

@@ -166,7 +166,8 @@ fn rates_of_a_test_that_the_suite_has_twice_name_the_test() {
     }
 }
 
-/// A test of mixes sends frames of one size with other shares of IPv6: bits of one mix are not those of another.
+/// A test of mixes sends frames of one size with different shares of IPv6, so the bits of one mix do not apply to
+/// another.
 #[test]
 fn bits_of_another_mix_of_families_are_not_shown() {
     let mut run = run(&[Family::Ipv4]);

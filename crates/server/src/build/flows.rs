@@ -229,7 +229,7 @@ impl<'a> FlowBuilder<'a, '_> {
     }
 
     /// Time that a frame takes on this line, in ns. The tester sees whole frames, so latency until the first bit is shorter by
-    /// this time. Over a virtual link, the whole frame arrives at once.
+    /// this time. Over a virtual link, the whole frame arrives at one instant.
     fn line_ns(&self, sizes: &[u64], link: &Link) -> Option<f64> {
         const MODE: &str = "metrics.latency.mode";
         if link.is_virtual {

@@ -52,7 +52,7 @@ pub struct Engine {
     failure: Option<String>,
 }
 
-/// Runs the engine of the server that others know as `owner`, until `stop` is set or no client can call any more.
+/// Runs the engine of the server that others know as `owner`, until `stop` is set or no client can make calls any more.
 ///
 /// # Errors
 /// The bench without ports cannot be created.

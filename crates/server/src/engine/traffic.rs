@@ -1,7 +1,7 @@
 //! Traffic of the rig: starts, stops and counts of flows.
 //!
 //! Traffic of the rig begins when the first flow starts, and ends when no flow sends any more. It contains all flows of the
-//! configuration; those that have not been started are stopped. So a client can start any flow at any time.
+//! configuration; flows that have not been started yet count as stopped. So a client can start any flow at any time.
 
 use super::counts::Counts;
 use super::rates::{BIN, PATIENCE, Rates};
@@ -293,7 +293,7 @@ impl Flows {
     /// Stops, pauses or resumes flows.
     ///
     /// # Errors
-    /// The rig's.
+    /// The errors of the rig.
     pub fn change(&mut self, rig: &mut Rig, action: Action, flows: &[usize]) -> Result<(), String> {
         if self.live.is_none() {
             return Ok(());
@@ -317,7 +317,7 @@ impl Flows {
         if !self.are_active() { self.end(rig) } else { Ok(()) }
     }
 
-    /// Begins traffic with all flows whose destination is known; those of `named` must be known.
+    /// Begins traffic with all flows whose destination is known. The destinations of the flows `named` must be known.
     fn begin(&mut self, rig: &mut Rig, built: &Built, keys: &mut TrialKeys, named: &[usize]) -> Result<(), String> {
         let wanted = built.flows.iter().flat_map(|flow| &flow.streams).enumerate().filter(|(i, _)| named.contains(i));
         let gateways: Vec<_> =

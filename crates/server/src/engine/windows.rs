@@ -125,7 +125,7 @@ impl Windows {
 
     /// The orders that are due at `now`.
     pub fn due(&mut self, now: Duration, orders: &mut Vec<Order>) {
-        // Many short bursts may be due at once.
+        // Many short bursts may be due at the same time.
         for _ in 0..MOST_ORDERS {
             match self.phase {
                 Phase::Waiting { at } if at <= now + LEAD => {

@@ -64,7 +64,7 @@ fn place(targets: &Targets, address: IpAddr) -> usize {
     }
 }
 
-/// Checks that the counts equal those of the device.
+/// Checks that the counts equal the counts of the device.
 fn same(spec: &TrialSpec, counts: &DestinationCounts, truth: &HashMap<IpAddr, Seen>, start: u64) {
     let targets = &spec.flows[counts.flow].destinations;
     let mut expected = vec![Seen::default(); targets.count() as usize];

@@ -64,7 +64,7 @@ impl Style {
     /// Shared explicit: the named senders share one reservation.
     pub const SE: Style = Style { flags: 0, options: 0b10010 };
 
-    /// True if the lowest 5 bits are those of `other`; the others are reserved.
+    /// True if the lowest 5 bits equal those of `other`; the other bits are reserved.
     pub fn is(self, other: Style) -> bool {
         (self.options ^ other.options) & 0x1f == 0
     }

@@ -107,7 +107,7 @@ pub struct VpnRoutesSeen {
     pub leaks: Vec<String>,
     /// From the last [`Vpns::change_all`] until the last change, in seconds.
     pub last_change_s: f64,
-    /// Time in that period for which the tester itself was late in sending to one router, in seconds: the longest.
+    /// Longest time in that period, in seconds, for which the tester itself delayed sending to a router.
     pub tester_late_s: f64,
     /// How often sessions with PE and CE routers ended since they were brought up.
     pub sessions_lost: u64,

@@ -37,7 +37,7 @@ pub struct Neighbour {
     pub describe_at: Option<Instant>,
     /// LSAs that are newer at the neighbour (Link state request list).
     pub requests: BTreeMap<LsaKey, LsaHeader>,
-    /// Those of the last Link State Request that are still missing.
+    /// LSAs of the last Link State Request that are still missing.
     pub requested: BTreeSet<LsaKey>,
     pub request_at: Option<Instant>,
     /// LSAs that it has not acknowledged (Link state retransmission list).

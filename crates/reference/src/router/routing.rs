@@ -171,7 +171,7 @@ impl Router {
         let speaker = speaker.as_mut()?;
         let done = act(speaker, &mut |interface, address| {
             if interface == interfaces.len() {
-                // The core has IPv4 alone.
+                // The core has only IPv4.
                 let IpAddr::V4(pe) = address else { return None };
                 return pes.intern(pe);
             }

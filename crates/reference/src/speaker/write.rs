@@ -219,7 +219,7 @@ fn compose(out: &mut Vec<u8>, way: &Way, common: &Common, before: &[u8], nets: &
         let code = match common.telling {
             Telling::Withdraw => attribute::MP_UNREACH_NLRI,
             Telling::Announce(_) => {
-                // The core has IPv4 alone.
+                // The core has only IPv4.
                 let own = way.own[usize::from(common.ipv6 && !way.vpn)];
                 value.push(next_hop_len(way, common) as u8);
                 if way.vpn {

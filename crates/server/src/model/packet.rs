@@ -21,7 +21,7 @@ const ARP: u16 = 0x0806;
 /// Protocol of packets whose payload has none: any host internal protocol, and no next header (RFC 8200).
 pub const NO_PROTOCOL: (u8, u8) = (61, 59);
 
-/// Reads the headers of a flow, the outermost first. An empty list is Ethernet and IPv4 without more. Returns also the index of the
+/// Reads the headers of a flow, the outermost first. An empty list means only Ethernet and IPv4. Also returns the index of the
 /// outermost label stack entry if its label is automatic.
 pub fn packet(headers: Vec<Object<'_>>) -> (Vec<Header>, Option<usize>) {
     let mut stack = Vec::new();

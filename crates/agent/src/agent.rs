@@ -66,7 +66,7 @@ pub fn run(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -> Re
 async fn serve(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -> Result<(), Problem> {
     let name = options.name.clone();
     if !is_host_name(&name) {
-        return Err(Problem(format!("`{name}` is no name of a host; use letters, digits and `-`")));
+        return Err(Problem(format!("`{name}` is not a host name; use letters, digits and `-`")));
     }
     let link = Link::connect(&options.access, &format!("drophammer agent {name}")).await?;
     if link.agents().await.is_err() {

@@ -199,7 +199,7 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
 pub fn address(listen: &str) -> Result<SocketAddr, Problem> {
     let only = || listen.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 4222));
     let known = listen.parse::<SocketAddr>().or_else(|_| only());
-    known.map_err(|_| Problem(format!("`{listen}` is no address; write 127.0.0.1, or 192.0.2.1:4222")))
+    known.map_err(|_| Problem(format!("`{listen}` is not an address; write 127.0.0.1, or 192.0.2.1:4222")))
 }
 
 #[cfg(test)]

@@ -275,7 +275,7 @@ mod tests {
         let refused = |access: Access| access.check().unwrap_err().0;
         assert!(refused(named("nats://10.0.0.1:4222")).contains("write tls://10.0.0.1:4222"));
         assert!(refused(access("tls://10.0.0.1:4222")).contains("--user and --password-file"));
-        assert!(refused(access("http://")).contains("no address"));
+        assert!(refused(access("http://")).contains("not the address"));
         assert!(named("tls://10.0.0.1:4222").check().is_ok());
         assert!(Access { nkey: Some("S".into()), ..access("tls://h:1") }.check().is_ok());
     }

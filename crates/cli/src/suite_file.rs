@@ -49,7 +49,7 @@ fn included(folder: &Path, path: &Path) -> Result<String, Refusal> {
     let metadata = fs::metadata(&file).map_err(failed)?;
     // Other kinds of file might never end, or block the reader.
     if !metadata.is_file() {
-        return Err(Refusal::new(format!("`{name}` is no ordinary file"), "name a file with keys of a suite"));
+        return Err(Refusal::new(format!("`{name}` is not a regular file"), "name a file with keys of a suite"));
     }
     if metadata.len() > MAX_BYTES as u64 {
         let help = format!("an included file has at most {MAX_BYTES} bytes; is this the right file?");

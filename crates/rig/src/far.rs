@@ -86,7 +86,7 @@ impl Job {
         let finite = |number: &f64| (0.0..=1e12).contains(number);
         match times.into_iter().chain(of_flow).chain(rates).all(|number| finite(&number)) {
             true => Ok(()),
-            false => Err("a time or a load of the trial is negative, too large or no number".into()),
+            false => Err("a time or a load of the trial is negative, too large or not a number".into()),
         }
     }
 

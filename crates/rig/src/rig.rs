@@ -453,7 +453,7 @@ impl Rig {
                             return Err(e.into());
                         }
                     }
-                    // Halves are never merged: what some hosts counted before another one failed is no result.
+                    // Halves are never merged: what some hosts counted before another one failed is not a result.
                     Course::Far(run) => run.drive(ports, hosts, acts, stopped, until)?,
                 }
                 if let Some(refused) = hosts.take_refused() {

@@ -464,7 +464,7 @@ fn tags(id: &Node, tpid: Option<&Node>, problems: &mut Problems) -> Option<Vec<V
                     let help = "write `0x8100` (IEEE 802.1Q) or `0x88a8` (IEEE 802.1ad)";
                     return problems.refuse(
                         &node.span,
-                        format!("{} is no `tpid` of a VLAN tag", quote(&written)),
+                        format!("{} is not a `tpid` of a VLAN tag", quote(&written)),
                         help,
                     );
                 }

@@ -23,7 +23,8 @@ pub(crate) const P_ROUTER: usize = 0;
 
 /// A prefix from its address and length.
 pub(crate) fn prefix(address: Ipv4Addr, length: u8) -> Result<Prefix, TestError> {
-    Prefix::masked(address.into(), length).ok_or_else(|| TestError::Failed(format!("{address}/{length} is no prefix")))
+    Prefix::masked(address.into(), length)
+        .ok_or_else(|| TestError::Failed(format!("{address}/{length} is not a prefix")))
 }
 
 /// OSPF of the P router behind `port`, on a link with this MTU, and the PE router behind it.

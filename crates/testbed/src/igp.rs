@@ -144,7 +144,7 @@ impl Igp for TestSetup<'_> {
 
     fn act(&mut self, action: &RouteAction) -> Result<(), TestError> {
         let RouteAction::Igp { port, protocol, change, part } = action else {
-            return Err(TestError::NotApplicable("this is no action of a P router".into()));
+            return Err(TestError::NotApplicable("this is not an action of a P router".into()));
         };
         let act = act(*protocol, *change, part.clone());
         self.routing.bench.rig.command(*port, &act).map_err(|e| TestError::NotApplicable(e.to_string()))

@@ -313,7 +313,7 @@ $D blast va vb --dscp af44 2> value || true
     for (file, cause, help) in [
         ("loopback", "error: lo is the loopback interface of this machine\n", "  help: name an interface"),
         ("argument", "error: unexpected argument '--frob' found\n", "  help: a similar argument exists: '--for'\n"),
-        ("value", "af44 is no DSCP\n", "  help: write 0 to 63, or `ef`"),
+        ("value", "af44 is not a DSCP\n", "  help: write 0 to 63, or `ef`"),
     ] {
         let shown = ran.read(file);
         assert!(shown.starts_with("error: ") && shown.contains(cause) && shown.contains(help), "{shown}");

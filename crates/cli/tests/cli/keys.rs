@@ -80,10 +80,10 @@ fn a_key_that_cannot_be_read_is_told_at_its_place() {
     // Commands that do not need the key do not read it.
     assert!(run_in(folder.path(), &["plan", "lab/suite.yaml"]).status.success());
     std::os::unix::fs::symlink("/dev/zero", &key).unwrap();
-    refused("it is no ordinary file");
+    refused("it is not a regular file");
     std::fs::remove_file(&key).unwrap();
     assert!(Command::new("mkfifo").arg(&key).status().unwrap().success());
-    refused("it is no ordinary file");
+    refused("it is not a regular file");
     // `bgp` accepts a pipe, even one whose other end is opened later.
     let words = ["bgp", "nosuch0", "--address", "192.0.2.2/24", "--to", "192.0.2.1", "--md5-file", "lab/key"];
     let mut command = drophammer();

@@ -33,7 +33,7 @@ fn the_page_of_a_run_in_namespaces_is_reached_from_outside() {
         .expect("the run starts");
     let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
     let address = told.find_map(|line| line.unwrap().strip_prefix("live page: ").map(str::to_owned)).unwrap();
-    assert!(!address.contains('#'), "no token where standard error is no terminal: {address}");
+    assert!(!address.contains('#'), "no token where standard error is not a terminal: {address}");
     let port: u16 = address.trim_end_matches('/').rsplit(':').next().unwrap().parse().unwrap();
     assert!(get(port, "/").unwrap().contains("page.js"));
     // Until the first trial is reported.

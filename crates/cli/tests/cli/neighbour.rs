@@ -75,7 +75,7 @@ fn what_cannot_be_is_refused_with_what_can() {
         ("ospf va --address 192.0.2.2/24 --to 192.0.2.1 --md5-file /nowhere", "cannot read"),
         ("ldp va --address 192.0.2.2/24 --to 198.18.0.1", "not on the link"),
         ("ldp va --address 192.0.2.2/24 --to 192.0.2.1 --fecs 10 --labels 3", "16 to 1048575"),
-        ("ldp va --address 192.0.2.2/24 --to 192.0.2.1 --fecs 10 --labels x", "`x` is no label"),
+        ("ldp va --address 192.0.2.2/24 --to 192.0.2.1 --fecs 10 --labels x", "`x` is not a label"),
         ("rsvp va --address 192.0.2.2/24 --to 192.0.2.1 --lsps 10", "--endpoint"),
         ("rsvp va --address 192.0.2.2/24 --to 192.0.2.1 --refresh 1us", "1 ms"),
         ("bfd va --address 192.0.2.2/24 --to 192.0.2.2", "both"),

@@ -81,7 +81,7 @@ impl Rsvp {
             || address.is_multicast()
             || address.is_broadcast()
         {
-            return Err(Malformed::new("rsvp", "the hop is no neighbour"));
+            return Err(Malformed::new("rsvp", "the hop is not a neighbour"));
         }
         // Errors come from far away, too.
         let error = match &body {

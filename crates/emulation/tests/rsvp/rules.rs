@@ -231,7 +231,7 @@ fn an_answer_with_a_wrong_instance_is_a_lost_neighbour() {
     alone.arrive(GATEWAY, hello(false, 5, own ^ 1), &[]);
     assert_eq!(alone.counter("lost_neighbours"), 1);
     alone.arrive(GATEWAY, hello(false, 0, own), &[]);
-    assert_eq!(alone.counter("lost_neighbours"), 2, "zero is no instance");
+    assert_eq!(alone.counter("lost_neighbours"), 2, "zero is not an instance");
 }
 
 /// RFC 3209 section 5.3.

@@ -165,7 +165,7 @@ impl Rsvp {
         };
         let instance = self.random.bits() as u32;
         let Some(neighbour) = self.neighbours.number(interface, address, instance) else {
-            return Err(Malformed::new("rsvp", "the hop is no neighbour"));
+            return Err(Malformed::new("rsvp", "the hop is not a neighbour"));
         };
         self.neighbours.heard(neighbour, message.flags, bundled);
         self.count(&body);

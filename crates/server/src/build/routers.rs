@@ -148,7 +148,8 @@ impl Builder<'_> {
         });
         if address.is_none() {
             let path = format!("{path}.lsp_ipv4_interfaces");
-            self.errors.add(&path, format_args!("`{name}` is no IPv4 address or loopback of the router's ethernet"));
+            self.errors
+                .add(&path, format_args!("`{name}` is not an IPv4 address or loopback of the router's ethernet"));
         }
         address
     }

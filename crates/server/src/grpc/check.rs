@@ -135,7 +135,7 @@ fn count(left: &mut usize) -> Result<(), Refused> {
 }
 
 fn mismatch(field: &FieldDescriptor, wire: WireType) -> Refused {
-    Refused::new(format!("field {} is no {wire:?}", field.number()))
+    Refused::new(format!("field {} is not a {wire:?}", field.number()))
 }
 
 fn varint(bytes: &mut &[u8]) -> Result<u64, Refused> {
@@ -195,7 +195,7 @@ mod tests {
             refused("Config", &flows(&[0x32, 5, 0])),
             "flows[1].packet[1].ipv4: the message ends 4 bytes too early"
         );
-        assert_eq!(refused("Config", &flows(&[0x30, 5])), "flows[1].packet[1].ipv4: field 6 is no Varint");
+        assert_eq!(refused("Config", &flows(&[0x30, 5])), "flows[1].packet[1].ipv4: field 6 is not a Varint");
         assert!(refused("Config", &delimited(1, &delimited(2, &[0xff]))).starts_with("ports[0].name: invalid utf-8"));
         assert_eq!(refused("FlowRate", &[0x3d, 0, 0, 0xc0, 0x7f]), "percentage: NaN is out of range");
         assert_eq!(refused("FlowRate", &[0x3d, 0, 0, 0xc0]), "percentage: the message ends 1 bytes too early");
@@ -207,7 +207,7 @@ mod tests {
         let values = table::message("PatternFlowVlanId");
         assert_eq!(check(&values, &[0x18, 1, 0x1a, 2, 2, 3]), Ok(()));
         assert_eq!(refused("PatternFlowVlanId", &[0x18, 1, 0x1a, 2, 2, 0x80]).split(':').next(), Some("values"));
-        assert_eq!(refused("PatternFlowVlanId", &[0x12, 1, 1]), "value: field 2 is no LengthDelimited");
+        assert_eq!(refused("PatternFlowVlanId", &[0x12, 1, 1]), "value: field 2 is not a LengthDelimited");
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub fn vpns_with_two_sites(lab: &mut Lab, folder: &Path) -> Result<(), String> {
 
 fn each(lab: &mut Lab, folder: &Path, more: More) -> Result<(), String> {
     let given = |key: &str, default: &str| std::env::var(key).unwrap_or_else(|_| default.to_owned());
-    let number = |text: &str| text.trim().parse::<u32>().map_err(|_| format!("`{text}` is no number"));
+    let number = |text: &str| text.trim().parse::<u32>().map_err(|_| format!("`{text}` is not a number"));
     let routes = number(&given("DROPHAMMER_VPN_ROUTES", "10"))?;
     for vrfs in given("DROPHAMMER_VRFS", "3").split(',') {
         let vrfs = number(vrfs)?;

@@ -132,7 +132,7 @@ struct Host {
 #[derive(Default)]
 struct Heard {
     states: Vec<Option<(std::time::Instant, State)>>,
-    /// By attempt and host.
+    /// Counts of lanes, with attempt and host.
     counts: VecDeque<(u64, usize, Vec<LaneCounts>)>,
     /// A request of the user that failed: the attempt, the host and the reason.
     unfulfilled: Option<(u64, usize, String)>,

@@ -283,7 +283,7 @@ impl Rig {
         (0..self.ports.len()).for_each(|port| self.hosts.forget_banners(port));
     }
 
-    /// From now on, counts received frames other than test frames of `test`, and sends `extra`, whose marks contain `key`.
+    /// Starts counting received frames that are not test frames of `test`, and sending `extra`, whose marks contain `key`.
     pub fn observe(&mut self, test: &TestTraffic, key: u64, extra: Vec<Extra>) {
         let now = self.now();
         self.hosts.observe(now, test, key, extra);

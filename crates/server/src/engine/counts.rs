@@ -48,7 +48,7 @@ impl Counts {
         self.order_unknown += flow.received.order_unknown;
     }
 
-    /// Adds what is counted for all streams of a row together.
+    /// Adds the counts that all streams of a row share.
     pub fn add_group(&mut self, snapshot: &Snapshot, group: usize) {
         let Some(group) = snapshot.groups.get(group) else { return };
         self.bytes_rx = group.bytes;

@@ -227,7 +227,7 @@ const CASES: &[Case] = &[
     Case(11, "  - latency: {expect: {latency_64_ns: \"<= 5 kfps\"}}", (11, 39), "is not a duration", "500 us"),
     Case(10, "  - throughput: {expect: {throughput_64_pps: {frrr: \">= 1\"}}}", (10, 47), "there is no DUT `frrr`", "known: "),
     Case(10, "  - throughput: {expect: {throughput_64_pps: [1]}}", (10, 46), "a criterion is a text, not a list", "\">= 100 kfps\""),
-    Case(11, "  - forwarding_rate: {expect: {x: \">= 1\"}}", (11, 32), "no figure", "leave `expect` out"),
+    Case(11, "  - forwarding_rate: {expect: {x: \">= 1\"}}", (11, 32), "not a figure", "leave `expect` out"),
     Case(11, "  - frame_loss_rate: {expect: {loss.loss_percent: \">= 1\"}}", (11, 32), "`loss` is not a table of the test `frame_loss_rate`", "known: `frame_loss_rate`"),
     Case(11, "  - frame_loss_rate: {expect: {frame_loss_rate.lost_percent: \">= 1\"}}", (11, 32), "`lost_percent` is not a column of the table", "did you mean `loss_percent`?"),
     Case(11, "  - frame_loss_rate: {expect: {\"frame_loss_rate[size=64].loss_percent\": \">= 1\"}}", (11, 32), "`size` is not a column", "`frame_size`"),

@@ -9,6 +9,7 @@ mod events;
 mod head_of_line_blocking;
 mod head_to_head;
 mod known_methods;
+mod label_chain;
 mod labels;
 mod many_ports;
 mod methods;

@@ -2,7 +2,7 @@
 //! setup of a trial and for each frame, and the most memory. For hosts, what their reports cost: their size, and the time to read and merge
 //! them.
 //!
-//! `cargo bench -p drophammer-testbed --bench scale [-- ports|flows|hosts]`. Each row is measured in a process of its own, so that its memory
+//! `cargo bench -p drophammer-testbed --bench scale [-- TABLE... [ROW...]]`, with the tables `ports`, `flows`, `flows-apart` and `hosts`. Each row is measured in a process of its own, so that its memory
 //! is that of the row. It needs no privilege.
 
 #[path = "../tests/common/mod.rs"]
@@ -11,12 +11,13 @@ mod common;
 use common::{read_suite, with_bed};
 use drophammer_methods::Testbed;
 use drophammer_model::FrameRate;
-use drophammer_model::trial::{Family, FlowDuration, FlowSchedule, FlowSpec, Load, TrialSpec};
+use drophammer_model::trial::{AddressRange, Family, FlowDuration, FlowSchedule, FlowSpec, Load, TrialSpec};
 use drophammer_testbed::setup::TestSetup;
 use drophammer_traffic::schedule::Schedule;
 use drophammer_traffic::{
     Arrived, FlowReport, GroupReport, GroupSentReport, LaneReport, LossRuns, PortArrivals, SenderReport, Trial, merge,
 };
+use std::net::IpAddr;
 use std::process::Command;
 use std::time::Duration;
 
@@ -61,21 +62,16 @@ type Table = (&'static str, &'static str, Vec<String>, fn(&str));
 
 fn tables() -> [Table; 4] {
     let all = |counts: &[usize]| counts.iter().map(usize::to_string).collect::<Vec<_>>();
-    let trial = "bed, ms | setup of a trial, ms | ns per frame | memory, MiB";
-    let [ports, flows]: [&'static str; 2] = [
-        Box::leak(format!("ports, fully meshed | flows | {trial}").into_boxed_str()),
-        Box::leak(format!("flows of four ports | groups | {trial}").into_boxed_str()),
-    ];
+    const PORTS_HEADING: &str =
+        "ports, fully meshed | flows | bed, ms | setup of a trial, ms | ns per frame | memory, MiB";
+    const FLOWS_HEADING: &str =
+        "flows of four ports | groups | bed, ms | setup of a trial, ms | ns per frame | memory, MiB";
+    const HOSTS_HEADING: &str = "hosts with two lanes | flows | trial, KiB | report of a lane, KiB | reports, MiB | read, ms | merged, ms | memory, MiB";
     [
-        ("ports", ports, all(&PORTS), |ports| meshed(ports.parse().unwrap())),
-        ("flows", flows, all(&FLOWS), |flows| of_four_ports(flows.parse().unwrap(), false)),
-        ("flows-apart", flows, all(&FLOWS), |flows| of_four_ports(flows.parse().unwrap(), true)),
-        (
-            "hosts",
-            "hosts with two lanes | flows | report of a lane, KiB | reports, MiB | read, ms | merged, ms | memory, MiB",
-            all(&HOSTS),
-            |hosts| reports(hosts.parse().unwrap()),
-        ),
+        ("ports", PORTS_HEADING, all(&PORTS), |ports| meshed(ports.parse().unwrap())),
+        ("flows", FLOWS_HEADING, all(&FLOWS), |flows| of_four_ports(flows.parse().unwrap(), false)),
+        ("flows-apart", FLOWS_HEADING, all(&FLOWS), |flows| of_four_ports(flows.parse().unwrap(), true)),
+        ("hosts", HOSTS_HEADING, all(&HOSTS), |hosts| reports(hosts.parse().unwrap())),
     ]
 }
 
@@ -116,8 +112,7 @@ fn flow(bed: &TestSetup<'_>, group: String, from: usize, to: usize) -> FlowSpec 
     FlowSpec::new(group, from, to, range(from), range(to))
 }
 
-/// Runs trials of `flows`, and prints what they cost. `load` gives the load of a trial with this number of frames, which each flow has at
-/// least, and sets the rates of flows.
+/// Runs a short and a long trial, and prints what they cost: a `trial` has so many frames, and each flow has at least one.
 fn row(count: usize, other: usize, bed_s: f64, bed: &mut TestSetup<'_>, trial: impl Fn(usize) -> TrialSpec) {
     let mut run = |spec: &TrialSpec| {
         let result = bed.trial(spec).unwrap();
@@ -180,8 +175,7 @@ fn of_four_ports(count: usize, apart: bool) {
         |bed, _| {
             let bed_s = worked_s() - begun;
             let name = |i: usize| if apart { format!("flow {i}") } else { "all".into() };
-            let flows: Vec<_> =
-                (0..count).map(|i| flow(bed, name(i), i % 4, (i % 4 + 1 + i / 4 % 3) % 4)).collect();
+            let flows: Vec<_> = (0..count).map(|i| flow(bed, name(i), i % 4, (i % 4 + 1 + i / 4 % 3) % 4)).collect();
             row(count, if apart { count } else { 1 }, bed_s, bed, |frames| {
                 let of_all_pps = frames.max(count) as f64 / DURATION_S;
                 if !apart {
@@ -205,9 +199,8 @@ const OF_FLOW: u64 = 10_000;
 /// frames of each flow arrive at both lanes of its port, every other one at each.
 fn reports(hosts: usize) {
     let ways = WAYS.min(hosts - 1);
-    let all: Vec<Vec<u8>> = (0..2 * hosts)
-        .map(|lane| serde_json::to_vec(&report(lane, hosts, ways)).unwrap())
-        .collect();
+    let all: Vec<Vec<u8>> =
+        (0..2 * hosts).map(|lane| serde_json::to_vec(&report(lane, hosts, ways)).unwrap()).collect();
     let bytes: usize = all.iter().map(Vec::len).sum();
     let mut read: Vec<LaneReport> = Vec::new();
     let read_s = least_s(|| {
@@ -221,13 +214,27 @@ fn reports(hosts: usize) {
         assert_eq!((result.health.copies_apart, result.senders as usize), (0, hosts));
     });
     println!(
-        "| {hosts} | {flows} | {:.1} | {:.1} | {:.1} | {:.1} | {:.0} |",
+        "| {hosts} | {flows} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.0} |",
+        trial_bytes(hosts, ways) as f64 / 1024.0,
         bytes as f64 / (2 * hosts) as f64 / 1024.0,
         bytes as f64 / f64::from(1 << 20),
         read_s * 1e3,
         merged_s * 1e3,
         most_mib()
     );
+}
+
+/// Bytes of the trial of [`reports`], which each host gets.
+fn trial_bytes(hosts: usize, ways: usize) -> usize {
+    let range = |port: usize| AddressRange {
+        first: IpAddr::from((0xc612_0000 + ((port as u32) << 8)).to_be_bytes()),
+        step: 1,
+        count: 256,
+    };
+    let ways = (0..hosts).flat_map(|from| (1..=ways).map(move |step| (from, (from + step) % hosts)));
+    let flows = ways.map(|(from, to)| FlowSpec::new("all", from, to, range(from), range(to)));
+    let rate_pps = RATE_PPS;
+    serde_json::to_vec(&spec(flows.collect(), Load::Constant { rate_pps }, 1.0)).unwrap().len()
 }
 
 /// The report of a lane of [`reports`]: even lanes send and receive the even frames.

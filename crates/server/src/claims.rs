@@ -1,6 +1,6 @@
-//! Which server owns an interface: one at a time in a network namespace.
+//! Which server or run owns an interface: one at a time in a network namespace.
 //!
-//! A server that uses an interface binds two Unix sockets with abstract names: one that only one process can bind, and one whose
+//! A process that uses an interface binds two Unix sockets with abstract names: one that only one process can bind, and one whose
 //! name tells who that is. Such names belong to a network namespace, as interfaces do, and the kernel removes them with their
 //! process.
 
@@ -9,10 +9,10 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Interfaces that this server owns.
+/// Interfaces that this server or run owns.
 #[derive(Debug)]
 pub struct Claims {
-    /// How others can tell this server.
+    /// How others can tell this process.
     owner: String,
     held: HashMap<String, [UnixDatagram; 2]>,
 }
@@ -24,7 +24,7 @@ fn bind(name: &str) -> io::Result<UnixDatagram> {
 }
 
 impl Claims {
-    /// No interfaces yet. `owner` describes this server.
+    /// No interfaces yet. `owner` describes this process.
     pub fn new(owner: &str) -> Claims {
         // A name has at most 107 bytes.
         let owner = format!("{owner}, process {}", std::process::id()).chars().take(60).collect();

@@ -208,8 +208,9 @@ answer POST $BASE "$JSON" '{"suite": "x", "out": "/tmp"}'
 answer POST $BASE "$JSON" "{\"suite\": \"$(sed 's/"/\\"/g; s/$/\\n/' short | tr -d '\n')\", \"dut\": \"--live=8080\"}"
 answer POST $BASE 'Content-Type: text/plain\r\n' "$(cat short)"
 LENGTH=9000000 answer POST $BASE "$YAML" ''
-answer POST $BASE "${YAML}Origin: http://example.org\r\n" "$(cat short)"
-HOST=example.org answer POST $BASE "$YAML" "$(cat short)"
+# These are refused before their bodies arrive.
+answer POST $BASE "${YAML}Origin: http://example.org\r\n"
+HOST=example.org answer POST $BASE "$YAML"
 answer POST $BASE "$YAML" "$(sed 's/kind: reference.*/kind: frr, config: \/etc\/passwd}/' short)"
 answer POST $BASE "$YAML" "$(sed 's/kind: reference.*/kind: external, interfaces: [a, b], setup: touch pwned}/' short)"
 answer POST $BASE "$YAML" "include: short
@@ -246,7 +247,7 @@ finish
         (400, "suite.yaml:1:"),
         (400, "empty"),
         (400, "unknown field `out`"),
-        (400, "there is no DUT `--live=8080`"),
+        (400, "this suite has no such DUT"),
         (415, "application/yaml"),
         (413, "more than 8 MiB"),
         (403, "a page of another site"),

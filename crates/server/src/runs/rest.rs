@@ -313,7 +313,7 @@ mod tests {
             }
             other_site(&headers, &Uri::from_static("/x-drophammer/run"), on_loopback).is_some()
         };
-        for host in ["127.0.0.1:8443", "localhost", "LOCALHOST:80", "[::1]:8443", "::1", "192.0.2.1:1"] {
+        for host in ["127.0.0.1:8443", "localhost", "LOCALHOST:80", "[::1]:8443", "[::1]", "192.0.2.1:1"] {
             assert!(!refused(host, None, true) && !refused(host, Some(&format!("https://{host}")), true), "{host}");
         }
         for host in ["example.org", "example.org:8443", "localhost.example.org", "127.0.0.1.example.org:80"] {

@@ -231,7 +231,7 @@ finish
 #[test]
 fn labelled_prefixes_are_learned_and_actions_end_sessions_and_bring_them_back() {
     let body = r#"
-sed -i 's/"as_number": 65002,/"as_number": 65002, "learned_information_filter": {"ipv4_mpls_unicast_prefix": true},/
+sed -i 's/"as_number": 65002,/"as_number": 65002, "advanced": {"passive_mode": true}, "learned_information_filter": {"ipv4_mpls_unicast_prefix": true},/
     s/"as_number": 65001,/"as_number": 65001, "graceful_restart": {"enable_gr": true, "restart_time": 60},/' routers
 call POST /config "$(cat routers)" > /dev/null
 bgp() { call POST /monitor/metrics '{"bgpv4": {}}'; }
@@ -242,11 +242,11 @@ call POST /monitor/states '{"bgp_prefixes": {"bgp_peer_names": ["b2"], "prefix_f
 act '{"initiate_graceful_restart": {"peer_names": ["b2"]}}'
 act '{"notification": {"names": ["b1"], "fin_delay": 100}}'
 act '{"notification": {"names": ["b1"], "cease": {"subcode": "admin_reset_code6_subcode4"}}}'
-until bgp | tee last | grep -q '"routes_received":6.*"session_flap_count":1,"session_state":"up"'; do sleep 0.02; done
+until bgp | tee last | grep -q '"session_state":"up","session_flap_count":1,.*"routes_received":6,'; do sleep 0.02; done
 cat last
 act '{"initiate_graceful_restart": {"peer_names": ["b1"], "restart_delay": 1}}'
 act '{"notification": {}}'
-until bgp | tee last | grep -q '"end_of_rib_received":1.*"routes_received":9.*"session_flap_count":2,"session_state":"up"'; do sleep 0.02; done
+until bgp | tee last | grep -q '"session_state":"up","session_flap_count":2,.*"routes_received":9,.*"end_of_rib_received":1'; do sleep 0.02; done
 cat last
 finish
 "#;
@@ -284,7 +284,7 @@ finish
     assert_eq!([counts(again, 0)[..3].to_vec(), counts(again, 1)[..3].to_vec()], [[1, 0, 2], [0, 1, 2]]);
 }
 
-/// Six ports in pairs, 200 BGP sessions between devices of both ports of a pair, and 4,096 flows of 10 frames.
+/// Six ports in pairs, 200 BGP sessions between devices of both ports of a pair, and 256 flows of 10 frames.
 fn large() -> Value {
     use serde_json::json;
     let port = |i: usize| json!({"name": format!("p{i}"), "location": format!("v{i}")});
@@ -311,18 +311,18 @@ fn large() -> Value {
         json!({
             "name": format!("f{i}"),
             "tx_rx": {"port": {"tx_name": format!("p{}", i % 6), "rx_name": format!("p{}", i % 6 ^ 1)}},
-            "packet": [{"ethernet": {}}, {"ipv4": {"dst": {"value": format!("20.0.{}.{}", i / 256, i % 256)}}}, {"udp": {}}],
-            "rate": {"pps": 5}, "duration": {"fixed_packets": {"packets": 10}}, "metrics": {"enable": true},
+            "packet": [{"ethernet": {}}, {"ipv4": {"dst": {"value": format!("20.0.0.{i}")}}}, {"udp": {}}],
+            "rate": {"pps": 50}, "duration": {"fixed_packets": {"packets": 10}}, "metrics": {"enable": true},
         })
     };
     let devices: Vec<Value> = (0..200).flat_map(|i| [device(i, 0), device(i, 1)]).collect();
     json!({
-        "ports": (0..6).map(port).collect::<Vec<_>>(), "devices": devices, "flows": (0..4_096).map(flow).collect::<Vec<_>>(),
+        "ports": (0..6).map(port).collect::<Vec<_>>(), "devices": devices, "flows": (0..256).map(flow).collect::<Vec<_>>(),
     })
 }
 
 #[test]
-fn two_hundred_sessions_come_up_and_four_thousand_flows_are_counted_exactly() {
+fn two_hundred_sessions_come_up_and_flows_on_six_ports_are_counted_exactly() {
     let body = r#"
 for i in 0 2 4; do ip link add v$i type veth peer name v$((i + 1)); ip link set v$i up; ip link set v$((i + 1)) up; done
 for call in set up start; do date +%s.%N >> times; case $call in
@@ -356,7 +356,7 @@ finish
     let rows = flows["flow_metrics"].as_array().unwrap();
     let wrong: Vec<&Value> =
         rows.iter().filter(|row| row["frames_tx"] != 10 || row["frames_rx"] != 10 || row["bytes_rx"] != 640).collect();
-    assert_eq!((rows.len(), wrong.len()), (4_096, 0), "{:?}", wrong.first());
+    assert_eq!((rows.len(), wrong.len()), (256, 0), "{:?}", wrong.first());
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod command;
 mod detach;
 mod documented;
 mod examples;
+mod guides;
 mod hostile;
 mod hosts;
 mod includes;

@@ -38,7 +38,11 @@ fn script(body: &str) -> (Ran, Vec<Value>) {
 
 /// Like [`script`], for a server that writes this to standard error.
 fn script_that_says(body: &str, said: &str) -> (Ran, Vec<Value>) {
-    let folder = tempfile::tempdir().unwrap();
+    script_in(tempfile::tempdir().unwrap(), body, said)
+}
+
+/// Like [`script_that_says`], in a folder with more files.
+fn script_in(folder: tempfile::TempDir, body: &str, said: &str) -> (Ran, Vec<Value>) {
     std::fs::write(folder.path().join("config"), CONFIG).unwrap();
     std::fs::write(folder.path().join("routers"), ROUTERS).unwrap();
     let idle = if said.is_empty() { "" } else { "IDLE='--idle-stop 300ms'" };
@@ -194,6 +198,165 @@ finish
     assert_eq!(withdrawn["ospfv2_lsas"][1]["external_as_lsas"].as_array().unwrap().len(), 3);
     assert_eq!(down["ospfv2_metrics"][1]["sessions_flap"], 1);
     assert_eq!(torn["rsvp_metrics"][0]["path_tears_tx"], 2, "{torn}");
+}
+
+#[test]
+fn captures_keep_the_frames_that_pass_their_filters() {
+    let body = r#"
+# The frames of the flow go to three addresses in turn, and to two ports in turn.
+for mask in '"ffff"' '"ffff", "negate": true' '"0"'; do
+    filters='[{"vlan": {"id": {"value": "7", "mask": "fff"}}}, {"ipv4": {"dst": {"value": "02020203", "mask": "ffffffff"}}},
+        {"custom": {"offset": 16, "bit_length": 16, "value": "1389", "mask": '$mask'}}]'
+    call POST /config "$(sed "s/\"port_names\": \[\"p2\"\]}/\"port_names\": [\"p2\"], \"filters\": $(echo $filters)}/" config)" > set
+    if grep -q errors set; then cat set; continue; fi
+    call POST /control/state '{"port": {"capture": {"state": "start"}}}' > /dev/null
+    transmit start '"fixed"' > /dev/null
+    until metrics | grep -q '"name":"fixed"[^}]*"transmit":"stopped"'; do sleep 0.02; done
+    transmit stop > /dev/null
+    metrics
+    call POST /monitor/capture '{"port_name": "p2"}' | wc -c >> sizes
+done
+finish
+"#;
+    let (ran, answers) = script(body);
+    let [with, negated, refused] = &answers[..] else { panic!("{answers:#?}") };
+    assert_eq!([with, negated].map(|answer| count(answer, "fixed", "frames_rx")), [200; 2]);
+    // Frames 1, 7, 13 ... and 4, 10, 16 ... of 0 to 199; each with a header of the file, and its FCS. The shell adds a newline.
+    let sizes = [34, 33].map(|frames| (24 + frames * (16 + 128) + 1).to_string()).join("\n") + "\n";
+    assert_eq!(ran.read("sizes"), sizes);
+    let text = refused["errors"][0].as_str().unwrap();
+    assert!(text.starts_with("captures[0].filters[2].custom.mask: no bit is compared"), "{text}");
+}
+
+#[test]
+fn labelled_prefixes_are_learned_and_actions_end_sessions_and_bring_them_back() {
+    let body = r#"
+sed -i 's/"as_number": 65002,/"as_number": 65002, "advanced": {"passive_mode": true}, "learned_information_filter": {"ipv4_mpls_unicast_prefix": true},/
+    s/"as_number": 65001,/"as_number": 65001, "graceful_restart": {"enable_gr": true, "restart_time": 60},/' routers
+call POST /config "$(cat routers)" > /dev/null
+bgp() { call POST /monitor/metrics '{"bgpv4": {}}'; }
+act() { call POST /control/action "{\"protocol\": {\"bgp\": $1}}"; }
+until bgp | grep -q '"routes_received":3'; do sleep 0.02; done
+call POST /monitor/states '{"bgp_prefixes": {"bgp_peer_names": ["b2"]}}'
+call POST /monitor/states '{"bgp_prefixes": {"bgp_peer_names": ["b2"], "prefix_filters": ["ipv4_unicast"]}}'
+act '{"initiate_graceful_restart": {"peer_names": ["b2"]}}'
+act '{"notification": {"names": ["b1"], "fin_delay": 100}}'
+act '{"notification": {"names": ["b1"], "cease": {"subcode": "admin_reset_code6_subcode4"}}}'
+until bgp | tee last | grep -q '"session_state":"up","session_flap_count":1,.*"routes_received":6,'; do sleep 0.02; done
+cat last
+act '{"initiate_graceful_restart": {"peer_names": ["b1"], "restart_delay": 1}}'
+act '{"notification": {}}'
+until bgp | tee last | grep -q '"session_state":"up","session_flap_count":2,.*"routes_received":9,.*"end_of_rib_received":1'; do sleep 0.02; done
+cat last
+finish
+"#;
+    let (_, answers) = script(body);
+    let [all, unicast, no_restart, delay, told, back, restarted, down, again] = &answers[..] else {
+        panic!("{answers:#?}")
+    };
+    let learned = all["bgp_prefixes"][0]["ipv4_mpls_unicast_prefixes"].as_array().unwrap_or_else(|| panic!("{all}"));
+    let route = |i: u64| (format!("40.0.{i}.0"), 24_i64, serde_json::json!([500 + i]), "10.0.0.1");
+    let found = learned.iter().map(|row| {
+        let text = |key: &str| row[key].as_str().unwrap_or_else(|| panic!("{key}: {row}"));
+        (
+            text("ipv4_address").to_owned(),
+            row["prefix_length"].as_i64().unwrap(),
+            row["labels"].clone(),
+            text("ipv4_next_hop"),
+        )
+    });
+    assert_eq!(found.collect::<Vec<_>>(), [0, 1, 2].map(route));
+    assert_eq!(unicast["bgp_prefixes"][0], serde_json::json!({"bgp_peer_name": "b2"}), "it learns no others");
+    for (answer, code, text) in [
+        (no_restart, 400, "protocol.bgp.initiate_graceful_restart.peer_names: `b2` does not offer it"),
+        (delay, 400, "protocol.bgp.notification.fin_delay: only 0 is supported"),
+        (down, 500, "of the peers have no connection, for example `b"),
+    ] {
+        let error = answer["errors"][0].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(answer["code"] == code && error.contains(text), "{text}: {answer}");
+    }
+    assert_eq!((told["warnings"].as_array().unwrap().len(), restarted["warnings"].as_array().unwrap().len()), (0, 0));
+    let counts = |answer: &Value, peer: usize| {
+        ["notifications_sent", "notifications_received", "session_flap_count", "opens_sent"]
+            .map(|key| answer["bgpv4_metrics"][peer][key].as_u64().unwrap_or_else(|| panic!("{key}: {answer}")))
+    };
+    assert_eq!([counts(back, 0)[..3].to_vec(), counts(back, 1)[..3].to_vec()], [[1, 0, 1], [0, 1, 1]]);
+    assert_eq!([counts(again, 0)[..3].to_vec(), counts(again, 1)[..3].to_vec()], [[1, 0, 2], [0, 1, 2]]);
+}
+
+/// Six ports in pairs, 200 BGP sessions between devices of both ports of a pair, and 256 flows of 10 frames.
+fn large() -> Value {
+    use serde_json::json;
+    let port = |i: usize| json!({"name": format!("p{i}"), "location": format!("v{i}")});
+    let device = |session: usize, side: usize| {
+        let name = format!("{session}-{side}");
+        let (own, far) = (format!("10.0.{session}.{}", 1 + side), format!("10.0.{session}.{}", 2 - side));
+        let routes = json!({
+            "name": format!("r{name}"),
+            "addresses": [{"address": format!("100.{session}.{}.0", 100 * side), "prefix": 24, "count": 10}],
+        });
+        json!({
+            "name": format!("d{name}"),
+            "ethernets": [{
+                "name": format!("e{name}"), "connection": {"port_name": format!("p{}", 2 * (session % 3) + side)},
+                "ipv4_addresses": [{"name": format!("a{name}"), "address": own, "gateway": far}],
+            }],
+            "bgp": {"router_id": own, "ipv4_interfaces": [{"ipv4_name": format!("a{name}"), "peers": [{
+                "name": format!("b{name}"), "peer_address": far, "as_type": "ebgp", "as_number": 65_001 + side,
+                "v4_routes": [routes],
+            }]}]},
+        })
+    };
+    let flow = |i: usize| {
+        json!({
+            "name": format!("f{i}"),
+            "tx_rx": {"port": {"tx_name": format!("p{}", i % 6), "rx_name": format!("p{}", i % 6 ^ 1)}},
+            "packet": [{"ethernet": {}}, {"ipv4": {"dst": {"value": format!("20.0.0.{i}")}}}, {"udp": {}}],
+            "rate": {"pps": 50}, "duration": {"fixed_packets": {"packets": 10}}, "metrics": {"enable": true},
+        })
+    };
+    let devices: Vec<Value> = (0..200).flat_map(|i| [device(i, 0), device(i, 1)]).collect();
+    json!({
+        "ports": (0..6).map(port).collect::<Vec<_>>(), "devices": devices, "flows": (0..256).map(flow).collect::<Vec<_>>(),
+    })
+}
+
+#[test]
+fn two_hundred_sessions_come_up_and_flows_on_six_ports_are_counted_exactly() {
+    let body = r#"
+for i in 0 2 4; do ip link add v$i type veth peer name v$((i + 1)); ip link set v$i up; ip link set v$((i + 1)) up; done
+for call in set up start; do date +%s.%N >> times; case $call in
+    set) call POST /config "$(cat large)";;
+    up) until [ $(call POST /monitor/metrics '{"bgpv4": {}}' | tee last | grep -o '"routes_received":10,' | wc -l) = 400 ]; do sleep 0.1; done; cat last;;
+    start) transmit start
+        until ! call POST /monitor/metrics '{"flow": {}}' | tee last | grep -q '"transmit":"started"'; do sleep 0.1; done; cat last;;
+esac; done
+date +%s.%N >> times
+call POST /monitor/metrics '{"bgpv4": {}}'
+finish
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("large"), large().to_string()).unwrap();
+    let (ran, answers) = script_in(folder, body, "");
+    let [set, up, start, flows, after] = &answers[..] else {
+        panic!("{} answers: {:?}", answers.len(), answers.first())
+    };
+    let times: Vec<f64> = ran.read("times").lines().map(|line| line.parse().unwrap()).collect();
+    let taken: Vec<String> = times.windows(2).map(|pair| format!("{:.1} s", pair[1] - pair[0])).collect();
+    eprintln!("setting, sessions and routes, traffic: {}", taken.join(", "));
+    assert_eq!(
+        (set["warnings"].as_array().map(Vec::len), start["warnings"].as_array().map(Vec::len)),
+        (Some(0), Some(0))
+    );
+    for (moment, peers) in [("before", up), ("after", after)] {
+        let peers = peers["bgpv4_metrics"].as_array().unwrap();
+        let is_up = |peer: &&Value| peer["session_state"] == "up" && peer["session_flap_count"] == 0;
+        assert_eq!((peers.len(), peers.iter().filter(is_up).count()), (400, 400), "{moment} the traffic");
+    }
+    let rows = flows["flow_metrics"].as_array().unwrap();
+    let wrong: Vec<&Value> =
+        rows.iter().filter(|row| row["frames_tx"] != 10 || row["frames_rx"] != 10 || row["bytes_rx"] != 640).collect();
+    assert_eq!((rows.len(), wrong.len()), (256, 0), "{:?}", wrong.first());
 }
 
 #[test]

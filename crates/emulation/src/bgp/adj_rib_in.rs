@@ -394,7 +394,7 @@ impl AdjRibIn {
         let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
         self.forget_unexpected(route, prefix);
         if let Some(learned) = &mut self.learned {
-            learned.withdrawn(&RouteKey::of(route, prefix));
+            learned.withdrawn(&RouteKey::of(route, prefix), route.path_id);
         }
         if let Some((at, found)) = self.find(route, &prefix) {
             self.present -= u32::from(self.expectations[at].withdrawn(now, found, route));
@@ -446,7 +446,7 @@ impl AdjRibIn {
 
     /// The routes that are present, in order, with their attributes; none unless [`AdjRibIn::keep_learned`] was called.
     pub fn learned(&self) -> impl Iterator<Item = (&RouteKey, &LearnedRoute)> {
-        self.learned.iter().flat_map(|learned| &learned.routes)
+        self.learned.iter().flat_map(|learned| learned.routes.iter().map(|((key, _), route)| (key, route)))
     }
 
     /// Announcements in this session that had no room among the stored routes.

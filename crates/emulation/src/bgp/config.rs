@@ -3,11 +3,13 @@
 use drophammer_wire::Malformed;
 use drophammer_wire::bgp::open::{self, Open};
 use drophammer_wire::bgp::{AfiSafi, Capability, GracefulRestart, PathDirection};
+use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// Graceful restart capability of a speaker (RFC 4724).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GracefulRestartConfig {
     /// How long the peer should keep routes, in whole seconds below 4096.
     pub restart_time: Duration,

@@ -15,8 +15,7 @@ use super::{AdjRibIn, AdjRibOut, Cause, Sent, Session, State};
 use crate::protocol::Output;
 use crate::tcp::{ConnectionId, ListenerId, Refusals, TcpStack};
 use drophammer_model::Instant;
-use drophammer_wire::bgp::AfiSafi;
-use drophammer_wire::bgp::{self, notification::cease};
+use drophammer_wire::bgp::{self, AfiSafi, Notification, notification::cease};
 use peer::Peer;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -92,6 +91,19 @@ impl Routers {
         at.asked_to_end = true;
         at.adj_rib_out.clear();
         at.session.stop(now, cease::ADMINISTRATIVE_SHUTDOWN);
+        self.mark(peer);
+    }
+
+    /// Ends a session with a NOTIFICATION, if there is a connection (from OpenSent on). It counts as lost and comes back by itself.
+    pub fn notify(&mut self, now: Instant, peer: usize, notification: Notification) {
+        self.peers[peer].session.reset(now, notification);
+        self.mark(peer);
+    }
+
+    /// Restarts a session gracefully (RFC 4724), if there is a connection: it ends with this NOTIFICATION or without a word, and is back
+    /// after `away`, with its routes if [`Routers::keep_routes`] says so.
+    pub fn restart(&mut self, now: Instant, peer: usize, away: Duration, notification: Option<Notification>) {
+        self.peers[peer].session.restart(now, away, notification);
         self.mark(peer);
     }
 

@@ -195,6 +195,26 @@ impl Session {
         }
     }
 
+    /// Restarts gracefully (RFC 4724), if there is a connection: ends it with this NOTIFICATION (RFC 8538) or without a word, and comes
+    /// back after `away`. The OPENs until then say that this speaker has restarted.
+    pub fn restart(&mut self, now: Instant, away: Duration, last: Option<Notification>) {
+        if self.state < State::OpenSent {
+            return;
+        }
+        match last {
+            Some(last) => self.reset(now, last),
+            None => self.abort(now),
+        }
+        self.timers.idle_hold = self.running.then_some(now + away);
+        self.set_restarted(true);
+    }
+
+    fn set_restarted(&mut self, restarted: bool) {
+        if let Some(restart) = &mut self.config.graceful_restart {
+            restart.restarted = restarted;
+        }
+    }
+
     fn begin(&mut self, now: Instant) {
         self.abort_unwritten();
         if self.config.passive {
@@ -221,6 +241,9 @@ impl Session {
         self.events.push_back(Event { at: now, from: self.state, to, cause });
         self.state = to;
         self.established = (to == State::Established).then_some(now);
+        if to == State::Established {
+            self.set_restarted(false);
+        }
     }
 
     /// Ends the connection after `last` is sent, or the attempt to connect.

@@ -62,6 +62,8 @@ fn device(n: u16) -> Device {
         hold: Duration::from_secs(90),
         families: vec![AfiSafi::IPV4_UNICAST],
         multiple_labels: vec![],
+        add_path: vec![],
+        graceful_restart: None,
         next_hops: NextHops { ipv4: Some(address(n, 2)), ..NextHops::default() },
         passive: false,
         protection: Default::default(),

@@ -5,7 +5,7 @@ use super::{Link, Place};
 use crate::model::Config;
 use crate::model::device::{Address, Device, Interface, Peer};
 use crate::model::read::Errors;
-use drophammer_emulation::bgp::{EncapsulationKind, NextHops, PeerConfig};
+use drophammer_emulation::bgp::{Encapsulation, EncapsulationKind, NextHops, PeerConfig};
 use drophammer_emulation::tcp::Protection;
 use drophammer_model::mac::MacAddr;
 use drophammer_model::routes::{AfiSafi, RouteTable, Routes};
@@ -24,8 +24,10 @@ pub struct SessionName {
     pub v6: bool,
     /// Its route ranges: name and routes.
     pub routes: Vec<SessionRange>,
-    /// True for each family whose received prefixes are kept.
-    pub learns: [bool; 2],
+    /// True if it can restart gracefully.
+    pub restarts: bool,
+    /// True for each family whose received prefixes are kept: IPv4 and IPv6 unicast, IPv4 and IPv6 with labels.
+    pub learns: [bool; 4],
 }
 
 /// Routes that a session advertises or withdraws together.
@@ -35,8 +37,8 @@ pub struct SessionRange {
     pub name: String,
     /// The routes.
     pub routes: Arc<Routes>,
-    /// Unicast routes, or labelled ones.
-    pub kind: EncapsulationKind,
+    /// Unicast routes, or labelled ones, and their path identifier.
+    pub encapsulation: Encapsulation,
 }
 
 /// The gateway of a device in one family.
@@ -54,6 +56,8 @@ pub struct NeighbourName {
 
 /// First MAC address for devices that have none configured; it follows the addresses of the ports.
 const FIRST_MAC: usize = 0x4000;
+/// Path identifier of routes without one, in sessions with path identifiers.
+const FIRST_PATH: u32 = 1;
 
 pub(super) struct Builder<'a> {
     rig: RigConfig,
@@ -173,6 +177,7 @@ impl Builder<'_> {
         let mut config = PeerConfig::new(own, peer.dut, peer.asn, dut_as, router_id);
         config.hold = peer.hold;
         config.passive = peer.passive;
+        config.graceful_restart = peer.graceful_restart;
         config.protection =
             Protection { md5_key: peer.md5_key.clone().map(String::into_bytes), ..Protection::default() };
         let device = &self.rig.ports[place.port].devices[place.device];
@@ -184,6 +189,8 @@ impl Builder<'_> {
         let families = [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST, AfiSafi::IPV4_LABELLED, AfiSafi::IPV6_LABELLED];
         let wanted = families.into_iter().zip([peer.unicast, peer.labelled].concat());
         config.families = wanted.filter(|(_, has)| *has).map(|(family, _)| family).collect();
+        let several = families.into_iter().zip(peer.add_path);
+        config.add_path = several.filter(|(_, several)| *several).map(|(family, _)| family).collect();
         let mut routes = Vec::new();
         for range in &peer.routes {
             let table = |family| {
@@ -200,11 +207,13 @@ impl Builder<'_> {
             }
             let table: Arc<Routes> = Arc::new(table(family).into());
             let kind = range.labels.map_or(EncapsulationKind::Unicast, EncapsulationKind::Labelled);
-            routes.push(SessionRange { name: range.name.clone(), routes: table.clone(), kind });
+            let encapsulation = Encapsulation { kind, path_id: range.path_id.unwrap_or(FIRST_PATH) };
+            routes.push(SessionRange { name: range.name.clone(), routes: table.clone(), encapsulation });
             self.name(&range.name, Place { routes: Some(table), ..place.clone() });
         }
         self.at(&place).add_bgp([config]);
-        let session = SessionName { name: peer.name.clone(), v6: own.is_ipv6(), routes, learns: peer.learns };
+        let (name, restarts, learns) = (peer.name.clone(), peer.graceful_restart.is_some(), peer.learns);
+        let session = SessionName { name, v6: own.is_ipv6(), routes, restarts, learns };
         self.sessions.entry((place.port, place.device)).or_default().push(session);
     }
 }

@@ -278,8 +278,36 @@ fn routes_with_labels_need_the_capability() {
         built(json!({"ports": ports(), "devices": [device]}))
     };
     let whole = with(json!({"ipv4_mpls": true})).unwrap();
-    assert_eq!(whole.sessions[0].routes[0].kind, EncapsulationKind::Labelled(Labels::Counting(100)));
+    assert_eq!(whole.sessions[0].routes[0].encapsulation.kind, EncapsulationKind::Labelled(Labels::Counting(100)));
     assert!(whole.rig.ports[0].devices[1].bgp()[0].families.contains(&AfiSafi::IPV4_LABELLED));
     let errors = with(json!({})).unwrap_err();
     assert!(errors[0].ends_with("`r1` has labels, which need the capability `ipv4_mpls`"), "{errors:?}");
+}
+
+#[test]
+fn paths_and_graceful_restart_are_those_of_the_session() {
+    let with = |capability: Value| {
+        let mut device = device("p1", "10.0.1.2", "10.0.1.1", 1);
+        let peer = &mut device["bgp"]["ipv4_interfaces"][0]["peers"][0];
+        peer["capability"] = capability;
+        peer["graceful_restart"] = json!({"enable_gr": true, "enable_notification": false});
+        let mut second = peer["v4_routes"][0].clone();
+        second["name"] = "second".into();
+        second["add_path"] = json!({"path_id": 7});
+        peer["v4_routes"].as_array_mut().unwrap().push(second);
+        built(json!({"ports": ports(), "devices": [device]}))
+    };
+    let whole = with(json!({"ipv4_unicast_add_path": true})).unwrap();
+    let ids: Vec<u32> = whole.sessions[0].routes.iter().map(|range| range.encapsulation.path_id).collect();
+    assert_eq!((ids, whole.sessions[0].restarts), (vec![1, 7], true));
+    let peer = &whole.rig.ports[0].devices[1].bgp()[0];
+    assert_eq!(peer.add_path, [AfiSafi::IPV4_UNICAST]);
+    let restart = peer.graceful_restart.unwrap();
+    assert_eq!(
+        (restart.restart_time, restart.notification, restart.restarted),
+        (Duration::from_secs(45), false, false)
+    );
+    let errors = with(json!({})).unwrap_err();
+    let text = "`second` has a path identifier, which needs `ipv4_unicast_add_path` and no labels";
+    assert!(errors[0].ends_with(text), "{errors:?}");
 }

@@ -41,7 +41,14 @@ impl Bench {
         let mut o = Object::document(body, &errors);
         o.choice(&["protocol"], "protocol");
         let mut protocol = o.object_or_empty("protocol");
-        let version = protocol.choice(&["ipv4", "ipv6"], "ipv4");
+        let version = protocol.choice(&["ipv4", "ipv6", "bgp"], "ipv4");
+        if version == "bgp" {
+            let read = self.read_bgp_action(protocol.object_or_empty("bgp"));
+            drop((protocol, o));
+            let (sessions, action) = errors.or(read).map_err(Failure::validation)?;
+            self.bgp_action(&sessions, &action)?;
+            return Ok(json!({"warnings": []}));
+        }
         let mut ip = protocol.object_or_empty(version);
         ip.choice(&["ping"], "ping");
         let mut ping = ip.object_or_empty("ping");

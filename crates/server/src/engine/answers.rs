@@ -10,6 +10,7 @@ use drophammer_model::Instant;
 use drophammer_model::routes::AfiSafi;
 use drophammer_model::trial::Family;
 use serde_json::{Map, Value, json};
+use std::collections::{BTreeSet, HashSet};
 
 /// Preamble and gap of a frame in bytes; the rate of layer 1 includes them.
 const GAP: f64 = 20.0;
@@ -21,17 +22,17 @@ const MOST_LATE: f64 = 0.1;
 
 /// Names that a request selects; empty for all.
 pub(super) struct Selection {
-    names: Vec<String>,
+    names: BTreeSet<String>,
     columns: Vec<String>,
 }
 
 impl Selection {
     fn read(o: &mut Object<'_>, names: &str, columns: &str) -> Selection {
-        Selection { names: o.texts(names), columns: o.texts(columns) }
+        Selection { names: o.texts(names).into_iter().collect(), columns: o.texts(columns) }
     }
 
     pub fn has(&self, name: &str) -> bool {
-        self.names.is_empty() || self.names.iter().any(|known| known == name)
+        self.names.is_empty() || self.names.contains(name)
     }
 
     /// `row` with its selected columns. The names of a row are always present.
@@ -45,11 +46,13 @@ impl Selection {
     }
 
     /// Adds an error for each name that does not exist.
-    fn check<'a>(&self, o: &Object<'_>, key: &str, known: impl Iterator<Item = &'a str> + Clone) {
-        for name in &self.names {
-            if !known.clone().any(|known| known == name) {
-                o.wrong(key, format_args!("there is no `{name}`"));
-            }
+    fn check<'a>(&self, o: &Object<'_>, key: &str, known: impl Iterator<Item = &'a str>) {
+        if self.names.is_empty() {
+            return;
+        }
+        let known: HashSet<&str> = known.collect();
+        for name in self.names.iter().filter(|name| !known.contains(name.as_str())) {
+            o.wrong(key, format_args!("there is no `{name}`"));
         }
     }
 }

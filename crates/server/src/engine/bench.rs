@@ -8,7 +8,7 @@ use crate::build::{Built, Link, RouterName, SessionName, SessionRange, build};
 use crate::model;
 use crate::model::Config;
 use crate::server::Options;
-use drophammer_emulation::bgp::{BgpCommand, Encapsulation, Packing, RouteSet};
+use drophammer_emulation::bgp::{BgpCommand, Packing, RouteSet};
 use drophammer_model::Instant;
 use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Bandwidth;
@@ -321,10 +321,9 @@ impl Bench {
 
     fn send_routes(&mut self, session: usize, range: usize, change: Change) -> Result<(), String> {
         let place = self.rig.hosts().place(session);
-        let SessionRange { routes, kind, .. } = &self.built.sessions[session].routes[range];
-        let encapsulation = Encapsulation { kind: *kind, ..Encapsulation::default() };
+        let SessionRange { routes, encapsulation, .. } = &self.built.sessions[session].routes[range];
         let part = 0..routes.len();
-        let set = RouteSet { routes: routes.clone(), part, packing: Packing::default(), encapsulation };
+        let set = RouteSet { routes: routes.clone(), part, packing: Packing::default(), encapsulation: *encapsulation };
         let command = BgpCommand::Routes { peer: place.router, change, set };
         self.rig.command(place.port, &Act::bgp(place.device, command)).map_err(|e| e.to_string())
     }

@@ -6,6 +6,7 @@ use crate::api::Failure;
 use crate::model::read::{Errors, Object};
 use drophammer_model::routes::Change;
 use serde_json::Value;
+use std::collections::HashMap;
 
 /// A control state, with names as indices.
 enum State {
@@ -26,14 +27,15 @@ enum Range {
 }
 
 /// The indices of `names` in `all`; all indices if there are no names.
-fn places<'a>(o: &mut Object<'_>, key: &str, what: &str, all: impl Iterator<Item = &'a str>) -> Vec<usize> {
+pub(super) fn places<'a>(o: &mut Object<'_>, key: &str, what: &str, all: impl Iterator<Item = &'a str>) -> Vec<usize> {
     let all: Vec<&str> = all.collect();
     let names = o.texts(key);
     if names.is_empty() {
         return (0..all.len()).collect();
     }
+    let known: HashMap<&str, usize> = all.iter().enumerate().map(|(place, name)| (*name, place)).collect();
     let place = |name: &String| {
-        let found = all.iter().position(|known| known == name);
+        let found = known.get(name.as_str()).copied();
         if found.is_none() {
             o.wrong(key, format_args!("there is no {what} `{name}`"));
         }
@@ -144,7 +146,7 @@ impl Bench {
             State::Capture(start, ports) => {
                 for port in ports {
                     match start {
-                        true => self.captures[port].start(self.config.ports[port].capture),
+                        true => self.captures[port].start(self.config.ports[port].capture.clone()),
                         false => self.captures[port].stop(),
                     }
                 }

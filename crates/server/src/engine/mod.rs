@@ -6,12 +6,14 @@
 mod action;
 mod answers;
 mod bench;
+mod bgp_action;
 mod change;
 mod control;
 mod convergence;
 mod counts;
 mod lsas;
 mod lsps;
+mod orders;
 mod prefixes;
 mod rates;
 mod routers;

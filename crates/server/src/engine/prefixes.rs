@@ -12,18 +12,20 @@ use std::net::IpAddr;
 const MOST_PREFIXES: usize = 200_000;
 
 /// The families of an answer: word of the filter, key of the list, family.
-const FAMILIES: [(&str, &str, AfiSafi); 2] = [
+const FAMILIES: [(&str, &str, AfiSafi); 4] = [
     ("ipv4_unicast", "ipv4_unicast_prefixes", AfiSafi::IPV4_UNICAST),
     ("ipv6_unicast", "ipv6_unicast_prefixes", AfiSafi::IPV6_UNICAST),
+    ("ipv4_mpls_unicast", "ipv4_mpls_unicast_prefixes", AfiSafi::IPV4_LABELLED),
+    ("ipv6_mpls_unicast", "ipv6_mpls_unicast_prefixes", AfiSafi::IPV6_LABELLED),
 ];
 const ORIGINS: [&str; 3] = ["igp", "egp", "incomplete"];
 
 /// Which prefixes a client wants.
 pub struct Wanted {
     /// For each of [`FAMILIES`].
-    families: [bool; 2],
-    /// For each of [`FAMILIES`]. An empty list of filters selects all prefixes.
-    filters: [Vec<Filter>; 2],
+    families: [bool; 4],
+    /// For each of [`FAMILIES`]. An empty list of filters selects all prefixes. The model has filters for routes without labels only.
+    filters: [Vec<Filter>; 4],
 }
 
 /// Prefixes that have all given properties.
@@ -49,7 +51,7 @@ impl Wanted {
         };
         let mut filters = |key| request.objects(key).into_iter().map(filter).collect();
         Wanted {
-            filters: [filters("ipv4_unicast_filters"), filters("ipv6_unicast_filters")],
+            filters: [filters("ipv4_unicast_filters"), filters("ipv6_unicast_filters"), Vec::new(), Vec::new()],
             families: FAMILIES.map(|(word, ..)| words.is_empty() || words.iter().any(|known| known == word)),
         }
     }
@@ -69,7 +71,7 @@ impl Filter {
 }
 
 impl Bench {
-    /// The unicast prefixes that peers with these names have learned, peer by peer.
+    /// The unicast prefixes, with and without labels, that peers with these names have learned, peer by peer.
     ///
     /// # Errors
     /// There are too many prefixes for an answer, or for the memory of a peer.
@@ -119,6 +121,9 @@ fn prefix(key: &RouteKey, route: &LearnedRoute) -> Value {
     let address = key.prefix.address();
     put(&format!("{}_address", of(address)), json!(address.to_string()));
     put("prefix_length", json!(key.prefix.length()));
+    if key.afi_safi.is_labelled() {
+        put("labels", json!(route.labels));
+    }
     if let Some(next_hop) = attributes.next_hop {
         put(&format!("{}_next_hop", of(next_hop)), json!(next_hop.to_string()));
     }

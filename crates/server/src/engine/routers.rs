@@ -102,7 +102,7 @@ impl Bench {
     }
 
     /// Names of the routers of one protocol.
-    pub(super) fn router_names(&self, ospf: bool) -> impl Iterator<Item = &str> + Clone {
+    pub(super) fn router_names(&self, ospf: bool) -> impl Iterator<Item = &str> {
         self.built.routers.iter().filter(move |router| router.is_ospf() == ospf).map(|router| router.name.as_str())
     }
 

@@ -1,9 +1,9 @@
 //! Captures of frames that arrive at a port.
 //!
-//! A [`Tap`] is a port around another port. While a capture runs, it copies received frames into memory, up to a limit. It changes
-//! nothing about the frames that pass.
+//! A [`Tap`] is a port around another port. While a capture runs, it copies received frames that pass its filters into memory, up to a
+//! limit. It changes nothing about the frames that go through it.
 
-use crate::model::CaptureSettings;
+use crate::model::capture::CaptureSettings;
 use drophammer_port::{
     Batch, KernelGenerator, LinkControl, Port, PortCounters, PortError, PortInfo, Received, SendAhead, Sent,
 };
@@ -117,7 +117,8 @@ impl Port for Tap {
         let received = port.receive()?;
         if capture.is_running() && !received.is_empty() {
             let mut frames = capture.frames();
-            for arrival in received.iter() {
+            let filters = frames.settings.filters.clone();
+            for arrival in received.iter().filter(|arrival| filters.pass(arrival.frame)) {
                 frames.add(Frame { at_ns: origin_ns.saturating_add(arrival.at.0), bytes: arrival.frame.into() });
             }
         }
@@ -158,7 +159,7 @@ fn fcs(frame: &[u8]) -> [u8; FCS] {
 
 impl Frame {
     /// The first bytes of the frame with its FCS, and the length of the whole frame.
-    fn cut(&self, settings: CaptureSettings) -> (Vec<u8>, u32) {
+    fn cut(&self, settings: &CaptureSettings) -> (Vec<u8>, u32) {
         let mut bytes = self.bytes.to_vec();
         bytes.extend(fcs(&self.bytes));
         let length = bytes.len() as u32;
@@ -176,7 +177,7 @@ fn pcap(frames: &Frames) -> Vec<u8> {
     let mut out = Vec::new();
     put(&mut out, &[0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 65_535, 1]);
     for frame in &frames.frames {
-        let (bytes, length) = frame.cut(frames.settings);
+        let (bytes, length) = frame.cut(&frames.settings);
         let (seconds, rest) = (frame.at_ns / 1_000_000_000, frame.at_ns % 1_000_000_000);
         put(&mut out, &[seconds as u32, rest as u32, bytes.len() as u32, length]);
         out.extend(bytes);
@@ -192,7 +193,7 @@ fn pcapng(frames: &Frames) -> Vec<u8> {
     // Option 9 (if_tsresol), one byte: ten to the power of minus nine. Then the end of options.
     put(&mut out, &[1, 32, 1, 0, 1 << 16 | 9, 9, 0, 32]);
     for frame in &frames.frames {
-        let (bytes, length) = frame.cut(frames.settings);
+        let (bytes, length) = frame.cut(&frames.settings);
         let block = 32 + bytes.len().next_multiple_of(4);
         let at = [(frame.at_ns >> 32) as u32, frame.at_ns as u32];
         put(&mut out, &[6, block as u32, 0, at[0], at[1], bytes.len() as u32, length]);

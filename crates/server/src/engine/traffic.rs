@@ -4,8 +4,9 @@
 //! configuration; flows that have not been started yet count as stopped. So a client can start any flow at any time.
 
 use super::counts::Counts;
+use super::orders::Orders;
 use super::rates::{BIN, PATIENCE, Rates};
-use super::windows::{LEAD, Order, Windows};
+use super::windows::{LEAD, Windows};
 use crate::build::{Built, LspPlace, PlannedFlow};
 use drophammer_emulation::rsvp::Rsvp;
 use drophammer_model::Instant;
@@ -282,12 +283,12 @@ impl Flows {
     }
 
     fn stop_streams(&mut self, rig: &mut Rig, which: &[usize], now: Duration) -> Result<(), String> {
+        let mut orders = Orders::default();
         for i in which {
             let stream = &mut self.streams[*i];
-            let (order, number) = (stream.windows.stop(now), stream.number);
-            give(rig, number, order)?;
+            orders.add(stream.number, stream.windows.stop(now));
         }
-        Ok(())
+        orders.give(rig)
     }
 
     /// Stops, pauses or resumes flows.
@@ -298,7 +299,7 @@ impl Flows {
         if self.live.is_none() {
             return Ok(());
         }
-        let now = Flows::elapsed(rig);
+        let (now, mut orders) = (Flows::elapsed(rig), Orders::default());
         for i in self.of(flows) {
             let stream = &mut self.streams[i];
             let order = match action {
@@ -307,8 +308,9 @@ impl Flows {
                 TransmitAction::Resume => stream.windows.resume(now),
                 TransmitAction::Start => None,
             };
-            give(rig, stream.number, order)?;
+            orders.add(stream.number, order);
         }
+        orders.give(rig)?;
         self.orders(rig)?;
         if matches!(action, TransmitAction::Stop | TransmitAction::Pause) {
             self.settle(rig, &self.of(flows))?;
@@ -413,14 +415,12 @@ impl Flows {
 
     /// Passes the orders that are due to the rig.
     fn orders(&mut self, rig: &mut Rig) -> Result<(), String> {
-        let (now, mut orders) = (Flows::elapsed(rig), Vec::new());
+        let (now, mut due, mut orders) = (Flows::elapsed(rig), Vec::new(), Orders::default());
         for stream in &mut self.streams {
-            stream.windows.due(now, &mut orders);
-            for order in orders.drain(..) {
-                give(rig, stream.number, Some(order))?;
-            }
+            stream.windows.due(now, &mut due);
+            orders.add(stream.number, due.drain(..));
         }
-        Ok(())
+        orders.give(rig)
     }
 
     /// Drives the traffic for at most `time`, and does what is due.
@@ -612,12 +612,6 @@ impl Flows {
 fn disturbance(row: &Row, ports: &[Disturbance]) -> Disturbance {
     let drops = row.receivers.iter().map(|port| ports[*port].drops).sum();
     Disturbance { drops, ..ports[row.from] }
-}
-
-/// Gives an order to the flow with this number.
-fn give(rig: &Rig, number: Option<usize>, order: Option<Order>) -> Result<(), String> {
-    let (Some(number), Some(Order { action, at })) = (number, order) else { return Ok(()) };
-    rig.transmit(FlowSelect::Flows(&[number]), action, Some(at)).map_err(|e| e.to_string())
 }
 
 /// The gateway to which a flow goes: port, device and family. The DUT has one MAC address on a link, so a device with addresses of

@@ -3,6 +3,7 @@
 use super::ospf::{self, OspfRouter};
 use super::read::Object;
 use super::rsvp::{self, RsvpRouter};
+use drophammer_emulation::bgp::GracefulRestartConfig;
 use drophammer_emulation::device::{Tag, Tags};
 use drophammer_model::mac::MacAddr;
 use drophammer_model::routes::{Origin, PathSegment, PathSegmentKind, Prefix, RouteAttributes};
@@ -98,8 +99,12 @@ pub struct Peer {
     pub unicast: [bool; 2],
     /// True for IPv4 and for IPv6 with labels (RFC 8277).
     pub labelled: [bool; 2],
-    /// True for each family whose received prefixes are kept.
-    pub learns: [bool; 2],
+    /// True for IPv4 and for IPv6 unicast with several paths per prefix (RFC 7911).
+    pub add_path: [bool; 2],
+    /// Graceful restart, if it offers that.
+    pub graceful_restart: Option<GracefulRestartConfig>,
+    /// True for each family whose received prefixes are kept: IPv4 and IPv6 unicast, IPv4 and IPv6 with labels.
+    pub learns: [bool; 4],
     /// The routes that it advertises.
     pub routes: Vec<RouteRange>,
 }
@@ -115,6 +120,8 @@ pub struct RouteRange {
     pub attributes: RouteAttributes,
     /// Their labels; `None` for routes without.
     pub labels: Option<Labels>,
+    /// Their path identifier, if the client gives one.
+    pub path_id: Option<u32>,
 }
 
 /// The largest label.
@@ -252,28 +259,30 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
     let mut capability = o.object_or_empty("capability");
     let unicast = ["ipv4_unicast", "ipv6_unicast"].map(|key| capability.flag(key, true));
     let labelled = ["ipv4_mpls", "ipv6_mpls"].map(|key| capability.flag(key, false));
+    let add_path = ["ipv4_unicast_add_path", "ipv6_unicast_add_path"].map(|key| capability.flag(key, false));
     capability.ignore("route_refresh");
     capability.drop_false();
     drop(capability);
     let mut filter = o.object_or_empty("learned_information_filter");
-    let learns = ["unicast_ipv4_prefix", "unicast_ipv6_prefix"].map(|key| filter.flag(key, false));
-    filter.drop_false();
+    let learns = ["unicast_ipv4_prefix", "unicast_ipv6_prefix", "ipv4_mpls_unicast_prefix", "ipv6_mpls_unicast_prefix"]
+        .map(|key| filter.flag(key, false));
     drop(filter);
     o.flag("traditional_nlri_for_ipv4_routes", true);
-    if let Some(mut restart) = o.object("graceful_restart") {
-        if restart.flag("enable_gr", false) {
-            restart.wrong("enable_gr", "not supported");
-        }
-        ["restart_time", "enable_llgr", "stale_time", "enable_notification"].iter().for_each(|key| restart.ignore(key));
-    }
+    let graceful_restart = o.object("graceful_restart").and_then(graceful_restart);
     let mut routes: Vec<RouteRange> =
         o.objects("v4_routes").into_iter().map(|o| route_range::<Ipv4Addr>(o, asn)).collect();
     routes.extend(o.objects("v6_routes").into_iter().map(|o| route_range::<Ipv6Addr>(o, asn)));
-    for range in routes.iter().filter(|range| range.labels.is_some()) {
-        let v6 = range.prefixes.first().is_some_and(|prefix| prefix.address().is_ipv6());
-        if !labelled[usize::from(v6)] {
-            let key = ["ipv4_mpls", "ipv6_mpls"][usize::from(v6)];
+    for range in &routes {
+        let v6 = usize::from(range.prefixes.first().is_some_and(|prefix| prefix.address().is_ipv6()));
+        if range.labels.is_some() && !labelled[v6] {
+            let key = ["ipv4_mpls", "ipv6_mpls"][v6];
             o.wrong("capability", format_args!("`{}` has labels, which need the capability `{key}`", range.name));
+        }
+        // The model has path identifiers for routes without labels only.
+        if range.path_id.is_some() && (range.labels.is_some() || !add_path[v6]) {
+            let key = ["ipv4_unicast_add_path", "ipv6_unicast_add_path"][v6];
+            let text = format_args!("`{}` has a path identifier, which needs `{key}` and no labels", range.name);
+            o.wrong("capability", text);
         }
     }
     Peer {
@@ -287,9 +296,25 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
         passive,
         unicast,
         labelled,
+        add_path,
+        graceful_restart,
         learns,
         routes,
     }
+}
+
+/// Graceful restart, if it is enabled.
+fn graceful_restart(mut o: Object<'_>) -> Option<GracefulRestartConfig> {
+    let enabled = o.flag("enable_gr", false);
+    if o.flag("enable_llgr", false) {
+        o.wrong("enable_llgr", "not supported");
+    }
+    o.ignore("stale_time");
+    let seconds = o.number("restart_time", 4_095).unwrap_or(45);
+    let notification = o.flag("enable_notification", true);
+    // Devices receive and answer frames whatever their sessions do.
+    let (restart_time, forwarding) = (Duration::from_secs(seconds), true);
+    enabled.then_some(GracefulRestartConfig { restart_time, notification, restarted: false, forwarding })
 }
 
 fn route_range<F: Family>(mut o: Object<'_>, asn: u32) -> RouteRange {
@@ -336,10 +361,11 @@ fn route_range<F: Family>(mut o: Object<'_>, asn: u32) -> RouteRange {
     communities.sort_unstable();
     communities.dedup();
     let labels = o.object("mpls_labels").and_then(|bindings| labels(bindings, prefixes.len() as u64));
+    let path_id = o.object("add_path").map(|mut add| add.number("path_id", u32::MAX.into()).unwrap_or(1) as u32);
     let path = as_path(&mut o, asn);
     let attributes =
         RouteAttributes { origin, path, med, local_pref, communities, next_hop, ..RouteAttributes::default() };
-    RouteRange { name, prefixes, attributes, labels }
+    RouteRange { name, prefixes, attributes, labels, path_id }
 }
 
 /// The labels of `count` routes: one for each, or the same for all. `None` after an error.

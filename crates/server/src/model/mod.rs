@@ -4,6 +4,7 @@
 //! implemented is refused with its path, numbers may be strings as in protobuf, `choice` may be missing, and all errors are
 //! reported together. Defaults are as in the model.
 
+pub mod capture;
 pub mod device;
 pub mod flow;
 pub mod ospf;
@@ -12,6 +13,7 @@ mod pattern;
 pub mod read;
 pub mod rsvp;
 
+use capture::CaptureSettings;
 use device::Device;
 use drophammer_model::quantity::Bandwidth;
 use flow::Flow;
@@ -56,17 +58,6 @@ pub struct Port {
     pub mtu: Option<u32>,
     /// How its frames are captured.
     pub capture: CaptureSettings,
-}
-
-/// How frames of a port are captured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CaptureSettings {
-    /// True for pcapng instead of pcap.
-    pub next_generation: bool,
-    /// Bytes of a frame that are kept; `None` for all.
-    pub length: Option<u32>,
-    /// True to replace the oldest frames when there is no room, instead of keeping them.
-    pub overwrite: bool,
 }
 
 const SPEEDS: [(&str, u64); 13] = [
@@ -180,12 +171,8 @@ fn layer1(mut o: Object<'_>, ports: &mut [Port]) {
 
 fn capture(mut o: Object<'_>, ports: &mut [Port]) {
     o.name("name");
-    let settings = CaptureSettings {
-        next_generation: o.word("format", &["pcap", "pcapng"], 0) == 1,
-        length: o.number("packet_size", u16::MAX.into()).filter(|length| *length > 0).map(|length| length as u32),
-        overwrite: o.flag("overwrite", true),
-    };
-    each_port(&mut o, ports, |port| port.capture = settings);
+    let settings = CaptureSettings::read(&mut o);
+    each_port(&mut o, ports, |port| port.capture = settings.clone());
 }
 
 /// Returns true if protocols start with the configuration, which is the default of the model.
@@ -283,7 +270,7 @@ mod tests {
         let device = &config.devices[0];
         assert_eq!(device.ethernets[0].addresses.len(), 2);
         let peer = &device.bgp.as_ref().unwrap().peers[0];
-        assert_eq!((peer.asn, peer.internal, peer.learns), (65_001, false, [true, false]));
+        assert_eq!((peer.asn, peer.internal, peer.learns), (65_001, false, [true, false, false, false]));
         let routes = &peer.routes[0];
         let prefixes = ["20.0.0.0/24", "20.0.2.0/24", "20.0.4.0/24"].map(|text| text.parse::<Prefix>().unwrap());
         assert_eq!(routes.prefixes, prefixes);

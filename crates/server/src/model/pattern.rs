@@ -73,6 +73,10 @@ pub fn pattern<T: Written>(header: &mut Object<'_>, key: &str, default: T) -> Op
             default
         }
     };
+    if pattern.take("metric_tags").is_some_and(|tags| tags.as_array().is_none_or(|tags| !tags.is_empty())) {
+        let text = "the frames of a flow are counted together, whatever values they have; write a flow for each value";
+        pattern.wrong("metric_tags", format_args!("not supported, because {text}"));
+    }
     let field = match pattern.choice(&["value", "values", "increment", "decrement", "random", "auto"], "value") {
         "auto" => {
             pattern.ignore("auto");
@@ -189,7 +193,10 @@ mod tests {
         for (value, error) in [
             (json!({"value": 64}), "f.value: 64 is not a whole number from 0 to 63"),
             (json!({"values": [1, 99]}), "f.values[1]: 99 is not a whole number from 0 to 63"),
-            (json!({"metric_tags": [{"name": "t"}]}), "f.metric_tags: not supported"),
+            (
+                json!({"metric_tags": [{"name": "t"}]}),
+                "f.metric_tags: not supported, because the frames of a flow are counted together, whatever values they have; write a flow for each value",
+            ),
             (json!({"random": {"min": 2, "max": 1}}), "f: `min` is above `max`; swap them"),
         ] {
             assert_eq!(read::<Bits<6>>(value).unwrap_err(), [error]);

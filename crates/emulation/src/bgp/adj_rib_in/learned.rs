@@ -81,7 +81,8 @@ impl LearnedAttributes {
 /// The routes that are present.
 #[derive(Default)]
 pub(super) struct Learned {
-    pub routes: BTreeMap<RouteKey, LearnedRoute>,
+    /// By key and path identifier.
+    pub routes: BTreeMap<(RouteKey, Option<u32>), LearnedRoute>,
     /// Announcements that were not stored, because there was no room.
     pub refused: u64,
     /// Bytes in use.
@@ -93,7 +94,7 @@ pub(super) struct Learned {
 impl Learned {
     /// A route of the UPDATE with this number was announced.
     pub fn announced(&mut self, key: RouteKey, route: &Nlri<'_>, number: u64, update: &Update<'_>) {
-        self.withdrawn(&key);
+        self.withdrawn(&key, route.path_id);
         if self.used >= ROOM {
             self.refused += 1;
             return;
@@ -110,11 +111,11 @@ impl Learned {
         };
         let labels: Box<[u32]> = (0..).map_while(|n| route.label(n)).collect();
         self.used += ROUTE + 4 * labels.len();
-        self.routes.insert(key, LearnedRoute { path_id: route.path_id, labels, attributes });
+        self.routes.insert((key, route.path_id), LearnedRoute { path_id: route.path_id, labels, attributes });
     }
 
-    pub fn withdrawn(&mut self, key: &RouteKey) {
-        if let Some(route) = self.routes.remove(key) {
+    pub fn withdrawn(&mut self, key: &RouteKey, path_id: Option<u32>) {
+        if let Some(route) = self.routes.remove(&(*key, path_id)) {
             self.used -= ROUTE + 4 * route.labels.len();
             self.release(route.attributes);
         }
@@ -143,6 +144,8 @@ mod tests {
     use super::*;
     use crate::bgp::{Negotiated, SessionConfig};
     use drophammer_model::Instant;
+    use drophammer_model::routes::AfiSafi;
+    use drophammer_wire::bgp::PathDirection;
     use std::net::Ipv4Addr;
 
     /// The body of an UPDATE: withdrawn routes, attributes, announced routes.
@@ -213,5 +216,27 @@ mod tests {
         adj_rib_in.learned.as_mut().unwrap().used = ROOM;
         adj_rib_in.update(Instant(0), &update(&[], ATTRIBUTES, &[24, 10, 0, 0]), &agreed()).unwrap();
         assert_eq!((adj_rib_in.learned().count(), adj_rib_in.learned_refused()), (0, 1));
+    }
+
+    #[test]
+    fn paths_to_one_prefix_are_several_routes() {
+        let config = |local, peer, id: u32| SessionConfig {
+            add_path: vec![(AfiSafi::IPV4_UNICAST, PathDirection { receive: true, send: true })],
+            ..SessionConfig::new(local, peer, Ipv4Addr::from(id))
+        };
+        let agreed = Negotiated::from_opens(&config(65_001, 65_000, 1), config(65_000, 65_001, 2).open()).unwrap();
+        let mut adj_rib_in = AdjRibIn::new();
+        adj_rib_in.keep_learned();
+        let path = |id: u8| [0, 0, 0, id, 24, 10, 0, 0];
+        for (body, ids) in [
+            (update(&[], ATTRIBUTES, &[path(1), path(2)].concat()), vec![1, 2]),
+            (update(&[], ATTRIBUTES, &path(2)), vec![1, 2]),
+            (update(&path(1), &[], &[]), vec![2]),
+            (update(&path(2), &[], &[]), vec![]),
+        ] {
+            adj_rib_in.update(Instant(0), &body, &agreed).unwrap();
+            let found: Vec<u32> = adj_rib_in.learned().filter_map(|(_, route)| route.path_id).collect();
+            assert_eq!(found, ids);
+        }
     }
 }

@@ -5,10 +5,10 @@ use super::pressure::Meter;
 use super::sending::Sending;
 use crate::bgp::collision::{self, Initiator};
 use crate::bgp::session::{Session, State, TcpAction};
-use crate::bgp::{AdjRibIn, AdjRibOut, Cause, Closed, NextHops, SessionConfig};
+use crate::bgp::{AdjRibIn, AdjRibOut, Cause, Closed, GracefulRestartConfig, NextHops, SessionConfig};
 use crate::tcp::{CloseReason, ConnState, ConnectionId, Protection, TcpStack};
 use drophammer_model::Instant;
-use drophammer_wire::bgp::AfiSafi;
+use drophammer_wire::bgp::{AfiSafi, PathDirection};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -33,6 +33,10 @@ pub struct PeerConfig {
     pub families: Vec<AfiSafi>,
     /// Families in which the DUT may send several labels per route, each with their highest number (RFC 8277 section 2.1).
     pub multiple_labels: Vec<(AfiSafi, u8)>,
+    /// Families in which it sends and receives several paths per prefix, if the DUT does too (RFC 7911).
+    pub add_path: Vec<AfiSafi>,
+    /// Graceful restart, if it offers that; then it marks the end of its routes (RFC 4724). It forgets the routes of a DUT that restarts.
+    pub graceful_restart: Option<GracefulRestartConfig>,
     /// Next hops of the routes that it advertises.
     pub next_hops: NextHops,
     /// True to only wait for the DUT to connect.
@@ -58,6 +62,8 @@ impl PeerConfig {
             hold: Duration::from_secs(90),
             families: vec![family],
             multiple_labels: Vec::new(),
+            add_path: Vec::new(),
+            graceful_restart: None,
             next_hops,
             passive: false,
             protection: Protection::default(),
@@ -107,6 +113,9 @@ impl Peer {
         session.hold_time = config.hold;
         session.families = config.families.clone();
         session.multiple_labels = config.multiple_labels.clone();
+        let both = PathDirection { receive: true, send: true };
+        session.add_path = config.add_path.iter().map(|family| (*family, both)).collect();
+        session.graceful_restart = config.graceful_restart;
         session.passive = config.passive;
         session.connect_retry = RETRY;
         session.idle_hold = IDLE_HOLD;
@@ -252,6 +261,8 @@ impl Peer {
         let established = self.session.state() == State::Established;
         if established && !self.up {
             self.asked_to_end = false;
+            let agreed = self.session.negotiated().filter(|_| self.config.graceful_restart.is_some());
+            agreed.iter().flat_map(|agreed| &agreed.families).for_each(|family| self.adj_rib_out.end_of_rib(*family));
         }
         if self.up && !established {
             self.adj_rib_in.session_lost(now);

@@ -7,7 +7,8 @@ use crate::protocol::{Command, Input, Match, Output, Protocol, Refused, State};
 use crate::tcp::TcpStack;
 use drophammer_model::Instant;
 use drophammer_model::routes::Change;
-use drophammer_wire::bgp;
+use drophammer_wire::bgp::{self, Notification};
+use std::time::Duration;
 
 /// Its name.
 pub const NAME: &str = "bgp";
@@ -19,6 +20,22 @@ pub enum BgpCommand {
     Start(usize),
     /// Ends the session of one peer with a Cease (Administrative Shutdown); it stays down.
     Stop(usize),
+    /// Ends the session of one peer with this NOTIFICATION, if there is a connection; it comes back by itself.
+    Notify {
+        /// Number of the peer.
+        peer: usize,
+        /// What the peer is told.
+        notification: Notification,
+    },
+    /// Restarts the session of one peer gracefully (RFC 4724), if there is a connection.
+    Restart {
+        /// Number of the peer.
+        peer: usize,
+        /// Time until it connects again.
+        away: Duration,
+        /// What the peer is told; `None` to end the connection without a word.
+        notification: Option<Notification>,
+    },
     /// Advertises routes to one peer, or withdraws them.
     Routes {
         /// Number of the peer.
@@ -44,6 +61,8 @@ impl BgpCommand {
         match self {
             BgpCommand::Start(peer)
             | BgpCommand::Stop(peer)
+            | BgpCommand::Notify { peer, .. }
+            | BgpCommand::Restart { peer, .. }
             | BgpCommand::Routes { peer, .. }
             | BgpCommand::VpnRoutes { peer, .. } => *peer,
         }
@@ -119,6 +138,10 @@ impl Protocol for Routers {
         match own {
             BgpCommand::Start(peer) => self.start(now, *peer),
             BgpCommand::Stop(peer) => self.stop(now, *peer),
+            BgpCommand::Notify { peer, notification } => self.notify(now, *peer, notification.clone()),
+            BgpCommand::Restart { peer, away, notification } => {
+                self.restart(now, *peer, *away, notification.clone());
+            }
             BgpCommand::Routes { peer, change, set } => self.adj_rib_out(*peer).push(*change, set.clone()),
             BgpCommand::VpnRoutes { peer, change, set } => self.adj_rib_out(*peer).push_vpn(*change, set.clone()),
         }

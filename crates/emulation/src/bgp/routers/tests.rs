@@ -1,9 +1,10 @@
 //! Two sets of routers on one link, in virtual time: the second set acts as the DUT.
 
 use super::*;
-use crate::bgp::{ExpectationId, Expected, Packing, RouteSource};
+use crate::bgp::{ExpectationId, Expected, GracefulRestartConfig, Packing, RouteSource};
 use crate::compose::Link;
 use crate::device::{Address, Device, DeviceConfig};
+use crate::protocol::Command;
 use crate::tcp::{Protection, link};
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::trial::Family;
@@ -289,6 +290,82 @@ fn who_is_stopped_says_so_and_stays_down_until_it_is_started() {
     assert!(world.run(Duration::from_secs(1), |sides| sides[1].adj_rib_in(0).is_complete(id)));
     world.sides[1].clear_tables(0);
     assert_eq!(world.sides[1].losses(0), (0, None));
+}
+
+#[test]
+fn who_is_notified_hears_why_and_the_session_comes_back_with_its_routes() {
+    let mut world = World::started(2, [false, true]);
+    assert!(world.up(4.0));
+    let all = routes(100, 4);
+    let id = world.expect(0, &all);
+    world.sides[0].keep_routes(0, true);
+    world.advertise(0, &all);
+    assert!(world.run(Duration::from_secs(1), |sides| sides[1].adj_rib_in(0).is_complete(id)));
+    let why = Notification::bare(code::HOLD_TIMER_EXPIRED, 0);
+    let notify = |world: &mut World| {
+        let command = Command::Bgp(BgpCommand::Notify { peer: 0, notification: why.clone() });
+        world.sides[0].device.command(world.now, "bgp", &command).unwrap();
+    };
+    notify(&mut world);
+    assert!(world.run(Duration::from_millis(100), |sides| sides[1].losses(0).0 == 1));
+    assert_eq!(world.sides[1].losses(0), (1, Some(&Cause::PeerNotification(why.clone()))));
+    assert_eq!(world.sides[0].losses(0), (1, Some(&Cause::SentNotification(why.clone()))));
+    assert_eq!(world.sides[1].adj_rib_in(0).present(id), 0);
+    // Without a connection there is nobody to tell.
+    notify(&mut world);
+    assert!(world.run(Duration::from_secs(3), |sides| all_up(sides) && sides[1].adj_rib_in(0).is_complete(id)));
+    let (told, heard) = (world.sides[0].session(0).sent(), world.sides[1].session(0).received());
+    assert_eq!((told.notifications, heard.notifications, told.opens, heard.opens), (1, 1, 2, 2));
+    assert_eq!((world.sides[0].losses(1), world.sides[1].losses(1)), ((0, None), (0, None)));
+}
+
+#[test]
+fn who_restarts_gracefully_says_so_once_and_marks_the_end_of_its_routes() {
+    let graceful = GracefulRestartConfig {
+        restart_time: Duration::from_secs(45),
+        notification: true,
+        restarted: false,
+        forwarding: true,
+    };
+    let all = routes(100, 4);
+    for (notification, cause) in [
+        (None, Cause::TcpReset),
+        (Some(Notification::bare(code::CEASE, 4)), Cause::PeerNotification(Notification::bare(code::CEASE, 4))),
+    ] {
+        let mut world = World::new(1, [false, false], 7);
+        for side in 0..2 {
+            let config = PeerConfig { graceful_restart: Some(graceful), ..world.sides[side].peers[0].config().clone() };
+            world.sides[side].device.add_protocol(Box::new(Routers::new(side as u64, vec![config])));
+            let now = world.now;
+            world.sides[side].start(now, 0);
+        }
+        let id = world.expect(0, &all);
+        world.sides[0].keep_routes(0, true);
+        world.advertise(0, &all);
+        let has_all = |sides: &[Side; 2]| {
+            let adj_rib_in = sides[1].adj_rib_in(0);
+            adj_rib_in.is_complete(id) && adj_rib_in.end_of_rib(AfiSafi::IPV4_UNICAST).is_some()
+        };
+        let restarted = |world: &World| {
+            let agreed = world.sides[1].session(0).negotiated().unwrap();
+            assert_eq!(agreed.peer_kept_forwarding(AfiSafi::IPV4_UNICAST), Some(true));
+            agreed.graceful_restart.as_ref().unwrap().restarted
+        };
+        assert!(world.run(Duration::from_secs(5), has_all) && !restarted(&world));
+        let (left, away) = (world.now, Duration::from_secs(20));
+        let command = Command::Bgp(BgpCommand::Restart { peer: 0, away, notification });
+        world.sides[0].device.command(left, "bgp", &command).unwrap();
+        assert!(world.run(Duration::from_millis(100), |sides| sides[1].losses(0).0 == 1));
+        assert_eq!(world.sides[1].losses(0), (1, Some(&cause)));
+        // The peer connects in vain until then.
+        assert!(world.run(Duration::from_secs(30), |sides| sides[0].established(0)));
+        assert!((away..away + Duration::from_secs(2)).contains(&world.now.since(left)), "{:?}", world.now.since(left));
+        assert!(world.run(Duration::from_secs(1), has_all) && restarted(&world));
+        let now = world.now;
+        world.sides[0].notify(now, 0, Notification::bare(code::CEASE, 4));
+        assert!(world.run(Duration::from_secs(5), |sides| sides[1].losses(0).0 == 2));
+        assert!(world.run(Duration::from_secs(5), has_all) && !restarted(&world), "it did not restart this time");
+    }
 }
 
 #[test]

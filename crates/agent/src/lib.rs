@@ -35,8 +35,10 @@ pub mod agent;
 pub mod bed;
 pub mod clock;
 mod controller;
+mod leases;
 pub mod link;
 pub mod message;
+mod trial;
 mod worker;
 
 pub use controller::{Controller, Settings};

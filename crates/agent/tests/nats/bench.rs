@@ -274,17 +274,23 @@ impl Bench {
         self.start(spec)?;
         self.finish()
     }
+
+    /// Runs a trial. As in a test, it is repeated if it is void: the server may be gone while it starts, or a host may not be
+    /// ready in time on a busy machine.
+    pub fn complete(&mut self, spec: &TrialSpec) -> Result<TrialResult, String> {
+        let begun = Instant::now();
+        loop {
+            match self.run(spec) {
+                Err(why) if begun.elapsed() < LONG => eprintln!("repeated: {why}"),
+                other => return other,
+            }
+        }
+    }
 }
 
-/// The trial after a fault. As in a test, it is repeated if it is void: the server may be gone while it starts.
+/// The trial after a fault.
 pub fn whole(bench: &mut Bench) -> Checked {
-    let (short, begun) = ((bench.spec)(Duration::from_millis(200)), Instant::now());
-    let result = loop {
-        match bench.run(&short) {
-            Err(why) if begun.elapsed() < LONG => eprintln!("repeated: {why}"),
-            other => break other?,
-        }
-    };
+    let result = bench.complete(&(bench.spec)(Duration::from_millis(200)))?;
     ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))
 }
 

@@ -136,7 +136,7 @@ pub fn slow_network() -> Checked {
         let one_way = url(&bed, Duration::ZERO)?;
         let host1 = agent(&bed, "host1", "t0", &[("CLOCK", "one")])?;
         let _hosts = [host1, agent(&bed, "host2", "t1", &[("CLOCK", "two"), ("URL", &one_way)])?];
-        let result = rig(&bed, "tester")?.run(&spec(Duration::from_millis(500)))?;
+        let result = rig(&bed, "tester")?.complete(&spec(Duration::from_millis(500)))?;
         ensure((result.offered(), result.received()) == (2_000, 2_000), format!("{:?}", result.groups))?;
         let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
         eprintln!("50 ms in one direction: {between:?}");
@@ -149,7 +149,7 @@ pub fn slow_network() -> Checked {
     let bed = Bed::up()?;
     let both_ways = url(&bed, way)?;
     let _hosts = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[("URL", &both_ways)])?];
-    let result = rig(&bed, "tester")?.run(&spec(Duration::from_millis(500)))?;
+    let result = rig(&bed, "tester")?.complete(&spec(Duration::from_millis(500)))?;
     ensure((result.offered(), result.received()) == (2_000, 2_000), format!("{:?}", result.groups))?;
     let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
     eprintln!("50 ms in both directions, one clock: {between:?}");
@@ -213,7 +213,7 @@ pub fn clock_stepped() -> Checked {
     }
     // Between trials, the clock is set again and nothing is void.
     signal(second.0.id(), "-USR1")?;
-    let result = bench.run(&spec(Duration::from_millis(500)))?;
+    let result = bench.complete(&spec(Duration::from_millis(500)))?;
     ensure((result.offered(), result.received()) == (2_000, 2_000), format!("{:?}", result.groups))?;
     let between = result.health.between_hosts.ok_or("no conditions between hosts")?;
     ensure(Duration::from_nanos(between.clock_uncertainty_ns) < LONG / 100, format!("{between:?}"))?;

@@ -125,7 +125,7 @@ fn four() -> Result<Four, String> {
 pub fn mesh() -> Checked {
     let mut four = four()?;
     let Four { bench, bed, .. } = &mut four;
-    let result = bench.run(&mesh_of(Duration::from_millis(600)))?;
+    let result = bench.complete(&mesh_of(Duration::from_millis(600)))?;
     let counts = (result.intended(), result.offered(), result.received(), result.lost());
     ensure(counts == (2_400, 2_400, 2_400, 0), format!("{counts:?} {:?}", result.health))?;
     let each = result.groups.iter().all(|g| (g.offered, g.received, g.latency.frames) == (200, 200, 200));

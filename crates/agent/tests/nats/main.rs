@@ -57,7 +57,7 @@ fn counts() -> Checked {
     let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
     let mut bench = bench::rig(&bed, "tester")?;
     for trial in 1..=2 {
-        let result = bench.run(&spec(Duration::from_millis(300)))?;
+        let result = bench.complete(&spec(Duration::from_millis(300)))?;
         let counts = (result.intended(), result.offered(), result.received(), result.lost());
         ensure(counts == (1_200, 1_200, 1_200, 0), format!("trial {trial}: {counts:?} {:?}", result.health))?;
         let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
@@ -183,7 +183,7 @@ fn clocks() -> Checked {
 
 fn uncertain(bed: &Bed) -> Checked {
     let mut bench = bench::rig(bed, "tester")?;
-    let result = bench.run(&spec(Duration::from_millis(200)))?;
+    let result = bench.complete(&spec(Duration::from_millis(200)))?;
     ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))?;
     let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
     ensure(between.clock_uncertainty_ns > 0 && between.start_skew_ns > 0, format!("{between:?}"))?;

@@ -91,7 +91,7 @@ pub fn network_cut() -> Checked {
     tally.told("network cut for 5 s")
 }
 
-/// Loses a tenth of all packets from and to the server for five seconds.
+/// Loses a tenth of all packets from and to the server, for longer than a trial takes.
 pub fn network_lossy() -> Checked {
     let bed = Bed::up()?;
     let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
@@ -104,7 +104,7 @@ pub fn network_lossy() -> Checked {
             nft(&format!(
                 "table ip lossy {{ chain in {{ type filter hook input priority 0; tcp dport 4222 {lose}; tcp sport 4222 {lose}; }}; }}"
             ))?;
-            std::thread::sleep(Duration::from_secs(5));
+            std::thread::sleep(Duration::from_secs(3));
             let rules = nft("list table ip lossy")?;
             let counts = rules.split("counter packets ").skip(1).filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok());
             let lost: u64 = counts.sum();
@@ -112,7 +112,7 @@ pub fn network_lossy() -> Checked {
             nft("delete table ip lossy").map(drop)
         })?;
     }
-    tally.told("10 % of packets lost for 5 s")
+    tally.told("10 % of packets lost for 3 s")
 }
 
 /// The process of an agent stands still for a second.

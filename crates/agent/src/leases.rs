@@ -11,7 +11,7 @@ use tokio::time::interval;
 /// How often to look whether the holder of a lease renews it.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Takes a lease. If the holder no longer renews it, waits until it expires.
+/// Takes a lease. If its holder has stopped renewing it, waits until it expires.
 pub(crate) async fn take_from_dead(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Lease>, Problem> {
     let begun = Instant::now();
     let mut first = None;
@@ -40,12 +40,12 @@ pub(crate) async fn keep(bucket: Store, keys: Arc<Mutex<Vec<(String, u64)>>>, le
         for (key, revision) in known {
             let mut renewed = renew(&bucket, &key, &lease, revision).await;
             if renewed.is_err() {
-                // The server may have lost it while it was restarted, its answer may have been lost, or the network was away
-                // for longer than the lease lived. If nobody else has taken it, it is ours again.
+                // The server may have lost the lease in a restart, its answer may have been lost, or the network may have
+                // been down for longer than a lease lives. If nobody else has taken the lease, take it again.
                 renewed = match take(&bucket, &key, &lease).await {
                     Ok(Ok(revision)) => Ok(revision),
                     Ok(Err(held)) => Err(Problem(format!("{key} is now held by {}", held.holder))),
-                    // Nobody can be asked; the next round tries again.
+                    // The server cannot be reached; the next round tries again.
                     Err(_) => continue,
                 };
             }
@@ -62,7 +62,7 @@ pub(crate) async fn keep(bucket: Store, keys: Arc<Mutex<Vec<(String, u64)>>>, le
 /// # Errors
 /// The server does not answer.
 async fn take(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Lease>, Problem> {
-    // An entry can expire between the two questions.
+    // An entry can expire between the two requests.
     for _ in 0..3 {
         let create = || async {
             match bucket.create(key, encode(lease).into()).await {
@@ -86,7 +86,7 @@ async fn take(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Le
 /// Renews a lease. Returns the new revision.
 ///
 /// # Errors
-/// Somebody else has it, or the server does not answer.
+/// Somebody else holds the lease, or the server does not answer.
 async fn renew(bucket: &Store, key: &str, lease: &Lease, revision: u64) -> Result<u64, Problem> {
     let renewed = bucket.update(key, encode(lease).into(), revision).await;
     renewed.map_err(|e| Problem::of(&format!("the lease of {key} is lost"), e))
@@ -94,6 +94,6 @@ async fn renew(bucket: &Store, key: &str, lease: &Lease, revision: u64) -> Resul
 
 /// Ends a lease.
 pub(crate) async fn end(bucket: &Store, key: &str, revision: u64) {
-    // If this fails, the lease ends by itself.
+    // If this fails, the lease expires by itself.
     let _ = bucket.delete_expect_revision(key, Some(revision)).await;
 }

@@ -437,7 +437,8 @@ impl<'a> Bench<'a> {
         self.between_hosts.take().as_ref().map(hosts_note)
     }
 
-    /// Remembers the conditions between hosts. Ends a test of latency between hosts whose clocks cannot measure it.
+    /// Remembers the conditions between hosts. Ends a latency test if the clocks of the hosts cannot measure its
+    /// latency.
     fn note_hosts(&mut self, result: &TrialResult) -> Result<(), TestError> {
         if let Some(now) = &result.health.between_hosts {
             let worst = self.between_hosts.get_or_insert_with(|| now.clone());
@@ -448,7 +449,7 @@ impl<'a> Bench<'a> {
         let measures = self.running.as_ref().is_some_and(|running| running.spec.measures_latency());
         match &result.health.between_hosts {
             Some(between) if measures && !between.unmeasurable.is_empty() => Err(TestError::NotApplicable(format!(
-                "latency is not measurable between these hosts: that of {} is below the uncertainty of their clocks, {} µs; \
+                "latency is not measurable between these hosts: the latency of {} is below the uncertainty of their clocks, {} µs; \
                  use ports of one host, or hosts with a faster management network",
                 between.unmeasurable.join(", "),
                 between.clock_uncertainty_ns.div_ceil(1000),

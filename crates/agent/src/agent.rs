@@ -2,17 +2,18 @@
 
 use crate::Problem;
 use crate::clock::{Domain, steady_ns};
-use crate::link::{Access, LIFE, Link, RENEW};
+use crate::link::{Access, LIFE, Link, RENEW, patiently};
 use crate::message::{
     Announcement, LARGEST_REPORTS, Lease, Loan, MOST_PORTS, Over, PART, PROTOCOL, Reply, Request, State, Stored, What,
     decode, encode, fits, is_host_name, lease_key, pack, speed_mbps, unpack,
 };
+use crate::trial::Trial;
 use crate::worker::{Work, Worker};
 use async_nats::{HeaderMap, Message};
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Backend, Clock};
-use drophammer_rig::{FlowSelect, Live, Standing, TransmitError, Wish};
+use drophammer_rig::{Agreed, FlowSelect, Live, Standing, TransmitError, Wish};
 use futures_util::StreamExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,6 +50,8 @@ const TELL: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(20
 const WAITING: usize = 4096;
 /// Limit of frame bytes in one message.
 const BATCH: usize = 64 << 10;
+/// What to do if the server does not store.
+const NO_ROOM: &str = "see the log of the server: if its disk is full, make room and start it again";
 
 /// Lends ports until `stop` is true.
 ///
@@ -69,8 +72,8 @@ async fn serve(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -
         return Err(Problem(format!("`{name}` is not a host name; use letters, digits and `-`")));
     }
     let link = Link::connect(&options.access, &format!("drophammer agent {name}")).await?;
-    if link.agents().await.is_err() {
-        link.prepare().await?;
+    if !prepared(&link, stop, told).await? {
+        return Ok(());
     }
     refuse_second(&link, &name).await?;
     let mut requests =
@@ -88,7 +91,7 @@ async fn serve(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -
     announce(&link, &name, &announcement).await?;
     told(&format!("{name} lends {}", options.ports.join(", ")));
     let host =
-        Arc::new(Host { link: link.clone(), options, loan: Mutex::default(), busy: tokio::sync::Mutex::new(()) });
+        Arc::new(Host { link: link.clone(), options, loan: Mutex::default(), busy: tokio::sync::Mutex::default() });
     let (mut renew, mut look) = (interval(RENEW), interval(Duration::from_millis(100)));
     loop {
         tokio::select! {
@@ -124,16 +127,37 @@ async fn serve(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -
     Ok(())
 }
 
+/// Waits until the server has its buckets. An agent may not have the right to make them; the first controller makes them
+/// then. Returns false if the agent is stopped before.
+async fn prepared(link: &Link, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -> Result<bool, Problem> {
+    let mut waits = false;
+    while link.agents().await.is_err() {
+        if stop() {
+            return Ok(false);
+        }
+        // A server does not answer a user without the right.
+        match timeout(Duration::from_secs(2), link.prepare()).await {
+            Ok(prepared) => return prepared.map(|()| true),
+            Err(_) if waits => {}
+            Err(_) => {
+                told("the server is new, and this user may not prepare it; `drophammer bed status` as controller does")
+            }
+        }
+        waits = true;
+    }
+    Ok(true)
+}
+
 /// Refuses to be the second agent with this name. An entry that keeps changing belongs to a running agent.
 async fn refuse_second(link: &Link, name: &str) -> Result<(), Problem> {
     let agents = link.agents().await?;
-    let revision = async || agents.entry(name).await.map(|entry| entry.map(|entry| entry.revision));
-    let before = revision().await.map_err(|e| Problem::of("the bucket of agents", e))?;
+    let entry = || patiently("the bucket of agents", || agents.entry(name));
+    let before = entry().await?.map(|entry| entry.revision);
     if before.is_none() {
         return Ok(());
     }
     tokio::time::sleep(RENEW + Duration::from_secs(1)).await;
-    let now = revision().await.map_err(|e| Problem::of("the bucket of agents", e))?;
+    let now = entry().await?.map(|entry| entry.revision);
     if now.is_some() && now != before {
         return Err(Problem(format!("an agent `{name}` is already there; stop it, or choose another --name")));
     }
@@ -141,8 +165,9 @@ async fn refuse_second(link: &Link, name: &str) -> Result<(), Problem> {
 }
 
 async fn announce(link: &Link, name: &str, announcement: &Announcement) -> Result<(), Problem> {
-    let put = link.agents().await?.put(name, encode(announcement).into()).await;
-    put.map(drop).map_err(|e| Problem::of("the agent cannot announce itself", e))
+    let agents = link.agents().await?;
+    let put = || agents.put(name, encode(announcement).into());
+    patiently("the agent cannot announce itself", put).await.map(drop)
 }
 
 /// A host and what it lends.
@@ -150,8 +175,8 @@ struct Host {
     link: Link,
     options: Options,
     loan: Mutex<Option<Loaned>>,
-    /// Held while ports are opened or closed.
-    busy: tokio::sync::Mutex<()>,
+    /// The lease of the last loan and the number of its request. Held while ports are opened or closed.
+    busy: tokio::sync::Mutex<(String, u64)>,
 }
 
 /// Ports that are lent.
@@ -159,20 +184,10 @@ struct Loaned {
     lease: String,
     terms: Loan,
     worker: Arc<Worker>,
-    trial: Arc<Mutex<Trial>>,
+    trial: Arc<Mutex<Trial<Live>>>,
+    /// When the controller sent its last sign of life, on the steady clock.
     beaten_ns: Arc<AtomicU64>,
     tasks: JoinSet<()>,
-}
-
-/// The trial of a loan.
-#[derive(Default)]
-struct Trial {
-    /// The attempt that was started; 0 before the first.
-    attempt: u64,
-    /// The newest attempt that may be planned and started. Requests for earlier attempts are late.
-    newest: u64,
-    live: Option<Live>,
-    over: Option<Over>,
 }
 
 impl Loaned {
@@ -224,22 +239,24 @@ impl Host {
         let Some((worker, trial, terms)) = lent else { return Reply::NotLent };
         let done = match what {
             What::Plan { attempt, job } => plan(&worker, &trial, attempt, job).await.map(|()| Reply::Done),
-            What::Start { attempt, at_ns } => {
-                start(&worker, &trial, &terms, attempt, at_ns).await.map(|()| Reply::Done)
+            What::Start { attempt, at_ns, early_ns } => {
+                let agreed = Agreed { start: Instant(at_ns), early: Duration::from_nanos(early_ns) };
+                start(&worker, &trial, &terms, attempt, agreed).await.map(|()| Reply::Done)
             }
             What::Wish { attempt, wish } => fulfil(&trial, attempt, wish).await,
             What::Report { attempt, refusals } => {
-                let mine = locked(&trial).attempt == attempt && refusals.is_sound();
+                let mine = locked(&trial).state().0 == attempt && refusals.is_sound();
                 match mine {
                     true => self.report(&worker, &lease, &terms, attempt, refusals).await,
                     false => Err(format!("attempt {attempt} is not the last one")),
                 }
             }
             What::Abandon { attempt } => {
-                abandon(&trial, attempt);
+                let ending = locked(&trial).abandon(attempt);
+                ending.iter().for_each(Live::end);
                 Ok(Reply::Done)
             }
-            What::Link(port, up) => ask(&worker, |reply| Work::Link(port, up, reply)).await.map(|()| Reply::Done),
+            What::Link { number, port, up } => switch(&worker, &trial, number, port, up).await.map(|()| Reply::Done),
             What::Carrier(port) => ask(&worker, |reply| Work::Carrier(port, reply)).await.map(Reply::Carrier),
             What::Return => {
                 drop(worker);
@@ -253,7 +270,13 @@ impl Host {
 
     /// Opens ports for the holder of their leases.
     async fn lend(self: Arc<Self>, lease: String, loan: Loan) -> Result<Reply, String> {
-        let _busy = self.busy.lock().await;
+        let mut last = self.busy.lock().await;
+        let newest = if last.0 == lease { last.1 } else { 0 };
+        if loan.number <= newest {
+            let same = self.loan().as_ref().filter(|lent| lent.terms == loan).map(|lent| lent.worker.facts.clone());
+            // The request came twice, or late.
+            return same.map(Reply::Lent).ok_or_else(|| format!("a late loan {}", loan.number));
+        }
         let Options { name, ports, version, .. } = &self.options;
         fits(&loan.version, name, version, PROTOCOL)?;
         if loan.protocol != PROTOCOL || loan.ports.is_empty() || loan.all > MOST_PORTS || loan.hosts > MOST_PORTS {
@@ -267,27 +290,24 @@ impl Host {
             if !ports.contains(interface) {
                 return Err(format!("{name} does not lend {interface}; it lends {}", ports.join(", ")));
             }
-            let held = leases.get(lease_key(name, interface)).await.map_err(|e| e.to_string())?;
+            let held = patiently("the bucket of leases", || leases.get(lease_key(name, interface)));
+            let held = held.await.map_err(|e| e.to_string())?;
             match held.and_then(|bytes| decode::<Lease>(&bytes).ok()) {
                 Some(held) if held.id == lease => {}
                 Some(held) => return Err(format!("{name}/{interface} is held by {}", held.holder)),
                 None => return Err(format!("nobody has leased {name}/{interface}")),
             }
         }
+        *last = (lease.clone(), loan.number);
         self.close_now().await;
-        let trial = Arc::<Mutex<Trial>>::default();
+        let trial = Arc::<Mutex<Trial<Live>>>::default();
         let (frames, passed) = mpsc::channel::<(PortIndex, Instant, Vec<u8>)>(WAITING);
         let up = Box::new(move |port: PortIndex, at: Instant, frame: &[u8]| {
             // If the queue is full, the frame is lost, as on a link that is too slow.
             let _ = frames.try_send((port, at, frame.to_vec()));
         });
         let (of_trial, terms, options) = (trial.clone(), loan.clone(), self.options.clone());
-        let ended = Box::new(move |attempt, over| {
-            let mut trial = locked(&of_trial);
-            if attempt == trial.attempt || attempt == 0 {
-                trial.over = Some(over);
-            }
-        });
+        let ended = Box::new(move |attempt, over| locked(&of_trial).ended(attempt, over));
         let opened = tokio::task::spawn_blocking(move || Worker::open(&options, &terms, up, ended)).await;
         let worker = Arc::new(opened.map_err(|e| e.to_string())??);
         let facts = worker.facts.clone();
@@ -315,7 +335,8 @@ impl Host {
     /// Ends traffic and closes the ports. The caller holds `busy`.
     async fn close_now(&self) {
         let Some(mut loan) = self.loan().take() else { return };
-        locked(&loan.trial).end();
+        let ending = locked(&loan.trial).end();
+        ending.iter().for_each(Live::end);
         loan.tasks.shutdown().await;
         // Dropping it waits for its thread.
         let _ = tokio::task::spawn_blocking(move || drop(loan)).await;
@@ -347,21 +368,14 @@ impl Host {
             let mut headers = HeaderMap::new();
             // The stream stores each part once, even if it is sent several times.
             headers.insert("Nats-Msg-Id", format!("{lease}.{attempt}.{}.{number}", terms.host));
-            let sent = self.link.jetstream.publish_with_headers(subject.clone(), headers, part.to_vec().into()).await;
-            let stored = sent.map_err(|e| format!("the reports cannot be stored: {e}"))?.await;
-            parts.push(stored.map_err(|e| format!("the reports are not stored: {e}"))?.sequence);
+            let (jetstream, subject) = (&self.link.jetstream, &subject);
+            let store = || async {
+                jetstream.publish_with_headers(subject.clone(), headers.clone(), part.to_vec().into()).await?.await
+            };
+            let stored = patiently("the reports are not stored", store).await;
+            parts.push(stored.map_err(|e| format!("{e}; {NO_ROOM}"))?.sequence);
         }
         Ok(Reply::Stored { parts, bytes: bytes.len() })
-    }
-}
-
-impl Trial {
-    /// Ends the traffic of the trial and discards its result.
-    fn end(&mut self) {
-        if let Some(live) = self.live.take() {
-            live.end();
-        }
-        (self.attempt, self.over) = (0, None);
     }
 }
 
@@ -388,63 +402,61 @@ async fn ask<T>(worker: &Worker, work: impl FnOnce(oneshot::Sender<Result<T, Str
 
 async fn plan(
     worker: &Worker,
-    trial: &Mutex<Trial>,
+    trial: &Mutex<Trial<Live>>,
     attempt: u64,
     job: Box<drophammer_rig::Job>,
 ) -> Result<(), String> {
     let planned = {
         let mut trial = locked(trial);
-        if attempt < trial.newest || attempt == trial.attempt {
-            return Err(format!("a late plan of attempt {attempt}"));
-        }
-        trial.end();
-        trial.newest = attempt;
+        trial.plan(attempt)?.iter().for_each(Live::end);
         // Sending under the lock makes plans reach the thread in the order of their numbers.
         order(worker, |reply| Work::Plan(job, reply))?
     };
     answer(planned).await
 }
 
-fn abandon(trial: &Mutex<Trial>, attempt: u64) {
-    let mut trial = locked(trial);
-    if attempt >= trial.newest {
-        trial.end();
-        // Its plan and start may still be in transit.
-        trial.newest = attempt + 1;
-    }
-}
-
-async fn start(worker: &Worker, trial: &Mutex<Trial>, terms: &Loan, attempt: u64, at_ns: u64) -> Result<(), String> {
-    let at = Instant(at_ns);
-    if at > worker.clock.now() + Duration::from_secs(60) {
+async fn start(
+    worker: &Worker,
+    trial: &Mutex<Trial<Live>>,
+    terms: &Loan,
+    attempt: u64,
+    agreed: Agreed,
+) -> Result<(), String> {
+    if agreed.start > worker.clock.now() + Duration::from_secs(60) {
         return Err("the start is more than a minute away".into());
     }
     let started = {
         let mut trial = locked(trial);
-        if trial.attempt == attempt {
-            // The request was delivered twice.
+        if !trial.start(attempt)? {
             return Ok(());
         }
-        if trial.newest != attempt {
-            return Err(format!("a late start of attempt {attempt}"));
-        }
-        trial.attempt = attempt;
-        order(worker, |live| Work::Start { attempt, at, others: terms.hosts - 1, live })?
+        order(worker, |live| Work::Start { attempt, agreed, others: terms.hosts - 1, live })?
     };
     let live = answer(started).await?;
-    let mut trial = locked(trial);
-    // It may have been abandoned in the meantime.
-    if trial.attempt == attempt {
-        trial.live = Some(live);
-    } else {
-        live.end();
-    }
+    let ending = locked(trial).started(attempt, live);
+    ending.iter().for_each(Live::end);
     Ok(())
 }
 
-async fn fulfil(trial: &Mutex<Trial>, attempt: u64, wish: Wish) -> Result<Reply, String> {
-    let mine = |trial: &Trial| trial.live.clone().filter(|_| trial.attempt == attempt);
-    let live = mine(&locked(trial)).ok_or("there is no such traffic")?;
+async fn switch(
+    worker: &Worker,
+    trial: &Mutex<Trial<Live>>,
+    number: u64,
+    port: PortIndex,
+    up: bool,
+) -> Result<(), String> {
+    let switched = {
+        let mut trial = locked(trial);
+        if !trial.link(number)? {
+            return Ok(());
+        }
+        order(worker, |reply| Work::Link(port, up, reply))?
+    };
+    answer(switched).await
+}
+
+async fn fulfil(trial: &Mutex<Trial<Live>>, attempt: u64, wish: Wish) -> Result<Reply, String> {
+    let live = locked(trial).live_of(attempt).cloned().ok_or("there is no such traffic")?;
     match wish {
         Wish::End => live.end(),
         Wish::EndSending => live.end_sending(),
@@ -465,12 +477,13 @@ async fn fulfil(trial: &Mutex<Trial>, attempt: u64, wish: Wish) -> Result<Reply,
 }
 
 /// Publishes the state of the host until the task is aborted.
-async fn tell(link: Link, subject: String, host: usize, trial: Arc<Mutex<Trial>>) {
+async fn tell(link: Link, subject: String, host: usize, trial: Arc<Mutex<Trial<Live>>>) {
     loop {
         let state = {
             let trial = locked(&trial);
-            let standing = trial.live.as_ref().map_or(Standing::default(), Live::standing);
-            State { host, attempt: trial.attempt, standing, over: trial.over.clone() }
+            let standing = trial.live().map_or(Standing::default(), Live::standing);
+            let (attempt, over) = trial.state();
+            State { host, attempt, standing, over: over.cloned() }
         };
         let is_running = state.attempt > 0 && state.over.is_none();
         let mut bytes = encode(&state);
@@ -488,13 +501,20 @@ async fn tell(link: Link, subject: String, host: usize, trial: Arc<Mutex<Trial>>
 async fn hear(mut beats: async_nats::Subscriber, worker: Arc<Worker>, beaten_ns: Arc<AtomicU64>) {
     while let Some(beat) = beats.next().await {
         let Ok(sent) = <[u8; 8]>::try_from(&beat.payload[..]) else { continue };
-        worker.relay.heard(Instant(u64::from_be_bytes(sent)).min(worker.clock.now()));
-        beaten_ns.store(steady_ns() as u64, Ordering::Relaxed);
+        let (sent, now) = (Instant(u64::from_be_bytes(sent)), worker.clock.now());
+        worker.relay.heard(sent.min(now));
+        let sent_ns = (steady_ns() as u64).saturating_sub(now.since(sent).as_nanos() as u64);
+        beaten_ns.fetch_max(sent_ns, Ordering::Relaxed);
     }
 }
 
 /// Passes the counts of the other hosts to the lanes of this one.
-async fn hear_hosts(mut states: async_nats::Subscriber, terms: Loan, trial: Arc<Mutex<Trial>>, worker: Arc<Worker>) {
+async fn hear_hosts(
+    mut states: async_nats::Subscriber,
+    terms: Loan,
+    trial: Arc<Mutex<Trial<Live>>>,
+    worker: Arc<Worker>,
+) {
     while let Some(message) = states.next().await {
         let Ok(state) = decode::<State>(&message.payload) else { continue };
         let other = match state.host {
@@ -502,7 +522,7 @@ async fn hear_hosts(mut states: async_nats::Subscriber, terms: Loan, trial: Arc<
             host => host - usize::from(host > terms.host),
         };
         let trial = locked(&trial);
-        if let Some(live) = trial.live.as_ref().filter(|_| state.attempt == trial.attempt) {
+        if let Some(live) = trial.live_of(state.attempt) {
             live.tell(other, state.standing, worker.clock.now());
         }
     }

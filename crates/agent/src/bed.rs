@@ -149,18 +149,22 @@ const AGENT_PUBLISHES: &[&str] = &[
 const AGENT_SUBSCRIBES: &[&str] =
     &["_INBOX.>", "drophammer.agent.*", "drophammer.beat.*", "drophammer.state.*", "drophammer.down.>"];
 
-/// Ends the server in `folder`, and waits until it has ended. Returns false if none was running.
+/// Ends the server in `folder`, and waits until it has ended. One that hangs is killed: what it has acknowledged is on its
+/// disk. Returns false if none was running.
 ///
 /// # Errors
 /// It does not end.
 pub fn down(folder: &Path) -> Result<bool, Problem> {
     let Some(pid) = running(folder) else { return Ok(false) };
-    let begun = Instant::now();
-    let ended = Command::new("kill").arg(pid.to_string()).status();
-    ended.map_err(|e| Problem::of("the server cannot be ended", e))?;
+    let mut signals = ["-TERM", "-KILL"].into_iter();
+    let mut begun = None::<Instant>;
     while is_server(pid, folder) {
-        if begun.elapsed() > PATIENCE {
-            return Err(Problem(format!("the server (process {pid}) does not end within {PATIENCE:?}")));
+        if begun.is_none_or(|begun| begun.elapsed() > PATIENCE) {
+            let signal = signals.next();
+            let signal = signal.ok_or_else(|| Problem(format!("the server (process {pid}) cannot be killed")))?;
+            let sent = Command::new("kill").args([signal, &pid.to_string()]).status();
+            sent.map_err(|e| Problem::of("the server cannot be ended", e))?;
+            begun = Some(Instant::now());
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -2,6 +2,11 @@
 
 use drophammer_port::{Clock, SystemClock};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The most that steady clocks of two machines drift apart while nobody sets them, in ns per ms: time synchronization
+/// slows a clock down or speeds it up by no more than this (adjtimex(2)).
+const DRIFT: u64 = 500;
 
 /// Which clock a host has. Hosts with the same domain read the same clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,10 +70,19 @@ impl Offset {
         self.ns.abs_diff(then.ns).saturating_add(self.error_ns)
     }
 
-    /// True if the clocks have certainly drifted apart since `then`.
-    pub fn has_moved_since(self, then: Offset) -> bool {
-        self.ns.abs_diff(then.ns) > self.error_ns.saturating_add(then.error_ns)
+    /// True if the clocks have certainly moved against each other since `then`, by more than they drift within `elapsed`.
+    pub fn has_moved_since(self, then: Offset, elapsed: Duration) -> bool {
+        let drift = DRIFT.saturating_mul(elapsed.as_millis() as u64);
+        self.ns.abs_diff(then.ns) > self.error_ns.saturating_add(then.error_ns).saturating_add(drift)
     }
+}
+
+/// Returns half of the median round trip in ns; 0 without a valid exchange.
+pub fn one_way_ns(exchanges: &[Exchange]) -> u64 {
+    let mut trips: Vec<u64> =
+        exchanges.iter().filter_map(|e| u64::try_from(e.answered_ns.checked_sub(e.asked_ns)?).ok()).collect();
+    trips.sort_unstable();
+    trips.get(trips.len() / 2).map_or(0, |trip| trip / 2)
 }
 
 #[cfg(test)]
@@ -102,9 +116,19 @@ mod tests {
     fn a_step_of_the_other_clock_is_seen() {
         let then = Offset { ns: 1_000, error_ns: 300 };
         let now = Offset { ns: 1_900, error_ns: 200 };
-        assert!(now.has_moved_since(then) && !Offset { ns: 1_400, ..now }.has_moved_since(then));
+        let at_once = Duration::ZERO;
+        assert!(now.has_moved_since(then, at_once) && !Offset { ns: 1_400, ..now }.has_moved_since(then, at_once));
+        // The same change is drift within a second. A second is not, whichever clock stood still.
+        let second = Duration::from_secs(1);
+        assert!(!now.has_moved_since(then, second));
+        for step in [1_000_000_000, -1_000_000_000] {
+            assert!(Offset { ns: then.ns + step, ..now }.has_moved_since(then, second * 60));
+        }
         assert_eq!(now.uncertainty_since(then), 1_100);
         assert_eq!(Offset::of(&[]), None);
+        let trips = [(0, 30), (40, 44), (50, 70), (80, 0)];
+        let exchange = |(asked_ns, answered_ns)| Exchange { asked_ns, other_ns: 0, answered_ns };
+        assert_eq!((one_way_ns(&trips.map(exchange)), one_way_ns(&[])), (10, 0));
         assert_eq!(Offset::of(&[Exchange { asked_ns: 2, other_ns: 0, answered_ns: 1 }]), None);
         assert!(steady_ns() > 0 && !Domain::own().0.is_empty());
     }

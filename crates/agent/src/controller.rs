@@ -1,14 +1,14 @@
 //! The controller: leases ports of agents, and runs trials on them.
 
 use crate::Problem;
-use crate::clock::{Domain, Exchange, Offset, steady_ns};
-use crate::link::{Access, LIFE, Link, RENEW, end, renew, take};
+use crate::clock::{Domain, Exchange, Offset, one_way_ns, steady_ns};
+use crate::leases::{end, keep, take_from_dead};
+use crate::link::{Access, LIFE, Link, patiently};
 use crate::message::{
     Announcement, LARGEST_REPORTS, Lease, Loan, MOST_PORTS, Over, PROTOCOL, PortFacts, Reply, Request, State, Stored,
     What, decode, decode_up_to, encode, fits, lease_key, pack, split, unpack,
 };
 use async_nats::Request as NatsRequest;
-use async_nats::jetstream::kv::Store;
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Clock, PortError, SystemClock};
@@ -17,6 +17,7 @@ use futures_util::StreamExt;
 use futures_util::future::{join_all, try_join_all};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -41,6 +42,8 @@ pub struct Settings {
 
 /// Longest time between heartbeats of the controller; a short `silence` shortens it.
 const BEAT: Duration = Duration::from_millis(100);
+/// What to do about a host that is gone. A server whose disk is full can stop to answer, instead of saying so.
+const REMEDY: &str = "see that the agent and the server run, and that the server has room on its disk";
 /// A host that has sent nothing for this long counts as gone.
 const GONE: Duration = Duration::from_secs(3);
 /// How long an agent may take to answer.
@@ -151,10 +154,14 @@ struct Bond {
     clock: SystemClock,
     /// The clocks when the ports were opened; one per clock.
     offsets: Vec<Offset>,
+    /// The clocks when the trial was planned, and when that was.
+    before: (Vec<Offset>, std::time::Instant),
     /// The largest uncertainty of each clock since the trial began.
     uncertain: Vec<u64>,
     keys: Arc<Mutex<Vec<(String, u64)>>>,
     heard: Arc<Mutex<Heard>>,
+    /// Number of the last request that must not be carried out late.
+    number: AtomicU64,
     attempt: u64,
     /// True if a host may have started the attempt.
     launched: bool,
@@ -187,9 +194,11 @@ impl Bond {
             all: names.len(),
             clock,
             offsets: vec![Offset::NONE; clocks],
+            before: (Vec::new(), std::time::Instant::now()),
             uncertain: vec![0; clocks],
             keys: Arc::default(),
             heard: Arc::new(Mutex::new(heard)),
+            number: AtomicU64::new(0),
             attempt: 0,
             launched: false,
             wishes: Vec::new(),
@@ -199,8 +208,9 @@ impl Bond {
         let facts = runtime.block_on(async {
             bond.take_leases().await?;
             bond.listen().await?;
-            bond.offsets = bond.compare().await.map_err(|e| Problem(e.to_string()))?;
-            bond.lend_all().await.map_err(|e| Problem(e.to_string()))
+            let failed = "the ports cannot be opened";
+            bond.offsets = patiently(failed, || bond.compare()).await?.0;
+            patiently(failed, || bond.lend_all()).await
         });
         Ok((bond, facts?))
     }
@@ -226,7 +236,11 @@ impl Bond {
             }
         }
         let (keys, heard, lease) = (self.keys.clone(), self.heard.clone(), self.lease.clone());
-        self.tasks.spawn_on(keep(bucket, keys, lease, heard), self.runtime.handle());
+        let keep = async move {
+            let lost = keep(bucket, keys, lease).await;
+            locked(&heard).lost = Some(lost);
+        };
+        self.tasks.spawn_on(keep, self.runtime.handle());
         Ok(())
     }
 
@@ -373,11 +387,10 @@ impl Bond {
         }
     }
 
-    /// Compares the clocks of all hosts with this host's clock. If several hosts share a clock, the best comparison
-    /// counts.
-    async fn compare(&self) -> Result<Vec<Offset>, PortError> {
-        let far = self.hosts.iter().filter(|host| host.clock > 0);
-        let compared = try_join_all(far.map(|host| async move {
+    /// Compares the clocks of all hosts with this host's clock. If several hosts share a clock, the best comparison counts.
+    /// Also returns how long a message takes to the slowest host, in ns.
+    async fn compare(&self) -> Result<(Vec<Offset>, u64), PortError> {
+        let compared = try_join_all(self.hosts.iter().map(|host| async move {
             let mut exchanges = Vec::new();
             for _ in 0..EXCHANGES {
                 let asked_ns = steady_ns();
@@ -386,14 +399,21 @@ impl Bond {
                 }
             }
             let offset = Offset::of(&exchanges).ok_or_else(|| self.lost(host, "its clock cannot be compared"))?;
-            Ok::<_, PortError>((host.clock, offset))
+            Ok::<_, PortError>((host.clock, offset, one_way_ns(&exchanges)))
         }));
-        let mut best: Vec<Option<Offset>> = vec![None; self.offsets.len()];
-        for (clock, offset) in compared.await? {
-            let place = &mut best[clock];
+        let (mut best, mut slowest) = (vec![None; self.offsets.len()], 0);
+        for (clock, offset, one_way_ns) in compared.await? {
+            let place: &mut Option<Offset> = &mut best[clock];
             *place = Some(place.filter(|known| known.error_ns <= offset.error_ns).unwrap_or(offset));
+            slowest = slowest.max(one_way_ns);
         }
-        Ok(best.into_iter().map(|offset| offset.unwrap_or(Offset::NONE)).collect())
+        // It is the own one.
+        best[0] = None;
+        Ok((best.into_iter().map(|offset| offset.unwrap_or(Offset::NONE)).collect(), slowest))
+    }
+
+    fn next_number(&self) -> u64 {
+        self.number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     async fn lend(&self, number: usize) -> Result<Vec<PortFacts>, PortError> {
@@ -402,6 +422,7 @@ impl Bond {
         let loan = Loan {
             version: self.settings.version.clone(),
             protocol: PROTOCOL,
+            number: self.next_number(),
             host: number,
             hosts: self.hosts.len(),
             ports: host.ports.clone(),
@@ -433,13 +454,14 @@ impl Bond {
         }
         self.attempt += 1;
         self.launched = false;
-        let now = self.compare().await?;
+        let now = self.compare().await?.0;
         // A clock that has drifted away, or was set, is set again.
-        if now.iter().zip(&self.offsets).any(|(now, then)| now.has_moved_since(*then)) {
+        if now.iter().zip(&self.offsets).any(|(now, then)| now.has_moved_since(*then, Duration::ZERO)) {
             self.offsets.clone_from(&now);
             self.lend_all().await?;
         }
         self.uncertain = now.iter().zip(&self.offsets).map(|(now, then)| now.uncertainty_since(*then)).collect();
+        self.before = (now, std::time::Instant::now());
         let bond = &*self;
         let plan = |number: usize| async move {
             let host = &bond.hosts[number];
@@ -458,10 +480,17 @@ impl Bond {
         locked(&bond.heard).states.iter_mut().flatten().for_each(|(at, state)| (*at, state.over) = (answered, None));
         self.launched = true;
         let bond = &*self;
-        let at = self.clock.now() + self.lead;
-        let start = What::Start { attempt: bond.attempt, at_ns: at.0 };
+        let early = Duration::from_nanos(bond.apart_ns());
+        let at = self.clock.now() + self.lead + early;
+        let start = What::Start { attempt: bond.attempt, at_ns: at.0, early_ns: early.as_nanos() as u64 };
         try_join_all(bond.hosts.iter().map(|host| bond.demand(host, start.clone(), ANSWER))).await?;
         Ok(at)
+    }
+
+    /// Returns how far the clocks of two hosts may be apart, in ns.
+    fn apart_ns(&self) -> u64 {
+        // Each of them is compared with the own one.
+        self.uncertain.iter().max().copied().unwrap_or(0).saturating_mul(2)
     }
 
     /// Has the reports of all hosts stored, and fetches them.
@@ -484,7 +513,22 @@ impl Bond {
             }
         };
         let reports = try_join_all((0..bond.hosts.len()).map(fetch)).await?.concat();
-        let now = self.compare().await?;
+        let (now, one_way_ns) = self.compare().await?;
+        let (before, at) = &self.before;
+        for host in &self.hosts {
+            let (now, before) = (now[host.clock], before[host.clock]);
+            if now.has_moved_since(before, at.elapsed()) {
+                let by_ms = now.ns.abs_diff(before.ns) as f64 / 1e6;
+                return Err(self.lost(
+                    host,
+                    format!(
+                        "its clock and that of the controller moved against each other by {by_ms:.1} ms during the trial, but \
+                         are compared to {:.3} ms; one of these machines stood still, or its clock jumped",
+                        now.error_ns.saturating_add(before.error_ns) as f64 / 1e6
+                    ),
+                ));
+            }
+        }
         for ((uncertain, now), then) in self.uncertain.iter_mut().zip(&now).zip(&self.offsets) {
             *uncertain = (*uncertain).max(now.uncertainty_since(*then));
         }
@@ -492,10 +536,10 @@ impl Bond {
         for host in &self.hosts {
             host.ports.iter().for_each(|(_, port)| clocks[*port] = (host.clock, self.uncertain[host.clock]));
         }
-        let worst = self.uncertain.iter().max().copied().unwrap_or(0);
         // Every host was ready in time, and started when its clock showed the agreed instant.
-        let start_skew_ns = worst.saturating_mul(2);
-        Ok(FarResult { reports, start_skew_ns, hosts: self.hosts.len() as u32, waited_ns, clocks })
+        let start_skew_ns = self.apart_ns();
+        self.lead = (self.lead / 2).max(LEAD);
+        Ok(FarResult { reports, start_skew_ns, one_way_ns, hosts: self.hosts.len() as u32, waited_ns, clocks })
     }
 
     /// Fetches parts from the stream, and joins and decodes them.
@@ -506,7 +550,7 @@ impl Bond {
         let stream = self.link.records().await?;
         let mut joined = Vec::new();
         for part in parts {
-            let message = stream.get_raw_message(*part).await.map_err(|e| Problem::of("its stored reports", e))?;
+            let message = patiently("its stored reports", || stream.get_raw_message(*part)).await?;
             if joined.len() + message.payload.len() > bytes {
                 return Err(Problem("its stored reports are longer than it said".into()));
             }
@@ -516,54 +560,6 @@ impl Bond {
             return Err(Problem(format!("{} of {bytes} bytes of its reports are stored", joined.len())));
         }
         decode_up_to(&joined, LARGEST_REPORTS).map_err(|e| Problem(e.to_string()))
-    }
-}
-
-/// Takes a lease. If its holder has stopped renewing it, waits until it expires.
-async fn take_from_dead(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Lease>, Problem> {
-    let begun = std::time::Instant::now();
-    let mut first = None;
-    loop {
-        let held = match take(bucket, key, lease).await? {
-            Ok(revision) => return Ok(Ok(revision)),
-            Err(held) => held,
-        };
-        let revision = bucket.entry(key).await.ok().flatten().map(|entry| entry.revision);
-        first = first.or(revision);
-        let is_renewed = revision.is_some() && revision != first;
-        if is_renewed || begun.elapsed() > LIFE + RENEW {
-            return Ok(Err(held));
-        }
-        tokio::time::sleep(AGAIN).await;
-    }
-}
-
-/// Renews leases until one is lost.
-async fn keep(bucket: Store, keys: Arc<Mutex<Vec<(String, u64)>>>, lease: Lease, heard: Arc<Mutex<Heard>>) {
-    let mut next = interval(RENEW);
-    loop {
-        next.tick().await;
-        let known = locked(&keys).clone();
-        for (key, revision) in known {
-            let mut renewed = renew(&bucket, &key, &lease, revision).await;
-            if renewed.is_err() {
-                // The server may have lost the lease in a restart, its answer may have been lost, or the network may have
-                // been down for longer than a lease lives. If nobody else has taken the lease, take it again.
-                renewed = match take(&bucket, &key, &lease).await {
-                    Ok(Ok(revision)) => Ok(revision),
-                    Ok(Err(held)) => Err(Problem(format!("{key} is now held by {}", held.holder))),
-                    // The server cannot be reached; the next round tries again.
-                    Err(_) => continue,
-                };
-            }
-            match renewed {
-                Ok(revision) => locked(&keys).iter_mut().filter(|k| k.0 == key).for_each(|k| k.1 = revision),
-                Err(e) => {
-                    locked(&heard).lost = Some(format!("the lease of a port is lost: {e}"));
-                    return;
-                }
-            }
-        }
     }
 }
 
@@ -606,7 +602,7 @@ async fn find(link: &Link, settings: &Settings, names: &[String]) -> Result<Vec<
 async fn ask(link: &Link, host: &str, request: &Request, patience: Duration) -> Result<Reply, Problem> {
     let request = NatsRequest::new().payload(encode(request).into()).timeout(Some(patience));
     let reply = link.client.send_request(format!("drophammer.agent.{host}"), request).await;
-    let reply = reply.map_err(|e| Problem(format!("agent {host} does not answer: {e}")))?;
+    let reply = reply.map_err(|e| Problem(format!("agent {host} does not answer: {e}; {REMEDY}")))?;
     decode(&reply.payload).map_err(|e| Problem(format!("agent {host}: {e}")))
 }
 
@@ -673,7 +669,7 @@ impl Far for Bond {
             let Some((at, state)) = state else { continue };
             if at.elapsed() > GONE {
                 let silent = at.elapsed().as_secs_f64();
-                return Err(self.lost(host, format!("agent {} was not heard for {silent:.1} s", host.name)));
+                return Err(self.lost(host, format!("agent {} was not heard for {silent:.1} s; {REMEDY}", host.name)));
             }
             match &state.over {
                 Some(Over::Failed(why)) if [self.attempt, 0].contains(&state.attempt) => {
@@ -715,7 +711,8 @@ impl Far for Bond {
         let Some(host) = self.hosts.iter().find(|host| host.ports.iter().any(|(_, own)| *own == port)) else {
             return Ok(());
         };
-        self.runtime.block_on(self.demand(host, What::Link(port, up), ANSWER)).map(drop)
+        let what = What::Link { number: self.next_number(), port, up };
+        self.runtime.block_on(self.demand(host, what, ANSWER)).map(drop)
     }
 
     fn has_carrier(&mut self, port: PortIndex) -> Result<bool, PortError> {

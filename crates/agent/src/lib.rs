@@ -24,7 +24,8 @@
 //!
 //! Each host has its own steady clock. Before and after each trial, the controller compares it with its own by two-way
 //! exchanges ([`clock`]); half of the shortest round trip bounds the error. Agents open their ports with a clock that
-//! shows the controller's time. Hosts with one kernel (namespaces, containers) share a clock and have no error.
+//! shows the controller's time. Hosts with one kernel (namespaces, containers) share a clock, without error. A trial in which
+//! clocks moved against each other by more than they drift is void.
 //!
 //! # Bounds
 //!
@@ -35,8 +36,10 @@ pub mod agent;
 pub mod bed;
 pub mod clock;
 mod controller;
+mod leases;
 pub mod link;
 pub mod message;
+mod trial;
 mod worker;
 
 pub use controller::{Controller, Settings};

@@ -1,15 +1,16 @@
 //! The connection to the NATS server, and the buckets and stream on it.
 
 use crate::Problem;
-use crate::message::{Announcement, Lease, decode, encode};
-use async_nats::jetstream::kv::{CreateErrorKind, Store};
+use crate::message::{Announcement, Lease, decode};
+use async_nats::jetstream::kv::Store;
 use async_nats::jetstream::stream::{self, Stream};
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions, ServerAddr};
 use futures_util::TryStreamExt;
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bucket of agents.
 pub const AGENTS: &str = "drophammer-agents";
@@ -26,8 +27,12 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Largest size of the stream in bytes. When it is full, the server deletes the oldest reports, which were merged long
 /// ago.
 const ROOM: i64 = 2 << 30;
-/// How long a request to the server may take.
+/// How long the server may take to answer a question before it is asked again.
 pub const SOON: Duration = Duration::from_secs(5);
+/// How long it is asked.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Time between two such questions.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// How to reach the server and authenticate.
 #[derive(Clone, Debug, Default)]
@@ -127,6 +132,7 @@ impl Link {
     /// # Errors
     /// The server has no JetStream, or does not permit this.
     pub async fn prepare(&self) -> Result<(), Problem> {
+        let remedy = |e: Problem| Problem(format!("{e}; does the server have JetStream, and room?"));
         for bucket in [AGENTS, LEASES] {
             // A bucket is a stream by convention (NATS ADR-8). Older servers answer with fewer fields than the client's
             // own function expects.
@@ -146,22 +152,20 @@ impl Link {
                 num_replicas: 1,
                 ..stream::Config::default()
             };
-            let created = self.jetstream.get_or_create_stream(config).await;
-            created.map_err(|e| Problem(format!("bucket {bucket}: {e}; does the server have JetStream?")))?;
+            let create = || self.jetstream.get_or_create_stream(config.clone());
+            patiently(&format!("bucket {bucket}"), create).await.map_err(remedy)?;
         }
-        self.jetstream
-            .get_or_create_stream(stream::Config {
-                name: RECORDS.into(),
-                subjects: vec!["drophammer.record.>".into()],
-                max_age: KEPT,
-                max_bytes: ROOM,
-                storage: stream::StorageType::File,
-                duplicate_window: Duration::from_secs(120),
-                ..stream::Config::default()
-            })
-            .await
-            .map(drop)
-            .map_err(|e| Problem(format!("stream {RECORDS}: {e}; does the server have JetStream, and room?")))
+        let config = stream::Config {
+            name: RECORDS.into(),
+            subjects: vec!["drophammer.record.>".into()],
+            max_age: KEPT,
+            max_bytes: ROOM,
+            storage: stream::StorageType::File,
+            duplicate_window: Duration::from_secs(120),
+            ..stream::Config::default()
+        };
+        let create = || self.jetstream.get_or_create_stream(config.clone());
+        patiently(&format!("stream {RECORDS}"), create).await.map(drop).map_err(remedy)
     }
 
     /// Opens the bucket of agents.
@@ -169,7 +173,7 @@ impl Link {
     /// # Errors
     /// The server does not answer, or the bucket does not exist.
     pub async fn agents(&self) -> Result<Store, Problem> {
-        self.jetstream.get_key_value(AGENTS).await.map_err(|e| Problem::of("the bucket of agents", e))
+        patiently("the bucket of agents", || self.jetstream.get_key_value(AGENTS)).await
     }
 
     /// Opens the bucket of leases.
@@ -177,7 +181,7 @@ impl Link {
     /// # Errors
     /// As for [`Link::agents`].
     pub async fn leases(&self) -> Result<Store, Problem> {
-        self.jetstream.get_key_value(LEASES).await.map_err(|e| Problem::of("the bucket of leases", e))
+        patiently("the bucket of leases", || self.jetstream.get_key_value(LEASES)).await
     }
 
     /// Opens the stream of reports.
@@ -185,7 +189,7 @@ impl Link {
     /// # Errors
     /// As for [`Link::agents`].
     pub async fn records(&self) -> Result<Stream, Problem> {
-        self.jetstream.get_stream(RECORDS).await.map_err(|e| Problem::of("the stream of records", e))
+        patiently("the stream of records", || self.jetstream.get_stream(RECORDS)).await
     }
 
     /// Returns the agents that are there, by name.
@@ -205,18 +209,40 @@ impl Link {
     }
 }
 
+/// Asks the server until it answers: for a while, it may be busy, restarted or out of reach. Whatever it answers is final.
+/// The question must be one that can arrive twice.
+///
+/// # Errors
+/// What the server answered, or that it did not.
+pub async fn patiently<T, E: Display, F>(what: &str, ask: impl Fn() -> F) -> Result<T, Problem>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let begun = Instant::now();
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer),
+            // The client has many types of errors, which all say this in the same words.
+            Err(e) if begun.elapsed() < PATIENCE && e.to_string().contains("timed out") => {
+                tokio::time::sleep(AGAIN).await;
+            }
+            Err(e) => return Err(Problem::of(what, e)),
+        }
+    }
+}
+
 /// Returns all entries of a bucket that can be read.
 async fn entries<T: serde::de::DeserializeOwned>(bucket: &Store) -> Result<Vec<(String, T)>, Problem> {
     // The client's own function for listing keys reads messages, and waits forever if one of them expires meanwhile.
-    let subjects = bucket.stream.info_with_subjects(">").await.map_err(|e| Problem::of("the server", e))?;
-    let subjects: Vec<(String, usize)> = subjects.try_collect().await.map_err(|e| Problem::of("the server", e))?;
+    let list = || async { bucket.stream.info_with_subjects(">").await?.try_collect::<Vec<(String, usize)>>().await };
+    let subjects = patiently("the server", list).await?;
     let prefix = format!("$KV.{}.", bucket.name);
     let key = |(subject, _): &(String, usize)| subject.strip_prefix(&prefix).map(str::to_owned);
     let mut keys: Vec<String> = subjects.iter().filter_map(key).collect();
     keys.sort();
     let mut all = Vec::new();
     for key in keys {
-        let value = bucket.get(key.as_str()).await.map_err(|e| Problem::of("the server", e))?;
+        let value = patiently("the server", || bucket.get(key.as_str())).await?;
         if let Some(entry) = value.and_then(|bytes| decode(&bytes).ok()) {
             all.push((key, entry));
         }
@@ -224,46 +250,24 @@ async fn entries<T: serde::de::DeserializeOwned>(bucket: &Store) -> Result<Vec<(
     Ok(all)
 }
 
-/// Takes a lease of `key`. Returns its revision, or who else holds it.
-///
-/// # Errors
-/// The server does not answer.
-pub async fn take(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Lease>, Problem> {
-    // An entry can expire between the two requests.
-    for _ in 0..3 {
-        match bucket.create(key, encode(lease).into()).await {
-            Ok(revision) => return Ok(Ok(revision)),
-            Err(e) if e.kind() == CreateErrorKind::AlreadyExists => {}
-            Err(e) => return Err(Problem::of("the server", e)),
-        }
-        let entry = bucket.entry(key).await.map_err(|e| Problem::of("the server", e))?;
-        let read = entry.and_then(|entry| Some((entry.revision, decode::<Lease>(&entry.value).ok()?)));
-        if let Some((revision, held)) = read {
-            // It is ours if the server took it, but its answer was lost.
-            return Ok(if held.id == lease.id { Ok(revision) } else { Err(held) });
-        }
-    }
-    Err(Problem(format!("the lease of {key} cannot be read")))
-}
-
-/// Renews a lease. Returns the new revision.
-///
-/// # Errors
-/// Somebody else holds the lease, or the server does not answer.
-pub async fn renew(bucket: &Store, key: &str, lease: &Lease, revision: u64) -> Result<u64, Problem> {
-    let renewed = bucket.update(key, encode(lease).into(), revision).await;
-    renewed.map_err(|e| Problem::of(&format!("the lease of {key} is lost"), e))
-}
-
-/// Ends a lease.
-pub async fn end(bucket: &Store, key: &str, revision: u64) {
-    // If this fails, the lease expires by itself.
-    let _ = bucket.delete_expect_revision(key, Some(revision)).await;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+    use std::future::ready;
+
+    #[tokio::test]
+    async fn only_a_server_that_does_not_answer_is_asked_again() {
+        let asked = Cell::new(0);
+        let after = |times: u32, answer: Result<u8, &'static str>| {
+            asked.set(asked.get() + 1);
+            ready(if asked.get() < times { Err("request: timed out") } else { answer })
+        };
+        assert_eq!(patiently("q", || after(3, Ok(7))).await, Ok(7));
+        asked.set(0);
+        assert_eq!(patiently("q", || after(2, Err("no room"))).await, Err(Problem("q: no room".into())));
+        assert_eq!(asked.get(), 2);
+    }
 
     #[test]
     fn other_machines_need_encryption_and_a_name() {

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages. Both sides must have the same version.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// Largest message in bytes. The server must accept as much (`max_payload`).
 pub const LARGEST: usize = 8 << 20;
 /// Largest set of reports of one host in bytes.
@@ -158,6 +158,8 @@ pub struct Loan {
     pub version: String,
     /// [`PROTOCOL`].
     pub protocol: u32,
+    /// Number of the request within the lease. It grows, so that a late request is recognized.
+    pub number: u64,
     /// Index of the agent among the hosts of the lease.
     pub host: usize,
     /// Number of hosts.
@@ -202,6 +204,8 @@ pub enum What {
         attempt: u64,
         /// When to start, on the clock of the rig, in ns.
         at_ns: u64,
+        /// By how much the clock of another host may be ahead, in ns. The lanes must be ready this much earlier.
+        early_ns: u64,
     },
     /// A request of the user to the traffic.
     Wish {
@@ -223,7 +227,14 @@ pub enum What {
         attempt: u64,
     },
     /// Take the link of a port down or up.
-    Link(PortIndex, bool),
+    Link {
+        /// Number of the request within the lease, as for a loan.
+        number: u64,
+        /// The port.
+        port: PortIndex,
+        /// True for up.
+        up: bool,
+    },
     /// Tell whether the link of a port has carrier.
     Carrier(PortIndex),
     /// Close the ports; the lease is over.

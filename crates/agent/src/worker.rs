@@ -2,11 +2,10 @@
 
 use crate::agent::Options;
 use crate::message::{Loan, Over, PortFacts};
-use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::SystemClock;
 use drophammer_port::priority::pin;
-use drophammer_rig::{Job, LaneReport, Lent, Live, Ports, Refusals, Relay, Up, own_times};
+use drophammer_rig::{Agreed, Job, LaneReport, Lent, Live, Ports, Refusals, Relay, Up, own_times};
 use std::sync::Arc;
 use std::sync::mpsc::{self, TryRecvError};
 use std::thread::JoinHandle;
@@ -16,7 +15,7 @@ use tokio::sync::oneshot;
 /// An order to the thread, with the channel for its answer.
 pub(crate) enum Work {
     Plan(Box<Job>, oneshot::Sender<Result<(), String>>),
-    Start { attempt: u64, at: Instant, others: usize, live: oneshot::Sender<Result<Live, String>> },
+    Start { attempt: u64, agreed: Agreed, others: usize, live: oneshot::Sender<Result<Live, String>> },
     Report(Refusals, oneshot::Sender<Vec<LaneReport>>),
     Link(PortIndex, bool, oneshot::Sender<Result<(), String>>),
     Carrier(PortIndex, oneshot::Sender<Result<bool, String>>),
@@ -74,7 +73,9 @@ impl Worker {
     /// Sends the thread an order. If a trial is running, it is carried out afterwards.
     pub(crate) fn order(&self, work: Work) -> Result<(), String> {
         let gone = || "the ports of this host failed".to_owned();
-        self.work.as_ref().ok_or_else(gone)?.send(work).map_err(|_| gone())
+        self.work.as_ref().ok_or_else(gone)?.send(work).map_err(|_| gone())?;
+        self.relay.ring();
+        Ok(())
     }
 }
 
@@ -82,6 +83,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         // The thread ends once nobody can send it an order. The caller has already ended the traffic.
         self.work = None;
+        self.relay.ring();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -93,8 +95,8 @@ fn serve(mut lent: Lent, orders: &mpsc::Receiver<Work>, ended: &Ended) {
         // If the receiver is gone, nobody waits for the answer.
         match orders.try_recv() {
             Ok(Work::Plan(job, reply)) => _ = reply.send(lent.plan(&job).map_err(|e| e.to_string())),
-            Ok(Work::Start { attempt, at, others, live }) => {
-                let started = lent.start(at, others).map_err(|e| e.to_string());
+            Ok(Work::Start { attempt, agreed, others, live }) => {
+                let started = lent.start(agreed, others).map_err(|e| e.to_string());
                 let begun = started.is_ok();
                 if live.send(started).is_ok() && begun {
                     let before = own_times();
@@ -111,11 +113,13 @@ fn serve(mut lent: Lent, orders: &mpsc::Receiver<Work>, ended: &Ended) {
             Ok(Work::Report(refusals, reply)) => _ = reply.send(lent.reports(&refusals)),
             Ok(Work::Link(port, up, reply)) => _ = reply.send(lent.set_link(port, up).map_err(|e| e.to_string())),
             Ok(Work::Carrier(port, reply)) => _ = reply.send(lent.has_carrier(port).map_err(|e| e.to_string())),
-            Err(TryRecvError::Empty) => {}
+            // Only a thread without orders rests.
+            Err(TryRecvError::Empty) => {
+                if let Err(e) = lent.pass() {
+                    return ended(0, Over::Failed(e.to_string()));
+                }
+            }
             Err(TryRecvError::Disconnected) => return,
-        }
-        if let Err(e) = lent.pass() {
-            return ended(0, Over::Failed(e.to_string()));
         }
     }
 }

@@ -15,6 +15,7 @@
 //! this uncertainty. Frames of emulated devices leave later by the one-way delay of the management network.
 
 use crate::act::Acts;
+use crate::bell::{Bell, Ear, bell};
 use crate::hosts::Hosts;
 use crate::ports::Ports;
 use crate::rig::RigError;
@@ -27,9 +28,8 @@ use drophammer_traffic::{FarTraffic, LaneCounts, LaneReport, Layout, Neighbour, 
 use drophammer_wire::signature::TrialKey;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -105,6 +105,8 @@ pub struct FarResult {
     pub reports: Vec<LaneReport>,
     /// Upper bound of the time between the starts of the hosts, in ns.
     pub start_skew_ns: u64,
+    /// Half of the median round trip of messages between this host and the one that is the slowest to reach, in ns.
+    pub one_way_ns: u64,
     /// Number of hosts.
     pub hosts: u32,
     /// Longest time that a host's port thread was ready to run while other programs had its processor, in ns; `None` if
@@ -197,7 +199,7 @@ struct Inbox {
 /// Hands frames of another host to a port.
 pub struct Arriving {
     inbox: Arc<Inbox>,
-    bell: UnixStream,
+    bell: Bell,
 }
 
 impl Arriving {
@@ -211,8 +213,7 @@ impl Arriving {
         }
         frames.push_back((at, frame.to_vec()));
         drop(frames);
-        // If the buffer is full, the write fails, but then the reader has been woken already.
-        let _ = (&self.bell).write(&[1]);
+        self.bell.ring();
     }
 }
 
@@ -224,7 +225,7 @@ pub struct Relayed {
     info: PortInfo,
     slots: Batch,
     inbox: Arc<Inbox>,
-    bell: UnixStream,
+    ear: Ear,
     send: Passing,
     lent: Vec<u8>,
     filled: Vec<Filled>,
@@ -236,15 +237,13 @@ impl Relayed {
     /// # Errors
     /// The operating system has no descriptors left.
     pub fn new(info: PortInfo, send: impl Fn(&[u8]) -> bool + Send + 'static) -> io::Result<(Relayed, Arriving)> {
-        let (ours, theirs) = UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        theirs.set_nonblocking(true)?;
+        let (bell, ear) = bell()?;
         let inbox = Arc::<Inbox>::default();
         let size = info.largest_frame.max(64);
-        let arriving = Arriving { inbox: inbox.clone(), bell: theirs };
+        let arriving = Arriving { inbox: inbox.clone(), bell };
         let slots = Batch::new(BURST, size);
         let (lent, filled) = (vec![0; BURST * size], Vec::with_capacity(BURST));
-        Ok((Relayed { info, slots, inbox, bell: ours, send: Box::new(send), lent, filled }, arriving))
+        Ok((Relayed { info, slots, inbox, ear, send: Box::new(send), lent, filled }, arriving))
     }
 }
 
@@ -269,8 +268,7 @@ impl Port for Relayed {
     }
 
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        let mut rung = [0; 256];
-        while (&self.bell).read(&mut rung).is_ok_and(|n| n == rung.len()) {}
+        self.ear.forget();
         let size = self.slots.slot_size();
         self.filled.clear();
         let mut frames = self.inbox.frames.lock().unwrap_or_else(PoisonError::into_inner);
@@ -288,7 +286,7 @@ impl Port for Relayed {
     }
 
     fn readable(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.bell.as_fd())
+        Some(self.ear.as_fd())
     }
 }
 
@@ -428,7 +426,8 @@ fn bound_latency(result: &mut TrialResult, spec: &TrialSpec, end: &FarResult) {
         let ways = flows.flat_map(|flow| flow.also.iter().chain([&flow.to]).map(|to| (flow.from, *to)));
         ways.map(|(from, to)| uncertainty(from, to)).max().unwrap_or(0)
     };
-    let mut between = BetweenHosts { hosts: end.hosts, start_skew_ns: end.start_skew_ns, ..BetweenHosts::default() };
+    let FarResult { hosts, start_skew_ns, one_way_ns, .. } = *end;
+    let mut between = BetweenHosts { hosts, start_skew_ns, one_way_ns, ..BetweenHosts::default() };
     for group in result.groups.iter_mut().chain(&mut result.background) {
         let uncertainty = of_group(&group.group);
         between.clock_uncertainty_ns = between.clock_uncertainty_ns.max(uncertainty);

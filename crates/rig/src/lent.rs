@@ -4,13 +4,14 @@
 //! runs the lanes of these ports, and does the same on the side. Other threads hand it frames of the devices through a
 //! [`Relay`], and report there that the rig is alive: when they have been silent for too long, traffic stops.
 
+use crate::bell::{Bell, Ear, bell};
 use crate::far::Job;
 use crate::ports::Ports;
 use crate::rig::RigError;
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Arrival, BURST, PortError};
-use drophammer_traffic::{Control, LaneReport, Live, Plan, Refusals, SendFrame, Traffic};
+use drophammer_traffic::{Agreed, Control, LaneReport, Live, Plan, Refusals, SendFrame, Traffic};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,8 +22,8 @@ use std::time::Duration;
 const WAITING: usize = 4096;
 /// How often a lane checks for frames of devices, and whether the rig is still there.
 const GLANCE: Duration = Duration::from_micros(100);
-/// The same between trials.
-const REST: Duration = Duration::from_micros(500);
+/// The same between trials, unless something happens before.
+const REST: Duration = Duration::from_secs(1);
 
 /// Frames of devices that are to leave from one port.
 #[derive(Default)]
@@ -56,6 +57,8 @@ pub struct Relay {
     places: Vec<PortIndex>,
     outboxes: Vec<Outbox>,
     up: Up,
+    /// Wakes the thread of the ports.
+    bell: Bell,
     /// When the rig was last known to be there, on the clock of the ports.
     heard: AtomicU64,
     silence_ns: u64,
@@ -72,8 +75,15 @@ impl Relay {
             frames.push_back(frame.to_vec());
         }
         drop(frames);
-        outbox.any.store(true, Ordering::Release);
+        if !outbox.any.swap(true, Ordering::Release) {
+            self.bell.ring();
+        }
         fits
+    }
+
+    /// Ends a rest of the thread of the ports ([`Lent::pass`]), which then looks for what its owner wants.
+    pub fn ring(&self) {
+        self.bell.ring();
     }
 
     /// Records that the rig was there at `at`.
@@ -141,8 +151,11 @@ pub enum LentError {
         /// Ports for which the lease was made.
         lease: usize,
     },
+    /// The thread of the ports could not be woken.
+    #[error("no descriptors for the thread of the ports: {0}")]
+    Bell(std::io::Error),
     /// The lanes were not ready in time, so frames of other hosts may have arrived before they could be counted.
-    #[error("its lanes were ready {0:?} after the agreed start")]
+    #[error("its lanes were ready {0:?} later than agreed")]
     Late(Duration),
     /// The rig was silent for too long.
     #[error("the controller was not heard for {0:?}, so traffic was stopped")]
@@ -155,6 +168,7 @@ pub struct Lent {
     /// Number of ports of the trial.
     all: usize,
     relay: Arc<Relay>,
+    ear: Ear,
     planned: Option<Plan>,
     traffic: Option<Traffic>,
     ends: AtomicBool,
@@ -165,7 +179,8 @@ impl Lent {
     /// `silence`. `up` takes frames that are not test frames.
     ///
     /// # Errors
-    /// [`LentError::Ports`] if the places are not ascending places among `all` ports, one for each port.
+    /// [`LentError::Ports`] if the places are not ascending places among `all` ports, one for each port;
+    /// [`LentError::Bell`].
     pub fn new(
         ports: Ports,
         places: &[PortIndex],
@@ -180,15 +195,17 @@ impl Lent {
             return Err(LentError::Ports { trial: all, lease: ports.len() });
         }
         let heard = AtomicU64::new(ports.clock().now().0);
+        let (bell, ear) = bell().map_err(LentError::Bell)?;
         let relay = Arc::new(Relay {
             places: places.to_vec(),
             outboxes: places.iter().map(|_| Outbox::default()).collect(),
             up,
+            bell,
             heard,
             silence_ns: silence.as_nanos() as u64,
         });
         let lent =
-            Lent { ports, all, relay: relay.clone(), planned: None, traffic: None, ends: AtomicBool::new(false) };
+            Lent { ports, all, relay: relay.clone(), ear, planned: None, traffic: None, ends: AtomicBool::new(false) };
         Ok((lent, relay))
     }
 
@@ -197,7 +214,8 @@ impl Lent {
         self.ports.clock().now()
     }
 
-    /// Passes waiting frames on, and rests for up to half a millisecond if there are none.
+    /// Passes waiting frames on. If there are none, rests until there are some or [`Relay::ring`] is called, for up to a
+    /// second.
     ///
     /// # Errors
     /// Errors of the port.
@@ -232,7 +250,9 @@ impl Lent {
             }
         }
         if !any {
-            self.ports.rest(self.now() + REST);
+            self.ports.rest(self.now() + REST, Some(&self.ear));
+            // The caller looks for orders after this, so none of them is missed.
+            self.ear.forget();
         }
         Ok(())
     }
@@ -253,12 +273,12 @@ impl Lent {
         Ok(())
     }
 
-    /// Prepares the planned traffic to start at `start`, as on `others` other hosts.
+    /// Prepares the planned traffic to start as `agreed` with `others` other hosts.
     ///
     /// # Errors
     /// [`LentError::NotPlanned`].
-    pub fn start(&mut self, start: Instant, others: usize) -> Result<Live, LentError> {
-        let traffic = Traffic::on_host(self.planned.take().ok_or(LentError::NotPlanned)?, start, others);
+    pub fn start(&mut self, agreed: Agreed, others: usize) -> Result<Live, LentError> {
+        let traffic = Traffic::on_host(self.planned.take().ok_or(LentError::NotPlanned)?, agreed, others);
         let live = traffic.live();
         self.traffic = Some(traffic);
         Ok(live)

@@ -4,6 +4,7 @@
 //! A [`Rig`] knows nothing about DUTs or tests. It takes a [`Config`], runs traffic, and returns its counts.
 
 mod act;
+mod bell;
 mod config;
 mod extra;
 mod far;
@@ -30,7 +31,7 @@ pub use drophammer_emulation::ping::Echo;
 pub use drophammer_emulation::protocol::{Command, ProtocolConfig, Refused, State};
 pub use drophammer_emulation::{bfd, ldp, ospf, rsvp};
 pub use drophammer_traffic::{
-    Arrivals, CONTINUOUS, CONTINUOUS_BINS, FlowCounts, FlowSelect, GroupCounts, LaneCounts, LaneReport, Live,
+    Agreed, Arrivals, CONTINUOUS, CONTINUOUS_BINS, FlowCounts, FlowSelect, GroupCounts, LaneCounts, LaneReport, Live,
     PlanError, Received, Refusals, Snapshot, Standing, TestTraffic, Timing, Totals, Transmit, TransmitAction,
     TransmitError, Wish,
 };

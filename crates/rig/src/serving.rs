@@ -1,11 +1,13 @@
 //! The loop that serves emulated hosts between trials. It receives and sends frames, and sleeps in between.
 
+use crate::bell::Ear;
 use crate::hosts::{FULL, Hosts};
 use crate::ports::Ports;
 use crate::until::Until;
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{BURST, Port, PortError, wait};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// Does not sleep for shorter waits: such a sleep would end late by about its own length.
@@ -96,7 +98,7 @@ impl Ports {
             if until.holds(now, hosts) || stopped() {
                 return Ok(now);
             }
-            self.rest(if full { now + FULL } else { next.min(until.next(now)) });
+            self.rest(if full { now + FULL } else { next.min(until.next(now)) }, None);
         }
     }
 
@@ -119,9 +121,9 @@ impl Ports {
         Ok(())
     }
 
-    /// Waits until `until`, or until a frame arrives if the ports can signal that. This leaves the processor to the
-    /// DUT, but still reads its frames immediately.
-    pub(crate) fn rest(&mut self, until: Instant) {
+    /// Waits until `until`, or until `ear` is rung or a frame arrives, if the ports can signal that; otherwise for a
+    /// moment. This leaves the processor to the DUT, but still reads its frames immediately.
+    pub(crate) fn rest(&mut self, until: Instant, ear: Option<&Ear>) {
         if self.clock().is_virtual() {
             return self.clock_mut().wait(until);
         }
@@ -136,7 +138,10 @@ impl Ports {
         };
         match readable {
             // The next receive reports the error.
-            Some(readable) => _ = wait::until_readable(&readable, left),
+            Some(mut readable) => {
+                readable.extend(ear.map(AsFd::as_fd));
+                let _ = wait::until_readable(&readable, left);
+            }
             None => self.clock_mut().wait(until),
         }
     }

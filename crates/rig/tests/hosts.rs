@@ -5,8 +5,8 @@ use drophammer_model::Instant;
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, PortIndex, TrialSpec};
 use drophammer_port::{Clock, Port, PortError, SystemClock, memory};
 use drophammer_rig::{
-    Action, Address, Arriving, Config, Far, FarPorts, FarResult, Job, LaneReport, Lent, Live, News, PortConfig, Ports,
-    Refusals, Relay, Relayed, Rig, RigError, Select, Timing, TrialKeys, Until, Wish, host_mac,
+    Action, Address, Agreed, Arriving, Config, Far, FarPorts, FarResult, Job, LaneReport, Lent, Live, News, PortConfig,
+    Ports, Refusals, Relay, Relayed, Rig, RigError, Select, Timing, TrialKeys, Until, Wish, host_mac,
 };
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// A message to a host.
 enum Order {
     Plan(Box<Job>, Sender<Result<(), String>>),
-    Start(Instant, Sender<Live>),
+    Start(Agreed, Sender<Live>),
     Report(Refusals, Sender<Vec<LaneReport>>),
 }
 
@@ -75,6 +75,7 @@ impl Side {
     fn order<T>(&self, order: impl FnOnce(Sender<T>) -> Order) -> T {
         let (reply, answer) = channel();
         self.orders.as_ref().unwrap().send(order(reply)).unwrap();
+        self.relay.ring();
         answer.recv().unwrap()
     }
 }
@@ -118,12 +119,12 @@ impl Far for Sides {
             while side.ended.try_recv().is_ok() {}
             side.end = None;
         }
-        let start = self.clock.now() + self.lead;
+        let agreed = Agreed { start: self.clock.now() + self.lead, early: Duration::ZERO };
         for side in &mut self.sides {
             side.relay.heard(self.clock.now());
-            side.live = Some(side.order(|reply| Order::Start(start, reply)));
+            side.live = Some(side.order(|reply| Order::Start(agreed, reply)));
         }
-        Ok(start)
+        Ok(agreed.start)
     }
 
     fn ask(&mut self, wish: &Wish) -> Result<(), PortError> {
@@ -164,8 +165,9 @@ impl Far for Sides {
         let reports = self.sides.iter().flat_map(|side| side.order(|reply| Order::Report(refusals.clone(), reply)));
         let text = serde_json::to_string(&reports.collect::<Vec<_>>()).unwrap();
         let reports = serde_json::from_str(&text).unwrap();
-        let (start_skew_ns, waited_ns, clocks) = (7, None, self.clocks.clone());
-        Ok(Some(News::Over(Box::new(FarResult { reports, start_skew_ns, hosts: 2, waited_ns, clocks }))))
+        let (start_skew_ns, one_way_ns, waited_ns, clocks) = (7, 3, None, self.clocks.clone());
+        let result = FarResult { reports, start_skew_ns, one_way_ns, hosts: 2, waited_ns, clocks };
+        Ok(Some(News::Over(Box::new(result))))
     }
 
     fn abandon(&mut self) {
@@ -263,7 +265,8 @@ fn a_trial_on_two_hosts_counts_every_frame_once() {
         assert_eq!(counts, [(200, 200, 200, 0); 2], "trial {trial}: {result:#?}");
         assert!(result.groups.iter().all(|g| g.latency.frames == 200 && g.stray + g.duplicated + g.corrupted == 0));
         let between = result.health.between_hosts.unwrap();
-        assert_eq!((between.hosts, between.start_skew_ns, between.clock_uncertainty_ns), (2, 7, 0));
+        let times = (between.start_skew_ns, between.one_way_ns, between.clock_uncertainty_ns);
+        assert_eq!((between.hosts, times), (2, (7, 3, 0)));
         assert_eq!((between.unmeasurable.len(), result.senders), (0, 2));
         assert!(live.is_over() && bench.rig.started().is_some());
     }
@@ -336,5 +339,5 @@ fn a_host_that_is_not_ready_in_time_makes_the_trial_void() {
     bench.rig.start_traffic(&both_ways(Duration::from_millis(50)), &timing, vec![]).unwrap();
     let error = bench.rig.finish(&|| false).unwrap_err();
     assert!(matches!(error, RigError::Port(PortError::Lost { .. })), "{error}");
-    assert!(bench.failed.get().unwrap().contains("after the agreed start"), "{:?}", bench.failed);
+    assert!(bench.failed.get().unwrap().contains("later than agreed"), "{:?}", bench.failed);
 }

@@ -17,6 +17,7 @@ use drophammer_lab::{Dut, LabError};
 use drophammer_methods::{Facts, Plan, PortView, TestError};
 use drophammer_model::Instant;
 use drophammer_model::beside::OtherTraffic;
+use drophammer_model::quantity::show_duration;
 use drophammer_model::record::{Record, TrialRecord};
 use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::PortConfig;
@@ -433,20 +434,7 @@ impl<'a> Bench<'a> {
 
     /// Returns a remark about the trials since the last call, if their ports were on other hosts.
     pub(crate) fn take_hosts_note(&mut self) -> Option<String> {
-        let BetweenHosts { hosts, start_skew_ns, clock_uncertainty_ns, .. } = self.between_hosts.take()?;
-        let us = |ns: u64| ns.div_ceil(1000);
-        let clocks = match clock_uncertainty_ns {
-            0 => format!("the ports are on {hosts} hosts with one clock"),
-            ns => format!(
-                "the ports are on {hosts} hosts: latencies between them are uncertain by up to {} µs, and they started within {} µs of each other",
-                us(ns),
-                us(start_skew_ns)
-            ),
-        };
-        // Otherwise figures of convergence would look as if they were measured on local ports.
-        Some(format!(
-            "{clocks}; messages of emulated devices cross the management network, so times of routes include its delay"
-        ))
+        self.between_hosts.take().as_ref().map(hosts_note)
     }
 
     /// Remembers the conditions between hosts. Ends a latency test if the clocks of the hosts cannot measure its
@@ -456,6 +444,7 @@ impl<'a> Bench<'a> {
             let worst = self.between_hosts.get_or_insert_with(|| now.clone());
             worst.start_skew_ns = worst.start_skew_ns.max(now.start_skew_ns);
             worst.clock_uncertainty_ns = worst.clock_uncertainty_ns.max(now.clock_uncertainty_ns);
+            worst.one_way_ns = worst.one_way_ns.max(now.one_way_ns);
         }
         let measures = self.running.as_ref().is_some_and(|running| running.spec.measures_latency());
         match &result.health.between_hosts {
@@ -538,5 +527,43 @@ impl<'a> Bench<'a> {
             result: result.stored(),
         }));
         self.observer.record(&record).map_err(TestError::Store)
+    }
+}
+
+/// Returns a remark about these conditions. Without it, figures of convergence would look like those of local ports.
+fn hosts_note(between: &BetweenHosts) -> String {
+    let time = |ns| show_duration(Duration::from_nanos(ns));
+    let BetweenHosts { hosts, start_skew_ns, clock_uncertainty_ns, one_way_ns, .. } = *between;
+    let clocks = match clock_uncertainty_ns {
+        0 => format!("the ports are on {hosts} hosts with one clock"),
+        ns => format!(
+            "the ports are on {hosts} hosts: latencies between them are uncertain by up to {}, and they started within {} of \
+             each other",
+            time(ns),
+            time(start_skew_ns)
+        ),
+    };
+    format!(
+        "{clocks}; messages of emulated devices cross the management network, so times of routes are wrong by about {} (half of \
+         the median round trip)",
+        time(one_way_ns)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remark_says_how_wrong_times_are() {
+        let one = BetweenHosts { hosts: 3, one_way_ns: 84_200, ..BetweenHosts::default() };
+        assert_eq!(
+            hosts_note(&one),
+            "the ports are on 3 hosts with one clock; messages of emulated devices cross the management network, so times of \
+             routes are wrong by about 84.2 µs (half of the median round trip)"
+        );
+        let two = BetweenHosts { clock_uncertainty_ns: 25_100_000, start_skew_ns: 50_200_000, ..one };
+        let note = hosts_note(&two);
+        assert!(note.contains("uncertain by up to 25.1 ms, and they started within 50.2 ms of each other"), "{note}");
     }
 }

@@ -58,6 +58,8 @@ const QUIET_NS: u64 = 2_000_000;
 const AWAKE_NS: u64 = 20_000_000;
 /// Time limit, in addition to twice the drain, for taking frames that wait at the ports.
 const BEHIND_NS: u64 = 60_000_000_000;
+/// How long before its start the loop is awake. A thread that sleeps may be woken late on a busy machine.
+const SETTLED: Duration = Duration::from_millis(20);
 /// Number of bursts taken from one port before the next port has its turn.
 const RECEIVE_ROUNDS: usize = 4;
 
@@ -352,7 +354,10 @@ impl LaneState {
                 continue;
             }
             if busy == 0 || virtual_time {
-                if (done_at.is_none() || awake) && !virtual_time {
+                if now + SETTLED < start && !virtual_time {
+                    // Hosts agree on a start that is some time away. A wait is short, so control is due soon enough.
+                    clock.wait((start - SETTLED).min(wake));
+                } else if (done_at.is_none() || awake) && !virtual_time {
                     // The next departure or arrival may be less than a microsecond away.
                     std::hint::spin_loop();
                 } else {

@@ -59,5 +59,5 @@ pub use outcome::merge;
 pub use plan::{CONTINUOUS_BINS, Layout, Neighbour, Plan, PlanError, QueueIndex, Timing, VlanNeighbour};
 pub use recognize::TestTraffic;
 pub use totals::Totals;
-pub use traffic::{CONTINUOUS, Traffic};
+pub use traffic::{Agreed, CONTINUOUS, Traffic};
 pub use transmit::{FlowSelect, Transmit, TransmitAction, TransmitError};

@@ -26,12 +26,29 @@ pub struct Traffic {
     /// State of each lane, starting with the first call.
     lanes: Vec<Option<LaneState>>,
     start: Option<Instant>,
-    /// When to start, if other hosts start then too.
-    agreed: Option<Instant>,
-    /// How long after that the lanes were ready, in ns.
+    /// When to start, and when to be ready, if other hosts start then too.
+    agreed: Option<Agreed>,
+    /// How much later than agreed the lanes were ready, in ns.
     late_ns: u64,
     wall_before: i128,
     clock_step_ns: i64,
+}
+
+/// When several hosts start the same traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// The start, on the clock of this host.
+    pub start: Instant,
+    /// By how much the clock of another host may be ahead. The lanes must be ready this much before the start, because
+    /// frames of that host can arrive then.
+    pub early: Duration,
+}
+
+impl Agreed {
+    /// Returns how much too late lanes are that are ready at `now`, in ns.
+    fn late_ns(self, now: Instant) -> u64 {
+        (now + self.early).0.saturating_sub(self.start.0)
+    }
 }
 
 impl Traffic {
@@ -40,14 +57,14 @@ impl Traffic {
         Traffic::with(plan, None, 0)
     }
 
-    /// Creates the part of this host in traffic that starts at `start` on this host and on `others` others. If its lanes
-    /// are ready only later, the traffic ends immediately ([`Traffic::late_ns`]): frames of other hosts have arrived
-    /// before anybody could count them, and would look lost.
-    pub fn on_host(plan: Plan, start: Instant, others: usize) -> Traffic {
-        Traffic::with(plan, Some(start), others)
+    /// Creates the part of this host in traffic that starts as `agreed` on this host and on `others` others. If its lanes
+    /// are not ready then, the traffic ends at once ([`Traffic::late_ns`]): frames of other hosts may have arrived before
+    /// anybody could count them, and would look lost.
+    pub fn on_host(plan: Plan, agreed: Agreed, others: usize) -> Traffic {
+        Traffic::with(plan, Some(agreed), others)
     }
 
-    fn with(plan: Plan, agreed: Option<Instant>, others: usize) -> Traffic {
+    fn with(plan: Plan, agreed: Option<Agreed>, others: usize) -> Traffic {
         let lanes = plan.parts.len();
         let board = Arc::new(Board::new(&plan.parts, plan.flows.clone(), others));
         Traffic {
@@ -129,8 +146,8 @@ impl Traffic {
                 self.wall_before = clock.wall_offset();
                 let state = state.insert(LaneState::new(part, &mut ports, events.len(), &self.board)?);
                 let now = clock.now();
-                let start = *self.start.insert(self.agreed.unwrap_or(now + lead(clock)));
-                self.late_ns = now.0.saturating_sub(start.0);
+                let start = *self.start.insert(self.agreed.map_or(now + lead(clock), |agreed| agreed.start));
+                self.late_ns = self.agreed.map_or(0, |agreed| agreed.late_ns(now));
                 if self.late_ns > 0 {
                     self.board.end();
                 }
@@ -200,8 +217,8 @@ impl Traffic {
                 })
                 .collect();
             let own = own.work(common, |board| {
-                let start = board.start(&clock, agreed)?;
-                late_ns = clock.now().0.saturating_sub(start.0);
+                let start = board.start(&clock, agreed.map(|agreed| agreed.start))?;
+                late_ns = agreed.map_or(0, |agreed| agreed.late_ns(clock.now()));
                 if late_ns > 0 {
                     board.end();
                 }
@@ -241,7 +258,7 @@ impl Traffic {
         self.start
     }
 
-    /// Returns how long after the agreed start the lanes were ready, in ns; 0 if they were ready in time.
+    /// Returns how much later than agreed the lanes were ready, in ns; 0 if they were ready in time.
     pub fn late_ns(&self) -> u64 {
         self.late_ns
     }

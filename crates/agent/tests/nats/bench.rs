@@ -11,6 +11,7 @@ use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialResult, TrialSp
 use drophammer_port::{SystemClock, af_packet};
 use drophammer_rig::{Address, Config, Lender as _, Live, PortConfig, Ports, Rig, Timing, TrialKeys, Until, host_mac};
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ pub const LONG: Duration = Duration::from_secs(60);
 pub const SILENCE: Duration = Duration::from_secs(2);
 const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
 const ROLE: &str = "DROPHAMMER_TEST_ROLE";
+/// Seconds by which the steady clock of a process is ahead: it runs in a time namespace.
+pub const AHEAD: &str = "AHEAD";
 
 pub fn ensure(holds: bool, why: impl Into<String>) -> Checked {
     if holds { Ok(()) } else { Err(why.into()) }
@@ -42,11 +45,16 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) -> Checked {
 pub struct Bed {
     pub server: Server,
     _folder: tempfile::TempDir,
-    _lab: Lab,
+    pub lab: Lab,
 }
 
 impl Bed {
     pub fn up() -> Result<Bed, String> {
+        Bed::up_with(|_, folder| local(folder))
+    }
+
+    /// Like [`Bed::up`], with the server that `prepare` makes of its folder.
+    pub fn up_with(prepare: impl FnOnce(&Lab, &Path) -> Result<Server, String>) -> Result<Bed, String> {
         if Command::new("nats-server").arg("--version").stdout(Stdio::null()).status().is_err() {
             return Err("the program nats-server is missing; install it (Debian: apt install nats-server)".into());
         }
@@ -55,25 +63,21 @@ impl Bed {
         let lines = ["link set lo up".into(), "link add t0 type veth peer name t1".into(), up("t0"), up("t1")];
         lab.tester().and_then(|t| t.ip(&lines)).map_err(|e| e.to_string())?;
         let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-        // The namespace is new, so every port is free.
-        let listen = bed::address("127.0.0.1:4222").map_err(|e| e.0)?;
-        let server = Server { folder: folder.path().to_owned(), listen, tls: None };
+        let server = prepare(&lab, folder.path())?;
         server.up().map_err(|e| e.0)?;
-        Ok(Bed { server, _folder: folder, _lab: lab })
+        Ok(Bed { server, _folder: folder, lab })
     }
 
     /// Sends the server a signal.
     pub fn signal(&self, name: &str) -> Checked {
-        let pid = bed::running(&self.server.folder).ok_or("the server does not run")?;
-        let sent = Command::new("kill").args([name, &pid.to_string()]).status();
-        ensure(sent.is_ok_and(|status| status.success()), "no signal")
+        signal(bed::running(&self.server.folder).ok_or("the server does not run")?, name)
     }
 
     /// Number of stored messages with reports.
     pub fn records(&self) -> Result<u64, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
         runtime.block_on(async {
-            let link = Link::connect(&access(self), "test").await.map_err(|e| e.0)?;
+            let link = Link::connect(&access(self, "controller"), "test").await.map_err(|e| e.0)?;
             let stream = link.records().await.map_err(|e| e.0)?;
             Ok(stream.cached_info().state.messages)
         })
@@ -87,8 +91,24 @@ impl Drop for Bed {
     }
 }
 
-fn access(bed: &Bed) -> Access {
-    Access { url: bed.server.url(), ..Access::default() }
+/// Sends a process a signal.
+pub fn signal(process: u32, name: &str) -> Checked {
+    let sent = Command::new("kill").args([name, &process.to_string()]).status();
+    ensure(sent.is_ok_and(|status| status.success()), "no signal")
+}
+
+/// A server on loopback. The namespace is new, so every port is free.
+pub fn local(folder: &Path) -> Result<Server, String> {
+    let listen = bed::address("127.0.0.1:4222").map_err(|e| e.0)?;
+    Ok(Server { folder: folder.to_owned(), listen, tls: None })
+}
+
+/// How a user reaches the server.
+pub fn access(bed: &Bed, user: &str) -> Access {
+    let open = Access { url: bed.server.url(), ..Access::default() };
+    let Some((ca, _)) = bed.server.tls.clone() else { return open };
+    let password = std::fs::read_to_string(bed.server.password_file(user)).ok();
+    Access { user: Some(user.into()), password, ca: Some(ca), ..open }
 }
 
 /// Another process of this program.
@@ -101,12 +121,28 @@ impl Drop for Process {
     }
 }
 
-fn process(role: &str, bed: &Bed, variables: &[(&str, &str)]) -> Result<Process, String> {
+/// Returns what starts this program in a role.
+pub fn command(role: &str, bed: &Bed, variables: &[(&str, &str)]) -> Result<Command, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
-    let mut command = Command::new(program);
-    command.env_remove("DROPHAMMER_TEST_CASE").env(ROLE, role).env("URL", bed.server.url());
+    let mut command = match variables.iter().find(|(name, _)| *name == AHEAD) {
+        None => Command::new(program),
+        Some((_, ahead)) => {
+            let mut command = Command::new("unshare");
+            command.args(["--time", "--fork", "--kill-child", "--monotonic", ahead]).arg(program);
+            command
+        }
+    };
+    let Access { url, user, password, ca, .. } = access(bed, if role == "agent" { role } else { "controller" });
+    command.env_remove("DROPHAMMER_TEST_CASE").env(ROLE, role).env("URL", url);
+    let ca = ca.map(|ca| ca.display().to_string());
+    let identity = [("AS", user), ("PASSWORD", password), ("CA", ca)];
+    command.envs(identity.into_iter().filter_map(|(name, value)| Some((name, value?))));
     command.envs(variables.iter().copied()).stdin(Stdio::null());
-    command.spawn().map(Process).map_err(|e| e.to_string())
+    Ok(command)
+}
+
+fn process(role: &str, bed: &Bed, variables: &[(&str, &str)]) -> Result<Process, String> {
+    command(role, bed, variables)?.spawn().map(Process).map_err(|e| e.to_string())
 }
 
 /// Starts an agent, and waits until it is announced.
@@ -127,7 +163,9 @@ pub fn driver(bed: &Bed, silence: Duration) -> Result<Process, String> {
 pub fn as_other_process() -> Option<ExitCode> {
     let role = std::env::var(ROLE).ok()?;
     let word = |name: &str| std::env::var(name).unwrap_or_default();
-    let access = Access { url: word("URL"), ..Access::default() };
+    let given = |name: &str| std::env::var(name).ok();
+    let (url, ca) = (word("URL"), given("CA").map(Into::into));
+    let access = Access { url, user: given("AS"), password: given("PASSWORD"), ca, nkey: None };
     let ended = match role.as_str() {
         "agent" => {
             let options = Options {
@@ -149,7 +187,13 @@ pub fn as_other_process() -> Option<ExitCode> {
         .map_err(|e| e.0)
         .and_then(|controller| {
             let mut bench = Bench::new(controller)?;
-            bench.run(&spec(Duration::from_secs(600))).map(drop)
+            loop {
+                match bench.run(&spec(Duration::from_secs(600))) {
+                    // On a busy machine, a host may not be ready in time.
+                    Err(why) => eprintln!("driver repeats: {why}"),
+                    Ok(_) => break Ok(()),
+                }
+            }
         }),
     };
     Some(match ended {
@@ -166,17 +210,19 @@ fn settings(access: Access, holder: &str) -> Settings {
 }
 
 pub fn controller(bed: &Bed, holder: &str) -> Result<Controller, String> {
-    connect(access(bed), holder)
+    connect(access(bed, "controller"), holder)
 }
 
 pub fn connect(access: Access, holder: &str) -> Result<Controller, String> {
     Controller::connect(settings(access, holder)).map_err(|e| e.0)
 }
 
-/// A rig on t0 of host1 and t1 of host2.
+/// A rig, by default on t0 of host1 and t1 of host2.
 pub struct Bench {
     pub rig: Rig,
     keys: TrialKeys,
+    /// Traffic with 4,000 frames per second.
+    pub spec: fn(Duration) -> TrialSpec,
     // Dropped after the rig, because it ends the rig's leases.
     pub controller: Controller,
 }
@@ -188,18 +234,28 @@ pub fn rig(bed: &Bed, holder: &str) -> Result<Bench, String> {
 impl Bench {
     fn new(controller: Controller) -> Result<Bench, String> {
         let names = ["host1/t0", "host2/t1"].map(str::to_owned);
-        let ports = Ports::Far(controller.open(&names, SystemClock::start())?);
+        let address = |i: usize| Address { address: HOSTS[i], prefix_len: 24, gateway: HOSTS[i ^ 1] };
+        Bench::on(controller, &names, address, spec)
+    }
+
+    /// A rig on the ports with these names.
+    pub fn on(
+        controller: Controller,
+        names: &[String],
+        address: impl Fn(usize) -> Address<Ipv4Addr>,
+        spec: fn(Duration) -> TrialSpec,
+    ) -> Result<Bench, String> {
+        let ports = Ports::Far(controller.open(names, SystemClock::start())?);
         let port = |i: usize| {
-            let (address, gateway) = (HOSTS[i], HOSTS[i ^ 1]);
             let mut port = PortConfig::new(&format!("port {i}"), host_mac(5, i), 1_500);
-            port.devices[0].ipv4 = Some(Address { address, prefix_len: 24, gateway });
+            port.devices[0].ipv4 = Some(address(i));
             port
         };
-        let mut rig = Rig::new(ports, &Config { seed: 5, ports: vec![port(0), port(1)] });
+        let mut rig = Rig::new(ports, &Config { seed: 5, ports: (0..names.len()).map(port).collect() });
         let end = rig.now() + LONG;
         rig.serve(&Until::Resolved.or_at(end), &|| false).map_err(|e| e.to_string())?;
         ensure(rig.unresolved().is_none(), "ARP through the agents has no answer")?;
-        Ok(Bench { rig, keys: TrialKeys::new(std::process::id().into()), controller })
+        Ok(Bench { rig, keys: TrialKeys::new(std::process::id().into()), spec, controller })
     }
 
     pub fn start(&mut self, spec: &TrialSpec) -> Result<Live, String> {
@@ -218,16 +274,23 @@ impl Bench {
         self.start(spec)?;
         self.finish()
     }
+
+    /// Runs a trial. As in a test, it is repeated if it is void: the server may be gone while it starts, or a host may not be
+    /// ready in time on a busy machine.
+    pub fn complete(&mut self, spec: &TrialSpec) -> Result<TrialResult, String> {
+        let begun = Instant::now();
+        loop {
+            match self.run(spec) {
+                Err(why) if begun.elapsed() < LONG => eprintln!("repeated: {why}"),
+                other => return other,
+            }
+        }
+    }
 }
 
-/// Runs the trial after a fault. As in a test, a void trial is repeated, but only once: the server may be down when the
-/// first attempt starts.
+/// The trial after a fault.
 pub fn whole(bench: &mut Bench) -> Checked {
-    let short = spec(Duration::from_millis(200));
-    let result = bench.run(&short).or_else(|why| {
-        eprintln!("repeated: {why}");
-        bench.run(&short)
-    })?;
+    let result = bench.complete(&(bench.spec)(Duration::from_millis(200)))?;
     ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))
 }
 

@@ -1,7 +1,9 @@
 //! Faults of hosts, server and network: each trial is complete or void, and traffic stops without its controller.
 
 use crate::anew::Checked;
-use crate::bench::{Bed, SILENCE, agent, driver, ensure, rig, sent, spec, until, whole};
+use crate::bench::{Bed, LONG, SILENCE, agent, driver, ensure, rig, sent, signal, spec, until, whole};
+use crate::{slow, twice};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Tolerance for detecting that traffic has stopped, because the machine may be busy.
@@ -122,4 +124,99 @@ pub fn server_restarted() -> Checked {
     }
     let other = rig(&bed, "another").err().ok_or("two controllers hold the same ports")?;
     ensure(other.contains("is held by tester"), other)
+}
+
+/// Host 2 reaches the server slowly, and in one direction only, which is the worst case for comparing clocks.
+pub fn slow_network() -> Checked {
+    let way = Duration::from_millis(50);
+    let url = |bed: &Bed, back| slow::relay(bed.server.listen, way, back).map(|address| format!("nats://{address}"));
+    let least = way.as_nanos() as u64 / 2;
+    {
+        let bed = Bed::up()?;
+        let one_way = url(&bed, Duration::ZERO)?;
+        let host1 = agent(&bed, "host1", "t0", &[("CLOCK", "one")])?;
+        let _hosts = [host1, agent(&bed, "host2", "t1", &[("CLOCK", "two"), ("URL", &one_way)])?];
+        let result = rig(&bed, "tester")?.complete(&spec(Duration::from_millis(500)))?;
+        ensure((result.offered(), result.received()) == (2_000, 2_000), format!("{:?}", result.groups))?;
+        let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
+        eprintln!("50 ms in one direction: {between:?}");
+        // In truth both have one clock, and the estimate is wrong by half of the delay. The figures say so, and no latency of
+        // microseconds is claimed.
+        ensure(between.clock_uncertainty_ns >= least && between.start_skew_ns >= least, format!("{between:?}"))?;
+        ensure(between.one_way_ns >= least && between.unmeasurable.len() == 2, format!("{between:?}"))?;
+        ensure(result.groups.iter().all(|group| group.latency.frames == 0), "a latency below the uncertainty")?;
+    }
+    let bed = Bed::up()?;
+    let both_ways = url(&bed, way)?;
+    let _hosts = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[("URL", &both_ways)])?];
+    let result = rig(&bed, "tester")?.complete(&spec(Duration::from_millis(500)))?;
+    ensure((result.offered(), result.received()) == (2_000, 2_000), format!("{:?}", result.groups))?;
+    let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
+    eprintln!("50 ms in both directions, one clock: {between:?}");
+    ensure((between.clock_uncertainty_ns, between.start_skew_ns) == (0, 0), format!("{between:?}"))?;
+    ensure(between.one_way_ns >= 2 * least, format!("{between:?}"))
+}
+
+/// Everything is said three times more. Each trial is whole and stored once, and old signs of life are none.
+pub fn messages_repeated() -> Checked {
+    let bed = Bed::up()?;
+    let _again = twice::repeat(&bed)?;
+    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let mut bench = rig(&bed, "tester")?;
+    for trial in 1..=6 {
+        let before = bed.records()?;
+        whole(&mut bench)?;
+        let records = bed.records()? - before;
+        ensure(records == 2, format!("{records} records of trial {trial} on two hosts"))?;
+    }
+    drop(bench);
+    let mut driver = driver(&bed, SILENCE)?;
+    let before = ["t0", "t1"].map(sent);
+    until("traffic", || sent("t0") > before[0] + 1_000 && sent("t1") > before[1] + 1_000)?;
+    let killed = Instant::now();
+    driver.0.kill().map_err(|e| e.to_string())?;
+    for interface in ["t0", "t1"] {
+        let stopped = quiet(interface)?.saturating_duration_since(killed);
+        ensure(stopped < SILENCE + SLACK, format!("{interface} sent for {stopped:?} without its controller"))?;
+    }
+    Ok(())
+}
+
+/// What a host needs so that SIGUSR1 adds a second to its steady clock.
+pub fn steps(bed: &Bed) -> Result<Vec<(&'static str, String)>, String> {
+    let (source, library) = (bed.server.folder.join("step.c"), bed.server.folder.join("step.so"));
+    std::fs::write(&source, include_str!("step.c")).map_err(|e| e.to_string())?;
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    ensure(compiled.is_ok_and(|status| status.success()), "cc cannot compile step.c")?;
+    let library = library.display().to_string();
+    Ok(vec![("LD_PRELOAD", library), ("STEP_NS", "1000000000".into()), ("CLOCK", "two".into())])
+}
+
+/// The steady clock of a host jumps by a second during a trial, as if its virtual machine were moved.
+pub fn clock_stepped() -> Checked {
+    let bed = Bed::up()?;
+    let steps = steps(&bed)?;
+    let steps: Vec<(&str, &str)> = steps.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let first = agent(&bed, "host1", "t0", &[("CLOCK", "one")])?;
+    let second = agent(&bed, "host2", "t1", &steps)?;
+    let mut bench = rig(&bed, "tester")?;
+    whole(&mut bench)?;
+    for _ in 0..2 {
+        bench.start(&spec(Duration::from_secs(3)))?;
+        let end = bench.rig.now() + Duration::from_millis(700);
+        bench.rig.drive(end, &|| false).map_err(|e| e.to_string())?;
+        signal(second.0.id(), "-USR1")?;
+        let void = bench.finish().err().ok_or("a trial in which a clock jumped has a result")?;
+        eprintln!("clock stepped: {void}");
+        ensure(void.contains("moved against each other by"), void)?;
+        whole(&mut bench)?;
+    }
+    // Between trials, the clock is set again and nothing is void.
+    signal(second.0.id(), "-USR1")?;
+    let result = bench.complete(&spec(Duration::from_millis(500)))?;
+    ensure((result.offered(), result.received()) == (2_000, 2_000), format!("{:?}", result.groups))?;
+    let between = result.health.between_hosts.ok_or("no conditions between hosts")?;
+    ensure(Duration::from_nanos(between.clock_uncertainty_ns) < LONG / 100, format!("{between:?}"))?;
+    drop((first, second));
+    Ok(())
 }

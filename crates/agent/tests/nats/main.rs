@@ -4,13 +4,17 @@
 #[path = "../../../lab/tests/anew/mod.rs"]
 mod anew;
 mod bench;
+mod disk;
 mod faults;
+mod four;
 mod random;
+mod slow;
+mod twice;
 
 use anew::{Case, Checked};
 use bench::{Bed, agent, controller, ensure, spec};
 use drophammer_agent::link::Access;
-use drophammer_rig::Lender as _;
+use drophammer_rig::{Lender as _, Until};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -27,12 +31,22 @@ fn main() -> ExitCode {
         case("an_nkey_opens_a_server_that_knows_it_and_nothing_else_does", nkey),
         case("a_display_sees_the_sums_of_all_hosts", live),
         case("hosts_with_other_clocks_have_an_uncertainty", clocks),
+        case("hosts_and_controllers_that_wait_sleep", idle),
+        case("four_hosts_in_a_full_mesh_count_every_frame", four::mesh),
+        case("messages_that_come_twice_or_late_change_nothing", faults::messages_repeated).long(),
+        case("a_slow_network_makes_times_uncertain_and_loses_nothing", faults::slow_network).long(),
+        case("a_trial_in_which_a_clock_jumps_is_void", faults::clock_stepped).long(),
+        case("a_trial_that_a_full_disk_cannot_store_is_void_and_says_so", disk::full).long(),
         case("traffic_stops_when_the_controller_is_killed", faults::controller_killed),
         case("a_trial_whose_agent_is_killed_is_void_and_the_next_is_whole", faults::agent_killed).long(),
         case("a_trial_during_which_the_server_stands_still_is_complete_or_void", faults::server_stopped).long(),
         case("a_server_that_is_restarted_loses_no_lease", faults::server_restarted).long(),
+        case("trials_are_whole_or_void_if_one_of_four_hosts_is_cut_off", four::one_cut_off).long(),
         case("trials_are_whole_or_void_if_an_agent_is_killed_at_any_instant", random::agent_killed).long(),
         case("trials_are_whole_or_void_if_the_network_is_cut_at_any_instant", random::network_cut).long(),
+        case("trials_are_whole_or_void_if_the_network_loses_packets", random::network_lossy).long(),
+        case("trials_are_whole_or_void_if_an_agent_stands_still", random::agent_stopped).long(),
+        case("trials_are_whole_or_void_if_a_clock_jumps_at_any_instant", random::clock_stepped).long(),
         case("trials_are_whole_or_void_if_the_server_is_restarted_at_any_instant", random::server_restarted).long(),
         case("ports_are_free_again_if_the_controller_is_killed_at_any_instant", random::controller_killed).long(),
     ])
@@ -43,7 +57,7 @@ fn counts() -> Checked {
     let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
     let mut bench = bench::rig(&bed, "tester")?;
     for trial in 1..=2 {
-        let result = bench.run(&spec(Duration::from_millis(300)))?;
+        let result = bench.complete(&spec(Duration::from_millis(300)))?;
         let counts = (result.intended(), result.offered(), result.received(), result.lost());
         ensure(counts == (1_200, 1_200, 1_200, 0), format!("trial {trial}: {counts:?} {:?}", result.health))?;
         let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
@@ -103,6 +117,28 @@ fn live() -> Checked {
     ensure(result.lost() == 0 && result.offered() < 100_000, format!("{:?}", result.groups))
 }
 
+/// Returns the processor time of a process.
+fn worked(process: u32) -> Result<Duration, String> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).map_err(|e| e.to_string())?;
+    // Fields 14 and 15 of proc_pid_stat(5), in hundredths of a second. The name before them is in parentheses.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    Ok(fields.flat_map(str::parse::<u64>).map(|ticks| Duration::from_millis(ticks * 10)).sum())
+}
+
+fn idle() -> Checked {
+    let bed = Bed::up()?;
+    let agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let mut bench = bench::rig(&bed, "tester")?;
+    bench::whole(&mut bench)?;
+    let processes = [agents[0].0.id(), agents[1].0.id(), std::process::id()];
+    let times = || processes.iter().map(|process| worked(*process)).collect::<Result<Vec<_>, _>>();
+    let (before, end) = (times()?, bench.rig.now() + Duration::from_secs(3));
+    bench.rig.serve(&Until::At(end), &|| false).map_err(|e| e.to_string())?;
+    let worked: Vec<Duration> = times()?.iter().zip(&before).map(|(now, then)| *now - *then).collect();
+    eprintln!("processor time of two hosts and a controller in 3 s: {worked:?}");
+    ensure(worked.iter().all(|time| *time < Duration::from_millis(150)), format!("{worked:?} of 3 s"))
+}
+
 fn versions() -> Checked {
     let bed = Bed::up()?;
     let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[("VERSION", "0.0.9")])?];
@@ -136,10 +172,18 @@ fn nkey() -> Checked {
 }
 
 fn clocks() -> Checked {
-    let bed = Bed::up()?;
-    let _agents = [agent(&bed, "host1", "t0", &[("CLOCK", "one")])?, agent(&bed, "host2", "t1", &[("CLOCK", "two")])?];
-    let mut bench = bench::rig(&bed, "tester")?;
-    let result = bench.run(&spec(Duration::from_millis(200)))?;
+    // A clock with another name, and one that shows another time: a time namespace, a day ahead.
+    for variable in [("CLOCK", "two"), (bench::AHEAD, "86400")] {
+        let bed = Bed::up()?;
+        let _agents = [agent(&bed, "host1", "t0", &[("CLOCK", "one")])?, agent(&bed, "host2", "t1", &[variable])?];
+        uncertain(&bed)?;
+    }
+    Ok(())
+}
+
+fn uncertain(bed: &Bed) -> Checked {
+    let mut bench = bench::rig(bed, "tester")?;
+    let result = bench.complete(&spec(Duration::from_millis(200)))?;
     ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))?;
     let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
     ensure(between.clock_uncertainty_ns > 0 && between.start_skew_ns > 0, format!("{between:?}"))?;

@@ -1,8 +1,9 @@
 //! Faults at random instants of a trial: planning, start, traffic, drain or report. `ROUNDS` is the number of faults
-//! (default 3). Each case prints how many trials were complete and how many were void.
+//! (default 2). Each case prints how many trials were complete and how many were void.
 
 use crate::anew::Checked;
-use crate::bench::{Bed, Bench, Process, SILENCE, agent, driver, ensure, rig, spec, until, whole};
+use crate::bench::{Bed, Bench, Process, SILENCE, agent, driver, ensure, rig, signal, until, whole};
+use crate::faults;
 use std::hash::{BuildHasher, RandomState};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,26 +12,26 @@ const DURATION: Duration = Duration::from_secs(2);
 /// Longer than a whole trial takes.
 const SPAN_MS: u64 = 2_600;
 
-fn rounds() -> u64 {
-    std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3)
+pub fn rounds() -> u64 {
+    std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(2)
 }
 
-fn instant(round: u64) -> Duration {
+pub fn instant(round: u64) -> Duration {
     Duration::from_millis(RandomState::new().hash_one(round) % SPAN_MS)
 }
 
 #[derive(Default)]
-struct Tally {
+pub struct Tally {
     complete: u64,
     void: u64,
 }
 
 impl Tally {
     /// Runs a trial while `fault` happens. It must have all frames or no result. The next trial must have all frames.
-    fn trial(&mut self, bench: &mut Bench, fault: impl FnOnce() -> Checked + Send) -> Checked {
+    pub fn trial(&mut self, bench: &mut Bench, fault: impl FnOnce() -> Checked + Send) -> Checked {
         let result = std::thread::scope(|scope| {
             let fault = scope.spawn(fault);
-            let result = bench.run(&spec(DURATION));
+            let result = bench.run(&(bench.spec)(DURATION));
             fault.join().map_err(|_| "the fault failed")??;
             Ok::<_, String>(result)
         })?;
@@ -48,7 +49,7 @@ impl Tally {
         whole(bench)
     }
 
-    fn told(&self, what: &str) -> Checked {
+    pub fn told(&self, what: &str) -> Checked {
         eprintln!("{what}: {} complete, {} void", self.complete, self.void);
         ensure(self.complete + self.void == rounds(), "a trial is missing")
     }
@@ -84,15 +85,74 @@ pub fn network_cut() -> Checked {
             std::thread::sleep(instant(round));
             nft("table ip cut { chain in { type filter hook input priority 0; tcp dport 4222 drop; tcp sport 4222 drop; }; }")?;
             std::thread::sleep(Duration::from_secs(5));
-            nft("delete table ip cut")
+            nft("delete table ip cut").map(drop)
         })?;
     }
     tally.told("network cut for 5 s")
 }
 
-fn nft(commands: &str) -> Checked {
-    let done = Command::new("nft").arg(commands).status().map_err(|e| format!("nft: {e}"))?;
-    ensure(done.success(), format!("nft refuses {commands}"))
+/// Loses a tenth of all packets from and to the server, for longer than a trial takes.
+pub fn network_lossy() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let mut bench = rig(&bed, "tester")?;
+    let mut tally = Tally::default();
+    for round in 0..rounds() {
+        tally.trial(&mut bench, || {
+            std::thread::sleep(instant(round));
+            let lose = "numgen random mod 100 < 10 counter drop";
+            nft(&format!(
+                "table ip lossy {{ chain in {{ type filter hook input priority 0; tcp dport 4222 {lose}; tcp sport 4222 {lose}; }}; }}"
+            ))?;
+            std::thread::sleep(Duration::from_secs(3));
+            let rules = nft("list table ip lossy")?;
+            let counts = rules.split("counter packets ").skip(1).filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+            let lost: u64 = counts.sum();
+            ensure(lost > 0, format!("nothing was lost: {rules}"))?;
+            nft("delete table ip lossy").map(drop)
+        })?;
+    }
+    tally.told("10 % of packets lost for 3 s")
+}
+
+/// The process of an agent stands still for a second.
+pub fn agent_stopped() -> Checked {
+    let bed = Bed::up()?;
+    let agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let mut bench = rig(&bed, "tester")?;
+    let mut tally = Tally::default();
+    for round in 0..rounds() {
+        tally.trial(&mut bench, || {
+            std::thread::sleep(instant(round));
+            signal(agents[1].0.id(), "-STOP")?;
+            std::thread::sleep(Duration::from_secs(1));
+            signal(agents[1].0.id(), "-CONT")
+        })?;
+    }
+    tally.told("agent stopped for 1 s")
+}
+
+/// The steady clock of a host jumps by a second.
+pub fn clock_stepped() -> Checked {
+    let bed = Bed::up()?;
+    let steps = faults::steps(&bed)?;
+    let steps: Vec<(&str, &str)> = steps.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let agents = [agent(&bed, "host1", "t0", &[("CLOCK", "one")])?, agent(&bed, "host2", "t1", &steps)?];
+    let mut bench = rig(&bed, "tester")?;
+    let mut tally = Tally::default();
+    for round in 0..rounds() {
+        tally.trial(&mut bench, || {
+            std::thread::sleep(instant(round));
+            signal(agents[1].0.id(), "-USR1")
+        })?;
+    }
+    tally.told("clock of a host stepped by 1 s")
+}
+
+fn nft(commands: &str) -> Result<String, String> {
+    let done = Command::new("nft").arg(commands).output().map_err(|e| format!("nft: {e}"))?;
+    ensure(done.status.success(), format!("nft refuses {commands}: {}", String::from_utf8_lossy(&done.stderr)))?;
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
 pub fn server_restarted() -> Checked {

@@ -80,6 +80,10 @@ pub struct BetweenHosts {
     /// Largest uncertainty of the difference between the clocks of two hosts that a flow connects: half of the shortest
     /// round trip of the messages that compared them, and the change since the clocks were set. Latencies carry it.
     pub clock_uncertainty_ns: u64,
+    /// Half of the median round trip of these messages on the slowest way. Messages of emulated devices leave about this
+    /// much later.
+    #[serde(default)]
+    pub one_way_ns: u64,
     /// Groups whose smallest latency is below that uncertainty, so that their latency is not measurable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmeasurable: Vec<String>,

@@ -1,0 +1,99 @@
+//! Leases of ports: entries of a bucket that expire unless their holder renews them.
+
+use crate::Problem;
+use crate::link::{LIFE, RENEW, patiently};
+use crate::message::{Lease, decode, encode};
+use async_nats::jetstream::kv::{CreateErrorKind, Store};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::time::interval;
+
+/// How often to look whether the holder of a lease renews it.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Takes a lease. If its holder has stopped renewing it, waits until it expires.
+pub(crate) async fn take_from_dead(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Lease>, Problem> {
+    let begun = Instant::now();
+    let mut first = None;
+    loop {
+        let held = match take(bucket, key, lease).await? {
+            Ok(revision) => return Ok(Ok(revision)),
+            Err(held) => held,
+        };
+        let revision = bucket.entry(key).await.ok().flatten().map(|entry| entry.revision);
+        first = first.or(revision);
+        let is_renewed = revision.is_some() && revision != first;
+        if is_renewed || begun.elapsed() > LIFE + RENEW {
+            return Ok(Err(held));
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Renews leases, each with its key and its revision, until one is lost. Returns why.
+pub(crate) async fn keep(bucket: Store, keys: Arc<Mutex<Vec<(String, u64)>>>, lease: Lease) -> String {
+    let locked = || keys.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut next = interval(RENEW);
+    loop {
+        next.tick().await;
+        let known = locked().clone();
+        for (key, revision) in known {
+            let mut renewed = renew(&bucket, &key, &lease, revision).await;
+            if renewed.is_err() {
+                // The server may have lost the lease in a restart, its answer may have been lost, or the network may have
+                // been down for longer than a lease lives. If nobody else has taken the lease, take it again.
+                renewed = match take(&bucket, &key, &lease).await {
+                    Ok(Ok(revision)) => Ok(revision),
+                    Ok(Err(held)) => Err(Problem(format!("{key} is now held by {}", held.holder))),
+                    // The server cannot be reached; the next round tries again.
+                    Err(_) => continue,
+                };
+            }
+            match renewed {
+                Ok(revision) => locked().iter_mut().filter(|k| k.0 == key).for_each(|k| k.1 = revision),
+                Err(e) => return format!("the lease of a port is lost: {e}"),
+            }
+        }
+    }
+}
+
+/// Takes a lease of `key`. Returns its revision, or who else holds it.
+///
+/// # Errors
+/// The server does not answer.
+async fn take(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Lease>, Problem> {
+    // An entry can expire between the two requests.
+    for _ in 0..3 {
+        let create = || async {
+            match bucket.create(key, encode(lease).into()).await {
+                Err(e) if e.kind() == CreateErrorKind::AlreadyExists => Ok(None),
+                created => created.map(Some),
+            }
+        };
+        if let Some(revision) = patiently("the server", create).await? {
+            return Ok(Ok(revision));
+        }
+        let entry = patiently("the server", || bucket.entry(key)).await?;
+        let read = entry.and_then(|entry| Some((entry.revision, decode::<Lease>(&entry.value).ok()?)));
+        if let Some((revision, held)) = read {
+            // It is ours if the server took it, but its answer was lost.
+            return Ok(if held.id == lease.id { Ok(revision) } else { Err(held) });
+        }
+    }
+    Err(Problem(format!("the lease of {key} cannot be read")))
+}
+
+/// Renews a lease. Returns the new revision.
+///
+/// # Errors
+/// Somebody else holds the lease, or the server does not answer.
+async fn renew(bucket: &Store, key: &str, lease: &Lease, revision: u64) -> Result<u64, Problem> {
+    let renewed = bucket.update(key, encode(lease).into(), revision).await;
+    renewed.map_err(|e| Problem::of(&format!("the lease of {key} is lost"), e))
+}
+
+/// Ends a lease.
+pub(crate) async fn end(bucket: &Store, key: &str, revision: u64) {
+    // If this fails, the lease expires by itself.
+    let _ = bucket.delete_expect_revision(key, Some(revision)).await;
+}

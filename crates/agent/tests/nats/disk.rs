@@ -1,0 +1,54 @@
+//! A disk that is full: the store of the server is a file system of its own.
+
+use crate::anew::Checked;
+use crate::bench::{Bed, agent, ensure, local, rig, spec, until, whole};
+use drophammer_agent::bed::Bed as Server;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Room that the server wants for its streams. Nothing is reserved for it.
+const ROOM: &str = "4g";
+
+fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let done = Command::new(program).args(arguments).output().map_err(|e| format!("{program}: {e}"))?;
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    ensure(done.status.success(), format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&done.stderr)))?;
+    Ok(text)
+}
+
+/// A server whose store is mounted in the mount namespace of this process.
+fn server(folder: &Path) -> Result<Server, String> {
+    let store = folder.join("store");
+    std::fs::create_dir(&store).map_err(|e| e.to_string())?;
+    run("mount", &["-t", "tmpfs", "-o", &format!("size={ROOM}"), "store", &store.display().to_string()])?;
+    local(folder)
+}
+
+/// Changes the size of the store.
+fn resize(store: &str, size: &str) -> Checked {
+    run("mount", &["-o", &format!("remount,size={size}"), store]).map(drop)
+}
+
+/// A trial whose counts cannot be stored is void and says what to do; what was stored is still there afterwards.
+pub fn full() -> Checked {
+    let bed = Bed::up_with(|_, folder| server(folder))?;
+    let store = bed.server.folder.join("store").display().to_string();
+    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let mut bench = rig(&bed, "tester")?;
+    whole(&mut bench)?;
+    let before = bed.records()?;
+    // Not a byte more than is used.
+    let used = run("df", &["--output=used", "-B1", &store])?;
+    resize(&store, used.lines().last().ok_or("no size")?.trim())?;
+    let void =
+        bench.run(&spec(Duration::from_millis(500))).err().ok_or("a trial without stored counts has a result")?;
+    eprintln!("disk full: {void}");
+    ensure(void.contains("has room on its disk") || void.contains("make room and start it again"), void)?;
+    resize(&store, ROOM)?;
+    drophammer_agent::bed::down(&bed.server.folder).map_err(|e| e.0)?;
+    bed.server.up().map_err(|e| e.0)?;
+    until("the records are there again", || bed.records().is_ok_and(|now| now >= before))?;
+    whole(&mut bench)?;
+    ensure(bed.records()? >= before + 2, "the server has lost records")
+}

@@ -54,7 +54,7 @@ fn label_interfaces(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     (0..role.interfaces.len()).filter(|port| has_labels(role, *port)).map(|port| names.port(port)).collect()
 }
 
-/// Protocols of the core link at a port, as words; empty if it is no core port.
+/// Protocols of the core link at a port, as words; empty if it is not a core port.
 pub(crate) fn protocols(role: &RouterRole, port: usize) -> Vec<String> {
     let link = role.core.iter().flat_map(|core| &core.links).find(|link| link.port == port);
     link.map_or(Vec::new(), words)

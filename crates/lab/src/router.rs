@@ -436,7 +436,7 @@ mod tests {
         ];
         assert_eq!(found.iter().map(numbers).collect::<Vec<_>>(), expected);
         counters.remove("gre1.tx_bytes");
-        assert_eq!(counted(role, &counters, 0), None, "a missing counter is no zero");
+        assert_eq!(counted(role, &counters, 0), None, "a missing counter is not zero");
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl ParamSpec {
         ParamSpec { key, kind, quick: None, conformant: None, required: true, help, needs: &[], most: u64::MAX }
     }
 
-    /// The same parameter, but with needs in addition to the test's.
+    /// The same parameter, but with needs in addition to the needs of the test.
     pub const fn needing(self, needs: &'static [Need]) -> Self {
         ParamSpec { needs, ..self }
     }

@@ -70,7 +70,7 @@ pub struct CoreRole {
 /// A link to a P router.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreLink {
-    /// Index of the interface, the same as the port's.
+    /// Index of the interface, which is also the index of the port.
     pub port: usize,
     /// Protocols on the link.
     pub protocols: Vec<CoreProtocol>,
@@ -230,7 +230,7 @@ pub struct InterfaceAddress {
 /// An interface or a sub-interface of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// Index of the interface, the same as the port's.
+    /// Index of the interface, which is also the index of the port.
     pub port: usize,
     /// Index of the sub-interface; `None` for the interface itself.
     pub vlan: Option<usize>,

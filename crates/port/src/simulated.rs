@@ -94,8 +94,8 @@ impl World {
         device.take(&mut Arrivals::new(links, now, before, most));
     }
 
-    /// Runs until `deadline` or the awaited event, whichever is earlier. At any point in time, the device acts before
-    /// it takes arriving frames.
+    /// Runs until `deadline` or until the event, whichever is earlier. At any point in time, the device acts before it
+    /// takes arriving frames.
     fn run(&mut self, deadline: Instant, awaited: &Awaited) {
         let deadline = deadline.max(Instant(self.now.0 + 1));
         loop {

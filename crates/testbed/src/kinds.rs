@@ -442,14 +442,15 @@ pub fn placement(dut: &DutConfig) -> Option<Placement> {
     })
 }
 
-/// Returns the ports of a suite in front of this DUT: without what its kind does not have. All of them for an unknown kind.
+/// Returns the ports of a suite in front of this DUT, without the features that its kind does not have. For an unknown
+/// kind, returns them unchanged.
 pub fn ports_of(dut: &DutConfig, ports: &[PortConfig]) -> Vec<PortConfig> {
     let kind = specs().into_iter().find(|spec| spec.name == dut.kind);
     kind.map_or_else(|| ports.to_vec(), |kind| kind.ports_of(dut, ports))
 }
 
-/// Returns why a test does not apply to this DUT: the suite runs it on others, or it needs a role that the DUT does not support. `None` if it
-/// applies.
+/// Returns why a test does not apply to this DUT: the suite runs it on other DUTs only, or it needs a role that the DUT does not support.
+/// `None` if it applies.
 pub fn not_applicable(dut: &DutConfig, spec: &TestSpec, test: &TestConfig) -> Option<String> {
     if !test.is_for(&dut.name) {
         return Some(format!("the suite runs it on {} only", test.duts.join(", ")));

@@ -92,7 +92,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Returns those of both.
+    /// Returns the arrivals of both together.
     fn and(self, other: Arrivals) -> Arrivals {
         Arrivals {
             first: self.first.min(other.first),

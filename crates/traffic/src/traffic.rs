@@ -41,8 +41,8 @@ impl Traffic {
     }
 
     /// Creates the part of this host in traffic that starts at `start` on this host and on `others` others. If its lanes
-    /// are ready only later, the traffic ends at once ([`Traffic::late_ns`]): frames of other hosts have arrived before
-    /// anybody could count them, and would look lost.
+    /// are ready only later, the traffic ends immediately ([`Traffic::late_ns`]): frames of other hosts have arrived
+    /// before anybody could count them, and would look lost.
     pub fn on_host(plan: Plan, start: Instant, others: usize) -> Traffic {
         Traffic::with(plan, Some(start), others)
     }

@@ -148,7 +148,7 @@ pub(crate) fn templates(role: &RouterRole) -> Vec<(&'static str, &'static str)> 
     all.into_iter().filter(|(wanted, ..)| *wanted).map(|(_, daemon, template)| (daemon, template)).collect()
 }
 
-/// The daemons that the router needs besides zebra and staticd, in the order in which they start.
+/// The daemons that the router needs in addition to zebra and staticd, in the order in which they start.
 pub(crate) fn daemons(role: &RouterRole, files: &[(String, String)]) -> Vec<&'static str> {
     let speaks = |protocol| label_edge::speaks(role, protocol);
     let all = [

@@ -177,6 +177,14 @@ impl Igp for TestSetup<'_> {
         labels(&self.routing.bench, port, part)
     }
 
+    fn await_pe_label(&mut self, port: PortIndex, of: PortIndex, within: Duration) -> Result<Option<u32>, TestError> {
+        let pe = prefix(pe_router(of), 32)?;
+        let label = |bench: &Bench<'_>| bench.lsr(port)?.label_for(pe).map(|label| label.value());
+        let bench = &mut self.routing.bench;
+        bench.await_state(within, &|bench| label(bench).is_some())?;
+        Ok(label(bench))
+    }
+
     fn counts(&self, port: PortIndex) -> IgpCounts {
         let bench = &self.routing.bench;
         let ospf = bench.ospf(port).map(drophammer_emulation::protocol::Protocol::state).unwrap_or_default();

@@ -57,7 +57,7 @@ pub(crate) fn with_vpn(
     for family in [Family::Ipv4, Family::Ipv6] {
         bgp.peers.extend(role.vrfs.iter().zip(interfaces).filter_map(|site| peer(family, site)));
     }
-    bgp.pe_peers = core.links.iter().map(|link| link.pe).collect();
+    bgp.pe_peers = core.links.iter().filter_map(|link| link.pe).collect();
     Some(bgp)
 }
 

@@ -258,7 +258,8 @@ impl Traffic {
         let mut bins = vec![Bin::default(); range.len()];
         for part in &self.plan.parts {
             let received = &part.analyzer.groups()[group].bins;
-            let sent = part.generators.iter().map(|generator| &generator.groups()[group].bins);
+            let sent = part.generators.iter().flat_map(|generator| generator.groups());
+            let sent = sent.filter(|sent| sent.group == group).map(|sent| &sent.bins);
             for (sum, i) in bins.iter_mut().zip(range.clone()) {
                 let of = |counts: &Vec<u64>| counts.get(i).copied().unwrap_or(0);
                 sum.offered += sent.clone().map(of).sum::<u64>();

@@ -190,6 +190,10 @@ impl Igp for Router {
         part.map(|prefix| (prefix < self.labels).then(|| own(prefix))).collect()
     }
 
+    fn await_pe_label(&mut self, _: PortIndex, _: PortIndex, _: Duration) -> Result<Option<u32>, TestError> {
+        Ok(None)
+    }
+
     fn counts(&self, _: PortIndex) -> IgpCounts {
         let lost = if self.faults.loses { self.changes.into() } else { 0 };
         IgpCounts { lost, flooding: self.faults.flooding * self.changes, ..IgpCounts::default() }

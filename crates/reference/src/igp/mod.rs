@@ -21,7 +21,7 @@ use drophammer_wire::bfd::{Control, HOP_LIMIT, PORT as BFD_PORT, SOURCE_PORTS};
 use drophammer_wire::ldp::{GROUP as LDP_GROUP, PORT as LDP_PORT};
 use drophammer_wire::{ipv4, udp};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -82,6 +82,8 @@ struct Link {
 pub struct Igp {
     loopback: Ipv4Addr,
     links: Vec<Link>,
+    /// Prefixes for which the device hands out no labels.
+    unlabelled: HashSet<Net4>,
     ospf: Ospf,
     ldp: Ldp,
     /// What the forwarding table will be after all pending changes.
@@ -111,6 +113,7 @@ impl Igp {
         Igp {
             loopback: role.loopback,
             links: (1..).zip(&role.links).map(link).collect(),
+            unlabelled: role.unlabelled.iter().copied().collect(),
             ospf: Ospf::new(role.loopback, &ospf),
             ldp: Ldp::new(role.loopback, &ldp, smallest, seed, reserved),
             planned: HashMap::new(),
@@ -221,7 +224,7 @@ impl Igp {
     /// Plans the change of a route, if it has changed.
     fn update(&mut self, now: Instant, net: Net4) {
         let hop = self.ospf.routes().get(&net).copied();
-        let own = self.ldp.set_fec(net, hop.is_some());
+        let own = if self.unlabelled.contains(&net) { None } else { self.ldp.set_fec(net, hop.is_some()) };
         let way = hop.map(|hop| Way { hop, label: self.ldp.remote_label(net, hop.address) });
         let before = match way {
             Some(way) => self.planned.insert(net, way),

@@ -46,9 +46,9 @@ fn core(fib_delay: Duration) -> CoreConfig {
         prefix_len: 24,
         neighbour: net4(port, 2),
         neighbour_id: p_router(port),
-        pe: pe_router(port),
+        pe: Some(pe_router(port)),
     };
-    let role = CoreRole { loopback: DUT_LOOPBACK, links: vec![link(0), link(1)] };
+    let role = CoreRole { loopback: DUT_LOOPBACK, links: vec![link(0), link(1)], unlabelled: Vec::new() };
     CoreConfig { role, fib_delay, fib_time_per_route: Duration::ZERO, label_limit: None }
 }
 

@@ -17,7 +17,7 @@
 //! - **Headers.** Devices read packets with the `Repr` types of `wire`, not with `wire::stack::locate`: a `Repr` also
 //!   verifies lengths and checksums and returns values, while `locate` only returns the positions of up to 16 headers.
 //! - **Protocols.** `trait Protocol` (`protocol.rs`) defines match rules, input, poll, next deadline, command and
-//!   state. The device parses Ethernet, tags, IP and UDP. A protocol sends through `Output`. `tests/new_protocol.rs` is
+//!   state. The device parses Ethernet, tags, IP and UDP. A protocol sends through `Output`. `tests/exchanges/new_protocol.rs` is
 //!   a complete example.
 //! - **TCP** (`emulation/src/tcp`, smoltcp inside) is part of the device. Protocols add addresses and listeners, and
 //!   receive connections as input. `tcp/protection.rs` implements TCP MD5 and GTSM.

@@ -3,7 +3,7 @@
 //!
 //! [`Protocol::matches`] selects the frames that a protocol wants, among the frames that reach its device. The device parses Ethernet, VLAN tags, IP
 //! and UDP, and passes the rest as [`Input`]. A protocol sends through [`Output`], which has the device's MAC address, tags,
-//! addresses, neighbours and TCP. `tests/new_protocol.rs` is a complete example in one file.
+//! addresses, neighbours and TCP. `tests/exchanges/new_protocol.rs` is a complete example in one file.
 //!
 //! Each protocol of this crate has a folder. It contains, as needed: `mod.rs` (the protocol), `config.rs`,
 //! `session.rs` (the state machine of one session), `database.rs` (its learned state), `timers.rs`, `tests.rs`. A new protocol needs

@@ -1,10 +1,10 @@
 //! Stacks of headers of any kind and value: the properties of the fuzz target of the same name hold for random inputs,
 //! and etherparse parses the same headers.
 
-#[path = "../../../fuzz/src/input.rs"]
+#[path = "../../../../fuzz/src/input.rs"]
 #[allow(dead_code, reason = "other fuzz targets use all of it")]
 mod input;
-#[path = "../../../fuzz/src/stack.rs"]
+#[path = "../../../../fuzz/src/stack.rs"]
 mod stack;
 
 use drophammer_model::traffic::{FieldName, Header, HeaderKind};

@@ -61,9 +61,9 @@ fn ends(frame: &[u8]) -> bool {
 #[test]
 fn ospf_with_each_daemon() {
     let recordings = [
-        ("frr", NetworkType::PointToPoint, include_str!("recorded/ospf-frr.txt")),
-        ("bird", NetworkType::Broadcast, include_str!("recorded/ospf-bird.txt")),
-        ("freertr", NetworkType::PointToPoint, include_str!("recorded/ospf-freertr.txt")),
+        ("frr", NetworkType::PointToPoint, include_str!("../recorded/ospf-frr.txt")),
+        ("bird", NetworkType::Broadcast, include_str!("../recorded/ospf-bird.txt")),
+        ("freertr", NetworkType::PointToPoint, include_str!("../recorded/ospf-freertr.txt")),
     ];
     for (name, network, text) in recordings {
         let networks = Networks { first: [30, 0, 0, 0].into(), length: 24, count: 5, metric: 20 };
@@ -122,9 +122,9 @@ fn ospf_with_each_daemon() {
 fn bfd_with_each_daemon() {
     let peers: [IpAddr; 2] = [[198, 18, 0, 1].into(), [0x2001, 2, 0, 0, 0, 0, 0, 1].into()];
     let recordings = [
-        ("frr", &peers[..], include_str!("recorded/bfd-frr.txt")),
-        ("bird", &peers[..], include_str!("recorded/bfd-bird.txt")),
-        ("freertr", &peers[..1], include_str!("recorded/bfd-freertr.txt")),
+        ("frr", &peers[..], include_str!("../recorded/bfd-frr.txt")),
+        ("bird", &peers[..], include_str!("../recorded/bfd-bird.txt")),
+        ("freertr", &peers[..1], include_str!("../recorded/bfd-freertr.txt")),
     ];
     for (name, peers, text) in recordings {
         let session = |peer| SessionConfig {

@@ -13,9 +13,9 @@ const V4: AfiSafi = AfiSafi::IPV4_UNICAST;
 const V6: AfiSafi = AfiSafi::IPV6_UNICAST;
 
 const RECORDINGS: [(&str, &str); 3] = [
-    ("frr bird", include_str!("bgp_recorded/frr-bird.txt")),
-    ("frr openbgpd", include_str!("bgp_recorded/frr-openbgpd.txt")),
-    ("bird openbgpd", include_str!("bgp_recorded/bird-openbgpd.txt")),
+    ("frr bird", include_str!("../bgp_recorded/frr-bird.txt")),
+    ("frr openbgpd", include_str!("../bgp_recorded/frr-openbgpd.txt")),
+    ("bird openbgpd", include_str!("../bgp_recorded/bird-openbgpd.txt")),
 ];
 
 struct Line<'a> {

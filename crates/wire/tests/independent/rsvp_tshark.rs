@@ -1,7 +1,6 @@
 //! tshark decodes every RSVP message without complaint, with right checksums.
 
-mod tshark;
-
+use crate::tshark;
 use drophammer_wire::ethernet::{self, ethertype};
 use drophammer_wire::rsvp::*;
 use drophammer_wire::{MacAddr, ipv4};

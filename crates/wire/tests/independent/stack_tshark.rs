@@ -1,7 +1,6 @@
 //! tshark finds the headers, the values and the right checksums in frames of every combination of headers.
 
-mod tshark;
-
+use crate::tshark;
 use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::{Bits, Extension, FieldName, Header, HeaderKind, Octets};
 use drophammer_wire::stack::{Payload, compile, fit};

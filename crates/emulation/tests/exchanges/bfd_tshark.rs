@@ -1,6 +1,6 @@
 //! tshark decodes every BFD packet of a session that comes up, changes its intervals, loses its peer, and is stopped.
 
-#[path = "../../wire/tests/tshark/mod.rs"]
+#[path = "../../../wire/tests/tshark/mod.rs"]
 mod decoder;
 
 use drophammer_emulation::bfd::{Bfd, SessionConfig};

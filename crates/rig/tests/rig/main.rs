@@ -1,0 +1,5 @@
+//! Rigs without a DUT.
+
+mod alone;
+mod hosts;
+mod vlans;

@@ -13,6 +13,7 @@
 pub mod bird;
 pub mod external;
 pub mod frr;
+pub mod gobgp;
 pub mod linux;
 pub mod openbgpd;
 pub mod ovs;
@@ -28,7 +29,7 @@ use std::net::Ipv4Addr;
 
 /// All kinds that the lab can bring up, in the order in which `drophammer list duts` shows them.
 pub static KINDS: &[&dyn DutKind] =
-    &[&linux::Linux, &frr::Frr, &bird::Bird, &openbgpd::OpenBgpd, &xdp::Xdp, &ovs::Ovs, &uml::Uml, &external::External];
+    &[&linux::Linux, &frr::Frr, &bird::Bird, &openbgpd::OpenBgpd, &gobgp::GoBgp, &xdp::Xdp, &ovs::Ovs, &uml::Uml, &external::External];
 
 /// The kind of this name.
 pub fn find(name: &str) -> Option<&'static dyn DutKind> {
@@ -153,7 +154,7 @@ mod tests {
         let unprotected =
             KindSpec { capabilities: Capabilities { bgp: true, ..Capabilities::ROUTER }, ..*linux::Linux.spec() };
         let error = refuse_unless_able(&unprotected, &role).unwrap_err().to_string();
-        let able = "frr, bird, openbgpd, uml, external";
+        let able = "frr, bird, openbgpd, gobgp, uml, external";
         assert!(error.contains("`bgp-protection`") && error.contains(able), "{error}");
         refuse_unless_able(linux::Linux.spec(), &role).unwrap();
         refuse_unless_able(frr::Frr.spec(), &role).unwrap();

@@ -515,8 +515,15 @@ pub fn check(suite: &Suite) -> Result<(), Vec<String>> {
             let remedy = "several simulated routers live in virtual time; leave `links` or `topology` out";
             return Some(format!("`{}` cannot be brought up: {remedy}", dut.name));
         }
-        let kind = drophammer_lab::find(&dut.kind)?;
         let ports = ports_of(dut, &suite.ports);
+        if dut.kind == REFERENCE
+            && let Some(need) = REFERENCE_SPEC.capabilities.lacks(&RouterRole::of(&ports).needs())
+        {
+            let able: Vec<_> = specs().into_iter().filter(|kind| kind.capabilities.has(need)).map(|k| k.name).collect();
+            let remedy = format!("the simulated router has no `{need}`; use a kind that has it: {}", able.join(", "));
+            return Some(format!("`{}` cannot be brought up: {remedy}", dut.name));
+        }
+        let kind = drophammer_lab::find(&dut.kind)?;
         let checked = match &dut.topology {
             None => kind.check(dut, &RouterRole::of(&ports)).map_err(|e| e.to_string()),
             Some(topology) => System::of(&ports, topology)
@@ -609,6 +616,32 @@ mod tests {
         let nobody = edge(&duts[1..], "vpn_scale").unwrap_err();
         assert!(nobody.contains("needs the role `vrfs`, which `f` of kind `frr` does not have"), "{nobody}");
         assert!(nobody.contains("which `four` of kind `uml`, several routers does not have"), "{nobody}");
+    }
+
+    #[test]
+    fn routes_with_labels_need_a_reflector_that_has_them() {
+        let bgp = "bgp: {internal: [p1, p2], routes: vpn}\n";
+        let able = suite_of(&["name: g, kind: gobgp", "name: b, kind: bird"], bgp, "bgp_table_capacity").unwrap();
+        check(&able).unwrap();
+        let unable = ["name: f, kind: frr", "name: r, kind: reference"];
+        let refused = check(&suite_of(&unable, bgp, "bgp_table_capacity").unwrap()).unwrap_err();
+        assert_eq!(refused.len(), 2, "{refused:?}");
+        assert!(
+            refused.iter().all(|why| why.contains("`label-reflection`") && why.contains("bird, gobgp")),
+            "{refused:?}"
+        );
+        let external =
+            suite_of(&["name: g, kind: gobgp"], "bgp: {routes: labelled, internal: [p1]}\n", "bgp_table_dump");
+        let external = external.unwrap_err();
+        assert!(
+            external.contains("the peers of port `p2` are external") && external.contains("[p1, p2]"),
+            "{external}"
+        );
+        let traffic = suite_of(&["name: b, kind: bird"], bgp, "fib_convergence").unwrap_err();
+        assert!(
+            traffic.contains("`bgp: {routes: vpn}`") && traffic.contains("without `routes` in `bgp:`"),
+            "{traffic}"
+        );
     }
 
     #[test]

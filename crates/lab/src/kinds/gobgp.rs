@@ -17,7 +17,7 @@ static SPEC: KindSpec = KindSpec {
     name: "gobgp",
     summary: "GoBGP in a network namespace, control plane only: its BGP routes do not reach the kernel, which forwards by \
               static routes",
-    capabilities: Capabilities { bgp: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
+    capabilities: Capabilities { bgp: true, bgp_protection: true, label_reflection: true, ..kinds::IN_NAMESPACE },
     needs: &[("gobgpd", "gobgpd"), ("gobgp", "gobgpd"), ("ip", "iproute2"), ("ethtool", "ethtool")],
     params: &[
         configuration::CONFIG,
@@ -97,7 +97,7 @@ impl DutKind for GoBgp {
 }
 
 /// A neighbour, as gobgpd reports it.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct Neighbour {
     address: IpAddr,
     /// Its state (RFC 4271 section 8.2.2).
@@ -112,12 +112,13 @@ const IDLE: &str = "Idle";
 
 /// The neighbours in the answer to `gobgp --json neighbor`. Fields that are 0 are missing there.
 fn neighbours_in(told: &str) -> Result<Vec<Neighbour>, String> {
-    let all: Vec<Value> = serde_json::from_str(told).map_err(|e| format!("gobgp answers no list of neighbours: {e}"))?;
+    let all: Vec<Value> =
+        serde_json::from_str(told).map_err(|e| format!("gobgp answers no list of neighbours: {e}"))?;
     let neighbour = |it: &Value| {
-        let number = |key| it["state"][key].as_u64().unwrap_or_default();
+        let number = |key: &str| it["state"][key].as_u64().unwrap_or_default();
         Some(Neighbour {
             address: it["state"]["neighbor_address"].as_str()?.parse().ok()?,
-            state: usize::try_from(number("session_state")).ok().and_then(|at| STATES.get(at)).unwrap_or(&STATES[0]),
+            state: STATES.get(number("session_state") as usize).copied().unwrap_or(STATES[0]),
             is_shut: number("admin_state") > 0,
         })
     };
@@ -140,8 +141,11 @@ fn idle(all: &[Neighbour]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::kinds::tests_support::{
-        dut, first_of_mesh, one_internal_port, three_ports, two_ports, two_ports_with_bgp, two_protected_ports,
+        dut, first_of_mesh, one_internal_port, reflector, three_ports, two_ports, two_ports_with_bgp,
+        two_protected_ports,
     };
+
+    use drophammer_model::routes::RouteKind;
 
     fn render(role: &RouterRole) -> String {
         configuration::render(TEMPLATE, "gobgp", role).unwrap()
@@ -185,6 +189,19 @@ mod tests {
             let clients = ["\"198.18.1.2\",", "\"198.18.1.3\",", "\"2001:2::2\",", "\"2001:2::3\","];
             assert_eq!(inside, if own { &clients[..] } else { &[] });
             assert_eq!(count(&text, "set-next-hop = \"self\""), usize::from(own));
+        }
+    }
+
+    #[test]
+    fn sessions_carry_the_routes_of_the_suite() {
+        for (routes, ipv4, ipv6) in [
+            (RouteKind::Unicast, "ipv4-unicast", "ipv6-unicast"),
+            (RouteKind::Labelled, "ipv4-labelled-unicast", "ipv6-labelled-unicast"),
+            (RouteKind::Vpn, "l3vpn-ipv4-unicast", "l3vpn-ipv6-unicast"),
+        ] {
+            let text = render(&reflector(routes));
+            let names = [ipv4, ipv6].map(|name| count(&text, &format!("afi-safi-name = \"{name}\"")));
+            assert_eq!((names, count(&text, "[[neighbors.afi-safis]]")), ([2, 2], 4), "{routes}");
         }
     }
 

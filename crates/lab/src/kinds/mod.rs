@@ -28,8 +28,17 @@ use drophammer_model::suite::{DutConfig, Params, Suite};
 use std::net::Ipv4Addr;
 
 /// All kinds that the lab can bring up, in the order in which `drophammer list duts` shows them.
-pub static KINDS: &[&dyn DutKind] =
-    &[&linux::Linux, &frr::Frr, &bird::Bird, &openbgpd::OpenBgpd, &gobgp::GoBgp, &xdp::Xdp, &ovs::Ovs, &uml::Uml, &external::External];
+pub static KINDS: &[&dyn DutKind] = &[
+    &linux::Linux,
+    &frr::Frr,
+    &bird::Bird,
+    &openbgpd::OpenBgpd,
+    &gobgp::GoBgp,
+    &xdp::Xdp,
+    &ovs::Ovs,
+    &uml::Uml,
+    &external::External,
+];
 
 /// The kind of this name.
 pub fn find(name: &str) -> Option<&'static dyn DutKind> {
@@ -121,6 +130,7 @@ pub(crate) fn refuse_unless_able(kind: &KindSpec, role: &RouterRole) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_model::routes::RouteKind;
 
     #[test]
     fn names_are_unique_and_found() {
@@ -158,6 +168,11 @@ mod tests {
         assert!(error.contains("`bgp-protection`") && error.contains(able), "{error}");
         refuse_unless_able(linux::Linux.spec(), &role).unwrap();
         refuse_unless_able(frr::Frr.spec(), &role).unwrap();
+        let role = tests_support::reflector(RouteKind::Vpn);
+        let error = refuse_unless_able(frr::Frr.spec(), &role).unwrap_err().to_string();
+        assert!(error.contains("`label-reflection`") && error.contains("bird, gobgp"), "{error}");
+        refuse_unless_able(linux::Linux.spec(), &role).unwrap();
+        refuse_unless_able(gobgp::GoBgp.spec(), &role).unwrap();
     }
 }
 
@@ -175,6 +190,7 @@ pub(crate) mod tests_support {
     pub(crate) use super::ports_with_bgp::with_bgp;
     use drophammer_model::label_edge::CoreProtocol;
     use drophammer_model::role::RouterRole;
+    use drophammer_model::routes::RouteKind;
     use drophammer_model::suite::{
         Addressing, BgpProtection, DutConfig, Params, PortConfig, Secret, VlanConfig, VlanTag,
     };
@@ -229,6 +245,13 @@ pub(crate) mod tests_support {
         let bgp = ports.iter_mut().filter_map(|port| port.bgp.as_mut());
         bgp.zip([65000, 65002]).for_each(|(bgp, asn)| (bgp.asn, bgp.next_hop_self) = (asn, next_hop_self));
         ports
+    }
+
+    /// The role of a route reflector between two ports with one client per family each, for routes of this kind.
+    pub(crate) fn reflector(routes: RouteKind) -> RouterRole {
+        let mut ports = two_ports_with_bgp(1);
+        ports.iter_mut().filter_map(|port| port.bgp.as_mut()).for_each(|bgp| (bgp.asn, bgp.routes) = (65000, routes));
+        RouterRole::of(&ports)
     }
 
     /// Adds sub-interfaces to the first port: an 802.1Q tag, and two stacks below the same 802.1ad tag.

@@ -10,6 +10,7 @@ use drophammer_model::label_edge::{DUT_LOOPBACK, distinguisher, target};
 use drophammer_model::routes::{
     Counting, FIRST_LABEL, LabelPer, PrefixesPerVrf, RouteKind, Routes, VpnId, VpnRoutes, VrfRange,
 };
+use drophammer_model::suite::PortConfig;
 use drophammer_wire::bgp::update::Labels;
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,6 +21,18 @@ const LABEL: u32 = FIRST_LABEL;
 /// Route distinguisher and route target of all VPN routes.
 fn vrf() -> (VpnId, VpnId) {
     (distinguisher(DUT_LOOPBACK, 0), target(0))
+}
+
+/// Returns a note for readers of route figures if the routes are not unicast routes.
+pub(crate) fn note(ports: &[PortConfig]) -> Option<String> {
+    let what = match ports.iter().find_map(|port| port.bgp.as_ref())?.routes {
+        RouteKind::Unicast => return None,
+        RouteKind::Labelled => "labelled unicast routes (RFC 8277)",
+        RouteKind::Vpn => "VPN routes (RFC 4364, RFC 4659) of one VRF",
+    };
+    Some(format!(
+        "All routes are {what}, which the router reflects: do not compare the figures with those of unicast routes."
+    ))
 }
 
 /// A part of `routes`, as a router sends it.

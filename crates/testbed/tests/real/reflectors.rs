@@ -27,6 +27,10 @@ fn passes_on(lab: &mut Lab, kind: &str, bgp: &str) -> Checked {
         return Err(format!("{}: {:?} {:?}", test.test, test.status, test.outcome.notes));
     }
     let [table, one_by_one] = of_dut[..] else { return Err(format!("{} tests", of_dut.len())) };
+    let told = table.outcome.notes.iter().any(|note| note.contains("which the router reflects"));
+    if told != bgp.contains("routes:") {
+        return Err(format!("{:?}", table.outcome.notes));
+    }
     for row in 0..2 {
         let of = |column| cell(&table.outcome, "bgp_table_capacity", row, column).unwrap_or(f64::NAN);
         eprintln!(

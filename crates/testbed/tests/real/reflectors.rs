@@ -4,7 +4,7 @@
 use crate::anew::{Case, Checked};
 use crate::common::program::run_in_lab;
 use crate::common::{cell, rows};
-use drophammer_lab::{Lab, find, missing};
+use drophammer_lab::{Lab, missing};
 use drophammer_model::record::TestStatus;
 use drophammer_model::suite::{DutConfig, Params};
 
@@ -53,6 +53,23 @@ fn passes_on(lab: &mut Lab, kind: &str, bgp: &str) -> Checked {
     Ok(())
 }
 
+/// GoBGP gives external routes that it advertises to a client the ORIGINATOR_ID of a router in another AS (RFC 4456 section 8).
+fn marks_external_routes(lab: &mut Lab) -> Checked {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let suite = "suite: marked\nprofile: quick\nrounds: 1\nduts:\n  - {name: dut, kind: gobgp}\nports:\n  \
+                 - {name: p1, speed: 100 Mbit/s}\n  - {name: p2, speed: 100 Mbit/s}\nbgp: {internal: [p2]}\n\
+                 tests:\n  - bgp_table_capacity: {step: 10, max_routes: 10, patience: 1 s, families: [ipv4, ipv6]}\n";
+    let memory = run_in_lab(lab, suite, folder.path())?;
+    let outcome = memory.outcome("bgp_table_capacity");
+    for row in 0..2 {
+        let of = |column| cell(outcome, "bgp_table_capacity", row, column);
+        if [of("verified"), of("missing"), of("wrong")] != [Some(0.0), Some(0.0), Some(10.0)] {
+            return Err(format!("{:?} {:?}", outcome.tables, outcome.notes));
+        }
+    }
+    Ok(())
+}
+
 /// The cases.
 pub fn cases() -> Vec<Case> {
     let all = [
@@ -64,11 +81,14 @@ pub fn cases() -> Vec<Case> {
         ("bird", "{internal: [p1, p2], routes: labelled}"),
         ("bird", "{internal: [p1, p2], routes: vpn}"),
     ];
-    let case = |(kind, bgp): (&'static str, &'static str)| {
+    let lacks = |kind: &str| {
         let dut = DutConfig { name: "dut".into(), kind: kind.into(), params: Params::default(), topology: None };
-        let lacks = find(kind).and_then(|_| missing(&dut, &[]).into_iter().next());
-        let case = Case::in_lab(format!("{kind} passes routes on, bgp: {bgp}"), move |lab| passes_on(lab, kind, bgp));
-        case.waits().again().long().unless(lacks.map(|e| e.to_string()))
+        missing(&dut, &[]).first().map(ToString::to_string)
     };
-    all.into_iter().map(case).collect()
+    let case = |(kind, bgp): (&'static str, &'static str)| {
+        let case = Case::in_lab(format!("{kind} passes routes on, bgp: {bgp}"), move |lab| passes_on(lab, kind, bgp));
+        case.waits().again().long().unless(lacks(kind))
+    };
+    let marked = Case::in_lab("the ORIGINATOR_ID of external routes of gobgp is wrong", marks_external_routes);
+    all.into_iter().map(case).chain([marked.waits().again().long().unless(lacks("gobgp"))]).collect()
 }

@@ -41,16 +41,7 @@ impl DutKind for GoBgp {
     }
 
     fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
-        let text = match (configuration::own(dut, role)?, &role.bgp) {
-            (Some(text), _) => text,
-            (None, Some(_)) => configuration::render(TEMPLATE, &dut.name, role)?,
-            (None, None) => {
-                return Err(LabError::unusable(
-                    "gobgp speaks only BGP, but the suite has no `bgp:`",
-                    "add `bgp: {}` to the suite",
-                ));
-            }
-        };
+        let text = kinds::of_bgp_alone(TEMPLATE, dut, role)?;
         Ok(vec![router::routes_file(role), (FILE.into(), text)])
     }
 

@@ -102,6 +102,18 @@ const IN_NAMESPACE: Capabilities = Capabilities {
     ..Capabilities::ROUTER
 };
 
+/// The configuration of a daemon that speaks only BGP: the user's own, or `template` for the role.
+pub(crate) fn of_bgp_alone(template: &str, dut: &DutConfig, role: &RouterRole) -> Result<String, LabError> {
+    match (configuration::own(dut, role)?, &role.bgp) {
+        (Some(text), _) => Ok(text),
+        (None, Some(_)) => configuration::render(template, &dut.name, role),
+        (None, None) => Err(LabError::unusable(
+            format!("{} speaks only BGP, but the suite has no `bgp:`", dut.kind),
+            "add `bgp: {}` to the suite",
+        )),
+    }
+}
+
 /// Names of the kinds that make VLAN sub-interfaces themselves.
 pub(crate) fn with_own_vlans() -> String {
     let own = KINDS.iter().map(|k| k.spec()).filter(|k| k.capabilities.vlans == Vlans::Own);

@@ -7,7 +7,7 @@ from drophammer._program import ProgramNotFound, program
 
 
 def main() -> None:
-    """Replaces this process by the program, so that signals and the exit code are its own."""
+    """Replaces this process with the program, so that signals and the exit code are its own."""
     try:
         path = program()
     except ProgramNotFound as error:

@@ -17,7 +17,7 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Seque
 PathLike = Union[str, "os.PathLike[str]"]
 Event = Dict[str, Any]
 
-# Colours and cursor movements of a terminal have no place in the message of an exception.
+# Colours and cursor movements of a terminal do not belong in the message of an exception.
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # A message that names every error of a suite is shorter than this many lines.
 _KEPT = 200
@@ -68,7 +68,7 @@ def program() -> Path:
     chosen = os.environ.get("DROPHAMMER")
     if chosen:
         if not os.path.isfile(chosen) or not os.access(chosen, os.X_OK):
-            raise ProgramNotFound(f"DROPHAMMER is {chosen!r}, which is no program; unset it, or set it to the program")
+            raise ProgramNotFound(f"DROPHAMMER is {chosen!r}, which is not a program; unset it, or set it to the program")
         return Path(chosen).resolve()
     for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")):
         path = Path(sysconfig.get_path("scripts", scheme)) / "drophammer"

@@ -36,7 +36,7 @@ class Exit(enum.IntEnum):
     STORAGE = 4
     #: A criterion is undecided: the rounds do not show whether it is met.
     UNDECIDED = 5
-    #: The tester or its machine spoilt a test, so nothing is known of the router.
+    #: The tester or its machine spoilt a test, so nothing is known about the router.
     SPOILT = 6
     #: A criterion was missed.
     CRITERION_MISSED = 7
@@ -46,7 +46,7 @@ class Exit(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Bound:
-    """What is known of a value: it is at least `low` and at most `high`. ``None`` is no bound on this side."""
+    """What is known about a value: it is at least `low` and at most `high`. ``None`` means that there is no bound on this side."""
 
     low: Optional[float]
     high: Optional[float]
@@ -230,7 +230,7 @@ class Run:
 
     @property
     def problems(self) -> List[str]:
-        """What went wrong, in words: DUTs that did not come up, tests that failed."""
+        """What went wrong, in words: DUTs that did not come up, and tests that failed."""
         return list(self.report["problems"])
 
     @property
@@ -302,7 +302,7 @@ class Run:
         ]
 
     def failures(self) -> List[str]:
-        """Everything that keeps this run from being good, in words. The list is empty if the router passed.
+        """Every reason why the router did not pass, in words. The list is empty if it passed.
 
         A test of a router asserts ``run.failures() == []``.
         """
@@ -387,7 +387,7 @@ def run(
     progress: bool = False,
     on_event: Optional[Callable[[Event], None]] = None,
 ) -> Run:
-    """Runs a suite and returns what was measured. The exit code is in the result: a router that fails is no exception.
+    """Runs a suite and returns what was measured. The exit code is in the result: a router that fails does not raise an exception.
 
     Args:
         suite: the suite file.

@@ -28,36 +28,37 @@ pub struct Options {
     pub access: Access,
     /// Name of this host in suites.
     pub name: String,
-    /// Interfaces that may be lent.
+    /// Interfaces that it may lend.
     pub ports: Vec<String>,
-    /// Backend that drives them.
+    /// Backend that drives the interfaces.
     pub backend: &'static Backend,
     /// Queues of each interface.
     pub queues: u32,
-    /// Processors of the threads that drive them, one thread each; one thread on any processor if empty.
+    /// Processors for the threads that drive the interfaces, one thread each. If empty, one thread runs on any
+    /// processor.
     pub processors: Vec<usize>,
-    /// Version of the program. The controller must have the same.
+    /// Version of the program. The controller must have the same version.
     pub version: String,
     /// The steady clock of this host.
     pub clock: Domain,
 }
 
-/// How often a host tells where it stands during a trial, and between trials.
+/// How often a host publishes its state, during a trial and between trials.
 const TELL: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(200)];
-/// Frames of devices that wait to be passed on. Further ones are lost and counted.
+/// Limit of device frames that wait to be passed on. Frames beyond it are lost and counted.
 const WAITING: usize = 4096;
-/// Bytes of frames in one message.
+/// Limit of frame bytes in one message.
 const BATCH: usize = 64 << 10;
 
 /// Lends ports until `stop` is true.
 ///
 /// # Errors
-/// Wrong options, or a server that cannot be reached at the start. Later the agent connects again by itself.
+/// The options are wrong, or the server cannot be reached at the start. Later the agent reconnects by itself.
 pub fn run(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -> Result<(), Problem> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|e| Problem::of("the agent cannot start its threads", e))?;
     let ended = runtime.block_on(serve(options, stop, told));
-    // Ports are closed by now; nothing else needs an orderly end.
+    // Ports are closed by now; nothing else needs an orderly shutdown.
     runtime.shutdown_timeout(Duration::from_secs(1));
     ended
 }
@@ -65,7 +66,7 @@ pub fn run(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -> Re
 async fn serve(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -> Result<(), Problem> {
     let name = options.name.clone();
     if !is_host_name(&name) {
-        return Err(Problem(format!("`{name}` is no name of a host; use letters, digits and `-`")));
+        return Err(Problem(format!("`{name}` is not a host name; use letters, digits and `-`")));
     }
     let link = Link::connect(&options.access, &format!("drophammer agent {name}")).await?;
     if link.agents().await.is_err() {
@@ -74,7 +75,7 @@ async fn serve(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -
     refuse_second(&link, &name).await?;
     let mut requests =
         link.client.subscribe(format!("drophammer.agent.{name}")).await.map_err(|e| Problem::of("the server", e))?;
-    // The server knows the subscription before anybody finds the announcement.
+    // The server must know the subscription before anybody finds the announcement.
     link.client.flush().await.map_err(|e| Problem::of("the server", e))?;
     let announcement = Announcement {
         version: options.version.clone(),
@@ -100,7 +101,7 @@ async fn serve(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -
             },
             _ = renew.tick() => {
                 let (link, name, announcement) = (link.clone(), name.clone(), announcement.clone());
-                // The server may be away for a while.
+                // The server may be unreachable for a while.
                 tokio::spawn(async move { announce(&link, &name, &announcement).await });
             }
             _ = look.tick() => {
@@ -123,7 +124,7 @@ async fn serve(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -
     Ok(())
 }
 
-/// Refuses to be the second agent with this name: the entry of one that lives changes.
+/// Refuses to be the second agent with this name. An entry that keeps changing belongs to a running agent.
 async fn refuse_second(link: &Link, name: &str) -> Result<(), Problem> {
     let agents = link.agents().await?;
     let revision = async || agents.entry(name).await.map(|entry| entry.map(|entry| entry.revision));
@@ -144,7 +145,7 @@ async fn announce(link: &Link, name: &str, announcement: &Announcement) -> Resul
     put.map(drop).map_err(|e| Problem::of("the agent cannot announce itself", e))
 }
 
-/// A host, and what it lends.
+/// A host and what it lends.
 struct Host {
     link: Link,
     options: Options,
@@ -166,9 +167,9 @@ struct Loaned {
 /// The trial of a loan.
 #[derive(Default)]
 struct Trial {
-    /// The attempt that was started; 0 if there is none.
+    /// The attempt that was started; 0 before the first.
     attempt: u64,
-    /// The newest attempt that may be planned and started. Requests for earlier ones are late.
+    /// The newest attempt that may be planned and started. Requests for earlier attempts are late.
     newest: u64,
     live: Option<Live>,
     over: Option<Over>,
@@ -204,7 +205,7 @@ impl Host {
             bytes =
                 encode(&Reply::Refused(format!("the answer is larger than {most} bytes, the server's max_payload")));
         }
-        // The connection may be away; the controller asks again or gives up.
+        // The connection may be down; the controller asks again or gives up.
         let _ = self.link.client.publish(reply, bytes.into()).await;
     }
 
@@ -277,7 +278,7 @@ impl Host {
         let trial = Arc::<Mutex<Trial>>::default();
         let (frames, passed) = mpsc::channel::<(PortIndex, Instant, Vec<u8>)>(WAITING);
         let up = Box::new(move |port: PortIndex, at: Instant, frame: &[u8]| {
-            // Without room the frame is lost, as on a cable that is too slow.
+            // If the queue is full, the frame is lost, as on a link that is too slow.
             let _ = frames.try_send((port, at, frame.to_vec()));
         });
         let (of_trial, terms, options) = (trial.clone(), loan.clone(), self.options.clone());
@@ -316,7 +317,7 @@ impl Host {
         let Some(mut loan) = self.loan().take() else { return };
         locked(&loan.trial).end();
         loan.tasks.shutdown().await;
-        // It waits for its thread.
+        // Dropping it waits for its thread.
         let _ = tokio::task::spawn_blocking(move || drop(loan)).await;
     }
 
@@ -344,7 +345,7 @@ impl Host {
         let mut parts = Vec::new();
         for (number, part) in bytes.chunks(PART).enumerate() {
             let mut headers = HeaderMap::new();
-            // The stream stores a part once, however often it is sent.
+            // The stream stores each part once, even if it is sent several times.
             headers.insert("Nats-Msg-Id", format!("{lease}.{attempt}.{}.{number}", terms.host));
             let sent = self.link.jetstream.publish_with_headers(subject.clone(), headers, part.to_vec().into()).await;
             let stored = sent.map_err(|e| format!("the reports cannot be stored: {e}"))?.await;
@@ -355,7 +356,7 @@ impl Host {
 }
 
 impl Trial {
-    /// Ends its traffic, and forgets how it ended.
+    /// Ends the traffic of the trial and discards its result.
     fn end(&mut self) {
         if let Some(live) = self.live.take() {
             live.end();
@@ -366,7 +367,7 @@ impl Trial {
 
 type Answer<T> = oneshot::Receiver<Result<T, String>>;
 
-/// Gives the thread of the ports an order.
+/// Sends an order to the thread that drives the ports.
 fn order<T>(
     worker: &Worker,
     work: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Work,
@@ -380,7 +381,7 @@ async fn answer<T>(answer: Answer<T>) -> Result<T, String> {
     answer.await.map_err(|_| "the ports of this host failed".to_owned())?
 }
 
-/// Gives the thread of the ports an order and waits for its answer.
+/// Sends an order to the thread that drives the ports and waits for its answer.
 async fn ask<T>(worker: &Worker, work: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Work) -> Result<T, String> {
     answer(order(worker, work)?).await
 }
@@ -398,7 +399,7 @@ async fn plan(
         }
         trial.end();
         trial.newest = attempt;
-        // The order is given under the lock, so that plans reach the thread in the order of their numbers.
+        // Sending under the lock makes plans reach the thread in the order of their numbers.
         order(worker, |reply| Work::Plan(job, reply))?
     };
     answer(planned).await
@@ -408,7 +409,7 @@ fn abandon(trial: &Mutex<Trial>, attempt: u64) {
     let mut trial = locked(trial);
     if attempt >= trial.newest {
         trial.end();
-        // Its plan and start may still be under way.
+        // Its plan and start may still be in transit.
         trial.newest = attempt + 1;
     }
 }
@@ -421,7 +422,7 @@ async fn start(worker: &Worker, trial: &Mutex<Trial>, terms: &Loan, attempt: u64
     let started = {
         let mut trial = locked(trial);
         if trial.attempt == attempt {
-            // The request came twice.
+            // The request was delivered twice.
             return Ok(());
         }
         if trial.newest != attempt {
@@ -449,7 +450,7 @@ async fn fulfil(trial: &Mutex<Trial>, attempt: u64, wish: Wish) -> Result<Reply,
         Wish::EndSending => live.end_sending(),
         Wish::Transmit { flows, action, at } => {
             match live.transmit(FlowSelect::Flows(&flows), action, at) {
-                // No flow sends any more, on any host.
+                // No flow sends any more on any host.
                 Ok(()) | Err(TransmitError::Over) => {}
                 Err(e) => return Err(e.to_string()),
             }
@@ -463,7 +464,7 @@ async fn fulfil(trial: &Mutex<Trial>, attempt: u64, wish: Wish) -> Result<Reply,
     Ok(Reply::Done)
 }
 
-/// Publishes where the host stands, until the task is ended.
+/// Publishes the state of the host until the task is aborted.
 async fn tell(link: Link, subject: String, host: usize, trial: Arc<Mutex<Trial>>) {
     loop {
         let state = {
@@ -482,7 +483,8 @@ async fn tell(link: Link, subject: String, host: usize, trial: Arc<Mutex<Trial>>
     }
 }
 
-/// Takes the beats of the controller. Each says when it was sent: one that was long under way is no sign of life.
+/// Receives the controller's heartbeats. Each carries the time when it was sent, because one that was delayed for long
+/// does not show that the controller is alive.
 async fn hear(mut beats: async_nats::Subscriber, worker: Arc<Worker>, beaten_ns: Arc<AtomicU64>) {
     while let Some(beat) = beats.next().await {
         let Ok(sent) = <[u8; 8]>::try_from(&beat.payload[..]) else { continue };
@@ -524,7 +526,7 @@ async fn pass_up(link: Link, subject: String, mut frames: mpsc::Receiver<(PortIn
 async fn pass_down(mut messages: async_nats::Subscriber, worker: Arc<Worker>) {
     while let Some(message) = messages.next().await {
         for (port, _, frame) in unpack(&message.payload) {
-            // Without room the frame is lost, as on a cable that is too slow.
+            // If the queue is full, the frame is lost, as on a link that is too slow.
             let _ = worker.relay.down(port, frame);
         }
     }

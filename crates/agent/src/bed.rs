@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 /// Name of the program, from Debian's package `nats-server`.
 const PROGRAM: &str = "nats-server";
-/// How long the server may take to start or to end.
+/// How long the server may take to start or stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where the server listens, and how clients prove who they are.
+/// Where the server listens, and how clients authenticate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bed {
     /// Folder with configuration, log and storage.
@@ -77,7 +77,7 @@ impl Bed {
         let log = fs::File::create(self.file("server.log")).map_err(failed("cannot write the log"))?;
         let mut command = Command::new(PROGRAM);
         command.arg("-c").arg(self.file("server.conf")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        // It outlives this program, and does not end with its terminal.
+        // The server outlives this program and its terminal.
         let mut server = command.process_group(0).spawn().map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
                 Problem(format!("the program {PROGRAM} is missing; install it (Debian: apt install {PROGRAM})"))
@@ -90,9 +90,9 @@ impl Bed {
             if let Ok(Some(status)) = server.try_wait() {
                 let log = fs::read_to_string(self.file("server.log")).unwrap_or_default();
                 let last: Vec<&str> = log.lines().rev().take(3).collect();
-                return Err(Problem(format!("{PROGRAM} ended at once ({status}): {}", last.join("; "))));
+                return Err(Problem(format!("{PROGRAM} ended immediately ({status}): {}", last.join("; "))));
             }
-            // Something else that listens there would have ended the server.
+            // If another program were listening there, the server would have exited.
             if begun.elapsed() > Duration::from_millis(50)
                 && TcpStream::connect_timeout(&self.listen, Duration::from_millis(200)).is_ok()
             {
@@ -145,7 +145,7 @@ const AGENT_PUBLISHES: &[&str] = &[
     "$JS.API.STREAM.MSG.GET.KV_drophammer-leases",
     "$JS.API.DIRECT.GET.KV_drophammer-leases.>",
 ];
-/// What an agent may hear.
+/// Subjects that an agent may subscribe to.
 const AGENT_SUBSCRIBES: &[&str] =
     &["_INBOX.>", "drophammer.agent.*", "drophammer.beat.*", "drophammer.state.*", "drophammer.down.>"];
 
@@ -174,7 +174,7 @@ pub fn running(folder: &Path) -> Option<u32> {
     is_server(pid, folder).then_some(pid)
 }
 
-/// True if this process is the server of the folder: numbers of processes are used again.
+/// True if this process is the server of the folder. The check is needed because process IDs are reused.
 fn is_server(pid: u32, folder: &Path) -> bool {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let configuration = folder.join("server.conf").display().to_string();
@@ -192,14 +192,14 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// Returns the address for `listen`: an address with or without a port.
+/// Parses `listen`: an address with or without a port.
 ///
 /// # Errors
-/// A text that is neither.
+/// The text is not an address.
 pub fn address(listen: &str) -> Result<SocketAddr, Problem> {
     let only = || listen.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 4222));
     let known = listen.parse::<SocketAddr>().or_else(|_| only());
-    known.map_err(|_| Problem(format!("`{listen}` is no address; write 127.0.0.1, or 192.0.2.1:4222")))
+    known.map_err(|_| Problem(format!("`{listen}` is not an address; write 127.0.0.1, or 192.0.2.1:4222")))
 }
 
 #[cfg(test)]

@@ -23,36 +23,36 @@ impl Domain {
 /// Returns the steady clock of this host in ns.
 pub fn steady_ns() -> i64 {
     let clock = SystemClock::start();
-    // It starts at 1 ns.
+    // The clock starts at 1 ns.
     i64::try_from(clock.origin_ns() + clock.now().0).unwrap_or(i64::MAX)
 }
 
 /// A two-way exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// When the question left, on the own clock.
+    /// When the request was sent, on this host's clock.
     pub asked_ns: i64,
-    /// The other clock when it was answered.
+    /// The other host's clock when it answered.
     pub other_ns: i64,
-    /// When the answer arrived, on the own clock.
+    /// When the answer arrived, on this host's clock.
     pub answered_ns: i64,
 }
 
 /// Difference between two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offset {
-    /// The other clock minus the own clock, in ns.
+    /// The other host's clock minus this host's, in ns.
     pub ns: i64,
-    /// Largest error of `ns`, whichever way the messages took longer.
+    /// Largest error of `ns`, whichever direction was slower.
     pub error_ns: u64,
 }
 
 impl Offset {
-    /// Clocks that are one.
+    /// Both hosts read the same clock.
     pub const NONE: Offset = Offset { ns: 0, error_ns: 0 };
 
-    /// Computes the difference from exchanges. The one with the shortest round trip decides: the other clock was read at
-    /// some time between question and answer, so half of the round trip bounds the error. `None` without a valid exchange.
+    /// Computes the difference from the exchange with the shortest round trip. The other clock was read at some time
+    /// between request and answer, so half of the round trip bounds the error. `None` without a valid exchange.
     pub fn of(exchanges: &[Exchange]) -> Option<Offset> {
         let round_trip = |e: &Exchange| e.answered_ns.checked_sub(e.asked_ns).filter(|ns| *ns >= 0);
         let (best, ns) = exchanges.iter().filter_map(|e| Some((e, round_trip(e)?))).min_by_key(|(_, ns)| *ns)?;
@@ -65,7 +65,7 @@ impl Offset {
         self.ns.abs_diff(then.ns).saturating_add(self.error_ns)
     }
 
-    /// True if the clocks have certainly moved against each other since `then`.
+    /// True if the clocks have certainly drifted apart since `then`.
     pub fn has_moved_since(self, then: Offset) -> bool {
         self.ns.abs_diff(then.ns) > self.error_ns.saturating_add(then.error_ns)
     }
@@ -77,7 +77,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever the delays of question and answer, the true difference is within the error.
+        /// Whatever the delays of request and answer, the true difference is within the error.
         #[test]
         fn the_error_bounds_the_true_difference(
             offset in -1_000_000_000_000i64..1_000_000_000_000, begin in 0i64..1_000_000_000_000,

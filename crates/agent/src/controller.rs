@@ -29,9 +29,9 @@ use tokio::time::{interval, timeout};
 pub struct Settings {
     /// The server.
     pub access: Access,
-    /// Who holds the leases, for messages.
+    /// The holder that messages name.
     pub holder: String,
-    /// Version of the program. Agents must have the same.
+    /// Version of the program. Agents must have the same version.
     pub version: String,
     /// Traffic of agents stops if they hear nothing of the controller for this long.
     pub silence: Duration,
@@ -39,26 +39,26 @@ pub struct Settings {
     pub clock: Domain,
 }
 
-/// How often the controller says that it is there, unless traffic must stop soon.
+/// Longest time between heartbeats of the controller; a short `silence` shortens it.
 const BEAT: Duration = Duration::from_millis(100);
-/// A host that has told nothing for this long is gone.
+/// A host that has sent nothing for this long counts as gone.
 const GONE: Duration = Duration::from_secs(3);
 /// How long an agent may take to answer.
 const ANSWER: Duration = Duration::from_secs(3);
-/// How long it may take to open ports, to plan a trial, or to store reports.
+/// How long an agent may take to open ports, plan a trial or store reports.
 const LONG: Duration = Duration::from_secs(20);
-/// How long hosts that cannot be reached may take to come back before a trial.
+/// How long to wait before a trial for hosts that cannot be reached.
 const RETURN: Duration = Duration::from_secs(45);
-/// How often they are tried.
+/// How often to try to reach them.
 const AGAIN: Duration = Duration::from_millis(500);
-/// Time from the decision to start until the start. It covers the way of the message to all hosts.
+/// Time from ordering a start to the start itself. The order must reach all hosts within it.
 const LEAD: Duration = Duration::from_millis(200);
 const LONGEST_LEAD: Duration = Duration::from_secs(3);
-/// Exchanges to compare clocks.
+/// Number of exchanges in a comparison of clocks.
 const EXCHANGES: usize = 16;
-/// Frames of devices that wait to be passed on.
+/// Limit of device frames that wait to be passed on.
 const WAITING: usize = 4096;
-/// Bytes of frames in one message.
+/// Limit of frame bytes in one message.
 const BATCH: usize = 64 << 10;
 
 /// A connection to agents.
@@ -72,7 +72,8 @@ pub struct Controller {
 pub type Inventory = (Vec<(String, Announcement)>, Vec<(String, Lease)>);
 
 impl Controller {
-    /// Connects to the server. Sockets are in the network namespace of the calling thread, also later.
+    /// Connects to the server. All sockets, including those of later reconnections, are in the network namespace of the
+    /// calling thread.
     ///
     /// # Errors
     /// The cause and the remedy.
@@ -131,11 +132,11 @@ struct Host {
 #[derive(Default)]
 struct Heard {
     states: Vec<Option<(std::time::Instant, State)>>,
-    /// By attempt and host.
+    /// Counts of lanes, with attempt and host.
     counts: VecDeque<(u64, usize, Vec<LaneCounts>)>,
-    /// The attempt and the host that did not carry out a wish, and why.
+    /// A request of the user that failed: the attempt, the host and the reason.
     unfulfilled: Option<(u64, usize, String)>,
-    /// Why the leases are lost.
+    /// Why the leases were lost.
     lost: Option<String>,
 }
 
@@ -155,9 +156,9 @@ struct Bond {
     keys: Arc<Mutex<Vec<(String, u64)>>>,
     heard: Arc<Mutex<Heard>>,
     attempt: u64,
-    /// True if hosts may have started the attempt.
+    /// True if a host may have started the attempt.
     launched: bool,
-    /// Wishes of users, with their attempts, for each host.
+    /// Requests of users for each host, with their attempts.
     wishes: Vec<mpsc::UnboundedSender<(u64, Wish)>>,
     /// [`LEAD`], or more after a host was not ready in time.
     lead: Duration,
@@ -169,7 +170,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Bond {
-    /// Leases ports and has them opened. After an error, no lease is left.
+    /// Leases ports and has them opened. After an error, it holds no lease.
     fn make(controller: &Controller, names: &[String], clock: SystemClock) -> Result<(Bond, Vec<PortFacts>), Problem> {
         let Controller { runtime, link, settings } = controller;
         let hosts = runtime.block_on(find(link, settings, names))?;
@@ -229,7 +230,7 @@ impl Bond {
         Ok(())
     }
 
-    /// Begins to beat and to hear the hosts.
+    /// Starts sending heartbeats and receiving the states of hosts.
     async fn listen(&mut self) -> Result<(), Problem> {
         let states = self.link.client.subscribe(format!("drophammer.state.{}", self.lease.id)).await;
         let mut states = states.map_err(|e| Problem::of("the server", e))?;
@@ -263,12 +264,12 @@ impl Bond {
         Ok(())
     }
 
-    /// Returns how often to beat: several times within the silence that stops traffic.
+    /// Returns the time between heartbeats: several fit into the silence that stops traffic.
     fn beat(&self) -> Duration {
         (self.settings.silence / 10).min(BEAT)
     }
 
-    /// Passes wishes on to a host, one after the other, because a start and a stop must not change places.
+    /// Passes requests of users on to a host, one after the other, because a start and a stop must not be swapped.
     fn pass_wishes(
         &self,
         number: usize,
@@ -290,7 +291,7 @@ impl Bond {
         }
     }
 
-    /// Begins to pass frames of the devices in both directions.
+    /// Starts passing frames of the devices in both directions.
     fn pass_frames(
         &mut self,
         mut frames: mpsc::Receiver<(PortIndex, Vec<u8>)>,
@@ -345,14 +346,14 @@ impl Bond {
         if patience <= ANSWER {
             return asked.await.map_err(|e| self.lost(host, e));
         }
-        // A request can get lost with the connection; nobody waits for an answer to it any longer than for a sign of life.
+        // A request can get lost with the connection, so give up as soon as the host no longer answers.
         tokio::select! {
             reply = asked => reply.map_err(|e| self.lost(host, e)),
             gone = self.gone(host) => Err(self.lost(host, gone)),
         }
     }
 
-    /// Returns when a host does not tell the time any more.
+    /// Returns once the host no longer answers.
     async fn gone(&self, host: &Host) -> Problem {
         let question = Request { lease: String::new(), what: What::Time };
         loop {
@@ -372,7 +373,8 @@ impl Bond {
         }
     }
 
-    /// Compares the clocks of all hosts with the own one. Of several hosts with one clock, the best comparison counts.
+    /// Compares the clocks of all hosts with this host's clock. If several hosts share a clock, the best comparison
+    /// counts.
     async fn compare(&self) -> Result<Vec<Offset>, PortError> {
         let far = self.hosts.iter().filter(|host| host.clock > 0);
         let compared = try_join_all(far.map(|host| async move {
@@ -405,7 +407,7 @@ impl Bond {
             ports: host.ports.clone(),
             all: self.all,
             origin_ns,
-            // A margin for the errors of clocks, and for threads that wait for a processor.
+            // A margin for clock errors and for threads that wait for a processor.
             silence_ms: self.settings.silence.saturating_sub(self.beat() * 2).as_millis() as u64,
         };
         match self.demand(host, What::Lend(loan), LONG).await? {
@@ -442,7 +444,7 @@ impl Bond {
         let plan = |number: usize| async move {
             let host = &bond.hosts[number];
             let plan = || What::Plan { attempt: bond.attempt, job: Box::new(job.clone()) };
-            // The agent may be a new process, may have given the controller up, or its ports failed.
+            // The agent may have been restarted, may have given up the controller, or its ports may have failed.
             if bond.request(host, plan(), LONG).await? == Reply::Done {
                 return Ok(());
             }
@@ -450,7 +452,8 @@ impl Bond {
             bond.demand(host, plan(), LONG).await.map(drop)
         };
         try_join_all((0..bond.hosts.len()).map(plan)).await?;
-        // What was heard before a host answered is about an earlier attempt; and it has just answered.
+        // States received before a host's answer are about an earlier attempt, and the answer itself shows that the
+        // host is alive.
         let answered = std::time::Instant::now();
         locked(&bond.heard).states.iter_mut().flatten().for_each(|(at, state)| (*at, state.over) = (answered, None));
         self.launched = true;
@@ -472,7 +475,7 @@ impl Bond {
                     return Err(bond.lost(host, "it did not store its reports"));
                 };
                 let stored = timeout(LONG, bond.fetch(&parts, bytes)).await;
-                let stored = stored.map_err(|_| bond.lost(host, "its reports cannot be fetched in time"))?;
+                let stored = stored.map_err(|_| bond.lost(host, "its reports could not be fetched in time"))?;
                 let stored = stored.map_err(|e| bond.lost(host, e))?;
                 if (stored.lease, stored.attempt, stored.host) != (bond.lease.id.clone(), bond.attempt, number) {
                     return Err(bond.lost(host, "its stored reports belong to another trial"));
@@ -516,7 +519,7 @@ impl Bond {
     }
 }
 
-/// Takes a lease. If the holder no longer renews it, waits until it expires.
+/// Takes a lease. If its holder has stopped renewing it, waits until it expires.
 async fn take_from_dead(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Lease>, Problem> {
     let begun = std::time::Instant::now();
     let mut first = None;
@@ -544,12 +547,12 @@ async fn keep(bucket: Store, keys: Arc<Mutex<Vec<(String, u64)>>>, lease: Lease,
         for (key, revision) in known {
             let mut renewed = renew(&bucket, &key, &lease, revision).await;
             if renewed.is_err() {
-                // The server may have lost it while it was restarted, its answer may have been lost, or the network was away
-                // for longer than the lease lived. If nobody else has taken it, it is ours again.
+                // The server may have lost the lease in a restart, its answer may have been lost, or the network may have
+                // been down for longer than a lease lives. If nobody else has taken the lease, take it again.
                 renewed = match take(&bucket, &key, &lease).await {
                     Ok(Ok(revision)) => Ok(revision),
                     Ok(Err(held)) => Err(Problem(format!("{key} is now held by {}", held.holder))),
-                    // Nobody can be asked; the next round tries again.
+                    // The server cannot be reached; the next round tries again.
                     Err(_) => continue,
                 };
             }
@@ -617,8 +620,8 @@ impl Far for Bond {
         let begun = std::time::Instant::now();
         loop {
             match runtime.block_on(self.start(job)) {
-                // A host that was restarted, or whose network was away, has some time to come back. But frames of an
-                // attempt that some host has started could be counted in the next one, which needs its own key.
+                // A host that was restarted or lost its network has some time to come back. But once a host has started
+                // an attempt, its frames could be counted in the next attempt, which therefore needs its own key.
                 Err(e) if !self.launched && begun.elapsed() < RETURN && locked(&self.heard).lost.is_none() => {
                     self.abandon();
                     if begun.elapsed() + AGAIN >= RETURN {
@@ -634,7 +637,7 @@ impl Far for Bond {
     fn ask(&mut self, wish: &Wish) -> Result<(), PortError> {
         let attempt = self.attempt;
         if *wish != Wish::Count {
-            // The tasks that receive them live as long as this.
+            // The tasks that receive them live as long as this object.
             self.wishes.iter().for_each(|host| _ = host.send((attempt, wish.clone())));
             return Ok(());
         }
@@ -643,7 +646,7 @@ impl Far for Bond {
             let request = Request { lease: self.lease.id.clone(), what };
             let (link, name, heard) = (self.link.clone(), host.name.clone(), self.heard.clone());
             self.runtime.spawn(async move {
-                // Without an answer, a display shows nothing new.
+                // If there is no answer, the display simply shows nothing new.
                 if let Ok(Reply::Counts(counts)) = ask(&link, &name, &request, ANSWER).await {
                     locked(&heard).counts.push_back((attempt, number, counts));
                 }
@@ -703,7 +706,7 @@ impl Far for Bond {
         for host in &self.hosts {
             let request = Request { lease: self.lease.id.clone(), what: what.clone() };
             let (link, name) = (self.link.clone(), host.name.clone());
-            // An agent that does not hear it stops by itself.
+            // An agent that does not receive this stops by itself.
             self.runtime.spawn(async move { ask(&link, &name, &request, ANSWER).await });
         }
     }
@@ -739,7 +742,7 @@ impl Drop for Bond {
                 }
             }
         };
-        // Within the runtime, nothing may block; the leases then end by themselves.
+        // Inside the runtime nothing may block; the leases then expire by themselves.
         if tokio::runtime::Handle::try_current().is_err() {
             runtime.block_on(returned);
         }

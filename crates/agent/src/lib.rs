@@ -3,8 +3,8 @@
 //! # Hosts
 //!
 //! An **agent** ([`agent::run`]) lends the interfaces of its host. The **controller** ([`Controller`]) is a `rig::Lender`: a run
-//! asks it for ports by name (`host1/eth1`), and gets a rig that works like any other (`rig/src/far.rs`). Both talk only to
-//! a NATS server; there is no other connection between hosts, and no command of a shell in any message.
+//! asks it for ports by name (`host1/eth1`), and gets a rig that works like any other (`rig/src/far.rs`). Both talk only to a
+//! NATS server: hosts have no other connection, and no message carries a shell command.
 //!
 //! | what | by |
 //! |---|---|
@@ -16,15 +16,15 @@
 //! | frames of emulated devices | messages in both directions, at most once, like a cable |
 //! | reports of lanes | JetStream stream `drophammer-records`, stored before the trial counts |
 //!
-//! A trial is complete or void: the controller merges it only if every host has ended it and the stream has stored the
-//! reports of all lanes. If a host, the server or the network fails, the trial has no result, and the test repeats it like any
-//! trial that the tester spoilt; each attempt plans and leases anew. Each request names its attempt, because it can arrive late.
+//! A trial is complete or void: the controller merges it only if every host has ended it and the stream has stored the reports
+//! of all lanes. If a host, the server or the network fails, the trial has no result, and the test repeats it like any trial
+//! that the tester spoilt; each attempt plans and leases again. Each request names its attempt, because it can arrive late.
 //!
 //! # Time
 //!
 //! Each host has its own steady clock. Before and after each trial, the controller compares it with its own by two-way
 //! exchanges ([`clock`]); half of the shortest round trip bounds the error. Agents open their ports with a clock that
-//! shows the controller's time. Hosts with one kernel (namespaces, containers) share a clock, without error.
+//! shows the controller's time. Hosts with one kernel (namespaces, containers) share a clock and have no error.
 //!
 //! # Bounds
 //!

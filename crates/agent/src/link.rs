@@ -1,4 +1,4 @@
-//! The connection to the NATS server, and what is kept there.
+//! The connection to the NATS server, and the buckets and stream on it.
 
 use crate::Problem;
 use crate::message::{Announcement, Lease, decode, encode};
@@ -17,18 +17,19 @@ pub const AGENTS: &str = "drophammer-agents";
 pub const LEASES: &str = "drophammer-leases";
 /// Stream of reports.
 pub const RECORDS: &str = "drophammer-records";
-/// How long an entry lives that nobody renews.
+/// How long an entry lives if nobody renews it.
 pub const LIFE: Duration = Duration::from_secs(10);
 /// How often entries are renewed.
 pub const RENEW: Duration = Duration::from_secs(3);
 /// How long reports are kept in the stream.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Largest size of the stream in bytes. If it is full, the oldest reports go: they were merged long ago.
+/// Largest size of the stream in bytes. When it is full, the server deletes the oldest reports, which were merged long
+/// ago.
 const ROOM: i64 = 2 << 30;
 /// How long a request to the server may take.
 pub const SOON: Duration = Duration::from_secs(5);
 
-/// How to reach the server and prove who one is.
+/// How to reach the server and authenticate.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// Address: `nats://HOST:PORT`, or `tls://HOST:PORT`.
@@ -39,8 +40,7 @@ pub struct Access {
     pub password: Option<String>,
     /// Seed of an NKey, instead of user and password.
     pub nkey: Option<String>,
-    /// File with certificates of further authorities that may sign the server's certificate, besides those of the
-    /// system.
+    /// File with certificates of authorities, in addition to the system's, that may sign the server's certificate.
     pub ca: Option<PathBuf>,
 }
 
@@ -48,13 +48,13 @@ impl Access {
     /// Returns the server, and whether the connection needs TLS and credentials.
     ///
     /// # Errors
-    /// An address that is none, or a server that is not on loopback without TLS or without credentials.
+    /// The address is invalid, or the server is not on loopback and TLS or credentials are missing.
     fn check(&self) -> Result<ServerAddr, Problem> {
         let example = "write nats://127.0.0.1:4222, or tls://HOST:4222";
         let address: ServerAddr = self
             .url
             .parse()
-            .map_err(|e| Problem(format!("`{}` is no address of a NATS server ({e}); {example}", self.url)))?;
+            .map_err(|e| Problem(format!("`{}` is not the address of a NATS server ({e}); {example}", self.url)))?;
         let host = address.host();
         let is_loopback = host == "localhost"
             || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
@@ -84,7 +84,7 @@ impl Access {
 /// A connection.
 #[derive(Clone)]
 pub struct Link {
-    /// The client. It connects again by itself.
+    /// The client. It reconnects by itself.
     pub client: Client,
     /// JetStream of the server.
     pub jetstream: Context,
@@ -125,11 +125,11 @@ impl Link {
     /// Creates buckets and stream, unless they are there.
     ///
     /// # Errors
-    /// A server without JetStream, or without the right to do this.
+    /// The server has no JetStream, or does not permit this.
     pub async fn prepare(&self) -> Result<(), Problem> {
         for bucket in [AGENTS, LEASES] {
-            // A bucket is a stream by convention (NATS ADR-8). Older servers answer the questions of the client's own
-            // function with less than it expects.
+            // A bucket is a stream by convention (NATS ADR-8). Older servers answer with fewer fields than the client's
+            // own function expects.
             let config = stream::Config {
                 name: format!("KV_{bucket}"),
                 subjects: vec![format!("$KV.{bucket}.>")],
@@ -141,7 +141,7 @@ impl Link {
                 deny_delete: true,
                 allow_direct: true,
                 duplicate_window: LIFE,
-                // A server that is restarted still knows who holds what.
+                // Entries must survive a restart of the server.
                 storage: stream::StorageType::File,
                 num_replicas: 1,
                 ..stream::Config::default()
@@ -167,7 +167,7 @@ impl Link {
     /// Opens the bucket of agents.
     ///
     /// # Errors
-    /// The server does not answer, or nobody has prepared it.
+    /// The server does not answer, or the bucket does not exist.
     pub async fn agents(&self) -> Result<Store, Problem> {
         self.jetstream.get_key_value(AGENTS).await.map_err(|e| Problem::of("the bucket of agents", e))
     }
@@ -175,7 +175,7 @@ impl Link {
     /// Opens the bucket of leases.
     ///
     /// # Errors
-    /// As for agents.
+    /// As for [`Link::agents`].
     pub async fn leases(&self) -> Result<Store, Problem> {
         self.jetstream.get_key_value(LEASES).await.map_err(|e| Problem::of("the bucket of leases", e))
     }
@@ -183,7 +183,7 @@ impl Link {
     /// Opens the stream of reports.
     ///
     /// # Errors
-    /// As for agents.
+    /// As for [`Link::agents`].
     pub async fn records(&self) -> Result<Stream, Problem> {
         self.jetstream.get_stream(RECORDS).await.map_err(|e| Problem::of("the stream of records", e))
     }
@@ -207,7 +207,7 @@ impl Link {
 
 /// Returns all entries of a bucket that can be read.
 async fn entries<T: serde::de::DeserializeOwned>(bucket: &Store) -> Result<Vec<(String, T)>, Problem> {
-    // The client's own list of keys reads the messages, and waits forever if one expires meanwhile.
+    // The client's own function for listing keys reads messages, and waits forever if one of them expires meanwhile.
     let subjects = bucket.stream.info_with_subjects(">").await.map_err(|e| Problem::of("the server", e))?;
     let subjects: Vec<(String, usize)> = subjects.try_collect().await.map_err(|e| Problem::of("the server", e))?;
     let prefix = format!("$KV.{}.", bucket.name);
@@ -229,7 +229,7 @@ async fn entries<T: serde::de::DeserializeOwned>(bucket: &Store) -> Result<Vec<(
 /// # Errors
 /// The server does not answer.
 pub async fn take(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Lease>, Problem> {
-    // An entry can expire between the two questions.
+    // An entry can expire between the two requests.
     for _ in 0..3 {
         match bucket.create(key, encode(lease).into()).await {
             Ok(revision) => return Ok(Ok(revision)),
@@ -249,7 +249,7 @@ pub async fn take(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64
 /// Renews a lease. Returns the new revision.
 ///
 /// # Errors
-/// Somebody else has it, or the server does not answer.
+/// Somebody else holds the lease, or the server does not answer.
 pub async fn renew(bucket: &Store, key: &str, lease: &Lease, revision: u64) -> Result<u64, Problem> {
     let renewed = bucket.update(key, encode(lease).into(), revision).await;
     renewed.map_err(|e| Problem::of(&format!("the lease of {key} is lost"), e))
@@ -257,7 +257,7 @@ pub async fn renew(bucket: &Store, key: &str, lease: &Lease, revision: u64) -> R
 
 /// Ends a lease.
 pub async fn end(bucket: &Store, key: &str, revision: u64) {
-    // If this fails, the lease ends by itself.
+    // If this fails, the lease expires by itself.
     let _ = bucket.delete_expect_revision(key, Some(revision)).await;
 }
 
@@ -275,7 +275,7 @@ mod tests {
         let refused = |access: Access| access.check().unwrap_err().0;
         assert!(refused(named("nats://10.0.0.1:4222")).contains("write tls://10.0.0.1:4222"));
         assert!(refused(access("tls://10.0.0.1:4222")).contains("--user and --password-file"));
-        assert!(refused(access("http://")).contains("no address"));
+        assert!(refused(access("http://")).contains("not the address"));
         assert!(named("tls://10.0.0.1:4222").check().is_ok());
         assert!(Access { nkey: Some("S".into()), ..access("tls://h:1") }.check().is_ok());
     }

@@ -11,7 +11,7 @@ use drophammer_rig::{Job, LaneCounts, LaneReport, Refusals, Standing, Wish};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Version of these messages. Both sides must have the same.
+/// Version of these messages. Both sides must have the same version.
 pub const PROTOCOL: u32 = 2;
 /// Largest message in bytes. The server must accept as much (`max_payload`).
 pub const LARGEST: usize = 8 << 20;
@@ -27,10 +27,10 @@ const LONGEST_NAME: usize = 63;
 /// Why a message was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It is larger than allowed.
+    /// The message is larger than allowed.
     #[error("a message of {0} bytes is larger than {1} bytes")]
     Large(usize, usize),
-    /// It is not what it should be.
+    /// The message cannot be decoded.
     #[error("a message that cannot be read: {0}")]
     Unreadable(String),
 }
@@ -43,7 +43,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
     decode_up_to(bytes, LARGEST)
 }
 
-/// Decodes a message or a joined record of at most this many bytes.
+/// Decodes a message or a joined record of at most `most` bytes.
 ///
 /// # Errors
 /// [`Malformed`].
@@ -56,7 +56,7 @@ pub fn decode_up_to<T: DeserializeOwned>(bytes: &[u8], most: usize) -> Result<T,
 
 /// Encodes a message.
 pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
-    // Keys of maps in these types are numbers and texts, so this cannot fail.
+    // This cannot fail: map keys in these types are numbers and strings.
     serde_json::to_vec(message).unwrap_or_default()
 }
 
@@ -66,7 +66,7 @@ pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
 pub struct PortFacts {
     /// Name of the interface.
     pub interface: String,
-    /// Backend that drives it.
+    /// Backend that drives the interface.
     pub backend: String,
     /// Driver of the interface.
     pub driver: String,
@@ -101,7 +101,7 @@ impl PortFacts {
     /// Describes the port `host/interface` of a rig.
     ///
     /// # Errors
-    /// A backend that this version does not know, or a size that no port has.
+    /// This version does not know the backend, or no port has such a size.
     pub fn info(&self, name: &str) -> Result<PortInfo, String> {
         let backend = backends().find(|spec| spec.name == self.backend);
         let backend =
@@ -136,7 +136,7 @@ pub struct Announcement {
     pub threads: usize,
     /// Interfaces, with the speed in Mbit/s if it is known.
     pub ports: Vec<(String, Option<u64>)>,
-    /// Backend that drives them.
+    /// Backend that drives the interfaces.
     pub backend: String,
 }
 
@@ -144,7 +144,7 @@ pub struct Announcement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lease {
-    /// Random; whoever knows it may use the port.
+    /// A random secret: whoever knows it may use the port.
     pub id: String,
     /// The holder, for messages: user, host, process.
     pub holder: String,
@@ -162,7 +162,7 @@ pub struct Loan {
     pub host: usize,
     /// Number of hosts.
     pub hosts: usize,
-    /// Interfaces, each with its place in the rig; the places ascend.
+    /// Interfaces, each with its position in the rig, in ascending order.
     pub ports: Vec<(String, PortIndex)>,
     /// Number of ports of the rig.
     pub all: usize,
@@ -176,7 +176,7 @@ pub struct Loan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// The lease under which it is made; empty to compare clocks.
+    /// The lease that permits the request; empty to compare clocks.
     pub lease: String,
     /// What to do.
     pub what: What,
@@ -214,7 +214,7 @@ pub enum What {
     Report {
         /// Number of the attempt.
         attempt: u64,
-        /// Frames that rings of all hosts refused.
+        /// Frames that the rings of all hosts refused.
         refusals: Refusals,
     },
     /// Forget the trial.
@@ -241,28 +241,28 @@ pub enum Reply {
     Lent(Vec<PortFacts>),
     /// The counts of its lanes.
     Counts(Vec<LaneCounts>),
-    /// The reports are stored under these numbers of the stream, and are this long together.
+    /// The reports are stored in the stream.
     Stored {
         /// Sequence numbers in the stream.
         parts: Vec<u64>,
-        /// Sum of their lengths in bytes.
+        /// Total length of the reports in bytes.
         bytes: usize,
     },
     /// Whether the link has carrier.
     Carrier(bool),
-    /// The ports are not lent under this lease, or no longer.
+    /// The ports are not, or no longer, lent under this lease.
     NotLent,
-    /// It cannot be done.
+    /// The request cannot be carried out.
     Refused(String),
 }
 
-/// Where an agent stands, for the controller and the other hosts of a lease.
+/// The state of an agent, for the controller and the other hosts of a lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     /// Index of the host.
     pub host: usize,
-    /// Number of the attempt; 0 without one.
+    /// Number of the attempt; 0 if there is none.
     pub attempt: u64,
     /// What its lanes have sent and received.
     pub standing: Standing,
@@ -276,7 +276,7 @@ pub struct State {
 pub enum Over {
     /// With reports.
     Good {
-        /// Frames that its rings refused.
+        /// Frames that the host's rings refused.
         refusals: Refusals,
         /// How long its thread was ready to run while other programs had its processor, in ns, if the kernel counts it.
         waited_ns: Option<u64>,
@@ -285,7 +285,7 @@ pub enum Over {
     Failed(String),
 }
 
-/// The reports of a host, as stored.
+/// The stored form of a host's reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stored {
@@ -308,7 +308,7 @@ pub fn pack(out: &mut Vec<u8>, port: PortIndex, at_ns: u64, frame: &[u8]) {
     out.extend_from_slice(frame);
 }
 
-/// Iterates over packed frames, up to the first one that is cut off.
+/// Iterates over packed frames, up to the first truncated one.
 pub fn unpack(mut bytes: &[u8]) -> impl Iterator<Item = (PortIndex, u64, &[u8])> {
     std::iter::from_fn(move || {
         let (port, rest) = bytes.split_first_chunk::<2>()?;
@@ -320,7 +320,7 @@ pub fn unpack(mut bytes: &[u8]) -> impl Iterator<Item = (PortIndex, u64, &[u8])>
     })
 }
 
-/// True for the name of a host: letters, digits and `-`.
+/// True if the text is a valid host name: letters, digits and `-`.
 pub fn is_host_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
     (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(fits)

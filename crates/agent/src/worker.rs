@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// What the thread is told to do, with the place for its answer.
+/// An order to the thread, with the channel for its answer.
 pub(crate) enum Work {
     Plan(Box<Job>, oneshot::Sender<Result<(), String>>),
     Start { attempt: u64, at: Instant, others: usize, live: oneshot::Sender<Result<Live, String>> },
@@ -22,10 +22,10 @@ pub(crate) enum Work {
     Carrier(PortIndex, oneshot::Sender<Result<bool, String>>),
 }
 
-/// Tells how a trial ended, with its attempt; attempt 0 if the ports failed between trials.
+/// Reports the end of a trial, with its attempt; attempt 0 if the ports failed between trials.
 pub(crate) type Ended = Box<dyn Fn(u64, Over) + Send>;
 
-/// A thread with open ports.
+/// A thread that drives open ports.
 pub(crate) struct Worker {
     work: Option<mpsc::Sender<Work>>,
     thread: Option<JoinHandle<()>>,
@@ -71,7 +71,7 @@ impl Worker {
         Ok(Worker { work: Some(work), thread: Some(thread), relay, clock, facts })
     }
 
-    /// Gives the thread an order. It is carried out after a running trial.
+    /// Sends the thread an order. If a trial is running, it is carried out afterwards.
     pub(crate) fn order(&self, work: Work) -> Result<(), String> {
         let gone = || "the ports of this host failed".to_owned();
         self.work.as_ref().ok_or_else(gone)?.send(work).map_err(|_| gone())
@@ -80,7 +80,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // The thread ends when no order can come any more. The caller has ended its traffic.
+        // The thread ends once nobody can send it an order. The caller has already ended the traffic.
         self.work = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -90,7 +90,7 @@ impl Drop for Worker {
 
 fn serve(mut lent: Lent, orders: &mpsc::Receiver<Work>, ended: &Ended) {
     loop {
-        // Nobody waits for an answer whose receiver is gone.
+        // If the receiver is gone, nobody waits for the answer.
         match orders.try_recv() {
             Ok(Work::Plan(job, reply)) => _ = reply.send(lent.plan(&job).map_err(|e| e.to_string())),
             Ok(Work::Start { attempt, at, others, live }) => {

@@ -27,7 +27,7 @@ proptest! {
         agent::run(&[&[1], &changes.concat()[..]].concat());
     }
 
-    /// Numbers of any size at any place.
+    /// Replaces numbers anywhere in the message with numbers of any size.
     #[test]
     fn no_number_in_reports_does(places in prop::collection::vec((any::<u16>(), any::<u8>()), 1..3)) {
         let changes = places.iter().flat_map(|(at, digit)| [(at >> 8) as u8, *at as u8, 2, *digit]);

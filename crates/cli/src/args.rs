@@ -410,7 +410,7 @@ pub struct SuiteArgs {
     /// Default durations: `quick` takes seconds per trial, `conformant` those of the RFCs
     #[arg(long, value_name = "PROFILE", value_parser = one_of(PROFILES))]
     pub profile: Option<Profile>,
-    /// How often each router is brought up and goes through all tests [default: 1 for one router; 6 for several, or 10 with
+    /// How often each router is brought up and tested with all tests [default: 1 for one router; 6 for several, or 10 with
     /// the profile conformant]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_ROUNDS as i64))]
     pub rounds: Option<u32>,
@@ -421,11 +421,11 @@ pub struct SuiteArgs {
     /// Seed of every pseudo-random choice
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Give a variable of the suite another value, as in `rate=200kfps`; may be repeated
+    /// Set a variable of the suite, as in `rate=200kfps`; may be repeated
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = Variable::from_str)]
     pub variables: Vec<Variable>,
-    /// Give a parameter of a test another value, as in `throughput.frame_sizes=[64]`; may be repeated. The id of a test instead of the name
-    /// changes only that test. See `drophammer list tests`
+    /// Set a parameter of a test, as in `throughput.frame_sizes=[64]`; may be repeated. With the id of a test instead of its name, only
+    /// that test changes. See `drophammer list tests`
     #[arg(long, value_name = "TEST.KEY=VALUE", value_parser = Setting::from_str)]
     pub set: Vec<Setting>,
 }
@@ -445,7 +445,7 @@ pub struct RunArgs {
     /// the routers must be the same. A router whose tests were interrupted repeats all tests of that round
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
-    /// Earlier run that criteria such as `">= 95 % of baseline"` refer to; overrides the suite's
+    /// Earlier run that criteria such as `">= 95 % of baseline"` refer to; overrides the baseline of the suite
     #[arg(long, value_name = "DIR")]
     pub baseline: Option<PathBuf>,
     /// Backend for routers that are not simulated; see `drophammer list backends`

@@ -106,7 +106,7 @@ mod tests {
         let shown = "error: unexpected argument '--frob' found\n  help: a similar argument exists: '--for'\n  \
                      usage: drophammer blast [FROM]\n  help: `--help` explains all arguments";
         assert_eq!(of_command_line(parser), shown);
-        let value = "error: invalid value 'x' for '--dscp <DSCP>': x is no DSCP; write 0 to 63\n\nFor more information, try '--help'.\n";
-        assert!(of_command_line(value).contains("x is no DSCP\n  help: write 0 to 63\n"));
+        let value = "error: invalid value 'x' for '--dscp <DSCP>': x is not a DSCP; write 0 to 63\n\nFor more information, try '--help'.\n";
+        assert!(of_command_line(value).contains("x is not a DSCP\n  help: write 0 to 63\n"));
     }
 }

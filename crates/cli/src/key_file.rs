@@ -104,9 +104,9 @@ mod tests {
         for (name, why) in [
             ("large", "larger than 4 KiB"),
             ("bytes", "not text"),
-            ("pipe", "no ordinary file"),
-            ("/dev/zero", "no ordinary file"),
-            (".", "no ordinary file"),
+            ("pipe", "not a regular file"),
+            ("/dev/zero", "not a regular file"),
+            (".", "not a regular file"),
             ("none", "No such file"),
         ] {
             let message = read(name).unwrap_err();

@@ -42,7 +42,7 @@ struct Job {
     session: &'static str,
     /// Its configuration.
     config: ProtocolConfig,
-    /// Addresses of the device besides its own: first address and count.
+    /// Additional addresses of the device: first address and count.
     also: Vec<(IpAddr, u32)>,
     /// Commands after the start.
     commands: Vec<Command>,

@@ -107,9 +107,9 @@ fn core_rows(suite: &Suite, role: &RouterRole) -> Vec<Vec<String>> {
         let words: Vec<&str> = link.protocols.iter().map(|protocol| protocol.word()).collect();
         let text = format!("{} with {} (router {})", words.join(", "), link.neighbour, link.neighbour_id);
         rows.push(row([name(link.port), "P router", &text]));
-        if !role.vrfs.is_empty() {
+        if let Some(pe) = link.pe.filter(|_| !role.vrfs.is_empty()) {
             let ipv6 = if role.vrfs.iter().any(|vrf| vrf.ipv6.is_some()) { " and VPN-IPv6" } else { "" };
-            let text = format!("AS {PROVIDER_AS}: {} behind it; VPN-IPv4{ipv6} routes, internal", link.pe);
+            let text = format!("AS {PROVIDER_AS}: {pe} behind it; VPN-IPv4{ipv6} routes, internal");
             rows.push(row([name(link.port), "BGP neighbour", &text]));
         }
     }

@@ -20,7 +20,7 @@ pub fn run(args: &ServeArgs) -> Ended {
     };
     let listening = Listening { rest: args.listen, tls: !args.http, grpc: args.grpc, grpc_tls: args.grpc_tls };
     let scheme = if args.http { "http" } else { "https" };
-    // The server works without anybody who reads standard output.
+    // The server works even if nobody reads standard output.
     let ready = |rest, grpc| {
         _ = say(format!("serving the Open Traffic Generator API on {scheme}://{rest}, gRPC on {grpc}; Ctrl-C ends it"));
     };

@@ -49,7 +49,7 @@ fn included(folder: &Path, path: &Path) -> Result<String, Refusal> {
     let metadata = fs::metadata(&file).map_err(failed)?;
     // Other kinds of file might never end, or block the reader.
     if !metadata.is_file() {
-        return Err(Refusal::new(format!("`{name}` is no ordinary file"), "name a file with keys of a suite"));
+        return Err(Refusal::new(format!("`{name}` is not a regular file"), "name a file with keys of a suite"));
     }
     if metadata.len() > MAX_BYTES as u64 {
         let help = format!("an included file has at most {MAX_BYTES} bytes; is this the right file?");
@@ -153,7 +153,8 @@ pub fn refuse_impossible(suite: &Suite) -> Result<(), Failure> {
     })
 }
 
-/// Reads the figures that bounds of the suite refer to. A folder on the command line takes precedence over the suite's.
+/// Reads the figures that bounds of the suite refer to. A folder on the command line takes precedence over the baseline
+/// of the suite.
 pub fn read_baseline(suite: &mut Suite, named: Option<&Path>) -> Result<(), Failure> {
     if let Some(dir) = named {
         suite.baseline = Some(Baseline { folder: dir.display().to_string(), ..Baseline::default() });

@@ -11,7 +11,7 @@ use drophammer_wire::MacAddr;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-/// Device `n` with a session to the other one over each family.
+/// Device `n`, with a session to the other device over each family.
 fn device(n: u8) -> Device {
     let [own, other] = [n, 3 - n].map(|n| [198, 18, 0, n].into());
     let [own6, other6] = [n, 3 - n].map(|n| [0x2001, 2, 0, 0, 0, 0, 0, n.into()].into());

@@ -45,7 +45,7 @@ fn message(bytes: &[u8]) -> Message<'_> {
     message
 }
 
-/// AS and identifier of the speakers, by name, as configured in the recording.
+/// AS and identifier of a speaker in the recording, by its name.
 fn speaker(name: &str) -> (u32, Ipv4Addr) {
     match name {
         "frr" => (65100, Ipv4Addr::new(10, 9, 0, 1)),

@@ -150,7 +150,7 @@ fn they_come_up_and_keep_each_other_alive() {
     assert!(pair.up());
     assert_eq!(pair.sides[1].established_at(), Some(at(0.)));
     for side in &pair.sides {
-        // Every 3 s, of which up to a quarter is jitter, plus the one that accepts the OPEN.
+        // One every 3 s, minus jitter of up to a quarter, plus the one that accepts the OPEN.
         assert!((201..=267).contains(&side.sent().keepalives), "{:?}", side.sent());
         assert_eq!((side.events_dropped(), side.ended()), (0, None));
     }
@@ -284,7 +284,7 @@ fn of_two_connections_the_one_of_the_higher_identifier_stays() {
 fn an_established_session_is_not_given_up_for_a_newcomer() {
     let mut pair = Pair::new([config(0), config(1)]);
     pair.run(at(5.));
-    // The peer with the higher identifier opens another one.
+    // The peer with the higher identifier opens another connection.
     let mut newcomer = Session::new(SessionConfig { passive: true, ..config(0) });
     newcomer.start(pair.now);
     assert_eq!(resolve(pair.now, &mut pair.sides[0], &mut newcomer), None, "there is no connection yet");
@@ -343,8 +343,8 @@ proptest! {
             pair.run(until);
         }
         (pair.mute, pair.cut) = ([false; 2], false);
-        // After a lost OPEN, recovery takes the large hold time; after a lost KEEPALIVE without a hold time, it would
-        // take for ever.
+        // After a lost OPEN, recovery takes the large hold time. After a lost KEEPALIVE without a hold time, it would
+        // take forever.
         let until = pair.now + Duration::from_secs(600);
         if pair.sides.iter().any(|side| side.config().hold_time.is_zero()) {
             pair.sides[0].abort(pair.now);

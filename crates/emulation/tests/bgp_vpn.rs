@@ -148,7 +148,7 @@ impl World {
     }
 }
 
-/// All routes of all VRFs arrive, once and right, with a bounded number of UPDATEs.
+/// All routes of all VRFs arrive exactly once and correct, in a bounded number of UPDATEs.
 fn all_arrive(
     ipv6: bool,
     vrfs: u32,
@@ -196,7 +196,7 @@ fn vrfs_of_ipv6_over_an_ipv4_core() {
 #[test]
 fn fifty_thousand_of_800000_routes_flap() {
     let (mut world, routes, id) = all_arrive(false, 80, 10_000, LabelPer::Vrf, 38);
-    // 625 routes of each VRF, then all routes of five VRFs.
+    // First 625 routes of each VRF, then all routes of five VRFs.
     for (vrfs, part) in [(0..80, 1_000..1_625), (7..12, 0..10_000)] {
         let n = (vrfs.len() * part.len()) as u32;
         assert_eq!(n, 50_000);
@@ -215,7 +215,7 @@ fn fifty_thousand_of_800000_routes_flap() {
             assert_eq!(report.received - before.received, if advertise { 50_000 } else { 0 });
             assert_eq!(report.withdrawn - before.withdrawn, if advertise { 0 } else { 50_000 });
             assert_eq!(report.withdrawn_in_error, 0);
-            // Exactly these routes moved, in the order of their VRFs.
+            // Exactly these routes were sent, in the order of their VRFs.
             let times = adj_rib_in.times(id).unwrap();
             assert_eq!(times.iter().filter(|at| **at != u32::MAX).count(), 50_000);
             assert!(vrfs.clone().all(|vrf| times[numbers(vrf)].iter().all(|at| *at != u32::MAX)));
@@ -224,11 +224,11 @@ fn fifty_thousand_of_800000_routes_flap() {
             assert_eq!(adj_rib_in.label_of(id, vrfs.start, part.start).is_some(), advertise);
         }
     }
-    // A route refresh brings everything again.
+    // A route refresh makes the peer send everything again.
     assert!(world.routers_mut(1).request_refresh(0, AfiSafi::VPNV4));
     let refreshed = |world: &World| world.routers(1).adj_rib_in(0).report(id).repeated == 800_000;
     assert!(world.run(refreshed), "{:?}", world.routers(1).adj_rib_in(0).report(id));
-    // The end of the session takes all routes and labels along.
+    // When the session ends, all routes and labels are removed.
     world.ports[0].command(world.now, world.ids[0], "bgp", &Command::Stop).unwrap();
     assert!(world.run(|world| !world.routers(1).established(0)));
     let adj_rib_in = world.routers(1).adj_rib_in(0);

@@ -20,7 +20,7 @@ const FRR: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 1);
 const OWN: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
 /// LSR-ID and transport address of FRR.
 const FRR_LSR: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
-/// Static routes of FRR, and FECs of ours that FRR has no route to.
+/// Static routes of FRR, and our FECs to which FRR has no route.
 const ROUTES: u32 = 300;
 const OTHERS: u32 = 500;
 
@@ -30,7 +30,7 @@ fn run(program: &str, arguments: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// FRR in a namespace. Everything ends with it.
+/// FRR in a namespace. Dropping this value ends everything.
 struct Lab {
     name: String,
     folder: PathBuf,
@@ -49,7 +49,7 @@ impl Lab {
             run("ip", &format!("-n {name}{side} link set lo up"));
         }
         run("ip", &format!("link add t0 netns {name}t type veth peer name d0 netns {name}d"));
-        // Hellos leave with whole checksums.
+        // Without offload, hellos leave with complete checksums.
         run("ip", &format!("netns exec {name}d ethtool -K d0 tx off"));
         run("ip", &format!("-n {name}d addr add {FRR}/24 dev d0"));
         run("ip", &format!("-n {name}d addr add {FRR_LSR}/32 dev lo"));
@@ -101,7 +101,7 @@ fn routed() -> FecRange {
     FecRange::new("172.16.0.0/24".parse().unwrap(), ROUTES)
 }
 
-/// Runs this test again in the tester's namespace, beside FRR; `own` is LSR-ID and transport address of our LSR.
+/// Runs this test again in the tester's namespace, next to FRR. `own` is the LSR-ID and transport address of our LSR.
 fn beside_frr(test: &str, own: Ipv4Addr) {
     if let Ok(name) = std::env::var(INSIDE) {
         return Tester::begin(name, own).session();
@@ -127,7 +127,7 @@ fn beside_frr(test: &str, own: Ipv4Addr) {
     assert!(status.success(), "see above; ldpd says: {log}");
 }
 
-/// Waits until something that happens in another process is true.
+/// Waits until a condition is true that another process changes.
 fn until(mut done: impl FnMut() -> bool, what: &str) {
     let begun = std::time::Instant::now();
     while !done() {
@@ -200,7 +200,7 @@ impl Tester {
         }
     }
 
-    /// Runs the device until something is true.
+    /// Runs the device until a condition is true.
     fn run(&mut self, what: &str, mut done: impl FnMut(&Tester) -> bool) {
         let begun = self.clock.now();
         while !done(self) {
@@ -218,7 +218,7 @@ impl Tester {
         }
     }
 
-    /// Runs until FRR holds this number of our labels. The device runs on while FRR is asked.
+    /// Runs until FRR holds this number of our labels. The device keeps running while FRR is asked.
     fn run_until_frr_holds(&mut self, count: usize) {
         let mut last = self.clock.now();
         self.run(&format!("FRR holds {count} labels"), |tester| {
@@ -265,7 +265,8 @@ impl Tester {
             tester.lsr().peers()[0].bindings().verification(0).unwrap().present == ROUTES - 10
         });
         assert_eq!((self.counter("withdraws_received"), self.counter("releases_sent")), (10, 10));
-        // It answers for its own prefix, knows no other, and sees that this LSR is the next hop of the third.
+        // FRR answers for its own prefix, does not know the second one, and sees that this LSR is the next hop of the
+        // third.
         let requested =
             ["198.18.1.0/24", "9.9.9.0/24", "172.16.20.0/24"].map(|fec| PrefixFec::new(fec.parse().unwrap()));
         let requests = requested.each_ref().map(|fec| Message::LabelRequest { fecs: fec.fecs() });

@@ -55,7 +55,7 @@ struct World {
 }
 
 impl World {
-    /// Runs until `enough` is true, for `time` at most. Returns whether it became true.
+    /// Runs until `enough` is true, for at most `time`. Returns whether it became true.
     fn run(&mut self, time: Duration, enough: impl Fn(&[Devices; 2]) -> bool) -> bool {
         let end = self.now + time;
         loop {

@@ -51,7 +51,7 @@ fn packet(frame: &[u8]) -> Opened<'_> {
     Opened::parse(&frame[34..], &Authentication::Null).unwrap()
 }
 
-/// Whether an Update ends an LSA.
+/// True if an Update flushes an LSA.
 fn ends(frame: &[u8]) -> bool {
     let packet = packet(frame);
     packet.header.kind == kind::LINK_STATE_UPDATE

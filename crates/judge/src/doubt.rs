@@ -12,9 +12,9 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::traffic::Header;
 use drophammer_model::trial::{Load, TrialResult};
 
-/// A trial is lossy if it loses at least this share of its frames. Smaller losses come from queues that overflow while a
-/// Trials of fewer frames are probes, such as one frame to each neighbour: they are no load.
+/// Trials of fewer frames are probes, such as one frame to each neighbour. They are not a load.
 const FEWEST: u64 = 100;
+/// A trial is lossy if it loses at least this share of its frames. Smaller losses come from queues that overflow while a
 /// processor stalls.
 const LOSSY: f64 = 0.01;
 /// A processor is busy if it works for at least this share of the sending time.

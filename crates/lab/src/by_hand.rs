@@ -348,7 +348,7 @@ mod tests {
                     has(word.word());
                 }
                 for vrf in &role.vrfs {
-                    has(&core.links[0].pe.to_string());
+                    has(&core.links[0].pe.unwrap().to_string());
                     for part in [vrf.name(), vrf.vid.to_string(), vrf.distinguisher.to_string(), vrf.target.to_string()]
                     {
                         has(&part);

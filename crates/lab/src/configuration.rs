@@ -89,13 +89,13 @@ pub(crate) fn read(dut: &DutConfig, key: &str, file: &Path) -> Result<String, La
     })
 }
 
-/// Reads the text of a file that a suite names. It must be an ordinary file of at most [`LONGEST`] bytes: reading any
+/// Reads the text of a file that a suite names. It must be a regular file of at most [`LONGEST`] bytes: reading any
 /// other file might never end, or block.
 pub(crate) fn text_of(file: &Path) -> io::Result<String> {
     let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(file)?;
     let metadata = opened.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no ordinary file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     let mut text = String::new();
     // The file may grow while we read it.
@@ -271,8 +271,8 @@ mod tests {
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
         std::fs::File::create(&hole).unwrap().set_len(1 << 40).unwrap();
         let why = |path: &Path| text_of(path).unwrap_err().to_string();
-        assert_eq!(why(&pipe), "it is no ordinary file");
-        assert_eq!(why(Path::new("/dev/zero")), "it is no ordinary file");
+        assert_eq!(why(&pipe), "it is not a regular file");
+        assert_eq!(why(Path::new("/dev/zero")), "it is not a regular file");
         assert_eq!(why(&hole), "it is larger than 16 MiB");
     }
 

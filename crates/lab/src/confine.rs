@@ -2,7 +2,7 @@
 //!
 //! By default a veth pair forwards in the context of the sender: the router's work would run on the tester's processor.
 //! Threaded NAPI moves the receive work of an interface into a kernel thread. We can pin this thread, and its processor
-//! time counts as the DUT's.
+//! time counts for the DUT.
 
 use crate::cpu::{self, CpuPlan};
 use crate::probe::ThreadTimes;

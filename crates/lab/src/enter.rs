@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     host: File,
     /// Mount namespace of the host, where the process was started.
     host_mounts: File,
-    /// Network namespace of the tester, which is this process's.
+    /// Network namespace of the tester: the namespace of this process.
     pub(crate) tester: File,
     /// PID namespace of the DUTs' daemons.
     pub(crate) pids: File,

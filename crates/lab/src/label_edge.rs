@@ -2,9 +2,10 @@
 
 use crate::router::Names;
 use drophammer_model::label_edge::{CoreProtocol, OSPF_DEAD_S, OSPF_HELLO_S, PROVIDER_AS};
-use drophammer_model::role::{CoreLink, CoreRole, RouterRole, VrfRole};
+use drophammer_model::role::{CoreLink, CoreRole, Interface, RouterRole, VrfRole};
 use minijinja::{Value, context};
 use std::collections::{BTreeSet, HashMap};
+use std::net::Ipv4Addr;
 
 /// Routing table of the first VRF. Policies have tables from 1001 on.
 const FIRST_TABLE: u32 = 10_001;
@@ -43,6 +44,18 @@ pub(crate) fn link_mtu(role: &RouterRole, port: usize) -> u32 {
     role.interfaces[port].mtu + if has_labels(role, port) { LABELS } else { 0 }
 }
 
+/// The interfaces of a role, whose MTU has room for labels.
+pub(crate) fn with_room(role: &RouterRole) -> Vec<Interface> {
+    let with_room = |(port, own): (usize, &Interface)| Interface { mtu: link_mtu(role, port), ..own.clone() };
+    role.interfaces.iter().enumerate().map(with_room).collect()
+}
+
+/// The neighbours in its system with which a router has LDP: their LSR-IDs.
+pub(crate) fn ldp_neighbours(role: &RouterRole) -> impl Iterator<Item = Ipv4Addr> {
+    let links = role.core.iter().flat_map(|core| &core.links);
+    links.filter(|link| link.pe.is_none() && link.has(CoreProtocol::Ldp)).map(|link| link.neighbour_id)
+}
+
 /// Bytes that labels and tags add to the largest packet of a port.
 pub(crate) fn extra(role: &RouterRole, port: usize) -> u32 {
     let tag = if role.vrfs.iter().any(|vrf| vrf.port == port) { TAG } else { 0 };
@@ -54,7 +67,7 @@ fn label_interfaces(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     (0..role.interfaces.len()).filter(|port| has_labels(role, *port)).map(|port| names.port(port)).collect()
 }
 
-/// Protocols of the core link at a port, as words; empty if it is no core port.
+/// Protocols of the core link at a port, as words; empty if it is not a core port.
 pub(crate) fn protocols(role: &RouterRole, port: usize) -> Vec<String> {
     let link = role.core.iter().flat_map(|core| &core.links).find(|link| link.port == port);
     link.map_or(Vec::new(), words)
@@ -132,19 +145,22 @@ pub(crate) fn missing(role: &RouterRole, labels: &[serde_json::Value]) -> Option
 }
 
 /// The variable `core` of templates: `loopback`, the timers `hello`, `dead` and `retransmit` of OSPF in seconds, the
-/// `protocols` of all links, and `links` with `interface`, `local`, `length`, `neighbour`, `neighbour_id`, `pe` and `protocols`.
+/// `protocols` of all links, `links` with `interface`, `local`, `length`, `neighbour`, `neighbour_id`, `pe` and `protocols`, and the networks
+/// `unlabelled`.
 pub(crate) fn core_context(core: &CoreRole, names: Names<'_>) -> Value {
     let link = |link: &CoreLink| {
         context! {
             interface => names.port(link.port), local => link.local.to_string(), length => link.prefix_len,
             neighbour => link.neighbour.to_string(), neighbour_id => link.neighbour_id.to_string(),
-            pe => link.pe.to_string(), protocols => words(link),
+            pe => link.pe.map(|pe| pe.to_string()), protocols => words(link),
         }
     };
     let links: Vec<Value> = core.links.iter().map(link).collect();
     let protocols: Vec<String> = core.links.iter().flat_map(words).collect();
     let loopback = core.loopback.to_string();
-    context! { loopback, hello => OSPF_HELLO_S, dead => OSPF_DEAD_S, retransmit => RETRANSMIT, protocols, links }
+    let unlabelled = core.unlabelled.iter().map(|(address, length)| format!("{address}/{length}"));
+    let unlabelled: Vec<String> = unlabelled.collect();
+    context! { loopback, hello => OSPF_HELLO_S, dead => OSPF_DEAD_S, retransmit => RETRANSMIT, protocols, links, unlabelled }
 }
 
 /// Addresses of the CE router.

@@ -168,7 +168,7 @@ impl VethLinks {
     /// Makes the namespace `name` and its links with MTU, VLAN sub-interfaces and addresses of `role`, and confines
     /// them.
     pub(crate) fn make(lab: &Lab, name: &str, role: &RouterRole) -> Result<VethLinks, LabError> {
-        let mut links = VethLinks::begin(lab, name, &role.interfaces, 0)?;
+        let mut links = VethLinks::begin(lab, name, &label_edge::with_room(role), 0)?;
         links.finish(lab, role)?;
         Ok(links)
     }
@@ -201,7 +201,7 @@ impl VethLinks {
     /// Like [`VethLinks::make`], for a DUT that uses only the links: they have no addresses, and the kernel neither
     /// sends nor forwards.
     pub(crate) fn bare(lab: &Lab, name: &str, role: &RouterRole) -> Result<VethLinks, LabError> {
-        let mut links = VethLinks::joined(lab, name, &role.interfaces, 0, Vec::new(), &NO_IPV6)?;
+        let mut links = VethLinks::joined(lab, name, &label_edge::with_room(role), 0, Vec::new(), &NO_IPV6)?;
         links.set_up(lab, role.interfaces.len(), " arp off multicast off", &[])?;
         let names: Vec<_> = (0..role.interfaces.len()).map(dut_interface).collect();
         keep_segments_apart(&links.dut, &names)?;

@@ -283,7 +283,8 @@ pub(crate) fn address_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> 
         let interface = names.at(role, at);
         addresses.iter().map(|a| address_line("add", a, &interface)).collect::<Vec<_>>()
     };
-    let core = role.core.iter().map(|core| IpAddr::V4(core.loopback));
+    // Of a router of a system, they contain the address of the core.
+    let core = role.core.iter().filter(|_| role.member.is_none()).map(|core| IpAddr::V4(core.loopback));
     let loopbacks = role.member.iter().flat_map(|member| &member.loopbacks).copied().chain(core);
     let loopbacks = loopbacks.map(|address| format!("address add {address} dev lo"));
     role.places().flat_map(line).chain(loopbacks).collect()
@@ -436,7 +437,7 @@ mod tests {
         ];
         assert_eq!(found.iter().map(numbers).collect::<Vec<_>>(), expected);
         counters.remove("gre1.tx_bytes");
-        assert_eq!(counted(role, &counters, 0), None, "a missing counter is no zero");
+        assert_eq!(counted(role, &counters, 0), None, "a missing counter is not zero");
     }
 
     #[test]

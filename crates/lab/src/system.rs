@@ -453,7 +453,7 @@ mod tests {
             "route add 198.19.64.0/18 via 100.64.0.2 dev d1",
             "route add 198.19.64.0/18 via 100.64.0.6 dev d2 metric 1",
             "route add 2001:2:0:c000::/50 via fd3c:91a7:5e2d:2::2 dev d2 metric 1025",
-            "route add 100.127.0.3/32 via 100.64.0.6 dev d2",
+            "route add 100.127.255.3/32 via 100.64.0.6 dev d2",
         ] {
             assert!(lines.iter().any(|l| l == line), "{line} in {lines:#?}");
         }
@@ -478,8 +478,8 @@ mod tests {
     #[test]
     fn routers_of_a_system_are_no_clients_of_each_other() {
         let frr = files("frr", true);
-        assert_eq!(count(&frr, " bgp router-id 100.127.0.1"), 1);
-        assert_eq!(count(&frr, " neighbor 100.127.0.3 remote-as 65000"), 1);
+        assert_eq!(count(&frr, " bgp router-id 100.127.255.1"), 1);
+        assert_eq!(count(&frr, " neighbor 100.127.255.3 remote-as 65000"), 1);
         assert_eq!(count(&frr, " neighbor fd3c:91a7:5e2d:ffff::2 update-source fd3c:91a7:5e2d:ffff::1"), 1);
         // Only the peers of the tester are clients, and they see the next hop of the origin.
         assert_eq!((frr.matches("route-reflector-client").count(), frr.matches("next-hop-self").count()), (2, 0));
@@ -490,7 +490,7 @@ mod tests {
         assert_eq!(files("bird", false).matches("next hop self ebgp;").count(), 4);
         let openbgpd = files("openbgpd", true);
         assert_eq!((openbgpd.matches("route-reflector").count(), openbgpd.matches("set nexthop self").count()), (2, 0));
-        assert_eq!(count(&files("openbgpd", false), "match to 100.127.0.3 set nexthop self"), 1);
+        assert_eq!(count(&files("openbgpd", false), "match to 100.127.255.3 set nexthop self"), 1);
     }
 
     #[test]

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 /// A frame that a test sends in addition to the traffic of a trial, usually a malformed frame.
 ///
-/// Missing Ethernet addresses are filled with those of port and DUT. The identification of the outermost IPv4 header,
-/// or the flow label of the outermost IPv6 header, is the number of the frame: it shows which frame an ICMP error
-/// quotes. The payload repeats a mark that identifies the frame even if its headers have changed.
+/// Missing Ethernet addresses are filled in: the addresses of port and DUT. The identification of the outermost IPv4
+/// header, or the flow label of the outermost IPv6 header, is the number of the frame: it shows which frame an ICMP
+/// error quotes. The payload repeats a mark that identifies the frame even if its headers have changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtraFrame {
     /// Port that sends it.

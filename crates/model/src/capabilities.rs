@@ -119,6 +119,8 @@ pub struct Capabilities {
     pub policy_routing: bool,
     /// Protocols of core ports.
     pub core: &'static [CoreProtocol],
+    /// Those of them that a chain of such routers has at its core ports. The routers then have OSPF and LDP among each other.
+    pub core_of_chain: &'static [CoreProtocol],
     /// VRFs and BGP with VPN routes.
     pub vrfs: bool,
     /// Packet filters that can be changed at run time.
@@ -150,6 +152,7 @@ impl Capabilities {
         tunnels: false,
         policy_routing: false,
         core: &[],
+        core_of_chain: &[],
         vrfs: false,
         filters: false,
         classes: false,

@@ -14,7 +14,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// AS of the DUT and of the emulated PE routers.
 pub const PROVIDER_AS: u16 = 65_000;
-/// AS of the CE router of the first site of each VRF; those of further sites follow, so that each takes the routes of the others.
+/// AS of the CE router of the first site of each VRF. The ASes of further sites follow, so that each accepts the routes of the
+/// others.
 pub const CUSTOMER_AS: u32 = 65_100;
 /// Loopback address of the DUT: its LSR-ID, router ID and BGP identifier.
 pub const DUT_LOOPBACK: Ipv4Addr = Ipv4Addr::new(100, 127, 255, 1);

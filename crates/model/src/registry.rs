@@ -5,6 +5,7 @@
 
 use crate::capabilities::{Capabilities, INSTALL_ROUTES, Need};
 use crate::suite::{DutConfig, Params, PortConfig};
+use crate::topology::Shape;
 
 /// Type of a parameter, which determines how its YAML is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +110,7 @@ impl ParamSpec {
         ParamSpec { key, kind, quick: None, conformant: None, required: true, help, needs: &[], most: u64::MAX }
     }
 
-    /// The same parameter, but with needs in addition to the test's.
+    /// The same parameter, but with needs in addition to the needs of the test.
     pub const fn needing(self, needs: &'static [Need]) -> Self {
         ParamSpec { needs, ..self }
     }
@@ -220,14 +221,13 @@ pub struct KindSpec {
 
 impl KindSpec {
     /// What this DUT can do: its kind's capabilities, minus those that its parameters or its topology rule out. Routers of a system
-    /// take no part in label switching and VPNs with the tester.
+    /// take no part in VPNs with the tester, and only those of a chain in label switching.
     pub fn capabilities_of(&self, dut: &DutConfig) -> Capabilities {
         let alone = INSTALL_ROUTES.find(&dut.params) == Some(false);
         let of_kind = Capabilities { bgp_forwarding: self.capabilities.bgp_forwarding && !alone, ..self.capabilities };
-        match dut.topology {
-            None => of_kind,
-            Some(_) => Capabilities { core: &[], vrfs: false, ..of_kind },
-        }
+        let Some(topology) = dut.topology else { return of_kind };
+        let core = if topology.shape == Shape::Chain { self.capabilities.core_of_chain } else { &[] };
+        Capabilities { core, vrfs: false, ..of_kind }
     }
 
     /// The ports of a suite in front of this DUT.

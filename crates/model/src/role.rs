@@ -7,6 +7,7 @@ use crate::suite::{Addressing, BgpProtection, FecConfig, LabelConfig, Mask, Port
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::time::Duration;
 
 /// The configuration of a DUT. Every kind gets the same role and translates it into its own configuration.
@@ -63,14 +64,18 @@ pub struct CoreRole {
     /// Its loopback address, with a prefix of 32 bits: LSR-ID, transport address of LDP, router ID of OSPF, BGP identifier, and its end of the
     /// BGP sessions with PE routers. OSPF advertises it.
     pub loopback: Ipv4Addr,
-    /// Its core links, in order of their ports.
+    /// Its core links, in order of their ports. In a chain, links to other routers of the DUT follow.
     pub links: Vec<CoreLink>,
+    /// Networks for which LDP hands out no labels, in a chain. The router before would push them, and nobody behind the chain
+    /// has a label to replace them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unlabelled: Vec<(Ipv4Addr, u8)>,
 }
 
 /// A link to a P router.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreLink {
-    /// Index of the interface, the same as the port's.
+    /// Index of the interface, which is also the index of the port.
     pub port: usize,
     /// Protocols on the link.
     pub protocols: Vec<CoreProtocol>,
@@ -82,8 +87,9 @@ pub struct CoreLink {
     pub neighbour: Ipv4Addr,
     /// Identifier of the P router in OSPF, LDP and RSVP-TE.
     pub neighbour_id: Ipv4Addr,
-    /// Loopback address of the PE router behind it, which has the remote sites of VRFs.
-    pub pe: Ipv4Addr,
+    /// Loopback address of the PE router behind it, which has the remote sites of VRFs; `None` if the P router is another router of
+    /// the DUT.
+    pub pe: Option<Ipv4Addr>,
 }
 
 impl CoreLink {
@@ -230,7 +236,7 @@ pub struct InterfaceAddress {
 /// An interface or a sub-interface of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// Index of the interface, the same as the port's.
+    /// Index of the interface, which is also the index of the port.
     pub port: usize,
     /// Index of the sub-interface; `None` for the interface itself.
     pub vlan: Option<usize>,
@@ -482,22 +488,27 @@ fn addresses(ipv4: Option<&Addressing>, ipv6: Option<&Addressing>) -> Vec<Interf
 impl CoreRole {
     /// The role between `ports`; `None` if none of them faces the core.
     fn of(ports: &[PortConfig]) -> Option<CoreRole> {
+        let links = CoreRole::links_to_tester(ports, 0..ports.len());
+        (!links.is_empty()).then_some(CoreRole { loopback: label_edge::DUT_LOOPBACK, links, unlabelled: Vec::new() })
+    }
+
+    /// The links of a router that has the ports `own`, numbered from its first port.
+    pub(crate) fn links_to_tester(ports: &[PortConfig], own: Range<usize>) -> Vec<CoreLink> {
         let link = |port: usize| {
             let config = &ports[port];
             let addressing = config.ipv4.as_ref()?;
             let (IpAddr::V4(local), IpAddr::V4(neighbour)) = (addressing.dut, addressing.host) else { return None };
             Some(CoreLink {
-                port,
+                port: port - own.start,
                 protocols: config.core.clone(),
                 local,
                 prefix_len: addressing.prefix_len,
                 neighbour,
                 neighbour_id: label_edge::p_router(port),
-                pe: label_edge::pe_router(port),
+                pe: Some(label_edge::pe_router(port)),
             })
         };
-        let links: Vec<_> = label_edge::core_ports(ports).into_iter().filter_map(link).collect();
-        (!links.is_empty()).then_some(CoreRole { loopback: label_edge::DUT_LOOPBACK, links })
+        label_edge::core_ports(ports).into_iter().filter(|port| own.contains(port)).filter_map(link).collect()
     }
 }
 

@@ -37,9 +37,8 @@ pub struct RouterInterface {
     pub in_packets: u64,
     /// Packets that were sent.
     pub out_packets: u64,
-    /// Octets that arrived: at a tunnel those of the inner IP packets, at an interface those of frames without FCS.
-    /// Some interfaces (veth pairs) also leave out the 14 octets of Ethernet, so compute bit rates from packets and
-    /// their sizes.
+    /// Octets that arrived: of the inner IP packets at a tunnel, of frames without FCS at an interface. Some interfaces
+    /// (veth pairs) also leave out the 14 octets of Ethernet, so compute bit rates from packets and their sizes.
     pub in_bytes: u64,
     /// Octets that were sent, counted in the same way.
     pub out_bytes: u64,

@@ -170,7 +170,7 @@ fn genome(text: &str) -> Result<Vec<(FrameSize, u16)>, QuantityError> {
     let mut parts: Vec<(FrameSize, u16)> = Vec::new();
     for letter in text.chars() {
         let size = GENOME.iter().find(|(l, _)| *l == letter).map(|(_, s)| FrameSize::Frame(*s)).ok_or_else(|| {
-            QuantityError(format!("`{letter}` is no IMIX genome letter (RFC 6985); known are a to i"))
+            QuantityError(format!("`{letter}` is not an IMIX genome letter (RFC 6985); known are a to i"))
         })?;
         match parts.iter_mut().find(|(s, _)| *s == size) {
             Some((_, n)) => *n = n.saturating_add(1),
@@ -197,7 +197,7 @@ fn weights(text: &str) -> Result<Vec<(FrameSize, u16)>, QuantityError> {
     let mut parts: Vec<(FrameSize, u64)> = Vec::new();
     let (mut signs, mut sum) = (0, 0.0);
     for part in text.split(',').map(str::trim) {
-        let bad = || QuantityError(format!("`{part}` is no IMIX part; {limits}"));
+        let bad = || QuantityError(format!("`{part}` is not an IMIX part; {limits}"));
         let (weight, size) = part.split_once('x').ok_or_else(bad)?;
         let number = weight.trim().trim_end_matches('%');
         let scaled = grouped_number(number.trim_end()).ok_or_else(bad)? * 10f64.powi(DECIMALS);

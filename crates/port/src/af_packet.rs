@@ -519,8 +519,8 @@ impl Unseen {
         number(&self.received)
     }
 
-    /// Returns the number of frames lost between interface and socket, for this count of the interface and this many
-    /// more frames at the socket.
+    /// Returns the number of frames lost between interface and socket, if the interface has this count and the socket
+    /// has received this many more frames.
     fn update(&mut self, at_interface: Option<u64>, more_at_socket: u32) -> u64 {
         // If the interface is gone, no more frames were received.
         self.seen.update(at_interface.unwrap_or(0), more_at_socket.into())

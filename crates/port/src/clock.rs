@@ -65,8 +65,8 @@ impl SystemClock {
         SystemClock { start: read(libc::CLOCK_MONOTONIC) - 1 }
     }
 
-    /// Returns a clock that shows 0 when `CLOCK_MONOTONIC` is `origin_ns`: that of another process, or of another host if
-    /// the difference between the clocks of the hosts is known.
+    /// Returns a clock that shows 0 when `CLOCK_MONOTONIC` is `origin_ns`. This can be the clock of another process, or
+    /// of another host if the difference between the clocks of the hosts is known.
     pub fn with_origin(origin_ns: i64) -> SystemClock {
         SystemClock { start: i128::from(origin_ns) }
     }

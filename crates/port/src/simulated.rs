@@ -14,8 +14,9 @@ use crate::{
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
 use drophammer_wire::MacAddr;
-use link::{Block, Link, Spares, next_out};
+use link::{Block, Heads, Link, Spares, next_out};
 use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::rc::Rc;
 
 /// This backend.
@@ -65,6 +66,7 @@ struct World {
     device: Box<dyn Device>,
     /// One link per port and queue.
     links: Vec<Link>,
+    heads: Heads,
     spares: Spares,
 }
 
@@ -90,24 +92,24 @@ impl World {
 
     /// Delivers the frames that reach the device before `before`: at least one if there is any, and at most `most`.
     fn reach(&mut self, before: Instant, most: usize) {
-        let World { now, device, links, .. } = self;
-        device.take(&mut Arrivals::new(links, now, before, most));
+        let World { now, device, links, heads, .. } = self;
+        device.take(&mut Arrivals::new(links, heads, now, before, most));
     }
 
-    /// Runs until `deadline` or the awaited event, whichever is earlier. At any point in time, the device acts before
-    /// it takes arriving frames.
+    /// Runs until `deadline` or until the event, whichever is earlier. At any point in time, the device acts before it
+    /// takes arriving frames.
     fn run(&mut self, deadline: Instant, awaited: &Awaited) {
         let deadline = deadline.max(Instant(self.now.0 + 1));
         loop {
             let event = (awaited.event)(&*self.device).map(|e| e.max(Instant(self.now.0 + 1)));
             let stop = event.map_or(deadline, |e| e.min(deadline));
-            if next_out(&self.links) < stop {
+            if next_out(&self.heads) < stop {
                 self.reach(stop, awaited.frames);
                 continue;
             }
             self.advance(stop);
             let behind = Instant(stop.0.saturating_add(1));
-            while next_out(&self.links) < behind {
+            while next_out(&self.heads) < behind {
                 self.reach(behind, usize::MAX);
             }
             return;
@@ -150,7 +152,8 @@ pub fn world_of_queues(
     let (slot, count) = (slot_size(mtu), queues.max(1));
     let of_all = || (0..macs.len()).flat_map(|port| (0..count).map(move |index| (port, Queue { index, count })));
     let links = of_all().map(|(port, queue)| Link::new(port, queue)).collect();
-    let world = Rc::new(RefCell::new(World { now: Instant(1), device, links, spares: Spares::new(slot) }));
+    let (heads, spares) = (Heads::new(), Spares::new(slot));
+    let world = Rc::new(RefCell::new(World { now: Instant(1), device, links, heads, spares }));
     let ports = of_all()
         .enumerate()
         .map(|(link, (port, queue))| SimulatedPort {
@@ -250,7 +253,8 @@ impl SendAhead for SimulatedPort {
             world.device.receive(world.now, self.port, self.slots.frame(i));
         }
         if due < at.len() {
-            world.links[self.link].send(&mut self.slots, at, due);
+            let first = world.links[self.link].send(&mut self.slots, at, due);
+            world.heads.extend(first.map(|at| Reverse((at, self.link))));
             self.drained = true;
         }
         Ok(Sent { accepted: at.len() as u32, ..Sent::default() })

@@ -1,4 +1,4 @@
-//! A complete small backend in one file: what [`drophammer_port`] asks of a new one, and no more.
+//! A complete small backend in one file. It has only what [`drophammer_port`] requires of a new backend.
 //!
 //! Its interfaces exist only while their process does. Two neighbours in the list of names are the two ends of a line of UNIX
 //! datagrams, so no port can be opened without the other one.
@@ -106,7 +106,7 @@ fn ports_that_need_each_other_are_opened_together() {
         assert!(came.iter().enumerate().all(|(i, arrival)| arrival.frame == frame(i) && arrival.at >= begun));
         assert_eq!((came.len(), ports[from].receive().unwrap().len()), (5, 0));
     }
-    // Nobody reads: the socket refuses what it has no room for, and nothing is lost.
+    // Nobody reads, so the socket refuses frames for which it has no room, and nothing is lost.
     let (mut accepted, mut refused, mut came) = (0, 0, 0);
     while refused == 0 {
         (0..BURST).for_each(|i| ports[0].slots().put(i, &[1; 1_514]));

@@ -202,8 +202,8 @@ pub struct BgpPeer {
     pub client: bool,
 }
 
-/// A VRF. The device assigns the label [`crate::FIRST_VRF_LABEL`] to the routes of the first one, and the following
-/// labels to those of the others.
+/// A VRF. The device assigns the label [`crate::FIRST_VRF_LABEL`] to the routes of the first VRF, and the following
+/// labels to the routes of the other VRFs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vrf {

@@ -6,6 +6,7 @@ use crate::pool::Slot;
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::{Instant, Medium};
 use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, VecDeque};
 
 /// Time that a frame of `len` bytes, FCS included, takes on an Ethernet line.
@@ -84,6 +85,8 @@ pub struct Departure {
 pub struct Departures {
     /// For each port, the test frames that depart in their turn, in order of departure.
     lanes: Vec<VecDeque<Departure>>,
+    /// Instant, number and port of the first frame of each port that has one, so that no frame costs a look at all ports.
+    fronts: BinaryHeap<Reverse<(Instant, u64, usize)>>,
     /// All other frames.
     heap: BinaryHeap<Reverse<Departure>>,
     /// Departures of the frames that another station may answer.
@@ -101,9 +104,11 @@ impl Departures {
     pub fn schedule(&mut self, at: Instant, port: usize, slot: Slot, unicast: bool) {
         let departure = Departure { unicast, ..self.number(at, port, slot, true, false) };
         match self.lanes[port].back() {
-            Some(last) if last.at > at => self.heap.push(Reverse(departure)),
-            _ => self.lanes[port].push_back(departure),
+            Some(last) if last.at > at => return self.heap.push(Reverse(departure)),
+            Some(_) => {}
+            None => self.fronts.push(Reverse((at, departure.number, port))),
         }
+        self.lanes[port].push_back(departure);
     }
 
     /// Adds a test frame that departs out of its turn.
@@ -128,15 +133,8 @@ impl Departures {
     /// Instant, number and lane of the next frame. The heap counts as the lane after the last one.
     #[inline]
     fn first(&self) -> Option<(Instant, u64, usize)> {
-        let mut first = self.heap.peek().map(|d| (d.0.at, d.0.number, self.lanes.len()));
-        for (lane, frames) in self.lanes.iter().enumerate() {
-            if let Some(d) = frames.front()
-                && first.is_none_or(|(at, number, _)| (d.at, d.number) < (at, number))
-            {
-                first = Some((d.at, d.number, lane));
-            }
-        }
-        first
+        let apart = self.heap.peek().map(|d| (d.0.at, d.0.number, self.lanes.len()));
+        self.fronts.peek().map(|front| front.0).into_iter().chain(apart).min()
     }
 
     pub fn next(&self) -> Option<Instant> {
@@ -159,8 +157,14 @@ impl Departures {
     #[inline(always)]
     pub fn take(&mut self, now: Instant) -> Option<Departure> {
         let (_, _, lane) = self.first().filter(|(at, ..)| *at <= now)?;
-        if let Some(lane) = self.lanes.get_mut(lane) {
-            return lane.pop_front();
+        if let Some(frames) = self.lanes.get_mut(lane) {
+            let departure = frames.pop_front();
+            let mut front = self.fronts.peek_mut()?;
+            match frames.front() {
+                Some(next) => *front = Reverse((next.at, next.number, lane)),
+                None => drop(PeekMut::pop(front)),
+            }
+            return departure;
         }
         let departure = self.heap.pop()?.0;
         if departure.notice {

@@ -87,6 +87,8 @@ pub struct Faults {
     /// Forward packets that arrive with the label of the first VRF by the routes of the second one, and the other way
     /// round.
     pub swap_vpn_labels: bool,
+    /// Remove the label of every n-th packet whose label the device should swap. The packet goes to the same next hop.
+    pub label_pop_every: u64,
     /// Error that is added to the reported counters of unicast frames in and out of each port.
     pub counter_error: i64,
     /// The error appears in a counter only after it has counted this many frames; 0 for always.

@@ -18,7 +18,7 @@ pub struct Room {
 
 /// The tables. For one prefix, the device's own and static routes take precedence over OSPF, and OSPF over BGP.
 pub struct Fib {
-    /// The device's own table, followed by those of the VRFs.
+    /// The device's own table, followed by the tables of the VRFs.
     tables: Vec<Table>,
     /// Number of changes of the device's own table.
     changes: u64,

@@ -49,6 +49,8 @@ pub struct Truth {
     /// Packets that arrived with the label of one VRF and were forwarded by the routes of another; see
     /// [`crate::Faults::swap_vpn_labels`].
     pub vpn_swapped: u64,
+    /// Packets whose label was removed instead of swapped; see [`crate::Faults::label_pop_every`].
+    pub label_popped: u64,
     /// Frames sent with another encapsulation.
     pub encapsulation: u64,
     /// Frames sent late.

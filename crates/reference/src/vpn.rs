@@ -1,4 +1,5 @@
-//! What VPNs (RFC 4364) need besides sessions and tables: labels of VRFs, PE routers as next hops, route targets.
+//! What VPNs (RFC 4364) need in addition to sessions and tables: labels of VRFs, PE routers as next hops, route
+//! targets.
 
 use crate::rib::TableId;
 use drophammer_model::routes::VpnId;

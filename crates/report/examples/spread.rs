@@ -206,6 +206,6 @@ mod tests {
         assert_eq!(shown(Some(Figure::at_least(1234567.0))), ">=1234567");
         assert_eq!(shown(Some(Figure::at_most(0.5))), "<=0.50000");
         assert_eq!((shown(None), shown(Some(Figure::exactly(0.0)))), ("-".into(), "0".into()));
-        assert_eq!(exact(Some(Figure::at_least(3.0))), None, "a bound is no median");
+        assert_eq!(exact(Some(Figure::at_least(3.0))), None, "a bound is not a median");
     }
 }

@@ -53,7 +53,7 @@ pub fn files(view: &View) -> Vec<(String, String)> {
     out
 }
 
-/// Figures that others have published as well; `None` if there are none.
+/// Figures that others have published; `None` if there are none.
 fn published(view: &View) -> Option<String> {
     let mut csv = Csv::new("test,figure,title,router,value,unit,heading,source,meaning");
     for (n, section) in view.sections.iter().enumerate() {

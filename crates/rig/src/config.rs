@@ -54,7 +54,7 @@ pub struct DeviceConfig {
     pub ipv4: Option<Address<Ipv4Addr>>,
     /// IPv6 address and gateway.
     pub ipv6: Option<Address<Ipv6Addr>>,
-    /// Protocols in addition to those of every device. Their sessions are not started.
+    /// Protocols in addition to the protocols of every device. Their sessions are not started.
     #[serde(default)]
     pub protocols: Vec<ProtocolConfig>,
     /// Ranges of additional addresses that the device answers for: first address and count.

@@ -2,17 +2,17 @@
 //!
 //! # Ports on other hosts
 //!
-//! Such a rig differs from any other in its ports and in what drives traffic. Its ports ([`Relayed`]) send and receive over
-//! a connection to the host that has the interface, but only frames of emulated devices: ARP, ping, BGP. So the devices,
-//! with their sessions and routes, stay in this process, and everything that works with them works the same. Test frames never
-//! take this way: each host plans the whole trial, sends and counts those of its own ports (`rig::lent`), and hands in the
-//! reports of its lanes. What carries messages between hosts is a [`Far`].
+//! Such a rig differs from any other in its ports and in what drives traffic. Its ports ([`Relayed`]) send and receive over a
+//! connection to the host that has the interface, but only frames of emulated devices: ARP, ping, BGP. So the devices, with
+//! their sessions and routes, stay in this process, and everything that works with them works the same. Test frames never take
+//! this path: each host plans the whole trial, sends and counts the test frames of its own ports (`rig::lent`), and hands in
+//! the reports of its lanes. A [`Far`] carries messages between hosts.
 //!
-//! Either all ports of a rig are on hosts that are reached so, or none is. This host can be one of them.
+//! Either all ports of a rig are on hosts that a [`Far`] reaches, or none is. This host can be one of those hosts.
 //!
-//! Two quantities are worse than on one host, and a result says so (`BetweenHosts`): clocks of hosts agree only within an
-//! uncertainty, so a latency below it is removed from the result; and hosts start at the same instant only within it. What
-//! an emulated device sends, leaves later by one way of the management network.
+//! Two quantities are less exact than on one host, and the result says so (`BetweenHosts`). Clocks of hosts agree only
+//! within an uncertainty, so a latency below it is removed from the result. Hosts start at the same instant only within
+//! this uncertainty. Frames of emulated devices leave later by the one-way delay of the management network.
 
 use crate::act::Acts;
 use crate::hosts::Hosts;
@@ -39,7 +39,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// The trial. Its ports are those of all hosts together.
+    /// The trial. It names the ports of all hosts.
     pub spec: TrialSpec,
     /// What is known about the link of each port.
     pub neighbours: Vec<Neighbour>,
@@ -86,7 +86,7 @@ impl Job {
         let finite = |number: &f64| (0.0..=1e12).contains(number);
         match times.into_iter().chain(of_flow).chain(rates).all(|number| finite(&number)) {
             true => Ok(()),
-            false => Err("a time or a load of the trial is negative, too large or no number".into()),
+            false => Err("a time or a load of the trial is negative, too large or not a number".into()),
         }
     }
 
@@ -107,8 +107,8 @@ pub struct FarResult {
     pub start_skew_ns: u64,
     /// Number of hosts.
     pub hosts: u32,
-    /// Longest time that the thread of a host's ports was ready to run while other programs had its processor, in ns;
-    /// `None` if a kernel does not count it.
+    /// Longest time that a host's port thread was ready to run while other programs had its processor, in ns; `None` if
+    /// a kernel does not count it.
     pub waited_ns: Option<u64>,
     /// For each port, the number of its clock, and its uncertainty against the clock of the rig in ns. Ports with the same
     /// number have the same clock.
@@ -124,9 +124,9 @@ pub enum News {
     Over(Box<FarResult>),
 }
 
-/// Carries messages between a rig and the hosts that have its ports. Every method returns soon: within the time that
-/// messages take, or with an error that names the host. After an error the trial has no result, and the next one begins
-/// anew.
+/// Carries messages between a rig and the hosts that have its ports. Every method returns soon: after the time that
+/// messages take, or with an error that names the host. After an error the trial has no result, and the next trial
+/// starts afresh.
 pub trait Far: Send {
     /// Returns the number of hosts.
     fn hosts(&self) -> usize;
@@ -155,13 +155,13 @@ pub trait Far: Send {
     /// Switches the link of a port.
     ///
     /// # Errors
-    /// [`PortError::Link`], [`PortError::Lost`].
+    /// [`PortError::Link`] or [`PortError::Lost`].
     fn set_link(&mut self, port: PortIndex, up: bool) -> Result<(), PortError>;
 
     /// True if the link of a port has carrier.
     ///
     /// # Errors
-    /// [`PortError::Link`], [`PortError::Lost`].
+    /// [`PortError::Link`] or [`PortError::Lost`].
     fn has_carrier(&mut self, port: PortIndex) -> Result<bool, PortError>;
 }
 
@@ -169,7 +169,7 @@ pub trait Far: Send {
 pub struct FarPorts {
     /// The ports, in the order of the rig.
     pub ports: Vec<Relayed>,
-    /// The clock of this host. Hosts set theirs after it.
+    /// The clock of this host. The other hosts set their clocks by it.
     pub clock: SystemClock,
     /// Carries messages to the hosts.
     pub far: Box<dyn Far>,
@@ -184,7 +184,7 @@ pub trait Lender: Sync {
     fn open(&self, names: &[String], clock: SystemClock) -> Result<FarPorts, String>;
 }
 
-/// Maximum number of frames that wait at a port. It limits memory in a flood.
+/// Maximum number of frames that wait at a port. It bounds memory during a flood.
 const WAITING: usize = 4096;
 
 /// Frames from another host that wait at a port.
@@ -211,7 +211,7 @@ impl Arriving {
         }
         frames.push_back((at, frame.to_vec()));
         drop(frames);
-        // A full buffer wakes the reader too.
+        // If the buffer is full, the write fails, but then the reader has been woken already.
         let _ = (&self.bell).write(&[1]);
     }
 }
@@ -299,9 +299,9 @@ pub(crate) struct FarRun {
     end: Option<Box<FarResult>>,
 }
 
-/// How long the devices are served before the hosts are asked for news.
+/// How long to serve the devices before asking the hosts for news.
 const SLICE: Duration = Duration::from_millis(2);
-/// How long hosts may take to report after everything is sent and the drain is over, or after a stop.
+/// How long hosts may take to report after sending and draining, or after a stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl FarRun {
@@ -396,10 +396,10 @@ impl FarRun {
     /// Merges the reports of all hosts.
     ///
     /// # Errors
-    /// [`RigError::Reports`] if they do not fit together in a way that [`FarTraffic::end`] does not notice.
+    /// [`RigError::Reports`] if they contradict each other in a way that [`FarTraffic::end`] does not notice.
     pub(crate) fn result(&self) -> Result<TrialResult, RigError> {
         let reports = self.traffic.reports();
-        // Data of other hosts must not end this program.
+        // Data from other hosts must not crash this program.
         let merged = catch_unwind(AssertUnwindSafe(|| merge(reports)));
         let mut result = merged.map_err(|_| RigError::Reports("their counts contradict each other".into()))?;
         if let Some(end) = &self.end {
@@ -412,7 +412,7 @@ impl FarRun {
 /// Returns when the trial must have ended on every host.
 fn latest_end(spec: &TrialSpec, start: Instant) -> Instant {
     let drain = Duration::from_secs_f64(spec.drain_s.clamp(0.0, 1e6)).max(Duration::from_secs(2));
-    // Frames that wait at a port are read after the drain, for up to a minute.
+    // After the drain, frames that wait at a port are read for up to a minute.
     start + spec.sending_time() + drain * 2 + Duration::from_secs(60) + PATIENCE
 }
 

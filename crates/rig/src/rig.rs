@@ -283,7 +283,7 @@ impl Rig {
         (0..self.ports.len()).for_each(|port| self.hosts.forget_banners(port));
     }
 
-    /// From now on, counts received frames other than test frames of `test`, and sends `extra`, whose marks contain `key`.
+    /// Starts counting received frames that are not test frames of `test`, and sending `extra`, whose marks contain `key`.
     pub fn observe(&mut self, test: &TestTraffic, key: u64, extra: Vec<Extra>) {
         let now = self.now();
         self.hosts.observe(now, test, key, extra);
@@ -453,7 +453,7 @@ impl Rig {
                             return Err(e.into());
                         }
                     }
-                    // Halves are never merged: what some hosts counted before another one failed is no result.
+                    // Halves are never merged: what some hosts counted before another one failed is not a result.
                     Course::Far(run) => run.drive(ports, hosts, acts, stopped, until)?,
                 }
                 if let Some(refused) = hosts.take_refused() {

@@ -19,7 +19,7 @@ const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 1
 /// Longer than any step of these tests takes, however busy the machine is.
 const LONG: Duration = Duration::from_secs(60);
 
-/// What a host is told.
+/// A message to a host.
 enum Order {
     Plan(Box<Job>, Sender<Result<(), String>>),
     Start(Instant, Sender<Live>),
@@ -97,9 +97,9 @@ struct Sides {
     clock: SystemClock,
     clocks: Vec<(usize, u64)>,
     lead: Duration,
-    /// True if the hosts hear nothing more.
+    /// True if the hosts no longer receive anything.
     silent: Arc<AtomicBool>,
-    /// How a host said that it failed.
+    /// The failure that a host reported.
     failed: Arc<OnceLock<String>>,
 }
 
@@ -109,12 +109,12 @@ impl Far for Sides {
     }
 
     fn begin(&mut self, job: &Job) -> Result<Instant, PortError> {
-        // As over a network, it is data.
+        // It travels as data, as over a network.
         let text = serde_json::to_string(job).unwrap();
         for side in &mut self.sides {
             let job = Box::new(serde_json::from_str(&text).unwrap());
             side.order(|reply| Order::Plan(job, reply)).unwrap();
-            // How the last trial ended, if it failed on both hosts.
+            // Discards the end of the last trial, if it failed on both hosts.
             while side.ended.try_recv().is_ok() {}
             side.end = None;
         }
@@ -201,7 +201,7 @@ struct Bench {
     failed: Arc<OnceLock<String>>,
 }
 
-/// Time from the decision to start until the start, for a busy machine.
+/// Time from ordering a start to the start itself, long enough for a busy machine.
 const LEAD: Duration = Duration::from_millis(700);
 
 /// A rig on two hosts whose ports are connected to each other. Clocks are numbered, and have an uncertainty in ns.
@@ -231,12 +231,12 @@ fn bench(clocks: [(usize, u64); 2], silence: Duration, lead: Duration) -> Bench 
 impl Bench {
     fn timing(&mut self) -> Timing {
         let (_, key, earlier) = self.keys.next_trial();
-        // It sends everything, however far it falls behind.
+        // It sends all frames, however late.
         Timing { seed: 1, key, earlier, max_backlog_ns: LONG.as_nanos() as u64, late_ns: LONG.as_nanos() as u64 }
     }
 }
 
-/// 1,000 frames per second in each direction: the memory between the ports has room for a quarter of a second.
+/// 1,000 frames per second in each direction: the memory between the ports holds a quarter of a second of frames.
 fn both_ways(duration: Duration) -> TrialSpec {
     let host = |i: usize| AddressRange { first: HOSTS[i].into(), step: 1, count: 1 };
     TrialSpec {
@@ -276,7 +276,7 @@ fn routers_behind_ports_of_other_hosts_have_sessions() {
     let end = bench.rig.now() + LONG;
     bench.rig.serve(&Until::Established(vec![0, 1]).or_at(end), &|| false).unwrap();
     assert!(bench.rig.holds(&Until::Established(vec![0, 1])));
-    // They live on during a trial.
+    // The devices keep working during a trial.
     let timing = bench.timing();
     bench.rig.start_traffic(&both_ways(Duration::from_millis(100)), &timing, vec![]).unwrap();
     let result = bench.rig.finish(&|| false).unwrap();

@@ -63,7 +63,7 @@ fn processors(count: usize) -> Vec<usize> {
 
 fn timing(keys: &mut TrialKeys) -> Timing {
     let (_, key, earlier) = keys.next_trial();
-    // It sends everything, however far it falls behind.
+    // It sends all frames, however late.
     Timing { seed: 1, key, earlier, max_backlog_ns: LONG.as_nanos() as u64, late_ns: LONG.as_nanos() as u64 }
 }
 

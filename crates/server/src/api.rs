@@ -1,4 +1,4 @@
-//! The calls of the API, whichever way they come in: REST ([`crate::http`]) and gRPC give each of them as JSON to [`Api::call`].
+//! The calls of the API. Both REST ([`crate::http`]) and gRPC pass each call as JSON to [`Api::call`].
 
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -42,7 +42,7 @@ pub enum Answer {
 /// What caused a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The request: it is malformed, contradicts the configuration, or needs what is not supported.
+    /// The request: it is malformed, contradicts the configuration, or needs something that is not supported.
     Validation,
     /// The server or its environment.
     Internal,
@@ -80,7 +80,7 @@ impl Failure {
     }
 }
 
-/// Most calls that wait at the same time.
+/// Maximum number of calls that wait at the same time.
 const QUEUE: usize = 64;
 
 /// A call on its way to the engine.

@@ -1,7 +1,7 @@
-//! Which server owns an interface: one at a time in a network namespace.
+//! Ensures that only one server in a network namespace owns an interface.
 //!
-//! A server that uses an interface binds two Unix sockets with abstract names: one that only one process can bind, and one whose
-//! name tells who that is. Such names belong to a network namespace, as interfaces do, and the kernel removes them with their
+//! A server that uses an interface binds two abstract Unix sockets: one that only one process can bind, and one whose name
+//! identifies this process. Such names belong to a network namespace, as interfaces do, and the kernel removes them with their
 //! process.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// Interfaces that this server owns.
 #[derive(Debug)]
 pub struct Claims {
-    /// How others can tell this server.
+    /// How other servers describe this server to their users.
     owner: String,
     held: HashMap<String, [UnixDatagram; 2]>,
 }
@@ -24,17 +24,17 @@ fn bind(name: &str) -> io::Result<UnixDatagram> {
 }
 
 impl Claims {
-    /// No interfaces yet. `owner` describes this server.
+    /// Owns no interfaces yet. `owner` describes this server.
     pub fn new(owner: &str) -> Claims {
         // A name has at most 107 bytes.
         let owner = format!("{owner}, process {}", std::process::id()).chars().take(60).collect();
         Claims { owner, held: HashMap::new() }
     }
 
-    /// Claims these interfaces in addition to those held.
+    /// Claims these interfaces in addition to those already held.
     ///
     /// # Errors
-    /// Index in `names`, and who has it. Nothing has changed.
+    /// The index in `names`, and the owner. Then nothing has changed.
     pub fn add(&mut self, names: &[&str]) -> Result<(), (usize, String)> {
         let mut new = HashMap::new();
         for (i, name) in names.iter().enumerate() {
@@ -53,7 +53,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Gives up all interfaces but these.
+    /// Gives up all other interfaces.
     pub fn keep(&mut self, names: &[&str]) {
         self.held.retain(|name, _| names.contains(&name.as_str()));
     }

@@ -11,12 +11,12 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 
-/// Most connections at a time.
+/// Maximum number of connections at a time.
 pub const MOST: usize = 256;
-/// How long a client may let written bytes wait.
+/// How long written bytes may wait for the client.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Accepts connections up to a number. Further ones are closed at once.
+/// Limits the number of connections. Those beyond the limit are closed immediately.
 #[derive(Clone, Debug)]
 pub struct Limited {
     free: Arc<Semaphore>,
@@ -49,7 +49,7 @@ impl<S> Accept<TcpStream, S> for Limited {
 /// A connection that counts against the limit.
 pub struct Guarded<I> {
     stream: I,
-    /// Ends when written bytes have waited too long.
+    /// Fires when written bytes have waited too long.
     waiting: Option<Pin<Box<Sleep>>>,
     patience: Duration,
     _permit: OwnedSemaphorePermit,
@@ -128,7 +128,7 @@ mod tests {
             let (ours, mut theirs) = duplex(1_000);
             let mut guarded = limited.guard(ours).unwrap();
             let reading = async {
-                // Slower than the patience in all, but never for one write.
+                // In total this takes longer than the patience, but no single write does.
                 for _ in 0..10 {
                     sleep(Duration::from_millis(10)).await;
                     theirs.read_exact(&mut [0; 1_000]).await.unwrap();

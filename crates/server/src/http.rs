@@ -14,9 +14,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Largest body of a request in bytes.
 const MOST_BODY: usize = 64 << 20;
-/// Most commas, brackets and braces in a body. Each value takes up to 150 bytes in memory.
+/// Maximum number of commas, brackets and braces in a body. Each value takes up to 150 bytes in memory.
 const MOST_VALUES: usize = 2_000_000;
-/// Most bytes of all bodies and files that are on their way at a time.
+/// Maximum total length in bytes of all bodies and files in transit.
 const MOST_BYTES: usize = 256 << 20;
 /// How long the body of a request may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Takes room for so many bytes.
+    /// Reserves room for this many bytes.
     fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Failure> {
         let kib = u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
         self.room.clone().try_acquire_many_owned(kib).map_err(|_| Failure {

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time for open requests when the server ends.
+/// Time that open requests get when the server ends.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// An address to which clients connect, and what they find there.

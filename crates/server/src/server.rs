@@ -17,9 +17,9 @@ pub struct Options {
     pub backend: &'static Backend,
     /// Flows stop when no client has called for this time.
     pub idle_stop: Option<Duration>,
-    /// Says why an interface must not become a port, if it must not.
+    /// Returns the reason if an interface must not become a port.
     pub may_use: fn(&str) -> Result<(), String>,
-    /// Tells the user what no client hears.
+    /// Shows the user messages that no client receives.
     pub warn: fn(&str),
 }
 
@@ -36,7 +36,7 @@ pub struct Listening {
     pub grpc_tls: bool,
 }
 
-/// How often the server looks for the user's request to stop.
+/// How often the server checks whether the user wants it to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Serves clients until `stop` is set. Calls `ready` with the addresses of REST and gRPC when clients can connect.

@@ -16,7 +16,7 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Replaces one value of a document, the `n`-th one that a walk finds.
+/// Replaces one value of a document: the `n`-th that a traversal finds.
 fn replace(document: &mut Value, n: &mut usize, by: &Value) {
     if *n == 0 {
         document.clone_from(by);

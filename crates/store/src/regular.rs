@@ -4,22 +4,22 @@
 //! # Files from elsewhere
 //!
 //! `store/src/regular.rs` reads run folders. `lab/src/configuration.rs` and `testbed/src/mrt.rs` read the files named
-//! in a suite. All of them read only ordinary files, up to a size limit. Reports are written as new files, which does
+//! in a suite. All of them read only regular files, up to a size limit. Reports are written as new files, which does
 //! not follow links.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Opens an ordinary file for reading, possibly through a link. An ordinary file has an end, and opening it does not
+/// Opens a regular file for reading, possibly through a link. A regular file has an end, and opening it does not
 /// block.
 ///
 /// # Errors
-/// Errors of the operating system; [`io::ErrorKind::InvalidInput`] for anything but an ordinary file.
+/// Errors of the operating system; [`io::ErrorKind::InvalidInput`] for anything but a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let refuse = |is_file| match is_file {
         true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no ordinary file")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     };
     // Checks before opening, because opening may block, and again afterwards, because the file may have been replaced.
     refuse(fs::metadata(path)?.is_file())?;
@@ -28,7 +28,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads an ordinary file of at most `most` bytes.
+/// Reads a regular file of at most `most` bytes.
 ///
 /// # Errors
 /// Errors of [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for a larger file.
@@ -65,7 +65,7 @@ mod tests {
         );
         let fails = |path: &Path, most| read_regular(path, most).unwrap_err();
         assert_eq!(fails(&file, 4).kind(), io::ErrorKind::FileTooLarge);
-        assert_eq!(fails(&zero, 5).to_string(), "it is no ordinary file");
+        assert_eq!(fails(&zero, 5).to_string(), "it is not a regular file");
         assert_eq!(fails(folder.path(), 5).kind(), io::ErrorKind::InvalidInput);
         assert_eq!(fails(&folder.path().join("none"), 5).kind(), io::ErrorKind::NotFound);
         File::create(&file).unwrap().set_len(1 << 40).unwrap();

@@ -24,7 +24,7 @@ pub(crate) fn read(node: &Node, duts: Option<&[DutConfig]>, problems: &mut Probl
         if let Some(duts) = duts
             && !duts.iter().any(|dut| dut.name == entry.key)
         {
-            let message = format!("`about` has a map for {}, which is no DUT of this suite", quote(&entry.key));
+            let message = format!("`about` has a map for {}, which is not a DUT of this suite", quote(&entry.key));
             return problems.refuse(
                 &entry.key_span,
                 message,

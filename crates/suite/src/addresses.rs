@@ -318,7 +318,7 @@ fn read_address(node: &Node, family: Family, example: IpAddr, problems: &mut Pro
         Err(_) if text.contains('/') => "write the address without a length; it has the length of `dut`".to_owned(),
         Err(_) => such_as(example),
     };
-    problems.refuse(&node.span, format!("{} is no {family} address", quote(text)), help)
+    problems.refuse(&node.span, format!("{} is not an {family} address", quote(text)), help)
 }
 
 fn read_prefix(
@@ -343,7 +343,7 @@ fn read_prefix(
             let help = format!("write a length from 1 to {}", bits(family));
             (format!("has no valid prefix length for {family}"), help)
         }
-        _ => (format!("is no {family} prefix"), such),
+        _ => (format!("is not an {family} prefix"), such),
     };
     problems.refuse(&node.span, format!("{} {what}", quote(text)), help)
 }

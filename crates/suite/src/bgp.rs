@@ -219,7 +219,7 @@ fn as_number(params: &Params, key: &str, span: &Range<usize>, problems: &mut Pro
     }
 }
 
-/// The AS numbers of external ports must be valid and differ from the DUT's.
+/// The AS numbers of external ports must be valid and differ from the DUT's AS number.
 fn check_as_numbers(config: &BgpConfig, ports: &[PortConfig], spans: [&Range<usize>; 2], problems: &mut Problems) {
     let own = |i: usize| u64::from(config.tester_as) + i as u64;
     let external = |i: &usize| !config.internal.contains(&ports[*i].name);

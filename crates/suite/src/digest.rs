@@ -87,7 +87,7 @@ fn digest(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, proble
     if let (Some(by), Some(entry)) = (&by, fields.get("by")) {
         let has = |table: &TableShape| table.columns.iter().any(|(key, ..)| key == by);
         if let Some(table) = columns.iter().filter_map(|(_, table)| *table).find(|table| !has(table)) {
-            let message = format!("{} is no column of the table `{}`", quote(by), table.key);
+            let message = format!("{} is not a column of the table `{}`", quote(by), table.key);
             let keys = table.columns.iter().map(|(key, ..)| *key);
             return problems.refuse(&entry.value.span, message, did_you_mean(by, keys));
         }
@@ -175,7 +175,7 @@ fn test_of<'r>(
     let elsewhere = registry.tests.iter().find(|spec| has_table(spec) || spec.name == cells.table);
     let (message, help) = match elsewhere {
         Some(spec) => (
-            format!("`digest` has a column of {}, which is no test of this suite", quote(spec.name)),
+            format!("`digest` has a column of {}, which is not a test of this suite", quote(spec.name)),
             format!("add `{}` to `tests`, or leave the column out", spec.name),
         ),
         None => (
@@ -258,6 +258,6 @@ mod tests {
         let with = |columns: &str| digests(&format!("[{{title: t, by: frame_size, columns: {{{columns}}}}}]"));
         assert_eq!(with("a: rates.rate_pps, b: open.x").unwrap()[0].by.as_deref(), Some("frame_size"));
         let told = with("a: rates.rate_pps, b: {cell: shared.note, test: second}").unwrap_err().remove(0);
-        assert!(told.starts_with("`frame_size` is no column of the table `shared` (known: `note`"), "{told}");
+        assert!(told.starts_with("`frame_size` is not a column of the table `shared` (known: `note`"), "{told}");
     }
 }

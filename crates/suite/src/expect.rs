@@ -137,7 +137,7 @@ fn unknown(key: &str, spec: &TestSpec, sizes: &Sizes, problems: &mut Problems, s
             Some((table, column)) => format!("name a column of a table, for instance `{}.{column}`", table.key),
             None => format!("the test `{}` gives no figure to compare; leave `expect` out", spec.name),
         };
-        problems.add(span, format!("{} is no figure of this test", quote(key)), help);
+        problems.add(span, format!("{} is not a figure of this test", quote(key)), help);
     } else if key.len() <= LONGEST_KEY && spec.figures.iter().any(|f| matches(f.key, key, &|_| true)) {
         let listed = list(sizes.listed());
         let (problem, help) = match sizes {
@@ -156,7 +156,7 @@ fn unknown(key: &str, spec: &TestSpec, sizes: &Sizes, problems: &mut Problems, s
             .take(MOST_LISTED)
             .collect();
         let help = did_you_mean(key, expanded.iter().map(String::as_str));
-        problems.add(span, format!("{} is no figure of the test `{}`", quote(key), spec.name), help);
+        problems.add(span, format!("{} is not a figure of the test `{}`", quote(key), spec.name), help);
     }
 }
 
@@ -198,14 +198,14 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<Bound> {
     let (at_least, rest) = match (text.strip_prefix(">="), text.strip_prefix("<=")) {
         (Some(rest), _) => (true, rest.trim()),
         (_, Some(rest)) => (false, rest.trim()),
-        _ => return problems.refuse(&node.span, format!("{} is no criterion", quote(text)), help),
+        _ => return problems.refuse(&node.span, format!("{} is not a criterion", quote(text)), help),
     };
     if let Some(share) = rest.strip_suffix(OF_BASELINE) {
         let percent = share.trim().strip_suffix('%').and_then(parse_percent);
         return match percent.filter(|percent| *percent > 0.0) {
             Some(value) => Some(Bound { at_least, value, is_share: true }),
             None => {
-                let message = format!("{} is no share of a baseline", quote(rest));
+                let message = format!("{} is not a share of a baseline", quote(rest));
                 let sign = if at_least { ">= 95" } else { "<= 105" };
                 problems.refuse(&node.span, message, such_as(format!("{key}: \"{sign} % {OF_BASELINE}\"")))
             }
@@ -232,7 +232,7 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<Bound> {
                 "ns" | "us" | "ms" | "s" => "duration",
                 _ => "number",
             };
-            let message = format!("{} is no {what} to compare {} with", quote(rest), quote(key));
+            let message = format!("{} is not a {what} to compare {} with", quote(rest), quote(key));
             problems.refuse(&node.span, message, help)
         }
     }
@@ -283,7 +283,7 @@ pub(crate) fn table_of(
     problems: &mut Problems,
 ) -> Option<&'static TableShape> {
     let Some(table) = spec.tables.iter().find(|table| table.key == cells.table) else {
-        let message = format!("{} is no table of the test `{}`", quote(&cells.table), spec.name);
+        let message = format!("{} is not a table of the test `{}`", quote(&cells.table), spec.name);
         return problems.refuse(span, message, did_you_mean(&cells.table, spec.tables.iter().map(|table| table.key)));
     };
     let before = problems.len();
@@ -291,7 +291,7 @@ pub(crate) fn table_of(
         if table.columns.iter().any(|(key, ..)| key == column) {
             continue;
         }
-        let message = format!("{} is no column of the table `{}`", quote(column), table.key);
+        let message = format!("{} is not a column of the table `{}`", quote(column), table.key);
         let help = match column.as_str() {
             "dut" => by_dut.to_owned(),
             _ => did_you_mean(column, table.columns.iter().map(|(key, ..)| *key)),

@@ -35,7 +35,7 @@ pub enum KeyPlace {
     Env(String),
 }
 
-/// Returns a key. The implementation reads only ordinary files, and at most a few kilobytes.
+/// Returns a key. The implementation reads only regular files, and at most a few kilobytes.
 pub type OpenKey<'a> = &'a dyn Fn(&KeyPlace) -> Result<String, Refusal>;
 
 /// Inserts the key into the section `bgp` of a suite in `folder`.
@@ -204,7 +204,7 @@ fn after_the_word(text: &str) -> Vec<Range<usize>> {
         let skipped = rest[..end].len() - rest[..end].trim_start_matches(['"', '\'', ' ', '\t', ':']).len();
         start + skipped..start + end
     };
-    // The name of a file or a variable that contains a key (`md5_file`) is no secret.
+    // The name of a file or a variable that contains a key (`md5_file`) is not a secret.
     let keys = text.match_indices(MD5).filter(|(at, word)| !text[at + word.len()..].starts_with('_'));
     keys.map(value).collect()
 }

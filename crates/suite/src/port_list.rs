@@ -32,7 +32,7 @@ pub(crate) const DEFAULT_MTU: u64 = 1500;
 const MIN_MTU: u64 = 1280;
 /// Smallest MTU without IPv6 (RFC 791), in bytes.
 pub(crate) const MIN_MTU_IPV4: u64 = 68;
-/// Largest MTU, in bytes: that of the largest frame that the tester builds.
+/// Largest MTU, in bytes: the MTU for the largest frame that the tester builds.
 pub(crate) const MAX_MTU: u64 = (MAX_FRAME - ETHERNET_OVERHEAD) as u64;
 /// EtherType of a C-TAG (IEEE 802.1Q).
 const C_TAG: u16 = 0x8100;
@@ -287,7 +287,7 @@ fn owner<'n>(node: &'n Node, problems: &mut Problems) -> Option<(String, &'n Ran
     Some((name(node, "`sites_of`", true, problems)?, &node.span))
 }
 
-/// Refuses further sites of VRFs that cannot be.
+/// Refuses impossible further sites of VRFs.
 fn check_sites(ports: &[Port], problems: &mut Problems) {
     for (index, port) in ports.iter().enumerate() {
         let Some((owner, span)) = &port.sites_of else { continue };
@@ -464,7 +464,7 @@ fn tags(id: &Node, tpid: Option<&Node>, problems: &mut Problems) -> Option<Vec<V
                     let help = "write `0x8100` (IEEE 802.1Q) or `0x88a8` (IEEE 802.1ad)";
                     return problems.refuse(
                         &node.span,
-                        format!("{} is no `tpid` of a VLAN tag", quote(&written)),
+                        format!("{} is not a `tpid` of a VLAN tag", quote(&written)),
                         help,
                     );
                 }

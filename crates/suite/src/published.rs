@@ -144,7 +144,7 @@ pub(super) fn known_test(
     let name = line(node, "`test`", problems)?;
     match tests {
         Some(tests) if !tests.iter().any(|known| known.test == name) => {
-            let message = format!("{what} {}, which is no test of this suite", quote(&name));
+            let message = format!("{what} {}, which is not a test of this suite", quote(&name));
             problems.refuse(&node.span, message, did_you_mean(&name, tests.iter().map(|test| test.test.as_str())))
         }
         _ => Some(name),
@@ -205,7 +205,7 @@ fn figures(
         .entries
         .iter()
         .map(|entry| {
-            // A size that this run does not send is no mistake, because the command line may have changed the sizes:
+            // A size that this run does not send is not a mistake, because the command line may have changed the sizes:
             // the report then shows only the published figure.
             let key = match (registry.test(&published.test), tests) {
                 (Some(spec), Some(_)) => expect::named(entry, spec, &Sizes::Any, problems)?.0,

@@ -31,15 +31,15 @@ pub(crate) const KEYS: [&str; 19] = [
 /// Changes to a suite from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// Profile, instead of the suite's.
+    /// Profile that overrides the suite's profile.
     pub profile: Option<Profile>,
     /// Names of the DUTs to run; all if empty.
     pub duts: Vec<String>,
     /// Names or ids of the tests to run; all if empty.
     pub tests: Vec<String>,
-    /// Seed, instead of the suite's.
+    /// Seed that overrides the suite's seed.
     pub seed: Option<u64>,
-    /// Number of rounds, instead of the suite's.
+    /// Number of rounds that overrides the suite's number.
     pub rounds: Option<u32>,
     /// Values of variables, instead of the suite's. If a variable has several, the last one applies.
     pub variables: Vec<Variable>,

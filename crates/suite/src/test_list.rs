@@ -14,9 +14,9 @@ use std::ops::Range;
 
 const EXAMPLE: &str = "- throughput: {frame_sizes: [64, 1518]}";
 
-/// Key that distinguishes tests of the same name. It is no parameter, so `defaults` cannot have it.
+/// Key that distinguishes tests of the same name. It is not a parameter, so `defaults` cannot have it.
 pub(crate) const ID: &str = "id";
-/// Key that restricts a test to some DUTs. It is no parameter either.
+/// Key that restricts a test to some DUTs. It is not a parameter either.
 pub(crate) const DUTS: &str = "duts";
 /// Longest id.
 pub(crate) const LONGEST_ID: usize = 32;
@@ -144,7 +144,7 @@ fn one<'n>(
     Some(Written { spec, name_span, fields, id, duts })
 }
 
-/// The only DUTs of a test. `names` are those of all DUTs of the suite, if they could be read.
+/// The only DUTs of a test. `names` are the names of all DUTs of the suite, if they could be read.
 fn duts<'n>(node: &'n Node, names: Option<&[&str]>, problems: &mut Problems) -> Vec<&'n str> {
     let mut duts = Vec::new();
     for node in items(node, "`duts` of a test", "duts: [frr, bird]", problems).unwrap_or_default() {
@@ -169,7 +169,11 @@ fn id<'n>(entry: &'n Entry, registry: &Registry, problems: &mut Problems) -> Opt
     }
     if registry.test(id).is_some() {
         let message = format!("the id {} is the name of a test", quote(id));
-        return problems.refuse(&entry.value.span, message, "write an id that is no name in `drophammer list tests`");
+        return problems.refuse(
+            &entry.value.span,
+            message,
+            "write an id that is not a name in `drophammer list tests`",
+        );
     }
     Some((id, &entry.value.span))
 }

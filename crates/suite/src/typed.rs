@@ -289,7 +289,7 @@ mod tests {
             header("- vlan: {vid: 1000}\n- ipv4: {dscp: 46}\n").unwrap()
         );
         for (yaml, at, part) in [
-            ("- ipv4: {dscp: af44}", "af44", "af44 is no DSCP / write 0 to 63, or `ef`"),
+            ("- ipv4: {dscp: af44}", "af44", "af44 is not a DSCP / write 0 to 63, or `ef`"),
             ("- vlan: {vid: 5000}", "5000", "does not fit a field of 12 bits"),
             ("- vlan: {vidd: 5}", "vidd", "no key `vidd` here / known are"),
             ("- vlann: {vid: 5}", "vlann", "`vlann` is not known here / known are `ethernet`"),

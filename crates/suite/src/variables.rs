@@ -96,7 +96,7 @@ fn values(section: &Entry, problems: &mut Problems) -> Option<BTreeMap<String, N
         );
     }
     for entry in entries.iter().filter(|entry| !is_name(&entry.key)) {
-        let message = format!("{} is no name of a variable", quote(&entry.key));
+        let message = format!("{} is not a variable name", quote(&entry.key));
         problems.add(&entry.key_span, message, "write letters, digits, `_` and `-`, at most 64");
     }
     Some(entries.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect())
@@ -152,7 +152,7 @@ impl<'a> Filler<'a> {
             match self.value(&name, &place).map(|node| &node.value) {
                 Some(Value::Scalar { text, .. }) => out += text,
                 Some(_) => {
-                    let message = format!("the variable {} in {shown} is no single value", quote(&name));
+                    let message = format!("the variable {} in {shown} is not a single value", quote(&name));
                     return self.problems.add(
                         &place,
                         message,
@@ -232,9 +232,9 @@ mod tests {
         for (suite, given, word) in [
             ("variables: {rate: 1}\na: ${rat}\n", &[][..], "did you mean `rate`"),
             ("variables: {rate: 1}\na: x${rate\n", &[], "without `}`"),
-            ("variables: {rate: [1]}\na: x${rate}\n", &[], "no single value"),
+            ("variables: {rate: [1]}\na: x${rate}\n", &[], "not a single value"),
             ("variables: [1]\n", &[], "is a map, not a list"),
-            ("variables: {a b: 1}\n", &[], "no name of a variable"),
+            ("variables: {a b: 1}\n", &[], "not a variable name"),
             ("variables: {rate: 1}\n", &["speed=1"], "no such variable"),
             ("variables: {rate: 1}\n", &["rate=[1"], "rate"),
         ] {

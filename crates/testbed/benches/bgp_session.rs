@@ -80,7 +80,7 @@ fn sink(listener: &TcpListener, greeting: &[u8]) -> Outcome<(usize, Instant)> {
 struct Bench {
     suite: Suite,
     peer: Netns,
-    /// The emulated router's address and the kernel's.
+    /// Addresses of the emulated router and of the kernel.
     router: Ipv4Addr,
     kernel: Ipv4Addr,
 }

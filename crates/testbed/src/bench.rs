@@ -443,13 +443,14 @@ impl<'a> Bench<'a> {
                 us(start_skew_ns)
             ),
         };
-        // Figures of convergence would otherwise look like those of local ports.
+        // Otherwise figures of convergence would look as if they were measured on local ports.
         Some(format!(
             "{clocks}; messages of emulated devices cross the management network, so times of routes include its delay"
         ))
     }
 
-    /// Remembers the conditions between hosts. Ends a test of latency between hosts whose clocks cannot measure it.
+    /// Remembers the conditions between hosts. Ends a latency test if the clocks of the hosts cannot measure its
+    /// latency.
     fn note_hosts(&mut self, result: &TrialResult) -> Result<(), TestError> {
         if let Some(now) = &result.health.between_hosts {
             let worst = self.between_hosts.get_or_insert_with(|| now.clone());
@@ -459,7 +460,7 @@ impl<'a> Bench<'a> {
         let measures = self.running.as_ref().is_some_and(|running| running.spec.measures_latency());
         match &result.health.between_hosts {
             Some(between) if measures && !between.unmeasurable.is_empty() => Err(TestError::NotApplicable(format!(
-                "latency is not measurable between these hosts: that of {} is below the uncertainty of their clocks, {} µs; \
+                "latency is not measurable between these hosts: the latency of {} is below the uncertainty of their clocks, {} µs; \
                  use ports of one host, or hosts with a faster management network",
                 between.unmeasurable.join(", "),
                 between.clock_uncertainty_ns.div_ceil(1000),

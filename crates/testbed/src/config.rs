@@ -28,7 +28,7 @@ pub fn hosts(ports: &[PortConfig], families: &[Family], seed: u64) -> Config {
     Config { seed, ports: ports.iter().enumerate().map(host).collect() }
 }
 
-/// Gives `device` the host's side of each addressing.
+/// Gives `device` the host's address of each addressing.
 fn address<'a>(device: &mut DeviceConfig, addressing: impl Iterator<Item = &'a Addressing>) {
     addressing.for_each(|a| device.set_address(a.host, a.prefix_len, a.dut));
 }
@@ -44,7 +44,7 @@ pub fn hosts_and_routers(ports: &[PortConfig], families: &[Family], seed: u64) -
     let mut config = hosts(ports, families, seed);
     for (index, port) in ports.iter().enumerate() {
         let Some(bgp) = &port.bgp else { continue };
-        // Of each family: one has as many routers as the other, or none.
+        // One per family: both families have the same number of routers, or one family has none.
         let mut numbers = [0, 0];
         for link in port.peer_links() {
             let device = &mut config.ports[index].devices[device_of(&link)];
@@ -63,14 +63,13 @@ pub fn hosts_and_routers(ports: &[PortConfig], families: &[Family], seed: u64) -
     config
 }
 
-/// Index among the devices of its port of the one with the peers of a link.
+/// Index of the device that has the peers of a link, among the devices of its port.
 pub(crate) fn device_of(link: &PeerLink<'_>) -> usize {
     link.vlan.map_or(0, |vlan| vlan + 1)
 }
 
-/// Adds the speakers of VPNs: a CE router on each VLAN of a customer port, with a BGP session for each family, and BFD over IPv4 if the port has it; and the
-/// PE router behind each core port. Tests
-/// add the other protocols of core ports.
+/// Adds the speakers of VPNs. Each VLAN of a customer port has a CE router with a BGP session for each family, and with BFD over IPv4 if the port has it.
+/// Each core port has a PE router behind it. Tests add the other protocols of core ports.
 fn add_edges(config: &mut Config, ports: &[PortConfig]) {
     let vrfs = label_edge::vrfs(ports);
     for (site, vrf) in (0..).zip(&vrfs) {
@@ -91,7 +90,7 @@ fn add_edges(config: &mut Config, ports: &[PortConfig]) {
     for port in label_edge::core_ports(ports) {
         let (pe, dut) = (label_edge::pe_router(port), label_edge::DUT_LOOPBACK);
         let device = &mut config.ports[port].devices[0];
-        // The core has IPv4 even if no frame of a test has.
+        // The core needs IPv4 even if a test sends no IPv4 frames.
         address(device, ports[port].ipv4.iter());
         device.also.push((pe.into(), 1));
         if !vrfs.is_empty() {
@@ -104,7 +103,7 @@ fn add_edges(config: &mut Config, ports: &[PortConfig]) {
     }
 }
 
-/// Hosts of a loop without DUT: each port faces the other one of its pair.
+/// Hosts of a loop without a DUT: each port faces the other port of its pair.
 pub fn joined_in_pairs(ports: &[PortConfig], seed: u64) -> Config {
     joined_in_pairs_of(ports, &[], seed)
 }
@@ -125,7 +124,7 @@ fn router_id(port: PortIndex, index: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x6440_0001 + ((port as u32) << 16) + index)
 }
 
-/// One side of a session: the router at `address`, the DUT at `dut`.
+/// One side of a session: the router has `address`, the DUT has `dut`.
 pub(crate) fn peer(address: IpAddr, dut: IpAddr, bgp: &PortBgp, router_id: Ipv4Addr) -> PeerConfig {
     let peer = PeerConfig::new(address, dut, bgp.asn, bgp.dut_as, router_id);
     let family = if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };

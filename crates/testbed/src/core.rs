@@ -1,4 +1,4 @@
-//! Protocols on the emulated P router behind each core port: a test installs them, and they are stopped when it ends.
+//! Protocols on the emulated P router behind each core port. A test installs them, and they are stopped when it ends.
 
 use crate::bench::{Bench, Failure};
 use crate::observer::Progress;
@@ -14,16 +14,17 @@ use std::time::Duration;
 
 /// How long a protocol may take to end its sessions.
 const ENDING: Duration = Duration::from_secs(5);
-/// How often the DUT is checked for being alive.
+/// How often to check that the DUT is alive.
 const LOOK: Duration = Duration::from_millis(50);
-/// Cost of the link between P router and PE router.
+/// Cost of the link between the P router and the PE router.
 const COST: u16 = 10;
 /// Index of the P router among the devices of a core port.
 pub(crate) const P_ROUTER: usize = 0;
 
 /// A prefix from its address and length.
 pub(crate) fn prefix(address: Ipv4Addr, length: u8) -> Result<Prefix, TestError> {
-    Prefix::masked(address.into(), length).ok_or_else(|| TestError::Failed(format!("{address}/{length} is no prefix")))
+    Prefix::masked(address.into(), length)
+        .ok_or_else(|| TestError::Failed(format!("{address}/{length} is not a prefix")))
 }
 
 /// OSPF of the P router behind `port`, on a link with this MTU, and the PE router behind it.
@@ -43,7 +44,7 @@ pub(crate) fn ospf_to(port: PortIndex, mtu: u32) -> OspfConfig {
         hello_interval: OSPF_HELLO_S,
         dead_interval: OSPF_DEAD_S,
         mtu: mtu.min(u16::MAX.into()) as u16,
-        // Routers that make room for labels tell a larger MTU.
+        // Routers that make room for labels announce a larger MTU.
         ignore_mtu: true,
         topology: Some(topology),
         ..OspfConfig::new(p_router(port))
@@ -51,8 +52,8 @@ pub(crate) fn ospf_to(port: PortIndex, mtu: u32) -> OspfConfig {
 }
 
 impl Bench<'_> {
-    /// Gives the P router behind `port` a protocol, or replaces it, and starts it. Protocols that are replaced must have been stopped. BGP sessions of
-    /// the P router and of the PE router behind it must be down.
+    /// Gives the P router behind `port` a protocol, or replaces it, and starts it. A protocol must be stopped before it is replaced, and the BGP
+    /// sessions of the P router and of the PE router behind it must be down.
     ///
     /// # Errors
     /// [`TestError::Failed`] if the configuration cannot be used.
@@ -65,10 +66,10 @@ impl Bench<'_> {
         Ok(place)
     }
 
-    /// Serves the devices until `until` is true, for at most `within`. Returns the time that this took; `None` if the time is over.
+    /// Serves the devices until `until` is true, for at most `within`. Returns the time that this took; `None` after `within`.
     ///
     /// # Errors
-    /// [`TestError::Interrupted`], [`TestError::DutDied`].
+    /// [`TestError::Interrupted`] or [`TestError::DutDied`].
     pub(crate) fn await_core(&mut self, until: &Until, within: Duration) -> Result<Option<Duration>, TestError> {
         let begun = self.rig.now();
         let end = begun + within;
@@ -100,10 +101,11 @@ impl Bench<'_> {
         self.observer.progress(&Progress::Note { text, problem: false });
     }
 
-    /// Stops all protocols that were started, and waits until their sessions have ended. A note says so if they have not after 5 s.
+    /// Stops all protocols that were started, and waits until their sessions have ended. If some have not after 5 s, a note says
+    /// so.
     ///
     /// # Errors
-    /// [`TestError::Interrupted`], [`TestError::DutDied`].
+    /// [`TestError::Interrupted`] or [`TestError::DutDied`].
     pub(crate) fn stop_core(&mut self) -> Result<(), TestError> {
         let places = std::mem::take(&mut self.core_protocols);
         for place in &places {

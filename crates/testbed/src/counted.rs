@@ -2,13 +2,13 @@
 //!
 //! # Counters and answers
 //!
-//! `model::counters` defines what each counter of the kernel or of IF-MIB counts. `Hosts` count the frames that they
-//! send and receive besides test frames, so a trial with `Trial::counters` can compute the exact value of each counter
-//! (`counter_accuracy`). `Trial::ask` asks a router questions while a trial runs. The emulated device of the first port
-//! sends pings at events of the trial, also in virtual time. SNMP questions, and all questions over a management link
-//! (`lab/src/management.rs`), come from threads in a separate namespace, never from the packet loop. `Trial::echo`
-//! splits round trips into their parts: the device that answers records when a request arrived and when its reply left
-//! (`emulation/src/ping/session.rs`). The delay of ports and links is measured on the loop without a DUT
+//! `model::counters` defines what each counter of the kernel or of IF-MIB counts. `Hosts` count the frames other than
+//! test frames that they send and receive, so a trial with `Trial::counters` can compute the exact value of each
+//! counter (`counter_accuracy`). `Trial::ask` asks a router questions while a trial runs. The emulated device of the
+//! first port sends pings at events of the trial, also in virtual time. SNMP questions, and all questions over a
+//! management link (`lab/src/management.rs`), come from threads in a separate namespace, never from the packet loop.
+//! `Trial::echo` splits round trips into their parts: the device that answers records when a request arrived and when
+//! its reply left (`emulation/src/ping/session.rs`). The delay of ports and links is measured on the loop without a DUT
 //! (`testbed/src/runner/own_delay.rs`).
 
 use crate::bench::failed;

@@ -11,7 +11,7 @@ use drophammer_rig::{Command, ProtocolPlace, Rig, Until};
 use drophammer_wire::bfd::{State, diagnostic};
 use std::time::Duration;
 
-/// How long sessions may take to end: longer than the detection time, for which they say AdminDown.
+/// How long sessions may take to end: longer than the detection time, during which they send AdminDown.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// The CE routers with BFD that are in use.
@@ -22,7 +22,7 @@ struct Customer {
     /// Name of the site.
     site: String,
     place: ProtocolPlace,
-    /// How often the session had gone down before, and how often of these because packets were missing.
+    /// How often the session had gone down before, in total and because packets were missing.
     before: (u64, u64),
 }
 
@@ -64,7 +64,7 @@ impl CustomerBfd {
         Some(format!("the BFD session of the CE router of {} is down: {}", customer.site, why(&report)))
     }
 
-    /// Adds the sessions that went down since they were brought up.
+    /// Adds the sessions that have gone down since they were brought up.
     pub(crate) fn count(&self, rig: &Rig, seen: &mut VpnRoutesSeen) {
         for customer in &self.0 {
             let Some(report) = customer.report(rig) else { continue };
@@ -78,10 +78,10 @@ impl CustomerBfd {
 }
 
 impl Bench<'_> {
-    /// Starts BFD on the CE routers of these sites, given with their names, and waits until all sessions are up.
+    /// Starts BFD on the CE routers of these sites, which come with their names, and waits until all sessions are up.
     ///
     /// # Errors
-    /// [`TestError::Failed`] with the sessions that are not up until `deadline`, which is `within` after the start of all sessions.
+    /// [`TestError::Failed`] with the sessions that are not up at `deadline`, which is `within` after the start of all sessions.
     pub(crate) fn start_customer_bfd(
         &mut self,
         sites: Vec<(String, ProtocolPlace)>,
@@ -107,10 +107,10 @@ impl Bench<'_> {
         Err(TestError::Failed(format!("{down} of {sessions} BFD sessions are not up after {within} s; {first}")))
     }
 
-    /// Ends these sessions. The DUT hears that they are AdminDown.
+    /// Ends these sessions, and tells the DUT that they are AdminDown.
     ///
     /// # Errors
-    /// [`TestError::Interrupted`], [`TestError::DutDied`].
+    /// [`TestError::Interrupted`] or [`TestError::DutDied`].
     pub(crate) fn stop_customer_bfd(&mut self, all: &CustomerBfd) -> Result<(), TestError> {
         for customer in &all.0 {
             self.rig.command_to(customer.place, &Command::Stop).map_err(|e| TestError::Failed(e.to_string()))?;
@@ -120,7 +120,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Waits for one session after the other, so that the time for many grows with their number only. False after `deadline`.
+    /// Waits for one session after the other, so that checking many sessions takes time proportional to their number. False
+    /// after `deadline`.
     fn await_each(
         &mut self,
         all: &CustomerBfd,

@@ -17,13 +17,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::time::Duration;
 
-/// How often a state that no condition of the rig describes is checked.
+/// How often to check a state for which the rig has no condition.
 const LOOK: Duration = Duration::from_millis(10);
-/// Numbers of the ranges of FECs that a P router advertises: the PE router's loopback address, and the prefixes.
+/// Indices of the FEC ranges that a P router advertises: the PE router's loopback address, and the prefixes.
 const PE_FEC: usize = 0;
 const FECS: usize = 1;
 
-/// The act of a P router for an action of a test.
+/// Translates an action of a test into the act of a P router.
 pub(crate) fn act(protocol: CoreProtocol, change: Change, part: Range<u32>) -> Act {
     let command = match (protocol, change) {
         (CoreProtocol::Ldp, Change::Advertise) => Command::Ldp(LdpCommand::Advertise { range: FECS, part }),
@@ -34,7 +34,8 @@ pub(crate) fn act(protocol: CoreProtocol, change: Change, part: Range<u32>) -> A
     Act::Device { device: P_ROUTER, command }
 }
 
-/// OSPF of the P router behind `port`: a PE router behind it, and the prefixes of `plan`, if they are behind this port.
+/// OSPF of the P router behind `port`, with a PE router behind it, and with the prefixes of `plan` if they are behind
+/// this port.
 fn ospf_of(plan: &IgpPlan, port: PortIndex, mtu: u32) -> OspfConfig {
     let external = |metric| Externals {
         networks: Networks { first: FIRST, length: LENGTH, count: plan.prefixes, metric },
@@ -143,7 +144,7 @@ impl Igp for TestSetup<'_> {
 
     fn act(&mut self, action: &RouteAction) -> Result<(), TestError> {
         let RouteAction::Igp { port, protocol, change, part } = action else {
-            return Err(TestError::NotApplicable("this is no action of a P router".into()));
+            return Err(TestError::NotApplicable("this is not an action of a P router".into()));
         };
         let act = act(*protocol, *change, part.clone());
         self.routing.bench.rig.command(*port, &act).map_err(|e| TestError::NotApplicable(e.to_string()))
@@ -176,6 +177,14 @@ impl Igp for TestSetup<'_> {
         labels(&self.routing.bench, port, part)
     }
 
+    fn await_pe_label(&mut self, port: PortIndex, of: PortIndex, within: Duration) -> Result<Option<u32>, TestError> {
+        let pe = prefix(pe_router(of), 32)?;
+        let label = |bench: &Bench<'_>| bench.lsr(port)?.label_for(pe).map(|label| label.value());
+        let bench = &mut self.routing.bench;
+        bench.await_state(within, &|bench| label(bench).is_some())?;
+        Ok(label(bench))
+    }
+
     fn counts(&self, port: PortIndex) -> IgpCounts {
         let bench = &self.routing.bench;
         let ospf = bench.ospf(port).map(drophammer_emulation::protocol::Protocol::state).unwrap_or_default();
@@ -197,7 +206,7 @@ fn labels(bench: &Bench<'_>, port: PortIndex, part: Range<u32>) -> Vec<Option<u3
     part.map(label).collect()
 }
 
-/// What a protocol that is not up has seen of the DUT.
+/// Describes what a protocol that is not up has received from the DUT.
 fn seen(protocol: CoreProtocol, state: &State) -> String {
     match protocol {
         CoreProtocol::Ospf | CoreProtocol::Ldp => {

@@ -39,6 +39,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         filters: true,
         classes: true,
         core: &[CoreProtocol::Ospf, CoreProtocol::Ldp, CoreProtocol::Rsvp, CoreProtocol::Bfd],
+        core_of_chain: &[CoreProtocol::Ospf, CoreProtocol::Ldp, CoreProtocol::Bfd],
         systems: true,
         placement: Placement::Virtual,
         counters: &[Counters::Truth],
@@ -405,6 +406,11 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "false",
             "forwards packets with the label of the first VRF by the routes of the second one, and the other way round",
         ),
+        ParamSpec::optional(
+            "label_pop_every",
+            ParamKind::Count,
+            "removes the label of every n-th packet whose label it should swap",
+        ),
         ParamSpec::new(
             "rsvp_refresh",
             ParamKind::Duration,
@@ -442,14 +448,15 @@ pub fn placement(dut: &DutConfig) -> Option<Placement> {
     })
 }
 
-/// Returns the ports of a suite in front of this DUT: without what its kind does not have. All of them for an unknown kind.
+/// Returns the ports of a suite in front of this DUT, without the features that its kind does not have. For an unknown
+/// kind, returns them unchanged.
 pub fn ports_of(dut: &DutConfig, ports: &[PortConfig]) -> Vec<PortConfig> {
     let kind = specs().into_iter().find(|spec| spec.name == dut.kind);
     kind.map_or_else(|| ports.to_vec(), |kind| kind.ports_of(dut, ports))
 }
 
-/// Returns why a test does not apply to this DUT: the suite runs it on others, or it needs a role that the DUT does not support. `None` if it
-/// applies.
+/// Returns why a test does not apply to this DUT: the suite runs it on other DUTs only, or it needs a role that the DUT does not support.
+/// `None` if it applies.
 pub fn not_applicable(dut: &DutConfig, spec: &TestSpec, test: &TestConfig) -> Option<String> {
     if !test.is_for(&dut.name) {
         return Some(format!("the suite runs it on {} only", test.duts.join(", ")));
@@ -592,6 +599,7 @@ mod tests {
             "name: f, kind: frr",
             "name: l, kind: xdp",
             "name: four, kind: uml, topology: {mesh: 2}",
+            "name: row, kind: uml, topology: {chain: 2}",
         ];
         let suite = edge(&duts, "vpn_scale").unwrap();
         check(&suite).unwrap();
@@ -600,7 +608,11 @@ mod tests {
             (ports[0].customers, ports[1].core.clone())
         };
         let (ospf, ldp) = (CoreProtocol::Ospf, CoreProtocol::Ldp);
-        assert_eq!([0, 1, 2, 3].map(played), [(2, vec![ospf, ldp]), (0, vec![ospf]), (0, vec![]), (0, vec![])]);
+        let (p, none) = (vec![ospf, ldp], vec![]);
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(played),
+            [(2, p.clone()), (0, vec![ospf]), (0, none.clone()), (0, none), (0, p)]
+        );
         let spec = drophammer_methods::find("vpn_scale").unwrap().spec();
         let why = |dut: usize| not_applicable(&suite.duts[dut], spec, &suite.tests[0]);
         assert_eq!(why(0), None);

@@ -19,7 +19,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::time::Duration;
 
-/// First label of the egress: it differs from the labels that routers hand out first.
+/// First label of the egress. It differs from the labels that routers assign first.
 const FIRST_LABEL: u32 = 400_000;
 /// Maximum number of tunnels to each endpoint, so that two plans, one after the other, can have different tunnel IDs.
 const MOST_TUNNELS: u16 = 30_000;
@@ -33,7 +33,7 @@ pub(crate) struct LspEnds {
     egress: ProtocolPlace,
 }
 
-/// RSVP-TE of a reference device with these parameters, if a core link has it.
+/// RSVP-TE of a reference device with these parameters, if a core link uses it.
 pub(crate) fn config(params: &Params, core: &CoreRole) -> Option<DeviceConfig> {
     let links = core.links.iter().filter(|link| link.has(CoreProtocol::Rsvp));
     let interfaces: Vec<usize> = links.map(|link| link.port).collect();
@@ -63,7 +63,7 @@ impl Bench<'_> {
     }
 }
 
-/// What an error of the DUT means (RFC 2205 appendix B, RFC 3209 section 7.3).
+/// Describes an error of the DUT in words (RFC 2205 appendix B, RFC 3209 section 7.3).
 fn reason(kind: ErrorKind) -> String {
     let message = if kind.resv { "ResvErr" } else { "PathErr" };
     let words = match (kind.code, kind.value) {
@@ -87,7 +87,8 @@ fn reason(kind: ErrorKind) -> String {
     format!("{message}, {words} (code {}, value {})", kind.code, kind.value)
 }
 
-/// LSPs with other tunnel IDs and LSP IDs than those of the last plan: the DUT may still have state of those.
+/// LSPs whose tunnel IDs and LSP IDs differ from those of the last plan, because the DUT may still have state for the
+/// old ones.
 fn range_after(last: Option<&LspRange>, plan: &LspPlan) -> LspRange {
     let range = LspRange::new(plan.count, pe_router(plan.ingress), pe_router(plan.egress));
     let per = range.tunnels_per_endpoint.min(MOST_TUNNELS);

@@ -114,7 +114,7 @@ impl LeftOut {
 /// The peers of a file with the number of their routes, by index.
 ///
 /// # Errors
-/// [`MrtError`] for a file that cannot be read, is cut off, or is no RIB of TABLE_DUMP_V2.
+/// [`MrtError`] for a file that cannot be read, is cut off, or is not a RIB of TABLE_DUMP_V2.
 pub fn peers(path: &Path) -> Result<Vec<MrtPeer>, MrtError> {
     Ok(counted(path)?.0)
 }
@@ -302,7 +302,7 @@ impl Records {
         let fail = |e: io::Error| MrtError { path: path.into(), what: format!("cannot be read: {e}") };
         // Opening anything else may block, or the contents may be endless.
         if !std::fs::metadata(path).map_err(fail)?.is_file() {
-            return Err(MrtError { path: path.into(), what: "is no ordinary file".into() });
+            return Err(MrtError { path: path.into(), what: "is not a regular file".into() });
         }
         let file = BufReader::with_capacity(1 << 20, File::open(path).map_err(fail)?);
         let input = packed::open(path, file).map_err(|what| MrtError { path: path.into(), what })?;
@@ -371,7 +371,7 @@ impl Records {
             return Err(match self.number {
                 1 => MrtError {
                     path: self.path.clone(),
-                    what: "is no MRT file; take a RIB in TABLE_DUMP_V2 (RFC 6396), plain or compressed by gzip, bzip2, xz or zstd".into(),
+                    what: "is not an MRT file; take a RIB in TABLE_DUMP_V2 (RFC 6396), plain or compressed by gzip, bzip2, xz or zstd".into(),
                 },
                 _ => self.error(&format!("claims a length of {length} bytes: the file is damaged; download it again")),
             });
@@ -487,6 +487,6 @@ mod tests {
         assert!(error.ends_with("contains more than 1048576 bytes; take a smaller dump"), "{error}");
         assert!(records.read < (1 << 20) + (1 << 17));
         let zero = peers(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert_eq!(zero, "/dev/zero: is no ordinary file");
+        assert_eq!(zero, "/dev/zero: is not a regular file");
     }
 }

@@ -6,10 +6,10 @@ use drophammer_rig::{
 };
 use std::time::Duration;
 
-/// A rig of one device on `interface`, which `configure` gives its addresses and protocols.
+/// A rig with one device on `interface`; `configure` sets the device's addresses and protocols.
 ///
 /// # Errors
-/// Errors of opening the interface, and those of [`Config::check`].
+/// Errors of opening the interface and of [`Config::check`].
 pub(crate) fn rig_of_one(
     interface: &str,
     backend: &Backend,
@@ -33,10 +33,10 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// Opens `interface`, which must have carrier. `protocol` is the protocol to report about. It is not started.
+    /// Opens `interface`, which must have carrier. `protocol` is the protocol to report on; it is not started yet.
     ///
     /// # Errors
-    /// Errors of opening the interface, and an invalid configuration.
+    /// The interface cannot be opened, or the configuration is invalid.
     pub fn open(
         interface: &str,
         backend: &Backend,
@@ -48,10 +48,10 @@ impl Neighbour {
         Ok(Neighbour { rig, place: ProtocolPlace { port: 0, device: 0, protocol } })
     }
 
-    /// Whether the interface has carrier.
+    /// True if the interface has carrier.
     ///
     /// # Errors
-    /// The port's.
+    /// The errors of the port.
     pub fn has_carrier(&mut self) -> Result<bool, PortError> {
         self.rig.has_carrier(0)
     }
@@ -77,16 +77,16 @@ impl Neighbour {
     /// Serves the device for `time`, or until `until` holds.
     ///
     /// # Errors
-    /// The port's.
+    /// The errors of the port.
     pub fn serve(&mut self, time: Duration, until: Option<Until>) -> Result<(), PortError> {
         let end = Until::At(self.rig.now() + time);
         self.rig.serve(&Until::Any(until.into_iter().chain([end]).collect()), &|| false).map(|_| ())
     }
 
-    /// Ends all sessions, and serves the device until they have ended, at most for `patience`.
+    /// Ends all sessions, and serves the device until they have ended, for at most `patience`.
     ///
     /// # Errors
-    /// The port's.
+    /// The errors of the port.
     pub fn stop(&mut self, patience: Duration) -> Result<(), RigError> {
         self.command(&Command::Stop)?;
         Ok(self.serve(patience, Some(Until::Ended(self.place)))?)

@@ -100,8 +100,8 @@ pub fn open_far(
 }
 
 /// Like [`open`], but from now on the tester receives on its own processors. Waking a thread for each frame costs the
-/// router's processor time, so this is for a router that has its processor alone. Several routers that are flooded at
-/// the same time are compared without it, and the time of the tester's receive work is subtracted.
+/// router's processor time, so this is for a router that has its processor alone. Routers that are flooded at the same
+/// time are compared without this; the time of the tester's receive work is subtracted instead.
 /// # Errors
 /// The errors of [`open`], or the tester's namespace cannot be entered.
 pub fn open_apart(

@@ -18,7 +18,7 @@ use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialResult, TrialS
 use drophammer_rig::Act;
 use std::time::Duration;
 
-/// How often the DUT is checked while it comes back.
+/// How often to check the DUT while it comes back.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Name of the event of a reset, except for a link reset.

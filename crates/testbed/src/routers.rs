@@ -42,7 +42,7 @@ struct Watch {
 /// The emulated routers and their state in a test.
 pub struct RoutingState {
     peers: Vec<PeerView>,
-    /// The rig's session of each peer. The sessions of the routers of VPNs follow: only actions name those by their place here.
+    /// The rig's session of each peer. The sessions of VPN routers follow; only actions refer to these by their index here.
     sessions: Vec<SessionIndex>,
     /// The DUT's address for each peer.
     duts: Vec<IpAddr>,
@@ -159,7 +159,7 @@ impl RoutingState {
 /// Number of sessions that are started at the same time. A router queues only a few connections that it has not yet
 /// accepted (OpenBGPD: 5), and TCP retries a dropped connection only after a second.
 const AT_ONCE: usize = 4;
-/// How often the DUT is checked for being alive.
+/// How often to check that the DUT is alive.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long sessions that an earlier test left may take to end.
 const SESSIONS_END: Duration = Duration::from_secs(10);
@@ -193,10 +193,10 @@ impl<'a> BgpRouting<'a> {
         self.bench.rig.session_mut(self.state.sessions[peer])
     }
 
-    /// Ends the sessions that an earlier test left, before the protocols of their devices change.
+    /// Ends the sessions that an earlier test left up, before the protocols of their devices change.
     ///
     /// # Errors
-    /// Those of [`Routing::reset`].
+    /// As for [`Routing::reset`].
     pub(crate) fn end_sessions(&mut self) -> Result<(), TestError> {
         if self.state.wanted.is_empty() { Ok(()) } else { Routing::reset(self, SESSIONS_END) }
     }

@@ -7,7 +7,7 @@ use drophammer_model::trial::Family;
 use drophammer_reference::{Beyond, BgpConfig, BgpFaults, BgpPeer, CoreConfig, IgpFaults, RibLimit};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Returns its sessions: it waits for every peer of every port. `None` if the suite has no BGP.
+/// Returns its sessions, which wait for every peer of every port. `None` if the suite has no BGP.
 pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
     let first = ports.iter().find_map(|port| port.bgp.as_ref())?;
     let own = ports.iter().filter_map(|port| port.ipv4.as_ref()).find_map(|a| match a.dut {
@@ -39,8 +39,8 @@ pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
     })
 }
 
-/// Adds its sessions as a PE router to `bgp`: it waits for the CE router of each VRF, in each family, and the PE router behind each core port.
-/// The suite has no more if there are no VRFs; `interfaces` are those of their sites.
+/// Adds its sessions as a PE router to `bgp`. They wait for the CE router of each VRF, in each family, and for the PE router behind each core
+/// port. Without VRFs, returns `bgp` unchanged. `interfaces` are the interfaces of the sites.
 pub(crate) fn with_vpn(
     bgp: Option<BgpConfig>,
     p: &Params,
@@ -57,7 +57,7 @@ pub(crate) fn with_vpn(
     for family in [Family::Ipv4, Family::Ipv6] {
         bgp.peers.extend(role.vrfs.iter().zip(interfaces).filter_map(|site| peer(family, site)));
     }
-    bgp.pe_peers = core.links.iter().map(|link| link.pe).collect();
+    bgp.pe_peers = core.links.iter().filter_map(|link| link.pe).collect();
     Some(bgp)
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn core(p: &Params, role: &RouterRole) -> Option<CoreConfig> {
     Some(CoreConfig { role: role.core.clone()?, fib_delay, fib_time_per_route, label_limit })
 }
 
-/// Returns the configured faults with OSPF and BFD.
+/// Returns the configured faults of OSPF and BFD.
 pub(crate) fn core_faults(p: &Params) -> IgpFaults {
     IgpFaults {
         late_lsa_flooding: p.duration("late_lsa_flooding").unwrap_or_default(),
@@ -92,7 +92,7 @@ pub(crate) fn core_faults(p: &Params) -> IgpFaults {
     }
 }
 
-/// Returns the configured faults with routes.
+/// Returns the configured faults in handling routes.
 pub(crate) fn faults(p: &Params) -> BgpFaults {
     let every = |key| p.count(key).unwrap_or(0);
     let flag = |key| p.flag(key).unwrap_or(false);

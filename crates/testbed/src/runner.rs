@@ -239,8 +239,8 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
 
     fn all(&mut self) -> Result<(), RunError> {
         let suite = self.state.suite;
-        // The loop uses interfaces like those of routers in namespaces. It does not measure the ceiling of the user's
-        // own interfaces.
+        // The loop uses the same kind of interfaces as routers in namespaces. It does not measure the ceiling of the
+        // user's own interfaces.
         let in_namespace = |d: &DutConfig| placement(d) == Some(Placement::Lab);
         let namespaces = suite.duts.iter().any(in_namespace);
         if namespaces && let Some(problem) = self.lab().and_then(|lab| lab.too_many_neighbours(&suite.ports, 1)) {
@@ -388,7 +388,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         left.map(|step| self.time_of(step)).sum()
     }
 
-    /// Returns the time that a step of the plan takes: that of its test on another DUT, or the estimate.
+    /// Returns the time that a step of the plan takes: the time of its test on another DUT, or the estimate.
     fn time_of(&self, (test, estimate): &(usize, Duration)) -> Duration {
         // The test does not apply to the DUT of this step.
         if estimate.is_zero() {
@@ -402,7 +402,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         let of = |place: usize| {
             let first = self.state.begun + place * self.state.step;
             let time = self.time_of(&self.state.plan[first]);
-            // The steps of the test on the other DUTs stand around this one.
+            // The steps that run this test on the other DUTs are adjacent to this one.
             let around = self.state.step - 1;
             let near = first.saturating_sub(around)..(first + around + 1).min(self.state.plan.len());
             let same = |at: &usize| *at != first && self.state.plan[*at].0 == self.state.plan[first].0;

@@ -400,6 +400,7 @@ fn faults(p: &Params) -> Faults {
         tunnel_keeps_ttl: p.flag("tunnel_keeps_ttl").unwrap_or(false),
         policy_ignored: p.flag("policy_ignored").unwrap_or(false),
         swap_vpn_labels: p.flag("swap_vpn_labels").unwrap_or(false),
+        label_pop_every: every("label_pop_every").unwrap_or(0),
         forget_lsp_on_refresh: every("forget_lsp_on_refresh").unwrap_or(0),
         counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),
         counter_error_after: every("counter_error_after").unwrap_or(0),

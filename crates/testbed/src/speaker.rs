@@ -47,7 +47,7 @@ pub struct SpeakerConfig {
     pub passive: bool,
     /// Key of TCP MD5 (RFC 2385).
     pub md5_key: Option<Vec<u8>>,
-    /// GTSM (RFC 5082): accepts only segments from a peer that is at most so many hops away.
+    /// GTSM (RFC 5082): accepts only segments from a peer that is at most this many hops away.
     pub gtsm_hops: Option<u8>,
 }
 
@@ -58,11 +58,12 @@ pub struct Told {
     pub session: SessionMetrics,
     /// Routes sent; a route sent several times counts several times.
     pub advertised: u64,
-    /// UPDATE messages with them.
+    /// UPDATE messages that carried these routes.
     pub updates: u64,
-    /// Routes that could not be sent: their attributes do not fit the peer's longest message.
+    /// Routes that could not be sent, because their attributes do not fit into the longest message that the peer
+    /// accepts.
     pub skipped: u64,
-    /// The peer's TCP has acknowledged all data. The peer's BGP may not have read it yet.
+    /// True if the peer's TCP has acknowledged all data. The peer's BGP may not have read it yet.
     pub all_acknowledged: bool,
 }
 
@@ -76,11 +77,11 @@ pub enum Table {
 }
 
 impl Table {
-    /// `vrfs` VRFs, each with all of `routes`. VRF number n has the route distinguisher and route target `asn:n`, and one
-    /// label, which is 15 + n; the first number is 1.
+    /// `vrfs` VRFs, each with all of `routes`. VRF number n, counted from 1, has the route distinguisher and route target
+    /// `asn:n`, and the label 15 + n.
     ///
     /// # Errors
-    /// Numbers or labels that do not fit.
+    /// A number or a label does not fit.
     pub fn vpn(routes: Routes, vrfs: u32, asn: u32) -> Result<Table, String> {
         let administrator = u16::try_from(asn).map_or(Administrator::As4(asn), Administrator::As2);
         let ids = Counting::from(VpnId { administrator, number: 1 });
@@ -91,7 +92,7 @@ impl Table {
         Ok(Table::Vpn(Arc::new(routes)))
     }
 
-    /// The prefixes: of the table, or of each VRF.
+    /// The prefixes of the table, or of each VRF.
     pub fn prefixes(&self) -> &Routes {
         match self {
             Table::Unicast(routes) => routes,
@@ -114,10 +115,10 @@ pub struct Speaker {
     rig: Rig,
 }
 
-/// `count` routes of a table: `internet`, `uniform`, or the path of an MRT file, all of whose routes are meant without a count.
+/// `count` routes of a table: `internet`, `uniform`, or the path of an MRT file. Without a count, all routes of the file.
 ///
 /// # Errors
-/// More routes than the table has, or a file that cannot be read.
+/// The table has fewer routes, or the file cannot be read.
 pub fn table(source: &str, afi_safi: AfiSafi, count: Option<u32>, seed: u64) -> Result<Routes, String> {
     table_of(&TableChoice::named(source), afi_safi, count, seed).map_err(|e| e.to_string())
 }
@@ -126,7 +127,7 @@ impl Speaker {
     /// Opens `interface`, which must have carrier. The session is not started.
     ///
     /// # Errors
-    /// Errors of opening the interface, and an invalid configuration.
+    /// The interface cannot be opened, or the configuration is invalid.
     pub fn open(interface: &str, backend: &Backend, seed: u64, config: &SpeakerConfig) -> Result<Speaker, RigError> {
         let mut rig = rig_of_one(interface, backend, seed, |device| {
             device.tags = config.tags;
@@ -149,15 +150,15 @@ impl Speaker {
         Ok(Speaker { rig })
     }
 
-    /// Whether the interface has carrier.
+    /// True if the interface has carrier.
     ///
     /// # Errors
-    /// The port's.
+    /// The errors of the port.
     pub fn has_carrier(&mut self) -> Result<bool, PortError> {
         self.rig.has_carrier(0)
     }
 
-    /// Brings the session up, and brings it up again whenever it ends unasked.
+    /// Brings the session up, and brings it up again whenever it ends without a request.
     pub fn start(&mut self) {
         self.rig.protocols(Select::All, Action::Start);
     }
@@ -165,7 +166,7 @@ impl Speaker {
     /// Advertises `table` to the peer as soon as the session is up.
     ///
     /// # Errors
-    /// The port's.
+    /// The errors of the port.
     pub fn advertise(&mut self, table: &Table, packing: Packing) -> Result<(), RigError> {
         let place = self.rig.hosts().place(SESSION);
         let (peer, change) = (place.router, Change::Advertise);
@@ -186,7 +187,7 @@ impl Speaker {
         told(self.rig.hosts())
     }
 
-    /// Why the session ended last, in words.
+    /// Why the session last ended, in words.
     pub fn cause(&self) -> Option<String> {
         let (routers, router) = self.rig.session(SESSION)?;
         routers.losses(router).1.or(routers.session(router).ended()).map(ToString::to_string)
@@ -205,16 +206,17 @@ impl Speaker {
     /// Serves the session for `time`, or until `until` holds.
     ///
     /// # Errors
-    /// The port's.
+    /// The errors of the port.
     pub fn serve(&mut self, time: Duration, until: Option<Until>) -> Result<(), PortError> {
         let end = Until::At(self.rig.now() + time);
         self.rig.serve(&Until::Any(until.into_iter().chain([end]).collect()), &|| false).map(|_| ())
     }
 
-    /// Ends the session by a NOTIFICATION (Cease, Administrative Shutdown), and waits `patience` at most until the peer has it.
+    /// Ends the session with a NOTIFICATION (Cease, Administrative Shutdown), and waits at most `patience` until the peer has
+    /// received it.
     ///
     /// # Errors
-    /// The port's.
+    /// The errors of the port.
     pub fn stop(&mut self, patience: Duration) -> Result<(), PortError> {
         self.rig.protocols(Select::All, Action::Stop);
         self.serve(patience, Some(Until::Idle(vec![SESSION])))

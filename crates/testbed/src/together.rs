@@ -156,7 +156,7 @@ impl Dut for Together {
     }
 
     fn take_down(self: Box<Self>) -> Result<(), LabError> {
-        // Takes down all of them, even if one fails.
+        // Takes down all of them, even if one cannot be taken down.
         let results: Vec<_> =
             self.parts.into_iter().map(|(one, device)| device.take_down().map_err(|e| named(&one.name, e))).collect();
         results.into_iter().collect()
@@ -193,8 +193,8 @@ impl Usage for Together {
     }
 }
 
-/// Returns the tester's ports that face `names`, in this order: one set of the suite's ports for each. Each DUT has an
-/// even number of ports, because ports work in pairs.
+/// Returns the tester's ports that face `names`, in this order. Each name has its own set of the suite's ports. Each
+/// DUT has an even number of ports, because ports work in pairs.
 pub(crate) fn ports(configs: &[PortConfig], names: &[&str]) -> (Vec<PortConfig>, Vec<Contestant>) {
     let each = configs.len() / 2 * 2;
     let mut ports = Vec::new();
@@ -202,7 +202,7 @@ pub(crate) fn ports(configs: &[PortConfig], names: &[&str]) -> (Vec<PortConfig>,
     for name in names {
         contestants.push(Contestant { name: (*name).to_owned(), ports: ports.len()..ports.len() + each });
         let own =
-            // No test of several DUTs at once has labels or VPNs.
+            // No test of several DUTs at the same time has labels or VPNs.
             configs[..each].iter().map(|port| PortConfig { name: format!("{name}:{}", port.name), ..port.in_front_of(&Capabilities::ROUTER) });
         ports.extend(own);
     }

@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_trial_without_loss_is_valid_however_the_host_disturbed_it() {
-        // The hypervisor took the processor for half of the time; `spoil` makes one more thing worse.
+        // The hypervisor took the processor for half of the time; `spoil` adds one more disturbance.
         let judged = |read: Read, spoil: &dyn Fn(&mut TrialSpec, &mut TrialResult)| {
             let health = Health { max_gap_ns: 60_000_000, tester_stolen_ns: Some(500_000_000), ..Health::default() };
             let (mut spec, mut result) = trial(Load::Constant { rate_pps: 1e5 }, 1.0, health);
@@ -484,7 +484,7 @@ mod tests {
             dut(101_000_000, 0, 0),
             "other programs (mainly `cc1`) kept the DUT off its processor for 101 ms",
         );
-        // Certain waits decide, except if latency is measured.
+        // Only waits that are certain count, unless latency is measured.
         let certainly = |least| {
             let mut health = dut(400_000_000, 0, 0);
             health.dut_processor.as_mut().unwrap().waited_least_ns = Some(least);

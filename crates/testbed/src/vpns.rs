@@ -1,7 +1,7 @@
 //! The emulated CE, P and PE routers around the VRFs of a DUT.
 //!
-//! A VRF is between CE routers on VLANs of customer ports, most often one, and a remote site behind a core port. The VRFs of one customer port have
-//! consecutive numbers and their remote sites behind one core port: together they are a [`Block`] in each family, whose routes are computed.
+//! A VRF connects CE routers on VLANs of customer ports (usually one) with a remote site behind a core port. The VRFs of one customer port have
+//! consecutive numbers, and all their remote sites are behind one core port. In each family they form a [`Block`], whose routes are computed.
 
 mod expected;
 mod flows;
@@ -31,11 +31,11 @@ use std::time::Duration;
 
 /// Number of CE sessions that are started at the same time, so that the DUT's listening socket has room for their connections.
 const AT_ONCE: usize = 16;
-/// Label of the path to the PE router behind core port 0; the other ports follow.
+/// Label of the path to the PE router behind core port 0; the labels for the other ports follow.
 const FIRST_TRANSPORT: u32 = 1_000;
-/// Label of the first VRF at the remote PE routers; the others follow.
+/// Label of the first VRF at the remote PE routers; the labels of the other VRFs follow.
 const FIRST_VPN: u32 = 10_000;
-/// Maximum number of leaks that are told as text.
+/// Maximum number of leaks that are described in words.
 const MOST_LEAKS: usize = 20;
 /// How often the routes are counted while a test waits for them. Times of changes are exact.
 const LOOK: Duration = Duration::from_millis(20);
@@ -53,13 +53,14 @@ struct Block {
     base: u32,
     /// Number of their site at the port.
     site: u32,
-    /// Core port with the remote sites.
+    /// Core port that leads to the remote sites.
     core: PortIndex,
-    /// The routes of the remote sites, as their PE router advertises them; `None` at a port with further sites of VRFs.
+    /// The routes of the remote sites, as their PE router advertises them; `None` at a port that has additional sites
+    /// of these VRFs.
     remote: Option<Arc<VpnRoutes>>,
     /// The routes of the CE routers, as the DUT must advertise them to PE routers.
     customer: Arc<VpnRoutes>,
-    /// What each PE router must receive of `customer`: session, expectation.
+    /// For each PE router, its session and its expectation: the part of `customer` that it must receive.
     at_pes: Vec<(SessionIndex, ExpectationId)>,
 }
 
@@ -67,18 +68,18 @@ struct Block {
 #[derive(Clone)]
 struct Sites {
     family: Family,
-    /// Those behind the CE router of each site.
+    /// Prefixes behind the CE router of each site.
     customers: Vec<Arc<Routes>>,
-    /// Those of its remote site.
+    /// Prefixes of the remote site.
     remote: Arc<Routes>,
 }
 
-/// What a CE router must receive of another site of its VRF in one family.
+/// The routes of another site of its VRF that a CE router must receive in one family.
 #[derive(Clone, Copy)]
 struct AtCe {
     /// Number of the VRF.
     vrf: u32,
-    /// The other site; `None` for the remote one.
+    /// The other site; `None` for the remote site.
     from: Option<u32>,
     family: Family,
     session: SessionIndex,
@@ -91,8 +92,8 @@ struct Ce {
     site: VrfView,
     family: Family,
     session: SessionIndex,
-    /// Its own routes, which it may receive. A router may advertise the routes of a neighbour back to it, and all CE routers of a site have the
-    /// same, so only frames show whether these are leaks.
+    /// Its own routes, which it may receive. A router may advertise the routes of a neighbour back to it. All CE routers of a site have the
+    /// same routes, so only frames show whether these are leaks.
     returned: ExpectationId,
 }
 
@@ -105,9 +106,9 @@ struct InUse {
     sites: Vec<Sites>,
     /// The sessions of CE routers, in the order of families and `vrfs`.
     ces: Vec<Ce>,
-    /// What they must receive.
+    /// The routes that these sessions must receive.
     at_ces: Vec<AtCe>,
-    /// When all routes were last changed, and how late the tester had been until then in sending on each session.
+    /// When all routes were last changed, and for how long the tester had delayed sending on each session until then.
     changed: Option<(Instant, Vec<(SessionIndex, Duration)>)>,
 }
 
@@ -127,7 +128,7 @@ impl InUse {
 
 /// The VRFs of a suite.
 pub(crate) struct VpnState {
-    /// Their sites, in the order of `roles`.
+    /// The sites of the VRFs, in the order of `roles`.
     vrfs: Vec<VrfView>,
     roles: Vec<VrfRole>,
     /// First session of each CE router, in the order of `roles`; it has one for each family, IPv4 first.
@@ -154,7 +155,7 @@ impl VpnState {
         let core = if roles.is_empty() { Vec::new() } else { label_edge::core_ports(ports) };
         let pes = core.into_iter().filter_map(|port| Some((port, of_pe(port)?))).collect();
         let first = |vrf: &VrfRole| of_place(vrf.port, customer_bfd::ce_device(vrf));
-        // Sessions are numbered in the order of ports and devices, which is that of the VRFs on each port.
+        // Sessions are numbered in the order of ports and devices. On each port, this is the order of the VRFs.
         let mut ces = Vec::with_capacity(roles.len());
         for vrf in &roles {
             let sessions = vrf.links().count();
@@ -185,14 +186,14 @@ impl VpnState {
         self.in_use.is_some()
     }
 
-    /// Each site in use whose CE router has BFD: its name, and the place of BFD.
+    /// Each site in use whose CE router has BFD: its name, and the place of its BFD in the rig.
     fn with_bfd(&self) -> Vec<(String, ProtocolPlace)> {
         let used = self.in_use.iter().flat_map(|used| &used.vrfs);
         let roles = used.filter_map(|site| Some((site, self.ce(site, Family::Ipv4)?.0)));
         roles.filter(|(_, role)| role.bfd).map(|(site, role)| (site.site_name(), customer_bfd::place(role))).collect()
     }
 
-    /// Role of a site, and session of its CE router in a family, if it has that.
+    /// Role of a site, and the session of its CE router in a family, if there is one.
     fn ce(&self, site: &VrfView, family: Family) -> Option<(&VrfRole, SessionIndex)> {
         // The sites of a port are consecutive, in order of their VLANs.
         let first = self.roles.partition_point(|role| role.port < site.customer);
@@ -214,7 +215,7 @@ impl VpnState {
     }
 }
 
-/// The protocols of the P router behind a core port, and the commands that follow their start.
+/// The protocols of the P router behind a core port, and the commands to give after they have started.
 pub(crate) fn p_router(
     port: PortIndex,
     config: &PortConfig,
@@ -246,10 +247,11 @@ pub(crate) fn p_router(
 }
 
 impl Bench<'_> {
-    /// Starts OSPF, LDP and BFD on all P routers that the suite gives them, and waits until all sessions are up.
+    /// Starts OSPF, LDP and BFD on all P routers for which the suite configures them, and waits until all sessions are
+    /// up.
     ///
     /// # Errors
-    /// [`TestError::Failed`] with the protocols that are not up `within` this time.
+    /// [`TestError::Failed`] with the protocols that are not up after `within`.
     pub(crate) fn bring_core_up(&mut self, within: Duration) -> Result<Duration, TestError> {
         let of_port = |(port, config): (PortIndex, &PortConfig)| p_router(port, config);
         let ports: Vec<_> = self.ports().iter().enumerate().map(of_port).collect::<Result<_, _>>()?;
@@ -316,7 +318,7 @@ impl TestSetup<'_> {
         sessions
     }
 
-    /// For how long the tester was late in sending, by session.
+    /// For how long the tester delayed sending, by session.
     fn lateness(&self) -> Vec<(SessionIndex, Duration)> {
         let rig = &self.routing.bench.rig;
         let now = rig.now();
@@ -327,7 +329,7 @@ impl TestSetup<'_> {
         self.sessions_in_use().into_iter().filter_map(late).collect()
     }
 
-    /// The longest of these times since all routes were changed.
+    /// The longest such delay since all routes were changed.
     fn late_since_the_change(&self) -> Duration {
         let changed = self.vpns.in_use.as_ref().and_then(|used| used.changed.as_ref());
         let Some((_, before)) = changed else { return Duration::ZERO };
@@ -352,7 +354,7 @@ impl TestSetup<'_> {
         Ok(())
     }
 
-    /// Routes advertised so far, and the number of sessions on which the DUT has not acknowledged all of them.
+    /// Number of routes advertised so far, and of sessions on which the DUT has not acknowledged all of its routes.
     fn sent(&self) -> (u64, usize) {
         let rig = &self.routing.bench.rig;
         let all = self.sessions_in_use().into_iter().filter_map(|session| rig.session(session));
@@ -394,7 +396,7 @@ impl TestSetup<'_> {
         }
     }
 
-    /// Refuses sessions that are up and do not carry the routes of a family in use.
+    /// Returns an error if a session is up but does not carry the routes of a family in use.
     fn check_families(&self) -> Result<(), TestError> {
         let rig = &self.routing.bench.rig;
         let lacks = |session: SessionIndex, family: AfiSafi| {
@@ -415,7 +417,7 @@ impl TestSetup<'_> {
         }
     }
 
-    /// Why `wanted` sessions are not all up.
+    /// Describes why not all `wanted` sessions are up.
     fn sessions_down(&self, wanted: &[SessionIndex], within: Duration) -> String {
         let rig = &self.routing.bench.rig;
         let up =
@@ -467,7 +469,7 @@ impl Vpns for TestSetup<'_> {
             self.rig().protocols(Select::These(chunk), Action::Start);
             wanted.extend_from_slice(chunk);
             let left = deadline.since(self.rig().now());
-            // Earlier sessions may have ended in the meantime.
+            // Sessions that were up may have ended in the meantime.
             if self.bench().await_core(&Until::Established(wanted.clone()), left)?.is_none() {
                 return Err(TestError::Failed(self.sessions_down(&wanted, within)));
             }

@@ -27,6 +27,7 @@ use crate::layout::QueueIndex;
 use crate::payload::Pattern;
 use crate::plan::{Layout, Timing, spaced};
 use crate::recognize::{Candidate, candidate};
+use crate::transmit::FlowNames;
 use awaited::Awaited;
 use burst::Burst;
 use deviating::Deviating;
@@ -154,7 +155,7 @@ impl Analyzer {
         layout: &Layout,
         lane: usize,
         register: Option<Register>,
-        groups: &[String],
+        names: &FlowNames,
         frames: &[u64],
         window: u64,
         timing: &Timing,
@@ -168,7 +169,7 @@ impl Analyzer {
             .map(|(id, flow)| ReceiveFlow {
                 to: narrow(flow.to),
                 queue: narrow(layout.queues_of(flow.to).start),
-                group: group_of(groups, &flow.group),
+                group: group_of(names, id),
                 frames: frames[id],
                 state: FlowState::new(frames[id].max(1), window),
             })
@@ -189,7 +190,10 @@ impl Analyzer {
         });
         let leads_to = |f: &FlowSpec, port| f.to == port || f.also.contains(&port);
         let port_groups = (0..ports)
-            .map(|port| spec.flows.iter().find(|f| leads_to(f, port)).map_or(0, |f| group_of(groups, &f.group)));
+            .map(|port| spec.flows.iter().position(|f| leads_to(f, port)).map_or(0, |id| group_of(names, id)));
+        let mut varies = vec![false; names.groups().len()];
+        let varying = spec.flows.iter().enumerate().filter(|(_, flow)| flow.ipdv);
+        varying.for_each(|(id, _)| varies[group_of(names, id) as usize] = true);
         let extras = own().any(|(_, flow)| FlowExtras::asked_for(flow));
         let encapsulations: Vec<_> =
             own().map(|(_, flow)| Encapsulation::new(headers::arriving(flow), flow.family)).collect();
@@ -217,7 +221,7 @@ impl Analyzer {
             deviating,
             misdelivered: Misdeliveries::default(),
             home: Home { places, register },
-            groups: groups.iter().map(|name| GroupReceived::new(bins, ports, varies(spec, name))).collect(),
+            groups: varies.into_iter().map(|ipdv| GroupReceived::new(bins, ports, ipdv)).collect(),
             port_groups: port_groups.map(|group| group as usize).collect(),
             bins: [Bins::new(bin_ns); 2],
             late_ns: timing.late_ns,
@@ -495,11 +499,6 @@ impl Analyzer {
     }
 }
 
-/// True if this group measures how latency varies from frame to frame.
-fn varies(spec: &TrialSpec, group: &str) -> bool {
-    spec.flows.iter().any(|flow| flow.ipdv && flow.group == group)
-}
-
 /// Returns the destination address of an Ethernet frame in the lower 48 bits; 0 if the frame is too short.
 #[inline]
 pub(crate) fn destination(frame: &[u8]) -> u64 {
@@ -531,9 +530,9 @@ struct Entry {
 pub(crate) struct Register(Arc<[Entry]>);
 
 impl Register {
-    pub(crate) fn new(spec: &TrialSpec, groups: &[String], frames: &[u64]) -> Register {
-        let entry = |(flow, frames): (&FlowSpec, &u64)| Entry { group: group_of(groups, &flow.group), frames: *frames };
-        Register(spec.flows.iter().zip(frames).map(entry).collect())
+    pub(crate) fn new(names: &FlowNames, frames: &[u64]) -> Register {
+        let entry = |(id, frames): (usize, &u64)| Entry { group: group_of(names, id), frames: *frames };
+        Register(frames.iter().enumerate().map(entry).collect())
     }
 }
 
@@ -556,8 +555,8 @@ impl Home {
     }
 }
 
-fn group_of(groups: &[String], name: &str) -> u32 {
-    groups.iter().position(|g| g == name).unwrap_or(0) as u32
+fn group_of(names: &FlowNames, flow: usize) -> u32 {
+    names.group_of(flow).unwrap_or(0) as u32
 }
 
 #[cfg(test)]

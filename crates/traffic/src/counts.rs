@@ -92,7 +92,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Returns those of both.
+    /// Returns the arrivals of both together.
     fn and(self, other: Arrivals) -> Arrivals {
         Arrivals {
             first: self.first.min(other.first),
@@ -137,7 +137,7 @@ impl Part {
         let mut groups: Vec<GroupCounts> = analyzer.groups().iter().map(|g| g.counts()).collect();
         let mut ports = analyzer.arrivals().iter().map(|at| (0, at.frames)).collect::<Vec<_>>();
         for generator in &*generators {
-            groups.iter_mut().zip(generator.groups()).for_each(|(sum, group)| sum.refused += group.refused);
+            generator.groups().iter().for_each(|group| groups[group.group].refused += group.refused);
             let sent: u64 = generator.offered().iter().map(|(.., frames)| frames).sum();
             ports[generator.port()].0 += sent.saturating_sub(generator.refused_by_tester());
         }

@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(silences(&[]), None);
         assert_eq!(silences(&[&[]]), None);
         assert_eq!(silences(&[&[130], &[131], &[200]]), Some(vec![(0, 30), (31, 69), (100, 200)]));
-        assert_eq!(silences(&[&[101], &[399]]), Some(vec![(1, 298)]), "a millisecond is no silence");
+        assert_eq!(silences(&[&[101], &[399]]), Some(vec![(1, 298)]), "a millisecond is not silence");
     }
 
     #[test]

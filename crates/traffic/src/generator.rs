@@ -18,6 +18,7 @@ use crate::permutation::Permutation;
 use crate::plan::{Neighbour, PlanError, Timing, spaced};
 use crate::schedule::Schedule;
 use crate::template::Template;
+use crate::transmit::FlowNames;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{FlowSpec, Load, PortIndex, Targets, TrialSpec};
 use drophammer_port::{BURST, Held, Port, PortError, Sent};
@@ -28,6 +29,7 @@ use drophammer_wire::stack::StackError;
 #[repr(align(64))] // see `plan::spaced`
 struct SendFlow {
     id: u32,
+    /// Place of its group among the groups of the generator.
     group: usize,
     next: u64,
     sources: Addresses,
@@ -44,6 +46,8 @@ struct SendFlow {
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub struct GroupSent {
+    /// Number of the group in the trial.
+    pub group: usize,
     /// Frames handed over, including refused frames.
     pub offered: u64,
     /// Frames refused by the device's ring.
@@ -54,8 +58,8 @@ pub struct GroupSent {
 
 impl GroupSent {
     fn report(&self) -> GroupSentReport {
-        let GroupSent { offered, refused, bins } = self.clone();
-        GroupSentReport { intended: 0, offered, refused, bins }
+        let GroupSent { group, offered, refused, bins } = self.clone();
+        GroupSentReport { group, intended: 0, offered, refused, bins }
     }
 }
 
@@ -100,6 +104,7 @@ pub struct PortGenerator {
     never_skip: bool,
     /// True if sending stops when the schedule's time is over, whatever was sent by then (maximum).
     stop_on_time: bool,
+    /// The groups of its flows, in order. A trial may have thousands of generators and of groups.
     groups: Vec<GroupSent>,
     slot_groups: [u32; BURST],
     /// Place of the flow, and sequence number, for each slot.
@@ -150,13 +155,17 @@ impl PortGenerator {
         spec: &TrialSpec,
         stream: Stream,
         link: &Neighbour,
-        groups: &[String],
+        names: &FlowNames,
         timing: &Timing,
         pattern: &Pattern,
         bin_ns: Option<u64>,
         bins: usize,
     ) -> Result<PortGenerator, PlanError> {
         let Stream { port, queue, flows: own, round, schedule, shared, beside, mut tag } = stream;
+        let group_of = |id: usize| names.group_of(id).unwrap_or(0);
+        let mut groups: Vec<usize> = own.iter().map(|id| group_of(*id)).collect();
+        groups.sort_unstable();
+        groups.dedup();
         let mut flows = Vec::new();
         for (id, flow) in own.iter().map(|id| (*id, &spec.flows[*id])) {
             let size_round = flow.size.as_ref().unwrap_or(&spec.size).round();
@@ -178,7 +187,7 @@ impl PortGenerator {
             let sizes = size_round.iter().map(|s| distinct.binary_search(s).unwrap_or(0) as u8).collect();
             flows.push(SendFlow {
                 id: id as u32,
-                group: groups.iter().position(|g| *g == flow.group).unwrap_or(0),
+                group: groups.binary_search(&group_of(id)).unwrap_or(0),
                 next: 0,
                 sources: Addresses::new(&flow.sources, Permutation::new(flow.sources.count, seed)),
                 destinations: Aim::new(&flow.destinations, destination_order(&spec.flows, id, timing.seed)),
@@ -208,7 +217,10 @@ impl PortGenerator {
             catch_up: CatchUp::new(peak),
             never_skip: shared && matches!(spec.load, Load::Burst { .. } | Load::Maximum { .. }),
             stop_on_time: shared && matches!(spec.load, Load::Maximum { .. }),
-            groups: groups.iter().map(|_| GroupSent { bins: spaced(bins), ..GroupSent::default() }).collect(),
+            groups: groups
+                .into_iter()
+                .map(|group| GroupSent { group, bins: spaced(bins), ..GroupSent::default() })
+                .collect(),
             slot_groups: [0; BURST],
             slot_frames: [(0, 0); BURST],
             bin_ns,
@@ -458,7 +470,7 @@ impl PortGenerator {
     pub(crate) fn offered(&self) -> Vec<(u32, usize, u64)> {
         let following = self.kernel.is_some_and(|k| !k.finished).then(|| self.shares(self.sent));
         let next = |i: usize, flow: &SendFlow| following.as_ref().map_or(flow.next, |shares| shares[i]);
-        self.flows.iter().enumerate().map(|(i, flow)| (flow.id, flow.group, next(i, flow))).collect()
+        self.flows.iter().enumerate().map(|(i, flow)| (flow.id, self.groups[flow.group].group, next(i, flow))).collect()
     }
 
     /// Returns the numbers of its flows.
@@ -466,7 +478,7 @@ impl PortGenerator {
         self.flows.iter().map(|flow| flow.id).collect()
     }
 
-    /// Returns the counts by group.
+    /// Returns the counts of the groups of its flows.
     pub fn groups(&self) -> &[GroupSent] {
         &self.groups
     }

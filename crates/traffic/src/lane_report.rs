@@ -97,7 +97,7 @@ pub struct SenderReport {
     /// The flows that were stopped or paused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stopped: Vec<StoppedReport>,
-    /// Counts of each group of the trial.
+    /// Counts of the groups of its flows, in order.
     pub groups: Vec<GroupSentReport>,
     /// Frames that were due while their flows were sending, but were not offered. This includes refusals of the
     /// tester's own ring.
@@ -143,6 +143,8 @@ pub struct StoppedReport {
 /// Frames of a group sent at one port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupSentReport {
+    /// Number of the group in the trial.
+    pub group: usize,
     /// Number of planned frames.
     pub intended: u64,
     /// Number of frames handed over, including refused frames.

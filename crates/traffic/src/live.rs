@@ -79,8 +79,8 @@ impl Live {
         Standing { done, sent: sum(|l| &l.sent), distinct: sum(|l| &l.distinct) }
     }
 
-    /// Tells the lanes of this host what those of another one have sent and received by `now`. `host` counts the other
-    /// hosts from 0; numbers of hosts that do not exist are ignored.
+    /// Tells the lanes of this host what the lanes of another host have sent and received by `now`. `host` counts the
+    /// other hosts from 0; numbers of hosts that do not exist are ignored.
     pub fn tell(&self, host: usize, standing: Standing, now: Instant) {
         let Some(other) = self.0.others.get(host) else { return };
         // Messages can overtake each other. Counts of a host never shrink. Sums must not overflow.

@@ -34,8 +34,12 @@ use std::ops::Range;
 pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     let trial = &lanes.first().expect("a trial has a lane").trial;
     let senders: Vec<&SenderReport> = lanes.iter().flat_map(|lane| &lane.senders).collect();
+    let mut sent: Vec<Vec<&GroupSentReport>> = vec![Vec::new(); trial.groups.len()];
+    senders.iter().flat_map(|sender| &sender.groups).for_each(|group| sent[group.group].push(group));
+    let numbered = trial.groups.iter().zip(&sent).enumerate();
     let mut groups: Vec<GroupCounts> =
-        trial.groups.iter().enumerate().map(|(i, name)| group_counts(lanes, &senders, i, name)).collect();
+        numbered.map(|(index, (name, sent))| group_counts(lanes, sent, index, name)).collect();
+    add_stopped(&senders, &mut groups);
     let by_flow = by_flow(&senders);
     let distance = Distance::of(senders.iter().copied());
     let (flows, copies_apart) = merged_flows(lanes, &distance, &by_flow);
@@ -227,8 +231,8 @@ fn by_flow<'a>(senders: &[&'a SenderReport]) -> Vec<Option<Sender<'a>>> {
     by_flow
 }
 
-fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, name: &str) -> GroupCounts {
-    let sent = senders.iter().map(|s| &s.groups[index]);
+fn group_counts(lanes: &[LaneReport], sent: &[&GroupSentReport], index: usize, name: &str) -> GroupCounts {
+    let sent = sent.iter().copied();
     let received = lanes.iter().map(|lane| &lane.groups[index]);
     let sum_sent = |count: fn(&GroupSentReport) -> u64| sent.clone().map(count).sum::<u64>();
     let sum = |count: fn(&GroupReport) -> u64| received.clone().map(count).sum::<u64>();
@@ -256,24 +260,23 @@ fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, n
         latency: latency(received.clone()),
         ipdv: ipdv_summary(received.clone().filter_map(|group| group.ipdv.as_ref())),
         bins,
-        stopped: stopped(senders, index),
         ..GroupCounts::default()
     }
 }
 
-/// Returns the flows of a group that did not send all the time, in order.
-fn stopped(senders: &[&SenderReport], group: usize) -> Vec<StoppedFlow> {
+/// Adds the flows that did not send all the time to their groups, in order.
+fn add_stopped(senders: &[&SenderReport], groups: &mut [GroupCounts]) {
     let seconds = |ns: u64| ns as f64 / 1e9;
-    let of_group = senders.iter().flat_map(|sender| &sender.stopped).filter(|stopped| stopped.group == group);
-    let flow = |stopped: &StoppedReport| StoppedFlow {
-        flow: stopped.flow as usize,
-        stops: stopped.stops,
-        stopped_s: seconds(stopped.stopped_ns),
-        sending_s: seconds(stopped.end_ns - stopped.stopped_ns),
-    };
-    let mut flows: Vec<_> = of_group.map(flow).collect();
-    flows.sort_unstable_by_key(|stopped| stopped.flow);
-    flows
+    let mut all: Vec<&StoppedReport> = senders.iter().flat_map(|sender| &sender.stopped).collect();
+    all.sort_unstable_by_key(|stopped| stopped.flow);
+    for stopped in all {
+        groups[stopped.group].stopped.push(StoppedFlow {
+            flow: stopped.flow as usize,
+            stops: stopped.stops,
+            stopped_s: seconds(stopped.stopped_ns),
+            sending_s: seconds(stopped.end_ns - stopped.stopped_ns),
+        });
+    }
 }
 
 /// Returns the frames that arrived in a different encapsulation, by deviation.

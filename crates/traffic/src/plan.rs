@@ -190,9 +190,12 @@ fn tallied(spec: &TrialSpec, seed: u64) -> Vec<(usize, Permutation)> {
 }
 
 /// Returns the groups that contain only background flows.
-fn background(spec: &TrialSpec, groups: &[String]) -> Vec<usize> {
-    let tested = |group: &String| spec.flows.iter().any(|flow| flow.group == *group && !flow.background);
-    (0..groups.len()).filter(|index| !tested(&groups[*index])).collect()
+fn background(spec: &TrialSpec, names: &FlowNames) -> Vec<usize> {
+    let mut tested = vec![false; names.groups().len()];
+    for (id, _) in spec.flows.iter().enumerate().filter(|(_, flow)| !flow.background) {
+        names.group_of(id).into_iter().for_each(|group| tested[group] = true);
+    }
+    (0..tested.len()).filter(|group| !tested[*group]).collect()
 }
 
 fn check_addresses(i: usize, flow: &FlowSpec) -> Result<(), PlanError> {
@@ -278,7 +281,6 @@ impl Plan {
         if spec.flows.is_empty() || spec.flows.len() > MAX_FLOWS as usize {
             return Err(PlanError::Empty(format!("a trial has 1 to {MAX_FLOWS} flows, not {}", spec.flows.len())));
         }
-        let mut groups: Vec<String> = Vec::new();
         for (i, flow) in spec.flows.iter().enumerate() {
             check_addresses(i, flow)?;
             for port in [flow.from, flow.to].into_iter().chain(flow.also.iter().copied()) {
@@ -309,13 +311,11 @@ impl Plan {
                 return Err(PlanError::Empty(format!("flow {i} has no share of the load")));
             }
             check_schedule(i, flow, &spec.load)?;
-            if !groups.contains(&flow.group) {
-                groups.push(flow.group.clone());
-            }
         }
-        let background = background(spec, &groups);
+        let names = FlowNames::new(&spec.flows);
+        let background = background(spec, &names);
         // Tested groups must have the same index with and without the background groups.
-        if background.first().is_some_and(|first| first + background.len() != groups.len()) {
+        if background.first().is_some_and(|first| first + background.len() != names.groups().len()) {
             return Err(PlanError::Empty("background flows must come after all others".into()));
         }
         let events = planned_events(spec)?;
@@ -337,7 +337,7 @@ impl Plan {
         let mut generators = Vec::new();
         for stream in spec.senders().into_iter().flat_map(|port| Stream::of_port(spec, port, &queues)) {
             let link = &ports[stream.port];
-            generators.push(PortGenerator::new(spec, stream, link, &groups, timing, &pattern, bin_ns, bins)?);
+            generators.push(PortGenerator::new(spec, stream, link, &names, timing, &pattern, bin_ns, bins)?);
         }
         if generators.iter().all(|g| g.total() == 0) {
             return Err(PlanError::Empty("the load is less than one frame".into()));
@@ -353,11 +353,11 @@ impl Plan {
         let windows = spec.flows.len() * if split { layout.lanes() } else { 1 };
         let window = (budget / windows as u64).max(64);
         let hosts: Vec<u64> = ports.iter().map(|p| destination(&[p.mac.0.as_slice(), &[0; 2]].concat())).collect();
-        let register = (layout.lanes() > 1 || !layout.is_whole()).then(|| Register::new(spec, &groups, &frames));
+        let register = (layout.lanes() > 1 || !layout.is_whole()).then(|| Register::new(&names, &frames));
         let analyzer = |lane, register, pattern| {
             let hosts = hosts.clone();
             Analyzer::new(
-                spec, hosts, &layout, lane, register, &groups, &frames, window, timing, pattern, bin_ns, most_bins,
+                spec, hosts, &layout, lane, register, &names, &frames, window, timing, pattern, bin_ns, most_bins,
             )
         };
         let mut parts: Vec<Part> = (0..layout.lanes())
@@ -377,9 +377,9 @@ impl Plan {
             parts,
             distance,
             layout,
-            flows: FlowNames::new(&spec.flows, &groups),
+            groups: names.groups().to_vec(),
+            flows: names,
             background,
-            groups,
             destinations: tallied(spec, timing.seed),
             events,
             drain_ns,

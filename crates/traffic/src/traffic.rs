@@ -41,8 +41,8 @@ impl Traffic {
     }
 
     /// Creates the part of this host in traffic that starts at `start` on this host and on `others` others. If its lanes
-    /// are ready only later, the traffic ends at once ([`Traffic::late_ns`]): frames of other hosts have arrived before
-    /// anybody could count them, and would look lost.
+    /// are ready only later, the traffic ends immediately ([`Traffic::late_ns`]): frames of other hosts have arrived
+    /// before anybody could count them, and would look lost.
     pub fn on_host(plan: Plan, start: Instant, others: usize) -> Traffic {
         Traffic::with(plan, Some(start), others)
     }
@@ -258,7 +258,8 @@ impl Traffic {
         let mut bins = vec![Bin::default(); range.len()];
         for part in &self.plan.parts {
             let received = &part.analyzer.groups()[group].bins;
-            let sent = part.generators.iter().map(|generator| &generator.groups()[group].bins);
+            let sent = part.generators.iter().flat_map(|generator| generator.groups());
+            let sent = sent.filter(|sent| sent.group == group).map(|sent| &sent.bins);
             for (sum, i) in bins.iter_mut().zip(range.clone()) {
                 let of = |counts: &Vec<u64>| counts.get(i).copied().unwrap_or(0);
                 sum.offered += sent.clone().map(of).sum::<u64>();

@@ -2,6 +2,7 @@
 
 use drophammer_model::trial::FlowSpec;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,10 +101,23 @@ pub(crate) struct FlowNames {
 }
 
 impl FlowNames {
-    /// Creates the names of `flows`, whose groups are `groups`.
-    pub(crate) fn new(flows: &[FlowSpec], groups: &[String]) -> FlowNames {
-        let group = |flow: &FlowSpec| groups.iter().position(|group| *group == flow.group).unwrap_or(0);
-        FlowNames { groups: groups.to_vec(), group_of: flows.iter().map(group).collect() }
+    /// Numbers the groups of `flows` in the order of their first flows.
+    pub(crate) fn new(flows: &[FlowSpec]) -> FlowNames {
+        let (mut names, mut numbers) = (FlowNames::default(), BTreeMap::new());
+        for flow in flows {
+            let next = numbers.len();
+            let group = *numbers.entry(flow.group.as_str()).or_insert(next);
+            if group == next {
+                names.groups.push(flow.group.clone());
+            }
+            names.group_of.push(group);
+        }
+        names
+    }
+
+    /// Returns the names of the groups.
+    pub(crate) fn groups(&self) -> &[String] {
+        &self.groups
     }
 
     /// Returns the number of flows.

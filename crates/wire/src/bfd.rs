@@ -40,7 +40,7 @@ pub enum State {
     Down,
     /// The sender has heard the receiver, but does not know yet that the receiver has heard it.
     Init,
-    /// Both systems hear each other.
+    /// Each system receives the other's packets.
     Up,
 }
 
@@ -51,7 +51,7 @@ pub struct Control<'a> {
     pub diagnostic: u8,
     /// State of the sender.
     pub state: State,
-    /// P: the sender wants an answer with [`Control::is_final`].
+    /// P: the sender wants a packet with [`Control::is_final`] as the answer.
     pub poll: bool,
     /// F: the packet answers a packet with [`Control::poll`].
     pub is_final: bool,
@@ -79,7 +79,7 @@ impl<'a> Control<'a> {
     /// Parses a UDP payload, and applies the rules of RFC 5880 section 6.8.6 that need no session.
     ///
     /// # Errors
-    /// Each rule that discards the packet.
+    /// The rule that the packet breaks.
     pub fn parse(payload: &'a [u8]) -> Result<Control<'a>, Malformed> {
         let bad = |reason| Err(Malformed::new("bfd", reason));
         let Some((head, _)) = payload.split_first_chunk::<LEN>() else { return bad("fewer than 24 bytes") };
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The first packet of BIRD 2.0.12 to a peer that it has not heard.
+    /// The first packet of BIRD 2.0.12 to a peer from which it has received none.
     const DOWN: [u8; 24] = [
         0x20, 0x40, 0x03, 0x18, 0x67, 0x81, 0x9b, 0xa3, 0x00, 0x00, 0x00, 0x00, 0x00, 0x0f, 0x42, 0x40, 0x00, 0x01,
         0x86, 0xa0, 0x00, 0x00, 0x00, 0x00,

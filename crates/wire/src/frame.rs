@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(frame.hold(7, 90), (&mut [0; 90][..], false));
         frame.head_mut().fill(1);
         assert_eq!((frame.head_mut().len(), frame.iter().filter(|b| **b == 1).count()), (HEAD, HEAD));
-        assert!(frame.hold(7, 90).1, "the head is no part of it");
+        assert!(frame.hold(7, 90).1, "the head is not a part of it");
         assert!(!frame.hold(8, 90).1 && !frame.hold(7, 90).1, "another body was there");
         assert!(!frame.hold(7, 80).1 && frame.hold(7, 80).1);
         let mut copy = frame.clone();

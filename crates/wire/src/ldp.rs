@@ -1,7 +1,7 @@
 //! LDP (RFC 5036): PDUs and messages as bytes.
 //!
 //! [`pdu`] splits a TCP byte stream into PDUs and packs messages into PDUs; [`message`] parses and writes the messages, [`fec`] their FEC
-//! elements. An error in received bytes is returned as the [`Status`] that the RFC says to answer with.
+//! elements. An error in received bytes is returned as the [`Status`] with which the RFC says to answer.
 
 pub mod fec;
 pub mod message;
@@ -69,7 +69,7 @@ impl Label {
     /// Largest label.
     pub const MAX: u32 = 0x000f_ffff;
 
-    /// `None` for values that LDP cannot advertise: reserved ones and those of more than 20 bits.
+    /// `None` for values that LDP cannot advertise: reserved values, and values of more than 20 bits.
     pub const fn new(value: u32) -> Option<Label> {
         match value {
             0 | 2 | 3 | 16..=Label::MAX => Some(Label(value)),

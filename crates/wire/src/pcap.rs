@@ -124,7 +124,7 @@ const INTERFACE: u32 = 1;
 const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
-/// Number of bytes of a block besides its body: type, length, and length again.
+/// Number of bytes of a block in addition to its body: type, length, and length again.
 const AROUND: usize = 12;
 
 /// Returns the frames of a pcapng file. Blocks without frames are skipped.

@@ -104,7 +104,7 @@ proptest! {
 
     #[test]
     fn notifications(kind in 0usize..40, data in vec(any::<u8>(), 0..100)) {
-        // All subcodes with a name, and those without one that are "not specified".
+        // All subcodes that have a name, and the nameless "not specified" ones.
         let mut named: Vec<_> = (1..=7u8)
             .flat_map(|code| (1..=11).map(move |subcode| Notification::bare(code, subcode)))
             .filter(|known| known.subcode_name().is_some())

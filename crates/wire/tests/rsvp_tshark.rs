@@ -123,7 +123,7 @@ fn tshark_decodes_every_message() {
         assert!(line[1].split(',').filter_map(|s| s.parse().ok()).all(|severity: u32| severity < ERROR), "{line:?}");
         assert_eq!((line[2].as_str(), !line[4].is_empty()), ("1", i % 2 == 0));
     }
-    // tshark does not verify the checksum of the Bundle, but those of its four messages.
+    // tshark does not verify the checksum of the Bundle, but it verifies the checksums of its four messages.
     let right = text.lines().filter(|line| line.contains("Message Checksum") && line.contains("[correct]"));
     assert_eq!(right.count(), messages.len() - 1 + 4);
     // tshark has no name for the C-Type of a LABEL_REQUEST without label range.

@@ -1,4 +1,4 @@
-//! A server, agents as processes, and a rig on their ports.
+//! A server, agents in processes of their own, and a rig on their ports.
 
 use crate::anew::Checked;
 use drophammer_agent::agent::{self, Options};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub const VERSION: &str = "1.2.3";
 /// Longer than any step takes, however busy the machine is.
 pub const LONG: Duration = Duration::from_secs(60);
-/// How long agents send after they last heard their controller.
+/// How long agents go on sending after the last heartbeat of their controller.
 pub const SILENCE: Duration = Duration::from_secs(2);
 const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
 const ROLE: &str = "DROPHAMMER_TEST_ROLE";
@@ -123,7 +123,7 @@ pub fn driver(bed: &Bed, silence: Duration) -> Result<Process, String> {
     process("driver", bed, &[("SILENCE_MS", &silence.as_millis().to_string())])
 }
 
-/// What this process was started for, if it is not a case.
+/// Runs the helper that this process was started as, unless it runs a case.
 pub fn as_other_process() -> Option<ExitCode> {
     let role = std::env::var(ROLE).ok()?;
     let word = |name: &str| std::env::var(name).unwrap_or_default();
@@ -177,7 +177,7 @@ pub fn connect(access: Access, holder: &str) -> Result<Controller, String> {
 pub struct Bench {
     pub rig: Rig,
     keys: TrialKeys,
-    // After the rig, whose leases it ends.
+    // Dropped after the rig, because it ends the rig's leases.
     pub controller: Controller,
 }
 
@@ -204,7 +204,7 @@ impl Bench {
 
     pub fn start(&mut self, spec: &TrialSpec) -> Result<Live, String> {
         let (_, key, earlier) = self.keys.next_trial();
-        // It sends everything, however far it falls behind.
+        // It sends all frames, however late.
         let forever = 600_000_000_000;
         let timing = Timing { seed: 1, key, earlier, max_backlog_ns: forever, late_ns: forever };
         self.rig.start_traffic(spec, &timing, vec![]).map_err(|e| e.to_string())
@@ -220,8 +220,8 @@ impl Bench {
     }
 }
 
-/// The trial after a fault. As in a test, it is repeated if it is void, which may happen once: the server may be gone while
-/// it starts.
+/// Runs the trial after a fault. As in a test, a void trial is repeated, but only once: the server may be down when the
+/// first attempt starts.
 pub fn whole(bench: &mut Bench) -> Checked {
     let short = spec(Duration::from_millis(200));
     let result = bench.run(&short).or_else(|why| {

@@ -4,7 +4,7 @@ use crate::anew::Checked;
 use crate::bench::{Bed, SILENCE, agent, driver, ensure, rig, sent, spec, until, whole};
 use std::time::{Duration, Instant};
 
-/// How much later than the limit this test may see traffic stop on a machine with other work.
+/// Tolerance for detecting that traffic has stopped, because the machine may be busy.
 const SLACK: Duration = Duration::from_millis(500);
 
 /// Waits until an interface has sent nothing for 200 ms. Returns when it sent the last frame.
@@ -21,7 +21,7 @@ fn quiet(interface: &str) -> Result<Instant, String> {
 }
 
 pub fn controller_killed() -> Checked {
-    // A shorter limit than the usual one holds too.
+    // A limit shorter than the default also works.
     stops_within(SILENCE)?;
     stops_within(Duration::from_millis(300))
 }
@@ -38,7 +38,7 @@ fn stops_within(silence: Duration) -> Checked {
         ensure(stopped < silence + SLACK, format!("{interface} sent for {stopped:?} without its controller"))?;
         eprintln!("{interface} stopped {stopped:?} after the controller was killed");
     }
-    // The leases end by themselves, and the ports work for somebody else.
+    // The leases expire by themselves, and another controller can use the ports.
     let mut bench = None;
     until("the leases end", || {
         bench = rig(&bed, "the next").ok();
@@ -67,7 +67,7 @@ pub fn agent_killed() -> Checked {
     Ok(())
 }
 
-/// The server stands still, as if the network were cut: for half a second, for five seconds, and for good.
+/// The server is stopped, as if the network were cut: for half a second, for five seconds, and for good.
 pub fn server_stopped() -> Checked {
     let bed = Bed::up()?;
     let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];

@@ -1,4 +1,4 @@
-//! Agents as processes of their own, and a real nats-server on loopback. Each case has its own network namespace, with two
+//! Agents in processes of their own, and a real nats-server on loopback. Each case has its own network namespace, with two
 //! interfaces that are connected to each other.
 
 #[path = "../../../lab/tests/anew/mod.rs"]
@@ -14,7 +14,7 @@ use drophammer_rig::Lender as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Whatever the program is started for.
+/// Runs this program as a case, or as one of its helper processes.
 fn main() -> ExitCode {
     if let Some(code) = bench::as_other_process() {
         return code;
@@ -47,7 +47,7 @@ fn counts() -> Checked {
         let counts = (result.intended(), result.offered(), result.received(), result.lost());
         ensure(counts == (1_200, 1_200, 1_200, 0), format!("trial {trial}: {counts:?} {:?}", result.health))?;
         let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
-        // Both agents run on this kernel, so they have one clock.
+        // Both agents run on this kernel, so they share a clock.
         ensure((between.hosts, between.clock_uncertainty_ns) == (2, 0), format!("{between:?}"))?;
         ensure(between.start_skew_ns < 1_000_000_000, format!("{between:?}"))?;
         ensure(result.groups.iter().all(|g| g.latency.frames == 600), "latencies are known")?;
@@ -99,7 +99,7 @@ fn live() -> Checked {
     let seen = display.join().map_err(|_| "the display failed")??;
     let grows = seen.windows(2).all(|pair| pair[0].offered <= pair[1].offered && pair[0].elapsed < pair[1].elapsed);
     ensure(grows && seen.iter().all(|totals| totals.offered <= result.offered()), format!("{seen:?}"))?;
-    // What is not due any more is not intended.
+    // Frames that will never be due do not count as intended.
     ensure(result.lost() == 0 && result.offered() < 100_000, format!("{:?}", result.groups))
 }
 
@@ -112,7 +112,7 @@ fn versions() -> Checked {
     ensure(named, refused)
 }
 
-/// Public key and seed of a user that exists for this test only.
+/// Public key and seed of a user that exists only for this test.
 const USER: &str = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4";
 const SEED: &str = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";
 
@@ -143,7 +143,7 @@ fn clocks() -> Checked {
     ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))?;
     let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
     ensure(between.clock_uncertainty_ns > 0 && between.start_skew_ns > 0, format!("{between:?}"))?;
-    // Whatever the uncertainty is, a latency below it is no number.
+    // A latency below the uncertainty, whatever that is, must not be reported.
     let right = result.groups.iter().all(|group| {
         let unknown = between.unmeasurable.contains(&group.group);
         unknown == (group.latency.frames == 0) && (unknown || group.latency.min_ns > between.clock_uncertainty_ns)

@@ -1,5 +1,5 @@
-//! Faults at random instants of a trial: its planning, its start, its traffic, its drain and its report. `ROUNDS` is their
-//! number (default 3). Each case prints how many trials were complete and how many were void.
+//! Faults at random instants of a trial: planning, start, traffic, drain or report. `ROUNDS` is the number of faults
+//! (default 3). Each case prints how many trials were complete and how many were void.
 
 use crate::anew::Checked;
 use crate::bench::{Bed, Bench, Process, SILENCE, agent, driver, ensure, rig, spec, until, whole};
@@ -26,7 +26,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Runs a trial while `fault` happens. It must have all frames or no result; the next one must have all.
+    /// Runs a trial while `fault` happens. It must have all frames or no result. The next trial must have all frames.
     fn trial(&mut self, bench: &mut Bench, fault: impl FnOnce() -> Checked + Send) -> Checked {
         let result = std::thread::scope(|scope| {
             let fault = scope.spawn(fault);
@@ -64,7 +64,7 @@ pub fn agent_killed() -> Checked {
         let (second, bed) = (&mut second, &bed);
         tally.trial(&mut bench, move || {
             std::thread::sleep(instant(round));
-            // Dropping it kills it.
+            // Dropping it kills the process.
             *second = None;
             *second = Some(agent(bed, "host2", "t1", &[])?);
             Ok(())

@@ -23,7 +23,7 @@ pub struct BlastArgs {
     pub from: Option<String>,
     /// Receiving interface; without it, frames go from the first VLAN of --vlan to the second one and back into the same interface
     pub to: Option<String>,
-    /// Instead of two interfaces: bring up a router of this kind in namespaces, as `run` does, and send through it
+    /// Bring up a router of this kind in namespaces, as `run` does, and send through it; replaces the two interfaces
     #[arg(long, value_name = "KIND", value_parser = routers(), conflicts_with_all = ["from", "address", "gateway", "vlan", "mpls"])]
     pub dut: Option<String>,
     /// Rate of each sending interface: frames (`100kfps`, `100k`, `100000`), bits without preamble and gap (`950Mbit/s`, `1G`), or a share of the
@@ -55,7 +55,7 @@ pub struct BlastArgs {
     /// Header of test frames after IP, by its name in suites
     #[arg(long, value_enum, value_name = "HEADER", default_value_t = Transport::Udp)]
     pub transport: Transport,
-    /// Number of source addresses of each flow: the host's address and the next ones
+    /// Number of source addresses of each flow, from the host's address on
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_SOURCES), default_value_t = 1)]
     pub sources: u32,
     /// Send frames with the headers and sizes in this capture (pcap or pcapng, also compressed with gzip), in the same proportions. Their addresses
@@ -86,7 +86,7 @@ pub struct BlastArgs {
     /// Threads that send and receive: 2 gives each interface its own; more need --queues
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), default_value_t = 1)]
     pub threads: u16,
-    /// Queues of each interface; arriving frames are spread over them by addresses and ports
+    /// Queues of each interface; addresses and ports decide which queue receives a frame
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), default_value_t = 1)]
     pub queues: u16,
     /// Print one JSON object per line instead of a table
@@ -177,7 +177,8 @@ pub struct BgpArgs {
     /// Routes to advertise, of the family of the addresses [default: all of a file, none otherwise]
     #[arg(long, value_name = "N", value_parser = count)]
     pub routes: Option<u32>,
-    /// Source of the routes: `internet`, `uniform`, or an MRT file (RFC 6396), also compressed by gzip, bzip2, xz or zstd
+    /// Source of the routes: `internet`, `uniform`, or an MRT file (RFC 6396), also compressed with gzip, bzip2, xz or
+    /// zstd
     #[arg(long, value_name = "SOURCE", default_value = "internet")]
     pub table: String,
     /// Advertise the routes in each of N VRFs, as VPNv4 or VPNv6 routes (RFC 4364, 4659): VRF n has the route distinguisher

@@ -20,7 +20,7 @@ pub struct AccessArgs {
     /// File with the seed of an NKey, instead of user and password
     #[arg(long, value_name = "FILE", requires = "nats", conflicts_with = "user")]
     pub nkey_file: Option<PathBuf>,
-    /// File with the certificate that signed the server's, if the system does not know it
+    /// File with the certificate of the authority that signed the server's certificate, if the system does not trust it
     #[arg(long, value_name = "FILE", requires = "nats")]
     pub ca: Option<PathBuf>,
 }
@@ -36,7 +36,7 @@ pub struct AgentArgs {
     /// Interfaces that runs may use
     #[arg(long, value_name = "A,B", value_delimiter = ',', required = true)]
     pub ports: Vec<String>,
-    /// Backend that drives them; see `drophammer list backends`
+    /// Backend that drives the interfaces; see `drophammer list backends`
     #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
     pub backend: String,
     /// Queues of each interface

@@ -47,7 +47,7 @@ pub struct OspfArgs {
     /// Area of the link
     #[arg(long, value_name = "AREA", default_value = "0.0.0.0")]
     pub area: Ipv4Addr,
-    /// Type of the network, as the neighbour has it
+    /// Type of the network, as configured on the neighbour
     #[arg(long, value_enum, default_value_t = OspfNetwork::PointToPoint)]
     pub network: OspfNetwork,
     /// Routers of an emulated topology behind the tester, each with one stub network
@@ -56,10 +56,10 @@ pub struct OspfArgs {
     /// External routes to advertise (type 5)
     #[arg(long, value_name = "N", value_parser = count, default_value = "0", hide_default_value = true)]
     pub externals: u32,
-    /// Time between two Hellos, as the neighbour has it
+    /// Time between two Hellos, as configured on the neighbour
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
     pub hello: Duration,
-    /// Time without a Hello after which the neighbour is down, as the neighbour has it
+    /// Time without a Hello after which the neighbour is down, as configured on the neighbour
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "40s")]
     pub dead: Duration,
     /// File with the key of MD5 authentication, 1 to 16 bytes on one line; its key ID is 1
@@ -91,10 +91,10 @@ pub struct LdpArgs {
     /// FECs to advertise a label for
     #[arg(long, value_name = "N", value_parser = count, default_value = "0", hide_default_value = true)]
     pub fecs: u32,
-    /// First of the FECs; the others follow it
+    /// First FEC; the others follow it
     #[arg(long, value_name = "PREFIX", default_value = "10.0.0.0/32")]
     pub first: Prefix,
-    /// Label of the first FEC, the next ones follow it; `implicit-null` or `explicit-null` for all
+    /// Label of the first FEC, the labels of the other FECs follow; or `implicit-null` or `explicit-null` for all FECs
     #[arg(long, value_name = "LABEL", default_value = "16")]
     pub labels: String,
 }

@@ -55,7 +55,7 @@ fn labels(text: &str) -> Result<LabelPattern, String> {
         "implicit-null" => Ok(LabelPattern::ImplicitNull),
         "explicit-null" => Ok(LabelPattern::ExplicitNull),
         number => number.parse().map(|first| LabelPattern::Counting { first, step: 1 }).map_err(|_| {
-            format!("--labels: `{number}` is no label; write for instance `16`, `implicit-null` or `explicit-null`")
+            format!("--labels: `{number}` is not a label; write for instance `16`, `implicit-null` or `explicit-null`")
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! `drophammer bgp` with BIRD, FRR or nobody at the other end of a virtual link, in a network namespace.
+//! `drophammer bgp` with BIRD, FRR or no BGP speaker at the other end of a virtual link, in a network namespace.
 
 use crate::common::{MACHINE, Ran, good, run_suite};
 use serde_json::Value;
@@ -85,7 +85,7 @@ wait $bgp || echo $? > exit
 #[test]
 fn a_session_that_never_came_up_says_nothing_of_the_router() {
     for passive in ["", "--passive"] {
-        // Nobody speaks BGP at vb.
+        // There is no BGP speaker at vb.
         let body = format!(
             "{LINK}
 $D bgp va --address 192.0.2.2/24 --to 192.0.2.1 {passive} > told & bgp=$!
@@ -101,8 +101,8 @@ wait $bgp || echo $? > exit
     }
 }
 
-/// An MRT file (RFC 6396 section 4.3) with two routes of one peer. The second has 1,200 communities, which do not fit a
-/// message of 4,096 bytes.
+/// An MRT file (RFC 6396 section 4.3) with two routes of one peer. The second has 1,200 communities, which do not fit
+/// into a message of 4,096 bytes.
 fn table() -> Vec<u8> {
     let record = |subtype: u8, body: &[u8]| {
         let length = (body.len() as u32).to_be_bytes();
@@ -156,7 +156,7 @@ fn rich_table() -> Vec<u8> {
     const HEAD: usize = 12;
     let (peers, first) = whole.split_at(record(0));
     let mut first = first[..record(peers.len())].to_vec();
-    // ATOMIC_AGGREGATE, AGGREGATOR, a route target, and an attribute that nobody knows.
+    // ATOMIC_AGGREGATE, AGGREGATOR, a route target, and an unknown attribute.
     let more = [
         &[0x40u8, 6, 0][..],
         &[0xc0, 7, 8, 0, 0, 0xfb, 0xf5, 192, 0, 2, 7],
@@ -209,7 +209,7 @@ ip address add 192.0.2.3/31 dev vb
 ip address add 10.0.0.1/32 dev lo
 ip route add 10.0.0.2/32 via 192.0.2.2
 ";
-/// These sessions, with the options of the tester.
+/// The sessions to test, with the options of the tester.
 const SESSIONS: [(&str, &str); 3] = [
     ("link-local", "--address fe80::2/64 --to fe80::1%va"),
     ("loopback", "--address 192.0.2.2/31 --gateway 192.0.2.3 --source 10.0.0.2 --to 10.0.0.1"),
@@ -306,7 +306,8 @@ count() {
     far(MACHINE, setup);
 }
 
-/// RFC 3021 and RFC 6164, on both sides of the host.
+/// Links with two addresses (RFC 3021 and RFC 6164). The host has the higher address on one link, the lower address on
+/// the other.
 #[test]
 #[ignore = "long: `make test-all` runs it"]
 fn suites_run_on_links_with_two_addresses() {

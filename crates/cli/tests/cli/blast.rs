@@ -57,7 +57,7 @@ ip -s -j link > both.kernel
     let told = summary(&ran, "both");
     agree(&told, kernel(&ran, "both.kernel"));
     for direction in 0..2 {
-        // On a busy machine it sends less, and reports that.
+        // On a busy machine it sends fewer frames, and reports that.
         let row = &told["summary"][direction];
         assert!((1..=600).contains(&row["offered"].as_u64().unwrap()), "{told}");
         assert!(row["latency_p50_ns"].as_u64().unwrap() <= row["latency_max_ns"].as_u64().unwrap());
@@ -69,7 +69,7 @@ ip -s -j link > both.kernel
 
 #[test]
 fn ctrl_c_ends_sending_and_every_frame_is_in_the_summary() {
-    // Two threads if there are two processors.
+    // Uses two threads if there are two processors.
     let body = "\
 threads=$(nproc); [ $threads -lt 3 ] || threads=2
 $D blast va vb --rate 500fps --bidirectional --threads $threads --json > live & blast=$!
@@ -154,7 +154,7 @@ $D blast vc vd --rate 1Gfps --for 200ms --json > fast || true
     assert!(notes.starts_with("note: size 64 is too small") && notes.lines().count() == 1, "{notes}");
     let echo = summary(&ran, "echo");
     assert_eq!((&echo["summary"][0]["offered"], &echo["summary"][0]["lost"]), (&10.into(), &0.into()), "{echo}");
-    // 20 ms of this load take the tester seconds.
+    // The tester needs seconds to send 20 ms of this load.
     let fast = summary(&ran, "fast");
     assert!(fast["sending_s"].as_f64().unwrap() < 1.0 && fast["unsent"].as_u64().unwrap() > 1_000_000, "{fast}");
 }
@@ -313,7 +313,7 @@ $D blast va vb --dscp af44 2> value || true
     for (file, cause, help) in [
         ("loopback", "error: lo is the loopback interface of this machine\n", "  help: name an interface"),
         ("argument", "error: unexpected argument '--frob' found\n", "  help: a similar argument exists: '--for'\n"),
-        ("value", "af44 is no DSCP\n", "  help: write 0 to 63, or `ef`"),
+        ("value", "af44 is not a DSCP\n", "  help: write 0 to 63, or `ef`"),
     ] {
         let shown = ran.read(file);
         assert!(shown.starts_with("error: ") && shown.contains(cause) && shown.contains(help), "{shown}");

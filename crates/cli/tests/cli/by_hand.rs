@@ -1,8 +1,8 @@
-//! Loads the output of `drophammer plan --config frr`, `bird` and `linux` into these routers exactly as it says, as a user would by hand. A run with the
-//! kind `external` must then pass on them: no frame is lost, and every route is there.
+//! Loads the output of `drophammer plan --config frr`, `bird` and `linux` into these routers, following its instructions exactly, as a user would by
+//! hand. A run with the kind `external` must then pass on them: no frame is lost, and every route is there.
 //!
-//! Tester and router are two network namespaces joined by veth pairs, or the router is a guest of User Mode Linux, in namespaces of processes and files
-//! that end with the test. The tests need root, FRR and BIRD, for VLANs also User Mode Linux, and are skipped with a message without them.
+//! Tester and router are two network namespaces joined by veth pairs, or the router is a guest of User Mode Linux. PID and mount namespaces end them
+//! with the test. The tests need root, FRR and BIRD, and for VLANs also User Mode Linux; if something is missing, they are skipped with a message.
 
 use crate::common::{MACHINE, assert_the_kernel_agrees, good, kind_of, records, run, shell, text};
 use serde_json::Value;
@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const KEY: &str = "sesame4711";
 
-/// Starts the daemons without a configuration, as after an installation, and does what the printed one says, in the files `shell` and `load`. `WITHIN`
-/// precedes each command of the router.
+/// Starts the daemons without a configuration, as after an installation, and follows the printed one, which is in the files `shell` and `load`.
+/// `WITHIN` precedes each command of the router.
 const START: &str = r#"
 mkdir -p /run/frr /run/bird
 $WITHIN sh -eu shell > shell.log
@@ -101,7 +101,7 @@ echo READY
 exec sleep infinity
 "#;
 
-/// What is missing for the test, or nothing.
+/// What is missing for the test; empty if nothing is.
 fn missing() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("it needs root".into());
@@ -139,7 +139,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Attempts, and the exit codes of a run that its machine spoilt, because other programs held the tester up.
+/// Number of attempts, and the exit codes of a run that was spoilt because other programs held the tester up.
 const TRIES: usize = 3;
 const SPOILT: [Option<i32>; 2] = [Some(5), Some(6)];
 
@@ -208,7 +208,7 @@ fn passes(what: &str, bed: &str, languages: &[&str], suite: &str, further: &dyn 
         let told =
             format!("{what}, {language}: {}{}{}", text(&output.stdout), text(&output.stderr), said(folder.path()));
         assert!(output.status.success(), "{told}");
-        // vtysh marks what it does not take by a percent sign, and goes on.
+        // vtysh marks lines that it rejects with a percent sign, and goes on.
         let loaded = fs::read_to_string(folder.path().join("load.log")).unwrap();
         assert!(!loaded.contains('%') && (language != "bird" || loaded.contains("Reconfigured")), "{told}");
         let records = records(&folder.path().join("out"));
@@ -304,7 +304,7 @@ fn a_line_that_is_missing_is_found() {
         assert!(told.contains("IPv4"), "{told}");
     };
     let _turn = turn();
-    // Both runs wait for their router until they give up, and measure nothing, so they wait at the same time.
+    // Both runs only wait for their router until they give up, so they can run at the same time.
     std::thread::scope(|scope| {
         for case in [("frr", "ip route 198.18.64.0/18"), ("bird", "\troute 198.18.64.0/18")] {
             let missed = &missed;

@@ -1,4 +1,4 @@
-//! If nobody reads the output of a command, it ends quietly, with its usual exit code.
+//! If nobody reads the output of a command, the command ends quietly, with its usual exit code.
 
 use crate::common::{commands, drophammer, good, suite, text};
 use std::path::Path;
@@ -11,7 +11,7 @@ fn closed() -> std::io::PipeWriter {
     writer
 }
 
-/// Runs the command in `folder` without a reader of its standard output, and of its standard error where `both`.
+/// Runs the command in `folder` without a reader of its standard output, and with `both` also of its standard error.
 fn unread(folder: &Path, args: &[&str], both: bool) -> Output {
     let mut command = drophammer();
     command.args(args).current_dir(folder).stdout(closed());
@@ -39,7 +39,7 @@ const NOT_RUN: [(&str, &str); 12] = [
     ("help", "is --help of the other commands"),
 ];
 
-/// Exit codes and arguments of commands. `OUT` stands for another folder each time.
+/// Exit codes and arguments of commands. `OUT` stands for a new folder each time.
 const COMMANDS: [(i32, &[&str]); 32] = [
     (0, &["list", "tests"]),
     (0, &["list", "duts"]),
@@ -111,7 +111,7 @@ fn output_into_a_closed_pipe_ends_quietly() {
         }
     };
     COMMANDS.iter().for_each(|(code, args)| check(&[*code], args));
-    // 3 on a machine on which no router can be brought up, and there blast cannot either.
+    // 3 if no router can be brought up on this machine; then blast fails too.
     check(&[0, 3], &["doctor"]);
     check(&[0, 3], &["doctor", "--json"]);
     check(&[0, 3], &["blast", "--dut", "linux", "--rate", "1kfps", "--for", "100ms"]);

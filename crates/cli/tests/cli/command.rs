@@ -1,10 +1,11 @@
-//! The command as its user sees it: exit codes, messages, what it leaves on disk, and that it leaves nothing else on the machine.
+//! The command as its user sees it: exit codes, messages, the files that it writes, and that it leaves nothing else on the
+//! machine.
 
 use crate::common::{drophammer, good, kind_of, records, refused, run, run_suite, stored, suite, text, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-/// Living processes of the lab of process `main`, recognized by the mark in their environment.
+/// Running processes of the lab of process `main`, recognized by the mark in their environment.
 fn lab_processes(main: u32) -> Vec<u32> {
     let mark = format!("DROPHAMMER_LAB={main}:");
     std::fs::read_dir("/proc")
@@ -55,7 +56,7 @@ fn a_run_in_virtual_time_ends_well_and_writes_every_file() {
     assert_eq!(kind_of(records.last().unwrap()), "ended");
     assert!(said.contains("Throughput"), "{said}");
 
-    // Again into the same folder: refused, nothing changed.
+    // A second run into the same folder is refused, and changes nothing.
     refused(&run_suite(&path, &out, &[]), 4, "not empty");
 
     // The report can be written again from the folder alone.
@@ -68,7 +69,7 @@ fn a_run_in_virtual_time_ends_well_and_writes_every_file() {
 fn a_test_that_does_not_apply_is_no_failure_and_no_success_by_itself() {
     let dir = tempfile::tempdir().unwrap();
     let duts = "  - {name: known, kind: reference, capacity: 10 Mfps}\n";
-    // Fully meshed traffic is sent by every port.
+    // With fully meshed traffic, every port sends.
     let test = "  - frame_loss_rate: {distribution: fully_meshed, direction: unidirectional}\n";
     for (name, tests, code) in [("beside", &*format!("{test}  - forwarding_rate\n"), 0), ("alone", test, 1)] {
         let path = suite(dir.path(), duts, tests);
@@ -138,7 +139,7 @@ fn threads_that_cannot_be_had_are_refused_with_the_remedy() {
     refused(linux, "0", 2, ["--threads", "0"]);
     refused(linux, "3", 2, ["2 ports", "--threads 2"]);
     refused("  - {name: known, kind: reference}\n", "2", 2, ["virtual time", "--threads"]);
-    // With two processors, one is the router's.
+    // With two processors, the router has one of them.
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed:")).unwrap();
     let processors: u32 = allowed.chars().filter_map(|c| c.to_digit(16)).map(u32::count_ones).sum();
@@ -275,7 +276,7 @@ fn the_simulated_router_in_its_own_process_is_measured_and_marked() {
         let known = records.iter().find(|r| kind_of(r) == "dut" && r["name"] == "known").unwrap();
         assert_eq!(known["simulated"], true, "it must never pass for a router");
         assert!(std::fs::read_to_string(out.join("report.txt")).unwrap().contains("(simulated)"));
-        // All attempts of its trials, and the device's own account of the same frames. At this low load no frame of a
+        // All attempts of its trials, and the device's own counts of the same frames. At this low load no frame of a
         // trial arrives after its end.
         let trials =
             records.iter().filter(|r| kind_of(r) == "trial" && r["dut"] == "known" && r["test"] == "throughput");
@@ -295,7 +296,7 @@ fn ctrl_c_keeps_what_was_measured_and_reports_it() {
     let dir = tempfile::tempdir().unwrap();
     let (mut child, out) = start_and_wait(dir.path());
     let pid = child.id();
-    // Twice, as timeout(1) does it: to the program, and to its process group.
+    // Sent twice, as timeout(1) does: to the program, and to its process group.
     for _ in 0..2 {
         let to = nix::unistd::Pid::from_raw(pid.cast_signed());
         nix::sys::signal::kill(to, nix::sys::signal::Signal::SIGINT).unwrap();
@@ -321,7 +322,7 @@ fn kill_9_leaves_nothing_behind_but_the_measurements() {
     let report = good(&run(&["report", out.to_str().unwrap()]));
     assert!(report.contains("cut off"), "{report}");
     assert!(records(&out).iter().any(|r| kind_of(r) == "trial" && r["test"] == "forwarding_rate"));
-    // It continues where it was killed, with the same ceilings.
+    // The run continues where it was killed, with the same ceilings.
     let path = dir.path().join("suite.yaml");
     good(&run(&["run", path.to_str().unwrap(), "--busy-host", "--resume", out.to_str().unwrap()]));
     let tests: Vec<_> = records(&out).into_iter().filter(|r| kind_of(r) == "test").collect();

@@ -41,7 +41,7 @@ fn stat(pid: u32) -> Vec<String> {
     text.rsplit(") ").next().unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }
 
-/// Whether the process has ended, even if nobody has read its exit code.
+/// True if the process has ended, even if nobody has read its exit code.
 fn is_gone(pid: u32) -> bool {
     stat(pid).first().is_none_or(|state| state == "Z" || state == "X")
 }
@@ -61,7 +61,7 @@ fn a_run_in_the_background_is_watched_to_its_end() {
     let folder = out.to_str().unwrap();
     let watched = run(&["watch", folder, "--lines", "1000"]);
     let said = text(&watched.stdout);
-    // The criterion is missed, and `watch` reports that as `run` would have.
+    // The criterion is missed, and `watch` reports this as `run` would.
     assert_eq!(watched.status.code(), Some(7), "{said}{}", text(&watched.stderr));
     assert!(text(&watched.stderr).contains("ended with exit code 7"), "{}", text(&watched.stderr));
     assert!(said.contains("[1/1] known") && said.contains("offered") && said.contains("Report: "), "{said}");
@@ -94,7 +94,7 @@ fn a_run_is_stopped_and_nothing_is_left() {
 
     // Ctrl-C ends only `watch`.
     let mut watch = drophammer().args(["watch", folder]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    // It would end if nobody read its output any more.
+    // `watch` would end once nobody reads its output.
     let mut shown = BufReader::new(watch.stdout.take().unwrap()).lines();
     assert!(shown.by_ref().map_while(Result::ok).any(|line| line.contains("offered")), "a trial is shown");
     kill(Pid::from_raw(watch.id().cast_signed()), Signal::SIGINT).unwrap();
@@ -177,7 +177,8 @@ fn what_is_refused_is_told_on_the_terminal_and_leaves_nothing() {
     let path = suite(dir.path(), DUT, "  - forwarding_rate\n");
     refused(&run_suite(&path, &out, &["--detach"]), 4, "");
     assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
-    // A folder without a run cannot be watched or stopped, and the second process does nothing without the first.
+    // A folder without a run cannot be watched or stopped, and the background process does nothing without the process
+    // that starts it.
     for command in ["watch", "stop"] {
         refused(&run(&[command, out.to_str().unwrap()]), 2, "process.jsonl");
     }

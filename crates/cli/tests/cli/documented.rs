@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Mutex;
 
-/// Command lines that other tests run: a word, or the beginning of one, and the reason.
+/// Command lines that are not run here: a word, or the beginning of a word, and the reason.
 const NOT_RUN: [(&str, &str); 16] = [
     ("blast", "needs root and interfaces; blast.rs"),
     ("listen", "needs root and an interface; listen.rs"),
@@ -26,7 +26,8 @@ const NOT_RUN: [(&str, &str); 16] = [
     ("suites/differences/", "its links are of the kernel, which needs root; the tests of testbed"),
 ];
 
-/// Documented exit codes other than 0 of commands: on some machines, or because the runs of these tests have one round.
+/// Documented exit codes other than 0 that a command may have here: on some machines, or because the runs of these
+/// tests have only one round.
 const CODES: [(&str, &[i32]); 3] = [("doctor", &[0, 3]), ("compare", &[0, 5]), ("history", &[0, 5])];
 
 /// The reader's suite, on simulated routers with slow ports. It has the tests that examples name.
@@ -61,7 +62,8 @@ impl Place<'_> {
         drophammer().args(words).current_dir(self.folder).output().unwrap()
     }
 
-    /// The suite `file` of the command `name`: one that the page shows, or a stand-in where routers are run.
+    /// The suite `file` of the command `name`: one that the page shows, or a replacement with simulated routers if the
+    /// command runs routers.
     fn suite(&self, name: &str, file: &Path) {
         let path = self.folder.join(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -74,7 +76,8 @@ impl Place<'_> {
         std::fs::write(path, text).unwrap();
     }
 
-    /// Provides what the reader has: suites, and the runs that a command reads. Returns the words, in which an existing run replaces a run of another day.
+    /// Creates what a reader would have: suites, and the runs that a command reads. Returns the words of the command line, with an existing run in place
+    /// of a run of another day.
     fn prepare(&self, words: &[String]) -> Vec<String> {
         let name = words[0].as_str();
         let out = words.iter().position(|word| word == "--out").and_then(|at| words.get(at + 1));
@@ -103,7 +106,7 @@ impl Place<'_> {
         words
     }
 
-    /// Makes sure that there is a run in this folder, or below it if it has no name of a run.
+    /// Makes sure that there is a run in this folder, or below it if its name is not the name of a run.
     fn results(&self, folder: &Path) {
         let run = if folder == Path::new("results") { folder.join("first") } else { folder.to_owned() };
         if self.folder.join(&run).exists() || (run != folder && self.folder.join(folder).exists()) {

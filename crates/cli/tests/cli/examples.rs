@@ -2,7 +2,7 @@
 
 use crate::common::{drophammer, for_each, pages};
 
-/// Parameters that would take hours even in virtual time: suite, and the values for `--set` instead.
+/// Suites with parameters that would take hours even in virtual time, and the values for `--set` that replace them.
 const SHORTER: [(&str, &[&str]); 1] = [("overnight", &["soak.duration=5 s", "soak.interval=1 s"])];
 /// Keys of `topology` that the simulated router supports.
 const TOPOLOGY: [&str; 7] = ["mesh", "chain", "loop", "core_speed", "wan_speed", "wan_delay", "wan_loss"];
@@ -14,7 +14,7 @@ fn value<'a>(dut: &'a str, key: &str) -> Option<&'a str> {
     Some(rest.split([',', '}', '#', '\n']).next()?.trim())
 }
 
-/// A DUT of a suite as the simulated router.
+/// Replaces a DUT of a suite by the simulated router.
 fn simulated(dut: &str) -> String {
     let topology = TOPOLOGY.iter().filter_map(|key| Some(format!("{key}: {}", value(dut, key)?)));
     let topology = topology.collect::<Vec<_>>().join(", ");
@@ -61,7 +61,7 @@ fn suites_of_the_manual_run() {
     let all: Vec<_> =
         pages.iter().flat_map(|(page, text)| pages::suites(text).into_iter().map(move |suite| (page, suite))).collect();
     assert!(all.len() > 15, "{} suites", all.len());
-    // In virtual time a run is the same however busy the processors are.
+    // A run in virtual time does not depend on how busy the processors are.
     for_each(&all, |number, (page, suite)| {
         let (file, results) = (folder.path().join(format!("{number}.yaml")), folder.path().join(number.to_string()));
         let text = on_simulated_routers(suite);
@@ -87,7 +87,7 @@ fn suites_of_the_manual_run() {
         let output = command.output().unwrap();
         println!("{page}: {name}: {:.1} s, {}", begun.elapsed().as_secs_f64(), output.status);
         let said = String::from_utf8_lossy(&output.stderr);
-        // Another router than the intended one may miss a criterion; a test must not fail.
+        // The simulated router may miss a criterion that is meant for another router, but no test may fail.
         assert!(
             matches!(output.status.code(), Some(0 | 1 | 5 | 7)),
             "{page}: {name}: {}: {said}\n{text}",

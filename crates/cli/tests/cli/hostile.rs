@@ -16,7 +16,7 @@ fn copy_of_run(folder: &Path) -> PathBuf {
     run
 }
 
-/// Runs the command for 20 s at most, with 2 GiB of memory at most.
+/// Runs the command for at most 20 s, with at most 2 GiB of memory.
 fn limited(args: &[&str]) -> Output {
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", "ulimit -v 2097152; exec timeout 20 \"$@\"", "sh", env!("CARGO_BIN_EXE_drophammer")]).args(args);
@@ -63,13 +63,13 @@ fn records_that_never_end_or_never_come_are_refused() {
         );
     };
     symlink("/dev/zero", &path).unwrap();
-    refused(&["report", name], "no ordinary file");
-    refused(&["compare", name, name], "no ordinary file");
+    refused(&["report", name], "not a regular file");
+    refused(&["compare", name, name], "not a regular file");
     fs::remove_file(&path).unwrap();
     fifo(&path);
     fifo(&folder.path().join("run.lock"));
-    refused(&["report", name], "no ordinary file");
-    // A hole of the file system costs nothing to make.
+    refused(&["report", name], "not a regular file");
+    // A sparse file costs no disk space.
     fs::remove_file(&path).unwrap();
     fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
     refused(&["report", name], "larger than");
@@ -89,7 +89,7 @@ fn records_that_never_end_or_never_come_are_refused() {
     }
     fs::write(folder.path().join("process.jsonl"), "{\"process\":null,\"console\":true}\n{\"exit\":0}\n").unwrap();
     fifo(&folder.path().join("console.log"));
-    refused(&["watch", name], "no ordinary file");
+    refused(&["watch", name], "not a regular file");
 }
 
 #[test]
@@ -99,12 +99,12 @@ fn files_that_a_suite_names_are_refused_if_they_never_end_or_never_come() {
     symlink("/dev/zero", folder.path().join("zero")).unwrap();
     fs::File::create(folder.path().join("hole")).unwrap().set_len(1 << 40).unwrap();
     for (dut, words) in [
-        ("{name: a, kind: frr, config: pipe}", "no ordinary file"),
-        ("{name: a, kind: frr, template: zero}", "no ordinary file"),
+        ("{name: a, kind: frr, config: pipe}", "not a regular file"),
+        ("{name: a, kind: frr, template: zero}", "not a regular file"),
         ("{name: a, kind: frr, config: hole}", "larger than 16 MiB"),
         (
             "{name: a, kind: external, interfaces: [a, b], management: 192.0.2.9, snmp_community_file: pipe}",
-            "no ordinary file",
+            "not a regular file",
         ),
     ] {
         let suite = crate::common::suite(folder.path(), &format!("  - {dut}\n"), "  - throughput\n");

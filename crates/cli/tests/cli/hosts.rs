@@ -1,4 +1,4 @@
-//! Runs over several hosts, as far as they need no interface: a server of one's own, and what is refused.
+//! Runs over several hosts, as far as this works without interfaces: a private server, and errors.
 
 use crate::common::{good, run, suite, text};
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ fn a_server_of_ones_own_starts_shows_who_is_there_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let bed = folder.path().join("bed");
     let bed = bed.to_str().unwrap();
-    // It is free again when the server takes it, unless another test is that fast.
+    // The port is still free when the server binds it, unless another test is faster.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (listen, url) = (format!("127.0.0.1:{port}"), format!("nats://127.0.0.1:{port}"));
     let up = ["bed", "up", "--folder", bed, "--listen", &listen];

@@ -1,4 +1,4 @@
-//! Suites that include files: what the command reads, refuses and keeps.
+//! Suites that include files: which files the command reads, refuses and stores.
 
 use crate::common::{files_with, run, text, unwrapped};
 use std::path::{Path, PathBuf};
@@ -36,13 +36,13 @@ fn a_run_keeps_what_its_suite_includes_without_keys_and_goes_on_with_nothing_els
     assert_eq!((kept("suite.yaml").as_str(), kept("included/bench.yaml").as_str()), (SUITE, BENCH));
     assert_eq!(kept("included/lab/keys.yaml"), "variables: {key: <secret>}\nbgp: {md5: <secret>}\n");
     assert_eq!(files_with(&out, "sesame4711"), Vec::<PathBuf>::new());
-    // Neither has one that the command line gives.
+    // A key from the command line is not stored either.
     let given = dir.path().join("given");
     let words = ["run", path, "--test", "short", "--var", "key=sesame4711", "--out", given.to_str().unwrap()];
     assert!(run(&words).status.success());
     assert!(std::fs::read_to_string(given.join("run.jsonl")).unwrap().contains("\"key=<secret>\""));
     assert_eq!(files_with(&given, "sesame4711"), Vec::<PathBuf>::new());
-    // A run is continued only with an unchanged suite, included files among it.
+    // A run is resumed only if the suite, with its included files, is unchanged.
     let resume = || {
         let output = run(&["run", path, "--test", "short", "--resume", out.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(2));
@@ -90,8 +90,8 @@ fn only_files_of_the_folder_can_be_included() {
         ("../far.yaml", "is outside of the folder of the suite"),
         ("/etc/hostname", "is an absolute path"),
         ("missing.yaml", "cannot read `missing.yaml`"),
-        ("lab", "is no ordinary file"),
-        (".", "is no ordinary file"),
+        ("lab", "is not a regular file"),
+        (".", "is not a regular file"),
         ("large.yaml", "has 1048581 bytes"),
         ("latin.yaml", "is not text in UTF-8"),
         ("my.yaml", "includes itself"),

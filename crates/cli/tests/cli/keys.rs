@@ -1,11 +1,12 @@
-//! Keys of BGP sessions that a suite names: from a file, from the environment, and never in what a run leaves or prints.
+//! Keys of BGP sessions that a suite names: they come from a file or from the environment, and never appear in the files
+//! or the output of a run.
 
 use crate::common::{drophammer, files_with, text, unwrapped};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The key, also within a fact of the suite's and within a longer title.
+/// The key, which also appears in a fact of the suite and within a longer title.
 const SUITE: &str = "suite: keys
 title: The run with x-sesame4711-y
 about: {note: \"password sesame4711.\"}
@@ -21,7 +22,7 @@ tests:
 /// The line and column of the key's place.
 const PLACE: &str = "suite.yaml:9:17:";
 
-/// Runs the command in the folder above that of the suite, with the key in `$BGP_KEY`.
+/// Runs the command in the parent folder of the suite's folder, with the key in `$BGP_KEY`.
 fn run_in(folder: &Path, args: &[&str]) -> Output {
     drophammer().args(args).current_dir(folder).env("BGP_KEY", "sesame4711\n").output().unwrap()
 }
@@ -48,7 +49,7 @@ fn a_key_from_elsewhere_is_in_nothing_that_a_run_leaves() {
         assert!(!said(&output).contains("sesame4711"), "{bgp}: {}", said(&output));
         let out = folder.path().join("out");
         assert_eq!(files_with(&out, "sesame4711"), Vec::<PathBuf>::new(), "{bgp}");
-        // What is around the key stays.
+        // The text around the key stays.
         let kept = std::fs::read_to_string(out.join("suite.yaml")).unwrap();
         assert!(kept.contains("title: The run with x-<secret>-y") && kept.contains(bgp), "{kept}");
         let records = std::fs::read_to_string(out.join("run.jsonl")).unwrap();
@@ -76,14 +77,14 @@ fn a_key_that_cannot_be_read_is_told_at_its_place() {
     refused("it is larger than 4 KiB");
     std::fs::remove_file(&key).unwrap();
     refused("No such file");
-    // What is not needed is not read.
+    // Commands that do not need the key do not read it.
     assert!(run_in(folder.path(), &["plan", "lab/suite.yaml"]).status.success());
     std::os::unix::fs::symlink("/dev/zero", &key).unwrap();
-    refused("it is no ordinary file");
+    refused("it is not a regular file");
     std::fs::remove_file(&key).unwrap();
     assert!(Command::new("mkfifo").arg(&key).status().unwrap().success());
-    refused("it is no ordinary file");
-    // `bgp` takes a pipe, also one whose other end is opened later.
+    refused("it is not a regular file");
+    // `bgp` accepts a pipe, even one whose other end is opened later.
     let words = ["bgp", "nosuch0", "--address", "192.0.2.2/24", "--to", "192.0.2.1", "--md5-file", "lab/key"];
     let mut command = drophammer();
     command.args(words).current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -11,7 +11,7 @@ use std::process::Command;
 /// Crates that do no I/O, read no clock and start no thread.
 const PURE: &[&str] = &["wire", "emulation", "reference", "methods", "suite", "judge", "model"];
 
-/// Paths that they must not name, with everything below them.
+/// Paths that these crates must not name, with everything below them.
 #[rustfmt::skip]
 const IMPURE: &[&str] = &[
     "std::env", "std::fs", "std::io::stderr", "std::io::stdin", "std::io::stdout", "std::net::TcpListener", "std::net::TcpStream",
@@ -25,14 +25,14 @@ const IMPURE_CRATES: &[&str] = &["libc", "nix", "rustix", "signal-hook", "socket
 /// The crate in which `unsafe` is allowed.
 const UNSAFE: &str = "port";
 
-/// A file is one concept. One of more lines has several.
+/// Maximum number of lines: a longer file has more than one concept.
 const LONGEST: usize = 800;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Crate and the crates that it may use, from the table in ARCHITECTURE.md, in its order.
+/// Each crate and the crates that it may use, in the order of the table in ARCHITECTURE.md.
 fn table() -> Vec<(String, BTreeSet<String>)> {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let rows = text.lines().skip_while(|l| !l.starts_with("| crate | its one job | uses |"));
@@ -143,7 +143,7 @@ fn product_code(name: &str) -> Vec<(PathBuf, Code)> {
     code
 }
 
-/// Files of the project: those that git tracks, or without git all but build products.
+/// Files of the project: the files that git tracks, or without git all files except build products.
 fn project_files() -> Vec<String> {
     let git = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output();
     let tracked = git.ok().filter(|output| output.status.success()).map(|o| String::from_utf8(o.stdout).unwrap());

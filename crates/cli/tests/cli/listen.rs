@@ -61,7 +61,7 @@ $D listen vb --for 50ms --json > silence
 
 #[test]
 fn nothing_is_sent() {
-    // The kernel at va asks for the address by ARP, and nobody has it.
+    // The kernel at va sends ARP requests for an address that nobody has.
     let body = "\
 ip address add 198.18.0.1/24 dev va
 $D listen vb --for 60s > heard & listen=$!

@@ -33,7 +33,7 @@ fn the_page_of_a_run_in_namespaces_is_reached_from_outside() {
         .expect("the run starts");
     let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
     let address = told.find_map(|line| line.unwrap().strip_prefix("live page: ").map(str::to_owned)).unwrap();
-    assert!(!address.contains('#'), "no token where standard error is no terminal: {address}");
+    assert!(!address.contains('#'), "no token where standard error is not a terminal: {address}");
     let port: u16 = address.trim_end_matches('/').rsplit(':').next().unwrap().parse().unwrap();
     assert!(get(port, "/").unwrap().contains("page.js"));
     // Until the first trial is reported.
@@ -51,7 +51,7 @@ fn the_page_of_a_run_in_namespaces_is_reached_from_outside() {
         let rest: Vec<String> = told.map_while(Result::ok).collect();
         panic!("the page ended after {seen:?}; the run says {rest:#?}");
     }
-    // The rest is read, so that the run is not blocked.
+    // Read the rest, so that the run does not block.
     let rest = std::thread::spawn(move || told.count());
     assert!(child.wait().unwrap().success());
     rest.join().unwrap();
@@ -106,7 +106,7 @@ fn rates_of_a_trial_are_told_each_second_and_change_nothing() {
         assert!((of("offered_fps") / trial["offered_fps"].as_f64().unwrap() - 1.0).abs() < 0.01, "{event}");
         assert!((of("received_fps") - 100_000.0).abs() < 2_000.0, "{event}");
         assert!(of("offered") <= trial["offered"].as_f64().unwrap() && of("lost") <= trial["lost"].as_f64().unwrap());
-        // What is neither received nor lost yet waits in the router.
+        // Frames that are neither received nor lost yet wait in the router.
         assert!((of("offered") - of("received") - of("lost")).abs() < 20_000.0, "{event}");
         assert_eq!((&event["dut"], &event["test"]), (&"known".into(), &"forwarding_rate".into()));
     }

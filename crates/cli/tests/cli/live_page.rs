@@ -10,7 +10,7 @@ const DUT: &str = "  - {name: known, kind: reference, capacity: 100 kfps}\n";
 const TESTS: &str =
     "  - forwarding_rate: {repeats: 2, trial_duration: 100 ms}\n  - frame_loss_rate: {trial_duration: 600 s}\n";
 
-/// A run on a terminal of its own. Dropping it ends the run.
+/// A run on a terminal of its own. Dropping this ends the run.
 struct Running(Child);
 
 impl Drop for Running {
@@ -42,7 +42,7 @@ fn the_page_shows_rates_as_they_move_and_its_button_stops_the_run() {
     let mut running = Running(script);
     let address = told.find_map(|line| line.unwrap().trim().strip_prefix("live page: ").map(str::to_owned)).unwrap();
     assert!(address.contains('#'), "{address}");
-    // The rest is read, so that the run is not held up.
+    // Read the rest, so that the run does not block.
     let rest = std::thread::spawn(move || told.map_while(Result::ok).collect::<Vec<_>>());
     let Some(mut page) = Page::open(&address, &profile) else {
         println!("NOT CHECKED: no Chromium is installed; remedy: apt-get install chromium");
@@ -62,7 +62,7 @@ fn the_page_shows_rates_as_they_move_and_its_button_stops_the_run() {
     assert_eq!(page.evaluate("document.getElementById('title').textContent"), "A small one");
     assert_eq!(page.evaluate("document.getElementById('trials').children.length"), 2);
 
-    // A request that fails, and then those that are answered again.
+    // First a request fails, then requests are answered again.
     let now = page.await_text("now", "text.includes(' on known, ')");
     page.evaluate("window.asks = fetch; fetch = () => Promise.reject(new Error('no answer')); true");
     page.await_text("now", "text === 'the run does not answer'");

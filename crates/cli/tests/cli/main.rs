@@ -1,4 +1,4 @@
-//! The program as its users meet it: each test starts `drophammer` and reads what it says and leaves behind.
+//! The program as its users see it: each test starts `drophammer`, and reads its output and the files that it leaves.
 
 mod common;
 

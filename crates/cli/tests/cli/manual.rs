@@ -27,7 +27,7 @@ fn suites_of_the_manual_are_accepted() {
         }
     }
     assert!(external, "README.md has no suite for a router of one's own");
-    // A suite with a mistake is refused; otherwise the check above would prove nothing.
+    // An invalid suite is refused; otherwise the check above would prove nothing.
     std::fs::write(&file, "suite: x\nduts: [{name: a, kind: no-such}]\n").unwrap();
     assert_eq!(run(&["check", file.to_str().unwrap()]).status.code(), Some(2));
 }
@@ -80,8 +80,8 @@ fn first_sentence(text: &str) -> String {
     words.split_inclusive(". ").next().unwrap_or_default().trim().trim_end_matches('.').to_owned()
 }
 
-/// The index with an entry for each page of docs/, and none for pages that are gone. A missing entry follows the entries of the same folder. A page in
-/// docs/ itself is a row of the table, with its first sentence.
+/// The index with an entry for each page of docs/, without entries for deleted pages. A missing entry is added after the entries of the same folder. A
+/// page directly in docs/ gets a row in the table, with its first sentence.
 fn with_all_pages(old: &str, pages: &[(String, String)]) -> String {
     let mut lines: Vec<String> = old.lines().map(str::to_owned).collect();
     let of_row = |line: &str| Some(line.strip_prefix("| [")?.split_once("](")?.1.split_once(')')?.0.to_owned());
@@ -171,7 +171,7 @@ fn every_example_is_a_command_of_the_program() {
     examples.extend(help(&[]).lines().filter_map(example).map(|words| ("help".to_owned(), words)));
     assert!(examples.len() > 60, "{} examples", examples.len());
     for (page, words) in &examples {
-        // With `--help` nothing is done, and an unknown word is reported as an error before it.
+        // `--help` does nothing else, and an unknown word before it is an error.
         let words: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
         let output = run(&words);
         let said = String::from_utf8_lossy(&output.stderr);

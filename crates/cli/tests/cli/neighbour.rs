@@ -20,7 +20,7 @@ fn summary(output: &str) -> Value {
     last["summary"].clone()
 }
 
-/// Runs `drophammer` with `left` at va until it ends, and with `right` at vb at the same time; the first word of both is the command.
+/// Runs `drophammer` with `left` at va until it ends, and with `right` at vb at the same time; the first word of each is the command.
 /// Returns the two summaries. The left one must end with exit code 0.
 fn both(left: &str, right: &str) -> [Value; 2] {
     let at = |words: &str, interface: &str, own: u8, other: u8| {
@@ -62,7 +62,7 @@ fn two_testers_are_neighbours_in_every_protocol() {
 
     let [left, right] = both("bfd --interval 50ms", "bfd --interval 50ms --passive");
     assert_eq!((&left["up"], &left["losses"]), (&1.into(), &0.into()), "{left}");
-    // The left one ended with AdminDown.
+    // The left side ended with AdminDown.
     assert_eq!((&right["counters"]["neighbor_signaled_down"], &right["losses"]), (&1.into(), &1.into()), "{right}");
 }
 
@@ -75,7 +75,7 @@ fn what_cannot_be_is_refused_with_what_can() {
         ("ospf va --address 192.0.2.2/24 --to 192.0.2.1 --md5-file /nowhere", "cannot read"),
         ("ldp va --address 192.0.2.2/24 --to 198.18.0.1", "not on the link"),
         ("ldp va --address 192.0.2.2/24 --to 192.0.2.1 --fecs 10 --labels 3", "16 to 1048575"),
-        ("ldp va --address 192.0.2.2/24 --to 192.0.2.1 --fecs 10 --labels x", "`x` is no label"),
+        ("ldp va --address 192.0.2.2/24 --to 192.0.2.1 --fecs 10 --labels x", "`x` is not a label"),
         ("rsvp va --address 192.0.2.2/24 --to 192.0.2.1 --lsps 10", "--endpoint"),
         ("rsvp va --address 192.0.2.2/24 --to 192.0.2.1 --refresh 1us", "1 ms"),
         ("bfd va --address 192.0.2.2/24 --to 192.0.2.2", "both"),

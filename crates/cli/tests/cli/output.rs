@@ -16,7 +16,8 @@ fn a_report_is_complete_before_its_summary_is_printed() {
 #[test]
 fn a_terminal_that_hangs_up_is_no_error() {
     let out = tempfile::tempdir().unwrap();
-    // script(1) gives it a terminal, and ends before the command writes there: it waits for this file.
+    // script(1) gives the command a terminal, and ends before the command writes to it: the command waits for this
+    // file.
     let go = out.path().join("go");
     let (exit, program) = (out.path().join("exit"), env!("CARGO_BIN_EXE_drophammer"));
     let command = format!(

@@ -1,10 +1,10 @@
-//! Interfaces of this machine that cannot be used, or go down during a test: the tester's failure, never the router's. The tests run in namespaces
-//! that end with them.
+//! Interfaces of this machine that cannot be used, or go down during a test: this is the tester's failure, never the router's. The tests run in
+//! namespaces that end with them.
 
 use crate::common::{MACHINE, kind_of, records, refused, shell};
 use std::path::Path;
 
-/// A router, the kernel of the namespace `router`, with the end r1 and r2 of each link.
+/// The router is the kernel of the namespace `router`, with the ends r1 and r2 of the links.
 const ROUTER: &str = "\
 set -eu
 mount -t sysfs none /sys

@@ -54,7 +54,7 @@ fn a_plan_starts_nothing_and_says_what_the_router_needs() {
     let said = good(&run(&["plan", path, "--rounds", "2"]));
     for expected in [
         "1.  throughput  about ",
-        // One size at four loads, of a throughput that is then known.
+        // One size at four loads, which are shares of a throughput that is known by then.
         "2.  latency     4 trials",
         "2 rounds of 1 DUT,",
         "198.18.1.1/24",
@@ -149,7 +149,7 @@ fn a_report_runs_no_command_of_the_suite() {
         "  - {{name: box, kind: external, interfaces: [eth1, eth2], setup: {hook}, teardown: {hook}, alive: {hook}, counters: {hook}}}\n"
     );
     let suite = suite(dir.path(), &dut, "  - throughput\n");
-    // A run of a simulated router with this suite beside it, and in the record of its DUT.
+    // A run of a simulated router, with this suite in its folder and in the record of its DUT.
     let out = dir.path().join("out");
     std::fs::create_dir(&out).unwrap();
     std::fs::copy(&suite, out.join("suite.yaml")).unwrap();

@@ -10,7 +10,7 @@ use std::process::Stdio;
 const DUTS: &str = "  - {name: fast, kind: reference, capacity: 60 kfps}\n  - {name: slow, kind: reference, capacity: 40 kfps, jitter: 20 us}\n";
 const TESTS: &str = "  - throughput: {frame_sizes: [64], final_trial_duration: 100 ms}\n  - forwarding_rate: {frame_sizes: [64], repeats: 2, trial_duration: 50 ms}\n";
 
-/// Tests of a run without times of the machine's clock.
+/// The tests of a run, without times of the machine's clock.
 fn measured(dir: &Path) -> Vec<serde_json::Value> {
     let mut tests: Vec<_> =
         records(dir).into_iter().filter(|r| matches!(kind_of(r), "test" | "trial" | "dut")).collect();
@@ -33,7 +33,7 @@ fn a_run_that_was_cut_off_anywhere_goes_on_and_finds_the_same() {
     let text = std::fs::read_to_string(whole.join("run.jsonl")).unwrap();
     let lines = text.lines().count();
     let resume = |dir: &Path, more: &[&str]| run(&[&["run", path, "--resume", dir.to_str().unwrap()], more].concat());
-    // At the very beginning, within turns, between two of them, before the last record.
+    // Cut off at the very beginning, within a turn, between two turns, and before the last record.
     let ends: Vec<usize> =
         (0..lines).filter(|i| text.lines().nth(*i).unwrap().contains("\"record\":\"test\"")).collect();
     assert_eq!(ends.len(), 12);
@@ -51,7 +51,7 @@ fn a_run_that_was_cut_off_anywhere_goes_on_and_finds_the_same() {
         assert!(notes.iter().any(|n| n["text"].as_str().unwrap().starts_with("the run continues: ")), "{notes:?}");
         assert!(cut.join("cut-off-1.jsonl").exists() && cut.join("report.html").exists());
     }
-    // Refused, each with its reason, and nothing is changed.
+    // Each of these is refused with its reason, and changes nothing.
     let cut = dir.path().join("cut-0");
     for (more, why) in
         [(&["--rounds", "3"][..], "the run is complete"), (&["--rounds", "2"], "differs from that of the run")]
@@ -72,7 +72,8 @@ fn three_rounds(dir: &Path) -> (PathBuf, PathBuf) {
     (path, out)
 }
 
-/// Starts the run, and kills its process (SIGKILL) after its `nth` event. The run is never far ahead, because the pipe of its events is small.
+/// Starts the run, and kills its process (SIGKILL) after its `nth` event. The run is never far ahead of its reader, because the pipe for its
+/// events is small.
 fn killed_after(path: &str, out: &Path, nth: usize) {
     let mut child = drophammer()
         .args(["run", path, "--rounds", "3", "--json", "--out", out.to_str().unwrap()])
@@ -117,7 +118,7 @@ fn a_run_does_not_go_on_with_another_version_of_a_router() {
     let (path, out) = three_rounds(dir.path());
     let (path, folder) = (path.to_str().unwrap(), out.to_str().unwrap());
     let whole = measured(&out);
-    // Cut off in the second round, after a router has had its turn with another version.
+    // The run is cut off in the second round, after a router had its turn with another version.
     let text = std::fs::read_to_string(out.join("run.jsonl")).unwrap();
     let ends: Vec<usize> =
         (0..text.lines().count()).filter(|i| text.lines().nth(*i).unwrap().contains("\"record\":\"test\"")).collect();
@@ -137,7 +138,7 @@ fn a_run_does_not_go_on_with_another_version_of_a_router() {
         " was `0.1 of old` when the run began, but now it is `{now}`\n  help: install `0.1 of old` again, or begin a new run without --resume"
     );
     assert!(said.contains(&why), "{said}");
-    // What was measured is kept, and with the version of the beginning the run goes on.
+    // The measurements are kept, and with the original version the run continues.
     let left = std::fs::read_to_string(out.join("run.jsonl")).unwrap();
     assert_eq!(left.lines().filter(|line| line.contains("\"record\":\"test\"")).count(), 4, "the complete turns");
     assert!(!left.contains("\"record\":\"ended\""));

@@ -110,9 +110,9 @@ finish
     }
     let figures = ["p50_ns", "p90_ns", "p99_ns", "p99_9_ns", "maximum_ns"].map(|key| beyond["latency"][key].as_f64());
     assert!(figures[0] > Some(0.0) && figures.is_sorted(), "{beyond}");
-    // A variation per pair of frames in a row; the frames arrive in order.
+    // One variation for each pair of consecutive frames; the frames arrive in order.
     assert_eq!(beyond["delay_variation"]["pairs"], 199, "{beyond}");
-    // Whether a busy machine sent in time is not the same in every run, but the answer is never without a reason.
+    // A busy machine may or may not send in time, but an invalid answer always has a reason.
     assert_eq!(beyond["valid"].as_bool(), Some(beyond["reasons"].as_array().unwrap().is_empty()), "{beyond}");
     let port = &ports["port_metrics"][1];
     assert_eq!(port["speed"], 125_000, "kilobytes per second");
@@ -268,7 +268,7 @@ finish
     let lost = count(counts, "fixed", "frames_tx") - count(counts, "fixed", "frames_rx");
     let [time, whole] = ["data_plane_convergence_us", "control_plane_data_plane_convergence_us"]
         .map(|key| metric[key].as_f64().unwrap_or_else(|| panic!("{metric}")));
-    // One frame per millisecond; each of the two ends is within a bin.
+    // There is one frame per millisecond; each of the two ends is exact to a bin.
     let events = metric["events"].as_array().unwrap();
     let of = |kind: &str| -> Vec<&Value> { events.iter().filter(|event| event["type"] == kind).collect() };
     let ([down], [up]) = (&of("link_down")[..], &of("link_up")[..]) else { panic!("{metric}") };

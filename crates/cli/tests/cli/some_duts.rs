@@ -16,7 +16,7 @@ fn progress_and_report_leave_out_duts_on_which_a_test_is_not_run() {
     let steps: Vec<&str> =
         progress.lines().filter_map(|line| line.strip_prefix('[')?.split_once(']')).map(|(n, _)| n).collect();
     assert_eq!(steps, ["1/4", "2/4", "3/4", "4/4"], "{progress}");
-    // Nothing is a problem, and no column is about a DUT on which a test is not run.
+    // There are no problems, and no column is about a DUT on which a test is not run.
     assert!(!said.contains('!') && !said.contains("not measured") && !said.contains("skipped"), "{said}");
     let records = records(&out);
     let status = |dut: &str, test: &str| {

@@ -1,7 +1,7 @@
 //! BFD for single hops (RFC 5880, RFC 5881): asynchronous mode, without demand mode, echo and authentication.
 //!
-//! A device has one session per configured peer. [`session`] is the state machine with its timers; this module finds the session of a
-//! packet and sends what sessions have to send. A stopped session sends AdminDown for one detection time and is silent then.
+//! A device has one session per configured peer. [`session`] is the state machine with its timers; this module finds the session of
+//! each packet and sends the packets of all sessions. A stopped session sends AdminDown for one detection time, then nothing.
 
 pub mod session;
 #[cfg(test)]
@@ -39,7 +39,8 @@ impl Bfd {
     /// Sessions with these peers, all of them AdminDown until [`Command::Start`].
     ///
     /// # Errors
-    /// Two sessions with one peer, a peer whose family the device does not use, a multiplier or an interval of 0.
+    /// Two sessions have the same peer, the device has no address of a peer's family, or a multiplier or an interval is
+    /// 0.
     pub fn configured(device: &DeviceConfig, sessions: &[SessionConfig]) -> Result<Bfd, Refused> {
         let mut by_peer = HashMap::new();
         for (index, config) in sessions.iter().enumerate() {
@@ -105,7 +106,7 @@ impl Bfd {
         Ok(index)
     }
 
-    /// Sends what a session has to send now, and sets its deadline.
+    /// Sends the packets of a session that are due, and sets its deadline.
     fn serve(&mut self, now: Instant, index: usize, out: &mut Output<'_>) {
         let session = &mut self.sessions[index];
         session.expire(now);

@@ -20,7 +20,7 @@ pub struct SessionConfig {
     pub required_min_rx: u32,
     /// Detect Mult.
     pub detect_mult: u8,
-    /// Passive role: sends nothing before it has heard the peer (section 6.1).
+    /// Passive role: sends nothing until a packet of the peer has arrived (section 6.1).
     pub passive: bool,
 }
 
@@ -66,7 +66,7 @@ pub struct Report {
     pub signaled: u64,
 }
 
-/// Deadlines and values that packets change.
+/// Deadlines, and values that packets change.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     config: SessionConfig,
@@ -80,19 +80,19 @@ pub(super) struct Session {
     remote_min_tx: u32,
     remote_detect_mult: u8,
     remote_demand: bool,
-    /// bfd.DesiredMinTxInterval: `SLOW` at least while not Up.
+    /// bfd.DesiredMinTxInterval: at least `SLOW` while the session is not Up.
     desired_min_tx: u32,
-    /// The interval that sent packets have: the smaller one until a Poll Sequence has confirmed a larger one.
+    /// The interval of sent packets. A larger interval takes effect only after a Poll Sequence has confirmed it.
     effective_min_tx: u32,
     /// A Poll Sequence is in progress.
     polling: bool,
-    /// The peer's Poll waits for its answer.
+    /// The peer's Poll has not been answered yet.
     owes_final: bool,
     /// The next packet differs from the last one.
     changed: bool,
     last_sent: Instant,
     next_packet: Option<Instant>,
-    /// The interval that `next_packet` follows from.
+    /// The interval from which `next_packet` was computed.
     paced: Duration,
     expires: Option<Instant>,
     /// AdminDown is sent until this time.
@@ -182,7 +182,7 @@ impl Session {
         }
     }
 
-    /// Becomes AdminDown, and sends that for one detection time (section 6.8.16).
+    /// Enters AdminDown, and announces it for one detection time (section 6.8.16).
     pub fn stop(&mut self, now: Instant) {
         if self.state != State::AdminDown {
             let heard = self.remote_discriminator != 0;
@@ -195,7 +195,7 @@ impl Session {
         }
     }
 
-    /// Changes the state; a session that leaves Init or Up stores why.
+    /// Changes the state, and stores the reason if the session leaves Init or Up.
     fn go(&mut self, now: Instant, state: State, diagnostic: u8) {
         if self.state == State::Up {
             (self.report.down_at, self.report.down) = (Some(now), self.report.down + 1);
@@ -210,8 +210,8 @@ impl Session {
             if state == State::Up { self.config.desired_min_tx } else { SLOW.max(self.config.desired_min_tx) };
         if desired != self.desired_min_tx {
             self.desired_min_tx = desired;
-            // A Poll Sequence announces the interval (section 6.8.3). A larger interval has an effect only after it, but only
-            // while the session is Up.
+            // A Poll Sequence announces the interval (section 6.8.3). While the session is Up, a larger interval takes effect
+            // only after this sequence.
             self.polling = true;
             if state != State::Up || desired < self.effective_min_tx {
                 self.effective_min_tx = desired;
@@ -281,7 +281,8 @@ impl Session {
         Duration::from_nanos((self.paced.as_nanos() as u64 / 1000).saturating_mul(part))
     }
 
-    /// Sets the next periodic packet after a change of the interval, which counts from the last packet (section 6.8.3).
+    /// Sets the time of the next periodic packet after a change of the interval. The new interval counts from the last
+    /// packet (section 6.8.3).
     fn reschedule(&mut self, now: Instant) {
         if !self.is_periodic() {
             self.next_packet = None;
@@ -309,7 +310,7 @@ impl Session {
         self.reschedule(now);
     }
 
-    /// The next packet to send now.
+    /// The next packet that is due now.
     pub fn transmit(&mut self, now: Instant) -> Option<Control<'static>> {
         let is_final = std::mem::take(&mut self.owes_final);
         let silent = self.state == State::AdminDown && self.farewell.is_none();

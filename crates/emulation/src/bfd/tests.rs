@@ -29,7 +29,7 @@ struct Wire {
     now: Instant,
     devices: [Device; 2],
     packets: Vec<(Instant, usize, Vec<u8>)>,
-    /// Frames of this device are lost.
+    /// Frames that this device sends are lost.
     deaf: Option<usize>,
 }
 
@@ -107,7 +107,7 @@ fn both_come_up_with_the_slower_interval_and_detect_a_silent_peer() {
     assert_eq!((a.detection_time, b.detection_time), (millis(5 * 100), millis(3 * 100)));
     assert_eq!((a.diagnostic, b.diagnostic, a.times_up, b.times_up), (0, 0, 1, 1));
 
-    // Packets leave after 75 to 100 % of the interval, and one poll with its final confirmed the fast interval.
+    // Packets leave after 75 to 100 % of the interval, and one Poll with its Final has confirmed the fast interval.
     wire.packets.clear();
     wire.run(ms(18_000));
     let of = |which| wire.packets.iter().filter(move |(_, from, _)| *from == which).map(|(at, ..)| *at);
@@ -230,7 +230,7 @@ fn the_discriminator_alone_selects_a_session() {
         ..Control::default()
     };
     let mut frame = frame_from(3, 255, &control);
-    // A datagram without a checksum, as some hardware sends it.
+    // A datagram without a checksum, as some hardware sends.
     frame[AT - 2..AT].fill(0);
     device.receive(ms(2), &frame, &mut |_| {});
     let bfd = device.protocol::<Bfd>().unwrap();

@@ -76,7 +76,7 @@ pub struct Verified {
     pub wrong_as_path: u64,
     /// Advertisements with another wrong attribute since the beginning.
     pub wrong_attributes: u64,
-    /// Advertisements of VPN routes whose route targets are not those of their VRF, since the beginning.
+    /// Advertisements of VPN routes whose route targets do not match their VRF, since the beginning.
     pub wrong_target: u64,
     /// Advertisements of VPN routes with the route target or the prefix of another VRF, since the beginning.
     pub wrong_vrf: u64,

@@ -44,7 +44,7 @@ pub struct SessionConfig {
     /// Use of path identifiers, by family.
     pub add_path: Vec<(AfiSafi, PathDirection)>,
     /// Families in which the peer may send several labels per route (RFC 8277 section 2.1), each with their highest number, 2 or more. This
-    /// speaker sends one label per route all the same.
+    /// speaker still sends one label per route.
     pub multiple_labels: Vec<(AfiSafi, u8)>,
     /// True to support messages of up to 65535 bytes (RFC 8654).
     pub extended_messages: bool,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 /// Maximum number of labels that are held for FECs that were not expected; more mappings are only counted.
 pub const MOST_OTHERS: usize = 1000;
-/// Stands for "no label" in a list of labels.
+/// Means "no label" in a list of labels.
 const NONE: u32 = u32::MAX;
 
 /// Expected FECs and their labels.
@@ -44,7 +44,7 @@ impl Bindings {
         }
     }
 
-    /// A mapping has arrived. Returns the label that it replaces, if it differs.
+    /// Handles a mapping. Returns the label that it replaces, if the two differ.
     pub fn mapped(&mut self, now: Instant, prefix: Prefix, label: Label) -> Option<Label> {
         self.first_at.get_or_insert(now);
         self.last_at = Some(now);
@@ -63,7 +63,8 @@ impl Bindings {
         self.others.insert(prefix, label).filter(|before| *before != label)
     }
 
-    /// The label of a FEC was withdrawn or is released: `label`, or any. True if it was held. A [`Verification`] counts both as withdrawn.
+    /// Removes the label of a FEC that was withdrawn or is released: `label`, or any. True if the label was held. A [`Verification`]
+    /// counts both as withdrawn.
     pub fn removed(&mut self, now: Instant, prefix: Prefix, label: Option<Label>) -> bool {
         let held = self.label_for(&prefix);
         if held.is_none_or(|held| label.is_some_and(|label| label != held)) {
@@ -78,11 +79,11 @@ impl Bindings {
         }
     }
 
-    /// The labels of all FECs were withdrawn, or only `label`; only FECs of one family if `ipv4` says so.
+    /// Removes the labels of all FECs, or only `label`; only for FECs of one family if `ipv4` selects one.
     pub fn all_removed(&mut self, now: Instant, label: Option<Label>, ipv4: Option<bool>) {
         let family = |prefix: &Prefix| ipv4.is_none_or(|ipv4| prefix.address().is_ipv4() == ipv4);
         for Expected { expectation, labels } in &mut self.expected {
-            // A peer may say it again and again.
+            // Skip ranges without labels, because a peer may repeat this message any number of times.
             if family(&expectation.keys().first) && expectation.present() > 0 {
                 for (index, held) in (0..).zip(labels.iter_mut()) {
                     if *held != NONE && label.is_none_or(|label| label.value() == *held) {
@@ -95,7 +96,7 @@ impl Bindings {
         self.others.retain(|prefix, held| !family(prefix) || label.is_some_and(|label| label != *held));
     }
 
-    /// The session has ended, and all labels are gone.
+    /// Removes all labels, because the session has ended.
     pub fn lost(&mut self, now: Instant) {
         for expected in &mut self.expected {
             expected.expectation.lost(now);

@@ -13,7 +13,7 @@ pub struct LsrConfig {
     /// Address of its end of the sessions: the device's address or one of its additional addresses. The peer with the larger transport
     /// address opens the connection.
     pub transport_address: Ipv4Addr,
-    /// Time between two hellos in seconds; at least 1. It is less while a third of the hold time agreed with a peer is less.
+    /// Time between two hellos in seconds; at least 1. A third of the hold time agreed with a peer limits it.
     pub hello_interval: u16,
     /// Proposed hold time of hellos in seconds: 0 for the default of 15, 65535 for ever. The smaller proposal counts.
     pub hello_hold: u16,

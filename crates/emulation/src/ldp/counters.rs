@@ -45,13 +45,13 @@ names! {
     TRANSPORT_CONNECTION_MISMATCH "transport_connection_mismatch"
 }
 
-/// Counters of an LSR since its beginning, over all peers. Labels count by FEC, not by message.
+/// Counters of an LSR since its creation, summed over all peers. Labels count by FEC, not by message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     pub hellos_sent: u64,
     /// Accepted ones.
     pub hellos_received: u64,
-    /// Targeted hellos, malformed ones, and those of too many peers.
+    /// Ignored hellos: targeted, malformed, or from more peers than fit.
     pub hellos_ignored: u64,
     pub adjacencies_lost: u64,
     pub sessions_established: u64,
@@ -67,7 +67,7 @@ pub(super) struct Counters {
     pub requests_received: u64,
     /// Messages and PDUs that are malformed or of an unknown type.
     pub malformed: u64,
-    /// By status code: sent and received ones. Bounded, because unknown codes share one entry.
+    /// Sent and received notifications by status code. Memory is bounded, because unknown codes share one entry.
     notifications: BTreeMap<[&'static str; 2], [u64; 2]>,
 }
 
@@ -80,7 +80,7 @@ impl Counters {
         self.notifications.entry(names(status.code)).or_default()[1] += 1;
     }
 
-    /// All counters by name; those of notifications only if there were any.
+    /// All counters by name. Counters of notifications appear only if they are not zero.
     pub fn all(&self) -> Vec<(&'static str, u64)> {
         let mut all = vec![
             ("hellos_sent", self.hellos_sent),

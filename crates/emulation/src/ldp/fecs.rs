@@ -1,4 +1,4 @@
-//! Computed FECs: prefixes at equal distances, and their labels.
+//! Computed FECs: evenly spaced prefixes, and their labels.
 
 use crate::expectation::Keys;
 use drophammer_model::routes::Prefix;
@@ -6,7 +6,7 @@ use drophammer_wire::ldp::Label;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Prefixes of one length at equal distances.
+/// Evenly spaced prefixes of one length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FecRange {
@@ -27,7 +27,7 @@ impl FecRange {
     /// Checks it.
     ///
     /// # Errors
-    /// What is wrong: it is empty, or exceeds the address space.
+    /// The range is empty, or exceeds the address space.
     pub fn check(&self) -> Result<(), String> {
         if self.count == 0 || self.step == 0 {
             return Err(format!("the FECs from {} on need a count and a step of at least 1", self.first));
@@ -35,7 +35,7 @@ impl FecRange {
         let last = u128::from(self.count - 1) * u128::from(self.step);
         let width = if self.first.address().is_ipv4() { 32 } else { 128 };
         let space = u32::from(self.first.length());
-        // Prefixes that follow the first one in the address space.
+        // Number of prefixes that follow the first one in the address space.
         let following = number(self.first.address()).checked_shr(width - space).unwrap_or(0);
         let most = u128::MAX.checked_shr(128 - space).unwrap_or(0) - following;
         if last > most {
@@ -105,7 +105,7 @@ pub enum LabelPattern {
     Counting {
         /// Label of the first FEC, 16 or more.
         first: u32,
-        /// Distance from one label to the next; 0 for one label for all.
+        /// Distance from one label to the next; 0 gives all FECs the same label.
         step: u32,
     },
     /// The LSR is the egress, and the peer pops the label (penultimate hop popping).

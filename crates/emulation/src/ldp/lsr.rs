@@ -18,9 +18,9 @@ use std::time::Duration;
 
 /// Its name.
 pub const NAME: &str = "ldp";
-/// Maximum number of peers; hellos of more are ignored.
+/// Maximum number of peers; hellos of further peers are ignored.
 pub const MOST_PEERS: usize = 16;
-/// Maximum number of connections whose peer is not known yet, and how long they may stay so.
+/// Limits for connections whose peer is not known yet: their number, and how long they may last.
 const MOST_STRANGERS: usize = 16;
 const STRANGER: Duration = Duration::from_secs(15);
 /// TTL of link hellos.
@@ -43,7 +43,7 @@ pub enum LdpCommand {
         /// Numbers of the FECs.
         part: Range<u32>,
     },
-    /// Releases labels that peers have advertised; the LSR holds them no longer.
+    /// Releases labels that peers have advertised; the LSR no longer holds them.
     Release {
         /// Number of the expected range.
         range: usize,
@@ -58,7 +58,7 @@ pub struct Lsr {
     running: bool,
     hello_due: Option<Instant>,
     hello_id: u32,
-    /// Configuration sequence number: a start makes it a new one, so that peers try again at once (RFC 5036 section 2.5.3).
+    /// Configuration sequence number. Each start changes it, so that peers retry immediately (RFC 5036 section 2.5.3).
     sequence: u32,
     listener: Option<ListenerId>,
     peers: Vec<Peer>,
@@ -99,7 +99,7 @@ impl Lsr {
         &self.peers
     }
 
-    /// The label that a peer has advertised for a FEC: of the first peer that has one.
+    /// The label for a FEC from the first peer that has advertised one.
     pub fn label_for(&self, prefix: Prefix) -> Option<Label> {
         self.peers.iter().find_map(|peer| peer.bindings().label_for(&prefix))
     }
@@ -114,7 +114,8 @@ impl Lsr {
         self.shared.advertised.get(range).map_or(0, Bitmap::ones)
     }
 
-    /// Sends these messages as they are to all peers with an Operational session: label requests, or what a test of errors needs.
+    /// Sends these messages unchanged to all peers with an Operational session: label requests, or messages that test how a peer
+    /// handles errors.
     pub fn say(&mut self, messages: &[Message<'_>]) {
         for peer in self.peers.iter_mut().filter(|peer| peer.is_up()) {
             peer.say(messages);
@@ -150,7 +151,8 @@ impl Lsr {
         };
         self.shared.counters.hellos_received += 1;
         if self.peers[peer].greeted(now, &hello, source, self.shared.config.hello_hold) {
-            // The peer must know this LSR before a connection. From now on, hellos follow its hold time.
+            // The peer must know this LSR before it accepts a connection. From now on, the interval of hellos follows
+            // the peer's hold time.
             self.hello_due = Some(now);
         }
     }

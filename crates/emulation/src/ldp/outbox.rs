@@ -26,7 +26,7 @@ impl Outbox {
         self.last_id
     }
 
-    /// Gives back the Message ID of a message that has found no room.
+    /// Gives back the Message ID of a message that did not fit.
     pub fn unused_id(&mut self) {
         self.last_id = self.last_id.wrapping_sub(1);
     }

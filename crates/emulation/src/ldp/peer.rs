@@ -17,7 +17,7 @@ use std::time::Duration;
 pub const MOST_ADDRESSES: usize = 64;
 /// Time between two attempts to connect. Short, so that tests need not wait.
 const RETRY: Duration = Duration::from_secs(1);
-/// Least and greatest delay after a rejected Initialization (RFC 5036 section 2.5.3).
+/// Smallest and largest delay after a rejected Initialization (RFC 5036 section 2.5.3).
 const BACKOFF: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(120)];
 
 /// Labels to be sent to a peer: FECs of a range, from `next` to before `end`.
@@ -36,7 +36,7 @@ pub(super) enum Action {
     Release,
 }
 
-/// What all peers of an LSR share.
+/// State that all peers of an LSR share.
 pub(super) struct Shared {
     pub config: LsrConfig,
     /// The device's own address, from which hellos come.
@@ -56,11 +56,11 @@ pub struct Peer {
     adjacency: Option<Option<Instant>>,
     /// The agreed hold time of hellos, in seconds; 65535 for ever.
     hold: u16,
-    /// The connection must end by command.
+    /// A command wants the connection to end.
     stopped: bool,
     pub(super) connection: Option<ConnectionId>,
     session: Option<Session>,
-    /// Start of the next attempt to connect; `None` for now.
+    /// Time of the next attempt to connect; `None` to connect now.
     retry: Option<Instant>,
     backoff: Duration,
     up_at: Option<Instant>,
@@ -149,7 +149,7 @@ impl Peer {
         (self.adjacency.is_some() && self.hold != u16::MAX).then(|| Duration::from_secs(self.hold.into()) / 3)
     }
 
-    /// A hello has arrived. Returns true if the peer needs one now: it may not know this LSR, because it is new or has restarted, or the
+    /// Handles a hello. Returns true if the peer needs a hello now: it may not know this LSR, because it is new or has restarted, or the
     /// hold time has changed.
     pub(super) fn greeted(&mut self, now: Instant, hello: &Hello, source: Ipv4Addr, own_hold: u16) -> bool {
         let proposal = |hold: u16| if hold == 0 { 15 } else { hold };
@@ -179,14 +179,14 @@ impl Peer {
         self.id == id && self.adjacency.is_some() && self.transport == from && !self.is_active(shared)
     }
 
-    /// The peer has opened a connection.
+    /// Takes a connection that the peer has opened.
     pub(super) fn accept(&mut self, now: Instant, shared: &Shared, connection: ConnectionId) {
         self.connection = Some(connection);
         self.session = Some(Session::new(now, &shared.config, self.id, false));
         self.busy = true;
     }
 
-    /// Its connections were dropped with the TCP stack.
+    /// Forgets its connections, which were dropped with the TCP stack.
     pub(super) fn forget_connection(&mut self, now: Instant, shared: &mut Shared) {
         self.connection = None;
         if self.session.is_some() {
@@ -211,7 +211,7 @@ impl Peer {
     /// Does all possible work, with at most about `budget` bytes of labels.
     pub(super) fn serve(&mut self, now: Instant, shared: &mut Shared, stack: &mut TcpStack, budget: usize) {
         self.busy = false;
-        // The LSR may have started again since, and a hello may have come.
+        // Since then, the LSR may have started again, and a hello may have arrived.
         if self.stopped {
             self.end(now, shared, stack, Cause::Sent(Status::new(code::SHUTDOWN)));
         }
@@ -280,7 +280,7 @@ impl Peer {
         self.end(now, shared, stack, cause);
     }
 
-    /// The session is Operational: advertises all FECs.
+    /// Advertises all FECs, because the session has become Operational.
     fn opened(&mut self, now: Instant, shared: &mut Shared) {
         self.up_at = Some(now);
         self.backoff = Duration::ZERO;
@@ -315,12 +315,12 @@ impl Peer {
             })
         });
         let waits = session.wants_write() || !work.is_empty();
-        // Without room, TCP reports when it has some.
+        // If there is no room, TCP reports when there is some.
         self.busy = written > 0 && waits && room_before > most || full && !session.is_full();
     }
 
-    /// Ends the session or the attempt at one, with a notification if the cause has one. A Shutdown is answered by one (RFC 5036 section
-    /// 2.5.4).
+    /// Ends the session, or the attempt to open one, with a notification if the cause has one. A Shutdown is answered with a Shutdown
+    /// (RFC 5036 section 2.5.4).
     fn end(&mut self, now: Instant, shared: &mut Shared, stack: &mut TcpStack, cause: Cause) {
         if let Some(connection) = self.connection.take() {
             let last = match cause {
@@ -413,7 +413,7 @@ fn handle(
         Message::LabelMapping { fecs, label, .. } => {
             for prefix in fecs.prefixes() {
                 counters.mappings_received += 1;
-                // RFC 5036 appendix A.1.2: the label that this one replaces is released.
+                // RFC 5036 appendix A.1.2: release the label that this one replaces.
                 if let Some(before) = bindings.mapped(now, prefix, label) {
                     let fec = PrefixFec::new(prefix);
                     outbox.push(&Message::LabelRelease { fecs: fec.fecs(), label: Some(before) });
@@ -435,13 +435,14 @@ fn handle(
         }
         Message::LabelRelease { fecs, .. } => counters.releases_received += fecs.iter().count() as u64,
         Message::LabelRequest { fecs } => answer(id, fecs, outbox, shared),
-        // The session is Operational. Addresses go before labels (RFC 5036 section 3.5.5.1), which the peer may request at once.
+        // The session is Operational. Addresses go before labels (RFC 5036 section 3.5.5.1), and the peer may request labels
+        // immediately.
         Message::KeepAlive => {
             let own = [shared.address.octets(), shared.config.transport_address.octets()];
             let distinct = if own[0] == own[1] { 1 } else { 2 };
             outbox.push(&Message::Address(Addresses::ipv4(&own[..distinct])));
         }
-        // Requests are answered at once, so there is nothing to abort. The session handles the others.
+        // Requests are answered immediately, so there is nothing to abort. The session handles the other messages.
         Message::LabelAbortRequest { .. } | Message::Hello(_) | Message::Initialization(_) => {}
     }
 }

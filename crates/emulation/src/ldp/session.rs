@@ -108,7 +108,7 @@ impl Session {
         self.state
     }
 
-    /// Why it must end.
+    /// Why the session must end.
     pub fn ended(&self) -> Option<Cause> {
         self.ended
     }
@@ -203,7 +203,7 @@ impl Session {
                 self.state = State::Operational;
                 events(Event::Message(id, message), &mut self.outbox);
             }
-            // Section 2.5.4: an Operational session stays so, whatever else arrives.
+            // Section 2.5.4: an Operational session stays Operational, whatever else arrives.
             (State::Operational, Message::KeepAlive | Message::Hello(_) | Message::Initialization(_)) => {}
             (State::Operational, _) => events(Event::Message(id, message), &mut self.outbox),
             _ => return Err(Status::new(code::SHUTDOWN)),
@@ -239,7 +239,7 @@ impl Session {
         }
         if self.alive_due.is_some_and(|due| due <= now) {
             self.alive_due = Some(now + self.keepalive / 3);
-            // Waiting messages are signs of life, too.
+            // Waiting messages also show the peer that this side is alive.
             if !self.wants_write() {
                 self.outbox.push(&Message::KeepAlive);
             }

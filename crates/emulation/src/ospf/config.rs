@@ -40,7 +40,7 @@ pub enum Secret {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Shape {
-    /// Rows of this many routers; each router is connected to the ones left, right, above and below.
+    /// A grid; each router is connected to its neighbours left, right, above and below.
     Grid {
         /// Number of routers in a row; not 0.
         columns: u32,
@@ -158,7 +158,7 @@ pub struct OspfConfig {
     pub advertise_at_start: bool,
     /// Time between two Link State Updates of a flood, in µs.
     pub update_gap: u32,
-    /// Maximum number of LSAs from neighbours that are stored. More are acknowledged and counted.
+    /// Maximum number of LSAs from neighbours that are stored. Further LSAs are acknowledged and counted.
     pub most_learned: u32,
 }
 

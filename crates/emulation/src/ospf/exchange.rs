@@ -45,7 +45,7 @@ impl Ospf {
         self.repeat_description(now, id, out);
     }
 
-    /// Sends the last Database Description, again if necessary. The master repeats it until it is answered.
+    /// Sends or repeats the last Database Description. The master repeats it until it is answered.
     pub(super) fn repeat_description(&mut self, now: Instant, id: Ipv4Addr, out: &mut Output<'_>) {
         let Some(neighbour) = self.neighbours.get(&id) else { return };
         let (packet, repeats) = (neighbour.last_sent.clone(), neighbour.is_master);
@@ -147,7 +147,7 @@ impl Ospf {
         aged.iter().for_each(|key| self.enqueue(now, *key));
     }
 
-    /// Takes the headers of a Database Description that is the next in sequence, and answers it.
+    /// Takes the headers of the next Database Description in sequence, and answers it.
     fn accept_description(
         &mut self,
         now: Instant,
@@ -161,7 +161,7 @@ impl Ospf {
             if !matches!(key.kind, 1..=5 | 9..=11) {
                 return self.mismatch(now, id, "unknown type in a Database Description", out);
             }
-            // Opaque ones are like external ones (RFC 5250 section 3).
+            // AS-wide opaque LSAs are treated like external ones (RFC 5250 section 3).
             if self.config.stub && matches!(key.kind, lsa_type::EXTERNAL | lsa_type::OPAQUE_AS) {
                 return self.mismatch(now, id, "AS-wide LSA in a Database Description of a stub area", out);
             }
@@ -199,7 +199,7 @@ impl Ospf {
         Ok(())
     }
 
-    /// Requests LSAs that are missing; a neighbour in Loading from which nothing is missing becomes Full.
+    /// Requests LSAs that are missing. If nothing is missing, a neighbour in Loading becomes Full.
     pub(super) fn request_or_finish(&mut self, now: Instant, id: Ipv4Addr, out: &mut Output<'_>) {
         let Some(neighbour) = self.neighbours.get(&id) else { return };
         if neighbour.state < NeighbourState::Exchange {
@@ -212,7 +212,7 @@ impl Ospf {
         }
     }
 
-    /// SeqNumberMismatch, BadLSReq: the exchange begins anew.
+    /// SeqNumberMismatch, BadLSReq: restarts the exchange.
     pub(super) fn mismatch(
         &mut self,
         now: Instant,

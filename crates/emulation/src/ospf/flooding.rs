@@ -13,13 +13,14 @@ use std::time::Duration;
 
 /// Time that LSAs need to reach a neighbour, in seconds (InfTransDelay).
 const TRANSMIT_DELAY: u16 = 1;
-/// Acknowledgments wait at most for this time to share a packet.
+/// Acknowledgments wait at most this long to share a packet.
 const ACK_DELAY: Duration = Duration::from_secs(1);
-/// Maximum number of LSAs of which the time is stored at which they were sent back.
+/// Maximum number of LSAs for which the time of sending them back is stored.
 const MOST_SENT_BACK: usize = 1024;
 
 impl Ospf {
-    /// The instance of an LSA in the database. One of this router that came from a neighbour is there until it is flushed.
+    /// The instance of an LSA in the database. An LSA of this router that came from a neighbour stays there until it is
+    /// flushed.
     pub(super) fn current(&self, now: Instant, key: &LsaKey) -> Option<LsaHeader> {
         match self.learned.get(key) {
             Some(lsa) => Some(lsa.header(now)),
@@ -27,12 +28,12 @@ impl Ospf {
         }
     }
 
-    /// Names of all LSAs in the database, and of original ones that are not.
+    /// Names of all LSAs in the database, and of original LSAs that are not in it.
     pub(super) fn database_keys(&self) -> impl Iterator<Item = LsaKey> + '_ {
         (0..self.originals.len()).map(|n| self.originals.key(n)).chain(self.learned.iter().map(|(key, _)| *key))
     }
 
-    /// Appends an LSA to `out`, older by the time of its way. False if it is not in the database.
+    /// Appends an LSA to `out`, with its age increased by the transmission delay. False if it is not in the database.
     fn write_lsa(&self, now: Instant, key: &LsaKey, out: &mut Vec<u8>) -> bool {
         let Some(header) = self.current(now, key) else { return false };
         let at = out.len();
@@ -68,7 +69,7 @@ impl Ospf {
                 taken += 1;
                 continue;
             }
-            // An LSA that is longer than a packet came in one, so it can leave in one.
+            // An LSA that is longer than a packet arrived in one, so it can leave in one.
             if packet.len() > most && count > 0 {
                 packet.truncate(before);
                 break;
@@ -130,7 +131,7 @@ impl Ospf {
         }
     }
 
-    /// Sends the next LSAs that a neighbour has not acknowledged in time, in one Update.
+    /// Sends one Update with the next LSAs that a neighbour has not acknowledged in time.
     pub(super) fn retransmit(&mut self, now: Instant, id: Ipv4Addr, out: &mut Output<'_>) {
         let (most, interval) = (self.most_body() / lsa::LEN, self.retransmit_interval());
         let Some(neighbour) = self.neighbours.get_mut(&id) else { return };
@@ -237,7 +238,8 @@ impl Ospf {
         result
     }
 
-    /// Steps 4 to 8 of section 13. `direct` receives what is acknowledged immediately, `back` newer instances. False for BadLSReq.
+    /// Steps 4 to 8 of section 13. `direct` gets the LSAs to acknowledge immediately, `back` the newer instances to send back.
+    /// False for BadLSReq.
     fn take_lsa(
         &mut self,
         now: Instant,
@@ -284,7 +286,7 @@ impl Ospf {
         true
     }
 
-    /// Step 5: the LSA is newer than the one in the database.
+    /// Step 5: the LSA is newer than the instance in the database.
     fn take_newer(&mut self, now: Instant, id: Ipv4Addr, lsa: &Lsa<'_>, out: &mut Output<'_>) {
         let (header, key) = (lsa.header, lsa.header.key);
         if self.originals.owns(&key) {
@@ -315,7 +317,7 @@ impl Ospf {
         self.bury(now, key);
     }
 
-    /// Stores an LSA of another router, or the end of one of an unknown LSA of this router.
+    /// Stores an LSA of another router, or an unknown LSA of this router that is being flushed.
     pub(super) fn install(&mut self, now: Instant, header: LsaHeader, body: &[u8]) {
         self.learned.install(now, header, body);
         if header.age == MAX_AGE {
@@ -327,7 +329,7 @@ impl Ospf {
         }
     }
 
-    /// A learned LSA has reached MaxAge: it is flooded and removed (section 14).
+    /// Floods and removes a learned LSA that has reached MaxAge (section 14).
     pub(super) fn expire(&mut self, now: Instant, key: LsaKey) {
         if self.learned.age_out(now, &key)
             && let Some(header) = self.current(now, &key)
@@ -348,7 +350,7 @@ impl Ospf {
         self.neighbours.get(&id).is_some_and(|n| n.address == self.designated)
     }
 
-    /// Whether a newer instance may be sent back; not more often than once in MinLSArrival.
+    /// True if a newer instance may be sent back: at most once per MinLSArrival.
     fn may_send_back(&mut self, now: Instant, key: LsaKey) -> bool {
         let recent = |at: &Instant| now.since(*at) < MIN_LS_ARRIVAL;
         if self.sent_back.get(&key).is_some_and(recent) {
@@ -391,7 +393,7 @@ impl Ospf {
         }
     }
 
-    /// Acknowledges an LSA with others.
+    /// Acknowledges an LSA later, together with others.
     fn delay_ack(&mut self, now: Instant, header: LsaHeader, out: &mut Output<'_>) {
         self.acks.push(header);
         if self.acks.len() >= self.most_body() / lsa::LEN {

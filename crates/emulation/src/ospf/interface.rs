@@ -40,7 +40,8 @@ struct Candidate {
     backup: Ipv4Addr,
 }
 
-/// Backup Designated Router and Designated Router by the claims of the candidates (section 9.4, steps 2 and 3).
+/// Computes Backup Designated Router and Designated Router from the claims of the candidates (section 9.4, steps 2 and
+/// 3).
 fn choose(candidates: &[Candidate]) -> (Ipv4Addr, Ipv4Addr) {
     let best = |which: &dyn Fn(&&Candidate) -> bool| {
         let chosen = candidates.iter().filter(which).max_by_key(|c| (c.priority, c.router_id));
@@ -219,7 +220,7 @@ impl Ospf {
         }
     }
 
-    /// Moves a neighbour back to a state below Exchange, and clears what the exchange has left.
+    /// Moves a neighbour back to a state below Exchange, and clears the state of the exchange.
     pub(super) fn leave(&mut self, now: Instant, id: Ipv4Addr, state: NeighbourState) {
         let Some(neighbour) = self.neighbours.get_mut(&id) else { return };
         if neighbour.state == NeighbourState::Full {
@@ -316,15 +317,15 @@ mod tests {
             designated,
             backup,
         };
-        // Nobody claims anything: the best is the Backup, and becomes the Designated Router.
+        // No router claims a role: the best one is elected Backup, and then becomes the Designated Router.
         assert_eq!(choose(&[one(1, 1, none, none), one(2, 1, none, none)]), (address(2), address(2)));
         assert_eq!(choose(&[one(1, 9, none, none), one(2, 1, none, none)]), (address(1), address(1)));
-        // A better router does not replace the ones that are elected.
+        // A better router does not replace those already elected.
         let elected = [one(1, 1, address(1), none), one(2, 1, none, address(2)), one(9, 200, none, none)];
         assert_eq!(choose(&elected), (address(2), address(1)));
-        // Without the Designated Router, its Backup follows.
+        // If the Designated Router is gone, its Backup takes over.
         assert_eq!(choose(&elected[1..]), (address(2), address(2)));
-        // Of two that claim to be the Designated Router, the better one is it.
+        // If two routers claim to be the Designated Router, the better one wins.
         let both = [one(1, 1, address(1), none), one(2, 1, address(2), none)];
         assert_eq!(choose(&both), (none, address(2)));
         assert_eq!(choose(&[]), (none, none));

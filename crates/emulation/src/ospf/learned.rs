@@ -97,7 +97,7 @@ impl LearnedLsas {
         self.compare(now, &before, &after);
     }
 
-    /// The LSA has reached MaxAge. False if it is unknown.
+    /// Marks an LSA that has reached MaxAge. False if it is unknown.
     pub fn age_out(&mut self, now: Instant, key: &LsaKey) -> bool {
         let Some(lsa) = self.all.get_mut(key) else { return false };
         if lsa.header.age < MAX_AGE {
@@ -142,7 +142,7 @@ impl LearnedLsas {
         }
     }
 
-    /// Expects these keys from `now` on. Those that are present count as received.
+    /// Expects these keys from `now` on. Keys that are already present count as received.
     pub fn expect(&mut self, now: Instant, keys_of: impl IntoIterator<Item = Expected>, times: bool) {
         let list = KeyList::new(keys_of);
         let holders = vec![0; list.len() as usize];

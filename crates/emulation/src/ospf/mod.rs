@@ -3,10 +3,10 @@
 //! `interface.rs` has the interface and its neighbours: Hellos, the election of the Designated Router, adjacencies. `exchange.rs` has
 //! Database Descriptions and Link State Requests, `flooding.rs` Updates, acknowledgments, retransmission and aging, `origination.rs`
 //! the LSAs of the device. The database consists of [`originals`], whose bodies are computed from the configuration (`emulated.rs`),
-//! and [`learned`], what neighbours have sent.
+//! and of [`learned`], the LSAs that neighbours have sent.
 //!
-//! For the neighbours, the device is a router that floods the LSAs of the routers behind it. Those routers do not exist, so the
-//! device originates their LSAs, too: a newer instance from an earlier life is overtaken or flushed as section 13.4 says.
+//! To its neighbours, the device is a router that floods the LSAs of the routers behind it. Those routers do not exist, so the
+//! device also originates their LSAs. It supersedes or flushes newer instances from an earlier run, as section 13.4 says.
 
 pub mod config;
 mod emulated;
@@ -79,7 +79,7 @@ const COUNTED: [(u8, [&str; 2]); 9] = [
     (lsa_type::OPAQUE_AS, ["opaque_as_lsas_sent", "opaque_as_lsas_received"]),
 ];
 
-/// Times at which something happens. Neighbours have the key of `Ospf::neighbours`.
+/// Times at which something is due. Neighbours have the key of `Ospf::neighbours`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     Hello,
@@ -104,13 +104,14 @@ enum Timer {
 enum To {
     /// AllSPFRouters.
     All,
-    /// All routers of the network that must hear an LSA or an acknowledgment: AllSPFRouters or AllDRouters (section 13.3).
+    /// All routers of the network that must receive an LSA or an acknowledgment: AllSPFRouters or AllDRouters (section
+    /// 13.3).
     Flood,
     /// A neighbour.
     Neighbour(Ipv4Addr),
 }
 
-/// Counts since the beginning.
+/// Counts since the router was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counters {
     sent: [u64; 6],
@@ -135,7 +136,7 @@ struct Counters {
     malformed: u64,
 }
 
-/// How far the advertisement has come.
+/// Progress of the advertisement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// LSAs of the device and the emulated routers that are advertised.
@@ -167,7 +168,7 @@ pub struct Ospf {
     originals: Originals,
     learned: LearnedLsas,
     timers: Agenda<Timer>,
-    /// Own LSAs that a change of contents, or of the wish to advertise them, waits to originate.
+    /// Own LSAs that wait to be originated, because their contents changed or a command advertises or withdraws them.
     originations: Agenda<u32>,
     refreshes: Agenda<u32>,
     /// LSAs to send to all adjacent neighbours.
@@ -281,7 +282,7 @@ impl Ospf {
         self.learned.expectation_mut()
     }
 
-    /// How far the advertisement has come.
+    /// Progress of the advertisement.
     pub fn progress(&self) -> Progress {
         Progress {
             advertised: self.originals.present(),
@@ -314,7 +315,7 @@ impl Ospf {
 
     /// Sends a packet whose body begins after [`Ospf::blank`].
     fn send(&mut self, now: Instant, kind: u8, to: To, mut packet: Vec<u8>, out: &mut Output<'_>) {
-        // It must not decrease, not even in another run. It may stay the same, so it need not run ahead of the clock.
+        // It must never decrease, not even in a later run. It may stay the same, so it need not run ahead of the clock.
         let crypto_sequence = self.config.first_sequence.saturating_add((now.0 / 1_000_000_000) as u32);
         let header = Header { kind, router_id: self.config.router_id, area_id: self.config.area };
         header.seal(&mut packet, &self.authentication, crypto_sequence);
@@ -425,7 +426,7 @@ impl Protocol for Ospf {
 
     fn receive(&mut self, now: Instant, input: Input<'_>, out: &mut Output<'_>) {
         let Input::Packet(packet) = input else { return };
-        // A packet to AllSPFRouters matches by its protocol only.
+        // A packet to AllSPFRouters matches by its protocol alone.
         if let Err(reason) = self.take(now, &packet, out) {
             self.rejected.count(reason);
         }

@@ -106,7 +106,7 @@ impl Neighbour {
         (self.last_received, self.full_at) = (None, None);
     }
 
-    /// Removes an LSA from the requested ones.
+    /// Removes an LSA from the list of requested LSAs.
     pub fn satisfied(&mut self, key: &LsaKey) {
         self.requests.remove(key);
         self.asked.remove(key);
@@ -153,7 +153,7 @@ impl Unacknowledged {
         self.drop_outdated();
     }
 
-    /// An LSA of the list, if it is one, was sent at `now`.
+    /// Records that an LSA was sent at `now`, if it is on the list.
     pub fn sent(&mut self, now: Instant, interval: Duration, key: &LsaKey) {
         if let Some(due) = self.due.get_mut(key) {
             *due = Some(now + interval);

@@ -18,7 +18,7 @@ enum Presence {
     /// In no database.
     Absent,
     Present,
-    /// MaxAge, until all neighbours have acknowledged it.
+    /// It has MaxAge until all neighbours have acknowledged it.
     Flushing,
 }
 
@@ -41,7 +41,7 @@ struct Original {
 pub(super) enum Originated {
     /// There is a new instance.
     New,
-    /// The last sequence number is used up; the LSA is being flushed before it starts anew.
+    /// The last sequence number was used; the LSA is being flushed before it starts again with the first.
     Wrapped,
     /// The LSA is not wanted, or being flushed.
     Nothing,
@@ -56,7 +56,7 @@ pub(super) struct Originals {
     pub emulated: Emulated,
     /// Bodies of the device's own two LSAs.
     own: [Vec<u8>; 2],
-    /// Their bodies in the next instance.
+    /// Bodies of these LSAs in the next instance.
     next_own: [Vec<u8>; 2],
     all: Vec<Original>,
     present: u32,
@@ -87,7 +87,7 @@ impl Originals {
             address,
             options: if stub { 0 } else { option::EXTERNAL },
             all: (0..EMULATED + emulated.len()).map(one).collect(),
-            // A Network-LSA from an earlier life is flushed with this body.
+            // A Network-LSA from an earlier run is flushed with this body.
             own: [Vec::new(), [mask.octets(), device.octets()].concat()],
             next_own: Default::default(),
             emulated,
@@ -139,17 +139,17 @@ impl Originals {
         self.all[number as usize].wanted
     }
 
-    /// Whether the LSA is to be advertised. Returns the former value.
+    /// Sets whether the LSA is to be advertised. Returns the former value.
     pub fn want(&mut self, number: u32, wanted: bool) -> bool {
         std::mem::replace(&mut self.at(number).wanted, wanted)
     }
 
-    /// Changes the metric of the next instance. True if it was another.
+    /// Changes the metric of the next instance. True if it differs from the former one.
     pub fn set_metric(&mut self, number: u32, metric: u32) -> bool {
         std::mem::replace(&mut self.at(number).next_metric, metric) != metric
     }
 
-    /// Changes the body of one of the device's own LSAs in the next instance. True if it was another.
+    /// Changes the body of one of the device's own LSAs in the next instance. True if it differs from the former one.
     pub fn set_body(&mut self, number: u32, body: Vec<u8>) -> bool {
         let own = &mut self.next_own[number as usize];
         let changed = *own != body;
@@ -217,8 +217,9 @@ impl Originals {
         true
     }
 
-    /// The neighbours still have a newer instance of an LSA (section 13.4): the next one must be newer than that. An LSA that is not
-    /// wanted is flushed with the next number, because its contents may differ. After the last number the found instance is flushed.
+    /// The neighbours still have a newer instance of an LSA (section 13.4), so the next instance must be newer still. An LSA that is
+    /// not wanted is flushed with the next number, because its contents may differ. If that instance has the last number, it is
+    /// flushed.
     pub fn overtake(&mut self, number: u32, sequence: i32) {
         let original = self.at(number);
         original.sequence = sequence;
@@ -232,7 +233,7 @@ impl Originals {
         self.reseal(number);
     }
 
-    /// An LSA that was being flushed has left all databases.
+    /// Records that a flushed LSA has left all databases.
     pub fn flushed(&mut self, number: u32) {
         let original = self.at(number);
         if original.presence == Presence::Flushing {

@@ -19,7 +19,7 @@ pub enum OspfCommand {
     Advertise(Part),
     /// Flushes a part.
     Withdraw(Part),
-    /// Changes the metric of a part; of routers, that of their stub networks.
+    /// Changes the metric of a part; for routers, the metric of their stub networks.
     Metric(Part, u32),
 }
 
@@ -120,7 +120,7 @@ impl Ospf {
         }
     }
 
-    /// A neighbour has a newer instance of an LSA of this router (section 13.4).
+    /// Handles a newer instance that a neighbour has of an LSA of this router (section 13.4).
     pub(super) fn overtake(&mut self, now: Instant, lsa: &Lsa<'_>) {
         let header = lsa.header;
         for neighbour in self.neighbours.values_mut() {
@@ -136,14 +136,14 @@ impl Ospf {
         match number {
             Some(number) if header.sequence < MAX_SEQUENCE => match self.originals.is_wanted(number) {
                 true => {
-                    // If it was being flushed: no neighbour is expected to acknowledge that any more.
+                    // If it was being flushed, no neighbour is expected to acknowledge that any more.
                     self.bury(now, header.key);
                     self.plan(now, number);
                 }
                 false => self.flood_end(now, number),
             },
             None if !self.learned.has_room(&header.key) => self.counters.overflow += 1,
-            // No instance of this router can be newer, so this one is flushed.
+            // This router cannot send a newer instance, so it flushes this one.
             _ => {
                 let end = LsaHeader { age: MAX_AGE, ..header };
                 self.install(now, end, lsa.body);
@@ -153,7 +153,7 @@ impl Ospf {
         }
     }
 
-    /// Forgets what the neighbours have sent. The original LSAs keep their sequence numbers.
+    /// Forgets the LSAs that neighbours have sent. The original LSAs keep their sequence numbers.
     pub(super) fn forget_database(&mut self, now: Instant) {
         self.learned.clear(now);
         self.originations.clear();

@@ -26,9 +26,9 @@ pub struct RsvpConfig {
     pub jitter_percent: u8,
     /// K: state expires after (K + 0.5) * 1.5 * R without a refresh, with the R of the neighbour.
     pub keep_multiplier: u8,
-    /// Refresh reduction; `None` to support none of it.
+    /// Refresh reduction; `None` if it is not supported.
     pub refresh_reduction: Option<RefreshReduction>,
-    /// Requests to the gateway; `None` to answer only.
+    /// Hello requests to the gateway; `None` to answer requests only.
     pub hello: Option<HelloConfig>,
     /// Reservations ask for a confirmation.
     pub confirm: bool,
@@ -72,13 +72,13 @@ impl Default for RsvpConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RefreshReduction {
-    /// Refreshes acknowledged state by Srefresh. Otherwise by whole messages with their MESSAGE_ID.
+    /// Refreshes acknowledged state by Srefresh; otherwise by whole messages with their MESSAGE_ID.
     pub summary_refresh: bool,
     /// Sends messages that are due at the same time in one Bundle.
     pub bundle: bool,
     /// Rf: time to the first retransmission. Each later one takes twice as long.
     pub retransmit: Duration,
-    /// Rl: how often a message is sent until it is acknowledged; then its refreshes continue.
+    /// Rl: how often an unacknowledged message is sent before its normal refreshes continue.
     pub retransmit_limit: u8,
 }
 
@@ -102,8 +102,8 @@ pub struct HelloConfig {
     pub interval: Duration,
 }
 
-/// LSPs that differ in numbers only: one LSP per tunnel. Tunnels fill one endpoint after the other, LSPs one sender after the other,
-/// because routers tell LSPs apart by sender and LSP ID.
+/// LSPs that differ in numbers only, one LSP per tunnel. Tunnels fill one endpoint after the other, and LSPs fill one sender after
+/// the other, because sender and LSP ID identify an LSP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LspRange {
@@ -147,7 +147,7 @@ impl LspRange {
         }
     }
 
-    /// The LSP of this number in the range.
+    /// The LSP with this number in the range.
     pub fn key(&self, index: u32) -> LspKey {
         let place = |per: u16| (index / u32::from(per), (index % u32::from(per)) as u16);
         let (endpoint, tunnel) = place(self.tunnels_per_endpoint);
@@ -216,7 +216,7 @@ pub struct IngressRange {
     pub flags: u8,
     /// Beginning of the names of the LSPs, at most 240 bytes; their number follows.
     pub name: String,
-    /// True if the name is whole: no number follows.
+    /// True if the name is complete, so no number follows.
     #[serde(default)]
     pub whole_name: bool,
 }
@@ -274,7 +274,7 @@ pub enum LabelPolicy {
 }
 
 impl LabelPolicy {
-    /// The label of the LSP of this number in its range.
+    /// The label of the LSP with this number in its range.
     pub fn label(self, index: u32) -> u32 {
         match self {
             LabelPolicy::ImplicitNull => IMPLICIT_NULL,

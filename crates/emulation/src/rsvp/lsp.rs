@@ -28,7 +28,7 @@ pub enum Phase {
 pub(super) mod lsp_flag {
     /// Its message has the identifier `Lsp::id`.
     pub const HAS_ID: u8 = 1;
-    /// The neighbour has acknowledged that.
+    /// The neighbour has acknowledged that message.
     pub const ACKED: u8 = 2;
     /// The neighbour's message has the identifier `Lsp::peer_id`.
     pub const HAS_PEER_ID: u8 = 4;
@@ -47,7 +47,7 @@ pub(super) mod lsp_flag {
 pub(super) struct Lsp {
     /// When its message is sent again.
     pub next: Instant,
-    /// When the state that the neighbour refreshes ends.
+    /// When the state that the neighbour refreshes expires.
     pub expires: Instant,
     /// Its earliest valid entry in the heap of deadlines.
     pub due: Instant,
@@ -68,7 +68,7 @@ pub(super) struct Lsp {
     pub attempts: u8,
     /// The neighbour that sent its state.
     pub neighbour: u8,
-    /// Life of the neighbour in which it sent that.
+    /// Life of the neighbour (between two restarts) in which it sent its state.
     pub life: u8,
 }
 

@@ -1,7 +1,8 @@
 //! RSVP-TE (RFC 2205, RFC 2210, RFC 3209, RFC 2961): LSPs that begin or end at a device.
 //!
-//! LSPs are ranges ([`LspRange`]), so a device stores only their dynamic state. Paths go to the device's gateway. An egress answers the
-//! Paths of its ranges, and of up to [`MOST_FOREIGN`] other LSPs to an address of the device; it refuses and counts the rest.
+//! LSPs are configured as ranges ([`LspRange`]), so a device stores only their dynamic state. Paths go to the device's gateway. An
+//! egress answers the Paths of its ranges, and of up to [`MOST_FOREIGN`] other LSPs to an address of the device; it refuses and counts
+//! the rest.
 //!
 //! Not supported: IPv6 sessions, wildcard filters, authentication, policy, and several LSPs in a tunnel of a range.
 
@@ -95,7 +96,7 @@ impl Job {
     }
 }
 
-/// Counters that are not about one type of message.
+/// Counters that do not belong to one type of message.
 #[derive(Default)]
 struct Counts {
     malformed: u64,
@@ -135,7 +136,7 @@ pub struct Rsvp {
     deadlines: Deadlines,
     jitter: Jitter,
     seed: u64,
-    /// Epoch of the device's identifiers, and the last one used.
+    /// Epoch of the device's identifiers, and the last identifier used.
     epoch: u32,
     last_id: u32,
     /// LSPs by the identifier of the device's message.
@@ -243,7 +244,7 @@ impl Rsvp {
     /// Starts a job, unless too many wait.
     fn add_job(&mut self, job: Job) -> Result<(), Refused> {
         if self.jobs.len() >= MOST_JOBS {
-            return Err(Refused::new(NAME, format!("{MOST_JOBS} commands are under way: wait until one is done")));
+            return Err(Refused::new(NAME, format!("{MOST_JOBS} commands are in progress: wait until one is done")));
         }
         self.jobs.push_back(job);
         Ok(())
@@ -305,7 +306,7 @@ impl Rsvp {
                     Action::Tear => self.tear(number, now, out),
                     Action::Renew(neighbour) => self.renew(number, neighbour, now, out),
                 };
-                // LSPs without a message count a little, so that a poll ends.
+                // LSPs without a message also count a little, so that a poll ends.
                 *room = room.saturating_sub(sent.max(8));
                 self.deadlines.schedule(number, &mut self.lsps.all);
             }
@@ -327,10 +328,10 @@ impl Rsvp {
         }
     }
 
-    /// A neighbour has restarted or is lost: its LSPs begin anew.
+    /// Restarts the LSPs of a neighbour that has restarted or is lost.
     fn neighbour_down(&mut self, neighbour: usize) {
         self.counts.lost_neighbours += 1;
-        // A neighbour that restarts again and again does not pile up work.
+        // Repeated restarts of a neighbour must not pile up work.
         self.jobs.retain(|job| job.action != Action::Renew(neighbour));
         self.jobs.push_back(Job::new(Action::Renew(neighbour), 0..self.lsps.all.len() as u32, 0));
     }
@@ -380,7 +381,7 @@ impl Protocol for Rsvp {
             Command::Start if self.running => return Ok(()),
             Command::Start => {
                 self.running = true;
-                // Neighbours tell by both numbers that this is another life of the device.
+                // Neighbours recognize a restart of the device by these two numbers.
                 let life = Jitter::new(self.seed.wrapping_add(now.0), self.config.refresh, 0).random();
                 let epoch = life as u32 & 0xff_ffff;
                 self.epoch = if epoch == self.epoch { epoch ^ 1 } else { epoch };

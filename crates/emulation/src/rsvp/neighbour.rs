@@ -20,7 +20,7 @@ const MOST_ACKS: usize = 120;
 pub(super) const TTL: u8 = 255;
 /// TTL of Hello (RFC 3209 section 5.1).
 const HELLO_TTL: u8 = 1;
-/// Consecutive Hello requests with a wrong instance of this device that are not yet a lost neighbour.
+/// Number of consecutive Hello requests with a wrong instance of this device that do not yet mean a lost neighbour.
 const MOST_WRONG: u8 = 3;
 
 /// A neighbour.
@@ -50,7 +50,7 @@ pub(super) struct Neighbour {
     bundle: Vec<u8>,
 }
 
-/// The neighbours, and the way to them. The gateway is number 0.
+/// The neighbours, and how to reach them. The gateway is number 0.
 pub(super) struct Neighbours {
     pub list: Vec<Neighbour>,
     /// Address of the device.
@@ -58,7 +58,7 @@ pub(super) struct Neighbours {
     /// Flags of every message.
     flags: u8,
     bundles: bool,
-    /// Acknowledgements or messages wait.
+    /// True if acknowledgements or messages wait.
     waiting: bool,
     /// The device's Hello instance for new neighbours.
     instance: u32,
@@ -106,7 +106,7 @@ impl Neighbours {
         neighbours
     }
 
-    /// The device starts, with this Hello instance or another new one; it knows nothing about its neighbours.
+    /// Starts the device, with this Hello instance or another new one; it knows nothing about its neighbours.
     pub fn begin_life(&mut self, instance: u32) {
         let used = |instance| instance == 0 || self.list.iter().any(|n| n.own_instance == instance);
         let mut instance = instance;
@@ -226,7 +226,7 @@ impl Neighbours {
         done
     }
 
-    /// A message that consists of `write`'s objects or messages, to the neighbour.
+    /// Sends the neighbour a message that consists of the objects or messages that `write` appends.
     pub fn send_bare(&mut self, neighbour: usize, kind: u8, out: &mut Output<'_>, write: impl FnOnce(&mut Writer<'_>)) {
         let mut packet = self.begin(To::Neighbour);
         let mut writer = Writer::new(&mut packet, kind, self.flags, TTL);
@@ -286,13 +286,14 @@ impl Neighbours {
         let neighbour = &mut self.list[number];
         let wrong = hello.destination != neighbour.own_instance;
         if neighbour.instance == 0 && (hello.source == 0 || wrong && !hello.request) {
-            // Nothing can be lost yet. An answer to an earlier life of this device is no news of the neighbour.
+            // Nothing can be lost yet. An answer to an earlier life of this device does not tell anything about the
+            // neighbour.
             return false;
         }
         neighbour.heard = Some(now);
         if hello.request {
             neighbour.requested = Some(now);
-            // A request may be older than what the neighbour has learned since.
+            // The neighbour may have learned the right instance since it sent this request.
             let counts = wrong && hello.destination != 0;
             neighbour.wrong = if counts { neighbour.wrong.saturating_add(1) } else { 0 };
         }
@@ -305,7 +306,7 @@ impl Neighbours {
         lost
     }
 
-    /// Starts anew with a neighbour whose instance is `instance`, 0 if unknown.
+    /// Starts again with a neighbour whose instance is `instance`, 0 if unknown.
     fn reset(&mut self, number: usize, instance: u32) {
         let neighbour = &mut self.list[number];
         neighbour.instance = instance;
@@ -324,12 +325,12 @@ impl Neighbours {
         self.list[number].heard.map_or(NEVER, |heard| heard + interval * 7 / 2)
     }
 
-    /// The neighbour is lost.
+    /// Handles the loss of a neighbour.
     pub fn lose(&mut self, number: usize) {
         self.reset(number, 0);
     }
 
-    /// True if the neighbour has sent a request in the last interval: then the device sends none (RFC 3209 section 5.3).
+    /// True if the neighbour has sent a request in the last interval; then the device sends none (RFC 3209 section 5.3).
     pub fn requests(&self, number: usize, now: Instant, interval: Duration) -> bool {
         self.list[number].requested.is_some_and(|at| now.since(at) < interval)
     }

@@ -81,7 +81,7 @@ impl Rsvp {
             || address.is_multicast()
             || address.is_broadcast()
         {
-            return Err(Malformed::new("rsvp", "the hop is no neighbour"));
+            return Err(Malformed::new("rsvp", "the hop is not a neighbour"));
         }
         // Errors come from far away, too.
         let error = match &body {
@@ -103,7 +103,7 @@ impl Rsvp {
         self.neighbours.list[neighbour].capable = capable;
         let gateway = IpAddr::from(self.neighbours.list[0].address);
         if out.neighbours().mac(gateway) == Some(link_source) {
-            // The gateway may speak from another of its addresses.
+            // The gateway may send from another of its addresses.
             self.neighbours.list[0].capable = capable;
         }
         if let Some(UnknownObject { code, value }) = refusal {
@@ -159,7 +159,8 @@ impl Rsvp {
             }
             _ => {}
         }
-        // RFC 2961 section 4.2: acknowledged after it was processed. Messages out of order are not.
+        // RFC 2961 section 4.2: a message is acknowledged after it was processed. Messages out of order are not
+        // acknowledged.
         if let Some(id) = from.id.filter(|id| id.ack_desired() && self.counts.out_of_order == out_of_order) {
             let ack = MessageIdAck { known: true, flags: 0, epoch: id.epoch, id: id.id };
             self.neighbours.acknowledge(neighbour, ack, out);
@@ -186,7 +187,7 @@ impl Rsvp {
         else {
             return false;
         };
-        // After a restart of the neighbour its old identifiers are gone.
+        // A restart of the neighbour makes its old identifiers invalid.
         let known = self.neighbours.list[from.neighbour].ids.contains(&(lsp.peer_id, number));
         let old = known && (id.id.wrapping_sub(lsp.peer_id) as i32) < 0;
         self.counts.out_of_order += u64::from(old);
@@ -232,7 +233,7 @@ impl Rsvp {
         }
     }
 
-    /// The neighbour has acknowledged a message, or does not know it.
+    /// Handles an acknowledgement, or the report that the neighbour does not know a message.
     fn acknowledged(&mut self, now: Instant, ack: &MessageIdAck, out: &mut Output<'_>) {
         let count = if ack.known { &mut self.counts.acks_received } else { &mut self.counts.nacks_received };
         *count += 1;
@@ -250,7 +251,7 @@ impl Rsvp {
         }
     }
 
-    /// A neighbour refreshes state by its identifier.
+    /// Refreshes the state that a neighbour names by its identifier.
     fn summary(&mut self, now: Instant, neighbour: usize, epoch: u32, id: u32, out: &mut Output<'_>) {
         self.counts.summary_ids_received += 1;
         let valid = self.neighbours.list[neighbour].epoch == Some(epoch);
@@ -306,14 +307,14 @@ impl Rsvp {
         self.stage[0] = list;
     }
 
-    /// A Path: the device is the egress, or must say that it is not.
+    /// Handles a Path: the device is the egress, or must report that it is not.
     fn path(&mut self, now: Instant, from: From, path: &Path<'_>, out: &mut Output<'_>) {
         let key = LspKey { session: path.session, sender: path.sender };
         let own = |address: Ipv4Addr| address == path.session.destination || out.addresses().owns_v4(address);
         let wrong_hop = match path.explicit_route.map(|route| route.hops().next()) {
             Some(None) => Some(routing::BAD_EXPLICIT_ROUTE),
             Some(Some(ExplicitHop::Ipv4 { address, prefix_len: 32, .. })) if own(address) => None,
-            // Whether the device is in a prefix or an AS, only the sender knows.
+            // Only the sender knows whether the device belongs to a prefix or an AS.
             Some(Some(ExplicitHop::Ipv4 { prefix_len: ..=31, .. } | ExplicitHop::AsNumber { .. })) | None => None,
             Some(Some(_)) => Some(routing::BAD_INITIAL_SUBOBJECT),
         };
@@ -371,9 +372,9 @@ impl Rsvp {
         self.refreshed(number, now);
     }
 
-    /// A Resv: the device is the ingress, and learns labels.
+    /// Handles a Resv: the device is the ingress, and learns labels.
     fn resv(&mut self, now: Instant, from: From, resv: &Resv<'_>, out: &mut Output<'_>) {
-        // Each flow is refused on its own (RFC 2205 section 3.1.8).
+        // Each flow is refused separately (RFC 2205 section 3.1.8).
         let refuse = |rsvp: &mut Rsvp, flow, code, value, out: &mut Output<'_>| {
             rsvp.refuse_flows(from.neighbour, resv, std::iter::once(flow), (code, value), out);
         };
@@ -386,7 +387,7 @@ impl Rsvp {
             self.counts.foreign_refused += u64::from(found.is_none());
             let (number, phase) = found.map_or((0, Phase::Idle), |n| (n, self.lsps.all[n as usize].phase));
             match (phase, flow.label) {
-                // The tear message is on its way.
+                // The tear message has already been sent.
                 (Phase::Tearing, _) => {}
                 (Phase::Idle, _) => {
                     let known = self.lsps.has_path(&resv.session);
@@ -436,7 +437,8 @@ impl Rsvp {
         }
     }
 
-    /// A ResvTear: it ends the reservation that the same next hop has made with the same style (RFC 2205 section 3.1.6).
+    /// Handles a ResvTear: it ends the reservation that the same next hop has made with the same style (RFC 2205 section
+    /// 3.1.6).
     fn resv_tear(&mut self, now: Instant, from: From, tear: &ResvTear<'_>) {
         for flow in tear.flows.iter() {
             let key = LspKey { session: tear.session, sender: flow.filter };

@@ -39,7 +39,7 @@ impl Rsvp {
         self.config.refresh.as_millis() as u32
     }
 
-    /// Sends the Path of an LSP that does not exist yet; returns the bytes that it sent.
+    /// Sends the Path of an LSP that does not exist yet; returns the number of bytes sent.
     pub(super) fn set_up(&mut self, number: u32, now: Instant, out: &mut Output<'_>) -> usize {
         if matches!(self.lsps.all[number as usize].phase, Phase::Signalled | Phase::Up) {
             return 0;
@@ -61,13 +61,13 @@ impl Rsvp {
         self.send_lsp(number, now, out)
     }
 
-    /// Starts an LSP anew whose neighbour has restarted.
+    /// Restarts an LSP whose neighbour has restarted.
     pub(super) fn renew(&mut self, number: u32, neighbour: usize, now: Instant, out: &mut Output<'_>) -> usize {
         let ingress = self.lsps.is_ingress(number);
         let lsp = &self.lsps.all[number as usize];
         let concerned = usize::from(lsp.neighbour) == neighbour || ingress && neighbour == 0;
         match lsp.phase {
-            // The neighbour has sent this state since.
+            // The neighbour has sent this state since its restart.
             _ if lsp.life == self.neighbours.list[neighbour].life => 0,
             Phase::Signalled | Phase::Up if concerned && ingress => {
                 self.end(number, now);
@@ -81,7 +81,7 @@ impl Rsvp {
         }
     }
 
-    /// The content of the LSP's message changes: it needs a new identifier, and an acknowledgement.
+    /// Gives the LSP's message a new identifier that must be acknowledged, because its content changes.
     pub(super) fn trigger(&mut self, number: u32) {
         let lsp = &mut self.lsps.all[number as usize];
         if lsp.has(lsp_flag::HAS_ID) {
@@ -107,7 +107,7 @@ impl Rsvp {
         self.lsps.set_phase(number, now, Phase::Idle);
     }
 
-    /// The state that the neighbour refreshes has expired.
+    /// Handles the expiry of the state that the neighbour refreshes.
     pub(super) fn expire(&mut self, number: u32, now: Instant, out: &mut Output<'_>) {
         self.counts.timeouts += 1;
         if self.lsps.is_ingress(number) {
@@ -119,13 +119,13 @@ impl Rsvp {
         }
     }
 
-    /// An LSP that begins here has lost its reservation. Its Path continues.
+    /// Handles the loss of the reservation of an LSP that begins here. Its Path continues.
     pub(super) fn lose_label(&mut self, number: u32, now: Instant) {
         self.lsps.set_phase(number, now, Phase::Signalled);
         self.lsps.all[number as usize].expires = NEVER;
     }
 
-    /// The lifetime of state with the refresh period of this LSP's neighbour has begun anew.
+    /// Restarts the lifetime of state, with the refresh period of this LSP's neighbour.
     pub(super) fn refreshed(&mut self, number: u32, now: Instant) {
         let lsp = &mut self.lsps.all[number as usize];
         lsp.expires = now + lifetime(self.config.keep_multiplier, lsp.period);
@@ -267,7 +267,7 @@ impl Rsvp {
         self.neighbours.send(neighbour, To::Neighbour, &body, ids, out)
     }
 
-    /// The neighbour has acknowledged the message of an LSP.
+    /// Handles the acknowledgement of an LSP's message.
     pub(super) fn acked(&mut self, number: u32, now: Instant) {
         let lsp = &mut self.lsps.all[number as usize];
         if lsp.has(lsp_flag::ACKED) {
@@ -278,7 +278,7 @@ impl Rsvp {
             self.end(number, now);
             return;
         }
-        // The first refresh comes after a whole period, instead of a retransmission.
+        // Instead of a retransmission, the first refresh comes after a whole period.
         let summary = self.config.refresh_reduction.as_ref().is_some_and(|reduction| reduction.summary_refresh);
         lsp.next = if summary { NEVER } else { now + self.jitter.refresh() };
         self.deadlines.schedule(number, &mut self.lsps.all);

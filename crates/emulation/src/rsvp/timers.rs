@@ -25,13 +25,13 @@ impl Deadlines {
         }
         lsp.due = at;
         self.0.push(Reverse((at, number)));
-        // Deadlines that move forward again and again leave old entries behind.
+        // Deadlines that keep moving leave old entries behind.
         if self.0.len() > 64 + 2 * all.len() {
             self.0 = (0..).zip(all.iter()).filter(|(_, l)| l.due != NEVER).map(|(i, l)| Reverse((l.due, i))).collect();
         }
     }
 
-    /// Takes an LSP whose entry is due. The caller schedules it anew.
+    /// Takes an LSP whose entry is due. The caller schedules it again.
     pub fn pop(&mut self, now: Instant, all: &mut [Lsp]) -> Option<u32> {
         while let Some(Reverse((at, number))) = self.0.peek().copied().filter(|Reverse((at, _))| *at <= now) {
             self.0.pop();

@@ -57,7 +57,7 @@ pub fn encapsulation(family: AfiSafi) -> Encapsulation {
     Encapsulation { kind, path_id: PATH_ID }
 }
 
-/// Routes like the Internet's, or of one length.
+/// Routes like those of the Internet, or prefixes of one length.
 pub fn routes(family: AfiSafi, count: u32, seed: u64, internet: bool) -> Arc<Routes> {
     let (ip, first) = if family.afi == 1 { (Family::Ipv4, "20.0.0.0/22") } else { (Family::Ipv6, "2a00::/40") };
     let first: Prefix = first.parse().unwrap();
@@ -82,7 +82,7 @@ pub fn messages(
     drain(&mut adj_rib_out, agreed, next_hops())
 }
 
-/// VRFs with the same prefixes, one attribute set each, and these route distinguishers and targets.
+/// VRFs with the same prefixes, one set of attributes each, and these route distinguishers and targets.
 pub fn vpn_routes(family: AfiSafi, vrfs: u32, per_vrf: u32, ids: VpnId, label_per: LabelPer) -> Arc<VpnRoutes> {
     let first: Prefix = if family.afi == 1 { "20.0.0.0/24" } else { "2a00::/56" }.parse().unwrap();
     let pattern = AttributePattern { routes_per_group: GroupSizes::Fixed(u32::MAX), ..AttributePattern::default() };

@@ -1,4 +1,4 @@
-//! Full tables are sent and verified in little memory.
+//! Sending and verifying full tables takes little memory.
 
 use super::common::*;
 use drophammer_emulation::bgp::{
@@ -30,7 +30,7 @@ fn tables_take_little_memory() {
     routes_of_vrfs(LabelPer::Route, true, 9.0);
 }
 
-/// 800,000 routes of 80 VRFs take at most `most` bytes each.
+/// Checks that 800,000 routes of 80 VRFs take at most `most` bytes each.
 fn routes_of_vrfs(label_per: LabelPer, times: bool, most: f64) {
     let (agreed, mut buffer) = (agreed(false, true), vec![1; 65_536]);
     let before = begin();

@@ -45,7 +45,7 @@ macro_rules! routes {
     };
 }
 
-/// The contents of one message, as read by netgauze.
+/// The contents of one message, as netgauze reads it.
 #[derive(Default, Debug)]
 pub struct Theirs {
     pub announced: Vec<Route>,

@@ -1,4 +1,4 @@
-//! Routes of many VRFs: read by independent decoders, and verified whatever a peer sends.
+//! Routes of many VRFs: independent decoders read them, and they are verified whatever a peer sends.
 
 use super::common::*;
 use super::oracle::{Route, read, theirs};
@@ -31,7 +31,7 @@ fn any_id() -> impl Strategy<Value = VpnId> {
     })
 }
 
-/// The names that netgauze has for an identifier: of a route distinguisher, of a route target.
+/// The names of an identifier in netgauze: as a route distinguisher, and as a route target.
 fn names(id: VpnId) -> [String; 2] {
     let number = id.number;
     let distinguisher = match id.administrator {
@@ -121,7 +121,7 @@ fn tshark_finds_every_kind_whole() {
 
 #[test]
 fn the_next_hops_of_the_rfcs() {
-    // Length of the next hop and the next hop, after AFI and SAFI, in the first attribute of each UPDATE.
+    // The next hop with its length, after AFI and SAFI, in the first attribute of each UPDATE.
     let hop = |message: &[u8]| message[30..31 + usize::from(message[30])].to_vec();
     let first = |family: AfiSafi| {
         let id = VpnId::as2(65_000, 1);
@@ -195,7 +195,7 @@ fn a_stack_of_labels_is_kept_if_both_offer_it() {
     };
     adj_rib_in.update(Instant(1), &body, &agreed(2)).unwrap();
     assert_eq!(adj_rib_in.label_of(id, 0, 0), Some(&[18, 16][..]));
-    // More labels than this speaker can receive: the UPDATE withdraws (RFC 8277 section 2.1), also the second time.
+    // More labels than this speaker can receive: the UPDATE withdraws (RFC 8277 section 2.1), the second time too.
     grow(&mut body);
     for n in 1..3 {
         adj_rib_in.update(Instant(1), &body, &agreed(2)).unwrap();
@@ -207,7 +207,7 @@ fn a_stack_of_labels_is_kept_if_both_offer_it() {
     }
 }
 
-/// VRFs with prefixes of their own.
+/// VRFs that each have their own prefixes.
 fn own(vrfs: u32, per_vrf: u32, targets: u32, distinguishers: u32) -> Arc<VpnRoutes> {
     let vrfs = VrfRange {
         count: vrfs,
@@ -256,13 +256,13 @@ fn what_is_wrong_with_a_route_is_named() {
         (counts, faults[0], faults[49]),
         ((50, 50, 5, 45, 0), (0, VpnFaultKind::WrongVrf(1)), (9, VpnFaultKind::WrongTarget))
     );
-    // Distinguishers of the next VRF: its prefixes are others.
+    // Distinguishers of the next VRF, which has other prefixes.
     let (counts, faults) = with(&own(10, 5, 1_001, 2), configured);
     assert_eq!((counts, faults[0]), ((0, 0, 0, 45, 50), (1, VpnFaultKind::WrongVrf(0))));
     // Distinguishers of no VRF, unless they are learned.
     assert_eq!(with(&own(10, 5, 1_001, 700), configured), ((0, 0, 0, 0, 50), vec![]));
     assert_eq!(with(&own(10, 5, 1_001, 700), learned), ((50, 0, 0, 0, 0), vec![]));
-    // With unknown targets, nothing can be learned.
+    // If the targets are unknown, nothing can be learned.
     assert_eq!(with(&own(10, 5, 9_000, 700), learned), ((0, 0, 0, 0, 50), vec![]));
 }
 
@@ -298,7 +298,7 @@ fn a_route_with_two_distinguishers_is_gone_when_both_are() {
     let (mut adj_rib_in, id) = expect(&right, Distinguishers::Learned);
     take(&mut adj_rib_in, Change::Advertise, &old);
     take(&mut adj_rib_in, Change::Advertise, &new);
-    // Twice the same withdrawal changes nothing.
+    // Repeating a withdrawal changes nothing.
     for _ in 0..2 {
         take(&mut adj_rib_in, Change::Withdraw, &old);
         let report = adj_rib_in.report(id);
@@ -308,7 +308,7 @@ fn a_route_with_two_distinguishers_is_gone_when_both_are() {
     take(&mut adj_rib_in, Change::Withdraw, &new);
     let report = adj_rib_in.report(id);
     assert_eq!((report.present, report.withdrawn, report.withdrawn_in_error), (0, 50, 50));
-    // The same again in the next session, which knows nothing of the last one.
+    // The same happens in the next session, which knows nothing about the last one.
     take(&mut adj_rib_in, Change::Advertise, &old);
     take(&mut adj_rib_in, Change::Advertise, &new);
     adj_rib_in.session_lost(Instant(2));

@@ -1,6 +1,6 @@
 //! Recorded sessions between two emulated routers and a real daemon between them (`cargo run -p drophammer-testbed --example daemons`
-//! makes and checks the recordings): add-path, labelled and VPN routes, long messages, refresh, restart. In the replay,
-//! each of our routers sends the same bytes, and router b receives from the daemon the routes that router a sent.
+//! makes and checks the recordings): add-path, labelled and VPN routes, long messages, refresh, restart. In the replay, each of our
+//! routers sends the same bytes, and router b receives the routes of router a from the daemon.
 
 mod plan;
 
@@ -242,7 +242,7 @@ fn thousands_of_routes_in_one_message() {
         let longest = |from: &str| lines(name).iter().filter(|l| l.from == from).map(|l| l.bytes.len()).max().unwrap();
         assert!(longest("a") > 12_000, "{name}: router a says all in one");
         assert_eq!(b.session.negotiated().unwrap().max_send, 65_535);
-        // The daemon sends long messages as well.
+        // The daemon also sends long messages.
         assert!(longest("daemon") > MAX_LEN, "{name}: {}", longest("daemon"));
     }
 }

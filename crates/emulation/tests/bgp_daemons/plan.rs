@@ -1,5 +1,5 @@
-//! The scenes of the recordings with two emulated routers and a daemon between them: router 0 advertises, the daemon passes on,
-//! router 1 receives.
+//! The scenes of the recordings with two emulated routers and a daemon between them: router 0 advertises routes, the daemon
+//! passes them on, and router 1 receives them.
 
 use drophammer_emulation::bgp::{
     AdjRibIn, AdjRibOut, Distinguishers, Encapsulation, EncapsulationKind, ExpectationId, Expected,
@@ -28,10 +28,10 @@ pub enum Scene {
     /// IPv6 unicast with labels over an IPv4 core (6PE, RFC 4798), reflected: the next hop is an IPv4-mapped address.
     SixPe,
     /// VPN routes of 12 VRFs with the same prefixes, both families over an IPv4 core, reflected. Some of them are withdrawn and
-    /// advertised again. OpenBGPD 7.7 counts withdrawals of VPN routes but keeps the routes: it reads their distinguishers from 3 bytes
-    /// too early, where the label is. Version 7.8 skips the label.
+    /// advertised again. OpenBGPD 7.7 counts withdrawals of VPN routes but keeps the routes: it reads their distinguishers 3 bytes too
+    /// early, where the label is. Version 7.8 skips the label.
     Vrfs,
-    /// Two paths to each prefix, in and out (RFC 7911).
+    /// Two paths to each prefix, received and sent (RFC 7911).
     Paths,
     /// Thousands of routes in one message (RFC 8654).
     Long,
@@ -225,7 +225,7 @@ pub fn say(scene: Scene, adj_rib_out: &mut AdjRibOut, again: bool) {
     }
 }
 
-/// Sets the expectations of router 1 from now on. Of two paths to a prefix the Adj-RIB-In knows only the last, so attributes are not
+/// Sets the expectations of router 1 from now on. The Adj-RIB-In keeps only the last of two paths to a prefix, so attributes are not
 /// compared in that scene.
 pub fn expect(scene: Scene, adj_rib_in: &mut AdjRibIn, now: Instant) -> Vec<ExpectationId> {
     let one = |family: &Family| {

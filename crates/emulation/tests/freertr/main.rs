@@ -39,7 +39,7 @@ fn counter(device: &Device, protocol: &str, name: &str) -> u64 {
     device.protocols().find(|p| p.name() == protocol).unwrap().state().counter(name)
 }
 
-/// What LDP said in a frame: a hello, or a piece of the session.
+/// The LDP content of a frame: a hello, or a piece of the session.
 fn ldp_payload(frame: &[u8]) -> Option<&[u8]> {
     let (udp, tcp) = (frame.get(23)? == &17, frame.get(23)? == &6);
     let ports = frame.get(34..38)?;
@@ -143,7 +143,7 @@ fn ospf_adjacency(classes: &str) {
     lab.run("an adjacency and its prefix", |device| {
         is_full(device) && device.protocol::<Ospf>().unwrap().verification().is_right()
     });
-    // It computes routes a while after the last change.
+    // freeRtr computes routes some time after the last change.
     let wait_for_routes = |lab: &mut Lab, count| {
         let mut told = String::new();
         for _ in 0..30 {
@@ -171,7 +171,7 @@ fn bfd_session(classes: &str) {
         detect_mult: 5,
         ..SessionConfig::new([198, 18, 0, 1].into())
     };
-    // freeRtr has sessions with neighbours of OSPF.
+    // freeRtr opens BFD sessions with its OSPF neighbours.
     let protocols = [ProtocolConfig::Ospf(Box::new(ospf_config())), ProtocolConfig::Bfd(vec![session])];
     let mut lab = Lab::begin(classes, &format!("{IGP} router ospf4 1 bfd\n exit\n"), device(0, &protocols));
     let report = |device: &Device| device.protocol::<Bfd>().unwrap().sessions().next().unwrap();

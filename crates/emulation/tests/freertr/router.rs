@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command as Program, Stdio};
 use std::time::{Duration, Instant as Clock};
 
-/// Its interface `eth1` with the MAC address of a gateway in recordings, and its console.
+/// Configures `eth1`, with the MAC address of a gateway in recordings, and the console.
 const HARDWARE: &str = "hwid test\ntcp2vrf 2323 v1 23\nint eth1 eth 0200.0000.0001 127.0.0.1 26021 127.0.0.1 26022\n";
 const COMMON: &str = "hostname dut\nvrf def v1\n rd 1:1\n label-mode per-prefix\n exit\nserver telnet x\n vrf v1\n exec privilege 15\n \
                       no exec authentication\n no login authentication\n exit\n";
@@ -72,7 +72,7 @@ impl Lab {
             assert!(lab.begun.elapsed() < Duration::from_secs(120), "freeRtr does not start");
             std::thread::yield_now();
         }
-        // What it said before is stale.
+        // Earlier output is stale.
         while lab.socket.recv(&mut [0; 2048]).is_ok() {}
         lab.begun = Clock::now();
         lab
@@ -91,7 +91,7 @@ impl Lab {
         let _ = self.router.wait();
     }
 
-    /// What the console prints about these lines; `None` if it does not answer.
+    /// What the console prints in reply to these lines; `None` if it does not answer.
     pub fn console(&self, lines: &[&str]) -> Option<String> {
         let mut console = TcpStream::connect("127.0.0.1:2323").ok()?;
         console.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
@@ -105,7 +105,7 @@ impl Lab {
             told.clear();
             console.write_all(format!("{line}\r").as_bytes()).ok()?;
         }
-        // The last line is done when there is nothing more.
+        // The last line is complete when no more output comes.
         console.set_read_timeout(Some(Duration::from_millis(500))).ok()?;
         while let Ok(length @ 1..) = console.read(&mut buffer) {
             told.extend_from_slice(&buffer[..length]);
@@ -113,7 +113,7 @@ impl Lab {
         Some(String::from_utf8_lossy(&told).into_owned())
     }
 
-    /// Runs until `done`, for a minute and a half at most.
+    /// Runs until `done`, for at most 90 s.
     pub fn run(&mut self, what: &str, mut done: impl FnMut(&Device) -> bool) {
         let begun = Clock::now();
         let mut buffer = [0; 2048];
@@ -144,7 +144,7 @@ impl Lab {
         self.run("time", |_| Clock::now() >= end);
     }
 
-    /// Writes what `pick` takes of the frames to `tests/recorded/NAME.txt` if DROPHAMMER_RECORD is set.
+    /// Writes the parts of frames that `pick` selects to `tests/recorded/NAME.txt` if DROPHAMMER_RECORD is set.
     pub fn keep(&self, name: &str, pick: impl Fn(&[u8]) -> Option<Vec<u8>>) {
         if std::env::var_os("DROPHAMMER_RECORD").is_none() {
             return;

@@ -102,7 +102,7 @@ impl World {
         (0..2).for_each(|side| self.command(side, Command::Start));
     }
 
-    /// Both have a session with all FECs advertised.
+    /// Brings up the session of both sides, and waits until all FECs are advertised.
     pub fn up(count: u32) -> World {
         let mut world = World::new([0, 1].map(|side| config(side, count)));
         world.start();

@@ -1,4 +1,5 @@
-//! A session of our LSR with freeRtr, recorded by `tests/freertr`. When it hears freeRtr's side again, it says the same again.
+//! A session of our LSR with freeRtr, recorded by `tests/freertr`. In the replay, our LSR receives freeRtr's messages again,
+//! and must send the same messages as before.
 
 use super::common::*;
 use drophammer_emulation::ldp::{AdvertisedFecs, FecRange, LabelPattern, LdpCommand, Lsr, LsrConfig};
@@ -15,7 +16,7 @@ use std::time::Duration;
 const RECORDING: &str = include_str!("../recorded/ldp-freertr.txt");
 const US: usize = 1;
 
-/// Time, whether our LSR said it, bytes: a hello, or a piece of the session.
+/// Time, whether our LSR sent it, and the bytes: a hello, or a piece of the session.
 fn lines() -> impl Iterator<Item = (Instant, bool, Vec<u8>)> {
     RECORDING.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let [at, sender, hex] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
@@ -29,7 +30,7 @@ fn is_hello(bytes: &[u8]) -> bool {
     bytes[10..12] == kind::HELLO.to_be_bytes()
 }
 
-/// Says what freeRtr said, at the same times.
+/// Sends what freeRtr sent, at the same times.
 #[derive(Default)]
 struct Parrot {
     hellos: VecDeque<(Instant, Vec<u8>)>,
@@ -103,7 +104,7 @@ fn device(side: usize) -> DeviceConfig {
     DeviceConfig { ipv4: Some(own), ..DeviceConfig::new("station", MACS[side], 1) }
 }
 
-/// Everything but KeepAlives, without the message IDs, which count KeepAlives.
+/// All messages except KeepAlives, without their message IDs, because KeepAlives use IDs too.
 fn messages(mut bytes: &[u8]) -> Vec<(u16, String)> {
     let mut all = Vec::new();
     while let Some(pdu) = frame(bytes, 4096).unwrap() {
@@ -135,7 +136,7 @@ fn our_lsr_says_the_same_to_the_recorded_freertr() {
             }
         }
     }
-    // When our LSR first said a message of this type.
+    // When our LSR first sent a message of this type.
     let first = |of: u16| {
         let place = (0..)
             .zip(said.windows(12))
@@ -166,7 +167,7 @@ fn our_lsr_says_the_same_to_the_recorded_freertr() {
     let fec = PrefixFec::new("172.16.2.0/24".parse().unwrap());
     world.devices[US].protocol_mut::<Lsr>().unwrap().say(&[Message::LabelRequest { fecs: fec.fecs() }]);
     world.run_to(first(kind::NOTIFICATION));
-    // It pops no label for its neighbours.
+    // freeRtr advertises a real label for its connected prefix, not implicit null.
     let connected = world.lsr(US).label_for("198.18.1.0/24".parse().unwrap());
     assert!(connected.is_some_and(|label| label.value() >= 16), "{connected:?}");
     assert_eq!(
@@ -178,7 +179,7 @@ fn our_lsr_says_the_same_to_the_recorded_freertr() {
     world.run_for(Duration::from_secs(1));
     let heard = &world.devices[0].protocol::<Parrot>().unwrap().heard;
     assert_eq!(messages(heard), messages(&said));
-    // Every withdrawn label is released, both ways (RFC 5036 section 3.5.10).
+    // Every withdrawn label is released, in both directions (RFC 5036 section 3.5.10).
     let count = |bytes: &[u8], of: u16| messages(bytes).iter().filter(|(kind, _)| *kind == of).count();
     assert_eq!(
         [kind::LABEL_WITHDRAW, kind::LABEL_RELEASE].map(|of| [count(&said, of), count(&theirs, of)]),

@@ -71,7 +71,7 @@ fn only_so_many_neighbours() {
         let lsr: &drophammer_emulation::ldp::Lsr = device.protocol().unwrap();
         (lsr.peers().len(), lsr.state())
     };
-    // Smaller transport addresses, so that this side would connect to each.
+    // Their transport addresses are smaller, so this side would connect to each.
     for id in 1..=1000 {
         let said = hello(&device, id, Hello::link(15, Ipv4Addr::from(0x0a00_0000 + id)));
         device.receive(second(2), &said, &mut |_| {});
@@ -88,7 +88,7 @@ fn only_so_many_neighbours() {
     let mut sent = 0;
     device.poll(second(2), 1500, &mut |_| sent += 1);
     assert_eq!(sent, 1 + MOST_PEERS, "a hello, and a SYN to each");
-    // When the adjacencies have expired, others may come.
+    // Once the adjacencies have expired, other peers may come.
     device.poll(second(18), 1500, &mut |_| {});
     let said = hello(&device, 9999, Hello::link(15, LSR[1]));
     device.receive(second(19), &said, &mut |_| {});
@@ -112,7 +112,7 @@ fn init() -> Message<'static> {
     Message::Initialization(Initialization::new(60, LdpId::platform(LSR[0])))
 }
 
-/// The state and end of a passive session that hears `bytes`, and the messages that it says.
+/// The state and end of a passive session that receives `bytes`, and the messages that it sends.
 fn hears(bytes: &[u8]) -> (State, Option<Cause>, Vec<u16>) {
     let mut session = Session::new(second(1), &config(0, 1), PEER, false);
     let mut kinds = Vec::new();
@@ -139,10 +139,11 @@ fn errors_of_the_peer_have_their_status() {
     assert_eq!(hears(&said(&open)), (State::Operational, None, vec![0x200, 0x201]));
     assert_eq!(ends(&said(&[Message::KeepAlive])), Some(code::SHUTDOWN));
     assert_eq!(ends(&said(&[init(), init()])), Some(code::SHUTDOWN));
-    // An Operational session stays so (section 2.5.4).
+    // An Operational session stays Operational (section 2.5.4).
     let late = [open[0], open[1], init(), Message::Hello(Hello::link(15, LSR[1]))];
     assert_eq!(hears(&said(&late)), (State::Operational, None, vec![0x200, 0x201]));
-    // Before that, nothing else may be said: not even what a receiver may ignore, or must only answer (section 2.5.3).
+    // Before that, no other message is allowed: not even one that a receiver may ignore, or must only answer (section
+    // 2.5.3).
     let advice = Message::Notification(Status::new(code::NO_ROUTE));
     let capability = |mut pdu: Vec<u8>| {
         pdu[10..12].copy_from_slice(&[0x82, 2]);
@@ -206,7 +207,7 @@ fn answers_that_nobody_reads_stop_the_reading() {
     let fec = PrefixFec::new("10.0.0.0/8".parse().unwrap());
     let requests = said(&vec![Message::LabelRequest { fecs: fec.fecs() }; 1000]);
     let mut rounds = 0;
-    // Each request gets an answer that nobody takes.
+    // The peer reads none of the answers to its requests.
     let hear = |session: &mut Session| {
         session.receive(second(2), &requests, &mut |event, outbox| {
             if let Event::Message(id, _) = event {
@@ -230,12 +231,12 @@ fn answers_that_nobody_reads_stop_the_reading() {
     assert_eq!(hear(&mut session), requests.len(), "then it reads again");
 }
 
-/// Messages that an LSR of this crate never sends by itself.
+/// Messages that an LSR of this crate never sends on its own.
 #[test]
 fn a_peer_that_says_everything() {
     let mut world = World::up(10);
     let session = |world: &mut World, messages: &[Message<'_>]| {
-        // Through the real connection: side 1's outbox takes any message.
+        // They go through the real connection: side 1's outbox takes any message.
         let lsr: &mut drophammer_emulation::ldp::Lsr = world.devices[1].protocol_mut().unwrap();
         lsr.say(messages);
         world.run_for(Duration::from_secs(1));
@@ -267,7 +268,7 @@ fn a_peer_that_says_everything() {
         (Some(label), 1),
         "the old label goes back"
     );
-    // Typed wildcards of both families (RFC 5918), then the wildcard.
+    // First typed wildcards of both families (RFC 5918), then the wildcard.
     for (elements, label, left) in
         [(&[5, 2, 2, 0, 2][..], None, 10), (&[5, 2, 2, 0, 1], Some(label), 9), (Fecs::WILDCARD.as_bytes(), None, 0)]
     {

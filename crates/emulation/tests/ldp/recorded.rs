@@ -46,7 +46,8 @@ fn every_message_is_understood_and_written_back() {
     assert_eq!([0x001, 0x200, 0x300, 0x301, 0x402, 0x403].map(count), [2, 4, 5, 1, 5, 5], "{kinds:?}");
 }
 
-/// Labels that our session in the place of `me` has after the recorded session number `which`, and why that session ended.
+/// Replays recorded session number `which` with our session in the place of `me`. Returns the labels that it has then, and
+/// why the session ended.
 fn replay(me: LdpId, which: usize, chunk: usize) -> (Session, Bindings, Bindings) {
     let peer = if me == A { B } else { A };
     let all = lines();

@@ -89,7 +89,7 @@ fn parts_are_withdrawn_and_released() {
     world.ldp(0, LdpCommand::Advertise { range: 0, part: 1000..1001 });
     world.ldp(1, LdpCommand::Release { range: 0, part: 0..2000 });
     world.run_for(Duration::from_secs(1));
-    // The label that came meanwhile may be released or not; it came after the release was asked for.
+    // A label that arrived after the release was requested may or may not be released.
     assert_eq!(world.counter(0, "releases_received"), 3000 + 1000);
     assert_eq!(world.peer(1).bindings().len(), 6001);
     assert_eq!(world.counter(1, "mappings_received"), 10_001);
@@ -149,7 +149,7 @@ fn hellos_come_three_times_within_the_agreed_hold_time() {
     }
 }
 
-/// Frames of TCP are lost, or those of UDP.
+/// Frames of TCP, or of UDP, are lost.
 fn is_udp(frame: &[u8]) -> bool {
     frame[23] == 17
 }
@@ -186,10 +186,10 @@ fn without_hellos_the_adjacency_ends() {
     assert!((10..=15).contains(&at.since(begun).as_secs()), "{:?}", at.since(begun));
     assert_eq!((world.state(0).sessions, world.counter(0, "adjacencies_lost")), (0, 1));
     assert_eq!(world.counter(1, "notifications_received_hold_timer_expired"), 1);
-    // Side 1, the active one, still hears hellos; side 0 rejects its sessions.
+    // Side 1, the active side, still receives hellos; side 0 rejects its sessions.
     world.run_for(Duration::from_secs(100));
     let rejected = world.counter(1, "notifications_received_no_hello");
-    // After 1, 16 and 46 s; the next one would be after 106 s.
+    // Attempts after 1, 16 and 46 s; the next one would be after 106 s.
     assert_eq!((rejected, world.counter(0, "notifications_sent_no_hello")), (3, 3), "the backoff doubles");
     world.lost = |_, _| false;
     world.run_for(Duration::from_secs(121));

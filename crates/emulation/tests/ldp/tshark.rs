@@ -1,4 +1,4 @@
-//! tshark decodes all that two LSRs say without an error.
+//! tshark decodes all messages of two LSRs without an error.
 
 use super::common::*;
 use drophammer_emulation::ldp::LdpCommand;

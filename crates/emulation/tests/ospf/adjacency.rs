@@ -31,7 +31,7 @@ fn two_routers_on_a_point_to_point_network_become_adjacent() {
         let (header, body) = lan.ospf(to).learned_lsas(lan.now).next().unwrap();
         assert_eq!((header.key.kind, body.is_empty()), (lsa_type::ROUTER, false));
     }
-    // A router that stops says so.
+    // A router that stops announces it.
     lan.command(0, &Command::Stop);
     lan.run_until(lan.now + std::time::Duration::from_millis(10), |_| false);
     assert_eq!((lan.states(0), lan.states(1)), (vec![], vec![NeighbourState::Init]));
@@ -73,13 +73,14 @@ fn five_routers_elect_and_only_the_elected_are_adjacent_to_all() {
     assert_eq!(lan.states(0), [TwoWay, Full, Full, TwoWay]);
     let state = lan.ospf(0).state();
     assert_eq!((state.sessions, state.up), (2, 2), "two routers that stay 2-Way form no adjacency");
-    // Five Router-LSAs and a Network-LSA are everywhere.
+    // Every database has five Router-LSAs and a Network-LSA.
     for which in 0..5 {
         let own = lan.progress(which).advertised as usize;
         assert_eq!((lan.ospf(which).learned_len() + own, own), (6, if which == 3 { 2 } else { 1 }));
     }
 
-    // The Backup follows the Designated Router. When that one, alone in the meantime, is back, the better of two wins.
+    // The Backup takes over from the Designated Router. When the old Designated Router, which was alone in the
+    // meantime, comes back, the better of the two wins.
     lan.cut = vec![3];
     lan.run(15);
     assert_eq!(lan.ospf(0).designated(), (address(3), address(5)));
@@ -93,7 +94,7 @@ fn five_routers_elect_and_only_the_elected_are_adjacent_to_all() {
     assert_eq!(network_lsas.collect::<Vec<_>>(), [address(4)], "the other one is flushed");
 }
 
-/// A Hello of the second device, which hears `neighbours`.
+/// A Hello of the second device, which has heard `neighbours`.
 fn hello(options: u8, neighbours: &[[u8; 4]]) -> Vec<u8> {
     let [mask, none] = [[255, 255, 255, 0].into(), Ipv4Addr::UNSPECIFIED];
     let (hello_interval, dead_interval, priority) = (1, 4, 1);
@@ -225,7 +226,7 @@ fn authenticated_routers_become_adjacent_and_old_packets_are_refused() {
 
 #[test]
 fn cryptographic_sequence_numbers_do_not_decrease_when_a_run_follows_another() {
-    // Two routers on a clock that began at this second.
+    // Two routers on a clock that started at this second.
     let run = |first_sequence: u32| {
         let secret = Secret::Md5 { key_id: 9, key: "key".into() };
         let of = |n| OspfConfig { secret: secret.clone(), first_sequence, ..config(n, PointToPoint) };

@@ -1,4 +1,4 @@
-//! Databases of thousands of LSAs, lost packets, aging, the end of sequence numbers.
+//! Databases of thousands of LSAs, lost packets, aging, and the last sequence number.
 
 use super::lan::{Lan, config, externals, from_second, router_id, secs, topology};
 use drophammer_emulation::ospf::{Expected, NetworkType, Networks, OspfCommand, OspfConfig, Part, Shape};
@@ -46,14 +46,14 @@ fn ten_thousand_lsas_arrive_are_changed_and_withdrawn() {
         assert!(own == 10_001 || own == 10_001 + network_lsas);
         assert_eq!(lan.ospf(1).learned_len(), own);
         assert_eq!((lan.ospf(0).rejected().sum(), lan.ospf(1).rejected().sum()), (0, 0));
-        // Only what came within MinLSArrival of the instance before it is sent again.
+        // Only LSAs that arrived within MinLSArrival of the previous instance are sent again.
         for which in [0, 1] {
             assert_eq!(lan.counter(which, "lsas_retransmitted"), lan.counter(1 - which, "lsas_too_early"));
         }
         let verification = lan.ospf(1).verification();
         assert_eq!((verification.expected, verification.present, verification.missing), (9000, 9000, 0));
 
-        // Withdraw 1,000 external routes: exactly these leave.
+        // Withdraw 1,000 external routes: exactly these disappear.
         let before = (lan.counter(0, "lsas_flushed"), lan.counter(0, "lsas_acknowledged"));
         lan.order(0, OspfCommand::Withdraw(Part::External(1000..2000)));
         lan.run(10);
@@ -81,7 +81,8 @@ fn ten_thousand_lsas_arrive_are_changed_and_withdrawn() {
 
 #[test]
 fn lost_packets_delay_but_do_not_prevent() {
-    // Five packets in two seconds leave while one is repeated: of every fifth lost, it would always be the one.
+    // Five packets leave in the two seconds before one is repeated. If every fifth packet were lost, it would always be
+    // the repeated one.
     for lose_every in [7, 11] {
         let patient = |config| OspfConfig { dead_interval: 20, ..config };
         let mut lan = Lan::new([large(PointToPoint), config(2, PointToPoint)].map(patient).to_vec());
@@ -111,7 +112,7 @@ fn acknowledgments_come_before_even_the_shortest_retransmit_interval_ends() {
     lan.run(10);
     assert!(lan.is_settled());
     assert_eq!([0, 1].map(|which| lan.counter(which, "lsas_retransmitted")), [0, 0]);
-    // They share packets all the same.
+    // They still share packets.
     assert!(lan.counter(1, "acks_sent") < 30, "{}", lan.counter(1, "acks_sent"));
 }
 
@@ -150,7 +151,7 @@ fn what_a_restarted_router_finds_of_its_earlier_life_is_overtaken_or_flushed() {
         lan.ospf(1).learned(lan.now).filter(|h| h.key.kind == 5).map(|h| h.sequence).collect()
     };
     assert_eq!(sequences(&lan), [INITIAL_SEQUENCE + 3; 100]);
-    // Another device in its place knows half of the routes, and nothing of sequence numbers.
+    // A new device in its place knows half of the routes, and no sequence numbers.
     let mut after = Lan::new(vec![OspfConfig { external: Some(externals(50)), ..first }]);
     lan.devices[0] = after.devices.remove(0);
     lan.command(0, &Command::Start);
@@ -197,7 +198,7 @@ fn after_the_last_sequence_number_an_lsa_is_flushed_and_starts_anew() {
 fn a_found_lsa_with_the_last_sequence_number_is_flushed_itself() {
     let mut lan = Lan::started([1, 2].map(|n| config(n, PointToPoint)).to_vec());
     lan.run(20);
-    // The one with the largest checksum: no instance of the second device is newer.
+    // The instance with the largest checksum: the second device cannot send a newer one.
     let of = |flags| {
         let mut lsa = router_lsa(router_id(2), MAX_SEQUENCE, 5);
         lsa[20] = flags;
@@ -248,14 +249,14 @@ fn updates_that_come_too_early_or_are_old_or_broken_do_not_change_the_database()
     assert_eq!((sequence(&lan), lan.counter(0, "malformed")), (Some(6), 2));
     let reasons: Vec<_> = lan.ospf(0).rejected().iter().collect();
     assert_eq!(reasons, [("wrong checksum", 1), ("length does not fit", 1)]);
-    // Its end, and the end of an LSA that nobody has.
+    // Flush it, and flush an LSA that nobody has.
     lan.run(2);
     send(&mut lan, 7, 3600);
     assert_eq!(sequence(&lan), None);
     let acks = lan.counter(0, "acks_sent");
     send(&mut lan, 8, 3600);
     assert_eq!((sequence(&lan), lan.counter(0, "acks_sent") - acks), (None, 1));
-    // A router that counts beyond MaxAge means MaxAge.
+    // An age beyond MaxAge counts as MaxAge.
     send(&mut lan, 9, 1);
     lan.run(2);
     assert_eq!(sequence(&lan), Some(9));

@@ -143,7 +143,7 @@ impl Lan {
         self.ospf(which).state().counter(name)
     }
 
-    /// A frame that is not from a device arrives at `to`.
+    /// Delivers a frame that no device has sent to `to`.
     pub fn inject(&mut self, to: usize, frame: &[u8]) {
         let mut answers = Vec::new();
         self.devices[to].receive(self.now, frame, &mut |frame| answers.push(frame.to_vec()));
@@ -161,7 +161,7 @@ impl Lan {
         }
     }
 
-    /// Runs until `done` or `until`. True if it was done.
+    /// Runs until `done` is true or until `until`. Returns true if `done` was.
     pub fn run_until(&mut self, until: Instant, done: impl Fn(&Lan) -> bool) -> bool {
         loop {
             let due = |lan: &Lan| lan.flight.front().is_some_and(|(at, ..)| *at <= lan.now);

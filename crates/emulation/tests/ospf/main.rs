@@ -1,4 +1,4 @@
-//! Emulated OSPF routers that talk with each other in virtual time, and with recorded daemons.
+//! Emulated OSPF routers against each other in virtual time, and against recorded daemons.
 
 mod adjacency;
 mod flooding;

@@ -50,11 +50,11 @@ pub fn routes(netns: &Netns, daemon: &str) -> Result<usize, String> {
     Ok(all.lines().filter(|line| line.contains(" via 198.18.0.2 ")).count())
 }
 
-/// Daemons that run. They are killed with this value.
+/// Running daemons. Dropping this value kills them.
 pub struct Daemons(Vec<Child>);
 
 impl Daemons {
-    /// Kills the last one, so that it says no goodbye.
+    /// Kills the last daemon, so that it cannot end its sessions properly.
     pub fn kill_last(&mut self) -> Result<(), String> {
         let mut child = self.0.pop().ok_or("no daemon runs")?;
         child.kill().map_err(text)?;

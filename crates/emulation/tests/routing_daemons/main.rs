@@ -84,7 +84,7 @@ fn check(what: &str, right: bool, ospf: &Ospf) -> Checked {
     if right { Ok(()) } else { Err(format!("{what}: {:?}", ospf.state())) }
 }
 
-/// An adjacency with nothing behind it: everything that both say is recorded.
+/// An adjacency with nothing behind it; all packets of both sides are recorded.
 fn small(lab: &Lab, daemon: &str, network: NetworkType, name: &str) -> Checked {
     let (netns, folder) = (link(lab)?, temporary()?);
     let program = if daemon == "frr" { "ospfd" } else { "bird" };
@@ -110,12 +110,13 @@ fn small(lab: &Lab, daemon: &str, network: NetworkType, name: &str) -> Checked {
     let state = ospf(&station.device);
     check("rejected packets", state.rejected().sum() == 0, state)?;
     check("counters", state.state().counter("adjacencies_full") == 1, state)?;
-    // A killed daemon is down after the dead interval.
+    // A killed daemon counts as down after the dead interval.
     daemons.kill_last()?;
     station.run("down", 6 * SECOND, |device| Ok(ospf(device).neighbours().next().is_none()))
 }
 
-/// 600 routers, 400 networks of other areas, 9,000 external routes: installed in the kernel, withdrawn in part, and again.
+/// 600 routers, 400 networks of other areas, 9,000 external routes: the kernel gets them, loses a part of them, and gets
+/// them back.
 fn large(lab: &Lab, daemon: &str, network: NetworkType, priorities: [u8; 2], md5: bool) -> Checked {
     let (netns, folder) = (link(lab)?, temporary()?);
     let program = if daemon == "frr" { "ospfd" } else { "bird" };
@@ -154,7 +155,7 @@ fn large(lab: &Lab, daemon: &str, network: NetworkType, priorities: [u8; 2], md5
         let begun = next;
         let clock = station.clock;
         let result = station.run(&format!("{count} routes in the kernel"), 60 * SECOND, |device| {
-            // Asking takes longer than a poll.
+            // Counting takes longer than a poll.
             if is_settled(device) && next <= clock.now() {
                 seen = routes(&netns, daemon)?;
                 next = clock.now() + SECOND / 4;
@@ -172,7 +173,7 @@ fn large(lab: &Lab, daemon: &str, network: NetworkType, priorities: [u8; 2], md5
     station.command(ospf::NAME, &Command::Ospf(OspfCommand::Withdraw(Part::External(1000..9000))))?;
     kernel(&mut station, 2000)?;
     station.command(ospf::NAME, &Command::Ospf(OspfCommand::Metric(Part::Routers(0..600), 5)))?;
-    // The far half of the grid: without row 15 nothing behind it is reachable.
+    // The far half of the grid: nothing behind row 15 is reachable without it.
     station.command(ospf::NAME, &Command::Ospf(OspfCommand::Withdraw(Part::Routers(300..320))))?;
     kernel(&mut station, 1700)?;
     for part in parts() {
@@ -227,7 +228,7 @@ fn detection(lab: &Lab, daemon: &str) -> Checked {
             return Err(format!("{report:?}"));
         }
     }
-    // Stopped and started again, both ways.
+    // Each side is stopped and started again.
     station.command(bfd::NAME, &Command::Stop)?;
     station.pass(SECOND)?;
     station.command(bfd::NAME, &Command::Start)?;

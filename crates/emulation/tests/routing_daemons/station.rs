@@ -63,7 +63,7 @@ impl Station {
         self.device.command(self.clock.now(), protocol, command).map_err(|e| e.to_string())
     }
 
-    /// Runs until `done`, for `limit` at most.
+    /// Runs until `done`, for at most `limit`.
     pub fn run(
         &mut self,
         what: &str,

@@ -35,7 +35,7 @@ pub fn unresolved(own: u8, other: u8, config: RsvpConfig) -> Device {
     device
 }
 
-/// What happens to a frame: sender, number of the frame, frame; false to lose it.
+/// Decides the fate of a frame, from its sender, number and bytes: false to lose it.
 pub type Fate = fn(usize, u64, &[u8]) -> bool;
 
 /// Two devices whose frames arrive at the same instant.
@@ -52,7 +52,7 @@ pub struct World {
 }
 
 impl World {
-    /// An ingress and an egress of `count` LSPs, both with this configuration otherwise.
+    /// An ingress and an egress of `count` LSPs. Otherwise both have this configuration.
     pub fn new(count: u32, config: RsvpConfig) -> World {
         let lsps = LspRange::new(count, [10, 1, 0, 1].into(), [10, 2, 0, 1].into());
         let ingress = RsvpConfig { ingress: vec![IngressRange::new(lsps.clone())], ..config.clone() };
@@ -83,7 +83,7 @@ impl World {
         self.command(INGRESS, RsvpCommand::TearDown(Pace { lsps, per_second }));
     }
 
-    /// Runs until `end`, and everything that is due then.
+    /// Runs until `end`, including everything that is due then.
     pub fn run_to(&mut self, end: Instant) {
         let mut wire = Vec::new();
         loop {
@@ -134,7 +134,7 @@ impl World {
         [INGRESS, EGRESS].map(|at| self.state(at).up)
     }
 
-    /// Every message that one side sent has arrived at the other one.
+    /// Asserts that every message that one side sent has arrived at the other side.
     pub fn assert_conserved(&self) {
         for (from, to) in [(INGRESS, EGRESS), (EGRESS, INGRESS)] {
             for kind in

@@ -1,4 +1,4 @@
-//! tshark decodes everything that two devices send in a life with every kind of message.
+//! tshark decodes everything that two devices send in a scenario with every kind of message.
 
 use super::common::*;
 use super::tshark;
@@ -9,7 +9,7 @@ use drophammer_emulation::rsvp::{
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// All frames of a life: set up, refreshed, refused, released, torn down.
+/// All frames of a scenario in which LSPs are set up, refreshed, refused, released and torn down.
 fn life(refresh_reduction: Option<RefreshReduction>) -> Vec<(u64, Vec<u8>)> {
     let hello = Some(HelloConfig { interval: Duration::from_secs(20) });
     let base = RsvpConfig { refresh_reduction, hello, confirm: true, ..RsvpConfig::default() };

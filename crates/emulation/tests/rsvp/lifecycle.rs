@@ -41,7 +41,7 @@ fn lsps_are_set_up_and_torn_down() {
         world.each(&Command::Stop);
         world.run_to(seconds(4.0));
         assert_eq!(world.up(), [0; 2]);
-        // Both sides tear down; the ingress is first, so the egress has nothing left.
+        // Both sides tear down. The ingress is first, so the egress has nothing left to tear down.
         assert_eq!(world.counter(INGRESS, "path_tear_sent"), 4);
         assert!(world.devices.iter().all(|device| device.next_deadline().is_none()), "silent");
     }
@@ -109,7 +109,7 @@ fn state_that_is_not_refreshed_times_out() {
         let mut world = World::new(4, RsvpConfig { refresh, jitter_percent: 0, ..config });
         world.set_up(0..4, 0);
         world.run_to(seconds(25.0));
-        // The last refresh was at 20 s, or later by summaries.
+        // The last refresh was at 20 s, or later with summaries.
         world.fate = |_, _, _| false;
         world.run_to(seconds(72.4));
         assert_eq!(world.up(), [4; 2]);
@@ -145,7 +145,7 @@ fn lost_messages_are_sent_again() {
     assert_eq!(world.up(), [0; 2]);
     world.run_to(seconds(33.0));
     assert_eq!(world.up(), [1; 2]);
-    // A lost tear message is sent again, too.
+    // A lost tear message is also sent again.
     world.fate = |from, _, _| from == EGRESS;
     world.tear_down(0..1, 0);
     world.run_to(seconds(33.1));
@@ -223,7 +223,7 @@ fn a_restart_is_seen_by_hello() {
     let mut world = World::new(10, config.clone());
     world.set_up(0..10, 0);
     world.run_to(seconds(4.5));
-    // One request a second from each side, and its answer.
+    // Each side sends one request per second, and the other side answers.
     assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, "hello_sent")), [10; 2]);
     let lsps = LspRange::new(10, [10, 1, 0, 1].into(), [10, 2, 0, 1].into());
     let egress = vec![EgressRange { lsps, labels: LabelPolicy::From(700_000) }];
@@ -248,7 +248,7 @@ fn a_silent_neighbour_is_lost() {
     assert_eq!(world.up(), [0; 2]);
     world.fate = |_, _, _| true;
     world.run_to(seconds(37.4));
-    // Both sides come back with another instance; each has forgotten the old one.
+    // Both sides come back with a new instance, and have forgotten the old one of their neighbour.
     assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, "lost_neighbours")), [1; 2]);
     assert_eq!(world.up(), [0; 2], "the next Path is a refresh");
     world.run_to(seconds(37.6));
@@ -266,7 +266,7 @@ fn foreign_lsps_are_bounded() {
     let errors: Vec<_> = world.rsvp(INGRESS).errors().map(|(e, n)| (e.resv, e.code, e.value, n)).collect();
     assert_eq!(errors, [(false, 24, 9, 5)]);
     assert_eq!(world.rsvp(INGRESS).label_of(7), Some(507));
-    // One that ends makes room for one that is refreshed.
+    // An LSP that ends makes room for one that is refreshed.
     world.tear_down(3..4, 0);
     world.run_to(seconds(31.0));
     assert_eq!((world.up(), world.rsvp(INGRESS).label_of(most)), ([most; 2], Some(503)));
@@ -297,7 +297,7 @@ fn reservations_are_confirmed_and_routes_recorded() {
     world.set_up(0..2, 0);
     world.run_to(seconds(100.0));
     assert_eq!((world.up(), world.rsvp(INGRESS).label_of(1)), ([2; 2], Some(0)));
-    // Only the first reservation asks.
+    // Only the first reservation asks for a confirmation.
     assert_eq!((world.counter(EGRESS, "resv_sent"), world.counter(INGRESS, "resv_conf_sent")), (8, 2));
     assert_eq!(world.counter(EGRESS, "resv_conf_received"), 2);
 }

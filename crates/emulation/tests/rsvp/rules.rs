@@ -1,4 +1,4 @@
-//! Single rules of the RFCs, each with messages that the test writes.
+//! Single rules of the RFCs, tested with hand-written messages.
 
 use super::common::*;
 use drophammer_emulation::device::Device;
@@ -19,7 +19,7 @@ const OWN: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
 const OTHER: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 77);
 const TSPEC: Tspec = Tspec { rate: 0.0, bucket: 0.0, peak: 0.0, min_policed: 20, max_packet: 1500 };
 
-/// Device 2, whose neighbours are the test.
+/// Device 2. The test plays its neighbours.
 struct Alone {
     device: Device,
     now: Instant,
@@ -57,7 +57,7 @@ impl Alone {
         self.device.command(self.now, NAME, &Command::Rsvp(command)).unwrap();
     }
 
-    /// Runs until this time, with everything that is due then.
+    /// Runs until this time, including everything that is due then.
     fn run_to(&mut self, end: f64) {
         let end = seconds(end);
         while let Some(due) = self.device.next_deadline().map(|due| due.max(self.now)).filter(|due| *due <= end) {
@@ -67,7 +67,7 @@ impl Alone {
         self.now = end;
     }
 
-    /// A message arrives, sent by the node with the MAC address of the gateway, or by another one.
+    /// Delivers a message from the node with the MAC address of the gateway, or from another node.
     fn arrive_from(&mut self, mac: u32, source: Ipv4Addr, body: Body<'_>, ids: &[Object<'_>]) {
         let mut message = Vec::new();
         body.emit(flag::REFRESH_REDUCTION_CAPABLE, 255, ids, &mut message);
@@ -231,7 +231,7 @@ fn an_answer_with_a_wrong_instance_is_a_lost_neighbour() {
     alone.arrive(GATEWAY, hello(false, 5, own ^ 1), &[]);
     assert_eq!(alone.counter("lost_neighbours"), 1);
     alone.arrive(GATEWAY, hello(false, 0, own), &[]);
-    assert_eq!(alone.counter("lost_neighbours"), 2, "zero is no instance");
+    assert_eq!(alone.counter("lost_neighbours"), 2, "zero is not an instance");
 }
 
 /// RFC 3209 section 5.3.
@@ -280,7 +280,7 @@ fn paths_that_follow_a_restart_at_once_survive() {
     alone.arrive(GATEWAY, hello(true, 5, 0), &[]);
     alone.arrive(GATEWAY, Body::Path(path(GATEWAY)), &[]);
     alone.run_to(1.0);
-    // Before the device can forget the state of the neighbour's old life.
+    // This happens before the device can forget the state from the neighbour's old life.
     alone.arrive(GATEWAY, hello(true, 6, 0), &[]);
     alone.arrive(GATEWAY, Body::Path(path(GATEWAY)), &[]);
     alone.run_to(2.0);
@@ -328,7 +328,7 @@ fn a_summary_refreshes_all_senders_of_a_reservation() {
     assert_eq!(alone.up(), 2);
     let summary = [10u32.to_be_bytes()];
     alone.arrive(GATEWAY, Body::Srefresh, &[Object::MessageIdList(MessageIdList::new(7, &summary))]);
-    // Without the summary both end at 157.5 s.
+    // Without the summary, both would end at 157.5 s.
     alone.run_to(250.0);
     assert_eq!((alone.up(), alone.counter("nacks_sent")), (2, 0));
     alone.run_to(258.0);

@@ -12,7 +12,7 @@ fn hold(count: u32, config: RsvpConfig) -> World {
     let mut world = World::new(count, RsvpConfig { jitter_percent: 0, ..config });
     world.set_up(0..count, RATE);
     let last = f64::from(count - 1) / f64::from(RATE);
-    // Half of them are up half way through.
+    // Halfway through, half of them are up.
     world.run_to(seconds(last / 2.0));
     assert_eq!(world.up(), [count.div_ceil(2); 2]);
     world.run_to(seconds(last + 3.5 * R));
@@ -28,7 +28,7 @@ fn hold(count: u32, config: RsvpConfig) -> World {
     world
 }
 
-/// Messages of `count` LSPs until 3.5 periods after the last one: the first, and one each 30 s.
+/// Number of messages of `count` LSPs until 3.5 periods after the last LSP: the first one, and one every 30 s.
 fn messages(count: u32) -> u64 {
     let end = u64::from(count - 1) * 500_000 + 105_000_000_000;
     (0..u64::from(count)).map(|lsp| 1 + (end - lsp * 500_000) / 30_000_000_000).sum()
@@ -51,7 +51,7 @@ fn with_refresh_reduction() {
         let config = RsvpConfig { refresh_reduction: Some(RefreshReduction::default()), ..RsvpConfig::default() };
         let world = hold(count, config);
         let n = u64::from(count);
-        // The first Path is sent before the neighbour is known, and again with its identifier when it is refreshed.
+        // The first Path is sent before the neighbour is known. Its refresh carries the identifier.
         assert_eq!([world.counter(INGRESS, "path_sent"), world.counter(EGRESS, "resv_sent")], [n + 1; 2]);
         assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, "retransmissions")), [0; 2]);
         assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, "nacks_sent")), [0; 2]);
@@ -62,7 +62,7 @@ fn with_refresh_reduction() {
         };
         let srefreshes = [summaries(count, first), summaries(count, |chunk| chunk * CHUNK * 500_000)];
         assert_eq!([INGRESS, EGRESS].map(|at| world.counter(at, "srefresh_sent")), srefreshes);
-        // All messages but the first Path are in Bundles, unless they have no state.
+        // All messages except the first Path are in Bundles, unless they carry no state.
         let frames =
             |at| ["bundle_sent", "ack_sent", "srefresh_sent"].map(|name| world.counter(at, name)).iter().sum::<u64>();
         assert_eq!(world.frames, frames(INGRESS) + frames(EGRESS) + 1);
@@ -73,7 +73,7 @@ fn with_refresh_reduction() {
 /// LSPs that share a Srefresh.
 const CHUNK: u64 = 350;
 
-/// Srefreshes of `count` LSPs whose chunks have their first acknowledgement at these times: one each 30 s.
+/// Number of Srefreshes of `count` LSPs whose chunks get their first acknowledgement at these times: one every 30 s.
 fn summaries(count: u32, first: impl Fn(u64) -> u64) -> u64 {
     let end = u64::from(count - 1) * 500_000 + 105_000_000_000;
     (0..u64::from(count).div_ceil(CHUNK)).map(|chunk| (end - first(chunk)) / 30_000_000_000).sum()

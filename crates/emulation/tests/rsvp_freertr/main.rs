@@ -1,5 +1,5 @@
 //! freeRtr between two emulated routers: transit for LSPs from one to the other, egress of LSPs from router a, ingress of an LSP to
-//! router b. A live run (ignored) makes the recording; the replay checks that our routers still do the same with it.
+//! router b. A live run (ignored by default) makes the recording. The replay checks that our routers still behave in the same way.
 //!
 //! Live: build freeRtr (github.com/mc36/freeRtr) with `javac -d CLASSES`, then
 //! `FREERTR=CLASSES cargo test -p drophammer-emulation --test rsvp_freertr -- --ignored`, as root.
@@ -164,7 +164,7 @@ fn our_routers_do_the_same_with_the_recorded_frames() {
     }
     assert_down(&routers);
     for at in 0..2 {
-        // Identifications of packets count from the start of a router, whatever else it sent.
+        // Identifications of packets count up from the start of a router, whatever else it has sent.
         let of = |frames: &[(usize, Vec<u8>)]| -> Vec<Vec<u8>> {
             frames.iter().filter(|(router, frame)| *router == at && is_rsvp(frame)).map(|(_, f)| f.clone()).collect()
         };

@@ -43,7 +43,7 @@ fn remark(title: &str, names: &[&str], what: &str) -> Option<String> {
 /// The rounds that a combined series shows.
 enum Shows {
     All,
-    /// Most rounds at each point.
+    /// At each point, most of the rounds.
     Most,
     /// One round, because the rounds have hardly any points in common.
     One,

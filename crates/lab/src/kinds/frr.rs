@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -148,7 +148,7 @@ pub(crate) fn templates(role: &RouterRole) -> Vec<(&'static str, &'static str)> 
     all.into_iter().filter(|(wanted, ..)| *wanted).map(|(_, daemon, template)| (daemon, template)).collect()
 }
 
-/// The daemons that the router needs besides zebra and staticd, in the order in which they start.
+/// The daemons that the router needs in addition to zebra and staticd, in the order in which they start.
 pub(crate) fn daemons(role: &RouterRole, files: &[(String, String)]) -> Vec<&'static str> {
     let speaks = |protocol| label_edge::speaks(role, protocol);
     let all = [
@@ -254,6 +254,25 @@ pub(super) fn session_down(vty: &Path, peer: &CorePeer) -> Option<String> {
     }
 }
 
+/// Returns a message if, according to ldpd, the session with the LSR of this identifier is not up.
+pub(super) fn ldp_down(vty: &Path, lsr: Ipv4Addr) -> Option<String> {
+    match ask(vty, "show mpls ldp neighbor json") {
+        Ok(told) => (!ldp_is_up(&told, lsr)).then(|| format!("the LDP session with {lsr} is not up")),
+        Err(e) => Some(format!("ldpd does not answer: {e}")),
+    }
+}
+
+/// True if the session with this LSR is in state Operational in `show mpls ldp neighbor json`.
+fn ldp_is_up(neighbours: &str, lsr: Ipv4Addr) -> bool {
+    let all: Value = serde_json::from_str(neighbours).unwrap_or_default();
+    let text = |neighbour: &Value, key: &str| neighbour.get(key).and_then(Value::as_str).map(str::to_owned);
+    let up = |neighbour: &Value| {
+        text(neighbour, "neighborId") == Some(lsr.to_string())
+            && text(neighbour, "state").is_some_and(|state| state.eq_ignore_ascii_case("operational"))
+    };
+    all.get("neighbors").and_then(Value::as_array).into_iter().flatten().any(up)
+}
+
 /// Asks a daemon over the socket for vtysh.
 fn ask(vty: &Path, command: &str) -> std::io::Result<String> {
     ask_all(vty, &[command])
@@ -308,6 +327,7 @@ mod tests {
     use crate::kinds::tests_support::{
         dut, edge_ports, one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports, with_bgp,
     };
+    use drophammer_model::topology::{Shape, System, Topology};
 
     #[test]
     fn an_idle_neighbour_is_found_in_either_family() {
@@ -322,6 +342,43 @@ mod tests {
             assert_eq!(idle_in(&summary(other)), None);
         }
         assert_eq!(idle_in("% Unknown command"), None);
+    }
+
+    #[test]
+    fn a_session_of_ldp_is_up_when_it_is_operational() {
+        let told = |state: &str| {
+            format!(
+                r#"{{"neighbors":[{{"addressFamily":"ipv4","neighborId":"100.127.0.1","state":"OPERATIONAL"}},
+                {{"addressFamily":"ipv4","neighborId":"100.127.255.2","state":"{state}"}}]}}"#
+            )
+        };
+        let up = |text: &str| ldp_is_up(text, Ipv4Addr::new(100, 127, 255, 2));
+        assert!(up(&told("OPERATIONAL")) && !up(&told("OPENREC")));
+        assert!(!up(r#"{"neighbors":[]}"#) && !up("% Unknown command"));
+    }
+
+    #[test]
+    fn routers_of_a_chain_have_labels_for_what_is_behind_it() {
+        use CoreProtocol::{Ldp, Ospf};
+        let mut ports = two_ports();
+        ports.iter_mut().for_each(|port| port.core = vec![Ospf, Ldp]);
+        let topology = Topology { shape: Shape::Chain, routers: 2, core_speed: None, wan: None };
+        let system = System::of(&ports, &topology).unwrap();
+        let ldpd = |router: usize| configuration::render(LDP_TEMPLATE, "p", &system.routers[router].role).unwrap();
+        let first = "access-list labelled deny 198.18.1.0/24\naccess-list labelled deny 198.18.64.0/18\n\
+                     access-list labelled deny 198.19.1.0/24\naccess-list labelled deny 198.19.64.0/18\n\
+                     access-list labelled permit any\n!\nmpls ldp\n router-id 100.127.255.1\n";
+        assert!(ldpd(0).contains(first), "{}", ldpd(0));
+        let second = "!\naccess-list labelled deny 198.18.64.0/18\naccess-list labelled deny 198.19.64.0/18\n\
+                      access-list labelled permit any\n!\nmpls ldp\n router-id 100.127.255.2\n discovery hello interval 1\n !\n \
+                      address-family ipv4\n  discovery transport-address 100.127.255.2\n  label local allocate for labelled\n  !\n  \
+                      interface d0\n  exit\n  !\n  interface d1\n  exit\n";
+        assert!(ldpd(1).contains(second), "{}", ldpd(1));
+        let alone = configuration::render(LDP_TEMPLATE, "p", &RouterRole::of(&ports)).unwrap();
+        assert!(!alone.contains("access-list") && !alone.contains("allocate"), "{alone}");
+        let ospfd = configuration::render(OSPF_TEMPLATE, "p", &system.routers[1].role).unwrap();
+        assert_eq!(ospfd.matches(" ip ospf area 0\n").count(), 3, "{ospfd}");
+        assert!(ospfd.contains(" ospf router-id 100.127.255.2\n"), "{ospfd}");
     }
 
     #[test]

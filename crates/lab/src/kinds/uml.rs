@@ -38,6 +38,7 @@ static SPEC: KindSpec = KindSpec {
         tunnels: true,
         policy_routing: true,
         core: &[CoreProtocol::Ospf, CoreProtocol::Ldp, CoreProtocol::Bfd],
+        core_of_chain: &[CoreProtocol::Ospf, CoreProtocol::Ldp, CoreProtocol::Bfd],
         vrfs: true,
         classes: true,
         systems: true,
@@ -217,16 +218,13 @@ impl DutKind for Uml {
             let what = format!("`{}` has {memory} MiB of memory, too little for its kernel{vrfs} to start", dut.name);
             return unusable(what, &format!("write `memory: {least}` or more"));
         }
-        if links(dut, role) == Links::Veth && label_edge::switches_labels(role) {
-            let what = format!("`{}` has VRFs or LDP, but veth links have no room for VLAN tags and labels", dut.name);
-            return unusable(what, "leave out `links: veth` and `topology`");
-        }
-        if links(dut, role) == Links::Veth && role.places().any(|(_, tags, _)| !tags.is_empty()) {
+        let tagged = !role.vrfs.is_empty() || role.places().any(|(_, tags, _)| !tags.is_empty());
+        if links(dut, role) == Links::Veth && tagged {
             let what = format!(
                 "`{}` has VLANs, but on veth links the kernel removes the tags before the router reads the frames",
                 dut.name
             );
-            return unusable(what, "leave `vlans` out, or `links: veth` and `topology`");
+            return unusable(what, "leave `vlans` and `customers` out, or `links: veth` and `topology`");
         }
         let mut files = match routing(dut) {
             Routing::Frr => frr::files(dut, role)?,

@@ -12,7 +12,7 @@ use crate::link_delay::LinkDelay;
 use crate::links::{VethLinks, operational};
 use crate::router::dut_interface;
 use crate::traffic_classes::{OVERHEAD, SHORTEST};
-use crate::{DutKind, Lab, LabError, Netns, wait};
+use crate::{DutKind, Lab, LabError, Netns, label_edge, wait};
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::suite::DutConfig;
 use drophammer_model::topology::{CoreEnd, CoreLink, CoreLinkName, System};
@@ -57,11 +57,12 @@ impl RouterLinks {
     ) -> Result<RouterLinks, LabError> {
         let mut sites = Vec::new();
         for (index, router) in system.routers.iter().enumerate() {
-            let edges = &router.role.interfaces[..router.ports.len()];
+            let edges = &label_edge::with_room(&router.role)[..router.ports.len()];
             sites.push(VethLinks::begin(lab, &router_name(dut, index), edges, router.ports.start)?);
         }
         let netns: Vec<Netns> = sites.iter().map(|site| site.netns().again()).collect::<Result<_, _>>()?;
-        let mtu = |link: &CoreLink| system.routers[link.ends[0].router].role.interfaces[link.ends[0].interface].mtu;
+        let mtu =
+            |link: &CoreLink| label_edge::link_mtu(&system.routers[link.ends[0].router].role, link.ends[0].interface);
         let made = RouterLinks {
             links: system.links.clone(),
             mtus: system.links.iter().map(mtu).collect(),

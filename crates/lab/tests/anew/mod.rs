@@ -73,7 +73,7 @@ impl Case {
         Case { waits: true, ..self }
     }
 
-    /// Skips it if there is a reason.
+    /// Skips the case if there is a reason.
     #[must_use]
     pub fn unless(self, why: Option<impl Into<String>>) -> Case {
         Case { left_out: why.map(Into::into), ..self }
@@ -117,7 +117,8 @@ fn completed(result: Checked) -> Result<Completion, Failed> {
     result.map(|()| Completion::Completed).map_err(Failed::from)
 }
 
-/// Runs the case of this name in its own process, a second time if it may fail once. Shows its output immediately if `shown`.
+/// Runs the case of this name in its own process, and a second time if it may fail once. Shows its output immediately if
+/// `shown`.
 fn in_process(name: &str, again: bool, shown: bool) -> Checked {
     match once(name, shown) {
         Err(why) if again => {

@@ -1,4 +1,4 @@
-//! Routers with core links and VRFs come up with a daemon for each protocol, and go without a trace.
+//! Routers with core links and VRFs come up with a daemon for each protocol, and leave nothing behind.
 
 use super::{Checked, ensure, memory_of, up_with};
 use drophammer_lab::Lab;
@@ -14,7 +14,7 @@ fn ports(core: &[CoreProtocol], customers: u32) -> Vec<PortConfig> {
     ports
 }
 
-/// A guest with three VRFs with IPv4 and IPv6: it is ready when its kernel has a label for each of them in each family.
+/// A guest with three VRFs, IPv4 and IPv6. It is ready when its kernel has a label for each VRF in each family.
 pub fn provider_edge(lab: &mut Lab, work: &Path) -> Checked {
     let ports = ports(&[CoreProtocol::Ospf, CoreProtocol::Ldp, CoreProtocol::Bfd], 3);
     let mut dut = up_with(lab, "uml", work, &ports)?;
@@ -26,7 +26,7 @@ pub fn provider_edge(lab: &mut Lab, work: &Path) -> Checked {
     dut.check().map_err(|e| e.to_string())?;
     let daemons: Vec<_> = memory_of(dut.as_mut()).into_iter().map(|(name, _)| name).collect();
     ensure(daemons == ["bfdd", "bgpd", "ldpd", "ospfd", "staticd", "zebra"], &format!("daemons {daemons:?}"))?;
-    // The tag of a customer, and the two labels of the core, fit into the frames.
+    // The MTUs leave room for the tag of a customer and for the two labels of the core.
     let mtu = |name: &str| std::fs::read_to_string(format!("/sys/class/net/{name}/mtu")).unwrap_or_default();
     ensure((mtu("t0").trim(), mtu("t1").trim()) == ("1508", "9004"), "MTU of each port")?;
     dut.take_down().map_err(|e| e.to_string())?;
@@ -41,7 +41,7 @@ pub fn core_link(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     ensure(daemons == wanted, &format!("daemons {daemons:?}"))?;
     dut.check().map_err(|e| e.to_string())?;
     dut.take_down().map_err(|e| e.to_string())?;
-    // Labels are refused with the kinds that have them.
+    // Labels are refused with an error that names the kinds that have them.
     let labels = up_with(lab, kind, work, &ports(&[CoreProtocol::Ospf, CoreProtocol::Ldp], 3)).err();
     let error = labels.ok_or("a router without MPLS came up")?;
     ensure(error.contains("`ldp`") && error.contains("uml"), &error)

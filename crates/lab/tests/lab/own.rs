@@ -32,7 +32,7 @@ protocol static {
 }
 ";
 
-/// Brings up `kind` with the user's file, and forwards datagrams there and back.
+/// Brings up `kind` with the user's file, and forwards datagrams in both directions.
 pub fn routes(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let (key, text) = if kind == "bird" { ("config", BIRD) } else { ("template", FRR) };
     let file = work.join("mine");

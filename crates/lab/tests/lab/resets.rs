@@ -1,4 +1,4 @@
-//! Daemons that are ended and come back with the same state.
+//! Daemons that are stopped and come back with the same state.
 
 use super::{Checked, ensure, memory_of, ports, up};
 use drophammer_lab::{Dut, Lab, find};

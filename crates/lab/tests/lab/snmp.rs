@@ -23,7 +23,7 @@ const COMMUNITY: &str = "laboratory";
 const NEIGHBOUR: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
 /// Frames to its first interface.
 const FRAMES: u64 = 200;
-/// Time limit for the agent to count them, in seconds: it caches its values.
+/// Time limit in seconds for the agent to show them in its counters, which it caches.
 const CACHED: u64 = 60;
 
 fn counters(dut: &mut dyn Dut) -> Result<Vec<DutCounter>, String> {

@@ -352,7 +352,7 @@ fn write(
     (delay, percent_of(times.len() as u64, *asked))
 }
 
-/// Runs the trial of one size and IP version. Adds its rows, and merges its results into those of its size.
+/// Runs the trial of one size and IP version. Adds its rows, and merges its results into the results of its size.
 fn ping(
     bed: &mut dyn Testbed,
     pattern: &Pattern,

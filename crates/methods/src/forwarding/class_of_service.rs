@@ -142,7 +142,7 @@ impl Method for ClassOfService {
         let overloads = OVERLOAD.get(params);
         if let Some(low) = overloads.iter().find(|percent| **percent <= 100) {
             return Err(TestError::NotApplicable(format!(
-                "`overload` of {low} % is no overload; give loads above 100"
+                "`overload` of {low} % is not an overload; give loads above 100"
             )));
         }
         let expected = match SCHEDULING.get(params) {

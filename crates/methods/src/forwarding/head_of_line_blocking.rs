@@ -117,7 +117,7 @@ impl Method for HeadOfLineBlocking {
         );
         let silent = bed.ports().len() % 4;
         if silent > 0 {
-            note(outcome, format!("The number of ports is no multiple of four: the last {silent} stay silent."));
+            note(outcome, format!("The number of ports is not a multiple of four: the last {silent} stay silent."));
         }
         let each = |bed: &mut dyn Testbed, pattern: &Pattern, outcome: &mut Outcome, _| {
             measure(bed, pattern, params, outcome, &blocks)

@@ -208,8 +208,8 @@ impl Method for Latency {
     }
 }
 
-/// Index of the load nearest to 50 %. Routers are ranked there, because at this load the latency is that of the router
-/// and not of full queues.
+/// Index of the load nearest to 50 %. Routers are ranked there, because at this load the router causes the latency, not
+/// full queues.
 fn middle(loads: &[f64]) -> Option<usize> {
     (0..loads.len()).min_by(|a, b| (loads[*a] - 50.0).abs().total_cmp(&(loads[*b] - 50.0).abs()))
 }
@@ -353,8 +353,8 @@ fn write(
     }
 }
 
-/// The figures that rank routers. If a router loses frames at a load, the latency is that of full queues, so there is
-/// no figure.
+/// The figures that rank routers. If a router loses frames at a load, full queues cause the latency, so there is no
+/// figure.
 fn rank(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult], spoilt: Option<&String>) {
     let overloaded = is_overloaded(results);
     let groups: Vec<String> =

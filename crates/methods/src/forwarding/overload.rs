@@ -33,7 +33,7 @@ pub(crate) const AFTERWARDS: Param<Duration> =
 const EXCESS_RATE: FigureSpec = FigureSpec::higher(
     "overload_{size}_pps",
     FPS_PER_PORT,
-    "forwarding rate per sending port at the throughput and `excess` more, in fps",
+    "forwarding rate per sending port at the throughput plus `excess`, in fps",
 );
 const FLOOD_RATE: FigureSpec = FigureSpec::higher(
     "flood_{size}_pps",

@@ -255,7 +255,7 @@ fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>,
     let Some(result) = result else { return };
     let value = result.rate_pps();
     let open = result.irregular.contains(&Irregular::Unfinished);
-    // A search that was stopped, or that ended without a bound, is no result of the DUT and must not rank last.
+    // A search that was stopped, or that ended without a bound, is not a result of the DUT and must not rank last.
     if searched.error.is_some() {
         return;
     }

@@ -137,6 +137,13 @@ pub trait Igp {
     /// The DUT's label for each of these prefixes, as the P router behind `port` knows it; 3 is implicit null.
     fn labels(&self, port: PortIndex, part: Range<u32>) -> Vec<Option<u32>>;
 
+    /// Waits until the DUT has advertised a label, which may be implicit null, for the PE router behind port `of` to the P router behind `port`. `None` if it did
+    /// not after `within`.
+    ///
+    /// # Errors
+    /// [`TestError::Interrupted`], [`TestError::DutDied`].
+    fn await_pe_label(&mut self, port: PortIndex, of: PortIndex, within: Duration) -> Result<Option<u32>, TestError>;
+
     /// What the P router behind `port` has sent and received.
     fn counts(&self, port: PortIndex) -> IgpCounts;
 }

@@ -83,6 +83,14 @@ impl IgpCase {
             true => core_ports(bed, &[CoreProtocol::Ospf, CoreProtocol::Ldp], 2)?,
             false => core_ports(bed, &[CoreProtocol::Ospf], 1)?,
         };
+        let labels = bed.ports().iter().any(|port| port.core.contains(&CoreProtocol::Ldp));
+        if !ldp && labels && bed.facts().system.is_some() {
+            return Err(TestError::NotApplicable(
+                "routers of a chain with LDP push labels for each other, and the P routers of OSPF alone have none to replace them: \
+                 write `core: [ospf]` at the ports, or `protocol: ldp`"
+                    .into(),
+            ));
+        }
         let other = (0..bed.ports().len()).find(|port| !ports.contains(port));
         let (sender, behind) = match (&ports[..], other) {
             ([only], Some(other)) => (other, vec![*only]),
@@ -261,7 +269,8 @@ impl IgpCase {
         )))
     }
 
-    /// Waits until frames to the PE routers behind these ports arrive: then the DUT uses the links for its routes.
+    /// Waits until frames to the PE routers behind these ports arrive: then the DUT uses the links for its routes. With LDP and a DUT of several
+    /// routers, the frames have the DUT's labels: then its routers have told each other theirs.
     ///
     /// # Errors
     /// [`TestError::Failed`] if frames are still lost after `within`; errors of a trial.
@@ -270,11 +279,17 @@ impl IgpCase {
         let sources = port.addressing(Family::Ipv4).map(|a| a.destinations);
         let sources =
             sources.ok_or_else(|| TestError::NotApplicable(format!("port {} has no IPv4 addresses", port.name)))?;
-        let flow = |to: &PortIndex| {
+        let labelled = self.protocol == CoreProtocol::Ldp && bed.facts().system.is_some();
+        let mut flows = Vec::new();
+        for to in &self.plan.behind {
             let pe = AddressRange { first: pe_router(*to).into(), count: 1, step: 1 };
-            FlowSpec::new("links", self.sender, *to, sources, pe)
-        };
-        let flows = self.plan.behind.iter().map(flow).collect();
+            let mut flow = FlowSpec::new("links", self.sender, *to, sources, pe);
+            let label = if labelled { bed.igp()?.await_pe_label(self.sender, *to, within)? } else { None };
+            if let Some(label) = label.filter(|label| is_own_label(Some(*label))) {
+                (flow.headers, flow.size) = (headers(label), Some(smallest(Family::Ipv4).with_tags(LABEL_BYTES)));
+            }
+            flows.push(flow);
+        }
         self.await_frames(bed, params, "probe of the core links", flows, true, within)
     }
 
@@ -348,10 +363,11 @@ fn headers(label: u32) -> Vec<Header> {
     vec![label, Header::Ipv4(Ipv4::default()), Header::Udp(Udp::default())]
 }
 
-/// The label of the P router, with a TTL one lower, before the packet as it was sent.
+/// The label of the P router, with a TTL one lower, before the packet as it was sent. If a router of a chain removes its label too early, the
+/// next one pushes the right label again; only the packet's TTL shows it.
 fn swapped(label: u32) -> Arriving {
     let label = ArrivingLabel { label: Bits::new(label), tc: None, ttl: Some(HOP_LIMIT - 1) };
-    Arriving { labels: vec![label], ttl: None, ..Arriving::default() }
+    Arriving { labels: vec![label], ttl: Some(HOP_LIMIT), ..Arriving::default() }
 }
 
 /// The counts of all flows in one list.

@@ -90,7 +90,8 @@ impl Plan {
         Plan::of(params, modifiers::patterns(params))
     }
 
-    /// A route test, which repeats its steps for each IP version. It needs the throughput if its load is a share of it.
+    /// A route test, which repeats its steps for each IP version. It needs the throughput if its load is a share of the
+    /// throughput.
     pub fn by_family(spec: &TestSpec, params: &Params) -> Plan {
         let patterns = load_patterns(spec, params);
         let plan = Plan { patterns: patterns.clone(), ..Plan::times(params, route_tests::FAMILIES.get(params).len()) };

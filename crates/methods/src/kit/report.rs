@@ -127,8 +127,8 @@ pub fn trials(results: &[TrialResult]) -> Vec<u64> {
 /// Above this loss, the load is higher than the router can carry.
 const OVERLOADED_PERCENT: f64 = 1.0;
 
-/// Returns true if the router was overloaded in these trials. The latency of the received frames is then that of full
-/// queues.
+/// Returns true if the router was overloaded in these trials. Full queues then cause the latency of the received
+/// frames.
 pub fn is_overloaded(results: &[TrialResult]) -> bool {
     loss_percent(results).is_some_and(|percent| percent > OVERLOADED_PERCENT)
 }

@@ -296,7 +296,7 @@ pub fn load_of(
     let Percent(percent) = LOAD.get(params);
     let throughput = known_throughput(bed, pattern, params, outcome)?;
     let throughput = throughput
-        .ok_or_else(|| TestError::Failed(format!("{NO_THROUGHPUT}; `rate` gives a load that is no share of it")))?;
+        .ok_or_else(|| TestError::Failed(format!("{NO_THROUGHPUT}; `rate` gives a load that is not a share of it")))?;
     let rate = throughput.scaled(percent / 100.0);
     let of = match pattern.distribution {
         Distribution::NonMeshed | Distribution::Crossed => {

@@ -48,7 +48,7 @@ pub struct Searched {
     pub end: SearchEnd,
     /// The limits of the pattern, with the highest load of the last start.
     pub limits: Limits,
-    /// True if the highest load is that of the suite (`max_load`), below the limits of line and tester.
+    /// True if the suite sets the highest load (`max_load`), below the limits of line and tester.
     pub capped: bool,
     /// The load per sending port that the tester could not offer validly during the search, and why. The search ended
     /// there with the bounds so far.
@@ -124,7 +124,7 @@ pub fn zero_loss_goal(params: &Params) -> SearchGoal {
         Goal::Quick => SearchGoal::quick(),
     };
     if let Some(duration) = FINAL_TRIAL.get(params).map(|d| d.as_secs_f64()) {
-        // The number of full-length trials that decide a load remains that of the goal.
+        // The number of full-length trials that decide a load still comes from the goal.
         goal.duration_sum_s *= duration / goal.final_trial_duration_s;
         goal.final_trial_duration_s = duration;
         goal.initial_trial_duration_s = goal.initial_trial_duration_s.min(duration);

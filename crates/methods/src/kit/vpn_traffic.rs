@@ -152,7 +152,7 @@ impl Vpn {
     /// routes, so this does not depend on what the DUT advertises.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] if there are not so many VRFs; errors of the sessions and of the trials.
+    /// [`TestError::NotApplicable`] if there are fewer VRFs; errors of the sessions and of the trials.
     pub fn bring_up(bed: &mut dyn Testbed, params: &Params) -> Result<(Vpn, Ready), TestError> {
         let size = SIZE.get(params);
         let vpns = bed.vpns()?;
@@ -363,7 +363,7 @@ pub struct VpnTraffic {
 }
 
 impl VpnTraffic {
-    /// True if the last flows are those of `other`, with the same labels.
+    /// True if the last flows equal the flows of `other`, including their labels.
     pub fn ends_with(&self, other: &VpnTraffic) -> bool {
         self.flows.ends_with(&other.flows)
     }

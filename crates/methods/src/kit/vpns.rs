@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Maximum number of leaks that are told as text.
+/// Maximum number of leaks that are described in words.
 const MOST_LEAKS: usize = 20;
 
 /// A site of a VRF of the DUT, with a CE router. Most VRFs have one.
@@ -96,7 +96,7 @@ pub struct VpnRoutesSeen {
     pub wrong: u64,
     /// Routes that are present but must be absent.
     pub lingering: u64,
-    /// Expected routes, and those of them that are present, by family and place.
+    /// Number of expected routes, and of expected routes that are present, by family and place.
     pub by_place: BTreeMap<(Family, Place), [u64; 2]>,
     /// Routes with the prefixes of CE routers that CE routers received. Most routers advertise routes of a neighbour back to it; frames
     /// show whether they are of another VRF.
@@ -107,7 +107,7 @@ pub struct VpnRoutesSeen {
     pub leaks: Vec<String>,
     /// From the last [`Vpns::change_all`] until the last change, in seconds.
     pub last_change_s: f64,
-    /// Time in that period for which the tester itself was late in sending to one router, in seconds: the longest.
+    /// Longest time in that period, in seconds, for which the tester itself delayed sending to a router.
     pub tester_late_s: f64,
     /// How often sessions with PE and CE routers ended since they were brought up.
     pub sessions_lost: u64,
@@ -201,8 +201,8 @@ pub trait Vpns {
     /// Brings VRFs up: OSPF and LDP with the P routers, and the sessions of their CE and PE routers, BFD included. No route is advertised yet.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] if there are not so many VRFs or routes, or if the DUT does not offer a family;
-    /// [`TestError::Failed`] if a session is not up `within` this time.
+    /// [`TestError::NotApplicable`] if there are fewer VRFs or routes, or if the DUT does not offer a family;
+    /// [`TestError::Failed`] if a session is not up after `within`.
     fn bring_up(&mut self, size: &VpnSize, within: Duration) -> Result<VpnUp, TestError>;
 
     /// The VRFs that are in use, site by site in the same order.

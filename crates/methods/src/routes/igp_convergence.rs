@@ -276,7 +276,7 @@ fn fate(counts: &DestinationCounts, i: usize, each_pps: f64, at_s: f64) -> Fate 
     if last.saturating_add(1) < offered {
         return Fate::Stays;
     }
-    // All frames after the first lost one were lost, and it is one of those after the withdrawal.
+    // All frames after the first lost frame were lost, and the first lost frame was sent after the withdrawal.
     let rounds = (f64::from(last_us.saturating_sub(first_us)) * each_pps / 1e6).round();
     let all_after = rounds < f64::from(lost);
     if all_after && f64::from(received) + 1.01 >= at_s * each_pps {

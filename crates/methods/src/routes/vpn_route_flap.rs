@@ -247,7 +247,7 @@ fn group_name(paths: &str, port: &str) -> String {
 
 /// The routes of each CE router that flap.
 fn flapped_part(vpn: &Vpn, percent: f64) -> Result<Range<u32>, TestError> {
-    // All flapped routes are those of CE routers, which are half of all routes.
+    // All flapped routes belong to CE routers, which have half of all routes.
     let count = (f64::from(vpn.per_site) * 2.0 * percent / 100.0).round() as u32;
     if count == 0 || count >= vpn.per_site {
         let why = format!(

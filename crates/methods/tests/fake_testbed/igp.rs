@@ -11,12 +11,12 @@ use drophammer_model::trial::{DestinationCounts, GroupCounts, Load, PortIndex, T
 use std::ops::Range;
 use std::time::Duration;
 
-/// Two core ports, and a router that follows prefix i `base_s` + i times `each_s` after the change.
+/// Two core ports, and a router that applies a change of prefix i after `base_s` + i times `each_s`.
 struct Router {
     bed: Fake,
     base_s: f64,
     each_s: f64,
-    /// Numbers of prefixes for which it has labels, and to which it forwards.
+    /// Number of prefixes for which it has labels, and number of prefixes to which it forwards.
     labels: u32,
     forwards: u32,
     plan: Option<IgpPlan>,
@@ -31,7 +31,7 @@ struct Router {
 /// What goes wrong.
 #[derive(Clone, Copy, Default)]
 struct Faults {
-    /// A frame to this prefix is lost by chance, the first one of the trial.
+    /// The first frame of a trial to this prefix is lost by chance.
     chance: Option<u32>,
     /// This prefix is never withdrawn, but four frames to it are lost.
     stays: Option<u32>,
@@ -41,9 +41,9 @@ struct Faults {
     relabels: bool,
     /// An adjacency goes down in each trial with a change.
     loses: bool,
-    /// Each change takes the P router this long to flood.
+    /// The P router takes this long to flood a change.
     flooding: Duration,
-    /// The tester spoils the first attempts, and frames are lost in the next ones, without the probes.
+    /// Number of first attempts that the tester spoils, and of following attempts without probes that lose frames.
     spoilt: u32,
     lossy: u32,
     /// From this prefix on, its labels are implicit null.
@@ -105,7 +105,7 @@ impl Testbed for Router {
             for prefix in first..first + count {
                 let share = |s: f64| (f64::from(each) * (s / spec.duration_s).min(1.0)).round() as u32;
                 let delay_s = self.base_s + f64::from(prefix) * self.each_s;
-                // The first lost frame, and the first one after the last lost one.
+                // The first lost frame, and the first frame after the last lost one.
                 let [from, to] = match change {
                     _ if prefix >= self.forwards => [0, each],
                     None => [0, u32::from(lossy)],
@@ -190,6 +190,10 @@ impl Igp for Router {
         part.map(|prefix| (prefix < self.labels).then(|| own(prefix))).collect()
     }
 
+    fn await_pe_label(&mut self, _: PortIndex, _: PortIndex, _: Duration) -> Result<Option<u32>, TestError> {
+        Ok(None)
+    }
+
     fn counts(&self, _: PortIndex) -> IgpCounts {
         let lost = if self.faults.loses { self.changes.into() } else { 0 };
         IgpCounts { lost, flooding: self.faults.flooding * self.changes, ..IgpCounts::default() }
@@ -204,7 +208,7 @@ fn count(n: u64) -> ParamValue {
 fn times_are_those_of_the_router() {
     let mut router = Router::new(0.050, 0.002);
     let outcome = router.run("igp_convergence", &[("prefixes", count(100))]).unwrap();
-    // 200 frames per second to each of 100 prefixes: times are exact to 5 ms.
+    // 200 frames per second go to each of 100 prefixes, so times are exact to 5 ms.
     for (key, ms) in [("igp_up_ospf_median_ms", 148.0), ("igp_up_ospf_max_ms", 248.0)] {
         let up = rank(&outcome, key).unwrap();
         let down = rank(&outcome, &key.replace("up", "down")).unwrap();
@@ -265,7 +269,7 @@ fn capacity_ends_where_labels_or_traffic_do() {
     assert_eq!((cell(&outcome, 3, "unreachable"), cell(&outcome, 3, "labels")), (Some(50.0), Some(400.0)));
 }
 
-/// Convergence of 100 prefixes, of a router that follows after 50 ms.
+/// Convergence of 100 prefixes on a router that follows after 50 ms.
 fn with(faults: Faults, own: &[(&str, ParamValue)]) -> Result<Outcome, TestError> {
     let own: Vec<_> = [("prefixes", count(100))].into_iter().chain(own.iter().cloned()).collect();
     Router { faults, ..Router::new(0.050, 0.0) }.run("igp_convergence", &own)

@@ -24,9 +24,9 @@ struct LspBed {
     lossy_until: u64,
     /// The router dies in the trial with this number.
     dies: Option<u64>,
-    /// It does not follow a teardown.
+    /// It ignores a teardown.
     keeps: bool,
-    /// It gives this LSP another label during the trial with this number, from 1.
+    /// It gives this LSP a new label during the trial with this number (from 1).
     relabelled: Option<(u32, u64)>,
     /// The tester is unfit for the trial with this number.
     unfit: Option<u64>,
@@ -185,7 +185,7 @@ fn the_capacity_is_that_of_the_last_step_that_passed() {
     let mut bed = LspBed::new(500);
     let (outcome, end) = bed.run(&[]);
     end.unwrap();
-    // Steps of 200 up to 600, with and without refresh reduction.
+    // Steps of 200 LSPs up to 600, with and without refresh reduction.
     assert_eq!(bed.plans.iter().map(|plan| plan.refresh_reduction).collect::<Vec<_>>(), [false, true]);
     assert_eq!((rows(&outcome).len(), bed.asked), (6, 6));
     for first in [0, 3] {

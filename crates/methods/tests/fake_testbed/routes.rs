@@ -467,7 +467,7 @@ fn filters_have_figures_only_of_all_cases() {
 #[test]
 fn a_router_that_loses_frames_at_every_load_fails_the_tests_with_traffic_to_routes() {
     let lossy = "no throughput was found: the router loses frames at every load";
-    let why = format!("{lossy}; `rate` gives a load that is no share of it");
+    let why = format!("{lossy}; `rate` gives a load that is not a share of it");
     for name in [
         "fib_convergence",
         "link_failover",

@@ -213,7 +213,7 @@ struct Run {
     any_false: bool,
     /// Comparisons of the slower DUT that find it to be slower.
     found: usize,
-    /// Number of intervals of equal DUTs, and of those intervals that do not contain 1.
+    /// Number of intervals of equal DUTs, and how many of them do not contain 1.
     intervals: usize,
     missed: usize,
     minutes: f64,

@@ -431,7 +431,7 @@ impl FromStr for FlowRate {
         let bad = |why: &str| {
             let kinds = "write frames per second (`10 kfps`), bits per second (`100 Mbit/s`) or a share of the line above 0 and at most \
                          100 % (`5 %`)";
-            QuantityError(format!("`{}` is no rate{why}; {kinds}", text.trim()))
+            QuantityError(format!("`{}` is not a rate{why}; {kinds}", text.trim()))
         };
         if text.trim_end().ends_with('%') {
             let share = parse_percent(text).ok_or_else(|| bad(""))?;
@@ -474,8 +474,8 @@ mod tests {
             ("100M", "it can be 100Mbit/s or 100Mfps"),
             ("0 %", "out of range"),
             ("101%", "out of range"),
-            ("fast", "is no rate;"),
-            ("0", "is no rate;"),
+            ("fast", "is not a rate;"),
+            ("0", "is not a rate;"),
         ] {
             let QuantityError(error) = text.parse::<FlowRate>().unwrap_err();
             assert!(error.contains(why) && error.contains("at most 100 %"), "{text}: {error}");

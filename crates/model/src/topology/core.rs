@@ -1,6 +1,7 @@
 //! Links between the routers of a system, and the addresses reserved for them.
 
 use super::{MOST_ROUTERS, Topology, Unsuited, cycle};
+use crate::label_edge::DUT_LOOPBACK;
 use crate::quantity::Bandwidth;
 use crate::role::InterfaceAddress;
 use crate::suite::{Addressing, PortConfig};
@@ -173,9 +174,10 @@ pub(super) fn loopback(family: Family, router: usize) -> IpAddr {
     }
 }
 
-/// BGP identifier of a router by its index: its IPv4 loopback address, even if it does not use IPv4.
+/// BGP identifier of a router by its index: its IPv4 loopback address, even if it does not use IPv4. The first router has that of
+/// a DUT of one router.
 pub(super) fn router_id(router: usize) -> Ipv4Addr {
-    Ipv4Addr::new(100, 127, 0, router as u8 + 1)
+    Ipv4Addr::from_bits(DUT_LOOPBACK.to_bits() + router as u32)
 }
 
 fn ipv6(subnet: u16, host: u16) -> IpAddr {

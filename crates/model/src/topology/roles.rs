@@ -2,13 +2,18 @@
 
 use super::core::{self, CoreLink, address, loopback, network, router_id};
 use super::{Shape, Topology, Unsuited};
-use crate::role::{BgpRole, CorePeer, Interface, LabelRoute, Member, Place, RouterRole, StaticRoute, TUNNEL_OVERHEAD};
+use crate::label_edge::CoreProtocol;
+use crate::role::{
+    self, BgpRole, CorePeer, CoreRole, Interface, LabelRoute, Member, Place, RouterRole, StaticRoute, TUNNEL_OVERHEAD,
+};
 use crate::suite::{LabelConfig, PortConfig};
 use crate::trial::Family;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
+/// Protocols on the links between routers, if a core port of the system has them.
+const BETWEEN: [CoreProtocol; 2] = [CoreProtocol::Ospf, CoreProtocol::Ldp];
 
 /// Refuses configurations that a single router supports but a system does not.
 pub(super) fn refuse_impossible(ports: &[PortConfig]) -> Result<(), Unsuited> {
@@ -45,11 +50,16 @@ pub(super) fn roles(
                 loopbacks: families.iter().map(|family| loopback(*family, router)).collect(),
             });
             role.interfaces.extend(core_interfaces(ports, topology, &families, router, links));
+            role.core = core_role(ports, dealt, links, router);
             let own = std::mem::take(&mut role.routes);
             for family in &families {
                 role.routes.extend(own.iter().filter(|route| route.via.is_ipv4() == (*family == Family::Ipv4)));
                 for other in (0..topology.routers).filter(|other| *other != router) {
-                    let targets = targets(&ports[dealt[other].clone()], *family, other);
+                    let mut targets = targets(&ports[dealt[other].clone()], *family);
+                    // OSPF advertises the IPv4 loopback addresses.
+                    if *family == Family::Ipv6 || !speaks(ports, CoreProtocol::Ospf) {
+                        targets.push((loopback(*family, other), host_length(*family)));
+                    }
                     role.routes.extend(routes(topology, links, *family, (router, other), &targets));
                 }
             }
@@ -62,6 +72,48 @@ pub(super) fn roles(
             role
         })
         .collect()
+}
+
+fn speaks(ports: &[PortConfig], protocol: CoreProtocol) -> bool {
+    ports.iter().any(|port| port.core.contains(&protocol))
+}
+
+/// OSPF and LDP of a router, with the P routers behind its own ports and with its neighbours in the system. `None` if the system has no core
+/// ports.
+fn core_role(ports: &[PortConfig], dealt: &[Range<usize>], links: &[CoreLink], router: usize) -> Option<CoreRole> {
+    let protocols: Vec<_> = BETWEEN.into_iter().filter(|protocol| speaks(ports, *protocol)).collect();
+    if protocols.is_empty() {
+        return None;
+    }
+    let between = |(number, link): (usize, &CoreLink)| {
+        let (own, other) = (link.end_at(router)?, link.beyond(router)?);
+        let at = |router: usize| {
+            let end = link.ends.iter().position(|end| end.router == router)?;
+            let address = address(Family::Ipv4, number, end);
+            Some((ipv4(address.address)?, address.prefix_len))
+        };
+        let ((local, prefix_len), (neighbour, _)) = (at(router)?, at(other)?);
+        let (port, neighbour_id, protocols) = (own.interface, router_id(other), protocols.clone());
+        Some(role::CoreLink { port, protocols, local, prefix_len, neighbour, neighbour_id, pe: None })
+    };
+    let to_tester = CoreRole::links_to_tester(ports, dealt[router].clone());
+    let links = to_tester.into_iter().chain(links.iter().enumerate().filter_map(between)).collect();
+    Some(CoreRole { loopback: router_id(router), links, unlabelled: unlabelled(ports, router) })
+}
+
+/// Networks for which a router of a chain hands out no labels: those behind ports, whose P routers have no labels for them; and at every
+/// second router those on the links of ports. So neighbours have different labels for the same network, although all routers
+/// count their labels from the same first one and in the same order: a router that forgets to swap is seen.
+fn unlabelled(ports: &[PortConfig], router: usize) -> Vec<(Ipv4Addr, u8)> {
+    let links = router.is_multiple_of(2);
+    let networks = networks(ports, Family::Ipv4).map(|(link, behind)| (links.then_some(link), behind));
+    let networks = networks.flat_map(|(link, behind)| link.into_iter().chain([behind]));
+    let all = networks.chain(pushed(ports, Family::Ipv4));
+    all.filter_map(|(address, length)| Some((ipv4(address)?, length))).collect()
+}
+
+fn ipv4(address: IpAddr) -> Option<Ipv4Addr> {
+    if let IpAddr::V4(address) = address { Some(address) } else { None }
 }
 
 fn uses(ports: &[PortConfig], family: Family) -> bool {
@@ -90,16 +142,27 @@ fn core_interfaces<'a>(
     })
 }
 
-/// All prefixes that other routers reach through this one: links and networks behind its ports, and its loopback
-/// address.
-fn targets(ports: &[PortConfig], family: Family, router: usize) -> Vec<(IpAddr, u8)> {
-    let own = ports.iter().filter_map(|port| port.addressing(family));
-    let vlans = ports.iter().flat_map(|port| &port.vlans).filter_map(|vlan| vlan.addressing(family));
-    let both = own.chain(vlans).flat_map(|a| [(network(a.dut, a.prefix_len), a.prefix_len), a.behind]);
-    let pushed = ports.iter().flat_map(|port| &port.pushed).filter(move |entry| entry.to.family() == family);
-    let pushed = pushed.map(|entry| (entry.to.address(), entry.to.length()));
-    let host = if family == Family::Ipv4 { 32 } else { 128 };
-    both.chain(pushed).chain([(loopback(family, router), host)]).collect()
+/// All prefixes that other routers reach through the router with these ports, apart from its loopback address: links and networks
+/// behind the ports.
+fn targets(ports: &[PortConfig], family: Family) -> Vec<(IpAddr, u8)> {
+    networks(ports, family).flat_map(|(link, behind)| [link, behind]).chain(pushed(ports, family)).collect()
+}
+
+/// For each port and sub-interface: the network of its link, and the network behind it.
+fn networks(ports: &[PortConfig], family: Family) -> impl Iterator<Item = ((IpAddr, u8), (IpAddr, u8))> {
+    let own = ports.iter().filter_map(move |port| port.addressing(family));
+    let vlans = ports.iter().flat_map(|port| &port.vlans).filter_map(move |vlan| vlan.addressing(family));
+    own.chain(vlans).map(|a| ((network(a.dut, a.prefix_len), a.prefix_len), a.behind))
+}
+
+/// Networks behind the ports for which a router pushes labels.
+fn pushed(ports: &[PortConfig], family: Family) -> impl Iterator<Item = (IpAddr, u8)> {
+    let entries = ports.iter().flat_map(|port| &port.pushed).filter(move |entry| entry.to.family() == family);
+    entries.map(|entry| (entry.to.address(), entry.to.length()))
+}
+
+fn host_length(family: Family) -> u8 {
+    if family == Family::Ipv4 { 32 } else { 128 }
 }
 
 /// Routes from router `at` to `targets` at router `to`, the best next hop of each prefix first.

@@ -186,7 +186,7 @@ headers! {
         [Dei] dei: Field<bool>,
         /// VLAN identifier.
         [Vid] vid: Field<Bits<12>>,
-        /// EtherType of the payload; automatic: the next header's.
+        /// EtherType of the payload; automatic: the type of the next header.
         [Ethertype] ethertype: Auto<u16>,
     }
 
@@ -266,7 +266,7 @@ headers! {
     Gre "gre" {
         /// True if there is a checksum. A given `checksum` implies it.
         checksum_present: bool,
-        /// EtherType of the payload; automatic: the next header's.
+        /// EtherType of the payload; automatic: the type of the next header.
         [Protocol] protocol: Auto<u16>,
         /// Checksum over header and payload.
         [Checksum] checksum: Auto<u16>,

@@ -218,7 +218,7 @@ pub fn parse_dscp(text: &str) -> Result<u8, String> {
     let number = || word.parse::<u8>().ok().filter(|number| *number <= 63);
     class.or_else(named).or_else(number).ok_or_else(|| {
         let names = "`ef`, `af11` to `af43`, `cs0` to `cs7`, `va`, `le` or `be`";
-        let what = if word.bytes().all(|b| b.is_ascii_digit()) { "is not in 0..=63" } else { "is no DSCP" };
+        let what = if word.bytes().all(|b| b.is_ascii_digit()) { "is not in 0..=63" } else { "is not a DSCP" };
         format!("{} {what}; write 0 to 63, or {names}", text.trim())
     })
 }

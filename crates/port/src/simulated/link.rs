@@ -5,7 +5,9 @@ use crate::spread::queue_of;
 use crate::{BURST, Batch, Filled, Queue};
 use drophammer_model::quantity::Instant;
 use drophammer_wire::frame::Frame;
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// Later than any event.
 const NEVER: Instant = Instant(u64::MAX);
@@ -92,8 +94,9 @@ impl Link {
         }
     }
 
-    /// Sends `slots`, each at its time, except the first `gone`, and replaces them with a spare batch.
-    pub(super) fn send(&mut self, slots: &mut Batch, at: &[Instant], gone: usize) {
+    /// Sends `slots`, each at its time, except the first `gone`, and replaces them with a spare batch. Returns the time of
+    /// the first one if nothing was in flight before.
+    pub(super) fn send(&mut self, slots: &mut Batch, at: &[Instant], gone: usize) -> Option<Instant> {
         self.retire();
         let mut burst = self.out_spare.pop().unwrap_or_else(|| Burst {
             slots: Batch::of_frames(BURST, slots.slot_size()),
@@ -105,10 +108,10 @@ impl Link {
         burst.at.clear();
         burst.at.extend_from_slice(at);
         burst.next = gone;
-        if self.out.is_empty() {
-            self.next_out = at[gone];
-        }
+        let first = self.out.is_empty().then_some(at[gone]);
+        self.next_out = first.unwrap_or(self.next_out);
         self.out.push_back(burst);
+        first
     }
 
     /// Recycles bursts that have left. This happens later, because the last frame may still be in use.
@@ -118,9 +121,9 @@ impl Link {
         }
     }
 
-    /// Removes the next frame: returns its batch and its index there.
+    /// Removes the next frame: returns its index in the first burst.
     #[inline]
-    fn leave(&mut self) -> Option<(&mut Batch, usize)> {
+    fn leave(&mut self) -> Option<usize> {
         if self.out.front().is_some_and(|b| b.next == b.at.len()) {
             self.retire();
         }
@@ -131,7 +134,7 @@ impl Link {
             Some(at) => self.next_out = *at,
             None => self.next_out = self.out.get(1).map_or(NEVER, |b| b.at[b.next]),
         }
-        Some((&mut self.out.front_mut()?.slots, place))
+        Some(place)
     }
 
     /// Stores `frame`, which arrives at `at`.
@@ -156,14 +159,18 @@ impl Link {
     }
 }
 
+/// For each link with frames in flight, the time at which the next one reaches the device, and the index of the link.
+pub(super) type Heads = BinaryHeap<Reverse<(Instant, usize)>>;
+
 /// Time at which the next frame in flight reaches the device.
-pub(super) fn next_out(links: &[Link]) -> Instant {
-    links.iter().map(|link| link.next_out).min().unwrap_or(NEVER)
+pub(super) fn next_out(heads: &Heads) -> Instant {
+    heads.peek().map_or(NEVER, |head| head.0.0)
 }
 
 /// Frames that reach the device, in order of time. At the same time, the frame at the lowest port comes first.
 pub struct Arrivals<'a> {
     links: &'a mut [Link],
+    heads: &'a mut Heads,
     now: &'a mut Instant,
     before: Instant,
     left: usize,
@@ -181,36 +188,43 @@ pub struct Arriving<'a> {
 
 impl<'a> Arrivals<'a> {
     /// Returns the first `most` frames on `links` that arrive before `before`. `now` advances with them.
-    pub(super) fn new(links: &'a mut [Link], now: &'a mut Instant, before: Instant, most: usize) -> Self {
-        Arrivals { links, now, before, left: most }
+    pub(super) fn new(
+        links: &'a mut [Link],
+        heads: &'a mut Heads,
+        now: &'a mut Instant,
+        before: Instant,
+        most: usize,
+    ) -> Self {
+        Arrivals { links, heads, now, before, left: most }
     }
 
     /// Returns the next frame, which the device must take. Frames on a link that is down are lost.
     #[inline]
     #[allow(clippy::should_implement_trait)] // lends itself
     pub fn next(&mut self) -> Option<Arriving<'_>> {
-        let next = loop {
+        let (next, place) = loop {
             if self.left == 0 {
                 return None;
             }
-            let (mut first, mut next) = (self.before, usize::MAX);
-            for (i, link) in self.links.iter().enumerate() {
-                if link.next_out < first {
-                    (first, next) = (link.next_out, i);
-                }
+            let mut head = self.heads.peek_mut()?;
+            let Reverse((first, next)) = *head;
+            if first >= self.before {
+                return None;
             }
-            let link = self.links.get_mut(next)?;
+            let link = &mut self.links[next];
+            let place = link.leave()?;
+            match link.next_out {
+                NEVER => drop(PeekMut::pop(head)),
+                at => *head = Reverse((at, next)),
+            }
             *self.now = first.max(*self.now);
             self.left -= 1;
             if !link.down {
-                break next;
+                break (next, place);
             }
-            link.leave();
         };
         let link = &mut self.links[next];
-        let port = link.port;
-        let (slots, place) = link.leave()?;
-        Some(Arriving { at: *self.now, port, slots, place })
+        Some(Arriving { at: *self.now, port: link.port, slots: &mut link.out.front_mut()?.slots, place })
     }
 }
 

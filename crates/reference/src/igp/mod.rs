@@ -1,10 +1,10 @@
 //! The device as a router in the core of a provider: OSPF, LDP and BFD on its core links, and their way into the forwarding table.
 //!
-//! A route is the shortest path of OSPF together with the label that the next hop has advertised for the prefix. Each change of a route
-//! enters the forwarding table like those of BGP: after [`CoreConfig::fib_delay`], and at least [`CoreConfig::fib_time_per_route`] after
-//! the one before. With it, the entry for the device's own label of the prefix changes: packets with that label leave with the label
-//! of the next hop (without a label for implicit null), and are dropped while the next hop has advertised none. Packets without a label follow
-//! the route in any case.
+//! A route is the shortest path of OSPF together with the label that the next hop has advertised for the prefix. Each change of a route enters
+//! the forwarding table like changes of BGP routes: after [`CoreConfig::fib_delay`], and at least [`CoreConfig::fib_time_per_route`] after the
+//! one before. With it, the entry for the device's own label of the prefix changes: packets with that label leave with the label of the next
+//! hop (without a label for implicit null), and are dropped while the next hop has advertised none. Packets without a label follow the route
+//! in any case.
 
 use crate::bfd;
 use crate::faults::IgpFaults;
@@ -21,7 +21,7 @@ use drophammer_wire::bfd::{Control, HOP_LIMIT, PORT as BFD_PORT, SOURCE_PORTS};
 use drophammer_wire::ldp::{GROUP as LDP_GROUP, PORT as LDP_PORT};
 use drophammer_wire::{ipv4, udp};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub struct CoreConfig {
     pub fib_delay: Duration,
     /// Shortest time between two changes of the forwarding table.
     pub fib_time_per_route: Duration,
-    /// Maximum number of label entries, static ones and those of LDP together. Labels beyond the limit are advertised, but packets with
-    /// them are dropped; `None` for no limit.
+    /// Maximum number of label entries, both static and from LDP. Labels beyond the limit are advertised, but packets with them are
+    /// dropped; `None` for no limit.
     pub label_limit: Option<usize>,
 }
 
@@ -82,6 +82,8 @@ struct Link {
 pub struct Igp {
     loopback: Ipv4Addr,
     links: Vec<Link>,
+    /// Prefixes for which the device hands out no labels.
+    unlabelled: HashSet<Net4>,
     ospf: Ospf,
     ldp: Ldp,
     /// What the forwarding table will be after all pending changes.
@@ -94,7 +96,8 @@ pub struct Igp {
 }
 
 impl Igp {
-    /// The protocols of `config`. `mtu` is that of each interface, `reserved` are labels that LDP may not give out.
+    /// The protocols of `config`. `mtu` contains the MTU of each interface, `reserved` the labels that LDP must not
+    /// assign.
     pub fn new(config: &CoreConfig, mtu: &dyn Fn(usize) -> usize, seed: u64, reserved: &[u32]) -> Igp {
         let role = &config.role;
         let having = |protocol| role.links.iter().filter(move |link| link.has(protocol));
@@ -110,6 +113,7 @@ impl Igp {
         Igp {
             loopback: role.loopback,
             links: (1..).zip(&role.links).map(link).collect(),
+            unlabelled: role.unlabelled.iter().copied().collect(),
             ospf: Ospf::new(role.loopback, &ospf),
             ldp: Ldp::new(role.loopback, &ldp, smallest, seed, reserved),
             planned: HashMap::new(),
@@ -220,7 +224,7 @@ impl Igp {
     /// Plans the change of a route, if it has changed.
     fn update(&mut self, now: Instant, net: Net4) {
         let hop = self.ospf.routes().get(&net).copied();
-        let own = self.ldp.set_fec(net, hop.is_some());
+        let own = if self.unlabelled.contains(&net) { None } else { self.ldp.set_fec(net, hop.is_some()) };
         let way = hop.map(|hop| Way { hop, label: self.ldp.remote_label(net, hop.address) });
         let before = match way {
             Some(way) => self.planned.insert(net, way),

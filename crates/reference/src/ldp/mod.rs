@@ -1,7 +1,7 @@
 //! LDP of the device (RFC 5036): downstream unsolicited, independent control, liberal retention. It receives datagrams, TCP packets and
 //! instants, and returns packets and deadlines.
 //!
-//! Every prefix with an OSPF route gets a label of its own from [`LABELS`], which all peers hear at once and which the prefix keeps while
+//! Every prefix with an OSPF route gets a label of its own from [`LABELS`]. All peers learn it immediately, and the prefix keeps it while
 //! it has a route. The loopback address has implicit null. `session.rs` has one session, `labels.rs` the device's labels.
 
 mod labels;
@@ -115,7 +115,7 @@ impl Ldp {
         self.sessions_up().map(|(_, session)| session.remote.len()).sum()
     }
 
-    /// Number of labels that the device advertises, without that of its loopback address.
+    /// Number of labels that the device advertises, without the label of its loopback address.
     pub fn own_labels(&self) -> usize {
         self.labels.len()
     }

@@ -87,7 +87,7 @@ impl Database {
         }
     }
 
-    /// The next LSA that reaches MaxAge until `now`. It leaves the list of those to come.
+    /// Returns the next LSA that has reached MaxAge by `now`, and removes it from the list of deadlines.
     pub fn take_expired(&mut self, now: Instant) -> Option<LsaKey> {
         let first = self.expiries.first().copied().filter(|(at, _)| *at <= now)?;
         self.expiries.remove(&first);

@@ -20,7 +20,7 @@ const MIN_ARRIVAL: Duration = Duration::from_secs(1);
 const REFRESH: Duration = Duration::from_secs(1800);
 /// InfTransDelay, in seconds.
 const TRANSIT_DELAY: u16 = 1;
-/// Updates that are flooded through a link at once, and the time between two such groups.
+/// Number of Updates that are flooded through a link at a time, and the time between two such groups.
 const BURST: usize = 16;
 const GAP: Duration = Duration::from_millis(1);
 /// Maximum number of LSAs that the fault holds back.
@@ -234,7 +234,7 @@ impl Ospf {
         }
     }
 
-    /// Removes LSAs with MaxAge from the database when nobody needs them any more (section 14).
+    /// Removes LSAs with MaxAge from the database once no neighbour needs them (section 14).
     pub(super) fn bury(&mut self) {
         let busy = |state| matches!(state, State::Exchange | State::Loading);
         if self.dying.is_empty() || self.neighbours().any(|n| busy(n.state)) {

@@ -5,7 +5,7 @@ use drophammer_wire::ospf::{DatabaseDescription, LsaHeader, LsaKey};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-/// State of a neighbour (section 10.1). On a point-to-point link, 2-Way leads to ExStart at once.
+/// State of a neighbour (section 10.1). On a point-to-point link, 2-Way leads to ExStart immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     Init,
@@ -37,7 +37,7 @@ pub struct Neighbour {
     pub describe_at: Option<Instant>,
     /// LSAs that are newer at the neighbour (Link state request list).
     pub requests: BTreeMap<LsaKey, LsaHeader>,
-    /// Those of the last Link State Request that are still missing.
+    /// LSAs of the last Link State Request that are still missing.
     pub requested: BTreeSet<LsaKey>,
     pub request_at: Option<Instant>,
     /// LSAs that it has not acknowledged (Link state retransmission list).

@@ -447,7 +447,8 @@ impl Rib {
         }
     }
 
-    /// Records whether the device has a route to a PE router, and selects the paths through it anew.
+    /// Records whether the device has a route to a PE router, and repeats the selection for prefixes with paths through
+    /// it.
     pub fn set_reachable(&mut self, now: Instant, pe: u32, reachable: bool) {
         self.advance(now);
         let at = pe as usize;
@@ -713,7 +714,8 @@ const NOTHING: u32 = u32::MAX;
 /// An Adj-RIB-Out: what has been advertised to one peer, and what is still to be advertised.
 #[derive(Clone, Debug, Default)]
 struct AdjRibOut {
-    /// True if prefixes are at their place in their table, false if at their index among those of all tables.
+    /// True if prefixes are stored by their place in their table, false if by their index among the prefixes of all
+    /// tables.
     by_place: bool,
     told: Vec<u32>,
     count: usize,

@@ -527,9 +527,12 @@ impl Router {
             self.truth.dropped.ttl += 1;
             return false;
         }
-        let next_hop = entry.next_hop;
+        let (next_hop, swapped) = (entry.next_hop, !entry.out.is_empty());
+        self.swaps += u64::from(swapped);
+        let popped = swapped && is_nth(self.swaps, self.faults.label_pop_every);
+        self.truth.label_popped += u64::from(popped);
         let out = &self.interfaces[self.neighbours.get(next_hop).interface];
-        labels::exchange(frame.bytes_mut(), outermost, &entry.out, self.pipe);
+        labels::exchange(frame.bytes_mut(), outermost, if popped { &[] } else { &entry.out }, self.pipe);
         if frame.len() - IP > out.mtu {
             self.truth.dropped.mtu += 1;
             return false;

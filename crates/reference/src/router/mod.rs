@@ -91,6 +91,8 @@ pub struct Router {
     rules_read: u64,
     /// Number of packets that the filter permitted and denied.
     decisions: (u64, u64),
+    /// Packets with labels to be swapped.
+    swaps: u64,
     neighbours: Neighbours,
     server: Server,
     classes: Option<Classes<forward::Waiting>>,
@@ -240,6 +242,7 @@ impl Router {
             extended: 0,
             rules_read: 0,
             decisions: (0, 0),
+            swaps: 0,
             neighbours: Neighbours::new(config.neighbour_lifetime),
             server: Server::new(config.capacity_pps, config.buffer, config.faults.sag),
             classed: false,

@@ -171,7 +171,7 @@ impl Router {
         let speaker = speaker.as_mut()?;
         let done = act(speaker, &mut |interface, address| {
             if interface == interfaces.len() {
-                // The core has IPv4 alone.
+                // The core has only IPv4.
                 let IpAddr::V4(pe) = address else { return None };
                 return pes.intern(pe);
             }
@@ -283,7 +283,7 @@ impl Router {
                 self.truth.bgp = speaker.truth();
                 self.truth.fib = *self.fib.truth();
             }
-            // Imported routes follow the routes to their PE routers, even those of BGP.
+            // Imported routes follow the routes to their PE routers, even if these are BGP routes.
             if !self.resolve_pes(now) {
                 return changed;
             }

@@ -79,7 +79,7 @@ impl Router {
         frame: &mut Frame,
     ) -> bool {
         let Some(Entry { out, next_hop }) = self.towards(self.pes.address(pe)) else {
-            // The route has just gone, and those of the VRF are about to follow.
+            // The route has just gone, and the routes of the VRF are about to follow.
             self.truth.dropped.no_route += 1;
             return false;
         };
@@ -106,7 +106,7 @@ impl Router {
             self.truth.dropped.checksum += 1;
             return false;
         }
-        // With the uniform model, the TTL of the label replaces that of the packet.
+        // With the uniform model, the TTL of the label replaces the TTL of the packet.
         if outermost.ttl <= 1 || self.pipe && inner[if is_ipv4 { 8 } else { 7 }] <= 1 {
             self.truth.dropped.ttl += 1;
             return false;

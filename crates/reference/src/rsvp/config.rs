@@ -54,7 +54,7 @@ pub struct RsvpTruth {
     pub malformed: u64,
     /// Messages that were older than another one about the same state (RFC 2961 section 4.3).
     pub out_of_order: u64,
-    /// Neighbours that started anew (RFC 3209 section 5.3).
+    /// Neighbours that have restarted (RFC 3209 section 5.3).
     pub restarts: u64,
     /// Path received.
     pub path_received: u64,

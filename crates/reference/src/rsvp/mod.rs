@@ -3,8 +3,9 @@
 //! An LSP has two states: the path, which the previous hop refreshes with Paths and the device refreshes at the next hop; and the
 //! reservation, which comes back with Resvs and labels. While it is reserved, the device swaps labels for it.
 //!
-//! Each LSP is passed on in messages of its own, also if several share a session. Bandwidth is not accounted. Not supported: LSPs that
-//! begin or end at the device, wildcard filters, policy, authentication, and Hello requests of its own; it answers those of neighbours.
+//! Each LSP is passed on in messages of its own, even if several share a session. Bandwidth is not accounted. Not supported: LSPs that
+//! begin or end at the device, wildcard filters, policy, authentication, and Hello requests of its own; it answers the requests of
+//! neighbours.
 
 mod config;
 mod lsp;
@@ -164,7 +165,7 @@ impl Rsvp {
         };
         let instance = self.random.bits() as u32;
         let Some(neighbour) = self.neighbours.number(interface, address, instance) else {
-            return Err(Malformed::new("rsvp", "the hop is no neighbour"));
+            return Err(Malformed::new("rsvp", "the hop is not a neighbour"));
         };
         self.neighbours.heard(neighbour, message.flags, bundled);
         self.count(&body);
@@ -244,7 +245,7 @@ impl Rsvp {
         Hop { address: self.own(neighbour), interface: self.neighbours.list[neighbour].interface as u32 + 1 }
     }
 
-    /// Answers a Hello (RFC 3209 section 5.3). If the neighbour has started anew, its state is gone.
+    /// Answers a Hello (RFC 3209 section 5.3). If the neighbour has restarted, its state is gone.
     fn hello(&mut self, number: usize, hello: &HelloObject) {
         let neighbour = &mut self.neighbours.list[number];
         let other = neighbour.instance != 0 && neighbour.instance != hello.source;
@@ -326,7 +327,7 @@ impl Rsvp {
         }
     }
 
-    /// The lifetime of a state begins anew.
+    /// Restarts the lifetime of a state.
     fn refreshed(&mut self, slot: u32, half: Half, now: Instant) {
         let heard = &mut self.lsps.get(slot).heard[half as usize];
         heard.expires = now + heard.lifetime;

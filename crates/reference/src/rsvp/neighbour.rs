@@ -107,7 +107,7 @@ impl Neighbours {
         self.links.get(interface).copied().flatten()
     }
 
-    /// True if an address is one of the device's.
+    /// True if the device has this address.
     pub fn is_own(&self, address: Ipv4Addr) -> bool {
         self.links.iter().flatten().any(|link| link.address == address)
     }

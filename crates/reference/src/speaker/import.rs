@@ -48,7 +48,7 @@ impl Import {
         tables
     }
 
-    /// The first table after those of a route, which is wrong for it.
+    /// The next table after the first of `tables`, in a circle, that is not one of them: a wrong table for the route.
     fn wrong_table(&self, tables: &[TableId]) -> Option<TableId> {
         let (first, count) = (*tables.first()?, self.by_target.len() as TableId);
         (first..first + count).map(|before| before % count + 1).find(|table| !tables.contains(table))

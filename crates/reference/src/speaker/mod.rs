@@ -374,7 +374,7 @@ struct Sender<'a, 'b> {
 }
 
 impl Table {
-    /// Processes the body of an UPDATE. Routes of other families than that of the session are ignored.
+    /// Processes the body of an UPDATE. Routes of other families than the session's family are ignored.
     pub fn update(&mut self, from: Sender<'_, '_>, body: &[u8], with: &Negotiated) -> Result<(), Notification> {
         let update = read::read(body, with.ibgp)?;
         self.truth.updates_received += 1;

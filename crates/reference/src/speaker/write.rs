@@ -59,7 +59,7 @@ pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut 
     let mut nets = Vec::new();
     while out.len() < enough && *until != Some(0) {
         let Some((_, common)) = next(rib, way, faults, truth) else { return };
-        // A peer for VPN routes belongs to no table but those of VRFs.
+        // A peer for VPN routes belongs only to tables of VRFs.
         let (label, vrf) = if way.vpn { vrf_of(vrfs, &common) } else { Default::default() };
         let before = attributes(rib, way, &common, vrf.map(|vrf| vrf.target));
         // Size of MP_UNREACH_NLRI or MP_REACH_NLRI: 4 bytes of header, AFI, SAFI; the next hop with its length, a zero
@@ -219,7 +219,7 @@ fn compose(out: &mut Vec<u8>, way: &Way, common: &Common, before: &[u8], nets: &
         let code = match common.telling {
             Telling::Withdraw => attribute::MP_UNREACH_NLRI,
             Telling::Announce(_) => {
-                // The core has IPv4 alone.
+                // The core has only IPv4.
                 let own = way.own[usize::from(common.ipv6 && !way.vpn)];
                 value.push(next_hop_len(way, common) as u8);
                 if way.vpn {

@@ -75,7 +75,7 @@ pub fn host(port: usize) -> Device {
     })
 }
 
-/// Makes a host ping its gateway; false if it does not use this family.
+/// Makes a host ping its gateway. False if the host does not use this family.
 pub fn ping(host: &mut Device, now: Instant, family: Family) -> bool {
     host.command(now, "ping", &Command::Ping(Echo::gateway(family))).is_ok()
 }
@@ -94,7 +94,7 @@ impl Bench {
         Bench { router: Router::new(config).unwrap(), hosts, sent: Vec::new(), control: Vec::new() }
     }
 
-    /// The hosts have resolved the router, and the router has learned them from that.
+    /// The hosts have resolved the router, and the router has learned their addresses from that.
     pub fn new(config: Config) -> Bench {
         let mut bench = Bench::cold(config);
         bench.wake_hosts(Instant(0));

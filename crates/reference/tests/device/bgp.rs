@@ -1,4 +1,4 @@
-//! BGP of the device with emulated speakers: its messages, their times to the nanosecond, and every fault.
+//! BGP of the device with emulated speakers: its messages, their times (to the nanosecond), and every fault.
 
 use crate::common::{MS, SECOND, Test, net4, net6, numbers};
 use crate::speakers::{DUT, Heard, World, announce, asn, attributes, config, next_hop, update, withdraw};
@@ -244,7 +244,7 @@ fn limits_are_exact() {
     assert_eq!((announced(&heard), withdrawn(&heard)), (names(0..150), names(0..150)));
     assert_eq!((world.router.truth().bgp.sessions, world.router.truth().bgp.notifications_sent), (1, 1));
 
-    // The forwarding table: all routes are advertised, but only the first ones forward.
+    // The forwarding table is full: all routes are advertised, but only the first ones forward.
     let mut world = World::new(Config { fib_limit_ipv4: Some(120), ..config(2, false, BgpConfig::default()) });
     world.speakers[0].say(&announce(0, 0, 200));
     world.run_until(Instant(SECOND));
@@ -360,7 +360,7 @@ fn a_reset_in_the_middle_of_the_table() {
     assert_eq!((why.code, why.subcode), (6, 4));
     let truth = world.router.truth().bgp;
     assert_eq!((truth.routes_received, truth.paths, truth.routes, truth.sessions), (155, 0, 0, 1));
-    // Once: later there is no fault.
+    // The fault happens only once.
     world.run_until(Instant(5 * SECOND));
     assert_eq!(world.router.truth().bgp.sessions, 2);
     world.heard(1);
@@ -397,7 +397,7 @@ fn who_never_reads_fills_the_window() {
     let truth = world.router.truth().bgp;
     assert_eq!((truth.updates_received, truth.sessions), (0, 2));
     assert!(world.speakers[0].waiting() > 50_000, "the rest waits at the speaker");
-    // It reads again, and nothing is lost.
+    // When it reads again, nothing is lost.
     world.router.set_faults(Faults::default()).unwrap();
     world.run_until(Instant(2 * SECOND));
     assert_eq!(world.router.truth().bgp.routes_received, 130_000);
@@ -429,7 +429,7 @@ fn silence_ends_a_session_after_the_hold_time() {
 
 #[test]
 fn a_slow_reader_takes_its_share_and_the_window_closes() {
-    // Ten routes of 4 bytes in each of 3,000 messages, 400 bytes of them in each 10 ms.
+    // 3,000 messages with ten routes of 4 bytes each; 400 bytes are read every 10 ms.
     let mut world = with_faults(BgpFaults { reads_per_second: 40_000, ..BgpFaults::default() });
     let one = announce(0, 0, 10).len() as u64;
     (0..3_000).for_each(|n| world.speakers[0].say(&announce(0, 10 * n, 10 * n + 10)));

@@ -1,4 +1,4 @@
-//! Which frames the device forwards, when it does, and which it drops.
+//! Which frames the device forwards, when it forwards them, and which it drops.
 
 use crate::common::*;
 use drophammer_model::Instant;

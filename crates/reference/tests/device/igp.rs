@@ -46,9 +46,9 @@ fn core(fib_delay: Duration) -> CoreConfig {
         prefix_len: 24,
         neighbour: net4(port, 2),
         neighbour_id: p_router(port),
-        pe: pe_router(port),
+        pe: Some(pe_router(port)),
     };
-    let role = CoreRole { loopback: DUT_LOOPBACK, links: vec![link(0), link(1)] };
+    let role = CoreRole { loopback: DUT_LOOPBACK, links: vec![link(0), link(1)], unlabelled: Vec::new() };
     CoreConfig { role, fib_delay, fib_time_per_route: Duration::ZERO, label_limit: None }
 }
 
@@ -126,7 +126,7 @@ impl World {
         self.run_until(self.now + time);
     }
 
-    /// Does what is due now.
+    /// Does everything that is due now.
     fn step(&mut self) {
         let (now, mut frames) = (self.now, Vec::new());
         for (port, host) in self.hosts.iter_mut().enumerate() {
@@ -161,7 +161,7 @@ impl World {
         (0..2).for_each(|port| self.command(port, protocol, &Command::Start));
     }
 
-    /// Adjacencies are full, and the routers behind the ports are known.
+    /// Waits until adjacencies are full and the routers behind the ports are known.
     fn with_ospf(fib_delay: Duration, externals: u32) -> World {
         let mut world = World::new(fib_delay, externals);
         world.start("ospf");
@@ -185,7 +185,7 @@ impl World {
         Some((interface, labels))
     }
 
-    /// Sends a packet from port 2 with this number, and returns where it leaves: port and frame.
+    /// Sends a packet with this number from port 2. Returns the port by which it leaves, and the frame.
     fn forward(&mut self, destination: Ipv4Addr, number: u32, labels: &[u32]) -> Option<(usize, Vec<u8>)> {
         let test = Test { destination: destination.into(), size: 100, ..Test::new(2, 1, Family::Ipv4) };
         let mut frame = test.frame(number);
@@ -227,12 +227,12 @@ fn two_p_routers_become_adjacent_and_their_networks_reachable() {
         assert_eq!((state.counter("lsas_retransmitted"), state.counter("malformed")), (0, 0));
         assert_eq!(world.to(pe_router(port)), Some((port, vec![])));
         let neighbour = world.hosts[port].protocol::<Ospf>().unwrap();
-        // Two Hellos of the device came before the command to start.
+        // Two Hellos of the device arrived before the command to start.
         assert_eq!(neighbour.rejected().sum(), 2, "{:?}", neighbour.rejected());
     }
-    // Router-LSAs of the device, of two P routers and of two PE routers. The links are connected, and not routes of OSPF.
+    // Router-LSAs of the device, of two P routers and of two PE routers. The links are connected routes, not OSPF routes.
     assert_eq!((world.truth().lsas, world.truth().routes), (5, 2));
-    // Everything that the device advertises itself.
+    // Everything that the device itself advertises.
     let now = world.now;
     let own = |text: &str| Expected::Prefix(text.parse().unwrap());
     let expected = [own("100.127.255.1/32"), own("198.18.0.0/24"), own("198.18.1.0/24"), own("100.127.1.2/32")];
@@ -283,7 +283,7 @@ fn ten_thousand_externals_cost_few_computations_and_survive_a_refresh() {
     world.run_for(Duration::from_secs(1_900));
     assert_eq!((world.truth().fib_changes, world.truth().spf_runs), (fib, runs), "a refresh changes nothing");
     assert_eq!((world.truth().lsas, world.truth().ospf_full), (10_005, 2));
-    // A neighbour that is silent takes its routes with it, and the other keeps its own.
+    // If a neighbour falls silent, its routes disappear; the other neighbour keeps its routes.
     world.command(1, "ospf", &Command::Stop);
     world.run_for(Duration::from_secs(41));
     assert_eq!((world.truth().ospf_full, world.truth().routes), (1, 1));
@@ -335,7 +335,7 @@ fn labels_are_swapped_pushed_and_popped() {
 
     let part = 0..10;
     world.command(1, "ldp", &Command::Ldp(LdpCommand::Advertise { range: 1, part: part.clone() }));
-    // Labels of a router that is not the next hop are kept, but not used.
+    // Labels from a router that is not the next hop are kept but not used.
     world.command(0, "ldp", &Command::Ldp(LdpCommand::Advertise { range: 1, part: part.clone() }));
     let start = world.now;
     world.run_for(FIB_DELAY - Duration::from_nanos(1));
@@ -353,7 +353,7 @@ fn labels_are_swapped_pushed_and_popped() {
     let (port, frame) = world.forward(pe_router(1), 6, &[popped]).unwrap();
     assert_eq!((port, label_of(&frame)), (1, None));
 
-    // The better path over port 0 has the label of its router; the device's own label stays.
+    // The better path over port 0 uses the label of the router there; the device's own label stays.
     world.advertise(0, Part::External(4..5));
     world.run_for(Duration::from_secs(2));
     let (port, frame) = world.forward(prefix(4), 7, &[incoming]).unwrap();
@@ -365,7 +365,7 @@ fn labels_are_swapped_pushed_and_popped() {
     assert_eq!(world.state::<Lsr>(1).counter("releases_received"), 10);
     assert_eq!((world.forward(prefix(5), 8, &[label(&world, 5)]), world.to(prefix(5))), (None, Some((1, vec![]))));
 
-    // A prefix without a route has no label; a session that ends takes its labels with it.
+    // A prefix without a route has no label. When a session ends, its labels disappear.
     world.ospf(1, OspfCommand::Withdraw(Part::External(9..10)));
     world.run_for(Duration::from_secs(1));
     assert_eq!((world.truth().labels_sent, world.state::<Lsr>(0).counter("withdraws_received")), (11, 1));
@@ -399,7 +399,7 @@ fn bfd_ends_the_adjacency_within_the_detection_time() {
     world.run_for(Duration::from_secs(5));
     assert_eq!(world.truth().bfd_up, 2);
     let report = |world: &World, port: usize| world.hosts[port].protocol::<Bfd>().unwrap().sessions().next().unwrap();
-    // The slower of 50 ms of the device and 300 ms that the tester can receive, and the other way round 100 ms.
+    // The larger of the device's 50 ms and the 300 ms at which the tester can receive; in the other direction 100 ms.
     assert_eq!(report(&world, 0).detection_time, Duration::from_millis(900));
     // A router that falls silent is lost after three of its intervals.
     world.hosts[0] = host(0);
@@ -409,7 +409,7 @@ fn bfd_ends_the_adjacency_within_the_detection_time() {
     assert_eq!(world.to(pe_router(0)).map(|(port, _)| port), Some(0), "until the next computation of the routes");
     world.run_for(SPF_DELAY);
     assert_eq!(world.to(pe_router(0)), None);
-    // A router that says that it goes down is lost at once.
+    // A router that announces that it goes down is lost immediately.
     world.command(1, "bfd", &Command::Stop);
     world.run_for(Duration::from_millis(100));
     assert_eq!(world.truth().bfd_up, 0);

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 const INGRESS: usize = 0;
 const EGRESS: usize = 1;
-/// First label of the egress, and of the device.
+/// First label of the egress, and first label of the device.
 const LABEL: u32 = 100_000;
 const OWN: u32 = 600_000;
 const BUDGET: usize = 64 << 10;
@@ -32,7 +32,7 @@ struct World {
     cut: [bool; 2],
     /// Labelled frames that arrived: port, label, TTL.
     labelled: Vec<(usize, u32, u8)>,
-    /// Messages that the device sent to each port, and received.
+    /// Messages that the device sent on each port, and received.
     sent: [u64; 2],
     /// Frames to the device.
     received: Vec<(usize, Vec<u8>)>,
@@ -219,7 +219,7 @@ fn lsps_are_set_up_forwarded_and_torn_down() {
 
 #[test]
 fn refreshes_keep_state_without_reduction() {
-    // Both ends refresh 100 LSPs every 10 s, exactly: at 10, 20, ... 100 s after the first message.
+    // Both ends refresh 100 LSPs exactly every 10 s: 10, 20, ... 100 s after the first message.
     let mut world = World::new(100, &ends());
     world.set_up(0..100, 0);
     world.run_to(105 * SECOND);
@@ -240,7 +240,7 @@ fn refreshes_keep_state_without_reduction() {
 
 #[test]
 fn summaries_refresh_state_with_reduction() {
-    // By their Hellos, the neighbours know of each other that they support it.
+    // The neighbours learn from each other's Hellos that they support refresh reduction.
     let hello = Some(HelloConfig { interval: Duration::from_secs(3) });
     let mut world = World::new(1_000, &RsvpConfig { hello, ..reduced() });
     world.run_to(5 * SECOND);
@@ -248,17 +248,17 @@ fn summaries_refresh_state_with_reduction() {
     world.run_to(110 * SECOND);
     assert_eq!(world.up(), [1_000; 3]);
     let truth = world.truth();
-    // Each state was sent once, and acknowledged.
+    // Each state was sent once, and was acknowledged.
     assert_eq!([truth.path_received, truth.path_sent, truth.resv_received, truth.resv_sent], [1_000; 4]);
     assert_eq!((truth.acks_sent, truth.acks_received, truth.retransmissions), (2_000, 2_000, 0));
-    // The ends refresh three lists of at most 350 identifiers 10 times.
+    // Each end refreshes three lists of at most 350 identifiers 10 times.
     assert_eq!((truth.summaries_received, truth.path_refreshes), (2 * 3 * 10, 10_000));
     assert_eq!(
         truth.summaries_sent,
         world.counter(INGRESS, "srefresh_received") + world.counter(EGRESS, "srefresh_received")
     );
     assert!((2 * 3 * 8..=2 * 3 * 12).contains(&truth.summaries_sent), "{}", truth.summaries_sent);
-    // The ends send Bundles, so the device does.
+    // The ends send Bundles, so the device does too.
     assert!(truth.bundles_received > 0 && truth.bundles_sent > 0);
     assert_eq!((truth.nacks_sent, truth.nacks_received, world.counter(INGRESS, "timeouts")), (0, 0, 0));
 }
@@ -291,7 +291,7 @@ fn reservations_of_a_silent_egress_time_out() {
     let truth = world.truth();
     assert_eq!((truth.lsps, truth.reserved, truth.resv_timeouts), (3, 0, 3));
     assert_eq!((world.state(INGRESS).up, world.counter(INGRESS, "resv_tear_received")), (0, 3));
-    // They come back with the egress.
+    // The LSPs come back with the egress.
     world.cut[EGRESS] = false;
     world.run_to(100 * SECOND);
     assert_eq!(world.up(), [3; 3]);
@@ -311,7 +311,7 @@ fn lsps_beyond_the_limit_are_refused() {
             "each refused Path has its error"
         );
         assert!(refused >= 3);
-        // Room that is free again is used.
+        // Freed room is used again.
         world.command(INGRESS, RsvpCommand::TearDown(Pace { lsps: 0..2, per_second: 0 }));
         world.run_to(25 * SECOND);
         assert_eq!((world.up(), world.rsvp(INGRESS).label_of(9).is_some()), ([7; 3], false));
@@ -330,7 +330,7 @@ fn a_wrong_explicit_route_is_refused() {
             &[strict(0, 1), RouteHop { address: [10, 9, 9, 9].into(), prefix_len: 32, loose: true }],
             routing::BAD_LOOSE_NODE,
         ),
-        // The endpoint follows as a loose hop, and nothing leads to it.
+        // The endpoint follows as a loose hop, but there is no route to it.
         (&[strict(0, 1)], routing::BAD_LOOSE_NODE),
     ];
     for (route, value) in cases {
@@ -353,7 +353,7 @@ fn hellos_are_answered_and_a_restart_ends_the_state() {
         world.truth().hellos_sent,
         world.counter(INGRESS, "hello_received") + world.counter(EGRESS, "hello_received")
     );
-    // The ingress is stopped unheard, and starts anew.
+    // The ingress is stopped without anybody noticing, and starts again.
     world.cut[INGRESS] = true;
     world.hosts[INGRESS].command(world.now, NAME, &Command::Stop).unwrap();
     world.run_to(32 * SECOND);
@@ -384,7 +384,7 @@ fn a_forgotten_lsp_is_gone_without_a_word_until_its_path_comes_again() {
     }
 }
 
-/// A world with LSPs, and the packets of RSVP that its hosts have sent: all types of messages.
+/// A world with LSPs, and the RSVP packets that its hosts have sent, which include all types of messages.
 fn talkative(ends: &RsvpConfig) -> (World, Vec<(usize, Vec<u8>)>) {
     let hello = Some(HelloConfig { interval: Duration::from_secs(3) });
     let mut world = World::new(6, &RsvpConfig { hello, confirm: true, ..ends.clone() });
@@ -427,7 +427,7 @@ proptest! {
             world.router.receive(world.now, port, &frame);
             world.run_to(world.now.0 + 200 * MS);
         }
-        // Everything that is left is refreshed, or times out.
+        // Everything that is left is refreshed or times out.
         world.run_to(world.now.0 + 200 * SECOND);
         let truth = world.truth();
         prop_assert!(truth.reserved <= truth.lsps && truth.lsps <= 64, "{truth:?}");

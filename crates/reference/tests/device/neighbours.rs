@@ -137,7 +137,7 @@ fn who_connects_first_and_is_not_known_yet_is_answered_once_it_is() {
         });
         syns.iter().for_each(|syn| bench.router.receive(Instant(SECOND), 0, syn));
         bench.run_until(Instant(SECOND + MS));
-        // One request and, with its answer, as many segments as transit frames could have waited.
+        // One request, and after its answer as many segments as transit frames could have waited.
         let asked = bench.router.truth().resolution_requests;
         let answers: Vec<_> = bench.sent.iter().filter_map(|s| link::packet(&s.2, mac)).collect();
         let answers = answers.into_iter().filter(|p| stack.receive(Instant(SECOND), p)).count();

@@ -33,7 +33,7 @@ fn address(n: u16, host: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a40_0000 + 4 * u32::from(n) + host)
 }
 
-/// Even ones are in an 802.1Q VLAN, odd ones have two tags.
+/// Even devices are in an 802.1Q VLAN, odd devices have two tags.
 fn tags_of(n: u16) -> Vec<Tag> {
     let inner = Tag { tpid: tags::DOT1Q, vid: n % 500 + 1 };
     match n % 2 {
@@ -118,7 +118,7 @@ impl World {
         (world, ids)
     }
 
-    /// Runs until `enough`, for `time` at most. Returns whether it was enough.
+    /// Runs until `enough`, for at most `time`. Returns true if `enough` became true.
     fn run(&mut self, time: Duration, enough: impl Fn(&World) -> bool) -> bool {
         let end = self.now + time;
         loop {

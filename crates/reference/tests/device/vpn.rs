@@ -28,7 +28,7 @@ use world::{
 const VRFS: u32 = 3;
 const ROUTES: u32 = 20;
 
-/// A world in which all sides have advertised their routes and received those of the others.
+/// A world in which all sides have advertised their routes and received the routes of the others.
 struct Exchanged {
     world: World,
     local: Arc<Routes>,
@@ -61,7 +61,7 @@ impl Exchanged {
         world.run(|w| w.pe().adj_rib_in(0).is_complete(*at_pe) && ces(w))
     }
 
-    /// Asserts that everybody has exactly the expected routes.
+    /// Asserts that all routers have exactly the expected routes.
     fn assert_right(&self) {
         let pe = self.world.pe().adj_rib_in(0);
         let report = pe.report(self.at_pe);
@@ -113,7 +113,7 @@ fn routes_of_overlapping_vrfs_pass_in_both_directions() {
 
 #[test]
 fn packets_carry_the_labels_of_their_route_and_lose_them_at_the_end() {
-    // Labels of the way to the PE router, and whether labels have a TTL of their own.
+    // Labels of the path to the PE router, and true if labels have their own TTL.
     for (transport, pipe) in [(vec![], false), (vec![77], false), (vec![77, 78], true)] {
         let pushed = if transport.is_empty() { vec![] } else { vec![pushed(&transport)] };
         let mut all = Exchanged::new(Config { pushed, pipe, ..config(VRFS) }, ROUTES);
@@ -161,7 +161,7 @@ fn what_does_not_belong_to_a_vrf_does_not_pass() {
         assert_eq!(truth.forwarded, before.forwarded + 2 * (1 - own));
         assert_eq!(truth.icmp_errors, before.icmp_errors + own);
     }
-    // The device's own table has no route of a VRF, and a VRF has none of the device.
+    // The device's own table has no routes of VRFs, and a VRF has no routes of that table.
     let before = *world.router.truth();
     let [inner, to_p] = [host(&local, 0), world::P].map(|to| packet(source, to, 64));
     let untagged = labelled(to_dut(CORE), &[], &inner);
@@ -172,7 +172,7 @@ fn what_does_not_belong_to_a_vrf_does_not_pass() {
         assert!(sent.iter().all(|(port, _)| *port == CUSTOMERS));
     }
     assert_eq!(world.router.truth().dropped.no_route, before.dropped.no_route + 4);
-    // Labels that nobody has, a label above another one, an expired label, and labels from a CE router.
+    // Unknown labels, a label above another one, an expired label, and labels from a CE router.
     let label = |labels: &[(u32, u8)]| labelled(to_dut(CORE), labels, &to_p);
     let vrf = FIRST_VRF_LABEL;
     for frame in
@@ -285,7 +285,7 @@ fn one_vpn_route_leaks_into_the_next_vrf() {
         u32::from_be_bytes([0, frame[14], frame[15], frame[16]]) >> 4
     };
     let own = |all: &Exchanged, vrf, route| all.remote.label(vrf, route);
-    // It leaks whether it is there when the fault begins, or comes later; and it is the only one.
+    // The route leaks whether it is present when the fault begins or comes later, and no other route leaks.
     for later in [false, true] {
         if later {
             let (now, remote) = (all.world.now, all.remote.clone());
@@ -414,7 +414,7 @@ fn netgauze_reads_the_vpn_routes_of_the_device() {
     assert_eq!(heard, [announced, withdrawn]);
 }
 
-/// An UPDATE with VPN routes of the emulated PE router: 30.0.`n`.0/24 of VRF 0.
+/// An UPDATE with a VPN route of the emulated PE router: 30.0.`n`.0/24 of VRF 0.
 fn vpn_update(attributes: &[&[u8]], n: u8) -> Vec<u8> {
     let rd = drophammer_model::label_edge::distinguisher(world::pe(), 0).distinguisher();
     let next_hop = [&[0; 8][..], &world::pe().octets()].concat();
@@ -447,7 +447,7 @@ fn malformed_vpn_routes_are_withdrawn_or_end_the_session() {
     assert_eq!(present(&mut world, vpn_update(&[origin, path, local_pref], 1)), 0);
     let truth = world.router.truth().bgp;
     assert_eq!((truth.treated_as_withdrawn, truth.not_imported, truth.paths, truth.sessions), (2, 1, 0, 3));
-    // An own AS in the path, a reserved label.
+    // The device's own AS in the path, and a reserved label.
     let own_as = [0x40, 2, 6, 2, 1, 0, 0, 0xfd, 0xe8];
     assert_eq!(present(&mut world, vpn_update(&[origin, &own_as, local_pref, &target], 2)), 0);
     let mut reserved = vpn_update(&sound, 3);
@@ -457,7 +457,7 @@ fn malformed_vpn_routes_are_withdrawn_or_end_the_session() {
     assert_eq!(present(&mut world, reserved), 0);
     let truth = world.router.truth().bgp;
     assert_eq!((truth.looped, truth.unreachable, truth.paths), (1, 1, 2));
-    // A prefix of 33 bits leaves the routes of the UPDATE unknown.
+    // A prefix of 33 bits makes the routes of the UPDATE unreadable.
     let mut long = vpn_update(&sound, 4);
     let at = long.windows(3).position(|three| three == [0, 0x7d, 0x01]).unwrap();
     long[at - 1] = 88 + 33;

@@ -35,7 +35,7 @@ pub struct Heard {
     /// `10.0.0.0/8`; an End-of-RIB has no prefix at all.
     pub withdrawn: Vec<String>,
     pub announced: Vec<String>,
-    /// All attributes except those of routes, as in the message.
+    /// All attributes that do not contain routes, as in the message.
     pub attributes: Vec<u8>,
     /// Next hop of MP_REACH_NLRI.
     pub next_hop: Option<IpAddr>,
@@ -56,8 +56,8 @@ fn nets(ipv6: bool, mut bytes: &[u8]) -> Vec<String> {
     all
 }
 
-/// Withdrawn and announced routes and the next hop of MP_REACH_NLRI as netgauze-bgp-pkt reads them: a reader that shares no code with
-/// the device or the tester.
+/// Withdrawn and announced routes and the next hop of MP_REACH_NLRI as netgauze-bgp-pkt reads them: it shares no code with the device
+/// or the tester.
 fn heard_by_netgauze(body: &[u8]) -> (Vec<String>, Vec<String>, Option<IpAddr>) {
     macro_rules! nets {
         ($routes:expr) => {
@@ -291,7 +291,7 @@ impl World {
         world
     }
 
-    /// Hosts have resolved the router; sessions have been started.
+    /// Hosts have resolved the router, and sessions have been started.
     pub fn idle(config: Config) -> World {
         let ports = config.ports.len();
         let bgp = config.bgp.clone().unwrap();

@@ -147,7 +147,7 @@ fn without_a_column_for_the_rows_each_dut_has_one() {
     let expected =
         [["DUT", "512 [fps]", "delay [µs]", "all"], ["linux", "1,000,000 *", "12.35", "–"], ["frr", "–", "9", "–"]];
     assert_eq!(rows(&run, TITLE), expected);
-    // Units that differ stand with the values.
+    // Units that differ are shown with the values.
     let of_frr = run.tests.iter_mut().find(|record| record.dut == "frr" && record.test == "throughput").unwrap();
     of_frr.outcome.tables[0].columns[2].unit = "ms".into();
     let rows = rows(&run, TITLE);

@@ -49,11 +49,11 @@ fn a_figure_that_no_round_has_is_in_the_summary_with_its_reason() {
         assert_eq!(badge, by == Blame::Spoilt);
         let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
         assert_eq!(json["ranking"]["figures"][0]["duts"][0]["missing"], said);
-        // A router that is as fast as the line is no problem.
+        // A router that is as fast as the line is not a problem.
         let problems = json["problems"].as_array().unwrap().iter().filter(|line| line.to_string().contains("cc1"));
         assert_eq!(problems.count(), usize::from(by != Blame::Nothing));
     }
-    // Other rounds have it.
+    // Other rounds have the value.
     let some = changed(&[2], without(Blame::Spoilt));
     assert_eq!(ending(&some), Ending::Good);
     assert!(!summary_text(&some, false).contains("not measured"));

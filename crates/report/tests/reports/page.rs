@@ -46,7 +46,7 @@ fn the_first_screen_has_verdict_conclusion_figures_devices_and_ports() {
         assert!(!figure.contains("NaN") && !figure.contains("inf\""), "{test}");
     }
     assert_eq!(json["started"]["about"]["facts"][0][1], "Jane Doe");
-    // Without facts, criteria and a device that came up the screen shows nothing of them, and invents nothing.
+    // Without facts, criteria or a device that came up, the screen omits them and invents nothing.
     let mut bare = crate::synthetic::run(1);
     bare.duts.clear();
     bare.tests.iter_mut().for_each(|t| t.outcome.verdicts.clear());
@@ -60,7 +60,7 @@ fn many_trials_are_text_until_they_are_opened() {
     let mut run = crate::synthetic::run(2);
     crate::synthetic::lengthen(&mut run, 1_000);
     let (html, _) = report(&run);
-    // The content that scripts build is in `noscript`, so no trial is in the tree of the page before.
+    // The content that scripts build is in `noscript`, so the page's tree contains no trial before that.
     let mut outside = String::new();
     let mut lists = 0;
     for (i, part) in html.split("<noscript>").enumerate() {

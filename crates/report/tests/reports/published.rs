@@ -56,7 +56,8 @@ fn published_figures_stand_in_columns_beside_those_of_the_run() {
     assert_eq!(head[3..], ["old &lt;one&gt; (1989), published [1]", "core (2001), published"]);
     assert_eq!(row(summary, "Overall rank")[3..], ["–", "–"]);
     assert_eq!(row(summary, "Throughput, 64 bytes")[3..], ["5,782", "faster [1]"]);
-    // The unit of the document is not that of the figure, and its values have another note than others of its column.
+    // The unit of the document differs from the unit of the figure, and its values have another note than the other
+    // values of the column.
     assert_eq!(row(summary, "Throughput, 1518 bytes")[3..], ["–", "99.8 % of line rate [2]"]);
     for note in ["[1] Published throughput (published: a document). With 0.1 % loss.", "[2] Published throughput"] {
         assert!(summary.replace('\\', "").contains(note), "{note}");
@@ -118,7 +119,7 @@ fn the_page_sets_them_apart_and_names_their_source_and_meaning() {
     assert!(summary.contains("old &lt;one&gt; (1989) <sup>1</sup>"), "{summary}");
     assert!(summary.contains("99.8 <small>% of line rate</small> <sup>2</sup>"), "{summary}");
     assert!(summary.contains("<sup>2</sup> Published throughput (published: a document). With 0.1 % loss."));
-    // Every row has as many cells as the head, counting those that span.
+    // Every row has as many cells as the head, counting cells that span several columns.
     let table = summary.split("</table>").next().unwrap();
     let width = |row: &str| -> usize {
         let cells = row.split("<t").skip(1).filter(|part| part.starts_with(['h', 'd']));
@@ -145,7 +146,7 @@ fn machines_get_them_and_ranks_do_not_change() {
         throughput["published"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap()).collect();
     assert_eq!(keys, ["throughput_64_pps", "throughput_128_pps", "throughput_1518_pps", CELL]);
     assert!(csv.contains(&format!("throughput,throughput_64_pps,\"Throughput, 64 bytes [fps]\",{OLD},5782,fps,Published throughput,a document,With 0.1 % loss.\r\n")), "{csv}");
-    // Without them all ranks, places and words about them are the same.
+    // Ranks, places and the text about them are the same without published figures.
     let mut bare = run();
     bare.started.about.published.clear();
     let bare = report(&bare);

@@ -166,7 +166,8 @@ fn rates_of_a_test_that_the_suite_has_twice_name_the_test() {
     }
 }
 
-/// A test of mixes sends frames of one size with other shares of IPv6: bits of one mix are not those of another.
+/// A test of mixes sends frames of one size with different shares of IPv6, so the bits of one mix do not apply to
+/// another.
 #[test]
 fn bits_of_another_mix_of_families_are_not_shown() {
     let mut run = run(&[Family::Ipv4]);
@@ -184,7 +185,7 @@ fn bits_of_another_mix_of_families_are_not_shown() {
     let entry_mixed = entry(&run);
     assert_eq!((&entry_mixed["l2_mbps"], &entry_mixed["line_percent"]), (&Value::Null, &Value::Null));
     close(&entry_mixed["all_ports_pps"], rate(0, 64) * 2.0);
-    // Where the number of sending ports differs too, nothing is known.
+    // If the number of sending ports also differs, nothing is known.
     let one_way = run.trials.iter_mut().filter(of_size).last().unwrap();
     one_way.spec.flows = vec![flow(Family::Ipv4)];
     assert_eq!(entry(&run)["all_ports_pps"], Value::Null);

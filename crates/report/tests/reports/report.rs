@@ -325,7 +325,7 @@ fn the_tester_is_no_router() {
     broken.tests[0].status = TestStatus::Failed("no room".into());
     let new: Vec<_> = View::new(&broken).problems().into_iter().filter(|p| !before.problems().contains(p)).collect();
     assert_eq!(new, ["Tester ceiling on tester: failed: no room"]);
-    // Kind and the suite's list decide: a router of the suite with this name stays a router.
+    // The kind and the suite's list decide: a router of the suite with this name is still a router.
     let mut named = run.clone();
     named.started.duts.push(TESTER.into());
     assert!(View::new(&named).tester.is_none());

@@ -47,7 +47,7 @@ fn the_conclusion_names_the_test_of_each_leader() {
     }
     let html = &report(&run)["report.html"];
     assert!(html.contains("Throughput, 64 bytes \u{2013} Throughput (swap)</a>"), "the main figures");
-    // Where the test is there once, its title would say nothing new.
+    // If the suite has the test only once, its title would add nothing.
     let once = conclusion(&crate::synthetic::in_rounds(&crate::synthetic::run(3), 6));
     assert!(once.contains("Throughput, 64 bytes (8"), "{once}");
 }
@@ -86,7 +86,7 @@ fn a_doubt_is_of_the_test_whose_trials_raise_it() {
     let said = conclusion(&run);
     let doubtful = |title: &str| format!("Throughput, 64 bytes \u{2013} {title} of linux is doubtful and has no rank");
     assert!(said.contains(&doubtful("Throughput")) && !said.contains(&doubtful("Throughput (swap)")), "{said}");
-    // All its trials are those of the second test.
+    // All trials that it names belong to the second test.
     let own = run.trials.iter().filter(|trial| trial.test == "throughput");
     run.earlier = own.map(|trial| (trial.result.trial, 1)).collect();
     let said = conclusion(&run);

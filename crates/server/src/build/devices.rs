@@ -52,7 +52,7 @@ pub struct NeighbourName {
     pub gateway: IpAddr,
 }
 
-/// First MAC address of devices without one, after those of the ports.
+/// First MAC address for devices that have none configured; it follows the addresses of the ports.
 const FIRST_MAC: usize = 0x4000;
 
 pub(super) struct Builder<'a> {
@@ -168,7 +168,7 @@ impl Builder<'_> {
             let text = format_args!("`{}` has no address of the family of {}", peer.address_name, peer.dut);
             return self.errors.add(path, text);
         };
-        // Any AS of the DUT is right for an external peer.
+        // An external peer may have any AS: 0 accepts all.
         let dut_as = if peer.internal { peer.asn } else { 0 };
         let mut config = PeerConfig::new(own, peer.dut, peer.asn, dut_as, router_id);
         config.hold = peer.hold;

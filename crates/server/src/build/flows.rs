@@ -1,7 +1,7 @@
-//! Flows: each becomes one stream per pair of ends, with its share of rate and frames.
+//! Flows: each becomes one stream per pair of ends, with its share of the flow's rate and frames.
 //!
-//! A stream is a flow of a trial that has frames all the time, evenly spaced. The engine starts and stops it so that the right
-//! number of frames leaves, at whatever moment a client starts the flow.
+//! A stream is a flow of a trial whose frames are evenly spaced and never end. The engine starts and stops it so that exactly
+//! the right number of frames leaves, whenever a client starts the flow.
 
 use super::{Link, LspPlace, Place};
 use crate::model::flow::{Ends, Flow, FlowMetrics, Gap, Length, Rate};
@@ -32,17 +32,17 @@ pub struct PlannedFlow {
 /// Frames of a flow from one end to another.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// The flow of the trial. A missing destination MAC address is that of `gateway`.
+    /// The flow of the trial. If it has no destination MAC address, frames go to the MAC address of `gateway`.
     pub spec: FlowSpec,
-    /// Device whose gateway gets the frames, if the flow does not say which MAC address they go to.
+    /// Device whose gateway gets the frames, if the flow has no destination MAC address.
     pub gateway: Option<usize>,
-    /// The header whose label is that of an LSP.
+    /// The header that gets the label of an LSP.
     pub label: Option<(usize, LspPlace)>,
     /// When it sends.
     pub program: Program,
-    /// Bytes of the frames in one round, with FCS.
+    /// Total length of the frames in one round, with FCS, in bytes.
     pub sizes: Vec<u64>,
-    /// Time in ns of a frame on the line to the receiver, if latency does not contain it.
+    /// Time that a frame takes on the line to the receiver, in ns, if latency does not contain it.
     pub line_ns: f64,
 }
 
@@ -123,7 +123,7 @@ impl<'a> FlowBuilder<'a, '_> {
         found.map(|place| End { port: place.port, place: Some(place) })
     }
 
-    /// The pairs of ends, and further ports at which frames may arrive. `None` after an error.
+    /// The pairs of ends, and other ports at which frames may arrive. `None` after an error.
     fn pairs(&self, flow: &Flow) -> Option<(Pairs<'a>, Vec<usize>)> {
         match &flow.ends {
             Ends::Port { tx, rx } => {
@@ -166,7 +166,7 @@ impl<'a> FlowBuilder<'a, '_> {
         Some(PlannedFlow { name: flow.name.clone(), streams, metrics: flow.metrics })
     }
 
-    /// One stream for each pair, which share rate and frames of the flow.
+    /// One stream for each pair. The streams share the flow's rate and frames.
     fn streams(
         &mut self,
         flow: &Flow,
@@ -228,8 +228,8 @@ impl<'a> FlowBuilder<'a, '_> {
         Some(Stream { spec, gateway, label, program, sizes, line_ns })
     }
 
-    /// Time in ns of a frame on this line. Frames arrive whole, so latency until the first bit is shorter by this time. Over a
-    /// virtual link, the whole frame arrives at once.
+    /// Time that a frame takes on this line, in ns. The tester sees whole frames, so latency until the first bit is shorter by
+    /// this time. Over a virtual link, the whole frame arrives at one instant.
     fn line_ns(&self, sizes: &[u64], link: &Link) -> Option<f64> {
         const MODE: &str = "metrics.latency.mode";
         if link.is_virtual {
@@ -246,7 +246,7 @@ impl<'a> FlowBuilder<'a, '_> {
         Some((sizes[0] * 8) as f64 * 1e9 / speed.0 as f64)
     }
 
-    /// IP version of the outermost IP header, otherwise of the ends.
+    /// IP version of the outermost IP header; if there is none, of the ends.
     fn family(&self, headers: &[Header], from: &End<'_>, to: &End<'_>) -> Family {
         let of_headers = headers.iter().find_map(|header| match header {
             Header::Ipv4(_) => Some(Family::Ipv4),
@@ -262,8 +262,8 @@ impl<'a> FlowBuilder<'a, '_> {
         of_headers.or_else(|| of_end(from)).or_else(|| of_end(to)).unwrap_or(Family::Ipv4)
     }
 
-    /// Takes single addresses out of the outermost IP header, because the generator writes those faster, and gives all other
-    /// headers their addresses. Returns the addresses of the flow.
+    /// Takes single addresses out of the outermost IP header, because the generator writes them faster from the flow, and
+    /// gives all other headers their addresses. Returns the addresses of the flow.
     fn addresses(
         &self,
         headers: &mut [Header],
@@ -331,7 +331,8 @@ impl<'a> FlowBuilder<'a, '_> {
         Some((one(source), destinations))
     }
 
-    /// Sets the MAC addresses. Returns the device whose gateway is the destination, if the flow does not say another one.
+    /// Sets the MAC addresses. Returns the device whose gateway is the destination, unless the flow has its own
+    /// destination.
     fn link_addresses(&self, headers: &mut [Header], from: &End<'_>) -> Option<usize> {
         let mut gateway = None;
         for (i, header) in headers.iter_mut().enumerate() {
@@ -364,7 +365,7 @@ impl<'a> FlowBuilder<'a, '_> {
             let vlan = Vlan { tpid, vid: Bits::new(tag.vid.into()).into(), ..Vlan::default() };
             headers.insert(1 + i, Header::Vlan(vlan));
         }
-        // The type of a payload without one moves behind the tags.
+        // The type that stands for a payload without one moves behind the tags.
         let last = tags.as_slice().len();
         let given = match headers.first_mut() {
             Some(Header::Ethernet(ethernet)) if last > 0 => ethernet.ethertype.take(),
@@ -375,7 +376,7 @@ impl<'a> FlowBuilder<'a, '_> {
         }
     }
 
-    /// The sizes of the frames that are sent, after a check that the headers form frames of these sizes.
+    /// The frame sizes that are sent. A size that is too small for the headers is enlarged, with a warning.
     fn fitted(&mut self, headers: &[Header], flow: &Flow, link: &Link) -> Option<PacketSize> {
         let mut whole = headers.to_vec();
         for header in &mut whole {
@@ -478,7 +479,7 @@ fn reverse(header: &mut Header) {
     }
 }
 
-/// The header of an IP packet without another header in it.
+/// An IP header that is the innermost header of the packet.
 fn empty_packet(family: Family) -> Header {
     match family {
         Family::Ipv4 => Header::Ipv4(Ipv4 { protocol: Some(Field::Value(NO_PROTOCOL.0)), ..Ipv4::default() }),
@@ -486,9 +487,9 @@ fn empty_packet(family: Family) -> Header {
     }
 }
 
-/// What was in an address field.
+/// The content of an address field.
 enum Taken {
-    /// One address, which was taken out.
+    /// One address, which was taken out of the header.
     Address(IpAddr),
     /// Several addresses, which stay in the header.
     Left,

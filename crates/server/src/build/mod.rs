@@ -1,4 +1,4 @@
-//! From the model to what a rig takes: emulated devices, sessions with their routes, and flows.
+//! Turns the model into what a rig takes: emulated devices, sessions with their routes, and flows.
 //!
 //! Names become indices here. Nothing is opened or sent, and the same configuration always gives the same result.
 
@@ -28,7 +28,7 @@ pub struct Link {
     pub largest_frame: usize,
     /// Speed of its line, if configured or reported.
     pub speed: Option<Bandwidth>,
-    /// True if there is no line, but another interface of this machine.
+    /// True if the other end is an interface of this machine, without a line between them.
     pub is_virtual: bool,
 }
 
@@ -45,11 +45,11 @@ pub struct Built {
     pub neighbours: Vec<NeighbourName>,
     /// Flows in the order of the configuration.
     pub flows: Vec<PlannedFlow>,
-    /// What is done differently from the configuration.
+    /// Warnings about what deviates from the configuration.
     pub warnings: Vec<String>,
 }
 
-/// Where a name of the configuration is.
+/// What a name of the configuration refers to.
 #[derive(Clone, Debug)]
 struct Place {
     port: usize,
@@ -61,13 +61,13 @@ struct Place {
     lsp: Option<LspPlace>,
 }
 
-/// Most groups whose rates are recorded. Each takes up to 7 MB.
+/// Maximum number of groups whose rates are recorded. Each takes up to 7 MB.
 const MOST_RATED: usize = 16;
 
 /// Builds `config` for ports with these links.
 ///
 /// # Errors
-/// All that contradicts itself or is not possible, each with its path.
+/// Everything that is contradictory or impossible, each with its path.
 pub fn build(config: &Config, links: &[Link], seed: u64) -> Result<Built, Vec<String>> {
     let errors = Errors::default();
     let mut places: HashMap<String, Place> = HashMap::new();
@@ -90,7 +90,7 @@ pub fn build(config: &Config, links: &[Link], seed: u64) -> Result<Built, Vec<St
 /// Checks a configuration without opening anything, as if its ports were virtual links of 1 Gbit/s. Returns warnings.
 ///
 /// # Errors
-/// All that is wrong with it or not supported, each with its path.
+/// Everything that is wrong or not supported, each with its path.
 pub fn check(document: Value) -> Result<Vec<String>, Vec<String>> {
     let config = Config::read(document)?;
     let link = Link { mtu: 1_500, largest_frame: 1_522, speed: Some(Bandwidth(1_000_000_000)), is_virtual: true };

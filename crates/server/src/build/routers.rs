@@ -62,7 +62,7 @@ impl RouterName {
 }
 
 impl Builder<'_> {
-    /// The place of an IPv4 address that is the first one of its interface; `None` after an error.
+    /// Finds an IPv4 address, which must be the first of its interface. `None` after an error.
     fn first_ipv4(&mut self, name: &str, path: &str) -> Option<(Place, Ipv4Addr)> {
         let Some(place) = self.places.get(name).cloned() else {
             self.errors.add(path, format_args!("there is no address `{name}`"));
@@ -78,12 +78,14 @@ impl Builder<'_> {
         }
     }
 
-    /// Puts a protocol on a device that has none of its kind.
+    /// Adds a protocol to a device that does not have it yet.
     fn put(&mut self, place: &Place, protocol: ProtocolConfig, path: &str) {
         let kind = std::mem::discriminant(&protocol);
         let device = self.at(place);
         if device.protocols.iter().any(|known| std::mem::discriminant(known) == kind) {
-            return self.errors.add(path, "the ethernet has such a router: put this one on an ethernet of its own");
+            return self
+                .errors
+                .add(path, "the ethernet already has such a router: put this one on an ethernet of its own");
         }
         device.protocols.push(protocol);
     }
@@ -137,7 +139,7 @@ impl Builder<'_> {
         self.routers.push(RouterName { name: router.name.clone(), place: protocol, kind: RouterKind::Rsvp(ingress) });
     }
 
-    /// The end of an LSP: an IPv4 address of the device at `router`. `None` after an error.
+    /// Finds the end of an LSP: an IPv4 address of the device at `router`. `None` after an error.
     fn end(&mut self, name: &str, router: &Place, path: &str) -> Option<(Place, Ipv4Addr)> {
         let place = self.places.get(name).filter(|place| (place.port, place.device) == (router.port, router.device));
         let address = place.and_then(|place| match place.addresses.first() {
@@ -146,7 +148,8 @@ impl Builder<'_> {
         });
         if address.is_none() {
             let path = format!("{path}.lsp_ipv4_interfaces");
-            self.errors.add(&path, format_args!("`{name}` is no IPv4 address or loopback of the router's ethernet"));
+            self.errors
+                .add(&path, format_args!("`{name}` is not an IPv4 address or loopback of the router's ethernet"));
         }
         address
     }

@@ -263,7 +263,7 @@ fn lsps_begin_at_addresses_of_the_router_and_flows_take_their_labels() {
         errors[..2],
         [
             "devices[0].rsvp.ipv4_interfaces[0].neighbor_ip: this must be the gateway of the interface, to which Path messages go",
-            "devices[0].rsvp.lsp_ipv4_interfaces: `a2` is no IPv4 address or loopback of the router's ethernet",
+            "devices[0].rsvp.lsp_ipv4_interfaces: `a2` is not an IPv4 address or loopback of the router's ethernet",
         ]
     );
 }

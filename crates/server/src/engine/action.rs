@@ -1,4 +1,4 @@
-//! Actions: devices act once, and the answer says what came of it.
+//! Actions: devices act once, and the answer has the result.
 
 use super::bench::Bench;
 use crate::api::Failure;
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long replies are awaited.
+/// How long to wait for replies.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long devices are served before the next look for replies.
+/// How long to serve the devices between two checks for replies.
 const LOOK: Duration = Duration::from_millis(2);
-/// Most pings of a device, whose replies it keeps.
+/// Maximum number of pings of a device, because it keeps their replies.
 const MOST_PINGS: u64 = 1 << 16;
-/// Most pings of a request, which are in flight at the same time.
+/// Maximum number of pings of a request, because all are in flight at the same time.
 const AT_ONCE: usize = 64;
 
 /// An echo request of a device.

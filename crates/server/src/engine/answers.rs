@@ -11,10 +11,10 @@ use drophammer_model::routes::AfiSafi;
 use drophammer_model::trial::Family;
 use serde_json::{Map, Value, json};
 
-/// Preamble and gap of a frame in bytes, which count for the rate of layer 1.
+/// Preamble and gap of a frame in bytes; the rate of layer 1 includes them.
 const GAP: f64 = 20.0;
 
-/// Key of what the API does not have.
+/// Key of the values that the API does not define.
 const EXTENSION: &str = "x-drophammer";
 /// Share of late frames above which counts are not valid.
 const MOST_LATE: f64 = 0.1;
@@ -34,7 +34,7 @@ impl Selection {
         self.names.is_empty() || self.names.iter().any(|known| known == name)
     }
 
-    /// `row` with its selected columns. The names of a row are always there.
+    /// `row` with its selected columns. The names of a row are always present.
     fn cut(&self, row: Value) -> Value {
         const KEYS: [&str; 4] = ["name", "port_tx", "port_rx", EXTENSION];
         let Value::Object(mut row) = row else { return row };
@@ -44,7 +44,7 @@ impl Selection {
         Value::Object(row)
     }
 
-    /// Complains about names that do not exist.
+    /// Adds an error for each name that does not exist.
     fn check<'a>(&self, o: &Object<'_>, key: &str, known: impl Iterator<Item = &'a str> + Clone) {
         for name in &self.names {
             if !known.clone().any(|known| known == name) {
@@ -207,7 +207,7 @@ impl Bench {
         out
     }
 
-    /// What this tester knows about a row and the API has no place for.
+    /// What this tester knows about a row, but the API has no field for.
     fn extension(&self, row: &Row, latency: bool) -> Value {
         let counts = &row.counts;
         let known = |frames: u64| if counts.order_unknown == 0 { json!(frames) } else { Value::Null };
@@ -233,7 +233,7 @@ impl Bench {
         out
     }
 
-    /// Why the counts of a row do not tell what the DUT did.
+    /// Why the counts of a row do not show what the DUT did.
     fn doubts(&self, row: &Row) -> Vec<String> {
         let (Disturbance { drops, late, departures }, unsent) = (row.disturbance, self.flows.unsent(row));
         let mut reasons = Vec::new();

@@ -31,7 +31,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 pub struct Session {
     /// True if it was started.
     pub started: bool,
-    /// For each of its route ranges: true if it is advertised.
+    /// For each of its route ranges, true if it is advertised.
     pub advertised: Vec<bool>,
 }
 
@@ -66,20 +66,20 @@ pub struct Bench {
     samples: VecDeque<Sample>,
 }
 
-/// Speed of an interface, if its driver knows it.
+/// Speed of an interface, if its driver reports it.
 fn reported_speed(interface: &str) -> Option<Bandwidth> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
     let megabits: u64 = text.trim().parse().ok()?;
-    // A virtual link reports some number.
+    // A virtual link reports a meaningless speed.
     (megabits > 0 && !is_virtual(interface)).then_some(Bandwidth(megabits * 1_000_000))
 }
 
-/// True if no device is behind an interface.
+/// True if an interface is virtual, with no device behind it.
 fn is_virtual(interface: &str) -> bool {
     !std::path::Path::new(&format!("/sys/class/net/{interface}/device")).exists()
 }
 
-/// Complains about ports whose interface has a smaller MTU than the configuration.
+/// Adds an error for each port whose interface has a smaller MTU than configured.
 fn check_mtu(config: &Config, links: &[Link]) -> Result<(), Vec<String>> {
     let smaller = |(port, link): (&model::Port, &Link)| {
         let wanted = port.mtu.filter(|mtu| *mtu > link.mtu)?;
@@ -95,7 +95,7 @@ impl Bench {
     /// Opens the ports of `config`, puts the devices behind them and prepares the flows.
     ///
     /// # Errors
-    /// All that is wrong with the configuration, or with an interface.
+    /// Everything that is wrong with the configuration, or with an interface.
     pub fn open(config: Config, options: &Options, clock: SystemClock, seed: u64) -> Result<Bench, Vec<String>> {
         let names: Vec<&str> = config.ports.iter().map(|port| port.interface.as_str()).collect();
         let one = |e: String| vec![e];
@@ -157,10 +157,11 @@ impl Bench {
         })
     }
 
-    /// Replaces the flows by those of `config`, which is otherwise the same. No flow may be active. Returns warnings.
+    /// Replaces the flows with those of `config`, which is otherwise unchanged. No flow may be active. Returns
+    /// warnings.
     ///
     /// # Errors
-    /// All that is wrong with the flows.
+    /// Everything that is wrong with the flows.
     pub fn replace_flows(&mut self, config: Config, seed: u64) -> Result<Vec<String>, Vec<String>> {
         let Built { flows, warnings, .. } = build(&config, &self.links, seed)?;
         self.flows.abort(&mut self.rig);
@@ -268,7 +269,7 @@ impl Bench {
     /// Starts or stops sessions.
     ///
     /// # Errors
-    /// The rig's.
+    /// The errors of the rig.
     pub fn sessions(&mut self, which: &[usize], up: bool) -> Result<(), String> {
         let changed: Vec<usize> = which.iter().copied().filter(|i| self.sessions[*i].started != up).collect();
         if up {
@@ -288,13 +289,13 @@ impl Bench {
     /// Advertises or withdraws a range of routes.
     ///
     /// # Errors
-    /// The rig's.
+    /// The errors of the rig.
     pub fn routes(&mut self, session: usize, range: usize, change: Change) -> Result<(), String> {
         let advertise = change == Change::Advertise;
         if std::mem::replace(&mut self.sessions[session].advertised[range], advertise) == advertise {
             return Ok(());
         }
-        // A session that is down learns it when it starts.
+        // A session that is down picks this up when it starts.
         if !self.sessions[session].started {
             return Ok(());
         }
@@ -308,7 +309,7 @@ impl Bench {
     /// Switches the link of a port.
     ///
     /// # Errors
-    /// The rig's.
+    /// The errors of the rig.
     pub fn switch_link(&mut self, port: usize, up: bool) -> Result<(), String> {
         let begin = self.rig.now();
         self.rig.command(port, &Act::Link(up)).map_err(|e| e.to_string())?;
@@ -334,7 +335,7 @@ impl Bench {
         let all: Vec<usize> = (0..self.sessions.len()).filter(|i| self.sessions[*i].started).collect();
         let running = self.built.routers.iter().zip(&self.routers).filter(|(_, router)| router.started);
         let mut ended: Vec<Until> = running.map(|(router, _)| Until::Ended(router.place)).collect();
-        // The peers learn it by their timers if a protocol or a port fails now.
+        // If a protocol or a port fails now, the peers notice by their timers.
         let _ = self.protocols(false);
         ended.push(Until::Idle(all.clone()));
         if !all.is_empty() || ended.len() > 1 {

@@ -1,5 +1,5 @@
-//! Changes of the flows of a configuration: update, append and delete. They work on the document of the client, which is then read
-//! and built anew; ports and devices stay as they are.
+//! Changes of the flows of a configuration: update, append and delete. They work on the client's document, which is then read and
+//! built again; ports and devices stay unchanged.
 
 use crate::api::Call;
 use crate::model::read::{Errors, Object};

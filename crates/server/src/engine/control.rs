@@ -25,7 +25,7 @@ enum Range {
     Router(usize, usize),
 }
 
-/// The places of `names` among `all`; all of them if there are no names.
+/// The indices of `names` in `all`; all indices if there are no names.
 fn places<'a>(o: &mut Object<'_>, key: &str, what: &str, all: impl Iterator<Item = &'a str>) -> Vec<usize> {
     let all: Vec<&str> = all.collect();
     let names = o.texts(key);
@@ -160,7 +160,7 @@ impl Bench {
     /// Stops, pauses or resumes flows.
     ///
     /// # Errors
-    /// The rig's.
+    /// The errors of the rig.
     pub fn change_flows(&mut self, action: Action, flows: &[usize]) -> Result<(), String> {
         let Bench { rig, flows: all, .. } = self;
         all.change(rig, action, flows)

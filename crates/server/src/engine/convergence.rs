@@ -9,7 +9,7 @@ use drophammer_rig::{CONTINUOUS_BINS, Rig, SessionIndex, Until};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 
-/// Most changes that are kept; the oldest go first.
+/// Maximum number of changes that are kept; the oldest are dropped first.
 const MOST: usize = 1_000;
 
 /// A change that can make rates fall.
@@ -32,12 +32,12 @@ pub struct Causes {
 }
 
 impl Causes {
-    /// No changes yet; none are kept unless `enabled`.
+    /// No changes yet. Changes are only kept if `enabled`.
     pub fn new(enabled: bool) -> Causes {
         Causes { enabled, list: VecDeque::new() }
     }
 
-    /// A change begins. A session ends it, if there is one, otherwise the next turn.
+    /// Begins a change. It ends once `session` has acknowledged it, or at the next turn if there is no session.
     pub fn begin(&mut self, kind: &'static str, source: &str, begin: Instant, session: Option<SessionIndex>) {
         if !self.enabled {
             return;

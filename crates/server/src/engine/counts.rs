@@ -9,13 +9,13 @@ use std::collections::HashMap;
 pub struct Counts {
     /// Frames sent.
     pub frames_tx: u64,
-    /// Their bytes, FCS included.
+    /// Bytes of these frames, FCS included.
     pub bytes_tx: u64,
     /// Distinct intact frames received.
     pub frames_rx: u64,
-    /// Their bytes, FCS included.
+    /// Bytes of these frames, FCS included.
     pub bytes_rx: u64,
-    /// Further arrivals of frames that were already received.
+    /// Repeated arrivals of frames that were already received.
     pub duplicates: u64,
     /// Frames received out of order.
     pub reordered: u64,
@@ -25,19 +25,19 @@ pub struct Counts {
     pub corrupted: u64,
     /// Frames that arrived at a wrong port.
     pub stray: u64,
-    /// First arrival; `None` without frames, and if the row was started again while other flows sent.
+    /// First arrival; `None` if there are no frames, or if the row was started again while other flows sent.
     pub first: Option<Instant>,
     /// Last arrival.
     pub last: Option<Instant>,
     latency_sum_ns: u128,
-    /// Smallest and largest latency in ns, if they are known better than from `latencies`.
+    /// Smallest and largest latency in ns, if they are known more exactly than from `latencies`.
     extremes: Option<(u64, u64)>,
     /// Latencies: lower end of the bucket in ns, and frames.
     latencies: Vec<(u64, u64)>,
 }
 
 impl Counts {
-    /// Adds a stream of the traffic that has this number and has sent so much.
+    /// Adds the stream of the traffic that has this number and has sent this much.
     pub fn add_stream(&mut self, snapshot: &Snapshot, number: Option<usize>, frames_tx: u64, bytes_tx: u64) {
         self.frames_tx += frames_tx;
         self.bytes_tx += bytes_tx;
@@ -48,7 +48,7 @@ impl Counts {
         self.order_unknown += flow.received.order_unknown;
     }
 
-    /// Adds what is counted for the streams of a row together.
+    /// Adds the counts that all streams of a row share.
     pub fn add_group(&mut self, snapshot: &Snapshot, group: usize) {
         let Some(group) = snapshot.groups.get(group) else { return };
         self.bytes_rx = group.bytes;
@@ -62,7 +62,7 @@ impl Counts {
         }
     }
 
-    /// The counts that were added to `base` to make these.
+    /// The difference between these counts and the earlier counts `base`.
     pub fn since(&self, base: &Counts) -> Counts {
         if *base == Counts::default() {
             return self.clone();
@@ -103,7 +103,7 @@ impl Counts {
         Some([min as f64, self.latency_sum_ns as f64 / self.timed() as f64, max as f64])
     }
 
-    /// The latency in ns that this share of the frames, in per cent, does not exceed: the lower end of its bucket.
+    /// The latency in ns that this percentage of the frames does not exceed: the lower end of its bucket.
     pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
         let wanted = (self.timed() as f64 * percent / 100.0).ceil() as u64;
         let mut seen = 0;

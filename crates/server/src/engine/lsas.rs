@@ -9,7 +9,7 @@ use drophammer_wire::ospf::{Body, LsaHeader, lsa_type};
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 
-/// Lists of LSAs in an answer, which are there even if they are empty.
+/// Lists of LSAs in an answer, present even if they are empty.
 const LISTS: [&str; 7] = [
     "router_lsas",
     "network_lsas",
@@ -20,7 +20,7 @@ const LISTS: [&str; 7] = [
     "opaque_lsas",
 ];
 
-/// The list that an LSA belongs to, and what the list says of it. `None` for unknown types.
+/// The list that an LSA belongs to, and its entry there. `None` for unknown types.
 fn row(header: &LsaHeader, body: &[u8]) -> Option<(&'static str, Value)> {
     let key = header.key;
     let (list, mut row) = match Body::parse(key.kind, body).ok()? {

@@ -7,7 +7,7 @@ use drophammer_emulation::rsvp::{IngressRange, Phase, Rsvp};
 use drophammer_model::Instant;
 use serde_json::{Value, json};
 
-/// Metrics: the column and its counter. Columns without counter are about things that no router here does.
+/// Metrics: the column and its counter. Columns without a counter are about functions that no router here has.
 const COLUMNS: [(&str, &str); 27] = [
     ("lsp_flap_count", "lsps_lost"),
     ("paths_tx", "path_sent"),

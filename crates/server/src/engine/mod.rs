@@ -32,9 +32,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
-/// How long ports are driven before the next look for calls.
+/// How long to drive the ports between two checks for calls.
 const TURN: Duration = Duration::from_millis(10);
-/// The same while calls wait.
+/// Like [`TURN`], while calls wait.
 const SHORT_TURN: Duration = Duration::from_millis(1);
 
 /// The configuration in force, and how it came to be.
@@ -48,14 +48,14 @@ pub struct Engine {
     claims: Claims,
     /// Time of the last call.
     called: Instant,
-    /// Why the ports do not work any more.
+    /// Why the ports no longer work.
     failure: Option<String>,
 }
 
-/// Runs the engine of the server that others know as `owner`, until `stop` is set or nobody can make calls any more.
+/// Runs the engine of the server that others know as `owner`, until `stop` is set or no client can make calls any more.
 ///
 /// # Errors
-/// The bench without ports cannot be made.
+/// The bench without ports cannot be created.
 pub fn run(
     options: Options,
     owner: &str,
@@ -72,7 +72,7 @@ pub fn run(
     while !stop.load(Ordering::Relaxed) {
         match requests.try_recv() {
             Ok(Request { call, body, answer }) => {
-                // A client that does not wait any more loses only its answer.
+                // A client that no longer waits loses only its answer.
                 let _ = answer.send(engine.call(call, body));
                 engine.called = Instant::now();
             }
@@ -123,7 +123,7 @@ impl Engine {
             Call::GetStates => self.bench.states(body).map(Answer::Json),
             Call::GetCapture => self.bench.capture(body).map(Answer::Bytes),
             Call::GetVersion => Ok(Answer::Json(json!({
-                // Clients take this as the range of their versions that fit.
+                // Clients read this as the range of compatible client versions.
                 "api_spec_version": ">=1.40.0,<2.0.0", "sdk_version": "", "app_version": env!("CARGO_PKG_VERSION"),
             }))),
             Call::UpdateConfig | Call::AppendConfig | Call::DeleteConfig => self.change_config(call, body),

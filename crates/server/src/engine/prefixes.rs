@@ -8,7 +8,7 @@ use drophammer_model::routes::{AfiSafi, Origin, PathSegmentKind};
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 
-/// Most prefixes of an answer.
+/// Maximum number of prefixes in an answer.
 const MOST_PREFIXES: usize = 200_000;
 
 /// The families of an answer: word of the filter, key of the list, family.
@@ -22,11 +22,11 @@ const ORIGINS: [&str; 3] = ["igp", "egp", "incomplete"];
 pub struct Wanted {
     /// For each of [`FAMILIES`].
     families: [bool; 2],
-    /// For each of [`FAMILIES`]; without filters, all prefixes.
+    /// For each of [`FAMILIES`]. An empty list of filters selects all prefixes.
     filters: [Vec<Filter>; 2],
 }
 
-/// Prefixes with these properties, as far as they are given.
+/// Prefixes that have all given properties.
 struct Filter {
     addresses: Vec<String>,
     length: Option<u64>,
@@ -72,7 +72,7 @@ impl Bench {
     /// The unicast prefixes that peers with these names have learned, peer by peer.
     ///
     /// # Errors
-    /// There are too many for an answer, or for the memory of a peer.
+    /// There are too many prefixes for an answer, or for the memory of a peer.
     pub fn bgp_prefixes(&self, has: impl Fn(&str) -> bool, wanted: &Wanted) -> Result<Vec<Value>, Failure> {
         let mut out = Vec::new();
         let mut left = MOST_PREFIXES;

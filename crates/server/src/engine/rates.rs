@@ -1,8 +1,9 @@
-//! When the receive rate of a row falls below a threshold and rises above it again, from the analyzer's time bins.
+//! Finds when the receive rate of a row falls below a threshold and rises above it again, from the analyzer's time
+//! bins.
 //!
-//! A bin is 1 ms wide and contains the frames that left within it. The rate of a bin is below the threshold if fewer of its frames
-//! arrived, at any time, than that share. So a rate does not fall because frames wait, and low rates have no rounding: at 1,000
-//! frames per second, a bin has one frame.
+//! A bin is 1 ms wide and contains the frames that left within it. The rate of a bin is below the threshold if a smaller share of
+//! its frames arrived, no matter when. So delayed frames do not make a rate fall, and low rates need no rounding: at 1,000 frames
+//! per second, a bin has one frame.
 
 use drophammer_model::Instant;
 use drophammer_model::trial::Bin;
@@ -11,9 +12,9 @@ use std::time::Duration;
 
 /// Width of a bin.
 pub const BIN: Duration = Duration::from_millis(1);
-/// While flows send, bins are judged when frames had this much time to arrive.
+/// While flows send, a bin is judged once its frames have had this much time to arrive.
 pub const PATIENCE: Duration = Duration::from_millis(100);
-/// Most changes of a row that are kept; the oldest go first.
+/// Maximum number of changes kept per row; the oldest are dropped first.
 const MOST: usize = 1_000;
 
 /// The rate of a row crossed the threshold.
@@ -41,7 +42,7 @@ pub struct Rates {
 pub struct Times {
     /// From the first fall to the last rise.
     pub data_plane: Duration,
-    /// From the cause to the last rise; 0 without a fall or without a known cause.
+    /// From the cause to the last rise; 0 if there was no fall or the cause is unknown.
     pub from_cause: Duration,
 }
 
@@ -56,7 +57,7 @@ impl Rates {
         for bin in bins {
             let at = start + BIN * self.next as u32;
             self.next += 1;
-            // Nothing can be said about a time in which nothing was sent.
+            // A time in which nothing was sent tells nothing.
             if bin.offered == 0 {
                 continue;
             }
@@ -76,9 +77,9 @@ impl Rates {
         self.crossings.iter()
     }
 
-    /// The times since `cause`, or since the row started. As long as the rate is below the threshold, they end with the last bin.
+    /// The times since `cause`, or since the row started. While the rate is below the threshold, they end with the last bin.
     pub fn times(&self, cause: Option<Instant>) -> Times {
-        // A bin that has begun before the cause may have frames that left after it.
+        // A bin that began before the cause may contain frames that left after it.
         let from = cause.map_or(Instant(0), |cause| cause - BIN);
         let first = self.crossings.iter().find(|crossing| !crossing.rose && crossing.at >= from);
         let Some(first) = first else { return Times::default() };
@@ -94,11 +95,11 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Bins of ten frames each, of which so many arrived.
+    /// Bins of ten frames each; `delivered` says how many of them arrived.
     fn judged(delivered: &[u64]) -> Rates {
         let mut rates = Rates::from(0);
         let bins: Vec<Bin> = delivered.iter().map(|n| Bin { offered: 10, delivered: *n, arrived: 0 }).collect();
-        // In pieces, as in running traffic.
+        // In pieces, as while traffic runs.
         bins.chunks(3).for_each(|bins| rates.judge(bins, Instant(100 * MS), 95.0));
         rates
     }

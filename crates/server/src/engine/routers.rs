@@ -9,8 +9,8 @@ use drophammer_model::routes::Change;
 use drophammer_rig::{Command, Config as RigConfig, ProtocolConfig};
 use serde_json::{Value, json};
 
-/// Cryptographic sequence numbers of OSPF go on from those of earlier configurations, as neighbours demand: they are seconds since 1970.
-/// `origin_ns` is the time at the beginning of the clock.
+/// Neighbours demand that OSPF's cryptographic sequence numbers never fall, not even after a new configuration. So they are seconds
+/// since 1970. `origin_ns` is the time at the beginning of the clock.
 pub fn continue_sequences(rig: &mut RigConfig, origin_ns: u64) {
     let devices = rig.ports.iter_mut().flat_map(|port| &mut port.devices);
     for protocol in devices.flat_map(|device| &mut device.protocols) {
@@ -59,7 +59,7 @@ impl Bench {
     /// Starts or stops all protocols.
     ///
     /// # Errors
-    /// The rig's.
+    /// The errors of the rig.
     pub fn protocols(&mut self, up: bool) -> Result<(), String> {
         let sessions: Vec<usize> = (0..self.sessions.len()).collect();
         self.sessions(&sessions, up)?;
@@ -70,7 +70,7 @@ impl Bench {
     /// Starts or stops routers.
     ///
     /// # Errors
-    /// The rig's.
+    /// The errors of the rig.
     pub fn start_routers(&mut self, which: &[usize], up: bool) -> Result<(), String> {
         for i in which {
             if std::mem::replace(&mut self.routers[*i].started, up) != up {
@@ -89,7 +89,7 @@ impl Bench {
     /// Advertises or withdraws a range of routes, also while the router is stopped.
     ///
     /// # Errors
-    /// The rig's.
+    /// The errors of the rig.
     pub fn router_routes(&mut self, router: usize, range: usize, change: Change) -> Result<(), String> {
         let advertise = change == Change::Advertise;
         if std::mem::replace(&mut self.routers[router].advertised[range], advertise) == advertise {
@@ -116,7 +116,7 @@ impl Bench {
         for router in self.built.routers.iter().filter(|router| router.is_ospf() && selection.has(&router.name)) {
             let (Some(ospf), Some(state)) = (self.ospf(router), self.rig.hosts().state(router.place)) else { continue };
             let full = ospf.neighbours().filter(|neighbour| neighbour.state == NeighbourState::Full).count();
-            // An interface without neighbours stands for one that is down.
+            // An interface without neighbours counts as a neighbour that is down.
             let down = u64::from(ospf.neighbours().next().is_none());
             let mut row = json!({"name": router.name, "full_state_count": full, "down_state_count": down});
             for (column, counters) in OSPF_COLUMNS {

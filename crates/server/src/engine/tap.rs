@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of captured frames per port.
 const ROOM: usize = 64 << 20;
-/// Bytes of memory that a captured frame takes in addition to its own.
+/// Bytes of memory that a captured frame takes in addition to its own bytes.
 const EACH: usize = 48;
 /// Length of the frame check sequence.
 const FCS: usize = 4;
@@ -157,7 +157,7 @@ fn fcs(frame: &[u8]) -> [u8; FCS] {
 }
 
 impl Frame {
-    /// The first bytes of the frame with its FCS, and the length of all of them.
+    /// The first bytes of the frame with its FCS, and the length of the whole frame.
     fn cut(&self, settings: CaptureSettings) -> (Vec<u8>, u32) {
         let mut bytes = self.bytes.to_vec();
         bytes.extend(fcs(&self.bytes));
@@ -189,7 +189,7 @@ fn pcapng(frames: &Frames) -> Vec<u8> {
     const SECTION: u32 = 0x0a0d_0d0a;
     let mut out = Vec::new();
     put(&mut out, &[SECTION, 28, 0x1a2b_3c4d, 1, !0, !0, 28]);
-    // Option 9 (if_tsresol) of one byte: ten to the power of minus nine. The end of options follows.
+    // Option 9 (if_tsresol), one byte: ten to the power of minus nine. Then the end of options.
     put(&mut out, &[1, 32, 1, 0, 1 << 16 | 9, 9, 0, 32]);
     for frame in &frames.frames {
         let (bytes, length) = frame.cut(frames.settings);

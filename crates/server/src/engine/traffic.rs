@@ -1,7 +1,7 @@
 //! Traffic of the rig: starts, stops and counts of flows.
 //!
 //! Traffic of the rig begins when the first flow starts, and ends when no flow sends any more. It contains all flows of the
-//! configuration; those that have not been started are stopped. So a client can start any flow at any time.
+//! configuration; flows that have not been started yet count as stopped. So a client can start any flow at any time.
 
 use super::counts::Counts;
 use super::rates::{BIN, PATIENCE, Rates};
@@ -21,13 +21,13 @@ use drophammer_wire::rsvp::IMPLICIT_NULL;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Time to wait for frames that are still in the DUT after the last one left.
+/// Time to wait, after the last frame left, for frames that are still in the DUT.
 const DRAIN_S: f64 = 1.0;
-/// A frame counts as late from this latency.
+/// From this lateness on, a frame counts as late.
 const LATE_NS: u64 = 1_000_000_000;
-/// Frames of a flow with a number of frames leave late rather than never.
+/// A flow with a fixed number of frames sends them late rather than never.
 const MAX_BACKLOG_NS: u64 = 1_000_000_000_000_000;
-/// How long frames that are due may take to leave, since the last one that left.
+/// How long frames that are due may take to leave after the last frame that left.
 const STALLED: Duration = Duration::from_millis(200);
 /// Time for a gateway to answer.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -37,7 +37,7 @@ const SEED: u64 = 0;
 /// What a client does with flows.
 pub use drophammer_rig::TransmitAction as Action;
 
-/// What the tester itself did to frames of a port.
+/// Disturbances of a port's frames by the tester itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Disturbance {
     /// Received frames that it lost.
@@ -48,7 +48,7 @@ pub struct Disturbance {
     pub departures: u64,
 }
 
-/// Flows with the same name and the same ports, which have metrics together.
+/// Flows with the same name and the same ports. They share one row of metrics.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Index of the flow.
@@ -63,13 +63,13 @@ pub struct Row {
     group: String,
     /// Ports at which its frames may arrive.
     receivers: Vec<PortIndex>,
-    /// Time in ns of a frame on the line, if latency does not contain it.
+    /// Time that a frame takes on the line, in ns, if latency does not contain it.
     pub line_ns: f64,
     /// True if it has ever started.
     pub started: bool,
     /// True if it has started in the running or last traffic.
     current: bool,
-    /// Counts of that traffic, and those when the row started.
+    /// Counts of that traffic: now, and when the row started.
     whole: Counts,
     base: Counts,
     /// Counts since then.
@@ -77,9 +77,9 @@ pub struct Row {
     /// Disturbances when the row started, and those since then.
     undisturbed: Disturbance,
     pub disturbance: Disturbance,
-    /// Variation of latency in the last traffic, if the row started once in it.
+    /// Variation of latency in the last traffic, if the row started only once in it.
     pub variation: Option<IpdvSummary>,
-    /// Its rate against the threshold.
+    /// How its rate compares with the threshold.
     pub rates: Rates,
     /// When it started.
     pub since: Instant,
@@ -93,7 +93,7 @@ struct Stream {
     /// Frames sent in the traffic, and how many of them before it started.
     offered: u64,
     base: u64,
-    /// When a frame left for the last time, while it finishes.
+    /// While it finishes: when the last frame left so far.
     moved: Duration,
 }
 
@@ -125,17 +125,17 @@ pub struct Flows {
     live: Option<Live>,
     /// Groups of the running traffic.
     groups: Vec<String>,
-    /// True once nothing more is sent.
+    /// True once nothing is sent any more.
     draining: bool,
-    /// Disturbances by port: losses since the port was opened, departures of the running traffic.
+    /// Disturbances by port: losses since the port was opened, and departures in the running traffic.
     disturbances: Vec<Disturbance>,
-    /// Share of a rate in per cent below which it counts as fallen, if anybody wants to know.
+    /// Threshold below which a rate counts as fallen, in per cent of the full rate, if rates are recorded.
     threshold: Option<f64>,
     /// True if the traffic lasts longer than its time bins.
     pub outlasts_bins: bool,
     /// Frames of finished traffic that the tester lost itself.
     pub tester_drops: u64,
-    /// What ended the last traffic before its time.
+    /// What ended the last traffic prematurely.
     pub failure: Option<String>,
 }
 
@@ -293,7 +293,7 @@ impl Flows {
     /// Stops, pauses or resumes flows.
     ///
     /// # Errors
-    /// The rig's.
+    /// The errors of the rig.
     pub fn change(&mut self, rig: &mut Rig, action: Action, flows: &[usize]) -> Result<(), String> {
         if self.live.is_none() {
             return Ok(());
@@ -317,7 +317,7 @@ impl Flows {
         if !self.are_active() { self.end(rig) } else { Ok(()) }
     }
 
-    /// Begins traffic with all flows whose destination is known; those of `named` must be known.
+    /// Begins traffic with all flows whose destination is known. The destinations of the flows `named` must be known.
     fn begin(&mut self, rig: &mut Rig, built: &Built, keys: &mut TrialKeys, named: &[usize]) -> Result<(), String> {
         let wanted = built.flows.iter().flat_map(|flow| &flow.streams).enumerate().filter(|(i, _)| named.contains(i));
         let gateways: Vec<_> =
@@ -387,7 +387,8 @@ impl Flows {
         Ok(())
     }
 
-    /// Drives traffic until all frames that were due before these streams stopped have left, or do not leave.
+    /// Drives traffic until all frames that were due before these streams stopped have left, or none has left for
+    /// [`STALLED`].
     fn settle(&mut self, rig: &mut Rig, which: &[usize]) -> Result<(), String> {
         let (mut moved, mut last) = (rig.now(), None);
         while self.live.is_some() && rig.now().since(moved) < STALLED {
@@ -410,7 +411,7 @@ impl Flows {
         Ok(())
     }
 
-    /// Gives the orders that are due to the rig.
+    /// Passes the orders that are due to the rig.
     fn orders(&mut self, rig: &mut Rig) -> Result<(), String> {
         let (now, mut orders) = (Flows::elapsed(rig), Vec::new());
         for stream in &mut self.streams {
@@ -462,7 +463,7 @@ impl Flows {
         Ok(())
     }
 
-    /// The traffic has ended before its time.
+    /// Records that the traffic has ended prematurely.
     fn fail(&mut self, rig: &mut Rig, error: &RigError) -> String {
         if let Some(counted) = rig.cut_off() {
             self.conclude(rig, &counted);
@@ -474,7 +475,7 @@ impl Flows {
         text
     }
 
-    /// Stops streams whose frames have all left, or do not leave.
+    /// Stops streams whose frames have all left, or that have sent nothing for [`STALLED`].
     fn finish_streams(&mut self, rig: &mut Rig) {
         let before: Vec<u64> = self.streams.iter().map(|stream| stream.offered).collect();
         self.refresh(rig);
@@ -512,7 +513,7 @@ impl Flows {
     pub fn abort(&mut self, rig: &mut Rig) {
         if let Some(live) = self.live.take() {
             live.end();
-            // The error of a port that fails now changes nothing.
+            // If a port fails now, that changes nothing.
             let _ = rig.finish(&|| true);
         }
         self.streams.iter_mut().for_each(|stream| stream.windows.finish());
@@ -551,7 +552,7 @@ impl Flows {
     /// Updates the disturbances.
     fn disturb(&mut self, rig: &mut Rig) {
         for (port, known) in self.disturbances.iter_mut().enumerate() {
-            // A port that fails is told by the next call that drives it.
+            // The next call that drives a failed port reports it.
             known.drops = rig.receive_drops(port).unwrap_or(known.drops);
             if let Some((late, departures)) = rig.late_departures(port) {
                 (known.late, known.departures) = (late, departures);
@@ -567,13 +568,13 @@ impl Flows {
         }
     }
 
-    /// Frames of a row that were due and have not left, once it does not send any more.
+    /// Once a row no longer sends: its frames that were due and have not left.
     pub fn unsent(&self, row: &Row) -> u64 {
         let stopped = row.streams.iter().map(|i| &self.streams[*i]).filter(|stream| !stream.windows.is_active());
         stopped.map(|stream| (stream.base + stream.windows.planned()).saturating_sub(stream.offered)).sum()
     }
 
-    /// Judges the rates of running traffic as far as frames had time to arrive.
+    /// Judges the rates of running traffic, as far as frames have had time to arrive.
     pub fn judge_rates(&mut self, rig: &Rig) {
         let Some((start, threshold)) = rig.traffic_start().zip(self.threshold) else { return };
         let ready = Flows::elapsed(rig).saturating_sub(PATIENCE).as_nanos() / BIN.as_nanos();
@@ -607,7 +608,7 @@ impl Flows {
     }
 }
 
-/// Disturbances of a row's frames: at its ports.
+/// Disturbances at the ports of a row.
 fn disturbance(row: &Row, ports: &[Disturbance]) -> Disturbance {
     let drops = row.receivers.iter().map(|port| ports[*port].drops).sum();
     Disturbance { drops, ..ports[row.from] }
@@ -619,8 +620,9 @@ fn give(rig: &Rig, number: Option<usize>, order: Option<Order>) -> Result<(), St
     rig.transmit(FlowSelect::Flows(&[number]), action, Some(at)).map_err(|e| e.to_string())
 }
 
-/// The gateway to which a flow goes: port, device and family. The DUT has one MAC address on a link, so a device with addresses of one
-/// family sends packets of both there: routes of one family can come from a session over the other.
+/// The gateway to which a flow goes: port, device and family. The DUT has one MAC address on a link, so a device with addresses of
+/// only one family still sends packets of both families there. This matters because routes of one family can come from a session over
+/// the other.
 fn gateway_of(built: &Built, spec: &FlowSpec, device: usize) -> (PortIndex, usize, Family) {
     let config = &built.rig.ports[spec.from].devices[device];
     let family = match (spec.family, config.ipv4, config.ipv6) {

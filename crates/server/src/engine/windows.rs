@@ -1,8 +1,8 @@
-//! When a stream sends: its program, turned into starts and stops of a flow of the rig.
+//! Turns the program of a stream into starts and stops of a flow of the rig.
 //!
-//! In the rig, a stream is a flow that has a frame at every multiple of its interval, for as long as the traffic lasts. Frames are
-//! numbered by these moments. To send n frames, the stream is started before frame k and stopped before frame k + n, so exactly n
-//! frames leave, whenever the client starts it. Commands are given shortly before they take effect, so that a client can still
+//! In the rig, a stream is a flow that has a frame due at every multiple of its interval, for as long as the traffic lasts. These
+//! multiples number the frames. To send n frames, the stream is started before frame k and stopped before frame k + n, so exactly
+//! n frames leave, whenever the client starts it. Commands are given shortly before they take effect, so that a client can still
 //! stop or pause the stream.
 
 use crate::build::Program;
@@ -19,7 +19,7 @@ enum Phase {
     Stopped,
     /// It waits for its next burst.
     Waiting { at: Duration },
-    /// It sends until before this frame.
+    /// It sends up to, but not including, this frame.
     Sending { end: Option<u64> },
     /// All frames are due; some may not have left.
     Finishing,
@@ -42,9 +42,9 @@ pub struct Windows {
     program: Program,
     phase: Phase,
     bursts_left: Option<u64>,
-    /// Frames that are due before its next start or stop, since it was started.
+    /// Frames, since it was started, that are due before its next start or stop.
     planned: u64,
-    /// The same at the start of the burst, and the first frame of the burst.
+    /// That number at the start of the burst, and the first frame of the burst.
     before_burst: (u64, u64),
     /// Time of the last command.
     ordered: Duration,
@@ -57,7 +57,7 @@ impl Windows {
         Windows { program, phase, bursts_left: None, planned: 0, before_burst: (0, 0), ordered }
     }
 
-    /// True while it sends or will send without a command of the client.
+    /// True while it sends, or will send without another command of the client.
     pub fn is_active(&self) -> bool {
         matches!(self.phase, Phase::Waiting { .. } | Phase::Sending { .. } | Phase::Finishing)
     }
@@ -67,12 +67,12 @@ impl Windows {
         matches!(self.phase, Phase::Paused { .. })
     }
 
-    /// If all its frames are due: how many these are.
+    /// The number of its frames, once all of them are due.
     pub fn finishing(&self) -> Option<u64> {
         (self.phase == Phase::Finishing).then_some(self.planned)
     }
 
-    /// All its frames have left.
+    /// Records that all its frames have left.
     pub fn finish(&mut self) {
         self.phase = Phase::Stopped;
     }
@@ -85,7 +85,7 @@ impl Windows {
         self.phase = if nothing { Phase::Stopped } else { Phase::Waiting { at: now + self.program.delay } };
     }
 
-    /// Frames that leave until its next start, since it was started, if it does not send.
+    /// If it does not send: frames that leave, since it was started, until its next start.
     pub fn planned(&self) -> u64 {
         self.planned
     }
@@ -125,7 +125,7 @@ impl Windows {
 
     /// The orders that are due at `now`.
     pub fn due(&mut self, now: Duration, orders: &mut Vec<Order>) {
-        // Many short bursts may be due at once.
+        // Many short bursts may be due at the same time.
         for _ in 0..MOST_ORDERS {
             match self.phase {
                 Phase::Waiting { at } if at <= now + LEAD => {
@@ -190,7 +190,7 @@ impl Windows {
     }
 }
 
-/// Orders that are given at once.
+/// Maximum number of orders that are given at the same time.
 const MOST_ORDERS: usize = 200;
 
 #[cfg(test)]
@@ -203,7 +203,7 @@ mod tests {
         Program { rate_pps: 1_000.0, delay: Duration::ZERO, frames, bursts: Some(1), gap: Duration::ZERO }
     }
 
-    /// Frames that leave between these orders, up to `until`, at the rate of [`program`].
+    /// Counts the frames that leave between these orders, up to `until`, at the rate of [`program`].
     fn sent(orders: &[Order], until: Duration) -> u64 {
         let due = |at: Duration| (at.as_micros() as u64).div_ceil(1_000);
         let (mut frames, mut from) = (0, None);

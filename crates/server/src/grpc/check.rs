@@ -1,5 +1,5 @@
-//! Bytes of a message, checked before anything is made of them: each field must be one of the tables, with a value that it can
-//! have, and their number is limited. What is refused is named by its path.
+//! Checks the bytes of a message before they are decoded. Each field must be in the tables, with a value that it can have, and
+//! the number of fields is limited. An error names the path of what is refused.
 
 use super::table;
 use prost::bytes::Buf;
@@ -8,8 +8,8 @@ use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use std::collections::HashMap;
 use std::fmt::Display;
 
-/// Most fields and list entries of one message, with all that it contains. On the wire each takes two bytes at least, in memory up
-/// to 400, with the JSON.
+/// Maximum number of fields and list entries of one message, including nested messages. Each takes at least two bytes on the wire,
+/// and up to 400 bytes in memory, including its JSON.
 pub const MOST_VALUES: usize = 2_000_000;
 
 /// Why bytes are refused.
@@ -27,7 +27,7 @@ impl Refused {
         Refused { path: String::new(), reason: reason.into() }
     }
 
-    /// The same, seen from the message around it.
+    /// The same error, with the path from the message around it.
     fn within(mut self, outer: &str) -> Refused {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
         self.path.insert_str(0, dot);
@@ -73,7 +73,7 @@ fn packed(field: &FieldDescriptor, wire: WireType) -> bool {
     wire == WireType::LengthDelimited && !matches!(field.kind(), Kind::Message(_) | Kind::String)
 }
 
-/// Checks one value, or the packed entries of a list, and leaves `bytes` behind it.
+/// Checks one value, or the packed entries of a list, and leaves in `bytes` what follows.
 fn value(field: &FieldDescriptor, wire: WireType, bytes: &mut &[u8], left: &mut usize) -> Result<(), Refused> {
     let kind = field.kind();
     match (&kind, wire) {
@@ -110,7 +110,7 @@ fn wire_type(kind: &Kind) -> WireType {
 fn scalar(kind: &Kind, bytes: &mut &[u8], left: &mut usize) -> Result<(), Refused> {
     count(left)?;
     match (wire_type(kind), kind) {
-        // The largest one is out of range too: as text it is rounded up.
+        // The largest value is out of range too, because its text is rounded up.
         (WireType::ThirtyTwoBit, _) => {
             let number = f32::from_le_bytes(array(bytes)?);
             finite(number.abs() < f32::MAX, number)
@@ -135,7 +135,7 @@ fn count(left: &mut usize) -> Result<(), Refused> {
 }
 
 fn mismatch(field: &FieldDescriptor, wire: WireType) -> Refused {
-    Refused::new(format!("field {} is no {wire:?}", field.number()))
+    Refused::new(format!("field {} is not a {wire:?}", field.number()))
 }
 
 fn varint(bytes: &mut &[u8]) -> Result<u64, Refused> {
@@ -195,7 +195,7 @@ mod tests {
             refused("Config", &flows(&[0x32, 5, 0])),
             "flows[1].packet[1].ipv4: the message ends 4 bytes too early"
         );
-        assert_eq!(refused("Config", &flows(&[0x30, 5])), "flows[1].packet[1].ipv4: field 6 is no Varint");
+        assert_eq!(refused("Config", &flows(&[0x30, 5])), "flows[1].packet[1].ipv4: field 6 is not a Varint");
         assert!(refused("Config", &delimited(1, &delimited(2, &[0xff]))).starts_with("ports[0].name: invalid utf-8"));
         assert_eq!(refused("FlowRate", &[0x3d, 0, 0, 0xc0, 0x7f]), "percentage: NaN is out of range");
         assert_eq!(refused("FlowRate", &[0x3d, 0, 0, 0xc0]), "percentage: the message ends 1 bytes too early");
@@ -207,7 +207,7 @@ mod tests {
         let values = table::message("PatternFlowVlanId");
         assert_eq!(check(&values, &[0x18, 1, 0x1a, 2, 2, 3]), Ok(()));
         assert_eq!(refused("PatternFlowVlanId", &[0x18, 1, 0x1a, 2, 2, 0x80]).split(':').next(), Some("values"));
-        assert_eq!(refused("PatternFlowVlanId", &[0x12, 1, 1]), "value: field 2 is no LengthDelimited");
+        assert_eq!(refused("PatternFlowVlanId", &[0x12, 1, 1]), "value: field 2 is not a LengthDelimited");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! gRPC of the API, service `otg.Openapi`: its messages become the JSON of the REST API ([`transcode`]) by the descriptors of our
-//! own tables, so that both ways in reach the same [`Api::call`](crate::api::Api::call). There is no generated code.
+//! gRPC of the API, service `otg.Openapi`: the descriptors of our own tables turn its messages into the JSON of the REST API
+//! ([`transcode`]), so both reach the same [`Api::call`](crate::api::Api::call). There is no generated code.
 
 pub mod check;
 mod service;

@@ -1,7 +1,8 @@
 //! The methods of service `otg.Openapi`.
 //!
-//! Methods `stream...` carry the same messages in pieces, each in a message `Data`, for those that are larger than a client
-//! receives at once. Every method is served as one that streams both ways; the others send and receive one message only.
+//! Methods `stream...` carry the same messages in pieces, each in a message `Data`, because clients limit the size of a
+//! received message. Every method is served as one that streams in both directions; the other methods send and receive only
+//! one message.
 
 use super::transcode;
 use crate::api::{Answer, Api, Call, Failure};
@@ -17,28 +18,28 @@ use tonic::codegen::{BoxFuture, BoxStream, tokio_stream};
 use tonic::server::{Grpc, StreamingService};
 use tonic::{Code, Status, Streaming};
 
-/// Most bytes of a request, in all its pieces.
+/// Maximum length of a request in bytes, over all its pieces.
 pub const MOST_BYTES: usize = 64 << 20;
-/// Most bytes that clients receive in one message unless they are told otherwise.
+/// Maximum length in bytes of a message that clients receive by default.
 const RECEIVED_AT_ONCE: usize = 4 << 20;
 /// Bytes in a piece of an answer.
 const PIECE: usize = 1 << 20;
-/// Most bytes of a failure as JSON. It travels in a header, where each byte can become three, and clients refuse headers above
-/// 8 KiB.
+/// Maximum length in bytes of a failure as JSON. It travels in a header, where each byte can become three, and clients refuse
+/// headers above 8 KiB.
 const MOST_OF_FAILURE: usize = 2400;
 
 /// A method, with the messages inside those that surround request and answer.
 struct Method {
     name: &'static str,
     call: Call,
-    /// None: the request is empty.
+    /// `None`: the request is empty.
     request: Option<&'static str>,
-    /// None: the answer is a file.
+    /// `None`: the answer is a file.
     answer: Option<&'static str>,
     streams: Streams,
 }
 
-/// What the method with `stream` before its name carries in pieces.
+/// What the method with the prefix `stream` carries in pieces.
 #[derive(Clone, Copy, PartialEq)]
 enum Streams {
     Nothing,
@@ -86,7 +87,8 @@ struct Data {
     datum: Bytes,
 }
 
-/// The methods as routes, for a listener of their own or together with those of REST. The listener must speak HTTP/2.
+/// The methods as routes, for a listener of their own or together with the routes of REST. The listener must speak
+/// HTTP/2.
 pub fn routes(api: Api) -> Router {
     Router::new().route("/otg.Openapi/{method}", post(serve)).with_state(api)
 }
@@ -181,7 +183,7 @@ fn bytes_of(method: &Method, streams: Streams, answer: Answer) -> Result<BoxStre
         return Err(status(&Failure {
             code: 413,
             ..Failure::internal(format!(
-                "the file has {} bytes, and clients receive 4 MiB at once; enable streaming, or get it by REST",
+                "the file has {} bytes, and clients receive at most 4 MiB in one message; enable streaming, or get it by REST",
                 inner.len()
             ))
         }));
@@ -209,12 +211,12 @@ fn status(failure: &Failure) -> Status {
     Status::new(code, Failure { code: code.into(), errors, ..failure.clone() }.to_json().to_string())
 }
 
-/// As many of the errors as fit into a header, and how many do not.
+/// As many of the errors as fit into a header, and the number of the others.
 fn fitting(errors: &[String]) -> Vec<String> {
     let mut left = MOST_OF_FAILURE;
     let mut fitting = Vec::new();
     for (at, error) in errors.iter().enumerate() {
-        // JSON makes up to six bytes of one.
+        // One byte can become six bytes of JSON.
         let Some(rest) = left.checked_sub(Value::from(error.as_str()).to_string().len()) else {
             if fitting.is_empty() {
                 fitting.push(format!("{}...", &error[..error.floor_char_boundary(left / 6)]));

@@ -12,7 +12,7 @@
 //! | `checksum` | `choice`, `generated` and `custom` |
 //! | `unsupported` | the field exists, but nothing here uses it: it is refused by name |
 //!
-//! The numbers are those of version 1.62 of the model.
+//! The numbers are from version 1.62 of the model.
 
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use prost_types::field_descriptor_proto::{Label, Type};
@@ -43,7 +43,7 @@ static MODEL: LazyLock<Model> = LazyLock::new(|| Model::new(&TABLES));
 /// The descriptor of a message in the tables.
 ///
 /// # Panics
-/// If there is none of this name.
+/// If there is no message of this name.
 pub(super) fn message(name: &str) -> MessageDescriptor {
     MODEL.pool.get_message_by_name(&format!("{PACKAGE}.{name}")).unwrap_or_else(|| panic!("no message {name}"))
 }
@@ -76,7 +76,7 @@ impl Model {
     }
 }
 
-/// What values of a field are.
+/// The type of a field's values.
 #[derive(Clone)]
 enum Kind {
     Scalar(Type),
@@ -155,7 +155,7 @@ fn named(name: &str) -> Kind {
     scalar(name).map_or_else(|| Kind::Message(name.into()), Kind::Scalar)
 }
 
-/// Words and single signs of a table, without its comments.
+/// Words and single punctuation characters of a table, without its comments.
 fn tokens(table: &'static str) -> impl Iterator<Item = &'static str> {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     table.lines().map(|line| line.split('#').next().unwrap_or("")).flat_map(move |mut rest| {
@@ -189,7 +189,7 @@ impl Builder {
             expect(&mut tokens, ":");
             let mut message = new_message(name.into());
             next = tokens.next();
-            // The word behind the fields of a message is the name of the next one.
+            // The word after the fields of a message is the name of the next message.
             while let Some(field) = next.filter(|_| tokens.peek() == Some(&"=")) {
                 expect(&mut tokens, "=");
                 let number = tokens.next().and_then(|number| number.parse().ok());
@@ -250,7 +250,7 @@ impl Builder {
     fn pattern(&mut self, name: &str, options: &[&str]) {
         let (kind, options) = options.split_first().expect("a pattern has a type");
         let kind = named(kind);
-        // Counts and places of 64-bit fields are as wide as their values.
+        // Counts and positions of 64-bit fields are as wide as their values.
         let count = match kind {
             Kind::Scalar(Type::Uint64) => kind.clone(),
             _ => Kind::Scalar(Type::Uint32),

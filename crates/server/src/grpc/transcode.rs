@@ -23,7 +23,7 @@ pub fn to_json(message: &str, bytes: &[u8]) -> Result<Value, Refused> {
     check::check(&message, bytes)?;
     let decoded = DynamicMessage::decode(message, bytes).map_err(|e| Refused::new(e.to_string()))?;
     let options = SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(true);
-    // By way of text, where a float is as short as its client wrote it: 99.9 and not 99.9000015258789.
+    // Goes through text, so that a float is as short as its client wrote it: 99.9 and not 99.9000015258789.
     let mut text = serde_json::Serializer::new(Vec::new());
     decoded.serialize_with_options(&mut text, &options).map_err(|e| Refused::new(e.to_string()))?;
     drop(decoded);
@@ -46,7 +46,7 @@ pub fn from_json(message: &str, json: &Value) -> Result<Vec<u8>, Refused> {
     Ok(encoded.map_err(|e| Refused::new(format!("{message}: {e}")))?.encode_to_vec())
 }
 
-/// Removes what the API has no fields for: keys that begin with `x-drophammer`. Only REST has them.
+/// Removes keys for which the API has no fields: they begin with `x-drophammer`, and only REST has them.
 pub(super) fn drop_extensions(json: &mut Value) {
     match json {
         Value::Object(fields) => {
@@ -58,7 +58,7 @@ pub(super) fn drop_extensions(json: &mut Value) {
     }
 }
 
-/// The message within the one around a request. Parts of it may be apart, and then they are one after the other.
+/// The message inside the outer message of a request. If it comes in several parts, they are concatenated.
 pub(super) fn unwrap(mut bytes: &[u8]) -> Result<Vec<u8>, Refused> {
     let mut inner = Vec::new();
     while !bytes.is_empty() {
@@ -70,7 +70,7 @@ pub(super) fn unwrap(mut bytes: &[u8]) -> Result<Vec<u8>, Refused> {
     Ok(inner)
 }
 
-/// The message around an answer.
+/// The outer message of an answer.
 pub(super) fn wrap(inner: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(inner.len() + 11);
     encode_key(ONLY, WireType::LengthDelimited, &mut bytes);
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(unwrap(&[0x0a, 2, 0]).unwrap_err().reason, "the message ends 1 bytes too early");
     }
 
-    /// JSON of a message, with those of its fields and values that the bytes choose.
+    /// JSON of a message, with fields and values that the bytes select.
     fn chosen(message: &MessageDescriptor, choices: &mut impl Iterator<Item = u8>) -> Value {
         let mut fields = Map::new();
         for field in message.fields() {

@@ -119,7 +119,7 @@ pub struct RouteRange {
 
 /// The largest label.
 const LAST_LABEL: u64 = (1 << 20) - 1;
-/// Most routes of a range.
+/// Maximum number of routes of a range.
 const MOST_ROUTES: u64 = 2_000_000;
 
 /// Reads a device.
@@ -133,7 +133,7 @@ pub fn device(mut o: Object<'_>) -> Device {
     Device { name, ethernets, loopbacks, bgp: o.object("bgp").map(bgp), ospf, rsvp }
 }
 
-/// An address family, for what both have in common.
+/// An address family, for what IPv4 and IPv6 have in common.
 trait Family: std::str::FromStr<Err = std::net::AddrParseError> + Into<IpAddr> {
     const PREFIX: u8;
     const BITS: u8;
@@ -375,7 +375,7 @@ fn ascending(first: IpAddr, length: u8, count: u64, step: u64) -> Option<Vec<Pre
         IpAddr::V6(address) => (128, u128::from(address)),
     };
     let each = |i: u64| {
-        // A default route has no neighbour.
+        // A default route has no next prefix.
         let distance = if length == 0 {
             (i == 0).then_some(0)?
         } else {
@@ -403,7 +403,7 @@ fn community(mut o: Object<'_>) -> u32 {
     }
 }
 
-/// The path as it is sent, if the client describes one. The mode says how this router's AS gets into it.
+/// The path as it is sent, if the client describes one. The mode determines how this router's AS is added.
 fn as_path(range: &mut Object<'_>, asn: u32) -> Option<Vec<PathSegment>> {
     use PathSegmentKind::{ConfederationSequence, ConfederationSet, Sequence, Set};
     let mut o = range.object("as_path")?;
@@ -429,7 +429,7 @@ fn as_path(range: &mut Object<'_>, asn: u32) -> Option<Vec<PathSegment>> {
     Some(path)
 }
 
-/// Most ASes of a path.
+/// Maximum number of ASes in a path.
 const MOST_ASES: usize = 254;
 
 fn segment(mut o: Object<'_>, kinds: [PathSegmentKind; 4]) -> PathSegment {

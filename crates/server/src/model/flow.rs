@@ -64,7 +64,7 @@ pub enum Rate {
 /// Time without frames: bytes at the speed of the line, or nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gap {
-    /// The time of so many bytes on the line.
+    /// The time that this many bytes take on the line.
     Bytes(f64),
     /// A time.
     Time(Duration),
@@ -106,7 +106,7 @@ pub enum Length {
 /// What a flow measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowMetrics {
-    /// It is in the metrics at all.
+    /// True if the flow is in the metrics.
     pub enable: bool,
     /// Loss.
     pub loss: bool,
@@ -118,7 +118,7 @@ pub struct FlowMetrics {
     pub timestamps: bool,
 }
 
-/// Most sizes of a flow's frames.
+/// Maximum number of sizes of a flow's frames.
 const MOST_SIZES: u64 = 256;
 /// Smallest and largest frame of the model that this tester sends; smaller ones are enlarged.
 const SIZES: std::ops::RangeInclusive<u64> = 1..=MAX_FRAME as u64;
@@ -192,7 +192,7 @@ fn size(flow: &mut Object<'_>) -> PacketSize {
                 range.wrong("step", format_args!("1 to {MOST_SIZES} sizes are supported; use a larger step"));
                 return PacketSize::Fixed(fixed(start));
             }
-            // A round of equal parts begins with the last one.
+            // A round of equal parts begins with the last part.
             mix(
                 format!("{start} to {end}"),
                 (0..=(end - start) / step).rev().map(|i| (fixed(start + i * step), 1)).collect(),

@@ -1,8 +1,8 @@
 //! The implemented part of the Open Traffic Generator model, as plain types.
 //!
-//! JSON is read by hand, field by field ([`read`]), not with derived deserializers: so every field that is unknown or not
-//! implemented is refused with its path, numbers may be texts as in protobuf, `choice` may be missing, and all errors are told at
-//! once. The defaults are those of the model.
+//! JSON is read by hand, field by field ([`read`]), not with derived deserializers. So every field that is unknown or not
+//! implemented is refused with its path, numbers may be strings as in protobuf, `choice` may be missing, and all errors are
+//! reported together. Defaults are as in the model.
 
 pub mod device;
 pub mod flow;
@@ -89,7 +89,7 @@ impl Config {
     /// Reads a configuration.
     ///
     /// # Errors
-    /// All that is wrong or not supported, each with its path.
+    /// Everything that is wrong or not supported, each with its path.
     pub fn read(document: Value) -> Result<Config, Vec<String>> {
         let errors = Errors::default();
         let config = config(Object::document(document, &errors));
@@ -168,7 +168,7 @@ fn layer1(mut o: Object<'_>, ports: &mut [Port]) {
     o.name("name");
     let at = o.has("speed").then(|| o.word("speed", &SPEEDS.map(|(word, _)| word), 5));
     let mtu = o.number("mtu", 14_000).map(|mtu| mtu as u32);
-    // Every frame of the line arrives.
+    // Every frame on the line arrives.
     ["promiscuous", "media", "ieee_media_defaults", "auto_negotiate", "auto_negotiation"]
         .iter()
         .for_each(|key| o.ignore(key));
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(peer.routes[1].prefixes.len(), 1);
     }
 
-    /// As the suite of the API's authors sends it.
+    /// As the test suite of the API's authors sends it.
     #[test]
     fn a_recorded_path_begins_with_the_own_as_as_a_set() {
         let config = Config::read(json!({

@@ -15,7 +15,7 @@ pub struct OspfRouter {
     pub interface: String,
     /// Name of the address of the interface.
     pub address_name: String,
-    /// All but the MTU. A router ID of 0.0.0.0 stands for the address of the interface.
+    /// Everything except the MTU. A router ID of 0.0.0.0 stands for the address of the interface.
     pub config: OspfConfig,
     /// Its routes.
     pub routes: Vec<OspfRange>,
@@ -30,7 +30,7 @@ pub struct OspfRange {
     pub name: String,
     /// The prefixes.
     pub prefixes: Vec<Prefix>,
-    /// The same as a part of what the router advertises.
+    /// The same routes as a part of what the router advertises.
     pub part: Part,
 }
 
@@ -72,7 +72,7 @@ pub fn router(mut o: Object<'_>) -> OspfRouter {
     OspfRouter { name: o.name("name"), interface: name, address_name, config, routes, stores }
 }
 
-/// Reads an interface into `config`. Returns its name and that of its address.
+/// Reads an interface into `config`. Returns its name and the name of its address.
 fn interface(mut o: Object<'_>, config: &mut OspfConfig) -> (String, String) {
     let mut area = o.object_or_empty("area");
     config.area = match area.choice(&["id", "ip"], "id") {
@@ -146,7 +146,7 @@ fn route_range(mut o: Object<'_>, config: &mut OspfConfig) -> Option<OspfRange> 
         flags.drop_false();
     }
     drop(origin);
-    // The largest metric means that there is no route; links of routers have 16 bits.
+    // The largest metric means that there is no route. Metrics of router links have 16 bits.
     let most = if kind == "intra_area" { u16::MAX.into() } else { LS_INFINITY - 1 };
     let metric = o.number("metric", most.into()).unwrap_or(0) as u32;
     let networks = Networks { metric, ..networks? };
@@ -175,7 +175,7 @@ fn route_range(mut o: Object<'_>, config: &mut OspfConfig) -> Option<OspfRange> 
     Some(OspfRange { name, prefixes, part })
 }
 
-/// Networks of the area are stub networks of a router at no distance, whose router ID is their first address.
+/// Networks of the area are stub networks of a router at distance 0, whose router ID is their first address.
 fn stub_router(networks: &Networks) -> Topology {
     Topology {
         routers: 1,

@@ -1,5 +1,5 @@
 //! The headers of a flow's frames, as headers of this tester. Fields that are absent have the defaults of the API's model, which
-//! differ from those of suites.
+//! differ from the defaults of suites.
 
 use super::pattern::{Written, checksum, constant, pattern, pattern_or};
 use super::read::Object;
@@ -21,7 +21,7 @@ const ARP: u16 = 0x0806;
 /// Protocol of packets whose payload has none: any host internal protocol, and no next header (RFC 8200).
 pub const NO_PROTOCOL: (u8, u8) = (61, 59);
 
-/// Reads the headers of a flow, the outermost first. An empty list is Ethernet and IPv4 without more. Returns also the index of the
+/// Reads the headers of a flow, the outermost first. An empty list means only Ethernet and IPv4. Also returns the index of the
 /// outermost label stack entry if its label is automatic.
 pub fn packet(headers: Vec<Object<'_>>) -> (Vec<Header>, Option<usize>) {
     let mut stack = Vec::new();
@@ -70,7 +70,7 @@ fn raw(bytes: Vec<u8>) -> Header {
     Header::Raw(Raw { bytes: Octets(bytes) })
 }
 
-/// Gives the innermost header its type if nothing that follows has one.
+/// Gives the innermost header a type if no header follows that has one.
 fn complete(stack: &mut [Header], arp: bool) {
     let typed = stack.iter().rposition(|header| !matches!(header, Header::Raw(_)));
     let ethertype = || Some(Field::Value(if arp { ARP } else { NO_ETHERTYPE }));
@@ -251,7 +251,7 @@ fn tcp(o: &mut Object<'_>) -> Tcp {
     }
 }
 
-/// An echo message; `types` are those of a request and of a reply.
+/// An echo message; `types` are the types of a request and of a reply.
 fn echo(o: &mut Object<'_>, types: [u8; 2]) -> IcmpEcho {
     o.choice(&["echo"], "echo");
     let mut echo = o.object_or_empty("echo");

@@ -5,10 +5,10 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// Most errors that are told at once.
+/// Maximum number of errors that are reported together.
 const MOST_ERRORS: usize = 50;
 
-/// Most routes of all ranges together.
+/// Maximum number of routes of all ranges together.
 const MOST_ROUTES: u64 = 8_000_000;
 
 /// All errors of a document.
@@ -55,7 +55,7 @@ pub struct Object<'a> {
     errors: &'a Errors,
 }
 
-/// Absent fields, `null` and empty lists say nothing.
+/// Absent fields, `null` and empty lists have no effect.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -112,12 +112,12 @@ impl<'a> Object<'a> {
         self.fields.remove(key).filter(|value| !value.is_null())
     }
 
-    /// Accepts a field whatever its value is, because it changes nothing here.
+    /// Accepts any value of a field, because it has no effect here.
     pub fn ignore(&mut self, key: &str) {
         self.fields.remove(key);
     }
 
-    /// Accepts all remaining fields that are false: they ask for nothing.
+    /// Accepts all remaining fields that are false, because they request nothing.
     pub fn drop_false(&mut self) {
         self.fields.retain(|_, value| !matches!(value, Value::Bool(false)));
     }

@@ -24,11 +24,11 @@ pub struct RsvpRouter {
     pub address_name: String,
     /// Address of the neighbour.
     pub neighbour: Ipv4Addr,
-    /// All but the LSPs.
+    /// Everything except the LSPs.
     pub config: RsvpConfig,
     /// LSPs that begin here, in order.
     pub ingress: Vec<IngressLsp>,
-    /// LSPs that end here: their name, and that of the address.
+    /// LSPs that end here: their name, and the name of the address.
     pub egress: Vec<(String, String)>,
 }
 
@@ -43,7 +43,7 @@ pub struct IngressLsp {
     pub lsp: IngressRange,
 }
 
-/// What all LSPs of a router have in common, because its refresh messages do.
+/// What all LSPs of a router have in common, because they share refresh messages.
 #[derive(Default)]
 struct Common {
     refresh: Option<u64>,
@@ -52,7 +52,7 @@ struct Common {
 }
 
 impl Common {
-    /// Takes the timers of an LSP, which must be those of the other LSPs.
+    /// Takes the timers of an LSP, which must equal the timers of the other LSPs.
     fn timers(&mut self, o: &mut Object<'_>) {
         let refresh = o.within("refresh_interval", [1, 3_600], 30);
         let multiplier = o.within("timeout_multiplier", [1, 10], 3);
@@ -115,7 +115,7 @@ fn interface(mut o: Object<'_>, config: &mut RsvpConfig) -> (String, Ipv4Addr) {
     config.foreign = LabelPolicy::From(first as u32);
     let summary_refresh = o.flag("enable_refresh_reduction", false);
     let bundle = o.flag("send_bundle", false);
-    // Srefresh messages leave with the period of the LSPs.
+    // Srefresh messages are sent with the period of the LSPs.
     o.only("summary_refresh_interval", 30);
     // Messages that are due at the same time leave in one Bundle.
     o.only("bundle_threshold", 50);

@@ -37,7 +37,7 @@ fn ids_are_read_and_tests_without_one_have_none() {
     let suite = with(&[], &[]).unwrap_or_else(|e| panic!("{e}"));
     let ids: Vec<_> = suite.tests.iter().map(|test| test.id.as_deref()).collect();
     assert_eq!(ids, [Some("small"), None, Some("9000"), None]);
-    assert!(suite.tests.iter().all(|test| !test.params.0.contains_key("id")), "an id is no parameter");
+    assert!(suite.tests.iter().all(|test| !test.params.0.contains_key("id")), "an id is not a parameter");
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn cells_of_tables_may_be_bounded() {
     let [one] = with(&format!("\"{cells}\": \"<= 0.1 %\"")).try_into().unwrap();
     assert_eq!((one.figure.as_str(), one.at_least, one.bound), (cells, false, 0.1));
     assert_eq!(one.cells, Some(cells.parse::<Cells>().unwrap()));
-    // The unit is that of the column, and each DUT may have its own bound.
+    // The bound has the unit of the column, and each DUT may have its own bound.
     let by_dut = with("frame_loss_rate.latency_us: {frr: \"<= 1 ms\", bird: \"<= 5\"}");
     let found: Vec<_> = by_dut.iter().map(|e| (e.figure.as_str(), e.bound, e.dut.as_deref())).collect();
     let all = "frame_loss_rate.latency_us";
@@ -398,7 +398,7 @@ fn published_figures_of_tests_are_read_by_router() {
     );
     assert!(entry.columns.is_empty() && entry.rows.is_empty());
     assert_eq!(entry.values("loss_64_percent").collect::<Vec<_>>(), [("A (2001)", "1.5")]);
-    // One value without a list is that of all routers; the key is written the same way everywhere.
+    // A single value without a list applies to all routers; the key is written the same way everywhere.
     let cells = "frame_loss_rate[frame_size=64, load_percent=100].loss_percent";
     assert_eq!(entry.values(cells).collect::<Vec<_>>(), [("A (2001)", "none"), ("B", "none")]);
 }

@@ -2,7 +2,8 @@
 use crate::common::suite;
 use drophammer_model::capabilities::Need;
 use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
-use drophammer_model::role::{InterfaceAddress, Place, PolicySource, PolicyTarget, RouterRole, StaticRoute};
+use drophammer_model::label_edge::CoreProtocol;
+use drophammer_model::role::{CoreLink, InterfaceAddress, Place, PolicySource, PolicyTarget, RouterRole, StaticRoute};
 use drophammer_model::suite::{LabelConfig, PortConfig};
 use drophammer_model::topology::{ALTERNATIVES, CoreLinkName, CoreWay, LOOP_PREFIX, Shape, System, Topology, Wan};
 use drophammer_model::trial::Family;
@@ -141,7 +142,7 @@ fn a_mesh_of_four_has_the_ports_in_blocks_and_six_links() {
     let role = &system.routers[2].role;
     let member = role.member.as_ref().unwrap();
     assert_eq!((role.interfaces.len(), member.edges, member.number, member.routers), (5, 2, 3, 4));
-    assert_eq!(member.loopbacks, ["100.127.0.3", "fd3c:91a7:5e2d:ffff::3"].map(|a| a.parse::<IpAddr>().unwrap()));
+    assert_eq!(member.loopbacks, ["100.127.255.3", "fd3c:91a7:5e2d:ffff::3"].map(|a| a.parse::<IpAddr>().unwrap()));
     // Its second core interface leads to r2.
     assert_eq!(system.links[3].end_at(2).unwrap().interface, 3);
     let address = role.interfaces[3].addresses[0];
@@ -205,6 +206,45 @@ fn every_router_has_a_session_with_every_other_one() {
     }
     let ids: HashSet<_> = system.routers.iter().map(|r| r.role.member.as_ref().unwrap().router_id).collect();
     assert_eq!(ids.len(), 3);
+}
+
+#[test]
+fn routers_of_a_chain_speak_ospf_and_ldp_with_p_routers_and_with_each_other() {
+    use CoreProtocol::{Bfd, Ldp, Ospf};
+    let mut ports = ports(4, "");
+    (ports[1].core, ports[3].core) = (vec![Ospf, Ldp, Bfd], vec![Ospf]);
+    let system = System::of(&ports, &chain(3)).unwrap();
+    let cores: Vec<_> = system.routers.iter().map(|router| router.role.core.as_ref().unwrap()).collect();
+    let loopbacks: Vec<_> = cores.iter().map(|core| core.loopback.to_string()).collect();
+    assert_eq!(loopbacks, ["100.127.255.1", "100.127.255.2", "100.127.255.3"]);
+    let links = |router: usize| {
+        let link = |l: &CoreLink| (l.port, l.protocols.clone(), l.local.to_string(), l.neighbour_id.to_string());
+        cores[router].links.iter().map(link).collect::<Vec<_>>()
+    };
+    let between = |port, local: &str, other: &str| (port, vec![Ospf, Ldp], local.to_owned(), other.to_owned());
+    // A P router behind the port has the number of the port in the suite.
+    let edge = (1, vec![Ospf, Ldp, Bfd], "198.19.1.1".to_owned(), "100.127.1.1".to_owned());
+    assert_eq!(links(0), [edge, between(2, "100.64.0.1", "100.127.255.2")]);
+    assert_eq!(links(1), [between(0, "100.64.0.2", "100.127.255.1"), between(1, "100.64.0.5", "100.127.255.3")]);
+    assert_eq!(links(2)[0].3, "100.127.3.1");
+    assert_eq!((cores[0].links[0].pe, cores[0].links[1].pe), (Some([100, 127, 1, 2].into()), None));
+    assert_eq!((cores[0].links[1].neighbour, cores[0].links[1].prefix_len), ([100, 64, 0, 2].into(), 30));
+    for router in &system.routers {
+        let core = router.role.core.as_ref().unwrap();
+        let has =
+            |address: IpAddr| router.role.interfaces.iter().flat_map(|i| &i.addresses).any(|a| a.address == address);
+        assert!(core.links.iter().all(|link| has(link.local.into())));
+        assert_eq!(router.role.member.as_ref().unwrap().loopbacks[0], IpAddr::V4(core.loopback));
+        let block = |prefix: (IpAddr, u8)| covers((Ipv4Addr::new(100, 127, 255, 0).into(), 24), prefix.0);
+        assert!(
+            !router.role.routes.iter().any(|route| block(route.prefix)),
+            "OSPF has the routes to loopback addresses"
+        );
+    }
+    // Every second router has labels for the networks of links, none has some for the networks behind ports.
+    let (link, behind) = ((Ipv4Addr::new(198, 18, 1, 0), 24), (Ipv4Addr::new(198, 18, 64, 0), 18));
+    let lacks: Vec<_> = cores.iter().map(|c| [link, behind].map(|net| c.unlabelled.contains(&net))).collect();
+    assert_eq!(lacks, [[true, true], [false, true], [true, true]]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Its interfaces: link 0 is `eth1`. Ports of the datagrams that it receives, and of those that it sends.
+/// Its interfaces: link 0 is `eth1`. Ports of received datagrams and of sent datagrams.
 const HARDWARE: &str = "hwid test
 int eth1 eth 0000.0000.2222 127.0.0.1 26021 127.0.0.1 26022
 int eth2 eth 0000.0000.3333 127.0.0.1 26031 127.0.0.1 26032
@@ -38,7 +38,7 @@ fn text(e: impl std::fmt::Display) -> String {
     e.to_string()
 }
 
-/// Takes the daemon's addresses away from the kernel, which would answer as well, and connects the links with freeRtr.
+/// Takes the daemon's addresses away from the kernel, which would also answer, and connects the links with freeRtr.
 fn bridge(netns: &Netns) -> Result<Bridge, String> {
     let flush: Vec<_> = (0..LINKS.len()).map(|link| format!("address flush dev d{link}")).collect();
     netns.ip(&flush).map_err(text)?;
@@ -85,7 +85,7 @@ fn carry(socket: &UdpSocket, mut port: AfPacket, stop: &AtomicBool) -> Result<()
     Ok(())
 }
 
-/// Starts freeRtr with these lines of its configuration, besides those of the interfaces.
+/// Starts freeRtr with these lines of its configuration, in addition to the lines for the interfaces.
 pub fn start(netns: &Netns, folder: &Path, config: &str) -> Result<(Bridge, Child), String> {
     let classes = std::env::var("FREERTR").map_err(|_| "FREERTR does not name the classes of freeRtr")?;
     let mut software = "hostname daemon\nvrf def v1\n rd 1:1\n exit\n".to_owned();

@@ -28,7 +28,8 @@ pub struct Speaker<'a> {
 }
 
 impl<'a> Speaker<'a> {
-    /// A router in this namespace that uses these next hops and connects to the daemon at once; times count from `begun`.
+    /// A router in this namespace that uses these next hops and connects to the daemon immediately; times count from
+    /// `begun`.
     pub fn start(netns: &'a Netns, config: SessionConfig, daemon: IpAddr, hops: NextHops, begun: Clock) -> Speaker<'a> {
         let mut speaker = Speaker {
             netns,

@@ -68,7 +68,7 @@ impl Bench<'_> {
     pub(crate) fn end_test(&mut self) -> Result<(), TestError> {
         self.facts.ports.iter_mut().for_each(|port| port.routed.clear());
         let of_each: Vec<_> = self.filtered_duts.drain(..).map(|dut| (dut, Vec::new())).collect();
-        // Tries all of them, even if one fails.
+        // Removes all of them, even if one removal fails.
         let unfiltered = if self.filtered { self.set_filter(&[], &of_each) } else { Ok(()) };
         let unclassed = if self.classed { self.set_classes(&[]) } else { Ok(()) };
         let around = std::mem::take(&mut self.around);

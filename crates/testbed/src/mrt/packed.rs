@@ -12,8 +12,8 @@ const PROGRAMS: [(&[u8], &str, &str); 2] =
 const OTHERS: [(&[u8], &str); 4] = [
     (b"PK\x03\x04", "is a zip archive; unpack it"),
     (&[0x04, 0x22, 0x4d, 0x18], "is compressed with lz4; run `lz4 -d FILE`, and use the resulting file"),
-    (&[0xd4, 0xc3, 0xb2, 0xa1], "is a capture (pcap) and no MRT file; take a RIB in TABLE_DUMP_V2"),
-    (&[0x0a, 0x0d, 0x0d, 0x0a], "is a capture (pcapng) and no MRT file; take a RIB in TABLE_DUMP_V2"),
+    (&[0xd4, 0xc3, 0xb2, 0xa1], "is a capture (pcap), not an MRT file; take a RIB in TABLE_DUMP_V2"),
+    (&[0x0a, 0x0d, 0x0d, 0x0a], "is a capture (pcapng), not an MRT file; take a RIB in TABLE_DUMP_V2"),
 ];
 
 /// Returns the contents of `file`, which must be at its start. Its first bytes, not its name, determine the format.

@@ -79,7 +79,8 @@ impl Turn {
         self.tests.len() * if self.mode == Mode::Abreast { self.duts.len() } else { 1 }
     }
 
-    /// Iterates over the places in the suite of the tests, each with its DUT, in order; a test for all DUTs at once has none.
+    /// Iterates over the tests in order: their places in the suite, each with its DUT. A test for all DUTs at the same time
+    /// has no DUT.
     fn in_order(&self) -> impl Iterator<Item = (usize, Option<usize>)> {
         let duts = match self.mode {
             Mode::Joint => vec![None],

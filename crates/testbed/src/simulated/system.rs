@@ -5,6 +5,7 @@
 
 use super::{Reference, class_counters, config, describe, unusable};
 use crate::kinds::REFERENCE;
+use crate::routing;
 use drophammer_lab::{Classes, CoreLinks, Dut, Filters, LabError};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::DutCounter;
@@ -128,6 +129,9 @@ pub fn network(dut: &DutConfig, topology: &Topology, ports: &[PortConfig], seed:
     for (index, router) in system.routers.iter().enumerate() {
         let mut one = config(dut, &ports[router.ports.clone()], seed.wrapping_add(index as u64));
         add_core(&mut one, router);
+        // The number of a port in the suite is not that at its router.
+        one.core = routing::core(&dut.params, &router.role);
+        one.loopback = router.role.core.as_ref().map(|core| core.loopback);
         for (at, port) in one.ports.iter_mut().enumerate() {
             port.mac = MacAddr::local(0xd0_0000_0000 | (index as u64) << 16 | at as u64);
         }

@@ -1,4 +1,4 @@
-//! The routes of VRFs, and what each emulated router must receive of them.
+//! The routes of VRFs, and which of them each emulated router must receive.
 
 use super::{AtCe, Block, Ce, FIRST_VPN, InUse, Sites};
 use crate::setup::TestSetup;
@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// `count` prefixes from `first` on, at most `most`, in one group of attributes for each of the largest UPDATEs.
+/// `count` prefixes from `first` on, at most `most`. All are in one group of attributes, so that they need the fewest
+/// UPDATEs.
 fn prefixes(first: Prefix, count: u32, most: u32) -> Result<Arc<Routes>, TestError> {
     let refused = |e: &dyn std::fmt::Display| TestError::NotApplicable(format!("{count} routes of a site: {e}"));
     if count > most {
@@ -39,7 +40,7 @@ fn vpn_routes(pe: Ipv4Addr, base: u32, count: u32, routes: &Arc<Routes>) -> Resu
     routes.map(Arc::new).map_err(|e| TestError::NotApplicable(e.to_string()))
 }
 
-/// The VRFs that a test uses, with all their sites: as many on each customer port, the first ones.
+/// The VRFs that a test uses, with all their sites: the first ones of each customer port, and equally many on each.
 fn choose(all: &[VrfView], count: u32) -> Vec<VrfView> {
     let mut first: Vec<_> = all.iter().filter(|vrf| vrf.site == 0).collect();
     first.sort_by_key(|vrf| (vrf.vid, vrf.customer));
@@ -48,7 +49,7 @@ fn choose(all: &[VrfView], count: u32) -> Vec<VrfView> {
 }
 
 impl TestSetup<'_> {
-    /// Computes the routes of the first VRFs, and lets all routers expect them. None of them is present yet.
+    /// Computes the routes of the first VRFs, and lets all routers expect them. No route counts as present yet.
     pub(super) fn expect(&mut self, size: &VpnSize) -> Result<InUse, TestError> {
         let vrfs = choose(&self.vpns.vrfs, size.vrfs);
         let mut used = InUse { vrfs, ..InUse::default() };
@@ -145,7 +146,7 @@ impl TestSetup<'_> {
     }
 }
 
-/// What a PE router must receive of the routes of the CE router at site `site`. The core has IPv4, so next hops of IPv6 routes are IPv4-mapped
+/// The routes of the CE router at `site`, as a PE router must receive them. The core has IPv4, so next hops of IPv6 routes are IPv4-mapped
 /// addresses (RFC 4659 section 3.2.1.2).
 fn at_pe(family: Family, site: u32) -> Expected {
     let next_hop = match family {

@@ -69,7 +69,7 @@ pub(super) fn to_core(sites: &Sites, vrf: &VrfView, part: Range<u32>, size: &Pac
     }
 }
 
-/// The flow from the CE router of a site to that of another site of the VRF.
+/// The flow from the CE router of a site to the CE router of another site of the VRF.
 pub(super) fn to_other(
     sites: &Sites,
     from: &VrfView,
@@ -98,8 +98,8 @@ pub(super) fn to_other(
     }
 }
 
-/// The flow from the remote site of a VRF to its CE router. `labels` are those that the DUT advertised. The TTL of the packet depends on the model that
-/// the DUT follows (RFC 3443), so it is not compared.
+/// The flow from the remote site of a VRF to its CE router. `labels` are the labels that the DUT has advertised. The TTL of the packet depends on the
+/// model that the DUT follows (RFC 3443), so it is not compared.
 fn to_customer(
     sites: &Sites,
     vrf: &VrfView,
@@ -132,7 +132,7 @@ fn to_customer(
 }
 
 impl TestSetup<'_> {
-    /// The flows to the CE router of a VRF: one for each stretch of routes with the same labels.
+    /// The flows to the CE router of a VRF: one for each run of consecutive routes with the same labels.
     pub(super) fn to_customers(
         &self,
         used: &InUse,
@@ -173,7 +173,7 @@ impl TestSetup<'_> {
         Ok(flows)
     }
 
-    /// The label that the DUT has advertised for its loopback address at a core port; `None` if the P router is to remove the label.
+    /// The label that the DUT has advertised for its loopback address at a core port; `None` if the P router must remove the label.
     fn transport_label(&self, core: PortIndex) -> Result<Option<u32>, TestError> {
         let device = self.routing.bench.rig.hosts().device(core, crate::core::P_ROUTER);
         let lsr = device.and_then(|device| device.protocol::<Lsr>());

@@ -5,8 +5,8 @@ use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 
 impl TestSetup<'_> {
-    /// Seconds for each of the last `changes` changes of the CE routers in use behind a port: from the time when the first of them had
-    /// routes to send until the DUT's TCP had acknowledged all of them. Empty if one of them has made fewer changes.
+    /// Seconds for each of the last `changes` changes of the CE routers in use behind a port: from the time when the first router had
+    /// routes to send until the DUT's TCP had acknowledged the routes of all of them. Empty if a router has made fewer changes.
     pub(super) fn sent_behind(&self, port: PortIndex, changes: usize) -> Vec<f64> {
         let rig = &self.routing.bench.rig;
         let Some(used) = &self.vpns.in_use else { return Vec::new() };

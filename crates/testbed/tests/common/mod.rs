@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // each test file uses only a part
 
+pub mod label_chain;
 pub mod program;
 
 use drophammer_lab::Dut;

@@ -149,7 +149,7 @@ pub fn resident_kib(name: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("no {name} in /proc/self/status"))
 }
 
-/// Makes the kernel measure the maximum use of RAM anew from now on (proc(5), `clear_refs`).
+/// Makes the kernel restart its measurement of the maximum use of RAM (proc(5), `clear_refs`).
 pub fn forget_peak() -> Result<(), String> {
     std::fs::write("/proc/self/clear_refs", "5").map_err(|e| e.to_string())
 }

@@ -102,7 +102,7 @@ fn comes_back(lab: &mut Lab, kind: &str) -> Result<(), String> {
     let up = real::bring_up(lab, &suite.duts[0], &suite, folder.path(), &|| false);
     let mut dut = up.map_err(|e| e.to_string())?;
     if kind == "ovs" {
-        ensure(dut.resets().is_none(), || "a switch without its flows is no router".into())?;
+        ensure(dut.resets().is_none(), || "a switch without its flows is not a router".into())?;
         return dut.take_down().map_err(|e| e.to_string());
     }
     for how in [ResetKind::Software, ResetKind::Process] {

@@ -30,6 +30,7 @@ mod forwarding_kinds;
 mod kernel_tcp;
 mod known_answers;
 mod label_capture;
+mod label_chain;
 mod label_kinds;
 mod lanes;
 mod late_routes;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         kernel_tcp::cases,
         known_answers::cases,
         label_capture::cases,
+        label_chain::cases,
         label_kinds::cases,
         lanes::cases,
         late_routes::cases,

@@ -38,7 +38,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Guest kernels that this process has started.
-fn guests() -> Vec<u32> {
+pub fn guests() -> Vec<u32> {
     let children = |pid: u32| -> Vec<u32> {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -50,7 +50,7 @@ fn guests() -> Vec<u32> {
 }
 
 /// Checks that a guest that has ended leaves neither taps nor processes.
-fn nothing_left() -> Result<(), String> {
+pub fn nothing_left() -> Result<(), String> {
     if Path::new("/sys/class/net/t0").exists() || Path::new("/sys/class/net/m0").exists() {
         return Err("a tap is still there".into());
     }

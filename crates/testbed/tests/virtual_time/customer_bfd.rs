@@ -1,4 +1,4 @@
-//! BFD of CE routers: what is told when sessions go down.
+//! BFD of CE routers: what a test reports when sessions go down.
 
 use crate::common::{read_suite, with_bed};
 use drophammer_methods::Testbed;
@@ -42,7 +42,7 @@ fn a_lost_session_is_named_and_ends_bgp() {
             let texts = seen.lost_since(&Default::default());
             assert_eq!(texts[0], "BGP sessions ended 3 times");
             assert!(texts[1].starts_with("BFD sessions went down 3 times: v1 (packets"), "{texts:?}");
-            // The other end goes down because the CE router says so.
+            // The other end goes down because the CE router signals it.
             let truth = device.truth().vrf_bfd;
             assert_eq!((truth.up, truth.downs), (0, 3));
             vpns.change_all(Change::Advertise).unwrap();

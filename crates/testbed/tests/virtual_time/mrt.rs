@@ -261,7 +261,9 @@ fn what_is_wrong_with_a_file_is_told_with_its_name_and_place() {
     assert!(say(&record(16, 4, &[0; 20])).starts_with("contains BGP messages (type BGP4MP) and no RIB"));
     assert!(say(&record(12, 1, &[0; 20])).contains("old format TABLE_DUMP;"));
     assert_eq!(say(&record(99, 1, &[])), "contains no RIB of TABLE_DUMP_V2; its first record has type 99");
-    assert!(say(b"<html>this is no routing table</html>").contains("is no MRT file; take a RIB in TABLE_DUMP_V2"));
+    assert!(
+        say(b"<html>this is not a routing table</html>").contains("is not an MRT file; take a RIB in TABLE_DUMP_V2")
+    );
     let whole = file();
     assert_eq!(
         say(&whole[..table.len() + 5]),

@@ -38,7 +38,7 @@ pub(super) fn check(plan: &Plan, reports: &[LaneReport]) -> Result<(), String> {
         for sender in &report.senders {
             check_sender(plan, sender)?;
             require(sender.flows.iter().all(|(flow, _)| sent.insert(*flow)), "a flow is sent twice")?;
-            balance.iter_mut().zip(&sender.groups).for_each(|(sum, group)| sum.0 += group.offered);
+            sender.groups.iter().for_each(|group| balance[group.group].0 += group.offered);
         }
         let mut own = BTreeSet::new();
         for flow in &report.flows {
@@ -94,7 +94,8 @@ fn check_sender(plan: &Plan, sender: &SenderReport) -> Result<(), String> {
     let (flows, ports) = (plan.flows.len(), plan.layout.ports());
     let known = |flow: u32| sender.flows.iter().any(|(own, _)| *own == flow);
     require(sender.port < ports, "a sender at no port")?;
-    require(sender.groups.len() == plan.groups.len(), "other groups of a sender")?;
+    let known_groups = sender.groups.iter().all(|g| g.group < plan.groups.len());
+    require(known_groups && sender.groups.is_sorted_by(|a, b| a.group < b.group), "other groups of a sender")?;
     let own: BTreeSet<u32> = sender.flows.iter().map(|(flow, _)| *flow).collect();
     require(sender.flows.iter().all(|(flow, sent)| (*flow as usize) < flows && *sent <= MOST), "a flow")?;
     require(!sender.round.is_empty() && sender.round.iter().all(|flow| own.contains(flow)), "the round of a sender")?;

@@ -265,7 +265,7 @@ impl PortGenerator {
         let flows = self.flows.iter().zip(&control.stops).filter(|(_, stops)| stops.count > 0);
         let report = |(flow, stops): (&super::SendFlow, &Stops)| StoppedReport {
             flow: flow.id,
-            group: flow.group,
+            group: self.groups[flow.group].group,
             stops: stops.count,
             stopped_ns: stops.ns + stops.since.map_or(0, |since| end_ns.saturating_sub(since)),
             end_ns,

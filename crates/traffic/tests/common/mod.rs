@@ -82,7 +82,7 @@ impl simulated::Device for Device {
         (self.behaviour)(&Offered { number: self.seen, at: now, port, frame }, &mut self.scratch);
         for mut out in self.scratch.drain(..) {
             self.sent += 1;
-            // Like a router, the device replaces its own address by that of the host at the output port.
+            // Like a router, the device replaces its own address by the address of the host at the output port.
             if out.frame.get(..6) == Some(&device_mac(port).0) {
                 out.frame[..6].copy_from_slice(&MacAddr::local(out.port as u64).0);
             }

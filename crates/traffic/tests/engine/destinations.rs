@@ -64,7 +64,7 @@ fn place(targets: &Targets, address: IpAddr) -> usize {
     }
 }
 
-/// Checks that the counts equal those of the device.
+/// Checks that the counts equal the counts of the device.
 fn same(spec: &TrialSpec, counts: &DestinationCounts, truth: &HashMap<IpAddr, Seen>, start: u64) {
     let targets = &spec.flows[counts.flow].destinations;
     let mut expected = vec![Seen::default(); targets.count() as usize];
@@ -165,7 +165,7 @@ fn destinations_that_no_frame_was_for_are_not_unreached() {
 fn every_route_is_aimed_at_once_per_round_and_each_round_elsewhere() {
     let prefix = |text: &str| text.parse::<Prefix>().unwrap();
     let uniform = |first: &str| RouteRange::uniform(prefix(first), 700, 3, AttributePattern::default()).unwrap();
-    // A route within another, and a host route.
+    // A route within another route, and a host route.
     let nested = ["20.0.0.0/8", "20.1.0.0/16", "20.1.2.0/24", "20.1.2.3/32", "30.0.0.0/31"];
     let table = RouteTable::new("nested", Family::Ipv4, nested.map(|p| (prefix(p), Default::default())));
     let cases = [
@@ -198,7 +198,8 @@ fn every_route_is_aimed_at_once_per_round_and_each_round_elsewhere() {
     }
 }
 
-/// Senders to the same routes share one order, each starting at its own place. Together they reach every route once before they reach any twice.
+/// Senders to the same routes share one order, each starting at its own place. Together they reach every route once before they reach any route
+/// twice.
 #[test]
 fn several_senders_share_the_routes_behind_a_port() {
     const ROUTES: u32 = 1_000;

@@ -178,7 +178,7 @@ fn a_hold_off_across_the_start_is_measured_from_the_start() {
     let health = &result.health;
     assert!((29 * MS..30 * MS).contains(&health.max_gap_ns), "{health:?}");
     assert_eq!(health.gap_times.iter().map(|gap| gap.from_ns).collect::<Vec<_>>(), [0]);
-    // An undisturbed start is no gap.
+    // An undisturbed start is not a gap.
     let (result, _) = TRIAL.run();
     assert!(result.health.max_gap_ns < 100 * US && result.health.gap_times.is_empty(), "{:?}", result.health);
 }

@@ -168,7 +168,7 @@ fn lanes_are_looked_at_and_ended_by_another_thread() {
         let clock = SystemClock::start();
         let mut ports = memory::pair(macs, 1_500, clock).map(|port| Box::new(port) as Box<dyn Port + Send>);
         let neighbour = |i: usize| Neighbour { mac: macs[i], device_ipv4: Some(macs[i ^ 1]), ..Neighbour::default() };
-        // A lane sends everything, however late: the machine may be busy.
+        // A lane sends all frames, however late, because the machine may be busy.
         let backlog = 60 * SECOND;
         let timing = Timing { seed: 7, key: key(1), earlier: vec![], max_backlog_ns: backlog, late_ns: backlog };
         let layout = Layout::round_robin(2, lanes);

@@ -92,7 +92,8 @@ fn what_the_testers_ring_refuses_is_neither_offered_nor_lost() {
     assert_eq!((result.health.unsent, result.health.refused_by_tester), (100, 100));
 }
 
-/// A second of 140,000 frames. Every second one refused makes more single refusals than the generator remembers.
+/// A second of 140,000 frames. If every second frame is refused, there are more single refusals than the generator
+/// remembers.
 fn too_many_to_remember() -> TrialSpec {
     let mut spec = one("64", Family::Ipv4, 140_000.0);
     spec.flows[0].per_destination = true;

@@ -72,7 +72,7 @@ pub struct Wired {
 impl Wired {
     fn put_out(&self, to: usize, frame: &[u8]) {
         let mut frame = frame.to_vec();
-        // Like a router, the device replaces its own address by that of the host at the output port.
+        // Like a router, the device replaces its own address by the address of the host at the output port.
         if frame != OTHER {
             frame[..6].copy_from_slice(&MacAddr::local(to as u64).0);
         }

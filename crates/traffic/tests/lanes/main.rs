@@ -102,7 +102,7 @@ impl Bench {
             Neighbour { mac: MacAddr::local(i), device_ipv4: device, device_ipv6: device, vlans: Vec::new() }
         };
         let neighbours: Vec<_> = (0..self.layout.ports() as u64).map(neighbour).collect();
-        // A lane sends everything, however late: the machine may be busy.
+        // A lane sends all frames, however late, because the machine may be busy.
         let timing = Timing {
             seed: 7,
             key: key(2),
@@ -246,7 +246,7 @@ proptest! {
     }
 }
 
-/// A trial so long that it ends only if somebody stops it.
+/// A trial so long that it ends only if it is stopped.
 fn endless() -> TrialSpec {
     ring(3, Load::Constant { rate_pps: 10_000.0 }, 600.0)
 }

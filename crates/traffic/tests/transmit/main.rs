@@ -346,7 +346,7 @@ proptest! {
         let planned = {
             let (mut bench, notes) = joined(queues, u64::MAX);
             let plan = planned(&spec, Layout::queues(&[queues; 2], 1), 200_000);
-            // A plan without frames, or a flow without a load, is no case.
+            // A plan without frames, or a flow without a load, is not a case.
             prop_assume!(plan.is_ok());
             let mut traffic = Traffic::new(plan.unwrap());
             drive(&mut bench, &mut traffic, u64::MAX);

@@ -21,7 +21,7 @@ fn lanes_stop_and_start_at_the_same_instant() {
             let ends = memory::queues(macs, 1_500, clock, [queues; 2]);
             let mut ports: Vec<_> = ends.into_iter().flatten().map(|p| Box::new(p) as Box<dyn Port + Send>).collect();
             let layout = Layout::queues(&[queues as usize; 2], lanes);
-            // A lane sends everything, however late: the machine may be busy.
+            // A lane sends all frames, however late, because the machine may be busy.
             let mut traffic = traffic_of(&spec, layout, 60 * SECOND);
             let live = traffic.live();
             for (group, action, at) in [("a", Stop, 100), ("b", Pause, 150), ("b", Resume, 200), ("a", Start, 250)] {

@@ -13,7 +13,7 @@ pub(super) const IPV6: u16 = 2;
 /// A FEC element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FecElement {
-    /// All FECs; only in withdraws and releases.
+    /// All FECs; allowed only in withdraws and releases.
     Wildcard,
     /// A prefix.
     Prefix(Prefix),
@@ -111,7 +111,7 @@ fn split(bytes: &[u8]) -> Result<(FecElement, &[u8]), Status> {
     }
 }
 
-/// True for the family number of IPv6, false for that of IPv4.
+/// True for the family number of IPv6, false for IPv4.
 fn is_ipv6(family: [u8; 2]) -> Result<bool, Status> {
     match u16::from_be_bytes(family) {
         IPV4 => Ok(false),
@@ -120,7 +120,7 @@ fn is_ipv6(family: [u8; 2]) -> Result<bool, Status> {
     }
 }
 
-/// The bytes, with zeros behind; `None` if there are more than `N`.
+/// The bytes, padded with zeros; `None` if there are more than `N`.
 fn padded<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     let mut whole = [0; N];
     whole.get_mut(..bytes.len())?.copy_from_slice(bytes);

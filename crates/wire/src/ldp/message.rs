@@ -281,7 +281,7 @@ impl<'a> RawMessage<'a> {
     /// Parses the parameters; `None` if the receiver must ignore the message.
     ///
     /// # Errors
-    /// The status to notify the sender of. If it is not fatal, the receiver ignores the message.
+    /// The status to send in a notification. If it is not fatal, the receiver ignores the message.
     pub fn parse(&self) -> Result<Option<Message<'a>>, Status> {
         let head = self.kind | if self.ignorable { UNKNOWN } else { 0 };
         self.content().map_err(|status| status.about(self.id, head))

@@ -86,7 +86,7 @@ impl Status {
         Status { code, fatal, forward: false, message_id: 0, message_type: 0 }
     }
 
-    /// The same about a message.
+    /// A status of this code about a message.
     pub const fn about(self, message_id: u32, message_type: u16) -> Status {
         Status { message_id, message_type, ..self }
     }

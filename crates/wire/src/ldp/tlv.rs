@@ -54,7 +54,7 @@ pub(super) fn fixed<const N: usize>(value: &[u8]) -> Result<[u8; N], Status> {
     value.try_into().map_err(|_| Status::new(code::MALFORMED_TLV_VALUE))
 }
 
-/// Writes from the front of a buffer on.
+/// Writes to the front of a buffer.
 pub(super) struct Writer<'a> {
     buffer: &'a mut [u8],
     at: usize,

@@ -21,7 +21,7 @@ use std::net::Ipv4Addr;
 pub const LEN: usize = 20;
 /// Age at which an LSA is flushed, in seconds.
 pub const MAX_AGE: u16 = 3600;
-/// Instances whose ages differ by more are different, in seconds.
+/// Instances whose ages differ by more than this are different, in seconds.
 pub const MAX_AGE_DIFF: u16 = 900;
 /// First sequence number.
 pub const INITIAL_SEQUENCE: i32 = i32::MIN + 1;
@@ -101,12 +101,12 @@ impl LsaHeader {
     }
 }
 
-/// A received LSA: its length and checksum are right, and its type exists.
+/// A received LSA whose length and checksum are right and whose type exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lsa<'a> {
     /// The header.
     pub header: LsaHeader,
-    /// What follows the header.
+    /// The bytes after the header.
     pub body: &'a [u8],
 }
 
@@ -164,7 +164,7 @@ pub fn seal(lsa: &mut [u8]) -> u16 {
 /// The two Fletcher sums, modulo 255.
 fn fletcher(bytes: &[u8]) -> (u32, u32) {
     let (mut c0, mut c1) = (0u32, 0u32);
-    // The sums of a block cannot exceed 32 bits.
+    // The sums of one block fit into 32 bits.
     for block in bytes.chunks(4096) {
         for byte in block {
             c0 += u32::from(*byte);
@@ -214,7 +214,7 @@ mod tests {
             prop_assert_eq!(Lsa::parse(&bytes), Ok(Lsa { header, body: &body }));
             let at = 2 + at % (bytes.len() - 2);
             bytes[at] ^= 1 << bit;
-            // 0 and 255 are the same number in this arithmetic; one bit never makes one of the other.
+            // 0 and 255 are the same number in this arithmetic; flipping one bit never turns one into the other.
             prop_assert!(Lsa::parse(&bytes).is_err());
         }
 

@@ -62,7 +62,7 @@ impl Authentication {
     }
 }
 
-/// The header of a packet, without what depends on the bytes.
+/// The fields of the header that do not depend on the rest of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// See [`kind`](super::kind).
@@ -73,12 +73,12 @@ pub struct Header {
     pub area_id: Ipv4Addr,
 }
 
-/// A received packet whose header is right and that is authentic.
+/// A received packet that is authentic and has a valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened<'a> {
     /// The header.
     pub header: Header,
-    /// What follows it, up to the packet's length.
+    /// The bytes after the header, up to the packet's length.
     pub body: &'a [u8],
     /// Cryptographic sequence number; `None` with other authentication. It must not decrease.
     pub sequence: Option<u32>,
@@ -100,7 +100,8 @@ impl<'a> Opened<'a> {
     /// Parses the payload of an IP packet, and verifies version, length, checksum and authentication.
     ///
     /// # Errors
-    /// What is wrong. A sequence number that decreases is left to the caller, who knows the last one.
+    /// What is wrong. Checking that the sequence number does not decrease is left to the caller, who knows the last
+    /// one.
     pub fn parse(payload: &'a [u8], authentication: &Authentication) -> Result<Opened<'a>, Malformed> {
         let bad = |reason| Err(Malformed::new("ospf", reason));
         if payload.len() < LEN {

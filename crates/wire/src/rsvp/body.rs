@@ -1,5 +1,5 @@
-//! Contents of each type of message (RFC 2205 section 3.1, RFC 3209 section 3): mandatory and optional objects. Order of the objects
-//! does not matter, except that those of flows follow STYLE.
+//! Contents of each type of message (RFC 2205 section 3.1, RFC 3209 section 3): mandatory and optional objects. The order of the
+//! objects does not matter, except that the objects of flows follow STYLE.
 
 use super::message::{Message, Objects, Writer};
 use super::object::{ErrorSpec, HelloObject, Hop, Object, Sender, Session, SessionAttribute, Style, UnknownClass};
@@ -9,7 +9,7 @@ use super::{class, error, kind, malformed};
 use crate::Malformed;
 use std::net::Ipv4Addr;
 
-/// An object of an unknown class or type, for which its message must be refused (RFC 2205 section 3.10).
+/// An object of an unknown class or type whose message must be refused (RFC 2205 section 3.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownObject {
     /// Code of the answer: [`error::UNKNOWN_CLASS`] or [`error::UNKNOWN_CTYPE`].
@@ -223,9 +223,9 @@ pub enum Body<'a> {
     ResvTear(ResvTear<'a>),
     ResvConf(ResvConf<'a>),
     Hello(Hello),
-    /// Only what [`Message::ids`] returns.
+    /// Nothing but the objects that [`Message::ids`] returns.
     Ack,
-    /// Only what [`Message::ids`] returns.
+    /// Nothing but the objects that [`Message::ids`] returns.
     Srefresh,
 }
 
@@ -295,7 +295,7 @@ impl<'a> Found<'a> {
 /// The refusal of an unknown object, if its class asks for one.
 fn unknown(class: u8, ctype: u8) -> Option<UnknownObject> {
     let code = match class {
-        // Class 0 is NULL. Policy and authentication are not supported; scopes are for wildcard reservations.
+        // Class 0 is NULL. Policy and authentication are not supported; SCOPE is for wildcard reservations only.
         0 | class::POLICY_DATA | class::INTEGRITY | class::SCOPE => return None,
         class::SESSION | class::RSVP_HOP..=class::LABEL | class::LABEL_REQUEST..=class::MESSAGE_ID_LIST => {
             error::UNKNOWN_CTYPE

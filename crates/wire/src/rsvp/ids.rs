@@ -59,7 +59,7 @@ impl<'a> MessageIdList<'a> {
     }
 }
 
-/// An object about identifiers.
+/// An object that carries identifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids<'a> {
     /// The message's own identifier.
@@ -71,7 +71,7 @@ pub enum Ids<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The objects about identifiers, which any message may have. Lists of multicast sessions are left out.
+    /// The objects that carry identifiers, which any message may have. Lists for multicast sessions are skipped.
     pub fn ids(&self) -> impl Iterator<Item = Result<Ids<'a>, Malformed>> + use<'a> {
         self.objects().filter(|object| (23..=25).contains(&object.class)).filter_map(|object| {
             match Object::parse(object) {

@@ -29,9 +29,9 @@ pub use crate::numbers::rsvp_routing as routing;
 
 /// Largest label (20 bits).
 pub const MAX_LABEL: u32 = (1 << 20) - 1;
-/// Label that means: pop the label before the last hop (RFC 3032 section 2.1).
+/// Implicit null: the previous hop pops the label (RFC 3032 section 2.1).
 pub const IMPLICIT_NULL: u32 = 3;
-/// Label that means: send the packet with this label, which only carries TTL and traffic class.
+/// Explicit null: packets carry this label, but only for its TTL and traffic class.
 pub const EXPLICIT_NULL: u32 = 0;
 
 use crate::Malformed;

@@ -14,7 +14,7 @@ pub struct Session {
     pub destination: Ipv4Addr,
     /// Identifier of the tunnel.
     pub tunnel_id: u16,
-    /// Usually the address of the ingress.
+    /// Extended tunnel ID, usually the address of the ingress.
     pub extended_tunnel_id: Ipv4Addr,
 }
 
@@ -45,7 +45,7 @@ pub struct ErrorSpec {
     pub flags: u8,
     /// See [`super::error`].
     pub code: u8,
-    /// More about the error, by code.
+    /// Details of the error; the meaning depends on the code.
     pub value: u16,
 }
 
@@ -64,7 +64,7 @@ impl Style {
     /// Shared explicit: the named senders share one reservation.
     pub const SE: Style = Style { flags: 0, options: 0b10010 };
 
-    /// True if the lowest 5 bits are those of `other`; the others are reserved.
+    /// True if the lowest 5 bits equal those of `other`; the other bits are reserved.
     pub fn is(self, other: Style) -> bool {
         (self.options ^ other.options) & 0x1f == 0
     }
@@ -153,7 +153,7 @@ pub enum Object<'a> {
     Adspec(Adspec),
     /// RESV_CONFIRM: address of the receiver that wants a confirmation.
     Confirm(Ipv4Addr),
-    /// LABEL: 20 bits, but a wrong sender may use 32.
+    /// LABEL: 20 bits, but a faulty sender may use 32.
     Label(u32),
     /// LABEL_REQUEST: EtherType of the protocol that the LSP carries.
     LabelRequest(u16),

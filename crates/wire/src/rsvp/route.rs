@@ -34,13 +34,13 @@ fn checked(body: &[u8]) -> Result<&[u8], Malformed> {
 /// A hop of an explicit route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExplicitHop<'a> {
-    /// All nodes with an address in this prefix.
+    /// Any node with an address in this prefix.
     Ipv4 {
         /// Other nodes may be passed before this hop.
         loose: bool,
         /// The prefix.
         address: Ipv4Addr,
-        /// Its length in bits.
+        /// Length of the prefix in bits.
         prefix_len: u8,
     },
     /// An autonomous system.

@@ -1,4 +1,4 @@
-//! Messages both ways: recorded ones of freeRtr, examples of every type, and random ones.
+//! Writes and parses messages: recorded messages of freeRtr, examples of every type, and random messages.
 
 use super::*;
 use crate::checksum;

@@ -24,7 +24,7 @@ pub struct Tspec {
     pub max_packet: u32,
 }
 
-/// Service of a token bucket: which object it is in.
+/// The object that a token bucket is in, by its service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Service {
     /// SENDER_TSPEC.

@@ -1,4 +1,4 @@
-//! A headless Chromium that is driven over a pair of pipes (DevTools protocol): messages are JSON, each ended by a zero byte.
+//! A headless Chromium, controlled over a pair of pipes (DevTools protocol). Messages are JSON, each followed by a zero byte.
 
 use serde_json::{Value, json};
 use std::fs::File;
@@ -20,7 +20,7 @@ pub struct Page {
     from: Receiver<Value>,
     last: u64,
     session: Option<String>,
-    /// Texts of the questions that the page has asked; each was answered with yes.
+    /// Texts of the questions that the page has asked; each was answered yes.
     pub asked: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ impl Page {
         self.last
     }
 
-    /// The result of a method. Questions of the page are answered with yes meanwhile.
+    /// The result of a method. Questions of the page are answered yes in the meantime.
     fn call(&mut self, method: &str, params: Value) -> Value {
         let number = self.send(method, params);
         loop {
@@ -86,7 +86,7 @@ impl Page {
         }
     }
 
-    /// The value of an expression; of a promise, that which it has in the end.
+    /// The value of an expression; for a promise, the value to which it resolves.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
         let result = self.call("Runtime.evaluate", params);
@@ -119,7 +119,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // The browser ends with its pipe; killed in case it does not, and always waited for.
+        // The browser ends when its pipe closes. Kill it in case it does not, and always wait for it.
         self.send_close();
         let _ = self.browser.wait();
     }

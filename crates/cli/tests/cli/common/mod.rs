@@ -37,7 +37,7 @@ pub fn good(output: &Output) -> String {
     text(&output.stdout)
 }
 
-/// Asserts that the command ended with this exit code and said `word` on standard error, and returns all that it said there.
+/// Asserts that the command ended with this exit code and wrote `word` to standard error. Returns its standard error.
 #[track_caller]
 pub fn refused(output: &Output, code: i32, word: &str) -> String {
     let said = text(&output.stderr);
@@ -63,7 +63,7 @@ pub fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Waits for a condition, long enough for a machine that runs all tests at once.
+/// Waits for a condition, long enough for a machine that runs all tests in parallel.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !condition() {
@@ -85,7 +85,7 @@ pub fn shell(namespaces: &[&str], folder: &Path, body: &str) -> Command {
     command
 }
 
-/// A shell script that has ended well, and what it left in its folder.
+/// A shell script that has succeeded, and the files that it left in its folder.
 pub struct Ran {
     pub folder: TempDir,
     /// Its standard output.
@@ -130,10 +130,10 @@ pub fn commands() -> Vec<String> {
     commands
 }
 
-/// Calls `work` with each of `all` and its index, on one thread per processor. Only for tests that do not depend on time.
+/// Calls `work` with each of `all` and its index, on one thread per processor. Only for tests that do not measure time.
 ///
 /// # Panics
-/// If a call panics, once the other threads have done the rest.
+/// If a call panics, but only after the other threads have finished.
 pub fn for_each<T: Sync>(all: &[T], work: impl Fn(usize, &T) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -167,12 +167,12 @@ pub fn kind_of(record: &serde_json::Value) -> &str {
     record["record"].as_str().unwrap_or("")
 }
 
-/// Most frames by which the kernel's count of a trial may differ from ours: between the reading of the counters and the trial, the router may send
-/// frames of its own, such as ARP requests.
+/// Maximum difference in frames between the kernel's count of a trial and ours: between the reading of the counters and the trial, the router may
+/// send frames of its own, such as ARP requests.
 const MOST_OFF: i64 = 5;
 
 /// Checks that the kernel's counters of the tester's interfaces agree with the tester's own counts, as `report.json` of the run in `dir` states for a
-/// test: to the frame, except for single frames in few trials. The run must have compared all valid trials; returns their number.
+/// test: exactly, except for single frames in a few trials. The run must have compared all valid trials. Returns the number of these trials.
 pub fn assert_the_kernel_agrees(dir: &Path, test: &str) -> usize {
     let report = std::fs::read_to_string(dir.join("report.json")).expect("the report");
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
@@ -183,7 +183,8 @@ pub fn assert_the_kernel_agrees(dir: &Path, test: &str) -> usize {
     for counts in &all {
         for way in ["sent", "received"] {
             let (agree, most_off) = (number(&counts[way]["agree"]), number(&counts[way]["most_off"]));
-            // Only the tester sends from its own interfaces; the router's kernel may send from the router's.
+            // Only the tester sends from its own interfaces, but the router's kernel may send from the router's
+            // interfaces.
             let trials = number(&counts["trials"]);
             let least = if way == "sent" { trials - 1 } else { (trials - 1) / 2 };
             assert!(most_off.abs() <= MOST_OFF && agree >= least, "{test}, {way}: {counts}");

@@ -32,7 +32,8 @@ pub fn suites(text: &str) -> Vec<&str> {
     blocks.filter(|b| b.starts_with("suite:")).collect()
 }
 
-/// The arguments of an example command line, without `sudo`, the folder of the program, the description, and the redirection of the output.
+/// The arguments of an example command line. `sudo`, the folder of the program, the description and the redirection of the output are
+/// removed.
 pub fn example(line: &str) -> Option<Vec<String>> {
     let line = line.trim();
     let line = line.strip_prefix("sudo ").unwrap_or(line);
@@ -47,7 +48,7 @@ pub fn examples(text: &str) -> Vec<Vec<String>> {
     text.split("```").skip(1).step_by(2).flat_map(whole_lines).filter_map(|line| example(&line)).collect()
 }
 
-/// The lines of a block. A backslash at the end of a line joins the next line to it.
+/// The lines of a block. A backslash at the end of a line joins it to the next line.
 fn whole_lines(block: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut goes_on = false;

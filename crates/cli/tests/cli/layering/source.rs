@@ -49,7 +49,7 @@ fn is_sign(token: &TokenTree, sign: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == sign)
 }
 
-/// Whether `found` holds for the tokens from any one to the end of its group.
+/// True if `found` holds for the tokens from some position to the end of their group.
 fn any(code: &TokenStream, found: &dyn Fn(&[TokenTree]) -> bool) -> bool {
     let tokens: Vec<_> = code.clone().into_iter().collect();
     (0..tokens.len()).any(|i| {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Most bytes of memory for the routes of a session.
+/// Maximum memory for the routes of a session, in bytes.
 const ROOM: usize = 256 << 20;
 /// Bytes of a route without its labels.
 const ROUTE: usize = 128;

@@ -90,8 +90,8 @@ fn internal(received: &Received<'_>, source: RouteSource, sent: &RouteAttributes
     let bare = (received.originator_id, received.cluster_list) == (None, &[]);
     match source {
         RouteSource::Peer => received.local_pref == Some(own) && bare,
-        // RFC 4271 section 5.1.5: LOCAL_PREF is present, and the router chooses its value. The route was not reflected. If the router marks
-        // it as reflected all the same, as OpenBGPD does for clients, the originator is the router itself, which brought it into the AS.
+        // RFC 4271 section 5.1.5: LOCAL_PREF is present, and the router chooses its value. The route was not reflected. If the router still
+        // marks it as reflected, as OpenBGPD does for clients, the originator is the router itself, which brought it into the AS.
         RouteSource::External => {
             received.local_pref.is_some() && (bare || through && received.originator_id == peer_id)
         }

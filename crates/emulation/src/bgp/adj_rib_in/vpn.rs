@@ -63,7 +63,7 @@ impl Keys for VpnPart {
 pub enum VpnFaultKind {
     /// It carries other route targets than its VRF should.
     WrongTarget,
-    /// Its route target is that of another VRF, or its prefix belongs to another VRF; with the number of that VRF.
+    /// Its route target or its prefix belongs to another VRF, which has this number.
     WrongVrf(u32),
 }
 

@@ -270,7 +270,7 @@ fn a_peer_that_falls_silent_is_given_up_only_when_something_is_owed() {
     world.silent = Some(1);
     let begun = world.now;
     while world.step(begun + Duration::from_secs(86_400)) {}
-    assert_eq!(world.sides[0].state(ids[0]), ConnState::Established, "a day of silence is no reason");
+    assert_eq!(world.sides[0].state(ids[0]), ConnState::Established, "a day of silence is not a reason");
     world.now = begun + Duration::from_secs(86_400);
     let asked = world.now;
     world.sides[0].send_with(ids[0], &mut |_| 100);

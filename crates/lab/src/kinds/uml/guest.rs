@@ -76,9 +76,10 @@ pub fn run(arguments: &[OsString]) -> Result<(), String> {
 /// namespace. In a PID namespace, they all end with the kernel.
 fn hold(kernel: &OsStr, job: &OsStr, arguments: &[OsString]) -> Result<(), String> {
     let told = read(Path::new(job)).map_err(|e| e.to_string())?;
-    let ports = if told.raw { &told.role.interfaces[..] } else { &[] };
-    let mut links = (0..ports.len()).map(Link::open).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
-    let words = links.iter().zip(ports).enumerate().map(|(index, (link, port))| link.words(index, port.mtu));
+    let ports = if told.raw { told.role.interfaces.len() } else { 0 };
+    let mut links = (0..ports).map(Link::open).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+    let words =
+        links.iter().enumerate().map(|(index, link)| link.words(index, label_edge::link_mtu(&told.role, index)));
     let failed = |e: std::io::Error| format!("cannot start {}: {e}", kernel.to_string_lossy());
     unshare(CloneFlags::CLONE_NEWPID).map_err(|e| failed(e.into()))?;
     // Arguments after `--` are for the guest's first process.
@@ -289,7 +290,9 @@ impl Guest {
     /// Returns a message if a session with another router of its system is not up.
     fn session_down(&self) -> Option<String> {
         let mut peers = self.job.role.bgp.iter().flat_map(|bgp| &bgp.core);
-        peers.find_map(|peer| frr::session_down(&bgpd(), peer))
+        let mut lsrs = label_edge::ldp_neighbours(&self.job.role);
+        let by_bgp = peers.find_map(|peer| frr::session_down(&bgpd(), peer));
+        by_bgp.or_else(|| lsrs.find_map(|lsr| frr::ldp_down(&Path::new(STATE).join("ldpd.vty"), lsr)))
     }
 
     fn counters(&self) -> Result<BTreeMap<String, u64>, LabError> {

@@ -86,7 +86,7 @@ pub(super) struct Kind {
     pub name: &'static str,
     /// IP version.
     pub family: Family,
-    /// How it is wrong.
+    /// What is wrong with the frame.
     pub fault: Fault,
     /// What a router must do.
     pub expected: Action,

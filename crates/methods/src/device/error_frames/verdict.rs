@@ -183,7 +183,7 @@ mod tests {
         for (name, fates, expected) in cases {
             assert_eq!(faults(name, &fates).join("; "), expected, "{name}");
         }
-        // ICMP of the other IP version is no answer.
+        // ICMP of the other IP version is not an answer.
         let v4 = IcmpError { family: Family::Ipv4, kind: 3, code: 0 };
         assert!(
             !kind("hop limit 1").allows(&v4) && kind("hop limit 1").allows(&IcmpError { family: Family::Ipv6, ..v4 })

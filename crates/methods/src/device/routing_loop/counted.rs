@@ -152,8 +152,8 @@ impl Expected {
         self.per_packet.keys().filter(|counter| !self.per_error.contains_key(counter)).copied().collect()
     }
 
-    /// The counters of the tunnel, which carries no ICMP errors and no ARP; those of [`Expected::without_errors`] if
-    /// packets do not reach the tunnel.
+    /// The counters of the tunnel, which carries no ICMP errors and no ARP; the counters of
+    /// [`Expected::without_errors`] if packets do not reach the tunnel.
     pub fn in_tunnel(&self) -> Vec<Counter> {
         let mut counters = self.without_errors();
         let in_tunnel =

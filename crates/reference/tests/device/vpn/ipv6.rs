@@ -67,7 +67,7 @@ impl Exchanged {
         all
     }
 
-    /// Runs until everybody has exactly the expected routes, and asserts that their attributes are right.
+    /// Runs until all routers have exactly the expected routes, and asserts that their attributes are right.
     fn complete(&mut self) -> bool {
         let Exchanged { world, at_pe, at_ces, .. } = self;
         let ces = |w: &World| (0..).zip(at_ces.iter()).all(|(vrf, id)| w.ce(vrf).adj_rib_in(IPV6).is_complete(*id));
@@ -77,7 +77,7 @@ impl Exchanged {
         done
     }
 
-    /// A packet between hosts of these routes, to a remote site or from there.
+    /// A packet between hosts of these routes, to or from a remote site.
     fn packet(&self, out: bool, route: u32, hop_limit: u8) -> Vec<u8> {
         let (local, there) = (&self.local, self.remote.routes());
         let (from, to) = if out { (local, there) } else { (there, local) };
@@ -141,7 +141,7 @@ fn ipv6_packets_carry_the_label_of_their_route() {
         assert_eq!(all.world.offer(CORE, &frame), [(CUSTOMERS, expected)], "VRF {vrf}");
     }
     assert_eq!(all.world.router.truth().dropped.total(), 0);
-    // Neither an unknown destination nor a special one passes, and an expired packet does not.
+    // Packets to an unknown or a special destination do not pass, nor does an expired packet.
     let (from, unknown) = (host(&all.local, 0), "fd00:3::1".parse().unwrap());
     for to in [unknown, "fe80::1".parse().unwrap()] {
         let frame = labelled(to_dut(CORE), &[(FIRST_VRF_LABEL, 64)], &packet(from, to, 64));
@@ -175,7 +175,7 @@ fn a_session_over_ipv6_takes_its_routes_with_it() {
     assert_eq!((truth.bgp.sessions, truth.fib.vpn), (u64::from(2 * VRFS), u64::from((2 * VRFS - 1) * ROUTES)));
 }
 
-/// An UPDATE with fd00:2:0:`n`::/64 of VRF 0 and this next hop, behind its route distinguisher.
+/// An UPDATE with fd00:2:0:`n`::/64 of VRF 0 and this next hop, which follows its route distinguisher.
 fn update(next_hop: &[u8], n: u8) -> Vec<u8> {
     let rd = label_edge::distinguisher(super::world::pe(), 0).distinguisher();
     let nlri = [&[88 + 64, 0, 0x7d, 0x01][..], &rd, &[0xfd, 0, 0, 2, 0, 0, 0, n]].concat();
@@ -195,7 +195,7 @@ fn next_hops_are_ipv4_mapped_addresses() {
     for (n, next_hop) in (0..).zip([
         [&rd[..], &mapped].concat(),
         [&rd[..], &mapped, &rd, &link_local].concat(),
-        // No way in the core leads to an IPv6 address.
+        // No path in the core leads to an IPv6 address.
         [&rd[..], &[0x20, 1, 0x0d, 0xb8], &[0; 12]].concat(),
     ]) {
         world.pe_mut().adj_rib_out(0).raw(update(&next_hop, n));
@@ -203,7 +203,7 @@ fn next_hops_are_ipv4_mapped_addresses() {
     }
     let truth = world.router.truth();
     assert_eq!((truth.bgp.paths, truth.fib.vpn, truth.bgp.unreachable, truth.bgp.sessions), (3, 2, 1, 3));
-    // A next hop of another length.
+    // A next hop of a wrong length.
     world.pe_mut().adj_rib_out(0).raw(update(&mapped, 4));
     assert!(world.run(|w| w.pe().losses(0).0 == 1));
 }

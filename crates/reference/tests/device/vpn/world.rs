@@ -59,7 +59,7 @@ pub fn route_to_pe() -> Route {
     Route { prefix: pe().into(), prefix_len: 32, port: CORE, next_hop: P.into() }
 }
 
-/// A way to the PE router with these labels.
+/// A path to the PE router with these labels.
 pub fn pushed(out: &[u32]) -> PushedRoute {
     PushedRoute { prefix: (pe().into(), 32), out: out.to_vec(), via: P.into(), at: Place { port: CORE, vlan: None } }
 }
@@ -282,7 +282,7 @@ impl World {
         self.ce_mut(vrf).adj_rib_in_mut(0).expect(now, routes.clone(), part, expected)
     }
 
-    /// Does everything at this instant.
+    /// Does everything that is due at this instant.
     fn step(&mut self) {
         let World { now, router, ports, said, .. } = self;
         let now = *now;
@@ -302,7 +302,7 @@ impl World {
         outgoing.iter().for_each(|(port, frame)| router.receive(now, *port, frame));
     }
 
-    /// Runs until `enough`, for 20 seconds at most. Returns whether it was enough.
+    /// Runs until `enough`, for at most 20 seconds. Returns true if `enough` became true.
     pub fn run(&mut self, enough: impl Fn(&World) -> bool) -> bool {
         self.run_for(Duration::from_secs(20), enough)
     }
@@ -320,12 +320,12 @@ impl World {
         }
     }
 
-    /// Lets everything arrive that is in flight.
+    /// Waits until everything that is in flight has arrived.
     pub fn rest(&mut self) {
         assert!(!self.run_for(Duration::from_millis(500), |_| false));
     }
 
-    /// The frames that the device sends at once for a frame.
+    /// The frames that the device immediately sends for a frame.
     pub fn offer(&mut self, port: usize, frame: &[u8]) -> Vec<(usize, Vec<u8>)> {
         self.router.receive(self.now, port, frame);
         let mut sent = Vec::new();

@@ -104,7 +104,7 @@ async fn requests_of_real_clients_become_the_json_that_they_send_over_rest() {
         let outcome = call(method, vec![bytes.clone()], Err(Failure::internal("not now"))).await;
         let found = METHODS.iter().find(|found| found.name == method).unwrap();
         assert_eq!(outcome.calls, [(found.call, expected)], "{}", file.display());
-        // The clients write fields in the order of their numbers, as this does.
+        // Clients write fields in the order of their numbers, and so does this.
         let inner = unwrap(&bytes).unwrap();
         assert_eq!(from_json(found.request.unwrap(), &outcome.calls[0].1), Ok(inner), "{}", file.display());
         count += 1;

@@ -31,14 +31,14 @@ const INSTALLED: Duration = Duration::from_secs(60);
 const FRAMES: u64 = 20;
 const RATE: f64 = 500.0;
 
-/// What a case has in addition to VRFs with IPv4.
+/// Features of a case in addition to VRFs with IPv4.
 #[derive(Clone, Copy, Default)]
 struct More {
-    /// BGP sessions of the ports, which end before those of the VRFs begin.
+    /// BGP sessions of the ports, which end before the sessions of the VRFs begin.
     bgp: bool,
     /// IPv6 in the VRFs. The core has IPv4.
     ipv6: bool,
-    /// A second site of each VRF, behind a port of its own, and a second core port.
+    /// A second site of each VRF behind a separate port, and a second core port.
     sites: bool,
 }
 
@@ -68,25 +68,25 @@ pub fn vpns(lab: &mut Lab, folder: &Path) -> Result<(), String> {
     each(lab, folder, More::default())
 }
 
-/// As [`vpns`], after BGP sessions of each port were up.
+/// Like [`vpns`], but after BGP sessions of each port were up.
 pub fn vpns_after_bgp(lab: &mut Lab, folder: &Path) -> Result<(), String> {
     each(lab, folder, More { bgp: true, ..More::default() })
 }
 
-/// As [`vpns`], with IPv6 too. FRR passes VPN-IPv6 routes on in both directions and forwards to CE routers, but zebra refuses the routes of PE routers,
-/// whose next hop is an IPv4-mapped address: frames to the core are printed and not judged.
+/// Like [`vpns`], but also with IPv6. FRR passes VPN-IPv6 routes on in both directions and forwards to CE routers, but zebra refuses the routes of PE
+/// routers, whose next hop is an IPv4-mapped address: frames to the core are printed and not judged.
 pub fn vpns_with_ipv6(lab: &mut Lab, folder: &Path) -> Result<(), String> {
     each(lab, folder, More { ipv6: true, ..More::default() })
 }
 
-/// As [`vpns`], with two CE routers in each VRF, between which frames go too.
+/// Like [`vpns`], but with two CE routers in each VRF, which also exchange frames.
 pub fn vpns_with_two_sites(lab: &mut Lab, folder: &Path) -> Result<(), String> {
     each(lab, folder, More { sites: true, ..More::default() })
 }
 
 fn each(lab: &mut Lab, folder: &Path, more: More) -> Result<(), String> {
     let given = |key: &str, default: &str| std::env::var(key).unwrap_or_else(|_| default.to_owned());
-    let number = |text: &str| text.trim().parse::<u32>().map_err(|_| format!("`{text}` is no number"));
+    let number = |text: &str| text.trim().parse::<u32>().map_err(|_| format!("`{text}` is not a number"));
     let routes = number(&given("DROPHAMMER_VPN_ROUTES", "10"))?;
     for vrfs in given("DROPHAMMER_VRFS", "3").split(',') {
         let vrfs = number(vrfs)?;
@@ -142,10 +142,11 @@ struct Seen {
     installed_s: f64,
 }
 
-/// Sessions, routes both ways, and frames on all of them. Then all routes are withdrawn.
+/// Brings up sessions, exchanges routes in both directions, and sends frames to all of them. Then withdraws all routes.
 fn routed(setup: &mut TestSetup<'_>, vrfs: u32, routes: u32, more: More) -> Result<Seen, TestError> {
     let families = more.families();
-    // Each of two PE routers gets the routes of both sites, and each CE router those of the other one and of the remote site.
+    // Each of two PE routers gets the routes of both sites. Each CE router gets the routes of the other CE router and of the
+    // remote site.
     let seen_per_route = if more.sites { 8 } else { 2 };
     let failed = |what: String| TestError::Failed(what);
     let vpns: &mut dyn Vpns = setup;
@@ -193,7 +194,7 @@ fn routed(setup: &mut TestSetup<'_>, vrfs: u32, routes: u32, more: More) -> Resu
     })
 }
 
-/// The largest frames in both directions of every VRF, a group of flows for each.
+/// The largest frames in both directions of every VRF, with a group of flows for each VRF.
 fn trial(setup: &mut TestSetup<'_>, routes: u32, family: Family) -> Result<Vec<GroupCounts>, TestError> {
     let size = PacketSize::Fixed(FrameSize::Frame(1518));
     let vpns: &dyn Vpns = setup;
@@ -221,7 +222,7 @@ fn group(vrf: &VrfView, way: Way) -> String {
     format!("{} {way:?}", vrf.site_name())
 }
 
-/// The first group of flows that did not arrive in full where and as it should.
+/// The first group of flows that did not arrive completely, at the right place and in the right form.
 fn incomplete(groups: &[GroupCounts]) -> Option<String> {
     let right = |g: &GroupCounts| {
         g.offered == FRAMES

@@ -46,7 +46,7 @@ pub fn many(lab: &mut Lab, folder: &Path) -> Result<(), String> {
     let given = |key: &str, default: &str| std::env::var(key).unwrap_or_else(|_| default.to_owned());
     let memory = given("DROPHAMMER_MEMORY", "512");
     for vlans in given("DROPHAMMER_VLANS", VLANS).split(',') {
-        let vlans = vlans.trim().parse().map_err(|_| format!("DROPHAMMER_VLANS: `{vlans}` is no number"))?;
+        let vlans = vlans.trim().parse().map_err(|_| format!("DROPHAMMER_VLANS: `{vlans}` is not a number"))?;
         with(lab, folder, vlans, &memory).map_err(|e| format!("{vlans} sub-interfaces: {e}"))?;
     }
     Ok(())

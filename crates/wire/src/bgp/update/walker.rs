@@ -267,7 +267,7 @@ impl<'a> Update<'a> {
             }
             rest = after;
         }
-        // RFC 4760 section 3: a NEXT_HOP besides MP_REACH_NLRI is ignored if no other route needs it.
+        // RFC 4760 section 3: a NEXT_HOP in addition to MP_REACH_NLRI is ignored if no other route needs it.
         if let Some(reason) = set_aside.filter(|_| update.reach.is_none()) {
             update.mark(Treatment::TreatAsWithdraw, kind::NEXT_HOP, reason);
         }

@@ -1,4 +1,4 @@
-//! Every message both ways, errors with their status, and arbitrary bytes.
+//! Every message is written and parsed; errors have their status; arbitrary bytes do not panic.
 
 use super::*;
 use crate::ldp::fec::PrefixFec;
@@ -32,14 +32,14 @@ fn prefix(text: &str) -> PrefixFec {
     PrefixFec::new(text.parse().unwrap())
 }
 
-/// PDUs of FRR 8.4.4's ldpd with router ID 2.2.2.2, and what they say.
+/// PDUs of FRR 8.4.4's ldpd with router ID 2.2.2.2, and their contents.
 #[test]
 fn what_frr_sends() {
     let init =
         bytes("0001002f02020202000002000025000000030500000e000100b4000000000101010100008506000180850b0001808603000180");
     let capabilities = Capabilities { dynamic: true, typed_wildcard: true, unrecognized_notification: true };
     let receiver = LdpId::platform(Ipv4Addr::new(1, 1, 1, 1));
-    // FRR proposes the default by 0.
+    // FRR sends 0 for the default.
     let said = Initialization { max_pdu: 0, capabilities, ..Initialization::new(180, receiver) };
     assert_eq!(messages(&init), [(3, Message::Initialization(said))]);
 

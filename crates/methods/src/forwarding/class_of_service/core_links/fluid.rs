@@ -19,8 +19,8 @@ const ROUNDS: usize = 200;
 /// and drops the same share of all flows of a class.
 ///
 /// Frames that one link drops do not reach the next one. So the function recomputes the share that passes each link
-/// from what arrives there, until it no longer changes. This may not converge if traffic goes in circles around the
-/// routers: then the result is that of round [`ROUNDS`].
+/// from what arrives there, until it no longer changes. This may not converge if traffic circles around the routers:
+/// then the result of round [`ROUNDS`] counts.
 pub(super) fn delivered(demands: &[Demand], pps: f64, sharing: &Sharing) -> Vec<f64> {
     let classes = sharing.classes();
     // The share of each class that passes each link.

@@ -136,13 +136,14 @@ addresses and ports, with the most frequent first.
 Exit codes: 0 done, with or without frames; 1 the machine was too slow and lost frames; 2 the command line is wrong; 3 the
 interface cannot be used.")]
     Listen(ListenArgs),
-    /// Serve the Open Traffic Generator API, so that scripts configure and start traffic, devices and BGP routers
+    /// Serve the Open Traffic Generator API, so that scripts configure and start traffic, devices and BGP routers, and run suites
     #[command(after_help = "\
 Examples:
   drophammer serve
   drophammer serve --listen 0.0.0.0:8443 --idle-stop 10min
   drophammer serve --listen 127.0.0.1:8080 --http
   drophammer serve --grpc 127.0.0.1:50051 --grpc-tls
+  drophammer serve --suites suites --runs results
 
 Clients, such as snappi and otgen, connect to https://127.0.0.1:8443, or to 127.0.0.1:40051 with gRPC, and name interfaces of this
 machine as locations of ports. The certificate is made at the start. There are no passwords: whoever reaches the address can send
@@ -471,6 +472,9 @@ pub struct RunArgs {
     /// This is the process in the background; started by `run --detach`
     #[arg(long, hide = true, requires = "detach")]
     pub detached: bool,
+    /// This is the process of a run that a client of the API has started; started by `serve`
+    #[arg(long, hide = true, conflicts_with_all = ["detach", "resume"], requires = "out")]
+    pub served: bool,
     #[command(flatten)]
     pub hosts: AccessArgs,
     /// Traffic of agents stops if they hear nothing of this run for so long

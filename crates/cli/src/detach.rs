@@ -3,12 +3,13 @@
 //! The command starts itself again. The second process first leaves session and terminal, before the lab moves it into
 //! namespaces. It prints refusals on the terminal, and writes all later output into the folder of its run. Until then
 //! the first process waits at a socket, which is the standard input of the second process. If the socket closes without
-//! a message, the run was refused.
+//! a message, the run was refused. `drophammer serve` starts runs in the same way (`cli/src/served.rs`).
 
 use crate::args::RunArgs;
 use crate::output::out;
 use crate::run::{RUNS, from_here};
 use crate::running::Held;
+use crate::served::Order;
 use crate::{Ended, Exit, Failure};
 use drophammer_model::suite::Secret;
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
@@ -23,6 +24,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// File in the folder of the run with the output of the run.
 pub const CONSOLE: &str = "console.log";
@@ -30,6 +33,8 @@ pub const CONSOLE: &str = "console.log";
 const EVENTS: &str = "events.jsonl";
 /// Option of the second process, after the name of the command.
 const OPTION: &str = "--detached";
+/// The same for the process of a run that a client of the API has started.
+pub const SERVED: &str = "--served";
 /// Position of this option among the words of the command line.
 const PLACE: usize = 2;
 
@@ -57,7 +62,7 @@ fn without_values(words: Vec<String>, secret: &[String]) -> Vec<String> {
 }
 
 fn as_written(words: impl Iterator<Item = OsString>) -> Vec<String> {
-    let own = |(place, word): &(usize, OsString)| *place == PLACE && word == OPTION;
+    let own = |(place, word): &(usize, OsString)| *place == PLACE && (word == OPTION || word == SERVED);
     words.enumerate().filter(|word| !own(word)).map(|(_, word)| word.to_string_lossy().into_owned()).collect()
 }
 
@@ -146,9 +151,15 @@ impl Detached {
         Ok(Detached { starter })
     }
 
-    /// Begins the run in `dir`: records this process there, redirects the output there, and lets the first process end.
-    /// The flag is false if the first process has already ended, because then nobody knows about this run.
-    pub fn begin(mut self, dir: &Path, json: bool) -> io::Result<(Held, bool)> {
+    /// What the server has sent that started this process.
+    pub fn order(&self) -> Result<Order, Failure> {
+        Order::read(&self.starter)
+    }
+
+    /// Begins the run in `dir`: records this process there, redirects the output there, and lets the first process end, or with
+    /// `served` sets `stop` when it ends. Also sets it if the first process has already ended, because then nobody knows about
+    /// this run.
+    pub fn begin(mut self, dir: &Path, json: bool, served: bool, stop: &Arc<AtomicBool>) -> io::Result<Held> {
         let mut options = OpenOptions::new();
         options.append(true).create(true).custom_flags(nix::libc::O_NOFOLLOW);
         let console = options.open(dir.join(CONSOLE))?;
@@ -156,9 +167,23 @@ impl Detached {
         let held = Held::take(dir, true)?;
         dup2_stdout(events.as_ref().unwrap_or(&console))?;
         dup2_stderr(&console)?;
+        if served {
+            // The server learns that the run has begun; it knows the folder.
+            let begun = self.starter.write_all(b"\n");
+            let stop = stop.clone();
+            let wait = move || {
+                // The server writes nothing more: it returns when the server ends.
+                let _ = begun.and_then(|()| self.starter.read(&mut [0]));
+                stop.store(true, Ordering::Relaxed);
+            };
+            std::thread::Builder::new().name("server".into()).spawn(wait)?;
+            return Ok(held);
+        }
         let told = self.starter.write_all(dir.as_os_str().as_bytes());
-        let told = told.and_then(|()| self.starter.shutdown(Shutdown::Both)).is_ok();
-        Ok((held, told))
+        if told.and_then(|()| self.starter.shutdown(Shutdown::Both)).is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
+        Ok(held)
     }
 }
 
@@ -172,6 +197,7 @@ mod tests {
         assert_eq!(words("drophammer run --detached x.yaml --detach"), "drophammer run x.yaml --detach");
         assert_eq!(words("drophammer run x.yaml --detach"), "drophammer run x.yaml --detach");
         assert_eq!(words("drophammer run -- --detached"), "drophammer run -- --detached");
+        assert_eq!(words("drophammer run --served suite.yaml"), "drophammer run suite.yaml");
     }
 
     #[test]

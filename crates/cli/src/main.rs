@@ -14,7 +14,8 @@
 //!
 //! `run --detach` (`cli/src/detach.rs`) starts the program again, in a separate session, before the run does anything
 //! else. Each run records its process in `process.jsonl` and locks the file (`cli/src/running.rs`). `watch` and `stop`
-//! (`cli/src/watch.rs`) read that file to see whether the run is still active.
+//! (`cli/src/watch.rs`) read that file to see whether the run is still active. `serve` starts runs of its clients in the same way
+//! (`cli/src/served.rs`), and confines what their suites name (`cli/src/confined.rs`).
 //!
 //! `drophammer history` (`report/src/compare/history.rs`) compares each run with the previous one. `drophammer doctor`
 //! (`cli/src/doctor.rs`) checks what a run would check (backends, kinds, the lab) and judges the results. It measures
@@ -42,6 +43,7 @@ mod bgp;
 mod blast;
 mod clock;
 mod compare;
+mod confined;
 mod describe;
 mod detach;
 mod diagnostics;
@@ -64,6 +66,7 @@ mod run;
 mod running;
 mod selftest;
 mod serve;
+mod served;
 mod suite_file;
 mod watch;
 
@@ -104,6 +107,21 @@ impl Exit {
         use Exit::*;
         let all = [Good, Failed, Usage, Environment, Store, Undecided, Unfit, Missed, Interrupted];
         all.into_iter().find(|exit| *exit as i32 == code)
+    }
+
+    /// What it means for a run.
+    fn meaning(self) -> &'static str {
+        match self {
+            Exit::Good => "done; all criteria are met",
+            Exit::Failed => "a router failed a test",
+            Exit::Usage => "the command line or the suite is wrong",
+            Exit::Environment => "the machine lacks something",
+            Exit::Store => "results could not be stored",
+            Exit::Undecided => "a criterion is undecided",
+            Exit::Unfit => "the tester or its machine spoilt a test",
+            Exit::Missed => "a criterion was missed",
+            Exit::Interrupted => "the run was stopped",
+        }
     }
 
     /// The exit code of a comparison of runs.

@@ -10,7 +10,7 @@ use crate::output::{err, is_colored, out};
 use crate::progress::Display;
 use crate::resume;
 use crate::running::Held;
-use crate::suite_file::{Kept, load, mask, read_baseline, refuse_impossible};
+use crate::suite_file::{Kept, load, load_order, mask, read_baseline, refuse_impossible};
 use crate::{Ended, Exit, Failure};
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::capabilities::Need;
@@ -22,6 +22,7 @@ use drophammer_port::auto::AUTO;
 use drophammer_port::{Backend, INTERFACE_BACKENDS};
 use drophammer_report::ending::Ending;
 use drophammer_rig::Lender;
+use drophammer_server::claims::Claims;
 use drophammer_store::{RunReader, RunWriter};
 use drophammer_testbed::kinds::is_virtual;
 use drophammer_testbed::runner::Tally;
@@ -29,7 +30,6 @@ use drophammer_testbed::{Earlier, Refusal, Run, RunError, run_suite};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 /// Version and commit.
 pub const VERSION: &str = env!("DROPHAMMER_VERSION");
@@ -83,6 +83,17 @@ pub fn refuse_missing<'d>(duts: impl IntoIterator<Item = &'d DutConfig>, needs: 
     missing.sort();
     missing.dedup();
     if missing.is_empty() { Ok(()) } else { Err(Failure::environment(missing.join("\nerror: "))) }
+}
+
+/// Claims the interfaces of this machine that lead to routers, so that no server uses them during the run.
+fn claim(suite: &Suite) -> Result<Claims, Failure> {
+    let names: Vec<String> =
+        suite.duts.iter().flat_map(|dut| dut.params.texts("interfaces").unwrap_or_default()).collect();
+    // Those of other hosts belong to their agents.
+    let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| !name.contains('/')).collect();
+    let mut claims = Claims::new(&format!("a run of {:.24}", suite.name));
+    claims.add(&names).map_err(|(_, why)| Failure::environment(why))?;
+    Ok(claims)
 }
 
 /// Removes what killed runs left behind, and says so.
@@ -140,9 +151,13 @@ pub fn run(args: &RunArgs) -> Ended {
         return detach::start(args);
     }
     // This must come first: the lab moves the process into namespaces, and raises the priority of its session.
-    let detached = args.detached.then(Detached::leave).transpose();
+    let detached = (args.detached || args.served).then(Detached::leave).transpose();
     let detached = detached.map_err(|e| Failure::environment(format!("--detach: the terminal cannot be left: {e}")))?;
-    let (mut suite, kept_texts) = load(&args.suite)?;
+    let order = detached.as_ref().filter(|_| args.served).map(Detached::order).transpose()?;
+    let (mut suite, kept_texts) = match &order {
+        Some(order) => load_order(&args.suite, order)?,
+        None => load(&args.suite)?,
+    };
     // Check this before the lab covers folders of the host.
     refuse_impossible(&suite)?;
     read_baseline(&mut suite, args.baseline.as_deref())?;
@@ -155,6 +170,8 @@ pub fn run(args: &RunArgs) -> Ended {
     // The files are read here, before the lab covers folders of the host.
     let far = hosts::settings(&args.hosts, args.silence)?;
     drophammer_lab::refuse_host(&suite).map_err(Failure::environment)?;
+    // The names of claims belong to the host's network namespace.
+    let _claims = claim(&suite)?;
     let simulated = suite.duts.iter().all(is_virtual);
     let backend = if simulated { backend(&args.backend) } else { usable_backend(&args.backend)? };
     let (threads, queues) = (usize::from(args.threads), u32::from(args.queues));
@@ -216,17 +233,12 @@ pub fn run(args: &RunArgs) -> Ended {
     }
     let in_background = detached.is_some();
     let held = match detached {
-        Some(detached) => detached.begin(&dir, args.json),
-        None => Held::take(&dir, false).map(|held| (held, true)),
+        Some(detached) => detached.begin(&dir, args.json, args.served, &stop),
+        None => Held::take(&dir, false),
     };
-    let (held, is_known) =
-        held.map_err(|e| Failure::store(format!("cannot write into folder `{}`: {e}", dir.display())))?;
+    let held = held.map_err(|e| Failure::store(format!("cannot write into folder `{}`: {e}", dir.display())))?;
     if in_background && let Some(address) = kept_address {
         err!("live page: {address}");
-    }
-    if !is_known {
-        // The parent process has ended in the meantime, so its user does not know about this run.
-        stop.store(true, Ordering::Relaxed);
     }
     let mask = mask(&suite);
     let mut watcher = Watcher { writer, display: Display::new(args.plain), live, rates, json: args.json, stop, mask };

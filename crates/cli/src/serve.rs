@@ -4,10 +4,12 @@ use crate::args::ServeArgs;
 use crate::clock::secret;
 use crate::observer::stop_flag;
 use crate::output::{err, say};
-use crate::run::usable_backend;
+use crate::run::{RUNS, usable_backend};
+use crate::served::Served;
 use crate::{Ended, Exit, Failure};
 use drophammer_lab::kinds::external::refuse_in_use;
 use drophammer_server::server::{Listening, Options, serve};
+use std::path::Path;
 
 /// `drophammer serve`.
 pub fn run(args: &ServeArgs) -> Ended {
@@ -18,12 +20,23 @@ pub fn run(args: &ServeArgs) -> Ended {
         may_use: |name| refuse_in_use(name).map_err(|e| e.to_string()),
         warn: |text| err!("warning: {text}"),
     };
+    if args.trust_suites && !args.listen.ip().is_loopback() {
+        let text = "--trust-suites lets clients run commands; listen on loopback, such as 127.0.0.1, or leave it out";
+        return Err(Failure::usage(text));
+    }
+    let folder = |path: &Path| {
+        path.canonicalize()
+            .map_err(|e| Failure::usage(format!("--suites: cannot read folder `{}`: {e}", path.display())))
+    };
+    let suites = args.suites.as_deref().map(folder).transpose()?;
+    let runs = args.runs.clone().unwrap_or_else(|| RUNS.into());
+    let starter = Box::new(Served { suites, runs, trusted: args.trust_suites });
     let listening = Listening { rest: args.listen, tls: !args.http, grpc: args.grpc, grpc_tls: args.grpc_tls };
     let scheme = if args.http { "http" } else { "https" };
     // The server works even if nobody reads standard output.
     let ready = |rest, grpc| {
         _ = say(format!("serving the Open Traffic Generator API on {scheme}://{rest}, gRPC on {grpc}; Ctrl-C ends it"));
     };
-    serve(options, listening, secret(), &stop, ready).map_err(Failure::environment)?;
+    serve(options, listening, starter, secret(), &stop, ready).map_err(Failure::environment)?;
     Ok(Exit::Good)
 }

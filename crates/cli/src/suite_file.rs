@@ -2,6 +2,7 @@
 
 use crate::args::SuiteArgs;
 use crate::output::{err, out};
+use crate::served::Order;
 use crate::{Ended, Exit, Failure, diagnostics, key_file};
 use drophammer_methods::METHODS;
 use drophammer_model::quantity::show_duration;
@@ -13,7 +14,7 @@ use drophammer_report::baseline::resolve;
 use drophammer_store::RunReader;
 use drophammer_suite::SuiteErrors;
 use drophammer_suite::include::{MAX_BYTES, Refusal};
-use drophammer_suite::keys::OpenKey;
+use drophammer_suite::keys::{KeyPlace, OpenKey};
 use drophammer_suite::read::{self, Outside, Overrides, default_rounds};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -86,13 +87,42 @@ pub fn load_without_keys(args: &SuiteArgs) -> Result<(Suite, Kept), Failure> {
     load_with(args, &|_| Ok(Secret::HIDDEN.to_owned()))
 }
 
+/// Reads the suite of a client of the API, and refuses what it must not name.
+pub fn load_order(args: &SuiteArgs, order: &Order) -> Result<(Suite, Kept), Failure> {
+    let folder = args.suite.parent().unwrap_or(Path::new(""));
+    let Some(confined) = &order.confined else {
+        let include = |path: &Path| included(folder, path);
+        return load_text(args, &order.suite, Outside { include: &include, key: &key_file::of_suite });
+    };
+    let include = |path: &Path| match &confined.folder {
+        Some(_) => included(folder, path),
+        None => {
+            Err(Refusal::new("the server was started without --suites", "write the keys of the file into the suite"))
+        }
+    };
+    let key = |place: &KeyPlace| confined.key(place);
+    let (suite, kept) = load_text(args, &order.suite, Outside { include: &include, key: &key })?;
+    confined.refuse(&suite).map_err(|wrong| {
+        wrong.iter().for_each(|why| err!("error: {}", diagnostics::with_help(&visible(why, &[]))));
+        Failure::told()
+    })?;
+    Ok((suite, kept))
+}
+
 fn load_with(args: &SuiteArgs, key: OpenKey<'_>) -> Result<(Suite, Kept), Failure> {
-    let name = args.suite.display().to_string();
     let text = text_of(&args.suite).map_err(|e| {
+        let name = args.suite.display();
         Failure::usage(format!(
             "cannot read suite `{name}`: {e}; name a suite file, for instance suites/quick-look.yaml"
         ))
     })?;
+    let folder = args.suite.parent().unwrap_or(Path::new(""));
+    let include = |path: &Path| included(folder, path);
+    load_text(args, &text, Outside { include: &include, key })
+}
+
+fn load_text(args: &SuiteArgs, text: &str, outside: Outside<'_>) -> Result<(Suite, Kept), Failure> {
+    let name = args.suite.display().to_string();
     let overrides = Overrides {
         profile: args.profile,
         duts: args.duts.clone(),
@@ -102,10 +132,7 @@ fn load_with(args: &SuiteArgs, key: OpenKey<'_>) -> Result<(Suite, Kept), Failur
         variables: args.variables.clone(),
         set: args.set.clone(),
     };
-    let folder = args.suite.parent().unwrap_or(Path::new(""));
-    let include = |path: &Path| included(folder, path);
-    let outside = Outside { include: &include, key };
-    let read = with_registry(|registry| read::read_with(&text, &name, outside, registry, &overrides));
+    let read = with_registry(|registry| read::read_with(text, &name, outside, registry, &overrides));
     let loaded = read.map_err(|errors| {
         diagnostics::print(&errors);
         Failure::told()

@@ -1,6 +1,6 @@
-//! Ensures that only one server in a network namespace owns an interface.
+//! Ensures that only one server or run in a network namespace owns an interface.
 //!
-//! A server that uses an interface binds two abstract Unix sockets: one that only one process can bind, and one whose name
+//! A process that uses an interface binds two abstract Unix sockets: one that only one process can bind, and one whose name
 //! identifies this process. Such names belong to a network namespace, as interfaces do, and the kernel removes them with their
 //! process.
 
@@ -9,10 +9,10 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Interfaces that this server owns.
+/// Interfaces that this server or run owns.
 #[derive(Debug)]
 pub struct Claims {
-    /// How other servers describe this server to their users.
+    /// How others describe this process to their users.
     owner: String,
     held: HashMap<String, [UnixDatagram; 2]>,
 }
@@ -24,7 +24,7 @@ fn bind(name: &str) -> io::Result<UnixDatagram> {
 }
 
 impl Claims {
-    /// Owns no interfaces yet. `owner` describes this server.
+    /// Owns no interfaces yet. `owner` describes this process.
     pub fn new(owner: &str) -> Claims {
         // A name has at most 107 bytes.
         let owner = format!("{owner}, process {}", std::process::id()).chars().take(60).collect();

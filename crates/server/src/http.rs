@@ -21,19 +21,20 @@ const MOST_BYTES: usize = 256 << 20;
 /// How long the body of a request may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(60);
 
-/// What handlers share.
+/// Room for bodies and files that are on their way, so that many clients together do not fill the memory.
 #[derive(Clone)]
-struct Shared {
-    api: Api,
-    /// Room in KiB for bodies and files.
-    room: Arc<Semaphore>,
-}
+pub(crate) struct Room(Arc<Semaphore>);
 
-impl Shared {
+impl Room {
+    /// Room for so many bytes.
+    pub(crate) fn new(bytes: usize) -> Room {
+        Room(Arc::new(Semaphore::new(bytes >> 10)))
+    }
+
     /// Reserves room for this many bytes.
-    fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Failure> {
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Failure> {
         let kib = u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
-        self.room.clone().try_acquire_many_owned(kib).map_err(|_| Failure {
+        self.0.clone().try_acquire_many_owned(kib).map_err(|_| Failure {
             code: 503,
             ..Failure::internal(
                 "many large requests or answers are on their way; send this again when those are through",
@@ -41,12 +42,39 @@ impl Shared {
         })
     }
 
+    /// Waits for the body of a request, of at most `most` bytes. Its room is free when the second part is dropped.
+    pub(crate) async fn body(&self, request: Request, most: usize) -> Result<(Bytes, OwnedSemaphorePermit), Failure> {
+        let told = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let length: usize = if request.body().is_end_stream() { 0 } else { told.unwrap_or(most) };
+        let large =
+            || Failure { code: 413, ..Failure::validation(vec![format!("the body has more than {} MiB", most >> 20)]) };
+        if length > most {
+            return Err(large());
+        }
+        let room = self.reserve(length)?;
+        let arriving = to_bytes(request.into_body(), length.min(most));
+        let arrived = tokio::time::timeout(ARRIVAL, arriving).await.map_err(|_| Failure {
+            code: 408,
+            ..Failure::validation(vec![format!("the body did not arrive within {} s", ARRIVAL.as_secs())])
+        })?;
+        Ok((arrived.map_err(|_| large())?, room))
+    }
+}
+
+/// What handlers share.
+#[derive(Clone)]
+struct Shared {
+    api: Api,
+    room: Room,
+}
+
+impl Shared {
     async fn answer(&self, call: Call, request: Request) -> Result<Response, Failure> {
         let body = self.body(request).await?;
         match self.api.call(call, body).await? {
             Answer::Json(value) => Ok(json(StatusCode::OK, &value)),
             Answer::Bytes(bytes) => {
-                let file = File { _room: self.reserve(bytes.len())?, bytes };
+                let file = File { _room: self.room.reserve(bytes.len())?, bytes };
                 Ok(([(header::CONTENT_TYPE, "application/octet-stream")], Bytes::from_owner(file)).into_response())
             }
         }
@@ -54,22 +82,7 @@ impl Shared {
 
     /// Waits for the body of a request, and reads it.
     async fn body(&self, request: Request) -> Result<Value, Failure> {
-        let told = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let length: usize = if request.body().is_end_stream() { 0 } else { told.unwrap_or(MOST_BODY) };
-        let large = || Failure {
-            code: 413,
-            ..Failure::validation(vec![format!("the body has more than {} MiB", MOST_BODY >> 20)])
-        };
-        if length > MOST_BODY {
-            return Err(large());
-        }
-        let _room = self.reserve(length)?;
-        let arriving = to_bytes(request.into_body(), length.min(MOST_BODY));
-        let arrived = tokio::time::timeout(ARRIVAL, arriving).await.map_err(|_| Failure {
-            code: 408,
-            ..Failure::validation(vec![format!("the body did not arrive within {} s", ARRIVAL.as_secs())])
-        })?;
-        let body = arrived.map_err(|_| large())?;
+        let (body, _room) = self.room.body(request, MOST_BODY).await?;
         let values = body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
         if values > MOST_VALUES {
             let text = format!("the body has more than {MOST_VALUES} values");
@@ -95,13 +108,16 @@ impl AsRef<[u8]> for File {
 }
 
 async fn answer(shared: Shared, call: Call, request: Request) -> Response {
-    shared.answer(call, request).await.unwrap_or_else(|failure| {
-        let status = u16::try_from(failure.code).ok().and_then(|code| StatusCode::from_u16(code).ok());
-        json(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &failure.to_json())
-    })
+    shared.answer(call, request).await.unwrap_or_else(|failure| refusal(&failure))
 }
 
-fn json(status: StatusCode, value: &Value) -> Response {
+/// The answer to a call that failed.
+pub(crate) fn refusal(failure: &Failure) -> Response {
+    let status = u16::try_from(failure.code).ok().and_then(|code| StatusCode::from_u16(code).ok());
+    json(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &failure.to_json())
+}
+
+pub(crate) fn json(status: StatusCode, value: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
@@ -126,7 +142,7 @@ pub fn router(api: Api) -> Router {
         .route("/capabilities/version", get(handler!(GetVersion)))
         .fallback(|| async {
             let failure = Failure { code: 404, ..Failure::validation(vec!["there is no such path".into()]) };
-            json(StatusCode::NOT_FOUND, &failure.to_json())
+            refusal(&failure)
         })
-        .with_state(Shared { api, room: Arc::new(Semaphore::new(MOST_BYTES >> 10)) })
+        .with_state(Shared { api, room: Room::new(MOST_BYTES) })
 }

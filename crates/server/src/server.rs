@@ -3,6 +3,7 @@
 use crate::api::Api;
 use crate::connection::Limited;
 use crate::listen::Listener;
+use crate::runs::{Runs, Starter};
 use crate::{engine, grpc, http};
 use drophammer_port::Backend;
 use std::net::SocketAddr;
@@ -39,13 +40,15 @@ pub struct Listening {
 /// How often the server checks whether the user wants it to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Serves clients until `stop` is set. Calls `ready` with the addresses of REST and gRPC when clients can connect.
+/// Serves clients until `stop` is set, and then ends the runs that they started with `starter`. Calls `ready` with the addresses of
+/// REST and gRPC when clients can connect.
 ///
 /// # Errors
 /// An address cannot be used, or the certificate cannot be made.
 pub fn serve(
     options: Options,
     listening: Listening,
+    starter: Box<dyn Starter>,
     seed: u64,
     stop: &Arc<AtomicBool>,
     ready: impl FnOnce(SocketAddr, SocketAddr),
@@ -57,7 +60,9 @@ pub fn serve(
     let (stops, ends) = (stop.clone(), ended.clone());
     // Clients of both listeners share the limit of connections.
     let limited = Limited::new();
-    let rest = Listener::bind(listening.rest, listening.tls, http::router(api.clone()), limited.clone())?;
+    let runs = Runs::new(starter, listening.rest.ip().is_loopback());
+    let paths = http::router(api.clone()).merge(runs.routes());
+    let rest = Listener::bind(listening.rest, listening.tls, paths, limited.clone())?;
     let grpc = Listener::bind(listening.grpc, listening.grpc_tls, grpc::routes(api), limited)?;
     let owner = format!("serve on {}", rest.address());
     let rig = std::thread::Builder::new().name("rig".into()).spawn(move || {
@@ -76,6 +81,7 @@ pub fn serve(
         tokio::try_join!(rest.serve(until()), grpc.serve(until())).map(|_| ())
     });
     stop.store(true, Ordering::Relaxed);
+    runs.end();
     let ran = rig.join().unwrap_or_else(|_| Err("the thread of the rig failed".into()));
     served.and(ran)
 }

@@ -146,6 +146,16 @@ pub struct ServeArgs {
     /// Stop all flows when no client has called for this time; 0 s to let them run
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "60 s")]
     pub idle_stop: Duration,
+    /// Folder with the files that suites of clients may name: configurations, included files, tables [default: they may name none]
+    #[arg(long, value_name = "DIR")]
+    pub suites: Option<PathBuf>,
+    /// Folder for the folders of clients' runs [default: drophammer-runs]
+    #[arg(long, value_name = "DIR")]
+    pub runs: Option<PathBuf>,
+    /// Suites of clients may name any file and run commands as this user; only with --listen on loopback. Everybody with an account on this machine
+    /// is then a client
+    #[arg(long)]
+    pub trust_suites: bool,
     /// Backend of the ports; see `drophammer list backends`
     #[arg(long, value_name = "NAME", value_parser = choices(), default_value = af_packet::BACKEND.spec.name)]
     pub backend: String,

@@ -27,4 +27,5 @@ mod prompt;
 mod python;
 mod resume;
 mod serve;
+mod serve_runs;
 mod some_duts;

@@ -5,7 +5,7 @@ use crate::common::{MACHINE, kind_of, records, refused, shell};
 use std::path::Path;
 
 /// The router is the kernel of the namespace `router`, with the ends r1 and r2 of the links.
-const ROUTER: &str = "\
+pub const ROUTER: &str = "\
 set -eu
 mount -t sysfs none /sys
 mount -t tmpfs none /run
@@ -26,7 +26,7 @@ ip -n router route replace $PORT_1_IPV4_BEHIND via $PORT_1_IPV4_HOST
 END
 ";
 
-fn suite(folder: &Path, setup: bool) {
+pub fn suite(folder: &Path, setup: bool) {
     let setup = if setup { ", setup: '. ./setup'" } else { "" };
     let suite = format!(
         "suite: own\nprofile: quick\nrounds: 1\nduts:\n  - {{name: box, kind: external, interfaces: [eth1, eth2]{setup}}}\n\

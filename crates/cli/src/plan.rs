@@ -8,6 +8,7 @@ use drophammer_lab::{Language, write_configuration};
 use drophammer_model::label_edge::{OSPF_DEAD_S, OSPF_HELLO_S, PROVIDER_AS};
 use drophammer_model::label_work::label_work;
 use drophammer_model::role::{Place, RouterRole, VrfRole};
+use drophammer_model::routes::RouteKind;
 use drophammer_model::suite::{Suite, VlanTag};
 use drophammer_model::visible::one_line;
 
@@ -193,6 +194,11 @@ fn what_is_needed(suite: &Suite, role: &RouterRole) {
         );
         if bgp.next_hop_self {
             text += "; itself as next hop for internal neighbours";
+        }
+        match bgp.routes {
+            RouteKind::Unicast => {}
+            RouteKind::Labelled => text += "; labelled unicast routes (RFC 8277)",
+            RouteKind::Vpn => text += "; VPN routes (RFC 4364)",
         }
         if bgp.protection.md5.is_some() {
             text += "; TCP MD5 with the key of the suite";

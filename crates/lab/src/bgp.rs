@@ -38,8 +38,8 @@ pub(crate) fn state_in(told: &str) -> Option<&str> {
     told.lines().find_map(|line| line.trim().strip_prefix("BGP state = "))?.split(',').next()
 }
 
-/// The variable `bgp` of templates: `dut_as`, `hold` and `keepalive` in seconds, `next_hop_self`, `md5` (the key, or
-/// none), `gtsm`, `groups` with `name`, `family`, `asn`, `internal`, `local` and `peers`, and `core` with `name`,
+/// The variable `bgp` of templates: `dut_as`, `hold` and `keepalive` in seconds, `next_hop_self`, `routes` (a word of
+/// [`RouteKind`](drophammer_model::routes::RouteKind)), `md5` (the key, or none), `gtsm`, `groups` with `name`, `family`, `asn`, `internal`, `local` and `peers`, and `core` with `name`,
 /// `family`, `local`, `peer` and `next_hop_self`.
 pub(crate) fn context(bgp: &BgpRole) -> Value {
     let group = |g: &PeerGroup| {
@@ -61,7 +61,8 @@ pub(crate) fn context(bgp: &BgpRole) -> Value {
     // A third of the Hold Time (RFC 4271 section 4.4).
     let md5 = bgp.protection.md5.as_ref().map(Secret::expose);
     let (next_hop_self, gtsm) = (bgp.next_hop_self, bgp.protection.gtsm);
-    context! { dut_as => bgp.asn, hold, keepalive => hold / 3, next_hop_self, md5, gtsm, groups, core }
+    let routes = bgp.routes.word();
+    context! { dut_as => bgp.asn, hold, keepalive => hold / 3, next_hop_self, routes, md5, gtsm, groups, core }
 }
 
 /// Number of peers on all interfaces.

@@ -119,8 +119,14 @@ fn written(language: Language) -> &'static [Need] {
     }
 }
 
-/// Refuses a role with a need of core ports and customers that we cannot write in this language.
+/// Refuses a role that we cannot write in this language: needs of core ports and customers, and routes with labels.
 fn refuse_unwritten(language: Language, role: &RouterRole) -> Result<(), LabError> {
+    if role.needs().contains(&Need::LabelReflection) && language != Language::Bird {
+        return Err(LabError::unusable(
+            "the sessions carry routes with labels, for which there is no configuration in this language",
+            "choose bird, or configure the router by hand from that",
+        ));
+    }
     let all = written(Language::Junos);
     let unwritten = role.needs().into_iter().find(|need| all.contains(need) && !written(language).contains(need));
     let Some(need) = unwritten else { return Ok(()) };
@@ -234,9 +240,10 @@ fn in_the_shell(comment: &str, lines: &[String], loading: &str) -> String {
 mod tests {
     use super::*;
     use crate::kinds::tests_support::{
-        edge_ports, one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports, with_vlans,
+        edge_ports, one_internal_port, reflector, two_ports, two_ports_with_bgp, two_protected_ports, with_vlans,
     };
     use drophammer_model::label_edge::CoreProtocol;
+    use drophammer_model::routes::RouteKind;
     use drophammer_model::suite::{LabelConfig, PortConfig};
     use std::path::{Path, PathBuf};
     use std::process::Command;
@@ -386,6 +393,16 @@ mod tests {
                 assert_eq!(text.matches(word).count(), 3, "{language:?}, {word}:\n{text}");
             }
         }
+    }
+
+    #[test]
+    fn routes_with_labels_are_written_or_refused() {
+        let role = reflector(RouteKind::Labelled);
+        for language in ALL.into_iter().filter(|language| *language != Language::Bird) {
+            let error = write(language, "box", &role, &[]).unwrap_err().to_string();
+            assert!(error.contains("no configuration in this language") && error.contains("choose bird"), "{error}");
+        }
+        assert!(named(Language::Bird, &role).contains("ipv6 mpls {"));
     }
 
     #[test]

@@ -16,8 +16,8 @@ use drophammer_model::trial::{Family, PortIndex};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Time for the neighbours of a daemon to leave state Idle after their sessions have ended. FRR needs one second.
-const IDLE: Duration = Duration::from_secs(3);
+/// Time for the neighbours of a daemon to leave state Idle after their sessions have ended. FRR needs one second, GoBGP five.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// Waits while `idle` returns a message, for at most [`IDLE`]. If a neighbour stays idle for longer, the next test
 /// waits for its session.

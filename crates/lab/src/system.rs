@@ -513,7 +513,7 @@ mod tests {
     #[test]
     fn kinds_in_namespaces_alone_can_be_several() {
         let several: Vec<_> = kinds::KINDS.iter().filter(|k| k.capabilities().systems).map(|k| k.spec().name).collect();
-        assert_eq!(several, ["linux", "frr", "bird", "openbgpd", "ovs", "uml"]);
+        assert_eq!(several, ["linux", "frr", "bird", "openbgpd", "gobgp", "ovs", "uml"]);
         let refused = find("xdp").unwrap().check(&dut("m", "xdp", Params::default()), &role(false));
         assert!(refused.unwrap_err().to_string().contains("`systems`"));
     }

@@ -24,6 +24,8 @@ crate::choice! {
         BgpForwarding = "bgp-forwarding",
         /// TCP MD5 (RFC 2385) and GTSM (RFC 5082) for BGP sessions.
         BgpProtection = "bgp-protection",
+        /// Route reflection of routes with labels (RFC 8277) and VPN routes (RFC 4364), without VRFs.
+        LabelReflection = "label-reflection",
         /// VLAN sub-interfaces with one tag (IEEE 802.1Q).
         Vlan = "vlan",
         /// VLAN sub-interfaces with two tags (IEEE 802.1ad).
@@ -103,6 +105,8 @@ pub struct Capabilities {
     pub bgp_forwarding: bool,
     /// TCP MD5 and GTSM for BGP sessions.
     pub bgp_protection: bool,
+    /// Route reflection of routes with labels and VPN routes, without VRFs.
+    pub label_reflection: bool,
     /// Who creates VLAN sub-interfaces.
     pub vlans: Vlans,
     /// Maximum number of tags of a sub-interface; 0 if there are no VLANs.
@@ -141,6 +145,7 @@ impl Capabilities {
         bgp: false,
         bgp_forwarding: false,
         bgp_protection: false,
+        label_reflection: false,
         vlans: Vlans::None,
         vlan_tags: 0,
         mpls: false,
@@ -170,6 +175,7 @@ impl Capabilities {
             Need::Bgp => self.bgp,
             Need::BgpForwarding => self.bgp_forwarding,
             Need::BgpProtection => self.bgp_protection,
+            Need::LabelReflection => self.label_reflection,
             Need::Vlan => self.vlan_tags >= 1,
             Need::Qinq => self.vlan_tags >= 2,
             Need::Mpls => self.mpls,
@@ -187,9 +193,10 @@ impl Capabilities {
     }
 
     /// The first of `needs` that the DUT does not meet. A router without BGP has a role without BGP sessions, so it
-    /// does not need protection for them.
+    /// needs neither protection nor routes with labels for them.
     pub fn lacks(&self, needs: &[Need]) -> Option<Need> {
-        let lacks = |need: &Need| !self.has(*need) && (*need != Need::BgpProtection || self.bgp);
+        let of_sessions = |need: &Need| matches!(need, Need::BgpProtection | Need::LabelReflection);
+        let lacks = |need: &Need| !self.has(*need) && (self.bgp || !of_sessions(need));
         needs.iter().copied().find(lacks)
     }
 

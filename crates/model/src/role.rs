@@ -2,7 +2,7 @@
 
 use crate::capabilities::Need;
 use crate::label_edge::{self, CoreProtocol};
-use crate::routes::VpnId;
+use crate::routes::{RouteKind, VpnId};
 use crate::suite::{Addressing, BgpProtection, FecConfig, LabelConfig, Mask, PortConfig, VlanTag};
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
@@ -344,6 +344,9 @@ pub struct BgpRole {
     pub hold: Duration,
     /// True if it is the next hop of external routes that it advertises to internal peers (RFC 4271 section 5.1.3).
     pub next_hop_self: bool,
+    /// What the routes of its peers at the tester have in addition to prefixes.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub routes: RouteKind,
     /// Protection of all sessions. Records do not contain it.
     #[serde(skip)]
     pub protection: BgpProtection,
@@ -435,6 +438,8 @@ impl RouterRole {
         needs.extend((!self.vrfs.is_empty()).then_some(Need::Vrfs));
         let protected = self.bgp.as_ref().is_some_and(|bgp| !bgp.protection.is_none());
         needs.extend(protected.then_some(Need::BgpProtection));
+        let labels = self.bgp.as_ref().is_some_and(|bgp| bgp.routes != RouteKind::Unicast);
+        needs.extend(labels.then_some(Need::LabelReflection));
         needs.extend(self.member.is_some().then_some(Need::Systems));
         needs
     }
@@ -582,6 +587,7 @@ impl BgpRole {
             asn: first.dut_as,
             hold: first.hold,
             next_hop_self: first.next_hop_self,
+            routes: first.routes,
             protection: first.protection.clone(),
             groups,
             core: Vec::new(),

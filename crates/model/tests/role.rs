@@ -77,6 +77,7 @@ fn every_port_and_family_with_peers_is_a_group() {
             hold,
             families,
             next_hop_self: true,
+            routes: Default::default(),
             protection: Default::default(),
         });
     }

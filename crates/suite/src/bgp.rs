@@ -7,7 +7,9 @@ use super::keys::{self, wrong_key};
 use super::raw::{Entry, Value};
 use super::values::{Given, params, resolve};
 use drophammer_model::label_edge::PROVIDER_AS;
+use drophammer_model::param::Param;
 use drophammer_model::registry::{ParamKind, ParamSpec};
+use drophammer_model::routes::RouteKind;
 use drophammer_model::suite::{Addressing, BgpConfig, BgpProtection, Params, PortBgp, PortConfig, Profile, Secret};
 use drophammer_model::trial::Family;
 use std::ops::{Range, RangeInclusive};
@@ -18,8 +20,17 @@ pub(crate) const MAX_PEERS: u64 = 10_000;
 /// Hold Time in seconds: at least 3 (RFC 4271 section 4.2), in a field of 16 bits.
 const HOLD: RangeInclusive<u64> = 3..=65_535;
 
+/// `routes`
+const ROUTES: Param<RouteKind> = Param::new(
+    "routes",
+    "unicast",
+    "unicast",
+    "what the routes of all sessions have in addition to prefixes: nothing, a label (RFC 8277), or a label and a route distinguisher (RFC 4364); \
+     routes with labels need internal ports",
+);
+
 /// Keys of the section.
-pub(crate) static PARAMS: [ParamSpec; 12] = [
+pub(crate) static PARAMS: [ParamSpec; 13] = [
     ParamSpec::new("dut_as", ParamKind::Count, "65000", "65000", "AS number of the DUT"),
     ParamSpec::new(
         "tester_as",
@@ -64,6 +75,7 @@ pub(crate) static PARAMS: [ParamSpec; 12] = [
         "false",
         "the DUT advertises external routes to internal peers with itself as next hop (RFC 4271 section 5.1.3)",
     ),
+    ROUTES.spec(),
     ParamSpec::optional(
         "md5",
         ParamKind::Text,
@@ -148,6 +160,7 @@ pub(crate) fn read(
         hold_time: hold_time?,
         internal,
         next_hop_self: params.flag("next_hop_self") == Some(true),
+        routes: ROUTES.find(&params).unwrap_or_default(),
         protection: BgpProtection { md5: md5.map(Secret::new), gtsm: params.flag("gtsm") == Some(true) },
     };
     check_as_numbers(&config, ports, [span("dut_as"), span("tester_as")], problems);
@@ -156,6 +169,16 @@ pub(crate) fn read(
         problems.add(span("dut_as"), message, format!("write `dut_as: {PROVIDER_AS}`, or leave it out"));
     }
     check_rooms(&config, ports, &span, problems);
+    let external = ports.iter().find(|port| !config.internal.contains(&port.name));
+    if let Some(port) = external.filter(|_| config.routes != RouteKind::Unicast) {
+        let message = format!(
+            "the peers of port `{}` are external: a router that advertises {} routes to them would have to forward by its own labels",
+            port.name, config.routes
+        );
+        let all: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+        let help = format!("make the DUT a route reflector: write `internal: [{}]`", all.join(", "));
+        problems.add(span(ROUTES.spec().key), message, help);
+    }
     if problems.len() > before {
         return None;
     }
@@ -168,6 +191,7 @@ pub(crate) fn read(
             hold: config.hold_time,
             families: config.families.clone(),
             next_hop_self: config.next_hop_self,
+            routes: config.routes,
             protection: config.protection.clone(),
         });
     }

@@ -11,6 +11,7 @@ use super::{about, bgp, digest, dut_list, flow_list, port_list, published, set, 
 use drophammer_model::environment::About;
 use drophammer_model::record::Baseline;
 use drophammer_model::registry::Registry;
+use drophammer_model::routes::RouteKind;
 use drophammer_model::suite::{DEFAULT_INPUT_QUEUE, DEFAULT_SEED, MAX_INPUT_QUEUE, MAX_ROUNDS};
 use drophammer_model::suite::{DutConfig, Profile, Suite, TestConfig};
 use std::collections::HashSet;
@@ -182,7 +183,7 @@ fn suite(
         ports: ports.as_deref(),
         duts: duts.iter().flatten().filter(runs).collect(),
         names: duts.as_ref().map(|duts| duts.iter().map(|dut| dut.name.as_str()).collect()),
-        bgp: bgp.is_some(),
+        bgp: bgp.as_ref().map(|read| read.as_ref().map_or(RouteKind::Unicast, |bgp| bgp.routes)),
         flows: fields.value("flows").map(|_| flows.iter().flatten().map(|f| f.name.as_str()).collect()),
         only: &overrides.tests,
     };

@@ -7,6 +7,7 @@ use super::raw::{Entry, Node, Value};
 use super::values::{Given, Resolved, params, resolve};
 use drophammer_model::capabilities::{INSTALL_ROUTES, Need};
 use drophammer_model::registry::{ParamKind, Registry, TestSpec};
+use drophammer_model::routes::RouteKind;
 use drophammer_model::suite::{DutConfig, ParamValue, PortConfig, Profile, TestConfig};
 use drophammer_model::trial::Family;
 use std::ops::Range;
@@ -47,8 +48,8 @@ pub(crate) struct Around<'a> {
     pub duts: Vec<&'a DutConfig>,
     /// Names of all DUTs of the suite, if they could be read.
     pub names: Option<Vec<&'a str>>,
-    /// True if the suite has a section `bgp`.
-    pub bgp: bool,
+    /// What routes have in addition to prefixes, if the suite has a section `bgp`.
+    pub bgp: Option<RouteKind>,
     /// Names of the flows, if the suite has a section `flows`.
     pub flows: Option<Vec<&'a str>>,
     /// Tests that will run, by name or id; empty for all.
@@ -289,10 +290,18 @@ fn check_needs(test: &Written, needs: &[Need], registry: &Registry, around: &Aro
             problems.add(test.name_span, message, help);
         }
     }
-    if needs.contains(&Need::Bgp) && !around.bgp {
+    if needs.contains(&Need::Bgp) && around.bgp.is_none() {
         let what = if spec.needs.contains(&Need::Bgp) { "needs BGP" } else { "needs BGP for its `routes`" };
         let message = format!("the test `{}` {what}, but the suite has no `bgp:`", spec.name);
         problems.add(test.name_span, message, "add `bgp: {}` at the top of the suite; all its keys have defaults");
+    }
+    let labelled = around.bgp.filter(|routes| needs.contains(&Need::BgpForwarding) && *routes != RouteKind::Unicast);
+    if let Some(routes) = labelled {
+        let message = format!(
+            "the test `{}` sends traffic along BGP routes, but with `bgp: {{routes: {routes}}}` a router only passes them on",
+            spec.name
+        );
+        problems.add(test.name_span, message, "put the test into a suite without `routes` in `bgp:`");
     }
 }
 

@@ -127,5 +127,7 @@ fn router_id(port: PortIndex, index: u32) -> Ipv4Addr {
 /// One side of a session: the router has `address`, the DUT has `dut`.
 pub(crate) fn peer(address: IpAddr, dut: IpAddr, bgp: &PortBgp, router_id: Ipv4Addr) -> PeerConfig {
     let peer = PeerConfig::new(address, dut, bgp.asn, bgp.dut_as, router_id);
-    PeerConfig { hold: bgp.hold, protection: (&bgp.protection).into(), ..peer }
+    let family = if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
+    let families = vec![bgp.routes.afi_safi(family)];
+    PeerConfig { families, hold: bgp.hold, protection: (&bgp.protection).into(), ..peer }
 }

@@ -624,6 +624,31 @@ mod tests {
     }
 
     #[test]
+    fn routes_with_labels_need_a_reflector_that_has_them() {
+        let bgp = "bgp: {internal: [p1, p2], routes: vpn}\n";
+        let able = suite_of(&["name: g, kind: gobgp", "name: b, kind: bird"], bgp, "bgp_table_capacity").unwrap();
+        check(&able).unwrap();
+        let unable = ["name: f, kind: frr", "name: r, kind: reference"];
+        let refused = suite_of(&unable, bgp, "bgp_table_capacity").unwrap_err();
+        for kind in ["frr", "reference"] {
+            let why = format!("the ports need `label-reflection`, which routers of kind `{kind}` do not support");
+            assert!(refused.contains(&why) && refused.contains("`bird` and `gobgp`"), "{refused}");
+        }
+        let external =
+            suite_of(&["name: g, kind: gobgp"], "bgp: {routes: labelled, internal: [p1]}\n", "bgp_table_dump");
+        let external = external.unwrap_err();
+        assert!(
+            external.contains("the peers of port `p2` are external") && external.contains("[p1, p2]"),
+            "{external}"
+        );
+        let traffic = suite_of(&["name: b, kind: bird"], bgp, "fib_convergence").unwrap_err();
+        assert!(
+            traffic.contains("`bgp: {routes: vpn}`") && traffic.contains("without `routes` in `bgp:`"),
+            "{traffic}"
+        );
+    }
+
+    #[test]
     fn a_test_that_forwards_refuses_a_dut_that_does_not_install() {
         let refused = suite(&["name: f0, kind: frr, install_routes: false"], "fib_convergence").unwrap_err();
         assert!(refused.contains("which `f0` does not install: it has `install_routes: false`"), "{refused}");

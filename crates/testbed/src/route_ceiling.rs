@@ -4,7 +4,7 @@
 use crate::bench::Bench;
 use crate::config::{joined_in_pairs, peer};
 use crate::observer::Progress;
-use crate::routers::RouteCeilings;
+use crate::routers::{RouteCeilings, carried};
 use crate::setup::{Left, TestSetup};
 use drophammer_emulation::bgp::{Expected, Packing, PeerConfig, RouteSource};
 use drophammer_methods::ping_delay::OwnDelays;
@@ -17,7 +17,7 @@ use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Record, TestRecord};
-use drophammer_model::routes::{AfiSafi, RouteRange, Routes};
+use drophammer_model::routes::{AfiSafi, Change, RouteRange, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig, Profile, Suite};
 use drophammer_model::trial::Family;
 use drophammer_rig::{Action, Rig, Select, Until};
@@ -136,13 +136,16 @@ pub fn once(
         check_attributes: true,
         times: true,
         labels: false,
+        label: None,
     };
     let begun = rig.now();
     let (receiver, router) = rig.session_mut(sink).ok_or_else(no_router)?;
-    let id = receiver.adj_rib_in_mut(router).expect(begun, routes.clone(), all.clone(), expected);
+    let adj_rib_in = receiver.adj_rib_in_mut(router);
+    let id = carried::expect(adj_rib_in, begun, bgp.routes, (routes, all.clone()), expected);
     let packing = Packing { routes_per_update, ..Packing::default() };
     let (sender, router) = rig.session_mut(source).ok_or_else(no_router)?;
-    sender.adj_rib_out(router).advertise(routes.clone(), all, packing);
+    let set = carried::set(bgp.routes, routes.clone(), all, packing);
+    sender.adj_rib_out(router).push(Change::Advertise, set);
     let complete = Until::Received(vec![(sink, id)]);
     let (mut done, mut moved_at, mut read) = (None, begun, 0);
     while done.is_none() {
@@ -330,7 +333,11 @@ pub(crate) mod tests {
     use super::*;
     use crate::kinds;
     use drophammer_methods::METHODS;
+    use drophammer_model::param::ChoiceWord;
     use drophammer_model::registry::Registry;
+    use drophammer_model::routes::RouteKind;
+    use drophammer_port::{Port, SystemClock, memory};
+    use drophammer_rig::{Ports, host_mac};
     use drophammer_suite::{Overrides, read};
 
     pub(crate) fn suite(rest: &str) -> Suite {
@@ -354,6 +361,22 @@ pub(crate) mod tests {
         let one = suite("bgp: {families: [ipv4]}\ntests:\n  - bgp_table_capacity: {families: [ipv4]}\n");
         assert_eq!(pairs(&one), [(Family::Ipv4, 0)]);
         assert_eq!(pairs(&suite("tests:\n  - throughput\n")), []);
+    }
+
+    #[test]
+    fn routes_of_every_kind_pass_the_loop() {
+        for kind in RouteKind::WORDS {
+            let all = suite(&format!("bgp: {{internal: [p1, p2], routes: {kind}}}\ntests:\n  - bgp_table_capacity\n"));
+            let clock = SystemClock::start();
+            let ends = memory::pair([0, 1].map(|port| host_mac(1, port)), 1_500, clock);
+            let ends = ends.map(|end| Box::new(end) as Box<dyn Port + Send>).into();
+            let mut rig = Rig::new(Ports::real(ends, clock, &[]), &joined_in_pairs(&all.ports, 1));
+            for (family, seed) in [(Family::Ipv4, 1), (Family::Ipv6, 2)] {
+                let routes = Arc::new(Routes::Range(RouteRange::internet(family, 2_000, 5).unwrap()));
+                let seconds = once(&mut rig, &all.ports, seed << 16, &routes, 0, &|| false);
+                assert!(seconds.as_ref().is_ok_and(|s| *s > 0.0), "{family} {kind}: {seconds:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The emulated BGP routers of a test setup, and the operations that tests perform on them.
 
 mod actions;
+pub(crate) mod carried;
 mod settling;
 mod standing;
 mod tables;
@@ -14,7 +15,7 @@ use drophammer_methods::{
     ControlPlane, Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Trace, Verified,
 };
 use drophammer_model::Instant;
-use drophammer_model::routes::{AfiSafi, Prefix, Routes};
+use drophammer_model::routes::{AfiSafi, Prefix, RouteKind, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig};
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_rig::{Act, Action, Hosts, RouterPlace, Select, SessionIndex, Until};
@@ -48,6 +49,8 @@ pub struct RoutingState {
     dut_as: u32,
     /// True if the DUT uses itself as next hop of external routes for internal peers.
     next_hop_self: bool,
+    /// What routes have in addition to prefixes.
+    kind: RouteKind,
     /// True if sessions are signed with a key (RFC 2385).
     md5: bool,
     /// Sessions that must be up.
@@ -102,6 +105,7 @@ impl RoutingState {
             duts,
             dut_as: bgp.map_or(0, |bgp| bgp.dut_as),
             next_hop_self: bgp.is_some_and(|bgp| bgp.next_hop_self),
+            kind: bgp.map_or(RouteKind::Unicast, |bgp| bgp.routes),
             md5: bgp.is_some_and(|bgp| bgp.protection.md5.is_some()),
             wanted: BTreeSet::new(),
             advertising: BTreeSet::new(),
@@ -147,6 +151,7 @@ impl RoutingState {
             check_attributes: true,
             times: true,
             labels: false,
+            label: None,
         }
     }
 }
@@ -362,7 +367,7 @@ impl Routing for BgpRouting<'_> {
         let index = match state.watches.iter().position(known) {
             Some(index) => index,
             None => {
-                let id = adj_rib_in.expect(now, routes.clone(), part.clone(), expected);
+                let id = carried::expect(adj_rib_in, now, state.kind, (routes, part.clone()), expected);
                 adj_rib_in.change(now, id, part.clone(), false);
                 state.watches.push(Watch { observer, origin, routes: routes.clone(), part, id, begun: now });
                 state.watches.len() - 1

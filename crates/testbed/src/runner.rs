@@ -17,6 +17,7 @@ use crate::kinds::{installs_routes, is_virtual, mixed_installation, not_applicab
 use crate::observer::{Observer, Progress};
 use crate::records::{problem_of, status_of, test_record, verdicts};
 use crate::route_ceiling::{self, Ceilings};
+use crate::routers::carried;
 use crate::session::Session;
 use crate::setup::{Left, TestSetup};
 use crate::validity::HostTolerance;
@@ -485,6 +486,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             // A test that only counts sessions has no routes.
             if method.spec().needs == [Need::Bgp] && FAMILIES.find(&test.params).is_some() {
                 outcome.notes.extend(mixed_installation(suite));
+                outcome.notes.extend(carried::note(&suite.ports));
             }
             outcome.notes.extend(setup.routing.bench.take_hosts_note());
             self.state.highest.insert(backend, setup.known().highest.clone());

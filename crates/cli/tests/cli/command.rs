@@ -197,7 +197,7 @@ fn lists_and_schema_come_from_the_registries() {
         }
     }
     let duts = text(&run(&["list", "duts"]).stdout);
-    for kind in ["linux", "frr", "bird", "xdp", "ovs", "uml", "external", "reference"] {
+    for kind in ["linux", "frr", "bird", "openbgpd", "gobgp", "xdp", "ovs", "uml", "external", "reference"] {
         assert!(duts.lines().any(|l| l == kind), "{kind} is not listed");
     }
     let backends = text(&run(&["list", "backends"]).stdout);

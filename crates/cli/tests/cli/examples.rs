@@ -22,8 +22,9 @@ fn simulated(dut: &str) -> String {
     format!("  - {{name: {}, kind: reference, capacity: 20 kfps, buffer: 200{system}}}\n", value(dut, "name").unwrap())
 }
 
-/// The suite with simulated DUTs, and no port faster than 100 Mbit/s.
+/// The suite with simulated DUTs, which reflect only unicast routes, and no port faster than 100 Mbit/s.
 fn on_simulated_routers(suite: &str) -> String {
+    let suite = suite.replace("routes: vpn", "routes: unicast");
     let mut lines = suite.lines().peekable();
     let mut out = String::new();
     while let Some(line) = lines.next() {

@@ -57,6 +57,8 @@ pub struct Expected {
     pub times: bool,
     /// True to store the labels of each route: 4 bytes per VRF if all its routes have the same label, otherwise 4 bytes per route.
     pub labels: bool,
+    /// The only label of each route, which a route reflector does not change; `None` accepts any.
+    pub label: Option<u32>,
 }
 
 /// Identifies an expectation of one Adj-RIB-In.

@@ -61,6 +61,7 @@ fn expected(times: bool) -> Expected {
         check_attributes: true,
         times,
         labels: false,
+        label: None,
     }
 }
 
@@ -313,6 +314,23 @@ fn a_prefix_is_another_route_in_another_family() {
     let left = adj_rib_in.unexpected(9);
     assert!(left.iter().all(|key| key.prefix == routes.prefix(2) && key.afi_safi != AfiSafi::IPV4_LABELLED));
     assert_eq!((left.len(), ids.map(|id| adj_rib_in.present(id))), (3, [2, 0, 2, 2]));
+}
+
+#[test]
+fn a_route_with_another_label_is_wrong() {
+    let routes = internet(3);
+    let set = |label| RouteSet {
+        encapsulation: Encapsulation { kind: EncapsulationKind::Labelled(Labels::Same(label)), path_id: 0 },
+        ..RouteSet::unicast(routes.clone(), 0..3, Packing::default())
+    };
+    let key = RoutePart { afi_safi: set(7).afi_safi(), distinguisher: None, routes: routes.clone(), part: 0..3 };
+    let mut adj_rib_in = AdjRibIn::new();
+    let id = adj_rib_in.expect_in(Instant(0), key, Expected { label: Some(7), ..expected(false) });
+    for (at, label, wrong) in [(1, 8, 3), (2, 7, 0), (3, 0x8_0007, 3)] {
+        feed(&mut adj_rib_in, at, &bodies_of(Change::Advertise, set(label)));
+        assert_eq!(adj_rib_in.report(id).wrong, wrong, "{label}");
+    }
+    assert_eq!(adj_rib_in.report(id).wrong_attributes, 6);
 }
 
 #[test]

@@ -126,6 +126,7 @@ fn a_thousand_devices_in_vlans_of_their_own_speak_bgp_each_with_its_peer() {
         check_attributes: true,
         times: true,
         labels: false,
+        label: None,
     };
     let expectations: Vec<_> = ids
         .iter()

@@ -16,6 +16,7 @@ static SPEC: KindSpec = KindSpec {
         bgp: true,
         bgp_forwarding: true,
         bgp_protection: true,
+        label_reflection: true,
         core: &[CoreProtocol::Ospf, CoreProtocol::Bfd],
         ..kinds::IN_NAMESPACE
     },
@@ -89,8 +90,9 @@ impl DutKind for Bird {
 mod tests {
     use super::*;
     use crate::kinds::tests_support::{
-        dut, edge_ports, one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports,
+        dut, edge_ports, one_internal_port, reflector, two_ports, two_ports_with_bgp, two_protected_ports,
     };
+    use drophammer_model::routes::RouteKind;
 
     #[test]
     fn the_configuration_holds_every_route() {
@@ -151,6 +153,21 @@ mod tests {
         assert_eq!(text.matches("\tttl security on;\n").count(), 4);
         let kept = configuration::render(TEMPLATE, "bird", &role.without_secrets()).unwrap();
         assert!(!kept.contains("sesame") && kept.contains("password \"<secret>\";"), "{kept}");
+    }
+
+    #[test]
+    fn routes_with_labels_have_channels_and_tables_of_their_own() {
+        for (routes, channel) in [(RouteKind::Labelled, "ipv"), (RouteKind::Vpn, "vpn")] {
+            let text = configuration::render(TEMPLATE, "bird", &reflector(routes)).unwrap();
+            for version in [4, 6] {
+                let channel = format!("{channel}{version}");
+                let channels = format!("\t{channel} mpls {{\n\t\ttable labelled_ipv{version};\n\t\timport all;\n");
+                assert_eq!(text.matches(&channels).count(), 2, "{text}");
+                assert_eq!(text.matches(&format!("\n{channel} table labelled_ipv{version};\n")).count(), 1, "{text}");
+            }
+        }
+        let text = configuration::render(TEMPLATE, "bird", &reflector(RouteKind::Unicast)).unwrap();
+        assert!(!text.contains("mpls") && !text.contains("labelled"), "{text}");
     }
 
     #[test]

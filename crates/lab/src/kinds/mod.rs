@@ -13,6 +13,7 @@
 pub mod bird;
 pub mod external;
 pub mod frr;
+pub mod gobgp;
 pub mod linux;
 pub mod openbgpd;
 pub mod ovs;
@@ -27,8 +28,17 @@ use drophammer_model::suite::{DutConfig, Params, Suite};
 use std::net::Ipv4Addr;
 
 /// All kinds that the lab can bring up, in the order in which `drophammer list duts` shows them.
-pub static KINDS: &[&dyn DutKind] =
-    &[&linux::Linux, &frr::Frr, &bird::Bird, &openbgpd::OpenBgpd, &xdp::Xdp, &ovs::Ovs, &uml::Uml, &external::External];
+pub static KINDS: &[&dyn DutKind] = &[
+    &linux::Linux,
+    &frr::Frr,
+    &bird::Bird,
+    &openbgpd::OpenBgpd,
+    &gobgp::GoBgp,
+    &xdp::Xdp,
+    &ovs::Ovs,
+    &uml::Uml,
+    &external::External,
+];
 
 /// The kind of this name.
 pub fn find(name: &str) -> Option<&'static dyn DutKind> {
@@ -92,6 +102,18 @@ const IN_NAMESPACE: Capabilities = Capabilities {
     ..Capabilities::ROUTER
 };
 
+/// The configuration of a daemon that speaks only BGP: the user's own, or `template` for the role.
+pub(crate) fn of_bgp_alone(template: &str, dut: &DutConfig, role: &RouterRole) -> Result<String, LabError> {
+    match (configuration::own(dut, role)?, &role.bgp) {
+        (Some(text), _) => Ok(text),
+        (None, Some(_)) => configuration::render(template, &dut.name, role),
+        (None, None) => Err(LabError::unusable(
+            format!("{} speaks only BGP, but the suite has no `bgp:`", dut.kind),
+            "add `bgp: {}` to the suite",
+        )),
+    }
+}
+
 /// Names of the kinds that make VLAN sub-interfaces themselves.
 pub(crate) fn with_own_vlans() -> String {
     let own = KINDS.iter().map(|k| k.spec()).filter(|k| k.capabilities.vlans == Vlans::Own);
@@ -120,6 +142,7 @@ pub(crate) fn refuse_unless_able(kind: &KindSpec, role: &RouterRole) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_model::routes::RouteKind;
 
     #[test]
     fn names_are_unique_and_found() {
@@ -153,10 +176,15 @@ mod tests {
         let unprotected =
             KindSpec { capabilities: Capabilities { bgp: true, ..Capabilities::ROUTER }, ..*linux::Linux.spec() };
         let error = refuse_unless_able(&unprotected, &role).unwrap_err().to_string();
-        let able = "frr, bird, openbgpd, uml, external";
+        let able = "frr, bird, openbgpd, gobgp, uml, external";
         assert!(error.contains("`bgp-protection`") && error.contains(able), "{error}");
         refuse_unless_able(linux::Linux.spec(), &role).unwrap();
         refuse_unless_able(frr::Frr.spec(), &role).unwrap();
+        let role = tests_support::reflector(RouteKind::Vpn);
+        let error = refuse_unless_able(frr::Frr.spec(), &role).unwrap_err().to_string();
+        assert!(error.contains("`label-reflection`") && error.contains("bird, gobgp"), "{error}");
+        refuse_unless_able(linux::Linux.spec(), &role).unwrap();
+        refuse_unless_able(gobgp::GoBgp.spec(), &role).unwrap();
     }
 }
 
@@ -174,6 +202,7 @@ pub(crate) mod tests_support {
     pub(crate) use super::ports_with_bgp::with_bgp;
     use drophammer_model::label_edge::CoreProtocol;
     use drophammer_model::role::RouterRole;
+    use drophammer_model::routes::RouteKind;
     use drophammer_model::suite::{
         Addressing, BgpProtection, DutConfig, Params, PortConfig, Secret, VlanConfig, VlanTag,
     };
@@ -228,6 +257,13 @@ pub(crate) mod tests_support {
         let bgp = ports.iter_mut().filter_map(|port| port.bgp.as_mut());
         bgp.zip([65000, 65002]).for_each(|(bgp, asn)| (bgp.asn, bgp.next_hop_self) = (asn, next_hop_self));
         ports
+    }
+
+    /// The role of a route reflector between two ports with one client per family each, for routes of this kind.
+    pub(crate) fn reflector(routes: RouteKind) -> RouterRole {
+        let mut ports = two_ports_with_bgp(1);
+        ports.iter_mut().filter_map(|port| port.bgp.as_mut()).for_each(|bgp| (bgp.asn, bgp.routes) = (65000, routes));
+        RouterRole::of(&ports)
     }
 
     /// Adds sub-interfaces to the first port: an 802.1Q tag, and two stacks below the same 802.1ad tag.

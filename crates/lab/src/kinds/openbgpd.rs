@@ -44,16 +44,7 @@ impl DutKind for OpenBgpd {
     }
 
     fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
-        let text = match (configuration::own(dut, role)?, &role.bgp) {
-            (Some(text), _) => text,
-            (None, Some(_)) => configuration::render(TEMPLATE, &dut.name, role)?,
-            (None, None) => {
-                return Err(LabError::unusable(
-                    "openbgpd speaks only BGP, but the suite has no `bgp:`",
-                    "add `bgp: {}` to the suite",
-                ));
-            }
-        };
+        let text = kinds::of_bgp_alone(TEMPLATE, dut, role)?;
         Ok(vec![router::routes_file(role), ("bgpd.conf".into(), text)])
     }
 

@@ -122,9 +122,13 @@ const PASSED_ON: &str = "where bgp_path ~ [= 65000 65001 =]";
 /// Routes go from peer to peer and into the kernel, and are withdrawn when the peer ends.
 pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let text = |e: drophammer_lab::LabError| e.to_string();
-    let into_kernel = kind != "openbgpd";
+    let into_kernel = !["openbgpd", "gobgp"].contains(&kind);
     let mut dut = up_with(lab, kind, work, &with_bgp(super::ports(), 1))?;
-    let daemon = if kind == "bird" { "bird" } else { "bgpd" };
+    let daemon = match kind {
+        "bird" => "bird",
+        "gobgp" => "gobgpd",
+        _ => "bgpd",
+    };
     // A guest is a single process here.
     let (ours, named) = if kind == "uml" { ("linux.uml", "uml") } else { (daemon, daemon) };
     let wanted = [counts().0, counts().1].map(u64::from);

@@ -15,6 +15,7 @@ pub(crate) fn with_bgp(mut ports: Vec<PortConfig>, peers: u32) -> Vec<PortConfig
             hold: Duration::from_secs(90),
             families: vec![Family::Ipv4, Family::Ipv6],
             next_hop_self: false,
+            routes: Default::default(),
             protection: Default::default(),
         });
     }

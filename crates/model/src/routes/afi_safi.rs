@@ -23,6 +23,34 @@ pub struct AfiSafi {
     pub safi: u8,
 }
 
+crate::choice! {
+    /// What the routes of a session have in addition to a prefix.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum RouteKind {
+        /// Nothing: unicast routes.
+        #[default]
+        Unicast = "unicast",
+        /// A label (RFC 8277).
+        Labelled = "labelled",
+        /// A label and a route distinguisher (RFC 4364, RFC 4659).
+        Vpn = "vpn",
+    }
+}
+
+impl RouteKind {
+    /// The family of such routes with prefixes of an IP version.
+    pub const fn afi_safi(self, family: Family) -> AfiSafi {
+        match (self, family) {
+            (RouteKind::Unicast, family) => AfiSafi::unicast(family),
+            (RouteKind::Labelled, Family::Ipv4) => AfiSafi::IPV4_LABELLED,
+            (RouteKind::Labelled, Family::Ipv6) => AfiSafi::IPV6_LABELLED,
+            (RouteKind::Vpn, Family::Ipv4) => AfiSafi::VPNV4,
+            (RouteKind::Vpn, Family::Ipv6) => AfiSafi::VPNV6,
+        }
+    }
+}
+
 impl AfiSafi {
     /// IPv4 unicast, the family of a session without the multiprotocol capability.
     pub const IPV4_UNICAST: AfiSafi = AfiSafi::new(AFI_IPV4, SAFI_UNICAST);
@@ -106,6 +134,8 @@ mod tests {
         assert_eq!([AfiSafi::VPNV4, AfiSafi::IPV6_LABELLED].map(AfiSafi::address_bits), [Some(32), Some(128)]);
         for family in [Family::Ipv4, Family::Ipv6] {
             assert_eq!(AfiSafi::unicast(family).ip_version(), Some(family));
+            let of = [RouteKind::Unicast, RouteKind::Labelled, RouteKind::Vpn].map(|kind| kind.afi_safi(family));
+            assert_eq!(of.map(|of| (of.ip_version(), of.safi)), [1, 4, 128].map(|safi| (Some(family), safi)));
         }
         let other = AfiSafi::new(25, 70);
         assert_eq!((other.address_bits(), other.to_string()), (None, "AFI 25 SAFI 70".into()));

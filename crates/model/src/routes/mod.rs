@@ -15,7 +15,7 @@ mod space;
 mod table;
 mod vpn;
 
-pub use afi_safi::AfiSafi;
+pub use afi_safi::{AfiSafi, RouteKind};
 pub use attributes::{Amount, AttributePattern, GroupSizes, Origin, PathSegment, PathSegmentKind, RouteAttributes};
 pub use order::Order;
 pub use prefix::{Prefix, PrefixError};

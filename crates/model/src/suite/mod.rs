@@ -14,8 +14,7 @@ use crate::label_edge::CoreProtocol;
 use crate::medium::Medium;
 use crate::quantity::{Bandwidth, FrameRate, QuantityError, parse_frame_rate, parse_percent};
 use crate::record::Baseline;
-use crate::routes::Prefix;
-use crate::routes::{address, number};
+use crate::routes::{Prefix, RouteKind, address, number};
 use crate::size::PacketSize;
 use crate::topology::Topology;
 use crate::traffic::{Arriving, Header};
@@ -364,6 +363,9 @@ pub struct BgpConfig {
     /// True if the DUT advertises external routes to internal peers with itself as next hop (RFC 4271 section 5.1.3).
     #[serde(default)]
     pub next_hop_self: bool,
+    /// What the routes of the sessions have in addition to prefixes.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub routes: RouteKind,
     /// Protection of all sessions. Records do not contain it.
     #[serde(skip)]
     pub protection: BgpProtection,
@@ -388,6 +390,9 @@ pub struct PortBgp {
     /// True if the DUT is the next hop of external routes for internal peers.
     #[serde(default)]
     pub next_hop_self: bool,
+    /// What the routes of the sessions have in addition to prefixes.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub routes: RouteKind,
     /// Protection of the sessions. Records do not contain it.
     #[serde(skip)]
     pub protection: BgpProtection,

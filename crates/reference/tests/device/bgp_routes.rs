@@ -42,6 +42,7 @@ fn announce(world: &mut World, routes: &Arc<Routes>) -> Vec<ExpectationId> {
             check_attributes: true,
             times: true,
             labels: false,
+            label: None,
         };
         world.speakers[port].adj_rib_in.expect(now, routes.clone(), all.clone(), expected)
     });

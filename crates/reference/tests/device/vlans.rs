@@ -183,6 +183,7 @@ fn a_thousand_emulated_devices_in_vlans_of_their_own_exchange_routes_through_the
                 check_attributes: true,
                 times: false,
                 labels: false,
+                label: None,
             };
             let expectation = bgp.adj_rib_in_mut(0).expect(now, table.clone(), 0..ROUTES, expected);
             expectations.push((*id, expectation));

@@ -1,7 +1,7 @@
 //! Translates the actions of a test into acts at ports.
 
-use super::RoutingState;
-use drophammer_emulation::bgp::{BgpCommand, RouteSet};
+use super::{RoutingState, carried};
+use drophammer_emulation::bgp::BgpCommand;
 use drophammer_model::routes::RouteAction;
 use drophammer_model::trial::PortIndex;
 use drophammer_rig::{Act, Hosts, RouterPlace};
@@ -12,7 +12,7 @@ impl RoutingState {
         match action {
             RouteAction::Routes { peer, change, routes, part, packing } => {
                 let RouterPlace { port, device, router } = hosts.place(self.sessions[*peer]);
-                let set = RouteSet::unicast(routes.clone(), part.clone(), *packing);
+                let set = carried::set(self.kind, routes.clone(), part.clone(), *packing);
                 (port, Act::bgp(device, BgpCommand::Routes { peer: router, change: *change, set }))
             }
             RouteAction::Close { peer } => {

@@ -119,6 +119,7 @@ impl TestSetup<'_> {
                 as_path_prefix: path,
                 next_hop: Some(link.local),
                 labels: false,
+                label: None,
                 ..at_pe(*family, 0)
             };
             let Some((routers, router)) = self.rig().session_mut(session) else { continue };
@@ -159,5 +160,6 @@ fn at_pe(family: Family, site: u32) -> Expected {
         check_attributes: true,
         times: false,
         labels: true,
+        label: None,
     }
 }

@@ -118,6 +118,7 @@ impl Pair {
             check_attributes: true,
             times: true,
             labels: false,
+            label: None,
         };
         let id = self.routers[1].adj_rib_in_mut(0).expect(self.now, routes.clone(), 0..routes.len(), expected);
         self.routers[0].adj_rib_out(0).advertise(routes.clone(), 0..routes.len(), Packing::default());

@@ -38,6 +38,7 @@ mod loop_uml;
 mod loss_uml;
 mod modifiers_real;
 mod protected;
+mod reflectors;
 mod route_ceiling;
 mod router_answers;
 mod router_counters;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         loss_uml::cases,
         modifiers_real::cases,
         protected::cases,
+        reflectors::cases,
         route_ceiling::cases,
         router_answers::cases,
         router_counters::cases,

@@ -30,11 +30,12 @@ const ATTEMPTS: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The cases: kind, topology, and the system's BGP.
-const CASES: [(&str, &str, Bgp); 6] = [
+const CASES: [(&str, &str, Bgp); 7] = [
     ("linux", "{mesh: 4}", Bgp::None),
     ("frr", "{mesh: 4}", Bgp::Forwards),
     ("bird", "{mesh: 4}", Bgp::Forwards),
     ("openbgpd", "{mesh: 4, core_speed: 100 Mbit/s}", Bgp::Speaks),
+    ("gobgp", "{chain: 2}", Bgp::Speaks),
     ("linux", "{chain: 2}", Bgp::None),
     ("bird", "{chain: 3}", Bgp::Forwards),
 ];

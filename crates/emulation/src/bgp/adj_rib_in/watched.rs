@@ -8,7 +8,7 @@ use crate::expectation::{Expectation, Keys};
 use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, Routes};
 use drophammer_wire::bgp::AfiSafi;
-use drophammer_wire::bgp::update::Nlri;
+use drophammer_wire::bgp::update::{Nlri, nlri};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -160,7 +160,8 @@ impl Watched {
 
     /// A route was advertised with these labels. Returns true if it was absent.
     #[inline]
-    pub fn received(&mut self, now: Instant, found: Found, verdict: Verdict, route: &Nlri<'_>) -> bool {
+    pub fn received(&mut self, now: Instant, found: Found, mut verdict: Verdict, route: &Nlri<'_>) -> bool {
+        verdict.attributes |= self.expected.label.is_some_and(|label| route.labels != nlri::label(label));
         let wrong = verdict.is_wrong();
         if wrong {
             self.wrong_next_hop += u64::from(verdict.next_hop);

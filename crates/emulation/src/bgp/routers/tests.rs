@@ -191,6 +191,7 @@ impl World {
             check_attributes: true,
             times: true,
             labels: false,
+            label: None,
         };
         let now = self.now;
         self.sides[1].adj_rib_in_mut(peer).expect(now, routes.clone(), 0..routes.len(), expected)

@@ -48,6 +48,7 @@ impl Exchanged {
             as_path_prefix: vec![PROVIDER_AS.into()],
             next_hop: Some(DUT_TO_CE_IPV6.into()),
             labels: false,
+            label: None,
             ..at_pe.clone()
         };
         let (now, keys) = (world.now, VpnPart { routes, distinguishers: Distinguishers::Configured });

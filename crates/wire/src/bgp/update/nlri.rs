@@ -65,9 +65,15 @@ impl Labels {
             Labels::Blocks { first, shared, start } => first.wrapping_add(n.wrapping_add(start) / shared.max(1)),
             Labels::Withdrawn => return WITHDRAWN_LABEL,
         };
-        let [_, bytes @ ..] = ((label & 0xf_ffff) << 4 | 1).to_be_bytes();
-        bytes
+        self::label(label)
     }
+}
+
+/// A label that is the only one of its route: 20 bits, and bottom of stack (RFC 8277 section 2.2).
+#[inline]
+pub fn label(label: u32) -> [u8; 3] {
+    let [_, bytes @ ..] = ((label & 0xf_ffff) << 4 | 1).to_be_bytes();
+    bytes
 }
 
 /// The parts before the prefixes, the same for all routes of a message.

@@ -22,6 +22,7 @@ pub use received::{GroupReceived, ReceiveBins};
 use crate::arriving::Encapsulation;
 use crate::flow_state::{Arrival as Verdict, FlowState};
 use crate::headers::{self, Unjudged};
+use crate::intact::HOME;
 use crate::lane_report::{DeviatingReport, PortArrivals};
 use crate::layout::QueueIndex;
 use crate::payload::Pattern;
@@ -116,6 +117,8 @@ pub struct Analyzer {
     extras: Vec<FlowExtras>,
     /// Expected encapsulation of each flow; empty if all flows expect plain Ethernet.
     encapsulations: Vec<Encapsulation>,
+    /// [`HOME`], or 0 if frames of all flows may have any destination.
+    destinations: u64,
     /// True for each flow that may arrive in any encapsulation and with any MAC address; empty if there is none.
     lenient: Vec<bool>,
     /// Exceptions from the checks of each flow; empty if there are none.
@@ -215,6 +218,7 @@ impl Analyzer {
             ids: own().map(|(id, _)| id as u32).collect(),
             extras: own().filter(|_| extras).map(|(_, flow)| FlowExtras::new(flow)).collect(),
             encapsulations: if plain { Vec::new() } else { encapsulations },
+            destinations: if lenient && own().all(|(_, flow)| flow.lenient) { 0 } else { HOME },
             lenient: own().filter(|_| lenient).map(|(_, flow)| flow.lenient).collect(),
             unjudged: if all_judged { Vec::new() } else { unjudged },
             plain: Encapsulation::new(Arriving::default(), Family::Ipv4),

@@ -310,6 +310,7 @@ fn tunnel(wanted: Option<&ArrivingTunnel>, layers: &Layers, read: Read<'_>) -> O
 mod tests {
     use super::*;
     use crate::analyzer::destination;
+    use crate::intact::HOME;
     use crate::payload::Pattern;
     use crate::recognize::candidate;
     use drophammer_model::size::FrameSize;
@@ -407,7 +408,7 @@ mod tests {
         let pattern = Pattern::new(9);
         let key = TrialKey::new(1, 1);
         let host = destination(&[HOST.0.as_slice(), &[0; 2]].concat());
-        let expected = Expected { host, key, pattern: &pattern };
+        let expected = Expected { host, home: HOME, key, pattern: &pattern };
         let fronts =
             [vec![], vec![tag(5)], vec![tag(5), tag(6)], vec![label(16)], vec![label(16), label(17), label(18)]];
         let tagged_label = vec![tag(5), label(16)];

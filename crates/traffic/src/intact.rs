@@ -14,6 +14,8 @@ use drophammer_wire::{checksum, ethernet, ipv4, ipv6, udp};
 pub(crate) struct Expected<'a> {
     /// Address of the host on the port, in the form of [`crate::analyzer::destination`].
     pub(crate) host: u64,
+    /// [`HOME`] if frames must have this address as destination, 0 if any destination is right.
+    pub(crate) home: u64,
     pub(crate) key: TrialKey,
     pub(crate) pattern: &'a Pattern,
 }
@@ -60,6 +62,8 @@ impl Found {
     }
 }
 
+/// The bytes of the destination in the first eight bytes of a frame.
+pub(crate) const HOME: u64 = u64::MAX >> 16;
 /// Length of the shortest Ethernet frame without FCS. 64-byte frames have the highest frame rates.
 const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
 /// Length of IPv4, UDP and signature without payload: the packet in the shortest frames with two or more tags.
@@ -119,10 +123,11 @@ impl Expected<'_> {
         (self.if_home(frame, found), at)
     }
 
-    /// Returns `found` if `frame` is addressed to the host, otherwise [`Found::NOTHING`].
+    /// Returns `found` if `frame` is addressed to the host or may have any address, otherwise [`Found::NOTHING`].
     #[inline(always)]
     pub(crate) fn if_home(&self, frame: &[u8], found: Found) -> Found {
-        let home = frame.first_chunk::<8>().is_some_and(|head| (u64::from_le_bytes(*head) ^ self.host) << 16 == 0);
+        let home =
+            frame.first_chunk::<8>().is_some_and(|head| (u64::from_le_bytes(*head) ^ self.host) & self.home == 0);
         if home { found } else { Found::NOTHING }
     }
 
@@ -360,7 +365,7 @@ mod tests {
 
     fn expected(pattern: &Pattern) -> Expected<'_> {
         let host = destination(&[HOST.0.as_slice(), &[0; 2]].concat());
-        Expected { host, key: TrialKey::new(1, 1), pattern }
+        Expected { host, home: HOME, key: TrialKey::new(1, 1), pattern }
     }
 
     #[test]
@@ -387,6 +392,18 @@ mod tests {
             // Bits that no check covers: the source address; in IPv6 everything except lengths, next header and
             // addresses; padding.
             assert!(differ >= (frame.len() - 20) * 8 - 40, "{size:?}: {differ} of {}", frame.len() * 8);
+        }
+    }
+
+    #[test]
+    fn flows_that_may_go_to_any_destination_are_found_at_any() {
+        let pattern = Pattern::new(9);
+        let signature = Signature { flow: 3, sequence: 7, time: 5 };
+        for (v6, size) in [(false, 64), (true, 78), (false, 1518)] {
+            let mut frame = frame(v6, FrameSize::Frame(size), &pattern, (1 << 96 | 7, 2 << 96 | 9), signature);
+            frame[5] ^= 1;
+            let found = |home| some(Expected { home, ..expected(&pattern) }.signature(&frame));
+            assert_eq!((found(HOME), found(0)), (None, Some(signature)), "{size}");
         }
     }
 

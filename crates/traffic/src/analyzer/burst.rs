@@ -106,7 +106,8 @@ impl Analyzer {
     /// First pass over frames that are expected in plain Ethernet.
     #[inline(always)]
     fn look_plain<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
-        let expected = Expected { host: self.hosts[port], key: self.key, pattern: &self.pattern };
+        let expected =
+            Expected { host: self.hosts[port], home: self.destinations, key: self.key, pattern: &self.pattern };
         for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
             let arrival = get(i);
             let found = expected.signature(arrival.frame);
@@ -117,7 +118,8 @@ impl Analyzer {
     /// First pass over frames that are expected behind tags or labels.
     #[inline(always)]
     fn look_behind<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
-        let expected = Expected { host: self.hosts[port], key: self.key, pattern: &self.pattern };
+        let expected =
+            Expected { host: self.hosts[port], home: self.destinations, key: self.key, pattern: &self.pattern };
         for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
             let arrival = get(i);
             let place = |flow| self.home.place(flow);

@@ -1,6 +1,7 @@
 //! gRPC with and without TLS: a client that writes HTTP/2 by hand asks a whole server for its version.
 
 use drophammer_port::INTERFACE_BACKENDS;
+use drophammer_server::runs::{Refused, Run, Starter};
 use drophammer_server::server::{Listening, Options, serve};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -19,6 +20,15 @@ const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
+/// Starts no runs.
+struct NoRuns;
+
+impl Starter for NoRuns {
+    fn start(&self, _: &str, _: &[String]) -> Result<Arc<dyn Run>, Refused> {
+        Err(Refused { code: 1, text: "this server runs no suites".into() })
+    }
+}
+
 /// Runs a server while `client` uses the address of its gRPC.
 fn with_server<T>(grpc_tls: bool, client: impl FnOnce(SocketAddr) -> T) -> T {
     let options = Options {
@@ -32,7 +42,8 @@ fn with_server<T>(grpc_tls: bool, client: impl FnOnce(SocketAddr) -> T) -> T {
     let stop = Arc::new(AtomicBool::new(false));
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
-        let server = scope.spawn(|| serve(options, listening, 1, &stop, |_, grpc| tell.send(grpc).unwrap()));
+        let server =
+            scope.spawn(|| serve(options, listening, Box::new(NoRuns), 1, &stop, |_, grpc| tell.send(grpc).unwrap()));
         let done = client(told.recv_timeout(Duration::from_secs(20)).unwrap());
         stop.store(true, Ordering::Relaxed);
         assert_eq!(server.join().unwrap(), Ok(()));

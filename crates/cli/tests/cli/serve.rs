@@ -310,7 +310,7 @@ fn large() -> Value {
     let flow = |i: usize| {
         json!({
             "name": format!("f{i}"),
-            "tx_rx": {"port": {"tx_name": format!("p{}", i % 6), "rx_name": format!("p{}", i % 6 ^ 1)}},
+            "tx_rx": {"port": {"tx_name": format!("p{}", i % 6), "rx_name": format!("p{}", (i % 6) ^ 1)}},
             "packet": [{"ethernet": {}}, {"ipv4": {"dst": {"value": format!("20.0.0.{i}")}}}, {"udp": {}}],
             "rate": {"pps": 50}, "duration": {"fixed_packets": {"packets": 10}}, "metrics": {"enable": true},
         })

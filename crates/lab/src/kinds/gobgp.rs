@@ -200,8 +200,8 @@ mod tests {
     fn routers_of_a_system_are_no_clients_of_each_other() {
         let text = render(&first_of_mesh(&three_ports(two_ports_with_bgp(1))));
         assert_eq!((count(&text, "[[neighbors]]"), count(&text, "passive-mode = true")), (2 + 4, 2));
-        assert_eq!(count(&text, "neighbor-address = \"100.127.0.3\""), 1);
-        assert_eq!((text.matches("route-reflector").count(), count(&text, "\t\"100.127.0.3\",")), (0, 1));
+        assert_eq!(count(&text, "neighbor-address = \"100.127.255.3\""), 1);
+        assert_eq!((text.matches("route-reflector").count(), count(&text, "\t\"100.127.255.3\",")), (0, 1));
     }
 
     #[test]

@@ -522,8 +522,8 @@ impl Bond {
                 return Err(self.lost(
                     host,
                     format!(
-                        "its clock and that of the controller moved against each other by {by_ms:.1} ms during the trial, but \
-                         are compared to {:.3} ms; one of these machines stood still, or its clock jumped",
+                        "its clock and the controller's moved against each other by {by_ms:.1} ms during the trial, and the \
+                         comparison of the two is exact to {:.3} ms; one of these machines stood still, or its clock jumped",
                         now.error_ns.saturating_add(before.error_ns) as f64 / 1e6
                     ),
                 ));

@@ -186,7 +186,7 @@ mod tests {
                         let before = trial.state().0;
                         ended.extend(trial.abandon(attempt));
                         abandoned = abandoned.max(attempt);
-                        // A later attempt goes on.
+                        // The end of an attempt does not end a later one.
                         prop_assert!(before <= attempt || trial.state().0 == before);
                     }
                     Event::Thread => match (thread.runs.take(), thread.orders.pop_front()) {

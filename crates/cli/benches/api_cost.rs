@@ -1,6 +1,6 @@
 //! What the API costs, on one veth pair in a network namespace:
 //!
-//! - the rate of `blast` against that of the same flow started by the API, by turns, by the kernel's counter of the sending interface;
+//! - how fast `blast` sends a flow, and how fast it leaves if the API starts it: by turns, counted by the kernel at the sending interface;
 //! - frames lost at a fixed rate with 1,000 reads of metrics per second, and without, by turns.
 //!
 //! `cargo bench -p drophammer-cli --bench api_cost -- [ROUNDS [SECONDS [RATE]]]`: 5 rounds of 2 s, 100,000 frames per second.

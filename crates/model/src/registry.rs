@@ -220,8 +220,8 @@ pub struct KindSpec {
 }
 
 impl KindSpec {
-    /// What this DUT can do: its kind's capabilities, minus those that its parameters or its topology rule out. Routers of a system
-    /// take no part in VPNs with the tester, and only those of a chain in label switching.
+    /// What this DUT can do: its kind's capabilities, minus those that its parameters or its topology rule out. Several
+    /// routers together have no VPNs with the tester, and only a chain switches labels.
     pub fn capabilities_of(&self, dut: &DutConfig) -> Capabilities {
         let alone = INSTALL_ROUTES.find(&dut.params) == Some(false);
         let of_kind = Capabilities { bgp_forwarding: self.capabilities.bgp_forwarding && !alone, ..self.capabilities };

@@ -2,8 +2,8 @@
 //! setup of a trial and for each frame, and the most memory. For hosts, what their reports cost: their size, and the time to read and merge
 //! them.
 //!
-//! `cargo bench -p drophammer-testbed --bench scale [-- TABLE... [ROW...]]`, with the tables `ports`, `flows`, `flows-apart` and `hosts`. Each row is measured in a process of its own, so that its memory
-//! is that of the row. It needs no privilege.
+//! `cargo bench -p drophammer-testbed --bench scale [-- TABLE... [ROW...]]`, with the tables `ports`, `flows`, `flows-apart` and `hosts`. Each row runs in a process of its own, so that memory
+//! belongs to this row alone. It needs no privilege.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

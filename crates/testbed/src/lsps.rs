@@ -87,8 +87,7 @@ fn reason(kind: ErrorKind) -> String {
     format!("{message}, {words} (code {}, value {})", kind.code, kind.value)
 }
 
-/// LSPs whose tunnel IDs and LSP IDs differ from those of the last plan, because the DUT may still have state for the
-/// old ones.
+/// LSPs with new tunnel IDs and LSP IDs: the DUT may still have state for the LSPs of the last plan.
 fn range_after(last: Option<&LspRange>, plan: &LspPlan) -> LspRange {
     let range = LspRange::new(plan.count, pe_router(plan.ingress), pe_router(plan.egress));
     let per = range.tunnels_per_endpoint.min(MOST_TUNNELS);

@@ -208,7 +208,7 @@ fn passes(what: &str, bed: &str, languages: &[&str], suite: &str, further: &dyn 
         let told =
             format!("{what}, {language}: {}{}{}", text(&output.stdout), text(&output.stderr), said(folder.path()));
         assert!(output.status.success(), "{told}");
-        // vtysh marks lines that it rejects with a percent sign, and goes on.
+        // vtysh prints a percent sign for each line that it rejects, and reads the next one.
         let loaded = fs::read_to_string(folder.path().join("load.log")).unwrap();
         assert!(!loaded.contains('%') && (language != "bird" || loaded.contains("Reconfigured")), "{told}");
         let records = records(&folder.path().join("out"));

@@ -1,4 +1,4 @@
-//! The guides to the Open Traffic Generator API: what they show is that of the examples, and the examples work.
+//! The guides to the Open Traffic Generator API: they show the same code as the examples, and the examples work.
 
 use crate::common::pages::root;
 use crate::common::{MACHINE, Ran};

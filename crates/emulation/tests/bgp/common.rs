@@ -57,7 +57,7 @@ pub fn encapsulation(family: AfiSafi) -> Encapsulation {
     Encapsulation { kind, path_id: PATH_ID }
 }
 
-/// Routes like those of the Internet, or prefixes of one length.
+/// Routes with the prefix lengths of the Internet, or with one length.
 pub fn routes(family: AfiSafi, count: u32, seed: u64, internet: bool) -> Arc<Routes> {
     let (ip, first) = if family.afi == 1 { (Family::Ipv4, "20.0.0.0/22") } else { (Family::Ipv6, "2a00::/40") };
     let first: Prefix = first.parse().unwrap();

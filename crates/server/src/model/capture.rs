@@ -29,8 +29,8 @@ impl CaptureSettings {
     }
 }
 
-/// Filters that a frame must all pass. Each is about the header behind that of the filter before; the first one about the Ethernet header,
-/// or about one behind it.
+/// Filters that a frame must all pass. Each looks at the header behind the one that the previous filter looked at.
+/// The first looks at the Ethernet header or at one behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters(Arc<[Filter]>);
 

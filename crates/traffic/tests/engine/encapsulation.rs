@@ -351,3 +351,22 @@ fn lenient_flows_arrive_in_any_encapsulation_and_may_set_their_addresses() {
         assert_eq!(seen.borrow()[..3], expected, "in the order of the field");
     }
 }
+
+#[test]
+fn a_lenient_flow_excuses_no_other_flow_from_its_destination() {
+    let flows = |lenient: [bool; 2]| {
+        let flow = |(name, lenient)| FlowSpec { lenient, ..flow(name, 0, 1, Ipv4, 4, 1.0) };
+        [("first", lenient[0]), ("second", lenient[1])].map(flow).to_vec()
+    };
+    for lenient in [[false, false], [false, true], [true, true]] {
+        // A device that sends all frames to an address that no host has.
+        let mut bench = Bench::new(2, |f, out| {
+            let mut forwarded = f.on(DELAY);
+            forwarded.frame[..6].copy_from_slice(&[2, 9, 9, 9, 9, 9]);
+            out.push(forwarded);
+        });
+        let groups = bench.run(&spec("64", flows(lenient), Load::Constant { rate_pps: 1_000.0 }, 1.0)).groups;
+        let counts: Vec<_> = groups.iter().map(|g| (g.offered, g.received, g.stray)).collect();
+        assert_eq!(counts, lenient.map(|lenient| if lenient { (500, 500, 0) } else { (500, 0, 500) }), "{lenient:?}");
+    }
+}

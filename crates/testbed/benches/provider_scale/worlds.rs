@@ -127,12 +127,18 @@ fn serve(mut router: Router, mut ports: Vec<Joined>, clock: SystemClock, shared:
     let mut told = clock.now();
     while !shared.ended.load(Ordering::Relaxed) {
         let mut busy = false;
-        for (index, port) in ports.iter_mut().enumerate() {
-            let frames = port.receive().unwrap_or_else(|e| panic!("{e}"));
-            busy |= !frames.is_empty();
-            frames.iter().for_each(|arrival| router.receive(arrival.at, index, arrival.frame));
-        }
+        // The device reads all frames that have arrived by now before it finds out which timers have expired by now.
         let now = clock.now();
+        for (index, port) in ports.iter_mut().enumerate() {
+            loop {
+                let frames = port.receive().unwrap_or_else(|e| panic!("{e}"));
+                if frames.is_empty() {
+                    break;
+                }
+                busy = true;
+                frames.iter().for_each(|arrival| router.receive(arrival.at, index, arrival.frame));
+            }
+        }
         router.poll(now, &mut |_, port, frame| waiting[port].push_back(frame.to_vec()));
         for (port, waiting) in ports.iter_mut().zip(&mut waiting) {
             busy |= flush(port, waiting);

@@ -147,7 +147,7 @@ fn swaps(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
 
 fn chain(lab: &mut Lab) -> Checked {
     let folder = tempfile::tempdir().map_err(text)?;
-    let suite = suite("uml, memory: 256");
+    let suite = suite("uml, memory: 256", 2);
     let begun = Instant::now();
     let mut dut = real::bring_up(lab, &suite.duts[0], &suite, folder.path(), &|| false).map_err(text)?;
     eprintln!("    two guests with an LDP session after {:.1} s", begun.elapsed().as_secs_f64());

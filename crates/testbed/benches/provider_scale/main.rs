@@ -47,7 +47,7 @@ fn main() {
         return;
     }
     let scale = words.iter().find_map(|word| word.strip_prefix("scale=")?.parse().ok()).unwrap_or(1.0);
-    let begun = Instant::now();
+    let (begun, mut failed) = (Instant::now(), false);
     let named = |name: &str| words.iter().any(|word| word == name);
     let any = CASES.iter().any(|(name, _)| named(name));
     let worlds = [World::Virtual, World::Memory];
@@ -63,9 +63,12 @@ fn main() {
             let ended = Command::new(this).args(arguments).status();
             if !ended.as_ref().is_ok_and(std::process::ExitStatus::success) {
                 eprintln!("{name} in {} failed: {ended:?}", world.name());
-                std::process::exit(1);
+                failed = true;
             }
         }
+    }
+    if failed {
+        std::process::exit(1);
     }
     if !named("here") {
         println!("in all {:.0} s", begun.elapsed().as_secs_f64());

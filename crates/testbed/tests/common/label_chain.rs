@@ -25,9 +25,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A suite with this DUT of `routers` routers.
 pub fn suite(kind: &str, routers: usize) -> Suite {
+    let topology = if routers > 1 { format!(", topology: {{chain: {routers}}}") } else { String::new() };
     let port = |name| format!("{{name: {name}, speed: 100 Mbit/s, ipv6: off, mtu: 1600, core: [ospf, ldp]}}");
     read_suite(&format!(
-        "suite: row\nprofile: quick\nseed: 11\nduts: [{{name: row, kind: {kind}, topology: {{chain: {routers}}}}}]\n\
+        "suite: row\nprofile: quick\nseed: 11\nduts: [{{name: row, kind: {kind}{topology}}}]\n\
          ports: [{}, {}]\ntests: [{{ldp_capacity: {{drain: 500 ms}}}}]\n",
         port("p1"),
         port("p2")

@@ -107,7 +107,8 @@ fn implicit_null_of_a_router_that_is_not_the_last_one_is_named() {
             bed.end_test().unwrap();
             nulls
         });
-        assert_eq!(nulls, 250 / 20);
+        // It also gives labels to the networks of the P routers.
+        assert!((250 / 20..=270 / 20).contains(&nulls), "{nulls}");
         let said = match router {
             // The tester hears it where it sends.
             0 => format!(

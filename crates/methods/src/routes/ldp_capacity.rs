@@ -9,7 +9,6 @@ use crate::route_tests::{self, ESTABLISH, PATIENCE, memory_mib, thousands};
 use crate::routing::Change;
 use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::traffic::Deviation;
-use drophammer_model::trial::TrialResult;
 
 /// The test.
 pub struct LdpCapacity;

@@ -358,6 +358,7 @@ fn implicit_null_is_no_label_of_the_router() {
     assert_eq!(rows(&outcome)[2].marks, [said]);
     // In a row of routers, the last one tells it to the one before, and to the tester.
     let faults = Faults { implicit_null_there: Some(290), ..Faults::default() };
+    let own = [own[0].clone(), own[1].clone(), ("install", ParamValue::Duration(Duration::ZERO))];
     let outcome = Router { faults, forwards: 290, ..Router::new(0.0, 0.0) }.run("ldp_capacity", &own).unwrap();
     let said = "frames are lost, to some FECs always; the router at port p2 advertises implicit null for 10 FECs, as if it were the last \
                 router before them";

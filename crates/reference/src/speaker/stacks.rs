@@ -82,11 +82,11 @@ impl Stacks {
 mod tests {
     use super::*;
     use drophammer_emulation::tcp::TcpConfig;
-    use std::net::SocketAddr;
+    use std::net::{IpAddr, SocketAddr};
 
     #[test]
     fn only_stacks_with_something_to_do_are_listed() {
-        let (own, peer) = ([192, 0, 2, 1].into(), SocketAddr::from(([192, 0, 2, 2], 179)));
+        let (own, peer) = (IpAddr::from([192, 0, 2, 1]), SocketAddr::from(([192, 0, 2, 2], 179)));
         let stack = |_| {
             let mut stack = TcpStack::new(TcpConfig::new(1500, 1));
             stack.add_host(own);

@@ -206,7 +206,7 @@ impl Control for Attentive {
 
     fn poll(&mut self, now: Instant, _: &mut SendFrame<'_>) -> Result<Instant, PortError> {
         let arrived = self.arrivals.borrow().iter().filter(|at| **at <= now.0).count();
-        self.polls.push((now, arrived - self.read));
+        self.polls.push((now, arrived.saturating_sub(self.read)));
         Ok(now + Duration::from_millis(1))
     }
 

@@ -94,13 +94,14 @@ fn sessions(world: World, scale: f64) {
     let each = scaled(94, scale);
     let suite = read_suite(&pe_suite(16, &format!("{{count: {each}, bfd: true}}")));
     let count = u64::from(16 * each);
+    // Before there are sessions: they must not wait for it.
+    let codec = codec::bfd();
     with_world(world, &suite, |bed, device| {
         let step = Step::begin(world, bed, device);
         let up =
             bed.vpns().and_then(|vpns| vpns.bring_up(&size(count as u32, 1), WITHIN)).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(u64::from(up.sessions), count + 16);
         step.end(bed, device, &format!("{count} CE routers up, BGP and BFD"), (count, "CE router"), 0.0);
-        let codec = codec::bfd();
         hold(bed, SETTLE);
         let step = Step::begin(world, bed, device);
         let before = bfd_packets(bed);

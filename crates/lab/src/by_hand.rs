@@ -405,8 +405,7 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configurations");
         for (name, ports) in [("pe", pe), ("p", p)] {
             let role = RouterRole::of(&ports);
-            for (language, ending) in
-                [(Language::IosXr, "iosxr"), (Language::Junos, "junos"), (Language::SrOs, "sros")]
+            for (language, ending) in [(Language::IosXr, "iosxr"), (Language::Junos, "junos"), (Language::SrOs, "sros")]
             {
                 let file = folder.join(format!("{name}.{ending}"));
                 let compared = std::fs::read_to_string(&file).unwrap_or_default();

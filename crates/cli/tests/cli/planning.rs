@@ -93,7 +93,10 @@ fn a_plan_says_how_much_memory_guests_take() {
         - {name: p1, speed: 1 Gbit/s, ipv6: off, core: [ospf, ldp]}\n  - {name: p2, speed: 1 Gbit/s, ipv6: off, core: [ospf, ldp]}\ntests: [ldp_capacity]\n";
     std::fs::write(&path, text_of_suite).unwrap();
     let said = good(&run(&["plan", path.to_str().unwrap()]));
-    for expected in ["row  uml  3 routers with up to 256 MiB of memory each, 768 MiB in all\n", "one  uml  up to 512 MiB of memory\n"] {
+    for expected in [
+        "row  uml  3 routers with up to 256 MiB of memory each, 768 MiB in all\n",
+        "one  uml  up to 512 MiB of memory\n",
+    ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
 }

@@ -239,13 +239,15 @@ fn signs(
     let null = nulls(&bed.igp()?.labels(case.to(), part));
     if null > 0 {
         let port = &bed.ports()[case.to()].name;
-        signs += &format!("; the router at port {port} advertises implicit null for {} FECs, {NOT_LAST}", thousands(null));
+        signs +=
+            &format!("; the router at port {port} advertises implicit null for {} FECs, {NOT_LAST}", thousands(null));
     }
     for deviation in Deviation::ALL {
         let frames = result.sum(|group| group.deviations.get(deviation).copied().unwrap_or(0));
         if frames > 0 {
             // The next router pushes the right label again, but two routers have counted down the packet's own TTL.
-            let popped = if *deviation == Deviation::Ttl { ", as after a label that was removed too early" } else { "" };
+            let popped =
+                if *deviation == Deviation::Ttl { ", as after a label that was removed too early" } else { "" };
             signs += &format!("; {} frames arrived otherwise: {deviation}{popped}", thousands(frames));
         }
     }

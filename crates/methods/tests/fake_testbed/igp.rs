@@ -362,5 +362,8 @@ fn implicit_null_is_no_label_of_the_router() {
     let outcome = Router { faults, forwards: 290, ..Router::new(0.0, 0.0) }.run("ldp_capacity", &own).unwrap();
     let said = "frames are lost, to some FECs always; the router at port p2 advertises implicit null for 10 FECs, as if it were the last \
                 router before them";
-    assert_eq!((rank(&outcome, "ldp_capacity_fecs"), &rows(&outcome)[2].marks[..]), (Some(200.0), &[said.to_owned()][..]));
+    assert_eq!(
+        (rank(&outcome, "ldp_capacity_fecs"), &rows(&outcome)[2].marks[..]),
+        (Some(200.0), &[said.to_owned()][..])
+    );
 }

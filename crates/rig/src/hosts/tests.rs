@@ -84,7 +84,7 @@ fn late_polls_are_remembered() {
     port.devices[0].ipv4 = Some(Address { address, prefix_len: 24, gateway });
     let mut hosts = Hosts::new(&Config { seed: 1, ports: vec![port] });
     // The device asks again and again for its gateway, which does not answer.
-    let mut poll = |hosts: &mut Hosts, at: Instant| {
+    let poll = |hosts: &mut Hosts, at: Instant| {
         hosts.poll(at, &mut |_, _| Ok(true)).unwrap();
         hosts.device(0, 0).unwrap().next_deadline().unwrap()
     };

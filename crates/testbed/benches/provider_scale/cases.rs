@@ -11,6 +11,7 @@ use drophammer_model::Instant;
 use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::routes::{Change, RouteAction};
 use drophammer_model::trial::Family;
+use drophammer_reference::BfdTruth;
 use drophammer_rig::Until;
 use drophammer_testbed::setup::TestSetup;
 use drophammer_wire::bgp::AfiSafi;
@@ -103,6 +104,7 @@ fn sessions(world: World, scale: f64) {
         assert_eq!(u64::from(up.sessions), count + 16);
         step.end(bed, device, &format!("{count} CE routers up, BGP and BFD"), (count, "CE router"), 0.0);
         hold(bed, SETTLE);
+        bed.rig().forget_late();
         let step = Step::begin(world, bed, device);
         let before = bfd_packets(bed);
         hold(bed, HOLD);
@@ -119,7 +121,11 @@ fn sessions(world: World, scale: f64) {
         }
         let lost = if lost.is_empty() { String::new() } else { format!(": {}", lost.join("; ")) };
         // If this program or the device gets no processor for 600 ms, sessions must end: the last packet was sent up to 300 ms before.
-        println!("{:8} {} sessions are up at the device, {} times one went down{lost}", world.name(), truth.up, truth.downs);
+        let late = (0..16).map(|port| bed.rig().hosts().late(port)).max().unwrap_or_default().as_secs_f64() * 1e3;
+        let (name, BfdTruth { up, downs, .. }) = (world.name(), truth);
+        println!(
+            "{name:8} {up} sessions are up at the device, {downs} times one went down{lost}; the latest poll came {late:.1} ms late"
+        );
     });
 }
 
@@ -200,8 +206,11 @@ fn lsps(world: World, scale: f64, refresh_reduction: bool) {
         // A summary refresh is no Path and no Resv.
         let codec_s = codec.write_s * messages[0] as f64 + codec.parse_s * messages[1] as f64;
         let period_s = refresh.as_secs();
-        let what =
-            format!("{:.0} s with them at a period of {period_s} s, {} messages", time.as_secs_f64(), messages[0] + messages[1]);
+        let what = format!(
+            "{:.0} s with them at a period of {period_s} s, {} messages",
+            time.as_secs_f64(),
+            messages[0] + messages[1]
+        );
         let codec_s = if refresh_reduction { 0.0 } else { codec_s };
         step.end(bed, device, &what, (count.into(), "LSP"), codec_s);
     });

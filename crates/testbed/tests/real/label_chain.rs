@@ -6,8 +6,8 @@ use crate::anew::{Case, Checked};
 use crate::common::Memory;
 use crate::common::label_chain::{ALL, FECS, FRAMES, WAYS, prepare, send, suite, unclean};
 use crate::uml::{guests, nothing_left};
-use drophammer_lab::{Dut, Lab};
 use drophammer_lab::kinds::uml;
+use drophammer_lab::{Dut, Lab};
 use drophammer_methods::igp::{FIRST, LENGTH};
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
@@ -203,6 +203,9 @@ pub fn cases() -> Vec<Case> {
     let unfit = uml::unfit_processor;
     vec![
         Case::in_lab("the_first_of_two_guests_swaps_to_the_label_of_the_second", chain).again().long().unless(unfit()),
-        Case::in_lab("frames_with_labels_of_ldp_count_the_same_by_every_backend", backends).again().long().unless(unfit()),
+        Case::in_lab("frames_with_labels_of_ldp_count_the_same_by_every_backend", backends)
+            .again()
+            .long()
+            .unless(unfit()),
     ]
 }

@@ -117,7 +117,9 @@ pub fn cases() -> Vec<Case> {
     };
     // The way of frames with labels differs: one backend receives them beside its ring, one generates only frames without labels in the kernel.
     let by_backend = INTERFACE_BACKENDS.iter().map(|backend| {
-        let run = move |lab: &mut Lab| forwards_by(lab, backend, "kind: uml, routing: static, memory: 128, links: veth", &linux);
+        let run = move |lab: &mut Lab| {
+            forwards_by(lab, backend, "kind: uml, routing: static, memory: 128, links: veth", &linux)
+        };
         let unfit = (backend.usable)().err().or_else(uml::unfit_processor);
         Case::in_lab(format!("a_guest_exchanges_labels_by_{}", backend.spec.name), run).again().long().unless(unfit)
     });

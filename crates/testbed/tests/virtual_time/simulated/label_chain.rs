@@ -1,9 +1,9 @@
 //! Devices in a row as P routers, with OSPF and LDP between them: each one swaps the label of a packet for the one that the next one has
 //! assigned, and a device that does otherwise is found.
 
-use crate::common::{Memory, rows};
 use crate::common::label_chain::{ALL, FECS, WAYS, prepare, send, suite, unclean};
 use crate::common::with_system;
+use crate::common::{Memory, rows};
 use drophammer_methods::find;
 use drophammer_methods::igp::{FIRST, FIRST_LABEL, LENGTH};
 use drophammer_model::outcome::Outcome;
@@ -48,7 +48,10 @@ fn each_of_three_routers_swaps_to_the_label_of_the_next() {
                 // The labels on the links of the tester, and between them on the two inner links.
                 let [between, behind, out] = row.map(|router| pushed(system, router, fec));
                 assert_eq!((&behind[..], &out[..]), (&[*last][..], &[FIRST_LABEL + fec][..]), "FEC {fec}");
-                assert!(between.len() == 1 && between[0] != *first && between != behind, "a router that does not swap would not be seen");
+                assert!(
+                    between.len() == 1 && between[0] != *first && between != behind,
+                    "a router that does not swap would not be seen"
+                );
             }
             let forwarded = || row.map(|router| system.look(|network| network.routers()[router].truth().forwarded));
             let before = forwarded();

@@ -395,26 +395,6 @@ mod tests {
         }
     }
 
-    /// Nothing here can load the configurations of these vendors. They were compared with the vendors' models of their configuration, which
-    /// `docs/plan.md` lists: who changes one of these files compares it again.
-    #[test]
-    fn configurations_of_vendors_are_those_that_were_compared() {
-        let mut pe = edge_ports(&[CoreProtocol::Ospf, CoreProtocol::Ldp, CoreProtocol::Bfd], 2);
-        pe[1].customer_bfd = true;
-        let p = edge_ports(&[CoreProtocol::Ospf, CoreProtocol::Ldp, CoreProtocol::Rsvp], 0);
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configurations");
-        for (name, ports) in [("pe", pe), ("p", p)] {
-            let role = RouterRole::of(&ports);
-            for (language, ending) in [(Language::IosXr, "iosxr"), (Language::Junos, "junos"), (Language::SrOs, "sros")]
-            {
-                let file = folder.join(format!("{name}.{ending}"));
-                let compared = std::fs::read_to_string(&file).unwrap_or_default();
-                let text = named(language, &role);
-                assert!(compared == text, "{} is now:\n{text}", file.display());
-            }
-        }
-    }
-
     #[test]
     fn routes_with_labels_are_written_or_refused() {
         let role = reflector(RouteKind::Labelled);

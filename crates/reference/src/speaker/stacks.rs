@@ -95,13 +95,13 @@ mod tests {
         let mut stacks = Stacks::new((0..1000).map(stack).collect());
         assert_eq!(stacks.listed().len(), 1000, "each has to say when it is due");
         stacks.settle();
-        assert_eq!((stacks.listed(), stacks.next_deadline()), (vec![], None));
+        assert_eq!((stacks.listed().len(), stacks.next_deadline()), (0, None));
         for number in [700, 3, 700] {
             stacks.get_mut(number).connect(Instant(1), own, peer);
         }
         assert_eq!(stacks.listed(), [3, 700]);
         stacks.settle();
-        assert_eq!((stacks.listed(), stacks.next_deadline()), (vec![], Some(Instant(0))), "two SYNs wait");
+        assert_eq!((stacks.listed().len(), stacks.next_deadline()), (0, Some(Instant(0))), "two SYNs wait");
         stacks.list_due(Instant(1));
         let mut sent = Vec::new();
         for number in stacks.listed() {
@@ -112,7 +112,7 @@ mod tests {
         // Nobody answers, so the SYNs are repeated when they are due, and not before.
         let repeat = stacks.next_deadline().unwrap();
         stacks.list_due(Instant(repeat.0 - 1));
-        assert_eq!(stacks.listed(), []);
+        assert!(stacks.listed().is_empty());
         stacks.list_due(repeat);
         assert!(!stacks.listed().is_empty());
     }

@@ -2,6 +2,7 @@
 
 use crate::Problem;
 use crate::clock::{Domain, Exchange, Offset, one_way_ns, steady_ns};
+use crate::heard::Heard;
 use crate::leases::{end, keep, take_from_dead};
 use crate::link::{Access, LIFE, Link, patiently};
 use crate::message::{
@@ -12,12 +13,10 @@ use async_nats::Request as NatsRequest;
 use drophammer_model::Instant;
 use drophammer_model::trial::{HostRecord, PortIndex};
 use drophammer_port::{Clock, PortError, SystemClock};
-use drophammer_rig::{
-    Arriving, Far, FarPorts, FarResult, Job, LaneCounts, Lender, News, Refusals, Relayed, Standing, Wish,
-};
+use drophammer_rig::{Arriving, Far, FarPorts, FarResult, Job, Lender, News, Refusals, Relayed, Wish};
 use futures_util::StreamExt;
 use futures_util::future::{join_all, try_join_all};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -133,30 +132,6 @@ struct Host {
     ports: Vec<(String, PortIndex)>,
     /// Number of its clock among all clocks; 0 is the controller's.
     clock: usize,
-}
-
-/// What tasks have heard of hosts.
-#[derive(Default)]
-struct Heard {
-    states: Vec<Option<(std::time::Instant, State)>>,
-    /// The attempt that runs, if any does.
-    running: Option<u64>,
-    /// Counts of lanes, with attempt and host.
-    counts: VecDeque<(u64, usize, Vec<LaneCounts>)>,
-    /// A request of the user that failed: the attempt, the host and the reason.
-    unfulfilled: Option<(u64, usize, String)>,
-    /// Why the leases were lost.
-    lost: Option<String>,
-}
-
-impl Heard {
-    /// Returns the attempt that runs, and what all hosts together have sent and received in it.
-    fn running(&self) -> Option<(u64, Standing)> {
-        let attempt = self.running?;
-        let of = |(_, state): &(_, State)| (state.attempt == attempt).then_some(state.standing);
-        let known = self.states.iter().map(|heard| heard.as_ref().and_then(of).unwrap_or_default());
-        Some((attempt, known.sum()))
-    }
 }
 
 /// Leased ports.

@@ -36,6 +36,7 @@ pub mod agent;
 pub mod bed;
 pub mod clock;
 mod controller;
+mod heard;
 mod leases;
 pub mod link;
 pub mod message;

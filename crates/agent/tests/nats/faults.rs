@@ -5,7 +5,7 @@ use crate::bench::{
     Bed, Bench, COUNTS, DURATION, LONG, SILENCE, TRIALS, agent, driver, ensure, rig, sent, signal, spec, trials, until,
     whole,
 };
-use crate::{slow, twice};
+use crate::{bounded, slow, twice};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -143,11 +143,12 @@ pub fn slow_network() -> Checked {
         ensure((result.offered(), result.received()) == (2_000, 2_000), format!("{:?}", result.groups))?;
         let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
         eprintln!("50 ms in one direction: {between:?}");
-        // In truth both have one clock, and the estimate is wrong by half of the delay. The figures say so, and no latency of
-        // microseconds is claimed.
+        // In truth both have one clock, and the estimate is wrong by half of the delay. The figures say so. One direction
+        // then seems to arrive before it was sent. The other seems to take at most the uncertainty longer than it did, which
+        // a busy machine can lift above the uncertainty.
         ensure(between.clock_uncertainty_ns >= least && between.start_skew_ns >= least, format!("{between:?}"))?;
-        ensure(between.one_way_ns >= least && between.unmeasurable.len() == 2, format!("{between:?}"))?;
-        ensure(result.groups.iter().all(|group| group.latency.frames == 0), "a latency below the uncertainty")?;
+        ensure(between.one_way_ns >= least && !between.unmeasurable.is_empty(), format!("{between:?}"))?;
+        bounded(&result)?;
     }
     let bed = Bed::up()?;
     let both_ways = url(&bed, way)?;

@@ -14,6 +14,7 @@ mod twice;
 use anew::{Case, Checked};
 use bench::{Bed, agent, controller, ensure, spec};
 use drophammer_agent::link::Access;
+use drophammer_model::trial::TrialResult;
 use drophammer_rig::{Lender as _, Until};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -190,7 +191,12 @@ fn uncertain(bed: &Bed) -> Checked {
     ensure((result.offered(), result.received()) == (800, 800), format!("{:?}", result.groups))?;
     let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
     ensure(between.clock_uncertainty_ns > 0 && between.start_skew_ns > 0, format!("{between:?}"))?;
-    // A latency below the uncertainty, whatever that is, must not be reported.
+    bounded(&result)
+}
+
+/// Checks that a latency is reported exactly where it is above the uncertainty of the clocks.
+fn bounded(result: &TrialResult) -> Checked {
+    let between = result.health.between_hosts.as_ref().ok_or("no conditions between hosts")?;
     let right = result.groups.iter().all(|group| {
         let unknown = between.unmeasurable.contains(&group.group);
         unknown == (group.latency.frames == 0) && (unknown || group.latency.min_ns > between.clock_uncertainty_ns)

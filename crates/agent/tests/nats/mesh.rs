@@ -121,10 +121,11 @@ impl Mesh {
             server(folder)
         })?;
         let server = monitored(&bed)?;
+        // It prepares the new server, which agents would wait for.
+        let controller = connect(crate::bench::access(&bed, "controller"), "tester")?;
         let all = usize::from(HOSTS);
         let agents = (0..all).map(|i| agent(&bed, &namespaces, i, &more(i)));
         let agents = agents.collect::<Result<Vec<_>, _>>()?;
-        let controller = connect(crate::bench::access(&bed, "controller"), "tester")?;
         until("all agents", || controller.inventory().is_ok_and(|(agents, _)| agents.len() == all))?;
         let names: Vec<String> = (0..HOSTS).map(|i| format!("host{i}/p0")).collect();
         let device = |i: usize| {

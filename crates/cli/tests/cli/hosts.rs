@@ -61,7 +61,8 @@ fn what_cannot_be_reached_or_trusted_is_refused_with_the_remedy() {
 }
 
 /// A router between two hosts. Each host is a namespace with the port eth1 and an interface in the management network. The server and
-/// the runs are outside of these namespaces, so connections are encrypted and have passwords, as the documentation says.
+/// the runs are outside of these namespaces, so connections are encrypted and have passwords, as the documentation says. The agents may
+/// not raise their priority: all share the processors of one machine, and a busy one would not hear heartbeats in time.
 const HOSTS: &str = "\
 set -eu
 mount -t sysfs none /sys
@@ -95,7 +96,7 @@ $D bed up --listen 192.0.2.1 --cert server.pem --key server.key > bed
 server='--nats tls://192.0.2.1:4222 --ca server.pem'
 controller=\"$server --user controller --password-file drophammer-bed/controller.password\"
 for i in 1 2; do
-    ip netns exec host$i $D agent $server --user agent --password-file drophammer-bed/agent.password \\
+    ip netns exec host$i setpriv --bounding-set -sys_nice --inh-caps -sys_nice $D agent $server --user agent --password-file drophammer-bed/agent.password \\
         --name host$i --ports eth1 2> agent$i.errors &
 done
 until [ $($D bed status $controller | grep -c 'host[12]/eth1: .*free') = 2 ]; do sleep 0.1; done

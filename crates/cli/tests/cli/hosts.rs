@@ -161,7 +161,7 @@ fn a_run_that_is_killed_while_agents_send_goes_on_with_whole_trials() {
         for group in result["groups"].as_array().unwrap() {
             let counts =
                 ["intended", "offered", "received", "lost", "duplicated", "stray"].map(|key| group[key].as_u64());
-            assert_eq!(counts, [2_000, 2_000, 2_000, 0, 0, 0].map(Some), "{trial}");
+            assert_eq!(counts, [4_000, 4_000, 4_000, 0, 0, 0].map(Some), "{trial}");
         }
         let hosts = &result["health"]["between_hosts"]["each"];
         let named = hosts.as_array().unwrap().iter().map(|host| (&host["name"], &host["ports"][0]));

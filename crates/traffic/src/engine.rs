@@ -335,9 +335,9 @@ impl LaneState {
                 let accounted = live.accounted();
                 let since_done_ns = now.0.saturating_sub(done.0);
                 // All lanes keep draining while frames arrive at any of them.
-                let distinct = live.distinct();
-                if distinct != arrived.0 {
-                    *arrived = (distinct, Some(now));
+                let all = live.arrived();
+                if all != arrived.0 {
+                    *arrived = (all, Some(now));
                 }
                 let drain_ns = extended(drain_ns, arrived.1.map(|at| at.0.saturating_sub(done.0)));
                 // Stay awake until the pass after the last frame, which notices if the loop was held up before it read that frame.

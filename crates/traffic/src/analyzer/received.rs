@@ -45,7 +45,8 @@ pub struct GroupReceived {
 }
 
 impl GroupReceived {
-    pub(crate) fn new(bins: usize, ports: usize, ipdv: bool) -> GroupReceived {
+    /// Creates empty counts. Latencies have places for as many as fit into `latency_bytes`.
+    pub(crate) fn new(bins: usize, ports: usize, latency_bytes: usize, ipdv: bool) -> GroupReceived {
         GroupReceived {
             stray: 0,
             corrupted: 0,
@@ -53,12 +54,12 @@ impl GroupReceived {
             bytes: 0,
             bins: ReceiveBins { delivered: spaced(bins), arrived: spaced(bins) },
             elsewhere: spaced(ports),
-            latencies: Latencies::new(),
+            latencies: Latencies::within(latency_bytes),
             latency_sum: 0,
             latency_min: u64::MAX,
             latency_max: 0,
             arrivals: [u64::MAX, 0],
-            ipdv: ipdv.then(Box::default),
+            ipdv: ipdv.then(|| Box::new(Ipdv::within(latency_bytes))),
         }
     }
 
@@ -93,12 +94,7 @@ impl GroupReceived {
 
     /// Summarizes the latency of the distinct intact frames.
     pub fn latency_summary(&self) -> LatencySummary {
-        LatencySummary::from_histogram(
-            &self.latencies.histogram(),
-            self.latency_min,
-            self.latency_max,
-            self.latency_sum,
-        )
+        self.latencies.summary(self.latency_min, self.latency_max, self.latency_sum)
     }
 
     /// Returns the counts so far.

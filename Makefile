@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 DROPHAMMER = cargo run --quiet --release --locked -p drophammer-cli --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long test-all fuzz bench bench-ports package test-package wheel clean-lab
+.PHONY: help run test test-long lint test-all fuzz bench bench-ports package test-package wheel clean-lab
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r t h; do printf '%-16s %s\n' "$$t" "$$h"; done
@@ -20,16 +20,18 @@ run: ## install what is missing, build, run suites/quick-look.yaml and write its
 	cargo build --release --locked -p drophammer-cli
 	$(DROPHAMMER) run $(SUITE) $(ARGS)
 
-test: ## install what is missing, run all tests but the long real runs, clippy and the format check
+test: ## install what is missing, run all tests but the long real runs
 	@scripts/setup test
-	cargo test --workspace --locked
-	@scripts/lint
+	@scripts/test
 
 test-long: ## run the tests that test leaves out: real routers, real time
-	@scripts/setup test
-	cargo test --workspace --locked -- --ignored
+	@scripts/setup test-long
+	cargo test --workspace --locked --tests -- --ignored
 
-test-all: test test-long ## both
+lint: ## clippy without warnings, and the format; `make test` does not need it
+	@scripts/lint
+
+test-all: test test-long lint ## all three
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS (60); installs cargo-fuzz if it is missing
 	@scripts/fuzz

@@ -2,21 +2,14 @@
 
 #[path = "../../../fuzz/src/agent.rs"]
 mod agent;
+#[path = "../../../fuzz/src/corpus.rs"]
+mod corpus;
 
 use proptest::prelude::*;
-use std::path::PathBuf;
 
 #[test]
 fn agent() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/agent");
-    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() >= 10, "{} files in {}", files.len(), folder.display());
-    for file in files {
-        let data = std::fs::read(&file).unwrap();
-        let done = std::panic::catch_unwind(|| agent::run(&data));
-        assert!(done.is_ok(), "{} fails; the reason stands above", file.display());
-    }
+    corpus::replay("agent", agent::run);
 }
 
 proptest! {

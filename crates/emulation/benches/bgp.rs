@@ -5,6 +5,8 @@
 //! unicast routes. `cargo bench -p drophammer-emulation --bench bgp`; a word
 //! after `--` runs only the parts that contain it.
 
+mod rounds;
+
 use drophammer_emulation::bgp::{
     AdjRibIn, AdjRibOut, Distinguishers, Expected, Negotiated, NextHops, Packing, SessionConfig, VpnPart, VpnRouteSet,
 };
@@ -20,7 +22,6 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-const ROUNDS: usize = 5;
 const ROUTES: u32 = 1_000_000;
 /// The send buffer.
 const BUFFER: usize = 1 << 18;
@@ -48,29 +49,12 @@ fn internet(family: Family) -> Arc<Routes> {
     Arc::new(RouteRange::internet(family, ROUTES, 1).unwrap().into())
 }
 
-/// Processor time of this thread in ns; the work of others on a busy machine does not count.
-fn on_processor() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or_else(|| panic!("no schedstat"))
-}
-
 /// Runs `part` several times, prints how many million routes it handles per second, and returns that.
-fn measure(name: &str, only: &[String], mut part: impl FnMut()) -> Option<f64> {
+fn measure(name: &str, only: &[String], part: impl FnMut()) -> Option<f64> {
     if !only.is_empty() && !only.iter().any(|word| name.contains(word.as_str())) {
         return None;
     }
-    let mut rates: Vec<f64> = (0..ROUNDS)
-        .map(|_| {
-            // The scheduler updates the figure when the thread yields.
-            std::thread::yield_now();
-            let begin = on_processor();
-            part();
-            std::thread::yield_now();
-            f64::from(ROUTES) / (on_processor() - begin) as f64 * 1e3
-        })
-        .collect();
-    rates.sort_by(f64::total_cmp);
-    let rate = rates[ROUNDS / 2];
+    let rate = rounds::per_second(ROUTES.into(), part) / 1e6;
     println!("{name:<58} {rate:>7.1} M routes/s");
     Some(rate)
 }

@@ -4,6 +4,7 @@
 
 #[path = "../tests/ldp/common.rs"]
 mod common;
+mod rounds;
 
 use common::{LSR, World, config, fecs};
 use drophammer_emulation::ldp::{AdvertisedFecs, LabelPattern, LdpCommand};
@@ -11,30 +12,13 @@ use drophammer_wire::ldp::{LdpId, Message, PduWriter, PrefixFec, frame};
 use std::hint::black_box;
 use std::time::Duration;
 
-const ROUNDS: usize = 5;
 const FECS: u32 = 500_000;
 
-/// Processor time of this thread in ns; the work of others on a busy machine does not count.
-fn on_processor() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or_else(|| panic!("no schedstat"))
-}
-
 /// Million FECs per second of a part that handles all of them: the median of several rounds.
-fn measure(name: &str, mut part: impl FnMut()) -> f64 {
-    let mut rates: Vec<f64> = (0..ROUNDS)
-        .map(|_| {
-            // The scheduler updates the figure when the thread yields.
-            std::thread::yield_now();
-            let begin = on_processor();
-            part();
-            std::thread::yield_now();
-            f64::from(FECS) * 1e3 / (on_processor() - begin) as f64
-        })
-        .collect();
-    rates.sort_by(f64::total_cmp);
-    println!("{name}: {:.2} M FECs/s", rates[ROUNDS / 2]);
-    rates[ROUNDS / 2]
+fn measure(name: &str, part: impl FnMut()) -> f64 {
+    let rate = rounds::per_second(FECS.into(), part) / 1e6;
+    println!("{name}: {rate:.2} M FECs/s");
+    rate
 }
 
 /// All mappings as PDUs of at most 4096 bytes, in buffers of 64 KiB that `take` gets.

@@ -4,6 +4,8 @@
 //! Prints the median of several rounds in thousands of messages (or LSPs in summaries) per second of processor time.
 //! `cargo bench -p drophammer-emulation --bench rsvp`.
 
+mod rounds;
+
 use drophammer_emulation::device::{Address, Device, DeviceConfig};
 use drophammer_emulation::protocol::{Command, ProtocolConfig};
 use drophammer_emulation::rsvp::{
@@ -15,30 +17,15 @@ use drophammer_wire::rsvp::{Body, Message, kind};
 use std::hint::black_box;
 use std::time::Duration;
 
-const ROUNDS: usize = 5;
 const LSPS: u32 = 100_000;
 const BUDGET: usize = 64 << 10;
 const R: Duration = Duration::from_secs(30);
 
-/// Processor time of this thread in ns; the work of others on a busy machine does not count.
-fn on_processor() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or_else(|| panic!("no schedstat"))
-}
-
 /// Runs `part` several times; thousands of `count` per second.
-fn measure(name: &str, count: u64, mut part: impl FnMut()) -> f64 {
-    let mut rates: Vec<f64> = (0..ROUNDS)
-        .map(|_| {
-            let begin = on_processor();
-            part();
-            std::thread::yield_now();
-            count as f64 / (on_processor() - begin) as f64 * 1e6
-        })
-        .collect();
-    rates.sort_by(f64::total_cmp);
-    println!("{name:<58} {:>9.0} k/s", rates[ROUNDS / 2]);
-    rates[ROUNDS / 2]
+fn measure(name: &str, count: u64, part: impl FnMut()) -> f64 {
+    let rate = rounds::per_second(count, part) / 1e3;
+    println!("{name:<58} {rate:>9.0} k/s");
+    rate
 }
 
 fn device(own: u8, other: u8, config: RsvpConfig) -> Device {

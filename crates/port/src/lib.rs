@@ -38,13 +38,14 @@
 //! to name files.
 
 /// Implements [`Port::info`] and [`Port::slots`] for a port with fields of these names.
+#[macro_export]
 macro_rules! info_and_slots {
     () => {
-        fn info(&self) -> &PortInfo {
+        fn info(&self) -> &$crate::PortInfo {
             &self.info
         }
 
-        fn slots(&mut self) -> &mut Batch {
+        fn slots(&mut self) -> &mut $crate::Batch {
             &mut self.slots
         }
     };
@@ -64,6 +65,7 @@ pub mod live_frames;
 mod mapping;
 pub mod memory;
 mod netlink;
+mod pass_on;
 pub mod priority;
 pub mod simulated;
 pub mod softirq_time;

@@ -6,6 +6,7 @@
 use drophammer_model::registry::BackendSpec;
 use drophammer_port::{
     BURST, Backend, Batch, Clock, Filled, Opened, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock,
+    info_and_slots,
 };
 use drophammer_wire::MacAddr;
 use std::io::ErrorKind;
@@ -45,13 +46,7 @@ fn begin(interfaces: &[&str], _: u32, clock: SystemClock) -> Opened {
 }
 
 impl Port for Datagrams {
-    fn info(&self) -> &PortInfo {
-        &self.info
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        &mut self.slots
-    }
+    info_and_slots!();
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         let mut sent = Sent::default();

@@ -23,7 +23,9 @@ use crate::until::Until;
 use drophammer_model::Instant;
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::trial::{BetweenHosts, HostRecord, Load, PortIndex, TrialResult, TrialSpec};
-use drophammer_port::{BURST, Batch, Filled, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
+use drophammer_port::{
+    BURST, Batch, Filled, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock, info_and_slots,
+};
 use drophammer_traffic::{FarTraffic, LaneCounts, LaneReport, Layout, Neighbour, Plan, PlanError, Timing, Wish, merge};
 use drophammer_wire::signature::TrialKey;
 use serde::{Deserialize, Serialize};
@@ -244,13 +246,7 @@ impl Relayed {
 }
 
 impl Port for Relayed {
-    fn info(&self) -> &PortInfo {
-        &self.info
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        &mut self.slots
-    }
+    info_and_slots!();
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         let mut sent = Sent::default();

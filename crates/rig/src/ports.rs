@@ -235,7 +235,7 @@ pub fn open(
 mod tests {
     use super::*;
     use drophammer_port::memory::{self, MemoryPort};
-    use drophammer_port::{Batch, PortCounters, Received, Sent};
+    use drophammer_port::pass_on;
     use drophammer_wire::MacAddr;
 
     /// A port with different properties.
@@ -245,24 +245,10 @@ mod tests {
     }
 
     impl Port for Other {
+        pass_on!(inner: slots, send, receive, counters);
+
         fn info(&self) -> &PortInfo {
             &self.info
-        }
-
-        fn slots(&mut self) -> &mut Batch {
-            self.inner.slots()
-        }
-
-        fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-            self.inner.send(frames)
-        }
-
-        fn receive(&mut self) -> Result<Received<'_>, PortError> {
-            self.inner.receive()
-        }
-
-        fn counters(&mut self) -> Result<PortCounters, PortError> {
-            self.inner.counters()
         }
     }
 

@@ -12,6 +12,7 @@
 
 #[path = "../tests/common/mod.rs"]
 mod common;
+mod kernel;
 #[path = "../tests/common/wired.rs"]
 mod wired;
 
@@ -25,8 +26,9 @@ use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
 use drophammer_rig::{Action, Ports, Rig, Select, Until};
 use drophammer_testbed::config::{hosts, joined_in_pairs};
 use drophammer_testbed::{real, route_ceiling};
+use kernel::{Outcome, median, text};
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
@@ -39,12 +41,6 @@ const LIMIT: Duration = Duration::from_secs(20);
 const SEED: u64 = 11;
 const SUITE: &str = "suite: session\nprofile: quick\nseed: 11\nduts:\n  - {name: box, kind: bird}\nbgp: {}\n\
                      ports:\n  - {name: p1, speed: 10 Gbit/s}\n  - {name: p2, speed: 10 Gbit/s}\ntests:\n  - bgp_table_capacity\n";
-
-type Outcome<T> = Result<T, String>;
-
-fn text(e: impl std::fmt::Display) -> String {
-    e.to_string()
-}
 
 /// Messages of the kernel's side of a session: an OPEN (RFC 4271 section 4.2) with IPv4 unicast (RFC 4760) and its
 /// 4-octet AS number (RFC 6793), and a KEEPALIVE.
@@ -161,25 +157,10 @@ impl Bench {
     fn kernel(&self, bytes: usize) -> Outcome<f64> {
         let listener = self.listen()?;
         let reader = thread::spawn(move || sink(&listener, &[]));
-        let mut stream = TcpStream::connect((self.kernel, 179)).map_err(text)?;
-        stream.set_nodelay(true).map_err(text)?;
-        let begun = Instant::now();
-        let buffer = vec![0; 256 << 10];
-        let mut left = bytes;
-        while left > 0 {
-            let n = left.min(buffer.len());
-            stream.write_all(&buffer[..n]).map_err(text)?;
-            left -= n;
-        }
-        drop(stream);
+        let begun = kernel::send(self.kernel.into(), bytes)?;
         let (read, done) = reader.join().map_err(|_| "panicked")??;
         if read == bytes { Ok((done - begun).as_secs_f64()) } else { Err(format!("{read} of {bytes} came")) }
     }
-}
-
-fn median(seconds: &mut [f64]) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds[seconds.len() / 2]
 }
 
 fn internet(family: Family, count: u32) -> Outcome<Arc<Routes>> {
@@ -289,11 +270,5 @@ fn bench() -> Outcome<()> {
 }
 
 fn main() {
-    if std::env::args().any(|a| a == "--test" || a == "--list") {
-        return;
-    }
-    if let Err(e) = bench() {
-        eprintln!("{e}");
-        std::process::exit(1);
-    }
+    kernel::main(bench);
 }

@@ -6,11 +6,13 @@
 //!
 //! `cargo bench -p drophammer-testbed --bench tcp_blast`; the lab needs a user namespace or root.
 
+mod kernel;
 #[path = "../tests/common/station.rs"]
 mod station;
 
 use drophammer_emulation::tcp::{ConnState, TcpConfig};
 use drophammer_lab::Netns;
+use kernel::{Outcome, median, text};
 use station::{Station, addresses, ethtool, links};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -23,12 +25,6 @@ const SEND_BUFFERS: [usize; 2] = [256 << 10, 1 << 20];
 const LIMIT: Duration = Duration::from_secs(10);
 /// Address of the kernel when it sends to itself.
 const KERNEL_SOURCE: &str = "198.18.1.9";
-
-type Outcome<T> = Result<T, String>;
-
-fn text(e: impl std::fmt::Display) -> String {
-    e.to_string()
-}
 
 /// A kernel's listener in the peer's namespace.
 fn listen(peer: &Netns) -> Outcome<TcpListener> {
@@ -79,17 +75,7 @@ fn ours(station: &mut Station, peer: &Netns, bytes: usize) -> Outcome<f64> {
 fn kernel(peer: &Netns, bytes: usize) -> Outcome<f64> {
     let listener = listen(peer)?;
     let reader = thread::spawn(move || sink(listener.accept().map_err(text)?.0).map(|n| (n, Instant::now())));
-    let mut stream = TcpStream::connect((addresses(false)[0], 179)).map_err(text)?;
-    stream.set_nodelay(true).map_err(text)?;
-    let begun = Instant::now();
-    let buffer = vec![0; 256 << 10];
-    let mut left = bytes;
-    while left > 0 {
-        let n = left.min(buffer.len());
-        stream.write_all(&buffer[..n]).map_err(text)?;
-        left -= n;
-    }
-    drop(stream);
+    let begun = kernel::send(addresses(false)[0], bytes)?;
     let (read, done) = reader.join().map_err(|_| "panicked")??;
     if read != bytes {
         return Err(format!("{read} of {bytes} came"));
@@ -131,11 +117,6 @@ fn with_work(into: &mut [Vec<f64>; 2], work: impl FnOnce() -> Outcome<f64>) -> O
     into[0].push(work()?);
     into[1].push(worked_s() - begun);
     Ok(())
-}
-
-fn median(seconds: &mut [f64]) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds[seconds.len() / 2]
 }
 
 /// Resident memory of this process in KiB.
@@ -220,11 +201,5 @@ fn bench() -> Outcome<()> {
 }
 
 fn main() {
-    if std::env::args().any(|a| a == "--test" || a == "--list") {
-        return;
-    }
-    if let Err(e) = bench() {
-        eprintln!("{e}");
-        std::process::exit(1);
-    }
+    kernel::main(bench);
 }

@@ -491,20 +491,34 @@ pub fn build_queues(
     let (faults, ssh) = (config.faults.clone(), config.ssh);
     let router = Resettable::new(config, boot(&dut.params)).map_err(|e| e.to_string())?;
     let reference = Reference(Rc::new(RefCell::new(router)));
+    let (clock, ports) = world(reference.clone(), configs, queues, seed);
+    let record = record(dut, "virtual time".into(), [("reference.txt".to_owned(), text)].into());
+    let device = ReferenceDut { reference: reference.clone(), faults, ssh, record };
+    Ok(Parts { clock, ports, reference, device })
+}
+
+/// Virtual time, and the tester's ports at a device, each with this number of queues.
+fn world(
+    device: impl simulated::Device + 'static,
+    configs: &[PortConfig],
+    queues: u32,
+    seed: u64,
+) -> (SimulatedClock, Vec<SimulatedPort>) {
     let macs: Vec<_> = (0..configs.len()).map(|i| host_mac(seed, i)).collect();
     let mtu = configs.iter().map(|p| p.mtu).max().unwrap_or(1500);
-    let (clock, ports) = simulated::world_of_queues(Box::new(reference.clone()), &macs, mtu, queues);
-    let record = DutRecord {
+    simulated::world_of_queues(Box::new(device), &macs, mtu, queues)
+}
+
+fn record(dut: &DutConfig, confinement: String, config: BTreeMap<String, String>) -> DutRecord {
+    DutRecord {
         name: dut.name.clone(),
         kind: REFERENCE.into(),
         version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
-        confinement: "virtual time".into(),
-        config: [("reference.txt".to_owned(), text)].into(),
+        confinement,
+        config,
         simulated: true,
         ..DutRecord::default()
-    };
-    let device = ReferenceDut { reference: reference.clone(), faults, ssh, record };
-    Ok(Parts { clock, ports, reference, device })
+    }
 }
 
 fn describe(config: &Config) -> String {

@@ -169,6 +169,11 @@ pub fn agent(bed: &Bed, name: &str, port: &str, more: &[(&str, &str)]) -> Result
     Ok(process)
 }
 
+/// Agents on two hosts, with one port each.
+pub fn agents(bed: &Bed) -> Result<[Process; 2], String> {
+    Ok([agent(bed, "host1", "t0", &[])?, agent(bed, "host2", "t1", &[])?])
+}
+
 /// Starts another process that drives endless traffic.
 pub fn driver(bed: &Bed, silence: Duration) -> Result<Process, String> {
     process("driver", bed, &[("SILENCE_MS", &silence.as_millis().to_string())])

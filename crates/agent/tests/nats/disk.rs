@@ -1,7 +1,7 @@
 //! A disk that is full: the store of the server is a file system of its own.
 
 use crate::anew::Checked;
-use crate::bench::{Bed, agent, ensure, local, rig, spec, until, whole};
+use crate::bench::{Bed, agents, ensure, local, rig, spec, until, whole};
 use drophammer_agent::bed::Bed as Server;
 use std::path::Path;
 use std::process::Command;
@@ -34,7 +34,7 @@ fn resize(store: &str, size: &str) -> Checked {
 pub fn full() -> Checked {
     let bed = Bed::up_with(|_, folder| server(folder))?;
     let store = bed.server.folder.join("store").display().to_string();
-    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let _agents = agents(&bed)?;
     let mut bench = rig(&bed, "tester")?;
     whole(&mut bench)?;
     let before = bed.records()?;

@@ -2,8 +2,8 @@
 
 use crate::anew::Checked;
 use crate::bench::{
-    Bed, Bench, COUNTS, DURATION, LONG, ORDINARY, SILENCE, TRIALS, agent, driver, ensure, rig, sent, signal, spec,
-    trials, until, whole,
+    Bed, Bench, COUNTS, DURATION, LONG, ORDINARY, SILENCE, TRIALS, agent, agents, driver, ensure, rig, sent, signal,
+    spec, trials, until, whole,
 };
 use crate::{bounded, slow, twice};
 use std::process::Command;
@@ -33,7 +33,7 @@ pub fn controller_killed() -> Checked {
 
 fn stops_within(silence: Duration) -> Checked {
     let bed = Bed::up()?;
-    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let _agents = agents(&bed)?;
     let mut driver = driver(&bed, silence)?;
     until("traffic", || sent("t0") > 1_000 && sent("t1") > 1_000)?;
     let killed = Instant::now();
@@ -75,7 +75,7 @@ pub fn agent_killed() -> Checked {
 /// The server is stopped, as if the network were cut: for half a second, for five seconds, and for good.
 pub fn server_stopped() -> Checked {
     let bed = Bed::up()?;
-    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let _agents = agents(&bed)?;
     let mut bench = rig(&bed, "tester")?;
     for cut in [Duration::from_millis(500), Duration::from_secs(5)] {
         bench.start(&spec(Duration::from_secs(8)))?;
@@ -108,7 +108,7 @@ pub fn server_stopped() -> Checked {
 
 pub fn server_restarted() -> Checked {
     let bed = Bed::up()?;
-    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let _agents = agents(&bed)?;
     let mut bench = rig(&bed, "tester")?;
     for _ in 0..3 {
         bench.start(&spec(Duration::from_secs(3)))?;
@@ -165,7 +165,7 @@ pub fn slow_network() -> Checked {
 pub fn messages_repeated() -> Checked {
     let bed = Bed::up()?;
     let _again = twice::repeat(&bed)?;
-    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let _agents = agents(&bed)?;
     let mut bench = rig(&bed, "tester")?;
     for trial in 1..=6 {
         let before = bed.records()?;

@@ -12,7 +12,7 @@ mod slow;
 mod twice;
 
 use anew::{Case, Checked};
-use bench::{Bed, agent, controller, ensure, spec};
+use bench::{Bed, agent, agents, controller, ensure, spec};
 use drophammer_agent::link::Access;
 use drophammer_model::trial::TrialResult;
 use drophammer_rig::{Lender as _, Until};
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         return code;
     }
     let case = |name: &str, body: fn() -> Checked| Case::alone(name, body).waits();
-    anew::run(vec![
+    let cases = vec![
         case("a_trial_on_two_agents_counts_every_frame_and_its_records_are_stored", counts),
         case("ports_are_held_by_one_controller_at_a_time", leases),
         case("another_version_is_refused_with_both_named", versions),
@@ -53,12 +53,14 @@ fn main() -> ExitCode {
         case("trials_are_whole_or_void_if_a_clock_jumps_at_any_instant", random::clock_stepped).long(),
         case("trials_are_whole_or_void_if_the_server_is_restarted_at_any_instant", random::server_restarted).long(),
         case("ports_are_free_again_if_the_controller_is_killed_at_any_instant", random::controller_killed).long(),
-    ])
+    ];
+    // Their processes are small.
+    anew::run_at_once(6, cases)
 }
 
 fn counts() -> Checked {
     let bed = Bed::up()?;
-    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let _agents = agents(&bed)?;
     let mut bench = bench::rig(&bed, "tester")?;
     for trial in 1..=2 {
         let result = bench.complete(&spec(Duration::from_millis(300)))?;
@@ -76,7 +78,7 @@ fn counts() -> Checked {
 
 fn leases() -> Checked {
     let bed = Bed::up()?;
-    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let _agents = agents(&bed)?;
     let first = bench::rig(&bed, "the first user")?;
     let (agents, leases) = first.controller.inventory().map_err(|e| e.0)?;
     ensure(agents.len() == 2 && agents[0].1.ports[0].0 == "t0", format!("{agents:?}"))?;
@@ -100,7 +102,7 @@ fn leases() -> Checked {
 
 fn live() -> Checked {
     let bed = Bed::up()?;
-    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let _agents = agents(&bed)?;
     let mut bench = bench::rig(&bed, "tester")?;
     let live = bench.start(&spec(Duration::from_secs(600)))?;
     let display = std::thread::spawn(move || {
@@ -131,7 +133,7 @@ fn worked(process: u32) -> Result<Duration, String> {
 
 fn idle() -> Checked {
     let bed = Bed::up()?;
-    let agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let agents = agents(&bed)?;
     let mut bench = bench::rig(&bed, "tester")?;
     bench::whole(&mut bench)?;
     let processes = [agents[0].0.id(), agents[1].0.id(), std::process::id()];

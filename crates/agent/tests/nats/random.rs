@@ -2,7 +2,7 @@
 //! (default 2). Each case prints how many trials were complete and how many were void.
 
 use crate::anew::Checked;
-use crate::bench::{Bed, Bench, Process, SILENCE, agent, driver, ensure, rig, signal, until, whole};
+use crate::bench::{Bed, Bench, SILENCE, agent, agents, driver, ensure, rig, signal, until, whole};
 use crate::faults;
 use std::hash::{BuildHasher, RandomState};
 use std::process::Command;
@@ -55,81 +55,72 @@ impl Tally {
     }
 }
 
-pub fn agent_killed() -> Checked {
-    let bed = Bed::up()?;
-    let _first = agent(&bed, "host1", "t0", &[])?;
-    let mut second: Option<Process> = Some(agent(&bed, "host2", "t1", &[])?);
-    let mut bench = rig(&bed, "tester")?;
+/// One trial a round between two hosts, with `fault` at a random instant of it.
+fn trials(what: &str, bed: &Bed, mut fault: impl FnMut() -> Checked + Send) -> Checked {
+    let mut bench = rig(bed, "tester")?;
     let mut tally = Tally::default();
     for round in 0..rounds() {
-        let (second, bed) = (&mut second, &bed);
-        tally.trial(&mut bench, move || {
+        tally.trial(&mut bench, || {
             std::thread::sleep(instant(round));
-            // Dropping it kills the process.
-            *second = None;
-            *second = Some(agent(bed, "host2", "t1", &[])?);
-            Ok(())
+            fault()
         })?;
     }
-    tally.told("agent killed")
+    tally.told(what)
+}
+
+pub fn agent_killed() -> Checked {
+    let bed = Bed::up()?;
+    let [_first, second] = agents(&bed)?;
+    let mut second = Some(second);
+    trials("agent killed", &bed, || {
+        // Dropping it kills the process.
+        drop(second.take());
+        second = Some(agent(&bed, "host2", "t1", &[])?);
+        Ok(())
+    })
 }
 
 /// Drops all packets from and to the server for five seconds.
 pub fn network_cut() -> Checked {
     let bed = Bed::up()?;
-    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
-    let mut bench = rig(&bed, "tester")?;
-    let mut tally = Tally::default();
-    for round in 0..rounds() {
-        tally.trial(&mut bench, || {
-            std::thread::sleep(instant(round));
-            nft("table ip cut { chain in { type filter hook input priority 0; tcp dport 4222 drop; tcp sport 4222 drop; }; }")?;
-            std::thread::sleep(Duration::from_secs(5));
-            nft("delete table ip cut").map(drop)
-        })?;
-    }
-    tally.told("network cut for 5 s")
+    let _agents = agents(&bed)?;
+    trials("network cut for 5 s", &bed, || {
+        nft(
+            "table ip cut { chain in { type filter hook input priority 0; tcp dport 4222 drop; tcp sport 4222 drop; }; }",
+        )?;
+        std::thread::sleep(Duration::from_secs(5));
+        nft("delete table ip cut").map(drop)
+    })
 }
 
 /// Loses a tenth of all packets from and to the server, for longer than a trial takes.
 pub fn network_lossy() -> Checked {
     let bed = Bed::up()?;
-    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
-    let mut bench = rig(&bed, "tester")?;
-    let mut tally = Tally::default();
-    for round in 0..rounds() {
-        tally.trial(&mut bench, || {
-            std::thread::sleep(instant(round));
-            let lose = "numgen random mod 100 < 10 counter drop";
-            nft(&format!(
-                "table ip lossy {{ chain in {{ type filter hook input priority 0; tcp dport 4222 {lose}; tcp sport 4222 {lose}; }}; }}"
-            ))?;
-            std::thread::sleep(Duration::from_secs(3));
-            let rules = nft("list table ip lossy")?;
-            let counts = rules.split("counter packets ").skip(1).filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok());
-            let lost: u64 = counts.sum();
-            ensure(lost > 0, format!("nothing was lost: {rules}"))?;
-            nft("delete table ip lossy").map(drop)
-        })?;
-    }
-    tally.told("10 % of packets lost for 3 s")
+    let _agents = agents(&bed)?;
+    trials("10 % of packets lost for 3 s", &bed, || {
+        let lose = "numgen random mod 100 < 10 counter drop";
+        nft(&format!(
+            "table ip lossy {{ chain in {{ type filter hook input priority 0; tcp dport 4222 {lose}; tcp sport 4222 {lose}; }}; }}"
+        ))?;
+        std::thread::sleep(Duration::from_secs(3));
+        let rules = nft("list table ip lossy")?;
+        let counts =
+            rules.split("counter packets ").skip(1).filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+        let lost: u64 = counts.sum();
+        ensure(lost > 0, format!("nothing was lost: {rules}"))?;
+        nft("delete table ip lossy").map(drop)
+    })
 }
 
 /// The process of an agent stands still for a second.
 pub fn agent_stopped() -> Checked {
     let bed = Bed::up()?;
-    let agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
-    let mut bench = rig(&bed, "tester")?;
-    let mut tally = Tally::default();
-    for round in 0..rounds() {
-        tally.trial(&mut bench, || {
-            std::thread::sleep(instant(round));
-            signal(agents[1].0.id(), "-STOP")?;
-            std::thread::sleep(Duration::from_secs(1));
-            signal(agents[1].0.id(), "-CONT")
-        })?;
-    }
-    tally.told("agent stopped for 1 s")
+    let agents = agents(&bed)?;
+    trials("agent stopped for 1 s", &bed, || {
+        signal(agents[1].0.id(), "-STOP")?;
+        std::thread::sleep(Duration::from_secs(1));
+        signal(agents[1].0.id(), "-CONT")
+    })
 }
 
 /// The steady clock of a host jumps by a second.
@@ -138,15 +129,7 @@ pub fn clock_stepped() -> Checked {
     let steps = faults::steps(&bed)?;
     let steps: Vec<(&str, &str)> = steps.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let agents = [agent(&bed, "host1", "t0", &[("CLOCK", "one")])?, agent(&bed, "host2", "t1", &steps)?];
-    let mut bench = rig(&bed, "tester")?;
-    let mut tally = Tally::default();
-    for round in 0..rounds() {
-        tally.trial(&mut bench, || {
-            std::thread::sleep(instant(round));
-            signal(agents[1].0.id(), "-USR1")
-        })?;
-    }
-    tally.told("clock of a host stepped by 1 s")
+    trials("clock of a host stepped by 1 s", &bed, || signal(agents[1].0.id(), "-USR1"))
 }
 
 fn nft(commands: &str) -> Result<String, String> {
@@ -157,7 +140,7 @@ fn nft(commands: &str) -> Result<String, String> {
 
 pub fn server_restarted() -> Checked {
     let bed = Bed::up()?;
-    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let _agents = agents(&bed)?;
     let mut bench = rig(&bed, "tester")?;
     let mut tally = Tally::default();
     for round in 0..rounds() {
@@ -174,7 +157,7 @@ pub fn server_restarted() -> Checked {
 
 pub fn controller_killed() -> Checked {
     let bed = Bed::up()?;
-    let _agents = [agent(&bed, "host1", "t0", &[])?, agent(&bed, "host2", "t1", &[])?];
+    let _agents = agents(&bed)?;
     for round in 0..rounds() {
         let mut driver = driver(&bed, SILENCE)?;
         std::thread::sleep(instant(round));

@@ -265,6 +265,7 @@ fn internal_peers_and_meshed_ports_forward_to_routes() {
 }
 
 #[test]
+#[ignore = "long: `make test-all` runs it"]
 fn sub_interfaces_forward_and_have_neighbours_of_their_own() {
     if !Path::new("/usr/bin/linux.uml").exists() {
         println!("skipped: linux.uml is missing");

@@ -251,6 +251,42 @@ fn unsafe_stands_in_one_crate_only() {
     assert!(!Code::read("#![forbid(unsafe_code)] // unsafe").has_word("unsafe"));
 }
 
+/// The numbers of the lines that begin a doc test.
+fn doc_tests(text: &str) -> Vec<usize> {
+    let (mut found, mut inside) = (Vec::new(), false);
+    for (i, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+        let Some(fence) = doc.and_then(|doc| doc.trim_start().strip_prefix("```")) else { continue };
+        inside = !inside;
+        let words = ["", "rust", "should_panic", "no_run", "compile_fail"];
+        if inside && words.contains(&fence.split(',').next().unwrap_or_default().trim()) {
+            found.push(i + 1);
+        }
+    }
+    found
+}
+
+#[test]
+fn every_doc_test_is_run() {
+    let metadata = metadata();
+    let mut with = 0;
+    for package in metadata["packages"].as_array().unwrap() {
+        let name = package["name"].as_str().unwrap().trim_start_matches("drophammer-");
+        let run = package["targets"].as_array().unwrap().iter().any(|target| target["doctest"] == true);
+        for file in files(&root().join("crates").join(name).join("src")) {
+            let found = doc_tests(&std::fs::read_to_string(&file).unwrap_or_default());
+            assert!(run || found.is_empty(), "{}:{} is in a crate with `doctest = false`", file.display(), found[0]);
+            with += found.len();
+        }
+    }
+    assert!(with > 0, "no doc test is found");
+    assert_eq!(
+        doc_tests("/// ```\n/// let x = 1;\n/// ```\n    //! ```text\n    //! x\n    //! ```\n/// ```no_run\n"),
+        [1, 7]
+    );
+}
+
 #[test]
 fn files_are_short_and_name_no_machine() {
     let mut wrong = Vec::new();

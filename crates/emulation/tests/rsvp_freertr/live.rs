@@ -79,7 +79,7 @@ fn freertr_between_our_routers() {
         println!("NOT CHECKED: FREERTR does not name the folder or jar with the classes of freeRtr");
         return;
     };
-    in_namespace("live::freertr_between_our_routers", || run(&classes));
+    in_namespace("rsvp_freertr::live::freertr_between_our_routers", || run(&classes));
 }
 
 fn run(classes: &str) {

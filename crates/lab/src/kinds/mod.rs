@@ -75,6 +75,16 @@ pub(crate) const ROUTING_PARAMS: &[ParamSpec] = &[
     management::MANAGEMENT.spec(),
 ];
 
+/// Parameters of routing daemons that do not.
+pub(crate) const CONTROL_PLANE_PARAMS: &[ParamSpec] = &[
+    configuration::CONFIG,
+    configuration::TEMPLATE,
+    packet_filter::FILTERS.spec(),
+    snmp::SNMP.spec(),
+    ssh::SSH.spec(),
+    management::MANAGEMENT.spec(),
+];
+
 /// Parameter `ttl_model` of the kinds that forward by labels (RFC 3443).
 pub const TTL_MODEL: ParamSpec = ParamSpec::new(
     "ttl_model",

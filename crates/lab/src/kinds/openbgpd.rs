@@ -1,11 +1,8 @@
 //! OpenBGPD: only a control plane. On Linux it puts no routes into the kernel, which forwards by static routes.
 
 use crate::environment::kernel_release;
-use crate::management::MANAGEMENT;
 use crate::namespace_dut::NamespaceDut;
-use crate::snmp::SNMP;
-use crate::ssh::SSH;
-use crate::{Dut, DutKind, LabError, Start, bgp, configuration, kinds, packet_filter, process, router};
+use crate::{Dut, DutKind, LabError, Start, bgp, configuration, kinds, process, router};
 use drophammer_model::capabilities::Capabilities;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
@@ -20,14 +17,7 @@ static SPEC: KindSpec = KindSpec {
               by static routes",
     capabilities: Capabilities { bgp: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("bgpctl", "openbgpd"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[
-        configuration::CONFIG,
-        configuration::TEMPLATE,
-        packet_filter::FILTERS.spec(),
-        SNMP.spec(),
-        SSH.spec(),
-        MANAGEMENT.spec(),
-    ],
+    params: kinds::CONTROL_PLANE_PARAMS,
 };
 
 const TEMPLATE: &str = include_str!("../../templates/openbgpd.conf.j2");

@@ -19,7 +19,7 @@ pub type Checked = Result<(), String>;
 /// Environment variable with the name of the case that the process runs.
 const CASE: &str = "DROPHAMMER_TEST_CASE";
 
-/// Cases that mostly wait and run at the same time.
+/// Cases that mostly wait and run at the same time: each may have routers or guests of its own.
 const THREADS: usize = 3;
 /// Longer than any case takes, however busy the machine is. A case that hangs fails, and the others still run.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -81,7 +81,12 @@ impl Case {
 }
 
 /// Runs the case that this process was started for, or else the cases that the arguments select.
-pub fn run(mut cases: Vec<Case>) -> ExitCode {
+pub fn run(cases: Vec<Case>) -> ExitCode {
+    run_at_once(THREADS, cases)
+}
+
+/// Like [`run`], with this number of cases that mostly wait at the same time.
+pub fn run_at_once(threads: usize, mut cases: Vec<Case>) -> ExitCode {
     if let Ok(name) = std::env::var(CASE) {
         let case = cases.iter().find(|case| case.name == name);
         return match case.map_or_else(|| Err("there is no such case".to_owned()), |case| (case.body)()) {
@@ -93,7 +98,7 @@ pub fn run(mut cases: Vec<Case>) -> ExitCode {
         };
     }
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(THREADS);
+    arguments.test_threads.get_or_insert(threads);
     let shown = arguments.nocapture;
     let trial = move |Case { name, long, again, waits, left_out, .. }: Case| {
         let title = name.clone();

@@ -16,6 +16,31 @@ use drophammer_model::trial::{AddressRange, Bin, Family, FlowSpec, GroupCounts, 
 use std::net::IpAddr;
 use std::time::Duration;
 
+/// Within `impl Testbed` of a bed around a [`Fake`]: what that bed says of itself and takes from tests.
+macro_rules! as_fake {
+    ($inner:tt) => {
+        fn facts(&self) -> &drophammer_methods::Facts {
+            self.$inner.facts()
+        }
+        fn known(&mut self) -> &mut drophammer_methods::Known {
+            self.$inner.known()
+        }
+        fn ceiling(
+            &self,
+            pattern: &drophammer_model::pattern::PatternKey,
+        ) -> Option<drophammer_model::quantity::FrameRate> {
+            drophammer_methods::Testbed::ceiling(&self.$inner, pattern)
+        }
+        fn progress(&mut self, what: &str) {
+            self.$inner.progress(what);
+        }
+        fn note(&mut self, text: &str) {
+            self.$inner.note(text);
+        }
+    };
+}
+pub(crate) use as_fake;
+
 /// A simulated router and tester: every sending port sees `capacity_pps` and a buffer of `buffer` frames.
 pub struct Fake {
     pub facts: Facts,

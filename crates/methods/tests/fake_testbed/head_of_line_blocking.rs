@@ -1,10 +1,8 @@
 //! Head-of-line blocking on eight ports, in two blocks whose sources are held back differently.
 
-use crate::common::{Fake, cell, method, params, rows, size};
-use drophammer_methods::{Facts, Known, PortView, Seen, TestError, Testbed, Trial};
+use crate::common::{Fake, as_fake, cell, method, params, rows, size};
+use drophammer_methods::{Facts, PortView, Seen, TestError, Testbed, Trial};
 use drophammer_model::outcome::{Cell, Outcome};
-use drophammer_model::pattern::PatternKey;
-use drophammer_model::quantity::FrameRate;
 use std::time::Duration;
 
 /// A router that forwards everything. Under congestion it holds back the sources of the second block to three quarters
@@ -21,9 +19,8 @@ impl OneHeldBack {
 }
 
 impl Testbed for OneHeldBack {
-    fn facts(&self) -> &Facts {
-        self.0.facts()
-    }
+    as_fake!(0);
+
     fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
         let mut seen = self.0.attempt(trial, number)?;
         let result = &mut seen.result;
@@ -37,18 +34,6 @@ impl Testbed for OneHeldBack {
     }
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
         self.0.settle(time)
-    }
-    fn known(&mut self) -> &mut Known {
-        self.0.known()
-    }
-    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
-        Testbed::ceiling(&self.0, pattern)
-    }
-    fn progress(&mut self, what: &str) {
-        self.0.progress(what);
-    }
-    fn note(&mut self, text: &str) {
-        self.0.note(text);
     }
 }
 

@@ -6,6 +6,8 @@
 mod common;
 #[path = "../recorded/mod.rs"]
 mod recorded;
+#[path = "../repeatability/mod.rs"]
+mod repeatability;
 
 mod deviations;
 mod head_of_line_blocking;

@@ -1,14 +1,13 @@
 //! Route tests on a router whose behaviour is known in closed form.
 
-use crate::common::{Fake, cell, params, rank, rows};
+use crate::common::{Fake, as_fake, cell, params, rank, rows};
 use drophammer_methods::routing::{TableChoice, WatchIndex};
 use drophammer_methods::{
-    Change, ControlPlane, Facts, Known, PeerView, RouteAction, Routing, Seen, Sending, SessionView, Setting, Settled,
-    TestError, Testbed, Trace, Trial, Verified, find,
+    Change, ControlPlane, PeerView, RouteAction, Routing, Seen, Sending, SessionView, Setting, Settled, TestError,
+    Testbed, Trace, Trial, Verified, find,
 };
 use drophammer_model::figure::RoundFigure;
 use drophammer_model::outcome::{Cell, Outcome, RankFigure};
-use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::routes::{AfiSafi, PeerIndex, RouteRange, Routes};
 use drophammer_model::suite::ParamValue;
@@ -101,9 +100,8 @@ impl Router {
 }
 
 impl Testbed for Router {
-    fn facts(&self) -> &Facts {
-        self.bed.facts()
-    }
+    as_fake!(bed);
+
     /// Drops all frames of the group `denied`.
     fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
         if !self.unfit.is_empty() && trial.spec.purpose.contains(self.unfit) {
@@ -122,18 +120,6 @@ impl Testbed for Router {
     }
     fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
         Ok(self)
-    }
-    fn known(&mut self) -> &mut Known {
-        self.bed.known()
-    }
-    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
-        Testbed::ceiling(&self.bed, pattern)
-    }
-    fn progress(&mut self, what: &str) {
-        self.bed.progress(what);
-    }
-    fn note(&mut self, text: &str) {
-        self.bed.note(text);
     }
 }
 

@@ -1,9 +1,8 @@
 //! The tests `overload` and `flood`: rates that are only lower bounds, and floods that the tester cannot offer.
 
-use crate::common::{Fake, method, params, pattern, rows, run, size, unmeasured};
-use drophammer_methods::{Facts, Known, LowerBound, Seen, TestError, Testbed, Trial};
+use crate::common::{Fake, as_fake, method, params, pattern, rows, run, size, unmeasured};
+use drophammer_methods::{LowerBound, Seen, TestError, Testbed, Trial};
 use drophammer_model::outcome::{Cell, Outcome};
-use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
 use std::time::Duration;
@@ -48,9 +47,8 @@ struct Tester {
 }
 
 impl Testbed for Tester {
-    fn facts(&self) -> &Facts {
-        self.inner.facts()
-    }
+    as_fake!(inner);
+
     fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
         if self.unfit.is_some_and(|what| trial.spec.purpose.contains(what)) {
             return Err(TestError::Unfit(vec!["late".into()]));
@@ -61,18 +59,6 @@ impl Testbed for Tester {
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
         self.inner.settle(time)
     }
-
-    fn known(&mut self) -> &mut Known {
-        self.inner.known()
-    }
-
-    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
-        self.inner.ceiling(pattern)
-    }
-
-    fn progress(&mut self, _: &str) {}
-
-    fn note(&mut self, _: &str) {}
 }
 
 #[test]

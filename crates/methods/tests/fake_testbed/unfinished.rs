@@ -1,10 +1,10 @@
 //! Tests that end before their last trial. A router that died must not look like one that survived, and the missing
 //! trials may be those with the worst result.
 
-use crate::common::{Fake, cell, method, params, rank, rows, run, secs, size};
-use drophammer_methods::{Facts, Known, Seen, TestError, Testbed, Trial};
+use crate::common::{Fake, as_fake, cell, method, params, rank, rows, run, secs, size};
+use drophammer_methods::{Known, Seen, TestError, Testbed, Trial};
 use drophammer_model::outcome::Outcome;
-use drophammer_model::pattern::{ExtensionHeader, PatternKey};
+use drophammer_model::pattern::ExtensionHeader;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
 use drophammer_model::trial::Family;
@@ -27,9 +27,7 @@ fn keys(outcome: &Outcome) -> Vec<&str> {
 struct Stopped(Fake);
 
 impl Testbed for Stopped {
-    fn facts(&self) -> &Facts {
-        self.0.facts()
-    }
+    as_fake!(0);
 
     fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
         self.0.attempt(trial, number)
@@ -38,18 +36,6 @@ impl Testbed for Stopped {
     fn settle(&mut self, _: Duration) -> Result<(), TestError> {
         Err(TestError::Interrupted)
     }
-
-    fn known(&mut self) -> &mut Known {
-        self.0.known()
-    }
-
-    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
-        self.0.ceiling(pattern)
-    }
-
-    fn progress(&mut self, _: &str) {}
-
-    fn note(&mut self, _: &str) {}
 }
 
 /// The outcome of a test that is stopped in the pause after its first trial. Its throughputs are `known`.

@@ -1,11 +1,10 @@
 //! Error frames when the tester cannot measure some kinds, and idle traffic when the tester cannot listen.
 
-use crate::common::{Fake, params};
-use drophammer_methods::{Facts, Known, Seen, TestError, Testbed, Trial, find};
+use crate::common::{Fake, as_fake, params};
+use drophammer_methods::{Seen, TestError, Testbed, Trial, find};
 use drophammer_model::beside::{ExtraFate, ExtraFrame, OtherTraffic, ProtocolCount};
 use drophammer_model::figure::RoundFigure;
 use drophammer_model::outcome::{Cell, Outcome};
-use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
 use std::collections::BTreeSet;
@@ -24,9 +23,7 @@ struct Bed {
 }
 
 impl Testbed for Bed {
-    fn facts(&self) -> &Facts {
-        self.inner.facts()
-    }
+    as_fake!(inner);
 
     fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
         let Some(extra) = &trial.extra else { return self.inner.attempt(trial, number) };
@@ -47,20 +44,6 @@ impl Testbed for Bed {
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
         self.inner.settle(time)
     }
-
-    fn known(&mut self) -> &mut Known {
-        self.inner.known()
-    }
-
-    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
-        self.inner.ceiling(pattern)
-    }
-
-    fn progress(&mut self, what: &str) {
-        self.inner.progress(what);
-    }
-
-    fn note(&mut self, _: &str) {}
 }
 
 fn errors(unfit: &'static str) -> (Outcome, Result<(), TestError>, Vec<ExtraFrame>) {

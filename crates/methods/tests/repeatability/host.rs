@@ -5,7 +5,7 @@
 //! The time between two trials determines how much they have in common: the closer they are, the more similar is the
 //! speed of the machine.
 
-use crate::simulation::Random;
+use super::simulation::Random;
 use drophammer_judge::statistics::{
     Comparison, DUET_CONFIDENCE, Family, PairedRatio, Rule, Verdict, compare, ratio_of_rounds,
 };

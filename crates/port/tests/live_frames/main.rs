@@ -19,7 +19,7 @@ use drophammer_port::discard::Discard;
 use drophammer_port::kernel_generator::KernelGenerator;
 use drophammer_port::live_frames::{self, LiveFrames};
 use drophammer_port::priority::HighPriority;
-use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
+use drophammer_port::{Clock, Port, PortError, Received, SystemClock, pass_on};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::LEN;
 use leftovers::{dropped, killed, send_for_ever};
@@ -59,24 +59,14 @@ struct Witness {
 }
 
 impl Port for Witness {
-    fn info(&self) -> &PortInfo {
-        self.port.info()
-    }
-    fn slots(&mut self) -> &mut Batch {
-        self.port.slots()
-    }
-    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        self.port.send(frames)
-    }
+    pass_on!(port: info, slots, send, counters);
+
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         let frames = self.port.receive()?;
         let mut seen = self.seen.lock().expect("one thread");
         let room = self.most - seen.len();
         seen.extend(frames.iter().take(room).map(|a| a.frame.to_vec()));
         Ok(frames)
-    }
-    fn counters(&mut self) -> Result<PortCounters, PortError> {
-        self.port.counters()
     }
     fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
         self.port.kernel_generator()

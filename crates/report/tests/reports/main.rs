@@ -1,4 +1,4 @@
-//! Reports of synthetic runs, in every format.
+//! Reports of synthetic, stored and malicious runs, in every format.
 
 #![allow(missing_docs)]
 
@@ -7,6 +7,7 @@ mod synthetic;
 
 mod baseline;
 mod compare;
+mod corpus;
 mod digest;
 mod history;
 mod hostile;
@@ -18,4 +19,5 @@ mod published;
 mod ranks;
 mod rates;
 mod report;
+mod stored_run;
 mod twins;

@@ -1,35 +1,18 @@
 //! A rig without a DUT: its two ports are connected to each other.
 
-use drophammer_emulation::bgp::{BgpCommand, Packing, PeerConfig, RouteSet, State};
+use crate::common::{self, LONG, config, timing};
+use drophammer_emulation::bgp::{BgpCommand, Packing, RouteSet, State};
 use drophammer_model::Instant;
 use drophammer_model::routes::{AttributePattern, Change, RouteRange, Routes};
 use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Load, TrialResult, TrialSpec};
 use drophammer_port::{Port, SystemClock, memory};
 use drophammer_rig::{
-    Act, Action, Address, CONTINUOUS, Config, Event, FlowSelect, PortConfig, Ports, Rig, RigError, Select, Timing,
-    Transmit, TransmitAction, TrialKeys, Until, host_mac,
+    Act, Action, CONTINUOUS, Config, Event, FlowSelect, Ports, Rig, RigError, Select, Timing, Transmit, TransmitAction,
+    TrialKeys, Until, host_mac,
 };
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
-
-const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
-/// Longer than any step of these tests takes, however busy the machine is.
-const LONG: Duration = Duration::from_secs(60);
-
-/// Two hosts, each with the other as its gateway and with one router.
-fn config() -> Config {
-    let port = |i: usize| {
-        let (address, gateway) = (HOSTS[i], HOSTS[i ^ 1]);
-        let mut port = PortConfig::new(&format!("port {i}"), host_mac(5, i), 1_500);
-        port.devices[0].ipv4 = Some(Address { address, prefix_len: 24, gateway });
-        let asn = |i: usize| 65_001 + i as u32;
-        let peer = PeerConfig::new(address.into(), gateway.into(), asn(i), asn(i ^ 1), address);
-        port.devices[0].add_bgp([PeerConfig { passive: i == 1, ..peer }]);
-        port
-    };
-    Config { seed: 5, ports: vec![port(0), port(1)] }
-}
 
 fn rig() -> Rig {
     rig_of(1, 1)
@@ -61,12 +44,6 @@ fn processors(count: usize) -> Vec<usize> {
     allowed.into_iter().cycle().take(count).collect()
 }
 
-fn timing(keys: &mut TrialKeys) -> Timing {
-    let (_, key, earlier) = keys.next_trial();
-    // It sends all frames, however late.
-    Timing { seed: 1, key, earlier, max_backlog_ns: LONG.as_nanos() as u64, late_ns: LONG.as_nanos() as u64 }
-}
-
 /// Runs a trial.
 fn run(rig: &mut Rig, spec: &TrialSpec, timing: &Timing) -> TrialResult {
     rig.start_traffic(spec, timing, vec![]).unwrap();
@@ -74,17 +51,7 @@ fn run(rig: &mut Rig, spec: &TrialSpec, timing: &Timing) -> TrialResult {
 }
 
 fn both_ways(duration: Duration) -> TrialSpec {
-    let host = |i: usize| AddressRange { first: HOSTS[i].into(), step: 1, count: 1 };
-    TrialSpec {
-        purpose: "test".into(),
-        size: "64".parse().unwrap(),
-        flows: [(0, 1), (1, 0)].map(|(a, b)| FlowSpec::new(format!("{a}{b}"), a, b, host(a), host(b))).into(),
-        load: Load::Constant { rate_pps: 10_000.0 },
-        duration_s: duration.as_secs_f64(),
-        bin_s: None,
-        drain_s: 1.0,
-        events: vec![],
-    }
+    common::both_ways(10_000.0, duration)
 }
 
 /// Drives `rig` until `seen` returns true for an event.

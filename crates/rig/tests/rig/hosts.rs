@@ -1,23 +1,18 @@
 //! A rig whose ports are lent by two hosts: threads of this process, joined by channels instead of a network.
 
-use drophammer_emulation::bgp::PeerConfig;
+use crate::common::{self, LONG, config, timing};
 use drophammer_model::Instant;
-use drophammer_model::trial::{AddressRange, FlowSpec, HostRecord, Load, PortIndex, TrialSpec};
+use drophammer_model::trial::{HostRecord, PortIndex, TrialSpec};
 use drophammer_port::{Clock, Port, PortError, SystemClock, memory};
 use drophammer_rig::{
-    Action, Address, Agreed, Arriving, Config, Far, FarPorts, FarResult, Job, LaneReport, Lent, Live, News, PortConfig,
-    Ports, Refusals, Relay, Relayed, Rig, RigError, Select, Timing, TrialKeys, Until, Wish, host_mac,
+    Action, Agreed, Arriving, Far, FarPorts, FarResult, Job, LaneReport, Lent, Live, News, Ports, Refusals, Relay,
+    Relayed, Rig, RigError, Select, Timing, TrialKeys, Until, Wish, host_mac,
 };
-use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Stopwatch};
-
-const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
-/// Longer than any step of these tests takes, however busy the machine is.
-const LONG: Duration = Duration::from_secs(60);
 
 /// A message to a host.
 enum Order {
@@ -183,19 +178,6 @@ impl Far for Sides {
     }
 }
 
-fn config() -> Config {
-    let port = |i: usize| {
-        let (address, gateway) = (HOSTS[i], HOSTS[i ^ 1]);
-        let mut port = PortConfig::new(&format!("port {i}"), host_mac(5, i), 1_500);
-        port.devices[0].ipv4 = Some(Address { address, prefix_len: 24, gateway });
-        let asn = |i: usize| 65_001 + i as u32;
-        let peer = PeerConfig::new(address.into(), gateway.into(), asn(i), asn(i ^ 1), address);
-        port.devices[0].add_bgp([PeerConfig { passive: i == 1, ..peer }]);
-        port
-    };
-    Config { seed: 5, ports: vec![port(0), port(1)] }
-}
-
 struct Bench {
     rig: Rig,
     keys: TrialKeys,
@@ -232,25 +214,13 @@ fn bench(clocks: [(usize, u64); 2], silence: Duration, lead: Duration) -> Bench 
 
 impl Bench {
     fn timing(&mut self) -> Timing {
-        let (_, key, earlier) = self.keys.next_trial();
-        // It sends all frames, however late.
-        Timing { seed: 1, key, earlier, max_backlog_ns: LONG.as_nanos() as u64, late_ns: LONG.as_nanos() as u64 }
+        timing(&mut self.keys)
     }
 }
 
 /// 1,000 frames per second in each direction: the memory between the ports holds a quarter of a second of frames.
 fn both_ways(duration: Duration) -> TrialSpec {
-    let host = |i: usize| AddressRange { first: HOSTS[i].into(), step: 1, count: 1 };
-    TrialSpec {
-        purpose: "test".into(),
-        size: "64".parse().unwrap(),
-        flows: [(0, 1), (1, 0)].map(|(a, b)| FlowSpec::new(format!("{a}{b}"), a, b, host(a), host(b))).into(),
-        load: Load::Constant { rate_pps: 1_000.0 },
-        duration_s: duration.as_secs_f64(),
-        bin_s: None,
-        drain_s: 1.0,
-        events: vec![],
-    }
+    common::both_ways(1_000.0, duration)
 }
 
 #[test]

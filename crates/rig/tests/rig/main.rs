@@ -1,5 +1,6 @@
 //! Rigs without a DUT.
 
 mod alone;
+mod common;
 mod hosts;
 mod vlans;

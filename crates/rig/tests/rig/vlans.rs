@@ -1,6 +1,7 @@
 //! Devices with VLAN tags behind two ports that are connected to each other: each device is the gateway of its
 //! counterpart.
 
+use crate::common::LONG;
 use drophammer_emulation::bgp::PeerConfig;
 use drophammer_model::traffic::{Arriving, ArrivingTag, Bits, Deviation, Header, Ipv4, Udp, Vlan};
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialResult, TrialSpec};
@@ -11,9 +12,6 @@ use drophammer_rig::{
 };
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
-
-/// Longer than any step of these tests takes, however busy the machine is.
-const LONG: Duration = Duration::from_secs(60);
 
 fn tags(number: usize) -> Tags {
     let tag = |tpid, vid| Tag { tpid, vid };

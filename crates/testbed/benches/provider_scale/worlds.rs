@@ -6,9 +6,7 @@ use drophammer_model::quantity::Instant;
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
 use drophammer_port::memory::{self, MemoryPort};
-use drophammer_port::{
-    BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock, wait,
-};
+use drophammer_port::{BURST, Clock, Port, PortError, Received, Sent, SystemClock, pass_on, wait};
 use drophammer_reference::{Router, Truth};
 use drophammer_rig::host_mac;
 use drophammer_testbed::setup::TestSetup;
@@ -202,13 +200,7 @@ fn joined(macs: [drophammer_wire::MacAddr; 2], mtu: u32, clock: SystemClock) -> 
 }
 
 impl Port for Joined {
-    fn info(&self) -> &PortInfo {
-        self.port.info()
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        self.port.slots()
-    }
+    pass_on!(port: info, slots, counters);
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         let sent = self.port.send(frames)?;
@@ -228,10 +220,6 @@ impl Port for Joined {
             }
         }
         self.port.receive()
-    }
-
-    fn counters(&mut self) -> Result<PortCounters, PortError> {
-        self.port.counters()
     }
 
     fn readable(&self) -> Option<BorrowedFd<'_>> {

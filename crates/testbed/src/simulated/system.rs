@@ -3,8 +3,7 @@
 //! Each router has the parameters of the DUT, faults included, but its own MAC addresses and its own seed. BGP sessions
 //! between routers use the addresses of their link, not loopback addresses, so they end with the link.
 
-use super::{Reference, class_counters, config, describe, unusable};
-use crate::kinds::REFERENCE;
+use super::{Reference, class_counters, config, describe, record, unusable, world};
 use crate::routing;
 use drophammer_lab::{Classes, CoreLinks, Dut, Filters, LabError};
 use drophammer_model::classes::EgressClasses;
@@ -18,7 +17,6 @@ use drophammer_model::topology::{CoreLinkName, Shape, System, SystemRouter, Topo
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{BgpPeer, Config, Faults, LabelRoute, Network, NetworkConfig, RankedRoute, Route, Router};
-use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
 use serde_json::Value;
 use std::cell::RefCell;
@@ -234,18 +232,8 @@ pub fn build(
     let texts = built.routers.iter().enumerate().map(text).collect();
     let faults: Vec<Faults> = built.routers.iter_mut().map(|one| std::mem::take(&mut one.faults)).collect();
     let reference = ReferenceSystem::new(Network::new(built).map_err(|e| e.to_string())?);
-    let macs: Vec<_> = (0..configs.len()).map(|i| host_mac(seed, i)).collect();
-    let mtu = configs.iter().map(|p| p.mtu).max().unwrap_or(1500);
-    let (clock, ports) = simulated::world_of_queues(Box::new(reference.clone()), &macs, mtu, queues);
-    let record = DutRecord {
-        name: dut.name.clone(),
-        kind: REFERENCE.into(),
-        version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
-        confinement: format!("{topology}; virtual time"),
-        config: texts,
-        simulated: true,
-        ..DutRecord::default()
-    };
+    let (clock, ports) = world(reference.clone(), configs, queues, seed);
+    let record = record(dut, format!("{topology}; virtual time"), texts);
     let rules = vec![Vec::new(); system.routers.len()];
     let (down, device, pipe) = (BTreeSet::new(), reference.clone(), drophammer_lab::is_pipe(&dut.params));
     let device = SystemDut { reference: device, system, faults, record, down, pipe, rules };

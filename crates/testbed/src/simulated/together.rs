@@ -1,16 +1,14 @@
 //! Several reference devices that share one virtual time and are not connected to each other.
 
 use super::system::ReferenceSystem;
-use super::{config, describe, unusable};
-use crate::kinds::REFERENCE;
+use super::{config, describe, record, unusable, world};
 use drophammer_lab::{Dut, Filters, LabError};
 use drophammer_methods::Contestant;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::suite::{DutConfig, PortConfig};
-use drophammer_port::simulated::{self, SimulatedClock, SimulatedPort};
+use drophammer_port::simulated::{SimulatedClock, SimulatedPort};
 use drophammer_reference::{Faults, Network, NetworkConfig};
-use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
 use std::collections::BTreeMap;
 
@@ -96,19 +94,9 @@ pub fn bring_up_together(
     }
     built.edges = edges;
     let reference = ReferenceSystem::new(Network::new(built).map_err(|e| e.to_string())?);
-    let macs: Vec<_> = (0..configs.len()).map(|i| host_mac(seed, i)).collect();
-    let mtu = configs.iter().map(|p| p.mtu).max().unwrap_or(1500);
-    let (clock, ports) = simulated::world_of_queues(Box::new(reference.clone()), &macs, mtu, 1);
+    let (clock, ports) = world(reference.clone(), configs, 1, seed);
     let member = |(index, (faults, dut, text)): (usize, (Faults, &DutConfig, String))| {
-        let record = DutRecord {
-            name: dut.name.clone(),
-            kind: REFERENCE.into(),
-            version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
-            confinement: "virtual time".into(),
-            config: [("reference.txt".to_owned(), text)].into(),
-            simulated: true,
-            ..DutRecord::default()
-        };
+        let record = record(dut, "virtual time".into(), [("reference.txt".to_owned(), text)].into());
         Box::new(Member { reference: reference.clone(), index, faults, record }) as Box<dyn Dut>
     };
     Ok((clock, ports, parts.into_iter().enumerate().map(member).collect()))

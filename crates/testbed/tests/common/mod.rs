@@ -15,7 +15,7 @@ use drophammer_model::registry::Registry;
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
 use drophammer_port::simulated::SimulatedClock;
-use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use drophammer_port::{Clock, Port, pass_on};
 use drophammer_reference::{Config, Faults};
 use drophammer_rig::{Ports, Rig};
 use drophammer_suite::{Overrides, read};
@@ -272,19 +272,5 @@ pub fn one_by_one(bed: &mut TestSetup<'_>) {
 }
 
 impl Port for FrameByFrame {
-    fn info(&self) -> &PortInfo {
-        self.0.info()
-    }
-    fn slots(&mut self) -> &mut Batch {
-        self.0.slots()
-    }
-    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        self.0.send(frames)
-    }
-    fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        self.0.receive()
-    }
-    fn counters(&mut self) -> Result<PortCounters, PortError> {
-        self.0.counters()
-    }
+    pass_on!(0: info, slots, send, receive, counters);
 }

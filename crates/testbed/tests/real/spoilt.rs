@@ -12,7 +12,7 @@ use drophammer_model::record::TrialRecord;
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::{Family, Load, Validity};
 use drophammer_port::af_packet::AfPacket;
-use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
+use drophammer_port::{Clock, Port, PortError, PortInfo, Received, Sent, SystemClock, pass_on};
 use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::validity::HostTolerance;
@@ -141,12 +141,10 @@ impl Drop for Spoiled {
 }
 
 impl Port for Spoiled {
+    pass_on!(inner: slots, counters);
+
     fn info(&self) -> &PortInfo {
         &self.info
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        self.inner.slots()
     }
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
@@ -173,10 +171,6 @@ impl Port for Spoiled {
             self.act();
         }
         self.inner.receive()
-    }
-
-    fn counters(&mut self) -> Result<PortCounters, PortError> {
-        self.inner.counters()
     }
 }
 

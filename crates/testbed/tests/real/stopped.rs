@@ -10,7 +10,7 @@ use drophammer_model::record::TrialRecord;
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::{Family, Load, Validity};
 use drophammer_port::af_packet::AfPacket;
-use drophammer_port::{Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
+use drophammer_port::{Port, PortError, Sent, SystemClock, pass_on};
 use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::{Session, config, device};
@@ -48,13 +48,7 @@ struct Counted {
 }
 
 impl Port for Counted {
-    fn info(&self) -> &PortInfo {
-        self.inner.info()
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        self.inner.slots()
-    }
+    pass_on!(inner: info, slots, receive, counters);
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         if let Some(left) = self.left {
@@ -64,14 +58,6 @@ impl Port for Counted {
             }
         }
         self.inner.send(frames)
-    }
-
-    fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        self.inner.receive()
-    }
-
-    fn counters(&mut self) -> Result<PortCounters, PortError> {
-        self.inner.counters()
     }
 }
 

@@ -3,20 +3,11 @@
 
 #[path = "../../../../fuzz/src/lib.rs"]
 mod bodies;
+#[path = "../../../../fuzz/src/corpus.rs"]
+mod corpus;
 
+use corpus::replay;
 use std::path::PathBuf;
-
-fn replay(target: &str, body: fn(&[u8])) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() >= 10, "{} files in {}", files.len(), folder.display());
-    for file in files {
-        let data = std::fs::read(&file).unwrap();
-        let done = std::panic::catch_unwind(|| body(&data));
-        assert!(done.is_ok(), "{} fails; the reason stands above", file.display());
-    }
-}
 
 #[test]
 fn wire() {
@@ -89,16 +80,20 @@ fn every_target_is_replayed() {
     let here = text("tests/virtual_time/corpus.rs");
     // Crates that read stored runs, messages of the API and messages of other hosts replay the corpus of these targets
     // themselves.
-    let there =
-        ["../report/tests/corpus.rs", "../server/tests/grpc.rs", "../server/tests/otg.rs", "../agent/tests/corpus.rs"]
-            .map(text)
-            .concat();
+    let there = [
+        "../report/tests/reports/corpus.rs",
+        "../server/tests/api/grpc.rs",
+        "../server/tests/api/otg.rs",
+        "../agent/tests/corpus.rs",
+    ]
+    .map(text)
+    .concat();
     let targets = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
     for entry in std::fs::read_dir(targets).unwrap() {
         let target = entry.unwrap().path();
         let target = target.file_stem().unwrap().to_str().unwrap();
         let replayed = here.contains(&format!("replay(\"{target}\", bodies::{target}::run)"))
-            || there.contains(&format!("{target}::run(&data)"));
+            || there.contains(&format!("replay(\"{target}\", {target}::run)"));
         assert!(replayed, "{target} is not replayed");
     }
 }

@@ -17,7 +17,7 @@ use drophammer_model::traffic::{
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, Targets, TrialResult, TrialSpec};
 use drophammer_port::priority::{HighPriority, pin, usable};
 use drophammer_port::{
-    Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock, memory,
+    Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock, info_and_slots, memory,
 };
 use drophammer_traffic::generator::PortGenerator;
 use drophammer_traffic::permutation::Permutation;
@@ -59,12 +59,7 @@ impl Sink {
 }
 
 impl Port for Sink {
-    fn info(&self) -> &PortInfo {
-        &self.info
-    }
-    fn slots(&mut self) -> &mut Batch {
-        &mut self.slots
-    }
+    info_and_slots!();
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         black_box(&self.slots);
         Ok(Sent { accepted: frames as u32, ..Sent::default() })

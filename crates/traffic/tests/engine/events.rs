@@ -3,7 +3,7 @@
 use crate::common::*;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, LoadStep, TimedEvent, TrialResult, TrialSpec};
-use drophammer_port::{Arrival, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, memory};
+use drophammer_port::{Arrival, Clock, Port, PortError, memory, pass_on};
 use drophammer_traffic::{Control, Layout, Neighbour, Plan, PlanError, SendFrame, Timing, run, run_lanes};
 use drophammer_wire::MacAddr;
 use proptest::prelude::*;
@@ -16,21 +16,7 @@ use std::time::Duration;
 struct FrameByFrame(Box<dyn Port>);
 
 impl Port for FrameByFrame {
-    fn info(&self) -> &PortInfo {
-        self.0.info()
-    }
-    fn slots(&mut self) -> &mut Batch {
-        self.0.slots()
-    }
-    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        self.0.send(frames)
-    }
-    fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        self.0.receive()
-    }
-    fn counters(&mut self) -> Result<PortCounters, PortError> {
-        self.0.counters()
-    }
+    pass_on!(0: info, slots, send, receive, counters);
 }
 
 /// Opens (even events) and closes (odd events) a gate in the device. Each event sends a frame.

@@ -3,7 +3,7 @@
 use crate::common::*;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, Load, TrialResult};
-use drophammer_port::{Arrival, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use drophammer_port::{Arrival, Clock, Port, PortCounters, PortError, PortInfo, Received, pass_on};
 use drophammer_traffic::{Control, SendFrame};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -68,14 +68,10 @@ struct Told {
 }
 
 impl Port for Told {
+    pass_on!(inner: slots, send);
+
     fn info(&self) -> &PortInfo {
         &self.info
-    }
-    fn slots(&mut self) -> &mut Batch {
-        self.inner.slots()
-    }
-    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        self.inner.send(frames)
     }
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         let frames = self.inner.receive()?;

@@ -5,7 +5,7 @@ use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{
     DestinationCounts, Family, FlowDuration, FlowSchedule, FlowSpec, GroupCounts, Load, TrialSpec,
 };
-use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use drophammer_port::{Clock, Port, PortError, PortInfo, Sent, pass_on};
 use drophammer_traffic::{Traffic, merge};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -19,12 +19,10 @@ struct Refusing {
 }
 
 impl Port for Refusing {
+    pass_on!(inner: slots, receive, counters);
+
     fn info(&self) -> &PortInfo {
         &self.info
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        self.inner.slots()
     }
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
@@ -41,14 +39,6 @@ impl Port for Refusing {
             }
         }
         Ok(sent)
-    }
-
-    fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        self.inner.receive()
-    }
-
-    fn counters(&mut self) -> Result<PortCounters, PortError> {
-        self.inner.counters()
     }
 }
 

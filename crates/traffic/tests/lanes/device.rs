@@ -2,7 +2,7 @@
 
 use crate::common::{key, signed};
 use drophammer_port::memory::MemoryPort;
-use drophammer_port::{BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use drophammer_port::{BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, info_and_slots};
 use drophammer_traffic::Layout;
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::{LEN, Signature};
@@ -126,13 +126,7 @@ impl Wired {
 }
 
 impl Port for Wired {
-    fn info(&self) -> &PortInfo {
-        &self.info
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        &mut self.slots
-    }
+    info_and_slots!();
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         let mut sent = Sent::default();

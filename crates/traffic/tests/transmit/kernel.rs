@@ -2,7 +2,7 @@
 
 use super::*;
 use drophammer_port::kernel_generator::{Stream, StreamProgress, StreamReport};
-use drophammer_port::{Batch, KernelGenerator, PortCounters, PortInfo, Received, Sent};
+use drophammer_port::{KernelGenerator, pass_on};
 
 /// A port that claims to generate frames in the kernel.
 struct InKernel {
@@ -11,21 +11,8 @@ struct InKernel {
 }
 
 impl Port for InKernel {
-    fn info(&self) -> &PortInfo {
-        self.inner.info()
-    }
-    fn slots(&mut self) -> &mut Batch {
-        self.inner.slots()
-    }
-    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        self.inner.send(frames)
-    }
-    fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        self.inner.receive()
-    }
-    fn counters(&mut self) -> Result<PortCounters, PortError> {
-        self.inner.counters()
-    }
+    pass_on!(inner: info, slots, send, receive, counters);
+
     fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
         Some(self)
     }

@@ -19,10 +19,10 @@ fn pcap(frames: &[(u64, &[u8])]) -> Vec<u8> {
 }
 
 /// What tshark prints about these frames, with the checksums of IP, UDP and TCP verified. Prints a message and returns `None` if
-/// tshark is not installed. `name` distinguishes the captures of one process.
+/// tshark is not installed. `name` distinguishes the captures of a module.
 fn run(name: &str, frames: &[(u64, &[u8])], arguments: &[&str]) -> Option<String> {
-    let program = env!("CARGO_CRATE_NAME");
-    let path = std::env::temp_dir().join(format!("drophammer-{program}-{name}-{}.pcap", std::process::id()));
+    let module = module_path!().replace("::", "-");
+    let path = std::env::temp_dir().join(format!("drophammer-{module}-{name}-{}.pcap", std::process::id()));
     std::fs::write(&path, pcap(frames)).unwrap();
     let checks = ["ip", "udp", "tcp"].map(|protocol| format!("{protocol}.check_checksum:TRUE"));
     let output = Command::new("tshark")

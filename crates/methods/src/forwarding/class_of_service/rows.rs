@@ -125,7 +125,19 @@ pub(super) struct Fare<'a> {
     pub marks: Vec<String>,
 }
 
-impl Fare<'_> {
+impl<'a> Fare<'a> {
+    /// A class with these rates and without faults; `unknown` is why the trial would prove nothing about it.
+    pub fn new(
+        class: &'a ServiceClass,
+        counts: &'a GroupCounts,
+        (offered_pps, received_pps): (f64, f64),
+        share: Option<(f64, f64)>,
+        unknown: Option<&'static str>,
+    ) -> Fare<'a> {
+        let (faults, marks) = (Vec::new(), Vec::new());
+        Fare { class, counts, offered_pps, received_pps, share, faults, unknown, marks }
+    }
+
     /// Share minus expected share, in percentage points.
     pub fn error(&self) -> Option<f64> {
         self.share.map(|(share, expected)| share - expected)

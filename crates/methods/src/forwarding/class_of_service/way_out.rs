@@ -80,16 +80,9 @@ fn write(
         let Some(counts) = group(result, &class.name) else { continue };
         // True if the class wants less than its guaranteed share.
         let content = steady.offered[i] < sharing.guaranteed(i, congestion.pps, &steady.offered);
-        let mut fare = Fare {
-            class,
-            counts,
-            offered_pps: steady.offered[i],
-            received_pps: steady.arrived[i],
-            share: shares.as_ref().map(|shares| shares[i]),
-            faults: Vec::new(),
-            unknown: free.then_some(NOT_OVERLOADED),
-            marks: Vec::new(),
-        };
+        let share = shares.as_ref().map(|shares| shares[i]);
+        let mut fare =
+            Fare::new(class, counts, (steady.offered[i], steady.arrived[i]), share, free.then_some(NOT_OVERLOADED));
         if counts.lost > 0 && !overloaded {
             fare.faults.push(format!("lost {} frames without overload", counts.lost));
         } else if counts.lost > 0 && content {

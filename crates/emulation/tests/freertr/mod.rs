@@ -1,7 +1,7 @@
 //! LDP, OSPF and BFD with freeRtr. RSVP-TE is in `rsvp_freertr`, BGP among the daemons of `bgp_daemons`.
 //!
 //! Build freeRtr (github.com/mc36/freeRtr) with `javac -d CLASSES`, then
-//! `FREERTR=CLASSES cargo test -p drophammer-emulation --test freertr -- --ignored --test-threads 1`, as root. With DROPHAMMER_RECORD set, the exchanges
+//! `FREERTR=CLASSES cargo test -p drophammer-emulation --test protocols freertr:: -- --ignored --test-threads 1`, as root. With DROPHAMMER_RECORD set, the exchanges
 //! go to `tests/recorded`, which `routing_recorded.rs` and `ldp` replay.
 
 mod router;
@@ -200,17 +200,17 @@ fn bfd_session(classes: &str) {
 #[test]
 #[ignore = "needs root and freeRtr"]
 fn ldp_mappings_both_ways() {
-    in_namespace("ldp_mappings_both_ways", ldp_session);
+    in_namespace("freertr::ldp_mappings_both_ways", ldp_session);
 }
 
 #[test]
 #[ignore = "needs root and freeRtr"]
 fn ospf_lsas_both_ways() {
-    in_namespace("ospf_lsas_both_ways", ospf_adjacency);
+    in_namespace("freertr::ospf_lsas_both_ways", ospf_adjacency);
 }
 
 #[test]
 #[ignore = "needs root and freeRtr"]
 fn bfd_up_and_down() {
-    in_namespace("bfd_up_and_down", bfd_session);
+    in_namespace("freertr::bfd_up_and_down", bfd_session);
 }

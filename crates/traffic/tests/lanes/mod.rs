@@ -1,11 +1,9 @@
 //! Trials on several threads, over ports in memory. The faults of the device between them depend on the contents of frames, not on times, so the
 //! counts are the same on any number of lanes.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod device;
 
-use common::{flow, key, reconcile, spec};
+use crate::common::{flow, key, reconcile, spec};
 use device::{Failure, Faults, NO, NONE, OTHER, Ways, Wired};
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
@@ -179,7 +177,8 @@ fn every_count_is_the_same_on_one_thread_and_on_several() {
         assert!(counts.iter().all(|n| *n > 0) && g.last_loss_ns.is_some(), "nothing is proven by this: {g:#?}");
     }
     assert!(here.health.unsent > 0 && here.health.stale > 0 && here.health.other_received > 0, "{:?}", here.health);
-    for layout in [1, 2, 3, 4].map(|lanes| Layout::round_robin(4, lanes)) {
+    at_once([1, 2, 3, 4], |lanes| {
+        let layout = Layout::round_robin(4, lanes);
         let mut bench = Bench::new(&spec, layout.clone(), FAULTS, |_| Failure::Never);
         let result = bench.run(&spec).unwrap();
         reconcile(&spec, &result);
@@ -188,7 +187,13 @@ fn every_count_is_the_same_on_one_thread_and_on_several() {
         assert_eq!(bench.hosts.iter().map(|h| h.received).sum::<u64>(), result.health.other_received);
         assert!(bench.hosts.iter().all(|h| h.received > 0));
         assert_eq!(bench.answers.load(Relaxed), result.health.other_received);
-    }
+    });
+}
+
+/// Calls `check` with each of `all`, at the same time: a trial with losses waits a second for late frames.
+fn at_once<T: Send, const N: usize>(all: [T; N], check: impl Fn(T) + Sync) {
+    let check = &check;
+    std::thread::scope(|scope| all.into_iter().for_each(|one| drop(scope.spawn(move || check(one)))));
 }
 
 /// Removes the counts of frame order where either side does not know the order.
@@ -205,7 +210,7 @@ fn every_count_is_the_same_on_one_queue_and_on_several() {
     // A port refuses every n-th frame of a queue.
     let faults = Faults { refuse: NO, ..FAULTS };
     let here = Bench::new(&spec, Layout::one(3), faults, |_| Failure::Never).run_here(&spec);
-    for (queues, lanes) in [([2, 2, 2], 1), ([2, 2, 2], 2), ([1, 3, 2], 3), ([2, 2, 2], 6)] {
+    at_once([([2, 2, 2], 1), ([2, 2, 2], 2), ([1, 3, 2], 3), ([2, 2, 2], 6)], |(queues, lanes)| {
         let layout = Layout::queues(&queues, lanes);
         let mut bench = Bench::new(&spec, layout.clone(), faults, |_| Failure::Never);
         let result = bench.run(&spec).unwrap();
@@ -219,7 +224,7 @@ fn every_count_is_the_same_on_one_queue_and_on_several() {
         assert!(result.groups.iter().all(unknown), "{layout:?}");
         assert_eq!(bench.hosts.iter().map(|h| h.received).sum::<u64>(), result.health.other_received);
         assert_eq!(bench.answers.load(Relaxed), result.health.other_received);
-    }
+    });
 }
 
 proptest! {
@@ -240,8 +245,11 @@ proptest! {
         let every: Vec<u64> = every.into_iter().zip(without).map(|(n, no)| if no { NO } else { n }).collect();
         let [lose, twice, astray, corrupt, swap, stale, other, refuse] = every.try_into().unwrap();
         let faults = Faults { lose, twice, astray, corrupt, swap, stale, other, refuse };
-        let here = Bench::new(&spec, Layout::one(ports), faults, |_| Failure::Never).run_here(&spec);
-        let many = Bench::new(&spec, Layout::round_robin(ports, lanes), faults, |_| Failure::Never).run(&spec).unwrap();
+        let bench = |layout| Bench::new(&spec, layout, faults, |_| Failure::Never);
+        let (here, many) = std::thread::scope(|scope| {
+            let here = scope.spawn(|| bench(Layout::one(ports)).run_here(&spec));
+            (bench(Layout::round_robin(ports, lanes)).run(&spec).unwrap(), here.join().unwrap())
+        });
         prop_assert_eq!(timeless(&here), timeless(&many));
     }
 }

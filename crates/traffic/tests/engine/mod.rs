@@ -1,12 +1,5 @@
 //! Generator and analyzer between ports in memory, in virtual time.
 
-#![allow(missing_docs)]
-
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../../../wire/tests/tshark/mod.rs"]
-mod tshark;
-
 mod alternate;
 mod corruption;
 mod decoded;

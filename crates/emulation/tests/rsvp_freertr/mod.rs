@@ -2,7 +2,7 @@
 //! router b. A live run (ignored by default) makes the recording. The replay checks that our routers still behave in the same way.
 //!
 //! Live: build freeRtr (github.com/mc36/freeRtr) with `javac -d CLASSES`, then
-//! `FREERTR=CLASSES cargo test -p drophammer-emulation --test rsvp_freertr -- --ignored`, as root.
+//! `FREERTR=CLASSES cargo test -p drophammer-emulation --test protocols rsvp_freertr -- --ignored`, as root.
 
 mod live;
 

@@ -1,11 +1,9 @@
 //! Flows that start, stop and pause: exactly the frames leave that are due while their flow sends.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod kernel;
 mod threads;
 
-use common::*;
+use crate::common::*;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{
     AddressRange, Family, FlowDuration, FlowSchedule, FlowSpec, Load, LoadStep, StoppedFlow, TrialResult, TrialSpec,
@@ -308,7 +306,7 @@ fn trials() -> impl Strategy<Value = TrialSpec> {
 
 /// Addresses of the reverse direction.
 fn both_back(flow: &FlowSpec) -> (AddressRange, drophammer_model::trial::Targets) {
-    let back = common::flow("", 1, 0, Family::Ipv4, 5, flow.weight);
+    let back = crate::common::flow("", 1, 0, Family::Ipv4, 5, flow.weight);
     (back.sources, back.destinations)
 }
 

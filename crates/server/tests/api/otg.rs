@@ -1,20 +1,11 @@
 //! Malicious configurations: replays the corpus of the fuzz target `otg` (see `fuzz/`), and tries random changes.
 
-#[path = "../../../fuzz/src/otg.rs"]
+#[path = "../../../../fuzz/src/otg.rs"]
 mod otg;
 
+use crate::corpus::{inputs, replay};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use std::path::PathBuf;
-
-/// The corpus, by name.
-fn corpus() -> Vec<(String, Vec<u8>)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/otg");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut all: Vec<_> = files.map(|file| (file.display().to_string(), std::fs::read(&file).unwrap())).collect();
-    all.sort();
-    all
-}
 
 /// Replaces one value of a document: the `n`-th that a traversal finds.
 fn replace(document: &mut Value, n: &mut usize, by: &Value) {
@@ -39,12 +30,7 @@ fn replace(document: &mut Value, n: &mut usize, by: &Value) {
 
 #[test]
 fn every_input_of_the_corpus() {
-    let all = corpus();
-    assert!(all.len() >= 10, "{} files", all.len());
-    for (name, data) in all {
-        let done = std::panic::catch_unwind(|| otg::run(&data));
-        assert!(done.is_ok(), "{name} fails; the reason stands above");
-    }
+    replay("otg", otg::run);
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -66,7 +52,7 @@ fn value() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn changed_configurations(file in any::<prop::sample::Index>(), changes in prop::collection::vec((0usize..400, value()), 1..6)) {
-        let all: Vec<Value> = corpus().iter().filter_map(|(_, data)| serde_json::from_slice(data).ok()).collect();
+        let all: Vec<Value> = inputs("otg").iter().filter_map(|(_, data)| serde_json::from_slice(data).ok()).collect();
         let mut document = file.get(&all).clone();
         for (mut at, by) in changes {
             replace(&mut document, &mut at, &by);

@@ -1,0 +1,10 @@
+//! The emulated protocols against each other, recorded daemons and independent decoders, in virtual time. One program, because linking
+//! several takes longer than running them; `bgp` is another one, because it measures the memory of its process.
+
+mod bgp_daemons;
+mod exchanges;
+mod freertr;
+mod ldp;
+mod ospf;
+mod rsvp;
+mod rsvp_freertr;

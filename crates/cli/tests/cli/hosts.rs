@@ -144,16 +144,17 @@ fn a_run_that_is_killed_while_agents_send_goes_on_with_whole_trials() {
         records.filter(|record| kind_of(record) == "trial" && record["test"] == "soak").collect()
     };
     let killed = read("killed.jsonl");
-    assert!(!killed.contains("\"record\":\"ended\"") && of_soak(&killed).len() == 3, "{killed}");
+    assert!(!killed.contains("\"record\":\"ended\"") && of_soak(&killed).len() >= 3, "{killed}");
     let all = records(&out);
     assert_eq!(kind_of(all.last().unwrap()), "ended");
-    let of_rounds = |kind: &str| -> Vec<u64> {
-        let of_soak = all.iter().filter(|record| kind_of(record) == kind && record["test"] == "soak");
-        of_soak.map(|record| record["round"].as_u64().unwrap_or(1)).collect()
-    };
+    // A trial that a busy host spoilt is stored too, and repeated.
+    let is_valid = |trial: &serde_json::Value| trial["result"]["validity"]["verdict"] == "valid";
+    let trials: Vec<_> = of_soak(&read("out/run.jsonl")).into_iter().filter(is_valid).collect();
+    let round = |record: &serde_json::Value| record["round"].as_u64().unwrap_or(1);
+    let tests = all.iter().filter(|record| kind_of(record) == "test" && record["test"] == "soak");
     // The second round has begun again.
-    assert_eq!((of_rounds("test"), of_rounds("trial")), (vec![1, 2], vec![1, 1, 2, 2]), "{}", said());
-    let trials = of_soak(&read("out/run.jsonl"));
+    assert_eq!(tests.map(round).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(trials.iter().map(round).collect::<Vec<_>>(), [1, 1, 2, 2], "{}", said());
     let numbers: BTreeSet<_> = trials.iter().map(|trial| trial["result"]["trial"].as_u64()).collect();
     assert_eq!(numbers.len(), 4);
     for trial in &trials {
@@ -167,9 +168,8 @@ fn a_run_that_is_killed_while_agents_send_goes_on_with_whole_trials() {
         let named = hosts.as_array().unwrap().iter().map(|host| (&host["name"], &host["ports"][0]));
         assert!(named.eq([(&"host1".into(), &"eth1".into()), (&"host2".into(), &"eth1".into())]), "{hosts}");
     }
-    assert_eq!(
-        of_soak(&read("out/cut-off-1.jsonl")).len(),
-        1,
+    assert!(
+        !of_soak(&read("out/cut-off-1.jsonl")).is_empty(),
         "the first trial of the second round, which was cut off"
     );
     let report = read("out/report.md");

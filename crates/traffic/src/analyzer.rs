@@ -197,6 +197,7 @@ impl Analyzer {
         let mut varies = vec![false; names.groups().len()];
         let varying = spec.flows.iter().enumerate().filter(|(_, flow)| flow.ipdv);
         varying.for_each(|(id, _)| varies[group_of(names, id) as usize] = true);
+        let groups = varies.len();
         let extras = own().any(|(_, flow)| FlowExtras::asked_for(flow));
         let encapsulations: Vec<_> =
             own().map(|(_, flow)| Encapsulation::new(headers::arriving(flow), flow.family)).collect();
@@ -225,7 +226,7 @@ impl Analyzer {
             deviating,
             misdelivered: Misdeliveries::default(),
             home: Home { places, register },
-            groups: varies.into_iter().map(|ipdv| GroupReceived::new(bins, ports, ipdv)).collect(),
+            groups: varies.into_iter().map(|ipdv| GroupReceived::new(bins, ports, ipdv, groups)).collect(),
             port_groups: port_groups.map(|group| group as usize).collect(),
             bins: [Bins::new(bin_ns); 2],
             late_ns: timing.late_ns,

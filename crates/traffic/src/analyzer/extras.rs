@@ -103,7 +103,6 @@ impl Before {
 }
 
 /// The delay variations of a group.
-#[derive(Default)]
 pub(super) struct Ipdv {
     /// Variations below 0, by amount.
     falls: Latencies,
@@ -114,6 +113,11 @@ pub(super) struct Ipdv {
 }
 
 impl Ipdv {
+    /// Creates empty counts.
+    pub(super) fn new(latencies: fn() -> Latencies) -> Ipdv {
+        Ipdv { falls: latencies(), rises: latencies(), range: None }
+    }
+
     #[inline]
     pub(super) fn record(&mut self, variation: i64) {
         let amount = variation.unsigned_abs();
@@ -187,7 +191,7 @@ mod tests {
     #[test]
     fn no_pair_is_a_summary_and_no_request_is_none() {
         assert_eq!(summary(std::iter::empty()), None);
-        assert_eq!(summary([Ipdv::default().report()].iter()), Some(IpdvSummary::default()));
+        assert_eq!(summary([Ipdv::new(Latencies::new).report()].iter()), Some(IpdvSummary::default()));
     }
 
     proptest! {
@@ -195,7 +199,7 @@ mod tests {
         fn lanes_together_have_the_median_of_all(variations in proptest::collection::vec(-1_000i64..1_000, 1..200), split in any::<prop::sample::Index>()) {
             let (one, other) = variations.split_at(split.index(variations.len()));
             let reports = [one, other].map(|part| {
-                let mut ipdv = Ipdv::default();
+                let mut ipdv = Ipdv::new(Latencies::new);
                 part.iter().for_each(|variation| ipdv.record(*variation));
                 ipdv.report()
             });

@@ -10,6 +10,9 @@ use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
 use drophammer_model::size::MIN_FRAME;
 
+/// With more groups than this, all their latencies would take too much memory: each group makes room for those that it has.
+const MANY_GROUPS: usize = 64;
+
 /// Time bins of a group at its receivers.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiveBins {
@@ -45,7 +48,9 @@ pub struct GroupReceived {
 }
 
 impl GroupReceived {
-    pub(crate) fn new(bins: usize, ports: usize, ipdv: bool) -> GroupReceived {
+    /// Creates the counts of one of `groups` groups.
+    pub(crate) fn new(bins: usize, ports: usize, ipdv: bool, groups: usize) -> GroupReceived {
+        let latencies: fn() -> Latencies = if groups > MANY_GROUPS { Latencies::new } else { Latencies::prepared };
         GroupReceived {
             stray: 0,
             corrupted: 0,
@@ -53,12 +58,12 @@ impl GroupReceived {
             bytes: 0,
             bins: ReceiveBins { delivered: spaced(bins), arrived: spaced(bins) },
             elsewhere: spaced(ports),
-            latencies: Latencies::new(),
+            latencies: latencies(),
             latency_sum: 0,
             latency_min: u64::MAX,
             latency_max: 0,
             arrivals: [u64::MAX, 0],
-            ipdv: ipdv.then(Box::default),
+            ipdv: ipdv.then(|| Box::new(Ipdv::new(latencies))),
         }
     }
 
@@ -101,14 +106,19 @@ impl GroupReceived {
         )
     }
 
-    /// Returns the counts so far.
+    /// Returns the frames of each latency so far: `(lower end of the histogram's bucket in ns, frames)`, ascending.
+    pub(crate) fn latency_steps(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.latencies.steps()
+    }
+
+    /// Returns the counts so far, without the frames of each latency.
     pub(crate) fn counts(&self) -> GroupCounts {
         GroupCounts {
             refused: 0,
             corrupted: self.corrupted,
             stray: self.stray,
             bytes: self.bytes,
-            latencies: self.latencies.steps().collect(),
+            latencies: Vec::new(),
             latency_max_ns: self.latency_max,
             arrivals: (self.latency_min <= self.latency_max).then_some(Times {
                 first: Instant(self.arrivals[0]),

@@ -155,9 +155,9 @@ pub fn run(args: &RunArgs) -> Ended {
     let detached = (args.detached || args.served).then(Detached::leave).transpose();
     let detached = detached.map_err(|e| Failure::environment(format!("--detach: the terminal cannot be left: {e}")))?;
     let order = detached.as_ref().filter(|_| args.served).map(Detached::order).transpose()?;
-    let tell = |errors: &SuiteErrors| detached.iter().for_each(|detached| detached.refuse(errors));
+    let refuse = |errors: &SuiteErrors| detached.iter().for_each(|detached| detached.refuse(errors));
     let (mut suite, kept_texts) = match &order {
-        Some(order) => load_order(&args.suite, order, &tell)?,
+        Some(order) => load_order(&args.suite, order, &refuse)?,
         None => load(&args.suite)?,
     };
     // Check this before the lab covers folders of the host.

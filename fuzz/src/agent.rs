@@ -1,6 +1,6 @@
 //! Messages of other hosts: whatever bytes arrive, they are refused or make sense, and reports that are accepted can be merged.
 
-use drophammer_agent::message::{Announcement, Lease, Reply, Request, State, Stored, decode, unpack};
+use drophammer_agent::message::{Announcement, Beat, Lease, Reply, Request, State, Stored, decode, unpack};
 use drophammer_model::Instant;
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
 use drophammer_port::{Arrival, Port, PortError, SystemClock, memory};
@@ -82,7 +82,7 @@ fn whole() -> &'static str {
 /// Decodes a message as anything, and merges reports.
 fn take(bytes: &[u8]) {
     let _ = (decode::<Request>(bytes), decode::<Reply>(bytes), decode::<State>(bytes), unpack(bytes).count());
-    let _ = (decode::<Announcement>(bytes), decode::<Lease>(bytes));
+    let _ = (decode::<Announcement>(bytes), decode::<Lease>(bytes), decode::<Beat>(bytes));
     if let Ok(stored) = decode::<Stored>(bytes) {
         let mut traffic = FarTraffic::new(plan(Layout::one(0).on_host(&[], 2)), 2);
         traffic.begin(Instant(1));

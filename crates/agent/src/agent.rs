@@ -4,8 +4,8 @@ use crate::Problem;
 use crate::clock::{Domain, steady_ns};
 use crate::link::{Access, LIFE, Link, RENEW, patiently};
 use crate::message::{
-    Announcement, LARGEST_REPORTS, Lease, Loan, MOST_PORTS, Over, PART, PROTOCOL, Reply, Request, State, Stored, What,
-    decode, encode, fits, is_host_name, lease_key, pack, speed_mbps, unpack,
+    Announcement, Beat, LARGEST_REPORTS, Lease, Loan, MOST_PORTS, Over, PART, PROTOCOL, Reply, Request, State, Stored,
+    What, decode, encode, fits, is_host_name, lease_key, pack, speed_mbps, unpack,
 };
 use crate::trial::Trial;
 use crate::worker::{Work, Worker};
@@ -44,7 +44,8 @@ pub struct Options {
     pub clock: Domain,
 }
 
-/// How often a host publishes its state, during a trial and between trials.
+/// How often a host looks at its state, during a trial and between trials. It publishes a change at once, and the state again
+/// after the longer time.
 const TELL: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(200)];
 /// Limit of device frames that wait to be passed on. Frames beyond it are lost and counted.
 const WAITING: usize = 4096;
@@ -241,7 +242,7 @@ impl Host {
             What::Plan { attempt, job } => plan(&worker, &trial, attempt, job).await.map(|()| Reply::Done),
             What::Start { attempt, at_ns, early_ns } => {
                 let agreed = Agreed { start: Instant(at_ns), early: Duration::from_nanos(early_ns) };
-                start(&worker, &trial, &terms, attempt, agreed).await.map(|()| Reply::Done)
+                start(&worker, &trial, attempt, agreed).await.map(|()| Reply::Done)
             }
             What::Wish { attempt, wish } => fulfil(&trial, attempt, wish).await,
             What::Report { attempt, refusals } => {
@@ -279,10 +280,10 @@ impl Host {
         }
         let Options { name, ports, version, .. } = &self.options;
         fits(&loan.version, name, version, PROTOCOL)?;
-        if loan.protocol != PROTOCOL || loan.ports.is_empty() || loan.all > MOST_PORTS || loan.hosts > MOST_PORTS {
+        if loan.protocol != PROTOCOL || loan.ports.is_empty() || loan.all > MOST_PORTS {
             return Err("a loan with impossible terms".into());
         }
-        if loan.host >= loan.hosts || !(50..=60_000).contains(&loan.silence_ms) {
+        if loan.host >= loan.all || !(50..=60_000).contains(&loan.silence_ms) {
             return Err("a loan with impossible terms".into());
         }
         let leases = self.link.leases().await.map_err(|e| e.to_string())?;
@@ -316,12 +317,10 @@ impl Host {
         let subscribe = |subject: String| self.link.client.subscribe(subject);
         let failed = |e: async_nats::SubscribeError| e.to_string();
         let beats = subscribe(format!("drophammer.beat.{lease}")).await.map_err(failed)?;
-        let states = subscribe(format!("drophammer.state.{lease}")).await.map_err(failed)?;
         let down = subscribe(format!("drophammer.down.{lease}.{}", loan.host)).await.map_err(failed)?;
         tasks.spawn(pass_up(self.link.clone(), format!("drophammer.up.{lease}"), passed));
         tasks.spawn(tell(self.link.clone(), format!("drophammer.state.{lease}"), loan.host, trial.clone()));
-        tasks.spawn(hear(beats, worker.clone(), beaten_ns.clone()));
-        tasks.spawn(hear_hosts(states, loan.clone(), trial.clone(), worker.clone()));
+        tasks.spawn(hear(beats, worker.clone(), trial.clone(), beaten_ns.clone()));
         tasks.spawn(pass_down(down, worker.clone()));
         *self.loan() = Some(Loaned { lease, terms: loan, worker, trial, beaten_ns, tasks });
         Ok(Reply::Lent(facts))
@@ -415,13 +414,7 @@ async fn plan(
     answer(planned).await
 }
 
-async fn start(
-    worker: &Worker,
-    trial: &Mutex<Trial<Live>>,
-    terms: &Loan,
-    attempt: u64,
-    agreed: Agreed,
-) -> Result<(), String> {
+async fn start(worker: &Worker, trial: &Mutex<Trial<Live>>, attempt: u64, agreed: Agreed) -> Result<(), String> {
     if agreed.start > worker.clock.now() + Duration::from_secs(60) {
         return Err("the start is more than a minute away".into());
     }
@@ -430,7 +423,7 @@ async fn start(
         if !trial.start(attempt)? {
             return Ok(());
         }
-        order(worker, |live| Work::Start { attempt, agreed, others: terms.hosts - 1, live })?
+        order(worker, |live| Work::Start { attempt, agreed, live })?
     };
     let live = answer(started).await?;
     let ending = locked(trial).started(attempt, live);
@@ -478,6 +471,7 @@ async fn fulfil(trial: &Mutex<Trial<Live>>, attempt: u64, wish: Wish) -> Result<
 
 /// Publishes the state of the host until the task is aborted.
 async fn tell(link: Link, subject: String, host: usize, trial: Arc<Mutex<Trial<Live>>>) {
+    let mut told = None::<(std::time::Instant, State)>;
     loop {
         let state = {
             let trial = locked(&trial);
@@ -486,44 +480,37 @@ async fn tell(link: Link, subject: String, host: usize, trial: Arc<Mutex<Trial<L
             State { host, attempt, standing, over: over.cloned() }
         };
         let is_running = state.attempt > 0 && state.over.is_none();
-        let mut bytes = encode(&state);
-        if bytes.len() > link.client.max_payload() {
-            let over = Some(Over::Failed("its own rings refused too many frames to name them".into()));
-            bytes = encode(&State { over, ..state });
+        if told.as_ref().is_none_or(|(at, known)| *known != state || at.elapsed() >= TELL[1]) {
+            let mut bytes = encode(&state);
+            if bytes.len() > link.client.max_payload() {
+                let over = Some(Over::Failed("its own rings refused too many frames to name them".into()));
+                bytes = encode(&State { over, ..state });
+            }
+            let _ = link.client.publish(subject.clone(), bytes.into()).await;
+            told = Some((std::time::Instant::now(), state));
         }
-        let _ = link.client.publish(subject.clone(), bytes.into()).await;
         tokio::time::sleep(TELL[usize::from(!is_running)]).await;
     }
 }
 
 /// Receives the controller's heartbeats. Each carries the time when it was sent, because one that was delayed for long
 /// does not show that the controller is alive.
-async fn hear(mut beats: async_nats::Subscriber, worker: Arc<Worker>, beaten_ns: Arc<AtomicU64>) {
-    while let Some(beat) = beats.next().await {
-        let Ok(sent) = <[u8; 8]>::try_from(&beat.payload[..]) else { continue };
-        let (sent, now) = (Instant(u64::from_be_bytes(sent)), worker.clock.now());
+async fn hear(
+    mut beats: async_nats::Subscriber,
+    worker: Arc<Worker>,
+    trial: Arc<Mutex<Trial<Live>>>,
+    beaten_ns: Arc<AtomicU64>,
+) {
+    while let Some(message) = beats.next().await {
+        let Ok(beat) = decode::<Beat>(&message.payload) else { continue };
+        let (sent, now) = (Instant(beat.sent_ns), worker.clock.now());
         worker.relay.heard(sent.min(now));
         let sent_ns = (steady_ns() as u64).saturating_sub(now.since(sent).as_nanos() as u64);
         beaten_ns.fetch_max(sent_ns, Ordering::Relaxed);
-    }
-}
-
-/// Passes the counts of the other hosts to the lanes of this one.
-async fn hear_hosts(
-    mut states: async_nats::Subscriber,
-    terms: Loan,
-    trial: Arc<Mutex<Trial<Live>>>,
-    worker: Arc<Worker>,
-) {
-    while let Some(message) = states.next().await {
-        let Ok(state) = decode::<State>(&message.payload) else { continue };
-        let other = match state.host {
-            host if host == terms.host || host >= terms.hosts => continue,
-            host => host - usize::from(host > terms.host),
-        };
-        let trial = locked(&trial);
-        if let Some(live) = trial.live_of(state.attempt) {
-            live.tell(other, state.standing, worker.clock.now());
+        if let Some((attempt, all)) = beat.running
+            && let Some(live) = locked(&trial).live_of(attempt)
+        {
+            live.tell(all, now);
         }
     }
 }

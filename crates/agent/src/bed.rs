@@ -146,8 +146,7 @@ const AGENT_PUBLISHES: &[&str] = &[
     "$JS.API.DIRECT.GET.KV_drophammer-leases.>",
 ];
 /// Subjects that an agent may subscribe to.
-const AGENT_SUBSCRIBES: &[&str] =
-    &["_INBOX.>", "drophammer.agent.*", "drophammer.beat.*", "drophammer.state.*", "drophammer.down.>"];
+const AGENT_SUBSCRIBES: &[&str] = &["_INBOX.>", "drophammer.agent.*", "drophammer.beat.*", "drophammer.down.>"];
 
 /// Ends the server in `folder`, and waits until it has ended. One that hangs is killed: what it has acknowledged is on its
 /// disk. Returns false if none was running.
@@ -221,6 +220,8 @@ mod tests {
         );
         let agent = text.split("user: agent").nth(1).unwrap();
         assert!(agent.contains("drophammer.record.>") && !agent.contains("$KV.drophammer-leases"), "{agent}");
+        // It tells where it stands, and hears of no other agent.
+        assert_eq!(agent.matches("drophammer.state.").count(), 1, "{agent}");
         assert_eq!(bed.url(), "tls://192.0.2.1:4222");
         let open = Bed { tls: None, ..bed };
         assert!(open.up().unwrap_err().0.contains("give --cert and --key"));

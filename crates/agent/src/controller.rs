@@ -2,20 +2,21 @@
 
 use crate::Problem;
 use crate::clock::{Domain, Exchange, Offset, one_way_ns, steady_ns};
+use crate::heard::Heard;
 use crate::leases::{end, keep, take_from_dead};
 use crate::link::{Access, LIFE, Link, patiently};
 use crate::message::{
-    Announcement, LARGEST_REPORTS, Lease, Loan, MOST_PORTS, Over, PROTOCOL, PortFacts, Reply, Request, State, Stored,
-    What, decode, decode_up_to, encode, fits, lease_key, pack, split, unpack,
+    Announcement, Beat, LARGEST_REPORTS, Lease, Loan, MOST_PORTS, Over, PROTOCOL, PortFacts, Reply, Request, State,
+    Stored, What, decode, decode_up_to, encode, fits, lease_key, pack, split, unpack,
 };
 use async_nats::Request as NatsRequest;
 use drophammer_model::Instant;
-use drophammer_model::trial::PortIndex;
+use drophammer_model::trial::{HostRecord, PortIndex};
 use drophammer_port::{Clock, PortError, SystemClock};
-use drophammer_rig::{Arriving, Far, FarPorts, FarResult, Job, LaneCounts, Lender, News, Refusals, Relayed, Wish};
+use drophammer_rig::{Arriving, Far, FarPorts, FarResult, Job, Lender, News, Refusals, Relayed, Wish};
 use futures_util::StreamExt;
 use futures_util::future::{join_all, try_join_all};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{interval, timeout};
+use tokio::time::timeout;
 
 /// How a controller works.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub struct Settings {
 
 /// Longest time between heartbeats of the controller; a short `silence` shortens it.
 const BEAT: Duration = Duration::from_millis(100);
+/// During a trial, the controller looks this many times per heartbeat whether hosts need one earlier.
+const LOOKS: u32 = 5;
 /// What to do about a host that is gone. A server whose disk is full can stop to answer, instead of saying so.
 const REMEDY: &str = "see that the agent and the server run, and that the server has room on its disk";
 /// A host that has sent nothing for this long counts as gone.
@@ -129,18 +132,6 @@ struct Host {
     ports: Vec<(String, PortIndex)>,
     /// Number of its clock among all clocks; 0 is the controller's.
     clock: usize,
-}
-
-/// What tasks have heard of hosts.
-#[derive(Default)]
-struct Heard {
-    states: Vec<Option<(std::time::Instant, State)>>,
-    /// Counts of lanes, with attempt and host.
-    counts: VecDeque<(u64, usize, Vec<LaneCounts>)>,
-    /// A request of the user that failed: the attempt, the host and the reason.
-    unfulfilled: Option<(u64, usize, String)>,
-    /// Why the leases were lost.
-    lost: Option<String>,
 }
 
 /// Leased ports.
@@ -261,12 +252,17 @@ impl Bond {
         };
         self.tasks.spawn_on(hear, self.runtime.handle());
         let (client, subject) = (self.link.client.clone(), format!("drophammer.beat.{}", self.lease.id));
-        let (clock, every) = (self.clock, self.beat());
+        let (clock, every, heard) = (self.clock, self.beat(), self.heard.clone());
         let beat = async move {
-            let mut next = interval(every);
+            let mut told = None;
             loop {
-                next.tick().await;
-                let _ = client.publish(subject.clone(), clock.now().0.to_be_bytes().to_vec().into()).await;
+                let running = locked(&heard).running();
+                if told.is_none_or(|(at, known): (std::time::Instant, _)| known != running || at.elapsed() >= every) {
+                    let beat = Beat { sent_ns: clock.now().0, running };
+                    let _ = client.publish(subject.clone(), encode(&beat).into()).await;
+                    told = Some((std::time::Instant::now(), running));
+                }
+                tokio::time::sleep(if running.is_some() { every / LOOKS } else { every }).await;
             }
         };
         self.tasks.spawn_on(beat, self.runtime.handle());
@@ -388,8 +384,8 @@ impl Bond {
     }
 
     /// Compares the clocks of all hosts with this host's clock. If several hosts share a clock, the best comparison counts.
-    /// Also returns how long a message takes to the slowest host, in ns.
-    async fn compare(&self) -> Result<(Vec<Offset>, u64), PortError> {
+    /// Also returns how long a message takes to each host, in ns.
+    async fn compare(&self) -> Result<(Vec<Offset>, Vec<u64>), PortError> {
         let compared = try_join_all(self.hosts.iter().map(|host| async move {
             let mut exchanges = Vec::new();
             for _ in 0..EXCHANGES {
@@ -401,15 +397,15 @@ impl Bond {
             let offset = Offset::of(&exchanges).ok_or_else(|| self.lost(host, "its clock cannot be compared"))?;
             Ok::<_, PortError>((host.clock, offset, one_way_ns(&exchanges)))
         }));
-        let (mut best, mut slowest) = (vec![None; self.offsets.len()], 0);
+        let (mut best, mut ways) = (vec![None; self.offsets.len()], Vec::new());
         for (clock, offset, one_way_ns) in compared.await? {
             let place: &mut Option<Offset> = &mut best[clock];
             *place = Some(place.filter(|known| known.error_ns <= offset.error_ns).unwrap_or(offset));
-            slowest = slowest.max(one_way_ns);
+            ways.push(one_way_ns);
         }
         // It is the own one.
         best[0] = None;
-        Ok((best.into_iter().map(|offset| offset.unwrap_or(Offset::NONE)).collect(), slowest))
+        Ok((best.into_iter().map(|offset| offset.unwrap_or(Offset::NONE)).collect(), ways))
     }
 
     fn next_number(&self) -> u64 {
@@ -424,7 +420,6 @@ impl Bond {
             protocol: PROTOCOL,
             number: self.next_number(),
             host: number,
-            hosts: self.hosts.len(),
             ports: host.ports.clone(),
             all: self.all,
             origin_ns,
@@ -477,7 +472,11 @@ impl Bond {
         // States received before a host's answer are about an earlier attempt, and the answer itself shows that the
         // host is alive.
         let answered = std::time::Instant::now();
-        locked(&bond.heard).states.iter_mut().flatten().for_each(|(at, state)| (*at, state.over) = (answered, None));
+        {
+            let mut heard = locked(&bond.heard);
+            heard.states.iter_mut().flatten().for_each(|(at, state)| (*at, state.over) = (answered, None));
+            heard.running = Some(self.attempt);
+        }
         self.launched = true;
         let bond = &*self;
         let early = Duration::from_nanos(bond.apart_ns());
@@ -496,6 +495,7 @@ impl Bond {
     /// Has the reports of all hosts stored, and fetches them.
     async fn collect(&mut self, refusals: Refusals, waited_ns: Option<u64>) -> Result<FarResult, PortError> {
         let bond = &*self;
+        locked(&bond.heard).running = None;
         let fetch = |number: usize| {
             let what = What::Report { attempt: bond.attempt, refusals: refusals.clone() };
             async move {
@@ -513,7 +513,7 @@ impl Bond {
             }
         };
         let reports = try_join_all((0..bond.hosts.len()).map(fetch)).await?.concat();
-        let (now, one_way_ns) = self.compare().await?;
+        let (now, ways) = self.compare().await?;
         let (before, at) = &self.before;
         for host in &self.hosts {
             let (now, before) = (now[host.clock], before[host.clock]);
@@ -536,10 +536,26 @@ impl Bond {
         for host in &self.hosts {
             host.ports.iter().for_each(|(_, port)| clocks[*port] = (host.clock, self.uncertain[host.clock]));
         }
-        // Every host was ready in time, and started when its clock showed the agreed instant.
-        let start_skew_ns = self.apart_ns();
         self.lead = (self.lead / 2).max(LEAD);
-        Ok(FarResult { reports, start_skew_ns, one_way_ns, hosts: self.hosts.len() as u32, waited_ns, clocks })
+        let hosts = self.hosts.iter().zip(ways).map(|(host, one_way_ns)| self.record(host, one_way_ns)).collect();
+        Ok(FarResult { reports, hosts, waited_ns, clocks })
+    }
+
+    /// Describes a host in a trial for which all were ready in time, so that each started when its clock showed the agreed
+    /// instant.
+    fn record(&self, host: &Host, one_way_ns: u64) -> HostRecord {
+        let own = self.uncertain[host.clock];
+        let others = self.hosts.iter().filter(|other| other.clock != host.clock);
+        let apart = others.map(|other| own.saturating_add(self.uncertain[other.clock]));
+        HostRecord {
+            name: host.name.clone(),
+            ports: host.ports.iter().map(|(interface, _)| interface.clone()).collect(),
+            // The same as this one: leases of ports of any other version are refused.
+            version: self.settings.version.clone(),
+            clock_uncertainty_ns: own,
+            start_skew_ns: apart.max().unwrap_or(0),
+            one_way_ns,
+        }
     }
 
     /// Fetches parts from the stream, and joins and decodes them.
@@ -697,6 +713,7 @@ impl Far for Bond {
 
     fn abandon(&mut self) {
         let what = What::Abandon { attempt: self.attempt };
+        locked(&self.heard).running = None;
         self.attempt += 1;
         self.lead = (self.lead * 2).min(LONGEST_LEAD);
         for host in &self.hosts {

@@ -12,7 +12,7 @@
 //! | who holds which port | key-value bucket `drophammer-leases`; one key per port, created by the holder, lives for 10 s |
 //! | plan, start, end, report; compare clocks | requests to `drophammer.agent.HOST`, with replies |
 //! | that the controller is there | a beat every 100 ms or more often, with its time; without one sent in the last 2 s (a parameter), traffic stops |
-//! | where the lanes of a host stand | messages of all hosts of a lease, repeated until the trial has ended |
+//! | where the lanes of a host stand | messages of each host to the controller, at each change and every 200 ms; beats carry the sum of all hosts |
 //! | frames of emulated devices | messages in both directions, at most once, like a cable |
 //! | reports of lanes | JetStream stream `drophammer-records`, stored before the trial counts |
 //!
@@ -36,6 +36,7 @@ pub mod agent;
 pub mod bed;
 pub mod clock;
 mod controller;
+mod heard;
 mod leases;
 pub mod link;
 pub mod message;

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages. Both sides must have the same version.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 /// Largest message in bytes. The server must accept as much (`max_payload`).
 pub const LARGEST: usize = 8 << 20;
 /// Largest set of reports of one host in bytes.
@@ -162,8 +162,6 @@ pub struct Loan {
     pub number: u64,
     /// Index of the agent among the hosts of the lease.
     pub host: usize,
-    /// Number of hosts.
-    pub hosts: usize,
     /// Interfaces, each with its position in the rig, in ascending order.
     pub ports: Vec<(String, PortIndex)>,
     /// Number of ports of the rig.
@@ -267,7 +265,18 @@ pub enum Reply {
     Refused(String),
 }
 
-/// The state of an agent, for the controller and the other hosts of a lease.
+/// A sign of life of the controller, for all hosts of a lease. It also carries what lanes need of other hosts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Beat {
+    /// When it was sent, on the clock of the rig, in ns.
+    pub sent_ns: u64,
+    /// The attempt that runs, and what all hosts together have sent and received in it.
+    #[serde(default)]
+    pub running: Option<(u64, Standing)>,
+}
+
+/// The state of an agent, for the controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
@@ -392,6 +401,7 @@ mod tests {
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = unpack(&bytes).count();
             let _ = (decode::<Request>(&bytes), decode::<Reply>(&bytes), decode::<State>(&bytes), decode::<Stored>(&bytes));
+            let _ = decode::<Beat>(&bytes);
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 /// An order to the thread, with the channel for its answer.
 pub(crate) enum Work {
     Plan(Box<Job>, oneshot::Sender<Result<(), String>>),
-    Start { attempt: u64, agreed: Agreed, others: usize, live: oneshot::Sender<Result<Live, String>> },
+    Start { attempt: u64, agreed: Agreed, live: oneshot::Sender<Result<Live, String>> },
     Report(Refusals, oneshot::Sender<Vec<LaneReport>>),
     Link(PortIndex, bool, oneshot::Sender<Result<(), String>>),
     Carrier(PortIndex, oneshot::Sender<Result<bool, String>>),
@@ -95,8 +95,8 @@ fn serve(mut lent: Lent, orders: &mpsc::Receiver<Work>, ended: &Ended) {
         // If the receiver is gone, nobody waits for the answer.
         match orders.try_recv() {
             Ok(Work::Plan(job, reply)) => _ = reply.send(lent.plan(&job).map_err(|e| e.to_string())),
-            Ok(Work::Start { attempt, agreed, others, live }) => {
-                let started = lent.start(agreed, others).map_err(|e| e.to_string());
+            Ok(Work::Start { attempt, agreed, live }) => {
+                let started = lent.start(agreed).map_err(|e| e.to_string());
                 let begun = started.is_ok();
                 if live.send(started).is_ok() && begun {
                     let before = own_times();

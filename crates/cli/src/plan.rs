@@ -4,13 +4,14 @@ use crate::args::PlanArgs;
 use crate::output::{err, out};
 use crate::suite_file::{load_without_keys, refuse_impossible, show_about};
 use crate::{Ended, Exit, Failure};
-use drophammer_lab::{Language, write_configuration};
+use drophammer_lab::{Language, kinds, write_configuration};
 use drophammer_model::label_edge::{OSPF_DEAD_S, OSPF_HELLO_S, PROVIDER_AS};
 use drophammer_model::label_work::label_work;
 use drophammer_model::role::{Place, RouterRole, VrfRole};
 use drophammer_model::routes::RouteKind;
-use drophammer_model::suite::{Suite, VlanTag};
+use drophammer_model::suite::{DutConfig, Suite, VlanTag};
 use drophammer_model::visible::one_line;
+use drophammer_testbed::kinds::ports_of;
 
 /// `drophammer plan`.
 pub fn plan(args: &PlanArgs) -> Ended {
@@ -67,7 +68,7 @@ fn what_is_done(suite: &Suite) {
     out!("\nDUTs");
     let duts = suite.duts.iter().map(|dut| {
         let interfaces = dut.params.texts("interfaces").unwrap_or_default().join(", ");
-        row([&dut.name, &dut.kind, &interfaces])
+        row([&dut.name, &dut.kind, &memory(suite, dut).unwrap_or(interfaces)])
     });
     columns(&duts.collect::<Vec<_>>());
     out!(
@@ -86,6 +87,16 @@ fn what_is_done(suite: &Suite) {
         plural(rounds as usize),
         plural(duts)
     );
+}
+
+/// How much memory the routers of a DUT can take, if their kind limits it.
+fn memory(suite: &Suite, dut: &DutConfig) -> Option<String> {
+    let role = RouterRole::of(&ports_of(dut, &suite.ports));
+    let each = kinds::find(&dut.kind)?.memory_mib(dut, &role)?;
+    Some(match dut.topology.as_ref().map_or(1, |topology| topology.routers as u64) {
+        1 => format!("up to {each} MiB of memory"),
+        routers => format!("{routers} routers with up to {each} MiB of memory each, {} MiB in all", routers * each),
+    })
 }
 
 /// Formats a place of the role: `p1`, `p1, VLAN tag 0x8100:100`.

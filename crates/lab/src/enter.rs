@@ -166,6 +166,7 @@ impl Lab {
         let queues = options.queues.max(1);
         let input_queue = InputQueue::new(options.input_queue);
 
+        process::allow_open_files();
         let root = leave_host()?;
         mounts::make_private()?;
         mounts::sysfs(Path::new("/sys"))?;

@@ -68,6 +68,11 @@ pub trait DutKind: Sync {
         false
     }
 
+    /// Most memory that each router in this role can take, in MiB, if the kind limits it.
+    fn memory_mib(&self, _dut: &DutConfig, _role: &RouterRole) -> Option<u64> {
+        None
+    }
+
     /// Checks whether a DUT of this configuration can play the role. Checks everything that does not need a lab, and
     /// starts nothing.
     ///

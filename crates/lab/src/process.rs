@@ -2,6 +2,7 @@
 
 use crate::wait::{self, Look};
 use crate::{LabError, Netns, cpu};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use std::fs::{File, OpenOptions};
@@ -37,6 +38,19 @@ pub(crate) fn command(program: &Path, mark: &str) -> Command {
     let mut command = Command::new(program);
     command.process_group(0).env(MARK, mark).stdin(Stdio::null());
     command
+}
+
+/// Number of files that a daemon may open, at least. Shells and the first process of a kernel often allow 1,024: a routing daemon then takes
+/// no more than about a thousand sessions, and the limit measured would be the lab's.
+const OPEN_FILES: u64 = 65_536;
+
+/// Lets this process, and those that it starts, open [`OPEN_FILES`], or as many as its rights permit.
+pub(crate) fn allow_open_files() {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    // Only root may raise the hard limit.
+    if soft < OPEN_FILES && setrlimit(Resource::RLIMIT_NOFILE, OPEN_FILES, hard.max(OPEN_FILES)).is_err() {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(OPEN_FILES), hard);
+    }
 }
 
 /// Runs a short command to its end. Returns its standard output, or [`LabError::Command`] with all of its output.
@@ -329,6 +343,15 @@ pub(crate) mod tests_support {
 mod tests {
     use super::tests_support::sh;
     use super::*;
+
+    #[test]
+    fn daemons_may_open_many_files() {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, hard.min(512), hard).unwrap();
+        allow_open_files();
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        assert_eq!(soft, hard.min(OPEN_FILES));
+    }
 
     #[test]
     fn a_missing_program_names_its_package() {

@@ -13,7 +13,7 @@ pub struct LatencySummary {
     pub mean_ns: f64,
     /// Largest latency.
     pub max_ns: u64,
-    /// `(percentile, latency in ns)` from the HDR histogram, ascending; see [`PERCENTILES`].
+    /// `(percentile, latency in ns)` with three significant digits, ascending; see [`PERCENTILES`].
     pub percentiles: Vec<(f64, u64)>,
 }
 
@@ -41,16 +41,5 @@ impl LatencySummary {
     /// Latency at `percentile` in ns, if it is stored.
     pub fn percentile(&self, percentile: f64) -> Option<u64> {
         self.percentiles.iter().find(|(p, _)| (p - percentile).abs() < 1e-9).map(|(_, ns)| *ns)
-    }
-
-    /// Builds a summary from a histogram of nanoseconds; `sum_ns` is the exact sum of all recorded values.
-    pub fn from_histogram(histogram: &hdrhistogram::Histogram<u64>, min_ns: u64, max_ns: u64, sum_ns: u128) -> Self {
-        let frames = histogram.len();
-        if frames == 0 {
-            return LatencySummary::default();
-        }
-        let percentiles =
-            PERCENTILES.iter().map(|p| (*p, histogram.value_at_percentile(*p).clamp(min_ns, max_ns))).collect();
-        LatencySummary { frames, min_ns, mean_ns: sum_ns as f64 / frames as f64, max_ns, percentiles }
     }
 }

@@ -100,7 +100,7 @@ pub struct Faults {
     pub forget_lsp_on_refresh: u64,
     /// Faults with routes.
     pub bgp: BgpFaults,
-    /// Faults with OSPF and BFD.
+    /// Faults with OSPF, LDP and BFD.
     pub igp: IgpFaults,
 }
 
@@ -184,7 +184,7 @@ pub struct BgpFaults {
     pub leak_vpn_route: bool,
 }
 
-/// Faults with OSPF and BFD; the default has none.
+/// Faults with OSPF, LDP and BFD; the default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IgpFaults {
@@ -195,6 +195,10 @@ pub struct IgpFaults {
     pub late_lsa_every: u64,
     /// Do not send every n-th BFD packet of a session; 0 for never.
     pub bfd_packet_missing: u64,
+    /// Advertise implicit null instead of a label for every n-th prefix that gets one while this fault is set, as if the device were the last
+    /// router before it; 0 for never. So the LDP neighbours pop a label that they should swap. The prefix keeps implicit null while it has a
+    /// route.
+    pub implicit_null_every: u64,
 }
 
 /// A kind of wrong frame that a router must drop.

@@ -261,6 +261,9 @@ pub struct IgpTruth {
     pub labels_received: u64,
     /// Labels that the device advertises to every LDP peer now, without implicit null.
     pub labels_sent: u64,
+    /// Prefixes for which a fault makes the device advertise implicit null now; see [`crate::IgpFaults::implicit_null_every`].
+    #[serde(default)]
+    pub labels_null: u64,
     /// BFD sessions in state Up now.
     pub bfd_up: u64,
     /// BFD packets that a fault suppressed.

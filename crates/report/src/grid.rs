@@ -6,7 +6,7 @@ use crate::format::{DASH, cell, heading, number};
 use crate::published::{self, BESIDE};
 use crate::rank::{Entry, HOW, Ranked};
 use crate::view::{DutResult, MergedTable, View};
-use crate::{board, digest, drops, ending, grouped, kernel_counts, losses, paragraph, rates, ways};
+use crate::{board, digest, drops, ending, grouped, hosts, kernel_counts, losses, paragraph, rates, ways};
 use drophammer_judge::held_up::reasons;
 use drophammer_model::environment::Published;
 use drophammer_model::figure::{Decision, Figure};
@@ -475,6 +475,9 @@ pub fn markdown(view: &View) -> String {
         if let Some(drops) = drops::of_dut(view, dut.name).text() {
             out += &format!("  - in all tests {}.\n", escape(&drops));
         }
+    }
+    if let Some(hosts) = hosts::grid(&view.run.trials) {
+        out += &format!("\n## {}\n\n{}\n{}\n", hosts::TITLE, hosts.markdown(), hosts::HOW);
     }
     list(&mut out, "Deviations from the RFCs", &view.deviation_lines());
     list(&mut out, "Invalid trials", &invalid_lines(view));

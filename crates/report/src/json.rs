@@ -4,7 +4,7 @@ use crate::board::{self, Place};
 use crate::rank::HOW;
 use crate::rates::{self, Added};
 use crate::view::View;
-use crate::{digest, drops, ending, kernel_counts, losses, paragraph, published};
+use crate::{digest, drops, ending, hosts, kernel_counts, losses, paragraph, published};
 use drophammer_model::figure::Figure;
 use drophammer_model::outcome::Column;
 use drophammer_model::visible::is_hidden;
@@ -30,6 +30,7 @@ pub fn report(view: &View) -> String {
             "records": d.records,
             "drops": drops::of_dut(view, d.name).json(),
         })).collect::<Vec<_>>(),
+        "hosts": hosts::json(&view.run.trials),
         "ranking": ranking(view),
         "held_up": view.held_up.iter().map(|one| json!({"dut": one.dut, "invalid": one.invalid, "trials": one.trials})).collect::<Vec<_>>(),
         "restrictions": ending::host_busy(view),

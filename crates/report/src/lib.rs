@@ -16,6 +16,7 @@
 //!   `report/src/paragraph.rs` writes a paragraph about each test.
 //! - `report/src/published.rs` shows published figures (`published:`) next to the figures of the run, or in separate
 //!   tables. Nothing is computed from them.
+//! - `report/src/hosts.rs` lists the hosts whose agents lent the ports.
 //! - `report/src/digest.rs` makes tables from cells of several tests, as the suite requests (`digest:`).
 //! - `judge::drops` adds up the drop counters of a DUT. `report/src/drops.rs` compares the sum with the lost frames.
 //!   `report/src/kernel_counts.rs` compares the kernel's counters of the tester's interfaces with the tester's counts.
@@ -30,6 +31,7 @@ mod drops;
 pub mod ending;
 mod format;
 mod grid;
+mod hosts;
 mod html;
 mod json;
 mod junit;

@@ -8,7 +8,7 @@ use crate::grid::{self, Grid, Group};
 use crate::published::{self, BESIDE, Beside};
 use crate::rank::HOW;
 use crate::view::View;
-use crate::{board, digest, drops, paragraph};
+use crate::{board, digest, drops, hosts, paragraph};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use drophammer_model::figure::Decision;
 use drophammer_store::RunState;
@@ -293,6 +293,9 @@ pub fn report(view: &View) -> String {
         if let Some(drops) = drops::of_dut(view, dut.name).text() {
             out += &format!("  - in all tests {}.\n", plain(&drops));
         }
+    }
+    if let Some(hosts) = hosts::grid(&view.run.trials) {
+        out += &format!("\n== {} ==\n\n{}\n{}\n", hosts::TITLE, set(&hosts), wrap(hosts::HOW, WIDTH));
     }
     let deviations = view.deviation_lines();
     if !deviations.is_empty() {

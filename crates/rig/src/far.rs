@@ -22,7 +22,7 @@ use crate::rig::RigError;
 use crate::until::Until;
 use drophammer_model::Instant;
 use drophammer_model::latency::LatencySummary;
-use drophammer_model::trial::{BetweenHosts, Load, PortIndex, TrialResult, TrialSpec};
+use drophammer_model::trial::{BetweenHosts, HostRecord, Load, PortIndex, TrialResult, TrialSpec};
 use drophammer_port::{BURST, Batch, Filled, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
 use drophammer_traffic::{FarTraffic, LaneCounts, LaneReport, Layout, Neighbour, Plan, PlanError, Timing, Wish, merge};
 use drophammer_wire::signature::TrialKey;
@@ -103,12 +103,8 @@ impl Job {
 pub struct FarResult {
     /// Reports of all lanes of all hosts.
     pub reports: Vec<LaneReport>,
-    /// Upper bound of the time between the starts of the hosts, in ns.
-    pub start_skew_ns: u64,
-    /// Half of the median round trip of messages between this host and the one that is the slowest to reach, in ns.
-    pub one_way_ns: u64,
-    /// Number of hosts.
-    pub hosts: u32,
+    /// The hosts.
+    pub hosts: Vec<HostRecord>,
     /// Longest time that a host's port thread was ready to run while other programs had its processor, in ns; `None` if
     /// a kernel does not count it.
     pub waited_ns: Option<u64>,
@@ -426,8 +422,14 @@ fn bound_latency(result: &mut TrialResult, spec: &TrialSpec, end: &FarResult) {
         let ways = flows.flat_map(|flow| flow.also.iter().chain([&flow.to]).map(|to| (flow.from, *to)));
         ways.map(|(from, to)| uncertainty(from, to)).max().unwrap_or(0)
     };
-    let FarResult { hosts, start_skew_ns, one_way_ns, .. } = *end;
-    let mut between = BetweenHosts { hosts, start_skew_ns, one_way_ns, ..BetweenHosts::default() };
+    let most = |of: fn(&HostRecord) -> u64| end.hosts.iter().map(of).max().unwrap_or(0);
+    let mut between = BetweenHosts {
+        hosts: end.hosts.len() as u32,
+        start_skew_ns: most(|host| host.start_skew_ns),
+        one_way_ns: most(|host| host.one_way_ns),
+        each: end.hosts.clone(),
+        ..BetweenHosts::default()
+    };
     for group in result.groups.iter_mut().chain(&mut result.background) {
         let uncertainty = of_group(&group.group);
         between.clock_uncertainty_ns = between.clock_uncertainty_ns.max(uncertainty);

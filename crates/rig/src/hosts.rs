@@ -38,6 +38,9 @@ struct Host {
     other: Option<Box<Observation>>,
     /// The first command at an event that a protocol refused.
     refused: Option<Refused>,
+    /// When the devices had to be polled next after the last poll, and by how much the latest poll was late.
+    due: Option<Instant>,
+    late: Duration,
 }
 
 /// Index of a BGP session among all sessions of a rig.
@@ -108,7 +111,8 @@ impl Hosts {
             }
             let (queue, spare, passed) = (VecDeque::new(), Vec::new(), Arc::default());
             let (sent, received) = Default::default();
-            Host { devices, ids, queue, sent, received, spare, fixed: port.dut, passed, other: None, refused: None }
+            let (fixed, other, refused, due, late) = (port.dut, None, None, None, Duration::ZERO);
+            Host { devices, ids, queue, sent, received, spare, fixed, passed, other, refused, due, late }
         };
         let hosts = config.ports.iter().enumerate().map(host).collect();
         let watch = SessionWatch::new(sessions.len());
@@ -280,6 +284,16 @@ impl Hosts {
         enqueue(queue, spare, frame);
     }
 
+    /// Returns by how much the latest poll of the devices on `port` came after their deadline: as long, the rig sent nothing from this port.
+    pub fn late(&self, port: PortIndex) -> Duration {
+        self.hosts[port].late
+    }
+
+    /// Forgets late polls.
+    pub fn forget_late(&mut self) {
+        self.hosts.iter_mut().for_each(|host| host.late = Duration::ZERO);
+    }
+
     /// Returns the number of frames that the host and the routers on `port` have sent.
     pub fn sent(&self, port: PortIndex) -> OtherFrames {
         self.hosts[port].sent
@@ -430,7 +444,8 @@ fn poll<'a>(
     send: &mut SendFrame<'_>,
 ) -> Result<Instant, PortError> {
     let mut next = now + IDLE;
-    for (port, Host { devices, queue, sent: left, spare, other, .. }) in hosts {
+    for (port, Host { devices, queue, sent: left, spare, other, due, late, .. }) in hosts {
+        *late = due.map_or(*late, |due| now.since(due).max(*late));
         // If a frame does not fit, it waits, and so do all later frames. They are not part of a measured load, and a
         // lost segment delays TCP by a second.
         let mut full = false;
@@ -462,7 +477,9 @@ fn poll<'a>(
             }
         });
         sent?;
-        next = next.min(devices.next_deadline().unwrap_or(next));
+        // Instant 0 stands for now.
+        *due = devices.next_deadline().map(|due| due.max(now));
+        next = next.min(due.unwrap_or(next));
         if full {
             next = next.min(now + FULL);
         }

@@ -273,12 +273,12 @@ impl Lent {
         Ok(())
     }
 
-    /// Prepares the planned traffic to start as `agreed` with `others` other hosts.
+    /// Prepares the planned traffic to start as `agreed` on all hosts. See [`Live::tell`].
     ///
     /// # Errors
     /// [`LentError::NotPlanned`].
-    pub fn start(&mut self, agreed: Agreed, others: usize) -> Result<Live, LentError> {
-        let traffic = Traffic::on_host(self.planned.take().ok_or(LentError::NotPlanned)?, agreed, others);
+    pub fn start(&mut self, agreed: Agreed) -> Result<Live, LentError> {
+        let traffic = Traffic::on_host(self.planned.take().ok_or(LentError::NotPlanned)?, agreed);
         let live = traffic.live();
         self.traffic = Some(traffic);
         Ok(live)

@@ -257,6 +257,11 @@ impl Rig {
         &self.hosts
     }
 
+    /// See [`Hosts::forget_late`].
+    pub fn forget_late(&mut self) {
+        self.hosts.forget_late();
+    }
+
     /// Returns the first device that has not resolved the DUT's address.
     pub fn unresolved(&self) -> Option<Unresolved> {
         self.hosts.unresolved()

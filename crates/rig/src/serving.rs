@@ -13,6 +13,9 @@ use std::time::Duration;
 /// Does not sleep for shorter waits: such a sleep would end late by about its own length.
 const SLEEP: Duration = Duration::from_micros(60);
 
+/// Maximum number of frames taken from one queue before the hosts are polled. A DUT may send forever.
+const MOST_TAKEN: usize = 64 * BURST;
+
 /// Frames of one port that are sent with one call, because the call is most of the cost of a frame.
 struct Burst<'a> {
     ports: &'a mut Ports,
@@ -87,8 +90,10 @@ impl Ports {
     ) -> Result<Instant, PortError> {
         let mut refused = Refused::default();
         loop {
+            // All frames that have arrived by now are read before the hosts find out which timers have expired by now. So no session ends
+            // because its packets waited for this loop.
             let now = self.clock().now();
-            self.take(hosts)?;
+            let behind = self.take(hosts)?;
             let mut burst = Burst { ports: self, port: 0, filled: 0, refused: &mut refused };
             let next = hosts.poll(now, &mut |port, frame| burst.send(port, frame))?;
             burst.flush()?;
@@ -98,27 +103,36 @@ impl Ports {
             if until.holds(now, hosts) || stopped() {
                 return Ok(now);
             }
-            self.rest(if full { now + FULL } else { next.min(until.next(now)) }, None);
+            if !behind {
+                self.rest(if full { now + FULL } else { next.min(until.next(now)) }, None);
+            }
         }
     }
 
-    /// Passes received frames to the hosts.
-    fn take(&mut self, hosts: &mut Hosts) -> Result<(), PortError> {
-        let mut ports = 0;
+    /// Passes received frames to the hosts. Returns true if more may be waiting.
+    fn take(&mut self, hosts: &mut Hosts) -> Result<bool, PortError> {
+        let (mut ports, mut behind) = (0, false);
         for queue in 0..self.queues() {
             ports += usize::from(self.queue(queue).info().queue.index == 0);
             let index = ports - 1;
+            let mut taken = 0;
             loop {
                 let frames = self.queue(queue).receive()?;
+                // A port may hand out what has arrived in several parts, so only an empty one is the last.
+                if frames.is_empty() {
+                    break;
+                }
                 for arrival in frames.iter() {
                     hosts.receive(index, arrival);
                 }
-                if frames.len() < BURST {
+                taken += frames.len();
+                if taken >= MOST_TAKEN {
+                    behind = true;
                     break;
                 }
             }
         }
-        Ok(())
+        Ok(behind)
     }
 
     /// Waits until `until`, or until `ear` is rung or a frame arrives, if the ports can signal that; otherwise for a
@@ -144,5 +158,36 @@ impl Ports {
             }
             None => self.clock_mut().wait(until),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, PortConfig, host_mac};
+    use drophammer_port::memory::{self, RING_BURSTS};
+    use drophammer_port::{Clock, SystemClock};
+    use drophammer_wire::MacAddr;
+
+    #[test]
+    fn the_hosts_get_all_frames_that_have_arrived_before_they_are_polled() {
+        let clock = SystemClock::start();
+        let own = host_mac(1, 0);
+        let [near, mut far] = memory::pair([own, MacAddr::local(9)], 1500, clock);
+        let mut hosts = Hosts::new(&Config { seed: 1, ports: vec![PortConfig::new("port", own, 1500)] });
+        let mut ports = Ports::One { ports: vec![Box::new(near)], clock: Box::new(clock) };
+        // The ring hands out its end and its start in two parts.
+        let room = RING_BURSTS * BURST;
+        let mut sent = 0;
+        for frames in [BURST - 1, BURST, BURST, BURST, BURST] {
+            for _ in 0..frames {
+                far.slots().put(0, &[0xff; 60]);
+                sent += far.send(1).unwrap().accepted;
+            }
+            let once = Until::At(clock.now());
+            ports.serve(&mut hosts, &once, &|| false).unwrap();
+            assert_eq!(hosts.received(0).frames, u64::from(sent), "one turn of the loop");
+        }
+        assert!(sent as usize > room);
     }
 }

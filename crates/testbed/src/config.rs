@@ -103,7 +103,7 @@ fn add_edges(config: &mut Config, ports: &[PortConfig]) {
     }
 }
 
-/// Hosts of a loop without a DUT: each port faces the other port of its pair.
+/// Hosts of a loop without a DUT: each port faces the other port of its pair, so the number of ports must be even.
 pub fn joined_in_pairs(ports: &[PortConfig], seed: u64) -> Config {
     joined_in_pairs_of(ports, &[], seed)
 }

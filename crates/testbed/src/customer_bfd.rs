@@ -14,6 +14,9 @@ use std::time::Duration;
 /// How long sessions may take to end: longer than the detection time, during which they send AdminDown.
 const ENDING: Duration = Duration::from_secs(5);
 
+/// If a poll of the devices was late by an interval of packets, a session may have gone down because of the tester.
+const LATE: Duration = Duration::from_millis(300);
+
 /// The CE routers with BFD that are in use.
 #[derive(Default)]
 pub(crate) struct CustomerBfd(Vec<Customer>);
@@ -71,7 +74,12 @@ impl CustomerBfd {
             let times = report.times_down - customer.before.0;
             if times > 0 {
                 let why = if report.detections > customer.before.1 { MISSING } else { SIGNALED };
-                seen.lose_bfd(times, format!("{} ({why})", customer.site));
+                let late = rig.hosts().late(customer.place.port);
+                let late = match late >= LATE {
+                    true => format!("; the tester sent nothing for up to {:.1} s", late.as_secs_f64()),
+                    false => String::new(),
+                };
+                seen.lose_bfd(times, format!("{} ({why}{late})", customer.site));
             }
         }
     }
@@ -97,6 +105,7 @@ impl Bench<'_> {
             all.0.push(customer);
         }
         if self.await_each(&all, Until::Up, deadline)? {
+            self.rig.forget_late();
             return Ok(all);
         }
         let is_down = |customer: &&Customer| customer.report(&self.rig).is_none_or(|report| report.state != State::Up);

@@ -411,6 +411,11 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Count,
             "removes the label of every n-th packet whose label it should swap",
         ),
+        ParamSpec::optional(
+            "implicit_null_every",
+            ParamKind::Count,
+            "advertises implicit null instead of a label for every n-th prefix of LDP",
+        ),
         ParamSpec::new(
             "rsvp_refresh",
             ParamKind::Duration,

@@ -44,6 +44,7 @@ mod lsps;
 pub mod mrt;
 pub mod neighbour;
 pub mod observer;
+mod patience;
 pub mod real;
 mod records;
 mod reset;

@@ -88,7 +88,7 @@ fn routers(configs: &[PortConfig], family: Family) -> Option<[Vec<PeerConfig>; 2
 }
 
 /// Returns the seconds from the first byte of `routes` until the last route is verified, over ports 0 and 1 of `rig`.
-/// The two ports are connected to each other. `configs` are the configurations of the ports. `seed` must differ between
+/// The two ports are connected to each other. `configs` are the configurations of all ports of `rig`. `seed` must differ between
 /// calls, so that segments of an earlier connection are not mistaken for segments of this one.
 ///
 /// # Errors
@@ -187,11 +187,12 @@ pub(crate) fn estimate(suite: &Suite) -> Duration {
     )
 }
 
-/// Measures all pairs of the suite on a setup whose ports form the loop. Returns the ceilings, their record, and true
-/// if the user stopped the measurement.
+/// Measures all pairs of the suite on a setup whose ports, `configs`, form the loop: whole pairs, so the last port of an
+/// odd number is not there. Returns the ceilings, their record, and true if the user stopped the measurement.
 pub(crate) fn measure(
     setup: &mut TestSetup<'_>,
     suite: &Suite,
+    configs: &[PortConfig],
     after: Duration,
 ) -> (RouteCeilings, Option<Record>, bool) {
     let (pairs, count) = (pairs(suite), routes_of(suite.profile));
@@ -215,7 +216,8 @@ pub(crate) fn measure(
         let what = format!("tester ceiling, {count} {family} routes");
         let (done, of, left) = (index, pairs.len(), setup.left.now());
         setup.observer().progress(&Progress::Step { what: &what, done, of, left });
-        match seconds(setup, suite, *family, count, *routes_per_update, index as u64) {
+        let seed = suite.seed.wrapping_add((index as u64) << 32);
+        match seconds(setup, configs, (*family, count, *routes_per_update), (suite.seed, seed)) {
             Ok(seconds) => {
                 found.insert((AfiSafi::unicast(*family), *routes_per_update), seconds / f64::from(count));
                 let packed = match routes_per_update {
@@ -285,22 +287,21 @@ pub(crate) fn of_record(outcome: &Outcome) -> RouteCeilings {
     TABLE.rows(&outcome.tables).into_iter().map(of).collect()
 }
 
-/// Returns the median of [`REPEATS`] times for `count` routes.
+/// Returns the median of [`REPEATS`] times for routes of a family, of which as many as given go into an UPDATE. The first
+/// seed chooses the routes, the second the routers.
 fn seconds(
     setup: &mut TestSetup<'_>,
-    suite: &Suite,
-    family: Family,
-    count: u32,
-    routes_per_update: u16,
-    salt: u64,
+    configs: &[PortConfig],
+    (family, count, routes_per_update): (Family, u32, u16),
+    (of_routes, of_routers): (u64, u64),
 ) -> Result<f64, LoopError> {
-    let range = RouteRange::internet(family, count, suite.seed).map_err(|e| LoopError::Failed(e.to_string()))?;
+    let range = RouteRange::internet(family, count, of_routes).map_err(|e| LoopError::Failed(e.to_string()))?;
     let routes = Arc::new(Routes::Range(range));
     let Bench { rig, observer, .. } = setup.bench();
     let mut all = Vec::new();
     for repeat in 0..REPEATS as u64 {
-        let seed = suite.seed.wrapping_add(salt << 32 | repeat << 16);
-        all.push(once(rig, &suite.ports, seed, &routes, routes_per_update, &|| observer.stopped())?);
+        let seed = of_routers.wrapping_add(repeat << 16);
+        all.push(once(rig, configs, seed, &routes, routes_per_update, &|| observer.stopped())?);
     }
     middle(all).ok_or(LoopError::Interrupted)
 }

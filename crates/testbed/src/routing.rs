@@ -83,12 +83,13 @@ pub(crate) fn core(p: &Params, role: &RouterRole) -> Option<CoreConfig> {
     Some(CoreConfig { role: role.core.clone()?, fib_delay, fib_time_per_route, label_limit })
 }
 
-/// Returns the configured faults of OSPF and BFD.
+/// Returns the configured faults of OSPF, LDP and BFD.
 pub(crate) fn core_faults(p: &Params) -> IgpFaults {
     IgpFaults {
         late_lsa_flooding: p.duration("late_lsa_flooding").unwrap_or_default(),
         late_lsa_every: p.count("late_lsa_every").unwrap_or(0),
         bfd_packet_missing: p.count("bfd_packet_missing").unwrap_or(0),
+        implicit_null_every: p.count("implicit_null_every").unwrap_or(0),
     }
 }
 

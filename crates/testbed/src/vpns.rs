@@ -10,6 +10,7 @@ mod sending;
 use crate::bench::Bench;
 use crate::core::prefix;
 use crate::customer_bfd::{self, CustomerBfd};
+use crate::patience::Patience;
 use crate::setup::TestSetup;
 use drophammer_emulation::bgp::{BgpCommand, ExpectationId, RouteSet, VpnFaultKind, VpnRouteSet};
 use drophammer_methods::TestError;
@@ -561,18 +562,19 @@ impl Vpns for TestSetup<'_> {
 
     fn await_routes(&mut self, patience: Duration) -> Result<VpnRoutesSeen, TestError> {
         let begun = self.rig().now();
-        let (mut progress, mut at) = (self.movement(), begun);
+        let (mut progress, mut patience) = (self.movement(), Patience::new(begun, patience));
         loop {
             let mut seen = Vpns::seen(self);
             let now = self.rig().now();
             let moved = self.movement();
             if moved != progress {
-                (progress, at) = (moved, now);
+                progress = moved;
+                patience.moved(now);
             }
             let down = || self.vpns.bfd.down(&self.routing.bench.rig);
             let ended = if let Some(lost) = self.lost_session().or_else(down) {
                 lost
-            } else if now.since(at) > patience {
+            } else if patience.is_over(now, || self.routing.bench.device.usage()?.cpu_time()) {
                 let (sent, unacknowledged) = self.sent();
                 let held = match unacknowledged {
                     0 => String::new(),
@@ -582,7 +584,7 @@ impl Vpns for TestSetup<'_> {
                 format!(
                     "{}; nothing more came for {} s ({sent} routes were advertised to {sessions} sessions{held})",
                     seen.cause,
-                    patience.as_secs_f64()
+                    patience.waited(now).as_secs_f64().round()
                 )
             } else if !seen.complete() {
                 self.bench().await_core(&Until::At(now + LOOK), LOOK)?;

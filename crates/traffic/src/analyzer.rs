@@ -96,6 +96,10 @@ impl ReceiveFlow {
 
 const _: () = assert!(size_of::<ReceiveFlow>() == 64);
 
+/// Memory for the counts of latencies of all groups on all lanes (128 MiB). If each of them gets less than it needs for
+/// all latencies, longer ones allocate what they need when they arrive.
+const LATENCY_BUDGET: usize = 1 << 27;
+
 /// The analyzer of a trial, or of one of its lanes. A lane has the state of a flow if it has a queue of the flow's
 /// port. Callers pass frames with the number of their queue ([`QueueIndex`]), which is the port number if every port
 /// has one queue.
@@ -197,7 +201,9 @@ impl Analyzer {
         let mut varies = vec![false; names.groups().len()];
         let varying = spec.flows.iter().enumerate().filter(|(_, flow)| flow.ipdv);
         varying.for_each(|(id, _)| varies[group_of(names, id) as usize] = true);
-        let groups = varies.len();
+        let mut latency_bytes = vec![0; names.groups().len()];
+        let share = LATENCY_BUDGET / (names.groups().len() * layout.lanes());
+        flows.iter().for_each(|flow| latency_bytes[flow.group as usize] = share);
         let extras = own().any(|(_, flow)| FlowExtras::asked_for(flow));
         let encapsulations: Vec<_> =
             own().map(|(_, flow)| Encapsulation::new(headers::arriving(flow), flow.family)).collect();
@@ -226,7 +232,11 @@ impl Analyzer {
             deviating,
             misdelivered: Misdeliveries::default(),
             home: Home { places, register },
-            groups: varies.into_iter().map(|ipdv| GroupReceived::new(bins, ports, ipdv, groups)).collect(),
+            groups: varies
+                .into_iter()
+                .zip(latency_bytes)
+                .map(|(ipdv, latency_bytes)| GroupReceived::new(bins, ports, latency_bytes, ipdv))
+                .collect(),
             port_groups: port_groups.map(|group| group as usize).collect(),
             bins: [Bins::new(bin_ns); 2],
             late_ns: timing.late_ns,

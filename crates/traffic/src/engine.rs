@@ -26,7 +26,8 @@ pub trait Control {
     /// Errors of the port.
     fn receive(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Result<(), PortError>;
 
-    /// Does the work that is due at `now` (requests, waiting answers), sends with `send`, and returns when to call it again.
+    /// Does the work that is due at `now` (requests, waiting answers), sends with `send`, and returns when to call it again. After the loop
+    /// was held up, the frames that arrived meanwhile come first, so that no timer expires because of frames that waited to be read.
     ///
     /// # Errors
     /// Errors of the port.
@@ -60,6 +61,9 @@ const AWAKE_NS: u64 = 20_000_000;
 const BEHIND_NS: u64 = 60_000_000_000;
 /// How long before its start the loop is awake. A thread that sleeps may be woken late on a busy machine.
 const SETTLED: Duration = Duration::from_millis(20);
+/// A loop that was away for this long first reads what has arrived meanwhile, for at most [`CATCH_UP`], before it polls the control.
+const HELD_UP: Duration = Duration::from_millis(20);
+const CATCH_UP: Duration = Duration::from_millis(20);
 /// Number of bursts taken from one port before the next port has its turn.
 const RECEIVE_ROUNDS: usize = 4;
 
@@ -126,6 +130,10 @@ pub(crate) struct LaneState {
     /// Events performed so far, which are the first ones of the plan.
     pub(crate) events: Vec<EventReport>,
     control_due: Instant,
+    /// Time of the last pass of the loop.
+    passed: Instant,
+    /// When a loop that was held up has read enough.
+    caught_up: Instant,
     /// Time at which the last lane finished sending.
     done_at: Option<Instant>,
     /// True once this lane has announced to the others that it has finished sending.
@@ -189,7 +197,7 @@ impl LaneState {
         (lane, board): (usize, &Board),
     ) {
         part.begin(start);
-        self.start = start;
+        (self.start, self.passed) = (start, start);
         self.watch.begin(start);
         for command in board.commands(lane) {
             part.generators.iter_mut().for_each(|generator| generator.transmit(&command, start));
@@ -244,6 +252,8 @@ impl LaneState {
             watch,
             events: carried_out,
             control_due,
+            passed,
+            caught_up,
             done_at,
             announced,
             quiet_since,
@@ -270,6 +280,10 @@ impl LaneState {
 
         loop {
             let now = clock.now();
+            if now.since(*passed) >= HELD_UP && !virtual_time {
+                *caught_up = now + CATCH_UP;
+            }
+            *passed = now;
             if now >= start && (done_at.is_none() || awake) && !virtual_time {
                 watch.look(now);
             }
@@ -306,7 +320,7 @@ impl LaneState {
             let silences = !at_reading && !virtual_time;
             let (received, behind) = receive(part, ports, (watch, silences), rounds, control, control_due)?;
             let busy = sent + received;
-            if now >= *control_due {
+            if now >= *control_due && (received == 0 || now >= *caught_up) {
                 *control_due = control.poll(now, &mut |port, frame| send_frame(ports, port, frame))?;
             }
             if !sending {
@@ -321,9 +335,9 @@ impl LaneState {
                 let accounted = live.accounted();
                 let since_done_ns = now.0.saturating_sub(done.0);
                 // All lanes keep draining while frames arrive at any of them.
-                let distinct = live.distinct();
-                if distinct != arrived.0 {
-                    *arrived = (distinct, Some(now));
+                let all = live.arrived();
+                if all != arrived.0 {
+                    *arrived = (all, Some(now));
                 }
                 let drain_ns = extended(drain_ns, arrived.1.map(|at| at.0.saturating_sub(done.0)));
                 // Stay awake until the pass after the last frame, which notices if the loop was held up before it read that frame.

@@ -4,8 +4,9 @@
 //!
 //! A lane does not know whether the other lanes of its trial are on its host. Each host plans the whole trial, but only
 //! the lanes of its own ports ([`Layout::on_host`](crate::Layout::on_host)), and starts at the agreed instant
-//! ([`Traffic::on_host`](crate::Traffic::on_host)). During the trial, hosts exchange what lanes exchange: whether they have
-//! finished sending, and how many frames they sent and received ([`Standing`]). At the end they exchange the frames that
+//! ([`Traffic::on_host`](crate::Traffic::on_host)). During the trial, each host tells what lanes exchange: whether they have
+//! finished sending, and how many frames they sent and received ([`Standing`]). A lane needs only the sum over all hosts, so
+//! each host gets that one number of each kind, however many hosts there are. At the end hosts exchange the frames that
 //! their own rings refused ([`Refusals`](crate::Refusals)), because a lane reports losses without these. The reports of all
 //! lanes, on whatever hosts, are then merged as on one host ([`crate::merge`]).
 //!
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the lanes of a host have sent and received so far, for the lanes of other hosts.
+/// What the lanes of a host, or of all hosts, have sent and received so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// True once these lanes have finished sending.
@@ -32,6 +33,17 @@ pub struct Standing {
     pub sent: u64,
     /// Number of distinct received frames; updated once the lanes have finished sending.
     pub distinct: u64,
+}
+
+impl std::iter::Sum for Standing {
+    /// Adds up hosts. Numbers from other hosts can be of any size.
+    fn sum<I: Iterator<Item = Standing>>(hosts: I) -> Standing {
+        hosts.fold(Standing { done: true, ..Standing::default() }, |all, host| Standing {
+            done: all.done && host.done,
+            sent: all.sent.saturating_add(host.sent),
+            distinct: all.distinct.saturating_add(host.distinct),
+        })
+    }
 }
 
 /// A request to the hosts of a trial.

@@ -7,6 +7,7 @@ mod kernel;
 pub(crate) mod merge;
 mod stream;
 
+pub(crate) use aims::destination_orders;
 use aims::{Addresses, Aim};
 pub(crate) use stream::Stream;
 
@@ -133,22 +134,6 @@ fn flow_seed(id: usize, seed: u64) -> u64 {
     seed ^ ((id as u64 + 1) << 32)
 }
 
-/// Returns the order of the destinations of flow `id` in a run with this seed: frame s goes to the destination at place
-/// s modulo `count`, the number of destinations. Flows to the same routes behind a port share one order. Flow k of n
-/// starts at place count * k / n in it. If all of them send at the same rate, together they reach each route once per
-/// `count` frames.
-pub(crate) fn destination_order(flows: &[FlowSpec], id: usize, seed: u64) -> Permutation {
-    let order = Permutation::new(flows[id].destinations.count(), flow_seed(id, seed) ^ 0x5bd1_e995);
-    if matches!(flows[id].destinations, Targets::Addresses(_)) {
-        return order;
-    }
-    let alike = |other: &usize| *other == id || flows[*other].shares_routes(&flows[id]);
-    let first = (0..id).find(alike).unwrap_or(id);
-    let order = Permutation::new(order.len(), flow_seed(first, seed) ^ 0x5bd1_e995);
-    let (before, all) = (0..flows.len()).filter(alike).fold((0, 0), |(k, n), other| (k + u64::from(other < id), n + 1));
-    order.beginning_at((u64::from(order.len()) * before / all) as u32)
-}
-
 impl PortGenerator {
     #[allow(clippy::too_many_arguments)] // one caller, which lays out a trial
     pub(crate) fn new(
@@ -158,6 +143,7 @@ impl PortGenerator {
         names: &FlowNames,
         timing: &Timing,
         pattern: &Pattern,
+        orders: &[Permutation],
         bin_ns: Option<u64>,
         bins: usize,
     ) -> Result<PortGenerator, PlanError> {
@@ -190,7 +176,7 @@ impl PortGenerator {
                 group: groups.binary_search(&group_of(id)).unwrap_or(0),
                 next: 0,
                 sources: Addresses::new(&flow.sources, Permutation::new(flow.sources.count, seed)),
-                destinations: Aim::new(&flow.destinations, destination_order(&spec.flows, id, timing.seed)),
+                destinations: Aim::new(&flow.destinations, orders[id]),
                 sizes,
                 size_at: 0,
                 tag,

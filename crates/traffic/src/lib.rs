@@ -2,9 +2,8 @@
 //!
 //! [`Plan`] prepares a [`drophammer_model::trial::TrialSpec`] before the trial: templates, schedules, state. [`run`]
 //! then drives ports and clock on one thread, [`run_lanes`] on several. From the first to the last frame, neither
-//! allocates nor locks, with three exceptions: a flow's first frame in an unexpected encapsulation allocates counts,
-//! with more than 64 groups also a group's first latency of each power of two, and flows can start and stop
-//! ([`Live::transmit`]).
+//! allocates nor locks, with two exceptions: a flow's first frame in an unexpected encapsulation allocates counts, and
+//! flows can start and stop ([`Live::transmit`]).
 //!
 //! # Trials
 //!

@@ -3,6 +3,7 @@
 use crate::counts::{LaneCounts, Snapshot};
 use crate::engine::lead;
 use crate::far::Standing;
+use crate::far::check::MOST;
 use crate::lanes::LaneError;
 use crate::plan::Part;
 use crate::totals::{Answer, LaneTotals, Totals};
@@ -72,23 +73,21 @@ impl Live {
 
     /// Returns what the lanes of this host have sent and received so far.
     pub fn standing(&self) -> Standing {
-        let lanes = || self.0.lanes.iter();
+        let lanes = &*self.0.lanes;
         // A lane that has finished has written its counts.
-        let done = lanes().all(|lane| lane.done_at.load(Ordering::Acquire) > 0);
-        let sum = |count: fn(&Progress) -> &AtomicU64| lanes().map(|l| count(l).load(Ordering::Relaxed)).sum();
-        Standing { done, sent: sum(|l| &l.sent), distinct: sum(|l| &l.distinct) }
+        let done = lanes.iter().all(|lane| lane.done_at.load(Ordering::Acquire) > 0);
+        Standing { done, sent: sum(lanes, |l| &l.sent), distinct: sum(lanes, |l| &l.distinct) }
     }
 
-    /// Tells the lanes of this host what the lanes of another host have sent and received by `now`. `host` counts the
-    /// other hosts from 0; numbers of hosts that do not exist are ignored.
-    pub fn tell(&self, host: usize, standing: Standing, now: Instant) {
-        let Some(other) = self.0.others.get(host) else { return };
-        // Messages can overtake each other. Counts of a host never shrink. Sums must not overflow.
-        let distinct = standing.distinct.min(crate::far::check::MOST);
-        other.distinct.fetch_max(distinct, Ordering::Relaxed);
-        if standing.done && other.done_at.load(Ordering::Relaxed) == 0 {
-            other.sent.store(standing.sent.min(crate::far::check::MOST), Ordering::Relaxed);
-            other.done_at.store(now.0.max(1), Ordering::Release);
+    /// Tells the lanes of this host what the lanes of all hosts together, these included, have sent and received by `now`.
+    /// Without effect if the traffic is on this host only.
+    pub fn tell(&self, all: Standing, now: Instant) {
+        let Some(known) = &self.0.all_hosts else { return };
+        // Messages can overtake each other. Counts never shrink. Sums must not overflow.
+        known.distinct.fetch_max(all.distinct.min(MOST), Ordering::Relaxed);
+        if all.done && known.done_at.load(Ordering::Relaxed) == 0 {
+            known.sent.store(all.sent.min(MOST), Ordering::Relaxed);
+            known.done_at.store(now.0.max(1), Ordering::Release);
         }
     }
 }
@@ -159,11 +158,15 @@ struct Signals {
     ready: AtomicUsize,
 }
 
+fn sum<'a>(all: impl IntoIterator<Item = &'a Progress>, count: fn(&Progress) -> &AtomicU64) -> u64 {
+    all.into_iter().map(|progress| count(progress).load(Ordering::Relaxed)).sum()
+}
+
 /// State shared by the lanes of a trial.
 pub(crate) struct Board {
     lanes: Box<[Progress]>,
-    /// The lanes of each other host together.
-    others: Box<[Progress]>,
+    /// The lanes of all hosts together, as far as known here; `None` if this host has all lanes.
+    all_hosts: Option<Progress>,
     /// Sums of each lane, for other threads.
     answers: Box<[Answer]>,
     signals: Signals,
@@ -224,13 +227,12 @@ impl Requests {
 }
 
 impl Board {
-    /// Creates the state for lanes that run these parts of a trial, with the parts of `others` other hosts.
-    pub(crate) fn new(parts: &[Part], flows: FlowNames, others: usize) -> Board {
+    /// Creates the state for lanes that run these parts of a trial. `hosts` is true if there may be lanes on other hosts.
+    pub(crate) fn new(parts: &[Part], flows: FlowNames, hosts: bool) -> Board {
         let lanes = parts.len();
-        let progress = |count| (0..count).map(|_| Progress::default()).collect();
         Board {
-            lanes: progress(lanes),
-            others: progress(others),
+            lanes: (0..lanes).map(|_| Progress::default()).collect(),
+            all_hosts: hosts.then(Progress::default),
             answers: parts.iter().map(Part::answer).collect(),
             signals: Signals::default(),
             published: Mutex::new(Published { lanes: vec![None; lanes], closed: false }),
@@ -242,7 +244,7 @@ impl Board {
 
     /// Creates the state for a trial whose lanes are on `hosts` other hosts.
     pub(crate) fn far(flows: FlowNames, hosts: usize) -> Board {
-        let board = Board::new(&[], flows, 0);
+        let board = Board::new(&[], flows, false);
         board.published().lanes = vec![None; hosts];
         // One place for the commands to all hosts.
         board.inbox().commands = vec![Vec::new()];
@@ -261,11 +263,6 @@ impl Board {
             *place = Some((number, counts));
         }
         self.changed.notify_all();
-    }
-
-    /// Returns the lanes of this host, and the other hosts.
-    fn everywhere(&self) -> impl Iterator<Item = &Progress> {
-        self.lanes.iter().chain(&self.others)
     }
 
     /// See [`Live::transmit`].
@@ -328,25 +325,23 @@ impl Board {
         self.lanes[lane].distinct.store(distinct, Ordering::Relaxed);
     }
 
-    /// Returns when the last lane finished sending; `None` while any lane has not.
+    /// Returns when the last lane finished sending; `None` while any lane has not. Of lanes on other hosts, this is when it
+    /// became known here.
     pub(crate) fn all_done(&self) -> Option<Instant> {
-        let mut done = self.everywhere().map(|l| l.done_at.load(Ordering::Acquire));
+        let mut done = self.lanes.iter().chain(&self.all_hosts).map(|l| l.done_at.load(Ordering::Acquire));
         done.try_fold(0, |last, at| (at > 0).then_some(last.max(at))).map(Instant)
     }
 
     /// True if every sent frame has been received. All lanes must have finished sending, so that the counts of sent
     /// frames are final. Counts of received frames only grow, so an outdated count can make this false, but never true.
     pub(crate) fn accounted(&self) -> bool {
-        self.sum(|l| &l.sent) <= self.distinct()
+        let counted = self.all_hosts.as_ref().map_or(&*self.lanes, std::slice::from_ref);
+        sum(counted, |l| &l.sent) <= sum(counted, |l| &l.distinct)
     }
 
-    /// Returns the number of frames received by all lanes, as far as published.
-    pub(crate) fn distinct(&self) -> u64 {
-        self.sum(|l| &l.distinct)
-    }
-
-    fn sum(&self, count: fn(&Progress) -> &AtomicU64) -> u64 {
-        self.everywhere().map(|l| count(l).load(Ordering::Relaxed)).sum()
+    /// Returns a number that grows when a lane receives a frame, on whatever host, as soon as that is known here.
+    pub(crate) fn arrived(&self) -> u64 {
+        sum(self.lanes.iter().chain(&self.all_hosts), |l| &l.distinct)
     }
 
     /// Stops all lanes.
@@ -461,9 +456,41 @@ mod tests {
     }
 
     #[test]
+    fn lanes_of_hosts_are_done_when_all_hosts_are() {
+        let plan = plan();
+        let board = Arc::new(Board::new(&plan.parts, plan.flows.clone(), true));
+        let live = Live(board.clone());
+        let known = || (board.all_done().map(|at| at.0), board.accounted());
+        board.done(0, Instant(5), 30);
+        board.received(0, 10);
+        assert_eq!(live.standing(), Standing { done: true, sent: 30, distinct: 10 });
+        assert_eq!(known().0, None, "nobody has told of the other hosts");
+        let other = |done, distinct| Standing { done, sent: 70, distinct };
+        let all = |other| [live.standing(), other].into_iter().sum::<Standing>();
+        live.tell(all(other(false, 20)), Instant(7));
+        assert_eq!(known().0, None, "the other host still sends");
+        live.tell(all(other(true, 60)), Instant(8));
+        assert_eq!(known(), (Some(8), false), "70 of 100 frames");
+        // A later frame of this host, and an older message.
+        let before = board.arrived();
+        board.received(0, 40);
+        assert_eq!(board.arrived(), before + 30);
+        live.tell(all(other(true, 50)), Instant(9));
+        assert_eq!(known(), (Some(8), false), "90 of 100 frames");
+        live.tell(all(other(true, 60)), Instant(10));
+        assert_eq!(known(), (Some(8), true));
+        live.tell(Standing { done: false, sent: 0, distinct: 0 }, Instant(11));
+        assert_eq!(known(), (Some(8), true), "a message that comes late");
+        // Numbers of a foreign program.
+        live.tell([Standing { done: true, sent: u64::MAX, distinct: u64::MAX }; 3].into_iter().sum(), Instant(12));
+        assert_eq!(known(), (Some(8), true));
+        assert_eq!([].into_iter().sum::<Standing>(), Standing { done: true, sent: 0, distinct: 0 });
+    }
+
+    #[test]
     fn a_lane_that_is_asked_for_sums_waits_for_no_lock() {
         let mut plan = plan();
-        let board = Board::new(&plan.parts, plan.flows.clone(), 0);
+        let board = Board::new(&plan.parts, plan.flows.clone(), false);
         board.ask(&board.signals.totals_asked);
         let held = (board.inbox(), board.published());
         let (told, answered) = channel();

@@ -291,14 +291,15 @@ fn deviations<'a>(received: impl Iterator<Item = &'a GroupReport>) -> BTreeMap<D
 
 /// Summarizes the latency of a group's frames over all lanes.
 fn latency<'a>(received: impl Iterator<Item = &'a GroupReport>) -> LatencySummary {
-    let (mut latencies, mut sum, mut min, mut max) = (Latencies::new(), 0, u64::MAX, 0);
+    let (mut latencies, mut sum, mut min, mut max) = (Latencies::default(), 0, u64::MAX, 0);
     for group in received {
-        group.latencies.iter().for_each(|(ns, frames)| latencies.record_n(*ns, *frames));
+        // The longest one first, which makes room for all others.
+        group.latencies.iter().rev().for_each(|(ns, frames)| latencies.record_n(*ns, *frames));
         sum += group.latency_sum_ns;
         min = min.min(group.latency_min_ns);
         max = max.max(group.latency_max_ns);
     }
-    LatencySummary::from_histogram(&latencies.histogram(), min, max, sum)
+    latencies.summary(min, max, sum)
 }
 
 /// Returns the departure errors of all senders together.

@@ -1,7 +1,7 @@
 //! Plans a trial before it starts: computes and allocates everything that the packet path needs.
 
 use crate::analyzer::{Analyzer, Register, destination};
-use crate::generator::{PortGenerator, Stream, destination_order};
+use crate::generator::{PortGenerator, Stream, destination_orders};
 use crate::headers;
 pub use crate::layout::{Layout, QueueIndex};
 use crate::losses::Distance;
@@ -183,10 +183,10 @@ fn planned_events(spec: &TrialSpec) -> Result<Vec<PlannedEvent>, PlanError> {
     Ok(events)
 }
 
-/// Returns the flows that are counted by destination, with the order of their destinations in a run with this seed.
-fn tallied(spec: &TrialSpec, seed: u64) -> Vec<(usize, Permutation)> {
-    let flows = spec.flows.iter().enumerate().filter(|(_, flow)| flow.per_destination);
-    flows.map(|(id, _)| (id, destination_order(&spec.flows, id, seed))).collect()
+/// Returns the flows that are counted by destination, with the order of their destinations.
+fn tallied(spec: &TrialSpec, orders: &[Permutation]) -> Vec<(usize, Permutation)> {
+    let flows = spec.flows.iter().zip(orders).enumerate().filter(|(_, (flow, _))| flow.per_destination);
+    flows.map(|(id, (_, order))| (id, *order)).collect()
 }
 
 /// Returns the groups that contain only background flows.
@@ -334,10 +334,11 @@ impl Plan {
         // Arriving frames can extend the drain.
         let (bins, most_bins) = (bins_to(drain_ns), bins_to(longest_drain(drain_ns)));
         let queues = layout.senders(&spec.flows);
+        let orders = destination_orders(&spec.flows, timing.seed);
         let mut generators = Vec::new();
         for stream in spec.senders().into_iter().flat_map(|port| Stream::of_port(spec, port, &queues)) {
             let link = &ports[stream.port];
-            generators.push(PortGenerator::new(spec, stream, link, &names, timing, &pattern, bin_ns, bins)?);
+            generators.push(PortGenerator::new(spec, stream, link, &names, timing, &pattern, &orders, bin_ns, bins)?);
         }
         if generators.iter().all(|g| g.total() == 0) {
             return Err(PlanError::Empty("the load is less than one frame".into()));
@@ -380,7 +381,7 @@ impl Plan {
             groups: names.groups().to_vec(),
             flows: names,
             background,
-            destinations: tallied(spec, timing.seed),
+            destinations: tallied(spec, &orders),
             events,
             drain_ns,
             maximum: matches!(spec.load, Load::Maximum { .. }),

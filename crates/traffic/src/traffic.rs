@@ -55,19 +55,19 @@ impl Agreed {
 impl Traffic {
     /// Creates traffic that has not started.
     pub fn new(plan: Plan) -> Traffic {
-        Traffic::with(plan, None, 0)
+        Traffic::with(plan, None)
     }
 
-    /// Creates the part of this host in traffic that starts as `agreed` on this host and on `others` others. If its lanes
-    /// are not ready then, the traffic ends at once ([`Traffic::late_ns`]): frames of other hosts may have arrived before
-    /// anybody could count them, and would look lost.
-    pub fn on_host(plan: Plan, agreed: Agreed, others: usize) -> Traffic {
-        Traffic::with(plan, Some(agreed), others)
+    /// Creates the part of this host in traffic that starts as `agreed` on all its hosts. It ends only after the caller has
+    /// told that all hosts have finished sending ([`Live::tell`]). If its lanes are not ready at the start, it ends at once
+    /// ([`Traffic::late_ns`]): frames of other hosts may have arrived before anybody could count them, and would look lost.
+    pub fn on_host(plan: Plan, agreed: Agreed) -> Traffic {
+        Traffic::with(plan, Some(agreed))
     }
 
-    fn with(plan: Plan, agreed: Option<Agreed>, others: usize) -> Traffic {
+    fn with(plan: Plan, agreed: Option<Agreed>) -> Traffic {
         let lanes = plan.parts.len();
-        let board = Arc::new(Board::new(&plan.parts, plan.flows.clone(), others));
+        let board = Arc::new(Board::new(&plan.parts, plan.flows.clone(), agreed.is_some()));
         Traffic {
             plan,
             board,
@@ -279,7 +279,7 @@ impl Traffic {
 
     /// Returns the frames of each latency of a group so far, as in [`crate::GroupCounts::latencies`].
     pub fn latencies(&self, group: usize) -> Vec<(u64, u64)> {
-        let mut all = Latencies::new();
+        let mut all = Latencies::default();
         let groups = self.plan.parts.iter().filter_map(|part| part.analyzer.groups().get(group));
         groups.flat_map(|group| group.latency_steps()).for_each(|(ns, frames)| all.record_n(ns, frames));
         all.steps().collect()

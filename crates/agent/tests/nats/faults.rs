@@ -1,8 +1,11 @@
 //! Faults of hosts, server and network: each trial is complete or void, and traffic stops without its controller.
 
 use crate::anew::Checked;
-use crate::bench::{Bed, LONG, SILENCE, agent, driver, ensure, rig, sent, signal, spec, until, whole};
-use crate::{slow, twice};
+use crate::bench::{
+    Bed, Bench, COUNTS, DURATION, LONG, ORDINARY, SILENCE, TRIALS, agent, driver, ensure, rig, sent, signal, spec,
+    trials, until, whole,
+};
+use crate::{bounded, slow, twice};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -140,11 +143,12 @@ pub fn slow_network() -> Checked {
         ensure((result.offered(), result.received()) == (2_000, 2_000), format!("{:?}", result.groups))?;
         let between = result.health.between_hosts.clone().ok_or("no conditions between hosts")?;
         eprintln!("50 ms in one direction: {between:?}");
-        // In truth both have one clock, and the estimate is wrong by half of the delay. The figures say so, and no latency of
-        // microseconds is claimed.
+        // In truth both have one clock, and the estimate is wrong by half of the delay. The figures say so. One direction
+        // then seems to arrive before it was sent. The other seems to take at most the uncertainty longer than it did, which
+        // a busy machine can lift above the uncertainty.
         ensure(between.clock_uncertainty_ns >= least && between.start_skew_ns >= least, format!("{between:?}"))?;
-        ensure(between.one_way_ns >= least && between.unmeasurable.len() == 2, format!("{between:?}"))?;
-        ensure(result.groups.iter().all(|group| group.latency.frames == 0), "a latency below the uncertainty")?;
+        ensure(between.one_way_ns >= least && !between.unmeasurable.is_empty(), format!("{between:?}"))?;
+        bounded(&result)?;
     }
     let bed = Bed::up()?;
     let both_ways = url(&bed, way)?;
@@ -182,14 +186,19 @@ pub fn messages_repeated() -> Checked {
     Ok(())
 }
 
-/// What a host needs so that SIGUSR1 adds a second to its steady clock.
+/// What a process needs so that SIGUSR1 adds a second to its steady clock, which then has a name of its own.
 pub fn steps(bed: &Bed) -> Result<Vec<(&'static str, String)>, String> {
+    Ok([preloaded(bed)?, vec![("CLOCK", "two".into())]].concat())
+}
+
+/// What a process needs so that SIGUSR1 adds a second to its steady clock.
+fn preloaded(bed: &Bed) -> Result<Vec<(&'static str, String)>, String> {
     let (source, library) = (bed.server.folder.join("step.c"), bed.server.folder.join("step.so"));
     std::fs::write(&source, include_str!("step.c")).map_err(|e| e.to_string())?;
     let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
     ensure(compiled.is_ok_and(|status| status.success()), "cc cannot compile step.c")?;
     let library = library.display().to_string();
-    Ok(vec![("LD_PRELOAD", library), ("STEP_NS", "1000000000".into()), ("CLOCK", "two".into())])
+    Ok(vec![("LD_PRELOAD", library), ("STEP_NS", "1000000000".into())])
 }
 
 /// The steady clock of a host jumps by a second during a trial, as if its virtual machine were moved.
@@ -219,4 +228,42 @@ pub fn clock_stepped() -> Checked {
     ensure(Duration::from_nanos(between.clock_uncertainty_ns) < LONG / 100, format!("{between:?}"))?;
     drop((first, second));
     Ok(())
+}
+
+/// Ten steps of the wall clock of a host by a second, each during a trial, and ten of the controller's: every trial is whole. If
+/// frames are stamped by the wall clock, the step is in the health of the trial, which makes it invalid for a test.
+pub fn wall_clock_stepped() -> Checked {
+    let bed = Bed::up()?;
+    let mut steps = preloaded(&bed)?;
+    // On a busy machine, threads that may come before everything else would keep heartbeats from being heard.
+    steps.extend([("STEP_WALL", "1".into()), (ORDINARY, String::new())]);
+    let steps: Vec<(&str, &str)> = steps.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let _first = agent(&bed, "host1", "t0", &[(ORDINARY, "")])?;
+    let second = agent(&bed, "host2", "t1", &steps)?;
+    let mut bench = rig(&bed, "tester")?;
+    for trial in 1..=TRIALS {
+        let stepped = |bench: &mut Bench| {
+            bench.start(&spec(DURATION))?;
+            let end = bench.rig.now() + DURATION;
+            bench.rig.drive(end, &|| false).map_err(|e| e.to_string())?;
+            signal(second.0.id(), "-USR1")?;
+            bench.finish()
+        };
+        let result = bench.when_ready(stepped)?;
+        let counts = (result.intended(), result.offered(), result.received(), result.lost());
+        ensure(counts == COUNTS, format!("trial {trial}: {counts:?} {:?}", result.health))?;
+        let step_ns = result.health.clock_step_ns;
+        ensure(step_ns.abs_diff(1_000_000_000) < 500_000_000, format!("trial {trial}: a step of {step_ns} ns"))?;
+    }
+    drop(bench);
+    let before = sent("t0");
+    let mut trials = trials(&bed, &steps)?;
+    for step in 0..TRIALS {
+        // In the middle of each trial.
+        until("the next trial", || sent("t0") >= before + step * 1_200 + 600 || !trials.runs())?;
+        ensure(trials.runs(), "the controller has ended early")?;
+        signal(trials.0.id(), "-USR1")?;
+    }
+    let ended = trials.0.wait().map_err(|e| e.to_string())?;
+    ensure(ended.success(), format!("the controller whose wall clock was stepped: {ended}"))
 }

@@ -1,4 +1,4 @@
-/* Preloaded into a process, it adds STEP_NS to its steady clock at each SIGUSR1. */
+/* Preloaded into a process, it adds STEP_NS to a clock at each SIGUSR1: its steady clock, or CLOCK_REALTIME if STEP_WALL is set. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -9,6 +9,7 @@
 
 static _Atomic long long ahead_ns;
 static long long step_ns;
+static clockid_t stepped = CLOCK_MONOTONIC;
 
 static void step(int number)
 {
@@ -23,6 +24,8 @@ __attribute__((constructor)) static void begin(void)
 	if (text == NULL)
 		return;
 	step_ns = atoll(text);
+	if (getenv("STEP_WALL") != NULL)
+		stepped = CLOCK_REALTIME;
 	signal(SIGUSR1, step);
 }
 
@@ -30,7 +33,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 {
 	long failed = syscall(SYS_clock_gettime, clock, now);
 
-	if (failed == 0 && clock == CLOCK_MONOTONIC) {
+	if (failed == 0 && clock == stepped) {
 		long long ns = now->tv_nsec + ahead_ns;
 
 		now->tv_sec += ns / SECOND;

@@ -1,6 +1,7 @@
-//! Runs over several hosts, as far as this works without interfaces: a private server, and errors.
+//! Runs over several hosts: a private server, errors, and a run that is killed.
 
-use crate::common::{good, run, suite, text};
+use crate::common::{MACHINE, good, kind_of, records, run, shell, suite, text};
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 
 #[test]
@@ -57,4 +58,122 @@ fn what_cannot_be_reached_or_trusted_is_refused_with_the_remedy() {
     refused(&["check", &mixed], 0, "");
     let wrong = external("host 1/eth1, host2/eth1");
     refused(&["check", &wrong], 2, "cannot be the name of an interface");
+}
+
+/// A router between two hosts. Each host is a namespace with the port eth1 and an interface in the management network. The server and
+/// the runs are outside of these namespaces, so connections are encrypted and have passwords, as the documentation says. The agents may
+/// not raise their priority: all share the processors of one machine, and a busy one would not hear heartbeats in time.
+const HOSTS: &str = "\
+set -eu
+mount -t sysfs none /sys
+mount -t tmpfs none /run
+ip link set lo up
+ip link add mgmt type bridge
+ip address add 192.0.2.1/24 dev mgmt
+ip link set mgmt up
+ip netns add router
+ip netns exec router sysctl -qw net.ipv4.ip_forward=1
+for i in 1 2; do
+    ip netns add host$i
+    ip link add m$i type veth peer name mgmt netns host$i
+    ip link set m$i master mgmt up
+    ip -n host$i address add 192.0.2.1$i/24 dev mgmt
+    ip -n host$i link set mgmt up
+    ip -n host$i link add eth1 type veth peer name r$i netns router
+    ip netns exec host$i sysctl -qw net.ipv6.conf.eth1.disable_ipv6=1
+    ip -n host$i link set eth1 up
+    ip -n router link set r$i up
+done
+cat > setup <<'END'
+ip -n router address replace $PORT_0_IPV4_DUT dev r1
+ip -n router address replace $PORT_1_IPV4_DUT dev r2
+ip -n router route replace $PORT_0_IPV4_BEHIND via $PORT_0_IPV4_HOST
+ip -n router route replace $PORT_1_IPV4_BEHIND via $PORT_1_IPV4_HOST
+END
+openssl req -x509 -newkey ed25519 -nodes -keyout server.key -out server.pem -days 2 -subj /CN=drophammer \\
+    -addext subjectAltName=IP:192.0.2.1 -addext basicConstraints=critical,CA:FALSE 2> openssl.errors
+$D bed up --listen 192.0.2.1 --cert server.pem --key server.key > bed
+server='--nats tls://192.0.2.1:4222 --ca server.pem'
+controller=\"$server --user controller --password-file drophammer-bed/controller.password\"
+for i in 1 2; do
+    ip netns exec host$i setpriv --bounding-set -sys_nice --inh-caps -sys_nice $D agent $server --user agent --password-file drophammer-bed/agent.password \\
+        --name host$i --ports eth1 2> agent$i.errors &
+done
+until [ $($D bed status $controller | grep -c 'host[12]/eth1: .*free') = 2 ]; do sleep 0.1; done
+";
+
+/// The run is killed (SIGKILL) while its agents send the second trial of the second round.
+const KILLED: &str = "\
+count() { grep -c \"\\\"event\\\":\\\"$1\\\".*\\\"test\\\":\\\"soak\\\"\" events || :; }
+sent() { ip netns exec host1 cat /sys/class/net/eth1/statistics/tx_packets; }
+$D run suite.yaml $controller --out out --busy-host --plain --json > events 2> errors & run=$!
+until [ \"$(count test_ended)\" = 1 ]; do kill -0 $run; sleep 0.05; done
+trials=$(count trial)
+until [ $(count trial) -gt $trials ]; do kill -0 $run; sleep 0.05; done
+before=$(sent)
+until [ $(sent) -gt $((before + 300)) ]; do kill -0 $run; sleep 0.01; done
+kill -9 $run
+! wait $run 2> /dev/null
+cp out/run.jsonl killed.jsonl
+$D run suite.yaml $controller --resume out --busy-host > resumed 2> resumed.errors
+$D bed status $controller
+";
+
+#[test]
+#[ignore = "long: `make test-all` runs it"]
+fn a_run_that_is_killed_while_agents_send_goes_on_with_whole_trials() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can lend interfaces");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let suite = "suite: hosts\nprofile: quick\nrounds: 2\n\
+        duts:\n  - {name: box, kind: external, interfaces: [host1/eth1, host2/eth1], setup: '. ./setup'}\n\
+        ports: [{name: p1, speed: 1 Gbit/s}, {name: p2, speed: 1 Gbit/s}]\n\
+        tests:\n  - soak: {frame_size: 64, duration: 4 s, interval: 2 s, rate: 1000 fps}\n";
+    std::fs::write(folder.path().join("suite.yaml"), suite).unwrap();
+    let output = shell(MACHINE, folder.path(), &format!("{HOSTS}{KILLED}")).output().unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    let said = || ["errors", "resumed.errors", "agent1.errors", "agent2.errors"].map(read).concat();
+    assert!(output.status.success(), "{}{}{}", output.status, text(&output.stderr), said());
+    let free = text(&output.stdout);
+    assert_eq!(free.lines().filter(|line| line.contains("/eth1: ") && line.ends_with(", free")).count(), 2, "{free}");
+    let out = folder.path().join("out");
+    let of_soak = |text: &str| -> Vec<serde_json::Value> {
+        let records = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        records.filter(|record| kind_of(record) == "trial" && record["test"] == "soak").collect()
+    };
+    let killed = read("killed.jsonl");
+    assert!(!killed.contains("\"record\":\"ended\"") && of_soak(&killed).len() == 3, "{killed}");
+    let all = records(&out);
+    assert_eq!(kind_of(all.last().unwrap()), "ended");
+    let of_rounds = |kind: &str| -> Vec<u64> {
+        let of_soak = all.iter().filter(|record| kind_of(record) == kind && record["test"] == "soak");
+        of_soak.map(|record| record["round"].as_u64().unwrap_or(1)).collect()
+    };
+    // The second round has begun again.
+    assert_eq!((of_rounds("test"), of_rounds("trial")), (vec![1, 2], vec![1, 1, 2, 2]), "{}", said());
+    let trials = of_soak(&read("out/run.jsonl"));
+    let numbers: BTreeSet<_> = trials.iter().map(|trial| trial["result"]["trial"].as_u64()).collect();
+    assert_eq!(numbers.len(), 4);
+    for trial in &trials {
+        let result = &trial["result"];
+        for group in result["groups"].as_array().unwrap() {
+            let counts =
+                ["intended", "offered", "received", "lost", "duplicated", "stray"].map(|key| group[key].as_u64());
+            assert_eq!(counts, [4_000, 4_000, 4_000, 0, 0, 0].map(Some), "{trial}");
+        }
+        let hosts = &result["health"]["between_hosts"]["each"];
+        let named = hosts.as_array().unwrap().iter().map(|host| (&host["name"], &host["ports"][0]));
+        assert!(named.eq([(&"host1".into(), &"eth1".into()), (&"host2".into(), &"eth1".into())]), "{hosts}");
+    }
+    assert_eq!(
+        of_soak(&read("out/cut-off-1.jsonl")).len(),
+        1,
+        "the first trial of the second round, which was cut off"
+    );
+    let report = read("out/report.md");
+    let rows =
+        report.lines().filter(|line| line.starts_with("| host1 | eth1 |") || line.starts_with("| host2 | eth1 |"));
+    assert_eq!(rows.count(), 2, "{report}");
 }

@@ -86,6 +86,22 @@ fn a_plan_starts_nothing_and_says_what_the_router_needs() {
 }
 
 #[test]
+fn a_plan_says_how_much_memory_guests_take() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("guests.yaml");
+    let text_of_suite = "suite: guests\nduts:\n  - {name: row, kind: uml, memory: 256, topology: {chain: 3}}\n  - {name: one, kind: uml}\nports:\n  \
+        - {name: p1, speed: 1 Gbit/s, ipv6: off, core: [ospf, ldp]}\n  - {name: p2, speed: 1 Gbit/s, ipv6: off, core: [ospf, ldp]}\ntests: [ldp_capacity]\n";
+    std::fs::write(&path, text_of_suite).unwrap();
+    let said = good(&run(&["plan", path.to_str().unwrap()]));
+    for expected in [
+        "row  uml  3 routers with up to 256 MiB of memory each, 768 MiB in all\n",
+        "one  uml  up to 512 MiB of memory\n",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[test]
 fn a_plan_says_which_labels_are_swapped_popped_and_pushed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("labels.yaml");

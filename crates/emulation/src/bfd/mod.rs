@@ -2,6 +2,10 @@
 //!
 //! A device has one session per configured peer. [`session`] is the state machine with its timers; this module finds the session of
 //! each packet and sends the packets of all sessions. A stopped session sends AdminDown for one detection time, then nothing.
+//!
+//! A packet counts from its arrival, but what it causes is sent at the next poll: a packet may have waited until somebody read it, and the
+//! intervals between sent packets must count from when they leave. So whoever drives a device reads all packets that have arrived before it
+//! polls; then a late poll loses no session whose packets came in time.
 
 pub mod session;
 #[cfg(test)]
@@ -126,7 +130,11 @@ impl Bfd {
                 session.sent(out.udp([(own, port), (peer, bfd::PORT)], HOP_LIMIT, &bytes));
             }
         }
-        match session.next_deadline() {
+        self.schedule(index);
+    }
+
+    fn schedule(&mut self, index: usize) {
+        match self.sessions[index].next_deadline() {
             Some(at) => self.timers.set(index, at),
             None => drop(self.timers.cancel(&index)),
         }
@@ -142,11 +150,11 @@ impl Protocol for Bfd {
         &MATCHES
     }
 
-    fn receive(&mut self, now: Instant, input: Input<'_>, out: &mut Output<'_>) {
+    fn receive(&mut self, now: Instant, input: Input<'_>, _: &mut Output<'_>) {
         let Input::Datagram { packet, .. } = input else { return };
         self.received += 1;
         match self.take(now, &packet) {
-            Ok(index) => self.serve(now, index, out),
+            Ok(index) => self.schedule(index),
             Err(reason) => self.discarded.count(reason),
         }
     }

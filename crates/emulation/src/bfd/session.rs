@@ -219,7 +219,8 @@ impl Session {
         }
     }
 
-    /// Handles a packet that belongs to this session (section 6.8.6).
+    /// Handles a packet that belongs to this session and arrived at `now` (section 6.8.6). It keeps the session up if it is read before
+    /// [`Session::expire`] is called, even if the detection time is over by then.
     ///
     /// # Errors
     /// Why it is discarded.
@@ -343,7 +344,10 @@ impl Session {
         self.report.sent += u64::from(sent);
     }
 
+    /// When something is due; `Instant(0)` for now.
     pub fn next_deadline(&self) -> Option<Instant> {
-        [self.next_packet, self.expires, self.farewell].into_iter().flatten().min()
+        let speaks = self.state != State::AdminDown || self.farewell.is_some();
+        let at_once = speaks && (self.owes_final || self.changed && self.is_periodic());
+        [at_once.then_some(Instant(0)), self.next_packet, self.expires, self.farewell].into_iter().flatten().min()
     }
 }

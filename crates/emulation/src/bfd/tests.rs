@@ -219,6 +219,42 @@ fn packets_that_do_not_belong_to_a_session_are_counted_by_reason() {
 }
 
 #[test]
+fn a_late_poll_loses_no_session_whose_packets_came_in_time() {
+    let mut wire = Wire::new([with(2, 100, 3), with(1, 100, 3)]);
+    [0, 1].into_iter().for_each(|i| wire.command(i, &Command::Start));
+    wire.run(ms(6000));
+    assert_eq!(wire.states(), [State::Up, State::Up]);
+    let up = Control {
+        state: State::Up,
+        detect_mult: 3,
+        my_discriminator: 2 << 20 | 1,
+        your_discriminator: 1 << 20 | 1,
+        desired_min_tx: 100_000,
+        required_min_rx: 100_000,
+        ..Control::default()
+    };
+    // Nobody polls the device for more than a second, and then ten packets are read.
+    for at in (6100..=7000).step_by(100) {
+        let frame = frame_from(2, 255, &up);
+        wire.devices[0].receive(ms(at), &frame, &mut |_| panic!("a packet leaves before the poll"));
+    }
+    let poll = |wire: &mut Wire, at: u64| {
+        let mut sent = 0;
+        wire.devices[0].poll(ms(at), 1500, &mut |frame| sent += usize::from(frame[12..14] == [8, 0]));
+        (sent, wire.report(0))
+    };
+    let (sent, report) = poll(&mut wire, 7150);
+    assert_eq!((report.state, report.detections, report.heard_at), (State::Up, 0, Some(ms(7000))));
+    assert_eq!(sent, 1, "it does not make up for the packets that it has not sent");
+    let next = wire.devices[0].protocol::<Bfd>().unwrap().next_deadline().unwrap();
+    assert!((ms(7225)..=ms(7250)).contains(&next), "{next:?}: 75 to 100 % of the interval after it left");
+    // The detection time counts from the arrival of the last packet.
+    assert_eq!(poll(&mut wire, 7299).1.state, State::Up);
+    let down = poll(&mut wire, 7300).1;
+    assert_eq!((down.state, down.detections, down.down_at), (State::Down, 1, Some(ms(7300))));
+}
+
+#[test]
 fn the_discriminator_alone_selects_a_session() {
     let mut device = device(1, with(2, 100, 3));
     device.command(ms(0), NAME, &Command::Start).unwrap();

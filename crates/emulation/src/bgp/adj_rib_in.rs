@@ -117,6 +117,8 @@ pub struct Totals {
 #[derive(Default)]
 pub struct AdjRibIn {
     expectations: Vec<Watched>,
+    /// Where the last route was found.
+    near: Option<Near>,
     unexpected: BTreeSet<RouteKey>,
     totals: Totals,
     ends_of_rib: Vec<(AfiSafi, Instant)>,
@@ -128,6 +130,14 @@ pub struct AdjRibIn {
     peer_id: Option<Ipv4Addr>,
     /// All routes with their attributes, if they are kept.
     learned: Option<Box<Learned>>,
+}
+
+/// Routes of one expectation that are in none before it. Neighbours in an UPDATE are often neighbours in the routes, and
+/// there may be an expectation for each other port of a DUT.
+struct Near {
+    expectation: usize,
+    keys: RoutePart,
+    within: Range<u32>,
 }
 
 /// The last attributes and the verdict on them.
@@ -289,12 +299,50 @@ impl AdjRibIn {
         Ok(())
     }
 
-    /// The expectation that includes a route.
+    /// The first expectation that includes a route.
     #[inline]
-    fn find(&self, route: &Nlri<'_>, prefix: &Prefix) -> Option<(usize, Found)> {
+    fn find(&mut self, route: &Nlri<'_>, prefix: &Prefix) -> Option<(usize, Found)> {
+        if let Some(Near { expectation, keys, within }) = &self.near
+            && (keys.afi_safi, keys.distinguisher) == (route.family, route.distinguisher)
+            && let Some(index) = keys.routes.index_of(prefix).filter(|index| within.contains(index))
+        {
+            return Some((*expectation, Found::in_part(keys, index)));
+        }
+        let found = self.find_among_all(route, prefix)?;
+        self.near = self.near(found.0, found.1.index);
+        Some(found)
+    }
+
+    /// The routes around route `index` of an expectation that are in none before it. `None` if that depends on more than
+    /// numbers of routes.
+    fn near(&self, expectation: usize, index: u32) -> Option<Near> {
+        let part = |at: usize| match self.expectations[at].routes.keys() {
+            RouteKeys::Part(part) => Some(part),
+            RouteKeys::Vpn(_) => None,
+        };
+        let keys = part(expectation)?;
+        let mut within = keys.part.clone();
+        for before in 0..expectation {
+            let before = part(before)?;
+            if (before.afi_safi, before.distinguisher) != (keys.afi_safi, keys.distinguisher) {
+                continue;
+            }
+            if !Arc::ptr_eq(&before.routes, &keys.routes) {
+                return None;
+            }
+            if before.part.end <= index {
+                within.start = within.start.max(before.part.end);
+            } else {
+                within.end = within.end.min(before.part.start);
+            }
+        }
+        Some(Near { expectation, keys: keys.clone(), within })
+    }
+
+    fn find_among_all(&self, route: &Nlri<'_>, prefix: &Prefix) -> Option<(usize, Found)> {
         let mut last: Option<(*const Routes, Option<u32>)> = None;
         self.expectations.iter().enumerate().find_map(|(at, one)| match one.routes.keys() {
-            RouteKeys::Part(RoutePart { afi_safi, distinguisher, routes, part }) => {
+            RouteKeys::Part(keys @ RoutePart { afi_safi, distinguisher, routes, part }) => {
                 if *afi_safi != route.family || *distinguisher != route.distinguisher {
                     return None;
                 }
@@ -306,8 +354,7 @@ impl AdjRibIn {
                 };
                 last = Some((known, index));
                 let index = index.filter(|i| part.contains(i))?;
-                let number = index - part.start;
-                Some((at, Found { number, vrf: 0, route: number, index }))
+                Some((at, Found::in_part(keys, index)))
             }
             RouteKeys::Vpn(VpnPart { routes, .. }) => {
                 let distinguisher = route.distinguisher.filter(|_| routes.afi_safi() == route.family)?;

@@ -72,6 +72,32 @@ fn internet(count: u32) -> Arc<Routes> {
 }
 
 proptest! {
+    #[test]
+    fn a_route_is_of_the_first_expectation_that_includes_it(
+        parts in prop::collection::vec((0usize..3, 0u32..100, 0u32..100), 1..20),
+        lookups in prop::collection::vec((0u32..100, any::<bool>()), 1..60),
+    ) {
+        // The prefixes are the same, but not their order.
+        let tables = [internet(100), internet(100), internet(90)];
+        let (mut adj_rib_in, mut parts) = (AdjRibIn::new(), parts.into_iter());
+        for (first, more) in lookups {
+            if more && let Some((table, a, b)) = parts.next() {
+                adj_rib_in.expect(Instant(0), tables[table].clone(), a.min(b)..a.max(b), expected(false));
+            }
+            for prefix in (first..(first + 4).min(100)).map(|i| tables[0].prefix(i)) {
+                let IpAddr::V4(address) = prefix.address() else { unreachable!() };
+                let (family, length) = (AfiSafi::IPV4_UNICAST, prefix.length());
+                let bytes = &address.octets()[..];
+                let route = Nlri { family, path_id: None, labels: &[], distinguisher: None, length, bytes };
+                let place = |found: Option<(usize, Found)>| found.map(|(at, found)| (at, found.number, found.index));
+                let expected = place(adj_rib_in.find_among_all(&route, &prefix));
+                prop_assert_eq!(place(adj_rib_in.find(&route, &prefix)), expected);
+            }
+        }
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn a_model_of_sets(

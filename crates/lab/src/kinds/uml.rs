@@ -210,6 +210,10 @@ impl DutKind for Uml {
         true
     }
 
+    fn memory_mib(&self, dut: &DutConfig, role: &RouterRole) -> Option<u64> {
+        Some(memory(dut, role))
+    }
+
     fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
         let unusable = |what: String, remedy: &str| Err(LabError::unusable(what, remedy));
         let (memory, least) = (memory(dut, role), least_memory(role));

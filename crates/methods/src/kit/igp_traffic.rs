@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// The first label that stands for a FEC; the lower ones are reserved, among them implicit null (RFC 3032 section 2.1).
 const FIRST_UNRESERVED: u32 = 16;
+/// The label that asks the neighbour to remove the label of a packet, which the last router before a FEC advertises (RFC 3032 section 2.1).
+const IMPLICIT_NULL: u32 = 3;
 
 /// Ports and prefixes of a test.
 #[derive(Clone, Debug)]
@@ -64,6 +66,11 @@ impl Ran {
 /// True if a label of the DUT stands for a FEC.
 pub fn is_own_label(label: Option<u32>) -> bool {
     label.is_some_and(|label| label >= FIRST_UNRESERVED)
+}
+
+/// Number of FECs for which the DUT has advertised implicit null.
+pub fn nulls(labels: &[Option<u32>]) -> u64 {
+    labels.iter().filter(|label| **label == Some(IMPLICIT_NULL)).count() as u64
 }
 
 impl IgpCase {

@@ -1,13 +1,14 @@
 //! LDP capacity: a P router advertises labels for more and more prefixes, and packets with the DUT's label for each of them must leave
 //! with the label of the P router (terms of RFC 5036; no RFC defines this test).
 
-use crate::igp_traffic::{IgpCase, is_own_label};
+use crate::igp_traffic::{IgpCase, is_own_label, nulls};
 use crate::kit::prelude::*;
 use crate::route_outage::{UnreachableRow, list_unreachable};
 use crate::route_steps::StepPlots;
 use crate::route_tests::{self, ESTABLISH, PATIENCE, memory_mib, thousands};
 use crate::routing::Change;
 use drophammer_model::label_edge::CoreProtocol;
+use drophammer_model::traffic::Deviation;
 
 /// The test.
 pub struct LdpCapacity;
@@ -145,7 +146,8 @@ fn step(
     let labelled_s = bed.now_s().unwrap_or_default() - begun;
     let labels = bed.igp()?.labels(case.sender, all.clone());
     let known = labels.iter().filter(|label| is_own_label(**label)).count() as u64;
-    let reserved = labels.iter().flatten().count() as u64 - known;
+    let null = nulls(&labels);
+    let reserved = labels.iter().flatten().count() as u64 - known - null;
     let mut row = StepRow {
         fecs: part.end.into(),
         labels: known,
@@ -160,8 +162,11 @@ fn step(
     };
     if known < part.end.into() {
         let mut why = format!("the router has labels for {} of {} FECs", thousands(known), thousands(part.end.into()));
+        if null > 0 {
+            why += &format!(", and implicit null for {}, {NOT_LAST}", thousands(null));
+        }
         if reserved > 0 {
-            why += &format!(", and a reserved one, such as implicit null, for {}", thousands(reserved));
+            why += &format!(", and another reserved one for {}", thousands(reserved));
         }
         row.memory_mib = memory_mib(&bed.memory());
         TABLE.add(outcome, row, [], [why.clone()]);
@@ -208,10 +213,43 @@ fn step(
         0 => Some("frames are lost, but the router forwarded to every FEC".to_owned()),
         _ => Some("frames are lost, to some FECs always".to_owned()),
     };
+    let why = match why {
+        Some(why) if lost == 0 => Some(why + &signs(bed, case, all, &result)?),
+        why => why,
+    };
     PLOTS.add(outcome, Family::Ipv4, part.end, at_s, row.memory_mib);
     TABLE.add(outcome, row, [result.trial], why.clone());
     if why.is_some() {
         list_unreachable(outcome, &WRONG, &case.routes, silent.into_iter());
     }
     Ok(took.ok_or_else(|| why.unwrap_or_default()))
+}
+
+/// What implicit null means for a FEC behind the tester's P router.
+const NOT_LAST: &str = "as if it were the last router before them";
+
+/// Signs of why frames are lost: implicit null where the tester's P router behind the DUT hears it, and frames that arrived otherwise.
+fn signs(
+    bed: &mut dyn Testbed,
+    case: &IgpCase,
+    part: std::ops::Range<u32>,
+    result: &TrialResult,
+) -> Result<String, TestError> {
+    let mut signs = String::new();
+    let null = nulls(&bed.igp()?.labels(case.to(), part));
+    if null > 0 {
+        let port = &bed.ports()[case.to()].name;
+        signs +=
+            &format!("; the router at port {port} advertises implicit null for {} FECs, {NOT_LAST}", thousands(null));
+    }
+    for deviation in Deviation::ALL {
+        let frames = result.sum(|group| group.deviations.get(deviation).copied().unwrap_or(0));
+        if frames > 0 {
+            // The next router pushes the right label again, but two routers have counted down the packet's own TTL.
+            let popped =
+                if *deviation == Deviation::Ttl { ", as after a label that was removed too early" } else { "" };
+            signs += &format!("; {} frames arrived otherwise: {deviation}{popped}", thousands(frames));
+        }
+    }
+    Ok(signs)
 }

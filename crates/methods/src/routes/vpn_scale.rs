@@ -5,6 +5,7 @@ use crate::kit::prelude::*;
 use crate::throughput_search::search_with;
 use crate::vpn_traffic::{self, LEAKS, Mesh, Ready, Vpn, note_leaked_routes};
 use crate::vpns::VpnRoutesSeen;
+use drophammer_model::outcome::{Blame, Missing};
 
 /// The test.
 pub struct VpnScale;
@@ -213,7 +214,7 @@ fn measure(
         memory_mib: (memory > 0).then_some(memory as f64 / f64::from(1 << 20)),
     };
     let trials = result.or(ready.check.as_ref()).map(|result| result.trial);
-    rank(outcome, &row, &found, ready);
+    rank(outcome, &row, &found, ready, stopped);
     TABLE.add(outcome, row, trials, marks);
     searched
 }
@@ -289,7 +290,9 @@ fn mean_latency_us(result: &TrialResult) -> Option<f64> {
     (frames > 0).then(|| sum / frames as f64 / 1e3)
 }
 
-fn rank(outcome: &mut Outcome, row: &ScaleRow, found: &Found, ready: &Ready) {
+/// Reports the figures. Those that were not measured because the router failed before, say so: `stopped`.
+fn rank(outcome: &mut Outcome, row: &ScaleRow, found: &Found, ready: &Ready, stopped: Option<String>) {
+    let missing = stopped.map(|why| Missing { why, by: Blame::Dut });
     let ipv6 = row.families.contains(&Family::Ipv6.to_string());
     let families = if ipv6 { format!(" ({})", row.families) } else { String::new() };
     let mesh = if row.mesh == Mesh::Partial.to_string() { ", partial mesh" } else { "" };
@@ -302,12 +305,14 @@ fn rank(outcome: &mut Outcome, row: &ScaleRow, found: &Found, ready: &Ready) {
     });
     let limited = found.bound.is_some();
     let throughput = THROUGHPUT.of(&[], format!("Throughput, {scenario}"), row.throughput_pps);
-    outcome.ranks.push(RankFigure { tester_limited: limited, ..throughput });
-    outcome.ranks.push(LATENCY.of(&[], format!("Mean latency, {scenario}"), row.latency_us));
+    outcome.ranks.push(RankFigure { tester_limited: limited, missing: missing.clone(), ..throughput });
+    let latency = LATENCY.of(&[], format!("Mean latency, {scenario}"), row.latency_us);
+    outcome.ranks.push(RankFigure { missing: missing.clone(), ..latency });
     let resolution = row.forward_s.map_or(0.0, |time| ready.unsure_s / time.max(1e-9));
     let time = READY_S.of(&[], format!("Time until all routes are forwarded to, {scenario}"), row.forward_s);
     let late = ready.seen.tester_late_s * 2.0 > ready.seen.last_change_s;
-    outcome.ranks.push(RankFigure { resolution, tester_limited: late && ready.seen.tester_late_s > 0.0, ..time });
+    let tester_limited = late && ready.seen.tester_late_s > 0.0;
+    outcome.ranks.push(RankFigure { resolution, tester_limited, missing, ..time });
     outcome.ranks.push(LEAKED_FRAMES.of(&[], format!("Frames in another VRF, {scenario}"), Some(row.leaked as f64)));
     let routes = LEAKED_ROUTES.of(&[], format!("Routes in another VRF, {scenario}"), Some(row.leaked_routes as f64));
     outcome.ranks.push(routes);

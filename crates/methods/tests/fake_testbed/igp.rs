@@ -48,6 +48,8 @@ struct Faults {
     lossy: u32,
     /// From this prefix on, its labels are implicit null.
     implicit_null: Option<u32>,
+    /// From this prefix on, the router at the other end tells implicit null.
+    implicit_null_there: Option<u32>,
 }
 
 impl Router {
@@ -183,10 +185,10 @@ impl Igp for Router {
         Ok(self.labels(port, part).iter().all(Option::is_some).then_some(Duration::from_millis(3)))
     }
 
-    fn labels(&self, _: PortIndex, part: Range<u32>) -> Vec<Option<u32>> {
+    fn labels(&self, port: PortIndex, part: Range<u32>) -> Vec<Option<u32>> {
         let first = if self.faults.relabels { 100_000 * (1 + self.changes) } else { 100_000 };
-        let own =
-            |prefix| if self.faults.implicit_null.is_some_and(|null| prefix >= null) { 3 } else { first + prefix };
+        let null = if port == 0 { self.faults.implicit_null } else { self.faults.implicit_null_there };
+        let own = |prefix| if null.is_some_and(|null| prefix >= null) { 3 } else { first + prefix };
         part.map(|prefix| (prefix < self.labels).then(|| own(prefix))).collect()
     }
 
@@ -352,6 +354,16 @@ fn implicit_null_is_no_label_of_the_router() {
     let faults = Faults { implicit_null: Some(250), ..Faults::default() };
     let outcome = Router { faults, ..Router::new(0.0, 0.0) }.run("ldp_capacity", &own).unwrap();
     assert_eq!((rank(&outcome, "ldp_capacity_fecs"), cell(&outcome, 2, "labels")), (Some(200.0), Some(250.0)));
-    let said = "the router has labels for 250 of 300 FECs, and a reserved one, such as implicit null, for 50";
+    let said = "the router has labels for 250 of 300 FECs, and implicit null for 50, as if it were the last router before them";
     assert_eq!(rows(&outcome)[2].marks, [said]);
+    // In a row of routers, the last one tells it to the one before, and to the tester.
+    let faults = Faults { implicit_null_there: Some(290), ..Faults::default() };
+    let own = [own[0].clone(), own[1].clone(), ("install", ParamValue::Duration(Duration::ZERO))];
+    let outcome = Router { faults, forwards: 290, ..Router::new(0.0, 0.0) }.run("ldp_capacity", &own).unwrap();
+    let said = "frames are lost, to some FECs always; the router at port p2 advertises implicit null for 10 FECs, as if it were the last \
+                router before them";
+    assert_eq!(
+        (rank(&outcome, "ldp_capacity_fecs"), &rows(&outcome)[2].marks[..]),
+        (Some(200.0), &[said.to_owned()][..])
+    );
 }

@@ -87,6 +87,26 @@ pub struct BetweenHosts {
     /// Groups whose smallest latency is below that uncertainty, so that their latency is not measurable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmeasurable: Vec<String>,
+    /// The hosts; empty in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<HostRecord>,
+}
+
+/// A host that lent ports to a trial. Times are in ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostRecord {
+    /// Name of its agent.
+    pub name: String,
+    /// Its interfaces among the ports of the trial.
+    pub ports: Vec<String>,
+    /// Version of its agent.
+    pub version: String,
+    /// Uncertainty of its clock against the clock of the run.
+    pub clock_uncertainty_ns: u64,
+    /// Upper bound of the time between its start and that of any other host.
+    pub start_skew_ns: u64,
+    /// Half of the median round trip of messages between it and the run.
+    pub one_way_ns: u64,
 }
 
 /// Disturbance of the DUT's processor by the machine during a trial. Times are in ns.

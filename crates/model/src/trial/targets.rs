@@ -1,6 +1,6 @@
 //! Destinations of the frames of a flow, and counts by destination.
 
-use super::{Family, FlowSpec};
+use super::{Family, FlowSpec, PortIndex};
 use crate::routes::Routes;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -96,20 +96,12 @@ impl Targets {
 }
 
 impl FlowSpec {
-    /// True if both flows send to the same routes behind the same port. They then share the rounds through these
-    /// routes, and reach each route together.
-    pub fn shares_routes(&self, other: &FlowSpec) -> bool {
-        match (&self.destinations, &other.destinations) {
-            (
-                Targets::Routes { routes, first, count },
-                Targets::Routes { routes: of_other, first: first_of_other, count: count_of_other },
-            ) => {
-                self.to == other.to
-                    && first == first_of_other
-                    && count == count_of_other
-                    && Arc::ptr_eq(routes, of_other)
-            }
-            _ => false,
+    /// The routes to which the flow sends, and their port, as a key: flows with equal keys share the rounds through
+    /// these routes, and reach each route together. `None` for a flow to addresses.
+    pub fn route_key(&self) -> Option<(PortIndex, u32, u32, *const Routes)> {
+        match &self.destinations {
+            Targets::Routes { routes, first, count } => Some((self.to, *first, *count, Arc::as_ptr(routes))),
+            Targets::Addresses(_) => None,
         }
     }
 }

@@ -128,6 +128,7 @@ impl Igp {
     pub fn set_faults(&mut self, faults: IgpFaults) {
         self.faults = faults;
         self.ospf.set_faults(faults);
+        self.ldp.set_implicit_null_every(faults.implicit_null_every);
     }
 
     /// The link of a port goes down or comes up.
@@ -272,6 +273,7 @@ impl Igp {
             ldp_established: self.ldp.established,
             labels_received: self.ldp.remote_labels() as u64,
             labels_sent: self.ldp.own_labels() as u64,
+            labels_null: self.ldp.nulls(),
             bfd_up: sessions().filter(|s| s.is_up()).count() as u64,
             bfd_missing: sessions().map(|s| s.suppressed).sum(),
             ..self.truth

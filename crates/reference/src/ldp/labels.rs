@@ -1,5 +1,6 @@
 //! The labels that the device gives out.
 
+use crate::faults::is_nth;
 use crate::ospf::spf::Net4;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -14,6 +15,11 @@ pub struct OwnLabels {
     /// The prefix with implicit null.
     egress: Net4,
     all: BTreeMap<Net4, u32>,
+    /// Every n-th prefix gets implicit null instead of a label, which is a fault; 0 for none.
+    null_every: u64,
+    /// Number of prefixes that have asked for a label since then, and number of those in `all` that have implicit null.
+    asked: u64,
+    nulls: u64,
     next: u32,
     /// Labels that were in use before, the oldest first. They are given out again when all others have been.
     freed: VecDeque<u32>,
@@ -23,11 +29,22 @@ pub struct OwnLabels {
 impl OwnLabels {
     pub fn new(egress: Net4, reserved: &[u32]) -> OwnLabels {
         let reserved = reserved.iter().copied().collect();
-        OwnLabels { egress, all: BTreeMap::new(), next: LABELS.start, freed: VecDeque::new(), reserved }
+        let (all, freed, next) = (BTreeMap::new(), VecDeque::new(), LABELS.start);
+        OwnLabels { egress, all, null_every: 0, asked: 0, nulls: 0, next, freed, reserved }
     }
 
+    pub fn set_implicit_null_every(&mut self, every: u64) {
+        (self.null_every, self.asked) = (every, 0);
+    }
+
+    /// Number of labels, without implicit null.
     pub fn len(&self) -> usize {
-        self.all.len()
+        self.all.len() - self.nulls as usize
+    }
+
+    /// Number of prefixes with implicit null that should have a label.
+    pub fn nulls(&self) -> u64 {
+        self.nulls
     }
 
     pub fn get(&self, net: &Net4) -> Option<u32> {
@@ -41,6 +58,12 @@ impl OwnLabels {
 
     /// Gives a prefix a label; `None` if none is left.
     pub fn allocate(&mut self, net: Net4) -> Option<u32> {
+        self.asked += 1;
+        if is_nth(self.asked, self.null_every) {
+            self.nulls += 1;
+            self.all.insert(net, IMPLICIT_NULL);
+            return Some(IMPLICIT_NULL);
+        }
         let label = match (self.next..LABELS.end).find(|label| !self.reserved.contains(label)) {
             Some(label) => {
                 self.next = label + 1;
@@ -53,7 +76,10 @@ impl OwnLabels {
     }
 
     pub fn free(&mut self, net: &Net4) {
-        self.freed.extend(self.all.remove(net));
+        match self.all.remove(net) {
+            Some(IMPLICIT_NULL) => self.nulls -= 1,
+            label => self.freed.extend(label),
+        }
     }
 }
 
@@ -73,5 +99,20 @@ mod tests {
         labels.next = LABELS.end;
         assert_eq!((labels.allocate(net(4)), labels.allocate(net(5))), (Some(LABELS.start), None));
         assert_eq!(labels.nets().count(), 4);
+    }
+
+    #[test]
+    fn implicit_null_of_the_fault_takes_no_label() {
+        let net = |n: u32| (n.into(), 32);
+        let mut labels = OwnLabels::new(net(0), &[]);
+        assert_eq!(labels.allocate(net(1)), Some(LABELS.start));
+        labels.set_implicit_null_every(2);
+        let given: Vec<_> = (2..=5).map(|n| labels.allocate(net(n)).unwrap() - 3).collect();
+        assert_eq!(given, [LABELS.start - 2, 0, LABELS.start - 1, 0]);
+        assert_eq!((labels.len(), labels.nulls(), labels.get(&net(3))), (3, 2, Some(IMPLICIT_NULL)));
+        labels.free(&net(3));
+        assert_eq!((labels.len(), labels.nulls(), labels.freed.len()), (3, 1, 0));
+        labels.set_implicit_null_every(0);
+        assert_eq!(labels.allocate(net(6)), Some(LABELS.start + 3));
     }
 }

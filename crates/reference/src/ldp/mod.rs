@@ -120,6 +120,16 @@ impl Ldp {
         self.labels.len()
     }
 
+    /// Advertises implicit null for every n-th prefix from now on, which is a fault; 0 for none.
+    pub fn set_implicit_null_every(&mut self, every: u64) {
+        self.labels.set_implicit_null_every(every);
+    }
+
+    /// Number of prefixes with implicit null by that fault.
+    pub fn nulls(&self) -> u64 {
+        self.labels.nulls()
+    }
+
     /// Takes the prefixes for which a label of a peer has changed.
     pub fn take_changed(&mut self) -> Vec<Net4> {
         std::mem::take(&mut self.changed)

@@ -495,7 +495,7 @@ impl Router {
             return true;
         }
         // Parked frames change the time of the next notice.
-        let parks = self.faults.reorder.is_some() || self.ports.iter().any(|p| !p.parked.is_empty());
+        let parks = self.faults.reorder.is_some() || self.parked > 0;
         let noticed = served.contents != Contents::Datagram;
         self.mistreat(served);
         !parks && !noticed

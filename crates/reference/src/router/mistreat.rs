@@ -70,6 +70,7 @@ impl Router {
             } else if let Some(r) = self.faults.reorder.filter(|r| is_nth(number, r.every) && r.positions > 0) {
                 let parked = Parked { slot, to_pass: r.positions, limit: at + REORDER_LIMIT };
                 self.ports[port].parked.push_back(parked);
+                self.parked += 1;
             } else {
                 self.depart(at, port, slot, contents);
                 self.pass(port, at);
@@ -96,6 +97,7 @@ impl Router {
                 continue;
             }
             let Some(frame) = parked.remove(i) else { return };
+            self.parked -= 1;
             if frame.to_pass == 0 && frame.limit >= at {
                 self.truth.reordered += 1;
             } else {

@@ -100,6 +100,8 @@ pub struct Router {
     classed: bool,
     /// Number of frames in the queues of lines with classes that another station may answer.
     answerable: usize,
+    /// Number of parked frames of all ports.
+    parked: usize,
     delay: Duration,
     jitter: Duration,
     faults: Faults,
@@ -247,6 +249,7 @@ impl Router {
             server: Server::new(config.capacity_pps, config.buffer, config.faults.sag),
             classed: false,
             answerable: 0,
+            parked: 0,
             delay: config.delay,
             jitter: config.jitter,
             next_own: config.faults.own_frames.map_or(Instant(0), |own| Instant(0) + own.interval),
@@ -526,11 +529,10 @@ impl Router {
         next = earlier(next, self.greeter.as_ref().and_then(|g| g.next_deadline()));
         next = earlier(next, self.igp.as_ref().and_then(|igp| igp.next_deadline()));
         next = earlier(next, self.vrf_bfd.next_deadline());
-        for port in &self.ports {
-            // This runs for every frame, and the list is usually empty.
-            if !port.parked.is_empty() {
-                next = earlier(next, port.parked.iter().map(|f| f.limit).min());
-            }
+        // This runs for every frame.
+        if self.parked > 0 {
+            let limits = self.ports.iter().flat_map(|port| port.parked.iter().map(|f| f.limit));
+            next = earlier(next, limits.min());
         }
         next
     }
@@ -559,10 +561,14 @@ impl Router {
     }
 
     fn release_parked(&mut self, now: Instant) {
+        if self.parked == 0 {
+            return;
+        }
         for (i, port) in self.ports.iter_mut().enumerate() {
             // They are in order of their limits, because they were parked in chronological order.
             while let Some(parked) = port.parked.front().copied().filter(|p| p.limit <= now) {
                 port.parked.pop_front();
+                self.parked -= 1;
                 self.truth.reorder_expired += 1;
                 self.departures.schedule_apart(parked.limit, i, parked.slot);
             }

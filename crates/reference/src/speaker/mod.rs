@@ -7,6 +7,7 @@
 mod import;
 mod peer;
 mod read;
+mod stacks;
 mod write;
 
 use crate::config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, RibLimit, Vrf};
@@ -23,6 +24,7 @@ use drophammer_wire::bgp::{self, AfiSafi};
 use import::Import;
 use peer::{Peer, Place};
 use read::Update;
+use stacks::Stacks;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
@@ -41,7 +43,7 @@ pub(crate) type Hops<'a> = &'a mut dyn FnMut(usize, IpAddr) -> Option<u32>;
 
 pub(crate) struct Speaker {
     /// One stack per interface, and one for the loopback address.
-    stacks: Vec<TcpStack>,
+    stacks: Stacks,
     peers: Vec<Peer>,
     by_address: HashMap<(usize, IpAddr), PeerId>,
     by_connection: HashMap<(usize, ConnectionId), PeerId>,
@@ -124,7 +126,7 @@ impl Speaker {
         }
         let by_address = (0..).zip(&peers).map(|(id, peer)| ((peer.port, peer.address), id)).collect();
         let mut speaker = Speaker {
-            stacks,
+            stacks: Stacks::new(stacks),
             busy: Vec::new(),
             by_address,
             by_connection: HashMap::new(),
@@ -167,7 +169,7 @@ impl Speaker {
 
     /// Takes a packet for an address of the device; false if it is not TCP.
     pub fn receive(&mut self, now: Instant, port: usize, packet: &[u8], hops: Hops<'_>) -> bool {
-        if !self.stacks[port].receive(now, packet) {
+        if !self.stacks.get_mut(port).receive(now, packet) {
             return false;
         }
         self.work(now, hops);
@@ -182,8 +184,9 @@ impl Speaker {
         self.work(now, hops);
         // After TCP has sent, it may have room for more data.
         for _ in 0..64 {
-            for (port, stack) in self.stacks.iter_mut().enumerate() {
-                stack.poll(now, &mut |packet| out(port, packet));
+            self.stacks.list_due(now);
+            for port in self.stacks.listed() {
+                self.stacks.get_mut(port).poll(now, &mut |packet| out(port, packet));
             }
             self.work(now, hops);
             if self.wake.is_none_or(|wake| wake > now) {
@@ -252,9 +255,9 @@ impl Speaker {
         self.table.leak(now, self.faults.leak_vpn_route);
         loop {
             self.accept(now);
-            for port in 0..self.stacks.len() {
+            for port in self.stacks.listed() {
                 let mut ready = std::mem::take(&mut self.ready);
-                self.stacks[port].take_ready(&mut ready);
+                self.stacks.get_mut(port).take_ready(&mut ready);
                 for id in &ready {
                     if let Some(peer) = self.by_connection.get(&(port, *id)) {
                         self.mark(*peer);
@@ -279,16 +282,16 @@ impl Speaker {
                 self.serve(now, id, hops);
             }
         }
-        let tcp = self.stacks.iter().filter_map(TcpStack::next_deadline).min();
+        self.stacks.settle();
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
-        self.wake = [tcp, timer, self.table.rib.next_deadline()].into_iter().flatten().min();
+        self.wake = [self.stacks.next_deadline(), timer, self.table.rib.next_deadline()].into_iter().flatten().min();
     }
 
     /// Accepts connections that peers have opened.
     fn accept(&mut self, now: Instant) {
-        for port in 0..self.stacks.len() {
-            while let Some((_, connection)) = self.stacks[port].accept_any() {
-                let stack = &mut self.stacks[port];
+        for port in self.stacks.listed() {
+            while let Some((_, connection)) = self.stacks.get_mut(port).accept_any() {
+                let stack = self.stacks.get_mut(port);
                 let remote = stack.ends(connection).map(|ends| ends.1.ip());
                 let known = remote.and_then(|remote| self.by_address.get(&(port, remote)).copied());
                 let wanted = known.filter(|id| {

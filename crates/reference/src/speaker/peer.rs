@@ -167,7 +167,7 @@ impl Speaker {
     fn reads_later(&self, id: PeerId) -> bool {
         let peer = &self.peers[usize::from(id)];
         let slow = self.faults.reads_per_second > 0 && !self.faults.never_reads;
-        slow && peer.connection.is_some_and(|c| self.stacks[peer.port].can_receive(c) > 0)
+        slow && peer.connection.is_some_and(|c| self.stacks.get(peer.port).can_receive(c) > 0)
     }
 
     /// Reads received data first, and then handles the end of the connection.
@@ -180,7 +180,7 @@ impl Speaker {
             limit => Some(peer.share.at(now, limit)),
         };
         let (port, client, scope, ipv6) = (peer.port, peer.client, peer.place.scope, peer.address.is_ipv6());
-        let (session, stack) = (&mut peer.session, &mut stacks[peer.port]);
+        let (session, stack) = (&mut peer.session, stacks.get_mut(peer.port));
         if matches!(stack.state(connection), ConnState::Established) && session.state() == State::Connect {
             session.connected(now);
         }
@@ -264,7 +264,7 @@ impl Speaker {
         let Speaker { peers, stacks, table, faults, .. } = self;
         let peer = &mut peers[usize::from(id)];
         let Some(connection) = peer.connection else { return };
-        let stack = &mut stacks[peer.port];
+        let stack = stacks.get_mut(peer.port);
         if stack.state(connection) == ConnState::Connecting {
             return;
         }
@@ -345,7 +345,7 @@ impl Speaker {
     fn carry_out(&mut self, now: Instant, id: PeerId) {
         let Speaker { peers, stacks, by_connection, .. } = self;
         let peer = &mut peers[usize::from(id)];
-        let (port, stack) = (peer.port, &mut stacks[peer.port]);
+        let (port, stack) = (peer.port, stacks.get_mut(peer.port));
         loop {
             match peer.session.poll(now) {
                 TcpAction::None => return,

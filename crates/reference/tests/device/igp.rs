@@ -419,7 +419,7 @@ fn bfd_ends_the_adjacency_within_the_detection_time() {
 fn the_faults_of_ospf_and_bfd_are_exact() {
     let mut world = World::with_ospf(Duration::ZERO, 20);
     let late = Duration::from_millis(400);
-    let igp = IgpFaults { late_lsa_flooding: late, late_lsa_every: 10, bfd_packet_missing: 1 };
+    let igp = IgpFaults { late_lsa_flooding: late, late_lsa_every: 10, bfd_packet_missing: 1, ..IgpFaults::default() };
     world.router.set_faults(Faults { igp, ..Faults::default() }).unwrap();
     let start = world.now;
     world.advertise(1, Part::External(0..20));

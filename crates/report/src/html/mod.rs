@@ -15,7 +15,7 @@ use crate::format::several;
 use crate::grid::Group;
 use crate::rank::HOW;
 use crate::view::{DutView, Section, View};
-use crate::{board, grid, grouped, kernel_counts, paragraph, published, ways};
+use crate::{board, grid, grouped, hosts, kernel_counts, paragraph, published, ways};
 use data::Data;
 use drophammer_judge::distinct;
 use drophammer_model::figure::Decision;
@@ -391,6 +391,11 @@ fn environment(view: &View) -> Markup {
                 @for (name, value) in &e.more { dt { (name) } dd { (tables::or_dash(value)) } }
             }
             @for d in loops.filter(|d| !d.ports.is_empty()) { h3 { "Ports of the loop" } (tables::ports(&d.ports)) }
+            @if let Some(hosts) = hosts::grid(&view.run.trials) {
+                h3 #hosts { (hosts::TITLE) }
+                (tables::words(&hosts))
+                p.muted.how { (hosts::HOW) }
+            }
         }
     }
 }

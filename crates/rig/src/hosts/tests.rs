@@ -76,3 +76,24 @@ fn what_a_full_port_refuses_waits_for_room() {
     assert_eq!(poll(next.0 + 1, true).0, asked);
     assert!(poll(next.0 + 2, true).0.is_empty());
 }
+
+#[test]
+fn late_polls_are_remembered() {
+    let mut port = PortConfig::new("port", host_mac(1, 0), 1500);
+    let (address, gateway) = ([198, 18, 1, 2].into(), [198, 18, 1, 1].into());
+    port.devices[0].ipv4 = Some(Address { address, prefix_len: 24, gateway });
+    let mut hosts = Hosts::new(&Config { seed: 1, ports: vec![port] });
+    // The device asks again and again for its gateway, which does not answer.
+    let poll = |hosts: &mut Hosts, at: Instant| {
+        hosts.poll(at, &mut |_, _| Ok(true)).unwrap();
+        hosts.device(0, 0).unwrap().next_deadline().unwrap()
+    };
+    let due = poll(&mut hosts, Instant(1));
+    let due = poll(&mut hosts, due);
+    assert_eq!(hosts.late(0), Duration::ZERO);
+    let due = poll(&mut hosts, due + Duration::from_millis(700));
+    poll(&mut hosts, due + Duration::from_millis(20));
+    assert_eq!(hosts.late(0), Duration::from_millis(700));
+    hosts.forget_late();
+    assert_eq!(hosts.late(0), Duration::ZERO);
+}

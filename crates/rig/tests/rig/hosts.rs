@@ -2,7 +2,7 @@
 
 use drophammer_emulation::bgp::PeerConfig;
 use drophammer_model::Instant;
-use drophammer_model::trial::{AddressRange, FlowSpec, Load, PortIndex, TrialSpec};
+use drophammer_model::trial::{AddressRange, FlowSpec, HostRecord, Load, PortIndex, TrialSpec};
 use drophammer_port::{Clock, Port, PortError, SystemClock, memory};
 use drophammer_rig::{
     Action, Address, Agreed, Arriving, Config, Far, FarPorts, FarResult, Job, LaneReport, Lent, Live, News, PortConfig,
@@ -61,7 +61,7 @@ impl Side {
             match told.try_recv() {
                 Ok(Order::Plan(job, reply)) => reply.send(lent.plan(&job).map_err(|e| e.to_string())).unwrap(),
                 Ok(Order::Start(at, reply)) => {
-                    reply.send(lent.start(at, 1).unwrap()).unwrap();
+                    reply.send(lent.start(at).unwrap()).unwrap();
                     let _ = ends.send(lent.run().map_err(|e| e.to_string()));
                 }
                 Ok(Order::Report(refusals, reply)) => reply.send(lent.reports(&refusals)).unwrap(),
@@ -151,10 +151,9 @@ impl Far for Sides {
                 return Err(PortError::Lost { interface: "host/port".into(), source });
             }
         }
-        let lives: Vec<_> = self.sides.iter().filter_map(|side| side.live.clone()).collect();
-        for (own, live) in lives.iter().enumerate() {
-            live.tell(0, lives[1 - own].standing(), now);
-        }
+        let lives = || self.sides.iter().filter_map(|side| side.live.as_ref());
+        let all = lives().map(Live::standing).sum();
+        lives().for_each(|live| live.tell(all, now));
         let mut refusals = Refusals::default();
         for side in &self.sides {
             match &side.end {
@@ -165,8 +164,9 @@ impl Far for Sides {
         let reports = self.sides.iter().flat_map(|side| side.order(|reply| Order::Report(refusals.clone(), reply)));
         let text = serde_json::to_string(&reports.collect::<Vec<_>>()).unwrap();
         let reports = serde_json::from_str(&text).unwrap();
-        let (start_skew_ns, one_way_ns, waited_ns, clocks) = (7, 3, None, self.clocks.clone());
-        let result = FarResult { reports, start_skew_ns, one_way_ns, hosts: 2, waited_ns, clocks };
+        let host = |start_skew_ns, one_way_ns| HostRecord { start_skew_ns, one_way_ns, ..HostRecord::default() };
+        let (hosts, waited_ns, clocks) = (vec![host(7, 2), host(6, 3)], None, self.clocks.clone());
+        let result = FarResult { reports, hosts, waited_ns, clocks };
         Ok(Some(News::Over(Box::new(result))))
     }
 
@@ -266,7 +266,7 @@ fn a_trial_on_two_hosts_counts_every_frame_once() {
         assert!(result.groups.iter().all(|g| g.latency.frames == 200 && g.stray + g.duplicated + g.corrupted == 0));
         let between = result.health.between_hosts.unwrap();
         let times = (between.start_skew_ns, between.one_way_ns, between.clock_uncertainty_ns);
-        assert_eq!((between.hosts, times), (2, (7, 3, 0)));
+        assert_eq!((between.hosts, between.each.len(), times), (2, 2, (7, 3, 0)));
         assert_eq!((between.unmeasurable.len(), result.senders), (0, 2));
         assert!(live.is_over() && bench.rig.started().is_some());
     }

@@ -1,7 +1,7 @@
 //! The reference device in virtual time, and in real time behind `memory` ports.
 
 use crate::common::{Memory, one_thread, resolve, with_bed, with_setup};
-use crate::on_processor_s;
+use crate::recorded_s;
 use drophammer_model::quantity::Instant;
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
@@ -25,6 +25,9 @@ use std::time::Duration;
 const EXTRA: u32 = 32;
 /// Longest sleep of the device, which then looks whether the case has ended.
 const SLEEP: Duration = Duration::from_millis(20);
+
+/// Bursts that the device takes from one port before it answers: more than fit into a ring at once.
+const MOST_BURSTS: usize = 4 * memory::RING_BURSTS;
 
 /// Where a case runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,20 +130,27 @@ fn serve(mut router: Router, mut ports: Vec<Joined>, clock: SystemClock, shared:
     let mut told = clock.now();
     while !shared.ended.load(Ordering::Relaxed) {
         let mut busy = false;
-        for (index, port) in ports.iter_mut().enumerate() {
-            let frames = port.receive().unwrap_or_else(|e| panic!("{e}"));
-            busy |= !frames.is_empty();
-            frames.iter().for_each(|arrival| router.receive(arrival.at, index, arrival.frame));
-        }
+        // The device reads all frames that have arrived by now before it finds out which timers have expired by now.
         let now = clock.now();
+        for (index, port) in ports.iter_mut().enumerate() {
+            for _ in 0..MOST_BURSTS {
+                let frames = port.receive().unwrap_or_else(|e| panic!("{e}"));
+                if frames.is_empty() {
+                    break;
+                }
+                busy = true;
+                frames.iter().for_each(|arrival| router.receive(arrival.at, index, arrival.frame));
+            }
+        }
         router.poll(now, &mut |_, port, frame| waiting[port].push_back(frame.to_vec()));
         for (port, waiting) in ports.iter_mut().zip(&mut waiting) {
             busy |= flush(port, waiting);
         }
         let full = waiting.iter().any(|waiting| !waiting.is_empty());
-        if now.since(told) > SLEEP || !busy {
+        // Not at each turn: it costs more than a turn.
+        if now.since(told) >= SLEEP {
             told = now;
-            shared.processor_ns.store((on_processor_s() * 1e9) as u64, Ordering::Relaxed);
+            shared.processor_ns.store((recorded_s() * 1e9) as u64, Ordering::Relaxed);
             *shared.truth.lock().unwrap_or_else(PoisonError::into_inner) = *router.truth();
         }
         if full {

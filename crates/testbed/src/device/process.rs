@@ -28,6 +28,9 @@ const LISTEN: Duration = Duration::from_millis(1);
 const SLEEP: Duration = Duration::from_millis(200);
 /// Longest sleep of a device that speaks BGP, because it must notice changes of its links.
 const NOTICE: Duration = Duration::from_millis(5);
+/// A process that was away for this long without wanting to reads up to this many more bursts from every link first.
+const HELD_UP: Duration = Duration::from_millis(20);
+const CATCH_UP: usize = 16;
 /// Time limit for reading a request. A client that does not send its request immediately is gone.
 const QUESTION: Duration = Duration::from_millis(100);
 
@@ -103,10 +106,19 @@ impl Process {
         // The receive work of the device's links has the same priority. Otherwise one would starve the other.
         let _priority = HighPriority::new();
         wait::be_punctual();
-        let (mut busy_at, mut heard_at) = (self.clock.now(), self.clock.now());
+        let (mut busy_at, mut heard_at, mut passed) = (self.clock.now(), self.clock.now(), self.clock.now());
         loop {
-            let came = self.take().map_err(|e| e.to_string())?;
+            let mut came = self.take().map_err(|e| e.to_string())?;
+            // After a hold-up, packets that arrived meanwhile are read first, so that no session ends because they waited.
+            let rounds = if self.clock.now().since(passed) > HELD_UP { CATCH_UP } else { 0 };
+            for _ in 0..rounds {
+                match self.take().map_err(|e| e.to_string())? {
+                    0 => break,
+                    more => came += more,
+                }
+            }
             let now = self.clock.now();
+            passed = now;
             let left = self.give(now).map_err(|e| e.to_string())?;
             if came + left > 0 {
                 busy_at = now;
@@ -121,6 +133,7 @@ impl Process {
                 let rest = self.router.next_deadline().map_or(SLEEP, |at| at.since(now));
                 if idle && rest > NAP {
                     self.sleep(rest.min(if self.speaks { NOTICE } else { SLEEP }))?;
+                    passed = self.clock.now();
                 } else {
                     std::hint::spin_loop();
                 }

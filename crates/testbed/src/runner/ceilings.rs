@@ -140,7 +140,7 @@ impl Runner<'_, '_, '_> {
             let after = self.state.plan.iter().map(|(_, d)| *d).sum();
             let mut routes = RouteCeilings::new();
             if whole && !interrupted {
-                let (found, record, stopped) = route_ceiling::measure(&mut setup, suite, after);
+                let (found, record, stopped) = route_ceiling::measure(&mut setup, suite, configs, after);
                 interrupted |= stopped;
                 records.extend(record);
                 routes = found;

@@ -1,4 +1,4 @@
-//! Two P routers in a row between two emulated ones: frames with labels in both directions.
+//! P routers in a row between two emulated ones: frames with labels in both directions.
 
 use super::read_suite;
 use drophammer_methods::igp::IgpPlan;
@@ -23,11 +23,12 @@ const RATE: FrameRate = FrameRate(2_000.0);
 /// Time limit for each step before the frames.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A suite with this DUT.
-pub fn suite(kind: &str) -> Suite {
+/// A suite with this DUT of `routers` routers.
+pub fn suite(kind: &str, routers: usize) -> Suite {
+    let topology = if routers > 1 { format!(", topology: {{chain: {routers}}}") } else { String::new() };
     let port = |name| format!("{{name: {name}, speed: 100 Mbit/s, ipv6: off, mtu: 1600, core: [ospf, ldp]}}");
     read_suite(&format!(
-        "suite: row\nprofile: quick\nseed: 11\nduts: [{{name: row, kind: {kind}, topology: {{chain: 2}}}}]\n\
+        "suite: row\nprofile: quick\nseed: 11\nduts: [{{name: row, kind: {kind}{topology}}}]\n\
          ports: [{}, {}]\ntests: [{{ldp_capacity: {{drain: 500 ms}}}}]\n",
         port("p1"),
         port("p2")

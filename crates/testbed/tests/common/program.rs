@@ -5,6 +5,7 @@
 use super::{Memory, read_suite, run_of};
 use drophammer_lab::Lab;
 use drophammer_lab::kinds::uml::guest;
+use drophammer_port::{Backend, INTERFACE_BACKENDS};
 use drophammer_testbed::{Run, device, run_suite, xdp_router};
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,12 +35,20 @@ pub fn as_device() -> Option<ExitCode> {
 /// # Errors
 /// Errors of the run.
 pub fn run_in_lab(lab: &mut Lab, text: &str, work_dir: &Path) -> Result<Memory, String> {
+    run_in_lab_by(lab, &INTERFACE_BACKENDS[0], text, work_dir)
+}
+
+/// Like [`run_in_lab`], with this backend.
+///
+/// # Errors
+/// Errors of the run.
+pub fn run_in_lab_by(lab: &mut Lab, backend: &'static Backend, text: &str, work_dir: &Path) -> Result<Memory, String> {
     let suite = read_suite(text);
     let mut memory = Memory::default();
     for dut in &suite.duts {
         std::fs::create_dir_all(work_dir.join(&dut.name)).map_err(|e| e.to_string())?;
     }
-    let run = Run { lab: Some(lab), work_dir, ..run_of(&suite, 1) };
+    let run = Run { lab: Some(lab), work_dir, backend, ..run_of(&suite, 1) };
     run_suite(run, &mut memory).map_err(|e| e.to_string())?;
     Ok(memory)
 }

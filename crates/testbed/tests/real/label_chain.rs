@@ -1,4 +1,4 @@
-//! Two guests in a row as P routers, with FRR's OSPF and LDP between them and with emulated P routers at both ends. Frames with the labels of the
+//! A guest as a P router with FRR's OSPF and LDP between two emulated P routers, by each backend; and two guests in a row. Frames with the labels of the
 //! first guest arrive with those of the P router behind the second one; on the link between the guests they have the label that the
 //! second guest has assigned. In both directions.
 
@@ -6,12 +6,12 @@ use crate::anew::{Case, Checked};
 use crate::common::Memory;
 use crate::common::label_chain::{ALL, FECS, FRAMES, WAYS, prepare, send, suite, unclean};
 use crate::uml::{guests, nothing_left};
-use drophammer_lab::Lab;
 use drophammer_lab::kinds::uml;
+use drophammer_lab::{Dut, Lab};
 use drophammer_methods::igp::{FIRST, LENGTH};
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
-use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
+use drophammer_port::{Backend, INTERFACE_BACKENDS, SystemClock};
 use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::config::hosts_and_routers;
 use drophammer_testbed::setup::TestSetup;
@@ -145,29 +145,67 @@ fn swaps(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
     Ok(())
 }
 
-fn chain(lab: &mut Lab) -> Checked {
-    let folder = tempfile::tempdir().map_err(text)?;
-    let suite = suite("uml, memory: 256");
-    let begun = Instant::now();
-    let mut dut = real::bring_up(lab, &suite.duts[0], &suite, folder.path(), &|| false).map_err(text)?;
-    eprintln!("    two guests with an LDP session after {:.1} s", begun.elapsed().as_secs_f64());
+/// Runs `act` on a rig of this backend at the ports of `dut`.
+fn with_rig(
+    lab: &Lab,
+    dut: &mut dyn Dut,
+    (suite, backend): (&Suite, &Backend),
+    act: impl FnOnce(&mut TestSetup<'_>) -> Checked,
+) -> Checked {
     let clock = SystemClock::start();
-    let open = real::open(lab, dut.interfaces(), &INTERFACE_BACKENDS[0], 1, clock)?;
+    let open = real::open(lab, dut.interfaces(), backend, 1, clock)?;
     let rig = Rig::new(Ports::real(open, clock, &[]), &hosts_and_routers(&suite.ports, &[Family::Ipv4], suite.seed));
     let mut session = Session::new(suite.seed, suite.profile, u64::from(std::process::id()));
     session.tolerance.host = HostTolerance::ANY;
     let mut memory = Memory::default();
-    let mut setup = TestSetup::new("row", &suite.ports, rig, dut.as_mut(), &mut session, &mut memory);
-    let swapped = setup.await_forwarding(&[Family::Ipv4]).map_err(text).and_then(|()| swaps(&mut setup, &suite));
-    drop(setup);
-    swapped?;
+    let mut setup = TestSetup::new("row", &suite.ports, rig, dut, &mut session, &mut memory);
+    setup.await_forwarding(&[Family::Ipv4]).map_err(text).and_then(|()| act(&mut setup))
+}
+
+fn chain(lab: &mut Lab) -> Checked {
+    let folder = tempfile::tempdir().map_err(text)?;
+    let suite = suite("uml, memory: 256", 2);
+    let begun = Instant::now();
+    let mut dut = real::bring_up(lab, &suite.duts[0], &suite, folder.path(), &|| false).map_err(text)?;
+    eprintln!("    two guests with an LDP session after {:.1} s", begun.elapsed().as_secs_f64());
+    with_rig(lab, dut.as_mut(), (&suite, &INTERFACE_BACKENDS[0]), |setup| swaps(setup, &suite))?;
     dut.check().map_err(text)?;
     real::take_down(dut, folder.path())?;
     nothing_left()
 }
 
-/// The test.
+/// Sends frames with the labels of one guest's LDP by each backend that this machine has: the counts are the same.
+fn backends(lab: &mut Lab) -> Checked {
+    let folder = tempfile::tempdir().map_err(text)?;
+    let suite = suite("uml, memory: 256, links: veth", 1);
+    let params = &suite.tests[0].params;
+    let mut dut = real::bring_up(lab, &suite.duts[0], &suite, folder.path(), &|| false).map_err(text)?;
+    for backend in INTERFACE_BACKENDS.iter().filter(|backend| (backend.usable)().is_ok()) {
+        let begun = Instant::now();
+        let name = backend.spec.name;
+        let swapped = with_rig(lab, dut.as_mut(), (&suite, backend), |setup| {
+            let way = prepare(setup, params, WAYS[0]).map_err(text)?;
+            match unclean(&send(setup, params, &way).map_err(text)?) {
+                None => Ok(()),
+                Some(wrong) => Err(wrong),
+            }
+        });
+        swapped.map_err(|e| format!("{name}: {e}"))?;
+        eprintln!("    {name}: {ALL} of {ALL} frames to {FECS} FECs, {:.1} s", begun.elapsed().as_secs_f64());
+    }
+    dut.check().map_err(text)?;
+    real::take_down(dut, folder.path())?;
+    nothing_left()
+}
+
+/// The tests.
 pub fn cases() -> Vec<Case> {
-    let case = Case::in_lab("the_first_of_two_guests_swaps_to_the_label_of_the_second", chain);
-    vec![case.again().long().unless(uml::unfit_processor())]
+    let unfit = uml::unfit_processor;
+    vec![
+        Case::in_lab("the_first_of_two_guests_swaps_to_the_label_of_the_second", chain).again().long().unless(unfit()),
+        Case::in_lab("frames_with_labels_of_ldp_count_the_same_by_every_backend", backends)
+            .again()
+            .long()
+            .unless(unfit()),
+    ]
 }

@@ -2,10 +2,11 @@
 //! swapped, pushed and popped with the right TTL, and the router's treatment of the traffic class is determined.
 
 use crate::anew::Case;
-use crate::common::program::run_in_lab;
+use crate::common::program::run_in_lab_by;
 use drophammer_lab::Lab;
 use drophammer_lab::kinds::uml;
 use drophammer_model::traffic::Deviation;
+use drophammer_port::{Backend, INTERFACE_BACKENDS};
 use std::collections::BTreeMap;
 
 /// Number of frames of each flow.
@@ -64,8 +65,18 @@ fn suite(dut: &str, pipe: bool) -> String {
 
 /// `otherwise` lists flows whose packets this router forwards differently from what the flow expects.
 fn forwards(lab: &mut Lab, dut: &str, otherwise: &[(&str, Deviation)]) -> Result<(), String> {
+    forwards_by(lab, &INTERFACE_BACKENDS[0], dut, otherwise)
+}
+
+/// Like [`forwards`], with this backend.
+fn forwards_by(
+    lab: &mut Lab,
+    backend: &'static Backend,
+    dut: &str,
+    otherwise: &[(&str, Deviation)],
+) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let memory = run_in_lab(lab, &suite(dut, dut.contains("pipe")), folder.path())?;
+    let memory = run_in_lab_by(lab, backend, &suite(dut, dut.contains("pipe")), folder.path())?;
     let status =
         || format!("{dut}: {:?}", memory.tests().iter().map(|t| (&t.status, &t.outcome.notes)).collect::<Vec<_>>());
     let trials = memory.trials();
@@ -96,16 +107,25 @@ pub fn cases() -> Vec<Case> {
         forwards(lab, "kind: reference, links: veth", &[])?;
         forwards(lab, "kind: reference, links: veth, ttl_model: pipe", &[])
     };
-    let guests = |lab: &mut Lab| {
-        // Linux sets the traffic class of every label that it adds or swaps to 0, and an exposed label keeps its TTL.
-        let linux = [(CLASS, Deviation::LabelTc), ("pop-one", Deviation::LabelTtl)];
+    // Linux sets the traffic class of every label that it adds or swaps to 0, and an exposed label keeps its TTL.
+    let linux = [(CLASS, Deviation::LabelTc), ("pop-one", Deviation::LabelTtl)];
+    let guests = move |lab: &mut Lab| {
         for links in ["", ", links: veth", ", topology: {chain: 2}"] {
             forwards(lab, &format!("kind: uml, routing: static, memory: 128{links}"), &linux)?;
         }
         forwards(lab, "kind: uml, routing: static, memory: 128, ttl_model: pipe", &linux[..1])
     };
-    vec![
+    // The way of frames with labels differs: one backend receives them beside its ring, one generates only frames without labels in the kernel.
+    let by_backend = INTERFACE_BACKENDS.iter().map(|backend| {
+        let run = move |lab: &mut Lab| {
+            forwards_by(lab, backend, "kind: uml, routing: static, memory: 128, links: veth", &linux)
+        };
+        let unfit = (backend.usable)().err().or_else(uml::unfit_processor);
+        Case::in_lab(format!("a_guest_exchanges_labels_by_{}", backend.spec.name), run).again().long().unless(unfit)
+    });
+    let all = vec![
         Case::in_lab("routers_exchange_labels_as_they_should", others).again().long(),
         Case::in_lab("guests_exchange_labels_as_they_should", guests).again().long().unless(uml::unfit_processor()),
-    ]
+    ];
+    all.into_iter().chain(by_backend).collect()
 }

@@ -1,8 +1,10 @@
 //! Time that the tester alone needs for routes, over a loop of the lab. All routes must arrive each time, and be right.
 
-use crate::anew::Case;
-use crate::common::read_suite;
+use crate::anew::{Case, Checked};
+use crate::common::program::run_in_lab;
+use crate::common::{read_suite, rows};
 use drophammer_lab::{Lab, LabOptions};
+use drophammer_model::record::TestStatus;
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::trial::Family;
 use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
@@ -50,7 +52,29 @@ fn checked() -> Result<(), String> {
     without.take_down().map_err(|e| e.to_string())
 }
 
-/// The test.
+/// The third port of a suite has no partner in the loop, and the run goes on without it.
+fn three_ports(lab: &mut Lab) -> Checked {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let suite = "suite: three\nprofile: quick\nrounds: 1\nduts:\n  - {name: dut, kind: bird}\nbgp: {families: [ipv4]}\nports:\n  \
+                 - {name: p1, speed: 100 Mbit/s}\n  - {name: p2, speed: 100 Mbit/s}\n  - {name: p3, speed: 100 Mbit/s}\n\
+                 tests:\n  - bgp_table_capacity: {families: [ipv4], step: 1000, max_routes: 1000, hold: 100 ms}\n";
+    let memory = run_in_lab(lab, suite, folder.path())?;
+    let tests: Vec<_> = memory.tests().into_iter().map(|test| (test.dut.as_str(), test.test.as_str(), test)).collect();
+    if let Some((_, name, test)) = tests.iter().find(|(.., test)| test.status != TestStatus::Completed) {
+        return Err(format!("{name}: {:?} {:?}", test.status, test.outcome.notes));
+    }
+    let of_loop = tests.iter().find(|test| test.1 == route_ceiling::NAME).ok_or("no ceiling of routes")?;
+    let of_dut = tests.iter().filter(|test| test.0 == "dut").count();
+    if (rows(&of_loop.2.outcome, route_ceiling::NAME).len(), of_dut) != (1, 1) {
+        return Err(format!("{:?}, {of_dut} tests of the router", of_loop.2.outcome));
+    }
+    Ok(())
+}
+
+/// The tests.
 pub fn cases() -> Vec<Case> {
-    vec![Case::alone("routes_through_the_loop", checked)]
+    vec![
+        Case::alone("routes_through_the_loop", checked),
+        Case::in_lab("a_run_with_an_odd_number_of_ports", three_ports),
+    ]
 }

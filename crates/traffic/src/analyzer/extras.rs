@@ -113,9 +113,9 @@ pub(super) struct Ipdv {
 }
 
 impl Ipdv {
-    /// Creates empty counts.
-    pub(super) fn new(latencies: fn() -> Latencies) -> Ipdv {
-        Ipdv { falls: latencies(), rises: latencies(), range: None }
+    /// Creates empty counts, both of which have places for as many variations as fit into `bytes`.
+    pub(super) fn within(bytes: usize) -> Ipdv {
+        Ipdv { falls: Latencies::within(bytes), rises: Latencies::within(bytes), range: None }
     }
 
     #[inline]
@@ -138,11 +138,11 @@ impl Ipdv {
 
 /// Summarizes the variations of a group, as counted by all lanes; `None` if no lane measured them.
 pub(crate) fn summary<'a>(reports: impl Iterator<Item = &'a IpdvReport>) -> Option<IpdvSummary> {
-    let (mut falls, mut rises, mut range, mut asked) = (Latencies::new(), Latencies::new(), None, false);
+    let (mut falls, mut rises, mut range, mut asked) = (Latencies::default(), Latencies::default(), None, false);
     for report in reports {
         asked = true;
-        report.falls.iter().for_each(|(ns, pairs)| falls.record_n(*ns, *pairs));
-        report.rises.iter().for_each(|(ns, pairs)| rises.record_n(*ns, *pairs));
+        report.falls.iter().rev().for_each(|(ns, pairs)| falls.record_n(*ns, *pairs));
+        report.rises.iter().rev().for_each(|(ns, pairs)| rises.record_n(*ns, *pairs));
         if let Some((min, max)) = report.range {
             let (least, most) = range.unwrap_or((min, max));
             range = Some((min.min(least), max.max(most)));
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn no_pair_is_a_summary_and_no_request_is_none() {
         assert_eq!(summary(std::iter::empty()), None);
-        assert_eq!(summary([Ipdv::new(Latencies::new).report()].iter()), Some(IpdvSummary::default()));
+        assert_eq!(summary([Ipdv::within(0).report()].iter()), Some(IpdvSummary::default()));
     }
 
     proptest! {
@@ -199,7 +199,7 @@ mod tests {
         fn lanes_together_have_the_median_of_all(variations in proptest::collection::vec(-1_000i64..1_000, 1..200), split in any::<prop::sample::Index>()) {
             let (one, other) = variations.split_at(split.index(variations.len()));
             let reports = [one, other].map(|part| {
-                let mut ipdv = Ipdv::new(Latencies::new);
+                let mut ipdv = Ipdv::within(0);
                 part.iter().for_each(|variation| ipdv.record(*variation));
                 ipdv.report()
             });

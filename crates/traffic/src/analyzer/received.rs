@@ -10,9 +10,6 @@ use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
 use drophammer_model::size::MIN_FRAME;
 
-/// With more groups than this, all their latencies would take too much memory: each group makes room for those that it has.
-const MANY_GROUPS: usize = 64;
-
 /// Time bins of a group at its receivers.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiveBins {
@@ -48,9 +45,8 @@ pub struct GroupReceived {
 }
 
 impl GroupReceived {
-    /// Creates the counts of one of `groups` groups.
-    pub(crate) fn new(bins: usize, ports: usize, ipdv: bool, groups: usize) -> GroupReceived {
-        let latencies: fn() -> Latencies = if groups > MANY_GROUPS { Latencies::new } else { Latencies::prepared };
+    /// Creates empty counts. Latencies have places for as many as fit into `latency_bytes`.
+    pub(crate) fn new(bins: usize, ports: usize, latency_bytes: usize, ipdv: bool) -> GroupReceived {
         GroupReceived {
             stray: 0,
             corrupted: 0,
@@ -58,12 +54,12 @@ impl GroupReceived {
             bytes: 0,
             bins: ReceiveBins { delivered: spaced(bins), arrived: spaced(bins) },
             elsewhere: spaced(ports),
-            latencies: latencies(),
+            latencies: Latencies::within(latency_bytes),
             latency_sum: 0,
             latency_min: u64::MAX,
             latency_max: 0,
             arrivals: [u64::MAX, 0],
-            ipdv: ipdv.then(|| Box::new(Ipdv::new(latencies))),
+            ipdv: ipdv.then(|| Box::new(Ipdv::within(latency_bytes))),
         }
     }
 
@@ -98,12 +94,7 @@ impl GroupReceived {
 
     /// Summarizes the latency of the distinct intact frames.
     pub fn latency_summary(&self) -> LatencySummary {
-        LatencySummary::from_histogram(
-            &self.latencies.histogram(),
-            self.latency_min,
-            self.latency_max,
-            self.latency_sum,
-        )
+        self.latencies.summary(self.latency_min, self.latency_max, self.latency_sum)
     }
 
     /// Returns the frames of each latency so far: `(lower end of the histogram's bucket in ns, frames)`, ascending.

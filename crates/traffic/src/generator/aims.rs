@@ -1,10 +1,33 @@
 //! Chooses the addresses of a flow's next frame.
 
+use super::flow_seed;
 use crate::permutation::Permutation;
 use drophammer_model::routes::{Prefix, Routes};
-use drophammer_model::trial::{AddressRange, Family, Targets};
+use drophammer_model::trial::{AddressRange, Family, FlowSpec, Targets};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+
+/// Returns the order of the destinations of each flow in a run with this seed: frame s goes to the destination at place
+/// s modulo `count`, the number of destinations. Flows to the same routes behind a port share one order. Flow k of n
+/// starts at place count * k / n in it. If all of them send at the same rate, together they reach each route once per
+/// `count` frames.
+pub(crate) fn destination_orders(flows: &[FlowSpec], seed: u64) -> Vec<Permutation> {
+    let own =
+        |(id, flow): (usize, &FlowSpec)| Permutation::new(flow.destinations.count(), flow_seed(id, seed) ^ 0x5bd1_e995);
+    let mut orders: Vec<Permutation> = flows.iter().enumerate().map(own).collect();
+    let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (id, flow) in flows.iter().enumerate() {
+        flow.route_key().into_iter().for_each(|key| alike.entry(key).or_default().push(id));
+    }
+    for ids in alike.values() {
+        let (order, all) = (orders[ids[0]], ids.len() as u64);
+        for (k, id) in (0..).zip(ids) {
+            orders[*id] = order.beginning_at((u64::from(order.len()) * k / all) as u32);
+        }
+    }
+    orders
+}
 
 /// An address as a number; an IPv4 address is in the low 32 bits.
 #[inline]
@@ -164,6 +187,46 @@ mod tests {
     use super::*;
     use drophammer_model::routes::{AttributePattern, RouteRange};
     use proptest::prelude::*;
+
+    /// The order of the destinations of flow `id`, computed from all other flows.
+    fn order_of(flows: &[FlowSpec], id: usize, seed: u64) -> Permutation {
+        let flow = &flows[id];
+        let own = |id: usize| Permutation::new(flow.destinations.count(), flow_seed(id, seed) ^ 0x5bd1_e995);
+        let alike = |other: &&FlowSpec| match (&flow.destinations, &other.destinations) {
+            (
+                Targets::Routes { routes, first, count },
+                Targets::Routes { routes: others, first: of_other, count: count_of_other },
+            ) => (flow.to, first, count) == (other.to, of_other, count_of_other) && Arc::ptr_eq(routes, others),
+            _ => false,
+        };
+        let Some(first) = flows.iter().position(|other| alike(&other)) else { return own(id) };
+        let before = flows[..id].iter().filter(alike).count() as u64;
+        let (order, all) = (own(first), flows.iter().filter(alike).count() as u64);
+        order.beginning_at((u64::from(order.len()) * before / all) as u32)
+    }
+
+    proptest! {
+        #[test]
+        fn flows_to_the_same_routes_share_one_order(
+            flows in proptest::collection::vec((0usize..3, 0usize..3, 0u32..2, 1u32..4), 1..60), seed: u64
+        ) {
+            let address = AddressRange { first: "198.18.0.1".parse().unwrap(), step: 1, count: 1 };
+            // Equal routes of two tables are different routes.
+            let table = || Arc::new(Routes::from(RouteRange::internet(Family::Ipv4, 100, 1).unwrap()));
+            let tables = [table(), table()];
+            let flow = |(table, to, first, tens): &(usize, usize, u32, u32)| {
+                let (first, count) = (first * 10, tens * 10);
+                let destinations = match tables.get(*table) {
+                    Some(routes) => Targets::Routes { routes: routes.clone(), first, count },
+                    None => AddressRange { count, ..address }.into(),
+                };
+                FlowSpec::new("", 3, *to, address, destinations)
+            };
+            let flows: Vec<FlowSpec> = flows.iter().map(flow).collect();
+            let expected: Vec<_> = (0..flows.len()).map(|id| order_of(&flows, id, seed)).collect();
+            prop_assert_eq!(destination_orders(&flows, seed), expected);
+        }
+    }
 
     proptest! {
         #[test]

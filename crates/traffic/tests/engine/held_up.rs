@@ -3,7 +3,8 @@
 use crate::common::*;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, Load, TrialResult};
-use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use drophammer_port::{Arrival, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use drophammer_traffic::{Control, SendFrame};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -188,4 +189,56 @@ fn a_clock_step_just_before_the_ports_look_at_the_clock_is_reported() {
     let (result, _) = Trial { set_by: 5_000_000, ..TRIAL }.run();
     assert_eq!(result.health.clock_step_ns, 5_000_000);
     assert_eq!(TRIAL.run().0.health.clock_step_ns, 0);
+}
+
+/// Hosts that note, whenever they are polled, how many frames for them have arrived but have not been read.
+struct Attentive {
+    arrivals: Rc<RefCell<Vec<u64>>>,
+    read: usize,
+    polls: Vec<(Instant, usize)>,
+}
+
+impl Control for Attentive {
+    fn receive(&mut self, _: usize, _: Arrival<'_>) -> Result<(), PortError> {
+        self.read += 1;
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Instant, _: &mut SendFrame<'_>) -> Result<Instant, PortError> {
+        let arrived = self.arrivals.borrow().iter().filter(|at| **at <= now.0).count();
+        self.polls.push((now, arrived.saturating_sub(self.read)));
+        Ok(now + Duration::from_millis(1))
+    }
+
+    fn stop(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn hosts_get_the_frames_that_waited_during_a_hold_off_before_their_timers() {
+    let arrivals = Rc::new(RefCell::new(Vec::new()));
+    let noted = arrivals.clone();
+    let mut bench = Bench::new(2, move |f, out| {
+        out.push(f.on(DELAY));
+        // From the first frame on, the device sends one frame for the hosts every 100 us.
+        for i in (1..=450).filter(|_| f.number == 1) {
+            let at = Instant(f.at.0 + i * 100 * US);
+            noted.borrow_mut().push(at.0);
+            out.push(Out { at, port: 1, frame: vec![0xff; 60] });
+        }
+    });
+    let flows = vec![flow("all", 0, 1, Family::Ipv4, 16, 1.0)];
+    let plan = bench.plan(&spec("64", flows, Load::Constant { rate_pps: 1_000.0 }, 0.05));
+    let inner = RefCell::new(&mut bench.clock as &mut dyn Clock);
+    // More frames than one pass reads arrive meanwhile.
+    let held = Rc::new(Cell::new(Some((5 * MS, 35 * MS))));
+    let mut clock = Real { inner, held, first_nap: Cell::new(None), wall: Rc::default() };
+    let mut hosts = Attentive { arrivals, read: 0, polls: Vec::new() };
+    drophammer_traffic::run(plan, &mut bench.ports, &mut clock, &mut hosts).unwrap();
+    assert_eq!(hosts.read, 450);
+    let unread: Vec<_> = hosts.polls.iter().filter(|(_, unread)| *unread > 0).collect();
+    assert!(unread.is_empty(), "{unread:?}");
+    let after = hosts.polls.iter().find(|(at, _)| at.0 > 10 * MS).unwrap().0;
+    assert!((40 * MS..42 * MS).contains(&after.0), "{after:?}");
 }

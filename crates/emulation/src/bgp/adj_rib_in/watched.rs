@@ -107,6 +107,15 @@ pub(super) struct Found {
     pub index: u32,
 }
 
+impl Found {
+    /// Route `index` of a part.
+    #[inline]
+    pub fn in_part(keys: &RoutePart, index: u32) -> Found {
+        let number = index - keys.part.start;
+        Found { number, vrf: 0, route: number, index }
+    }
+}
+
 /// An expectation of routes, with the counts specific to BGP.
 pub(super) struct Watched {
     pub expected: Expected,

@@ -122,6 +122,7 @@ impl Guest {
         // Read it first: below, the guest covers /run, where the file is.
         let job = read(job)?;
         surroundings()?;
+        process::allow_open_files();
         modules(&job)?;
         sysctls(&job.role)?;
         ip(&interfaces(&job))?;

@@ -7,7 +7,7 @@ use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::traffic::Deviation;
-use drophammer_model::trial::{FlowSpec, Targets, TrialResult, TrialSpec};
+use drophammer_model::trial::{FlowSpec, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -22,21 +22,23 @@ impl Reached {
     /// `None` if the trial has no routes. Computed from the offered frames: all flows to the same routes traverse them
     /// in the same order, and flow k of n begins at position count * k / n.
     pub fn of(spec: &TrialSpec, result: &TrialResult) -> Option<Reached> {
-        let aimed = |flow: &&FlowSpec| matches!(flow.destinations, Targets::Routes { .. }) && !flow.background;
-        let mut left: Vec<&FlowSpec> = spec.flows.iter().filter(aimed).collect();
-        if left.is_empty() {
-            return None;
+        let offers = Offers::of(spec, result);
+        // For each set of routes, their number and the frames that each flow has offered.
+        let mut sets: BTreeMap<_, (u64, Vec<u64>)> = BTreeMap::new();
+        for flow in spec.flows.iter().filter(|flow| !flow.background) {
+            if let Some(key) = flow.route_key() {
+                let set = sets.entry(key).or_insert_with(|| (flow.destinations.count().into(), Vec::new()));
+                set.1.push(offers.by(flow));
+            }
         }
         let mut all = Reached::default();
-        while let Some(first) = left.first().copied() {
-            let (alike, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|flow| first.shares_routes(flow));
-            left = others;
-            let (count, senders) = (u64::from(first.destinations.count()), alike.len() as u64);
-            let arc = |(k, flow): (u64, &&FlowSpec)| (count * k / senders, offered(spec, result, flow));
-            all.routes += covered(count, (0..).zip(&alike).map(arc));
+        for (count, offered) in sets.values() {
+            let senders = offered.len() as u64;
+            let arc = |(k, offered): (u64, &u64)| (count * k / senders, *offered);
+            all.routes += covered(*count, (0..).zip(offered).map(arc));
             all.of += count;
         }
-        Some(all)
+        (!sets.is_empty()).then_some(all)
     }
 
     /// Mark for the row of a trial; `None` if every route got a frame.
@@ -51,18 +53,39 @@ impl fmt::Display for Reached {
     }
 }
 
-/// Offered frames of a flow, as its share of the frames between its two ports, or of its group.
-fn offered(spec: &TrialSpec, result: &TrialResult, flow: &FlowSpec) -> u64 {
-    let share = |frames: u64, of: &dyn Fn(&FlowSpec) -> bool| {
-        let weights: f64 = spec.flows.iter().filter(|other| of(other)).map(|other| other.weight).sum();
-        (frames as f64 * (flow.weight / weights) + 1e-9) as u64
-    };
-    match result.ways.iter().find(|way| (way.from, way.to) == (flow.from, flow.to)) {
-        Some(way) => share(way.offered, &|other| (other.from, other.to) == (flow.from, flow.to)),
-        None => {
-            let group = result.groups.iter().find(|group| group.group == flow.group);
-            share(group.map_or(0, |group| group.offered), &|other| other.group == flow.group)
+/// Offered frames of a trial, and the weight of the flows that share them.
+#[derive(Clone, Copy, Default)]
+struct Offered {
+    frames: u64,
+    weight: f64,
+}
+
+/// Offered frames by pair of ports, and by group.
+struct Offers<'a> {
+    ways: BTreeMap<(usize, usize), Offered>,
+    groups: BTreeMap<&'a str, Offered>,
+}
+
+impl<'a> Offers<'a> {
+    fn of(spec: &'a TrialSpec, result: &'a TrialResult) -> Offers<'a> {
+        let offered = |frames| Offered { frames, weight: 0.0 };
+        let mut offers = Offers {
+            ways: result.ways.iter().map(|way| ((way.from, way.to), offered(way.offered))).collect(),
+            groups: result.groups.iter().map(|group| (group.group.as_str(), offered(group.offered))).collect(),
+        };
+        for flow in &spec.flows {
+            let of_way = offers.ways.get_mut(&(flow.from, flow.to));
+            let of_group = offers.groups.get_mut(flow.group.as_str());
+            of_way.into_iter().chain(of_group).for_each(|offered| offered.weight += flow.weight);
         }
+        offers
+    }
+
+    /// Offered frames of a flow, as its share of the frames between its two ports, or of its group.
+    fn by(&self, flow: &FlowSpec) -> u64 {
+        let way = self.ways.get(&(flow.from, flow.to));
+        let all = way.or_else(|| self.groups.get(flow.group.as_str())).copied().unwrap_or_default();
+        (all.frames as f64 * (flow.weight / all.weight) + 1e-9) as u64
     }
 }
 
@@ -147,6 +170,44 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_model::routes::{RouteRange, Routes};
+    use drophammer_model::trial::{AddressRange, Family, GroupCounts, Load, Targets, WayCounts};
+    use std::sync::Arc;
+
+    #[test]
+    fn flows_to_the_same_routes_reach_them_together() {
+        let sources = AddressRange { first: "198.18.0.1".parse().unwrap(), step: 1, count: 1 };
+        let routes: Arc<Routes> = Arc::new(RouteRange::internet(Family::Ipv4, 150, 1).unwrap().into());
+        let flow = |from, to, first, count, weight| {
+            let destinations = Targets::Routes { routes: routes.clone(), first, count };
+            FlowSpec { weight, ..FlowSpec::new("all", from, to, sources, destinations) }
+        };
+        let flows =
+            vec![flow(0, 1, 0, 100, 1.0), flow(2, 1, 0, 100, 1.0), flow(1, 0, 100, 50, 1.0), flow(1, 0, 100, 50, 3.0)];
+        let spec = TrialSpec {
+            purpose: String::new(),
+            size: "64".parse().unwrap(),
+            flows,
+            load: Load::Constant { rate_pps: 1.0 },
+            duration_s: 1.0,
+            bin_s: None,
+            drain_s: 0.0,
+            events: Vec::new(),
+        };
+        let reached = |result: &TrialResult| Reached::of(&spec, result).map(|reached| (reached.routes, reached.of));
+        let ways = [(0, 1, 30), (2, 1, 40), (1, 0, 40)];
+        let way = |(from, to, offered)| WayCounts { from, to, offered, received: 0 };
+        // The second flow to port 1 starts at route 50. Of the 40 frames to port 0, 10 start at its first route and 30 at
+        // the one in the middle.
+        let by_way = TrialResult { ways: ways.map(way).to_vec(), ..TrialResult::default() };
+        assert_eq!(reached(&by_way), Some((30 + 40 + 35, 150)));
+        let group = GroupCounts { group: "all".into(), offered: 60, ..GroupCounts::default() };
+        let by_group = TrialResult { groups: vec![group], ..TrialResult::default() };
+        assert_eq!(reached(&by_group), Some((10 + 10 + 35, 150)));
+        assert_eq!(reached(&TrialResult::default()), Some((0, 150)));
+        let to_hosts = FlowSpec { destinations: sources.into(), ..spec.flows[0].clone() };
+        assert_eq!(Reached::of(&TrialSpec { flows: vec![to_hosts], ..spec.clone() }, &by_way).map(|r| r.of), None);
+    }
 
     #[test]
     fn arcs_that_overlap_or_go_round_count_once() {

@@ -9,9 +9,10 @@ use crate::args::RunArgs;
 use crate::output::out;
 use crate::run::{RUNS, from_here};
 use crate::running::Held;
-use crate::served::Order;
+use crate::served::{self, Order};
 use crate::{Ended, Exit, Failure};
 use drophammer_model::suite::Secret;
+use drophammer_suite::SuiteErrors;
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -156,6 +157,11 @@ impl Detached {
         Order::read(&self.starter)
     }
 
+    /// Tells the server what is wrong with the suite that it has sent.
+    pub fn refuse(&self, errors: &SuiteErrors) {
+        served::refuse(&self.starter, errors);
+    }
+
     /// Begins the run in `dir`: records this process there, redirects the output there, and lets the first process end, or with
     /// `served` sets `stop` when it ends. Also sets it if the first process has already ended, because then nobody knows about
     /// this run.
@@ -169,7 +175,7 @@ impl Detached {
         dup2_stderr(&console)?;
         if served {
             // The server learns that the run has begun; it knows the folder.
-            let begun = self.starter.write_all(b"\n");
+            let begun = self.starter.write_all(&served::BEGUN);
             let stop = stop.clone();
             let wait = move || {
                 // The server writes nothing more: it returns when the server ends.

@@ -2,6 +2,7 @@
 
 use crate::output::{err, is_colored};
 use drophammer_model::visible::masked;
+use drophammer_server::runs::Wrong;
 use drophammer_suite::{SuiteError, SuiteErrors};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, NamedSource, SourceSpan};
 use std::fmt;
@@ -66,6 +67,33 @@ pub fn with_help(text: &str) -> String {
     }
 }
 
+/// Reads errors from what a command has printed on standard error.
+pub fn said(text: &str) -> Vec<Wrong> {
+    let mut all: Vec<(String, Option<String>)> = Vec::new();
+    let mut is_error = false;
+    for line in text.lines() {
+        if let Some(cause) = line.strip_prefix("error: ") {
+            all.push((cause.to_owned(), None));
+            is_error = true;
+        } else if let Some((cause, help)) = all.last_mut().filter(|_| is_error && line.starts_with(' ')) {
+            if let Some(remedy) = line.strip_prefix("  help: ").filter(|_| help.is_none()) {
+                *help = Some(remedy.to_owned());
+            } else if !line.starts_with("  usage: ") {
+                *cause += &format!("\n{line}");
+            }
+        } else {
+            is_error = false;
+        }
+    }
+    let wrong = |(message, remedy): (String, Option<String>)| match remedy {
+        Some(_) => Wrong { message, remedy, place: None },
+        None => Wrong::of(&message),
+    };
+    let errors: Vec<Wrong> = all.into_iter().map(wrong).collect();
+    let other = (errors.is_empty() && !text.is_empty()).then(|| Wrong { message: text.into(), ..Wrong::default() });
+    errors.into_iter().chain(other).collect()
+}
+
 /// Formats an error of the command-line parser in the style of all other errors.
 pub fn of_command_line(text: &str) -> String {
     let mut shown = String::new();
@@ -90,6 +118,34 @@ pub fn of_command_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_printed_is_read_again() {
+        let printed = [
+            "warning: --time 1 s is too short".to_owned(),
+            "  which is not part of an error".into(),
+            format!("error: {}", with_help("`config` of `d`: it is a command; start without it")),
+            of_command_line(
+                "error: invalid value 'x'\n\nUsage: drophammer run\n\nFor more information, try '--help'.\n",
+            ),
+            "error: a; b\nerror: c; d".into(),
+            "2 errors; nothing was started".into(),
+        ];
+        let wrong = |message: &str, remedy: &str| Wrong {
+            message: message.into(),
+            remedy: Some(remedy.into()),
+            ..Wrong::default()
+        };
+        let expected = [
+            wrong("`config` of `d`: it is a command", "start without it"),
+            wrong("invalid value 'x'", "`--help` explains all arguments"),
+            wrong("a", "b"),
+            wrong("c", "d"),
+        ];
+        assert_eq!(said(&printed.join("\n")), expected);
+        assert_eq!(said("thread panicked; oh"), [Wrong { message: "thread panicked; oh".into(), ..Wrong::default() }]);
+        assert_eq!(said(""), []);
+    }
 
     #[test]
     fn all_errors_have_cause_and_help_in_the_same_places() {

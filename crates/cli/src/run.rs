@@ -24,6 +24,7 @@ use drophammer_report::ending::Ending;
 use drophammer_rig::Lender;
 use drophammer_server::claims::Claims;
 use drophammer_store::{RunReader, RunWriter};
+use drophammer_suite::SuiteErrors;
 use drophammer_testbed::kinds::is_virtual;
 use drophammer_testbed::runner::Tally;
 use drophammer_testbed::{Earlier, Refusal, Run, RunError, run_suite};
@@ -154,8 +155,9 @@ pub fn run(args: &RunArgs) -> Ended {
     let detached = (args.detached || args.served).then(Detached::leave).transpose();
     let detached = detached.map_err(|e| Failure::environment(format!("--detach: the terminal cannot be left: {e}")))?;
     let order = detached.as_ref().filter(|_| args.served).map(Detached::order).transpose()?;
+    let refuse = |errors: &SuiteErrors| detached.iter().for_each(|detached| detached.refuse(errors));
     let (mut suite, kept_texts) = match &order {
-        Some(order) => load_order(&args.suite, order)?,
+        Some(order) => load_order(&args.suite, order, &refuse)?,
         None => load(&args.suite)?,
     };
     // Check this before the lab covers folders of the host.

@@ -1,13 +1,15 @@
 //! Runs that clients of the API start (`drophammer serve`).
 //!
 //! The server starts this program again, as `run --detach` does, but it keeps the socket: it sends the suite, learns from it that the
-//! run has begun, and the run stops when the socket closes, that is, when the server ends, however it ends.
+//! run has begun or what is wrong with the suite, and the run stops when the socket closes, that is, when the server ends, however it
+//! ends. All other refusals are what the run prints on standard error.
 
 use crate::confined::Confined;
 use crate::detach::SERVED;
-use crate::{Exit, Failure};
-use drophammer_server::runs::{End, Refused, Run, Starter};
+use crate::{Exit, Failure, diagnostics};
+use drophammer_server::runs::{End, Place, Refused, Run, Starter, Wrong};
 use drophammer_store::utc_compact;
+use drophammer_suite::SuiteErrors;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -25,8 +27,9 @@ use std::time::{Duration, SystemTime};
 const NAME: &str = "suite.yaml";
 /// How long a run may take until it begins: it looks for programs, interfaces and links.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Most bytes of what a refused run says.
+/// Most bytes of what a refused run says, and of the errors of its suite.
 const MOST_SAID: u64 = 64 << 10;
+const MOST_ERRORS: u64 = 4 << 20;
 
 /// Starts runs of clients.
 #[derive(Debug)]
@@ -49,8 +52,10 @@ struct Process {
 
 impl Starter for Served {
     fn start(&self, suite: &str, arguments: &[String]) -> Result<Arc<dyn Run>, Refused> {
-        let failed =
-            |e: io::Error| Refused { code: Exit::Store as u8, text: format!("the run cannot be started: {e}") };
+        let failed = |e: io::Error| Refused {
+            code: Exit::Store as u8,
+            errors: vec![Wrong::of(&format!("the run cannot be started: {e}"))],
+        };
         let folder = self.new_folder().map_err(failed)?;
         let begun = self.begin(&folder, suite, arguments);
         if !matches!(begun, Ok(Ok(_))) {
@@ -94,18 +99,60 @@ impl Served {
         let order = format!("{}\n", json!({"suite": suite, "folder": suites, "trusted": self.trusted}));
         // A run that has refused its arguments does not read any more.
         let _ = ours.write_all(order.as_bytes());
-        match ours.read_exact(&mut [0]) {
-            Ok(()) => return Ok(Ok(Process { folder: folder.to_owned(), child: Mutex::new(child), _socket: ours })),
+        let (mut first, mut errors) = ([0], Vec::new());
+        match ours.read_exact(&mut first) {
+            Ok(()) if first == BEGUN => {
+                return Ok(Ok(Process { folder: folder.to_owned(), child: Mutex::new(child), _socket: ours }));
+            }
+            Ok(()) => match rest_of_errors(first, &ours) {
+                Ok(list) => errors = list,
+                Err(_) => child.kill()?,
+            },
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => child.kill()?,
             // It has ended.
             Err(_) => {}
         }
+        // A run that still tells something must not wait for a reader.
+        drop(ours);
         let status = child.wait()?;
         let said = said.and_then(|said| said.recv_timeout(Duration::from_secs(1)).ok()).unwrap_or_default();
         let code = status.code().and_then(|code| code.try_into().ok()).unwrap_or(Exit::Failed as u8);
-        let text = if said.is_empty() { format!("the run ended before it began ({status})") } else { said };
-        Ok(Err(Refused { code, text }))
+        if errors.is_empty() {
+            errors = diagnostics::said(&said);
+        }
+        if errors.is_empty() {
+            errors.push(Wrong::of(&format!("the run ended before it began ({status})")));
+        }
+        Ok(Err(Refused { code, errors }))
     }
+}
+
+/// What a run says when it has begun.
+pub const BEGUN: [u8; 1] = *b"\n";
+
+/// Reads what a run says about its suite, after the first byte.
+fn rest_of_errors(first: [u8; 1], run: &UnixStream) -> io::Result<Vec<Wrong>> {
+    let mut list = first.to_vec();
+    run.take(MOST_ERRORS).read_to_end(&mut list)?;
+    serde_json::from_slice(&list).map_err(io::Error::from)
+}
+
+/// Tells the server what is wrong with the suite of this run.
+pub fn refuse(mut server: &UnixStream, errors: &SuiteErrors) {
+    let mut list: Vec<Wrong> = errors
+        .errors
+        .iter()
+        .map(|error| Wrong {
+            message: error.message.clone(),
+            remedy: Some(error.help.clone()).filter(|help| !help.is_empty()),
+            place: Some(Place { file: error.file.clone(), line: error.line, column: error.column }),
+        })
+        .collect();
+    if errors.omitted > 0 {
+        list.push(Wrong::of(&format!("there are {} more errors", errors.omitted)));
+    }
+    // A server that has ended does not read it.
+    let _ = server.write_all(json!(list).to_string().as_bytes());
 }
 
 /// Reads what a process says, in a thread, so that it never waits for a reader.

@@ -87,12 +87,12 @@ pub fn load_without_keys(args: &SuiteArgs) -> Result<(Suite, Kept), Failure> {
     load_with(args, &|_| Ok(Secret::HIDDEN.to_owned()))
 }
 
-/// Reads the suite of a client of the API, and refuses what it must not name.
-pub fn load_order(args: &SuiteArgs, order: &Order) -> Result<(Suite, Kept), Failure> {
+/// Reads the suite of a client of the API, and refuses what it must not name. `tell` takes the errors of the suite.
+pub fn load_order(args: &SuiteArgs, order: &Order, tell: Tell<'_>) -> Result<(Suite, Kept), Failure> {
     let folder = args.suite.parent().unwrap_or(Path::new(""));
     let Some(confined) = &order.confined else {
         let include = |path: &Path| included(folder, path);
-        return load_text(args, &order.suite, Outside { include: &include, key: &key_file::of_suite });
+        return load_text(args, &order.suite, Outside { include: &include, key: &key_file::of_suite }, tell);
     };
     let include = |path: &Path| match &confined.folder {
         Some(_) => included(folder, path),
@@ -101,7 +101,7 @@ pub fn load_order(args: &SuiteArgs, order: &Order) -> Result<(Suite, Kept), Fail
         }
     };
     let key = |place: &KeyPlace| confined.key(place);
-    let (suite, kept) = load_text(args, &order.suite, Outside { include: &include, key: &key })?;
+    let (suite, kept) = load_text(args, &order.suite, Outside { include: &include, key: &key }, tell)?;
     confined.refuse(&suite).map_err(|wrong| {
         wrong.iter().for_each(|why| err!("error: {}", diagnostics::with_help(&visible(why, &[]))));
         Failure::told()
@@ -118,10 +118,13 @@ fn load_with(args: &SuiteArgs, key: OpenKey<'_>) -> Result<(Suite, Kept), Failur
     })?;
     let folder = args.suite.parent().unwrap_or(Path::new(""));
     let include = |path: &Path| included(folder, path);
-    load_text(args, &text, Outside { include: &include, key })
+    load_text(args, &text, Outside { include: &include, key }, &diagnostics::print)
 }
 
-fn load_text(args: &SuiteArgs, text: &str, outside: Outside<'_>) -> Result<(Suite, Kept), Failure> {
+/// Takes the errors of a suite.
+type Tell<'a> = &'a dyn Fn(&SuiteErrors);
+
+fn load_text(args: &SuiteArgs, text: &str, outside: Outside<'_>, tell: Tell<'_>) -> Result<(Suite, Kept), Failure> {
     let name = args.suite.display().to_string();
     let overrides = Overrides {
         profile: args.profile,
@@ -134,7 +137,7 @@ fn load_text(args: &SuiteArgs, text: &str, outside: Outside<'_>) -> Result<(Suit
     };
     let read = with_registry(|registry| read::read_with(text, &name, outside, registry, &overrides));
     let loaded = read.map_err(|errors| {
-        diagnostics::print(&errors);
+        tell(&errors);
         Failure::told()
     })?;
     let mut suite = loaded.suite;

@@ -522,13 +522,43 @@ impl Rig {
     /// [`Rig::apply`].
     pub fn metrics(&mut self) -> Metrics {
         let at = self.now();
-        let traffic = self.running.as_mut().and_then(|running| match &mut running.traffic {
-            Course::Here(traffic) => Some(traffic.snapshot(at)),
-            // Its hosts answer while the rig is driven.
-            Course::Far(_) => None,
-        });
+        let traffic = self.traffic_mut().map(|traffic| traffic.snapshot(at));
         let sessions = (0..self.hosts.sessions()).map(|session| self.hosts.session_metrics(session)).collect();
         Metrics { at, traffic, sessions }
+    }
+
+    /// Returns the counts of the traffic without the frames of each latency; see [`Traffic::counts`]. `None` without
+    /// traffic.
+    pub fn counts(&mut self) -> Option<Snapshot> {
+        let at = self.now();
+        self.traffic_mut().map(|traffic| traffic.counts(at))
+    }
+
+    /// Returns the frames of each latency of a group of the traffic; see [`Traffic::latencies`]. Empty without traffic.
+    pub fn latencies(&self, group: usize) -> Vec<(u64, u64)> {
+        self.traffic().map_or(Vec::new(), |traffic| traffic.latencies(group))
+    }
+
+    /// Returns how many frames each flow of the traffic has handed over to its port; see [`Traffic::handed_over`].
+    /// Empty without traffic.
+    pub fn handed_over(&self) -> Vec<u64> {
+        self.traffic().map_or(Vec::new(), Traffic::handed_over)
+    }
+
+    /// The traffic of this host.
+    fn traffic(&self) -> Option<&Traffic> {
+        match &self.running.as_ref()?.traffic {
+            Course::Here(traffic) => Some(traffic),
+            Course::Far(_) => None,
+        }
+    }
+
+    fn traffic_mut(&mut self) -> Option<&mut Traffic> {
+        match &mut self.running.as_mut()?.traffic {
+            Course::Here(traffic) => Some(traffic),
+            // Its hosts answer while the rig is driven.
+            Course::Far(_) => None,
+        }
     }
 
     /// From now on, keeps the last counts of traffic that ends, for [`Rig::take_last_counts`].
@@ -543,19 +573,13 @@ impl Rig {
 
     /// Returns these time bins of a group of the traffic; see [`Traffic::bins`]. Empty without traffic.
     pub fn bins(&self, group: usize, range: Range<usize>) -> Vec<Bin> {
-        match self.running.as_ref().map(|running| &running.traffic) {
-            Some(Course::Here(traffic)) => traffic.bins(group, range),
-            _ => Vec::new(),
-        }
+        self.traffic().map_or(Vec::new(), |traffic| traffic.bins(group, range))
     }
 
     /// Returns how many test frames of a port left more than 1 ms late, and how many left in all, since the traffic
     /// started; `None` without traffic.
     pub fn late_departures(&self, port: PortIndex) -> Option<(u64, u64)> {
-        match &self.running.as_ref()?.traffic {
-            Course::Here(traffic) => Some(traffic.late_departures(port)),
-            Course::Far(_) => None,
-        }
+        self.traffic().map(|traffic| traffic.late_departures(port))
     }
 
     /// Returns how many received frames the tester lost at the first queue of a port, since the port was opened.

@@ -59,6 +59,16 @@ pub struct Failure {
     pub errors: Vec<String>,
 }
 
+impl FailureKind {
+    /// Its name in the model.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            FailureKind::Validation => "validation",
+            FailureKind::Internal => "internal",
+        }
+    }
+}
+
 impl Failure {
     /// The request is wrong, for these reasons.
     pub fn validation(errors: Vec<String>) -> Failure {
@@ -72,11 +82,7 @@ impl Failure {
 
     /// The message `Error` of the model.
     pub fn to_json(&self) -> Value {
-        let kind = match self.kind {
-            FailureKind::Validation => "validation",
-            FailureKind::Internal => "internal",
-        };
-        serde_json::json!({"code": self.code, "kind": kind, "errors": self.errors})
+        serde_json::json!({"code": self.code, "kind": self.kind.name(), "errors": self.errors})
     }
 }
 

@@ -112,9 +112,13 @@ async fn answer(shared: Shared, call: Call, request: Request) -> Response {
 }
 
 /// The answer to a call that failed.
-pub(crate) fn refusal(failure: &Failure) -> Response {
-    let status = u16::try_from(failure.code).ok().and_then(|code| StatusCode::from_u16(code).ok());
-    json(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &failure.to_json())
+fn refusal(failure: &Failure) -> Response {
+    json(status(failure.code), &failure.to_json())
+}
+
+pub(crate) fn status(code: i32) -> StatusCode {
+    let status = u16::try_from(code).ok().and_then(|code| StatusCode::from_u16(code).ok());
+    status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 pub(crate) fn json(status: StatusCode, value: &Value) -> Response {

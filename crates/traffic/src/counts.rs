@@ -69,7 +69,8 @@ pub struct GroupCounts {
     pub stray: u64,
     /// Bytes of received frames, FCS included.
     pub bytes: u64,
-    /// Latencies: `(lower end of the histogram's bucket in ns, frames)`, ascending.
+    /// Latencies: `(lower end of the histogram's bucket in ns, frames)`, ascending. Empty in counts without them
+    /// ([`crate::Traffic::counts`]).
     pub latencies: Vec<(u64, u64)>,
     /// Highest latency so far in ns.
     pub latency_max_ns: u64,
@@ -130,8 +131,16 @@ pub struct Snapshot {
 }
 
 impl Part {
-    /// Returns the counts at `now`.
+    /// Returns the counts at `now`, with the frames of each latency.
     pub(crate) fn counts(&mut self, now: Instant) -> LaneCounts {
+        let mut counts = self.counts_without_latencies(now);
+        let groups = counts.groups.iter_mut().zip(self.analyzer.groups());
+        groups.for_each(|(counts, group)| counts.latencies = group.latency_steps().collect());
+        counts
+    }
+
+    /// Returns the counts at `now`, in a time that grows with the flows only.
+    pub(crate) fn counts_without_latencies(&mut self, now: Instant) -> LaneCounts {
         let Part { generators, analyzer } = self;
         analyzer.settle();
         let mut groups: Vec<GroupCounts> = analyzer.groups().iter().map(|g| g.counts()).collect();
@@ -211,6 +220,9 @@ impl GroupCounts {
         self.bytes += other.bytes;
         self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
         self.arrivals = self.arrivals.into_iter().chain(other.arrivals).reduce(Arrivals::and);
+        if other.latencies.is_empty() {
+            return;
+        }
         let mut sum: BTreeMap<u64, u64> = self.latencies.drain(..).collect();
         other.latencies.iter().for_each(|(ns, frames)| *sum.entry(*ns).or_default() += frames);
         self.latencies = sum.into_iter().collect();

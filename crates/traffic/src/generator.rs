@@ -459,6 +459,15 @@ impl PortGenerator {
         self.flows.iter().enumerate().map(|(i, flow)| (flow.id, self.groups[flow.group].group, next(i, flow))).collect()
     }
 
+    /// Adds [`PortGenerator::offered`] to `frames`, indexed by flow.
+    pub(crate) fn add_offered(&self, frames: &mut [u64]) {
+        if self.kernel.is_some() {
+            self.offered().into_iter().for_each(|(flow, _, offered)| frames[flow as usize] += offered);
+        } else {
+            self.flows.iter().for_each(|flow| frames[flow.id as usize] += flow.next);
+        }
+    }
+
     /// Returns the numbers of its flows.
     pub(crate) fn flow_ids(&self) -> Vec<u32> {
         self.flows.iter().map(|flow| flow.id).collect()

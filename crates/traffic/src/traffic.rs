@@ -2,6 +2,7 @@
 
 use crate::counts::Snapshot;
 use crate::engine::{Control, Course, LanePort, LaneState, lead};
+use crate::histogram::Latencies;
 use crate::lane_report::{LaneReport, Refusals};
 use crate::lanes::{Common, Lane, LaneError, Share, lane_ports, message};
 use crate::live::{Board, Live};
@@ -267,6 +268,30 @@ impl Traffic {
     pub fn snapshot(&mut self, now: Instant) -> Snapshot {
         let counts: Vec<_> = self.plan.parts.iter_mut().map(|part| part.counts(now)).collect();
         Snapshot::of(&counts)
+    }
+
+    /// Like [`Traffic::snapshot`], but without the frames of each latency: it takes a time that grows with the flows
+    /// only, and can be asked for often.
+    pub fn counts(&mut self, now: Instant) -> Snapshot {
+        let counts: Vec<_> = self.plan.parts.iter_mut().map(|part| part.counts_without_latencies(now)).collect();
+        Snapshot::of(&counts)
+    }
+
+    /// Returns the frames of each latency of a group so far, as in [`crate::GroupCounts::latencies`].
+    pub fn latencies(&self, group: usize) -> Vec<(u64, u64)> {
+        let mut all = Latencies::default();
+        let groups = self.plan.parts.iter().filter_map(|part| part.analyzer.groups().get(group));
+        groups.flat_map(|group| group.latency_steps()).for_each(|(ns, frames)| all.record_n(ns, frames));
+        all.steps().collect()
+    }
+
+    /// Returns how many frames each flow of this host has handed over to its port so far, including frames that the
+    /// tester's own ring refused.
+    pub fn handed_over(&self) -> Vec<u64> {
+        let mut frames = vec![0; self.plan.flows.len()];
+        let generators = self.plan.parts.iter().flat_map(|part| &part.generators);
+        generators.for_each(|generator| generator.add_offered(&mut frames));
+        frames
     }
 
     /// Returns these time bins of a group, as far as the traffic has them. Frames that are still in the DUT count as

@@ -29,6 +29,9 @@ pub enum TransmitAction {
     Pause,
     /// Flows that are paused send again.
     Resume,
+    /// Frames of the flows that are due and have not left never leave, whether the flows send or not. It takes effect
+    /// immediately. Flows that share a load keep theirs unless all of them are selected.
+    DropBacklog,
 }
 
 impl TransmitAction {
@@ -38,7 +41,7 @@ impl TransmitAction {
             (TransmitAction::Start, _) | (TransmitAction::Resume, Transmit::Paused) => Transmit::Started,
             (TransmitAction::Stop, _) => Transmit::Stopped,
             (TransmitAction::Pause, Transmit::Started) => Transmit::Paused,
-            (TransmitAction::Pause | TransmitAction::Resume, state) => state,
+            (TransmitAction::Pause | TransmitAction::Resume | TransmitAction::DropBacklog, state) => state,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `drophammer serve` with clients that speak HTTP by hand, on a virtual link in a network namespace.
 
-use crate::common::{NETWORK, Ran, refused, run};
+use crate::common::{NETWORK, Ran, drophammer, refused, run};
 use serde_json::Value;
 
 const CONFIG: &str = include_str!("serve/config.json");
@@ -359,6 +359,65 @@ finish
     assert_eq!((rows.len(), wrong.len()), (256, 0), "{:?}", wrong.first());
 }
 
+/// This many flows of 10 frames at 50 per second, each with latency.
+fn many(flows: usize) -> Value {
+    use serde_json::json;
+    let flow = |i: usize| {
+        json!({
+            "name": format!("f{i}"), "tx_rx": {"port": {"tx_name": "a", "rx_name": "b"}},
+            "packet": [{"ethernet": {}}, {"ipv4": {}}, {"udp": {}}], "rate": {"pps": 50},
+            "duration": {"fixed_packets": {"packets": 10}},
+            "metrics": {"enable": true, "loss": true, "latency": {"enable": true}},
+        })
+    };
+    let ports = json!([{"name": "a", "location": "va"}, {"name": "b", "location": "vb"}]);
+    json!({"ports": ports, "flows": (0..flows).map(flow).collect::<Vec<_>>()})
+}
+
+#[test]
+fn four_thousand_flows_are_counted_exactly_while_clients_read() {
+    const FLOWS: usize = 4_096;
+    let body = r#"
+memory() { grep -o "$1.*" /proc/$SERVER/status | grep -o '[0-9]*' >> memory; date +%s.%N >> times; }
+memory VmRSS
+call POST /config "$(cat many)"
+memory VmRSS
+transmit start > /dev/null
+memory VmRSS
+until ! metrics | tee last | grep -q '"transmit":"started"'; do echo >> reads; done
+transmit stop > /dev/null
+memory VmHWM
+metrics
+finish
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("many"), many(FLOWS).to_string()).unwrap();
+    let (ran, answers) = script_in(folder, body, "");
+    let [set, flows] = &answers[..] else { panic!("{} answers: {:?}", answers.len(), answers.first()) };
+    assert_eq!(set["warnings"].as_array().map(Vec::len), Some(0));
+    let rows = flows["flow_metrics"].as_array().unwrap();
+    let is_exact = |row: &&Value| row["frames_tx"] == 10 && row["frames_rx"] == 10 && row["bytes_rx"] == 640;
+    let exact = rows.iter().filter(is_exact).count();
+    let latencies = rows.iter().filter(|row| row["x-drophammer"]["latency"]["p99_ns"].as_f64() > Some(0.0)).count();
+    let pairs: u64 = rows.iter().filter_map(|row| row["x-drophammer"]["delay_variation"]["pairs"].as_u64()).sum();
+    let numbers = |file: &str| -> Vec<f64> { ran.read(file).lines().map(|line| line.parse().unwrap()).collect() };
+    let (memory, times) = (numbers("memory"), numbers("times"));
+    let each: Vec<f64> = memory.windows(2).map(|pair| (pair[1] - pair[0]) / FLOWS as f64).collect();
+    eprintln!(
+        "KiB of memory of each flow: {:.1} in the configuration, {:.1} in traffic, {:.1} more at the peak; {:.1} s to configure, {:.1} s to start, {:.1} s of traffic with {} reads",
+        each[0],
+        each[1],
+        each[2],
+        times[1] - times[0],
+        times[2] - times[1],
+        times[3] - times[2],
+        ran.read("reads").lines().count()
+    );
+    assert_eq!((rows.len(), exact, latencies), (FLOWS, FLOWS, FLOWS), "{:?}", rows.iter().find(|row| !is_exact(row)));
+    assert_eq!(pairs, 9 * FLOWS as u64, "the frames of each flow arrive in order");
+    assert!(each[1] < 100.0, "{each:?}");
+}
+
 #[test]
 fn what_is_wrong_is_refused_and_changes_nothing() {
     let body = r#"
@@ -507,6 +566,65 @@ finish
     let text = refused["errors"][0].as_str().unwrap();
     assert!(text.starts_with("ports[0].location: `va` belongs to serve on 127.0.0.1:"), "{text}");
     assert!(accepted["warnings"].is_array(), "{accepted}");
+}
+
+/// A server that ends with this value.
+struct Serving(std::process::Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The first message of a client of TLS 1.3 (RFC 8446 section 4.1.2).
+fn client_hello() -> Vec<u8> {
+    let sized = |body: &[u8]| [&(body.len() as u16).to_be_bytes()[..], body].concat();
+    // The base point of X25519 is a valid key.
+    let share = [&[0, 29][..], &sized(&[&[9][..], &[0; 31]].concat())].concat();
+    let extensions: [(u16, Vec<u8>); 4] =
+        [(43, vec![2, 3, 4]), (10, sized(&[0, 29])), (13, sized(&[4, 3])), (51, sized(&share))];
+    let extensions = extensions.map(|(kind, body)| [&kind.to_be_bytes()[..], &sized(&body)].concat()).concat();
+    let hello = [&[3, 3][..], &[7; 32], &[0], &sized(&[0x13, 1]), &[1, 0], &sized(&extensions)].concat();
+    let handshake = [&[1, 0][..], &sized(&hello)].concat();
+    [&[22, 3, 1][..], &sized(&handshake)].concat()
+}
+
+#[test]
+fn options_choose_tls_of_each_address() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    for (options, tls) in [
+        (&["--http"][..], [false, false]),
+        (&[], [true, false]),
+        (&["--http", "--grpc-tls"], [false, true]),
+        (&["--grpc-tls"], [true, true]),
+    ] {
+        let mut command = drophammer();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]).args(options);
+        let mut serving = Serving(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(serving.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let scheme = if tls[0] { "https" } else { "http" };
+        let (rest, grpc) = line.split_once(" on ").unwrap().1.split_once(", gRPC on ").unwrap();
+        let rest = rest.strip_prefix(&format!("{scheme}://")).unwrap_or_else(|| panic!("{options:?}: {line}"));
+        for (address, tls) in [rest, grpc.split(';').next().unwrap()].into_iter().zip(tls) {
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+            stream.write_all(&client_hello()).unwrap();
+            // A server without TLS answers with an error, or closes the connection.
+            let mut head = [0; 6];
+            let is_hello = stream.read_exact(&mut head).is_ok() && head[0] == 22 && head[5] == 2;
+            assert_eq!(is_hello, tls, "{options:?}: {address}: {head:?}");
+        }
+        let mut stream = std::net::TcpStream::connect(rest).unwrap();
+        let request = format!("GET /capabilities/version HTTP/1.0\r\nHost: {rest}\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        // With TLS, the connection may be reset.
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(answer.starts_with(b"HTTP/1."), !tls[0], "{options:?}: {}", String::from_utf8_lossy(&answer));
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Runs of suites that clients of `drophammer serve` start, with clients that speak HTTP by hand in a network namespace.
 
-use crate::common::{MACHINE, NETWORK, Ran, kind_of, records, refused, run, shell, suite, unwrapped};
+use crate::common::{MACHINE, NETWORK, Ran, kind_of, records, refused, run, shell, suite};
 use crate::own_interfaces;
 use serde_json::Value;
 
@@ -55,10 +55,18 @@ fn script(body: &str) -> (Ran, Vec<(u16, Value)>) {
     (ran, answers)
 }
 
-/// The reasons of a refusal on one line.
+/// The reasons of a refusal on one line, as people read them.
 fn told(answer: &Value) -> String {
     let errors = answer["errors"].as_array().unwrap_or_else(|| panic!("{answer}"));
-    errors.iter().map(|error| unwrapped(error.as_str().unwrap())).collect::<Vec<_>>().join(" ")
+    let text = |error: &Value| {
+        let part = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
+        let place = match &error["line"] {
+            Value::Null => String::new(),
+            line => format!("{}:{line}:{}: ", part("file"), error["column"]),
+        };
+        format!("{place}{}; {}", error["message"].as_str().unwrap_or_else(|| panic!("{answer}")), part("remedy"))
+    };
+    errors.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
 /// The events of a stream: (id, event, data).
@@ -122,7 +130,7 @@ ls results
     assert_eq!(all[records.len()], (records.len() as u64 + 1, "exit".into(), good.clone()));
     assert_eq!(events(&ran.read("rest")), all[2..]);
     assert_eq!((last.0, beyond.0), (204, 400), "{beyond:?}");
-    assert!(beyond.1["errors"][0].as_str().unwrap().contains("there is no event"), "{beyond:?}");
+    assert!(told(&beyond.1).contains("there is no event"), "{beyond:?}");
 
     assert_eq!((&ended.1["state"], &ended.1["exit"]), (&"ended".into(), &good));
     let report: Value = serde_json::from_slice(&std::fs::read(folder.join("report.json")).unwrap()).unwrap();
@@ -179,7 +187,7 @@ echo $first $second $ID > ids
     let (ran, answers) = script(body);
     let [first, busy, running, goes_on, stopped, ended, second, third] = &answers[..] else { panic!("{answers:#?}") };
     assert_eq!([first.0, busy.0, second.0, third.0], [202, 409, 202, 202], "{answers:#?}");
-    let text = busy.1["errors"][0].as_str().unwrap();
+    let text = told(&busy.1);
     assert!(text.contains("has not ended") && text.contains(first.1["id"].as_str().unwrap()), "{text}");
     for run in [running, goes_on] {
         assert_eq!((run.0, &run.1["state"], &run.1["exit"]), (200, &"running".into(), &Value::Null));
@@ -271,6 +279,29 @@ finish
     assert_eq!(rest[11].1["exit"]["code"], 0, "{rest:#?}");
     assert!(told(&rest[12].1).contains("points outside the folder"), "{rest:#?}");
     assert!(!ran.folder.path().join("pwned").exists());
+}
+
+#[test]
+fn a_refused_suite_says_what_is_wrong_where_and_what_helps() {
+    let body = r#"
+mkdir own && echo 'defaults: {repeats: many}' > own/more.yaml
+serve --suites own
+answer POST $BASE "$YAML" "include: more.yaml
+$(sed 's/forwarding_rate/forwarding_rat/; /defaults/d' short)"
+finish
+"#;
+    let (_, answers) = script(body);
+    let [(400, refused)] = &answers[..] else { panic!("{answers:#?}") };
+    let errors = refused["errors"].as_array().unwrap();
+    let places: Vec<_> = errors.iter().map(|error| (&error["file"], &error["line"], &error["column"])).collect();
+    // The first line is the include, and one is left out.
+    let suite = (&"suite.yaml".into(), &10.into(), &5.into());
+    assert_eq!(places[0], suite, "{refused:#}");
+    assert!(errors[0]["message"].as_str().unwrap().contains("`forwarding_rat`"), "{refused:#}");
+    assert!(errors[0]["remedy"].as_str().unwrap().contains("did you mean `forwarding_rate`?"), "{refused:#}");
+    assert!(errors.iter().all(|error| error.as_object().unwrap().len() == 5), "{refused:#}");
+    let included = places.iter().any(|(file, line, _)| *file == "more.yaml" && **line == 1);
+    assert!(included, "{refused:#}");
 }
 
 #[test]

@@ -108,6 +108,14 @@ impl Counters {
             _ => self.route_refreshes += 1,
         }
     }
+
+    fn add(&mut self, other: Counters) {
+        self.opens += other.opens;
+        self.updates += other.updates;
+        self.notifications += other.notifications;
+        self.keepalives += other.keepalives;
+        self.route_refreshes += other.route_refreshes;
+    }
 }
 
 /// A session.
@@ -473,6 +481,12 @@ impl Session {
     /// Messages received, over all connections, including invalid ones with a valid header.
     pub fn received(&self) -> Counters {
         self.received
+    }
+
+    /// Adds the messages of a session with the same peer that has lost a collision ([`super::collision`]).
+    pub fn take_counts(&mut self, closed: &Session) {
+        self.sent.add(closed.sent);
+        self.received.add(closed.received);
     }
 }
 

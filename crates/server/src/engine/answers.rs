@@ -1,6 +1,7 @@
 //! Metrics and states. Without a list of columns, every scalar is present, because clients read them without looking.
 
 use super::bench::{Bench, Sums};
+use super::counts::Latencies;
 use super::prefixes;
 use super::traffic::{Disturbance, Row};
 use crate::api::Failure;
@@ -196,7 +197,9 @@ impl Bench {
                 put("timestamps", Value::Object(times));
             }
             if flow.metrics.latency {
-                let figures = counts.latency_ns().map(|figures| figures.map(|ns| (ns - row.line_ns).max(0.0)));
+                let figures = counts
+                    .latency_ns(|| self.flows.latencies(&self.rig, row))
+                    .map(|figures| figures.map(|ns| (ns - row.line_ns).max(0.0)));
                 let [min, mean, max] = figures.unwrap_or_default();
                 put("latency", json!({"minimum_ns": min, "average_ns": mean, "maximum_ns": max}));
             }
@@ -219,11 +222,12 @@ impl Bench {
             "valid": reasons.is_empty(), "reasons": reasons, "frames_out_of_order": known(counts.reordered),
             "frames_duplicated": counts.duplicates, "frames_stray": counts.stray, "frames_corrupted": counts.corrupted,
         });
-        if let Some([_, _, max]) = counts.latency_ns().filter(|_| latency) {
+        let latencies = if latency { self.flows.latencies(&self.rig, row) } else { Latencies::default() };
+        if let Some([_, _, max]) = counts.latency_ns(|| latencies.clone()).filter(|_| latency) {
             let cut = |ns: f64| json!((ns - row.line_ns).max(0.0));
             let mut figures = json!({"maximum_ns": cut(max)});
             for (key, percent) in [("p50_ns", 50.0), ("p90_ns", 90.0), ("p99_ns", 99.0), ("p99_9_ns", 99.9)] {
-                figures[key] = counts.percentile_ns(percent).map_or(Value::Null, |ns| cut(ns as f64));
+                figures[key] = latencies.percentile_ns(percent).map_or(Value::Null, |ns| cut(ns as f64));
             }
             out["latency"] = figures;
         }

@@ -154,9 +154,16 @@ impl Bench {
             }
         };
         done.map_err(Failure::internal)?;
-        let lost = self.flows.tester_drops;
-        let text = format!("the tester itself lost {lost} received frames in the last traffic; they count as lost");
-        Ok((lost > 0 && !self.flows.are_active()).then_some(text).into_iter().collect())
+        let (lost, unsent) = (self.flows.tester_drops, std::mem::take(&mut self.flows.left_out));
+        let mut warnings = Vec::new();
+        if lost > 0 && !self.flows.are_active() {
+            warnings
+                .push(format!("the tester itself lost {lost} received frames in the last traffic; they count as lost"));
+        }
+        if unsent > 0 {
+            warnings.push(format!("{unsent} frames that were due did not leave: the ports cannot send at these rates"));
+        }
+        Ok(warnings)
     }
 
     /// Stops, pauses or resumes flows.

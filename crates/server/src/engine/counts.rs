@@ -4,8 +4,8 @@ use drophammer_model::Instant;
 use drophammer_rig::Snapshot;
 use std::collections::HashMap;
 
-/// Counts of one row of flow metrics.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Counts of one row of flow metrics. They are small, because all of them are read several times a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Frames sent.
     pub frames_tx: u64,
@@ -30,10 +30,8 @@ pub struct Counts {
     /// Last arrival.
     pub last: Option<Instant>,
     latency_sum_ns: u128,
-    /// Smallest and largest latency in ns, if they are known more exactly than from `latencies`.
+    /// Smallest and largest latency in ns, if they are known more exactly than from [`Latencies`].
     extremes: Option<(u64, u64)>,
-    /// Latencies: lower end of the bucket in ns, and frames.
-    latencies: Vec<(u64, u64)>,
 }
 
 impl Counts {
@@ -54,7 +52,6 @@ impl Counts {
         self.bytes_rx = group.bytes;
         self.corrupted = group.corrupted;
         self.stray = group.stray;
-        self.latencies.clone_from(&group.latencies);
         if let Some(arrivals) = group.arrivals {
             (self.first, self.last) = (Some(arrivals.first), Some(arrivals.last));
             self.latency_sum_ns = arrivals.latency_sum_ns;
@@ -65,13 +62,8 @@ impl Counts {
     /// The difference between these counts and the earlier counts `base`.
     pub fn since(&self, base: &Counts) -> Counts {
         if *base == Counts::default() {
-            return self.clone();
+            return *self;
         }
-        let before: HashMap<u64, u64> = base.latencies.iter().copied().collect();
-        let fewer = |(ns, frames): &(u64, u64)| {
-            let frames = frames.saturating_sub(before.get(ns).copied().unwrap_or(0));
-            (frames > 0).then_some((*ns, frames))
-        };
         let first_ones = base.frames_rx == 0;
         Counts {
             frames_tx: self.frames_tx.saturating_sub(base.frames_tx),
@@ -87,27 +79,39 @@ impl Counts {
             last: self.last.filter(|_| self.frames_rx > base.frames_rx),
             latency_sum_ns: self.latency_sum_ns.saturating_sub(base.latency_sum_ns),
             extremes: self.extremes.filter(|_| first_ones),
-            latencies: self.latencies.iter().filter_map(fewer).collect(),
         }
     }
 
-    /// Frames whose latency is known.
-    fn timed(&self) -> u64 {
-        self.latencies.iter().map(|(_, frames)| frames).sum()
+    /// Smallest, mean and largest latency in ns; `None` without frames. `latencies` has them if they are not counted here.
+    pub fn latency_ns(&self, latencies: impl FnOnce() -> Latencies) -> Option<[f64; 3]> {
+        let (min, max) = self.extremes.or_else(|| latencies().extremes())?;
+        Some([min as f64, self.latency_sum_ns as f64 / self.frames_rx.max(1) as f64, max as f64])
+    }
+}
+
+/// Frames of each latency, ascending: lower end of the bucket in ns, and frames.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latencies(pub Vec<(u64, u64)>);
+
+impl Latencies {
+    /// The difference between these latencies and the earlier ones `base`.
+    pub fn since(mut self, base: &Latencies) -> Latencies {
+        let before: HashMap<u64, u64> = base.0.iter().copied().collect();
+        self.0.iter_mut().for_each(|(ns, frames)| *frames -= (*frames).min(before.get(ns).copied().unwrap_or(0)));
+        self.0.retain(|(_, frames)| *frames > 0);
+        self
     }
 
-    /// Smallest, mean and largest latency in ns; `None` without frames.
-    pub fn latency_ns(&self) -> Option<[f64; 3]> {
-        let (first, last) = (self.latencies.first()?, self.latencies.last()?);
-        let (min, max) = self.extremes.unwrap_or((first.0, last.0));
-        Some([min as f64, self.latency_sum_ns as f64 / self.timed() as f64, max as f64])
+    fn extremes(&self) -> Option<(u64, u64)> {
+        Some((self.0.first()?.0, self.0.last()?.0))
     }
 
     /// The latency in ns that this percentage of the frames does not exceed: the lower end of its bucket.
     pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
-        let wanted = (self.timed() as f64 * percent / 100.0).ceil() as u64;
+        let all: u64 = self.0.iter().map(|(_, frames)| frames).sum();
+        let wanted = (all as f64 * percent / 100.0).ceil() as u64;
         let mut seen = 0;
-        let found = self.latencies.iter().find(|(_, frames)| {
+        let found = self.0.iter().find(|(_, frames)| {
             seen += frames;
             seen >= wanted
         });
@@ -120,24 +124,17 @@ mod tests {
     use super::*;
     use drophammer_rig::{Arrivals, FlowCounts, GroupCounts, Received};
 
-    fn snapshot(latencies: &[(u64, u64)], last: u64) -> Snapshot {
+    /// A row with these latencies.
+    fn counts(latencies: &[(u64, u64)], last: u64) -> Counts {
         let frames: u64 = latencies.iter().map(|(_, frames)| frames).sum();
         let sum = latencies.iter().map(|(ns, frames)| u128::from(ns * frames)).sum();
         let arrivals =
             Arrivals { first: Instant(5), last: Instant(last), latency_min_ns: latencies[0].0, latency_sum_ns: sum };
-        let group = GroupCounts {
-            latencies: latencies.to_vec(),
-            latency_max_ns: 1_001,
-            arrivals: Some(arrivals),
-            ..GroupCounts::default()
-        };
+        let group = GroupCounts { latency_max_ns: 1_001, arrivals: Some(arrivals), ..GroupCounts::default() };
         let received = Received { frames, ..Received::default() };
         let flow = FlowCounts { received, ..FlowCounts::default() };
-        Snapshot { flows: [(0, flow)].into(), groups: vec![group], ..Snapshot::default() }
-    }
-
-    fn counts(latencies: &[(u64, u64)], last: u64) -> Counts {
-        let (snapshot, mut counts) = (snapshot(latencies, last), Counts::default());
+        let snapshot = Snapshot { flows: [(0, flow)].into(), groups: vec![group], ..Snapshot::default() };
+        let mut counts = Counts::default();
         counts.add_stream(&snapshot, Some(0), 100, 6_400);
         counts.add_group(&snapshot, 0);
         counts
@@ -145,18 +142,24 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_frames() {
-        let counts = counts(&[(10, 500), (20, 400), (30, 90), (1_000, 10)], 9);
-        assert_eq!([50.0, 90.0, 99.0, 99.9].map(|p| counts.percentile_ns(p)), [10, 20, 30, 1_000].map(Some));
-        assert_eq!(counts.latency_ns(), Some([10.0, 25.7, 1_001.0]));
+        let latencies = Latencies(vec![(10, 500), (20, 400), (30, 90), (1_000, 10)]);
+        let counts = counts(&latencies.0, 9);
+        assert_eq!([50.0, 90.0, 99.0, 99.9].map(|p| latencies.percentile_ns(p)), [10, 20, 30, 1_000].map(Some));
+        assert_eq!(counts.latency_ns(|| panic!("it is counted")), Some([10.0, 25.7, 1_001.0]));
         assert_eq!((counts.first, counts.last), (Some(Instant(5)), Some(Instant(9))));
-        assert_eq!((Counts::default().latency_ns(), Counts::default().percentile_ns(50.0)), (None, None));
+        assert_eq!(
+            (Counts::default().latency_ns(Latencies::default), Latencies::default().percentile_ns(50.0)),
+            (None, None)
+        );
     }
 
     #[test]
     fn a_row_that_starts_again_has_its_own_latencies() {
         let (before, after) = (counts(&[(10, 5)], 9), counts(&[(10, 5), (40, 2)], 99));
         let since = after.since(&before);
-        assert_eq!((since.frames_rx, since.latency_ns()), (2, Some([40.0, 40.0, 40.0])));
+        let latencies = Latencies(vec![(10, 5), (40, 2)]).since(&Latencies(vec![(10, 5)]));
+        assert_eq!(latencies, Latencies(vec![(40, 2)]));
+        assert_eq!((since.frames_rx, since.latency_ns(|| latencies)), (2, Some([40.0, 40.0, 40.0])));
         assert_eq!((since.first, since.last), (None, Some(Instant(99))));
         assert_eq!(before.since(&before).last, None);
     }

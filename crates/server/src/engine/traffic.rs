@@ -3,7 +3,7 @@
 //! Traffic of the rig begins when the first flow starts, and ends when no flow sends any more. It contains all flows of the
 //! configuration; flows that have not been started yet count as stopped. So a client can start any flow at any time.
 
-use super::counts::Counts;
+use super::counts::{Counts, Latencies};
 use super::orders::Orders;
 use super::rates::{BIN, PATIENCE, Rates};
 use super::windows::{LEAD, Windows};
@@ -13,13 +13,13 @@ use drophammer_model::Instant;
 use drophammer_model::latency::IpdvSummary;
 use drophammer_model::mac::MacAddr;
 use drophammer_model::traffic::{Bits, Field, Header};
-use drophammer_model::trial::{Family, FlowSpec, Load, PortIndex, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Load, PortIndex, TrialResult, TrialSpec};
 use drophammer_rig::{
     CONTINUOUS, CONTINUOUS_BINS, Event, FlowSelect, Live, Rig, RigError, Snapshot, Timing, TransmitAction, TrialKeys,
     Until,
 };
 use drophammer_wire::rsvp::IMPLICIT_NULL;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// Time to wait, after the last frame left, for frames that are still in the DUT.
@@ -28,7 +28,10 @@ const DRAIN_S: f64 = 1.0;
 const LATE_NS: u64 = 1_000_000_000;
 /// A flow with a fixed number of frames sends them late rather than never.
 const MAX_BACKLOG_NS: u64 = 1_000_000_000_000_000;
-/// How long frames that are due may take to leave after the last frame that left.
+/// How long frames that were due before a stop or a pause may still leave.
+const GRACE: Duration = Duration::from_millis(100);
+/// Frames that are due never leave once their port has sent nothing for this time, and for an interval of their flow, while it was
+/// driven. A port with too much to send serves the earliest frame first, so frames wait, but they leave.
 const STALLED: Duration = Duration::from_millis(200);
 /// Time for a gateway to answer.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -60,8 +63,9 @@ pub struct Row {
     pub to: PortIndex,
     /// Its streams.
     streams: Vec<usize>,
-    /// Name of its group in the traffic.
+    /// Name of its group in the traffic, and its number there.
     group: String,
+    group_at: Option<usize>,
     /// Ports at which its frames may arrive.
     receivers: Vec<PortIndex>,
     /// Time that a frame takes on the line, in ns, if latency does not contain it.
@@ -75,6 +79,11 @@ pub struct Row {
     base: Counts,
     /// Counts since then.
     pub counts: Counts,
+    /// True if it measures latency.
+    measures: bool,
+    /// Latencies of the traffic when the row started, and when the traffic ended.
+    base_latencies: Latencies,
+    last_latencies: Latencies,
     /// Disturbances when the row started, and those since then.
     undisturbed: Disturbance,
     pub disturbance: Disturbance,
@@ -88,17 +97,30 @@ pub struct Row {
 
 struct Stream {
     windows: Windows,
+    /// Its row, and its sending port.
+    row: usize,
+    from: PortIndex,
     sizes: Vec<u64>,
     /// Its number in the traffic; `None` if its gateway was unknown when the traffic began.
     number: Option<usize>,
     /// Frames sent in the traffic, and how many of them before it started.
     offered: u64,
     base: u64,
-    /// While it finishes: when the last frame left so far.
-    moved: Duration,
+    /// The same with frames that the tester's own ring refused.
+    handed: u64,
+    base_handed: u64,
+    /// Planned frames that never leave.
+    dropped: u64,
+    /// While it finishes: since when, in time that the ports were driven.
+    finishes: Option<Duration>,
 }
 
 impl Stream {
+    /// Frames that are planned and have not left.
+    fn late(&self) -> u64 {
+        (self.base_handed + self.windows.planned()).saturating_sub(self.handed + self.dropped)
+    }
+
     /// Bytes of the first `frames` frames of the traffic.
     fn bytes(&self, frames: u64) -> u64 {
         let (round, length) = (self.sizes.iter().sum::<u64>(), self.sizes.len() as u64);
@@ -124,8 +146,10 @@ pub struct Flows {
     pub rows: Vec<Row>,
     /// The running traffic.
     live: Option<Live>,
-    /// Groups of the running traffic.
-    groups: Vec<String>,
+    /// Time for which traffic was driven.
+    driven: Duration,
+    /// For each port, the frames that it has taken over in the traffic, and when the last ones, in time that it was driven.
+    moved: Vec<(u64, Duration)>,
     /// True once nothing is sent any more.
     draining: bool,
     /// Disturbances by port: losses since the port was opened, and departures in the running traffic.
@@ -136,6 +160,8 @@ pub struct Flows {
     pub outlasts_bins: bool,
     /// Frames of finished traffic that the tester lost itself.
     pub tester_drops: u64,
+    /// Frames that were due and never left, because a port could not send them in time, since somebody last looked.
+    pub left_out: u64,
     /// What ended the last traffic prematurely.
     pub failure: Option<String>,
 }
@@ -145,10 +171,13 @@ impl Flows {
     pub fn new(flows: &[PlannedFlow], ports: usize, threshold: Option<f64>) -> Flows {
         let (mut streams, mut rows): (Vec<Stream>, Vec<Row>) = Default::default();
         for (index, flow) in flows.iter().enumerate() {
+            let first = rows.len();
             for stream in &flow.streams {
                 let spec = &stream.spec;
                 let number = streams.len();
-                match rows.last_mut().filter(|row| row.group == spec.group) {
+                let known = rows[first..].iter().position(|row| row.group == spec.group);
+                let row = known.map_or(rows.len(), |known| first + known);
+                match rows.get_mut(row) {
                     Some(row) => row.streams.push(number),
                     None => rows.push(Row {
                         flow: index,
@@ -156,6 +185,7 @@ impl Flows {
                         to: spec.to,
                         streams: vec![number],
                         group: spec.group.clone(),
+                        group_at: None,
                         receivers: [spec.to].iter().chain(&spec.also).copied().collect(),
                         line_ns: stream.line_ns,
                         started: false,
@@ -163,6 +193,9 @@ impl Flows {
                         whole: Counts::default(),
                         base: Counts::default(),
                         counts: Counts::default(),
+                        measures: flow.metrics.latency,
+                        base_latencies: Latencies::default(),
+                        last_latencies: Latencies::default(),
                         undisturbed: Disturbance::default(),
                         disturbance: Disturbance::default(),
                         variation: None,
@@ -172,26 +205,32 @@ impl Flows {
                 }
                 streams.push(Stream {
                     windows: Windows::new(stream.program),
+                    row,
+                    from: spec.from,
                     sizes: stream.sizes.clone(),
                     number: None,
                     offered: 0,
                     base: 0,
-                    moved: Duration::ZERO,
+                    handed: 0,
+                    base_handed: 0,
+                    dropped: 0,
+                    finishes: None,
                 });
             }
         }
         let disturbances = vec![Disturbance::default(); ports];
-        let (live, groups) = (None, Vec::new());
         Flows {
             streams,
             rows,
-            live,
-            groups,
+            live: None,
+            driven: Duration::ZERO,
+            moved: vec![(0, Duration::ZERO); ports],
             draining: false,
             disturbances,
             threshold,
             outlasts_bins: false,
             tester_drops: 0,
+            left_out: 0,
             failure: None,
         }
     }
@@ -225,6 +264,7 @@ impl Flows {
 
     /// Streams of these flows.
     fn of(&self, flows: &[usize]) -> Vec<usize> {
+        let flows: HashSet<usize> = flows.iter().copied().collect();
         let named = self.rows.iter().filter(|row| flows.contains(&row.flow));
         named.flat_map(|row| row.streams.iter().copied()).collect()
     }
@@ -240,22 +280,18 @@ impl Flows {
     /// Why they cannot be sent.
     pub fn start(&mut self, rig: &mut Rig, built: &Built, keys: &mut TrialKeys, flows: &[usize]) -> Result<(), String> {
         let named = self.of(flows);
+        let all: HashSet<usize> = named.iter().copied().collect();
         let others = |this: &Flows| {
-            (0..this.streams.len()).any(|i| {
-                !named.contains(&i) && {
-                    let windows = &this.streams[i].windows;
-                    windows.is_active() || windows.is_paused()
-                }
-            })
+            let mut others = this.streams.iter().enumerate().filter(|(i, _)| !all.contains(i));
+            others.any(|(_, stream)| stream.windows.is_active() || stream.windows.is_paused())
         };
         if self.live.is_some() && (self.draining || !others(self)) {
-            let now = Flows::elapsed(rig);
-            self.stop_streams(rig, &named, now)?;
+            self.stop_streams(rig, &named)?;
             self.end(rig)?;
         }
         self.failure = None;
         if self.live.is_none() {
-            self.begin(rig, built, keys, &named)?;
+            self.begin(rig, built, keys, &all)?;
         }
         if let Some(unknown) = named.iter().find(|i| self.streams[**i].number.is_none()) {
             let row = self.rows.iter().find(|row| row.streams.contains(unknown));
@@ -264,16 +300,20 @@ impl Flows {
                 "flow `{name}` cannot be added to running traffic, because its gateway or the label of its LSP was unknown when that began; stop all flows and start again"
             ));
         }
-        let now = Flows::elapsed(rig);
-        self.stop_streams(rig, &named, now)?;
+        self.stop_streams(rig, &named)?;
         self.refresh(rig);
+        let now = Flows::elapsed(rig);
         for i in &named {
             let stream = &mut self.streams[*i];
-            stream.base = stream.offered;
+            (stream.base, stream.base_handed) = (stream.offered, stream.handed);
+            (stream.dropped, stream.finishes) = (0, None);
             stream.windows.start(now);
         }
-        for row in self.rows.iter_mut().filter(|row| flows.contains(&row.flow)) {
-            row.base = if row.current { row.whole.clone() } else { Counts::default() };
+        let named: HashSet<usize> = flows.iter().copied().collect();
+        for row in self.rows.iter_mut().filter(|row| named.contains(&row.flow)) {
+            row.base = if row.current { row.whole } else { Counts::default() };
+            row.base_latencies = if row.base.frames_rx > 0 { latencies(rig, row) } else { Latencies::default() };
+            row.last_latencies = Latencies::default();
             (row.started, row.current, row.counts) = (true, true, Counts::default());
             (row.undisturbed, row.disturbance) = (disturbance(row, &self.disturbances), Disturbance::default());
             (row.variation, row.since) = (None, rig.now());
@@ -282,13 +322,14 @@ impl Flows {
         self.orders(rig)
     }
 
-    fn stop_streams(&mut self, rig: &mut Rig, which: &[usize], now: Duration) -> Result<(), String> {
-        let mut orders = Orders::default();
+    fn stop_streams(&mut self, rig: &mut Rig, which: &[usize]) -> Result<(), String> {
+        let (now, mut orders) = (Flows::elapsed(rig), Orders::default());
         for i in which {
             let stream = &mut self.streams[*i];
             orders.add(stream.number, stream.windows.stop(now));
         }
-        orders.give(rig)
+        orders.give(rig)?;
+        self.settle(rig, which)
     }
 
     /// Stops, pauses or resumes flows.
@@ -306,7 +347,7 @@ impl Flows {
                 TransmitAction::Stop => stream.windows.stop(now),
                 TransmitAction::Pause => stream.windows.pause(now),
                 TransmitAction::Resume => stream.windows.resume(now),
-                TransmitAction::Start => None,
+                TransmitAction::Start | TransmitAction::DropBacklog => None,
             };
             orders.add(stream.number, order);
         }
@@ -320,17 +361,26 @@ impl Flows {
     }
 
     /// Begins traffic with all flows whose destination is known. The destinations of the flows `named` must be known.
-    fn begin(&mut self, rig: &mut Rig, built: &Built, keys: &mut TrialKeys, named: &[usize]) -> Result<(), String> {
+    fn begin(
+        &mut self,
+        rig: &mut Rig,
+        built: &Built,
+        keys: &mut TrialKeys,
+        named: &HashSet<usize>,
+    ) -> Result<(), String> {
         let wanted = built.flows.iter().flat_map(|flow| &flow.streams).enumerate().filter(|(i, _)| named.contains(i));
         let gateways: Vec<_> =
             wanted.filter_map(|(_, stream)| Some(gateway_of(built, &stream.spec, stream.gateway?))).collect();
         resolve(rig, built, &gateways)?;
-        let mut specs = Vec::new();
-        self.groups.clear();
+        let mut specs: Vec<FlowSpec> = Vec::new();
+        let mut groups: HashMap<String, usize> = HashMap::new();
+        self.rows.iter_mut().for_each(|row| row.group_at = None);
+        self.moved.fill((0, self.driven));
         for (i, stream) in built.flows.iter().flat_map(|flow| &flow.streams).enumerate() {
             let mut spec = stream.spec.clone();
             let state = &mut self.streams[i];
-            (state.number, state.offered, state.base, state.moved) = (None, 0, 0, Duration::ZERO);
+            (state.number, state.dropped, state.finishes) = (None, 0, None);
+            (state.offered, state.base, state.handed, state.base_handed) = (0, 0, 0, 0);
             state.windows = Windows::new(stream.program);
             if let (Some(device), Some(Header::Ethernet(ethernet))) = (stream.gateway, spec.headers.first_mut()) {
                 let (port, device, family) = gateway_of(built, &stream.spec, device);
@@ -358,9 +408,8 @@ impl Flows {
                     }
                 }
             }
-            if self.groups.last() != Some(&spec.group) {
-                self.groups.push(spec.group.clone());
-            }
+            let next = groups.len();
+            self.rows[self.streams[i].row].group_at = Some(*groups.entry(spec.group.clone()).or_insert(next));
             self.streams[i].number = Some(specs.len());
             specs.push(spec);
         }
@@ -389,28 +438,52 @@ impl Flows {
         Ok(())
     }
 
-    /// Drives traffic until all frames that were due before these streams stopped have left, or none has left for
-    /// [`STALLED`].
+    /// After these streams stopped or paused: drives traffic until the frames that were due before have left, for [`GRACE`] at most.
+    /// What has not left then does not leave now.
     fn settle(&mut self, rig: &mut Rig, which: &[usize]) -> Result<(), String> {
-        let (mut moved, mut last) = (rig.now(), None);
-        while self.live.is_some() && rig.now().since(moved) < STALLED {
-            let late = |this: &Flows| {
-                let late = |i: &usize| {
-                    let stream = &this.streams[*i];
-                    (stream.base + stream.windows.planned()).saturating_sub(stream.offered)
-                };
-                which.iter().map(late).sum::<u64>()
-            };
-            self.refresh(rig);
-            match late(self) {
-                0 => break,
-                now if last != Some(now) => (moved, last) = (rig.now(), Some(now)),
-                _ => {}
+        let end = self.driven + GRACE;
+        while self.live.is_some() {
+            self.follow(rig);
+            let late: Vec<usize> = which.iter().copied().filter(|i| self.streams[*i].late() > 0).collect();
+            if late.is_empty() {
+                break;
+            }
+            if self.driven >= end {
+                self.drop_backlog(rig, &late)?;
+                break;
             }
             self.drive(rig, rig.now() + LEAD)?;
             self.orders(rig)?;
         }
+        which.iter().for_each(|i| self.streams[*i].windows.rest());
         Ok(())
+    }
+
+    /// Frames of these streams that are due and have not left never leave, except that paused streams send them later.
+    fn drop_backlog(&mut self, rig: &Rig, which: &[usize]) -> Result<(), String> {
+        for i in which {
+            let stream = &mut self.streams[*i];
+            let dropped = stream.windows.postpone(stream.late());
+            stream.dropped += dropped;
+            self.left_out += dropped;
+        }
+        let numbers: Vec<usize> = which.iter().filter_map(|i| self.streams[*i].number).collect();
+        rig.transmit(FlowSelect::Flows(&numbers), TransmitAction::DropBacklog, None).map_err(|e| e.to_string())
+    }
+
+    /// Looks at what has left.
+    fn follow(&mut self, rig: &Rig) {
+        let handed = rig.handed_over();
+        let mut ports = vec![0; self.moved.len()];
+        for stream in &mut self.streams {
+            stream.handed = stream.number.and_then(|number| handed.get(number)).copied().unwrap_or(stream.handed);
+            ports[stream.from] += stream.handed;
+        }
+        for (moved, frames) in self.moved.iter_mut().zip(ports) {
+            if moved.0 != frames {
+                *moved = (frames, self.driven);
+            }
+        }
     }
 
     /// Passes the orders that are due to the rig.
@@ -442,7 +515,7 @@ impl Flows {
         self.orders(rig)?;
         self.judge_rates(rig);
         if self.streams.iter().any(|stream| stream.windows.finishing().is_some()) {
-            self.finish_streams(rig);
+            self.finish_streams(rig)?;
         }
         if !self.draining && !self.are_active() {
             self.end_sending(rig);
@@ -451,7 +524,11 @@ impl Flows {
     }
 
     fn drive(&mut self, rig: &mut Rig, until: Instant) -> Result<(), String> {
-        let events = match rig.drive(until, &|| false) {
+        let before = rig.now();
+        let driven = rig.drive(until, &|| false);
+        // If the machine takes the processor away in the meantime, the ports were not driven for longer.
+        self.driven += rig.now().min(until).since(before);
+        let events = match driven {
             Ok(events) => events,
             Err(e) => return Err(self.fail(rig, &e)),
         };
@@ -475,21 +552,24 @@ impl Flows {
         text
     }
 
-    /// Stops streams whose frames have all left, or that have sent nothing for [`STALLED`].
-    fn finish_streams(&mut self, rig: &mut Rig) {
-        let before: Vec<u64> = self.streams.iter().map(|stream| stream.offered).collect();
-        self.refresh(rig);
-        let now = Flows::elapsed(rig);
-        for (stream, before) in self.streams.iter_mut().zip(before) {
-            let Some(planned) = stream.windows.finishing() else { continue };
-            if stream.offered > before || stream.moved.is_zero() {
-                stream.moved = now;
+    /// Stops streams whose frames have all left, or whose port is [`STALLED`].
+    fn finish_streams(&mut self, rig: &Rig) -> Result<(), String> {
+        self.follow(rig);
+        let mut stalled = Vec::new();
+        for (i, stream) in self.streams.iter_mut().enumerate() {
+            if stream.windows.finishing().is_none() {
+                continue;
             }
-            if stream.offered - stream.base >= planned || now > stream.moved + STALLED {
+            let since = *stream.finishes.get_or_insert(self.driven);
+            let patience = STALLED.saturating_add(stream.windows.interval());
+            let is_stalled = self.driven > self.moved[stream.from].1.max(since).saturating_add(patience);
+            if stream.late() == 0 || is_stalled {
+                stalled.extend((stream.late() > 0).then_some(i));
                 stream.windows.finish();
-                stream.moved = Duration::ZERO;
+                stream.finishes = None;
             }
         }
+        if stalled.is_empty() { Ok(()) } else { self.drop_backlog(rig, &stalled) }
     }
 
     fn end_sending(&mut self, rig: &mut Rig) {
@@ -525,7 +605,8 @@ impl Flows {
             return;
         }
         self.disturb(rig);
-        if let Some(snapshot) = rig.metrics().traffic {
+        self.follow(rig);
+        if let Some(snapshot) = rig.counts() {
             self.take(&snapshot);
         }
     }
@@ -536,15 +617,13 @@ impl Flows {
             let counts = stream.number.and_then(|number| snapshot.flows.get(&number));
             stream.offered = counts.map_or(stream.offered, |counts| counts.offered);
         }
-        let groups: HashMap<&str, usize> =
-            self.groups.iter().enumerate().map(|(i, group)| (group.as_str(), i)).collect();
         for row in self.rows.iter_mut().filter(|row| row.current) {
-            let Some(group) = groups.get(row.group.as_str()) else { continue };
+            let Some(group) = row.group_at else { continue };
             row.whole = Counts::default();
             for stream in row.streams.iter().map(|i| &self.streams[*i]) {
                 row.whole.add_stream(snapshot, stream.number, stream.offered, stream.bytes(stream.offered));
             }
-            row.whole.add_group(snapshot, *group);
+            row.whole.add_group(snapshot, group);
             row.counts = row.whole.since(&row.base);
         }
     }
@@ -574,6 +653,11 @@ impl Flows {
         stopped.map(|stream| (stream.base + stream.windows.planned()).saturating_sub(stream.offered)).sum()
     }
 
+    /// Latencies of a row since it started. They are many numbers, so ask only for what somebody wants to know.
+    pub fn latencies(&self, rig: &Rig, row: &Row) -> Latencies {
+        latencies(rig, row).since(&row.base_latencies)
+    }
+
     /// Judges the rates of running traffic, as far as frames have had time to arrive.
     pub fn judge_rates(&mut self, rig: &Rig) {
         let Some((start, threshold)) = rig.traffic_start().zip(self.threshold) else { return };
@@ -582,7 +666,7 @@ impl Flows {
         self.outlasts_bins |= ready > CONTINUOUS_BINS;
         let ready = ready.min(CONTINUOUS_BINS);
         for row in self.rows.iter_mut().filter(|row| row.current && row.rates.next < ready) {
-            let Some(group) = self.groups.iter().position(|group| *group == row.group) else { continue };
+            let Some(group) = row.group_at else { continue };
             row.rates.judge(&rig.bins(group, row.rates.next..ready), start, threshold);
         }
     }
@@ -592,12 +676,18 @@ impl Flows {
         self.live = None;
         self.tester_drops = result.health.receive_drops;
         self.disturb(rig);
-        if let Some(snapshot) = rig.take_last_counts() {
+        if let Some(mut snapshot) = rig.take_last_counts() {
             self.take(&snapshot);
+            for row in self.rows.iter_mut().filter(|row| row.current && row.measures) {
+                let group = row.group_at.and_then(|group| snapshot.groups.get_mut(group));
+                row.last_latencies = Latencies(group.map_or(Vec::new(), |group| std::mem::take(&mut group.latencies)));
+            }
         }
         let start = rig.started();
+        let groups: HashMap<&str, &GroupCounts> =
+            result.groups.iter().map(|group| (group.group.as_str(), group)).collect();
         for row in self.rows.iter_mut().filter(|row| row.current) {
-            let Some(group) = result.groups.iter().find(|group| group.group == row.group) else { continue };
+            let Some(group) = groups.get(row.group.as_str()) else { continue };
             row.variation = group.ipdv.filter(|_| row.base == Counts::default());
             if let (Some((start, threshold)), Some(rest)) =
                 (start.zip(self.threshold), group.bins.get(row.rates.next..))
@@ -605,6 +695,14 @@ impl Flows {
                 row.rates.judge(rest, start, threshold);
             }
         }
+    }
+}
+
+/// Latencies of the running traffic at a row, or of the last one.
+fn latencies(rig: &Rig, row: &Row) -> Latencies {
+    match row.group_at.filter(|_| row.current && row.measures && rig.has_traffic()) {
+        Some(group) => Latencies(rig.latencies(group)),
+        None => row.last_latencies.clone(),
     }
 }
 
@@ -653,3 +751,6 @@ fn resolve(rig: &mut Rig, built: &Built, gateways: &[(PortIndex, usize, Family)]
         rig.serve(&Until::Resolved.or_at(wait), &|| false).map_err(|e| e.to_string())?;
     }
 }
+
+#[cfg(test)]
+mod tests;

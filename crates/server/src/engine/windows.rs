@@ -12,6 +12,9 @@ use std::time::Duration;
 /// How long before its effect a command is given.
 pub const LEAD: Duration = Duration::from_millis(5);
 
+/// A frame that is due this soon leaves before a stop.
+const CLOSE: Duration = Duration::from_millis(1);
+
 /// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
@@ -100,17 +103,55 @@ impl Windows {
     /// Ends the burst at `now`. Returns how many of its frames are left.
     fn interrupt(&mut self, now: Duration) -> Option<(Order, Option<u64>)> {
         let Phase::Sending { end } = self.phase else { return None };
-        let at = now.max(self.ordered);
-        let next = self.frame_from(at, at).min(end.unwrap_or(u64::MAX));
+        let (next, at) = self.cut(now.max(self.ordered));
+        let (next, at) = match end {
+            Some(end) if end < next => (end, self.before(end)),
+            _ => (next, at),
+        };
         let (before, first) = self.before_burst;
         self.planned = before + next.saturating_sub(first);
-        Some((self.order(TransmitAction::Stop, self.before(next)), end.map(|end| end - next)))
+        Some((self.order(TransmitAction::Stop, at), end.map(|end| end - next)))
+    }
+
+    /// The first frame that need not leave after `at`, and a moment before it. A slow flow must not send another frame long after
+    /// it was stopped.
+    fn cut(&self, at: Duration) -> (u64, Duration) {
+        let next = (at.as_nanos() as f64 * self.program.rate_pps / 1e9).ceil() as u64;
+        let due = self.time_of(next);
+        if self.before(next) < at && due > at + CLOSE {
+            return (next, at + (due - at) / 2);
+        }
+        let next = self.frame_from(at, at);
+        (next, self.before(next))
+    }
+
+    /// Time between two frames.
+    pub fn interval(&self) -> Duration {
+        Duration::try_from_secs_f64(1.0 / self.program.rate_pps).unwrap_or(Duration::MAX)
+    }
+
+    /// Some of the frames that are planned did not leave. If it is paused before its end, they leave when it is resumed. Returns
+    /// how many never leave.
+    pub fn postpone(&mut self, frames: u64) -> u64 {
+        let Phase::Paused { left: Some(left) } = &mut self.phase else { return frames };
+        *left += frames;
+        self.planned -= frames.min(self.planned);
+        0
+    }
+
+    /// Ends a paused stream that has nothing left to send.
+    pub fn rest(&mut self) {
+        if self.phase == (Phase::Paused { left: Some(0) }) && self.bursts_left == Some(0) {
+            self.phase = Phase::Stopped;
+        }
     }
 
     /// Pauses it at `now`.
     pub fn pause(&mut self, now: Duration) -> Option<Order> {
-        if let Phase::Waiting { .. } = self.phase {
-            self.phase = Phase::Paused { left: self.program.frames };
+        match self.phase {
+            Phase::Waiting { .. } => self.phase = Phase::Paused { left: self.program.frames },
+            Phase::Finishing => self.phase = Phase::Paused { left: Some(0) },
+            _ => {}
         }
         let (order, left) = self.interrupt(now)?;
         self.phase = Phase::Paused { left };
@@ -261,6 +302,57 @@ mod tests {
             now = windows.next().unwrap_or(now);
         }
         assert_eq!((sent(&orders, now), windows.finishing()), (100, Some(100)));
+    }
+
+    #[test]
+    fn a_slow_flow_sends_nothing_long_after_it_was_stopped() {
+        // A frame every 2 s, the first at 2 s.
+        let start = Duration::from_millis(900);
+        for (stop, planned) in [(1_000, 0), (1_500, 0), (1_998, 0), (1_999, 1), (2_001, 1), (3_500, 1), (5_998, 2)] {
+            let program = Program { rate_pps: 0.5, ..program(None) };
+            let (mut windows, mut orders) = (Windows::new(program), Vec::new());
+            windows.start(start);
+            windows.due(start, &mut orders);
+            let (stop, last) = (stop * MS, orders[0].at);
+            let order = windows.stop(stop).unwrap();
+            let at = order.at.as_nanos() as f64 / 1e9;
+            assert!(
+                order.at >= stop.max(last) && order.at <= stop.max(last) + 2 * LEAD + Duration::from_secs(1),
+                "{order:?}"
+            );
+            assert_eq!((windows.planned(), ((at - 2.0) / 2.0).ceil().max(0.0) as u64), (planned, planned), "{stop:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_pause_did_not_let_out_leaves_later() {
+        let (mut windows, mut orders) = (Windows::new(program(Some(100))), Vec::new());
+        windows.start(Duration::ZERO);
+        windows.due(Duration::ZERO, &mut orders);
+        windows.pause(30 * MS + MS / 5);
+        assert_eq!(windows.planned(), 31);
+        assert_eq!((windows.postpone(20), windows.planned()), (0, 11));
+        orders = windows.resume(50 * MS).into_iter().collect();
+        let mut now = 50 * MS;
+        while windows.finishing().is_none() {
+            windows.due(now, &mut orders);
+            now = windows.next().unwrap_or(now);
+        }
+        assert_eq!((sent(&orders, now), windows.finishing()), (89, Some(100)));
+        // All frames are due, but three have not left.
+        windows.pause(now);
+        windows.postpone(3);
+        windows.rest();
+        orders = windows.resume(now + MS).into_iter().collect();
+        while windows.finishing().is_none() {
+            windows.due(now, &mut orders);
+            now = windows.next().unwrap_or(now);
+        }
+        assert_eq!((sent(&orders, now), windows.finishing()), (3, Some(100)));
+        windows.pause(now);
+        windows.rest();
+        assert!(!windows.is_paused() && !windows.is_active(), "nothing is left");
+        assert_eq!(windows.postpone(2), 2);
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub struct Follower {
     /// True once the end was told.
     is_over: bool,
     spoken: Instant,
+    /// Longest time without a word.
+    pub(super) heartbeat: Duration,
     _place: OwnedSemaphorePermit,
 }
 
@@ -66,6 +68,7 @@ impl Follower {
             is_inside: false,
             is_over: false,
             spoken: Instant::now(),
+            heartbeat: HEARTBEAT,
             _place: place,
         };
         while follower.number < after {
@@ -145,7 +148,7 @@ impl Follower {
             let (step, this) = done.ok()?;
             self = this;
             let mut bytes = step.ok()??;
-            if bytes.is_empty() && self.spoken.elapsed() >= HEARTBEAT {
+            if bytes.is_empty() && self.spoken.elapsed() >= self.heartbeat {
                 bytes = b":\n\n".to_vec();
             }
             if !bytes.is_empty() {

@@ -6,10 +6,14 @@
 
 mod files;
 mod follow;
+mod refusal;
 mod rest;
 
-use crate::api::Failure;
+pub use refusal::{Place, Wrong};
+
+use crate::api::{Failure, FailureKind};
 use crate::http::Room;
+use refusal::Refusal;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,8 +44,8 @@ pub trait Starter: Send + Sync {
 pub struct Refused {
     /// The exit code of the run.
     pub code: u8,
-    /// What the run said.
-    pub text: String,
+    /// What is wrong.
+    pub errors: Vec<Wrong>,
 }
 
 /// A run in a process of its own.
@@ -132,10 +136,10 @@ impl Shared {
     }
 
     /// Starts a run, one at a time: two of them would disturb each other's measurements. Returns its id.
-    fn start(&self, suite: &str, arguments: &[String]) -> Result<String, Failure> {
-        let busy = |what: &str| Failure {
-            code: 409,
-            ..Failure::validation(vec![format!("{what}; this server runs one suite at a time")])
+    fn start(&self, suite: &str, arguments: &[String]) -> Result<String, Refusal> {
+        let busy = |what: &str| {
+            let text = format!("{what}, and this server runs one suite at a time; wait until it has ended, or end it");
+            Refusal::from(Failure { code: 409, ..Failure::validation(vec![text]) })
         };
         let _starting = match self.starting.try_lock() {
             Ok(starting) => starting,
@@ -143,17 +147,20 @@ impl Shared {
             Err(TryLockError::WouldBlock) => return Err(busy("another run is starting")),
         };
         if self.ending.load(Ordering::Relaxed) {
-            return Err(Failure { code: 503, ..Failure::internal("the server is ending") });
+            return Err(Failure { code: 503, ..Failure::internal("the server is ending") }.into());
         }
         let lasting = self.known().back().filter(|(_, run)| run.ended().is_none()).map(|(id, _)| id.clone());
         if let Some(id) = lasting {
             return Err(busy(&format!("the run {id} has not ended")));
         }
-        let run = self.starter.start(suite, arguments).map_err(|Refused { code, text }| match code {
-            2 => Failure::validation(vec![text]),
-            // The machine lacks something, or somebody else has a port.
-            3 => Failure { code: 409, ..Failure::validation(vec![text]) },
-            _ => Failure::internal(text),
+        let run = self.starter.start(suite, arguments).map_err(|Refused { code, errors }| {
+            let (code, kind) = match code {
+                2 => (400, FailureKind::Validation),
+                // The machine lacks something, or somebody else has a port.
+                3 => (409, FailureKind::Validation),
+                _ => (500, FailureKind::Internal),
+            };
+            Refusal { code, kind, errors }
         })?;
         let id = run.folder().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut known = self.known();

@@ -1,9 +1,10 @@
 //! Paths of runs, and who may use them.
 
 use super::follow::{Begin, Follower};
+use super::refusal::Refusal;
 use super::{Run, Runs, Shared, files};
 use crate::api::Failure;
-use crate::http::{json, refusal};
+use crate::http::{json, status};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -112,6 +113,11 @@ impl Order {
     }
 }
 
+fn refusal(why: impl Into<Refusal>) -> Response {
+    let why = why.into();
+    json(status(why.code), &why.to_json())
+}
+
 fn invalid(text: &str) -> Failure {
     Failure::validation(vec![text.to_owned()])
 }
@@ -134,7 +140,7 @@ impl Runs {
 /// that leads here (DNS rebinding). On loopback, a suite may do more than elsewhere, so only addresses and `localhost` lead there.
 async fn refuse_other_sites(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     match other_site(request.headers(), request.uri(), shared.on_loopback) {
-        Some(why) => refusal(&Failure { code: 403, ..invalid(&why) }),
+        Some(why) => refusal(Failure { code: 403, ..invalid(&why) }),
         None => next.run(request).await,
     }
 }
@@ -154,9 +160,11 @@ fn other_site(headers: &HeaderMap, uri: &Uri, on_loopback: bool) -> Option<Strin
 }
 
 /// Runs work that may block, and turns a failure into its answer.
-async fn blocking(work: impl FnOnce() -> Result<Response, Failure> + Send + 'static) -> Response {
+async fn blocking<E: Into<Refusal> + Send + 'static>(
+    work: impl FnOnce() -> Result<Response, E> + Send + 'static,
+) -> Response {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|e| Err(Failure::internal(e))).unwrap_or_else(|failure| refusal(&failure))
+    done.map_or_else(|e| refusal(Failure::internal(e)), |answer| answer.unwrap_or_else(refusal))
 }
 
 async fn start(State(shared): State<Arc<Shared>>, request: Request) -> Response {
@@ -168,14 +176,14 @@ async fn start(State(shared): State<Arc<Shared>>, request: Request) -> Response 
     };
     let order = match order.await {
         Ok(order) => order,
-        Err(failure) => return refusal(&failure),
+        Err(failure) => return refusal(failure),
     };
     // The run begins even if the client does not wait for the answer.
     blocking(move || {
         let id = shared.start(&order.suite, &order.arguments())?;
         let place = format!("{PATH}/{id}");
         let value = json!({"id": id, "events": format!("{place}/events"), "report": format!("{place}/report.html")});
-        Ok(([(header::LOCATION, place)], json(StatusCode::ACCEPTED, &value)).into_response())
+        Ok::<_, Refusal>(([(header::LOCATION, place)], json(StatusCode::ACCEPTED, &value)).into_response())
     })
     .await
 }
@@ -184,7 +192,7 @@ async fn list(State(shared): State<Arc<Shared>>) -> Response {
     blocking(move || {
         let known: Vec<_> = shared.known().iter().cloned().collect();
         let runs: Vec<Value> = known.iter().map(|(id, run)| state(id, &**run)).collect();
-        Ok(json(StatusCode::OK, &json!({"runs": runs})))
+        Ok::<_, Failure>(json(StatusCode::OK, &json!({"runs": runs})))
     })
     .await
 }
@@ -222,7 +230,7 @@ async fn show(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Resp
             let Report { ranking, problems } = read.map_err(|e| Failure::internal(format!("report.json: {e}")))?;
             (value["figures"], value["problems"]) = (ranking.figures, problems);
         }
-        Ok(json(StatusCode::OK, &value))
+        Ok::<_, Failure>(json(StatusCode::OK, &value))
     })
     .await
 }
@@ -233,12 +241,12 @@ async fn stop(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Resp
         if run.ended().is_none() {
             run.stop().map_err(Failure::internal)?;
         }
-        Ok(json(StatusCode::ACCEPTED, &state(&id, &*run)))
+        Ok::<_, Failure>(json(StatusCode::ACCEPTED, &state(&id, &*run)))
     })
     .await
 }
 
-async fn follow(State(shared): State<Arc<Shared>>, Path(id): Path<String>, headers: HeaderMap) -> Response {
+pub(super) async fn follow(State(shared): State<Arc<Shared>>, Path(id): Path<String>, headers: HeaderMap) -> Response {
     blocking(move || {
         let run = shared.find(&id)?;
         let after = match headers.get("last-event-id") {
@@ -252,7 +260,7 @@ async fn follow(State(shared): State<Arc<Shared>>, Path(id): Path<String>, heade
             code: 503,
             ..Failure::internal("too many clients follow runs; close some of them")
         })?;
-        Ok(match Follower::begin(run, after, place).map_err(Failure::internal)? {
+        Ok::<_, Failure>(match Follower::begin(run, after, place).map_err(Failure::internal)? {
             Begin::At(follower) => {
                 let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
                 (headers, Body::from_stream(follower.events())).into_response()
@@ -270,7 +278,7 @@ async fn follow(State(shared): State<Arc<Shared>>, Path(id): Path<String>, heade
 async fn file(State(shared): State<Arc<Shared>>, Path((id, path)): Path<(String, String)>) -> Response {
     blocking(move || {
         let run = shared.find(&id)?;
-        Ok(files::send(files::open(run.folder(), &path)?, &path))
+        Ok::<_, Failure>(files::send(files::open(run.folder(), &path)?, &path))
     })
     .await
 }

@@ -2,10 +2,13 @@
 
 use super::follow::{Begin, Follower};
 use super::*;
+use axum::extract::{self, State};
+use axum::http::HeaderMap;
 use futures_util::StreamExt;
 use proptest::prelude::*;
 use std::fs::{self, File};
 use std::io::Write;
+use std::time::Instant;
 use tempfile::TempDir;
 
 /// A run whose record a test writes.
@@ -107,6 +110,52 @@ fn a_line_is_sent_when_it_is_whole_and_the_end_when_the_run_has_ended() {
     });
 }
 
+#[test]
+fn a_run_that_says_nothing_sends_comments() {
+    let run = Fake::with("{\"record\":\"started\"}\n");
+    let Begin::At(mut follower) = run.begin(0) else { panic!() };
+    assert_eq!(follower.heartbeat, Duration::from_secs(15));
+    follower.heartbeat = Duration::from_millis(300);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let mut events = Box::pin(follower.events());
+        let mut next = async || String::from_utf8(events.next().await.unwrap().unwrap().to_vec()).unwrap();
+        assert_eq!(next().await, "retry: 1000\n\n");
+        assert_eq!(next().await, "id: 1\nevent: started\ndata: {\"record\":\"started\"}\n\n");
+        for _ in 0..2 {
+            let heard = Instant::now();
+            // Parsers of event streams ignore lines that begin with a colon.
+            assert_eq!(next().await, ":\n\n");
+            assert!(heard.elapsed() >= Duration::from_millis(295), "{:?}", heard.elapsed());
+        }
+        run.write("{\"record\":\"trial\"}\n");
+        assert_eq!(next().await, "id: 2\nevent: trial\ndata: {\"record\":\"trial\"}\n\n");
+    });
+}
+
+#[test]
+fn at_most_64_clients_follow_and_one_that_goes_makes_room() {
+    let runs = Runs::new(Box::new(Fakes(Mutex::default())), true);
+    let id = runs.shared.start("x", &[]).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let follow = async || {
+            let answer = rest::follow(State(runs.shared.clone()), extract::Path(id.clone()), HeaderMap::new()).await;
+            (answer.status().as_u16(), answer)
+        };
+        let mut all = Vec::new();
+        for n in 0..64 {
+            let (status, answer) = follow().await;
+            assert_eq!(status, 200, "{n}");
+            all.push(answer);
+        }
+        assert_eq!((follow().await.0, follow().await.0), (503, 503));
+        drop(all.pop());
+        let (status, _answer) = follow().await;
+        assert_eq!((status, follow().await.0), (200, 503));
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
@@ -135,7 +184,7 @@ struct Fakes(Mutex<Vec<Arc<Fake>>>);
 impl Starter for Fakes {
     fn start(&self, suite: &str, _: &[String]) -> Result<Arc<dyn Run>, Refused> {
         if let Ok(code) = suite.parse() {
-            return Err(Refused { code, text: "refused".into() });
+            return Err(Refused { code, errors: vec![Wrong::of("refused")] });
         }
         let run = Fake::with("");
         self.0.lock().unwrap().push(run.clone());
@@ -152,7 +201,7 @@ fn one_run_at_a_time_and_none_after_the_end() {
     }
     let first = code("x").unwrap();
     let refused = runs.shared.start("x", &[]).unwrap_err();
-    assert_eq!((refused.code, refused.errors[0].contains(&first)), (409, true), "{refused:?}");
+    assert_eq!((refused.code, refused.errors[0].message.contains(&first)), (409, true), "{refused:?}");
     runs.shared.find(&first).unwrap().stop().unwrap();
     let second = code("x").unwrap();
     assert_eq!(runs.shared.find("none").err().unwrap().code, 404);

@@ -1,7 +1,7 @@
 //! gRPC with and without TLS: a client that writes HTTP/2 by hand asks a whole server for its version.
 
 use drophammer_port::INTERFACE_BACKENDS;
-use drophammer_server::runs::{Refused, Run, Starter};
+use drophammer_server::runs::{Refused, Run, Starter, Wrong};
 use drophammer_server::server::{Listening, Options, serve};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -25,7 +25,7 @@ struct NoRuns;
 
 impl Starter for NoRuns {
     fn start(&self, _: &str, _: &[String]) -> Result<Arc<dyn Run>, Refused> {
-        Err(Refused { code: 1, text: "this server runs no suites".into() })
+        Err(Refused { code: 1, errors: vec![Wrong::of("this server runs no suites")] })
     }
 }
 

@@ -97,14 +97,19 @@ impl GroupReceived {
         self.latencies.summary(self.latency_min, self.latency_max, self.latency_sum)
     }
 
-    /// Returns the counts so far.
+    /// Returns the frames of each latency so far: `(lower end of the histogram's bucket in ns, frames)`, ascending.
+    pub(crate) fn latency_steps(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.latencies.steps()
+    }
+
+    /// Returns the counts so far, without the frames of each latency.
     pub(crate) fn counts(&self) -> GroupCounts {
         GroupCounts {
             refused: 0,
             corrupted: self.corrupted,
             stray: self.stray,
             bytes: self.bytes,
-            latencies: self.latencies.steps().collect(),
+            latencies: Vec::new(),
             latency_max_ns: self.latency_max,
             arrivals: (self.latency_min <= self.latency_max).then_some(Times {
                 first: Instant(self.arrivals[0]),

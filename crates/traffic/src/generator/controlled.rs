@@ -117,10 +117,20 @@ impl PortGenerator {
 
     /// Applies `command`, which the lane noticed at `now`, to the flows it selects. Frames due before it takes effect still leave.
     pub(crate) fn transmit(&mut self, command: &Command, now: Instant) {
+        // A trial may have thousands of generators, and a command for each.
+        if !self.flows.iter().any(|flow| command.names(flow.id)) {
+            return;
+        }
         let flows: Vec<bool> = self.flows.iter().map(|flow| command.names(flow.id)).collect();
         let elapsed = now.0.saturating_sub(self.start.0);
+        if command.action == TransmitAction::DropBacklog {
+            if !flows.contains(&false) {
+                self.drop_backlog(elapsed);
+            }
+            return;
+        }
         let at_ns = command.at.map_or(elapsed, |at| u64::try_from(at.as_nanos()).unwrap_or(u64::MAX));
-        if !flows.contains(&true) || at_ns >= self.base().end_ns() {
+        if at_ns >= self.base().end_ns() {
             return;
         }
         let control = self.control.get_or_insert_with(|| {
@@ -190,6 +200,19 @@ impl PortGenerator {
             self.control = Some(control);
         }
         begun
+    }
+
+    /// Skips all frames that are due at `elapsed` ns.
+    fn drop_backlog(&mut self, elapsed: u64) {
+        loop {
+            let late = self.schedule.due(elapsed).saturating_sub(self.index);
+            if late > 0 {
+                self.skip(late);
+            }
+            if !self.next_stretch(elapsed) {
+                return;
+            }
+        }
     }
 
     /// True if at `now` no change can follow the current stretch.

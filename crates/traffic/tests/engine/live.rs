@@ -77,6 +77,14 @@ fn traffic_without_end_ends_when_somebody_ends_it() {
         assert_eq!(now.ports.values().map(|p| p.0).sum::<u64>(), sent);
         assert_eq!(now.ports.values().map(|p| p.1).sum::<u64>(), received);
         assert_eq!(now.groups.iter().flat_map(|g| &g.latencies).map(|(_, n)| n).sum::<u64>(), received);
+        // Reading less gives the same.
+        let mut quick = traffic.counts(bench.clock.now());
+        assert!(quick.groups.iter().all(|g| g.latencies.is_empty()));
+        for (group, counts) in quick.groups.iter_mut().enumerate() {
+            counts.latencies = traffic.latencies(group);
+        }
+        assert_eq!(quick, now);
+        assert_eq!(traffic.handed_over().iter().sum::<u64>(), sent);
         before = now;
     }
     live.end_sending();

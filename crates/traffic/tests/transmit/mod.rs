@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use TransmitAction::{Pause, Resume, Start, Stop};
+use TransmitAction::{DropBacklog, Pause, Resume, Start, Stop};
 
 /// Departure of the first frame in virtual time, which begins at 1 ns.
 const LEAD: u64 = 1_001;
@@ -172,6 +172,40 @@ fn what_is_paused_is_resumed_and_what_is_stopped_is_not() {
     let grid = |at: u64| at.is_multiple_of(10_000) && !(MS..3 * MS).contains(&at);
     assert!(notes.borrow().iter().all(|(at, _)| grid(*at)));
     assert!(notes.borrow().windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn a_backlog_that_is_dropped_never_leaves_and_that_of_other_flows_does() {
+    // Flows that share a load keep their backlog unless all of them are selected.
+    for (shared, all, sent) in [
+        (false, false, [1_100, 1_000]),
+        (false, true, [1_100, 949]),
+        (true, false, [1_200, 1_000]),
+        (true, true, [1_100, 950]),
+    ] {
+        let (mut bench, _) = joined(1, u64::MAX);
+        let mut traffic = traffic_of(&TrialSpec { duration_s: 0.02, ..two(shared) }, Layout::one(2), SECOND);
+        drive(&mut bench, &mut traffic, LEAD + MS);
+        // Nobody drives the traffic for a millisecond, in which 100 and 50 frames become due, and one at its end.
+        while bench.clock.now() < Instant(LEAD + 2 * MS) {
+            bench.clock.wait(Instant(LEAD + 2 * MS));
+        }
+        let first = FlowSelect::Flows(&[0]);
+        traffic.transmit(first, Stop, None).unwrap();
+        traffic.transmit(if all { FlowSelect::All } else { first }, DropBacklog, None).unwrap();
+        traffic.transmit(first, Start, Some(ms(10))).unwrap();
+        drive(&mut bench, &mut traffic, u64::MAX);
+        let case = format!("shared {shared}, all {all}");
+        assert_eq!(traffic.handed_over(), sent, "{case}");
+        let result = merge(&traffic.reports());
+        for (g, sent) in result.groups.iter().zip(sent) {
+            let counts = (g.offered, g.received, g.lost, g.duplicated, g.reordered);
+            assert_eq!(counts, (sent, sent, 0, 0, 0), "{case}: {g:#?}");
+            assert_eq!(g.in_sequence + g.order_unknown, sent, "the sequence numbers go on: {g:#?}");
+        }
+        // What was dropped is known.
+        assert_eq!((result.intended(), result.health.unsent), (2_200, 2_200 - sent[0] - sent[1]), "{case}");
+    }
 }
 
 #[test]

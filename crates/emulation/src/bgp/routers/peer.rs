@@ -149,7 +149,10 @@ impl Peer {
 
     /// Its connections were dropped with the TCP stack.
     pub fn forget_connections(&mut self) {
-        (self.connection, self.colliding, self.unacknowledged) = (None, None, 0);
+        if let Some(colliding) = self.colliding.take() {
+            self.session.take_counts(&colliding.session);
+        }
+        (self.connection, self.unacknowledged) = (None, 0);
     }
 
     /// Its connection, and the connection that collides with it.
@@ -337,8 +340,8 @@ impl Peer {
                 stack.remove(own);
             }
             if let Some(colliding) = self.colliding.take() {
-                let mut session = colliding.session;
-                std::mem::swap(&mut self.session, &mut session);
+                let closed = std::mem::replace(&mut self.session, colliding.session);
+                self.session.take_counts(&closed);
                 self.connection = Some(colliding.connection);
                 self.accepted = true;
             }
@@ -346,6 +349,7 @@ impl Peer {
             stack.send_with(*connection, &mut |room| session.write(now, room));
             stack.close(*connection);
             stack.remove(*connection);
+            self.session.take_counts(session);
             self.colliding = None;
         }
     }

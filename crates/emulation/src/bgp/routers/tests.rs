@@ -9,10 +9,13 @@ use crate::tcp::{Protection, link};
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::trial::Family;
 use drophammer_wire::MacAddr;
-use drophammer_wire::bgp::{AfiSafi, notification::code};
+use drophammer_wire::bgp::message::{MAX_LEN, kind};
+use drophammer_wire::bgp::{AfiSafi, frame, notification::code};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
 use std::sync::Arc;
 
 mod protection;
@@ -395,9 +398,13 @@ fn who_is_stopped_and_started_at_once_comes_back() {
 
 #[test]
 fn of_two_that_connect_at_the_same_time_one_session_comes_about() {
+    let mut collisions = 0;
     for seed in 0..20 {
         for later_us in [0.0, 300.0, 1_000.0, 1_500.0, 2_500.0] {
             let mut world = World::new(3, [false, false], seed * 100);
+            let told = Rc::new(Cell::new(0));
+            let seen = told.clone();
+            world.check = Some(Box::new(move |packet| seen.set(seen.get() + notifications(packet))));
             for side in 0..2 {
                 let now = world.now;
                 (0..3).for_each(|peer| world.sides[side].start(now, peer));
@@ -405,12 +412,28 @@ fn of_two_that_connect_at_the_same_time_one_session_comes_about() {
             }
             assert!(world.up(4.0), "{seed} {later_us}");
             world.wait(30.0);
+            let counted = |side: &Side| (0..3).map(|peer| side.session(peer).sent().notifications).sum::<u64>();
+            assert_eq!(world.sides.iter().map(counted).sum::<u64>(), told.get(), "{seed} {later_us}");
+            collisions += u32::from(told.get() > 0);
             for side in &world.sides {
                 (0..3).for_each(|peer| assert_eq!((side.established(peer), side.losses(peer).0), (true, 0)));
                 assert_eq!((side.by_connection.len(), side.device.tcp().connections()), (3, 3), "nothing is left over");
             }
         }
     }
+    assert!(collisions > 10, "a NOTIFICATION ends the second connection in {collisions} of 100 worlds");
+}
+
+/// The NOTIFICATIONs in a packet.
+fn notifications(packet: &[u8]) -> u64 {
+    let sliced = etherparse::SlicedPacket::from_ip(packet).unwrap();
+    let Some(etherparse::TransportSlice::Tcp(tcp)) = &sliced.transport else { panic!("not TCP") };
+    let (mut rest, mut count) = (tcp.payload(), 0);
+    while let Ok(Some(message)) = frame(rest, MAX_LEN) {
+        count += u64::from(message.kind == kind::NOTIFICATION);
+        rest = &rest[message.message_len()..];
+    }
+    count
 }
 
 #[test]

@@ -394,7 +394,7 @@ proptest! {
                 (Start, _) | (Resume, Transmit::Paused) => Transmit::Started,
                 (Stop, _) => Transmit::Stopped,
                 (Pause, Transmit::Started) => Transmit::Paused,
-                (Pause | Resume, state) => state,
+                (Pause | Resume | TransmitAction::DropBacklog, state) => state,
             })
         };
         let mut expected: Vec<_> =

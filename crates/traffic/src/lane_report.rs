@@ -528,8 +528,17 @@ impl Departures<'_> {
 impl FlowReport {
     /// Returns the reported sequence numbers below `sent` that have not arrived and are not in `never_left`. Both lists ascend.
     pub(crate) fn missing(&self, sent: u64, never_left: &[Range<u64>]) -> impl DoubleEndedIterator<Item = u64> {
+        self.missing_ranges(sent, never_left).flatten()
+    }
+
+    /// Returns the numbers of [`FlowReport::missing`] as ascending ranges, of which some may be empty.
+    pub(crate) fn missing_ranges(
+        &self,
+        sent: u64,
+        never_left: &[Range<u64>],
+    ) -> impl DoubleEndedIterator<Item = Range<u64>> {
         let gaps = self.missing.iter().cloned().chain(std::iter::once(self.next_expected..sent));
-        gaps.flat_map(move |gap| without(gap.start..gap.end.min(sent), never_left)).flatten()
+        gaps.flat_map(move |gap| without(gap.start..gap.end.min(sent), never_left))
     }
 }
 

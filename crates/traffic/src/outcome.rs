@@ -391,7 +391,14 @@ fn counts_of_flow(
     {
         counts.first_lost_us = vec![DestinationCounts::NEVER; order.len() as usize];
         counts.last_lost_us = counts.first_lost_us.clone();
-        for sequence in received.missing(sent, &never_left) {
+        let places = u64::from(order.len());
+        // Every destination is in the first round of a range, and in the last. So a long outage costs no more than a short one.
+        let ends = received.missing_ranges(sent, &never_left).flat_map(|range| {
+            let first = range.start..range.end.min(range.start.saturating_add(places));
+            let last = range.end.saturating_sub(places).max(first.end)..range.end;
+            first.chain(last)
+        });
+        for sequence in ends {
             let us = (departures.of(sequence) / 1000).min(u64::from(DestinationCounts::NEVER - 1)) as u32;
             let destination = destination_of(sequence);
             let first = &mut counts.first_lost_us[destination];

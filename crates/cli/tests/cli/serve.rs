@@ -415,7 +415,7 @@ finish
     );
     assert_eq!((rows.len(), exact, latencies), (FLOWS, FLOWS, FLOWS), "{:?}", rows.iter().find(|row| !is_exact(row)));
     assert_eq!(pairs, 9 * FLOWS as u64, "the frames of each flow arrive in order");
-    assert!(each[1] < 100.0, "{each:?}");
+    assert!(each[1] < 150.0, "{each:?}");
 }
 
 #[test]

@@ -284,7 +284,7 @@ finish
 #[test]
 fn a_refused_suite_says_what_is_wrong_where_and_what_helps() {
     let body = r#"
-mkdir own && echo 'defaults: {repeats: many}' > own/more.yaml
+mkdir own && echo 'profil: quick' > own/more.yaml
 serve --suites own
 answer POST $BASE "$YAML" "include: more.yaml
 $(sed 's/forwarding_rate/forwarding_rat/; /defaults/d' short)"

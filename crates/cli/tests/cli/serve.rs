@@ -597,7 +597,6 @@ fn options_choose_tls_of_each_address() {
     for (options, tls) in [
         (&["--http"][..], [false, false]),
         (&[], [true, false]),
-        (&["--http", "--grpc-tls"], [false, true]),
         (&["--grpc-tls"], [true, true]),
     ] {
         let mut command = drophammer();

@@ -751,8 +751,8 @@ impl Drop for Bond {
             let give_back = self.hosts.iter().map(|host| self.request(host, What::Return, patience));
             let _ = timeout(patience, join_all(give_back)).await;
             if let Ok(Ok(bucket)) = timeout(patience, self.link.leases()).await {
-                for (key, revision) in keys {
-                    let _ = timeout(patience, end(&bucket, &key, revision)).await;
+                for (key, _) in keys {
+                    let _ = timeout(patience, end(&bucket, &key, &self.lease)).await;
                 }
             }
         };

@@ -92,8 +92,15 @@ async fn renew(bucket: &Store, key: &str, lease: &Lease, revision: u64) -> Resul
     renewed.map_err(|e| Problem::of(&format!("the lease of {key} is lost"), e))
 }
 
-/// Ends a lease.
-pub(crate) async fn end(bucket: &Store, key: &str, revision: u64) {
-    // If this fails, the lease expires by itself.
-    let _ = bucket.delete_expect_revision(key, Some(revision)).await;
+/// Ends a lease, if it is still held by its holder.
+pub(crate) async fn end(bucket: &Store, key: &str, lease: &Lease) {
+    // A renewal may still be on its way, and raise the revision after we have read it.
+    for _ in 0..3 {
+        let Ok(Some(entry)) = bucket.entry(key).await else { return };
+        let is_ours = decode::<Lease>(&entry.value).is_ok_and(|held| held.id == lease.id);
+        if !is_ours || bucket.delete_expect_revision(key, Some(entry.revision)).await.is_ok() {
+            return;
+        }
+    }
+    // The lease expires by itself.
 }

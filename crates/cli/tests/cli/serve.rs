@@ -594,11 +594,7 @@ fn client_hello() -> Vec<u8> {
 #[test]
 fn options_choose_tls_of_each_address() {
     use std::io::{BufRead, BufReader, Read, Write};
-    for (options, tls) in [
-        (&["--http"][..], [false, false]),
-        (&[], [true, false]),
-        (&["--grpc-tls"], [true, true]),
-    ] {
+    for (options, tls) in [(&["--http"][..], [false, false]), (&[], [true, false]), (&["--grpc-tls"], [true, true])] {
         let mut command = drophammer();
         command.args(["serve", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]).args(options);
         let mut serving = Serving(command.stdout(std::process::Stdio::piped()).spawn().unwrap());

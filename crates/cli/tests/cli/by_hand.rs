@@ -68,6 +68,11 @@ done
 chmod 755 inside
 TMPDIR=/run linux.uml mem=192M root=/dev/root rootfstype=hostfs rootflags=/ ro quiet selinux=0 panic=1 con=null con0=null,fd:1 \
     ssl=null umid=guest uml_dir=/run/ $links init="$PWD/inside" FOLDER="$PWD" PORTS="$PORTS" LANGUAGE="$LANGUAGE" > guest.log 2>&1 < /dev/null &
+guest=$!
+# The run waits for a link for 5 s, and on a busy machine the guest takes longer until it opens its interfaces.
+for i in $(seq "$PORTS"); do
+    until ip -o link show eth$i | grep -q LOWER_UP; do kill -0 $guest; sleep 0.1; done
+done
 status=0
 "$D" run suite.yaml --out out --plain --busy-host || status=$?
 cp guest.log load.log

@@ -2,6 +2,6 @@
 
 #[path = "../../../../fuzz/src/corpus.rs"]
 mod corpus;
-mod grpc;
-mod otg;
+mod malicious_grpc;
+mod malicious_otg;
 mod tls;

@@ -82,8 +82,8 @@ fn every_target_is_replayed() {
     // themselves.
     let there = [
         "../report/tests/reports/corpus.rs",
-        "../server/tests/api/grpc.rs",
-        "../server/tests/api/otg.rs",
+        "../server/tests/api/malicious_grpc.rs",
+        "../server/tests/api/malicious_otg.rs",
         "../agent/tests/corpus.rs",
     ]
     .map(text)

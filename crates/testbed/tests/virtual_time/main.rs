@@ -8,9 +8,9 @@ mod common;
 #[path = "../common/shared_clock.rs"]
 mod shared_clock;
 
-mod corpus;
 mod customer_bfd;
 mod figures;
+mod fuzz_corpora;
 mod mrt;
 mod mrt_recorded;
 mod routes;

@@ -77,7 +77,7 @@ fn ospf() {
 #[test]
 fn every_target_is_replayed() {
     let text = |path: &str| std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
-    let here = text("tests/virtual_time/corpus.rs");
+    let here = text("tests/virtual_time/fuzz_corpora.rs");
     // Crates that read stored runs, messages of the API and messages of other hosts replay the corpus of these targets
     // themselves.
     let there = [

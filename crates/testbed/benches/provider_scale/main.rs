@@ -7,7 +7,7 @@
 //!
 //! `cargo bench -p drophammer-testbed --bench provider_scale [-- CASE... [virtual|memory]]`, with the cases `sessions`, `routes`, `lsps`,
 //! `lsps-reduced`, `lsas`.
-//! `scale=0.1` runs a tenth of each number. Each case runs in a process of its own, so that memory is that of the case. It needs no privilege,
+//! `scale=0.1` runs a tenth of each number. Each case runs in its own process, so that its memory can be measured. It needs no privilege,
 //! and takes less than 3 minutes.
 
 mod cases;

@@ -52,7 +52,7 @@ fn checked() -> Result<(), String> {
     without.take_down().map_err(|e| e.to_string())
 }
 
-/// The third port of a suite has no partner in the loop, and the run goes on without it.
+/// With three ports, the loop joins the first two and leaves out the third.
 fn three_ports(lab: &mut Lab) -> Checked {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let suite = "suite: three\nprofile: quick\nrounds: 1\nduts:\n  - {name: dut, kind: bird}\nbgp: {families: [ipv4]}\nports:\n  \

@@ -192,11 +192,17 @@ struct Attentive {
     arrivals: Rc<RefCell<Vec<u64>>>,
     read: usize,
     polls: Vec<(Instant, usize)>,
+    /// How long the loop is held up whenever they have read a frame.
+    held: Rc<Cell<Held>>,
+    by: u64,
 }
 
 impl Control for Attentive {
     fn receive(&mut self, _: usize, _: Arrival<'_>) -> Result<(), PortError> {
         self.read += 1;
+        if self.by > 0 {
+            self.held.set(Some((0, self.by)));
+        }
         Ok(())
     }
 
@@ -229,12 +235,30 @@ fn hosts_get_the_frames_that_waited_during_a_hold_off_before_their_timers() {
     let inner = RefCell::new(&mut bench.clock as &mut dyn Clock);
     // More frames than one pass reads arrive meanwhile.
     let held = Rc::new(Cell::new(Some((5 * MS, 35 * MS))));
-    let mut clock = Real { inner, held, first_nap: Cell::new(None), wall: Rc::default() };
-    let mut hosts = Attentive { arrivals, read: 0, polls: Vec::new() };
+    let mut clock = Real { inner, held: held.clone(), first_nap: Cell::new(None), wall: Rc::default() };
+    let mut hosts = Attentive { arrivals, read: 0, polls: Vec::new(), held, by: 0 };
     drophammer_traffic::run(plan, &mut bench.ports, &mut clock, &mut hosts).unwrap();
     assert_eq!(hosts.read, 450);
     let unread: Vec<_> = hosts.polls.iter().filter(|(_, unread)| *unread > 0).collect();
     assert!(unread.is_empty(), "{unread:?}");
     let after = hosts.polls.iter().find(|(at, _)| at.0 > 10 * MS).unwrap().0;
     assert!((40 * MS..42 * MS).contains(&after.0), "{after:?}");
+}
+
+#[test]
+fn hosts_are_polled_although_every_pass_of_the_loop_takes_long_and_brings_frames() {
+    let mut bench = Bench::new(2, move |f, out| {
+        out.push(f.on(DELAY));
+        out.push(Out { at: Instant(f.at.0 + DELAY), port: 1, frame: vec![0xff; 60] });
+    });
+    let flows = vec![flow("all", 0, 1, Family::Ipv4, 16, 1.0)];
+    let plan = bench.plan(&spec("64", flows, Load::Constant { rate_pps: 1_000.0 }, 0.4));
+    let inner = RefCell::new(&mut bench.clock as &mut dyn Clock);
+    let held = Rc::new(Cell::new(None));
+    let mut clock = Real { inner, held: held.clone(), first_nap: Cell::new(None), wall: Rc::default() };
+    let mut hosts = Attentive { arrivals: Rc::default(), read: 0, polls: Vec::new(), held, by: 25 * MS };
+    drophammer_traffic::run(plan, &mut bench.ports, &mut clock, &mut hosts).unwrap();
+    assert_eq!(hosts.read, 400);
+    let longest = hosts.polls.windows(2).map(|pair| pair[1].0.since(pair[0].0)).max().unwrap();
+    assert!(longest < Duration::from_millis(80), "{longest:?}");
 }

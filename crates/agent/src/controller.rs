@@ -750,11 +750,11 @@ impl Drop for Bond {
             let patience = Duration::from_secs(2);
             let give_back = self.hosts.iter().map(|host| self.request(host, What::Return, patience));
             let _ = timeout(patience, join_all(give_back)).await;
-            if let Ok(Ok(bucket)) = timeout(patience, self.link.leases()).await {
-                for (key, _) in keys {
-                    let _ = timeout(patience, end(&bucket, &key, &self.lease)).await;
-                }
-            }
+            let end_all = async {
+                let Ok(bucket) = self.link.leases().await else { return };
+                join_all(keys.iter().map(|(key, _)| end(&bucket, key, &self.lease))).await;
+            };
+            let _ = timeout(LIFE, end_all).await;
         };
         // Inside the runtime nothing may block; the leases then expire by themselves.
         if tokio::runtime::Handle::try_current().is_err() {

@@ -3,7 +3,7 @@
 use crate::Problem;
 use crate::link::{LIFE, RENEW, patiently};
 use crate::message::{Lease, decode, encode};
-use async_nats::jetstream::kv::{CreateErrorKind, Store};
+use async_nats::jetstream::kv::{CreateErrorKind, Entry, Store};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::interval;
@@ -94,11 +94,12 @@ async fn renew(bucket: &Store, key: &str, lease: &Lease, revision: u64) -> Resul
 
 /// Ends a lease, if it is still held by its holder.
 pub(crate) async fn end(bucket: &Store, key: &str, lease: &Lease) {
-    // A renewal may still be on its way, and raise the revision after we have read it.
-    for _ in 0..3 {
-        let Ok(Some(entry)) = bucket.entry(key).await else { return };
-        let is_ours = decode::<Lease>(&entry.value).is_ok_and(|held| held.id == lease.id);
-        if !is_ours || bucket.delete_expect_revision(key, Some(entry.revision)).await.is_ok() {
+    // The server may be slow to answer, and a renewal on its way may raise the revision after we have read it.
+    for _ in 0..5 {
+        let Ok(read) = bucket.entry(key).await else { continue };
+        let is_ours = |entry: &Entry| decode::<Lease>(&entry.value).is_ok_and(|held| held.id == lease.id);
+        let Some(entry) = read.filter(is_ours) else { return };
+        if bucket.delete_expect_revision(key, Some(entry.revision)).await.is_ok() {
             return;
         }
     }

@@ -63,12 +63,18 @@ pub(super) fn is_sound(plan: &Plan, lane: &LaneCounts) -> bool {
         && lane.ports.len() == plan.layout.ports()
         && lane.ports.iter().all(|(sent, arrived)| *sent.max(arrived) <= MOST)
         && lane.sent.iter().all(|(flow, group, n)| (*flow as usize) < flows && *group < plan.groups.len() && *n <= MOST)
+        && lane.departures.iter().all(|(late, all)| *late.max(all) <= MOST)
+        && lane.drops.iter().all(|(port, n)| *port < lane.ports.len() && *n <= MOST)
         && lane.quiet.iter().all(|(flow, _)| (*flow as usize) < flows)
         && lane.never_left.iter().all(|(flow, n)| (*flow as usize) < flows && *n <= MOST)
         && lane.received.iter().all(|(flow, r)| *flow < flows && received(r).iter().all(|n| *n <= MOST))
         && lane.groups.iter().all(|g| {
             let latencies = g.latencies.iter().all(|(ns, frames)| *ns <= LATEST && *frames <= MOST);
-            latencies && group(g).iter().all(|n| *n <= MOST)
+            let arrivals = g.arrivals.iter().all(|at| {
+                at.first.max(at.last).0.max(at.latency_min_ns) <= LATEST
+                    && at.latency_sum_ns <= u128::from(LATEST) << 32
+            });
+            latencies && arrivals && group(g).iter().all(|n| *n <= MOST)
         })
 }
 

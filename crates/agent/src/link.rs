@@ -3,6 +3,7 @@
 use crate::Problem;
 use crate::message::{Announcement, Lease, decode};
 use async_nats::jetstream::kv::Store;
+use async_nats::jetstream::object_store::ObjectStore;
 use async_nats::jetstream::stream::{self, Stream};
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions, ServerAddr};
@@ -18,6 +19,10 @@ pub const AGENTS: &str = "drophammer-agents";
 pub const LEASES: &str = "drophammer-leases";
 /// Stream of reports.
 pub const RECORDS: &str = "drophammer-records";
+/// Bucket of captured frames, each file an object that its reader deletes.
+pub const CAPTURES: &str = "drophammer-captures";
+/// How long a file lives whose reader is gone.
+const UNREAD: Duration = Duration::from_secs(600);
 /// How long an entry lives if nobody renews it.
 pub const LIFE: Duration = Duration::from_secs(10);
 /// How often entries are renewed.
@@ -155,6 +160,21 @@ impl Link {
             let create = || self.jetstream.get_or_create_stream(config.clone());
             patiently(&format!("bucket {bucket}"), create).await.map_err(remedy)?;
         }
+        // An object store is a stream by convention (NATS ADR-20).
+        let config = stream::Config {
+            name: format!("OBJ_{CAPTURES}"),
+            subjects: vec![format!("$O.{CAPTURES}.C.>"), format!("$O.{CAPTURES}.M.>")],
+            max_age: UNREAD,
+            max_bytes: ROOM,
+            discard: stream::DiscardPolicy::New,
+            allow_rollup: true,
+            allow_direct: true,
+            storage: stream::StorageType::File,
+            num_replicas: 1,
+            ..stream::Config::default()
+        };
+        let create = || self.jetstream.get_or_create_stream(config.clone());
+        patiently(&format!("bucket {CAPTURES}"), create).await.map_err(remedy)?;
         let config = stream::Config {
             name: RECORDS.into(),
             subjects: vec!["drophammer.record.>".into()],
@@ -190,6 +210,14 @@ impl Link {
     /// As for [`Link::agents`].
     pub async fn records(&self) -> Result<Stream, Problem> {
         patiently("the stream of records", || self.jetstream.get_stream(RECORDS)).await
+    }
+
+    /// Opens the bucket of captured frames.
+    ///
+    /// # Errors
+    /// As for [`Link::agents`].
+    pub async fn captures(&self) -> Result<ObjectStore, Problem> {
+        patiently("the bucket of captures", || self.jetstream.get_object_store(CAPTURES)).await
     }
 
     /// Returns the agents that are there, by name.

@@ -1,8 +1,9 @@
 //! A configuration in force: open ports, the rig on them, flows and sessions.
 
+use super::captures::Captures;
 use super::convergence::Causes;
+use super::elsewhere;
 use super::routers;
-use super::tap::{Capture, Tap};
 use super::traffic::Flows;
 use crate::build::{Built, Link, RouterName, SessionName, SessionRange, build};
 use crate::model;
@@ -13,8 +14,8 @@ use drophammer_model::Instant;
 use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::routes::Change;
-use drophammer_port::{Clock, Port, SystemClock};
-use drophammer_rig::{Act, Action, Ports, Rig, Select, TrialKeys, Until};
+use drophammer_port::{Clock, Port, PortInfo, SystemClock};
+use drophammer_rig::{Act, Action, Capture, Ports, Rig, Select, Tap, TrialKeys, Until};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,8 @@ use std::time::Duration;
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 /// Time between two samples for rates.
 const SAMPLE: Duration = Duration::from_millis(250);
+/// How often traffic of other hosts is tried again that ends while it starts.
+const MOST_TRIES: usize = 2;
 /// Time for sessions to end in order.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -54,7 +57,7 @@ pub struct Bench {
     pub sessions: Vec<Session>,
     /// State of each router of other protocols.
     pub routers: Vec<Session>,
-    pub captures: Vec<Arc<Capture>>,
+    pub captures: Captures,
     pub links: Vec<Link>,
     keys: TrialKeys,
     /// Frames of the devices of each port when traffic began: sent, received.
@@ -79,6 +82,34 @@ fn is_virtual(interface: &str) -> bool {
     !std::path::Path::new(&format!("/sys/class/net/{interface}/device")).exists()
 }
 
+/// Open ports, what is known about each, and their captures.
+type Opened = (Ports, Vec<PortInfo>, Captures);
+
+/// Opens the ports of `config`, which are of this machine, or of other hosts and [checked](elsewhere::check).
+fn open(config: &Config, options: &Options, clock: SystemClock) -> Result<Opened, Vec<String>> {
+    let one = |e: String| vec![e];
+    let names: Vec<String> = config.ports.iter().map(|port| port.interface.clone()).collect();
+    if let Some(lender) = options.lender.as_ref().filter(|_| elsewhere::are_named(config)) {
+        let far = lender.open(&names, clock).map_err(|e| one(format!("ports: {e}")))?;
+        let infos = far.ports.iter().map(|port| port.info().clone()).collect();
+        return Ok((Ports::Far(far), infos, Captures::Elsewhere(vec![(false, false); names.len()])));
+    }
+    for (i, name) in names.iter().enumerate() {
+        (options.may_use)(name).map_err(|e| one(format!("ports[{i}].location: {e}")))?;
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let opened = match names.is_empty() {
+        true => Ok(Vec::new()),
+        false => drophammer_rig::open(&names, options.backend, 1, clock, None),
+    };
+    let opened = opened.map_err(|e| one(format!("ports: {e}")))?;
+    let infos = opened.iter().map(|port| port.info().clone()).collect();
+    let captures: Vec<Arc<Capture>> = opened.iter().map(|_| Arc::default()).collect();
+    let taps = opened.into_iter().zip(&captures);
+    let taps = taps.map(|(port, capture)| Box::new(Tap::new(port, capture.clone())) as Box<dyn Port + Send>).collect();
+    Ok((Ports::real(taps, clock, &[]), infos, Captures::Here(captures)))
+}
+
 /// Adds an error for each port whose interface has a smaller MTU than configured.
 fn check_mtu(config: &Config, links: &[Link]) -> Result<(), Vec<String>> {
     let smaller = |(port, link): (&model::Port, &Link)| {
@@ -97,33 +128,20 @@ impl Bench {
     /// # Errors
     /// Everything that is wrong with the configuration, or with an interface.
     pub fn open(config: Config, options: &Options, clock: SystemClock, seed: u64) -> Result<Bench, Vec<String>> {
-        let names: Vec<&str> = config.ports.iter().map(|port| port.interface.as_str()).collect();
-        let one = |e: String| vec![e];
-        for (i, name) in names.iter().enumerate() {
-            (options.may_use)(name).map_err(|e| one(format!("ports[{i}].location: {e}")))?;
-        }
-        let opened = match names.is_empty() {
-            true => Ok(Vec::new()),
-            false => drophammer_rig::open(&names, options.backend, 1, clock, None),
-        };
-        let opened = opened.map_err(|e| one(format!("ports: {e}")))?;
+        let (ports, infos, captures) = open(&config, options, clock)?;
+        let here = matches!(captures, Captures::Here(_));
         let origin_ns = u64::try_from(i128::from(clock.origin_ns()) + clock.wall_offset()).unwrap_or(0);
-        let captures: Vec<Arc<Capture>> = opened.iter().map(|_| Arc::default()).collect();
-        let link = |(port, config): (&(dyn Port + Send), &model::Port)| Link {
-            mtu: port.info().mtu,
-            largest_frame: port.info().largest_frame,
-            speed: config.speed.or_else(|| reported_speed(&config.interface)),
-            is_virtual: is_virtual(&config.interface),
+        let link = |(info, config): (&PortInfo, &model::Port)| Link {
+            mtu: info.mtu,
+            largest_frame: info.largest_frame,
+            speed: config.speed.or_else(|| reported_speed(&config.interface).filter(|_| here)),
+            is_virtual: here && is_virtual(&config.interface),
         };
-        let links: Vec<Link> = opened.iter().map(|port| &**port).zip(&config.ports).map(link).collect();
+        let links: Vec<Link> = infos.iter().zip(&config.ports).map(link).collect();
         check_mtu(&config, &links)?;
         let mut built = build(&config, &links, seed)?;
         routers::continue_sequences(&mut built.rig, clock.origin_ns());
-        let tap = |(port, capture): (_, &Arc<Capture>)| {
-            Box::new(Tap::new(port, capture.clone(), origin_ns)) as Box<dyn Port + Send>
-        };
-        let taps = opened.into_iter().zip(&captures).map(tap).collect();
-        let mut rig = Rig::new(Ports::real(taps, clock, &[]), &built.rig);
+        let mut rig = Rig::new(ports, &built.rig);
         let session = |(i, session): (usize, &SessionName)| {
             if let Some((routers, router)) = rig.session_mut(i) {
                 routers.keep_routes(router, true);
@@ -155,6 +173,12 @@ impl Bench {
             causes,
             origin_ns,
         })
+    }
+
+    /// The interfaces of this machine that are ports.
+    pub fn own_interfaces(&self) -> impl Iterator<Item = &str> {
+        let here = !self.rig.is_far();
+        self.config.ports.iter().filter(move |_| here).map(|port| port.interface.as_str())
     }
 
     /// Replaces the flows with those of `config`, which is otherwise unchanged. No flow may be active. Returns
@@ -195,7 +219,13 @@ impl Bench {
     pub fn start_flows(&mut self, flows: &[usize]) -> Result<(), String> {
         let was_running = self.flows.are_active();
         let Bench { rig, built, keys, flows: all, .. } = self;
-        all.start(rig, built, keys, flows)?;
+        let mut tries = 0..MOST_TRIES;
+        while let Err(why) = all.start(rig, built, keys, flows) {
+            // A host may have been too busy to be ready at the agreed start.
+            if tries.next().is_none() || !all.were_cut_off() {
+                return Err(why);
+            }
+        }
         if !was_running {
             for port in 0..self.before.len() {
                 self.before[port] = [self.rig.hosts().sent(port), self.rig.hosts().received(port)];
@@ -244,8 +274,13 @@ impl Bench {
         if self.samples.back().is_some_and(|last| now.since(last.at) < SAMPLE) {
             return;
         }
+        self.rig.ask_counts();
         self.flows.refresh(&mut self.rig);
-        self.samples.push_back(Sample { at: now, rows: self.row_sums(), ports: self.ports() });
+        // Other hosts have counted a little earlier, or not yet.
+        let Some(at) = self.rig.counted_at().filter(|at| self.samples.back().is_none_or(|last| last.at < *at)) else {
+            return;
+        };
+        self.samples.push_back(Sample { at, rows: self.row_sums(), ports: self.ports() });
         while self.samples.len() > 2 && now.since(self.samples[1].at) >= RATE_WINDOW {
             self.samples.pop_front();
         }
@@ -255,7 +290,8 @@ impl Bench {
     pub fn rates(&mut self) -> (Vec<[f64; 4]>, Vec<[f64; 4]>) {
         let (rows, ports) = (self.row_sums(), self.ports());
         let first = self.samples.front().filter(|_| self.flows.are_running());
-        let seconds = first.map_or(0.0, |first| self.rig.now().since(first.at).as_secs_f64());
+        let now = self.rig.counted_at().unwrap_or_else(|| self.rig.now());
+        let seconds = first.map_or(0.0, |first| now.since(first.at).as_secs_f64());
         let rate = |now: &Sums, before: Option<&Sums>| {
             let before = before.filter(|_| seconds > 1e-3);
             std::array::from_fn(|i| before.map_or(0.0, |before| now[i].saturating_sub(before[i]) as f64 / seconds))

@@ -1,4 +1,4 @@
-//! Counts of a row of flow metrics.
+//! Counts of a row of flow metrics, and what makes them doubtful.
 
 use drophammer_model::Instant;
 use drophammer_rig::Snapshot;
@@ -87,6 +87,17 @@ impl Counts {
         let (min, max) = self.extremes.or_else(|| latencies().extremes())?;
         Some([min as f64, self.latency_sum_ns as f64 / self.frames_rx.max(1) as f64, max as f64])
     }
+}
+
+/// Disturbances of a port's frames by the tester itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Disturbance {
+    /// Received frames that it lost.
+    pub drops: u64,
+    /// Frames that left more than 1 ms late.
+    pub late: u64,
+    /// All frames that left.
+    pub departures: u64,
 }
 
 /// Frames of each latency, ascending: lower end of the bucket in ns, and frames.

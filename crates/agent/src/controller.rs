@@ -98,9 +98,13 @@ impl Controller {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = Arc::new(runtime.map_err(|e| Problem::of("the threads of the connection", e))?);
         let (access, name) = (settings.access.clone(), format!("drophammer {}", settings.holder));
+        let captures = settings.captures;
         let connected = runtime.spawn(async move {
             let link = Link::connect(&access, &name).await?;
             link.prepare().await?;
+            if captures {
+                link.prepare_captures().await?;
+            }
             Ok::<_, Problem>(link)
         });
         let link = runtime.block_on(connected).map_err(|e| Problem::of("the connection", e))??;

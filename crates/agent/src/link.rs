@@ -21,6 +21,8 @@ pub const LEASES: &str = "drophammer-leases";
 pub const RECORDS: &str = "drophammer-records";
 /// Bucket of captured frames, each file an object that its reader deletes.
 pub const CAPTURES: &str = "drophammer-captures";
+/// Largest size of the bucket in bytes: eight files of the largest size, because files are deleted once they are read.
+const CAPTURED: i64 = 512 << 20;
 /// How long a file lives whose reader is gone.
 const UNREAD: Duration = Duration::from_secs(600);
 /// How long an entry lives if nobody renews it.
@@ -160,21 +162,6 @@ impl Link {
             let create = || self.jetstream.get_or_create_stream(config.clone());
             patiently(&format!("bucket {bucket}"), create).await.map_err(remedy)?;
         }
-        // An object store is a stream by convention (NATS ADR-20).
-        let config = stream::Config {
-            name: format!("OBJ_{CAPTURES}"),
-            subjects: vec![format!("$O.{CAPTURES}.C.>"), format!("$O.{CAPTURES}.M.>")],
-            max_age: UNREAD,
-            max_bytes: ROOM,
-            discard: stream::DiscardPolicy::New,
-            allow_rollup: true,
-            allow_direct: true,
-            storage: stream::StorageType::File,
-            num_replicas: 1,
-            ..stream::Config::default()
-        };
-        let create = || self.jetstream.get_or_create_stream(config.clone());
-        patiently(&format!("bucket {CAPTURES}"), create).await.map_err(remedy)?;
         let config = stream::Config {
             name: RECORDS.into(),
             subjects: vec!["drophammer.record.>".into()],
@@ -186,6 +173,29 @@ impl Link {
         };
         let create = || self.jetstream.get_or_create_stream(config.clone());
         patiently(&format!("stream {RECORDS}"), create).await.map(drop).map_err(remedy)
+    }
+
+    /// Creates the bucket of captures, unless it is there.
+    ///
+    /// # Errors
+    /// As for [`Link::prepare`].
+    pub async fn prepare_captures(&self) -> Result<(), Problem> {
+        // An object store is a stream by convention (NATS ADR-20).
+        let config = stream::Config {
+            name: format!("OBJ_{CAPTURES}"),
+            subjects: vec![format!("$O.{CAPTURES}.C.>"), format!("$O.{CAPTURES}.M.>")],
+            max_age: UNREAD,
+            max_bytes: CAPTURED,
+            discard: stream::DiscardPolicy::New,
+            allow_rollup: true,
+            allow_direct: true,
+            storage: stream::StorageType::File,
+            num_replicas: 1,
+            ..stream::Config::default()
+        };
+        let create = || self.jetstream.get_or_create_stream(config.clone());
+        let remedy = |e: Problem| Problem(format!("{e}; does the server have room?"));
+        patiently(&format!("bucket {CAPTURES}"), create).await.map(drop).map_err(remedy)
     }
 
     /// Opens the bucket of agents.

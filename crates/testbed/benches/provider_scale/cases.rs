@@ -120,7 +120,6 @@ fn sessions(world: World, scale: f64) {
             assert_eq!((&lost, truth.up, truth.downs), (&Vec::new(), count, 0));
         }
         let lost = if lost.is_empty() { String::new() } else { format!(": {}", lost.join("; ")) };
-        // If this program or the device gets no processor for 600 ms, sessions must end: the last packet was sent up to 300 ms before.
         let late = (0..16).map(|port| bed.rig().hosts().late(port)).max().unwrap_or_default().as_secs_f64() * 1e3;
         let (name, BfdTruth { up, downs, .. }) = (world.name(), truth);
         println!(

@@ -89,7 +89,11 @@ fn refused_frames_are_sent_first_and_in_their_order() {
     let mut hosts = Hosts::new(&Config { seed: 1, ports: vec![port] });
     let poll = |hosts: &mut Hosts, now: u64| {
         let mut offered = Vec::new();
-        hosts.poll(Instant(now), &mut |_, frame| Ok(offered.push(frame.to_vec())).map(|()| true)).unwrap();
+        let mut send = |_, frame: &[u8]| {
+            offered.push(frame.to_vec());
+            Ok(true)
+        };
+        hosts.poll(Instant(now), &mut send).unwrap();
         offered
     };
     let asked = poll(&mut hosts, 1);

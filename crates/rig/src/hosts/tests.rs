@@ -89,11 +89,12 @@ fn refused_frames_are_sent_first_and_in_their_order() {
     let mut hosts = Hosts::new(&Config { seed: 1, ports: vec![port] });
     let poll = |hosts: &mut Hosts, now: u64| {
         let mut offered = Vec::new();
-        let mut send = |_, frame: &[u8]| {
-            offered.push(frame.to_vec());
-            Ok(true)
-        };
-        hosts.poll(Instant(now), &mut send).unwrap();
+        hosts
+            .poll(Instant(now), &mut |_, frame| {
+                offered.push(frame.to_vec());
+                Ok(true)
+            })
+            .unwrap();
         offered
     };
     let asked = poll(&mut hosts, 1);

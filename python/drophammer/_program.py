@@ -153,7 +153,8 @@ def _end(child: "subprocess.Popen[str]") -> None:
     """Ends the program as Ctrl-C does and waits until it has cleaned up; a second interrupt ends it immediately."""
     child.terminate()
     try:
-        _output(child, lambda _: None)
+        # The exception may have come in the middle of a line, whose rest is no event.
+        _output(child, None)
     except BaseException:
         child.kill()
         raise

@@ -20,10 +20,11 @@ pub const VERSION: &str = "1.2.3";
 pub const LONG: Duration = Duration::from_secs(60);
 /// How long agents go on sending after the last heartbeat of their controller.
 pub const SILENCE: Duration = Duration::from_secs(2);
-/// Trials of [`trials`], their length, and the frames of each: intended, offered, received, lost.
-pub const TRIALS: u64 = 10;
-pub const DURATION: Duration = Duration::from_millis(600);
-pub const COUNTS: (u64, u64, u64, u64) = (2_400, 2_400, 2_400, 0);
+/// Length of each of the [`trials`], and its frames: intended, offered, received, lost.
+pub const DURATION: Duration = Duration::from_millis(1_200);
+pub const COUNTS: (u64, u64, u64, u64) = (4_800, 4_800, 4_800, 0);
+/// The ports of the two hosts of [`rig`].
+pub const PORTS: [&str; 2] = ["t0", "t1"];
 const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
 const ROLE: &str = "DROPHAMMER_TEST_ROLE";
 /// Seconds by which the steady clock of a process is ahead: it runs in a time namespace.
@@ -179,17 +180,21 @@ pub fn driver(bed: &Bed, silence: Duration) -> Result<Process, String> {
     process("driver", bed, &[("SILENCE_MS", &silence.as_millis().to_string())])
 }
 
-/// Starts another process that runs [`TRIALS`] trials, and fails unless all are whole.
+/// Starts another process that runs trials until its standard input ends, and fails unless all are whole.
 pub fn trials(bed: &Bed, variables: &[(&str, &str)]) -> Result<Process, String> {
-    process("trials", bed, variables)
+    command("trials", bed, variables)?.stdin(Stdio::piped()).spawn().map(Process).map_err(|e| e.to_string())
 }
 
 fn run_trials(mut bench: Bench) -> Checked {
-    for trial in 1..=TRIALS {
+    let enough = std::thread::spawn(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
+    let mut trials = 0;
+    while !enough.is_finished() {
+        trials += 1;
         let result = bench.when_ready(|bench| bench.run(&spec(DURATION)))?;
         let counts = (result.intended(), result.offered(), result.received(), result.lost());
-        ensure(counts == COUNTS, format!("trial {trial}: {counts:?} {:?}", result.health))?;
+        ensure(counts == COUNTS, format!("trial {trials}: {counts:?} {:?}", result.health))?;
     }
+    eprintln!("{trials} trials, all whole");
     Ok(())
 }
 
@@ -310,30 +315,49 @@ impl Bench {
         self.finish()
     }
 
-    /// Runs a trial by `run`, again if a host was not ready in time, which happens on a busy machine. No other reason is good.
-    pub fn when_ready(
+    /// Returns what `run` returns, and runs it again while `spoilt` says that its error is the machine's. Prints how often it was repeated.
+    fn repeated<T>(
         &mut self,
-        run: impl Fn(&mut Bench) -> Result<TrialResult, String>,
-    ) -> Result<TrialResult, String> {
-        let begun = Instant::now();
+        run: impl Fn(&mut Bench) -> Result<T, String>,
+        spoilt: impl Fn(&str) -> bool,
+    ) -> Result<T, String> {
+        let (begun, mut times) = (Instant::now(), 0);
         loop {
             match run(self) {
-                Err(why) if why.contains("later than agreed") && begun.elapsed() < LONG => eprintln!("repeated: {why}"),
+                Err(why) if spoilt(&why) && begun.elapsed() < LONG => {
+                    times += 1;
+                    eprintln!("repeated, {times}: {why}");
+                }
                 other => return other,
             }
         }
     }
 
+    /// Runs a trial by `run`, again if a host was not ready in time or was not heard, which happens on a busy machine. No other
+    /// reason is good.
+    pub fn when_ready<T>(&mut self, run: impl Fn(&mut Bench) -> Result<T, String>) -> Result<T, String> {
+        self.repeated(run, |why| ["later than agreed", "was not heard for"].iter().any(|busy| why.contains(busy)))
+    }
+
+    /// Starts a trial, and drives it until both ports have sent 400 frames.
+    pub fn under_way(&mut self, spec: &TrialSpec) -> Checked {
+        self.when_ready(|bench| {
+            let before = PORTS.map(sent);
+            bench.start(spec)?;
+            let begun = Instant::now();
+            while PORTS.iter().zip(before).any(|(port, before)| sent(port) < before + 400) {
+                ensure(begun.elapsed() < LONG, "the ports send nothing")?;
+                let end = bench.rig.now() + Duration::from_millis(20);
+                bench.rig.drive(end, &|| false).map_err(|e| e.to_string())?;
+            }
+            Ok(())
+        })
+    }
+
     /// Runs a trial. As in a test, it is repeated if it is void: the server may be gone while it starts, or a host may not be
     /// ready in time on a busy machine.
     pub fn complete(&mut self, spec: &TrialSpec) -> Result<TrialResult, String> {
-        let begun = Instant::now();
-        loop {
-            match self.run(spec) {
-                Err(why) if begun.elapsed() < LONG => eprintln!("repeated: {why}"),
-                other => return other,
-            }
-        }
+        self.repeated(|bench| bench.run(spec), |_| true)
     }
 }
 

@@ -2,54 +2,84 @@
 
 use crate::anew::Checked;
 use crate::bench::{
-    Bed, Bench, COUNTS, DURATION, LONG, ORDINARY, SILENCE, TRIALS, agent, agents, driver, ensure, rig, sent, signal,
+    Bed, Bench, COUNTS, DURATION, LONG, ORDINARY, PORTS, SILENCE, agent, agents, driver, ensure, rig, sent, signal,
     spec, trials, until, whole,
 };
 use crate::{bounded, slow, twice};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Tolerance for detecting that traffic has stopped, because the machine may be busy.
-const SLACK: Duration = Duration::from_millis(500);
+/// Tolerance for detecting that traffic has stopped, because the machine may be busy. An agent that did not know the limit would
+/// send far longer: until its ports are no longer leased.
+const SLACK: Duration = Duration::from_secs(3);
+/// Longest time for which a busy machine keeps a sender from sending.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Steps of a wall clock, each in a trial.
+const STEPS: u64 = 10;
 
-/// Waits until an interface has sent nothing for 200 ms. Returns when it sent the last frame.
-fn quiet(interface: &str) -> Result<Instant, String> {
-    let (mut last, mut at) = (sent(interface), Instant::now());
+/// Waits until none of the interfaces sends any more. Returns how long after `from` each of them sent its last frame.
+fn quiet<const N: usize>(interfaces: [&str; N], from: Instant) -> Result<[Duration; N], String> {
+    let mut last = interfaces.map(|interface| (sent(interface), from));
     until("quiet", || {
-        let now = sent(interface);
-        if now != last {
-            (last, at) = (now, Instant::now());
+        for (interface, (frames, at)) in interfaces.iter().zip(&mut last) {
+            let now = sent(interface);
+            if now != *frames {
+                (*frames, *at) = (now, Instant::now());
+            }
         }
-        at.elapsed() > Duration::from_millis(200)
+        from.elapsed() > PAUSE && last.iter().all(|(_, at)| at.elapsed() > PAUSE)
     })?;
-    Ok(at)
+    Ok(last.map(|(_, at)| at.saturating_duration_since(from)))
+}
+
+/// Waits until both ports are quiet, and fails if one of them has sent for longer than `most` since `from`.
+fn stop_within(most: Duration, from: Instant) -> Result<[Duration; 2], String> {
+    let stopped = quiet(PORTS, from)?;
+    ensure(
+        stopped.iter().all(|after| *after < most),
+        format!("{PORTS:?} sent for {stopped:?} without the controller"),
+    )?;
+    Ok(stopped)
 }
 
 pub fn controller_killed() -> Checked {
-    // A limit shorter than the default also works.
-    stops_within(SILENCE)?;
-    stops_within(Duration::from_millis(300))
+    // A limit shorter than the default also works: traffic stops before the default is over. A busy machine can delay that, or have no
+    // traffic when the controller is killed, but not every time.
+    const TRIES: u32 = 4;
+    for (silence, most) in [(SILENCE, SILENCE + SLACK), (Duration::from_millis(300), SILENCE / 2)] {
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let stopped = stops_after(silence)?;
+            eprintln!(
+                "limit {silence:?}, attempt {tried}: {PORTS:?} stopped {stopped:?} after the controller was killed"
+            );
+            if stopped.iter().all(|after| *after < most) && stopped.iter().any(|after| !after.is_zero()) {
+                break;
+            }
+            ensure(tried < TRIES, format!("no traffic stopped within {most:?}, in {TRIES} attempts"))?;
+        }
+    }
+    Ok(())
 }
 
-fn stops_within(silence: Duration) -> Checked {
+/// Kills the controller. Returns how long each port went on sending.
+fn stops_after(silence: Duration) -> Result<[Duration; 2], String> {
     let bed = Bed::up()?;
     let _agents = agents(&bed)?;
     let mut driver = driver(&bed, silence)?;
-    until("traffic", || sent("t0") > 1_000 && sent("t1") > 1_000)?;
+    until("traffic", || PORTS.iter().all(|port| sent(port) > 1_000))?;
     let killed = Instant::now();
     driver.0.kill().map_err(|e| e.to_string())?;
-    for interface in ["t0", "t1"] {
-        let stopped = quiet(interface)?.saturating_duration_since(killed);
-        ensure(stopped < silence + SLACK, format!("{interface} sent for {stopped:?} without its controller"))?;
-        eprintln!("{interface} stopped {stopped:?} after the controller was killed");
-    }
+    let stopped = stop_within(silence + SLACK, killed)?;
     // The leases expire by themselves, and another controller can use the ports.
     let mut bench = None;
     until("the leases end", || {
         bench = rig(&bed, "the next").ok();
         bench.is_some()
     })?;
-    whole(&mut bench.ok_or("no rig")?)
+    whole(&mut bench.ok_or("no rig")?)?;
+    Ok(stopped)
 }
 
 pub fn agent_killed() -> Checked {
@@ -58,14 +88,11 @@ pub fn agent_killed() -> Checked {
     let mut second = agent(&bed, "host2", "t1", &[])?;
     let mut bench = rig(&bed, "tester")?;
     for attempt in 1..=2 {
-        bench.start(&spec(Duration::from_secs(600)))?;
-        let end = bench.rig.now() + Duration::from_millis(700);
-        bench.rig.drive(end, &|| false).map_err(|e| e.to_string())?;
+        bench.under_way(&spec(Duration::from_secs(600)))?;
         second.0.kill().map_err(|e| e.to_string())?;
         let Err(why) = bench.finish() else { return Err("a trial without one of its hosts has a result".into()) };
         ensure(why.contains("host2"), format!("attempt {attempt}: {why}"))?;
-        let stopped = quiet("t0");
-        ensure(stopped.is_ok(), "the other host keeps running")?;
+        quiet(["t0"], Instant::now()).map_err(|_| "the other host keeps running")?;
         second = agent(&bed, "host2", "t1", &[])?;
         whole(&mut bench)?;
     }
@@ -78,9 +105,7 @@ pub fn server_stopped() -> Checked {
     let _agents = agents(&bed)?;
     let mut bench = rig(&bed, "tester")?;
     for cut in [Duration::from_millis(500), Duration::from_secs(5)] {
-        bench.start(&spec(Duration::from_secs(8)))?;
-        let end = bench.rig.now() + Duration::from_secs(1);
-        bench.rig.drive(end, &|| false).map_err(|e| e.to_string())?;
+        bench.under_way(&spec(Duration::from_secs(8)))?;
         bed.signal("-STOP")?;
         std::thread::sleep(cut);
         bed.signal("-CONT")?;
@@ -94,15 +119,10 @@ pub fn server_stopped() -> Checked {
         }
         whole(&mut bench)?;
     }
-    bench.start(&spec(Duration::from_secs(600)))?;
-    let end = bench.rig.now() + Duration::from_secs(1);
-    bench.rig.drive(end, &|| false).map_err(|e| e.to_string())?;
+    bench.under_way(&spec(Duration::from_secs(600)))?;
     let cut = Instant::now();
     bed.signal("-STOP")?;
-    for interface in ["t0", "t1"] {
-        let stopped = quiet(interface)?.saturating_duration_since(cut);
-        ensure(stopped < SILENCE + SLACK, format!("{interface} sent for {stopped:?}"))?;
-    }
+    stop_within(SILENCE + SLACK, cut)?;
     ensure(bench.finish().is_err(), "a trial that was cut off for good has a result")
 }
 
@@ -111,9 +131,7 @@ pub fn server_restarted() -> Checked {
     let _agents = agents(&bed)?;
     let mut bench = rig(&bed, "tester")?;
     for _ in 0..3 {
-        bench.start(&spec(Duration::from_secs(3)))?;
-        let end = bench.rig.now() + Duration::from_secs(1);
-        bench.rig.drive(end, &|| false).map_err(|e| e.to_string())?;
+        bench.under_way(&spec(Duration::from_secs(3)))?;
         drophammer_agent::bed::down(&bed.server.folder).map_err(|e| e.0)?;
         bed.server.up().map_err(|e| e.0)?;
         match bench.finish() {
@@ -175,15 +193,11 @@ pub fn messages_repeated() -> Checked {
     }
     drop(bench);
     let mut driver = driver(&bed, SILENCE)?;
-    let before = ["t0", "t1"].map(sent);
-    until("traffic", || sent("t0") > before[0] + 1_000 && sent("t1") > before[1] + 1_000)?;
+    let before = PORTS.map(sent);
+    until("traffic", || PORTS.iter().zip(before).all(|(port, before)| sent(port) > before + 1_000))?;
     let killed = Instant::now();
     driver.0.kill().map_err(|e| e.to_string())?;
-    for interface in ["t0", "t1"] {
-        let stopped = quiet(interface)?.saturating_duration_since(killed);
-        ensure(stopped < SILENCE + SLACK, format!("{interface} sent for {stopped:?} without its controller"))?;
-    }
-    Ok(())
+    stop_within(SILENCE + SLACK, killed).map(drop)
 }
 
 /// What a process needs so that SIGUSR1 adds a second to its steady clock, which then has a name of its own.
@@ -211,9 +225,7 @@ pub fn clock_stepped() -> Checked {
     let mut bench = rig(&bed, "tester")?;
     whole(&mut bench)?;
     for _ in 0..2 {
-        bench.start(&spec(Duration::from_secs(3)))?;
-        let end = bench.rig.now() + Duration::from_millis(700);
-        bench.rig.drive(end, &|| false).map_err(|e| e.to_string())?;
+        bench.under_way(&spec(Duration::from_secs(3)))?;
         signal(second.0.id(), "-USR1")?;
         let void = bench.finish().err().ok_or("a trial in which a clock jumped has a result")?;
         eprintln!("clock stepped: {void}");
@@ -241,11 +253,9 @@ pub fn wall_clock_stepped() -> Checked {
     let _first = agent(&bed, "host1", "t0", &[(ORDINARY, "")])?;
     let second = agent(&bed, "host2", "t1", &steps)?;
     let mut bench = rig(&bed, "tester")?;
-    for trial in 1..=TRIALS {
+    for trial in 1..=STEPS {
         let stepped = |bench: &mut Bench| {
-            bench.start(&spec(DURATION))?;
-            let end = bench.rig.now() + DURATION;
-            bench.rig.drive(end, &|| false).map_err(|e| e.to_string())?;
+            bench.under_way(&spec(DURATION))?;
             signal(second.0.id(), "-USR1")?;
             bench.finish()
         };
@@ -258,12 +268,13 @@ pub fn wall_clock_stepped() -> Checked {
     drop(bench);
     let before = sent("t0");
     let mut trials = trials(&bed, &steps)?;
-    for step in 0..TRIALS {
-        // In the middle of each trial.
-        until("the next trial", || sent("t0") >= before + step * 1_200 + 600 || !trials.runs())?;
+    for step in 0..STEPS {
+        // In the middle of each trial. The controller has further trials until it is told that this is enough.
+        until("the next trial", || sent("t0") >= before + step * 2_400 + 1_200 || !trials.runs())?;
         ensure(trials.runs(), "the controller has ended early")?;
         signal(trials.0.id(), "-USR1")?;
     }
+    // Waiting closes its standard input.
     let ended = trials.0.wait().map_err(|e| e.to_string())?;
     ensure(ended.success(), format!("the controller whose wall clock was stepped: {ended}"))
 }

@@ -17,6 +17,7 @@ use drophammer_agent::link::Access;
 use drophammer_model::trial::TrialResult;
 use drophammer_rig::{Lender as _, Until};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Runs this program as a case, or as one of its helper processes.
@@ -104,19 +105,27 @@ fn live() -> Checked {
     let bed = Bed::up()?;
     let _agents = agents(&bed)?;
     let mut bench = bench::rig(&bed, "tester")?;
-    let live = bench.start(&spec(Duration::from_secs(600)))?;
-    let display = std::thread::spawn(move || {
-        let mut seen = Vec::new();
-        let both = bench::until("sums", || {
-            let totals = live.totals(Duration::from_secs(1));
-            seen.extend(totals.filter(|totals| totals.offered > 2_000 && totals.received > 2_000));
-            seen.len() >= 2
-        });
-        live.end_sending();
-        both.map(|()| seen)
-    });
-    let result = bench.finish()?;
-    let seen = display.join().map_err(|_| "the display failed")??;
+    let (result, seen) = bench.when_ready(|bench| {
+        let live = bench.start(&spec(Duration::from_secs(600)))?;
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let display = scope.spawn(|| {
+                let mut seen = Vec::new();
+                let both = bench::until("sums", || {
+                    let totals = live.totals(Duration::from_secs(1));
+                    seen.extend(totals.filter(|totals| totals.offered > 2_000 && totals.received > 2_000));
+                    seen.len() >= 2 || over.load(Ordering::Relaxed)
+                });
+                live.end_sending();
+                both.map(|()| seen)
+            });
+            let result = bench.finish();
+            over.store(true, Ordering::Relaxed);
+            let seen = display.join().map_err(|_| "the display failed")?;
+            Ok((result?, seen?))
+        })
+    })?;
+    ensure(seen.len() == 2, format!("{seen:?}"))?;
     let grows = seen.windows(2).all(|pair| pair[0].offered <= pair[1].offered && pair[0].elapsed < pair[1].elapsed);
     ensure(grows && seen.iter().all(|totals| totals.offered <= result.offered()), format!("{seen:?}"))?;
     // Frames that will never be due do not count as intended.

@@ -210,16 +210,18 @@ pub fn sixteen() -> Checked {
     }
     let records = bed.records()?;
     ensure(records >= 3 * HOSTS as u64, format!("{records} records of three trials on sixteen hosts"))?;
-    bench.start(&mesh_of::<16>(Duration::from_secs(600)))?;
     let drive = |bench: &mut Bench, time: Duration| {
         let end = bench.rig.now() + time;
         bench.rig.drive(end, &|| false).map_err(|e| e.to_string())
     };
-    drive(bench, Duration::from_secs(1))?;
-    let (before, begun) = (messages()?, Instant::now());
-    drive(bench, Duration::from_secs(2))?;
-    let (after, seconds) = (messages()?, begun.elapsed().as_secs_f64());
-    let rates = [0, 1].map(|way| (after[way] - before[way]) as f64 / seconds);
+    let rates = bench.when_ready(|bench| {
+        bench.start(&mesh_of::<16>(Duration::from_secs(600)))?;
+        drive(bench, Duration::from_secs(1))?;
+        let (before, begun) = (messages()?, Instant::now());
+        drive(bench, Duration::from_secs(2))?;
+        let (after, seconds) = (messages()?, begun.elapsed().as_secs_f64());
+        Ok([0, 1].map(|way| (after[way] - before[way]) as f64 / seconds))
+    })?;
     eprintln!(
         "while sixteen hosts send, the server gets {:.0} messages per second and sends {:.0}",
         rates[0], rates[1]

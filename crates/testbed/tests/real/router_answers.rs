@@ -12,7 +12,7 @@ const SUITE: &str = "suite: answers\nprofile: quick\nrounds: 1\n\
     ports:\n  - {name: p1, speed: 5 Mbit/s}\n  - {name: p2, speed: 5 Mbit/s}\n\
     defaults: {frame_sizes: [128]}\ntests:\n\
     \x20 - ping_delay: {families: [ipv4, ipv6], pings: 10}\n\
-    \x20 - overload: {management: [ping, ssh, snmp], direction: unidirectional, trial_duration: 500 ms, final_trial_duration: 200 ms, search_duration_max: 2 s}\n";
+    \x20 - overload: {management: [ping, ssh, snmp], direction: unidirectional, trial_duration: 1500 ms, final_trial_duration: 1 s, search_duration_max: 6 s}\n";
 
 fn text(outcome: &Outcome, table: &str, row: usize, column: &str) -> String {
     let table = outcome.tables.iter().find(|t| t.key == table);

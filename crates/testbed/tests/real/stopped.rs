@@ -10,13 +10,16 @@ use drophammer_model::record::TrialRecord;
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::{Family, Load, Validity};
 use drophammer_port::af_packet::AfPacket;
+use drophammer_port::priority::HighPriority;
 use drophammer_port::{Port, PortError, Sent, SystemClock, pass_on};
 use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::{Session, config, device};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::path::Path;
-use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Time for which the process is stopped.
@@ -26,7 +29,7 @@ const LATE_NS: u64 = 40_000_000;
 const SECONDS: f64 = 1.0;
 /// Maximum number of attempts. Other programs may keep this machine so busy that a trial is rightly invalid and proves
 /// nothing.
-const TRIES: usize = 10;
+const TRIES: usize = 20;
 
 struct Case {
     name: &'static str,
@@ -40,21 +43,27 @@ const CASES: [Case; 3] = [
     Case { name: "a_stop_at_higher_load_is_the_devices", rate_pps: 100_000.0, stopped: true },
 ];
 
-/// A port that reports when a given number of frames has been sent.
+/// A port that reports when half of the frames of a trial have been sent, and notes when most of them have been sent.
 struct Counted {
     inner: AfPacket,
-    left: Option<usize>,
+    /// Frames to send until half of them and until most of them have been sent; `None` if nobody waits for that.
+    left: Option<[usize; 2]>,
     half_sent: Sender<()>,
+    most_sent: Arc<OnceLock<Instant>>,
 }
 
 impl Port for Counted {
     pass_on!(inner: info, slots, receive, counters);
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        if let Some(left) = self.left {
-            self.left = left.checked_sub(frames);
-            if self.left.is_none() {
+        if let Some(left) = &mut self.left {
+            let before = *left;
+            left.iter_mut().for_each(|left| *left = left.saturating_sub(frames));
+            if before[0] > 0 && left[0] == 0 {
                 let _ = self.half_sent.send(());
+            }
+            if left[1] == 0 {
+                let _ = self.most_sent.set(Instant::now());
             }
         }
         self.inner.send(frames)
@@ -88,20 +97,17 @@ fn device_process() -> Result<u32, String> {
     pids.find(is_device).ok_or_else(|| "the device has no process".into())
 }
 
-/// Sends a signal to a process. Returns when it has been sent.
-fn signal(name: &str, pid: u32) -> Checked {
-    let done = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().map_err(|e| e.to_string())?;
-    check(done.success(), || format!("kill -{name} {pid}"))
-}
-
-/// Waits for a message, then stops the process for [`STOP`]. Returns the longest time for which it was stopped.
-fn stop_when_told(told: &Receiver<()>, pid: u32) -> Result<Duration, String> {
+/// Waits for a message, then stops the process for [`STOP`]. Returns when that time was over.
+fn stop_when_told(told: &Receiver<()>, pid: u32) -> Result<Instant, String> {
+    let pid = Pid::from_raw(pid.cast_signed());
     told.recv().map_err(|_| "the trial did not get to its middle")?;
-    let start = Instant::now();
-    signal("STOP", pid)?;
+    // It shares a processor with the tester.
+    let _priority = HighPriority::new();
+    kill(pid, Signal::SIGSTOP).map_err(|e| format!("SIGSTOP: {e}"))?;
     std::thread::sleep(STOP);
-    signal("CONT", pid)?;
-    Ok(start.elapsed())
+    let over = Instant::now();
+    kill(pid, Signal::SIGCONT).map_err(|e| format!("SIGCONT: {e}"))?;
+    Ok(over)
 }
 
 /// Number of frames that the device itself has lost since it was brought up.
@@ -111,26 +117,36 @@ fn lost_by_itself(device: &mut ProgramDut) -> Result<u64, String> {
     Ok(count("truth.receive_overflow")? + count("truth.transmit_refused")?)
 }
 
-/// Runs the first trial of a test with full monitoring of the host. Returns the trial, and the number of frames that
-/// the device itself lost meanwhile.
-fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRecord, u64), String> {
+/// A trial, and what happened meanwhile.
+struct Seen {
+    trial: TrialRecord,
+    /// Frames that the device itself lost.
+    lost_by_itself: u64,
+    /// True if no frame was sent after the stop, so that it cannot show.
+    stopped_too_late: bool,
+}
+
+/// Runs the first trial of a test with full monitoring of the host.
+fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<Seen, String> {
     let clock = SystemClock::start();
     let families = [Family::Ipv4];
     let (half_sent, told) = channel();
     let names: Vec<String> = device.interfaces().iter().map(|interface| interface.name.clone()).collect();
-    let half = (case.rate_pps * SECONDS / 2.0) as usize;
+    let all = (case.rate_pps * SECONDS) as usize;
+    let most_sent = Arc::new(OnceLock::new());
     let open = |i: usize| -> Result<Box<dyn Port>, String> {
         let inner = AfPacket::open(&names[i], clock).map_err(|e| e.to_string())?;
-        let left = (i == 0 && case.stopped).then_some(half);
-        Ok(Box::new(Counted { inner, left, half_sent: half_sent.clone() }))
+        let left = (i == 0 && case.stopped).then_some([all / 2, all * 9 / 10]);
+        Ok(Box::new(Counted { inner, left, half_sent: half_sent.clone(), most_sent: most_sent.clone() }))
     };
     let ports = Ports::One { ports: vec![open(0)?, open(1)?], clock: Box::new(clock) };
     let rig = Rig::new(ports, &config::hosts(&suite.ports, &families, suite.seed));
     let mut session = Session::new(suite.seed, suite.profile, 5);
-    let mut memory = Memory::default();
+    // The trial is not repeated here, because only the first one has a stop.
+    let mut memory = Memory { stop_after: Some(1), ..Memory::default() };
     let pid = device_process()?;
     let before = lost_by_itself(device)?;
-    let held = std::thread::scope(|scope| {
+    let over = std::thread::scope(|scope| {
         let stopping = case.stopped.then(|| scope.spawn(move || stop_when_told(&told, pid)));
         {
             let mut bed = TestSetup::new("box", &suite.ports, rig, device, &mut session, &mut memory);
@@ -151,14 +167,13 @@ fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRe
             .map(|stopping| stopping.join().map_err(|_| "the thread that stops the device died".to_owned())?)
             .transpose()
     })?;
-    if let Some(held) = held {
-        check(held >= STOP, || format!("stopped for {held:?}"))?;
-    }
-    let first = memory.trials().first().map(|trial| (*trial).clone()).ok_or("no trial was stored")?;
-    Ok((first, lost_by_itself(device)? - before))
+    let trial = memory.trials().first().map(|trial| (*trial).clone()).ok_or("no trial was stored")?;
+    // Frames were sent during the whole stop, or else the machine was too busy to stop the device in time.
+    let stopped_too_late = over.is_some_and(|over| most_sent.get().is_none_or(|most_sent| *most_sent < over));
+    Ok(Seen { trial, lost_by_itself: lost_by_itself(device)? - before, stopped_too_late })
 }
 
-fn judge(case: &Case, trial: &TrialRecord, lost_by_itself: u64) -> Checked {
+fn judge(case: &Case, Seen { trial, lost_by_itself, .. }: &Seen) -> Checked {
     let group = &trial.result.groups[0];
     let (lost, refused, latest) = (group.lost, group.refused, group.latency.max_ns);
     println!("    valid; {lost} of {} frames lost, the latest came after {latest} ns", group.offered);
@@ -166,25 +181,27 @@ fn judge(case: &Case, trial: &TrialRecord, lost_by_itself: u64) -> Checked {
         return check(lost == 0 && latest < LATE_NS, || "late or lossy without a stop".into());
     }
     check(lost > 0 || latest >= LATE_NS, || "the stop does not show".into())?;
-    check(lost <= refused + lost_by_itself, || {
+    check(lost <= refused + *lost_by_itself, || {
         format!("{lost} frames lost, {refused} refused by the device's link and {lost_by_itself} lost within it")
     })
 }
 
 fn run(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Checked {
     let mut last = String::new();
-    for _ in 0..TRIES {
-        let (trial, lost_by_itself) = trial(device, suite, case)?;
-        let result = match &trial.result.validity {
-            Validity::Valid => judge(case, &trial, lost_by_itself),
+    for attempt in 1..=TRIES {
+        let seen = trial(device, suite, case)?;
+        let proves = seen.trial.result.validity.is_valid() && !seen.stopped_too_late;
+        let result = match &seen.trial.result.validity {
             Validity::Invalid(reasons) => Err(reasons.join("; ")),
+            Validity::Valid if seen.stopped_too_late => Err("the stop came after the frames".into()),
+            Validity::Valid => judge(case, &seen),
         };
-        match (result, trial.result.validity.is_valid() && case.stopped) {
+        match (result, proves && case.stopped) {
             (Ok(()), _) => return Ok(()),
             // The result must be a valid trial with a stop.
             (Err(e), true) => return Err(e),
             (Err(e), false) => {
-                println!("    again: {e}");
+                println!("    attempt {attempt}, again: {e}");
                 last = e;
             }
         }

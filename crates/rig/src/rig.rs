@@ -26,9 +26,10 @@ use drophammer_model::beside::OtherTraffic;
 use drophammer_model::trial::{Bin, PortIndex, TrialResult, TrialSpec};
 use drophammer_port::{PortError, PortInfo};
 use drophammer_traffic::{
-    FlowSelect, LaneError, Live, Plan, PlanError, Snapshot, TestTraffic, Timing, Traffic, TransmitAction,
+    FlowSelect, LaneError, Live, PlaceCounts, Plan, PlanError, Snapshot, TestTraffic, Timing, Traffic, TransmitAction,
     TransmitError, merge,
 };
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -537,6 +538,11 @@ impl Rig {
     /// Returns the frames of each latency of a group of the traffic; see [`Traffic::latencies`]. Empty without traffic.
     pub fn latencies(&self, group: usize) -> Vec<(u64, u64)> {
         self.traffic().map_or(Vec::new(), |traffic| traffic.latencies(group))
+    }
+
+    /// Returns the counts by place of each flow of the traffic that has a cycle; see [`Traffic::places`]. Empty without traffic.
+    pub fn places(&self) -> BTreeMap<usize, Vec<PlaceCounts>> {
+        self.traffic().map_or(BTreeMap::new(), Traffic::places)
     }
 
     /// Returns how many frames each flow of the traffic has handed over to its port; see [`Traffic::handed_over`].

@@ -125,14 +125,7 @@ const TABLE: TableSpec<DelayRow> = TableSpec::new(NAME, "Delay by ping and by te
 /// Key of the table of [`own_delays`].
 pub const OWN: &str = "ping_delay_own";
 const OWN_TABLE: TableSpec<OwnRow> = TableSpec::new(OWN, "Delay of the tester itself");
-const BARS: PlotSpec = PlotSpec {
-    key: NAME,
-    title: "Delay through the router",
-    kind: PlotKind::Bars,
-    x: "frame size",
-    y: "median, µs",
-    log_y: false,
-};
+const BARS: PlotSpec = PlotSpec::new(NAME, "Delay through the router", PlotKind::Bars, "frame size", "median, µs");
 
 /// The minimum delay of the tester itself for a frame in one direction: from handing it to a port until another port
 /// sees it. Any additional delay differs from frame to frame and stays in the figures of a router.

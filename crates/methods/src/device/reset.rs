@@ -87,14 +87,8 @@ columns! {
 }
 
 const TABLE: TableSpec<ResetRow> = TableSpec::new("reset", "Resets");
-const PLOT: PlotSpec = PlotSpec {
-    key: "reset",
-    title: "Frames that arrived around a reset",
-    kind: PlotKind::Line,
-    x: "time, s",
-    y: "arrivals, fps",
-    log_y: false,
-};
+const PLOT: PlotSpec =
+    PlotSpec::new("reset", "Frames that arrived around a reset", PlotKind::Line, "time, s", "arrivals, fps");
 
 /// Traffic runs for this long before the reset, in seconds.
 const BEFORE_S: f64 = 1.0;

@@ -66,14 +66,9 @@ const FASTER: &str = "faster than the tester";
 const BELOW_LINE: &str = "bursts below line rate, the tester cannot send faster";
 
 const TABLE: TableSpec<BurstRow> = TableSpec::new("back_to_back", "Back-to-back frames");
-const PLOT: PlotSpec = PlotSpec {
-    key: "back_to_back",
-    title: "Longest burst without loss",
-    kind: PlotKind::Bars,
-    x: "frame size",
-    y: "frames per port",
-    log_y: true,
-};
+const PLOT: PlotSpec =
+    PlotSpec::new("back_to_back", "Longest burst without loss", PlotKind::Bars, "frame size", "frames per port")
+        .logarithmic();
 /// First burst of a search, in frames: about the size of a network card's ring. If a search starts far from the answer,
 /// half of its bursts are spent on finding the bracket.
 const FIRST_BURST: u64 = 512;

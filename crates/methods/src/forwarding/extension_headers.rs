@@ -120,14 +120,13 @@ columns! {
 }
 
 const TABLE: TableSpec<HeaderRow> = TableSpec::new("extension_headers", "Packets with extension headers");
-const BARS: PlotSpec = PlotSpec {
-    key: "extension_headers",
-    title: "Throughput with extension headers",
-    kind: PlotKind::Bars,
-    x: "extension headers",
-    y: "fps per port",
-    log_y: false,
-};
+const BARS: PlotSpec = PlotSpec::new(
+    "extension_headers",
+    "Throughput with extension headers",
+    PlotKind::Bars,
+    "extension headers",
+    "fps per port",
+);
 
 /// Smallest IPv6 frame that has room for a signature.
 const SMALLEST: u16 = 78;

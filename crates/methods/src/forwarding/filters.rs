@@ -145,14 +145,8 @@ columns! {
 
 const TABLE: TableSpec<FilterRow> = TableSpec::new("filters", "Packet filters");
 const WRONG: TableSpec<WrongRow> = TableSpec::new("filters_wrong", "Frames that a filter treated wrongly");
-const BARS: PlotSpec = PlotSpec {
-    key: "filters",
-    title: "Throughput with packet filters",
-    kind: PlotKind::Bars,
-    x: "filter conditions",
-    y: "fps per port",
-    log_y: false,
-};
+const BARS: PlotSpec =
+    PlotSpec::new("filters", "Throughput with packet filters", PlotKind::Bars, "filter conditions", "fps per port");
 
 impl Method for Filters {
     fn spec(&self) -> &'static TestSpec {

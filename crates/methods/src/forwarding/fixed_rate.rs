@@ -77,14 +77,8 @@ columns! {
 
 const TABLE: TableSpec<FlowRow> = TableSpec::new("fixed_rate", "Flows at fixed rates");
 const DEVIATIONS: TableSpec<DeviationRow> = TableSpec::new("fixed_rate_deviations", "Frames in a wrong encapsulation");
-const PLOT: PlotSpec = PlotSpec {
-    key: "fixed_rate",
-    title: "Rate of each flow over time",
-    kind: PlotKind::Line,
-    x: "time, s",
-    y: "received, fps",
-    log_y: false,
-};
+const PLOT: PlotSpec =
+    PlotSpec::new("fixed_rate", "Rate of each flow over time", PlotKind::Line, "time, s", "received, fps");
 
 /// Narrowest time bin.
 const LEAST_INTERVAL: Duration = Duration::from_millis(1);

@@ -72,14 +72,8 @@ columns! {
 }
 
 const TABLE: TableSpec<ForwardingRow> = TableSpec::new("forwarding_rate", "Forwarding rate at maximum offered load");
-const BARS: PlotSpec = PlotSpec {
-    key: "forwarding_rate",
-    title: "Forwarding rate at maximum load",
-    kind: PlotKind::Bars,
-    x: "frame size",
-    y: "fps per port",
-    log_y: false,
-};
+const BARS: PlotSpec =
+    PlotSpec::new("forwarding_rate", "Forwarding rate at maximum load", PlotKind::Bars, "frame size", "fps per port");
 
 /// The forwarding rate of a pattern, without a value yet.
 fn figure(pattern: &Pattern) -> RankFigure {

@@ -49,14 +49,8 @@ columns! {
 }
 
 const TABLE: TableSpec<LossRow> = TableSpec::new("frame_loss_rate", "Frame loss rate");
-const PLOT: PlotSpec = PlotSpec {
-    key: "frame_loss_rate",
-    title: "Frame loss rate",
-    kind: PlotKind::Line,
-    x: "intended load, % of line rate",
-    y: "loss, %",
-    log_y: false,
-};
+const PLOT: PlotSpec =
+    PlotSpec::new("frame_loss_rate", "Frame loss rate", PlotKind::Line, "intended load, % of line rate", "loss, %");
 
 /// Smallest step in %. It allows a thousand loads, which is enough.
 const LEAST_STEP: f64 = 0.1;

@@ -124,22 +124,10 @@ columns! {
 const RATES: TableSpec<RateRow> = TableSpec::new("head_to_head", "Forwarding side by side");
 const RATIOS: TableSpec<RatioRow> = TableSpec::new("head_to_head_ratio", "Ratio to the first router at the same time");
 
-const OVER_TIME: PlotSpec = PlotSpec {
-    key: "head_to_head_rates",
-    title: "Forwarding side by side, over time",
-    kind: PlotKind::Line,
-    x: "trial",
-    y: "fps per port",
-    log_y: false,
-};
-const RATIO: PlotSpec = PlotSpec {
-    key: "head_to_head_ratio",
-    title: "Ratio to the first router, over time",
-    kind: PlotKind::Line,
-    x: "trial",
-    y: "ratio",
-    log_y: false,
-};
+const OVER_TIME: PlotSpec =
+    PlotSpec::new("head_to_head_rates", "Forwarding side by side, over time", PlotKind::Line, "trial", "fps per port");
+const RATIO: PlotSpec =
+    PlotSpec::new("head_to_head_ratio", "Ratio to the first router, over time", PlotKind::Line, "trial", "ratio");
 
 impl Method for HeadToHead {
     fn spec(&self) -> &'static TestSpec {

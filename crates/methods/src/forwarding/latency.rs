@@ -77,14 +77,14 @@ columns! {
 }
 
 const TABLE: TableSpec<LatencyRow> = TableSpec::new("latency", "Latency");
-const RANGES: PlotSpec = PlotSpec {
-    key: "latency_ranges",
-    title: "Latency by frame size and load",
-    kind: PlotKind::Ranges,
-    x: "frame size at load",
-    y: "latency, µs",
-    log_y: true,
-};
+const RANGES: PlotSpec = PlotSpec::new(
+    "latency_ranges",
+    "Latency by frame size and load",
+    PlotKind::Ranges,
+    "frame size at load",
+    "latency, µs",
+)
+.logarithmic();
 
 /// Latency of one group over the repetitions, in µs.
 struct Figures {
@@ -267,14 +267,16 @@ fn steps(loads: &[f64], compare_at: Option<FrameRate>, throughput: Option<FrameR
 /// Calls `work` with the plot of percentiles at a load: a share of the throughput in %, or the load at which routers
 /// are compared.
 fn with_percentiles(percent: Option<f64>, load: &str, work: impl FnOnce(PlotSpec<'_>)) {
-    work(PlotSpec {
-        key: &percent.map_or("latency_percentiles_compared".into(), |p| format!("latency_percentiles_{p}")),
-        title: &format!("Latency by percentile at {load}"),
-        kind: PlotKind::Percentiles,
-        x: "percentile",
-        y: "latency, µs",
-        log_y: true,
-    });
+    work(
+        PlotSpec::new(
+            &percent.map_or("latency_percentiles_compared".into(), |p| format!("latency_percentiles_{p}")),
+            &format!("Latency by percentile at {load}"),
+            PlotKind::Percentiles,
+            "percentile",
+            "latency, µs",
+        )
+        .logarithmic(),
+    );
 }
 
 fn prepare(outcome: &mut Outcome, loads: &[f64], compare_at: Option<FrameRate>) {

@@ -108,14 +108,13 @@ columns! {
 
 const RATES: TableSpec<RateRow> = TableSpec::new("mixed_families", "Rates of mixed traffic at the highest load");
 const FAMILIES: TableSpec<FamilyRow> = TableSpec::new("mixed_families_latency", "Latency and order by family");
-const LATENCY: PlotSpec = PlotSpec {
-    key: "mixed_families_latency",
-    title: "Mean latency by share of IPv6",
-    kind: PlotKind::Line,
-    x: "share of IPv6, %",
-    y: "latency, µs",
-    log_y: false,
-};
+const LATENCY: PlotSpec = PlotSpec::new(
+    "mixed_families_latency",
+    "Mean latency by share of IPv6",
+    PlotKind::Line,
+    "share of IPv6, %",
+    "latency, µs",
+);
 
 /// Loads are comparable if they differ by at most this share.
 const SAME_LOAD: f64 = 0.05;

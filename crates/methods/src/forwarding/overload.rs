@@ -104,14 +104,13 @@ columns! {
 
 const TABLE: TableSpec<OverloadRow> = TableSpec::new("overload", "Throughput, overload and flood");
 const ANSWERS: TableSpec<AnswerRow> = TableSpec::new("overload_answers", "Does the router still answer?");
-const BARS: PlotSpec = PlotSpec {
-    key: "overload",
-    title: "Forwarding rate at throughput, overload and flood",
-    kind: PlotKind::Bars,
-    x: "frame size",
-    y: "fps per port",
-    log_y: false,
-};
+const BARS: PlotSpec = PlotSpec::new(
+    "overload",
+    "Forwarding rate at throughput, overload and flood",
+    PlotKind::Bars,
+    "frame size",
+    "fps per port",
+);
 
 /// Load of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

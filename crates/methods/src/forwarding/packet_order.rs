@@ -126,14 +126,13 @@ columns! {
 
 const TABLE: TableSpec<OrderRow> = TableSpec::new("packet_order", "Order of frames by load");
 const ONSET: TableSpec<OnsetRow> = TableSpec::new("packet_order_onset", "Load at which reordering begins");
-const PLOT: PlotSpec = PlotSpec {
-    key: "packet_order",
-    title: "Frames out of order (RFC 4737)",
-    kind: PlotKind::Line,
-    x: "offered load, % of line rate",
-    y: "reordered, %",
-    log_y: false,
-};
+const PLOT: PlotSpec = PlotSpec::new(
+    "packet_order",
+    "Frames out of order (RFC 4737)",
+    PlotKind::Line,
+    "offered load, % of line rate",
+    "reordered, %",
+);
 
 /// Loads in % without duplicates, the highest first.
 fn loads(params: &Params) -> Vec<f64> {

@@ -115,30 +115,11 @@ columns! {
 const INTERVALS: TableSpec<IntervalRow> = TableSpec::new("soak_intervals", "Intervals of the soak");
 const DRIFTS: TableSpec<DriftRow> = TableSpec::new("soak_drift", "Drift over the soak");
 
-const LATENCY_PLOT: PlotSpec = PlotSpec {
-    key: "soak_latency",
-    title: "Latency over the soak",
-    kind: PlotKind::Line,
-    x: "time, s",
-    y: "µs",
-    log_y: false,
-};
-const LOSS_PLOT: PlotSpec = PlotSpec {
-    key: "soak_loss",
-    title: "Loss over the soak",
-    kind: PlotKind::Line,
-    x: "time, s",
-    y: "% of the frames",
-    log_y: false,
-};
-const MEMORY_PLOT: PlotSpec = PlotSpec {
-    key: "soak_memory",
-    title: "Memory of the router's daemons over the soak",
-    kind: PlotKind::Line,
-    x: "time, s",
-    y: "MiB",
-    log_y: false,
-};
+const LATENCY_PLOT: PlotSpec = PlotSpec::new("soak_latency", "Latency over the soak", PlotKind::Line, "time, s", "µs");
+const LOSS_PLOT: PlotSpec =
+    PlotSpec::new("soak_loss", "Loss over the soak", PlotKind::Line, "time, s", "% of the frames");
+const MEMORY_PLOT: PlotSpec =
+    PlotSpec::new("soak_memory", "Memory of the router's daemons over the soak", PlotKind::Line, "time, s", "MiB");
 
 /// A quantity: name, unit, its value in an interval, and whether its changes are in percentage points instead of per
 /// cent.

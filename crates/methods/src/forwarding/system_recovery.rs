@@ -65,14 +65,8 @@ columns! {
 }
 
 const TABLE: TableSpec<RecoveryRow> = TableSpec::new("system_recovery", "System recovery");
-const PLOT: PlotSpec = PlotSpec {
-    key: "system_recovery",
-    title: "Forwarding rate over time",
-    kind: PlotKind::Line,
-    x: "time, s",
-    y: "arrivals, fps per port",
-    log_y: false,
-};
+const PLOT: PlotSpec =
+    PlotSpec::new("system_recovery", "Forwarding rate over time", PlotKind::Line, "time, s", "arrivals, fps per port");
 
 /// Result of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -62,22 +62,15 @@ columns! {
 }
 
 const TABLE: TableSpec<ThroughputRow> = TableSpec::new("throughput", "Throughput");
-const BARS: PlotSpec = PlotSpec {
-    key: "throughput",
-    title: "Throughput by frame size",
-    kind: PlotKind::Bars,
-    x: "frame size",
-    y: "fps per port",
-    log_y: false,
-};
-const DOTS: PlotSpec = PlotSpec {
-    key: "throughput_trials",
-    title: "Loss in every trial of the search",
-    kind: PlotKind::Dots,
-    x: "offered load, fps per port",
-    y: "loss, %",
-    log_y: false,
-};
+const BARS: PlotSpec =
+    PlotSpec::new("throughput", "Throughput by frame size", PlotKind::Bars, "frame size", "fps per port");
+const DOTS: PlotSpec = PlotSpec::new(
+    "throughput_trials",
+    "Loss in every trial of the search",
+    PlotKind::Dots,
+    "offered load, fps per port",
+    "loss, %",
+);
 
 impl Method for Throughput {
     fn spec(&self) -> &'static TestSpec {

@@ -36,7 +36,17 @@ pub struct PlotSpec<'a> {
     pub log_y: bool,
 }
 
-impl PlotSpec<'_> {
+impl<'a> PlotSpec<'a> {
+    /// A plot with linear axes. Its fields say what the arguments are.
+    pub const fn new(key: &'a str, title: &'a str, kind: PlotKind, x: &'a str, y: &'a str) -> PlotSpec<'a> {
+        PlotSpec { key, title, kind, x, y, log_y: false }
+    }
+
+    /// The same with a logarithmic y axis.
+    pub const fn logarithmic(self) -> PlotSpec<'a> {
+        PlotSpec { log_y: true, ..self }
+    }
+
     /// Adds the empty plot.
     pub fn begin(&self, outcome: &mut Outcome) {
         outcome.plots.push(Plot {

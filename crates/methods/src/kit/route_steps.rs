@@ -75,7 +75,7 @@ pub struct StepPlots {
 
 impl StepPlots {
     fn plots(&self) -> [PlotSpec<'static>; 2] {
-        let plot = |key, title, y| PlotSpec { key, title, kind: PlotKind::Steps, x: "routes", y, log_y: false };
+        let plot = |key, title, y| PlotSpec::new(key, title, PlotKind::Steps, "routes", y);
         [
             plot(self.times, "Time for each step", self.time_of),
             plot(self.memory, "Memory of the control plane", "resident memory, MiB"),

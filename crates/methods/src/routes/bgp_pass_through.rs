@@ -43,14 +43,14 @@ columns! {
 }
 
 const TABLE: TableSpec<ChangeRow> = TableSpec::new("bgp_pass_through", "BGP pass-through time");
-const PLOT: PlotSpec = PlotSpec {
-    key: "bgp_pass_through",
-    title: "Pass-through time, sorted",
-    kind: PlotKind::Sorted,
-    x: "share of the routes, %",
-    y: "time, ms",
-    log_y: true,
-};
+const PLOT: PlotSpec = PlotSpec::new(
+    "bgp_pass_through",
+    "Pass-through time, sorted",
+    PlotKind::Sorted,
+    "share of the routes, %",
+    "time, ms",
+)
+.logarithmic();
 
 impl Method for BgpPassThrough {
     fn spec(&self) -> &'static TestSpec {

@@ -42,14 +42,8 @@ columns! {
 }
 
 const TABLE: TableSpec<StepRow> = TableSpec::new("bgp_session_capacity", "BGP session capacity");
-const PLOT: PlotSpec = PlotSpec {
-    key: "bgp_session_capacity",
-    title: "Time for each step of sessions",
-    kind: PlotKind::Steps,
-    x: "sessions",
-    y: "time, s",
-    log_y: false,
-};
+const PLOT: PlotSpec =
+    PlotSpec::new("bgp_session_capacity", "Time for each step of sessions", PlotKind::Steps, "sessions", "time, s");
 
 impl Method for BgpSessionCapacity {
     fn spec(&self) -> &'static TestSpec {

@@ -44,14 +44,13 @@ columns! {
 }
 
 const TABLE: TableSpec<DumpRow> = TableSpec::new("bgp_table_dump", "Full table to a new peer");
-const PLOT: PlotSpec = PlotSpec {
-    key: "bgp_table_dump",
-    title: "Routes at the new peer",
-    kind: PlotKind::Area,
-    x: "time since the session came up, s",
-    y: "routes",
-    log_y: false,
-};
+const PLOT: PlotSpec = PlotSpec::new(
+    "bgp_table_dump",
+    "Routes at the new peer",
+    PlotKind::Area,
+    "time since the session came up, s",
+    "routes",
+);
 
 impl Method for BgpTableDump {
     fn spec(&self) -> &'static TestSpec {

@@ -68,14 +68,14 @@ columns! {
 }
 
 const TABLE: TableSpec<TrainRow> = TableSpec::new("bgp_update_rate", "Sustained update rate");
-const PLOT: PlotSpec = PlotSpec {
-    key: "bgp_update_rate",
-    title: "How far behind the second peer is",
-    kind: PlotKind::Line,
-    x: "changes per second",
-    y: "behind, ms",
-    log_y: true,
-};
+const PLOT: PlotSpec = PlotSpec::new(
+    "bgp_update_rate",
+    "How far behind the second peer is",
+    PlotKind::Line,
+    "changes per second",
+    "behind, ms",
+)
+.logarithmic();
 /// One UPDATE carries at most the changes that are due within this time, in seconds.
 const MESSAGE_S: f64 = 0.005;
 /// The router caused the excess time of a train if it held the session back for at least this share of it.

@@ -97,14 +97,13 @@ columns! {
 }
 
 const TABLE: TableSpec<EventRow> = TableSpec::new("convergence_skyline", "Convergence of a full table");
-const PLOT: PlotSpec = PlotSpec {
-    key: "convergence_skyline",
-    title: "Forwarding rate while a table comes and goes",
-    kind: PlotKind::Area,
-    x: "time, s",
-    y: "arrivals per sending port, fps",
-    log_y: false,
-};
+const PLOT: PlotSpec = PlotSpec::new(
+    "convergence_skyline",
+    "Forwarding rate while a table comes and goes",
+    PlotKind::Area,
+    "time, s",
+    "arrivals per sending port, fps",
+);
 /// If at most this share of the frames arrives at the end of the time in which the table is present, the router
 /// forwards next to nothing.
 const NEXT_TO_NOTHING: f64 = 0.1;

@@ -98,14 +98,14 @@ columns! {
 
 const TABLE: TableSpec<ChangeRow> = TableSpec::new("igp_convergence", "OSPF and LDP convergence");
 const WRONG: TableSpec<UnreachableRow> = TableSpec::new("igp_convergence_wrong", "Prefixes that did not follow");
-const PLOT: PlotSpec<'static> = PlotSpec {
-    key: "igp_convergence",
-    title: "Time until the router follows a change, over all prefixes",
-    kind: PlotKind::Sorted,
-    x: "share of the prefixes, %",
-    y: "time, ms",
-    log_y: true,
-};
+const PLOT: PlotSpec<'static> = PlotSpec::new(
+    "igp_convergence",
+    "Time until the router follows a change, over all prefixes",
+    PlotKind::Sorted,
+    "share of the prefixes, %",
+    "time, ms",
+)
+.logarithmic();
 /// Maximum number of points of a curve.
 const POINTS: usize = 500;
 /// Traffic runs for this long before a change, in seconds: longer than MinLSArrival (RFC 2328 appendix B), during which the router may

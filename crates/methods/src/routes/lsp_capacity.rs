@@ -98,14 +98,7 @@ columns! {
 }
 
 const TABLE: TableSpec<StepRow> = TableSpec::new("lsp_capacity", "LSP capacity");
-const PLOT: PlotSpec = PlotSpec {
-    key: "lsp_capacity",
-    title: "Messages to keep LSPs up",
-    kind: PlotKind::Steps,
-    x: "LSPs",
-    y: "messages/s",
-    log_y: false,
-};
+const PLOT: PlotSpec = PlotSpec::new("lsp_capacity", "Messages to keep LSPs up", PlotKind::Steps, "LSPs", "messages/s");
 
 impl Method for LspCapacity {
     fn spec(&self) -> &'static TestSpec {

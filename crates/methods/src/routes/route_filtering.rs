@@ -96,22 +96,20 @@ columns! {
 
 const TABLE: TableSpec<FilteringRow> = TableSpec::new("route_filtering", "Filters on half of the routes");
 const LEAKS: TableSpec<LeakRow> = TableSpec::new("route_filtering_leaks", "Routes whose frames leaked");
-const BARS: PlotSpec = PlotSpec {
-    key: "route_filtering",
-    title: "Forwarding rate with filters on half of the routes",
-    kind: PlotKind::Bars,
-    x: "filter",
-    y: "% of the rate without filters",
-    log_y: false,
-};
-const LATENCY_BARS: PlotSpec = PlotSpec {
-    key: "route_filtering_latency",
-    title: "Latency with filters on half of the routes",
-    kind: PlotKind::Bars,
-    x: "filter",
-    y: "% of the median latency without filters",
-    log_y: false,
-};
+const BARS: PlotSpec = PlotSpec::new(
+    "route_filtering",
+    "Forwarding rate with filters on half of the routes",
+    PlotKind::Bars,
+    "filter",
+    "% of the rate without filters",
+);
+const LATENCY_BARS: PlotSpec = PlotSpec::new(
+    "route_filtering_latency",
+    "Latency with filters on half of the routes",
+    PlotKind::Bars,
+    "filter",
+    "% of the median latency without filters",
+);
 
 /// Maximum number of routes with leaks that have a row, in each case.
 const MOST_NAMED: usize = 20;

@@ -93,14 +93,13 @@ columns! {
 
 const PATHS: TableSpec<PathsRow> = TableSpec::new("route_flap", "Route flap");
 const EVENTS: TableSpec<EventRow> = TableSpec::new("route_flap_events", "Route flap, event by event");
-const PLOT: PlotSpec = PlotSpec {
-    key: "route_flap",
-    title: "Forwarding rate on stable and flapped paths",
-    kind: PlotKind::Line,
-    x: "time, s",
-    y: "arrivals per sending port, fps",
-    log_y: false,
-};
+const PLOT: PlotSpec = PlotSpec::new(
+    "route_flap",
+    "Forwarding rate on stable and flapped paths",
+    PlotKind::Line,
+    "time, s",
+    "arrivals per sending port, fps",
+);
 const STABLE: &str = "stable";
 const FLAPPED: &str = "flapped";
 /// Maximum number of paths to each route: the best one, a second and a third.

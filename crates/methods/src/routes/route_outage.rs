@@ -264,7 +264,7 @@ impl OutageReport {
         figures: [&'static [FigureSpec; 2]; 2],
     ) -> OutageReport {
         let (x, y) = ("share of the routes, %", "time, ms");
-        let plot = PlotSpec { key: table.key(), title: plot_title, kind: PlotKind::Sorted, x, y, log_y: true };
+        let plot = PlotSpec::new(table.key(), plot_title, PlotKind::Sorted, x, y).logarithmic();
         OutageReport { table, unreachable, plot, figures }
     }
 

@@ -109,14 +109,13 @@ columns! {
 
 const PATHS: TableSpec<PathsRow> = TableSpec::new("vpn_route_flap", "VPN route flap");
 const EVENTS: TableSpec<EventRow> = TableSpec::new("vpn_route_flap_events", "VPN route flap, event by event");
-const PLOT: PlotSpec = PlotSpec {
-    key: "vpn_route_flap",
-    title: "Forwarding rate on stable and flapped paths of VRFs",
-    kind: PlotKind::Line,
-    x: "time, s",
-    y: "arrivals, fps",
-    log_y: false,
-};
+const PLOT: PlotSpec = PlotSpec::new(
+    "vpn_route_flap",
+    "Forwarding rate on stable and flapped paths of VRFs",
+    PlotKind::Line,
+    "time, s",
+    "arrivals, fps",
+);
 const BY_PORT: PlotSpec =
     PlotSpec { key: "vpn_route_flap_ports", title: "Forwarding rate on flapped paths of VRFs, by port", ..PLOT };
 const STABLE: &str = "stable";

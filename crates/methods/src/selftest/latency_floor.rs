@@ -39,14 +39,14 @@ columns! {
 
 /// The table.
 pub const TABLE: TableSpec<FloorRow> = TableSpec::new("latency_floor", "Latency of the tester itself");
-const PLOT: PlotSpec = PlotSpec {
-    key: "latency_floor_percentiles",
-    title: "Latency of the tester itself",
-    kind: PlotKind::Percentiles,
-    x: "percentile",
-    y: "latency, µs",
-    log_y: true,
-};
+const PLOT: PlotSpec = PlotSpec::new(
+    "latency_floor_percentiles",
+    "Latency of the tester itself",
+    PlotKind::Percentiles,
+    "percentile",
+    "latency, µs",
+)
+.logarithmic();
 /// Loads per sending port in frames per second: one frame at a time, and a typical load of a latency test.
 const LOADS: [f64; 2] = [1e3, 5e4];
 

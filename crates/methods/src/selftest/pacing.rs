@@ -37,14 +37,13 @@ columns! {
 }
 
 const TABLE: TableSpec<PacingRow> = TableSpec::new("pacing", "How late frames depart");
-const PLOT: PlotSpec = PlotSpec {
-    key: "departure_errors",
-    title: "Departure errors",
-    kind: PlotKind::Bars,
-    x: "later than planned by at most",
-    y: "% of frames",
-    log_y: false,
-};
+const PLOT: PlotSpec = PlotSpec::new(
+    "departure_errors",
+    "Departure errors",
+    PlotKind::Bars,
+    "later than planned by at most",
+    "% of frames",
+);
 /// Loads per sending port in frames per second, if the tester can offer them.
 const LOADS: [f64; 7] = [1e3, 1e4, 1e5, 2e5, 5e5, 1e6, 2e6];
 /// Loads above this share of the ceiling are skipped.

@@ -17,9 +17,12 @@ mod orders;
 mod prefixes;
 mod rates;
 mod routers;
+mod tagged;
 mod tap;
 mod traffic;
 mod windows;
+#[cfg(test)]
+mod wire;
 
 use crate::api::{Answer, Call, Failure, Request};
 use crate::claims::Claims;

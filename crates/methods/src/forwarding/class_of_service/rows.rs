@@ -46,22 +46,20 @@ columns! {
 }
 
 pub(super) const TABLE: TableSpec<ClassRow> = TableSpec::new("class_of_service", "Classes of service");
-pub(super) const BARS: PlotSpec = PlotSpec {
-    key: "class_of_service",
-    title: "Share of each class under overload",
-    kind: PlotKind::Bars,
-    x: "class",
-    y: "% of all frames received",
-    log_y: false,
-};
-pub(super) const RATE_BARS: PlotSpec = PlotSpec {
-    key: "class_of_service_rate",
-    title: "Forwarding rate of each class under overload",
-    kind: PlotKind::Bars,
-    x: "class",
-    y: "fps, all sending ports",
-    log_y: false,
-};
+pub(super) const BARS: PlotSpec = PlotSpec::new(
+    "class_of_service",
+    "Share of each class under overload",
+    PlotKind::Bars,
+    "class",
+    "% of all frames received",
+);
+pub(super) const RATE_BARS: PlotSpec = PlotSpec::new(
+    "class_of_service_rate",
+    "Forwarding rate of each class under overload",
+    PlotKind::Bars,
+    "class",
+    "fps, all sending ports",
+);
 
 /// A trial at one load.
 pub(super) struct Trial {

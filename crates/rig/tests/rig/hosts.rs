@@ -308,7 +308,7 @@ fn traffic_stops_when_the_controller_is_silent_and_the_next_trial_is_whole() {
     let mut bench = bench([(0, 0), (0, 0)], Duration::from_secs(2), LEAD);
     let drive = |rig: &mut Rig| rig.drive(rig.now() + LEAD + Duration::from_millis(2_300), &|| false);
     let (_, events) = bench.in_time(&both_ways(Duration::from_secs(600)), drive);
-    assert!(events.is_empty(), "while it is heard, traffic goes on");
+    assert!(events.is_empty(), "traffic must go on while the agent hears the controller");
     bench.silent.store(true, Ordering::Relaxed);
     let watch = Stopwatch::now();
     let error = bench.rig.finish(&|| false).unwrap_err();

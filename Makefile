@@ -26,7 +26,7 @@ test: ## install what is missing, run all tests but the long real runs
 
 test-long: ## run the tests that test leaves out: real routers, real time
 	@scripts/setup test-long
-	cargo test --workspace --locked --tests -- --ignored
+	@scripts/test --ignored
 
 lint: ## clippy without warnings, and the format; `make test` does not need it
 	@scripts/lint

@@ -48,9 +48,9 @@ Examples:
   drophammer history                                 which runs are there, and which got worse?
   drophammer compare results/old results/new         is anything worse than before?
 
-Exit codes: 0 done; 1 a router failed a test; 2 the command line or the suite is wrong; 3 the machine lacks something; 4 results
-could not be stored; 5 a criterion is undecided, because the rounds do not show whether it is met; 6 the tester or its machine
-spoilt a test, so that nothing is known of the router; 7 a criterion was missed; 130 stopped by Ctrl-C. Measurements are always
+Exit codes: 0 done; 1 a router failed a test; 2 the command line or the suite is wrong; 3 the machine lacks something; 4 results \
+could not be stored; 5 a criterion is undecided, because the rounds do not show whether it is met; 6 the tester or its machine \
+spoilt a test, so that nothing is known of the router; 7 a criterion was missed; 130 stopped by Ctrl-C. Measurements are always \
 kept.";
 
 /// Open router tester: find the rate at which your router drops its first packet.
@@ -74,8 +74,8 @@ Examples:
   drophammer run my-router.yaml --baseline results/old    criteria relative to an earlier run
   drophammer run my-router.yaml --detach                  and go home; `drophammer watch` shows it
 
-Ctrl-C ends the current trial, keeps what was measured and writes the report; a second one stops immediately.
-Traffic stays on interfaces that the program made, except for routers of kind `external`: RFC 6815 forbids such tests on
+Ctrl-C ends the current trial, keeps what was measured and writes the report; a second one stops immediately. \
+Traffic stays on interfaces that the program made, except for routers of kind `external`: RFC 6815 forbids such tests on \
 production networks.")]
     Run(RunArgs),
     /// Follow a background run, or show how it ended
@@ -93,7 +93,7 @@ Exit codes: as of the run; 1 also if it was killed; 2 the folder does not hold a
 Example:
   drophammer stop results/monday
 
-What was measured is kept. A second `stop` more than a second later ends the run immediately and without a report, as a second
+What was measured is kept. A second `stop` more than a second later ends the run immediately and without a report, as a second \
 Ctrl-C does.
 
 Exit codes: 0 the run has ended; 2 the folder does not hold a run; 3 the run cannot be reached from here.")]
@@ -114,13 +114,13 @@ Examples:
   drophammer blast --dut linux --rate 100kfps --for 10s
   drophammer blast eth1 eth2 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1
 
-Without addresses, a cable, a veth pair, a bridge or a switch must join the two interfaces. With addresses and gateways, the
-frames go through routers. With one interface, they go through a router between two VLANs of it. With --dut, they go through a
-router that the command brings up. Every second, a line shows the rates and latencies of that second, and all frames lost and
+Without addresses, a cable, a veth pair, a bridge or a switch must join the two interfaces. With addresses and gateways, the \
+frames go through routers. With one interface, they go through a router between two VLANs of it. With --dut, they go through a \
+router that the command brings up. Every second, a line shows the rates and latencies of that second, and all frames lost and \
 reordered so far. Ctrl-C ends sending, waits for the last frames and prints the summary; a second one stops immediately.
 
-Exit codes: 0 every frame arrived, or --until-loss has its answer; 1 frames were lost, corrupted or astray, or less than 99 % of
-the requested frames were sent; 2 the command line is wrong; 3 an interface cannot be used or a neighbour does not answer; 130
+Exit codes: 0 every frame arrived, or --until-loss has its answer; 1 frames were lost, corrupted or astray, or less than 99 % of \
+the requested frames were sent; 2 the command line is wrong; 3 an interface cannot be used or a neighbour does not answer; 130 \
 stopped by a second Ctrl-C.")]
     Blast(BlastArgs),
     /// Count and classify frames arriving on an interface; sends nothing
@@ -130,10 +130,10 @@ Examples:
   drophammer listen eth2 --for 10s --json
   drophammer listen eth2 --top 50
 
-Every second, a line shows how much arrived. At the end, or after Ctrl-C, a table shows what it was: tags, labels, tunnels,
+Every second, a line shows how much arrived. At the end, or after Ctrl-C, a table shows what it was: tags, labels, tunnels, \
 addresses and ports, with the most frequent first.
 
-Exit codes: 0 done, with or without frames; 1 the machine was too slow and lost frames; 2 the command line is wrong; 3 the
+Exit codes: 0 done, with or without frames; 1 the machine was too slow and lost frames; 2 the command line is wrong; 3 the \
 interface cannot be used.")]
     Listen(ListenArgs),
     /// Serve the Open Traffic Generator API, so that scripts configure and start traffic, devices and BGP routers, and run suites
@@ -145,8 +145,8 @@ Examples:
   drophammer serve --grpc 127.0.0.1:50051 --grpc-tls
   drophammer serve --suites suites --runs results
 
-Clients, such as snappi and otgen, connect to https://127.0.0.1:8443, or to 127.0.0.1:40051 with gRPC, and name interfaces of this
-machine as locations of ports. The certificate is made at the start. There are no passwords: whoever reaches the address can send
+Clients, such as snappi and otgen, connect to https://127.0.0.1:8443, or to 127.0.0.1:40051 with gRPC, and name interfaces of this \
+machine as locations of ports. The certificate is made at the start. There are no passwords: whoever reaches the address can send \
 traffic. What is supported, and what is not: docs/api.md.
 
 Exit codes: 0 stopped by Ctrl-C; 2 the command line is wrong; 3 the address or the backend cannot be used.")]
@@ -162,11 +162,11 @@ Examples:
   drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --as 65000 --vpn 1504 --routes 100
   drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --for 10s --json
 
-The tester answers ARP and TCP itself: the interface needs no address. The routes are made up and look like routes of the
-Internet; advertise them only in a laboratory (RFC 6815). Ctrl-C ends the session with a NOTIFICATION and prints the summary; a
+The tester answers ARP and TCP itself: the interface needs no address. The routes are made up and look like routes of the \
+Internet; advertise them only in a laboratory (RFC 6815). Ctrl-C ends the session with a NOTIFICATION and prints the summary; a \
 second one stops immediately.
 
-Exit codes: 0 the session stayed up, and the peer acknowledged all routes; 1 the session went down, or the peer did not take the
+Exit codes: 0 the session stayed up, and the peer acknowledged all routes; 1 the session went down, or the peer did not take the \
 routes; 2 the command line is wrong; 3 the interface cannot be used, or the peer does not answer.")]
     Bgp(BgpArgs),
     /// Bring up one OSPFv2 adjacency, advertise a topology to the neighbour, and report what it advertises
@@ -176,10 +176,10 @@ Examples:
   drophammer ospf eth1 --address 192.0.2.2/24 --to 192.0.2.1 --routers 100 --externals 10000
   drophammer ospf eth1 --address 192.0.2.2/24 --to 192.0.2.1 --network broadcast --area 0.0.0.1
 
-The tester answers ARP itself: the interface needs no address. --to is the neighbour's address on the link. Ctrl-C ends the
+The tester answers ARP itself: the interface needs no address. --to is the neighbour's address on the link. Ctrl-C ends the \
 adjacency and prints the summary; a second one stops immediately.
 
-Exit codes: 0 the adjacency became Full and stayed so; 1 it went down; 2 the command line is wrong; 3 the interface cannot be
+Exit codes: 0 the adjacency became Full and stayed so; 1 it went down; 2 the command line is wrong; 3 the interface cannot be \
 used, or the adjacency did not become Full within 60 s.")]
     Ospf(OspfArgs),
     /// Bring up one LDP session, advertise labels to the peer, and report the labels that it advertises
@@ -189,10 +189,10 @@ Examples:
   drophammer ldp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --fecs 10000 --first 10.0.0.0/32
   drophammer ldp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --transport-address 10.0.0.2
 
-The tester answers ARP and TCP itself: the interface needs no address. Ctrl-C ends the session with a Shutdown notification and
+The tester answers ARP and TCP itself: the interface needs no address. Ctrl-C ends the session with a Shutdown notification and \
 prints the summary; a second one stops immediately.
 
-Exit codes: 0 the session stayed up; 1 it went down; 2 the command line is wrong; 3 the interface cannot be used, or the session
+Exit codes: 0 the session stayed up; 1 it went down; 2 the command line is wrong; 3 the interface cannot be used, or the session \
 is not up after 60 s.")]
     Ldp(LdpArgs),
     /// Set LSPs up through a router by RSVP-TE, keep them, and answer LSPs that end here
@@ -202,10 +202,10 @@ Examples:
   drophammer rsvp eth2 --address 10.1.2.2/30 --to 10.1.2.1
   drophammer rsvp eth1 --address 10.1.1.2/30 --to 10.1.1.1 --endpoint 10.1.2.2 --lsps 9 --hello 5s
 
-Without --lsps, the tester is an egress only: it answers every Path to its address with a label. Ctrl-C tears the LSPs down and
+Without --lsps, the tester is an egress only: it answers every Path to its address with a label. Ctrl-C tears the LSPs down and \
 prints the summary; a second one stops immediately.
 
-Exit codes: 0 all LSPs came up and stayed up; 1 one of them went down; 2 the command line is wrong; 3 the interface cannot be
+Exit codes: 0 all LSPs came up and stayed up; 1 one of them went down; 2 the command line is wrong; 3 the interface cannot be \
 used, or not all LSPs are up after 60 s.")]
     Rsvp(RsvpArgs),
     /// Bring up one BFD session and report when it goes down
@@ -216,7 +216,7 @@ Examples:
 
 Ctrl-C ends the session (AdminDown) and prints the summary; a second one stops immediately.
 
-Exit codes: 0 the session stayed up; 1 it went down; 2 the command line is wrong; 3 the interface cannot be used, or the session
+Exit codes: 0 the session stayed up; 1 it went down; 2 the command line is wrong; 3 the interface cannot be used, or the session \
 is not up after 60 s.")]
     Bfd(BfdArgs),
     /// Check a suite and report its errors; starts nothing
@@ -244,7 +244,7 @@ Examples:
   drophammer plan my-router.yaml --profile conformant
   drophammer plan my-router.yaml --config frr --interfaces eth1,eth2 > frr.conf
 
-Times are estimates, as in `check`. No command of the suite is run. The configurations for frr, bird and linux were loaded on
+Times are estimates, as in `check`. No command of the suite is run. The configurations for frr, bird and linux were loaded on \
 routers; the others come from the same data, but were never loaded on a device.")]
     Plan(PlanArgs),
     /// Print the JSON Schema of suite files, for editors
@@ -278,10 +278,10 @@ Examples:
   drophammer compare results/old results/new --json           for a pipeline
   drophammer compare base results/a results/b                 both against the first
 
-Figures are compared by test, figure and name of the DUT. Runs of fewer than four rounds prove nothing; `run --rounds 6`
+Figures are compared by test, figure and name of the DUT. Runs of fewer than four rounds prove nothing; `run --rounds 6` \
 makes six.
 
-Exit codes: 0 nothing is proven to be worse than in the first run; 1 something is; 2 the command line is wrong, or a folder holds
+Exit codes: 0 nothing is proven to be worse than in the first run; 1 something is; 2 the command line is wrong, or a folder holds \
 no readable run; 5 nothing of a run could be compared.")]
     Compare {
         /// Folders of the runs; the others are compared with the first
@@ -301,7 +301,7 @@ Examples:
 
 Each run is compared with the previous one of the same suite, as by `drophammer compare`.
 
-Exit codes: 0 no newest run of a suite is proven to be worse than the one before; 1 one is; 2 the command line is wrong, or there
+Exit codes: 0 no newest run of a suite is proven to be worse than the one before; 1 one is; 2 the command line is wrong, or there \
 are no runs; 5 nothing of a newest run could be compared.")]
     History(HistoryArgs),
     /// Measure what this machine and its ports can do as a tester
@@ -311,7 +311,7 @@ Examples:
   drophammer selftest --backend af_packet --long     only one, with trials of 10 s
   drophammer selftest --interfaces eth1,eth2         over two ports connected by a cable
 
-For each backend it measures the ceiling, the load up to which the tester itself loses nothing, how late frames leave, and the
+For each backend it measures the ceiling, the load up to which the tester itself loses nothing, how late frames leave, and the \
 latency that the tester adds. It also checks every counter against a device that knows what it did to each frame.")]
     Selftest(SelftestArgs),
     /// Report what this machine can do as a tester, and what to change; starts nothing
@@ -587,4 +587,24 @@ pub fn parsed<A: Args>(line: &str) -> Result<A, String> {
     }
     let words = ["command"].into_iter().chain(line.split_whitespace());
     Line::try_parse_from(words).map(|line| line.args).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_terminal_breaks_the_lines_of_help() {
+        fn check(command: &clap::Command) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            // Only examples have lines of their own.
+            let prose = |line: &str| !line.is_empty() && !line.starts_with("  ");
+            for pair in lines.windows(2) {
+                assert!(!prose(pair[0]) || !prose(pair[1]), "{}: {}", command.get_name(), pair[0]);
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
 }

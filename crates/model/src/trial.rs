@@ -63,6 +63,10 @@ pub struct FlowSpec {
     /// True to also count by destination ([`TrialResult::destinations`]).
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub per_destination: bool,
+    /// Number of frames after which its fields repeat, to also count by place in this cycle: frame n is at place n modulo `cycle`.
+    /// 0 for no such counts. Not together with `per_destination`.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub cycle: u32,
     /// True to also measure the variation of latency from frame to frame ([`GroupCounts::ipdv`]).
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub ipdv: bool,
@@ -111,6 +115,7 @@ impl FlowSpec {
             sources,
             destinations: destinations.into(),
             per_destination: false,
+            cycle: 0,
             ipdv: false,
             weight: 1.0,
             headers: Vec::new(),

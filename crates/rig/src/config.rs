@@ -5,7 +5,7 @@
 //! keeps its devices while flows come and go.
 
 use drophammer_emulation::bgp::PeerConfig;
-use drophammer_emulation::device::{Address, Device, DeviceId, Devices, Tags};
+use drophammer_emulation::device::{Address, Device, DeviceId, Devices, TCP_MEMORY, Tags};
 use drophammer_emulation::protocol::ProtocolConfig;
 use drophammer_emulation::tcp::TcpConfig;
 use drophammer_wire::MacAddr;
@@ -83,7 +83,7 @@ impl Config {
                     port.name
                 ));
             }
-            port.devices(self.seed, i)?;
+            self.devices(i)?;
             macs.extend(port.devices.iter().map(|device| (device.mac, i)));
         }
         macs.sort_unstable();
@@ -94,6 +94,17 @@ impl Config {
             }
             None => Ok(()),
         }
+    }
+}
+
+impl Config {
+    /// The devices of port `index` and their numbers.
+    ///
+    /// # Errors
+    /// See [`PortConfig::devices`].
+    pub(crate) fn devices(&self, index: usize) -> Result<(Devices, Vec<DeviceId>), String> {
+        let sessions: usize = self.ports.iter().flat_map(|port| &port.devices).map(|device| device.bgp().len()).sum();
+        self.ports[index].devices(self.seed, index, TCP_MEMORY / sessions.max(1))
     }
 }
 
@@ -111,11 +122,11 @@ impl PortConfig {
         self.devices[0].mac
     }
 
-    /// The devices of port `index` and their numbers.
+    /// The devices of port `index` and their numbers. Each BGP session has `memory` bytes for its buffers.
     ///
     /// # Errors
     /// If the port has no device, two devices cannot be distinguished, or addresses are invalid.
-    pub(crate) fn devices(&self, seed: u64, index: usize) -> Result<(Devices, Vec<DeviceId>), String> {
+    fn devices(&self, seed: u64, index: usize, memory: usize) -> Result<(Devices, Vec<DeviceId>), String> {
         if self.devices.is_empty() {
             return Err(format!("port {} has no device; give it one, if necessary without addresses", self.name));
         }
@@ -129,6 +140,7 @@ impl PortConfig {
                 ipv4: config.ipv4,
                 ipv6: config.ipv6,
                 tcp: TcpConfig { verify_checksums: false, ..TcpConfig::new(self.mtu as usize, seed) },
+                tcp_memory: memory * config.bgp().len().max(1),
                 ..drophammer_emulation::DeviceConfig::new(name.clone(), config.mac, seed)
             });
             let id = devices.add(device).map_err(|e| e.to_string())?;
@@ -239,6 +251,37 @@ mod tests {
         ] {
             let error = serde_json::from_str::<Config>(&wrong).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_sessions_of_all_ports_share_the_memory_for_buffers() {
+        let own = Ipv4Addr::new(198, 18, 0, 2);
+        let peer = PeerConfig::new(own.into(), "198.18.0.1".parse().unwrap(), 65_001, 65_000, own);
+        let config = |ports: usize, devices: u16| {
+            let port = |index| {
+                let mut port = PortConfig::new(&format!("p{index}"), host_mac(3, index), 1_500);
+                for vid in 1..=devices {
+                    let tags = Tags::dot1q(vid).unwrap();
+                    let mut device = DeviceConfig { tags, ..DeviceConfig::new(&format!("d{vid}"), port.mac()) };
+                    device.set_address(own.into(), 24, "198.18.0.1".parse().unwrap());
+                    device.add_bgp([peer.clone()]);
+                    port.devices.push(device);
+                }
+                port
+            };
+            Config { seed: 3, ports: (0..ports).map(port).collect() }
+        };
+        // Bytes for all sessions: of the second device of each port, the first one with a session.
+        let memory = |config: &Config| {
+            let sessions: usize = config.ports.iter().map(|port| port.devices.len() - 1).sum();
+            let (devices, ids) = config.devices(0).unwrap();
+            devices.get(ids[1]).config().tcp_memory * sessions
+        };
+        for (ports, devices) in [(1, 1), (2, 47), (16, 94)] {
+            let all = memory(&config(ports, devices));
+            let sessions = ports * usize::from(devices);
+            assert!((TCP_MEMORY - sessions..=TCP_MEMORY).contains(&all), "{ports} ports: {all} bytes");
         }
     }
 

@@ -104,7 +104,7 @@ impl Hosts {
     pub fn new(config: &Config) -> Hosts {
         let mut sessions = Vec::new();
         let host = |(index, port): (usize, &PortConfig)| {
-            let (devices, ids) = port.devices(config.seed, index).unwrap_or_else(|e| panic!("{e}"));
+            let (devices, ids) = config.devices(index).unwrap_or_else(|e| panic!("{e}"));
             for (device, config) in port.devices.iter().enumerate() {
                 let routers = 0..config.bgp().len();
                 sessions.extend(routers.map(|router| RouterPlace { port: index, device, router }));
@@ -276,12 +276,16 @@ impl Hosts {
         Ok(next)
     }
 
-    /// Takes back a frame that [`Hosts::poll`] sent and the port refused. The next poll sends it first. Several frames
-    /// keep their order.
+    /// Takes back a frame that [`Hosts::poll`] sent and the port refused. The next poll sends it first. Pass several frames in reverse
+    /// order: the last one becomes the first.
     pub fn refused(&mut self, port: PortIndex, frame: &[u8]) {
         let Host { queue, sent, spare, .. } = &mut self.hosts[port];
         *sent = sent.since(OtherFrames::of(frame));
-        enqueue(queue, spare, frame);
+        // Regardless of the limit: there was room for it before.
+        let mut copy = spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(frame);
+        queue.push_front(copy);
     }
 
     /// Returns by how much the latest poll of the devices on `port` came after their deadline: as long, the rig sent nothing from this port.

@@ -34,8 +34,8 @@ pub use drophammer_emulation::protocol::{Command, ProtocolConfig, Refused, State
 pub use drophammer_emulation::{bfd, ldp, ospf, rsvp};
 pub use drophammer_traffic::{
     Agreed, Arrivals, CONTINUOUS, CONTINUOUS_BINS, FlowCounts, FlowSelect, GroupCounts, LaneCounts, LaneReport, Live,
-    PlanError, Received, Refusals, Snapshot, Standing, TestTraffic, Timing, Totals, Transmit, TransmitAction,
-    TransmitError, Wish,
+    PlaceCounts, PlanError, Received, Refusals, Snapshot, Standing, TestTraffic, Timing, Totals, Transmit,
+    TransmitAction, TransmitError, Wish,
 };
 pub use far::{Arriving, CaptureOrder, Captured, Far, FarPorts, FarResult, Job, Lender, News, Relayed};
 pub use filters::{CaptureSettings, Filter, FilterField, FilterHeader, Filters, MOST_FILTERS};

@@ -78,8 +78,16 @@ impl Ports {
     /// # Panics
     /// If the port does not exist.
     pub fn get(&mut self, index: PortIndex) -> &mut dyn Port {
-        let queue = self.first_queues().nth(index).expect("a port of the rig");
+        let queue = self.first_queue(index);
         self.queue(queue)
+    }
+
+    /// Returns the first queue of port `index`.
+    ///
+    /// # Panics
+    /// If the port does not exist.
+    pub(crate) fn first_queue(&self, index: PortIndex) -> QueueIndex {
+        self.first_queues().nth(index).expect("a port of the rig")
     }
 
     /// Returns queue `index` of all ports.
@@ -96,7 +104,7 @@ impl Ports {
     /// # Panics
     /// If the port does not exist.
     pub fn info(&self, index: PortIndex) -> &PortInfo {
-        self.queue_info(self.first_queues().nth(index).expect("a port of the rig"))
+        self.queue_info(self.first_queue(index))
     }
 
     fn queue_info(&self, index: QueueIndex) -> &PortInfo {

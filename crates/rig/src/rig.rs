@@ -26,9 +26,10 @@ use drophammer_model::beside::OtherTraffic;
 use drophammer_model::trial::{Bin, PortIndex, TrialResult, TrialSpec};
 use drophammer_port::{PortError, PortInfo};
 use drophammer_traffic::{
-    FlowSelect, LaneError, Live, Plan, PlanError, Snapshot, TestTraffic, Timing, Traffic, TransmitAction,
+    FlowSelect, LaneError, Live, PlaceCounts, Plan, PlanError, Snapshot, TestTraffic, Timing, Traffic, TransmitAction,
     TransmitError, merge,
 };
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -581,6 +582,15 @@ impl Rig {
                 snapshot.groups.get_mut(group).map_or(Vec::new(), |group| std::mem::take(&mut group.latencies))
             }),
             None => Vec::new(),
+        }
+    }
+
+    /// Returns the counts by place of each flow of the traffic that has a cycle; see [`Traffic::places`]. Empty without traffic.
+    pub fn places(&self) -> BTreeMap<usize, Vec<PlaceCounts>> {
+        match self.running.as_ref().map(|running| &running.traffic) {
+            Some(Course::Here(traffic)) => traffic.places(),
+            Some(Course::Far(run)) => run.traffic.snapshot().map_or(BTreeMap::new(), |snapshot| snapshot.places),
+            None => BTreeMap::new(),
         }
     }
 

@@ -7,15 +7,14 @@ use drophammer_methods::vpns::VpnRoutesSeen;
 use drophammer_model::Instant;
 use drophammer_model::label_edge::FIRST_VLAN;
 use drophammer_model::role::VrfRole;
+use drophammer_model::trial::PortIndex;
 use drophammer_rig::{Command, ProtocolPlace, Rig, Until};
 use drophammer_wire::bfd::{State, diagnostic};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// How long sessions may take to end: longer than the detection time, during which they send AdminDown.
 const ENDING: Duration = Duration::from_secs(5);
-
-/// If a poll of the devices was late by an interval of packets, a session may have gone down because of the tester.
-const LATE: Duration = Duration::from_millis(300);
 
 /// The CE routers with BFD that are in use.
 #[derive(Default)]
@@ -25,8 +24,22 @@ struct Customer {
     /// Name of the site.
     site: String,
     place: ProtocolPlace,
-    /// How often the session had gone down before, in total and because packets were missing.
-    before: (u64, u64),
+    /// How often the session had gone down before.
+    before: Downs,
+}
+
+/// How often a session has gone down: in total, because packets were missing, and after the tester had sent packets late.
+#[derive(Clone, Copy, Default)]
+struct Downs {
+    all: u64,
+    missing: u64,
+    own_fault: u64,
+}
+
+impl Downs {
+    fn of(report: &Report) -> Downs {
+        Downs { all: report.times_down, missing: report.detections, own_fault: report.own_fault }
+    }
 }
 
 const MISSING: &str = "packets of the DUT were missing for the detection time";
@@ -46,6 +59,11 @@ impl Customer {
     fn report(&self, rig: &Rig) -> Option<Report> {
         let bfd: &Bfd = rig.hosts().device(self.place.port, self.place.device)?.protocol()?;
         bfd.sessions().next()
+    }
+
+    /// True if the session has gone down after the tester had sent packets late.
+    fn is_late(&self, rig: &Rig) -> bool {
+        self.report(rig).is_some_and(|report| report.own_fault > self.before.own_fault)
     }
 }
 
@@ -71,17 +89,24 @@ impl CustomerBfd {
     pub(crate) fn count(&self, rig: &Rig, seen: &mut VpnRoutesSeen) {
         for customer in &self.0 {
             let Some(report) = customer.report(rig) else { continue };
-            let times = report.times_down - customer.before.0;
+            let (now, before) = (Downs::of(&report), customer.before);
+            let not_judged = now.own_fault - before.own_fault;
+            if not_judged > 0 {
+                seen.bfd_not_judged += not_judged;
+                seen.bfd_late_s = seen.bfd_late_s.max(report.late.as_secs_f64());
+            }
+            let times = now.all - before.all - not_judged;
             if times > 0 {
-                let why = if report.detections > customer.before.1 { MISSING } else { SIGNALED };
-                let late = rig.hosts().late(customer.place.port);
-                let late = match late >= LATE {
-                    true => format!("; the tester sent nothing for up to {:.1} s", late.as_secs_f64()),
-                    false => String::new(),
-                };
-                seen.lose_bfd(times, format!("{} ({why}{late})", customer.site));
+                let why = if now.missing > before.missing { MISSING } else { SIGNALED };
+                seen.lose_bfd(times, format!("{} ({why})", customer.site));
             }
         }
+    }
+
+    /// Port and device of the CE routers whose sessions went down after the tester had sent packets late.
+    pub(crate) fn late(&self, rig: &Rig) -> HashSet<(PortIndex, usize)> {
+        let late = self.0.iter().filter(|customer| customer.is_late(rig));
+        late.map(|customer| (customer.place.port, customer.place.device)).collect()
     }
 }
 
@@ -99,13 +124,11 @@ impl Bench<'_> {
         let mut all = CustomerBfd::default();
         for (site, place) in sites {
             self.rig.command_to(place, &Command::Start).map_err(|e| TestError::Failed(e.to_string()))?;
-            let mut customer = Customer { site, place, before: (0, 0) };
-            customer.before =
-                customer.report(&self.rig).map_or((0, 0), |report| (report.times_down, report.detections));
+            let mut customer = Customer { site, place, before: Downs::default() };
+            customer.before = customer.report(&self.rig).map_or(customer.before, |report| Downs::of(&report));
             all.0.push(customer);
         }
         if self.await_each(&all, Until::Up, deadline)? {
-            self.rig.forget_late();
             return Ok(all);
         }
         let is_down = |customer: &&Customer| customer.report(&self.rig).is_none_or(|report| report.state != State::Up);

@@ -573,6 +573,9 @@ impl Vpns for TestSetup<'_> {
             }
             let down = || self.vpns.bfd.down(&self.routing.bench.rig);
             let ended = if let Some(lost) = self.lost_session().or_else(down) {
+                if let Some(why) = seen.not_judged_since(&VpnRoutesSeen::default()) {
+                    return Err(TestError::Failed(why));
+                }
                 lost
             } else if patience.is_over(now, || self.routing.bench.device.usage()?.cpu_time()) {
                 let (sent, unacknowledged) = self.sent();
@@ -635,8 +638,11 @@ impl Vpns for TestSetup<'_> {
                 }));
             }
         }
+        let rig = &self.routing.bench.rig;
+        let late = self.vpns.bfd.late(rig);
         let lost = |session: SessionIndex| {
-            let (routers, router) = self.routing.bench.rig.session(session)?;
+            let RouterPlace { port, device, .. } = rig.hosts().place(session);
+            let (routers, router) = rig.session(session).filter(|_| !late.contains(&(port, device)))?;
             Some(u64::from(routers.losses(router).0))
         };
         seen.sessions_lost = self.sessions_in_use().into_iter().filter_map(lost).sum();

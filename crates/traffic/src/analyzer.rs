@@ -17,9 +17,11 @@ pub(crate) mod extras;
 mod misdelivered;
 mod received;
 
+pub(crate) use received::on_link;
 pub use received::{GroupReceived, ReceiveBins};
 
 use crate::arriving::Encapsulation;
+use crate::counts::PlaceCounts;
 use crate::flow_state::{Arrival as Verdict, FlowState};
 use crate::headers::{self, Unjudged};
 use crate::intact::HOME;
@@ -362,7 +364,8 @@ impl Analyzer {
         }
         let departure = departure(signature.time, arrival.at);
         if let Some(extras) = self.extras.get_mut(place) {
-            if let Some(variation) = extras.take(sequence, arrival.at.0.saturating_sub(departure)) {
+            let (at, bytes) = (arrival.at.0, arrival.frame.len() as u32);
+            if let Some(variation) = extras.take(sequence, at.saturating_sub(departure), at, bytes) {
                 group.vary(variation);
             }
             if elsewhere {
@@ -506,6 +509,11 @@ impl Analyzer {
     /// queues, or may have overtaken each other in the card.
     pub(crate) fn is_spread(&self, place: usize) -> bool {
         self.spread.get(place).copied().unwrap_or(false)
+    }
+
+    /// Returns the counts by place of each flow that has a cycle: `(flow, places)`.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (usize, &[PlaceCounts])> {
+        self.ids.iter().zip(&self.extras).filter_map(|(flow, extras)| Some((*flow as usize, extras.by_place()?)))
     }
 
     /// Returns the additional state of each of [`Analyzer::flows`], in their order; empty if no flow needs it.

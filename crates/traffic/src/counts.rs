@@ -1,5 +1,6 @@
 //! Counts of a trial in progress.
 
+use crate::analyzer::on_link;
 use crate::plan::Part;
 use crate::transmit::Transmit;
 use drophammer_model::quantity::Instant;
@@ -31,6 +32,9 @@ pub struct LaneCounts {
     /// Received frames that the tester itself lost at a port since the traffic began: `(port, frames)`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drops: Vec<(PortIndex, u64)>,
+    /// Flows with a cycle ([`FlowSpec::cycle`](drophammer_model::trial::FlowSpec::cycle)), by place. Empty in counts without latencies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<(usize, Vec<PlaceCounts>)>,
 }
 
 /// Counts of received frames of a flow.
@@ -110,6 +114,61 @@ impl Arrivals {
     }
 }
 
+/// Counts of the frames at one place of a flow's cycle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceCounts {
+    /// Number of offered frames. If the tester's own ring refused frames so often that it is not known which, this contains some of
+    /// them, and the sum over all places exceeds [`FlowCounts::offered`].
+    pub offered: u64,
+    /// Distinct intact frames.
+    pub received: u64,
+    /// Bytes of these frames, FCS included.
+    pub bytes: u64,
+    /// Highest latency in ns.
+    pub latency_max_ns: u64,
+    /// Times of the received frames; `None` without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<Arrivals>,
+}
+
+impl PlaceCounts {
+    /// Counts a frame of `bytes` bytes without FCS that arrived at `at` ns after `latency` ns.
+    #[inline]
+    pub(crate) fn take(&mut self, latency: u64, at: u64, bytes: u32) {
+        let (at, sum) = (Instant(at), u128::from(latency));
+        let arrivals = Arrivals { first: at, last: at, latency_min_ns: latency, latency_sum_ns: sum };
+        self.add(&PlaceCounts {
+            offered: 0,
+            received: 1,
+            bytes: on_link(bytes),
+            latency_max_ns: latency,
+            arrivals: Some(arrivals),
+        });
+    }
+
+    /// Adds other counts.
+    pub fn add(&mut self, other: &PlaceCounts) {
+        self.offered += other.offered;
+        self.received += other.received;
+        self.bytes += other.bytes;
+        self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
+        self.arrivals = self.arrivals.into_iter().chain(other.arrivals).reduce(Arrivals::and);
+    }
+}
+
+/// Returns the sums of the places of each flow.
+pub(crate) fn sums_by_place(
+    counts: impl IntoIterator<Item = (usize, Vec<PlaceCounts>)>,
+) -> BTreeMap<usize, Vec<PlaceCounts>> {
+    let mut all: BTreeMap<usize, Vec<PlaceCounts>> = BTreeMap::new();
+    for (flow, places) in counts {
+        let sums = all.entry(flow).or_default();
+        sums.resize(sums.len().max(places.len()), PlaceCounts::default());
+        sums.iter_mut().zip(&places).for_each(|(sum, place)| sum.add(place));
+    }
+    all
+}
+
 /// Counts of a flow, summed over all lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowCounts {
@@ -140,14 +199,26 @@ pub struct Snapshot {
     /// By port: received frames that the tester itself lost since the traffic began, as far as lanes report them ([`LaneCounts::drops`]).
     #[serde(default)]
     pub drops: BTreeMap<PortIndex, u64>,
+    /// Flows with a cycle, by place; see [`LaneCounts::places`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub places: BTreeMap<usize, Vec<PlaceCounts>>,
 }
 
 impl Part {
-    /// Returns the counts at `now`, with the frames of each latency.
+    /// Returns the counts so far by place of each flow that has a cycle and is sent or received here. A flow may occur twice.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (usize, Vec<PlaceCounts>)> {
+        let offered = |offered| PlaceCounts { offered, ..PlaceCounts::default() };
+        let sent = self.generators.iter().flat_map(|generator| generator.offered_by_place());
+        let sent = sent.map(move |(flow, frames)| (flow as usize, frames.into_iter().map(offered).collect()));
+        sent.chain(self.analyzer.places().map(|(flow, places)| (flow, places.to_vec())))
+    }
+
+    /// Returns the counts at `now`, with the frames of each latency and by place.
     pub(crate) fn counts(&mut self, now: Instant) -> LaneCounts {
         let mut counts = self.counts_without_latencies(now);
         let groups = counts.groups.iter_mut().zip(self.analyzer.groups());
         groups.for_each(|(counts, group)| counts.latencies = group.latency_steps().collect());
+        counts.places = self.places().collect();
         counts
     }
 
@@ -187,6 +258,7 @@ impl Part {
             ports,
             departures,
             drops: Vec::new(),
+            places: Vec::new(),
         }
     }
 }
@@ -196,7 +268,9 @@ impl Snapshot {
     pub fn of<'a>(lanes: impl IntoIterator<Item = &'a LaneCounts>) -> Snapshot {
         let mut all = Snapshot::default();
         let mut never_left: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut places = Vec::new();
         for lane in lanes {
+            places.extend(lane.places.iter().cloned());
             all.at = all.at.max(lane.at);
             for (flow, group, frames) in &lane.sent {
                 let flow = all.flows.entry(*flow as usize).or_default();
@@ -221,6 +295,7 @@ impl Snapshot {
             all.groups.resize(all.groups.len().max(lane.groups.len()), GroupCounts::default());
             all.groups.iter_mut().zip(&lane.groups).for_each(|(sum, group)| sum.add(group));
         }
+        all.places = sums_by_place(places);
         for (flow, n) in never_left {
             let flow = all.flows.entry(flow).or_default();
             flow.offered -= n.min(flow.offered);

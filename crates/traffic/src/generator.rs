@@ -115,6 +115,8 @@ pub struct PortGenerator {
     refused_by_tester: u64,
     /// The frames of `refused_by_tester`, by flow.
     refusals: Refusals,
+    /// Length of the cycle of each flow, 0 for none; empty if no flow has one.
+    cycles: Vec<u32>,
     last_departure: Instant,
     /// True if the kernel could generate these frames.
     fits_kernel: bool,
@@ -127,7 +129,17 @@ pub struct PortGenerator {
 /// True if the kernel can generate the frames of `flow`. It only generates addresses of a range, and does not report
 /// which frames its ring refused.
 fn fits_kernel(flow: &FlowSpec) -> bool {
-    matches!(flow.destinations, Targets::Addresses(_)) && !flow.per_destination
+    matches!(flow.destinations, Targets::Addresses(_)) && !flow.per_destination && flow.cycle == 0
+}
+
+/// Adds the frames with these sequence numbers to the counts of their places in a cycle.
+fn add_by_place(sequences: std::ops::Range<u64>, places: &mut [u64]) {
+    let cycle = places.len() as u64;
+    for (place, frames) in (0..cycle).zip(places) {
+        // Frames at this place among the first n.
+        let of = |n: u64| n / cycle + u64::from(place < n % cycle);
+        *frames += of(sequences.end) - of(sequences.start);
+    }
 }
 
 fn flow_seed(id: usize, seed: u64) -> u64 {
@@ -213,6 +225,11 @@ impl PortGenerator {
             lateness: [0; 40],
             refused_by_tester: 0,
             refusals: Refusals::new(flows.len(), remembered),
+            cycles: if own.iter().any(|id| spec.flows[*id].cycle > 0) {
+                own.iter().map(|id| spec.flows[*id].cycle).collect()
+            } else {
+                Vec::new()
+            },
             last_departure: Instant(0),
             fits_kernel: kernel && own.iter().all(|id| fits_kernel(&spec.flows[*id])),
             kernel: None,
@@ -459,6 +476,20 @@ impl PortGenerator {
         self.flows.iter().enumerate().map(|(i, flow)| (flow.id, self.groups[flow.group].group, next(i, flow))).collect()
     }
 
+    /// Returns the offered frames of the flows that have a cycle, by place: `(flow, frames)`. They contain refused frames that
+    /// [`Refusals`] had no room for.
+    pub(crate) fn offered_by_place(&self) -> impl Iterator<Item = (u32, Vec<u64>)> {
+        let with_cycle = self.flows.iter().zip(&self.cycles).enumerate().filter(|(_, (_, cycle))| **cycle > 0);
+        with_cycle.map(|(place, (flow, cycle))| {
+            let (mut frames, mut refused) = (vec![0; *cycle as usize], vec![0; *cycle as usize]);
+            add_by_place(0..flow.next, &mut frames);
+            let runs = self.refusals.runs().iter().filter(|run| run.flow == place);
+            runs.for_each(|run| add_by_place(run.first..run.first + run.frames, &mut refused));
+            frames.iter_mut().zip(refused).for_each(|(frames, refused)| *frames -= refused);
+            (flow.id, frames)
+        })
+    }
+
     /// Adds [`PortGenerator::offered`] to `frames`, indexed by flow.
     pub(crate) fn add_offered(&self, frames: &mut [u64]) {
         if self.kernel.is_some() {
@@ -666,6 +697,16 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_are_at_the_place_of_their_number() {
+        for sequences in [0..0, 0..1, 0..7, 5..9, 6..6, 2..14] {
+            let (mut places, mut expected) = (vec![0; 3], vec![0; 3]);
+            add_by_place(sequences.clone(), &mut places);
+            sequences.for_each(|n| expected[n as usize % 3] += 1);
+            assert_eq!(places, expected);
+        }
+    }
 
     #[test]
     fn a_late_generator_catches_up_a_little_faster_than_asked_for() {

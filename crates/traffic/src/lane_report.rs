@@ -406,7 +406,7 @@ impl crate::plan::Part {
         let report =
             |(place, ((flow, group, state), to)): (usize, ((usize, usize, &crate::flow_state::FlowState), usize))| {
                 let extras = analyzer.extras().get(place);
-                let tally = extras.and_then(|f| f.tally.as_ref());
+                let tally = extras.and_then(FlowExtras::by_destination);
                 let arrived = layout.is_split(to).then(|| state.arrived());
                 let never_left = refused.get(&(flow as u32)).map(Vec::as_slice).unwrap_or_default();
                 let losses = LossRuns { apart: distance.apart(flow), runs: Vec::new() };
@@ -435,7 +435,7 @@ impl crate::plan::Part {
                     arrived,
                     elsewhere: extras.map_or(0, |f| f.elsewhere),
                     has_alternate: extras.is_some_and(FlowExtras::has_alternate),
-                    by_place: tally.map(|tally| tally.frames().to_vec()),
+                    by_place: tally.map(<[u32]>::to_vec),
                 }
             };
         analyzer.flows().zip(analyzer.to()).enumerate().map(report).collect()

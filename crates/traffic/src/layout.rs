@@ -175,7 +175,7 @@ impl Layout {
     }
 
     /// Returns a layout for these flows. One lane must receive a flow that has an alternate path ([`FlowSpec::also`]),
-    /// is counted by destination, or has its delay variation measured. So all queues where the flow may arrive are on
+    /// is counted by destination or place, or has its delay variation measured. So all queues where the flow may arrive are on
     /// one lane. There may be fewer lanes than before, but never more.
     pub fn for_flows(&self, flows: &[FlowSpec]) -> Layout {
         let mut lane_of = self.lane_of.clone();
@@ -204,7 +204,7 @@ impl Layout {
 
 /// Iterates over the ports where `flow` may arrive, if one lane must receive it; otherwise empty.
 fn one_lane_ports(flow: &FlowSpec) -> impl Iterator<Item = PortIndex> {
-    let asked = flow.per_destination || flow.ipdv || !flow.also.is_empty();
+    let asked = crate::analyzer::FlowExtras::asked_for(flow);
     std::iter::once(flow.to).chain(flow.also.iter().copied()).filter(move |_| asked)
 }
 

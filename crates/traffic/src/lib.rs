@@ -44,7 +44,7 @@ mod totals;
 mod traffic;
 mod transmit;
 
-pub use counts::{Arrivals, FlowCounts, GroupCounts, LaneCounts, Received, Snapshot};
+pub use counts::{Arrivals, FlowCounts, GroupCounts, LaneCounts, PlaceCounts, Received, Snapshot};
 pub use engine::{Control, SendFrame, run};
 pub use far::{FarTraffic, Standing, Wish};
 pub use flow_state::Arrived;

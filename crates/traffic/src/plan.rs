@@ -101,7 +101,7 @@ pub enum PlanError {
     NoSuchDestinations { flow: usize },
     /// A flow must be received by one lane, but may arrive at queues of several lanes.
     #[error(
-        "flow {flow} has an alternate path, is counted by destination, or its delay variation is measured, so one lane must \
+        "flow {flow} has an alternate path, is counted by destination or place, or its delay variation is measured, so one lane must \
          receive it, but queues of port {port} are on another lane or host than the port that it leads to"
     )]
     Apart { flow: usize, port: PortIndex },
@@ -243,6 +243,18 @@ fn check_schedule(i: usize, flow: &FlowSpec, load: &Load) -> Result<(), PlanErro
     }
 }
 
+/// Maximum length of a flow's cycle.
+pub(crate) const MAX_CYCLE: u32 = 65_536;
+
+fn check_cycle(i: usize, flow: &FlowSpec) -> Result<(), PlanError> {
+    if flow.cycle > MAX_CYCLE || flow.cycle > 0 && flow.per_destination {
+        let why =
+            format!("flow {i}: a cycle has at most {MAX_CYCLE} places, and none of its flows counts by destination");
+        return Err(PlanError::Empty(why));
+    }
+    Ok(())
+}
+
 /// Window bits of all flows together, to distinguish duplicates from late frames (256 MiB).
 const WINDOW_BUDGET: u64 = 1 << 31;
 /// Window bits for continuous traffic (2 MiB), which would outlast any window.
@@ -311,6 +323,7 @@ impl Plan {
                 return Err(PlanError::Empty(format!("flow {i} has no share of the load")));
             }
             check_schedule(i, flow, &spec.load)?;
+            check_cycle(i, flow)?;
         }
         let names = FlowNames::new(&spec.flows);
         let background = background(spec, &names);

@@ -1,6 +1,6 @@
 //! Running traffic: a plan that is carried out in one call or in several.
 
-use crate::counts::{LaneCounts, Snapshot};
+use crate::counts::{LaneCounts, PlaceCounts, Snapshot, sums_by_place};
 use crate::engine::{Control, Course, LanePort, LaneState, lead};
 use crate::histogram::Latencies;
 use crate::lane_report::{LaneReport, Refusals};
@@ -11,6 +11,7 @@ use crate::transmit::{FlowSelect, TransmitAction, TransmitError};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Bin, PortIndex};
 use drophammer_port::{Clock, Port, PortError, SystemClock};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::{Builder, scope};
@@ -280,7 +281,7 @@ impl Traffic {
         parts.map(counts).collect()
     }
 
-    /// Like [`Traffic::snapshot`], but without the frames of each latency: it takes a time that grows with the flows
+    /// Like [`Traffic::snapshot`], but without the frames of each latency and the counts by place: it takes a time that grows with the flows
     /// only, and can be asked for often.
     pub fn counts(&mut self, now: Instant) -> Snapshot {
         let counts: Vec<_> = self.plan.parts.iter_mut().map(|part| part.counts_without_latencies(now)).collect();
@@ -293,6 +294,11 @@ impl Traffic {
         let groups = self.plan.parts.iter().filter_map(|part| part.analyzer.groups().get(group));
         groups.flat_map(|group| group.latency_steps()).for_each(|(ns, frames)| all.record_n(ns, frames));
         all.steps().collect()
+    }
+
+    /// Returns the counts so far by place of each flow with a cycle ([`drophammer_model::trial::FlowSpec::cycle`]).
+    pub fn places(&self) -> BTreeMap<usize, Vec<PlaceCounts>> {
+        sums_by_place(self.plan.parts.iter().flat_map(|part| part.places()))
     }
 
     /// Returns how many frames each flow of this host has handed over to its port so far, including frames that the

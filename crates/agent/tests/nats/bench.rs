@@ -138,16 +138,22 @@ impl Drop for Process {
 /// Returns what starts this program in a role.
 pub fn command(role: &str, bed: &Bed, variables: &[(&str, &str)]) -> Result<Command, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
-    let mut command = Command::new(&program);
-    for (name, value) in variables {
-        let by: &[&str] = match *name {
-            AHEAD => &["unshare", "--time", "--fork", "--kill-child", "--monotonic", value],
-            ORDINARY => &["setpriv", "--bounding-set", "-sys_nice", "--inh-caps", "-sys_nice"],
-            _ => continue,
-        };
-        command = Command::new(by[0]);
-        command.args(&by[1..]).arg(&program);
+    let mut words: Vec<&str> = Vec::new();
+    if let Some((_, ahead)) = variables.iter().find(|(name, _)| *name == AHEAD) {
+        words.extend(["unshare", "--time", "--fork", "--kill-child", "--monotonic", *ahead]);
     }
+    // All hosts share the processors of one machine: ports that came before everything else would keep the others from their heartbeats.
+    if role == "agent" || variables.iter().any(|(name, _)| *name == ORDINARY) {
+        words.extend(["setpriv", "--bounding-set", "-sys_nice", "--inh-caps", "-sys_nice"]);
+    }
+    let mut command = match words.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(&program);
+            command
+        }
+        None => Command::new(&program),
+    };
     let Access { url, user, password, ca, .. } = access(bed, if role == "agent" { role } else { "controller" });
     command.env_remove("DROPHAMMER_TEST_CASE").env(ROLE, role).env("URL", url);
     let ca = ca.map(|ca| ca.display().to_string());

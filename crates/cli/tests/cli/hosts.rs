@@ -164,9 +164,12 @@ fn a_run_that_is_killed_while_agents_send_goes_on_with_whole_trials() {
     for trial in &trials {
         let result = &trial["result"];
         for group in result["groups"].as_array().unwrap() {
-            let counts =
-                ["intended", "offered", "received", "lost", "duplicated", "stray"].map(|key| group[key].as_u64());
-            assert_eq!(counts, [6_000, 6_000, 6_000, 0, 0, 0].map(Some), "{trial}");
+            let counts = ["intended", "offered", "received", "lost", "duplicated", "stray"]
+                .map(|key| group[key].as_u64().unwrap_or_else(|| panic!("{key}: {trial}")));
+            let offered = counts[1];
+            // A host that gets no processor for a moment sends a few frames less. One host alone would have sent half of them.
+            assert!(offered > 5_900, "{trial}");
+            assert_eq!(counts, [6_000, offered, offered, 0, 0, 0], "{trial}");
         }
         let hosts = &result["health"]["between_hosts"]["each"];
         let named = hosts.as_array().unwrap().iter().map(|host| (&host["name"], &host["ports"][0]));

@@ -67,7 +67,7 @@ ip address add 198.18.0.1/24 dev va
 $D listen vb --for 60s > heard & listen=$!
 until [ -s heard ]; do sleep 0.02; done
 bash -c 'echo x > /dev/udp/198.18.0.2/9'
-sleep 1.2
+while ip -s -j link show vb | grep -q 'rx.:{.bytes.:0,'; do sleep 0.02; done
 kill -INT $listen
 wait $listen
 ip -s -j link > kernel

@@ -467,14 +467,14 @@ ip link set between up
 ip link set vc-far master between
 ip link set vd-far master between
 sed -i 's/"location": "va"/"location": "vc"/; s/"location": "vb"}/"location": "vd"}, {"name": "p3", "location": "va"}/' config
-sed 's/"ports"/"events": {"cp_events": {"enable": true}, "dp_events": {"enable": true}}, "ports"/; s/"packets": 200/"packets": 1000/' config > converging
+sed 's/"ports"/"events": {"cp_events": {"enable": true}, "dp_events": {"enable": true}}, "ports"/; s/"packets": 200/"packets": 5000/' config > converging
 switch() { call POST /control/state "{\"port\": {\"link\": {\"state\": \"$1\", \"port_names\": [\"p3\"]}}}" > /dev/null; }
 convergence() { call POST /monitor/metrics '{"convergence": {"flow_names": ["fixed"]}}'; }
 call POST /config "$(cat config)" > /dev/null
 convergence
 call POST /config "$(cat converging)" > /dev/null
 transmit start '"fixed"' > /dev/null
-until metrics | grep -q '"frames_rx":[1-9][0-9][0-9],'; do sleep 0.02; done
+until metrics | grep -q '"frames_rx":[1-9][0-9][0-9]'; do sleep 0.02; done
 switch down
 ip link set vd-far nomaster
 until ! metrics | grep -q '"loss":0.0'; do sleep 0.02; done

@@ -64,6 +64,10 @@ pub struct Report {
     pub detections: u64,
     /// How often the neighbour signaled Down or AdminDown in Init or Up.
     pub signaled: u64,
+    /// How often it left Up when own packets had been late by so much that this may be the reason. These times say nothing about the peer.
+    pub own_fault: u64,
+    /// By how much own packets were late at most, when it left Up for that reason.
+    pub late: Duration,
 }
 
 /// Deadlines, and values that packets change.
@@ -95,6 +99,8 @@ pub(super) struct Session {
     /// The interval from which `next_packet` was computed.
     paced: Duration,
     expires: Option<Instant>,
+    /// Late packets explain until this time that the session goes down. They were late by that much.
+    lapse: Option<(Instant, Duration)>,
     /// AdminDown is sent until this time.
     farewell: Option<Instant>,
     random: u64,
@@ -112,6 +118,8 @@ struct Times {
     down: u64,
     detections: u64,
     signaled: u64,
+    own_fault: u64,
+    late: Duration,
 }
 
 fn micros(us: u32) -> Duration {
@@ -141,6 +149,7 @@ impl Session {
             next_packet: None,
             paced: Duration::ZERO,
             expires: None,
+            lapse: None,
             farewell: None,
             random: seed ^ u64::from(discriminator) << 32,
             report: Times::default(),
@@ -152,7 +161,7 @@ impl Session {
     }
 
     pub fn report(&self) -> Report {
-        let Times { up_at, down_at, heard_at, sent, up, down, detections, signaled } = self.report;
+        let Times { up_at, down_at, heard_at, sent, up, down, detections, signaled, own_fault, late } = self.report;
         Report {
             peer: self.config.peer,
             state: self.state,
@@ -169,6 +178,8 @@ impl Session {
             times_down: down,
             detections,
             signaled,
+            own_fault,
+            late,
         }
     }
 
@@ -199,6 +210,10 @@ impl Session {
     fn go(&mut self, now: Instant, state: State, diagnostic: u8) {
         if self.state == State::Up {
             (self.report.down_at, self.report.down) = (Some(now), self.report.down + 1);
+            self.note_lapse(now);
+            if let Some((_, late)) = self.lapse.filter(|(until, _)| *until >= now && state == State::Down) {
+                (self.report.own_fault, self.report.late) = (self.report.own_fault + 1, self.report.late.max(late));
+            }
         }
         if state == State::Up {
             (self.report.up_at, self.report.up) = (Some(now), self.report.up + 1);
@@ -254,6 +269,20 @@ impl Session {
         self.expires = Some(now + self.detection_time());
         self.reschedule(now);
         Ok(())
+    }
+
+    /// Notes if the next packet is late by so much that the peer may miss it: half of the time that the peer waits after the first
+    /// interval. The rest is for one lost packet, or for delays behind this session.
+    fn note_lapse(&mut self, now: Instant) {
+        let interval = self.interval();
+        let limit = (interval * self.config.detect_mult.saturating_sub(1).into() / 2).max(interval / 10);
+        let late = self.next_packet.map_or(Duration::ZERO, |due| now.since(due));
+        if self.state == State::Up && late >= limit {
+            // After its detection time, the peer tells it within the interval of packets of a session that is down.
+            let told = interval * self.config.detect_mult.into() + micros(SLOW);
+            let before = self.lapse.filter(|(until, _)| *until >= now).map_or(Duration::ZERO, |(_, late)| late);
+            self.lapse = Some((now + told, late.max(before)));
+        }
     }
 
     /// Negotiated interval of sent packets (section 6.8.7).
@@ -319,6 +348,7 @@ impl Session {
         if silent || !is_final && !due {
             return None;
         }
+        self.note_lapse(now);
         self.changed = false;
         self.last_sent = now;
         if due {

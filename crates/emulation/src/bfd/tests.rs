@@ -123,6 +123,7 @@ fn both_come_up_with_the_slower_interval_and_detect_a_silent_peer() {
     wire.run(heard + millis(501));
     let a = wire.report(0);
     assert_eq!((a.state, a.diagnostic, a.detections), (State::Down, diagnostic::DETECTION_TIME_EXPIRED, 1));
+    assert_eq!((a.own_fault, wire.report(1).own_fault), (0, 0), "all own packets left in time");
     assert_eq!(a.down_at, Some(heard + millis(500)), "to the nanosecond");
     let b = wire.report(1);
     assert_eq!((b.state, b.diagnostic, b.signaled), (State::Down, diagnostic::NEIGHBOR_SIGNALED_DOWN, 1));
@@ -252,6 +253,73 @@ fn a_late_poll_loses_no_session_whose_packets_came_in_time() {
     assert_eq!(poll(&mut wire, 7299).1.state, State::Up);
     let down = poll(&mut wire, 7300).1;
     assert_eq!((down.state, down.detections, down.down_at), (State::Down, 1, Some(ms(7300))));
+}
+
+/// A session of device 0 that was up until 6 s, with device 1 at the other end. Both use 100 ms and a multiplier of 3.
+fn settled() -> Wire {
+    let mut wire = Wire::new([with(2, 100, 3), with(1, 100, 3)]);
+    [0, 1].into_iter().for_each(|i| wire.command(i, &Command::Start));
+    wire.run(ms(6000));
+    assert_eq!(wire.states(), [State::Up, State::Up]);
+    wire
+}
+
+/// A frame by which device 1 tells device 0 its state.
+fn told(state: State) -> Vec<u8> {
+    let control = Control {
+        state,
+        diagnostic: diagnostic::DETECTION_TIME_EXPIRED,
+        detect_mult: 3,
+        my_discriminator: 2 << 20 | 1,
+        your_discriminator: 1 << 20 | 1,
+        desired_min_tx: 1_000_000,
+        required_min_rx: 100_000,
+        ..Control::default()
+    };
+    frame_from(2, 255, &control)
+}
+
+#[test]
+fn a_peer_that_missed_late_packets_is_not_to_blame() {
+    // Nobody polls the device, and the peer goes down after its detection time.
+    let mut wire = settled();
+    wire.devices[0].receive(ms(6350), &told(State::Down), &mut |_| {});
+    let report = wire.report(0);
+    assert_eq!((report.state, report.times_down, report.own_fault), (State::Down, 1, 1));
+    assert!((Duration::from_millis(250)..=Duration::from_millis(350)).contains(&report.late), "{:?}", report.late);
+    // The peer speaks up after the device has been polled again, within the second between packets of a session that is down.
+    for (after, own_fault) in [(1250, 1), (1350, 0)] {
+        let mut wire = settled();
+        wire.devices[0].receive(ms(6200), &told(State::Up), &mut |_| {});
+        wire.devices[0].poll(ms(6400), 1500, &mut |_| {});
+        for at in (6450..6400 + after).step_by(50) {
+            wire.devices[0].receive(ms(at), &told(State::Up), &mut |_| {});
+            wire.devices[0].poll(ms(at), 1500, &mut |_| {});
+        }
+        wire.devices[0].receive(ms(6400 + after), &told(State::Down), &mut |_| {});
+        let report = wire.report(0);
+        assert_eq!((report.state, report.signaled, report.own_fault), (State::Down, 1, own_fault), "{after} ms");
+    }
+    // Nobody reads the packets of the peer, which find no room any more.
+    let mut wire = settled();
+    wire.devices[0].poll(ms(11_000), 1500, &mut |_| {});
+    let report = wire.report(0);
+    assert_eq!((report.state, report.detections, report.own_fault), (State::Down, 1, 1));
+    assert!(report.late >= Duration::from_millis(4_900), "{:?}", report.late);
+    assert_eq!(wire.devices[0].protocol::<Bfd>().unwrap().state().counter("own_packets_late"), 1);
+}
+
+#[test]
+fn a_peer_that_goes_down_after_slightly_late_packets_is_to_blame() {
+    // Each packet leaves up to 60 ms late, so at most 160 ms after the last one.
+    let mut wire = settled();
+    for at in (6060..8000).step_by(60) {
+        wire.devices[0].receive(ms(at), &told(State::Up), &mut |_| {});
+        wire.devices[0].poll(ms(at), 1500, &mut |_| {});
+    }
+    wire.devices[0].receive(ms(8000), &told(State::Down), &mut |_| {});
+    let report = wire.report(0);
+    assert_eq!((report.state, report.signaled, report.own_fault), (State::Down, 1, 0));
 }
 
 #[test]

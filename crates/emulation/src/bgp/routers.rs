@@ -12,6 +12,7 @@ pub use pressure::Pressure;
 pub use protocol::{BgpCommand, NAME};
 
 use super::{AdjRibIn, AdjRibOut, Cause, Sent, Session, State};
+use crate::device::TCP_MEMORY;
 use crate::protocol::Output;
 use crate::tcp::{ConnectionId, ListenerId, Refusals, TcpStack};
 use drophammer_model::Instant;
@@ -22,8 +23,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Memory for the buffers of all connections of a device, and the limits for one buffer, in bytes.
-const BUFFERS: usize = 256 << 20;
+/// Limits for one buffer of a connection, in bytes.
 const BUFFER: std::ops::RangeInclusive<usize> = 16 << 10..=512 << 10;
 
 /// The BGP speakers of a device: one for each peer of the DUT, with its own address.
@@ -47,8 +47,9 @@ pub struct Routers {
 impl Routers {
     /// Routers with stopped sessions. Two peers with one address are one router with two sessions; their DUT addresses must differ.
     pub fn new(seed: u64, peers: Vec<PeerConfig>) -> Routers {
-        Routers {
-            buffer: (BUFFERS / 2 / peers.len().max(1)).clamp(*BUFFER.start(), *BUFFER.end()),
+        let buffer = TCP_MEMORY / 2 / peers.len().max(1);
+        let routers = Routers {
+            buffer,
             peers: peers.into_iter().map(|config| Peer::new(config, seed)).collect(),
             by_connection: HashMap::new(),
             by_listener: HashMap::new(),
@@ -57,10 +58,11 @@ impl Routers {
             served: Vec::new(),
             timers: BinaryHeap::new(),
             refusals: Refusals::default(),
-        }
+        };
+        routers.with_buffer(buffer)
     }
 
-    /// The same routers with buffers of this many bytes per connection and direction, for a port with many devices.
+    /// The same routers with buffers of about this many bytes per connection and direction.
     pub fn with_buffer(mut self, bytes: usize) -> Routers {
         self.buffer = bytes.clamp(*BUFFER.start(), *BUFFER.end());
         self

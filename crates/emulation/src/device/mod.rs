@@ -32,6 +32,9 @@ use output::Link;
 use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// Memory for the buffers of the TCP connections of one device, or of many devices together, in bytes.
+pub const TCP_MEMORY: usize = 256 << 20;
+
 /// Configuration of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceConfig {
@@ -49,6 +52,9 @@ pub struct DeviceConfig {
     pub seed: u64,
     /// Configuration of its TCP.
     pub tcp: TcpConfig,
+    /// Bytes for the buffers of its BGP sessions. One of many devices must have its part of [`TCP_MEMORY`] only: sessions that all come
+    /// back at once need new buffers at once.
+    pub tcp_memory: usize,
 }
 
 impl DeviceConfig {
@@ -64,6 +70,7 @@ impl DeviceConfig {
             // A peer in the same kernel may leave checksums for its interface to complete. Ethernet has its own
             // checksum.
             tcp: TcpConfig { verify_checksums: false, ..TcpConfig::new(1500, seed) },
+            tcp_memory: TCP_MEMORY,
         }
     }
 }

@@ -112,7 +112,7 @@ fn small(lab: &Lab, daemon: &str, network: NetworkType, name: &str) -> Checked {
     check("counters", state.state().counter("adjacencies_full") == 1, state)?;
     // A killed daemon counts as down after the dead interval.
     daemons.kill_last()?;
-    station.run("down", 6 * SECOND, |device| Ok(ospf(device).neighbours().next().is_none()))
+    station.run("down", 12 * SECOND, |device| Ok(ospf(device).neighbours().next().is_none()))
 }
 
 /// 600 routers, 400 networks of other areas, 9,000 external routes: the kernel gets them, loses a part of them, and gets

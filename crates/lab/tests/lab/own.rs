@@ -108,6 +108,8 @@ pub fn rules(lab: &mut Lab, work: &Path) -> Checked {
         from.send_to(b"of users", ("198.19.64.9", port)).map_err(|e| e.to_string())?;
     }
     let mut bytes = [0; 8];
+    // If the first datagram were forwarded, it would come before the second one.
+    passed.set_read_timeout(Some(Duration::from_secs(10))).map_err(|e| e.to_string())?;
     ensure(matches!(passed.recv_from(&mut bytes), Ok((8, _))), "the rules do not name port 4010")?;
     ensure(dropped.recv_from(&mut bytes).is_err(), "the rules drop packets to port 4009")?;
     drop(far);

@@ -1,7 +1,7 @@
 //! Runs each case in its own process, and checks that the host is then as before.
 
-use super::Checked;
 use super::external::ExternalLinks;
+use super::{Checked, SOON};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A copy of this program that every user can run. Dropping it deletes the copy.
 pub struct Program {
@@ -167,9 +167,9 @@ pub fn run(program: &Program, name: &str, user: &str) -> Checked {
             println!("    {name} as {user}: host as before after {:.3} s", start.elapsed().as_secs_f64());
             return Ok(());
         }
-        if start.elapsed() > Duration::from_secs(10) {
+        if start.elapsed() > SOON {
             return Err(format!("    left: {processes:?} {own:?}\n    before {before:?}\n    after  {after:?}"));
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }

@@ -115,6 +115,11 @@ pub struct VpnRoutesSeen {
     pub bfd_lost: u64,
     /// The first of these sessions, with the reason: `v3 (packets of the DUT were missing for the detection time)`.
     pub bfd_lost_at: Vec<String>,
+    /// How often BFD sessions went down after the tester had sent their packets late. These times are not in `bfd_lost`, and the BGP sessions of
+    /// these CE routers are not in `sessions_lost`.
+    pub bfd_not_judged: u64,
+    /// By how much these packets were late at most, in seconds.
+    pub bfd_late_s: f64,
     /// Why routes are missing, as text; empty if all are present.
     pub cause: String,
 }
@@ -171,7 +176,20 @@ impl VpnRoutesSeen {
         if bfd > 0 {
             texts.push(format!("BFD sessions went down {bfd} times: {}", self.bfd_lost_at.join(", ")));
         }
+        texts.extend(self.not_judged_since(before));
         texts
+    }
+
+    /// Why sessions that ended since `before` say nothing about the DUT; `None` if all of them do.
+    pub fn not_judged_since(&self, before: &VpnRoutesSeen) -> Option<String> {
+        let times = self.bfd_not_judged - before.bfd_not_judged;
+        (times > 0).then(|| {
+            format!(
+                "BFD sessions went down {times} times after the tester had sent their packets up to {:.1} s late: they are not judged, and \
+                 neither are the BGP sessions of their CE routers; use fewer of them, or a host with less other load",
+                self.bfd_late_s
+            )
+        })
     }
 
     /// Sets the cause from the counts.

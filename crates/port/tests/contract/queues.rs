@@ -1,9 +1,8 @@
 //! Several queues of one interface, each opened as a port.
 
-use super::{Bench, Checked, check, frame, sign};
+use super::{Bench, Checked, SILENCE, check, frame, sign};
 use drophammer_port::{BURST, Clock, Port, PortError, Queue, set_link};
 use drophammer_wire::signature::{LEN, Signature};
-use std::time::Duration;
 
 type Queues = Vec<Box<dyn Port + Send>>;
 
@@ -36,16 +35,20 @@ fn frame_of(flow: u32, sequence: u64) -> Vec<u8> {
 /// Takes frames at any queue until none has arrived for a while; passes queue and frame to `see`.
 fn take_all(bench: &Bench, ports: &mut Queues, mut see: impl FnMut(usize, &[u8]) -> Checked) -> Checked {
     let mut last = bench.clock.now();
-    while bench.clock.now().since(last) < Duration::from_millis(100) {
+    loop {
+        // If this thread did not get its processor for a while, frames may be waiting.
+        let (silent, mut none) = (bench.clock.now().since(last) > SILENCE, true);
         for (queue, port) in ports.iter_mut().enumerate() {
             let frames = port.receive().map_err(|e| e.to_string())?;
             if !frames.is_empty() {
-                last = bench.clock.now();
+                (last, none) = (bench.clock.now(), false);
             }
             frames.iter().try_for_each(|a| see(queue, a.frame))?;
         }
+        if silent && none {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 fn drops(ports: &mut Queues) -> Result<Vec<u64>, String> {

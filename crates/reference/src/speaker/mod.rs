@@ -26,8 +26,8 @@ use peer::{Peer, Place};
 use read::Update;
 use stacks::Stacks;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::net::{IpAddr, Ipv4Addr};
 use write::VrfIds;
 
 /// Memory for the buffers of all connections, and minimum and maximum size of one buffer, in bytes.
@@ -45,7 +45,8 @@ pub(crate) struct Speaker {
     /// One stack per interface, and one for the loopback address.
     stacks: Stacks,
     peers: Vec<Peer>,
-    by_address: HashMap<(usize, IpAddr), PeerId>,
+    /// Peers by interface and address.
+    by_address: BTreeMap<(usize, IpAddr), PeerId>,
     by_connection: HashMap<(usize, ConnectionId), PeerId>,
     table: Table,
     faults: BgpFaults,
@@ -227,11 +228,13 @@ impl Speaker {
 
     /// Ends the sessions on an interface whose BFD session went down (RFC 9384).
     pub fn bfd_down(&mut self, now: Instant, interface: usize, hops: Hops<'_>) {
-        for id in 0..self.peers.len() {
-            if self.peers[id].port == interface {
-                self.peers[id].session.reset(now, Notification::bare(code::CEASE, cease::BFD_DOWN));
-                self.mark(id as PeerId);
-            }
+        // When a link with thousands of sub-interfaces is silent, all of them come here one after the other.
+        let first = (interface, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let peers: Vec<PeerId> =
+            self.by_address.range(first..).take_while(|((port, _), _)| *port == interface).map(|(_, id)| *id).collect();
+        for id in peers {
+            self.peers[usize::from(id)].session.reset(now, Notification::bare(code::CEASE, cease::BFD_DOWN));
+            self.mark(id);
         }
         self.work(now, hops);
     }

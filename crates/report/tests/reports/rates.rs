@@ -22,6 +22,7 @@ fn flow(family: Family) -> FlowSpec {
         family,
         sources: source,
         destinations: destination.into(),
+        cycle: 0,
         per_destination: false,
         ipdv: false,
         weight: 1.0,

@@ -1,7 +1,7 @@
 //! Devices of several lanes, and full ports.
 
 use super::*;
-use crate::config::host_mac;
+use crate::config::{DeviceConfig, host_mac};
 use drophammer_emulation::device::Address;
 use std::net::Ipv4Addr;
 
@@ -75,6 +75,34 @@ fn what_a_full_port_refuses_waits_for_room() {
     assert_eq!(poll(next.0, false).0, asked);
     assert_eq!(poll(next.0 + 1, true).0, asked);
     assert!(poll(next.0 + 2, true).0.is_empty());
+}
+
+#[test]
+fn refused_frames_are_sent_first_and_in_their_order() {
+    let mut port = PortConfig::new("port", host_mac(1, 0), 1500);
+    for vid in 1..=3 {
+        let tags = Tags::dot1q(vid).unwrap();
+        let mut device = DeviceConfig { tags, ..DeviceConfig::new(&format!("d{vid}"), port.mac()) };
+        device.set_address("198.18.1.2".parse().unwrap(), 24, "198.18.1.1".parse().unwrap());
+        port.devices.push(device);
+    }
+    let mut hosts = Hosts::new(&Config { seed: 1, ports: vec![port] });
+    let poll = |hosts: &mut Hosts, now: u64| {
+        let mut offered = Vec::new();
+        hosts
+            .poll(Instant(now), &mut |_, frame| {
+                offered.push(frame.to_vec());
+                Ok(true)
+            })
+            .unwrap();
+        offered
+    };
+    let asked = poll(&mut hosts, 1);
+    assert_eq!((asked.len(), hosts.sent(0).frames), (3, 3), "each device asks for its gateway");
+    asked[1..].iter().rev().for_each(|frame| hosts.refused(0, frame));
+    assert_eq!(hosts.sent(0).frames, 1);
+    assert_eq!(poll(&mut hosts, 2), asked[1..]);
+    assert_eq!(hosts.sent(0).frames, 3);
 }
 
 #[test]

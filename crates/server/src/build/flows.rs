@@ -7,6 +7,7 @@ use super::{Link, LspPlace, Place};
 use crate::model::flow::{Ends, Flow, FlowMetrics, Gap, Length, Rate};
 use crate::model::packet::NO_PROTOCOL;
 use crate::model::read::Errors;
+use crate::model::tag::Tags;
 use crate::model::{Config, Port};
 use drophammer_model::mac::MacAddr;
 use drophammer_model::size::PacketSize;
@@ -27,6 +28,8 @@ pub struct PlannedFlow {
     pub streams: Vec<Stream>,
     /// What it measures.
     pub metrics: FlowMetrics,
+    /// Tags of its headers.
+    pub tags: Tags,
 }
 
 /// Frames of a flow from one end to another.
@@ -61,6 +64,8 @@ pub struct Program {
     pub gap: Duration,
 }
 
+/// Maximum number of places in the cycles of tagged fields, of all streams together. All of them are read four times a second.
+const MOST_PLACES: usize = 16_384;
 /// Largest rate in frames per second.
 const MOST_RATE: f64 = 1e9;
 
@@ -72,11 +77,19 @@ pub(super) fn flows(
     errors: &Errors,
     warnings: &mut Vec<String>,
 ) -> Vec<PlannedFlow> {
-    let mut planned = Vec::new();
+    let (mut planned, mut tagged) = (Vec::new(), 0);
     for (i, flow) in config.flows.iter().enumerate() {
         let mut builder =
             FlowBuilder { config, links, rig, places, errors, warnings, path: format!("flows[{i}]"), index: i };
-        planned.extend(builder.flow(flow));
+        let flow = builder.flow(flow);
+        tagged += flow.as_ref().map_or(0, |flow| flow.tags.of_place.len() * flow.streams.len());
+        if tagged > MOST_PLACES {
+            let text =
+                "the frames after which tagged fields repeat, of all flows (times pairs of ends) together, are at most";
+            builder.wrong("packet", format_args!("{text} {MOST_PLACES}, and {tagged} with this flow"));
+            break;
+        }
+        planned.extend(flow);
     }
     planned
 }
@@ -163,7 +176,7 @@ impl<'a> FlowBuilder<'a, '_> {
             packet.iter_mut().for_each(reverse);
             streams.extend(self.streams(flow, &packet, back, &also)?);
         }
-        Some(PlannedFlow { name: flow.name.clone(), streams, metrics: flow.metrics })
+        Some(PlannedFlow { name: flow.name.clone(), streams, metrics: flow.metrics, tags: flow.tags.clone() })
     }
 
     /// One stream for each pair. The streams share the flow's rate and frames.
@@ -223,6 +236,7 @@ impl<'a> FlowBuilder<'a, '_> {
             size: Some(size),
             schedule: Some(schedule),
             ipdv: flow.metrics.latency,
+            cycle: flow.tags.of_place.len() as u32,
             ..FlowSpec::new(group, from.port, to.port, sources, destinations)
         };
         Some(Stream { spec, gateway, label, program, sizes, line_ns })

@@ -100,6 +100,34 @@ fn rates_of_many_flows_are_not_recorded() {
     );
 }
 
+#[test]
+fn tagged_flows_count_by_place_and_have_a_limit() {
+    let flow = |i: usize, count: u64| {
+        let id = json!({"increment": {"start": 1, "count": count}, "metric_tags": [{"name": "vlan"}]});
+        json!({
+            "name": format!("f{i}"), "tx_rx": {"port": {"tx_name": "p1", "rx_name": "p2"}},
+            "packet": [{"ethernet": {}}, {"vlan": {"id": id}}],
+        })
+    };
+    let with = |counts: &[u64]| {
+        let flows: Vec<Value> = counts.iter().enumerate().map(|(i, count)| flow(i, *count)).collect();
+        built(json!({"ports": ports(), "flows": flows}))
+    };
+    let four = with(&[4_096; 4]).unwrap();
+    assert_eq!(four.flows.iter().map(|flow| flow.streams[0].spec.cycle).collect::<Vec<_>>(), [4_096; 4]);
+    assert_eq!(four.flows[0].tags.combinations[4_094..], [[4_095], [0]]);
+    let text =
+        "the frames after which tagged fields repeat, of all flows (times pairs of ends) together, are at most 16384";
+    assert_eq!(
+        with(&[4_096, 4_096, 4_096, 4_096, 1]).unwrap_err(),
+        [format!("flows[4].packet: {text}, and 16385 with this flow")]
+    );
+    assert_eq!(
+        with(&[4_097]).unwrap_err(),
+        ["flows[0].packet[1].vlan.id.metric_tags[0]: the field repeats after 4097 frames; tags need at most 4096"]
+    );
+}
+
 fn device(port: &str, own: &str, gateway: &str, n: u8) -> Value {
     json!({
         "name": format!("d{n}"),

@@ -1,8 +1,9 @@
 //! Metrics and states. Without a list of columns, every scalar is present, because clients read them without looking.
 
 use super::bench::{Bench, Sums};
-use super::counts::{Disturbance, Latencies};
+use super::counts::{Counts, Disturbance, Latencies};
 use super::prefixes;
+use super::tagged::Wanted;
 use super::traffic::Row;
 use crate::api::Failure;
 use crate::model::read::{Errors, Object};
@@ -38,7 +39,7 @@ impl Selection {
 
     /// `row` with its selected columns. The names of a row are always present.
     fn cut(&self, row: Value) -> Value {
-        const KEYS: [&str; 4] = ["name", "port_tx", "port_rx", EXTENSION];
+        const KEYS: [&str; 5] = ["name", "port_tx", "port_rx", "tagged_metrics", EXTENSION];
         let Value::Object(mut row) = row else { return row };
         if !self.columns.is_empty() {
             row.retain(|key, _| KEYS.contains(&key.as_str()) || self.columns.contains(key));
@@ -71,6 +72,12 @@ fn rates(out: &mut Map<String, Value>, way: &str, frames: f64, bytes: f64) {
     ] {
         out.insert(key, json!(value));
     }
+}
+
+/// Smallest, mean and largest latency, of which the line took a part.
+pub(super) fn latency(figures: [f64; 3], line_ns: f64) -> Value {
+    let [min, mean, max] = figures.map(|ns| (ns - line_ns).max(0.0));
+    json!({"minimum_ns": min, "average_ns": mean, "maximum_ns": max})
 }
 
 /// Name of a session's state.
@@ -113,18 +120,13 @@ impl Bench {
             "ospfv2" | "rsvp" => selection.check(&request, names, self.router_names(kind == "ospfv2")),
             _ => selection.check(&request, names, self.built.sessions.iter().map(|session| session.name.as_str())),
         }
-        if let Some(mut tagged) = request.object("tagged_metrics") {
-            if tagged.flag("include", true) {
-                request.wrong("tagged_metrics", "not supported, because flows have no tags");
-            }
-            tagged.ignore("include_empty_metrics");
-        }
+        let tagged = (kind == "flow").then(|| Wanted::read(&mut request, &self.tag_names()));
         drop((request, o));
         errors.or(()).map_err(Failure::validation)?;
         self.flows.update(&mut self.rig).map_err(Failure::internal)?;
         let rows: Vec<Value> = match kind {
             "port" => self.port_metrics(&selection)?,
-            "flow" => self.flow_metrics(&selection, extended),
+            "flow" => self.flow_metrics(&selection, tagged.as_ref(), extended)?,
             "convergence" => self.convergence(|name| selection.has(name))?,
             "ospfv2" => self.ospf_metrics(&selection),
             "rsvp" => self.rsvp_metrics(&selection),
@@ -161,56 +163,70 @@ impl Bench {
         Ok(out)
     }
 
-    fn flow_metrics(&mut self, selection: &Selection, extended: bool) -> Vec<Value> {
+    fn flow_metrics(
+        &mut self,
+        selection: &Selection,
+        tagged: Option<&Wanted>,
+        extended: bool,
+    ) -> Result<Vec<Value>, Failure> {
         let (rates_of, _) = self.rates();
+        let places = self.rig.places();
         let mut out = Vec::new();
-        for (row, [tx, rx, tx_bytes, rx_bytes]) in self.flows.rows.iter().zip(rates_of) {
+        for (row, rates) in self.flows.rows.iter().zip(rates_of) {
             let flow = &self.built.flows[row.flow];
             if !flow.metrics.enable || !selection.has(&flow.name) {
                 continue;
             }
-            let counts = &row.counts;
-            let state = self.flows.state(row);
-            let sends = if state == "started" { 1.0 } else { 0.0 };
-            let mut metric = Map::new();
+            let mut metric = self.measured(row, &row.counts, rates);
             let mut put = |key: &str, value: Value| _ = metric.insert(key.to_owned(), value);
             put("name", json!(flow.name));
             put("port_tx", json!(self.config.ports[row.from].name));
             put("port_rx", json!(self.config.ports[row.to].name));
-            put("transmit", json!(state));
-            put("frames_tx", json!(counts.frames_tx));
-            put("frames_rx", json!(counts.frames_rx));
-            put("bytes_tx", json!(counts.bytes_tx));
-            put("bytes_rx", json!(counts.bytes_rx));
-            if flow.metrics.loss {
-                let lost = counts.frames_tx.saturating_sub(counts.frames_rx);
-                put("loss", json!(lost as f64 * 100.0 / counts.frames_tx.max(1) as f64));
-            }
-            if flow.metrics.timestamps {
-                let wall = |at: Option<Instant>| at.map(|at| self.origin_ns.saturating_add(at.0));
-                let mut times = Map::new();
-                for (key, at) in [("first_timestamp_ns", counts.first), ("last_timestamp_ns", counts.last)] {
-                    if let Some(at) = wall(at).or((counts.frames_rx == 0).then_some(0)) {
-                        times.insert(key.to_owned(), json!(at));
-                    }
-                }
-                put("timestamps", Value::Object(times));
-            }
+            put("transmit", json!(self.flows.state(row)));
             if flow.metrics.latency {
-                let figures = counts
-                    .latency_ns(|| self.flows.latencies(&self.rig, row))
-                    .map(|figures| figures.map(|ns| (ns - row.line_ns).max(0.0)));
-                let [min, mean, max] = figures.unwrap_or_default();
-                put("latency", json!({"minimum_ns": min, "average_ns": mean, "maximum_ns": max}));
+                let figures = row.counts.latency_ns(|| self.flows.latencies(&self.rig, row));
+                put("latency", latency(figures.unwrap_or_default(), row.line_ns));
+            }
+            if let Some(tagged) = tagged.map(|tagged| self.tagged_metrics(row, &places, tagged)).transpose()?.flatten()
+            {
+                put("tagged_metrics", tagged);
             }
             if extended {
                 put(EXTENSION, self.extension(row, flow.metrics.latency));
             }
-            rates(&mut metric, "tx", tx * sends, tx_bytes * sends);
-            rates(&mut metric, "rx", rx, rx_bytes);
             out.push(Value::Object(metric));
         }
-        out
+        Ok(out)
+    }
+
+    /// What flow metrics and tagged metrics have in common, except latency: `counts` of a row, and its rates.
+    pub(super) fn measured(&self, row: &Row, counts: &Counts, rates_now: [f64; 4]) -> Map<String, Value> {
+        let metrics = &self.built.flows[row.flow].metrics;
+        let mut metric = Map::new();
+        let mut put = |key: &str, value: Value| _ = metric.insert(key.to_owned(), value);
+        put("frames_tx", json!(counts.frames_tx));
+        put("frames_rx", json!(counts.frames_rx));
+        put("bytes_tx", json!(counts.bytes_tx));
+        put("bytes_rx", json!(counts.bytes_rx));
+        if metrics.loss {
+            let lost = counts.frames_tx.saturating_sub(counts.frames_rx);
+            put("loss", json!(lost as f64 * 100.0 / counts.frames_tx.max(1) as f64));
+        }
+        if metrics.timestamps {
+            let wall = |at: Option<Instant>| at.map(|at| self.origin_ns.saturating_add(at.0));
+            let mut times = Map::new();
+            for (key, at) in [("first_timestamp_ns", counts.first), ("last_timestamp_ns", counts.last)] {
+                if let Some(at) = wall(at).or((counts.frames_rx == 0).then_some(0)) {
+                    times.insert(key.to_owned(), json!(at));
+                }
+            }
+            put("timestamps", Value::Object(times));
+        }
+        let sends = if self.flows.state(row) == "started" { 1.0 } else { 0.0 };
+        let [tx, rx, tx_bytes, rx_bytes] = rates_now;
+        rates(&mut metric, "tx", tx * sends, tx_bytes * sends);
+        rates(&mut metric, "rx", rx, rx_bytes);
+        metric
     }
 
     /// What this tester knows about a row, but the API has no field for.

@@ -2,9 +2,11 @@
 
 use super::captures::Captures;
 use super::convergence::Causes;
+use super::counts::Counts;
 use super::elsewhere;
 use super::routers;
-use super::traffic::Flows;
+use super::tagged::Places;
+use super::traffic::{Flows, Row};
 use crate::build::{Built, Link, RouterName, SessionName, SessionRange, build};
 use crate::model;
 use crate::model::Config;
@@ -41,11 +43,22 @@ pub struct Session {
 /// Frames and bytes: sent, received.
 pub type Sums = [u64; 4];
 
+/// Frames and bytes of these counts.
+fn sums(counts: &Counts) -> Sums {
+    [counts.frames_tx, counts.frames_rx, counts.bytes_tx, counts.bytes_rx]
+}
+
+/// Rates per second after this time.
+fn rate(now: &Sums, before: &Sums, seconds: f64) -> [f64; 4] {
+    std::array::from_fn(|i| now[i].saturating_sub(before[i]) as f64 / seconds)
+}
+
 /// Counts at a moment, for rates.
 struct Sample {
     at: Instant,
     rows: Vec<Sums>,
     ports: Vec<Sums>,
+    places: Places,
 }
 
 /// A configuration in force.
@@ -141,7 +154,20 @@ impl Bench {
         check_mtu(&config, &links)?;
         let mut built = build(&config, &links, seed)?;
         routers::continue_sequences(&mut built.rig, clock.origin_ns());
-        let mut rig = Rig::new(ports, &built.rig);
+        let rig = Rig::new(ports, &built.rig);
+        Ok(Bench::with(config, built, rig, links, captures, seed, origin_ns))
+    }
+
+    /// The configuration `config`, `built` in `rig`.
+    pub(super) fn with(
+        config: Config,
+        built: Built,
+        mut rig: Rig,
+        links: Vec<Link>,
+        captures: Captures,
+        seed: u64,
+        origin_ns: u64,
+    ) -> Bench {
         let session = |(i, session): (usize, &SessionName)| {
             if let Some((routers, router)) = rig.session_mut(i) {
                 routers.keep_routes(router, true);
@@ -158,7 +184,7 @@ impl Bench {
         let causes = Causes::new(config.events.control_plane);
         let before = vec![Default::default(); config.ports.len()];
         let (keys, samples) = (TrialKeys::new(seed), VecDeque::new());
-        Ok(Bench {
+        Bench {
             config,
             built,
             rig,
@@ -172,7 +198,7 @@ impl Bench {
             samples,
             causes,
             origin_ns,
-        })
+        }
     }
 
     /// The interfaces of this machine that are ports.
@@ -237,11 +263,7 @@ impl Bench {
 
     /// Counts of each row of flow metrics.
     fn row_sums(&self) -> Vec<Sums> {
-        let of = |row: &super::traffic::Row| {
-            let counts = &row.counts;
-            [counts.frames_tx, counts.frames_rx, counts.bytes_tx, counts.bytes_rx]
-        };
-        self.flows.rows.iter().map(of).collect()
+        self.flows.rows.iter().map(|row| sums(&row.counts)).collect()
     }
 
     /// Frames and bytes of a port, test frames and others, since traffic began: sent, received.
@@ -280,7 +302,8 @@ impl Bench {
         let Some(at) = self.rig.counted_at().filter(|at| self.samples.back().is_none_or(|last| last.at < *at)) else {
             return;
         };
-        self.samples.push_back(Sample { at, rows: self.row_sums(), ports: self.ports() });
+        let (rows, ports, places) = (self.row_sums(), self.ports(), self.rig.places());
+        self.samples.push_back(Sample { at, rows, ports, places });
         while self.samples.len() > 2 && now.since(self.samples[1].at) >= RATE_WINDOW {
             self.samples.pop_front();
         }
@@ -289,17 +312,30 @@ impl Bench {
     /// Rates per second over the last second: of each row, and of each port.
     pub fn rates(&mut self) -> (Vec<[f64; 4]>, Vec<[f64; 4]>) {
         let (rows, ports) = (self.row_sums(), self.ports());
-        let first = self.samples.front().filter(|_| self.flows.are_running());
-        let now = self.rig.counted_at().unwrap_or_else(|| self.rig.now());
-        let seconds = first.map_or(0.0, |first| now.since(first.at).as_secs_f64());
-        let rate = |now: &Sums, before: Option<&Sums>| {
-            let before = before.filter(|_| seconds > 1e-3);
-            std::array::from_fn(|i| before.map_or(0.0, |before| now[i].saturating_sub(before[i]) as f64 / seconds))
-        };
+        let first = self.earlier();
         let each = |now: &[Sums], of: fn(&Sample) -> &Vec<Sums>| {
-            now.iter().enumerate().map(|(i, now)| rate(now, first.and_then(|first| of(first).get(i)))).collect()
+            let before = |i: usize| first.and_then(|(first, seconds)| Some((of(first).get(i)?, seconds)));
+            now.iter()
+                .enumerate()
+                .map(|(i, now)| before(i).map_or([0.0; 4], |(b, seconds)| rate(now, b, seconds)))
+                .collect()
         };
         (each(&rows, |sample| &sample.rows), each(&ports, |sample| &sample.ports))
+    }
+
+    /// The oldest sample of running traffic, and the seconds since then.
+    fn earlier(&self) -> Option<(&Sample, f64)> {
+        let first = self.samples.front().filter(|_| self.flows.are_running())?;
+        let now = self.rig.counted_at().unwrap_or_else(|| self.rig.now());
+        let seconds = now.since(first.at).as_secs_f64();
+        (seconds > 1e-3).then_some((first, seconds))
+    }
+
+    /// Rates of a row by combination of its tagged values; empty if unknown. `places` are the counts of the running traffic.
+    pub fn rates_by_combination(&self, row: &Row, places: &Places) -> Vec<[f64; 4]> {
+        let Some((first, seconds)) = self.earlier() else { return Vec::new() };
+        let [now, before] = [places, &first.places].map(|places| self.flows.by_combination_before(row, places));
+        now.iter().zip(&before).map(|(now, before)| rate(&sums(now), &sums(before), seconds)).collect()
     }
 
     /// Starts or stops sessions.

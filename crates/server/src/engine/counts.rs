@@ -1,7 +1,7 @@
 //! Counts of a row of flow metrics, and what makes them doubtful.
 
 use drophammer_model::Instant;
-use drophammer_rig::Snapshot;
+use drophammer_rig::{PlaceCounts, Snapshot};
 use std::collections::HashMap;
 
 /// Counts of one row of flow metrics. They are small, because all of them are read several times a second.
@@ -59,6 +59,20 @@ impl Counts {
         }
     }
 
+    /// Adds the frames at a place of a stream's cycle. Those sent have `bytes_tx` bytes.
+    pub fn add_place(&mut self, place: &PlaceCounts, bytes_tx: u64) {
+        self.frames_tx += place.offered;
+        self.bytes_tx += bytes_tx;
+        self.frames_rx += place.received;
+        self.bytes_rx += place.bytes;
+        let Some(arrivals) = place.arrivals else { return };
+        self.first = Some(self.first.map_or(arrivals.first, |first| first.min(arrivals.first)));
+        self.last = self.last.max(Some(arrivals.last));
+        self.latency_sum_ns += arrivals.latency_sum_ns;
+        let (min, max) = self.extremes.unwrap_or((u64::MAX, 0));
+        self.extremes = Some((min.min(arrivals.latency_min_ns), max.max(place.latency_max_ns)));
+    }
+
     /// The difference between these counts and the earlier counts `base`.
     pub fn since(&self, base: &Counts) -> Counts {
         if *base == Counts::default() {
@@ -85,7 +99,12 @@ impl Counts {
     /// Smallest, mean and largest latency in ns; `None` without frames. `latencies` has them if they are not counted here.
     pub fn latency_ns(&self, latencies: impl FnOnce() -> Latencies) -> Option<[f64; 3]> {
         let (min, max) = self.extremes.or_else(|| latencies().extremes())?;
-        Some([min as f64, self.latency_sum_ns as f64 / self.frames_rx.max(1) as f64, max as f64])
+        Some([min as f64, self.mean_latency_ns(), max as f64])
+    }
+
+    /// Mean latency in ns; 0 without frames.
+    pub fn mean_latency_ns(&self) -> f64 {
+        self.latency_sum_ns as f64 / self.frames_rx.max(1) as f64
     }
 }
 
@@ -133,7 +152,7 @@ impl Latencies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_rig::{Arrivals, FlowCounts, GroupCounts, Received};
+    use drophammer_rig::{Arrivals, FlowCounts, GroupCounts, LaneCounts, Received};
 
     /// A row with these latencies.
     fn counts(latencies: &[(u64, u64)], last: u64) -> Counts {
@@ -162,6 +181,39 @@ mod tests {
             (Counts::default().latency_ns(Latencies::default), Latencies::default().percentile_ns(50.0)),
             (None, None)
         );
+    }
+
+    #[test]
+    fn a_flow_that_arrives_on_several_lanes_has_the_mean_of_all_its_frames() {
+        let lane = |sent: u64, latencies: &[u64]| {
+            let arrivals = latencies.iter().min().zip(latencies.iter().max()).map(|(min, max)| Arrivals {
+                first: Instant(1_000 + min),
+                last: Instant(9_000 + max),
+                latency_min_ns: *min,
+                latency_sum_ns: u128::from(latencies.iter().sum::<u64>()),
+            });
+            let latency_max_ns = latencies.iter().max().copied().unwrap_or(0);
+            let frames = latencies.len() as u64;
+            // The frames on other lanes are missing here, and the lane that sends receives as well.
+            let received = Received { frames, missing: 6 - frames, duplicated: 1, ..Received::default() };
+            LaneCounts {
+                at: Instant(10_000),
+                sent: if sent > 0 { vec![(0, 0, sent)] } else { Vec::new() },
+                quiet: Vec::new(),
+                never_left: Vec::new(),
+                received: vec![(0, received)],
+                groups: vec![GroupCounts { bytes: frames * 64, latency_max_ns, arrivals, ..GroupCounts::default() }],
+                ports: vec![(sent, 0), (0, frames)],
+                places: Vec::new(),
+            }
+        };
+        let snapshot = Snapshot::of(&[lane(7, &[10, 20, 60]), lane(0, &[5, 110]), lane(0, &[]), lane(0, &[35])]);
+        let mut counts = Counts::default();
+        counts.add_stream(&snapshot, Some(0), snapshot.flows[&0].offered, 448);
+        counts.add_group(&snapshot, 0);
+        assert_eq!((counts.frames_tx, counts.frames_rx, counts.bytes_rx, counts.duplicates), (7, 6, 384, 4));
+        assert_eq!(counts.latency_ns(|| panic!("it is counted")), Some([5.0, 40.0, 110.0]));
+        assert_eq!((counts.first, counts.last), (Some(Instant(1_005)), Some(Instant(9_110))));
     }
 
     #[test]

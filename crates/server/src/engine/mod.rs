@@ -20,8 +20,11 @@ mod orders;
 mod prefixes;
 mod rates;
 mod routers;
+mod tagged;
 mod traffic;
 mod windows;
+#[cfg(test)]
+mod wire;
 
 use crate::api::{Answer, Call, Failure, Request};
 use crate::claims::Claims;

@@ -7,6 +7,7 @@ use super::counts::{Counts, Disturbance, Latencies};
 use super::gateways::{gateway_of, learned_label, resolve};
 use super::orders::Orders;
 use super::rates::{BIN, PATIENCE, Rates};
+use super::tagged::{Places, Tagged};
 use super::windows::{LEAD, Windows};
 use crate::build::{Built, PlannedFlow};
 use drophammer_model::Instant;
@@ -76,6 +77,8 @@ pub struct Row {
     /// Latencies of the traffic when the row started, and when the traffic ended.
     base_latencies: Latencies,
     last_latencies: Latencies,
+    /// Counts by tagged values.
+    tagged: Tagged,
     /// Disturbances when the row started, and those since then.
     undisturbed: Disturbance,
     pub disturbance: Disturbance,
@@ -184,6 +187,7 @@ impl Flows {
                         measures: flow.metrics.latency,
                         base_latencies: Latencies::default(),
                         last_latencies: Latencies::default(),
+                        tagged: Tagged::new(&flow.tags),
                         undisturbed: Disturbance::default(),
                         disturbance: Disturbance::default(),
                         variation: None,
@@ -320,10 +324,14 @@ impl Flows {
             stream.windows.start(now);
         }
         let named: HashSet<usize> = flows.iter().copied().collect();
+        let places = rig.places();
         for row in self.rows.iter_mut().filter(|row| named.contains(&row.flow)) {
             row.base = if row.current { row.whole } else { Counts::default() };
             row.base_latencies = if row.base.frames_rx > 0 { latencies(rig, row) } else { Latencies::default() };
             row.last_latencies = Latencies::default();
+            let before = row.base.frames_tx > 0;
+            let base = if before { by_combination(&self.streams, row, &places) } else { Vec::new() };
+            row.tagged.start(base);
             (row.started, row.current, row.counts) = (true, true, Counts::default());
             (row.undisturbed, row.disturbance) = (disturbance(row, &self.disturbances), Disturbance::default());
             (row.variation, row.since) = (None, rig.now());
@@ -736,6 +744,17 @@ impl Flows {
         latencies(rig, row).since(&row.base_latencies)
     }
 
+    /// Counts of a row since it started, by combination of its tagged values. `places` are the counts of the running traffic.
+    pub fn by_combination(&self, rig: &Rig, row: &Row, places: &Places) -> Vec<Counts> {
+        let runs = row.current && rig.has_traffic();
+        row.tagged.since_start(runs.then(|| by_combination(&self.streams, row, places)))
+    }
+
+    /// The same for `places` of an earlier time of the running traffic, counted from its beginning.
+    pub fn by_combination_before(&self, row: &Row, places: &Places) -> Vec<Counts> {
+        by_combination(&self.streams, row, places)
+    }
+
     /// Judges the rates of running traffic, as far as frames have had time to arrive.
     pub fn judge_rates(&mut self, rig: &Rig) {
         let Some((start, threshold)) = rig.traffic_start().zip(self.threshold) else { return };
@@ -756,6 +775,10 @@ impl Flows {
         self.disturb(rig);
         if let Some(mut snapshot) = rig.take_last_counts() {
             self.take(&snapshot);
+            for row in self.rows.iter_mut().filter(|row| row.current) {
+                let last = by_combination(&self.streams, row, &snapshot.places);
+                row.tagged.end(last);
+            }
             for row in self.rows.iter_mut().filter(|row| row.current && row.measures) {
                 let group = row.group_at.and_then(|group| snapshot.groups.get_mut(group));
                 row.last_latencies = Latencies(group.map_or(Vec::new(), |group| std::mem::take(&mut group.latencies)));
@@ -774,6 +797,12 @@ impl Flows {
             }
         }
     }
+}
+
+/// Counts of a row by combination of its tagged values.
+fn by_combination(streams: &[Stream], row: &Row, places: &Places) -> Vec<Counts> {
+    let own = row.streams.iter().map(|i| &streams[*i]);
+    row.tagged.whole(places, own.map(|stream| (stream.number, stream.sizes.as_slice())))
 }
 
 /// Latencies of the running traffic at a row, or of the last one.

@@ -116,6 +116,34 @@ mod tests {
         );
     }
 
+    /// A field with a length, whose number and type are in its first byte.
+    fn delimited(key: u8, inner: &[u8]) -> Vec<u8> {
+        [&[key, inner.len() as u8], inner].concat()
+    }
+
+    #[test]
+    fn tags_have_the_numbers_of_the_model() {
+        let name = delimited(0x0a, b"vlan");
+        let filter = [name.clone(), delimited(0x12, b"64")].concat();
+        let tagged = [vec![0x08, 1, 0x1a, 2, 2, 16], delimited(0x22, &filter)].concat();
+        let request = [vec![0x08, 2], delimited(0x1a, &delimited(0x22, &tagged))].concat();
+        let filters = json!([{"name": "vlan", "values": ["64"]}]);
+        let wanted = json!({"include": true, "metric_names": ["frames_rx", "rx_rate_mbps"], "filters": filters});
+        let json = json!({"choice": "flow", "flow": {"tagged_metrics": wanted}});
+        assert_eq!(to_json("MetricsRequest", &request), Ok(json));
+
+        let value = [vec![0x08, 1], delimited(0x12, b"64")].concat();
+        let tag = [name, delimited(0x12, &value)].concat();
+        let tagged = [delimited(0x0a, &tag), vec![0x10, 3, 0x45, 0, 0, 0xc8, 0x42, 0x52, 0]].concat();
+        let row = [delimited(0x0a, b"f"), delimited(0x7a, &tagged)].concat();
+        let answer = [vec![0x08, 1], delimited(0x1a, &row)].concat();
+        let tags = json!([{"name": "vlan", "value": {"choice": "hex", "hex": "64"}}]);
+        let tagged = json!([{"tags": tags, "frames_tx": "3", "loss": 100.0, "latency": {}}]);
+        let json = json!({"choice": "flow_metrics", "flow_metrics": [{"name": "f", "tagged_metrics": tagged}]});
+        assert_eq!(to_json("MetricsResponse", &answer), Ok(json.clone()));
+        assert_eq!(from_json("MetricsResponse", &json), Ok(answer));
+    }
+
     #[test]
     fn nothing_is_the_empty_message() {
         assert_eq!(to_json("Config", &[]), Ok(json!({})));

@@ -2,6 +2,7 @@
 
 use super::packet::packet;
 use super::read::Object;
+use super::tag::Tags;
 use drophammer_model::size::{FrameSize, MAX_FRAME, MIN_FRAME, PacketSize};
 use drophammer_model::traffic::Header;
 use std::time::Duration;
@@ -17,6 +18,8 @@ pub struct Flow {
     pub packet: Vec<Header>,
     /// Index of the outermost label stack entry if its label is automatic.
     pub learned_label: Option<usize>,
+    /// Tags of its headers.
+    pub tags: Tags,
     /// Sizes of its frames, with FCS.
     pub size: PacketSize,
     /// Its rate.
@@ -126,11 +129,14 @@ const SIZES: std::ops::RangeInclusive<u64> = 1..=MAX_FRAME as u64;
 /// Reads a flow.
 pub fn flow(mut o: Object<'_>) -> Flow {
     let (packet, learned_label) = packet(o.objects("packet"));
+    let ends = ends(&mut o);
+    let tags = Tags::take(&o, matches!(ends, Ends::Device { both_ways: true, .. }));
     Flow {
         name: o.name("name"),
-        ends: ends(&mut o),
+        ends,
         packet,
         learned_label,
+        tags,
         size: size(&mut o),
         rate: rate(&mut o),
         length: length(&mut o),
@@ -235,7 +241,7 @@ fn scattered(min: u64, max: u64) -> Vec<(FrameSize, u16)> {
     (0..count).map(|i| (fixed(size(i * stride % count)), 1)).collect()
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+pub(super) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

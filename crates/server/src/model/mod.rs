@@ -12,6 +12,7 @@ pub mod packet;
 mod pattern;
 pub mod read;
 pub mod rsvp;
+pub mod tag;
 
 use capture::CaptureSettings;
 use device::Device;

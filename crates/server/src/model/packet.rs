@@ -195,12 +195,17 @@ fn ipv6(o: &mut Object<'_>) -> Ipv6 {
     }
 }
 
-fn gre(o: &mut Object<'_>) -> Gre {
-    for (key, bits) in [("reserved0", 12), ("version", 3), ("reserved1", 16)] {
-        if constant::<u16>(o, key, 0) != 0 {
-            o.wrong(key, format_args!("only 0 is supported ({bits} bits)"));
-        }
+/// Takes a field that must be 0.
+fn zero<T: Written>(o: &mut Object<'_>, key: &str) {
+    if constant(o, key, T::from_bits(0)).to_bits() != 0 {
+        o.wrong(key, format_args!("only 0 is supported ({} bits)", T::WIDTH));
     }
+}
+
+fn gre(o: &mut Object<'_>) -> Gre {
+    zero::<Bits<12>>(o, "reserved0");
+    zero::<Bits<3>>(o, "version");
+    zero::<u16>(o, "reserved1");
     Gre {
         checksum_present: constant(o, "checksum_present", false),
         protocol: pattern(o, "protocol", 0x0800),
@@ -223,11 +228,8 @@ fn vxlan(o: &mut Object<'_>) -> Vxlan {
     if constant::<u8>(o, "flags", 8) != 8 {
         o.wrong("flags", "only 8 is supported: the network identifier is valid");
     }
-    for key in ["reserved0", "reserved1"] {
-        if constant::<Bits<24>>(o, key, Bits::default()) != Bits::default() {
-            o.wrong(key, "only 0 is supported");
-        }
-    }
+    zero::<Bits<24>>(o, "reserved0");
+    zero::<u8>(o, "reserved1");
     Vxlan { vni: pattern_or(o, "vni", Bits::default()) }
 }
 

@@ -1,6 +1,7 @@
 //! The values of a header field over the frames of a flow: all patterns of the API are one generic type.
 
 use super::read::{Object, whole};
+use super::tag;
 use drophammer_model::mac::MacAddr;
 use drophammer_model::traffic::{Bits, Field, FieldValue};
 use serde_json::Value;
@@ -62,7 +63,7 @@ impl Written for MacAddr {
     }
 }
 
-/// Takes the pattern `key`; `None` if it is absent or `auto`.
+/// Takes the pattern `key` with its tags; `None` if it is absent or `auto`.
 pub fn pattern<T: Written>(header: &mut Object<'_>, key: &str, default: T) -> Option<Field<T>> {
     let mut pattern = header.object(key)?;
     let one = |o: &mut Object<'_>, key: &str, default: T| match o.take(key).map(|value| T::read(&value)) {
@@ -73,13 +74,10 @@ pub fn pattern<T: Written>(header: &mut Object<'_>, key: &str, default: T) -> Op
             default
         }
     };
-    if pattern.take("metric_tags").is_some_and(|tags| tags.as_array().is_none_or(|tags| !tags.is_empty())) {
-        let text = "the frames of a flow are counted together, whatever values they have; write a flow for each value";
-        pattern.wrong("metric_tags", format_args!("not supported, because {text}"));
-    }
     let field = match pattern.choice(&["value", "values", "increment", "decrement", "random", "auto"], "value") {
         "auto" => {
             pattern.ignore("auto");
+            tag::read::<T>(&mut pattern, key, None);
             return None;
         }
         "values" => {
@@ -112,8 +110,10 @@ pub fn pattern<T: Written>(header: &mut Object<'_>, key: &str, default: T) -> Op
     };
     if let Err(e) = field.check() {
         pattern.errors().add(pattern.path(), e);
+        pattern.ignore("metric_tags");
         return Some(Field::Value(default));
     }
+    tag::read(&mut pattern, key, Some(&field));
     Some(field)
 }
 
@@ -193,10 +193,6 @@ mod tests {
         for (value, error) in [
             (json!({"value": 64}), "f.value: 64 is not a whole number from 0 to 63"),
             (json!({"values": [1, 99]}), "f.values[1]: 99 is not a whole number from 0 to 63"),
-            (
-                json!({"metric_tags": [{"name": "t"}]}),
-                "f.metric_tags: not supported, because the frames of a flow are counted together, whatever values they have; write a flow for each value",
-            ),
             (json!({"random": {"min": 2, "max": 1}}), "f: `min` is above `max`; swap them"),
         ] {
             assert_eq!(read::<Bits<6>>(value).unwrap_err(), [error]);

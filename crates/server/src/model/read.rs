@@ -1,5 +1,6 @@
 //! Reads JSON objects strictly: each field is taken by its name, and a field that nobody took is reported with its path.
 
+use super::tag::Tag;
 use serde_json::{Map, Value};
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
@@ -11,11 +12,16 @@ const MOST_ERRORS: usize = 50;
 /// Maximum number of routes of all ranges together.
 const MOST_ROUTES: u64 = 8_000_000;
 
-/// All errors of a document.
+/// Maximum number of values of all tags, and of their combinations, together.
+const MOST_TAGGED: u64 = 65_536;
+
+/// All errors of a document, and what concerns several of its parts.
 #[derive(Debug, Default)]
 pub struct Errors {
     list: RefCell<Vec<String>>,
     routes: Cell<u64>,
+    tags: RefCell<Vec<Tag>>,
+    tagged: Cell<u64>,
 }
 
 impl Errors {
@@ -36,6 +42,26 @@ impl Errors {
         self.routes.set(self.routes.get().saturating_add(routes));
         let fit = self.routes.get() <= MOST_ROUTES;
         fit.then_some(()).ok_or_else(|| format!("all ranges together have at most {MOST_ROUTES} routes"))
+    }
+
+    /// Takes this many values out of what the tags of a document may have.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn spend_tagged(&self, values: u64) -> Result<(), String> {
+        self.tagged.set(self.tagged.get().saturating_add(values));
+        let fit = self.tagged.get() <= MOST_TAGGED;
+        fit.then_some(()).ok_or_else(|| format!("all tags together have at most {MOST_TAGGED} values"))
+    }
+
+    /// Adds a tag of a header field.
+    pub fn add_tag(&self, tag: Tag) {
+        self.tags.borrow_mut().push(tag);
+    }
+
+    /// Takes the tags since the last call.
+    pub fn take_tags(&self) -> Vec<Tag> {
+        self.tags.take()
     }
 
     /// `value`, unless there are errors.

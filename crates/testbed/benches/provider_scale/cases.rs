@@ -21,13 +21,17 @@ use std::time::Duration;
 pub type Case = fn(World, f64);
 
 /// All cases.
-pub const CASES: [(&str, Case); 5] = [
-    ("sessions", sessions),
+pub const CASES: [(&str, Case); 6] = [
+    ("sessions", |world, scale| sessions(world, scale, Duration::ZERO)),
+    ("sessions-stalled", |world, scale| sessions(world, scale, STALL)),
     ("routes", routes),
     ("lsps", |world, scale| lsps(world, scale, false)),
     ("lsps-reduced", |world, scale| lsps(world, scale, true)),
     ("lsas", lsas),
 ];
+
+/// How long the tester does nothing in `sessions-stalled`.
+const STALL: Duration = Duration::from_secs(5);
 
 /// Time limit of each step.
 const WITHIN: Duration = Duration::from_secs(600);
@@ -80,6 +84,15 @@ fn hold(bed: &mut TestSetup<'_>, time: Duration) {
     bed.rig().serve(&Until::At(end), &|| false).unwrap_or_else(|e| panic!("{e}"));
 }
 
+/// Does nothing for this long, as if the host had no processor for the tester.
+fn stall(bed: &mut TestSetup<'_>, time: Duration) {
+    let ports = bed.rig().parts().0;
+    let end = ports.clock().now() + time;
+    while ports.clock().now() < end {
+        ports.clock_mut().wait(end);
+    }
+}
+
 /// `customers` CE routers on each of `ports` ports, and as many core ports.
 fn pe_suite(ports: usize, customers: &str) -> String {
     let customer = |n: usize| format!("  - {{name: c{n}, speed: 10 Gbit/s, ipv6: off, customers: {customers}}}\n");
@@ -88,8 +101,8 @@ fn pe_suite(ports: usize, customers: &str) -> String {
     format!("suite: scale\nduts: [{{name: known, kind: reference}}]\nports:\n{ports}tests: [vpn_scale]\n")
 }
 
-/// CE routers with BGP, a VLAN and BFD: the way to all sessions, and the time with them.
-fn sessions(world: World, scale: f64) {
+/// CE routers with BGP, a VLAN and BFD: the way to all sessions, and the time with them. At first, the tester does nothing for `stalled`.
+fn sessions(world: World, scale: f64, stalled: Duration) {
     const SETTLE: Duration = Duration::from_secs(5);
     const HOLD: Duration = Duration::from_secs(30);
     let each = scaled(94, scale);
@@ -107,20 +120,27 @@ fn sessions(world: World, scale: f64) {
         bed.rig().forget_late();
         let step = Step::begin(world, bed, device);
         let before = bfd_packets(bed);
+        stall(bed, stalled);
         hold(bed, HOLD);
         let after = bfd_packets(bed);
         let (sent, received) = (after.0 - before.0, after.1 - before.1);
         let codec_s = codec.write_s * sent as f64 + codec.parse_s * received as f64;
-        let what = format!("{} s with them, {sent} BFD packets sent and {received} received", HOLD.as_secs());
+        let after_stall = match stalled.as_secs() {
+            0 => String::new(),
+            some => format!(" after {some} s in which the tester did nothing"),
+        };
+        let what =
+            format!("{} s with them{after_stall}, {sent} BFD packets sent and {received} received", HOLD.as_secs());
         step.end(bed, device, &what, (sent + received, "packet"), codec_s);
         let seen = bed.vpns().unwrap_or_else(|e| panic!("{e}")).seen();
         let lost = seen.lost_since(&drophammer_methods::vpns::VpnRoutesSeen::default());
         let truth = device.truth().vrf_bfd;
         if world == World::Virtual {
-            assert_eq!((&lost, truth.up, truth.downs), (&Vec::new(), count, 0));
+            let ended = if stalled.is_zero() { 0 } else { count };
+            assert_eq!((truth.up, truth.downs, seen.bfd_not_judged), (count, ended, ended), "{lost:?}");
+            assert_eq!((seen.bfd_lost, seen.sessions_lost), (0, 0), "{lost:?}");
         }
         let lost = if lost.is_empty() { String::new() } else { format!(": {}", lost.join("; ")) };
-        // If this program or the device gets no processor for 600 ms, sessions must end: the last packet was sent up to 300 ms before.
         let late = (0..16).map(|port| bed.rig().hosts().late(port)).max().unwrap_or_default().as_secs_f64() * 1e3;
         let (name, BfdTruth { up, downs, .. }) = (world.name(), truth);
         println!(

@@ -5,10 +5,10 @@
 //! virtual time, processor time and memory are those of the tester and of the device together. In real time the device has a thread of its
 //! own, whose processor time is separate.
 //!
-//! `cargo bench -p drophammer-testbed --bench provider_scale [-- CASE... [virtual|memory]]`, with the cases `sessions`, `routes`, `lsps`,
-//! `lsps-reduced`, `lsas`.
+//! `cargo bench -p drophammer-testbed --bench provider_scale [-- CASE... [virtual|memory]]`, with the cases `sessions`,
+//! `sessions-stalled`, `routes`, `lsps`, `lsps-reduced`, `lsas`.
 //! `scale=0.1` runs a tenth of each number. Each case runs in its own process, so that its memory can be measured. It needs no privilege,
-//! and takes less than 3 minutes.
+//! and takes less than 4 minutes.
 
 mod cases;
 mod codec;

@@ -24,6 +24,9 @@ const EXTRA: u32 = 32;
 /// Longest sleep of the device, which then looks whether the case has ended.
 const SLEEP: Duration = Duration::from_millis(20);
 
+/// Frames that wait for room in the ring of a port of the device; more are lost, as in the output queue of any router.
+const WAITING: usize = 8_192;
+
 /// Bursts that the device takes from one port before it answers: more than fit into a ring at once.
 const MOST_BURSTS: usize = 4 * memory::RING_BURSTS;
 
@@ -123,7 +126,7 @@ impl Drop for End<'_> {
 
 /// The loop of the device.
 fn serve(mut router: Router, mut ports: Vec<Joined>, clock: SystemClock, shared: &Shared) {
-    // Frames wait for room in the ring of their port, so that none is lost.
+    // Frames wait for room in the ring of their port.
     let mut waiting: Vec<VecDeque<Vec<u8>>> = ports.iter().map(|_| VecDeque::new()).collect();
     let mut told = clock.now();
     while !shared.ended.load(Ordering::Relaxed) {
@@ -140,7 +143,12 @@ fn serve(mut router: Router, mut ports: Vec<Joined>, clock: SystemClock, shared:
                 frames.iter().for_each(|arrival| router.receive(arrival.at, index, arrival.frame));
             }
         }
-        router.poll(now, &mut |_, port, frame| waiting[port].push_back(frame.to_vec()));
+        let mut lost = 0;
+        router.poll(now, &mut |_, port, frame| match waiting[port].len() < WAITING {
+            true => waiting[port].push_back(frame.to_vec()),
+            false => lost += 1,
+        });
+        router.note_transmit_refused(lost);
         for (port, waiting) in ports.iter_mut().zip(&mut waiting) {
             busy |= flush(port, waiting);
         }
@@ -214,9 +222,9 @@ impl Port for Joined {
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         if self.called.load(Ordering::Acquire) {
             let mut byte = [0];
-            // The other end sets the flag before it writes the byte.
+            // The other end sets the flag before it writes the byte. The swap shows all frames for which it found the flag set.
             if self.socket.read(&mut byte).is_ok() {
-                self.called.store(false, Ordering::Release);
+                self.called.swap(false, Ordering::AcqRel);
             }
         }
         self.port.receive()

@@ -60,6 +60,35 @@ fn a_lost_session_is_named_and_ends_bgp() {
 }
 
 #[test]
+fn sessions_that_end_while_the_tester_is_late_are_not_judged() {
+    with_bed(
+        &read_suite(SUITE),
+        &[Family::Ipv4],
+        |_| {},
+        |bed, device| {
+            let size = VpnSize { vrfs: 3, routes: 10, families: vec![Family::Ipv4] };
+            bed.vpns().unwrap().bring_up(&size, WITHIN).unwrap();
+            // For two seconds nobody serves the CE routers, and the device misses their packets.
+            let ports = bed.rig().parts().0;
+            let end = ports.clock().now() + Duration::from_secs(2);
+            while ports.clock().now() < end {
+                ports.clock_mut().wait(end);
+            }
+            Testbed::settle(bed, Duration::from_millis(100)).unwrap();
+            assert_eq!(device.truth().vrf_bfd.downs, 3);
+            let seen = bed.vpns().unwrap().seen();
+            assert_eq!((seen.bfd_not_judged, seen.bfd_lost, seen.sessions_lost), (3, 0, 0));
+            let texts = seen.lost_since(&Default::default());
+            assert!(texts[0].starts_with("BFD sessions went down 3 times after the tester had sent"), "{texts:?}");
+            assert_eq!(texts.len(), 1);
+            bed.vpns().unwrap().change_all(Change::Advertise).unwrap();
+            let routes = bed.vpns().unwrap().await_routes(WITHIN).unwrap();
+            assert_eq!((routes.present, routes.bfd_not_judged), (60, 3));
+        },
+    );
+}
+
+#[test]
 fn a_lost_session_of_a_site_ends_bgp_in_both_families() {
     let families = [Family::Ipv4, Family::Ipv6];
     with_bed(

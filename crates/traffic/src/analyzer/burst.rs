@@ -196,7 +196,8 @@ impl Analyzer {
             taken += 1;
             let latency = looked.at.saturating_sub(looked.departure);
             if let Some(extras) = extras.get_mut(place)
-                && let Some(variation) = extras.take(flows[place].state.unwrap(looked.frame as u32), latency)
+                && let Some(variation) =
+                    extras.take(flows[place].state.unwrap(looked.frame as u32), latency, looked.at, looked.length)
                 && let Some(ipdv) = &mut ipdv
             {
                 ipdv.record(variation);

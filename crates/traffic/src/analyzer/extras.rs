@@ -1,7 +1,9 @@
-//! State of flows with alternate ports, counts by destination, or delay variation from frame to frame.
+//! State of flows with alternate ports, counts by destination or by place in a cycle, or delay variation from frame to frame.
 
+use crate::counts::PlaceCounts;
 use crate::histogram::Latencies;
 use crate::lane_report::IpdvReport;
+use crate::plan::spaced;
 use drophammer_model::latency::IpdvSummary;
 use drophammer_model::trial::{FlowSpec, PortIndex};
 
@@ -13,21 +15,40 @@ pub(crate) struct FlowExtras {
     pub(super) also: Vec<PortIndex>,
     /// Distinct frames that arrived at alternate ports.
     pub(crate) elsewhere: u64,
-    /// Counts by destination, if the flow has them.
-    pub(crate) tally: Option<Tally>,
+    /// Counts by destination or by place in a cycle, if the flow has them.
+    tally: Option<Tally>,
     /// The last frame, if the flow measures delay variation.
     before: Option<Before>,
 }
 
 impl FlowExtras {
     pub(super) fn new(flow: &FlowSpec) -> FlowExtras {
-        let tally = flow.per_destination.then(|| Tally::new(flow.destinations.count()));
+        let tally = match flow.cycle {
+            0 => flow.per_destination.then(|| Tally::of_destinations(flow.destinations.count())),
+            cycle => Some(Tally::of_cycle(cycle)),
+        };
         FlowExtras { also: flow.also.clone(), elsewhere: 0, tally, before: flow.ipdv.then(Before::default) }
     }
 
     /// True if `flow` needs this state.
-    pub(super) fn asked_for(flow: &FlowSpec) -> bool {
-        flow.per_destination || flow.ipdv || !flow.also.is_empty()
+    pub(crate) fn asked_for(flow: &FlowSpec) -> bool {
+        flow.per_destination || flow.cycle > 0 || flow.ipdv || !flow.also.is_empty()
+    }
+
+    /// Returns the frames by place in the order of destinations, if the flow is counted by destination.
+    pub(crate) fn by_destination(&self) -> Option<&[u32]> {
+        match &self.tally {
+            Some(Tally::Destinations(_, frames)) => Some(frames),
+            _ => None,
+        }
+    }
+
+    /// Returns the counts by place in the flow's cycle, if it has one.
+    pub(crate) fn by_place(&self) -> Option<&[PlaceCounts]> {
+        match &self.tally {
+            Some(Tally::Cycle(_, places)) => Some(places),
+            _ => None,
+        }
     }
 
     /// True if the flow has alternate ports.
@@ -35,51 +56,60 @@ impl FlowExtras {
         !self.also.is_empty()
     }
 
-    /// Counts the distinct frame `sequence` with its latency in ns. Returns by how much the latency exceeds the latency
-    /// of the frame before, if the flow measures it and that frame was the previous arrival.
+    /// Counts the distinct frame `sequence` of `bytes` bytes without FCS, which arrived at `at` with this latency in ns. Returns by
+    /// how much the latency exceeds the latency of the frame before, if the flow measures it and that frame was the previous arrival.
     #[inline]
-    pub(super) fn take(&mut self, sequence: u64, latency: u64) -> Option<i64> {
-        if let Some(tally) = &mut self.tally {
-            tally.take(sequence);
+    pub(super) fn take(&mut self, sequence: u64, latency: u64, at: u64, bytes: u32) -> Option<i64> {
+        match &mut self.tally {
+            None => {}
+            Some(Tally::Destinations(rounds, frames)) => frames[rounds.place(sequence)] += 1,
+            Some(Tally::Cycle(rounds, places)) => places[rounds.place(sequence)].take(latency, at, bytes),
         }
         self.before.as_mut()?.take(sequence, latency)
     }
 }
 
-/// Distinct frames by destination. They are counted by place in the order of destinations, so that consecutive frames
-/// use neighbouring words.
+/// Counts of distinct frames by their place in a round of frames.
 #[derive(Clone, Debug)]
-pub(crate) struct Tally {
-    count: u64,
-    /// Sequence number at which the round of the last frame started.
-    round: u64,
-    frames: Vec<u32>,
+enum Tally {
+    /// Frames by place in the order of destinations, so that consecutive frames use neighbouring words.
+    Destinations(Rounds, Vec<u32>),
+    /// By place in the flow's cycle.
+    Cycle(Rounds, Vec<PlaceCounts>),
 }
 
-/// See [`crate::plan::spaced`]; these words are half as large.
-const GAP: usize = 16;
-
 impl Tally {
-    fn new(count: u32) -> Tally {
-        let mut frames = Vec::with_capacity(count as usize + GAP);
-        // Touches every page now, so that the trial does not have to.
-        frames.resize(count as usize, 0);
-        Tally { count: u64::from(count), round: 0, frames }
+    fn of_destinations(count: u32) -> Tally {
+        Tally::Destinations(Rounds::of(count), spaced(count as usize))
+    }
+
+    fn of_cycle(count: u32) -> Tally {
+        Tally::Cycle(Rounds::of(count), spaced(count as usize))
+    }
+}
+
+/// Finds the place of a frame in its round.
+#[derive(Clone, Copy, Debug)]
+struct Rounds {
+    /// Frames of a round.
+    count: u64,
+    /// Sequence number at which the round of the last frame started.
+    start: u64,
+}
+
+impl Rounds {
+    fn of(count: u32) -> Rounds {
+        Rounds { count: u64::from(count), start: 0 }
     }
 
     #[inline]
-    fn take(&mut self, sequence: u64) {
-        let mut place = sequence.wrapping_sub(self.round);
+    fn place(&mut self, sequence: u64) -> usize {
+        let mut place = sequence.wrapping_sub(self.start);
         if place >= self.count {
             place = sequence % self.count;
-            self.round = sequence - place;
+            self.start = sequence - place;
         }
-        self.frames[place as usize] += 1;
-    }
-
-    /// Returns the number of frames by place.
-    pub(crate) fn frames(&self) -> &[u32] {
-        &self.frames
+        place as usize
     }
 }
 
@@ -164,16 +194,32 @@ pub(crate) fn summary<'a>(reports: impl Iterator<Item = &'a IpdvReport>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counts::Arrivals;
+    use drophammer_model::quantity::Instant;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn in_any_order_a_frame_counts_at_its_place(count in 1u32..50, arrivals in proptest::collection::vec(0u64..500, 0..300)) {
-            let mut tally = Tally::new(count);
-            arrivals.iter().for_each(|s| tally.take(*s));
+            let extras = |tally| FlowExtras { also: Vec::new(), elsewhere: 0, tally: Some(tally), before: None };
+            let (mut to, mut of) = (extras(Tally::of_destinations(count)), extras(Tally::of_cycle(count)));
+            for s in &arrivals {
+                to.take(*s, s * 3, s + 1_000, 60);
+                of.take(*s, s * 3, s + 1_000, 60);
+            }
             for place in 0..count {
-                let expected = arrivals.iter().filter(|s| *s % u64::from(count) == u64::from(place)).count();
-                prop_assert_eq!(tally.frames()[place as usize] as usize, expected);
+                let here: Vec<u64> = arrivals.iter().copied().filter(|s| *s % u64::from(count) == u64::from(place)).collect();
+                prop_assert_eq!(to.by_destination().unwrap()[place as usize] as usize, here.len());
+                let frames = here.len() as u64;
+                let expected = here.iter().min().zip(here.iter().max()).map(|(min, max)| Arrivals {
+                    first: Instant(min + 1_000),
+                    last: Instant(max + 1_000),
+                    latency_min_ns: min * 3,
+                    latency_sum_ns: u128::from(here.iter().sum::<u64>() * 3),
+                });
+                let latency_max_ns = here.iter().max().map_or(0, |max| max * 3);
+                let counts = PlaceCounts { offered: 0, received: frames, bytes: frames * 64, latency_max_ns, arrivals: expected };
+                prop_assert_eq!(of.by_place().unwrap()[place as usize], counts);
             }
         }
     }

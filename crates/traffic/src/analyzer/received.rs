@@ -215,6 +215,12 @@ impl Bins {
     }
 }
 
+/// Returns the bytes on the link, FCS included, of a frame of `bytes` bytes without FCS. A device may have removed its padding.
+#[inline(always)]
+pub(crate) fn on_link(bytes: u32) -> u64 {
+    (u64::from(bytes) + 4).max(u64::from(MIN_FRAME))
+}
+
 /// Consecutive distinct frames of one group at one port, with all departures in one time bin and all arrivals in one.
 /// Most of a burst is one run, so its sums stay in registers.
 #[derive(Clone, Copy)]
@@ -262,8 +268,7 @@ impl Run {
     #[inline(always)]
     pub(super) fn add(&mut self, bytes: u32, latency: u64, late_ns: u64, at: u64) {
         self.frames += 1;
-        // A device may have removed padding that was on the link.
-        self.bytes += (u64::from(bytes) + 4).max(u64::from(MIN_FRAME));
+        self.bytes += on_link(bytes);
         self.late += u64::from(latency > late_ns);
         self.latency_sum += latency;
         self.latency_min = self.latency_min.min(latency);

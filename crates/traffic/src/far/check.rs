@@ -1,8 +1,8 @@
 //! Checks reports that came from other hosts, before they are merged.
 
-use crate::counts::LaneCounts;
+use crate::counts::{Arrivals, LaneCounts, PlaceCounts};
 use crate::lane_report::{FlowReport, GroupReport, LaneReport, SenderReport};
-use crate::plan::{MAX_BINS, Plan};
+use crate::plan::{MAX_BINS, MAX_CYCLE, Plan};
 use drophammer_model::traffic::Deviation;
 use std::collections::BTreeSet;
 
@@ -70,12 +70,22 @@ pub(super) fn is_sound(plan: &Plan, lane: &LaneCounts) -> bool {
         && lane.received.iter().all(|(flow, r)| *flow < flows && received(r).iter().all(|n| *n <= MOST))
         && lane.groups.iter().all(|g| {
             let latencies = g.latencies.iter().all(|(ns, frames)| *ns <= LATEST && *frames <= MOST);
-            let arrivals = g.arrivals.iter().all(|at| {
-                at.first.max(at.last).0.max(at.latency_min_ns) <= LATEST
-                    && at.latency_sum_ns <= u128::from(LATEST) << 32
-            });
-            latencies && arrivals && group(g).iter().all(|n| *n <= MOST)
+            latencies && are_possible(g.arrivals) && group(g).iter().all(|n| *n <= MOST)
         })
+        && lane.places.iter().all(|(flow, places)| {
+            let place = |p: &PlaceCounts| {
+                let counts = [p.offered, p.received, p.bytes].iter().all(|n| *n <= MOST);
+                counts && p.latency_max_ns <= LATEST && are_possible(p.arrivals)
+            };
+            *flow < flows && places.len() <= MAX_CYCLE as usize && places.iter().all(place)
+        })
+}
+
+/// True if no such times, or sums of them over all lanes, overflow.
+fn are_possible(arrivals: Option<Arrivals>) -> bool {
+    arrivals.is_none_or(|at| {
+        at.first.max(at.last).0.max(at.latency_min_ns) <= LATEST && at.latency_sum_ns <= u128::from(LATEST) << 32
+    })
 }
 
 fn require(fits: bool, what: &str) -> Result<(), String> {

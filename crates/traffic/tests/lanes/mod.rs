@@ -9,8 +9,10 @@ use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Bin, Family, GroupCounts, Health, Load, TrialResult, TrialSpec};
 use drophammer_port::memory;
-use drophammer_port::{Arrival, BURST, Batch, Port, PortError, PortInfo, Queue, SystemClock};
-use drophammer_traffic::{Control, LaneError, Layout, Neighbour, Plan, SendFrame, Timing, run, run_lanes};
+use drophammer_port::{Arrival, BURST, Batch, Clock, Port, PortError, PortInfo, Queue, SystemClock};
+use drophammer_traffic::{
+    Control, LaneError, Layout, Neighbour, Plan, SendFrame, Timing, Traffic, merge, run, run_lanes,
+};
 use drophammer_wire::MacAddr;
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -225,6 +227,24 @@ fn every_count_is_the_same_on_one_queue_and_on_several() {
         assert_eq!(bench.hosts.iter().map(|h| h.received).sum::<u64>(), result.health.other_received);
         assert_eq!(bench.answers.load(Relaxed), result.health.other_received);
     });
+}
+
+#[test]
+fn counts_so_far_have_the_latencies_of_a_flow_on_all_its_lanes() {
+    let flows = vec![flow("all", 0, 1, Family::Ipv4, 4, 1.0)];
+    let spec = short_drain(spec("64", flows, Load::Constant { rate_pps: 10_000.0 }, 0.2));
+    let faults = Faults { twice: 7, ..NONE };
+    let mut bench = Bench::new(&spec, Layout::queues(&[1, 3], 3), faults, |_| Failure::Never);
+    let mut traffic = Traffic::new(bench.plan(&spec));
+    let (first, others) = bench.hosts.split_first_mut().unwrap();
+    traffic.drive_lanes(&mut bench.ports, bench.clock, &[], first, others, Instant(u64::MAX)).unwrap();
+    let counts = traffic.counts(bench.clock.now());
+    let (received, group) = (counts.flows[&0].received, &counts.groups[0]);
+    assert_eq!((received.frames, received.duplicated, received.order_unknown), (2_000, 285, 2_000), "on several lanes");
+    let (arrivals, result) = (group.arrivals.unwrap(), merge(&traffic.reports()));
+    let latency = &result.groups[0].latency;
+    assert_eq!((arrivals.latency_min_ns, group.latency_max_ns), (latency.min_ns, latency.max_ns));
+    assert_eq!((arrivals.latency_sum_ns as f64 / 2_000.0, 2_000), (latency.mean_ns, latency.frames));
 }
 
 proptest! {

@@ -77,10 +77,13 @@ pub const NETWORK: &[&str] = &["--user", "--map-root-user", "--net"];
 /// Namespaces of network, mounts and processes, which need root. When their first process ends, the kernel kills all others.
 pub const MACHINE: &[&str] = &["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// A shell script in new namespaces, which end with it. `$D` is the program.
+/// A shell script in new namespaces, which end with it. `$D` is the program. A script may wait for ever, so it is ended after five
+/// minutes, with the exit code 124 and a message that names the command.
 pub fn shell(namespaces: &[&str], folder: &Path, body: &str) -> Command {
-    let mut command = Command::new("unshare");
-    command.args(namespaces).args(["bash", "-c", body]).current_dir(folder);
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", "300", "unshare"]).args(namespaces).current_dir(folder);
+    let told = r#"trap 'echo "ended after 300 s, at: $BASH_COMMAND" >&2; exit 124' TERM; "#;
+    command.args(["bash", "-c", &format!("{told}{body}")]);
     command.env("D", drophammer().get_program()).env("NO_COLOR", "1");
     command
 }

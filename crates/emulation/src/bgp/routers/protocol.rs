@@ -81,7 +81,7 @@ impl Routers {
         for (index, peer) in peers.iter().enumerate() {
             peer.protection.check().map_err(|e| Refused::new(NAME, format!("peer {index}: {e}")))?;
         }
-        Ok(Routers::new(device.seed, peers.to_vec()))
+        Ok(Routers::new(device.seed, peers.to_vec()).with_buffer(device.tcp_memory / 2 / peers.len()))
     }
 }
 

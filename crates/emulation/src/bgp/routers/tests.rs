@@ -115,6 +115,22 @@ fn protected(side: u8, count: u16, passive: bool, seed: u64, protection: &Protec
     Side { device }
 }
 
+#[test]
+fn many_devices_share_the_memory_for_buffers() {
+    let address = |n: u8| IpAddr::from([198, 18, 0, n]);
+    let peers = |count: u8| {
+        let peer = |n| PeerConfig::new(address(n), address(1), 65_000, 65_001, Ipv4Addr::new(198, 18, 0, n));
+        (2..2 + count).map(peer).collect::<Vec<_>>()
+    };
+    let buffer = |tcp_memory: usize, count: u8| {
+        let config = DeviceConfig { tcp_memory, ..DeviceConfig::new("d", MACS[0], 1) };
+        Routers::configured(&config, &peers(count)).unwrap().buffer
+    };
+    assert_eq!((buffer(TCP_MEMORY, 1), buffer(TCP_MEMORY, 2)), (512 << 10, 512 << 10), "the largest buffers");
+    assert_eq!((buffer(1 << 20, 2), buffer(1 << 20, 4)), (256 << 10, 128 << 10), "two for each session");
+    assert_eq!(buffer(0, 1), 16 << 10, "the smallest");
+}
+
 impl World {
     fn new(count: u16, passive: [bool; 2], seed: u64) -> World {
         World {

@@ -1,92 +1,14 @@
 //! Flows in virtual time, on two joined ports that need some time for each frame, like a machine that is too slow.
 
+use super::super::wire::{self, LINK};
 use super::*;
-use crate::build::{Link, build};
+use crate::build::build;
 use crate::model::Config;
-use drophammer_port::{BURST, Batch, Clock, Filled, Port, PortCounters, PortError, PortInfo, Received, Sent, memory};
-use drophammer_rig::{Ports, host_mac};
 use serde_json::{Value, json};
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
 
 const MS: Duration = Duration::from_millis(1);
 /// Longest time that a stop may take: for frames that are due, and for those in the DUT.
 const SOON: Duration = Duration::from_millis(200);
-const SLOT: usize = 2_048;
-
-struct Wire {
-    now: Instant,
-    /// Time that a port needs to send a frame.
-    cost: Duration,
-    /// Frames that wait at each port.
-    waiting: [VecDeque<(Vec<u8>, Instant)>; 2],
-}
-
-type Shared = Rc<RefCell<Wire>>;
-
-struct WireClock(Shared);
-
-impl Clock for WireClock {
-    fn now(&self) -> Instant {
-        self.0.borrow().now
-    }
-
-    fn wait(&mut self, deadline: Instant) {
-        let now = &mut self.0.borrow_mut().now;
-        *now = deadline.max(Instant(now.0 + 1));
-    }
-
-    fn wall_offset(&self) -> i128 {
-        0
-    }
-
-    fn is_virtual(&self) -> bool {
-        true
-    }
-}
-
-struct WirePort {
-    wire: Shared,
-    end: usize,
-    info: PortInfo,
-    slots: Batch,
-    lent: (Vec<u8>, Vec<Filled>),
-}
-
-impl Port for WirePort {
-    fn info(&self) -> &PortInfo {
-        &self.info
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        &mut self.slots
-    }
-
-    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        let Wire { now, cost, waiting } = &mut *self.wire.borrow_mut();
-        for slot in 0..frames {
-            *now = *now + *cost;
-            waiting[1 - self.end].push_back((self.slots.frame(slot).to_vec(), *now));
-        }
-        Ok(Sent { accepted: frames as u32, ..Sent::default() })
-    }
-
-    fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        let waiting = &mut self.wire.borrow_mut().waiting[self.end];
-        let (memory, filled) = &mut self.lent;
-        filled.clear();
-        for (frame, at) in waiting.drain(..waiting.len().min(BURST)) {
-            memory[filled.len() * SLOT..][..frame.len()].copy_from_slice(&frame);
-            filled.push(Filled::new(frame.len(), at));
-        }
-        Ok(Received::new(memory, SLOT, filled))
-    }
-
-    fn counters(&mut self) -> Result<PortCounters, PortError> {
-        Ok(PortCounters::default())
-    }
-}
 
 struct Bench {
     rig: Rig,
@@ -99,15 +21,8 @@ impl Bench {
     fn new(cost: Duration, flows: &[Value]) -> Bench {
         let ports = json!([{"name": "p1", "location": "a"}, {"name": "p2", "location": "b"}]);
         let config = Config::read(json!({"ports": ports, "flows": flows})).unwrap();
-        let link = Link { mtu: 1_500, largest_frame: 1_522, speed: None, is_virtual: true };
-        let built = build(&config, &[link; 2], 5).unwrap();
-        let wire = Rc::new(RefCell::new(Wire { now: Instant(1), cost, waiting: Default::default() }));
-        let port = |end: usize| {
-            let info = PortInfo::new("wire", &memory::SPEC, "none", host_mac(5, end), 1_500);
-            let lent = (vec![0; SLOT * BURST], Vec::new());
-            Box::new(WirePort { wire: wire.clone(), end, info, slots: Batch::new(BURST, SLOT), lent }) as Box<dyn Port>
-        };
-        let ports = Ports::One { ports: vec![port(0), port(1)], clock: Box::new(WireClock(wire.clone())) };
+        let built = build(&config, &[LINK; 2], 5).unwrap();
+        let ports = wire::ports(5, cost, wire::at_once);
         let flows = Flows::new(&built.flows, 2, None);
         Bench { rig: Rig::new(ports, &built.rig), built, flows, keys: TrialKeys::new(5) }
     }

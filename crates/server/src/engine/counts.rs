@@ -204,6 +204,8 @@ mod tests {
                 received: vec![(0, received)],
                 groups: vec![GroupCounts { bytes: frames * 64, latency_max_ns, arrivals, ..GroupCounts::default() }],
                 ports: vec![(sent, 0), (0, frames)],
+                departures: Vec::new(),
+                drops: Vec::new(),
                 places: Vec::new(),
             }
         };

@@ -17,9 +17,11 @@ ip link set lo up
 BASE=/x-drophammer/run
 YAML='Content-Type: application/yaml\r\n' JSON='Content-Type: application/json\r\n'
 serve() {
+    # The background process makes a new one, perhaps later than the first look at it.
+    rm -f served
     $D serve --http --listen 127.0.0.1:0 --grpc 127.0.0.1:0 --runs results "$@" > served 2> said & SERVER=$!
     trap 'kill -9 $SERVER 2> /dev/null || :' EXIT
-    until grep -q :// served; do kill -0 $SERVER; sleep 0.02; done
+    until grep -qs :// served; do kill -0 $SERVER; sleep 0.02; done
     PORT=$(grep -o '127.0.0.1:[0-9]*' served | head -1 | cut -d: -f2)
 }
 ask() {

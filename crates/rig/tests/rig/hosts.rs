@@ -374,7 +374,7 @@ fn flows_start_and_stop_one_by_one_and_their_counts_are_known_meanwhile_and_at_t
     let timing = bench.timing();
     bench.rig.keep_last_counts();
     let live = bench.rig.start_traffic(&both_ways(CONTINUOUS), &timing, vec![]).unwrap();
-    // Both are told before the start, so flow 1 sends nothing at all, and flow 0 its first 100 frames.
+    // Both are told before the start, so flow 1 sends nothing at all, and flow 0 its first 50 frames.
     let ms = Duration::from_millis;
     let transmit = |rig: &Rig, flows: &[usize], action, at| rig.transmit(FlowSelect::Flows(flows), action, at).unwrap();
     transmit(&bench.rig, &[1], TransmitAction::Stop, Some(Duration::ZERO));
@@ -384,15 +384,15 @@ fn flows_start_and_stop_one_by_one_and_their_counts_are_known_meanwhile_and_at_t
     let counts = loop {
         assert!(bench.rig.drive(bench.rig.now() + ms(5), &|| false).unwrap().is_empty() && begun.elapsed() < LONG);
         bench.rig.ask_counts();
-        match bench.rig.counts().filter(|counts| counts.flows[&0].received.frames == 100) {
+        match bench.rig.counts().filter(|counts| counts.flows[&0].received.frames == 50) {
             Some(counts) => break counts,
             None => continue,
         }
     };
-    assert_eq!((counts.flows[&0].offered, counts.flows[&1].offered, bench.rig.handed_over()), (100, 0, vec![100, 0]));
-    assert_eq!((counts.departures[&0].1, counts.departures[&1].1, counts.drops[&1]), (100, 0, 0));
-    assert!(bench.rig.latencies(0).iter().map(|(_, frames)| frames).sum::<u64>() == 100);
-    // Later, 50 frames of flow 1.
+    assert_eq!((counts.flows[&0].offered, counts.flows[&1].offered, bench.rig.handed_over()), (50, 0, vec![50, 0]));
+    assert_eq!((counts.departures[&0].1, counts.departures[&1].1, counts.drops[&1]), (50, 0, 0));
+    assert!(bench.rig.latencies(0).iter().map(|(_, frames)| frames).sum::<u64>() == 50);
+    // Later, 25 frames of flow 1.
     let elapsed = bench.rig.now().since(bench.rig.traffic_start().unwrap()).as_millis() as u64 + 200;
     for (action, at) in [(TransmitAction::Start, elapsed), (TransmitAction::Stop, elapsed + 50)] {
         transmit(&bench.rig, &[1], action, Some(ms(at) + Duration::from_micros(500)));
@@ -400,11 +400,11 @@ fn flows_start_and_stop_one_by_one_and_their_counts_are_known_meanwhile_and_at_t
     bench.rig.drive(bench.rig.now() + ms(400), &|| false).unwrap();
     live.end_sending();
     let result = bench.rig.finish(&|| false).unwrap();
-    assert_eq!(result.groups.iter().map(|g| (g.offered, g.received)).collect::<Vec<_>>(), [(100, 100), (50, 50)]);
+    assert_eq!(result.groups.iter().map(|g| (g.offered, g.received)).collect::<Vec<_>>(), [(50, 50), (25, 25)]);
     let last = bench.rig.take_last_counts().unwrap();
     assert_eq!(
         [0, 1].map(|flow| (last.flows[&flow].offered, last.flows[&flow].received.frames)),
-        [(100, 100), (50, 50)]
+        [(50, 50), (25, 25)]
     );
     assert_eq!(last.drops.len(), 2);
 }

@@ -753,13 +753,16 @@ impl Far for Bond {
         let request = Request { lease: self.lease.id.clone(), what };
         let (file, captured) = std::sync::mpsc::channel();
         self.runtime.spawn(async move {
+            let of_agent = |why: String| Problem(format!("agent {name}: {why}"));
             let fetched = match ask(&link, &name, &request, TO_STORE).await {
-                Ok(Reply::Captured(object, bytes)) => captures::fetch(&link, &object, bytes).await,
-                Ok(Reply::Refused(why)) => Err(Problem(why)),
-                Ok(_) => Err(Problem("it no longer lends the port".into())),
+                Ok(Reply::Captured(object, bytes)) => {
+                    captures::fetch(&link, &object, bytes).await.map_err(|e| of_agent(e.to_string()))
+                }
+                Ok(Reply::Refused(why)) => Err(of_agent(why)),
+                Ok(_) => Err(of_agent("it no longer lends the port".into())),
                 Err(e) => Err(e),
             };
-            let _ = file.send(fetched.map_err(|e| format!("agent {name}: {e}")));
+            let _ = file.send(fetched.map_err(|e| e.to_string()));
         });
         Ok(captured)
     }

@@ -402,9 +402,6 @@ fn flows_start_and_stop_one_by_one_and_their_counts_are_known_meanwhile_and_at_t
     let result = bench.rig.finish(&|| false).unwrap();
     assert_eq!(result.groups.iter().map(|g| (g.offered, g.received)).collect::<Vec<_>>(), [(50, 50), (25, 25)]);
     let last = bench.rig.take_last_counts().unwrap();
-    assert_eq!(
-        [0, 1].map(|flow| (last.flows[&flow].offered, last.flows[&flow].received.frames)),
-        [(50, 50), (25, 25)]
-    );
+    assert_eq!([0, 1].map(|flow| (last.flows[&flow].offered, last.flows[&flow].received.frames)), [(50, 50), (25, 25)]);
     assert_eq!(last.drops.len(), 2);
 }

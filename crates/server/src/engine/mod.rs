@@ -20,6 +20,7 @@ mod orders;
 mod prefixes;
 mod rates;
 mod routers;
+mod stream;
 mod tagged;
 mod traffic;
 mod windows;

@@ -7,6 +7,7 @@ use super::counts::{Counts, Disturbance, Latencies};
 use super::gateways::{gateway_of, learned_label, resolve};
 use super::orders::Orders;
 use super::rates::{BIN, PATIENCE, Rates};
+use super::stream::Stream;
 use super::tagged::{Places, Tagged};
 use super::windows::{LEAD, Windows};
 use crate::build::{Built, PlannedFlow};
@@ -88,39 +89,6 @@ pub struct Row {
     pub rates: Rates,
     /// When it started.
     pub since: Instant,
-}
-
-struct Stream {
-    windows: Windows,
-    /// Its row, and its sending port.
-    row: usize,
-    from: PortIndex,
-    sizes: Vec<u64>,
-    /// Its number in the traffic; `None` if its gateway was unknown when the traffic began.
-    number: Option<usize>,
-    /// Frames sent in the traffic, and how many of them before it started.
-    offered: u64,
-    base: u64,
-    /// The same with frames that the tester's own ring refused.
-    handed: u64,
-    base_handed: u64,
-    /// Planned frames that never leave.
-    dropped: u64,
-    /// While it finishes: since when, in time that the ports were driven.
-    finishes: Option<Duration>,
-}
-
-impl Stream {
-    /// Frames that are planned and have not left.
-    fn late(&self) -> u64 {
-        (self.base_handed + self.windows.planned()).saturating_sub(self.handed + self.dropped)
-    }
-
-    /// Bytes of the first `frames` frames of the traffic.
-    fn bytes(&self, frames: u64) -> u64 {
-        let (round, length) = (self.sizes.iter().sum::<u64>(), self.sizes.len() as u64);
-        frames / length * round + self.sizes.iter().take((frames % length) as usize).sum::<u64>()
-    }
 }
 
 /// Name of the flow of a stream.

@@ -221,6 +221,10 @@ call POST /control/state '{"port": {"link": {"state": "up", "port_names": ["p1"]
 transmit stop
 transmit start '"fixed"'
 stopped fixed
+call POST /config "$(sed 's/"udp": {}/"udp": {"dst_port": {"values": [1, 2, 3, 4], "metric_tags": [{"name": "port"}]}}/' config)"
+transmit start '"fixed"'
+until call POST /monitor/metrics '{"flow": {"flow_names": ["fixed"]}}' | tee last | grep -q '"transmit":"stopped"'; do sleep 0.05; done
+cat last
 call POST /config "$(cat config)"
 call POST /monitor/states '{"ipv4_neighbors": {}}'
 kill -INT $SERVER
@@ -270,8 +274,33 @@ fn the_api_serves_ports_of_other_hosts_with_exact_counts_and_captures() {
     let answers = read("calls");
     let answers = answers.lines().filter(|line| line.starts_with('{'));
     let answers: Vec<Value> = answers.map(|line| serde_json::from_str(line).unwrap()).collect();
-    let [mixed, latency, set, _, _, _, _, paused, _, over, ports, _, ended, _, _, unplugged, _, _, _, again, _, hosts] =
-        &answers[..]
+    let [
+        mixed,
+        latency,
+        set,
+        _,
+        _,
+        _,
+        _,
+        paused,
+        _,
+        over,
+        ports,
+        _,
+        ended,
+        _,
+        _,
+        unplugged,
+        _,
+        _,
+        _,
+        again,
+        _,
+        _,
+        tagged,
+        _,
+        hosts,
+    ] = &answers[..]
     else {
         panic!("{answers:#?}{}", said())
     };
@@ -309,5 +338,11 @@ fn the_api_serves_ports_of_other_hosts_with_exact_counts_and_captures() {
     // Frames were lost while the link was down.
     let counts = ["frames_tx", "frames_rx"].map(|key| count(again, "endless", key));
     assert!(counts[0] > counts[1], "{again}");
+    let tagged = row(tagged, "fixed")["tagged_metrics"].as_array().unwrap_or_else(|| panic!("{tagged}")).iter();
+    let frames = |of: &Value| ["frames_tx", "frames_rx"].map(|key| of[key].as_u64().unwrap());
+    assert!(
+        tagged.map(frames).eq([[250; 2]; 4]),
+        "one host counts what is sent, the other one what arrives: {answers:#?}"
+    );
     assert_eq!(hosts["ipv4_neighbors"].as_array().map(Vec::len), Some(2), "{hosts}");
 }

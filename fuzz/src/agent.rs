@@ -74,7 +74,13 @@ fn whole() -> &'static str {
         let mut traffic = Traffic::new(plan(Layout::round_robin(2, 2)));
         let end = Instant(u64::MAX);
         traffic.drive_lanes(&mut ports, clock, &[], &mut Nobody, &mut [Nobody], end).expect("a trial");
-        let stored = Stored { lease: "l".into(), attempt: 1, host: 0, reports: traffic.reports() };
+        let stored = Stored {
+            lease: "l".into(),
+            attempt: 1,
+            host: 0,
+            reports: traffic.reports(),
+            counts: traffic.last_counts(Instant(1)),
+        };
         String::from_utf8(drophammer_agent::message::encode(&stored)).expect("text")
     })
 }
@@ -86,7 +92,8 @@ fn take(bytes: &[u8]) {
     if let Ok(stored) = decode::<Stored>(bytes) {
         let mut traffic = FarTraffic::new(plan(Layout::one(0).on_host(&[], 2)), 2);
         traffic.begin(Instant(1));
-        if traffic.end(stored.reports).is_ok() {
+        if traffic.end(stored.reports, stored.counts).is_ok() {
+            let _ = traffic.snapshot();
             let result = merge(traffic.reports());
             assert!(result.received() <= result.offered());
         }
@@ -104,7 +111,7 @@ pub fn run(data: &[u8]) {
         let stored = decode::<Stored>(&text).expect("whole reports");
         let mut traffic = FarTraffic::new(plan(Layout::one(0).on_host(&[], 2)), 2);
         traffic.begin(Instant(1));
-        traffic.end(stored.reports).expect("whole reports fit");
+        traffic.end(stored.reports, stored.counts).expect("whole reports fit");
     }
     for change in rest.chunks_exact(4) {
         let at = usize::from(u16::from_be_bytes([change[0], change[1]])) % text.len();

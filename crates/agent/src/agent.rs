@@ -1,6 +1,7 @@
 //! The agent: lends the interfaces of its host.
 
 use crate::Problem;
+use crate::captures::{PortCapture, store};
 use crate::clock::{Domain, steady_ns};
 use crate::link::{Access, LIFE, Link, RENEW, patiently};
 use crate::message::{
@@ -15,6 +16,7 @@ use drophammer_model::trial::PortIndex;
 use drophammer_port::{Backend, Clock};
 use drophammer_rig::{Agreed, FlowSelect, Live, Standing, TransmitError, Wish};
 use futures_util::StreamExt;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -51,6 +53,10 @@ const TELL: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(20
 const WAITING: usize = 4096;
 /// Limit of frame bytes in one message.
 const BATCH: usize = 64 << 10;
+/// How much earlier than its effect an order to flows must arrive, so that all lanes see it in time.
+const IN_TIME: Duration = Duration::from_millis(5);
+/// How long a lane may take to switch a link.
+const BY_LANE: Duration = Duration::from_secs(1);
 /// What to do if the server does not store.
 const NO_ROOM: &str = "see the log of the server: if its disk is full, make room and start it again";
 
@@ -180,12 +186,16 @@ struct Host {
     busy: tokio::sync::Mutex<(String, u64)>,
 }
 
+/// Captures by port of the trial.
+type Captures = Arc<BTreeMap<PortIndex, PortCapture>>;
+
 /// Ports that are lent.
 struct Loaned {
     lease: String,
     terms: Loan,
     worker: Arc<Worker>,
     trial: Arc<Mutex<Trial<Live>>>,
+    captures: Captures,
     /// When the controller sent its last sign of life, on the steady clock.
     beaten_ns: Arc<AtomicU64>,
     tasks: JoinSet<()>,
@@ -235,16 +245,16 @@ impl Host {
         }
         let lent = self.loan().as_ref().filter(|loan| loan.lease == lease).map(|loan| {
             loan.beaten_ns.store(steady_ns() as u64, Ordering::Relaxed);
-            (loan.worker.clone(), loan.trial.clone(), loan.terms.clone())
+            (loan.worker.clone(), loan.trial.clone(), loan.terms.clone(), loan.captures.clone())
         });
-        let Some((worker, trial, terms)) = lent else { return Reply::NotLent };
+        let Some((worker, trial, terms, captures)) = lent else { return Reply::NotLent };
         let done = match what {
             What::Plan { attempt, job } => plan(&worker, &trial, attempt, job).await.map(|()| Reply::Done),
             What::Start { attempt, at_ns, early_ns } => {
                 let agreed = Agreed { start: Instant(at_ns), early: Duration::from_nanos(early_ns) };
                 start(&worker, &trial, attempt, agreed).await.map(|()| Reply::Done)
             }
-            What::Wish { attempt, wish } => fulfil(&trial, attempt, wish).await,
+            What::Wishes { attempt, wishes } => fulfil(&worker, &trial, attempt, wishes).await,
             What::Report { attempt, refusals } => {
                 let mine = locked(&trial).state().0 == attempt && refusals.is_sound();
                 match mine {
@@ -258,7 +268,17 @@ impl Host {
                 Ok(Reply::Done)
             }
             What::Link { number, port, up } => switch(&worker, &trial, number, port, up).await.map(|()| Reply::Done),
-            What::Carrier(port) => ask(&worker, |reply| Work::Carrier(port, reply)).await.map(Reply::Carrier),
+            What::Carrier(port) => {
+                let own = terms.ports.iter().find(|(_, place)| *place == port);
+                own.map_or(Ok(true), |(interface, _)| has_carrier(interface)).map(Reply::Carrier)
+            }
+            What::Capture { number, port, order } => {
+                capture_of(&captures, port).and_then(|capture| capture.carry_out(number, order)).map(|()| Reply::Done)
+            }
+            What::Captured { number, started, port } => {
+                let object = format!("{lease}.{port}.{number}");
+                self.store_capture(captures, port, [number, started], object).await
+            }
             What::Return => {
                 drop(worker);
                 self.close().await;
@@ -300,6 +320,11 @@ impl Host {
             }
         }
         *last = (lease.clone(), loan.number);
+        // What was captured before stays, although the ports are opened anew.
+        let is_same = |lent: &&Loaned| lent.lease == lease && lent.terms.ports == loan.ports;
+        let kept = self.loan().as_ref().filter(is_same).map(|lent| lent.captures.clone());
+        let new = || loan.ports.iter().filter(|_| loan.captures).map(|(_, place)| (*place, PortCapture::default()));
+        let captures: Captures = kept.unwrap_or_else(|| Arc::new(new().collect()));
         self.close_now().await;
         let trial = Arc::<Mutex<Trial<Live>>>::default();
         let (frames, passed) = mpsc::channel::<(PortIndex, Instant, Vec<u8>)>(WAITING);
@@ -309,7 +334,8 @@ impl Host {
         });
         let (of_trial, terms, options) = (trial.clone(), loan.clone(), self.options.clone());
         let ended = Box::new(move |attempt, over| locked(&of_trial).ended(attempt, over));
-        let opened = tokio::task::spawn_blocking(move || Worker::open(&options, &terms, up, ended)).await;
+        let taps = captures.values().map(|port| port.capture.clone()).collect();
+        let opened = tokio::task::spawn_blocking(move || Worker::open(&options, &terms, taps, up, ended)).await;
         let worker = Arc::new(opened.map_err(|e| e.to_string())??);
         let facts = worker.facts.clone();
         let beaten_ns = Arc::new(AtomicU64::new(steady_ns() as u64));
@@ -322,7 +348,7 @@ impl Host {
         tasks.spawn(tell(self.link.clone(), format!("drophammer.state.{lease}"), loan.host, trial.clone()));
         tasks.spawn(hear(beats, worker.clone(), trial.clone(), beaten_ns.clone()));
         tasks.spawn(pass_down(down, worker.clone()));
-        *self.loan() = Some(Loaned { lease, terms: loan, worker, trial, beaten_ns, tasks });
+        *self.loan() = Some(Loaned { lease, terms: loan, worker, trial, captures, beaten_ns, tasks });
         Ok(Reply::Lent(facts))
     }
 
@@ -341,6 +367,21 @@ impl Host {
         let _ = tokio::task::spawn_blocking(move || drop(loan)).await;
     }
 
+    /// Ends the capture of a port, and stores its file as `object`. The numbers are those of this request, and of the one that started
+    /// the capture.
+    async fn store_capture(
+        &self,
+        captures: Captures,
+        port: PortIndex,
+        [number, started]: [u64; 2],
+        object: String,
+    ) -> Result<Reply, String> {
+        let file = move || capture_of(&captures, port)?.file(number, started);
+        let file = tokio::task::spawn_blocking(file).await.map_err(|e| e.to_string())??;
+        store(&self.link, &object, &file).await.map_err(|e| format!("{e}; {NO_ROOM}"))?;
+        Ok(Reply::Captured(object, file.len()))
+    }
+
     /// Stores the reports of the trial in the stream.
     async fn report(
         &self,
@@ -352,11 +393,11 @@ impl Host {
     ) -> Result<Reply, String> {
         let (told, reports) = oneshot::channel();
         worker.order(Work::Report(refusals, told))?;
-        let reports = reports.await.map_err(|_| "the ports failed".to_owned())?;
+        let (reports, counts) = reports.await.map_err(|_| "the ports failed".to_owned())?;
         if reports.is_empty() {
             return Err("there is no trial to report".into());
         }
-        let stored = Stored { lease: lease.into(), attempt, host: terms.host, reports };
+        let stored = Stored { lease: lease.into(), attempt, host: terms.host, reports, counts };
         let bytes = encode(&stored);
         if bytes.len() > LARGEST_REPORTS {
             return Err(format!("the reports have {} bytes, more than {LARGEST_REPORTS}", bytes.len()));
@@ -390,13 +431,20 @@ fn order<T>(
     Ok(answer)
 }
 
-async fn answer<T>(answer: Answer<T>) -> Result<T, String> {
-    answer.await.map_err(|_| "the ports of this host failed".to_owned())?
+fn capture_of(captures: &BTreeMap<PortIndex, PortCapture>, port: PortIndex) -> Result<&PortCapture, String> {
+    captures.get(&port).ok_or_else(|| format!("frames of port {port} are not captured under this lease"))
 }
 
-/// Sends an order to the thread that drives the ports and waits for its answer.
-async fn ask<T>(worker: &Worker, work: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Work) -> Result<T, String> {
-    answer(order(worker, work)?).await
+/// True if the link of an interface has carrier.
+fn has_carrier(interface: &str) -> Result<bool, String> {
+    let of = |file: &str| std::fs::read_to_string(format!("/sys/class/net/{interface}/{file}"));
+    // An interface that is down does not tell whether it has carrier.
+    of("flags").map_err(|e| format!("the interface {interface} cannot be read: {e}"))?;
+    Ok(of("carrier").is_ok_and(|carrier| carrier.trim() == "1"))
+}
+
+async fn answer<T>(answer: Answer<T>) -> Result<T, String> {
+    answer.await.map_err(|_| "the ports of this host failed".to_owned())?
 }
 
 async fn plan(
@@ -438,32 +486,51 @@ async fn switch(
     port: PortIndex,
     up: bool,
 ) -> Result<(), String> {
-    let switched = {
+    let live = {
         let mut trial = locked(trial);
         if !trial.link(number)? {
             return Ok(());
+        }
+        trial.live().filter(|_| trial.state().1.is_none()).cloned()
+    };
+    // During a trial its lanes have the ports.
+    let by_lane = move || live.and_then(|live| live.set_link(port, up, BY_LANE));
+    if let Some(done) = tokio::task::spawn_blocking(by_lane).await.map_err(|e| e.to_string())? {
+        return done;
+    }
+    let switched = {
+        let trial = locked(trial);
+        if trial.newest_link() != number {
+            return Err(format!("a late request {number} to switch a link"));
         }
         order(worker, |reply| Work::Link(port, up, reply))?
     };
     answer(switched).await
 }
 
-async fn fulfil(trial: &Mutex<Trial<Live>>, attempt: u64, wish: Wish) -> Result<Reply, String> {
+async fn fulfil(worker: &Worker, trial: &Mutex<Trial<Live>>, attempt: u64, wishes: Vec<Wish>) -> Result<Reply, String> {
     let live = locked(trial).live_of(attempt).cloned().ok_or("there is no such traffic")?;
-    match wish {
-        Wish::End => live.end(),
-        Wish::EndSending => live.end_sending(),
-        Wish::Transmit { flows, action, at } => {
-            match live.transmit(FlowSelect::Flows(&flows), action, at) {
-                // No flow sends any more on any host.
-                Ok(()) | Err(TransmitError::Over) => {}
-                Err(e) => return Err(e.to_string()),
+    for wish in wishes {
+        match wish {
+            Wish::End => live.end(),
+            Wish::EndSending => live.end_sending(),
+            Wish::Transmit { flows, action, at } => {
+                let elapsed = live.start().map(|start| (worker.clock.now() + IN_TIME).since(start));
+                if let Some((elapsed, at)) = elapsed.zip(at).filter(|(elapsed, at)| elapsed > at) {
+                    let late = elapsed - at;
+                    return Err(format!("an order to start or stop flows came {late:?} too late"));
+                }
+                match live.transmit(FlowSelect::Flows(&flows), action, at) {
+                    // No flow sends any more on any host.
+                    Ok(()) | Err(TransmitError::Over) => {}
+                    Err(e) => return Err(e.to_string()),
+                }
             }
-        }
-        Wish::Count => {
-            let counts = tokio::task::spawn_blocking(move || live.counts(Duration::from_millis(500))).await;
-            let counts = counts.map_err(|e| e.to_string())?.ok_or("the traffic is over")?;
-            return Ok(Reply::Counts(counts));
+            Wish::Count => {
+                let counts = tokio::task::spawn_blocking(move || live.counts(Duration::from_millis(500))).await;
+                let counts = counts.map_err(|e| e.to_string())?.ok_or("the traffic is over")?;
+                return Ok(Reply::Counts(counts));
+            }
         }
     }
     Ok(Reply::Done)

@@ -130,13 +130,16 @@ impl Bed {
     }
 }
 
-/// What an agent may send: its announcement, its state, frames, reports and replies. It cannot lease ports, command other
-/// agents, or read the reports of others.
+/// What an agent may send: its announcement, its state, frames, reports, captures and replies. It cannot lease ports, command other
+/// agents, or read the reports and captures of others.
 const AGENT_PUBLISHES: &[&str] = &[
     "_INBOX.>",
     "drophammer.up.*",
     "drophammer.state.*",
     "drophammer.record.>",
+    "$O.drophammer-captures.>",
+    "$JS.API.STREAM.INFO.OBJ_drophammer-captures",
+    "$JS.API.DIRECT.GET.OBJ_drophammer-captures.$O.drophammer-captures.M.>",
     "$KV.drophammer-agents.>",
     "$JS.API.STREAM.INFO.KV_drophammer-agents",
     "$JS.API.STREAM.MSG.GET.KV_drophammer-agents",

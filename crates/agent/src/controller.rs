@@ -1,19 +1,23 @@
 //! The controller: leases ports of agents, and runs trials on them.
 
 use crate::Problem;
+use crate::captures;
 use crate::clock::{Domain, Exchange, Offset, one_way_ns, steady_ns};
+use crate::find::{Host, find};
 use crate::heard::Heard;
 use crate::leases::{end, keep, take_from_dead};
 use crate::link::{Access, LIFE, Link, patiently};
 use crate::message::{
-    Announcement, Beat, LARGEST_REPORTS, Lease, Loan, MOST_PORTS, Over, PROTOCOL, PortFacts, Reply, Request, State,
-    Stored, What, decode, decode_up_to, encode, fits, lease_key, pack, split, unpack,
+    Announcement, Beat, LARGEST_REPORTS, Lease, Loan, Over, PROTOCOL, PortFacts, Reply, Request, State, Stored, What,
+    decode, decode_up_to, encode, lease_key, pack, unpack,
 };
 use async_nats::Request as NatsRequest;
 use drophammer_model::Instant;
 use drophammer_model::trial::{HostRecord, PortIndex};
 use drophammer_port::{Clock, PortError, SystemClock};
-use drophammer_rig::{Arriving, Far, FarPorts, FarResult, Job, Lender, News, Refusals, Relayed, Wish};
+use drophammer_rig::{
+    Arriving, CaptureOrder, Captured, Far, FarPorts, FarResult, Job, Lender, News, Refusals, Relayed, Wish,
+};
 use futures_util::StreamExt;
 use futures_util::future::{join_all, try_join_all};
 use std::collections::BTreeMap;
@@ -39,6 +43,8 @@ pub struct Settings {
     pub silence: Duration,
     /// The steady clock of this host.
     pub clock: Domain,
+    /// True if frames of the ports may be captured.
+    pub captures: bool,
 }
 
 /// Longest time between heartbeats of the controller; a short `silence` shortens it.
@@ -64,6 +70,11 @@ const LONGEST_LEAD: Duration = Duration::from_secs(3);
 const EXCHANGES: usize = 16;
 /// Limit of device frames that wait to be passed on.
 const WAITING: usize = 4096;
+/// How long an agent may take to store captured frames.
+const TO_STORE: Duration = Duration::from_secs(120);
+/// Most requests of users in one message, and most numbers of flows in them.
+const WISHES: usize = 1024;
+const FLOWS: usize = 100_000;
 /// Limit of frame bytes in one message.
 const BATCH: usize = 64 << 10;
 
@@ -87,9 +98,13 @@ impl Controller {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = Arc::new(runtime.map_err(|e| Problem::of("the threads of the connection", e))?);
         let (access, name) = (settings.access.clone(), format!("drophammer {}", settings.holder));
+        let captures = settings.captures;
         let connected = runtime.spawn(async move {
             let link = Link::connect(&access, &name).await?;
             link.prepare().await?;
+            if captures {
+                link.prepare_captures().await?;
+            }
             Ok::<_, Problem>(link)
         });
         let link = runtime.block_on(connected).map_err(|e| Problem::of("the connection", e))??;
@@ -124,16 +139,6 @@ impl Lender for Controller {
     }
 }
 
-/// An agent, as a holder of leases sees it.
-#[derive(Clone, Debug)]
-struct Host {
-    name: String,
-    /// Interfaces with their places in the rig.
-    ports: Vec<(String, PortIndex)>,
-    /// Number of its clock among all clocks; 0 is the controller's.
-    clock: usize,
-}
-
 /// Leased ports.
 struct Bond {
     runtime: Arc<Runtime>,
@@ -158,6 +163,8 @@ struct Bond {
     launched: bool,
     /// Requests of users for each host, with their attempts.
     wishes: Vec<mpsc::UnboundedSender<(u64, Wish)>>,
+    /// For each port, the number of the request that started its capture.
+    captures: BTreeMap<PortIndex, u64>,
     /// [`LEAD`], or more after a host was not ready in time.
     lead: Duration,
     tasks: JoinSet<()>,
@@ -193,6 +200,7 @@ impl Bond {
             attempt: 0,
             launched: false,
             wishes: Vec::new(),
+            captures: BTreeMap::new(),
             lead: LEAD,
             tasks: JoinSet::new(),
         };
@@ -279,7 +287,8 @@ impl Bond {
         (self.settings.silence / 10).min(BEAT)
     }
 
-    /// Passes requests of users on to a host, one after the other, because a start and a stop must not be swapped.
+    /// Passes requests of users on to a host in their order, because a start and a stop must not be swapped. Those that wait go together,
+    /// because each has its time.
     fn pass_wishes(
         &self,
         number: usize,
@@ -288,8 +297,23 @@ impl Bond {
         let (link, name, heard) = (self.link.clone(), self.hosts[number].name.clone(), self.heard.clone());
         let lease = self.lease.id.clone();
         async move {
-            while let Some((attempt, wish)) = wishes.recv().await {
-                let request = Request { lease: lease.clone(), what: What::Wish { attempt, wish } };
+            let mut next = None;
+            while let Some((attempt, wish)) = match next.take() {
+                Some(next) => Some(next),
+                None => wishes.recv().await,
+            } {
+                let (mut all, mut flows) = (vec![wish], 0);
+                while all.len() < WISHES && flows < FLOWS && next.is_none() {
+                    match wishes.try_recv() {
+                        Ok((same, wish)) if same == attempt => {
+                            flows += if let Wish::Transmit { flows, .. } = &wish { flows.len() } else { 0 };
+                            all.push(wish);
+                        }
+                        Ok(other) => next = Some(other),
+                        Err(_) => break,
+                    }
+                }
+                let request = Request { lease: lease.clone(), what: What::Wishes { attempt, wishes: all } };
                 let why = match ask(&link, &name, &request, ANSWER).await {
                     Ok(Reply::Refused(why)) => format!("agent {name}: {why}"),
                     Ok(Reply::NotLent) => format!("agent {name} no longer lends it"),
@@ -341,6 +365,11 @@ impl Bond {
         };
         self.tasks.spawn_on(pass_down, self.runtime.handle());
         Ok(())
+    }
+
+    /// Returns the host of a port.
+    fn host_of(&self, port: PortIndex) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.ports.iter().any(|(_, own)| *own == port))
     }
 
     fn lost(&self, host: &Host, why: impl std::fmt::Display) -> PortError {
@@ -425,6 +454,7 @@ impl Bond {
             origin_ns,
             // A margin for clock errors and for threads that wait for a processor.
             silence_ms: self.settings.silence.saturating_sub(self.beat() * 2).as_millis() as u64,
+            captures: self.settings.captures,
         };
         match self.demand(host, What::Lend(loan), LONG).await? {
             Reply::Lent(facts) if facts.len() == host.ports.len() => Ok(facts),
@@ -509,10 +539,12 @@ impl Bond {
                 if (stored.lease, stored.attempt, stored.host) != (bond.lease.id.clone(), bond.attempt, number) {
                     return Err(bond.lost(host, "its stored reports belong to another trial"));
                 }
-                Ok(stored.reports)
+                Ok((stored.reports, stored.counts))
             }
         };
-        let reports = try_join_all((0..bond.hosts.len()).map(fetch)).await?.concat();
+        let stored = try_join_all((0..bond.hosts.len()).map(fetch)).await?;
+        let (reports, counts): (Vec<_>, Vec<_>) = stored.into_iter().unzip();
+        let (reports, counts) = (reports.concat(), counts.concat());
         let (now, ways) = self.compare().await?;
         let (before, at) = &self.before;
         for host in &self.hosts {
@@ -538,7 +570,7 @@ impl Bond {
         }
         self.lead = (self.lead / 2).max(LEAD);
         let hosts = self.hosts.iter().zip(ways).map(|(host, one_way_ns)| self.record(host, one_way_ns)).collect();
-        Ok(FarResult { reports, hosts, waited_ns, clocks })
+        Ok(FarResult { reports, counts, hosts, waited_ns, clocks })
     }
 
     /// Describes a host in a trial for which all were ready in time, so that each started when its clock showed the agreed
@@ -577,42 +609,6 @@ impl Bond {
         }
         decode_up_to(&joined, LARGEST_REPORTS).map_err(|e| Problem(e.to_string()))
     }
-}
-
-/// Finds the hosts of ports.
-async fn find(link: &Link, settings: &Settings, names: &[String]) -> Result<Vec<Host>, Problem> {
-    if names.is_empty() || names.len() > MOST_PORTS {
-        return Err(Problem(format!("a rig has 1 to {MOST_PORTS} ports on other hosts, not {}", names.len())));
-    }
-    let agents = link.announced().await?;
-    let mut hosts: Vec<Host> = Vec::new();
-    let mut clocks = vec![settings.clock.clone()];
-    for (port, name) in names.iter().enumerate() {
-        let (host, interface) = split(name).ok_or_else(|| {
-            Problem(format!("{name} is on this machine; start an agent here too, and write HOST/{name} for all ports"))
-        })?;
-        let known = || agents.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
-        let Some((_, found)) = agents.iter().find(|(name, _)| name == host) else {
-            let all = if agents.is_empty() { "none is there".into() } else { format!("there are {}", known()) };
-            return Err(Problem(format!(
-                "there is no agent `{host}` ({all}); start `drophammer agent --name {host}` there"
-            )));
-        };
-        fits(&settings.version, host, &found.version, found.protocol).map_err(Problem)?;
-        if found.ports.iter().all(|(own, _)| own != interface) {
-            let own: Vec<&str> = found.ports.iter().map(|(own, _)| own.as_str()).collect();
-            return Err(Problem(format!("{host} does not lend {interface}; it lends {}", own.join(", "))));
-        }
-        let clock = clocks.iter().position(|known| *known == found.clock).unwrap_or_else(|| {
-            clocks.push(found.clock.clone());
-            clocks.len() - 1
-        });
-        match hosts.iter_mut().find(|known| known.name == host) {
-            Some(known) => known.ports.push((interface.into(), port)),
-            None => hosts.push(Host { name: host.into(), ports: vec![(interface.into(), port)], clock }),
-        }
-    }
-    Ok(hosts)
 }
 
 async fn ask(link: &Link, host: &str, request: &Request, patience: Duration) -> Result<Reply, Problem> {
@@ -654,7 +650,7 @@ impl Far for Bond {
             return Ok(());
         }
         for (number, host) in self.hosts.iter().enumerate() {
-            let what = What::Wish { attempt, wish: wish.clone() };
+            let what = What::Wishes { attempt, wishes: vec![wish.clone()] };
             let request = Request { lease: self.lease.id.clone(), what };
             let (link, name, heard) = (self.link.clone(), host.name.clone(), self.heard.clone());
             self.runtime.spawn(async move {
@@ -725,19 +721,50 @@ impl Far for Bond {
     }
 
     fn set_link(&mut self, port: PortIndex, up: bool) -> Result<(), PortError> {
-        let Some(host) = self.hosts.iter().find(|host| host.ports.iter().any(|(_, own)| *own == port)) else {
-            return Ok(());
-        };
+        let Some(host) = self.host_of(port) else { return Ok(()) };
         let what = What::Link { number: self.next_number(), port, up };
         self.runtime.block_on(self.demand(host, what, ANSWER)).map(drop)
     }
 
     fn has_carrier(&mut self, port: PortIndex) -> Result<bool, PortError> {
-        let Some(host) = self.hosts.iter().find(|host| host.ports.iter().any(|(_, own)| *own == port)) else {
-            return Ok(true);
-        };
+        let Some(host) = self.host_of(port) else { return Ok(true) };
         let reply = self.runtime.block_on(self.demand(host, What::Carrier(port), ANSWER))?;
         Ok(reply != Reply::Carrier(false))
+    }
+
+    fn capture(&mut self, port: PortIndex, order: &CaptureOrder) -> Result<(), PortError> {
+        let Some(host) = self.host_of(port) else { return Ok(()) };
+        let number = self.next_number();
+        let what = What::Capture { number, port, order: order.clone() };
+        self.runtime.block_on(self.demand(host, what, ANSWER))?;
+        if let CaptureOrder::Start { .. } = order {
+            self.captures.insert(port, number);
+        }
+        Ok(())
+    }
+
+    fn captured(&mut self, port: PortIndex) -> Result<Captured, PortError> {
+        let known = self.host_of(port).zip(self.captures.get(&port));
+        let Some((host, started)) = known else {
+            return Err(self.lost(&self.hosts[0], format!("no capture of port {port} was started")));
+        };
+        let (link, name) = (self.link.clone(), host.name.clone());
+        let what = What::Captured { number: self.next_number(), started: *started, port };
+        let request = Request { lease: self.lease.id.clone(), what };
+        let (file, captured) = std::sync::mpsc::channel();
+        self.runtime.spawn(async move {
+            let of_agent = |why: String| Problem(format!("agent {name}: {why}"));
+            let fetched = match ask(&link, &name, &request, TO_STORE).await {
+                Ok(Reply::Captured(object, bytes)) => {
+                    captures::fetch(&link, &object, bytes).await.map_err(|e| of_agent(e.to_string()))
+                }
+                Ok(Reply::Refused(why)) => Err(of_agent(why)),
+                Ok(_) => Err(of_agent("it no longer lends the port".into())),
+                Err(e) => Err(e),
+            };
+            let _ = file.send(fetched.map_err(|e| e.to_string()));
+        });
+        Ok(captured)
     }
 }
 

@@ -14,6 +14,7 @@
 //! | that the controller is there | a beat every 100 ms or more often, with its time; without one sent in the last 2 s (a parameter), traffic stops |
 //! | where the lanes of a host stand | messages of each host to the controller, at each change and every 200 ms; beats carry the sum of all hosts |
 //! | frames of emulated devices | messages in both directions, at most once, like a cable |
+//! | captured frames | JetStream object store `drophammer-captures`; the controller deletes each file that it has fetched |
 //! | reports of lanes | JetStream stream `drophammer-records`, stored before the trial counts |
 //!
 //! A trial is complete or void: the controller merges it only if every host has ended it and the stream has stored the reports
@@ -34,8 +35,10 @@
 
 pub mod agent;
 pub mod bed;
+mod captures;
 pub mod clock;
 mod controller;
+mod find;
 mod heard;
 mod leases;
 pub mod link;

@@ -3,6 +3,7 @@
 use crate::Problem;
 use crate::message::{Announcement, Lease, decode};
 use async_nats::jetstream::kv::Store;
+use async_nats::jetstream::object_store::ObjectStore;
 use async_nats::jetstream::stream::{self, Stream};
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions, ServerAddr};
@@ -18,6 +19,12 @@ pub const AGENTS: &str = "drophammer-agents";
 pub const LEASES: &str = "drophammer-leases";
 /// Stream of reports.
 pub const RECORDS: &str = "drophammer-records";
+/// Bucket of captured frames, each file an object that its reader deletes.
+pub const CAPTURES: &str = "drophammer-captures";
+/// Largest size of the bucket in bytes: eight files of the largest size, because files are deleted once they are read.
+const CAPTURED: i64 = 512 << 20;
+/// How long a file lives whose reader is gone.
+const UNREAD: Duration = Duration::from_secs(600);
 /// How long an entry lives if nobody renews it.
 pub const LIFE: Duration = Duration::from_secs(10);
 /// How often entries are renewed.
@@ -168,6 +175,29 @@ impl Link {
         patiently(&format!("stream {RECORDS}"), create).await.map(drop).map_err(remedy)
     }
 
+    /// Creates the bucket of captures, unless it is there.
+    ///
+    /// # Errors
+    /// As for [`Link::prepare`].
+    pub async fn prepare_captures(&self) -> Result<(), Problem> {
+        // An object store is a stream by convention (NATS ADR-20).
+        let config = stream::Config {
+            name: format!("OBJ_{CAPTURES}"),
+            subjects: vec![format!("$O.{CAPTURES}.C.>"), format!("$O.{CAPTURES}.M.>")],
+            max_age: UNREAD,
+            max_bytes: CAPTURED,
+            discard: stream::DiscardPolicy::New,
+            allow_rollup: true,
+            allow_direct: true,
+            storage: stream::StorageType::File,
+            num_replicas: 1,
+            ..stream::Config::default()
+        };
+        let create = || self.jetstream.get_or_create_stream(config.clone());
+        let remedy = |e: Problem| Problem(format!("{e}; does the server have room?"));
+        patiently(&format!("bucket {CAPTURES}"), create).await.map(drop).map_err(remedy)
+    }
+
     /// Opens the bucket of agents.
     ///
     /// # Errors
@@ -190,6 +220,14 @@ impl Link {
     /// As for [`Link::agents`].
     pub async fn records(&self) -> Result<Stream, Problem> {
         patiently("the stream of records", || self.jetstream.get_stream(RECORDS)).await
+    }
+
+    /// Opens the bucket of captured frames.
+    ///
+    /// # Errors
+    /// As for [`Link::agents`].
+    pub async fn captures(&self) -> Result<ObjectStore, Problem> {
+        patiently("the bucket of captures", || self.jetstream.get_object_store(CAPTURES)).await
     }
 
     /// Returns the agents that are there, by name.

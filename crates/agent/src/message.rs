@@ -7,12 +7,12 @@ use crate::clock::Domain;
 use drophammer_model::MacAddr;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{PortInfo, Queue, backends};
-use drophammer_rig::{Job, LaneCounts, LaneReport, Refusals, Standing, Wish};
+use drophammer_rig::{CaptureOrder, Job, LaneCounts, LaneReport, Refusals, Standing, Wish};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages. Both sides must have the same version.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 /// Largest message in bytes. The server must accept as much (`max_payload`).
 pub const LARGEST: usize = 8 << 20;
 /// Largest set of reports of one host in bytes.
@@ -170,6 +170,9 @@ pub struct Loan {
     pub origin_ns: i64,
     /// Traffic stops if the controller is silent for this long.
     pub silence_ms: u64,
+    /// True if frames of the ports may be captured.
+    #[serde(default)]
+    pub captures: bool,
 }
 
 /// A request to an agent.
@@ -205,12 +208,12 @@ pub enum What {
         /// By how much the clock of another host may be ahead, in ns. The lanes must be ready this much earlier.
         early_ns: u64,
     },
-    /// A request of the user to the traffic.
-    Wish {
+    /// Requests of the user to the traffic, in this order.
+    Wishes {
         /// Number of the attempt.
         attempt: u64,
-        /// The request.
-        wish: Wish,
+        /// The requests.
+        wishes: Vec<Wish>,
     },
     /// Report the trial that has ended on all hosts.
     Report {
@@ -232,6 +235,24 @@ pub enum What {
         port: PortIndex,
         /// True for up.
         up: bool,
+    },
+    /// Start or end the capture of a port.
+    Capture {
+        /// Number of the request within the lease, as for a loan.
+        number: u64,
+        /// The port.
+        port: PortIndex,
+        /// Which of both.
+        order: CaptureOrder,
+    },
+    /// End the capture of a port, and store its file.
+    Captured {
+        /// Number of the request within the lease.
+        number: u64,
+        /// Number of the request that started the capture.
+        started: u64,
+        /// The port.
+        port: PortIndex,
     },
     /// Tell whether the link of a port has carrier.
     Carrier(PortIndex),
@@ -259,6 +280,8 @@ pub enum Reply {
     },
     /// Whether the link has carrier.
     Carrier(bool),
+    /// The file of a capture is stored as this object, with this length in bytes.
+    Captured(String, usize),
     /// The ports are not, or no longer, lent under this lease.
     NotLent,
     /// The request cannot be carried out.
@@ -317,6 +340,9 @@ pub struct Stored {
     pub host: usize,
     /// Its lanes.
     pub reports: Vec<LaneReport>,
+    /// Their last counts, if the trial asks for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts: Vec<LaneCounts>,
 }
 
 /// Packs a frame: port, instant, length, bytes.

@@ -98,6 +98,11 @@ impl<L> Trial<L> {
         self.end()
     }
 
+    /// Returns the number of the newest request to switch a link.
+    pub(crate) fn newest_link(&self) -> u64 {
+        self.link
+    }
+
     /// Takes a request to switch a link, by its number. Returns false if it came twice.
     ///
     /// # Errors

@@ -3,9 +3,11 @@
 use crate::agent::Options;
 use crate::message::{Loan, Over, PortFacts};
 use drophammer_model::trial::PortIndex;
-use drophammer_port::SystemClock;
 use drophammer_port::priority::pin;
-use drophammer_rig::{Agreed, Job, LaneReport, Lent, Live, Ports, Refusals, Relay, Up, own_times};
+use drophammer_port::{Port, SystemClock};
+use drophammer_rig::{
+    Agreed, Capture, Job, LaneCounts, LaneReport, Lent, Live, Ports, Refusals, Relay, Tap, Up, own_times,
+};
 use std::sync::Arc;
 use std::sync::mpsc::{self, TryRecvError};
 use std::thread::JoinHandle;
@@ -16,9 +18,8 @@ use tokio::sync::oneshot;
 pub(crate) enum Work {
     Plan(Box<Job>, oneshot::Sender<Result<(), String>>),
     Start { attempt: u64, agreed: Agreed, live: oneshot::Sender<Result<Live, String>> },
-    Report(Refusals, oneshot::Sender<Vec<LaneReport>>),
+    Report(Refusals, oneshot::Sender<(Vec<LaneReport>, Vec<LaneCounts>)>),
     Link(PortIndex, bool, oneshot::Sender<Result<(), String>>),
-    Carrier(PortIndex, oneshot::Sender<Result<bool, String>>),
 }
 
 /// Reports the end of a trial, with its attempt; attempt 0 if the ports failed between trials.
@@ -34,8 +35,14 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Opens the ports of `loan` in a new thread. Blocks until they are open.
-    pub(crate) fn open(options: &Options, loan: &Loan, up: Up, ended: Ended) -> Result<Worker, String> {
+    /// Opens the ports of `loan` in a new thread, each with its capture if there is one. Blocks until they are open.
+    pub(crate) fn open(
+        options: &Options,
+        loan: &Loan,
+        captures: Vec<Arc<Capture>>,
+        up: Up,
+        ended: Ended,
+    ) -> Result<Worker, String> {
         let clock = SystemClock::with_origin(loan.origin_ns);
         let (work, orders) = mpsc::channel();
         let (opened, is_open) = mpsc::channel();
@@ -50,6 +57,19 @@ impl Worker {
                 let ports = drophammer_rig::open(&names, backend, queues, clock, None).map_err(|e| e.to_string())?;
                 let facts = ports.iter().map(|port| port.info()).filter(|info| info.queue.index == 0);
                 let facts: Vec<PortFacts> = facts.map(PortFacts::of).collect();
+                // The queues of an interface are next to each other.
+                let mut captured = captures.into_iter();
+                let mut capture = None;
+                let tap = |port: Box<dyn Port + Send>| -> Box<dyn Port + Send> {
+                    if port.info().queue.index == 0 {
+                        capture = captured.next();
+                    }
+                    match &capture {
+                        Some(capture) => Box::new(Tap::new(port, capture.clone())),
+                        None => port,
+                    }
+                };
+                let ports = ports.into_iter().map(tap).collect();
                 let places: Vec<PortIndex> = loan.ports.iter().map(|(_, place)| *place).collect();
                 let ports = Ports::real(ports, clock, &processors);
                 let silence = Duration::from_millis(loan.silence_ms);
@@ -110,9 +130,8 @@ fn serve(mut lent: Lent, orders: &mpsc::Receiver<Work>, ended: &Ended) {
                     ended(attempt, over);
                 }
             }
-            Ok(Work::Report(refusals, reply)) => _ = reply.send(lent.reports(&refusals)),
+            Ok(Work::Report(refusals, reply)) => _ = reply.send((lent.reports(&refusals), lent.last_counts())),
             Ok(Work::Link(port, up, reply)) => _ = reply.send(lent.set_link(port, up).map_err(|e| e.to_string())),
-            Ok(Work::Carrier(port, reply)) => _ = reply.send(lent.has_carrier(port).map_err(|e| e.to_string())),
             // Only a thread without orders rests.
             Err(TryRecvError::Empty) => {
                 if let Err(e) = lent.pass() {

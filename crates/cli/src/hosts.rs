@@ -45,8 +45,8 @@ fn access(args: &AccessArgs) -> Result<Access, Failure> {
     })
 }
 
-/// How a run reaches other hosts; `None` if it was not asked to.
-pub fn settings(args: &AccessArgs, silence: Duration) -> Result<Option<Settings>, Failure> {
+/// How a run or a server reaches other hosts, and whether it captures their frames; `None` if it was not asked to.
+pub fn settings(args: &AccessArgs, silence: Duration, captures: bool) -> Result<Option<Settings>, Failure> {
     if args.nats.is_none() {
         return Ok(None);
     }
@@ -58,7 +58,7 @@ pub fn settings(args: &AccessArgs, silence: Duration) -> Result<Option<Settings>
     let user = word("SUDO_USER").or_else(|| word("USER")).unwrap_or_else(|| "somebody".into());
     let holder = format!("{user} on {}, process {}", host.trim(), std::process::id());
     let access = access(args)?;
-    Ok(Some(Settings { access, holder, version: VERSION.into(), silence, clock: Domain::own() }))
+    Ok(Some(Settings { access, holder, version: VERSION.into(), silence, clock: Domain::own(), captures }))
 }
 
 /// Connects to other hosts, from the network namespace of this machine.
@@ -141,7 +141,7 @@ pub fn bed(command: &BedCommand) -> Ended {
 
 fn status(args: &AccessArgs, json: bool) -> Ended {
     let given = AccessArgs { nats: Some(args.nats.clone().unwrap_or_else(|| LOCAL.into())), ..args.clone() };
-    let settings = settings(&given, Duration::from_secs(2))?;
+    let settings = settings(&given, Duration::from_secs(2), false)?;
     let Some(controller) = controller(settings, None)? else { return Ok(Exit::Good) };
     let (agents, leases) = controller.inventory().map_err(Failure::environment)?;
     let holder = |host: &str, port: &str| {

@@ -170,7 +170,7 @@ pub fn run(args: &RunArgs) -> Ended {
     refuse_missing(&suite.duts, &needs)?;
     refuse_unreachable(&suite, &args.hosts)?;
     // The files are read here, before the lab covers folders of the host.
-    let far = hosts::settings(&args.hosts, args.silence)?;
+    let far = hosts::settings(&args.hosts, args.silence, false)?;
     drophammer_lab::refuse_host(&suite).map_err(Failure::environment)?;
     // The names of claims belong to the host's network namespace.
     let _claims = claim(&suite)?;

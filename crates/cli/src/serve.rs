@@ -2,20 +2,25 @@
 
 use crate::args::ServeArgs;
 use crate::clock::secret;
+use crate::hosts;
 use crate::observer::stop_flag;
 use crate::output::{err, say};
 use crate::run::{RUNS, usable_backend};
 use crate::served::Served;
 use crate::{Ended, Exit, Failure};
 use drophammer_lab::kinds::external::refuse_in_use;
+use drophammer_rig::Lender;
 use drophammer_server::server::{Listening, Options, serve};
 use std::path::Path;
+use std::sync::Arc;
 
 /// `drophammer serve`.
 pub fn run(args: &ServeArgs) -> Ended {
     let stop = stop_flag()?;
+    let controller = hosts::controller(hosts::settings(&args.hosts, args.silence, true)?, None)?;
     let options = Options {
         backend: usable_backend(&args.backend)?,
+        lender: controller.map(|controller| Arc::new(controller) as Arc<dyn Lender + Send + Sync>),
         idle_stop: Some(args.idle_stop).filter(|time| !time.is_zero()),
         may_use: |name| refuse_in_use(name).map_err(|e| e.to_string()),
         warn: |text| err!("warning: {text}"),

@@ -16,6 +16,7 @@
 
 use crate::act::Acts;
 use crate::bell::{Bell, Ear, bell};
+use crate::filters::CaptureSettings;
 use crate::hosts::Hosts;
 use crate::ports::Ports;
 use crate::rig::RigError;
@@ -34,6 +35,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +57,12 @@ pub struct Job {
     pub max_backlog_ns: u64,
     /// See [`Timing::late_ns`].
     pub late_ns: u64,
+    /// Starts and stops of flows that were requested before the start.
+    #[serde(default)]
+    pub orders: Vec<Wish>,
+    /// True if the hosts hand in the last counts of their lanes at the end.
+    #[serde(default)]
+    pub counts: bool,
 }
 
 impl Job {
@@ -68,6 +76,8 @@ impl Job {
             earlier: timing.earlier.iter().map(|key| key.word()).collect(),
             max_backlog_ns: timing.max_backlog_ns,
             late_ns: timing.late_ns,
+            orders: Vec::new(),
+            counts: false,
         }
     }
 
@@ -105,6 +115,8 @@ impl Job {
 pub struct FarResult {
     /// Reports of all lanes of all hosts.
     pub reports: Vec<LaneReport>,
+    /// The last counts of these lanes, if the job asks for them.
+    pub counts: Vec<LaneCounts>,
     /// The hosts.
     pub hosts: Vec<HostRecord>,
     /// Longest time that a host's port thread was ready to run while other programs had its processor, in ns; `None` if
@@ -113,6 +125,20 @@ pub struct FarResult {
     /// For each port, the number of its clock, and its uncertainty against the clock of the rig in ns. Ports with the same
     /// number have the same clock.
     pub clocks: Vec<(usize, u64)>,
+}
+
+/// What a capture of a port does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CaptureOrder {
+    /// It begins anew.
+    Start {
+        /// What it keeps.
+        settings: CaptureSettings,
+        /// Wall clock in ns since 1970 at instant 0 of the rig.
+        origin_ns: u64,
+    },
+    /// It ends. Its frames are kept.
+    Stop,
 }
 
 /// What happened on the hosts of a trial.
@@ -163,7 +189,22 @@ pub trait Far: Send {
     /// # Errors
     /// [`PortError::Link`] or [`PortError::Lost`].
     fn has_carrier(&mut self, port: PortIndex) -> Result<bool, PortError>;
+
+    /// Starts or ends the capture of a port.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`].
+    fn capture(&mut self, port: PortIndex, order: &CaptureOrder) -> Result<(), PortError>;
+
+    /// Ends the capture of a port, and fetches its file. The result arrives while the rig goes on.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`] if no capture of the port was started.
+    fn captured(&mut self, port: PortIndex) -> Result<Captured, PortError>;
 }
+
+/// A file on its way, or why it does not arrive.
+pub type Captured = Receiver<Result<Vec<u8>, String>>;
 
 /// The ports of a rig, on other hosts.
 pub struct FarPorts {
@@ -287,25 +328,35 @@ pub(crate) struct FarRun {
     pub(crate) traffic: FarTraffic,
     job: Job,
     end: Option<Box<FarResult>>,
+    /// When the reports must be there at the latest.
+    latest: Instant,
+    /// When the hosts were last asked for counts.
+    asked: Option<Instant>,
 }
 
 /// How long to serve the devices before asking the hosts for news.
 const SLICE: Duration = Duration::from_millis(2);
+/// How often hosts are asked for counts at the most.
+const PACE: Duration = Duration::from_millis(50);
+/// How long hosts may take to answer a question for counts before they are asked again.
+const TO_COUNT: Duration = Duration::from_secs(1);
 /// How long hosts may take to report after sending and draining, or after a stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl FarRun {
-    /// Checks a trial, and prepares it for `hosts` hosts.
+    /// Checks a trial, and prepares it for `hosts` hosts, which hand in their last counts if `counts` is true.
     pub(crate) fn new(
         spec: &TrialSpec,
         timing: &Timing,
         neighbours: Vec<Neighbour>,
         hosts: usize,
+        counts: bool,
     ) -> Result<FarRun, PlanError> {
         let layout = Layout::one(0).on_host(&[], neighbours.len());
         let plan = Plan::on_lanes(spec, &neighbours, timing, layout)?;
-        let job = Job::new(spec, timing, neighbours);
-        Ok(FarRun { traffic: FarTraffic::new(plan, hosts), job, end: None })
+        let job = Job { counts, ..Job::new(spec, timing, neighbours) };
+        let (traffic, latest) = (FarTraffic::new(plan, hosts), Instant(u64::MAX));
+        Ok(FarRun { traffic, job, end: None, latest, asked: None })
     }
 
     /// Serves the devices and follows the trial until its end or `until`.
@@ -335,12 +386,18 @@ impl FarRun {
         stopped: &dyn Fn() -> bool,
         until: Instant,
     ) -> Result<(), RigError> {
-        let FarRun { traffic, job, end } = self;
+        let FarRun { traffic, job, end, latest, .. } = self;
         if traffic.started().is_none() {
-            traffic.begin(ports.far().begin(job)?);
+            // Flows that are stopped before the start send nothing, however long a message takes.
+            let of_flows = |wish: &Wish| matches!(wish, Wish::Transmit { .. });
+            let (orders, others): (Vec<Wish>, Vec<Wish>) = traffic.wishes().into_iter().partition(of_flows);
+            job.orders = orders;
+            let start = ports.far().begin(job)?;
+            traffic.begin(start);
+            *latest = latest_end(&job.spec, start);
+            others.iter().try_for_each(|wish| ports.far().ask(wish))?;
         }
         let mut ended = false;
-        let mut latest = latest_end(&job.spec, traffic.started().unwrap_or_default());
         loop {
             let now = ports.clock().now();
             while let Some((at, event)) = traffic.next_event().filter(|(at, _)| *at <= now) {
@@ -357,16 +414,22 @@ impl FarRun {
             }
             if stopped() && !ended {
                 traffic.live().end();
-                (ended, latest) = (true, now + PATIENCE);
+                ended = true;
             }
             for wish in traffic.wishes() {
+                *latest = match wish {
+                    Wish::End => now + PATIENCE,
+                    Wish::EndSending => (*latest).min(now + after_sending(&job.spec)),
+                    _ => *latest,
+                };
                 ports.far().ask(&wish)?;
             }
             while let Some(news) = ports.far().news()? {
                 match news {
                     News::Counts(host, counts) => traffic.counted(host, counts),
                     News::Over(mut result) => {
-                        let fits = traffic.end(std::mem::take(&mut result.reports));
+                        let counts = std::mem::take(&mut result.counts);
+                        let fits = traffic.end(std::mem::take(&mut result.reports), counts);
                         *end = Some(result);
                         return fits.map_err(RigError::Reports);
                     }
@@ -375,11 +438,24 @@ impl FarRun {
             if now >= until {
                 return Ok(());
             }
-            if now >= latest {
+            if now >= *latest {
                 return Err(RigError::Reports("they did not arrive in time".into()));
             }
             let next = traffic.next_event().map_or(now + SLICE, |(at, _)| at.min(now + SLICE));
             ports.serve(hosts, &Until::At(next.min(until)), &|| false)?;
+        }
+    }
+
+    /// Asks the hosts for their counts, unless they have been asked and still have time to answer.
+    pub(crate) fn ask_counts(&mut self, now: Instant) {
+        let counted = self.traffic.counts().map(|(at, _)| at);
+        let may = |asked: Instant| match now.since(asked) {
+            since if counted >= Some(asked) => since >= PACE,
+            since => since > TO_COUNT,
+        };
+        if self.asked.is_none_or(may) {
+            self.asked = Some(now);
+            self.traffic.ask_counts();
         }
     }
 
@@ -401,9 +477,14 @@ impl FarRun {
 
 /// Returns when the trial must have ended on every host.
 fn latest_end(spec: &TrialSpec, start: Instant) -> Instant {
+    start + spec.sending_time() + after_sending(spec)
+}
+
+/// Returns how long after its last frame a trial may go on.
+fn after_sending(spec: &TrialSpec) -> Duration {
     let drain = Duration::from_secs_f64(spec.drain_s.clamp(0.0, 1e6)).max(Duration::from_secs(2));
     // After the drain, frames that wait at a port are read for up to a minute.
-    start + spec.sending_time() + drain * 2 + Duration::from_secs(60) + PATIENCE
+    drain * 2 + Duration::from_secs(60) + PATIENCE
 }
 
 /// Records the conditions between hosts, and removes latencies that these clocks cannot measure.

@@ -11,7 +11,9 @@ use crate::rig::RigError;
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Arrival, BURST, PortError};
-use drophammer_traffic::{Agreed, Control, LaneReport, Live, Plan, Refusals, SendFrame, Traffic};
+use drophammer_traffic::{
+    Agreed, Control, FlowSelect, LaneCounts, LaneReport, Live, Plan, Refusals, SendFrame, Traffic, Wish,
+};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -169,8 +171,10 @@ pub struct Lent {
     all: usize,
     relay: Arc<Relay>,
     ear: Ear,
-    planned: Option<Plan>,
+    planned: Option<(Plan, Vec<Wish>)>,
     traffic: Option<Traffic>,
+    /// True if the rig wants the last counts of the traffic.
+    counts: bool,
     ends: AtomicBool,
 }
 
@@ -204,8 +208,16 @@ impl Lent {
             heard,
             silence_ns: silence.as_nanos() as u64,
         });
-        let lent =
-            Lent { ports, all, relay: relay.clone(), ear, planned: None, traffic: None, ends: AtomicBool::new(false) };
+        let lent = Lent {
+            ports,
+            all,
+            relay: relay.clone(),
+            ear,
+            planned: None,
+            traffic: None,
+            counts: false,
+            ends: AtomicBool::new(false),
+        };
         Ok((lent, relay))
     }
 
@@ -269,17 +281,23 @@ impl Lent {
         }
         let layout = self.ports.layout().on_host(&self.relay.places, self.all).for_flows(&job.spec.flows);
         let plan = Plan::on_lanes(&job.spec, &job.neighbours, &job.timing(), layout).map_err(RigError::from)?;
-        self.planned = Some(plan);
+        (self.planned, self.counts) = (Some((plan, job.orders.clone())), job.counts);
         Ok(())
     }
 
     /// Prepares the planned traffic to start as `agreed` on all hosts. See [`Live::tell`].
     ///
     /// # Errors
-    /// [`LentError::NotPlanned`].
+    /// [`LentError::NotPlanned`]; [`LentError::Rig`] if a flow cannot be started or stopped.
     pub fn start(&mut self, agreed: Agreed) -> Result<Live, LentError> {
-        let traffic = Traffic::on_host(self.planned.take().ok_or(LentError::NotPlanned)?, agreed);
+        let (plan, orders) = self.planned.take().ok_or(LentError::NotPlanned)?;
+        let traffic = Traffic::on_host(plan, agreed);
         let live = traffic.live();
+        for order in &orders {
+            if let Wish::Transmit { flows, action, at } = order {
+                live.transmit(FlowSelect::Flows(flows), *action, *at).map_err(RigError::from)?;
+            }
+        }
         self.traffic = Some(traffic);
         Ok(live)
     }
@@ -321,6 +339,13 @@ impl Lent {
         self.traffic.as_mut().map_or(Vec::new(), |traffic| traffic.reports_with(elsewhere))
     }
 
+    /// Returns the counts of the lanes of traffic that has ended, if the rig wants them.
+    pub fn last_counts(&mut self) -> Vec<LaneCounts> {
+        let now = self.now();
+        let traffic = self.traffic.as_mut().filter(|_| self.counts);
+        traffic.map_or(Vec::new(), |traffic| traffic.last_counts(now))
+    }
+
     /// Takes the link of own port `index` down or up.
     ///
     /// # Errors
@@ -329,17 +354,6 @@ impl Lent {
         match self.relay.places.binary_search(&port) {
             Ok(own) => drophammer_port::set_link(self.ports.get(own), up),
             Err(_) => Ok(()),
-        }
-    }
-
-    /// True if the link of a port of the trial has carrier, or the port is not here.
-    ///
-    /// # Errors
-    /// [`PortError::Link`].
-    pub fn has_carrier(&mut self, port: PortIndex) -> Result<bool, PortError> {
-        match self.relay.places.binary_search(&port) {
-            Ok(own) => drophammer_port::has_carrier(self.ports.get(own)),
-            Err(_) => Ok(true),
         }
     }
 }

@@ -8,6 +8,7 @@ mod bell;
 mod config;
 mod extra;
 mod far;
+mod filters;
 mod frame_kinds;
 mod hosts;
 mod keys;
@@ -18,6 +19,7 @@ mod ports;
 mod processors;
 mod rig;
 mod serving;
+mod tap;
 mod tasks;
 mod templates;
 mod until;
@@ -35,7 +37,8 @@ pub use drophammer_traffic::{
     PlaceCounts, PlanError, Received, Refusals, Snapshot, Standing, TestTraffic, Timing, Totals, Transmit,
     TransmitAction, TransmitError, Wish,
 };
-pub use far::{Arriving, Far, FarPorts, FarResult, Job, Lender, News, Relayed};
+pub use far::{Arriving, CaptureOrder, Captured, Far, FarPorts, FarResult, Job, Lender, News, Relayed};
+pub use filters::{CaptureSettings, Filter, FilterField, FilterHeader, Filters, MOST_FILTERS};
 pub use hosts::{HostControl, Hosts, LaneHosts, ProtocolPlace, RouterPlace, SessionIndex, Unresolved};
 pub use keys::TrialKeys;
 pub use lent::{Lent, LentError, Relay, Up};
@@ -44,6 +47,7 @@ pub use other::{Extra, MARK, identification, mark};
 pub use ports::{Ports, open};
 pub use processors::{Times, own_times};
 pub use rig::{Action, Event, Rig, RigError, Select};
+pub use tap::{Capture, ROOM, Tap};
 pub use templates::{Template, Templates, templates};
 pub use until::Until;
 pub use watch::{Stalls, Watch, Watched};

@@ -13,7 +13,7 @@
 
 use crate::act::Act;
 use crate::config::Config;
-use crate::far::FarRun;
+use crate::far::{CaptureOrder, Captured, FarRun};
 use crate::hosts::{Hosts, ProtocolPlace, SessionIndex, Unresolved};
 use crate::metrics::Metrics;
 use crate::other::Extra;
@@ -317,6 +317,22 @@ impl Rig {
         }
     }
 
+    /// Starts or ends the capture of a port on another host.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`] if the host does not answer.
+    pub fn capture(&mut self, port: PortIndex, order: &CaptureOrder) -> Result<(), PortError> {
+        self.ports.far().capture(port, order)
+    }
+
+    /// Ends the capture of a port on another host, and fetches its file; see [`crate::Far::captured`].
+    ///
+    /// # Errors
+    /// [`PortError::Lost`].
+    pub fn captured(&mut self, port: PortIndex) -> Result<Captured, PortError> {
+        self.ports.far().captured(port)
+    }
+
     /// Returns the size of the largest frame that a port sends, in bytes without FCS.
     pub fn largest_frame(&mut self, index: PortIndex) -> usize {
         self.port(index).largest_frame
@@ -368,7 +384,7 @@ impl Rig {
                 return Err(RigError::Busy);
             }
             let _ = self.hosts.take_refused();
-            let run = FarRun::new(spec, timing, self.hosts.neighbours(), far.far.hosts())?;
+            let run = FarRun::new(spec, timing, self.hosts.neighbours(), far.far.hosts(), self.keeps_counts)?;
             let live = run.traffic.live();
             self.running = Some(Running { traffic: Course::Far(Box::new(run)), acts });
             return Ok(live);
@@ -467,8 +483,11 @@ impl Rig {
                 }
                 if traffic.is_over() {
                     self.started = traffic.started();
-                    if let (Course::Here(traffic), true) = (&mut *traffic, self.keeps_counts) {
-                        self.last_counts = Some(traffic.snapshot(ports.clock().now()));
+                    if self.keeps_counts {
+                        self.last_counts = match traffic {
+                            Course::Here(traffic) => Some(traffic.snapshot(ports.clock().now())),
+                            Course::Far(run) => run.traffic.snapshot(),
+                        };
                     }
                     events.push(Event::TrafficEnded(Box::new(traffic.result()?)));
                 } else {
@@ -529,26 +548,60 @@ impl Rig {
     }
 
     /// Returns the counts of the traffic without the frames of each latency; see [`Traffic::counts`]. `None` without
-    /// traffic.
+    /// traffic. Ports on other hosts have the counts with which the hosts have answered [`Rig::ask_counts`].
     pub fn counts(&mut self) -> Option<Snapshot> {
         let at = self.now();
-        self.traffic_mut().map(|traffic| traffic.counts(at))
+        match &mut self.running.as_mut()?.traffic {
+            Course::Here(traffic) => Some(traffic.counts(at)),
+            Course::Far(run) => run.traffic.snapshot(),
+        }
+    }
+
+    /// Asks other hosts for their counts, if they have the ports. They answer while the rig is driven.
+    pub fn ask_counts(&mut self) {
+        let now = self.now();
+        if let Some(Running { traffic: Course::Far(run), .. }) = &mut self.running {
+            run.ask_counts(now);
+        }
+    }
+
+    /// Returns when [`Rig::counts`] were counted: now, or for ports on other hosts when the first of them counted. `None` without
+    /// counts.
+    pub fn counted_at(&self) -> Option<Instant> {
+        match &self.running.as_ref()?.traffic {
+            Course::Here(_) => Some(self.now()),
+            Course::Far(run) => run.traffic.counts().map(|(at, _)| at),
+        }
     }
 
     /// Returns the frames of each latency of a group of the traffic; see [`Traffic::latencies`]. Empty without traffic.
     pub fn latencies(&self, group: usize) -> Vec<(u64, u64)> {
-        self.traffic().map_or(Vec::new(), |traffic| traffic.latencies(group))
+        match self.running.as_ref().map(|running| &running.traffic) {
+            Some(Course::Here(traffic)) => traffic.latencies(group),
+            Some(Course::Far(run)) => run.traffic.snapshot().map_or(Vec::new(), |mut snapshot| {
+                snapshot.groups.get_mut(group).map_or(Vec::new(), |group| std::mem::take(&mut group.latencies))
+            }),
+            None => Vec::new(),
+        }
     }
 
     /// Returns the counts by place of each flow of the traffic that has a cycle; see [`Traffic::places`]. Empty without traffic.
     pub fn places(&self) -> BTreeMap<usize, Vec<PlaceCounts>> {
-        self.traffic().map_or(BTreeMap::new(), Traffic::places)
+        match self.running.as_ref().map(|running| &running.traffic) {
+            Some(Course::Here(traffic)) => traffic.places(),
+            Some(Course::Far(run)) => run.traffic.snapshot().map_or(BTreeMap::new(), |snapshot| snapshot.places),
+            None => BTreeMap::new(),
+        }
     }
 
     /// Returns how many frames each flow of the traffic has handed over to its port; see [`Traffic::handed_over`].
     /// Empty without traffic.
     pub fn handed_over(&self) -> Vec<u64> {
-        self.traffic().map_or(Vec::new(), Traffic::handed_over)
+        match self.running.as_ref().map(|running| &running.traffic) {
+            Some(Course::Here(traffic)) => traffic.handed_over(),
+            Some(Course::Far(run)) => run.traffic.handed_over(),
+            None => Vec::new(),
+        }
     }
 
     /// The traffic of this host.
@@ -583,12 +636,13 @@ impl Rig {
     }
 
     /// Returns how many test frames of a port left more than 1 ms late, and how many left in all, since the traffic
-    /// started; `None` without traffic.
+    /// started; `None` without traffic on this host.
     pub fn late_departures(&self, port: PortIndex) -> Option<(u64, u64)> {
         self.traffic().map(|traffic| traffic.late_departures(port))
     }
 
-    /// Returns how many received frames the tester lost at the first queue of a port, since the port was opened.
+    /// Returns how many received frames the tester lost at the first queue of a port, since the port was opened. Of ports on other
+    /// hosts, only frames of devices; [`Snapshot::drops`] has the others.
     ///
     /// # Errors
     /// The port failed.

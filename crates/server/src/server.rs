@@ -6,6 +6,7 @@ use crate::listen::Listener;
 use crate::runs::{Runs, Starter};
 use crate::{engine, grpc, http};
 use drophammer_port::Backend;
+use drophammer_rig::Lender;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,8 @@ use std::time::Duration;
 pub struct Options {
     /// Backend of the ports.
     pub backend: &'static Backend,
+    /// Opens ports of other hosts, if they can be reached.
+    pub lender: Option<Arc<dyn Lender + Send + Sync>>,
     /// Flows stop when no client has called for this time.
     pub idle_stop: Option<Duration>,
     /// Returns the reason if an interface must not become a port.

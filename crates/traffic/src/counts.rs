@@ -26,6 +26,12 @@ pub struct LaneCounts {
     pub groups: Vec<GroupCounts>,
     /// Ports of the trial: frames offered and test frames received.
     pub ports: Vec<(u64, u64)>,
+    /// Ports of the trial: frames that left more than 1 ms (2^20 ns) late, and all that left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub departures: Vec<(u64, u64)>,
+    /// Received frames that the tester itself lost at a port since the traffic began: `(port, frames)`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drops: Vec<(PortIndex, u64)>,
     /// Flows with a cycle ([`FlowSpec::cycle`](drophammer_model::trial::FlowSpec::cycle)), by place. Empty in counts without latencies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<(usize, Vec<PlaceCounts>)>,
@@ -187,6 +193,12 @@ pub struct Snapshot {
     pub groups: Vec<GroupCounts>,
     /// By port: frames offered and test frames received.
     pub ports: BTreeMap<PortIndex, (u64, u64)>,
+    /// By port: frames that left more than 1 ms late, and all that left.
+    #[serde(default)]
+    pub departures: BTreeMap<PortIndex, (u64, u64)>,
+    /// By port: received frames that the tester itself lost since the traffic began, as far as lanes report them ([`LaneCounts::drops`]).
+    #[serde(default)]
+    pub drops: BTreeMap<PortIndex, u64>,
     /// Flows with a cycle, by place; see [`LaneCounts::places`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub places: BTreeMap<usize, Vec<PlaceCounts>>,
@@ -216,10 +228,14 @@ impl Part {
         analyzer.settle();
         let mut groups: Vec<GroupCounts> = analyzer.groups().iter().map(|g| g.counts()).collect();
         let mut ports = analyzer.arrivals().iter().map(|at| (0, at.frames)).collect::<Vec<_>>();
+        let mut departures = vec![(0, 0); ports.len()];
         for generator in &*generators {
             generator.groups().iter().for_each(|group| groups[group.group].refused += group.refused);
             let sent: u64 = generator.offered().iter().map(|(.., frames)| frames).sum();
             ports[generator.port()].0 += sent.saturating_sub(generator.refused_by_tester());
+            let (late, all) = generator.departures();
+            let sum = &mut departures[generator.port()];
+            *sum = (sum.0 + late, sum.1 + all);
         }
         let received = analyzer.flows().enumerate().map(|(place, (flow, _, state))| {
             let (frames, spread) = (state.received(), analyzer.is_spread(place));
@@ -240,6 +256,8 @@ impl Part {
             never_left: generators.iter().flat_map(|g| g.refused_by_flow()).collect(),
             groups,
             ports,
+            departures,
+            drops: Vec::new(),
             places: Vec::new(),
         }
     }
@@ -269,6 +287,11 @@ impl Snapshot {
                 let sum = all.ports.entry(port).or_default();
                 *sum = (sum.0 + sent, sum.1 + received);
             }
+            for (port, (late, left)) in lane.departures.iter().enumerate() {
+                let sum = all.departures.entry(port).or_default();
+                *sum = (sum.0 + late, sum.1 + left);
+            }
+            lane.drops.iter().for_each(|(port, frames)| *all.drops.entry(*port).or_default() += frames);
             all.groups.resize(all.groups.len().max(lane.groups.len()), GroupCounts::default());
             all.groups.iter_mut().zip(&lane.groups).for_each(|(sum, group)| sum.add(group));
         }

@@ -121,9 +121,10 @@ pub(crate) struct LaneState {
     places: Vec<usize>,
     /// Generators of each queue that sends frames.
     senders: Vec<Sender>,
-    drops_before: u64,
-    /// Frames that the tester lost in its own receive path. Set when the lane has finished.
-    pub(crate) receive_drops: u64,
+    /// Frames that the tester had lost at each queue before the trial.
+    drops_before: Vec<u64>,
+    /// Frames that the tester lost in its own receive path, by port. Set when the lane has finished.
+    pub(crate) receive_drops: Vec<(PortIndex, u64)>,
     pub(crate) watch: Watch,
     /// Start of the trial.
     pub(crate) start: Instant,
@@ -147,8 +148,15 @@ pub(crate) struct LaneState {
     pub(crate) over: bool,
 }
 
-fn receive_drops(ports: &mut [LanePort<'_>]) -> Result<u64, PortError> {
-    ports.iter_mut().try_fold(0, |sum, at| Ok(sum + at.port.counters()?.receive_drops))
+/// Frames that the tester has lost at each queue since it was opened.
+fn drops(ports: &mut [LanePort<'_>]) -> Result<Vec<u64>, PortError> {
+    ports.iter_mut().map(|at| Ok(at.port.counters()?.receive_drops)).collect()
+}
+
+/// The same since `before`, with its port.
+fn drops_since(ports: &mut [LanePort<'_>], before: &[u64]) -> Result<Vec<(PortIndex, u64)>, PortError> {
+    let now = drops(ports)?;
+    Ok(ports.iter().zip(now.iter().zip(before)).map(|(at, (now, before))| (at.index, now - before)).collect())
 }
 
 impl LaneState {
@@ -156,7 +164,7 @@ impl LaneState {
     #[cfg(test)]
     pub(crate) fn through(max_gap_ns: u64, long_gaps_ns: u64, other: u64, receive_drops: u64) -> LaneState {
         let watch = Watch { max_gap_ns, long_gaps_ns, other, ..Watch::default() };
-        LaneState { watch, receive_drops, over: true, ..LaneState::default() }
+        LaneState { watch, receive_drops: vec![(0, receive_drops)], over: true, ..LaneState::default() }
     }
 
     /// Prepares lane `part` over its `ports`, with all look-ups and allocations.
@@ -182,7 +190,7 @@ impl LaneState {
         }
         Ok(LaneState {
             places,
-            drops_before: receive_drops(ports)?,
+            drops_before: drops(ports)?,
             events: Vec::with_capacity(events),
             ..LaneState::default()
         })
@@ -233,7 +241,7 @@ impl LaneState {
         }
         through?;
         stopped?;
-        self.receive_drops = receive_drops(ports)? - self.drops_before;
+        self.receive_drops = drops_since(ports, &self.drops_before)?;
         Ok(())
     }
 
@@ -249,6 +257,7 @@ impl LaneState {
         let Course { start, until, lane, live, events, drain_ns } = course;
         let LaneState {
             senders,
+            drops_before,
             watch,
             events: carried_out,
             control_due,
@@ -311,7 +320,7 @@ impl LaneState {
                 let requests = live.requests();
                 if !requests.is_end() {
                     let before = std::mem::replace(seen, requests);
-                    follow_requests(part, ports, senders, now, lane, live, before)?;
+                    follow_requests(part, (ports, drops_before), senders, now, lane, live, before)?;
                 }
             }
             let (sent, left, mut next) =
@@ -365,7 +374,7 @@ impl LaneState {
                 if requests.is_end() {
                     return Ok(true);
                 }
-                follow_requests(part, ports, senders, now, lane, live, before)?;
+                follow_requests(part, (ports, drops_before), senders, now, lane, live, before)?;
                 continue;
             }
             if busy == 0 || virtual_time {
@@ -457,11 +466,12 @@ fn receive(
     Ok((received, behind))
 }
 
-/// Executes the requests made since `before`: starts or stops flows, ends sending, returns counts.
+/// Executes the requests made since `before`: starts or stops flows, ends sending, returns counts. `drops_before` are the frames that
+/// each port had lost before the trial.
 #[cold]
 pub(crate) fn follow_requests(
     part: &mut Part,
-    ports: &mut [LanePort<'_>],
+    (ports, drops_before): (&mut [LanePort<'_>], &[u64]),
     senders: &mut [Sender],
     now: Instant,
     lane: usize,
@@ -471,6 +481,9 @@ pub(crate) fn follow_requests(
     let requests = live.requests();
     // A lock guards the commands; other requests must not wait for it.
     let commands = if requests.commands_more_than(before) { live.commands(lane) } else { Vec::new() };
+    if requests.commands_more_than(before) {
+        live.switch_links(ports);
+    }
     let ends = requests.is_end_of_sending() && !before.is_end_of_sending();
     if ends || !commands.is_empty() {
         for Sender { place, generators, merge } in senders {
@@ -487,7 +500,7 @@ pub(crate) fn follow_requests(
         }
     }
     if requests.asks_more_than(before) {
-        live.answer(lane, part, now);
+        live.answer(lane, part, now, || drops_since(ports, drops_before))?;
     }
     Ok(())
 }

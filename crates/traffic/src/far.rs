@@ -14,7 +14,7 @@
 
 pub(crate) mod check;
 
-use crate::counts::LaneCounts;
+use crate::counts::{LaneCounts, Snapshot};
 use crate::lane_report::{EventReport, LaneReport};
 use crate::live::{Board, Live, Requests};
 use crate::plan::Plan;
@@ -74,6 +74,8 @@ pub struct FarTraffic {
     seen: Requests,
     /// Number of the last request for counts that was passed on.
     asked: u64,
+    /// The newest counts of each host; those at the end, if the hosts handed them in.
+    counts: Vec<Vec<LaneCounts>>,
     events: Vec<EventReport>,
     reports: Vec<LaneReport>,
     over: bool,
@@ -88,7 +90,8 @@ impl FarTraffic {
         assert!(plan.parts.is_empty(), "other hosts have the lanes");
         let board = Arc::new(Board::far(plan.flows.clone(), hosts));
         let (seen, events, reports) = Default::default();
-        FarTraffic { plan, board, start: None, seen, asked: 0, events, reports, over: false }
+        let counts = vec![Vec::new(); hosts];
+        FarTraffic { plan, board, start: None, seen, asked: 0, counts, events, reports, over: false }
     }
 
     /// Returns a handle for other threads.
@@ -159,9 +162,39 @@ impl FarTraffic {
 
     /// Takes the counts of the lanes of a host, as an answer to the last [`Wish::Count`]. Ignores what does not belong to
     /// the trial.
-    pub fn counted(&self, host: usize, mut counts: Vec<LaneCounts>) {
+    pub fn counted(&mut self, host: usize, mut counts: Vec<LaneCounts>) {
         counts.retain(|lane| check::is_sound(&self.plan, lane));
+        let at = |counts: &[LaneCounts]| counts.iter().map(|lane| lane.at).max();
+        // Answers can overtake each other.
+        if let Some(newest) = self.counts.get_mut(host).filter(|newest| at(newest) <= at(&counts)) {
+            newest.clone_from(&counts);
+        }
         self.board.publish(host, self.asked, counts);
+    }
+
+    /// Asks all hosts for their counts; see [`FarTraffic::counts`].
+    pub fn ask_counts(&self) {
+        self.board.ask_counts();
+    }
+
+    /// Returns the newest counts of all lanes, and when the first of them was counted; `None` until all hosts have answered.
+    pub fn counts(&self) -> Option<(Instant, impl Iterator<Item = &LaneCounts>)> {
+        let lanes = || self.counts.iter().flatten();
+        let all = self.counts.iter().all(|host| !host.is_empty());
+        Some((lanes().map(|lane| lane.at).min().filter(|_| all)?, lanes()))
+    }
+
+    /// Like [`crate::Traffic::handed_over`], by the newest counts.
+    pub fn handed_over(&self) -> Vec<u64> {
+        let mut frames = vec![0; self.plan.flows.len()];
+        let sent = self.counts.iter().flatten().flat_map(|lane| &lane.sent);
+        sent.for_each(|(flow, _, n)| frames[*flow as usize] += n);
+        frames
+    }
+
+    /// Returns the sums of the newest counts.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        self.counts().map(|(_, lanes)| Snapshot::of(lanes))
     }
 
     /// Ends the traffic without a result.
@@ -170,13 +203,19 @@ impl FarTraffic {
         self.board.close();
     }
 
-    /// Ends the traffic with the reports of all lanes.
+    /// Ends the traffic with the reports of all lanes, and with their last counts if there are any.
     ///
     /// # Errors
     /// What does not fit together. The traffic has then ended without a result.
-    pub fn end(&mut self, mut reports: Vec<LaneReport>) -> Result<(), String> {
+    pub fn end(&mut self, mut reports: Vec<LaneReport>, counts: Vec<LaneCounts>) -> Result<(), String> {
         self.fail();
         check::check(&self.plan, &reports)?;
+        if !counts.iter().all(|lane| check::is_sound(&self.plan, lane)) {
+            return Err("counts of another trial".into());
+        }
+        if !counts.is_empty() {
+            self.counts = vec![counts];
+        }
         // The devices are here, so only this host knows when they acted.
         reports.iter_mut().for_each(|report| report.events.clone_from(&self.events));
         self.reports = reports;

@@ -519,6 +519,11 @@ impl PortGenerator {
         self.refused_by_tester
     }
 
+    /// Returns how many frames left more than 1 ms (2^20 ns) late, and how many left in all.
+    pub fn departures(&self) -> (u64, u64) {
+        (self.lateness[21..].iter().sum(), self.lateness.iter().sum())
+    }
+
     /// Returns the histogram of departure errors by power of two.
     pub fn lateness(&self) -> &LatenessBuckets {
         &self.lateness

@@ -376,7 +376,7 @@ impl Plan {
                     arrivals: part.analyzer.arrivals(),
                     stale: part.analyzer.stale(),
                     other: lane.watch.other,
-                    receive_drops: lane.receive_drops,
+                    receive_drops: lane.receive_drops.iter().map(|(_, frames)| frames).sum(),
                     max_gap_ns: lane.watch.max_gap_ns,
                     long_gaps_ns: lane.watch.long_gaps_ns,
                     longest_gaps: lane.watch.longest_gaps(lane.start),

@@ -1,7 +1,7 @@
 //! State that the lanes of a trial share, and access for other threads during the trial.
 
 use crate::counts::{LaneCounts, Snapshot};
-use crate::engine::lead;
+use crate::engine::{LanePort, lead};
 use crate::far::Standing;
 use crate::far::check::MOST;
 use crate::lanes::LaneError;
@@ -9,7 +9,8 @@ use crate::plan::Part;
 use crate::totals::{Answer, LaneTotals, Totals};
 use crate::transmit::{Command, FlowNames, FlowSelect, TransmitAction, TransmitError};
 use drophammer_model::quantity::Instant;
-use drophammer_port::{Clock, SystemClock};
+use drophammer_model::trial::PortIndex;
+use drophammer_port::{Clock, PortError, SystemClock, set_link};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -42,6 +43,29 @@ impl Live {
         at: Option<Duration>,
     ) -> Result<(), TransmitError> {
         self.0.transmit(which, action, at)
+    }
+
+    /// Returns when the traffic starts or started; `None` while no lane knows that.
+    pub fn start(&self) -> Option<Instant> {
+        Some(Instant(self.0.signals.start.load(Ordering::Relaxed))).filter(|start| start.0 > 0)
+    }
+
+    /// Takes the link of a port of a running trial down or up, and waits at most `patience` until that is done. Returns `None` if no lane
+    /// has done it: the trial is over, or the port belongs to no lane.
+    pub fn set_link(&self, port: PortIndex, up: bool, patience: Duration) -> Option<Result<(), String>> {
+        let number = self.0.signals.links_asked.fetch_add(1, Ordering::Relaxed) + 1;
+        self.0.inbox().links.push((number, port, up));
+        self.0.signals.requests.fetch_add(COMMAND, Ordering::Relaxed);
+        let published = self.0.published();
+        let done = |p: &Published| p.switched.iter().any(|(at, _)| *at == number);
+        let waited = self.0.changed.wait_timeout_while(published, patience, |p| !p.closed && !done(p));
+        let mut published = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let at = published.switched.iter().position(|(at, _)| *at == number);
+        let done = at.map(|at| published.switched.swap_remove(at).1);
+        drop(published);
+        // Nobody may do it later.
+        self.0.inbox().links.retain(|(at, ..)| *at != number);
+        done
     }
 
     /// Ends the trial immediately, without a drain.
@@ -153,6 +177,8 @@ struct Signals {
     /// Number of the last request for counts, and of the last request for totals.
     counts_asked: AtomicU64,
     totals_asked: AtomicU64,
+    /// Number of the last request to switch a link.
+    links_asked: AtomicU64,
     /// Start of the trial; 0 until it is known.
     start: AtomicU64,
     ready: AtomicUsize,
@@ -182,12 +208,16 @@ struct Inbox {
     commands: Vec<Vec<Command>>,
     /// Flows whose frames the kernel generates.
     in_kernel: BTreeSet<u32>,
+    /// Links that are yet to be switched, each with the number of its request.
+    links: Vec<(u64, PortIndex, bool)>,
 }
 
 /// Counts requested from lanes.
 struct Published {
     /// Counts of each lane, or of the lanes of each host if all are on other hosts, with the number of the request.
     lanes: Vec<Option<(u64, Vec<LaneCounts>)>>,
+    /// Requests to switch links that lanes have carried out, with what came of it.
+    switched: Vec<(u64, Result<(), String>)>,
     /// True once no lane answers requests any more.
     closed: bool,
 }
@@ -235,10 +265,14 @@ impl Board {
             all_hosts: hosts.then(Progress::default),
             answers: parts.iter().map(Part::answer).collect(),
             signals: Signals::default(),
-            published: Mutex::new(Published { lanes: vec![None; lanes], closed: false }),
+            published: Mutex::new(Published { lanes: vec![None; lanes], switched: Vec::new(), closed: false }),
             changed: Condvar::new(),
             flows,
-            inbox: Mutex::new(Inbox { commands: vec![Vec::new(); lanes], in_kernel: BTreeSet::new() }),
+            inbox: Mutex::new(Inbox {
+                commands: vec![Vec::new(); lanes],
+                in_kernel: BTreeSet::new(),
+                links: Vec::new(),
+            }),
         }
     }
 
@@ -255,6 +289,11 @@ impl Board {
     pub(crate) fn counts_asked(&self) -> u64 {
         fence(Ordering::Acquire);
         self.signals.counts_asked.load(Ordering::Relaxed)
+    }
+
+    /// Requests the counts of all lanes.
+    pub(crate) fn ask_counts(&self) {
+        self.ask(&self.signals.counts_asked);
     }
 
     /// Stores the answer of a host to request `number` for counts.
@@ -289,6 +328,23 @@ impl Board {
     /// Takes the new commands for `lane`.
     pub(crate) fn commands(&self, lane: usize) -> Vec<Command> {
         std::mem::take(&mut self.inbox().commands[lane])
+    }
+
+    /// Switches the links of these ports that are yet to be switched.
+    pub(crate) fn switch_links(&self, ports: &mut [LanePort<'_>]) {
+        // The first queue of a port switches its link.
+        let own = |port: PortIndex| ports.iter().position(|at| at.index == port && at.port.info().queue.index == 0);
+        let mut links = Vec::new();
+        self.inbox().links.retain(|(number, port, up)| {
+            let place = own(*port);
+            links.extend(place.map(|place| (*number, place, *up)));
+            place.is_none()
+        });
+        for (number, place, up) in links {
+            let done = set_link(&mut *ports[place].port, up).map_err(|e| e.to_string());
+            self.published().switched.push((number, done));
+            self.changed.notify_all();
+        }
     }
 
     /// Reserves these flows for the kernel, after which they obey no commands. Returns false if a command for one of
@@ -363,7 +419,16 @@ impl Board {
     }
 
     /// Answers the open requests to `lane`.
-    pub(crate) fn answer(&self, lane: usize, part: &mut Part, now: Instant) {
+    ///
+    /// # Errors
+    /// Those of `drops`, which returns the frames that the tester has lost at each port since the traffic began.
+    pub(crate) fn answer(
+        &self,
+        lane: usize,
+        part: &mut Part,
+        now: Instant,
+        drops: impl FnOnce() -> Result<Vec<(PortIndex, u64)>, PortError>,
+    ) -> Result<(), PortError> {
         fence(Ordering::Acquire);
         let number = self.signals.totals_asked.load(Ordering::Relaxed);
         if self.answers[lane].number() < number {
@@ -372,10 +437,13 @@ impl Board {
         let number = self.signals.counts_asked.load(Ordering::Relaxed);
         // Takes no lock if there is no request.
         if self.lanes[lane].counted.swap(number, Ordering::Relaxed) < number {
-            let counts = part.counts(now);
+            // A rig on this host reads the counters of its ports itself.
+            let drops = if self.all_hosts.is_some() { drops()? } else { Vec::new() };
+            let counts = LaneCounts { drops, ..part.counts(now) };
             self.published().lanes[lane] = Some((number, vec![counts]));
             self.changed.notify_all();
         }
+        Ok(())
     }
 
     /// Records that from now on no lane answers requests.
@@ -497,7 +565,7 @@ mod tests {
         let (shared, part) = (&board, &mut plan.parts[0]);
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                follow_requests(part, &mut [], &mut [], Instant(1_000), 0, shared, Requests::default()).unwrap();
+                follow_requests(part, (&mut [], &[]), &mut [], Instant(1_000), 0, shared, Requests::default()).unwrap();
                 let _ = told.send(());
             });
             let in_time = answered.recv_timeout(Duration::from_secs(60)).is_ok();

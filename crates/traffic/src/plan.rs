@@ -244,7 +244,7 @@ fn check_schedule(i: usize, flow: &FlowSpec, load: &Load) -> Result<(), PlanErro
 }
 
 /// Maximum length of a flow's cycle.
-const MAX_CYCLE: u32 = 65_536;
+pub(crate) const MAX_CYCLE: u32 = 65_536;
 
 fn check_cycle(i: usize, flow: &FlowSpec) -> Result<(), PlanError> {
     if flow.cycle > MAX_CYCLE || flow.cycle > 0 && flow.per_destination {

@@ -1,12 +1,12 @@
 //! Running traffic: a plan that is carried out in one call or in several.
 
-use crate::counts::{PlaceCounts, Snapshot, sums_by_place};
+use crate::counts::{LaneCounts, PlaceCounts, Snapshot, sums_by_place};
 use crate::engine::{Control, Course, LanePort, LaneState, lead};
 use crate::histogram::Latencies;
 use crate::lane_report::{LaneReport, Refusals};
 use crate::lanes::{Common, Lane, LaneError, Share, lane_ports, message};
 use crate::live::{Board, Live};
-use crate::plan::{Layout, Plan};
+use crate::plan::{Layout, Part, Plan};
 use crate::transmit::{FlowSelect, TransmitAction, TransmitError};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Bin, PortIndex};
@@ -271,6 +271,16 @@ impl Traffic {
         Snapshot::of(&counts)
     }
 
+    /// Returns the counts of each lane of traffic that is over.
+    pub fn last_counts(&mut self, now: Instant) -> Vec<LaneCounts> {
+        let parts = self.plan.parts.iter_mut().zip(&self.lanes);
+        let counts = |(part, lane): (&mut Part, &Option<LaneState>)| {
+            let drops = lane.as_ref().map_or(Vec::new(), |lane| lane.receive_drops.clone());
+            LaneCounts { drops, ..part.counts(now) }
+        };
+        parts.map(counts).collect()
+    }
+
     /// Like [`Traffic::snapshot`], but without the frames of each latency and the counts by place: it takes a time that grows with the flows
     /// only, and can be asked for often.
     pub fn counts(&mut self, now: Instant) -> Snapshot {
@@ -321,10 +331,9 @@ impl Traffic {
     /// Returns how many frames of `port` left more than 1 ms (2^20 ns) late, and how many left in all.
     pub fn late_departures(&self, port: PortIndex) -> (u64, u64) {
         let generators = self.plan.parts.iter().flat_map(|part| &part.generators);
-        let lateness = generators.filter(|generator| generator.port() == port).map(|generator| generator.lateness());
-        lateness.fold((0, 0), |(late, all), buckets| {
-            (late + buckets[21..].iter().sum::<u64>(), all + buckets.iter().sum::<u64>())
-        })
+        let departures =
+            generators.filter(|generator| generator.port() == port).map(|generator| generator.departures());
+        departures.fold((0, 0), |sum, (late, all)| (sum.0 + late, sum.1 + all))
     }
 
     /// Returns the counts of each lane so far, for [`crate::merge`]. Empty before the first call.

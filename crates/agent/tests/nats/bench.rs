@@ -252,7 +252,8 @@ pub fn as_other_process() -> Option<ExitCode> {
 }
 
 fn settings(access: Access, holder: &str) -> Settings {
-    Settings { access, holder: holder.into(), version: VERSION.into(), silence: SILENCE, clock: Domain::own() }
+    let (version, clock) = (VERSION.into(), Domain::own());
+    Settings { access, holder: holder.into(), version, silence: SILENCE, clock, captures: true }
 }
 
 pub fn controller(bed: &Bed, holder: &str) -> Result<Controller, String> {

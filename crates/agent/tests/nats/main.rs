@@ -4,6 +4,7 @@
 #[path = "../../../lab/tests/anew/mod.rs"]
 mod anew;
 mod bench;
+mod captures;
 mod disk;
 mod faults;
 mod mesh;
@@ -34,6 +35,8 @@ fn main() -> ExitCode {
         case("a_display_sees_the_sums_of_all_hosts", live),
         case("hosts_with_other_clocks_have_an_uncertainty", clocks),
         case("hosts_and_controllers_that_wait_sleep", idle),
+        case("captured_frames_come_through_the_object_store_and_lost_ones_are_told", captures::whole_and_deleted),
+        case("a_link_is_switched_in_the_middle_of_a_trial", captures::links),
         case("four_hosts_in_a_full_mesh_count_every_frame", mesh::four),
         case("messages_that_come_twice_or_late_change_nothing", faults::messages_repeated).long(),
         case("a_slow_network_makes_times_uncertain_and_loses_nothing", faults::slow_network).long(),

@@ -1,6 +1,6 @@
 //! Arguments of `plan`, and of the commands that need no suite: `blast`, `listen`, `bgp`, `watch`.
 
-use super::{SuiteArgs, Words, choices, one_of};
+use super::{AccessArgs, SuiteArgs, Words, choices, one_of};
 use crate::blast::{MAX_FLOWS, MAX_SOURCES};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
@@ -156,9 +156,14 @@ pub struct ServeArgs {
     /// is then a client
     #[arg(long)]
     pub trust_suites: bool,
-    /// Backend of the ports; see `drophammer list backends`
+    /// Backend of the ports of this machine; see `drophammer list backends`
     #[arg(long, value_name = "NAME", value_parser = choices(), default_value = af_packet::BACKEND.spec.name)]
     pub backend: String,
+    #[command(flatten)]
+    pub hosts: AccessArgs,
+    /// Traffic of agents stops if they hear nothing of this server for so long
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "2s", requires = "nats")]
+    pub silence: Duration,
 }
 
 /// A BGP session.

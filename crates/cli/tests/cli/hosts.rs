@@ -1,6 +1,8 @@
 //! Runs over several hosts: a private server, errors, and a run that is killed.
 
 use crate::common::{MACHINE, good, kind_of, records, run, shell, suite, text};
+use crate::serve::{CALLS, count, row};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 
@@ -141,8 +143,8 @@ fn a_run_that_is_killed_while_agents_send_goes_on_with_whole_trials() {
     let free = text(&output.stdout);
     assert_eq!(free.lines().filter(|line| line.contains("/eth1: ") && line.ends_with(", free")).count(), 2, "{free}");
     let out = folder.path().join("out");
-    let of_soak = |text: &str| -> Vec<serde_json::Value> {
-        let records = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let of_soak = |text: &str| -> Vec<Value> {
+        let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         records.filter(|record| kind_of(record) == "trial" && record["test"] == "soak").collect()
     };
     let killed = read("killed.jsonl");
@@ -150,9 +152,9 @@ fn a_run_that_is_killed_while_agents_send_goes_on_with_whole_trials() {
     let all = records(&out);
     assert_eq!(kind_of(all.last().unwrap()), "ended");
     // A trial that a busy host spoilt is stored too, and repeated.
-    let is_valid = |trial: &serde_json::Value| trial["result"]["validity"]["verdict"] == "valid";
+    let is_valid = |trial: &Value| trial["result"]["validity"]["verdict"] == "valid";
     let trials: Vec<_> = of_soak(&read("out/run.jsonl")).into_iter().filter(is_valid).collect();
-    let round = |record: &serde_json::Value| record["round"].as_u64().unwrap_or(1);
+    let round = |record: &Value| record["round"].as_u64().unwrap_or(1);
     let tests = all.iter().filter(|record| kind_of(record) == "test" && record["test"] == "soak");
     // The second round has begun again.
     assert_eq!(tests.map(round).collect::<Vec<_>>(), [1, 2]);
@@ -181,4 +183,166 @@ fn a_run_that_is_killed_while_agents_send_goes_on_with_whole_trials() {
     let rows =
         report.lines().filter(|line| line.starts_with("| host1 | eth1 |") || line.starts_with("| host2 | eth1 |"));
     assert_eq!(rows.count(), 2, "{report}");
+}
+
+/// The API over the same hosts: two flows through the router, started, paused and stopped one by one.
+const SERVED: &str = r#"
+ip -n router address add 10.1.0.1/24 dev r1
+ip -n router address add 10.2.0.1/24 dev r2
+$D serve --http --listen 127.0.0.1:0 $controller > served 2> said & SERVER=$!
+trap 'kill -9 $SERVER 2> /dev/null || :' EXIT
+"#;
+
+const CALLED: &str = r#"
+exec > calls
+ports() { call POST /monitor/metrics '{"port": {}}'; }
+free() { $D bed status $controller | grep -c 'host[12]/eth1: .*free' || :; }
+stopped() { until metrics | tee last | grep -q "\"name\":\"$1\"[^}]*\"transmit\":\"stopped\""; do sleep 0.05; done; cat last; }
+call POST /config "$(sed 's/host2.eth1/eth1/' config)"
+call POST /config "$(sed 's/"enable": true/"enable": true, "latency": {"enable": true}/' config)"
+free > before
+call POST /config "$(cat config)"
+free > during
+call POST /control/state '{"port": {"capture": {"state": "start", "port_names": ["p2"]}}}'
+transmit start '"endless"'
+transmit start '"fixed"'
+transmit pause '"fixed"'
+metrics
+transmit resume '"fixed"'
+stopped fixed
+ports
+transmit stop
+metrics
+call POST /monitor/capture '{"port_name": "p2"}' > capture
+transmit start '"endless"'
+call POST /control/state '{"port": {"link": {"state": "down", "port_names": ["p1"]}}}'
+ports
+call POST /control/state '{"port": {"link": {"state": "up", "port_names": ["p1"]}}}'
+transmit stop
+transmit start '"fixed"'
+stopped fixed
+call POST /config "$(sed 's/"udp": {}/"udp": {"dst_port": {"values": [1, 2, 3, 4], "metric_tags": [{"name": "port"}]}}/' config)"
+transmit start '"fixed"'
+until call POST /monitor/metrics '{"flow": {"flow_names": ["fixed"]}}' | tee last | grep -q '"transmit":"stopped"'; do sleep 0.05; done
+cat last
+call POST /config "$(cat config)"
+call POST /monitor/states '{"ipv4_neighbors": {}}'
+kill -INT $SERVER
+wait $SERVER
+free > after
+"#;
+
+fn served_config() -> String {
+    let device = |i: usize| {
+        format!(
+            r#"{{"name": "d{i}", "ethernets": [{{"name": "e{i}", "connection": {{"port_name": "p{i}"}},
+            "ipv4_addresses": [{{"name": "a{i}", "address": "10.{i}.0.2", "gateway": "10.{i}.0.1", "prefix": 24}}]}}]}}"#
+        )
+    };
+    let flow = |name: &str, from: usize, to: usize, rate: usize, duration: &str| {
+        format!(
+            r#"{{"name": "{name}", "tx_rx": {{"device": {{"tx_names": ["a{from}"], "rx_names": ["a{to}"]}}}},
+            "packet": [{{"ethernet": {{}}}}, {{"ipv4": {{}}}}, {{"udp": {{}}}}], "size": {{"fixed": 128}},
+            "rate": {{"pps": {rate}}}, "duration": {duration}, "metrics": {{"enable": true}}}}"#
+        )
+    };
+    format!(
+        r#"{{"ports": [{{"name": "p1", "location": "host1/eth1"}}, {{"name": "p2", "location": "host2/eth1"}}],
+        "devices": [{}, {}], "flows": [{}, {}]}}"#,
+        device(1),
+        device(2),
+        flow("fixed", 1, 2, 1_000, r#"{"fixed_packets": {"packets": 1000}}"#),
+        flow("endless", 2, 1, 500, r#"{"continuous": {}}"#)
+    )
+}
+
+#[test]
+#[ignore = "long: `make test-all` runs it"]
+fn the_api_serves_ports_of_other_hosts_with_exact_counts_and_captures() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can lend interfaces");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("config"), served_config()).unwrap();
+    let begun = std::time::Instant::now();
+    let output = shell(MACHINE, folder.path(), &format!("{HOSTS}{SERVED}{CALLS}{CALLED}")).output().unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    let said = || ["calls", "said", "agent1.errors", "agent2.errors"].map(read).concat();
+    assert!(output.status.success(), "{}{}{}", output.status, text(&output.stderr), said());
+    eprintln!("the API over two hosts: {:?}", begun.elapsed());
+    let answers = read("calls");
+    let answers = answers.lines().filter(|line| line.starts_with('{'));
+    let answers: Vec<Value> = answers.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [
+        mixed,
+        latency,
+        set,
+        _,
+        _,
+        _,
+        _,
+        paused,
+        _,
+        over,
+        ports,
+        _,
+        ended,
+        _,
+        _,
+        unplugged,
+        _,
+        _,
+        _,
+        again,
+        _,
+        _,
+        tagged,
+        _,
+        hosts,
+    ] = &answers[..]
+    else {
+        panic!("{answers:#?}{}", said())
+    };
+    let error = |answer: &Value| answer["errors"][0].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+    assert!(error(mixed).starts_with("ports[1].location: eth1 is on this machine"), "{mixed}");
+    assert!(
+        error(latency).starts_with("flows[0].metrics.latency: not measured between ports of two hosts"),
+        "{latency}"
+    );
+    assert_eq!(set["warnings"].as_array().map(Vec::len), Some(0), "{set}");
+    assert_eq!(["before", "during", "after"].map(|name| read(name).trim().to_owned()), ["2", "0", "2"], "free ports");
+    let state = |answer: &Value, name: &str| row(answer, name)["transmit"].as_str().unwrap().to_owned();
+    assert_eq!([state(paused, "fixed"), state(paused, "endless")], ["paused", "started"]);
+    assert!(count(paused, "fixed", "frames_tx") < 1_000, "{paused}");
+    assert_eq!(["frames_tx", "frames_rx"].map(|key| count(over, "fixed", key)), [1_000; 2], "{over}");
+    assert_eq!(count(over, "fixed", "bytes_rx"), 128_000);
+    let port = |answer: &Value, i: usize| answer["port_metrics"][i].clone();
+    assert_eq!((&port(ports, 1)["capture"], &port(ports, 0)["link"]), (&"started".into(), &"up".into()), "{ports}");
+    assert!(
+        port(ports, 1)["frames_rx"].as_u64() >= Some(1_000) && port(ports, 1)["frames_tx_rate"].as_f64() > Some(0.0),
+        "{ports}"
+    );
+    let sent = count(ended, "endless", "frames_tx");
+    assert_eq!((count(ended, "endless", "frames_rx"), count(ended, "fixed", "frames_rx")), (sent, 1_000), "{ended}");
+    assert!(sent > 500 && state(ended, "endless") == "stopped", "{ended}");
+    for key in ["frames_out_of_order", "frames_duplicated", "frames_stray", "frames_corrupted"] {
+        assert_eq!(row(ended, "fixed")["x-drophammer"][key], 0, "{ended}");
+    }
+    // IPv4 and UDP between these addresses, each frame once.
+    let capture = std::fs::read(folder.path().join("capture")).unwrap();
+    let addresses = [10, 1, 0, 2, 10, 2, 0, 2];
+    assert_eq!(capture.windows(8).filter(|bytes| **bytes == addresses).count(), 1_000);
+    assert_eq!([0, 1].map(|i| port(unplugged, i)["link"].clone()), ["down", "up"].map(Value::from), "{unplugged}");
+    assert_eq!(["frames_tx", "frames_rx"].map(|key| count(again, "fixed", key)), [1_000; 2], "{again}");
+    // Frames were lost while the link was down.
+    let counts = ["frames_tx", "frames_rx"].map(|key| count(again, "endless", key));
+    assert!(counts[0] > counts[1], "{again}");
+    let tagged = row(tagged, "fixed")["tagged_metrics"].as_array().unwrap_or_else(|| panic!("{tagged}")).iter();
+    let frames = |of: &Value| ["frames_tx", "frames_rx"].map(|key| of[key].as_u64().unwrap());
+    assert!(
+        tagged.map(frames).eq([[250; 2]; 4]),
+        "one host counts what is sent, the other one what arrives: {answers:#?}"
+    );
+    assert_eq!(hosts["ipv4_neighbors"].as_array().map(Vec::len), Some(2), "{hosts}");
 }

@@ -7,7 +7,7 @@ const CONFIG: &str = include_str!("serve/config.json");
 /// Two routers with OSPFv2, RSVP-TE and BGP, back to back.
 const ROUTERS: &str = include_str!("serve/routers.json");
 
-/// A virtual link, and a server with `call METHOD PATH [BODY]`, which prints the body of the answer on one line.
+/// A virtual link, and a server. [`CALLS`] has `call METHOD PATH [BODY]`, which prints the body of the answer on one line.
 const SERVER: &str = r#"
 set -eu
 for all in all default; do echo 1 > /proc/sys/net/ipv6/conf/$all/disable_ipv6 || true; done
@@ -16,6 +16,10 @@ ip link add va type veth peer name vb
 for link in va vb; do ip link set $link up; done
 $D serve --http --listen 127.0.0.1:0 ${IDLE-} > served 2> said & SERVER=$!
 trap 'kill -9 $SERVER ${OTHER-} 2> /dev/null || :' EXIT
+"#;
+
+/// Waits for the server, and makes calls of it.
+pub const CALLS: &str = r#"
 until grep -q :// served; do kill -0 $SERVER; sleep 0.02; done
 PORT=$(grep -o '127.0.0.1:[0-9]*' served | head -1 | cut -d: -f2)
 call() {
@@ -46,7 +50,7 @@ fn script_in(folder: tempfile::TempDir, body: &str, said: &str) -> (Ran, Vec<Val
     std::fs::write(folder.path().join("config"), CONFIG).unwrap();
     std::fs::write(folder.path().join("routers"), ROUTERS).unwrap();
     let idle = if said.is_empty() { "" } else { "IDLE='--idle-stop 300ms'" };
-    let ran = Ran::script_in(NETWORK, folder, &format!("{idle}{SERVER}{body}"));
+    let ran = Ran::script_in(NETWORK, folder, &format!("{idle}{SERVER}{CALLS}{body}"));
     let lines = ran.printed.lines().filter(|line| line.starts_with('{'));
     let answers = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((ran.read("exit"), ran.read("said")), (String::new(), said.to_owned()));
@@ -54,12 +58,12 @@ fn script_in(folder: tempfile::TempDir, body: &str, said: &str) -> (Ran, Vec<Val
 }
 
 /// The row of a flow in an answer with flow metrics.
-fn row<'a>(answer: &'a Value, name: &str) -> &'a Value {
+pub fn row<'a>(answer: &'a Value, name: &str) -> &'a Value {
     let rows = answer["flow_metrics"].as_array().unwrap_or_else(|| panic!("{answer}"));
     rows.iter().find(|row| row["name"] == name).unwrap()
 }
 
-fn count(answer: &Value, name: &str, key: &str) -> u64 {
+pub fn count(answer: &Value, name: &str, key: &str) -> u64 {
     row(answer, name)[key].as_u64().unwrap_or_else(|| panic!("{key}: {answer}"))
 }
 

@@ -5,8 +5,9 @@ use drophammer_model::Instant;
 use drophammer_model::trial::{HostRecord, PortIndex, TrialResult, TrialSpec};
 use drophammer_port::{Clock, Port, PortError, SystemClock, memory};
 use drophammer_rig::{
-    Action, Agreed, Arriving, Far, FarPorts, FarResult, Job, LaneReport, Lent, Live, News, Ports, Refusals, Relay,
-    Relayed, Rig, RigError, Select, Timing, TrialKeys, Until, Wish, host_mac,
+    Action, Agreed, Arriving, CONTINUOUS, CaptureOrder, Captured, Far, FarPorts, FarResult, FlowSelect, Job,
+    LaneCounts, LaneReport, Lent, Live, News, Ports, Refusals, Relay, Relayed, Rig, RigError, Select, Timing,
+    TransmitAction, TrialKeys, Until, Wish, host_mac,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -19,6 +20,7 @@ enum Order {
     Plan(Box<Job>, Sender<Result<(), String>>),
     Start(Agreed, Sender<Live>),
     Report(Refusals, Sender<Vec<LaneReport>>),
+    Counts(Sender<Vec<LaneCounts>>),
 }
 
 type Ended = Result<Refusals, String>;
@@ -60,6 +62,7 @@ impl Side {
                     let _ = ends.send(lent.run().map_err(|e| e.to_string()));
                 }
                 Ok(Order::Report(refusals, reply)) => reply.send(lent.reports(&refusals)).unwrap(),
+                Ok(Order::Counts(reply)) => reply.send(lent.last_counts()).unwrap(),
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => return,
             }
@@ -91,6 +94,7 @@ type Failed = Arc<Mutex<Option<String>>>;
 /// Both hosts.
 struct Sides {
     sides: Vec<Side>,
+    counted: Vec<(usize, Vec<LaneCounts>)>,
     clock: SystemClock,
     clocks: Vec<(usize, u64)>,
     lead: Duration,
@@ -128,13 +132,23 @@ impl Far for Sides {
             match wish {
                 Wish::End => live.end(),
                 Wish::EndSending => live.end_sending(),
-                _ => {}
+                Wish::Transmit { flows, action, at } => {
+                    live.transmit(FlowSelect::Flows(flows), *action, *at).unwrap();
+                }
+                Wish::Count => {}
             }
+        }
+        if *wish == Wish::Count {
+            let of = |side: &Side| side.live.as_ref().and_then(|live| live.counts(LONG));
+            self.counted.extend(self.sides.iter().enumerate().filter_map(|(host, side)| Some((host, of(side)?))));
         }
         Ok(())
     }
 
     fn news(&mut self) -> Result<Option<News>, PortError> {
+        if let Some((host, counts)) = self.counted.pop() {
+            return Ok(Some(News::Counts(host, counts)));
+        }
         let now = self.clock.now();
         for side in &mut self.sides {
             if !self.silent.load(Ordering::Relaxed) {
@@ -162,7 +176,9 @@ impl Far for Sides {
         let reports = serde_json::from_str(&text).unwrap();
         let host = |start_skew_ns, one_way_ns| HostRecord { start_skew_ns, one_way_ns, ..HostRecord::default() };
         let (hosts, waited_ns, clocks) = (vec![host(7, 2), host(6, 3)], None, self.clocks.clone());
-        let result = FarResult { reports, hosts, waited_ns, clocks };
+        let counts = self.sides.iter().flat_map(|side| side.order(Order::Counts)).collect::<Vec<_>>();
+        let counts = serde_json::from_str(&serde_json::to_string(&counts).unwrap()).unwrap();
+        let result = FarResult { reports, counts, hosts, waited_ns, clocks };
         Ok(Some(News::Over(Box::new(result))))
     }
 
@@ -176,6 +192,14 @@ impl Far for Sides {
 
     fn has_carrier(&mut self, _: PortIndex) -> Result<bool, PortError> {
         Ok(true)
+    }
+
+    fn capture(&mut self, _: PortIndex, _: &CaptureOrder) -> Result<(), PortError> {
+        unreachable!("no test captures")
+    }
+
+    fn captured(&mut self, _: PortIndex) -> Result<Captured, PortError> {
+        unreachable!("no test captures")
     }
 }
 
@@ -205,7 +229,9 @@ fn bench(clocks: [(usize, u64); 2], silence: Duration, lead: Duration) -> Bench 
         ports.push(port);
     }
     let (silent, failed) = (Arc::<AtomicBool>::default(), Failed::default());
-    let far = Sides { sides, clock, clocks: clocks.to_vec(), lead, silent: silent.clone(), failed: failed.clone() };
+    let counted = Vec::new();
+    let far =
+        Sides { sides, counted, clock, clocks: clocks.to_vec(), lead, silent: silent.clone(), failed: failed.clone() };
     let mut rig = Rig::new(Ports::Far(FarPorts { ports, clock, far: Box::new(far) }), &config());
     let end = rig.now() + LONG;
     rig.serve(&Until::Resolved.or_at(end), &|| false).unwrap();
@@ -340,4 +366,42 @@ fn a_host_that_is_not_ready_in_time_makes_the_trial_void() {
     let error = bench.rig.finish(&|| false).unwrap_err();
     assert!(matches!(error, RigError::Port(PortError::Lost { .. })), "{error}");
     assert!(bench.failure().contains("later than agreed"), "{:?}", bench.failed);
+}
+
+#[test]
+fn flows_start_and_stop_one_by_one_and_their_counts_are_known_meanwhile_and_at_the_end() {
+    let mut bench = bench([(0, 0), (0, 0)], LONG, LEAD);
+    let timing = bench.timing();
+    bench.rig.keep_last_counts();
+    let live = bench.rig.start_traffic(&both_ways(CONTINUOUS), &timing, vec![]).unwrap();
+    // Both are told before the start, so flow 1 sends nothing at all, and flow 0 its first 50 frames.
+    let ms = Duration::from_millis;
+    let transmit = |rig: &Rig, flows: &[usize], action, at| rig.transmit(FlowSelect::Flows(flows), action, at).unwrap();
+    transmit(&bench.rig, &[1], TransmitAction::Stop, Some(Duration::ZERO));
+    transmit(&bench.rig, &[0], TransmitAction::Stop, Some(Duration::from_micros(99_500)));
+    assert!(bench.rig.counts().is_none() && bench.rig.counted_at().is_none(), "nobody has counted");
+    let begun = Stopwatch::now();
+    let counts = loop {
+        assert!(bench.rig.drive(bench.rig.now() + ms(5), &|| false).unwrap().is_empty() && begun.elapsed() < LONG);
+        bench.rig.ask_counts();
+        match bench.rig.counts().filter(|counts| counts.flows[&0].received.frames == 50) {
+            Some(counts) => break counts,
+            None => continue,
+        }
+    };
+    assert_eq!((counts.flows[&0].offered, counts.flows[&1].offered, bench.rig.handed_over()), (50, 0, vec![50, 0]));
+    assert_eq!((counts.departures[&0].1, counts.departures[&1].1, counts.drops[&1]), (50, 0, 0));
+    assert!(bench.rig.latencies(0).iter().map(|(_, frames)| frames).sum::<u64>() == 50);
+    // Later, 25 frames of flow 1.
+    let elapsed = bench.rig.now().since(bench.rig.traffic_start().unwrap()).as_millis() as u64 + 200;
+    for (action, at) in [(TransmitAction::Start, elapsed), (TransmitAction::Stop, elapsed + 50)] {
+        transmit(&bench.rig, &[1], action, Some(ms(at) + Duration::from_micros(500)));
+    }
+    bench.rig.drive(bench.rig.now() + ms(400), &|| false).unwrap();
+    live.end_sending();
+    let result = bench.rig.finish(&|| false).unwrap();
+    assert_eq!(result.groups.iter().map(|g| (g.offered, g.received)).collect::<Vec<_>>(), [(50, 50), (25, 25)]);
+    let last = bench.rig.take_last_counts().unwrap();
+    assert_eq!([0, 1].map(|flow| (last.flows[&flow].offered, last.flows[&flow].received.frames)), [(50, 50), (25, 25)]);
+    assert_eq!(last.drops.len(), 2);
 }

@@ -1,10 +1,10 @@
 //! Metrics and states. Without a list of columns, every scalar is present, because clients read them without looking.
 
 use super::bench::{Bench, Sums};
-use super::counts::{Counts, Latencies};
+use super::counts::{Counts, Disturbance, Latencies};
 use super::prefixes;
 use super::tagged::Wanted;
-use super::traffic::{Disturbance, Row};
+use super::traffic::Row;
 use crate::api::Failure;
 use crate::model::read::{Errors, Object};
 use drophammer_emulation::bgp;
@@ -123,7 +123,7 @@ impl Bench {
         let tagged = (kind == "flow").then(|| Wanted::read(&mut request, &self.tag_names()));
         drop((request, o));
         errors.or(()).map_err(Failure::validation)?;
-        self.flows.refresh(&mut self.rig);
+        self.flows.update(&mut self.rig).map_err(Failure::internal)?;
         let rows: Vec<Value> = match kind {
             "port" => self.port_metrics(&selection)?,
             "flow" => self.flow_metrics(&selection, tagged.as_ref(), extended)?,
@@ -149,7 +149,7 @@ impl Bench {
             let [frames_tx, frames_rx, bytes_tx, bytes_rx]: Sums = self.port_sums(i);
             let mut row = json!({
                 "name": port.name, "location": port.interface, "link": if up { "up" } else { "down" },
-                "capture": if self.captures[i].is_running() { "started" } else { "stopped" },
+                "capture": if self.captures.is_running(i) { "started" } else { "stopped" },
                 "frames_tx": frames_tx, "frames_rx": frames_rx, "bytes_tx": bytes_tx, "bytes_rx": bytes_rx,
                 "frames_tx_rate": tx, "frames_rx_rate": rx, "bytes_tx_rate": tx_bytes, "bytes_rx_rate": rx_bytes,
                 "transmit": if self.flows.port_sends(i) { "started" } else { "stopped" },

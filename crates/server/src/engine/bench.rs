@@ -1,10 +1,11 @@
 //! A configuration in force: open ports, the rig on them, flows and sessions.
 
+use super::captures::Captures;
 use super::convergence::Causes;
 use super::counts::Counts;
+use super::elsewhere;
 use super::routers;
 use super::tagged::Places;
-use super::tap::{Capture, Tap};
 use super::traffic::{Flows, Row};
 use crate::build::{Built, Link, RouterName, SessionName, SessionRange, build};
 use crate::model;
@@ -15,8 +16,8 @@ use drophammer_model::Instant;
 use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::routes::Change;
-use drophammer_port::{Clock, Port, SystemClock};
-use drophammer_rig::{Act, Action, Ports, Rig, Select, TrialKeys, Until};
+use drophammer_port::{Clock, Port, PortInfo, SystemClock};
+use drophammer_rig::{Act, Action, Capture, Ports, Rig, Select, Tap, TrialKeys, Until};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,8 @@ use std::time::Duration;
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 /// Time between two samples for rates.
 const SAMPLE: Duration = Duration::from_millis(250);
+/// How often traffic of other hosts is tried again that ends while it starts.
+const MOST_TRIES: usize = 2;
 /// Time for sessions to end in order.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -67,7 +70,7 @@ pub struct Bench {
     pub sessions: Vec<Session>,
     /// State of each router of other protocols.
     pub routers: Vec<Session>,
-    pub captures: Vec<Arc<Capture>>,
+    pub captures: Captures,
     pub links: Vec<Link>,
     keys: TrialKeys,
     /// Frames of the devices of each port when traffic began: sent, received.
@@ -92,6 +95,34 @@ fn is_virtual(interface: &str) -> bool {
     !std::path::Path::new(&format!("/sys/class/net/{interface}/device")).exists()
 }
 
+/// Open ports, what is known about each, and their captures.
+type Opened = (Ports, Vec<PortInfo>, Captures);
+
+/// Opens the ports of `config`, which are of this machine, or of other hosts and [checked](elsewhere::check).
+fn open(config: &Config, options: &Options, clock: SystemClock) -> Result<Opened, Vec<String>> {
+    let one = |e: String| vec![e];
+    let names: Vec<String> = config.ports.iter().map(|port| port.interface.clone()).collect();
+    if let Some(lender) = options.lender.as_ref().filter(|_| elsewhere::are_named(config)) {
+        let far = lender.open(&names, clock).map_err(|e| one(format!("ports: {e}")))?;
+        let infos = far.ports.iter().map(|port| port.info().clone()).collect();
+        return Ok((Ports::Far(far), infos, Captures::Elsewhere(vec![(false, false); names.len()])));
+    }
+    for (i, name) in names.iter().enumerate() {
+        (options.may_use)(name).map_err(|e| one(format!("ports[{i}].location: {e}")))?;
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let opened = match names.is_empty() {
+        true => Ok(Vec::new()),
+        false => drophammer_rig::open(&names, options.backend, 1, clock, None),
+    };
+    let opened = opened.map_err(|e| one(format!("ports: {e}")))?;
+    let infos = opened.iter().map(|port| port.info().clone()).collect();
+    let captures: Vec<Arc<Capture>> = opened.iter().map(|_| Arc::default()).collect();
+    let taps = opened.into_iter().zip(&captures);
+    let taps = taps.map(|(port, capture)| Box::new(Tap::new(port, capture.clone())) as Box<dyn Port + Send>).collect();
+    Ok((Ports::real(taps, clock, &[]), infos, Captures::Here(captures)))
+}
+
 /// Adds an error for each port whose interface has a smaller MTU than configured.
 fn check_mtu(config: &Config, links: &[Link]) -> Result<(), Vec<String>> {
     let smaller = |(port, link): (&model::Port, &Link)| {
@@ -110,33 +141,20 @@ impl Bench {
     /// # Errors
     /// Everything that is wrong with the configuration, or with an interface.
     pub fn open(config: Config, options: &Options, clock: SystemClock, seed: u64) -> Result<Bench, Vec<String>> {
-        let names: Vec<&str> = config.ports.iter().map(|port| port.interface.as_str()).collect();
-        let one = |e: String| vec![e];
-        for (i, name) in names.iter().enumerate() {
-            (options.may_use)(name).map_err(|e| one(format!("ports[{i}].location: {e}")))?;
-        }
-        let opened = match names.is_empty() {
-            true => Ok(Vec::new()),
-            false => drophammer_rig::open(&names, options.backend, 1, clock, None),
-        };
-        let opened = opened.map_err(|e| one(format!("ports: {e}")))?;
+        let (ports, infos, captures) = open(&config, options, clock)?;
+        let here = matches!(captures, Captures::Here(_));
         let origin_ns = u64::try_from(i128::from(clock.origin_ns()) + clock.wall_offset()).unwrap_or(0);
-        let captures: Vec<Arc<Capture>> = opened.iter().map(|_| Arc::default()).collect();
-        let link = |(port, config): (&(dyn Port + Send), &model::Port)| Link {
-            mtu: port.info().mtu,
-            largest_frame: port.info().largest_frame,
-            speed: config.speed.or_else(|| reported_speed(&config.interface)),
-            is_virtual: is_virtual(&config.interface),
+        let link = |(info, config): (&PortInfo, &model::Port)| Link {
+            mtu: info.mtu,
+            largest_frame: info.largest_frame,
+            speed: config.speed.or_else(|| reported_speed(&config.interface).filter(|_| here)),
+            is_virtual: here && is_virtual(&config.interface),
         };
-        let links: Vec<Link> = opened.iter().map(|port| &**port).zip(&config.ports).map(link).collect();
+        let links: Vec<Link> = infos.iter().zip(&config.ports).map(link).collect();
         check_mtu(&config, &links)?;
         let mut built = build(&config, &links, seed)?;
         routers::continue_sequences(&mut built.rig, clock.origin_ns());
-        let tap = |(port, capture): (_, &Arc<Capture>)| {
-            Box::new(Tap::new(port, capture.clone(), origin_ns)) as Box<dyn Port + Send>
-        };
-        let taps = opened.into_iter().zip(&captures).map(tap).collect();
-        let rig = Rig::new(Ports::real(taps, clock, &[]), &built.rig);
+        let rig = Rig::new(ports, &built.rig);
         Ok(Bench::with(config, built, rig, links, captures, seed, origin_ns))
     }
 
@@ -146,7 +164,7 @@ impl Bench {
         built: Built,
         mut rig: Rig,
         links: Vec<Link>,
-        captures: Vec<Arc<Capture>>,
+        captures: Captures,
         seed: u64,
         origin_ns: u64,
     ) -> Bench {
@@ -181,6 +199,12 @@ impl Bench {
             causes,
             origin_ns,
         }
+    }
+
+    /// The interfaces of this machine that are ports.
+    pub fn own_interfaces(&self) -> impl Iterator<Item = &str> {
+        let here = !self.rig.is_far();
+        self.config.ports.iter().filter(move |_| here).map(|port| port.interface.as_str())
     }
 
     /// Replaces the flows with those of `config`, which is otherwise unchanged. No flow may be active. Returns
@@ -221,7 +245,13 @@ impl Bench {
     pub fn start_flows(&mut self, flows: &[usize]) -> Result<(), String> {
         let was_running = self.flows.are_active();
         let Bench { rig, built, keys, flows: all, .. } = self;
-        all.start(rig, built, keys, flows)?;
+        let mut tries = 0..MOST_TRIES;
+        while let Err(why) = all.start(rig, built, keys, flows) {
+            // A host may have been too busy to be ready at the agreed start.
+            if tries.next().is_none() || !all.were_cut_off() {
+                return Err(why);
+            }
+        }
         if !was_running {
             for port in 0..self.before.len() {
                 self.before[port] = [self.rig.hosts().sent(port), self.rig.hosts().received(port)];
@@ -266,9 +296,14 @@ impl Bench {
         if self.samples.back().is_some_and(|last| now.since(last.at) < SAMPLE) {
             return;
         }
+        self.rig.ask_counts();
         self.flows.refresh(&mut self.rig);
+        // Other hosts have counted a little earlier, or not yet.
+        let Some(at) = self.rig.counted_at().filter(|at| self.samples.back().is_none_or(|last| last.at < *at)) else {
+            return;
+        };
         let (rows, ports, places) = (self.row_sums(), self.ports(), self.rig.places());
-        self.samples.push_back(Sample { at: now, rows, ports, places });
+        self.samples.push_back(Sample { at, rows, ports, places });
         while self.samples.len() > 2 && now.since(self.samples[1].at) >= RATE_WINDOW {
             self.samples.pop_front();
         }
@@ -291,7 +326,8 @@ impl Bench {
     /// The oldest sample of running traffic, and the seconds since then.
     fn earlier(&self) -> Option<(&Sample, f64)> {
         let first = self.samples.front().filter(|_| self.flows.are_running())?;
-        let seconds = self.rig.now().since(first.at).as_secs_f64();
+        let now = self.rig.counted_at().unwrap_or_else(|| self.rig.now());
+        let seconds = now.since(first.at).as_secs_f64();
         (seconds > 1e-3).then_some((first, seconds))
     }
 

@@ -1,12 +1,18 @@
 //! Control states: flows, protocols, routes, links, captures.
 
 use super::bench::Bench;
+use super::captures::File;
 use super::traffic::Action;
 use crate::api::Failure;
 use crate::model::read::{Errors, Object};
 use drophammer_model::routes::Change;
 use serde_json::Value;
 use std::collections::HashMap;
+use std::sync::mpsc::TryRecvError;
+use std::time::Duration;
+
+/// How long to drive the ports between two looks for a file of another host.
+const WAIT: Duration = Duration::from_millis(5);
 
 /// A control state, with names as indices.
 enum State {
@@ -144,13 +150,9 @@ impl Bench {
             }),
             State::Link(up, ports) => ports.into_iter().try_for_each(|port| self.switch_link(port, up)),
             State::Capture(start, ports) => {
-                for port in ports {
-                    match start {
-                        true => self.captures[port].start(self.config.ports[port].capture.clone()),
-                        false => self.captures[port].stop(),
-                    }
-                }
-                Ok(())
+                let Bench { captures, rig, config, origin_ns, .. } = self;
+                let settings = |port: usize| start.then(|| config.ports[port].capture.clone());
+                ports.into_iter().try_for_each(|port| captures.switch(rig, port, settings(port), *origin_ns))
             }
         };
         done.map_err(Failure::internal)?;
@@ -189,8 +191,21 @@ impl Bench {
         }
         drop(o);
         let port = errors.or(port).map_err(Failure::validation)?;
-        let Some(capture) = port.and_then(|port| self.captures.get(port)) else { return Ok(Vec::new()) };
-        capture.stop();
-        Ok(capture.file())
+        let Some(port) = port else { return Ok(Vec::new()) };
+        let settings = &self.config.ports[port].capture;
+        let file = self.captures.file(&mut self.rig, port, settings).map_err(Failure::internal)?;
+        let coming = match file {
+            File::Here(file) => return Ok(file),
+            File::OnItsWay(coming) => coming,
+        };
+        loop {
+            match coming.try_recv() {
+                Ok(file) => return file.map_err(Failure::internal),
+                Err(TryRecvError::Disconnected) => {
+                    return Err(Failure::internal("the connection to the host has ended"));
+                }
+                Err(TryRecvError::Empty) => self.turn(WAIT, &|| false).map_err(Failure::internal)?,
+            }
+        }
     }
 }

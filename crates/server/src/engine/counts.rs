@@ -1,4 +1,4 @@
-//! Counts of a row of flow metrics.
+//! Counts of a row of flow metrics, and what makes them doubtful.
 
 use drophammer_model::Instant;
 use drophammer_rig::{PlaceCounts, Snapshot};
@@ -108,6 +108,17 @@ impl Counts {
     }
 }
 
+/// Disturbances of a port's frames by the tester itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Disturbance {
+    /// Received frames that it lost.
+    pub drops: u64,
+    /// Frames that left more than 1 ms late.
+    pub late: u64,
+    /// All frames that left.
+    pub departures: u64,
+}
+
 /// Frames of each latency, ascending: lower end of the bucket in ns, and frames.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies(pub Vec<(u64, u64)>);
@@ -193,6 +204,8 @@ mod tests {
                 received: vec![(0, received)],
                 groups: vec![GroupCounts { bytes: frames * 64, latency_max_ns, arrivals, ..GroupCounts::default() }],
                 ports: vec![(sent, 0), (0, frames)],
+                departures: Vec::new(),
+                drops: Vec::new(),
                 places: Vec::new(),
             }
         };

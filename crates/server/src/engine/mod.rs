@@ -1,24 +1,27 @@
 //! The thread of the rig: it drives ports, devices and traffic, and carries out calls in between.
 //!
-//! A call waits for at most [`TURN`], unless the call before it waits for something: for a gateway to answer, or for frames in the
-//! DUT when traffic ends.
+//! A call waits for at most [`TURN`], unless the call before it waits for something: for a gateway or another host to answer, or for
+//! frames in the DUT when traffic ends.
 
 mod action;
 mod answers;
 mod bench;
 mod bgp_action;
+mod captures;
 mod change;
 mod control;
 mod convergence;
 mod counts;
+mod elsewhere;
+mod gateways;
 mod lsas;
 mod lsps;
 mod orders;
 mod prefixes;
 mod rates;
 mod routers;
+mod stream;
 mod tagged;
-mod tap;
 mod traffic;
 mod windows;
 #[cfg(test)]
@@ -98,6 +101,11 @@ impl Engine {
             std::thread::park_timeout(time);
             return;
         }
+        if let Some(why) = self.bench.flows.failure.clone().filter(|_| self.bench.rig.is_far()) {
+            // A call has noticed it. What only some hosts counted is no result.
+            self.failure = Some(why);
+            return;
+        }
         if let Err(why) = self.bench.turn(time, interrupted) {
             (self.options.warn)(&why);
             self.failure = Some(why);
@@ -140,16 +148,26 @@ impl Engine {
         let document = if document.is_null() { json!({}) } else { document };
         let config = Config::read(document.clone()).map_err(Failure::validation)?;
         let auto_start = config.auto_start;
+        let elsewhere = elsewhere::check(&config, self.options.lender.is_some()).map_err(Failure::validation)?;
         let names: Vec<String> = config.ports.iter().map(|port| port.interface.clone()).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        // The ports of other hosts belong to their agents.
+        let names: Vec<&str> = names.iter().filter(|_| !elsewhere).map(String::as_str).collect();
+        let gives_back = elsewhere && self.bench.rig.is_far();
+        if gives_back {
+            // Nobody can lease a port twice.
+            self.forget().map_err(Failure::validation)?;
+        }
         self.claims.add(&names).map_err(|(port, why)| Failure {
             code: 409,
             ..Failure::validation(vec![format!("ports[{port}].location: {why}")])
         })?;
         let bench = match Bench::open(config, &self.options, self.clock, self.seed) {
             Ok(bench) => bench,
-            Err(errors) => {
-                let held: Vec<&str> = self.bench.config.ports.iter().map(|port| port.interface.as_str()).collect();
+            Err(mut errors) => {
+                if gives_back {
+                    errors.push("the earlier ports were given back: no configuration is in force".into());
+                }
+                let held: Vec<&str> = self.bench.own_interfaces().collect();
                 self.claims.keep(&held);
                 return Err(Failure::validation(errors));
             }
@@ -165,12 +183,21 @@ impl Engine {
 }
 
 impl Engine {
+    /// Ends the configuration in force.
+    fn forget(&mut self) -> Result<(), Vec<String>> {
+        let nothing = Bench::open(Config::read(json!({}))?, &self.options, self.clock, self.seed)?;
+        std::mem::replace(&mut self.bench, nothing).close();
+        (self.document, self.failure) = (json!({}), None);
+        Ok(())
+    }
+
     fn change_config(&mut self, call: Call, body: Value) -> Result<Answer, Failure> {
         let document = change::changed(&self.document, call, body).map_err(Failure::validation)?;
         if self.bench.flows.are_active() {
             return Err(Failure::validation(vec!["flows send; stop all flows before you change them".into()]));
         }
         let config = Config::read(document.clone()).map_err(Failure::validation)?;
+        elsewhere::check(&config, self.options.lender.is_some()).map_err(Failure::validation)?;
         let warned = self.bench.replace_flows(config, self.seed).map_err(Failure::validation)?;
         self.document = document;
         Ok(warnings(warned))

@@ -3,21 +3,21 @@
 //! Traffic of the rig begins when the first flow starts, and ends when no flow sends any more. It contains all flows of the
 //! configuration; flows that have not been started yet count as stopped. So a client can start any flow at any time.
 
-use super::counts::{Counts, Latencies};
+use super::counts::{Counts, Disturbance, Latencies};
+use super::gateways::{gateway_of, learned_label, resolve};
 use super::orders::Orders;
 use super::rates::{BIN, PATIENCE, Rates};
+use super::stream::Stream;
 use super::tagged::{Places, Tagged};
 use super::windows::{LEAD, Windows};
-use crate::build::{Built, LspPlace, PlannedFlow};
-use drophammer_emulation::rsvp::Rsvp;
+use crate::build::{Built, PlannedFlow};
 use drophammer_model::Instant;
 use drophammer_model::latency::IpdvSummary;
 use drophammer_model::mac::MacAddr;
 use drophammer_model::traffic::{Bits, Field, Header};
-use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Load, PortIndex, TrialResult, TrialSpec};
+use drophammer_model::trial::{FlowSpec, GroupCounts, Load, PortIndex, TrialResult, TrialSpec};
 use drophammer_rig::{
     CONTINUOUS, CONTINUOUS_BINS, Event, FlowSelect, Live, Rig, RigError, Snapshot, Timing, TransmitAction, TrialKeys,
-    Until,
 };
 use drophammer_wire::rsvp::IMPLICIT_NULL;
 use std::collections::{HashMap, HashSet};
@@ -34,24 +34,17 @@ const GRACE: Duration = Duration::from_millis(100);
 /// Frames that are due never leave once their port has sent nothing for this time, and for an interval of their flow, while it was
 /// driven. A port with too much to send serves the earliest frame first, so frames wait, but they leave.
 const STALLED: Duration = Duration::from_millis(200);
-/// Time for a gateway to answer.
-const ANSWER: Duration = Duration::from_secs(3);
+/// How much earlier than its effect an order is given to other hosts: it must reach all of them before.
+const FAR_LEAD: Duration = Duration::from_millis(500);
+/// How long other hosts have sent before their traffic has begun: one that was not ready in time has told so.
+const BEGUN: Duration = Duration::from_millis(100);
+/// How long other hosts may take to tell their counts.
+const TO_COUNT: Duration = Duration::from_secs(2);
 /// Seed of the payload.
 const SEED: u64 = 0;
 
 /// What a client does with flows.
 pub use drophammer_rig::TransmitAction as Action;
-
-/// Disturbances of a port's frames by the tester itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Disturbance {
-    /// Received frames that it lost.
-    pub drops: u64,
-    /// Frames that left more than 1 ms late.
-    pub late: u64,
-    /// All frames that left.
-    pub departures: u64,
-}
 
 /// Flows with the same name and the same ports. They share one row of metrics.
 #[derive(Clone, Debug)]
@@ -98,45 +91,6 @@ pub struct Row {
     pub since: Instant,
 }
 
-struct Stream {
-    windows: Windows,
-    /// Its row, and its sending port.
-    row: usize,
-    from: PortIndex,
-    sizes: Vec<u64>,
-    /// Its number in the traffic; `None` if its gateway was unknown when the traffic began.
-    number: Option<usize>,
-    /// Frames sent in the traffic, and how many of them before it started.
-    offered: u64,
-    base: u64,
-    /// The same with frames that the tester's own ring refused.
-    handed: u64,
-    base_handed: u64,
-    /// Planned frames that never leave.
-    dropped: u64,
-    /// While it finishes: since when, in time that the ports were driven.
-    finishes: Option<Duration>,
-}
-
-impl Stream {
-    /// Frames that are planned and have not left.
-    fn late(&self) -> u64 {
-        (self.base_handed + self.windows.planned()).saturating_sub(self.handed + self.dropped)
-    }
-
-    /// Bytes of the first `frames` frames of the traffic.
-    fn bytes(&self, frames: u64) -> u64 {
-        let (round, length) = (self.sizes.iter().sum::<u64>(), self.sizes.len() as u64);
-        frames / length * round + self.sizes.iter().take((frames % length) as usize).sum::<u64>()
-    }
-}
-
-/// The label that a neighbour has assigned to an LSP; `None` while the LSP is not up.
-fn learned_label(rig: &Rig, lsp: LspPlace) -> Option<u32> {
-    let rsvp: &Rsvp = rig.hosts().device(lsp.place.port, lsp.place.device)?.protocol()?;
-    rsvp.label_of(lsp.lsp)
-}
-
 /// Name of the flow of a stream.
 fn name_of(built: &Built, stream: usize) -> &str {
     let streams = built.flows.iter().flat_map(|flow| flow.streams.iter().map(|_| flow.name.as_str()));
@@ -165,6 +119,8 @@ pub struct Flows {
     pub tester_drops: u64,
     /// Frames that were due and never left, because a port could not send them in time, since somebody last looked.
     pub left_out: u64,
+    /// True if other hosts have taken the order to start.
+    begun: bool,
     /// What ended the last traffic prematurely.
     pub failure: Option<String>,
 }
@@ -235,6 +191,7 @@ impl Flows {
             outlasts_bins: false,
             tester_drops: 0,
             left_out: 0,
+            begun: false,
             failure: None,
         }
     }
@@ -278,6 +235,22 @@ impl Flows {
         rig.traffic_start().map_or(Duration::ZERO, |start| rig.now().since(start))
     }
 
+    /// How much earlier than its effect an order is given.
+    fn lead(rig: &Rig) -> Duration {
+        if rig.is_far() { FAR_LEAD } else { Duration::ZERO }
+    }
+
+    /// The earliest time of the traffic at which an order has effect.
+    fn earliest(rig: &Rig) -> Duration {
+        // What is ordered before the start is known there.
+        rig.traffic_start().map_or(Duration::ZERO, |_| Flows::elapsed(rig) + Flows::lead(rig))
+    }
+
+    /// True if other hosts started the last traffic, and it ended at once.
+    pub fn were_cut_off(&self) -> bool {
+        self.begun && self.live.is_none() && self.failure.is_some()
+    }
+
     /// Starts flows from their beginning, and their counts from 0.
     ///
     /// # Errors
@@ -294,7 +267,8 @@ impl Flows {
             self.end(rig)?;
         }
         self.failure = None;
-        if self.live.is_none() {
+        let begins = self.live.is_none();
+        if begins {
             self.begin(rig, built, keys, &all)?;
         }
         if let Some(unknown) = named.iter().find(|i| self.streams[**i].number.is_none()) {
@@ -305,8 +279,12 @@ impl Flows {
             ));
         }
         self.stop_streams(rig, &named)?;
-        self.refresh(rig);
-        let now = Flows::elapsed(rig);
+        if begins {
+            self.refresh(rig)
+        } else {
+            self.update(rig)?
+        }
+        let now = Flows::earliest(rig);
         for i in &named {
             let stream = &mut self.streams[*i];
             (stream.base, stream.base_handed) = (stream.offered, stream.handed);
@@ -327,11 +305,27 @@ impl Flows {
             (row.variation, row.since) = (None, rig.now());
             row.rates = Rates::from((now.as_nanos() / BIN.as_nanos()) as usize);
         }
-        self.orders(rig)
+        self.orders(rig)?;
+        self.begun = false;
+        if !begins || !rig.is_far() {
+            return Ok(());
+        }
+        // What is due soon after the start is known there before.
+        let mut at = Duration::ZERO;
+        while at < FAR_LEAD {
+            at += LEAD;
+            self.orders_at(rig, at)?;
+        }
+        while Flows::elapsed(rig) < BEGUN {
+            self.drive(rig, rig.now() + LEAD)?;
+            self.begun = true;
+            self.orders(rig)?;
+        }
+        Ok(())
     }
 
     fn stop_streams(&mut self, rig: &mut Rig, which: &[usize]) -> Result<(), String> {
-        let (now, mut orders) = (Flows::elapsed(rig), Orders::default());
+        let (now, mut orders) = (Flows::earliest(rig), Orders::default());
         for i in which {
             let stream = &mut self.streams[*i];
             orders.add(stream.number, stream.windows.stop(now));
@@ -348,7 +342,7 @@ impl Flows {
         if self.live.is_none() {
             return Ok(());
         }
-        let (now, mut orders) = (Flows::elapsed(rig), Orders::default());
+        let (now, mut orders) = (Flows::earliest(rig), Orders::default());
         for i in self.of(flows) {
             let stream = &mut self.streams[i];
             let order = match action {
@@ -436,10 +430,14 @@ impl Flows {
         };
         let (_, key, earlier) = keys.next_trial();
         let timing = Timing { seed: SEED, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
+        rig.keep_last_counts();
         let live = rig.start_traffic(&spec, &timing, Vec::new()).map_err(|e| e.to_string())?;
         rig.transmit(FlowSelect::All, TransmitAction::Stop, Some(Duration::ZERO)).map_err(|e| e.to_string())?;
         (self.live, self.draining, self.outlasts_bins) = (Some(live), false, false);
-        rig.keep_last_counts();
+        if rig.is_far() {
+            // Other hosts count from the start of the traffic on.
+            self.disturbances.fill(Disturbance::default());
+        }
         self.disturb(rig);
         // Rows that do not start keep the counts of earlier traffic.
         self.rows.iter_mut().for_each(|row| row.current = false);
@@ -449,7 +447,7 @@ impl Flows {
     /// After these streams stopped or paused: drives traffic until the frames that were due before have left, for [`GRACE`] at most.
     /// What has not left then does not leave now.
     fn settle(&mut self, rig: &mut Rig, which: &[usize]) -> Result<(), String> {
-        let end = self.driven + GRACE;
+        let end = self.driven + GRACE + Flows::lead(rig) * 2;
         while self.live.is_some() {
             self.follow(rig);
             let late: Vec<usize> = which.iter().copied().filter(|i| self.streams[*i].late() > 0).collect();
@@ -462,21 +460,30 @@ impl Flows {
             }
             self.drive(rig, rig.now() + LEAD)?;
             self.orders(rig)?;
+            rig.ask_counts();
         }
         which.iter().for_each(|i| self.streams[*i].windows.rest());
         Ok(())
     }
 
     /// Frames of these streams that are due and have not left never leave, except that paused streams send them later.
-    fn drop_backlog(&mut self, rig: &Rig, which: &[usize]) -> Result<(), String> {
+    fn drop_backlog(&mut self, rig: &mut Rig, which: &[usize]) -> Result<(), String> {
+        let numbers: Vec<usize> = which.iter().filter_map(|i| self.streams[*i].number).collect();
+        rig.transmit(FlowSelect::Flows(&numbers), TransmitAction::DropBacklog, None).map_err(|e| e.to_string())?;
+        // Until other hosts know it, frames leave.
+        let end = self.driven + Flows::lead(rig);
+        while self.live.is_some() && self.driven < end {
+            self.drive(rig, rig.now() + LEAD)?;
+            self.orders(rig)?;
+        }
+        self.update(rig)?;
         for i in which {
             let stream = &mut self.streams[*i];
             let dropped = stream.windows.postpone(stream.late());
             stream.dropped += dropped;
             self.left_out += dropped;
         }
-        let numbers: Vec<usize> = which.iter().filter_map(|i| self.streams[*i].number).collect();
-        rig.transmit(FlowSelect::Flows(&numbers), TransmitAction::DropBacklog, None).map_err(|e| e.to_string())
+        Ok(())
     }
 
     /// Looks at what has left.
@@ -496,7 +503,11 @@ impl Flows {
 
     /// Passes the orders that are due to the rig.
     fn orders(&mut self, rig: &mut Rig) -> Result<(), String> {
-        let (now, mut due, mut orders) = (Flows::elapsed(rig), Vec::new(), Orders::default());
+        self.orders_at(rig, Flows::earliest(rig))
+    }
+
+    fn orders_at(&mut self, rig: &Rig, now: Duration) -> Result<(), String> {
+        let (mut due, mut orders) = (Vec::new(), Orders::default());
         for stream in &mut self.streams {
             stream.windows.due(now, &mut due);
             orders.add(stream.number, due.drain(..));
@@ -511,7 +522,7 @@ impl Flows {
     pub fn turn(&mut self, rig: &mut Rig, time: Duration) -> Result<(), String> {
         let next = self.streams.iter().filter_map(|stream| stream.windows.next()).min();
         let until = match (next, rig.traffic_start()) {
-            (Some(next), Some(start)) => (start + next).min(rig.now() + time),
+            (Some(next), Some(start)) => (start + next.saturating_sub(Flows::lead(rig))).min(rig.now() + time),
             // The first call starts the traffic.
             (Some(_), None) => rig.now() + Duration::from_micros(1),
             _ => rig.now() + time,
@@ -561,15 +572,17 @@ impl Flows {
     }
 
     /// Stops streams whose frames have all left, or whose port is [`STALLED`].
-    fn finish_streams(&mut self, rig: &Rig) -> Result<(), String> {
+    fn finish_streams(&mut self, rig: &mut Rig) -> Result<(), String> {
+        rig.ask_counts();
         self.follow(rig);
-        let mut stalled = Vec::new();
+        // Other hosts act later, and tell it later.
+        let (slack, mut stalled) = (Flows::lead(rig) * 4, Vec::new());
         for (i, stream) in self.streams.iter_mut().enumerate() {
             if stream.windows.finishing().is_none() {
                 continue;
             }
             let since = *stream.finishes.get_or_insert(self.driven);
-            let patience = STALLED.saturating_add(stream.windows.interval());
+            let patience = STALLED.saturating_add(stream.windows.interval()) + slack;
             let is_stalled = self.driven > self.moved[stream.from].1.max(since).saturating_add(patience);
             if stream.late() == 0 || is_stalled {
                 stalled.extend((stream.late() > 0).then_some(i));
@@ -607,7 +620,29 @@ impl Flows {
         self.streams.iter_mut().for_each(|stream| stream.windows.finish());
     }
 
-    /// Updates the counts of running traffic.
+    /// Updates the counts of running traffic to those of now. Other hosts are asked for theirs; when nothing is sent any more, their
+    /// final ones are awaited.
+    ///
+    /// # Errors
+    /// What ended the traffic, or that a host does not answer.
+    pub fn update(&mut self, rig: &mut Rig) -> Result<(), String> {
+        let asked = rig.now();
+        let old = |rig: &Rig| rig.counted_at().is_none_or(|at| at < asked);
+        while rig.is_far() && self.live.is_some() && (self.draining || old(rig)) {
+            if !self.draining && rig.now().since(asked) > TO_COUNT {
+                return Err(format!("the hosts of the ports have not told their counts within {TO_COUNT:?}"));
+            }
+            rig.ask_counts();
+            self.drive(rig, rig.now() + Duration::from_millis(2))?;
+            if self.live.is_some() {
+                self.orders(rig)?;
+            }
+        }
+        self.refresh(rig);
+        Ok(())
+    }
+
+    /// Updates the counts of running traffic, as far as they are known here.
     pub fn refresh(&mut self, rig: &mut Rig) {
         if self.live.is_none() {
             return;
@@ -621,6 +656,12 @@ impl Flows {
 
     /// Takes the counts of the traffic.
     fn take(&mut self, snapshot: &Snapshot) {
+        // Lanes of this host do not tell them in this way.
+        for (port, drops) in &snapshot.drops {
+            let (late, departures) = snapshot.departures.get(port).copied().unwrap_or_default();
+            self.disturbances[*port] = Disturbance { drops: *drops, late, departures };
+        }
+        self.disturb_rows();
         for stream in &mut self.streams {
             let counts = stream.number.and_then(|number| snapshot.flows.get(&number));
             stream.offered = counts.map_or(stream.offered, |counts| counts.offered);
@@ -638,13 +679,18 @@ impl Flows {
 
     /// Updates the disturbances.
     fn disturb(&mut self, rig: &mut Rig) {
-        for (port, known) in self.disturbances.iter_mut().enumerate() {
+        let own = self.disturbances.iter_mut().enumerate().filter(|_| !rig.is_far());
+        for (port, known) in own.collect::<Vec<_>>() {
             // The next call that drives a failed port reports it.
             known.drops = rig.receive_drops(port).unwrap_or(known.drops);
             if let Some((late, departures)) = rig.late_departures(port) {
                 (known.late, known.departures) = (late, departures);
             }
         }
+        self.disturb_rows();
+    }
+
+    fn disturb_rows(&mut self) {
         for row in self.rows.iter_mut().filter(|row| row.current) {
             let now = disturbance(row, &self.disturbances);
             row.disturbance = Disturbance {
@@ -739,46 +785,6 @@ fn latencies(rig: &Rig, row: &Row) -> Latencies {
 fn disturbance(row: &Row, ports: &[Disturbance]) -> Disturbance {
     let drops = row.receivers.iter().map(|port| ports[*port].drops).sum();
     Disturbance { drops, ..ports[row.from] }
-}
-
-/// The gateway to which a flow goes: port, device and family. The DUT has one MAC address on a link, so a device with addresses of
-/// only one family still sends packets of both families there. This matters because routes of one family can come from a session over
-/// the other.
-fn gateway_of(built: &Built, spec: &FlowSpec, device: usize) -> (PortIndex, usize, Family) {
-    let config = &built.rig.ports[spec.from].devices[device];
-    let family = match (spec.family, config.ipv4, config.ipv6) {
-        (Family::Ipv6, Some(_), None) => Family::Ipv4,
-        (Family::Ipv4, None, Some(_)) => Family::Ipv6,
-        (family, ..) => family,
-    };
-    (spec.from, device, family)
-}
-
-/// Waits until these gateways have answered.
-fn resolve(rig: &mut Rig, built: &Built, gateways: &[(PortIndex, usize, Family)]) -> Result<(), String> {
-    let end = rig.now() + ANSWER;
-    loop {
-        let unknown = gateways.iter().find(|(port, device, family)| {
-            rig.hosts().device(*port, *device).is_none_or(|device| device.gateway_mac(*family).is_none())
-        });
-        let Some((port, device, family)) = unknown else { return Ok(()) };
-        if rig.now() >= end {
-            let device = &built.rig.ports[*port].devices[*device];
-            let (gateway, how) = match family {
-                Family::Ipv4 => (device.ipv4.map(|a| a.gateway.to_string()), "ARP"),
-                Family::Ipv6 => (device.ipv6.map(|a| a.gateway.to_string()), "Neighbor Discovery"),
-            };
-            let name = &device.name;
-            return Err(match gateway {
-                Some(gateway) => {
-                    format!("the gateway {gateway} of `{name}` does not answer {how}; check its address, and the cable")
-                }
-                None => format!("`{name}` has no {family} address, so the flow needs an ethernet destination"),
-            });
-        }
-        let wait = rig.now() + Duration::from_millis(20);
-        rig.serve(&Until::Resolved.or_at(wait), &|| false).map_err(|e| e.to_string())?;
-    }
 }
 
 #[cfg(test)]

@@ -1,65 +1,9 @@
-//! Which received frames a capture keeps, and how.
+//! Reads which received frames a capture keeps, and how.
 
 use super::read::Object;
+pub use drophammer_rig::CaptureSettings;
+use drophammer_rig::{Filter, FilterField, FilterHeader, Filters, MOST_FILTERS};
 use std::ops::Range;
-use std::sync::Arc;
-
-/// How frames of a port are captured.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CaptureSettings {
-    /// True for pcapng instead of pcap.
-    pub next_generation: bool,
-    /// Bytes of a frame that are kept; `None` for all.
-    pub length: Option<u32>,
-    /// True to replace the oldest frames when there is no room, instead of keeping them.
-    pub overwrite: bool,
-    /// What a frame must have to be kept.
-    pub filters: Filters,
-}
-
-impl CaptureSettings {
-    /// Reads the settings of a capture.
-    pub fn read(o: &mut Object<'_>) -> CaptureSettings {
-        CaptureSettings {
-            next_generation: o.word("format", &["pcap", "pcapng"], 0) == 1,
-            length: o.number("packet_size", u16::MAX.into()).filter(|length| *length > 0).map(|length| length as u32),
-            overwrite: o.flag("overwrite", true),
-            filters: Filters::read(o),
-        }
-    }
-}
-
-/// Filters that a frame must all pass. Each looks at the header behind the one that the previous filter looked at.
-/// The first looks at the Ethernet header or at one behind it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filters(Arc<[Filter]>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Filter {
-    header: Header,
-    fields: Vec<Field>,
-}
-
-/// What a filter is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Header {
-    Ethernet,
-    Vlan,
-    Ipv4,
-    Ipv6,
-    /// This many bits, wherever they are.
-    Custom(usize),
-}
-
-/// A comparison of a field: the bits that are set in `mask` must be those of `value`, or differ somewhere if it is negated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Field {
-    /// Its bits in the header.
-    bits: Range<usize>,
-    value: u128,
-    mask: u128,
-    negate: bool,
-}
 
 /// Fields of a header: name, first bit, bits.
 type Layout = [(&'static str, usize, usize)];
@@ -97,65 +41,51 @@ const IPV6: &Layout = &[
 const MOST_BITS: u64 = 64;
 /// Most bytes in front of the bits of a custom filter.
 const MOST_OFFSET: u64 = 8 * 16_384;
-/// Most filters of a capture.
-const MOST_FILTERS: usize = 64;
-/// Bits of the Ethernet header, of a VLAN tag, and of the type in front of the next header.
-const ETHERNET_BITS: usize = 112;
-const TAG_BITS: usize = 32;
-const TYPE_BITS: usize = 16;
-/// EtherTypes of VLAN tags, of IPv4 and of IPv6.
-const TAGS: [u128; 3] = [0x8100, 0x88a8, 0x9100];
-const TYPE_IPV4: u128 = 0x0800;
-const TYPE_IPV6: u128 = 0x86dd;
 
-impl Filters {
-    fn read(capture: &mut Object<'_>) -> Filters {
-        let list = capture.objects("filters");
-        if list.len() > MOST_FILTERS {
-            capture.wrong("filters", format_args!("a capture has at most {MOST_FILTERS} filters"));
-        }
-        let mut filters: Vec<Filter> = Vec::new();
-        for mut o in list {
-            let filter = filter(&mut o);
-            // After a header comes one that it can carry, and bits can be anywhere.
-            let follows = filters.last().is_none_or(|before| match (before.header, filter.header) {
-                (_, Header::Custom(_)) | (Header::Vlan, Header::Vlan) => true,
-                (before, after) => before < after && before < Header::Ipv4,
-            });
-            if !follows {
-                o.errors().add(o.path(), "this header cannot follow the one of the filter before");
-            }
-            filters.push(filter);
-        }
-        Filters(filters.into())
+/// Reads the settings of a capture.
+pub fn settings(o: &mut Object<'_>) -> CaptureSettings {
+    CaptureSettings {
+        next_generation: o.word("format", &["pcap", "pcapng"], 0) == 1,
+        length: o.number("packet_size", u16::MAX.into()).filter(|length| *length > 0).map(|length| length as u32),
+        overwrite: o.flag("overwrite", true),
+        filters: filters(o),
     }
+}
 
-    /// True if a frame passes all filters. `frame` is without FCS.
-    pub fn pass(&self, frame: &[u8]) -> bool {
-        let mut end = 0;
-        self.0.iter().all(|filter| {
-            let begin = filter.begin(frame, end);
-            let passes = begin.is_some_and(|begin| filter.fields.iter().all(|field| field.passes(frame, begin)));
-            let behind = begin.and_then(|begin| filter.end(frame, begin));
-            end = behind.unwrap_or(end);
-            passes && behind.is_some()
-        })
+fn filters(capture: &mut Object<'_>) -> Filters {
+    let list = capture.objects("filters");
+    if list.len() > MOST_FILTERS {
+        capture.wrong("filters", format_args!("a capture has at most {MOST_FILTERS} filters"));
     }
+    let mut filters: Vec<Filter> = Vec::new();
+    for mut o in list {
+        let filter = filter(&mut o);
+        // After a header comes one that it can carry, and bits can be anywhere.
+        let follows = filters.last().is_none_or(|before| match (before.header, filter.header) {
+            (_, FilterHeader::Custom(_)) | (FilterHeader::Vlan, FilterHeader::Vlan) => true,
+            (before, after) => before < after && before < FilterHeader::Ipv4,
+        });
+        if !follows {
+            o.errors().add(o.path(), "this header cannot follow the one of the filter before");
+        }
+        filters.push(filter);
+    }
+    filters.into()
 }
 
 fn filter(o: &mut Object<'_>) -> Filter {
     let kind = o.choice(&["custom", "ethernet", "vlan", "ipv4", "ipv6"], "custom");
     let mut of = o.object_or_empty(kind);
     let (header, layout) = match kind {
-        "ethernet" => (Header::Ethernet, ETHERNET),
-        "vlan" => (Header::Vlan, VLAN),
-        "ipv4" => (Header::Ipv4, IPV4),
-        "ipv6" => (Header::Ipv6, IPV6),
+        "ethernet" => (FilterHeader::Ethernet, ETHERNET),
+        "vlan" => (FilterHeader::Vlan, VLAN),
+        "ipv4" => (FilterHeader::Ipv4, IPV4),
+        "ipv6" => (FilterHeader::Ipv6, IPV6),
         _ => {
             let offset = of.number("offset", MOST_OFFSET).unwrap_or(0) as usize;
             let length = of.within("bit_length", [1, MOST_BITS], 8) as usize;
             let fields = field(&mut of, offset..offset + length).into_iter().collect();
-            return Filter { header: Header::Custom(offset + length), fields };
+            return Filter { header: FilterHeader::Custom(offset + length), fields };
         }
     };
     let fields = layout.iter().filter_map(|(name, first, bits)| field(&mut of.object(name)?, *first..first + bits));
@@ -163,7 +93,7 @@ fn filter(o: &mut Object<'_>) -> Filter {
 }
 
 /// Reads a comparison; `None` if it says nothing, and after an error.
-fn field(o: &mut Object<'_>, bits: Range<usize>) -> Option<Field> {
+fn field(o: &mut Object<'_>, bits: Range<usize>) -> Option<FilterField> {
     let width = bits.len() as u32;
     let [value, mask] = ["value", "mask"].map(|key| {
         let Some(text) = o.text(key) else { return 0 };
@@ -180,59 +110,7 @@ fn field(o: &mut Object<'_>, bits: Range<usize>) -> Option<Field> {
         let all = u128::MAX >> (128 - width);
         o.wrong("mask", format_args!("no bit is compared: bits that are 1 in the mask are; `{all:x}` compares all"));
     }
-    (mask != 0).then_some(Field { bits, value: value & mask, mask, negate })
-}
-
-/// The type in front of the header at this bit.
-fn type_before(frame: &[u8], begin: usize) -> Option<u128> {
-    bits(frame, begin.checked_sub(TYPE_BITS)?..begin)
-}
-
-impl Filter {
-    /// Where its header begins in a frame, if the filter before ends at bit `end`. `None` if the frame has no such header there.
-    fn begin(&self, frame: &[u8], end: usize) -> Option<usize> {
-        if let Header::Ethernet | Header::Custom(_) = self.header {
-            return Some(end);
-        }
-        let mut begin = end.max(ETHERNET_BITS);
-        if self.header == Header::Vlan {
-            return TAGS.contains(&type_before(frame, begin)?).then_some(begin);
-        }
-        // Tags that no filter is about.
-        while TAGS.contains(&type_before(frame, begin)?) {
-            begin += TAG_BITS;
-        }
-        let wanted = if self.header == Header::Ipv4 { TYPE_IPV4 } else { TYPE_IPV6 };
-        (type_before(frame, begin)? == wanted).then_some(begin)
-    }
-
-    /// Where its header ends. `None` if the frame ends before.
-    fn end(&self, frame: &[u8], begin: usize) -> Option<usize> {
-        let length = match self.header {
-            Header::Ethernet => ETHERNET_BITS,
-            Header::Vlan => TAG_BITS,
-            Header::Ipv4 => (bits(frame, begin + 4..begin + 8)? as usize).max(5) * 32,
-            Header::Ipv6 => 320,
-            Header::Custom(length) => length,
-        };
-        (begin + length <= frame.len() * 8).then_some(begin + length)
-    }
-}
-
-impl Field {
-    /// Compares the field of the header that begins at this bit; false if the frame ends before.
-    fn passes(&self, frame: &[u8], begin: usize) -> bool {
-        let found = bits(frame, begin + self.bits.start..begin + self.bits.end);
-        found.is_some_and(|found| (found & self.mask == self.value) != self.negate)
-    }
-}
-
-/// These bits of a frame: up to 64, or whole octets.
-fn bits(frame: &[u8], range: Range<usize>) -> Option<u128> {
-    let octets = frame.get(range.start / 8..range.end.div_ceil(8))?;
-    let value = octets.iter().fold(0, |value, octet| value << 8 | u128::from(*octet));
-    let behind = range.end.next_multiple_of(8) - range.end;
-    Some(value >> behind & u128::MAX >> (128 - range.len()))
+    (mask != 0).then_some(FilterField { bits, value: value & mask, mask, negate })
 }
 
 #[cfg(test)]
@@ -245,7 +123,7 @@ mod tests {
     fn read(filters: Value) -> Result<Filters, Vec<String>> {
         let errors = Errors::default();
         let mut o = Object::document(json!({ "filters": filters }), &errors);
-        let found = Filters::read(&mut o);
+        let found = super::filters(&mut o);
         drop(o);
         errors.or(found)
     }

@@ -172,7 +172,7 @@ fn layer1(mut o: Object<'_>, ports: &mut [Port]) {
 
 fn capture(mut o: Object<'_>, ports: &mut [Port]) {
     o.name("name");
-    let settings = CaptureSettings::read(&mut o);
+    let settings = capture::settings(&mut o);
     each_port(&mut o, ports, |port| port.capture = settings.clone());
 }
 

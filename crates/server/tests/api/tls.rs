@@ -33,6 +33,7 @@ impl Starter for NoRuns {
 fn with_server<T>(grpc_tls: bool, client: impl FnOnce(SocketAddr) -> T) -> T {
     let options = Options {
         backend: &INTERFACE_BACKENDS[0],
+        lender: None,
         idle_stop: None,
         may_use: |_| Ok(()),
         warn: |text| panic!("{text}"),

@@ -1,8 +1,8 @@
 //! Checks reports that came from other hosts, before they are merged.
 
-use crate::counts::LaneCounts;
+use crate::counts::{Arrivals, LaneCounts, PlaceCounts};
 use crate::lane_report::{FlowReport, GroupReport, LaneReport, SenderReport};
-use crate::plan::{MAX_BINS, Plan};
+use crate::plan::{MAX_BINS, MAX_CYCLE, Plan};
 use drophammer_model::traffic::Deviation;
 use std::collections::BTreeSet;
 
@@ -63,13 +63,29 @@ pub(super) fn is_sound(plan: &Plan, lane: &LaneCounts) -> bool {
         && lane.ports.len() == plan.layout.ports()
         && lane.ports.iter().all(|(sent, arrived)| *sent.max(arrived) <= MOST)
         && lane.sent.iter().all(|(flow, group, n)| (*flow as usize) < flows && *group < plan.groups.len() && *n <= MOST)
+        && lane.departures.iter().all(|(late, all)| *late.max(all) <= MOST)
+        && lane.drops.iter().all(|(port, n)| *port < lane.ports.len() && *n <= MOST)
         && lane.quiet.iter().all(|(flow, _)| (*flow as usize) < flows)
         && lane.never_left.iter().all(|(flow, n)| (*flow as usize) < flows && *n <= MOST)
         && lane.received.iter().all(|(flow, r)| *flow < flows && received(r).iter().all(|n| *n <= MOST))
         && lane.groups.iter().all(|g| {
             let latencies = g.latencies.iter().all(|(ns, frames)| *ns <= LATEST && *frames <= MOST);
-            latencies && group(g).iter().all(|n| *n <= MOST)
+            latencies && are_possible(g.arrivals) && group(g).iter().all(|n| *n <= MOST)
         })
+        && lane.places.iter().all(|(flow, places)| {
+            let place = |p: &PlaceCounts| {
+                let counts = [p.offered, p.received, p.bytes].iter().all(|n| *n <= MOST);
+                counts && p.latency_max_ns <= LATEST && are_possible(p.arrivals)
+            };
+            *flow < flows && places.len() <= MAX_CYCLE as usize && places.iter().all(place)
+        })
+}
+
+/// True if no such times, or sums of them over all lanes, overflow.
+fn are_possible(arrivals: Option<Arrivals>) -> bool {
+    arrivals.is_none_or(|at| {
+        at.first.max(at.last).0.max(at.latency_min_ns) <= LATEST && at.latency_sum_ns <= u128::from(LATEST) << 32
+    })
 }
 
 fn require(fits: bool, what: &str) -> Result<(), String> {

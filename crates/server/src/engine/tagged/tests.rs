@@ -1,6 +1,6 @@
 //! Tagged metrics of whole runs in virtual time, as a client gets them.
 
-use super::super::tap::Capture;
+use super::super::captures::Captures;
 use super::super::traffic::Action;
 use super::super::wire::{Fate, LINK, at_once, ports};
 use super::*;
@@ -20,7 +20,7 @@ fn bench(flows: &[Value], fate: Fate) -> Bench {
     let config = Config::read(json!({"ports": names, "flows": flows})).unwrap();
     let built = build(&config, &[LINK; 2], 5).unwrap();
     let rig = Rig::new(ports(5, COST, fate), &built.rig);
-    let captures: Vec<Arc<Capture>> = vec![Arc::default(), Arc::default()];
+    let captures = Captures::Here(vec![Arc::default(), Arc::default()]);
     Bench::with(config, built, rig, vec![LINK; 2], captures, 5, 0)
 }
 

@@ -1,9 +1,9 @@
-//! Captures of frames that arrive at a port.
+//! Captures of frames that arrive at a port, as a client of an API asks for them.
 //!
 //! A [`Tap`] is a port around another port. While a capture runs, it copies received frames that pass its filters into memory, up to a
 //! limit. It changes nothing about the frames that go through it.
 
-use crate::model::capture::CaptureSettings;
+use crate::filters::CaptureSettings;
 use drophammer_port::{
     Batch, KernelGenerator, LinkControl, Port, PortCounters, PortError, PortInfo, Received, SendAhead, Sent,
 };
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of captured frames per port.
-const ROOM: usize = 64 << 20;
+pub const ROOM: usize = 64 << 20;
 /// Bytes of memory that a captured frame takes in addition to its own bytes.
 const EACH: usize = 48;
 /// Length of the frame check sequence.
@@ -29,6 +29,8 @@ struct Frame {
 #[derive(Default)]
 struct Frames {
     settings: CaptureSettings,
+    /// Wall clock in ns since 1970 at instant 0.
+    origin_ns: u64,
     frames: VecDeque<Frame>,
     used: usize,
 }
@@ -49,7 +51,7 @@ impl Frames {
     }
 }
 
-/// The capture of a port, for the engine.
+/// The capture of a port, for the thread that is asked for it.
 #[derive(Default)]
 pub struct Capture {
     running: AtomicBool,
@@ -61,9 +63,9 @@ impl Capture {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a new capture.
-    pub fn start(&self, settings: CaptureSettings) {
-        *self.frames() = Frames { settings, ..Frames::default() };
+    /// Begins a new capture. `origin_ns` is the wall clock in ns since 1970 at instant 0.
+    pub fn start(&self, settings: CaptureSettings, origin_ns: u64) {
+        *self.frames() = Frames { settings, origin_ns, ..Frames::default() };
         self.running.store(true, Ordering::Relaxed);
     }
 
@@ -88,14 +90,12 @@ impl Capture {
 pub struct Tap {
     port: Box<dyn Port + Send>,
     capture: Arc<Capture>,
-    /// Wall clock in ns since 1970 at instant 0.
-    origin_ns: u64,
 }
 
 impl Tap {
     /// Wraps `port`. Frames are captured while `capture` runs.
-    pub fn new(port: Box<dyn Port + Send>, capture: Arc<Capture>, origin_ns: u64) -> Tap {
-        Tap { port, capture, origin_ns }
+    pub fn new(port: Box<dyn Port + Send>, capture: Arc<Capture>) -> Tap {
+        Tap { port, capture }
     }
 }
 
@@ -113,11 +113,11 @@ impl Port for Tap {
     }
 
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        let Tap { port, capture, origin_ns } = self;
+        let Tap { port, capture } = self;
         let received = port.receive()?;
         if capture.is_running() && !received.is_empty() {
             let mut frames = capture.frames();
-            let filters = frames.settings.filters.clone();
+            let (filters, origin_ns) = (frames.settings.filters.clone(), frames.origin_ns);
             for arrival in received.iter().filter(|arrival| filters.pass(arrival.frame)) {
                 frames.add(Frame { at_ns: origin_ns.saturating_add(arrival.at.0), bytes: arrival.frame.into() });
             }

@@ -256,7 +256,8 @@ impl UmlDut {
     /// Asks the guest. Fails if the guest has ended.
     fn ask(&mut self, question: &str) -> Result<Value, LabError> {
         let UmlDut { daemon, ends, .. } = self;
-        agent::ask(ends.netns(), question, || daemon.as_mut().map_or(Ok(()), works))
+        let answer = agent::ask(ends.netns(), question, || daemon.as_mut().map_or(Ok(()), works));
+        answer.map_err(|e| with_cause(e, || self.daemon.as_ref().map_or(String::new(), Daemon::log_tail)))
     }
 
     /// Ends every process of the guest and removes the taps, even if the lab's PID namespace has already ended.
@@ -303,6 +304,18 @@ fn confinement(ends: &Ends, root: bool) -> String {
             format!("it reads veth links by packet sockets{room}; {}", links.confinement())
         }
         Ends::Tap { .. } => "its ports are the far ends of taps, whose near ends are the tester's interfaces".into(),
+    }
+}
+
+/// The error `e` of a guest with this log, with the remedy if this machine ended a process of the guest because it had too many memory
+/// mappings. Such a process needs one for nearly every page.
+fn with_cause(e: LabError, log: impl FnOnce() -> String) -> LabError {
+    match e {
+        LabError::Unusable { what, .. } if log().contains("vm.max_map_count has been reached") => LabError::unusable(
+            format!("{what}\n  cause: this machine allows a process too few memory mappings"),
+            "run `sysctl -w vm.max_map_count=1048576`, and start the run again",
+        ),
+        e => e,
     }
 }
 
@@ -510,6 +523,15 @@ mod tests {
         let panicked = format!("echo 'Kernel panic: BUG!'; {ENDLESS}");
         let (took, _) = ended(&panicked, |_| panic!("it is asked"), LONG);
         assert!(took < LONG, "it works no more: {took:?}");
+    }
+
+    #[test]
+    fn a_process_without_mappings_is_told_with_the_remedy() {
+        let died = || LabError::unusable("the guest: bgpd ended by itself", "see uml.log");
+        let said = "UML ran out of memory on the host side! ... or vm.max_map_count has been reached.";
+        let text = with_cause(died(), || said.into()).to_string();
+        assert!(text.contains("bgpd ended") && text.contains("sysctl -w vm.max_map_count"), "{text}");
+        assert!(with_cause(died(), || "Failed to flush".into()).to_string().contains("see uml.log"));
     }
 
     #[test]

@@ -161,7 +161,13 @@ class Errors(WithFolder):
             except KeyboardInterrupt:
                 print("interrupted", drophammer.load({str(self.folder / "out")!r}).state)
         """
-        child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(script)],
+            stdout=subprocess.PIPE,
+            text=True,
+            # These tests may run in the background of a shell, which lets its programs ignore Ctrl-C.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
         assert child.stdout is not None
         while child.stdout.readline() not in ("trial\n", ""):
             pass

@@ -149,11 +149,15 @@ pub struct Ready {
 
 impl Vpn {
     /// Brings the VRFs of a test up, and waits until the DUT forwards to every route in both directions. Frames arrive only when it has installed the
-    /// routes, so this does not depend on what the DUT advertises.
+    /// routes, so this does not depend on what the DUT advertises. Asks `fits` before the routes, which take longest.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] if there are fewer VRFs; errors of the sessions and of the trials.
-    pub fn bring_up(bed: &mut dyn Testbed, params: &Params) -> Result<(Vpn, Ready), TestError> {
+    /// [`TestError::NotApplicable`] if there are fewer VRFs; what `fits` returns; errors of the sessions and of the trials.
+    pub fn bring_up(
+        bed: &mut dyn Testbed,
+        params: &Params,
+        fits: impl FnOnce(&Vpn) -> Result<(), TestError>,
+    ) -> Result<(Vpn, Ready), TestError> {
         let size = SIZE.get(params);
         let vpns = bed.vpns()?;
         let count = VRFS.get(params).unwrap_or(vrfs_of(vpns.vrfs()));
@@ -163,12 +167,11 @@ impl Vpn {
         let up = vpns.bring_up(&asked, ESTABLISH.get(params))?;
         let vrfs = vpns.used().to_vec();
         let mesh = MESH.find(params).unwrap_or(Mesh::Pairs);
-        if mesh == Mesh::Partial && vrfs.iter().all(|vrf| vrf.site == 0) {
-            vpns.take_down()?;
-            let why = "no VRF in use has two sites: write `sites_of: c1` for a port with `customers`, where `c1` is another one";
-            return Err(TestError::NotApplicable(why.into()));
-        }
         let mut vpn = Vpn { vrfs, mesh, per_site, families, size, leaks: BTreeMap::new(), elsewhere: 0 };
+        if let Err(unfit) = vpn.check_sites().and_then(|()| fits(&vpn)) {
+            vpns.take_down()?;
+            return Err(unfit);
+        }
         // No other DUT is measured between this and the check: the router works in the meantime.
         bed.progress("routes of VRFs are advertised");
         let begun = bed.now_s().unwrap_or_default();
@@ -180,6 +183,14 @@ impl Vpn {
             vpn.await_forwarding(bed, params, begun, &mut ready)?;
         }
         Ok((vpn, ready))
+    }
+
+    fn check_sites(&self) -> Result<(), TestError> {
+        if self.mesh == Mesh::Partial && self.vrfs.iter().all(|vrf| vrf.site == 0) {
+            let why = "no VRF in use has two sites: write `sites_of: c1` for a port with `customers`, where `c1` is another one";
+            return Err(TestError::NotApplicable(why.into()));
+        }
+        Ok(())
     }
 
     fn await_forwarding(

@@ -150,7 +150,7 @@ impl Method for VpnRouteFlap {
         PLOT.begin(outcome);
         BY_PORT.begin(outcome);
         bed.progress("VRFs come up");
-        let (mut vpn, ready) = Vpn::bring_up(bed, params)?;
+        let (mut vpn, ready) = Vpn::bring_up(bed, params, |vpn| check_times(vpn, params))?;
         let found = match (&ready.forwarded_s, ready.seen.complete()) {
             (_, false) => Err(TestError::Failed(format!("routes are not passed on: {}", ready.seen.cause))),
             (None, _) => {
@@ -168,7 +168,6 @@ impl Method for VpnRouteFlap {
 fn flap(bed: &mut dyn Testbed, params: &Params, vpn: &mut Vpn, outcome: &mut Outcome) -> Result<(), TestError> {
     let Percent(percent) = FLAPPED_ROUTES.get(params);
     let part = flapped_part(vpn, percent)?;
-    check_times(vpn, params)?;
     let times = [WITHDRAW_AT.seconds(params), AWAY.seconds(params), RETURN.seconds(params)];
     let duration_s = times.iter().sum();
     let mut traffic = VpnTraffic::default();

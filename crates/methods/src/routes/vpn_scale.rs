@@ -138,7 +138,7 @@ impl Method for VpnScale {
         TABLE.begin(outcome);
         LEAKS.begin(outcome);
         bed.progress("VRFs come up");
-        let (mut vpn, ready) = Vpn::bring_up(bed, params)?;
+        let (mut vpn, ready) = Vpn::bring_up(bed, params, |_| Ok(()))?;
         let found = measure(bed, params, &mut vpn, &ready, outcome);
         let taken = bed.vpns()?.take_down();
         found.and(taken)

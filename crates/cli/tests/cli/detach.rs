@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 const DUT: &str = "  - {name: known, kind: reference, capacity: 100 kfps}\n";
@@ -92,8 +92,10 @@ fn a_run_is_stopped_and_nothing_is_left() {
     let address = errors.lines().find_map(|line| line.strip_prefix("live page: http://")).unwrap();
     assert!(TcpStream::connect(address.trim_end_matches('/')).is_ok(), "{address}");
 
-    // Ctrl-C ends only `watch`.
-    let mut watch = drophammer().args(["watch", folder]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // Ctrl-C ends only `watch`. This test may run in the background of a shell, which lets its programs ignore Ctrl-C.
+    let mut watch = Command::new("env");
+    watch.arg("--default-signal=INT").arg(drophammer().get_program()).args(["watch", folder]);
+    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     // `watch` would end once nobody reads its output.
     let mut shown = BufReader::new(watch.stdout.take().unwrap()).lines();
     assert!(shown.by_ref().map_while(Result::ok).any(|line| line.contains("offered")), "a trial is shown");

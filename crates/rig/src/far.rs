@@ -196,7 +196,7 @@ pub trait Far: Send {
     /// [`PortError::Lost`].
     fn capture(&mut self, port: PortIndex, order: &CaptureOrder) -> Result<(), PortError>;
 
-    /// Ends the capture of a port, and fetches its file. The result arrives while the rig goes on.
+    /// Ends the capture of a port and requests its file. Does not wait for the file.
     ///
     /// # Errors
     /// [`PortError::Lost`] if no capture of the port was started.

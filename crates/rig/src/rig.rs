@@ -578,9 +578,7 @@ impl Rig {
     pub fn latencies(&self, group: usize) -> Vec<(u64, u64)> {
         match self.running.as_ref().map(|running| &running.traffic) {
             Some(Course::Here(traffic)) => traffic.latencies(group),
-            Some(Course::Far(run)) => run.traffic.snapshot().map_or(Vec::new(), |mut snapshot| {
-                snapshot.groups.get_mut(group).map_or(Vec::new(), |group| std::mem::take(&mut group.latencies))
-            }),
+            Some(Course::Far(run)) => run.traffic.latencies(group),
             None => Vec::new(),
         }
     }
@@ -589,7 +587,7 @@ impl Rig {
     pub fn places(&self) -> BTreeMap<usize, Vec<PlaceCounts>> {
         match self.running.as_ref().map(|running| &running.traffic) {
             Some(Course::Here(traffic)) => traffic.places(),
-            Some(Course::Far(run)) => run.traffic.snapshot().map_or(BTreeMap::new(), |snapshot| snapshot.places),
+            Some(Course::Far(run)) => run.traffic.places(),
             None => BTreeMap::new(),
         }
     }

@@ -311,7 +311,7 @@ impl Snapshot {
 }
 
 impl GroupCounts {
-    fn add(&mut self, other: &GroupCounts) {
+    pub(crate) fn add(&mut self, other: &GroupCounts) {
         self.refused += other.refused;
         self.corrupted += other.corrupted;
         self.stray += other.stray;

@@ -14,13 +14,14 @@
 
 pub(crate) mod check;
 
-use crate::counts::{LaneCounts, Snapshot};
+use crate::counts::{GroupCounts, LaneCounts, PlaceCounts, Snapshot, sums_by_place};
 use crate::lane_report::{EventReport, LaneReport};
 use crate::live::{Board, Live, Requests};
 use crate::plan::Plan;
 use crate::transmit::{FlowSelect, TransmitAction, TransmitError};
 use drophammer_model::quantity::Instant;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -195,6 +196,21 @@ impl FarTraffic {
     /// Returns the sums of the newest counts.
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.counts().map(|(_, lanes)| Snapshot::of(lanes))
+    }
+
+    /// Like [`crate::Traffic::latencies`], by the newest counts. Adds up this group alone.
+    pub fn latencies(&self, group: usize) -> Vec<(u64, u64)> {
+        let mut sum = GroupCounts::default();
+        let lanes = self.counts().into_iter().flat_map(|(_, lanes)| lanes);
+        lanes.filter_map(|lane| lane.groups.get(group)).for_each(|group| sum.add(group));
+        sum.latencies
+    }
+
+    /// Like [`crate::Traffic::places`], by the newest counts.
+    pub fn places(&self) -> BTreeMap<usize, Vec<PlaceCounts>> {
+        sums_by_place(
+            self.counts().into_iter().flat_map(|(_, lanes)| lanes).flat_map(|lane| lane.places.iter().cloned()),
+        )
     }
 
     /// Ends the traffic without a result.

@@ -661,7 +661,9 @@ impl Flows {
             let (late, departures) = snapshot.departures.get(port).copied().unwrap_or_default();
             self.disturbances[*port] = Disturbance { drops: *drops, late, departures };
         }
-        self.disturb_rows();
+        if !snapshot.drops.is_empty() {
+            self.disturb_rows();
+        }
         for stream in &mut self.streams {
             let counts = stream.number.and_then(|number| snapshot.flows.get(&number));
             stream.offered = counts.map_or(stream.offered, |counts| counts.offered);

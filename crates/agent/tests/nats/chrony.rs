@@ -16,13 +16,16 @@ const NARROW_NS: u64 = 10_000_000;
 
 fn daemon(bed: &Bed, name: &str, lines: &str) -> Result<Process, String> {
     let file = |kind: &str| bed.server.folder.join(format!("{name}.{kind}"));
-    let text = format!("{lines}\npidfile {}\n", file("pid").display());
+    // Both would have the same socket in the file system, so neither has one: chronyc asks the client over the loopback interface.
+    let text = format!("{lines}\nbindcmdaddress /\npidfile {}\n", file("pid").display());
     std::fs::write(file("conf"), text).map_err(|e| e.to_string())?;
     let mut command = Command::new("chronyd");
     // -x: it does not touch the clock. -d: it stays in the foreground.
     command.args(["-x", "-d", "-u", "root", "-f"]).arg(file("conf")).stdin(Stdio::null()).stdout(Stdio::null());
     let started = command.stderr(Stdio::null()).spawn();
-    started.map(Process).map_err(|e| format!("chronyd: {e}; put it and chronyc into the PATH (`scripts/setup test-long` unpacks both)"))
+    started
+        .map(Process)
+        .map_err(|e| format!("chronyd: {e}; put it and chronyc into the PATH (`scripts/setup test-long` unpacks both)"))
 }
 
 /// Starts a time source and a client that every host of this namespace asks.

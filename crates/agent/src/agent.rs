@@ -2,6 +2,7 @@
 
 use crate::Problem;
 use crate::captures::{PortCapture, store};
+use crate::chrony::wall;
 use crate::clock::{Domain, steady_ns};
 use crate::link::{Access, LIFE, Link, RENEW, patiently};
 use crate::message::{
@@ -222,6 +223,7 @@ impl Host {
         let Some(reply) = message.reply.clone() else { return };
         let answer = match decode::<Request>(&message.payload) {
             Ok(Request { what: What::Time, .. }) => Reply::Time(steady_ns()),
+            Ok(Request { what: What::Wall, .. }) => Reply::Wall(wall().await),
             Ok(request) => self.clone().carry_out(request).await,
             Err(e) => Reply::Refused(e.to_string()),
         };
@@ -284,7 +286,7 @@ impl Host {
                 self.close().await;
                 Ok(Reply::Done)
             }
-            What::Time | What::Lend(_) => Ok(Reply::Done),
+            What::Time | What::Wall | What::Lend(_) => Ok(Reply::Done),
         };
         done.unwrap_or_else(Reply::Refused)
     }

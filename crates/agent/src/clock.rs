@@ -65,6 +65,16 @@ impl Offset {
         Some(Offset { ns: best.other_ns.checked_sub(middle)?, error_ns: (ns as u64).div_ceil(2) })
     }
 
+    /// Returns what two statements about the same difference say together: it is within both errors. `None` if they
+    /// contradict each other.
+    pub fn with(self, other: Offset) -> Option<Offset> {
+        let least = |offset: Offset| i128::from(offset.ns) - i128::from(offset.error_ns);
+        let most = |offset: Offset| i128::from(offset.ns) + i128::from(offset.error_ns);
+        let (from, to) = (least(self).max(least(other)), most(self).min(most(other)));
+        let error_ns = u64::try_from((to - from + 1) / 2).ok().filter(|_| from <= to)?;
+        Some(Offset { ns: i64::try_from(from + (to - from) / 2).ok()?, error_ns })
+    }
+
     /// Returns how far the clocks may be apart now, if the other one was set by `then`.
     pub fn uncertainty_since(self, then: Offset) -> u64 {
         self.ns.abs_diff(then.ns).saturating_add(self.error_ns)
@@ -109,6 +119,25 @@ mod tests {
             prop_assert!(found.ns.abs_diff(offset) <= found.error_ns, "{found:?}");
             let shortest = delays.iter().map(|(there, back)| there + back).min().unwrap();
             prop_assert_eq!(found.error_ns, (shortest as u64).div_ceil(2));
+        }
+    }
+
+    proptest! {
+        /// Two true statements never contradict each other, and together they are at least as exact, and true.
+        #[test]
+        fn two_statements_about_a_difference_hold_together(
+            truth in -1_000_000_000i64..1_000_000_000, errors: [u32; 2], parts in [-1.0f64..=1.0, -1.0..=1.0]
+        ) {
+            let [one, two] = [0, 1].map(|i| {
+                let ns = truth + (f64::from(errors[i]) * parts[i]) as i64;
+                Offset { ns, error_ns: errors[i].into() }
+            });
+            let both = one.with(two).unwrap();
+            prop_assert!(both.ns.abs_diff(truth) <= both.error_ns, "{both:?}");
+            prop_assert!(both.error_ns <= one.error_ns.min(two.error_ns));
+            prop_assert_eq!(two.with(one), Some(both));
+            let far = Offset { ns: one.ns + 2 * i64::from(errors[0]) + 1, error_ns: errors[0].into() };
+            prop_assert_eq!(one.with(far), None);
         }
     }
 

@@ -1,8 +1,11 @@
 //! The controller: leases ports of agents, and runs trials on them.
 
+mod compare;
+
+use self::compare::{Compared, worse};
 use crate::Problem;
 use crate::captures;
-use crate::clock::{Domain, Exchange, Offset, one_way_ns, steady_ns};
+use crate::clock::{Domain, Offset, steady_ns};
 use crate::find::{Host, find};
 use crate::heard::Heard;
 use crate::leases::{end, keep, take_from_dead};
@@ -66,8 +69,6 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Time from ordering a start to the start itself. The order must reach all hosts within it.
 const LEAD: Duration = Duration::from_millis(200);
 const LONGEST_LEAD: Duration = Duration::from_secs(3);
-/// Number of exchanges in a comparison of clocks.
-const EXCHANGES: usize = 16;
 /// Limit of device frames that wait to be passed on.
 const WAITING: usize = 4096;
 /// How long an agent may take to store captured frames.
@@ -151,7 +152,7 @@ struct Bond {
     /// The clocks when the ports were opened; one per clock.
     offsets: Vec<Offset>,
     /// The clocks when the trial was planned, and when that was.
-    before: (Vec<Offset>, std::time::Instant),
+    before: (Compared, std::time::Instant),
     /// The largest uncertainty of each clock since the trial began.
     uncertain: Vec<u64>,
     keys: Arc<Mutex<Vec<(String, u64)>>>,
@@ -192,7 +193,7 @@ impl Bond {
             all: names.len(),
             clock,
             offsets: vec![Offset::NONE; clocks],
-            before: (Vec::new(), std::time::Instant::now()),
+            before: (Compared::default(), std::time::Instant::now()),
             uncertain: vec![0; clocks],
             keys: Arc::default(),
             heard: Arc::new(Mutex::new(heard)),
@@ -208,7 +209,7 @@ impl Bond {
             bond.take_leases().await?;
             bond.listen().await?;
             let failed = "the ports cannot be opened";
-            bond.offsets = patiently(failed, || bond.compare()).await?.0;
+            bond.offsets = patiently(failed, || bond.compare()).await?.offsets;
             patiently(failed, || bond.lend_all()).await
         });
         Ok((bond, facts?))
@@ -412,31 +413,6 @@ impl Bond {
         }
     }
 
-    /// Compares the clocks of all hosts with this host's clock. If several hosts share a clock, the best comparison counts.
-    /// Also returns how long a message takes to each host, in ns.
-    async fn compare(&self) -> Result<(Vec<Offset>, Vec<u64>), PortError> {
-        let compared = try_join_all(self.hosts.iter().map(|host| async move {
-            let mut exchanges = Vec::new();
-            for _ in 0..EXCHANGES {
-                let asked_ns = steady_ns();
-                if let Reply::Time(other_ns) = self.demand(host, What::Time, ANSWER).await? {
-                    exchanges.push(Exchange { asked_ns, other_ns, answered_ns: steady_ns() });
-                }
-            }
-            let offset = Offset::of(&exchanges).ok_or_else(|| self.lost(host, "its clock cannot be compared"))?;
-            Ok::<_, PortError>((host.clock, offset, one_way_ns(&exchanges)))
-        }));
-        let (mut best, mut ways) = (vec![None; self.offsets.len()], Vec::new());
-        for (clock, offset, one_way_ns) in compared.await? {
-            let place: &mut Option<Offset> = &mut best[clock];
-            *place = Some(place.filter(|known| known.error_ns <= offset.error_ns).unwrap_or(offset));
-            ways.push(one_way_ns);
-        }
-        // It is the own one.
-        best[0] = None;
-        Ok((best.into_iter().map(|offset| offset.unwrap_or(Offset::NONE)).collect(), ways))
-    }
-
     fn next_number(&self) -> u64 {
         self.number.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -479,14 +455,15 @@ impl Bond {
         }
         self.attempt += 1;
         self.launched = false;
-        let now = self.compare().await?.0;
+        let compared = self.compare().await?;
+        let now = &compared.offsets;
         // A clock that has drifted away, or was set, is set again.
         if now.iter().zip(&self.offsets).any(|(now, then)| now.has_moved_since(*then, Duration::ZERO)) {
-            self.offsets.clone_from(&now);
+            self.offsets.clone_from(now);
             self.lend_all().await?;
         }
         self.uncertain = now.iter().zip(&self.offsets).map(|(now, then)| now.uncertainty_since(*then)).collect();
-        self.before = (now, std::time::Instant::now());
+        self.before = (compared, std::time::Instant::now());
         let bond = &*self;
         let plan = |number: usize| async move {
             let host = &bond.hosts[number];
@@ -545,10 +522,10 @@ impl Bond {
         let stored = try_join_all((0..bond.hosts.len()).map(fetch)).await?;
         let (reports, counts): (Vec<_>, Vec<_>) = stored.into_iter().unzip();
         let (reports, counts) = (reports.concat(), counts.concat());
-        let (now, ways) = self.compare().await?;
+        let Compared { offsets: now, hosts: found } = self.compare().await?;
         let (before, at) = &self.before;
         for host in &self.hosts {
-            let (now, before) = (now[host.clock], before[host.clock]);
+            let (now, before) = (now[host.clock], before.offsets[host.clock]);
             if now.has_moved_since(before, at.elapsed()) {
                 let by_ms = now.ns.abs_diff(before.ns) as f64 / 1e6;
                 return Err(self.lost(
@@ -569,7 +546,13 @@ impl Bond {
             host.ports.iter().for_each(|(_, port)| clocks[*port] = (host.clock, self.uncertain[host.clock]));
         }
         self.lead = (self.lead / 2).max(LEAD);
-        let hosts = self.hosts.iter().zip(ways).map(|(host, one_way_ns)| self.record(host, one_way_ns)).collect();
+        let earlier = self.before.0.hosts.iter().map(|(_, chrony)| *chrony);
+        let records = self.hosts.iter().zip(found.into_iter().zip(earlier));
+        let hosts = records.map(|(host, ((one_way_ns, chrony), earlier))| HostRecord {
+            chrony: worse(earlier, chrony),
+            ..self.record(host, one_way_ns)
+        });
+        let hosts = hosts.collect();
         Ok(FarResult { reports, counts, hosts, waited_ns, clocks })
     }
 
@@ -587,6 +570,7 @@ impl Bond {
             clock_uncertainty_ns: own,
             start_skew_ns: apart.max().unwrap_or(0),
             one_way_ns,
+            chrony: None,
         }
     }
 

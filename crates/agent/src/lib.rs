@@ -36,6 +36,7 @@
 pub mod agent;
 pub mod bed;
 mod captures;
+pub mod chrony;
 pub mod clock;
 mod controller;
 mod find;

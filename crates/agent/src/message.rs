@@ -3,6 +3,7 @@
 //! Commands, replies and reports are JSON; frames are packed. A message that is too large, malformed or of an unknown kind is
 //! refused before anything is allocated for more than its own size.
 
+use crate::chrony::Wall;
 use crate::clock::Domain;
 use drophammer_model::MacAddr;
 use drophammer_model::trial::PortIndex;
@@ -12,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages. Both sides must have the same version.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 /// Largest message in bytes. The server must accept as much (`max_payload`).
 pub const LARGEST: usize = 8 << 20;
 /// Largest set of reports of one host in bytes.
@@ -190,6 +191,8 @@ pub struct Request {
 pub enum What {
     /// Tell the time.
     Time,
+    /// Tell what chrony says about the clock.
+    Wall,
     /// Open ports.
     Lend(Loan),
     /// Plan a trial.
@@ -267,6 +270,8 @@ pub enum Reply {
     Done,
     /// The agent's steady clock, in ns.
     Time(i64),
+    /// What chrony says about the clock; `None` if it does not synchronize it.
+    Wall(Option<Wall>),
     /// The ports are open.
     Lent(Vec<PortFacts>),
     /// The counts of its lanes.

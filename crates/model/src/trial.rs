@@ -12,7 +12,7 @@ mod health;
 mod losses;
 mod targets;
 
-pub use health::{BetweenHosts, Health, HostRecord, ProcessorRecord};
+pub use health::{BetweenHosts, ChronyRecord, Health, HostRecord, ProcessorRecord};
 pub use losses::Silences;
 pub use losses::{Held, LossEpisode, Losses, MOST_EPISODES, WITHIN_NS};
 pub use targets::{AddressRange, DestinationCounts, DestinationSummary, MAX_TARGETS, Targets};

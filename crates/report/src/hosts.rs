@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Heading of the table.
 pub const TITLE: &str = "Hosts of the ports";
 /// Explanation of the table.
-pub const HOW: &str = "The worst of all trials. Clock: error of the comparison with the clock of the run. Start: the host began to send within \
+pub const HOW: &str = "The worst of all trials. Clock: error of its comparison with the clock of the run. Start: the host began to send within \
 this time of all others. Message: time from the run to the host; emulated devices answer later by as much.";
 
 /// One host over all trials.
@@ -22,6 +22,8 @@ struct Host<'a> {
     clock_uncertainty_ns: u64,
     start_skew_ns: u64,
     one_way_ns: u64,
+    /// The largest bound of chrony, and the number of trials whose comparison of clocks contradicts it.
+    chrony: Option<(u64, usize)>,
     trials: usize,
 }
 
@@ -33,8 +35,14 @@ fn hosts(trials: &[TrialRecord]) -> Vec<Host<'_>> {
 
 fn host<'a>(name: &'a str, all: &[&'a HostRecord]) -> Host<'a> {
     let worst = |of: fn(&HostRecord) -> u64| all.iter().map(|host| of(host)).max().unwrap_or(0);
+    let chrony: Vec<_> = all.iter().filter_map(|host| host.chrony).collect();
     Host {
         name,
+        chrony: chrony
+            .iter()
+            .map(|c| c.bound_ns)
+            .max()
+            .map(|ns| (ns, chrony.iter().filter(|c| c.contradicted).count())),
         ports: distinct(all.iter().flat_map(|host| &host.ports).map(String::as_str)),
         versions: distinct(all.iter().map(|host| host.version.as_str())),
         clock_uncertainty_ns: worst(|host| host.clock_uncertainty_ns),
@@ -73,6 +81,7 @@ pub fn json(trials: &[TrialRecord]) -> Vec<Value> {
         json!({
             "host": host.name, "ports": host.ports, "agents": host.versions, "clock_uncertainty_ns": host.clock_uncertainty_ns,
             "start_skew_ns": host.start_skew_ns, "one_way_ns": host.one_way_ns, "trials": host.trials,
+            "chrony": host.chrony.map(|(ns, contradicted)| json!({"bound_ns": ns, "contradicted_trials": contradicted})),
         })
     };
     hosts(trials).into_iter().map(host).collect()
@@ -81,7 +90,7 @@ pub fn json(trials: &[TrialRecord]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use crate::synthetic::{report, run};
-    use drophammer_model::trial::{BetweenHosts, HostRecord};
+    use drophammer_model::trial::{BetweenHosts, ChronyRecord, HostRecord};
 
     #[test]
     fn each_host_has_a_row_with_its_worst_values() {
@@ -94,6 +103,8 @@ mod tests {
             clock_uncertainty_ns,
             start_skew_ns,
             one_way_ns,
+            chrony: (name == "left")
+                .then_some(ChronyRecord { bound_ns: one_way_ns / 100, contradicted: port == "eth2" }),
         };
         let trials = [
             vec![host("left", "eth1", [1_000, 30_000, 50_000]), host("right", "eth7", [9_000, 2, 3])],
@@ -113,5 +124,8 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
         assert_eq!(json["hosts"][0]["ports"], serde_json::json!(["eth1", "eth2"]));
         assert_eq!(json["hosts"][1]["clock_uncertainty_ns"], 9_000);
+        let chrony = |host: usize| json["hosts"][host]["chrony"].clone();
+        assert_eq!(chrony(0), serde_json::json!({"bound_ns": 600, "contradicted_trials": 1}));
+        assert_eq!(chrony(1), serde_json::Value::Null);
     }
 }

@@ -30,7 +30,7 @@ use drophammer_port::{
 use drophammer_traffic::{FarTraffic, LaneCounts, LaneReport, Layout, Neighbour, Plan, PlanError, Timing, Wish, merge};
 use drophammer_wire::signature::TrialKey;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -469,7 +469,7 @@ impl FarRun {
         let merged = catch_unwind(AssertUnwindSafe(|| merge(reports)));
         let mut result = merged.map_err(|_| RigError::Reports("their counts contradict each other".into()))?;
         if let Some(end) = &self.end {
-            bound_latency(&mut result, &self.job.spec, end);
+            bound_latency(&mut result, &self.job.spec, end, &early(reports));
         }
         Ok(result)
     }
@@ -487,30 +487,68 @@ fn after_sending(spec: &TrialSpec) -> Duration {
     drain * 2 + Duration::from_secs(60) + PATIENCE
 }
 
-/// Records the conditions between hosts, and removes latencies that these clocks cannot measure.
-fn bound_latency(result: &mut TrialResult, spec: &TrialSpec, end: &FarResult) {
-    let clock = |port: usize| end.clocks.get(port).copied().unwrap_or((usize::MAX, u64::MAX / 4));
-    let uncertainty = |from, to| {
-        let ((a, at_a), (b, at_b)) = (clock(from), clock(to));
-        if a == b { 0 } else { at_a.saturating_add(at_b) }
+/// Returns by how much frames arrived before they were sent, in ns, by group.
+fn early(reports: &[LaneReport]) -> BTreeMap<&str, u64> {
+    let mut early = BTreeMap::new();
+    for lane in reports {
+        for (name, group) in lane.trial.groups.iter().zip(&lane.groups) {
+            let most: &mut u64 = early.entry(name.as_str()).or_default();
+            *most = group.early_ns.max(*most);
+        }
+    }
+    early
+}
+
+/// Error of a time stamp on one host.
+const STAMP_NS: u64 = 10_000;
+
+/// What is known of the clocks between which the frames of a group travel.
+#[derive(Default)]
+struct Clocks {
+    uncertainty_ns: u64,
+    /// Numbers of different clocks, the lower one first.
+    pairs: BTreeSet<(usize, usize)>,
+}
+
+/// Returns the clocks of each group.
+fn clocks_of<'a>(spec: &'a TrialSpec, clocks: &[(usize, u64)]) -> BTreeMap<&'a str, Clocks> {
+    let clock = |port: usize| clocks.get(port).copied().unwrap_or((usize::MAX, u64::MAX / 4));
+    let mut groups: BTreeMap<&str, Clocks> = BTreeMap::new();
+    for flow in &spec.flows {
+        let group = groups.entry(&flow.group).or_default();
+        for to in flow.also.iter().chain([&flow.to]) {
+            let ((a, at_a), (b, at_b)) = (clock(flow.from), clock(*to));
+            if a != b {
+                group.uncertainty_ns = group.uncertainty_ns.max(at_a.saturating_add(at_b));
+                group.pairs.insert((a.min(b), a.max(b)));
+            }
+        }
+    }
+    groups
+}
+
+/// Records the conditions between hosts, and removes latencies that these clocks cannot measure: those within the uncertainty, and
+/// all between two clocks that differ by more than that, as a frame shows that arrived before it was sent.
+fn bound_latency(result: &mut TrialResult, spec: &TrialSpec, end: &FarResult, early: &BTreeMap<&str, u64>) {
+    let clocks = clocks_of(spec, &end.clocks);
+    let too_early = |(name, clocks): &(&&str, &Clocks)| {
+        early.get(**name).is_some_and(|ns| *ns > clocks.uncertainty_ns.saturating_add(STAMP_NS))
     };
-    let of_group = |name: &str| {
-        let flows = spec.flows.iter().filter(|flow| flow.group == name);
-        let ways = flows.flat_map(|flow| flow.also.iter().chain([&flow.to]).map(|to| (flow.from, *to)));
-        ways.map(|(from, to)| uncertainty(from, to)).max().unwrap_or(0)
-    };
+    let refuted: BTreeSet<_> = clocks.iter().filter(too_early).flat_map(|(_, clocks)| &clocks.pairs).collect();
     let most = |of: fn(&HostRecord) -> u64| end.hosts.iter().map(of).max().unwrap_or(0);
     let mut between = BetweenHosts {
         hosts: end.hosts.len() as u32,
         start_skew_ns: most(|host| host.start_skew_ns),
         one_way_ns: most(|host| host.one_way_ns),
         each: end.hosts.clone(),
+        clocks_refuted: !refuted.is_empty(),
         ..BetweenHosts::default()
     };
     for group in result.groups.iter_mut().chain(&mut result.background) {
-        let uncertainty = of_group(&group.group);
-        between.clock_uncertainty_ns = between.clock_uncertainty_ns.max(uncertainty);
-        if group.latency.frames > 0 && uncertainty > 0 && group.latency.min_ns <= uncertainty {
+        let Some(Clocks { uncertainty_ns, pairs }) = clocks.get(group.group.as_str()) else { continue };
+        between.clock_uncertainty_ns = between.clock_uncertainty_ns.max(*uncertainty_ns);
+        let within = *uncertainty_ns > 0 && group.latency.min_ns <= *uncertainty_ns;
+        if group.latency.frames > 0 && (within || pairs.iter().any(|pair| refuted.contains(pair))) {
             group.latency = LatencySummary::default();
             between.unmeasurable.push(group.group.clone());
         }

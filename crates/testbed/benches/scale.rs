@@ -315,6 +315,7 @@ fn report(lane: usize, hosts: usize, ways: usize) -> LaneReport {
             latencies: (0..500).map(|step| (10_000 + 8 * step, received / 500)).collect(),
             latency_sum_ns: u128::from(received) * 12_000,
             latency_min_ns: 10_000,
+            early_ns: 0,
             latency_max_ns: 14_000,
             ipdv: None,
         }],

@@ -445,9 +445,20 @@ impl<'a> Bench<'a> {
             worst.start_skew_ns = worst.start_skew_ns.max(now.start_skew_ns);
             worst.clock_uncertainty_ns = worst.clock_uncertainty_ns.max(now.clock_uncertainty_ns);
             worst.one_way_ns = worst.one_way_ns.max(now.one_way_ns);
+            worst.clocks_refuted |= now.clocks_refuted;
+            for (worst, now) in worst.each.iter_mut().zip(&now.each) {
+                if now.chrony.is_some_and(|chrony| chrony.contradicted) {
+                    worst.chrony = now.chrony;
+                }
+            }
         }
         let measures = self.running.as_ref().is_some_and(|running| running.spec.measures_latency());
         match &result.health.between_hosts {
+            Some(between) if measures && between.clocks_refuted => Err(TestError::NotApplicable(
+                "latency is not measurable between these hosts: a frame arrived before it was sent, so a clock is wrong by more \
+                 than its error; check the time synchronization of the hosts, or use ports of one host"
+                    .into(),
+            )),
             Some(between) if measures && !between.unmeasurable.is_empty() => Err(TestError::NotApplicable(format!(
                 "latency is not measurable between these hosts: the latency of {} is below the uncertainty of their clocks, {} µs; \
                  use ports of one host, or hosts with a faster management network",
@@ -533,7 +544,7 @@ impl<'a> Bench<'a> {
 /// Returns a remark about these conditions. Without it, figures of convergence would look like those of local ports.
 fn hosts_note(between: &BetweenHosts) -> String {
     let time = |ns| show_duration(Duration::from_nanos(ns));
-    let BetweenHosts { hosts, start_skew_ns, clock_uncertainty_ns, one_way_ns, .. } = *between;
+    let BetweenHosts { hosts, start_skew_ns, clock_uncertainty_ns, one_way_ns, clocks_refuted, .. } = *between;
     let clocks = match clock_uncertainty_ns {
         0 => format!("the ports are on {hosts} hosts with one clock"),
         ns => format!(
@@ -543,8 +554,22 @@ fn hosts_note(between: &BetweenHosts) -> String {
             time(start_skew_ns)
         ),
     };
+    let wrong = if clocks_refuted {
+        "; a frame arrived before it was sent, so a clock is wrong by more than that, and latencies between such clocks are left out"
+    } else {
+        ""
+    };
+    let contradicted = between.each.iter().filter(|host| host.chrony.is_some_and(|chrony| chrony.contradicted));
+    let contradicted: Vec<&str> = contradicted.map(|host| host.name.as_str()).collect();
+    let ignored = match contradicted.join(", ") {
+        none if none.is_empty() => none,
+        names => format!(
+            "; what chrony says about the clock of {names} contradicts the comparison with messages, and was ignored: check its \
+             time source"
+        ),
+    };
     format!(
-        "{clocks}; messages of emulated devices cross the management network, so times of routes are wrong by about {} (half of \
+        "{clocks}{wrong}{ignored}; messages of emulated devices cross the management network, so times of routes are wrong by about {} (half of \
          the median round trip)",
         time(one_way_ns)
     )
@@ -553,6 +578,7 @@ fn hosts_note(between: &BetweenHosts) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_model::trial::{ChronyRecord, HostRecord};
 
     #[test]
     fn the_remark_says_how_wrong_times_are() {
@@ -564,6 +590,15 @@ mod tests {
         );
         let two = BetweenHosts { clock_uncertainty_ns: 25_100_000, start_skew_ns: 50_200_000, ..one };
         let note = hosts_note(&two);
-        assert!(note.contains("uncertain by up to 25.1 ms, and they started within 50.2 ms of each other"), "{note}");
+        assert!(
+            note.contains("uncertain by up to 25.1 ms, and they started within 50.2 ms of each other; messages"),
+            "{note}"
+        );
+        let chrony = |contradicted| Some(ChronyRecord { bound_ns: 1, contradicted });
+        let host = |name: &str, chrony| HostRecord { name: name.into(), chrony, ..HostRecord::default() };
+        let each = vec![host("left", chrony(false)), host("right", chrony(true)), host("middle", None)];
+        let note = hosts_note(&BetweenHosts { clocks_refuted: true, each, ..two });
+        assert!(note.contains("of each other; a frame arrived before it was sent, so a clock is wrong"), "{note}");
+        assert!(note.contains("what chrony says about the clock of right contradicts the comparison"), "{note}");
     }
 }

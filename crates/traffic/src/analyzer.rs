@@ -42,7 +42,7 @@ use drophammer_port::Arrival;
 use drophammer_wire::signature::{Signature, TrialKey, unwrap_time};
 pub(crate) use extras::FlowExtras;
 use misdelivered::Misdeliveries;
-use received::{Arrivals, Bins};
+use received::{Arrivals, Bins, latency};
 use std::sync::Arc;
 
 /// Classification of a frame.
@@ -146,6 +146,8 @@ pub struct Analyzer {
     /// Time bins of departures and of arrivals.
     bins: [Bins; 2],
     late_ns: u64,
+    /// How far a departure can be after the arrival, in ns.
+    ahead: u64,
     stale: u64,
     /// Address of the host on the port of each queue, in the form of [`destination`].
     hosts: Vec<u64>,
@@ -242,6 +244,7 @@ impl Analyzer {
             port_groups: port_groups.map(|group| group as usize).collect(),
             bins: [Bins::new(bin_ns); 2],
             late_ns: timing.late_ns,
+            ahead: if layout.is_whole() { AHEAD } else { AHEAD_BETWEEN_HOSTS },
             stale: 0,
             hosts: port_of.iter().map(|port| hosts[*port]).collect(),
             arrivals: vec![Arrivals::default(); port_of.len()],
@@ -362,10 +365,10 @@ impl Analyzer {
                 return Class::Stale;
             }
         }
-        let departure = departure(signature.time, arrival.at);
+        let departure = departure(signature.time, arrival.at, self.ahead);
         if let Some(extras) = self.extras.get_mut(place) {
             let (at, bytes) = (arrival.at.0, arrival.frame.len() as u32);
-            if let Some(variation) = extras.take(sequence, at.saturating_sub(departure), at, bytes) {
+            if let Some(variation) = extras.take(sequence, latency(departure, at), at, bytes) {
                 group.vary(variation);
             }
             if elsewhere {
@@ -529,16 +532,16 @@ pub(crate) fn destination(frame: &[u8]) -> u64 {
     frame.first_chunk().map_or(0, |head| u64::from_le_bytes(*head) & ADDRESS)
 }
 
-/// Returns the full departure time. Send and receive times are two readings of one clock, and can be out of order by
-/// less than a millisecond. In that case the departure is after the arrival, and the latency is 0 rather than 4.29 s.
+/// By how much send and receive times can be out of order, in ns: on one host, where both are readings of one clock, and between
+/// hosts, whose clocks differ by far less than this. Latencies that are longer than 4.29 s less this time look negative.
+const AHEAD: u64 = 1_000_000;
+const AHEAD_BETWEEN_HOSTS: u64 = 1_000_000_000;
+
+/// Returns the full departure time. It is after the arrival by up to `ahead` ns if the clocks say so.
 #[inline]
-fn departure(time: u32, at: Instant) -> u64 {
+fn departure(time: u32, at: Instant, ahead: u64) -> u64 {
     let departure = unwrap_time(time, at.0);
-    if at.0.wrapping_sub(departure) > u64::from(u32::MAX) - 1_000_000 {
-        departure.wrapping_add(1 << 32)
-    } else {
-        departure
-    }
+    if at.0.wrapping_sub(departure) > u64::from(u32::MAX) - ahead { departure.wrapping_add(1 << 32) } else { departure }
 }
 
 /// A flow from the view of a lane that does not receive it.

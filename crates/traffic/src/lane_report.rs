@@ -182,6 +182,9 @@ pub struct GroupReport {
     pub latency_sum_ns: u128,
     /// Lowest latency in ns; `u64::MAX` if no frame was received.
     pub latency_min_ns: u64,
+    /// By how much a frame arrived before it was sent, in ns: the clocks of sender and receiver differ at least by that.
+    #[serde(default)]
+    pub early_ns: u64,
     /// Highest latency in ns.
     pub latency_max_ns: u64,
     /// Variations of latency from frame to frame, if the group's flows measure them.

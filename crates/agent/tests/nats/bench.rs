@@ -8,7 +8,7 @@ use drophammer_agent::link::{Access, Link};
 use drophammer_agent::{Controller, Settings};
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialResult, TrialSpec};
-use drophammer_port::{SystemClock, af_packet};
+use drophammer_port::{SystemClock, af_packet, af_xdp};
 use drophammer_rig::{Address, Config, Lender as _, Live, PortConfig, Ports, Rig, Timing, TrialKeys, Until, host_mac};
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -217,7 +217,7 @@ pub fn as_other_process() -> Option<ExitCode> {
                 access,
                 name: word("NAME"),
                 ports: vec![word("PORT")],
-                backend: &af_packet::BACKEND,
+                backend: if given("STEADY_STAMPS").is_some() { &af_xdp::BACKEND } else { &af_packet::BACKEND },
                 queues: 1,
                 processors: Vec::new(),
                 version: std::env::var("VERSION").unwrap_or_else(|_| VERSION.into()),

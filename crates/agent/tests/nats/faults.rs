@@ -6,6 +6,7 @@ use crate::bench::{
     spec, trials, until, whole,
 };
 use crate::{bounded, slow, twice};
+use drophammer_model::trial::GroupCounts;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -166,6 +167,8 @@ pub fn slow_network() -> Checked {
         // a busy machine can lift above the uncertainty.
         ensure(between.clock_uncertainty_ns >= least && between.start_skew_ns >= least, format!("{between:?}"))?;
         ensure(between.one_way_ns >= least && !between.unmeasurable.is_empty(), format!("{between:?}"))?;
+        let long = |group: &GroupCounts| group.latency.max_ns > 1_000_000_000;
+        ensure(!result.groups.iter().any(long), format!("{:?}", result.groups))?;
         bounded(&result)?;
     }
     let bed = Bed::up()?;
@@ -206,7 +209,7 @@ pub fn steps(bed: &Bed) -> Result<Vec<(&'static str, String)>, String> {
 }
 
 /// What a process needs so that SIGUSR1 adds a second to its steady clock.
-fn preloaded(bed: &Bed) -> Result<Vec<(&'static str, String)>, String> {
+pub fn preloaded(bed: &Bed) -> Result<Vec<(&'static str, String)>, String> {
     let (source, library) = (bed.server.folder.join("step.c"), bed.server.folder.join("step.so"));
     std::fs::write(&source, include_str!("step.c")).map_err(|e| e.to_string())?;
     let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();

@@ -5,6 +5,7 @@
 mod anew;
 mod bench;
 mod captures;
+mod chrony;
 mod disk;
 mod faults;
 mod mesh;
@@ -40,6 +41,9 @@ fn main() -> ExitCode {
         case("four_hosts_in_a_full_mesh_count_every_frame", mesh::four),
         case("messages_that_come_twice_or_late_change_nothing", faults::messages_repeated).long(),
         case("a_slow_network_makes_times_uncertain_and_loses_nothing", faults::slow_network).long(),
+        case("bounds_of_chrony_make_the_difference_of_two_clocks_exact", chrony::narrows).long(),
+        case("a_wall_clock_that_messages_contradict_is_ignored", chrony::is_contradicted).long(),
+        case("a_wall_clock_that_frames_contradict_leaves_no_latency", chrony::is_refuted).long(),
         case("a_trial_in_which_a_clock_jumps_is_void", faults::clock_stepped).long(),
         case("steps_of_the_wall_clock_of_a_host_or_the_controller_change_no_count", faults::wall_clock_stepped).long(),
         case("a_trial_that_a_full_disk_cannot_store_is_void_and_says_so", disk::full).long(),

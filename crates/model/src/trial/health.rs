@@ -84,9 +84,14 @@ pub struct BetweenHosts {
     /// much later.
     #[serde(default)]
     pub one_way_ns: u64,
-    /// Groups whose smallest latency is below that uncertainty, so that their latency is not measurable.
+    /// Groups whose latency is not measurable: the smallest one is below that uncertainty, or a frame between the same clocks
+    /// arrived before it was sent by more than that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmeasurable: Vec<String>,
+    /// True if a frame arrived before it was sent by more than the uncertainty of the two clocks, so that one of them says
+    /// something wrong about itself.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub clocks_refuted: bool,
     /// The hosts; empty in records of earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<HostRecord>,
@@ -107,6 +112,18 @@ pub struct HostRecord {
     pub start_skew_ns: u64,
     /// Half of the median round trip of messages between it and the run.
     pub one_way_ns: u64,
+    /// What chrony said about the clock; absent if chrony does not synchronize it, or not the clock of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chrony: Option<ChronyRecord>,
+}
+
+/// The difference between two clocks that chrony synchronizes to the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChronyRecord {
+    /// Largest error of the difference by chrony's own bounds for both clocks, in ns.
+    pub bound_ns: u64,
+    /// True if the comparison over the management network excludes this difference; then only the comparison counts.
+    pub contradicted: bool,
 }
 
 /// Disturbance of the DUT's processor by the machine during a trial. Times are in ns.

@@ -9,7 +9,7 @@ use drophammer_rig::{
     LaneCounts, LaneReport, Lent, Live, News, Ports, Refusals, Relay, Relayed, Rig, RigError, Select, Timing,
     TransmitAction, TrialKeys, Until, Wish, host_mac,
 };
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
@@ -97,6 +97,8 @@ struct Sides {
     counted: Vec<(usize, Vec<LaneCounts>)>,
     clock: SystemClock,
     clocks: Vec<(usize, u64)>,
+    /// By how much the frames of the first group arrived too early, in ns, as a host with a wrong clock says.
+    early_ns: Arc<AtomicU64>,
     lead: Duration,
     /// True if the hosts no longer receive anything.
     silent: Arc<AtomicBool>,
@@ -172,7 +174,9 @@ impl Far for Sides {
             }
         }
         let reports = self.sides.iter().flat_map(|side| side.order(|reply| Order::Report(refusals.clone(), reply)));
-        let text = serde_json::to_string(&reports.collect::<Vec<_>>()).unwrap();
+        let mut reports: Vec<LaneReport> = reports.collect();
+        reports[1].groups[0].early_ns += self.early_ns.load(Ordering::Relaxed);
+        let text = serde_json::to_string(&reports).unwrap();
         let reports = serde_json::from_str(&text).unwrap();
         let host = |start_skew_ns, one_way_ns| HostRecord { start_skew_ns, one_way_ns, ..HostRecord::default() };
         let (hosts, waited_ns, clocks) = (vec![host(7, 2), host(6, 3)], None, self.clocks.clone());
@@ -208,6 +212,7 @@ struct Bench {
     keys: TrialKeys,
     silent: Arc<AtomicBool>,
     failed: Failed,
+    early_ns: Arc<AtomicU64>,
 }
 
 /// Time from ordering a start to the start itself, long enough for a busy machine.
@@ -229,14 +234,22 @@ fn bench(clocks: [(usize, u64); 2], silence: Duration, lead: Duration) -> Bench 
         ports.push(port);
     }
     let (silent, failed) = (Arc::<AtomicBool>::default(), Failed::default());
-    let counted = Vec::new();
-    let far =
-        Sides { sides, counted, clock, clocks: clocks.to_vec(), lead, silent: silent.clone(), failed: failed.clone() };
+    let early_ns = Arc::<AtomicU64>::default();
+    let far = Sides {
+        sides,
+        counted: Vec::new(),
+        clock,
+        clocks: clocks.to_vec(),
+        early_ns: early_ns.clone(),
+        lead,
+        silent: silent.clone(),
+        failed: failed.clone(),
+    };
     let mut rig = Rig::new(Ports::Far(FarPorts { ports, clock, far: Box::new(far) }), &config());
     let end = rig.now() + LONG;
     rig.serve(&Until::Resolved.or_at(end), &|| false).unwrap();
     assert_eq!(rig.unresolved(), None, "the devices find each other by ARP, over both hosts");
-    Bench { rig, keys: TrialKeys::new(9), silent, failed }
+    Bench { rig, keys: TrialKeys::new(9), silent, failed, early_ns }
 }
 
 impl Bench {
@@ -327,6 +340,28 @@ fn a_latency_below_the_uncertainty_of_the_clocks_is_no_number() {
     assert!(result.groups.iter().all(|g| g.latency == Default::default()), "{:?}", result.groups);
     let between = result.health.between_hosts.unwrap();
     assert_eq!((between.clock_uncertainty_ns, between.unmeasurable), (second + 5, vec!["01".into(), "10".into()]));
+}
+
+#[test]
+fn a_frame_that_arrives_before_it_was_sent_refutes_the_clocks() {
+    let mut bench = bench([(1, 2_000), (2, 1_000)], LONG, LEAD);
+    let unmeasurable = |bench: &mut Bench, early_ns| {
+        bench.early_ns.store(early_ns, Ordering::Relaxed);
+        let (_, result) = bench.whole(&both_ways(Duration::from_millis(100)));
+        let between = result.health.between_hosts.clone().unwrap();
+        let without: Vec<_> = result.groups.iter().filter(|g| g.latency.frames == 0).map(|g| g.group.clone()).collect();
+        assert_eq!(
+            (without, between.clock_uncertainty_ns),
+            (between.unmeasurable.clone(), 3_000),
+            "{:?}",
+            result.groups
+        );
+        (between.clocks_refuted, between.unmeasurable.len())
+    };
+    // Within the uncertainty of the clocks and of a time stamp.
+    assert!(!unmeasurable(&mut bench, 5_000).0);
+    // The frames of one direction show that the other direction cannot be measured either.
+    assert_eq!(unmeasurable(&mut bench, 1_000_000), (true, 2));
 }
 
 #[test]

@@ -26,10 +26,10 @@ struct Looked {
 impl Looked {
     /// Creates the entry for a frame of the flow at `place` with the signature `found`.
     #[inline(always)]
-    fn of(port: PortIndex, arrival: Arrival<'_>, found: Found, place: u32) -> Looked {
+    fn of(port: PortIndex, arrival: Arrival<'_>, found: Found, place: u32, ahead: u64) -> Looked {
         Looked {
             frame: awaited::frame(port, found.sequence()),
-            departure: departure(found.time(), arrival.at),
+            departure: departure(found.time(), arrival.at, ahead),
             at: arrival.at.0,
             place,
             length: arrival.frame.len() as u32,
@@ -111,7 +111,7 @@ impl Analyzer {
         for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
             let arrival = get(i);
             let found = expected.signature(arrival.frame);
-            *looked = Looked::of(port, arrival, found, self.home.place(found.flow()));
+            *looked = Looked::of(port, arrival, found, self.home.place(found.flow()), self.ahead);
         }
     }
 
@@ -124,7 +124,7 @@ impl Analyzer {
             let arrival = get(i);
             let place = |flow| self.home.place(flow);
             let (found, place) = arriving::find(&mut self.encapsulations, &expected, arrival.frame, place);
-            *looked = Looked::of(port, arrival, found, place);
+            *looked = Looked::of(port, arrival, found, place, self.ahead);
         }
     }
 
@@ -194,7 +194,7 @@ impl Analyzer {
                 },
             }
             taken += 1;
-            let latency = looked.at.saturating_sub(looked.departure);
+            let latency = run.add(looked.length, looked.departure, late_ns, looked.at);
             if let Some(extras) = extras.get_mut(place)
                 && let Some(variation) =
                     extras.take(flows[place].state.unwrap(looked.frame as u32), latency, looked.at, looked.length)
@@ -203,7 +203,6 @@ impl Analyzer {
                 ipdv.record(variation);
             }
             latencies.record(latency);
-            run.add(looked.length, latency, late_ns, looked.at);
         }
         self.stale += stale;
         // All frames may have been duplicates.
@@ -218,9 +217,8 @@ impl Analyzer {
     pub(super) fn count(&mut self, port: PortIndex, group: usize, arrival: Arrival<'_>, departure: u64) {
         let at = arrival.at.0;
         let mut run = Run::new(group, &mut self.bins, departure, at);
-        let latency = at.saturating_sub(departure);
+        let latency = run.add(arrival.frame.len() as u32, departure, self.late_ns, at);
         self.groups[group].latencies().0.record(latency);
-        run.add(arrival.frame.len() as u32, latency, self.late_ns, at);
         self.add(port, &run);
     }
 

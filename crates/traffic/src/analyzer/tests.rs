@@ -151,6 +151,25 @@ fn whole_frames_count_once_each() {
     assert_eq!(analyzer.groups()[1].latency_summary().mean_ns, 500.0);
 }
 
+#[test]
+fn a_frame_that_arrives_before_it_was_sent_has_no_latency_of_seconds() {
+    // Half a millisecond is in order on one host, and half a second between hosts whose clocks differ.
+    for (ahead, early_ns) in [(AHEAD, 500_000), (AHEAD_BETWEEN_HOSTS, 500_000_000)] {
+        let mut analyzer = analyzer();
+        analyzer.ahead = ahead;
+        let (sent, at) = (6_000_000_000u64, 6_000_000_000 - early_ns);
+        for (sequence, at) in [at, sent + 7].into_iter().enumerate() {
+            let signature = Signature { flow: 0, sequence: sequence as u32, time: sent as u32 };
+            let frame =
+                whole(false, 128 - 4 - 14 - 20 - 8 - drophammer_wire::signature::LEN, &signature, TrialKey::new(1, 2));
+            assert_eq!(analyzer.take(1, Arrival { frame: &frame, at: Instant(at) }), Class::Test);
+        }
+        let report = analyzer.groups[0].report(&Deviations::default());
+        assert_eq!((report.early_ns, report.latency_min_ns, report.latency_max_ns), (early_ns, 0, 7));
+        assert_eq!((report.latency_sum_ns, report.late), (7, 0));
+    }
+}
+
 /// Returns everything that an analyzer has counted.
 fn told(analyzer: &mut Analyzer) -> String {
     analyzer.settle();

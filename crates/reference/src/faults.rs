@@ -13,13 +13,16 @@ pub const REORDER_LIMIT: Duration = Duration::from_millis(100);
 ///
 /// Filter faults act on the filter's decisions and count them. The other faults act on frames whose innermost header is
 /// UDP, TCP or ICMP echo (unfragmented, in a tunnel or not) after the server has accepted them, so a frame lost to a
-/// fault has used capacity. Frames are numbered over the whole box from 1; "every n" means the numbers n, 2n, 3n and so
-/// on, and 0 means never. A frame passes the faults in the order of the fields: a dropped frame skips the rest; a copy
+/// fault has used capacity. Frames are numbered over the whole box from 1, unless `by_port` is set; "every n" means the
+/// numbers n, 2n, 3n and so on, and 0 means never. A frame passes the faults in the order of the fields: a dropped frame skips the rest; a copy
 /// is made after the faults for corruption, misrouting, TTL and encapsulation, and is neither held nor reordered; a
 /// held frame is not also reordered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
+    /// Number the frames of each port of arrival apart, from 1 when the faults were set. Then what happens to the frames
+    /// of a port does not depend on when those of other ports arrive.
+    pub by_port: bool,
     /// Drop every n-th frame.
     pub drop_every: u64,
     /// Drop each frame with this probability, 0 to 1, drawn from the seed.

@@ -154,6 +154,11 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "gives the last class this weight instead of its own",
         ),
         ParamSpec::optional("class_drop_every", ParamKind::Count, "drops every n-th frame of the first class"),
+        ParamSpec::optional(
+            "faults_by_port",
+            ParamKind::Flag,
+            "counts the frames of each port of arrival apart, for faults of every n-th frame",
+        ),
         ParamSpec::optional("drop_every", ParamKind::Count, "drops every n-th frame"),
         ParamSpec::optional("drop_share", ParamKind::Percent, "drops this share of the frames, drawn from the seed"),
         ParamSpec::optional(

@@ -349,6 +349,7 @@ fn faults(p: &Params) -> Faults {
     let rate = |key| p.rate(key).map_or(0.0, |r| r.pps());
     let low = (rate("low_load") * LOAD_INTERVAL.as_secs_f64()).ceil() as u64;
     Faults {
+        by_port: p.flag("faults_by_port") == Some(true),
         drop_every: every("drop_every").unwrap_or(0),
         drop_share: p.number("drop_share").unwrap_or(0.0) / 100.0,
         drop_window: p.duration("drop_after").map(|d| (Instant(0) + d, Instant(0) + d + time("drop_for"))),

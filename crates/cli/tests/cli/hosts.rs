@@ -62,11 +62,12 @@ fn what_cannot_be_reached_or_trusted_is_refused_with_the_remedy() {
     refused(&["check", &wrong], 2, "cannot be the name of an interface");
 }
 
-/// A router between two hosts. Each host is a namespace with the port eth1 and an interface in the management network. The server and
-/// the runs are outside of these namespaces, so connections are encrypted and have passwords, as the documentation says. The agents may
-/// not raise their priority by themselves: all share the processors of one machine, and a real-time thread would keep the others from
-/// their heartbeats. Everything here has a lower nice value, so other programs do not make all frames late.
-const HOSTS: &str = "\
+/// A router between hosts. Each host is a namespace with ports and an interface in the management network; the variable `hosts` lists their
+/// names and ports. The router's end of the nth port is `r<n>`. The server and the runs are outside of these namespaces, so connections are
+/// encrypted and have passwords, as the documentation says. The agents may not raise their priority by themselves: all share the processors
+/// of one machine, and a real-time thread would keep the others from their heartbeats. Everything here has a lower nice value, so other
+/// programs do not make all frames late.
+pub const HOSTS: &str = "\
 set -eu
 renice -n -10 $$ > /dev/null
 mount -t sysfs none /sys
@@ -77,16 +78,22 @@ ip address add 192.0.2.1/24 dev mgmt
 ip link set mgmt up
 ip netns add router
 ip netns exec router sysctl -qw net.ipv4.ip_forward=1
-for i in 1 2; do
-    ip netns add host$i
-    ip link add m$i type veth peer name mgmt netns host$i
+: ${hosts=host1:eth1 host2:eth1}
+i=0 r=0
+for host in $hosts; do
+    name=${host%:*} i=$((i + 1))
+    ip netns add $name
+    ip link add m$i type veth peer name mgmt netns $name
     ip link set m$i master mgmt up
-    ip -n host$i address add 192.0.2.1$i/24 dev mgmt
-    ip -n host$i link set mgmt up
-    ip -n host$i link add eth1 type veth peer name r$i netns router
-    ip netns exec host$i sysctl -qw net.ipv6.conf.eth1.disable_ipv6=1
-    ip -n host$i link set eth1 up
-    ip -n router link set r$i up
+    ip -n $name address add 192.0.2.1$i/24 dev mgmt
+    ip -n $name link set mgmt up
+    for port in $(echo ${host#*:} | tr , ' '); do
+        r=$((r + 1))
+        ip -n $name link add $port type veth peer name r$r netns router
+        ip netns exec $name sysctl -qw net.ipv6.conf.$port.disable_ipv6=1
+        ip -n $name link set $port up
+        ip -n router link set r$r up
+    done
 done
 cat > setup <<'END'
 ip -n router address replace $PORT_0_IPV4_DUT dev r1
@@ -99,11 +106,12 @@ openssl req -x509 -newkey ed25519 -nodes -keyout server.key -out server.pem -day
 $D bed up --listen 192.0.2.1 --cert server.pem --key server.key > bed
 server='--nats tls://192.0.2.1:4222 --ca server.pem'
 controller=\"$server --user controller --password-file drophammer-bed/controller.password\"
-for i in 1 2; do
-    ip netns exec host$i setpriv --bounding-set -sys_nice --inh-caps -sys_nice $D agent $server --user agent --password-file drophammer-bed/agent.password \\
-        --name host$i --ports eth1 2> agent$i.errors &
+humble='setpriv --bounding-set -sys_nice --inh-caps -sys_nice'
+for host in $hosts; do
+    ip netns exec ${host%:*} $humble $D agent $server --user agent --password-file drophammer-bed/agent.password \\
+        --name ${host%:*} --ports ${host#*:} 2> ${host%:*}.errors &
 done
-until [ $($D bed status $controller | grep -c 'host[12]/eth1: .*free') = 2 ]; do sleep 0.1; done
+until [ $($D bed status $controller | grep -c '/.*: .*, free') = $r ]; do sleep 0.1; done
 ";
 
 /// The run is killed (SIGKILL) while its agents send the second trial of the second round.
@@ -138,7 +146,7 @@ fn a_run_that_is_killed_while_agents_send_goes_on_with_whole_trials() {
     std::fs::write(folder.path().join("suite.yaml"), suite).unwrap();
     let output = shell(MACHINE, folder.path(), &format!("{HOSTS}{KILLED}")).output().unwrap();
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
-    let said = || ["errors", "resumed.errors", "agent1.errors", "agent2.errors"].map(read).concat();
+    let said = || ["errors", "resumed.errors", "host1.errors", "host2.errors"].map(read).concat();
     assert!(output.status.success(), "{}{}{}", output.status, text(&output.stderr), said());
     let free = text(&output.stdout);
     assert_eq!(free.lines().filter(|line| line.contains("/eth1: ") && line.ends_with(", free")).count(), 2, "{free}");
@@ -269,7 +277,7 @@ fn the_api_serves_ports_of_other_hosts_with_exact_counts_and_captures() {
     let begun = std::time::Instant::now();
     let output = shell(MACHINE, folder.path(), &format!("{HOSTS}{SERVED}{CALLS}{CALLED}")).output().unwrap();
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
-    let said = || ["calls", "said", "agent1.errors", "agent2.errors"].map(read).concat();
+    let said = || ["calls", "said", "host1.errors", "host2.errors"].map(read).concat();
     assert!(output.status.success(), "{}{}{}", output.status, text(&output.stderr), said());
     eprintln!("the API over two hosts: {:?}", begun.elapsed());
     let answers = read("calls");

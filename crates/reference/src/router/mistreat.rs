@@ -15,7 +15,13 @@ impl Router {
     pub(super) fn mistreat(&mut self, served: Served) {
         let Served { slot, arrived, end, ingress, mut port, contents } = served;
         self.truth.test_frames += 1;
-        let number = self.truth.test_frames;
+        let number = if self.faults.by_port {
+            let arrived = &mut self.ports[ingress].test_frames;
+            *arrived += 1;
+            *arrived
+        } else {
+            self.truth.test_frames
+        };
         // Do this before the drops, because the load counts arrivals.
         let low = self.faults.drop_at_low_load.filter(|f| self.load.is_low(f, arrived));
         if is_nth(number, self.faults.drop_every) {

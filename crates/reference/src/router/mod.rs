@@ -140,6 +140,8 @@ struct Port {
     /// Replaces the line if the port has classes.
     classes: Option<Box<ClassLine<OnLine>>>,
     parked: VecDeque<Parked>,
+    /// Frames from this port on which faults could act since the faults were set, for [`Faults::by_port`].
+    test_frames: u64,
     counters: PortCounters,
 }
 
@@ -206,6 +208,7 @@ impl Router {
             input: InputQueue::default(),
             classes: None,
             parked: VecDeque::new(),
+            test_frames: 0,
             counters: PortCounters::default(),
         });
         let classes = match config.capacity_pps {
@@ -279,8 +282,8 @@ impl Router {
         Ok(router)
     }
 
-    /// Changes the faults from now on. The numbering of frames continues; the device's own frames start after one
-    /// interval.
+    /// Changes the faults from now on. The numbering of frames continues, unless it is that of [`Faults::by_port`]; the
+    /// device's own frames start after one interval.
     ///
     /// # Errors
     /// [`ConfigError`] if a fault contains a port that does not exist or a capacity that is out of range.
@@ -303,6 +306,7 @@ impl Router {
         if let Some(rsvp) = &mut self.rsvp {
             rsvp.forget_at(faults.forget_lsp_on_refresh);
         }
+        self.ports.iter_mut().for_each(|port| port.test_frames = 0);
         self.faulty = faults.act_on_frames();
         self.faults = faults;
         Ok(())

@@ -227,6 +227,36 @@ fn faults_combine_in_their_order() {
 }
 
 #[test]
+fn frames_numbered_by_port_do_not_depend_on_other_ports() {
+    let faults = Faults { by_port: true, drop_every: 7, duplicate_every: 10, ..Faults::default() };
+    // The frames of port 0, alone or between two frames of port 1 each, and after frames that were sent before the faults were set.
+    let of_port_0 = |others: u64, earlier: u32| {
+        let mut bench = Bench::new(config(3));
+        let [from_0, from_1] = [0, 1].map(|port| Test { size: 128, ..Test::new(port, 2, Family::Ipv4) });
+        for number in 0..earlier {
+            bench.offer(Instant(SECOND / 2 + u64::from(number) * GAP), 0, &from_0.frame(FRAMES + number));
+        }
+        bench.run_until(Instant(SECOND - 1));
+        bench.sent.clear();
+        bench.router.set_faults(faults.clone()).unwrap();
+        for number in 1..=FRAMES {
+            let at = SECOND + u64::from(number) * GAP;
+            (0..others).for_each(|i| bench.offer(Instant(at + i), 1, &from_1.frame(2 * FRAMES)));
+            bench.offer(Instant(at + others), 0, &from_0.frame(number));
+        }
+        bench.run_until(Instant(2 * SECOND));
+        bench.check_sums();
+        let mut sent = numbers(&bench.sent);
+        sent.retain(|number| *number <= FRAMES);
+        sent
+    };
+    let twice = |n: u32| std::iter::repeat_n(n, if n % 10 == 0 { 2 } else { 1 });
+    let alone: Vec<_> = all_but(|n| n % 7 == 0).into_iter().flat_map(twice).collect();
+    assert_eq!(of_port_0(0, 0), alone);
+    assert_eq!(of_port_0(2, 3), alone);
+}
+
+#[test]
 fn faults_leave_other_protocols_alone() {
     let mut bench = Bench::new(Config { faults: Faults { drop_every: 1, ..Faults::default() }, ..config(2) });
     let mut frame = Test::new(0, 1, Family::Ipv4).frame(0);

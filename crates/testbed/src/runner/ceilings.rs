@@ -14,7 +14,7 @@ use drophammer_lab::receiving;
 use drophammer_methods::parameters::{
     DIRECTION, DRAIN, EXTENSIONS, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, LABEL_STACK, LABELS, PAUSE,
 };
-use drophammer_methods::pattern::{self, Pattern};
+use drophammer_methods::pattern::{self, Limits, Pattern};
 use drophammer_methods::ping_delay::OwnDelays;
 use drophammer_methods::selftest::TRIAL_DURATION;
 use drophammer_methods::table::TableSpec;
@@ -23,6 +23,7 @@ use drophammer_methods::{Method, TestError, Testbed, columns, tester_ceiling};
 use drophammer_model::environment::{DutRecord, TESTER, TESTER_KIND};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Percent;
+use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Record, TestRecord, TestStatus, TrialRecord};
 use drophammer_model::registry::Arrivals;
 use drophammer_model::size::PacketSize;
@@ -255,8 +256,13 @@ columns! {
 const OFFERED: TableSpec<OfferedRow> =
     TableSpec::new("offered_load", "What the tester can offer on these ports, per sending port");
 
+/// Returns the ceiling of a tester that was asked for line rate and offered this rate: none if only the line limited it.
+fn sending_ceiling(limits: &Limits, offered: FrameRate) -> Option<FrameRate> {
+    (!limits.at_line_rate(offered)).then_some(offered)
+}
+
 /// Measures what the tester can send through these ports if no loop provides a ceiling: it sends into the DUT as fast
-/// as the ports accept. The result limits the loads of tests. It does not show what the tester can receive.
+/// as the ports accept. The result limits the loads of tests, unless it is line rate. It does not show what the tester can receive.
 pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite: &Suite) -> Result<(), TestError> {
     setup.begin_own("offered_load", setup.left);
     let begun = Instant::now();
@@ -266,13 +272,14 @@ pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite
     for params in ceiling_params(suite, |_| true) {
         for size in FRAME_SIZES.get(&params) {
             let pattern = Pattern::new(size, &params);
-            let load = Load::Maximum { limit_pps: pattern.limits(setup).line.pps() };
+            let limits = pattern.limits(setup);
+            let load = Load::Maximum { limit_pps: limits.line.pps() };
             let purpose = format!("what the tester can offer, {}", pattern.size_text());
             let seconds = TRIAL_DURATION.seconds(&params);
             match pattern.trial(setup.ports(), purpose, load, seconds).and_then(|spec| setup.trial(&spec)) {
                 Ok(result) => {
                     let offered = result.offered_load();
-                    found.insert(pattern.key(), offered);
+                    found.extend(sending_ceiling(&limits, offered).map(|ceiling| (pattern.key(), ceiling)));
                     let row = OfferedRow {
                         frame_size: pattern.size.clone(),
                         protocol: pattern.protocol(),
@@ -299,4 +306,18 @@ pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite
         outcome,
     }));
     setup.observer().record(&record).map_err(TestError::Store)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::Medium;
+
+    #[test]
+    fn a_tester_that_offers_line_rate_has_no_ceiling() {
+        let line = FrameRate(10_000.0);
+        let limits = Limits { line, medium: Medium::default(), ceiling: None, max: line, retreated: false };
+        assert_eq!(sending_ceiling(&limits, FrameRate(9_995.0)), None);
+        assert_eq!(sending_ceiling(&limits, FrameRate(9_900.0)), Some(FrameRate(9_900.0)));
+    }
 }

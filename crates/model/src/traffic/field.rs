@@ -126,6 +126,36 @@ impl<T: FieldValue> Field<T> {
     pub fn first(&self) -> T {
         self.at(0)
     }
+
+    /// The field with the values of frames `first`, `first + step`, `first + 2 * step` and so on, if `first` is less than `step`. `None` if
+    /// that would be a list of more than [`LONGEST_LIST`] values.
+    ///
+    /// # Panics
+    /// The field does not pass [`Field::check`].
+    pub fn every(&self, first: u64, step: u64) -> Option<Field<T>> {
+        let round = match self {
+            Field::Value(_) => return Some(self.clone()),
+            Field::Increment { step: each, count, .. } if count.is_multiple_of(step) && *count > step => {
+                let each = T::from_bits(each.to_bits().wrapping_mul(step.into()));
+                return Some(Field::Increment { start: self.at(first), step: each, count: count / step });
+            }
+            Field::Values(values) => values.len() as u64,
+            Field::Increment { count, .. } | Field::Random { count, .. } => *count,
+        };
+        let length = round / gcd(round, step);
+        if length > LONGEST_LIST {
+            return None;
+        }
+        let values: Vec<T> = (0..length).map(|i| self.at(first + i * step)).collect();
+        Some(if let [value] = values[..] { Field::Value(value) } else { Field::Values(values) })
+    }
+}
+
+/// Most values in a list made by [`Field::every`].
+const LONGEST_LIST: u64 = 65_536;
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// A [`Field`] of any value type: values are numbers below two to the power of [`AnyField::width`].
@@ -405,6 +435,31 @@ mod tests {
             let error = read::<Bits<6>>(yaml).unwrap_err();
             assert!(error.contains(part), "{yaml}: {error}");
         }
+    }
+
+    proptest! {
+        #[test]
+        fn a_share_of_the_frames_has_their_values(
+            first: u8, step in 1u64..20, count in 1u64..60, start: u16, each: u16, values in proptest::collection::vec(any::<u16>(), 1..40)
+        ) {
+            let first = u64::from(first) % step;
+            let random = Field::Random { min: 0, max: 1_000, count, seed: 3 };
+            for field in [Field::Increment { start, step: each, count }, Field::Values(values), random, Field::Value(start)] {
+                let share = field.every(first, step).unwrap();
+                prop_assert!(share.check().is_ok());
+                for i in 0..200 {
+                    prop_assert_eq!(share.at(i), field.at(first + i * step), "{:?} {:?} {}", &field, &share, i);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_of_many_values_is_short_or_none() {
+        let many = |count| Field::Increment { start: 7u32, step: 2, count };
+        assert_eq!(many(1_000_000).every(3, 4), Some(Field::Increment { start: 13, step: 8, count: 250_000 }));
+        assert_eq!(many(4).every(3, 8), Some(Field::Value(13)));
+        assert_eq!(many(1_000_000).every(1, 3), None);
     }
 
     #[test]

@@ -59,6 +59,8 @@ impl Member for Vec<Extension> {
 trait Slot {
     fn get(&self) -> Option<&dyn AnyField>;
     fn put(&mut self, bits: u128);
+    /// [`Field::every`]. Returns false if the field keeps its values.
+    fn share(&mut self, first: u64, step: u64) -> bool;
 }
 
 impl<T: FieldValue> Slot for Field<T> {
@@ -68,6 +70,12 @@ impl<T: FieldValue> Slot for Field<T> {
     fn put(&mut self, bits: u128) {
         *self = Field::Value(T::from_bits(bits));
     }
+    fn share(&mut self, first: u64, step: u64) -> bool {
+        let shared = self.every(first, step);
+        let is_shared = shared.is_some();
+        shared.into_iter().for_each(|field| *self = field);
+        is_shared
+    }
 }
 
 impl<T: FieldValue> Slot for Auto<T> {
@@ -76,6 +84,9 @@ impl<T: FieldValue> Slot for Auto<T> {
     }
     fn put(&mut self, bits: u128) {
         *self = Some(Field::Value(T::from_bits(bits)));
+    }
+    fn share(&mut self, first: u64, step: u64) -> bool {
+        self.as_mut().is_none_or(|field| field.share(first, step))
     }
 }
 
@@ -150,6 +161,24 @@ macro_rules! headers {
                 match self {
                     $(Header::$header(header) => vec![$($((FieldName::$name, header.$member.get()),)?)*],)*
                     Header::Raw(_) => Vec::new(),
+                }
+            }
+
+            /// Gives all fields the values of frames `first`, `first + step` and so on: see [`Field::every`]. Returns false if a
+            /// field has too many values, and keeps them.
+            pub fn share(&mut self, first: u64, step: u64) -> bool {
+                match self {
+                    $(Header::$header(header) => {
+                        #[allow(unused_mut)]
+                        let mut all = true;
+                        $($(
+                            let _ = FieldName::$name;
+                            all &= header.$member.share(first, step);
+                        )?)*
+                        let _ = header;
+                        all
+                    })*
+                    Header::Raw(_) => true,
                 }
             }
 

@@ -45,6 +45,8 @@ pub struct Stream {
     pub program: Program,
     /// Total length of the frames in one round, with FCS, in bytes.
     pub sizes: Vec<u64>,
+    /// Its number among the streams that take turns in a direction of the flow, and their number: it has every so many frames.
+    pub turn: (usize, usize),
     /// Time that a frame takes on the line to the receiver, in ns, if latency does not contain it.
     pub line_ns: f64,
 }
@@ -202,6 +204,7 @@ impl<'a> FlowBuilder<'a, '_> {
         share: (usize, usize),
     ) -> Option<Stream> {
         let mut headers = packet.to_vec();
+        self.share(&mut headers, share);
         if headers.first().is_none_or(|first| first.kind() != HeaderKind::Ethernet) {
             if !headers.is_empty() {
                 self.wrong("packet", "the first header must be `ethernet`");
@@ -239,7 +242,19 @@ impl<'a> FlowBuilder<'a, '_> {
             cycle: flow.tags.of_place.len() as u32,
             ..FlowSpec::new(group, from.port, to.port, sources, destinations)
         };
-        Some(Stream { spec, gateway, label, program, sizes, line_ns })
+        Some(Stream { spec, gateway, label, program, sizes, turn: share, line_ns })
+    }
+
+    /// Gives the headers of a pair of ends the values of its frames: the pairs take turns in sending the frames of the flow.
+    fn share(&mut self, headers: &mut [Header], (number, count): (usize, usize)) {
+        let mut all = true;
+        headers.iter_mut().for_each(|header| all &= header.share(number as u64, count as u64));
+        if !all && number == 0 {
+            self.warnings.push(format!(
+                "{}.packet: a field has too many values to share them between {count} pairs, so each pair sends all of them",
+                self.path
+            ));
+        }
     }
 
     /// Time that a frame takes on this line, in ns. The tester sees whole frames, so latency until the first bit is shorter by

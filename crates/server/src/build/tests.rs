@@ -201,6 +201,41 @@ fn a_flow_both_ways_has_its_ends_reversed() {
 }
 
 #[test]
+fn pairs_of_devices_share_the_values_of_a_flow() {
+    let devices = json!([
+        device("p1", "10.0.1.2", "10.0.1.1", 1),
+        device("p1", "10.0.3.2", "10.0.3.1", 3),
+        device("p2", "10.0.2.2", "10.0.2.1", 2),
+        device("p2", "10.0.4.2", "10.0.4.1", 4),
+    ]);
+    let flow = |source_port: Value| {
+        let numbers = json!({"src_port": source_port, "dst_port": {"values": [7, 8, 9]}});
+        let flow = json!({
+            "name": "f", "packet": [{"ethernet": {}}, {"ipv4": {}}, {"udp": numbers}],
+            "tx_rx": {"device": {"mode": "one_to_one", "tx_names": ["a1", "a3"], "rx_names": ["a2", "a4"]}},
+        });
+        built(json!({"ports": ports(), "devices": devices, "flows": [flow]})).unwrap()
+    };
+    let ports_of = |built: &Built| -> Vec<[Field<u16>; 2]> {
+        let udp = |stream: &super::flows::Stream| match stream.spec.headers.last() {
+            Some(Header::Udp(udp)) => [udp.source_port.clone(), udp.destination_port.clone()],
+            other => panic!("{other:?}"),
+        };
+        built.flows[0].streams.iter().map(udp).collect()
+    };
+    let two = flow(json!({"increment": {"start": 5000, "count": 2}}));
+    assert_eq!(
+        ports_of(&two),
+        [[Field::Value(5_000), Field::Values(vec![7, 9, 8])], [Field::Value(5_001), Field::Values(vec![8, 7, 9])]]
+    );
+    assert_eq!((two.flows[0].streams[1].turn, two.warnings.len()), ((1, 2), 0));
+    // Frames of one stream are every second frame of the flow.
+    let four = flow(json!({"increment": {"start": 1, "step": 3, "count": 4}}));
+    let pair = |start| Field::Increment { start, step: 6, count: 2 };
+    assert_eq!(ports_of(&four).into_iter().map(|[source, _]| source).collect::<Vec<_>>(), [pair(1), pair(4)]);
+}
+
+#[test]
 fn devices_without_headers_exchange_empty_packets() {
     let devices = json!([device("p1", "10.0.1.2", "10.0.1.1", 1), device("p2", "10.0.2.2", "10.0.2.1", 2)]);
     let ends = json!({"device": {"tx_names": ["d1"], "rx_names": ["d2"]}});

@@ -11,6 +11,8 @@ pub struct Stream {
     pub row: usize,
     pub from: PortIndex,
     pub sizes: Vec<u64>,
+    /// See [`crate::build::flows::Stream::turn`].
+    pub turn: (usize, usize),
     /// Its number in the traffic; `None` if its gateway was unknown when the traffic began.
     pub number: Option<usize>,
     /// Frames sent in the traffic, and how many of them before it started.

@@ -48,13 +48,21 @@ impl Tagged {
         self.last = last;
     }
 
-    /// Counts of the traffic: `streams` are numbers and sizes of the row's streams.
-    pub fn whole<'a>(&self, places: &Places, streams: impl Iterator<Item = (Option<usize>, &'a [u64])>) -> Vec<Counts> {
+    /// Counts of the traffic: `streams` are numbers, sizes and [turns](crate::build::flows::Stream::turn) of the row's streams.
+    pub fn whole<'a>(
+        &self,
+        places: &Places,
+        streams: impl Iterator<Item = (Option<usize>, &'a [u64], (usize, usize))>,
+    ) -> Vec<Counts> {
         let mut all = vec![Counts::default(); self.count];
-        for (number, sizes) in streams {
+        if self.of_place.is_empty() {
+            return all;
+        }
+        for (number, sizes, (first, step)) in streams {
             let Some(places) = number.and_then(|number| places.get(&number)) else { continue };
-            for (at, (place, combination)) in places.iter().zip(&self.of_place).enumerate() {
-                all[*combination].add_place(place, bytes(sizes, at, places.len(), place.offered));
+            for (at, place) in places.iter().enumerate() {
+                let combination = self.of_place[(first + at * step) % self.of_place.len()];
+                all[combination].add_place(place, bytes(sizes, at, places.len(), place.offered));
             }
         }
         all

@@ -168,6 +168,7 @@ impl Flows {
                     row,
                     from: spec.from,
                     sizes: stream.sizes.clone(),
+                    turn: stream.turn,
                     number: None,
                     offered: 0,
                     base: 0,
@@ -772,7 +773,7 @@ impl Flows {
 /// Counts of a row by combination of its tagged values.
 fn by_combination(streams: &[Stream], row: &Row, places: &Places) -> Vec<Counts> {
     let own = row.streams.iter().map(|i| &streams[*i]);
-    row.tagged.whole(places, own.map(|stream| (stream.number, stream.sizes.as_slice())))
+    row.tagged.whole(places, own.map(|stream| (stream.number, stream.sizes.as_slice(), stream.turn)))
 }
 
 /// Latencies of the running traffic at a row, or of the last one.

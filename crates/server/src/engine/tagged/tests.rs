@@ -278,3 +278,15 @@ fn mistakes_have_their_path() {
         assert_eq!(wanted(tagged).err(), Some(vec![error.to_owned()]));
     }
 }
+
+#[test]
+fn streams_that_take_turns_have_every_so_many_places() {
+    let tags = Tags { names: vec!["t".into()], combinations: vec![vec![7], vec![8], vec![9]], of_place: vec![0, 1, 2] };
+    let tagged = Tagged::new(&tags);
+    let place = |offered| PlaceCounts { offered, ..PlaceCounts::default() };
+    let places: Places = [(4, vec![place(50), place(60), place(70)]), (5, vec![place(1), place(2), place(3)])].into();
+    let streams = [(Some(4), &[100][..], (0, 2)), (Some(5), &[100][..], (1, 2)), (None, &[100][..], (0, 1))];
+    // The first stream has frames 0, 2 and 4 of the flow, and the second one frames 1, 3 and 5.
+    let offered: Vec<u64> = tagged.whole(&places, streams.into_iter()).iter().map(|counts| counts.frames_tx).collect();
+    assert_eq!(offered, [50 + 2, 70 + 1, 60 + 3]);
+}

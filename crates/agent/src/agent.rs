@@ -251,7 +251,7 @@ impl Host {
         });
         let Some((worker, trial, terms, captures)) = lent else { return Reply::NotLent };
         let done = match what {
-            What::Plan { attempt, job } => plan(&worker, &trial, attempt, job).await.map(|()| Reply::Done),
+            What::Plan { attempt, job } => plan(&worker, &trial, attempt, job).await,
             What::Start { attempt, at_ns, early_ns } => {
                 let agreed = Agreed { start: Instant(at_ns), early: Duration::from_nanos(early_ns) };
                 start(&worker, &trial, attempt, agreed).await.map(|()| Reply::Done)
@@ -445,8 +445,10 @@ fn has_carrier(interface: &str) -> Result<bool, String> {
     Ok(of("carrier").is_ok_and(|carrier| carrier.trim() == "1"))
 }
 
+const PORTS_FAILED: &str = "the ports of this host failed";
+
 async fn answer<T>(answer: Answer<T>) -> Result<T, String> {
-    answer.await.map_err(|_| "the ports of this host failed".to_owned())?
+    answer.await.map_err(|_| PORTS_FAILED)?
 }
 
 async fn plan(
@@ -454,14 +456,15 @@ async fn plan(
     trial: &Mutex<Trial<Live>>,
     attempt: u64,
     job: Box<drophammer_rig::Job>,
-) -> Result<(), String> {
+) -> Result<Reply, String> {
     let planned = {
         let mut trial = locked(trial);
         trial.plan(attempt)?.iter().for_each(Live::end);
         // Sending under the lock makes plans reach the thread in the order of their numbers.
         order(worker, |reply| Work::Plan(job, reply))?
     };
-    answer(planned).await
+    let planned = planned.await.map_err(|_| PORTS_FAILED)?;
+    Ok(planned.map_or_else(Reply::Impossible, |()| Reply::Done))
 }
 
 async fn start(worker: &Worker, trial: &Mutex<Trial<Live>>, attempt: u64, agreed: Agreed) -> Result<(), String> {

@@ -374,9 +374,7 @@ impl Bond {
     }
 
     fn lost(&self, host: &Host, why: impl std::fmt::Display) -> PortError {
-        let interface = host.ports.first().map_or("", |(interface, _)| interface);
-        let source = std::io::Error::other(format!("{why}"));
-        PortError::Lost { interface: format!("{}/{interface}", host.name), source }
+        failed(host, std::io::Error::other(format!("{why}")))
     }
 
     /// Asks an agent, and returns its reply.
@@ -469,11 +467,17 @@ impl Bond {
             let host = &bond.hosts[number];
             let plan = || What::Plan { attempt: bond.attempt, job: Box::new(job.clone()) };
             // The agent may have been restarted, may have given up the controller, or its ports may have failed.
-            if bond.request(host, plan(), LONG).await? == Reply::Done {
-                return Ok(());
+            let mut reply = bond.request(host, plan(), LONG).await?;
+            if !matches!(reply, Reply::Done | Reply::Impossible(_)) {
+                bond.lend(number).await?;
+                reply = bond.demand(host, plan(), LONG).await?;
             }
-            bond.lend(number).await?;
-            bond.demand(host, plan(), LONG).await.map(drop)
+            match reply {
+                Reply::Impossible(why) => {
+                    Err(failed(host, std::io::Error::new(IMPOSSIBLE, format!("agent {}: {why}", host.name))))
+                }
+                _ => Ok(()),
+            }
         };
         try_join_all((0..bond.hosts.len()).map(plan)).await?;
         // States received before a host's answer are about an earlier attempt, and the answer itself shows that the
@@ -595,6 +599,18 @@ impl Bond {
     }
 }
 
+fn failed(host: &Host, source: std::io::Error) -> PortError {
+    let interface = host.ports.first().map_or("", |(interface, _)| interface);
+    PortError::Lost { interface: format!("{}/{interface}", host.name), source }
+}
+
+/// Kind of the error if a host cannot plan a trial. Waiting does not help then.
+const IMPOSSIBLE: std::io::ErrorKind = std::io::ErrorKind::InvalidInput;
+
+fn is_impossible(error: &PortError) -> bool {
+    matches!(error, PortError::Lost { source, .. } if source.kind() == IMPOSSIBLE)
+}
+
 async fn ask(link: &Link, host: &str, request: &Request, patience: Duration) -> Result<Reply, Problem> {
     let request = NatsRequest::new().payload(encode(request).into()).timeout(Some(patience));
     let reply = link.client.send_request(format!("drophammer.agent.{host}"), request).await;
@@ -616,7 +632,7 @@ impl Far for Bond {
                 // an attempt, its frames could be counted in the next attempt, which therefore needs its own key.
                 Err(e) if !self.launched && begun.elapsed() < RETURN && locked(&self.heard).lost.is_none() => {
                     self.abandon();
-                    if begun.elapsed() + AGAIN >= RETURN {
+                    if is_impossible(&e) || begun.elapsed() + AGAIN >= RETURN {
                         return Err(e);
                     }
                     std::thread::sleep(AGAIN);

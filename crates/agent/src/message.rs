@@ -289,6 +289,8 @@ pub enum Reply {
     Captured(String, usize),
     /// The ports are not, or no longer, lent under this lease.
     NotLent,
+    /// The trial cannot be planned.
+    Impossible(String),
     /// The request cannot be carried out.
     Refused(String),
 }

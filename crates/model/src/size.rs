@@ -16,8 +16,10 @@ pub const MIN_IPV6_PACKET: u16 = 60;
 /// Largest frame that the tester builds, FCS included.
 pub const MAX_FRAME: u16 = 9_216;
 
-/// Maximum number of parts of a mix.
+/// Maximum number of parts of a mix that is written as text.
 pub const MAX_MIX_PARTS: usize = 64;
+/// Maximum number of parts of any mix.
+pub const MAX_SIZES: usize = 256;
 /// Maximum number of frames in one round of a mix, so that [`PacketSize::round`] can compute with 32 bits.
 pub const MAX_MIX_FRAMES: u64 = 10_000;
 
@@ -85,39 +87,62 @@ impl FromStr for FrameSize {
 /// or `imix:` with any other genome (`imix:aaaaaaadddg`), counts (`imix:7x64,4x570,1x1518`) or weights, with or without
 /// `%` (`imix:58.33x64,33.33x570,8.33x1518`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "SizeText", into = "String")]
+#[serde(try_from = "Written", into = "Written")]
 pub enum PacketSize {
     /// All frames have the same size.
     Fixed(FrameSize),
     /// A repeating sequence.
     Mix {
-        /// The mix as the user wrote it.
+        /// The mix as the user wrote it, or any other words for it.
         name: String,
         /// Each size with its number of frames per round; never empty, counts never 0.
         parts: Vec<(FrameSize, u16)>,
     },
 }
 
-#[derive(Deserialize)]
+/// A size in a file or a message: its name, and the parts of a mix if they do not follow from its name.
+#[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum SizeText {
+enum Written {
     Number(u16),
     Text(String),
+    Parts { name: String, parts: Vec<(String, u16)> },
 }
 
-impl TryFrom<SizeText> for PacketSize {
+impl TryFrom<Written> for PacketSize {
     type Error = QuantityError;
-    fn try_from(raw: SizeText) -> Result<Self, Self::Error> {
-        match raw {
-            SizeText::Number(n) => n.to_string().parse(),
-            SizeText::Text(t) => t.parse(),
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        match written {
+            Written::Number(n) => n.to_string().parse(),
+            Written::Text(text) => text.parse(),
+            Written::Parts { name, parts } => {
+                let frames: u64 = parts.iter().map(|(_, n)| u64::from(*n)).sum();
+                if !(1..=MAX_SIZES).contains(&parts.len())
+                    || parts.iter().any(|(_, n)| *n == 0)
+                    || frames > MAX_MIX_FRAMES
+                {
+                    return Err(QuantityError(format!(
+                        "the mix `{name}` has {} parts and {frames} frames in a round; write 1 to {MAX_SIZES} parts and at most \
+                         {MAX_MIX_FRAMES} frames, none of them 0",
+                        parts.len()
+                    )));
+                }
+                let parts: Result<_, _> = parts.into_iter().map(|(size, n)| Ok((size.parse()?, n))).collect();
+                Ok(PacketSize::Mix { name, parts: parts? })
+            }
         }
     }
 }
 
-impl From<PacketSize> for String {
-    fn from(size: PacketSize) -> String {
-        size.to_string()
+impl From<PacketSize> for Written {
+    fn from(size: PacketSize) -> Written {
+        let name = size.to_string();
+        match &size {
+            PacketSize::Mix { parts, .. } if name.parse().ok().as_ref() != Some(&size) => {
+                Written::Parts { name, parts: parts.iter().map(|(size, n)| (size.to_string(), *n)).collect() }
+            }
+            _ => Written::Text(name),
+        }
     }
 }
 
@@ -381,6 +406,31 @@ mod tests {
             "imix:2000000000x64",
         ] {
             assert!(text.parse::<PacketSize>().is_err(), "{text} must be refused");
+        }
+    }
+
+    #[test]
+    fn a_mix_with_other_parts_than_its_name_is_written_with_them() {
+        let mix = |name: &str, parts: &[(u16, u16)]| PacketSize::Mix {
+            name: name.into(),
+            parts: parts.iter().map(|(size, n)| (FrameSize::Frame(*size), *n)).collect(),
+        };
+        let many: Vec<_> = (0..256).map(|i| (64 + i, 1)).collect();
+        for size in [
+            mix("128 to 132", &[(132, 1), (130, 1), (128, 1)]),
+            mix("imix:7x64,1x1518", &[(68, 7), (1518, 1)]),
+            mix("64 to 319", &many),
+        ] {
+            let json = serde_json::to_string(&size).unwrap();
+            assert_eq!(serde_json::from_str::<PacketSize>(&json).unwrap(), size, "{json}");
+        }
+        for (size, n) in [("63", 1), ("64", 0), ("64", 10_001), ("imix", 1)] {
+            let json = serde_json::json!({"name": "a", "parts": [[size, n]]});
+            assert!(serde_json::from_value::<PacketSize>(json).is_err(), "{n} frames of {size}");
+        }
+        for parts in [0, 257] {
+            let json = serde_json::json!({"name": "a", "parts": vec![("64", 1); parts]});
+            assert!(serde_json::from_value::<PacketSize>(json).is_err(), "{parts} parts");
         }
     }
 

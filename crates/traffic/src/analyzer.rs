@@ -42,7 +42,7 @@ use drophammer_port::Arrival;
 use drophammer_wire::signature::{Signature, TrialKey, unwrap_time};
 pub(crate) use extras::FlowExtras;
 use misdelivered::Misdeliveries;
-use received::{Arrivals, Bins, latency};
+use received::{Arrivals, Bins};
 use std::sync::Arc;
 
 /// Classification of a frame.
@@ -368,7 +368,7 @@ impl Analyzer {
         let departure = departure(signature.time, arrival.at, self.ahead);
         if let Some(extras) = self.extras.get_mut(place) {
             let (at, bytes) = (arrival.at.0, arrival.frame.len() as u32);
-            if let Some(variation) = extras.take(sequence, latency(departure, at), at, bytes) {
+            if let Some(variation) = extras.take(sequence, at.saturating_sub(departure), at, bytes) {
                 group.vary(variation);
             }
             if elsewhere {
@@ -538,7 +538,7 @@ const AHEAD: u64 = 1_000_000;
 const AHEAD_BETWEEN_HOSTS: u64 = 1_000_000_000;
 
 /// Returns the full departure time. It is after the arrival by up to `ahead` ns if the clocks say so.
-#[inline]
+#[inline(always)]
 fn departure(time: u32, at: Instant, ahead: u64) -> u64 {
     let departure = unwrap_time(time, at.0);
     if at.0.wrapping_sub(departure) > u64::from(u32::MAX) - ahead { departure.wrapping_add(1 << 32) } else { departure }

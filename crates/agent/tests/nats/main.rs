@@ -16,11 +16,11 @@ mod twice;
 use anew::{Case, Checked};
 use bench::{Bed, agent, agents, controller, ensure, spec};
 use drophammer_agent::link::Access;
-use drophammer_model::trial::TrialResult;
+use drophammer_model::trial::{TrialResult, TrialSpec};
 use drophammer_rig::{Lender as _, Until};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Runs this program as a case, or as one of its helper processes.
 fn main() -> ExitCode {
@@ -30,6 +30,7 @@ fn main() -> ExitCode {
     let case = |name: &str, body: fn() -> Checked| Case::alone(name, body).waits();
     let cases = vec![
         case("a_trial_on_two_agents_counts_every_frame_and_its_records_are_stored", counts),
+        case("a_trial_that_a_host_cannot_plan_fails_without_waiting_for_the_host", impossible),
         case("ports_are_held_by_one_controller_at_a_time", leases),
         case("another_version_is_refused_with_both_named", versions),
         case("an_nkey_opens_a_server_that_knows_it_and_nothing_else_does", nkey),
@@ -82,6 +83,19 @@ fn counts() -> Checked {
     }
     let records = bed.records()?;
     ensure(records == 4, format!("{records} records of two trials on two hosts"))
+}
+
+fn impossible() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = agents(&bed)?;
+    let mut bench = bench::rig(&bed, "tester")?;
+    let begun = Instant::now();
+    let wrong = TrialSpec { drain_s: -1.0, ..spec(Duration::from_millis(200)) };
+    let why = bench.run(&wrong).err().ok_or("a trial with a negative time has a result")?;
+    ensure(why.contains("agent host") && why.contains("is negative"), &why)?;
+    // It would wait 45 s for a host that is gone.
+    ensure(begun.elapsed() < Duration::from_secs(20), format!("{why}, after {:?}", begun.elapsed()))?;
+    bench::whole(&mut bench)
 }
 
 fn leases() -> Checked {

@@ -229,7 +229,8 @@ call POST /control/state '{"port": {"link": {"state": "up", "port_names": ["p1"]
 transmit stop
 transmit start '"fixed"'
 stopped fixed
-call POST /config "$(sed 's/"udp": {}/"udp": {"dst_port": {"values": [1, 2, 3, 4], "metric_tags": [{"name": "port"}]}}/' config)"
+call POST /config "$(sed 's/"udp": {}/"udp": {"dst_port": {"values": [1, 2, 3, 4], "metric_tags": [{"name": "port"}]}}/
+    s/"fixed": 128/"increment": {"start": 128, "end": 132, "step": 2}/' config)"
 transmit start '"fixed"'
 until call POST /monitor/metrics '{"flow": {"flow_names": ["fixed"]}}' | tee last | grep -q '"transmit":"stopped"'; do sleep 0.05; done
 cat last
@@ -346,6 +347,8 @@ fn the_api_serves_ports_of_other_hosts_with_exact_counts_and_captures() {
     // Frames were lost while the link was down.
     let counts = ["frames_tx", "frames_rx"].map(|key| count(again, "endless", key));
     assert!(counts[0] > counts[1], "{again}");
+    // 334 frames of 128 bytes, 333 of 130 and 333 of 132.
+    assert_eq!(["bytes_tx", "bytes_rx"].map(|key| count(tagged, "fixed", key)), [129_998; 2], "{tagged}");
     let tagged = row(tagged, "fixed")["tagged_metrics"].as_array().unwrap_or_else(|| panic!("{tagged}")).iter();
     let frames = |of: &Value| ["frames_tx", "frames_rx"].map(|key| of[key].as_u64().unwrap());
     assert!(

@@ -2,15 +2,32 @@
 
 use crate::common::pages::{example, examples, pages, root, suites};
 use crate::common::{commands, good, run, text};
+use std::collections::HashSet;
 
-/// Targets of links, except pictures.
-fn links(text: &str) -> Vec<&str> {
+/// Targets of links within the project, except pictures: a path, `#` and a place in that page, or one of them.
+fn targets(text: &str) -> impl Iterator<Item = &str> {
     let ends = text.match_indices("](");
     let targets = ends.filter_map(|(i, _)| {
         let picture = text[..i].rfind('[').is_some_and(|open| text[..open].ends_with('!'));
         (!picture).then(|| text[i + 2..].split(')').next()).flatten()
     });
-    targets.filter(|t| !t.contains("://") && !t.starts_with('#')).map(|t| t.split('#').next().unwrap()).collect()
+    targets.filter(|target| !target.contains("://"))
+}
+
+/// Paths of links.
+fn links(text: &str) -> Vec<&str> {
+    targets(text).filter(|t| !t.starts_with('#')).map(|t| t.split('#').next().unwrap()).collect()
+}
+
+/// Places in a page that a link can name: headings, with names as on GitHub, and marks.
+fn places(text: &str) -> HashSet<String> {
+    let lines = text.split("```").step_by(2).flat_map(str::lines);
+    let headings = lines.filter_map(|line| line.strip_prefix('#')).map(|line| {
+        let title = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        title.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+    });
+    let marks = text.match_indices("<a ").filter_map(|(i, _)| text[i..].split('"').nth(1)).map(str::to_owned);
+    headings.chain(marks).collect()
 }
 
 #[test]
@@ -50,9 +67,17 @@ fn links_lead_somewhere() {
         let folder = root().join(&page);
         let folder = folder.parent().unwrap();
         broken.extend(links(&text).into_iter().filter(|l| !folder.join(l).exists()).map(|l| format!("{page}: {l}")));
+        for (path, place) in targets(&text).filter_map(|target| target.split_once('#')) {
+            let other = (!path.is_empty()).then(|| std::fs::read_to_string(folder.join(path)).unwrap_or_default());
+            if !places(other.as_ref().unwrap_or(&text)).contains(place) {
+                broken.push(format!("{page}: {path}#{place}"));
+            }
+        }
     }
     assert_eq!(broken, Vec::<String>::new());
     assert_eq!(links("[a](b.md) ![c](d.png) [e](https://f) [g](h.md#i) [j](#k)"), ["b.md", "h.md"]);
+    let page = "# A\n\n## The tester's `end`\n\n<a id=\"here\"></a>Text\n\n```sh\n# not\n```\n";
+    assert_eq!(places(page), ["a", "the-testers-end", "here"].map(str::to_owned).into());
 }
 
 #[test]

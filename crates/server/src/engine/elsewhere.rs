@@ -18,11 +18,12 @@ pub fn are_named(config: &Config) -> bool {
     config.ports.iter().any(|port| host(port).is_some())
 }
 
-/// True if the ports are on other hosts, which can be reached if `reached` is true. Opens nothing.
+/// True if the ports are on other hosts, which can be reached if `reached` is true. `seed` is that of the bench, because MAC addresses
+/// follow from it. Opens nothing.
 ///
 /// # Errors
 /// Everything that such ports cannot do, and what is wrong with the rest of the configuration, each with its path.
-pub fn check(config: &Config, reached: bool) -> Result<bool, Vec<String>> {
+pub fn check(config: &Config, reached: bool, seed: u64) -> Result<bool, Vec<String>> {
     let errors = Errors::default();
     if !are_named(config) {
         return Ok(false);
@@ -50,7 +51,7 @@ pub fn check(config: &Config, reached: bool) -> Result<bool, Vec<String>> {
         speed: Some(port.speed.unwrap_or(Bandwidth(1_000_000_000))),
         is_virtual: true,
     };
-    let built = build(config, &config.ports.iter().map(link).collect::<Vec<_>>(), 0)?;
+    let built = build(config, &config.ports.iter().map(link).collect::<Vec<_>>(), seed)?;
     check_flows(config, &built).map(|()| true)
 }
 
@@ -90,7 +91,20 @@ mod tests {
             "ports": [{"name": "a", "location": locations[0]}, {"name": "b", "location": locations[1]}],
             "flows": [flow], "events": more["events"],
         });
-        check(&Config::read(document).unwrap(), reached)
+        check(&Config::read(document).unwrap(), reached, 7)
+    }
+
+    #[test]
+    fn a_device_with_a_usual_mac_address_is_none_of_the_tester() {
+        let ethernet = json!({"name": "e", "mac": "02:00:00:00:00:01", "connection": {"port_name": "a"}});
+        let document = json!({
+            "ports": [{"name": "a", "location": "h1/eth1"}], "devices": [{"name": "d", "ethernets": [ethernet]}],
+        });
+        let config = Config::read(document).unwrap();
+        assert_eq!(check(&config, true, 7), Ok(true));
+        // What a bench refuses, the check refuses.
+        let error = "devices: devices `a` and `e` both have MAC address 02:00:00:00:00:01 (untagged): change the address or the tags of one of them";
+        assert_eq!(check(&config, true, 0), Err(vec![error.into()]));
     }
 
     #[test]

@@ -148,7 +148,8 @@ impl Engine {
         let document = if document.is_null() { json!({}) } else { document };
         let config = Config::read(document.clone()).map_err(Failure::validation)?;
         let auto_start = config.auto_start;
-        let elsewhere = elsewhere::check(&config, self.options.lender.is_some()).map_err(Failure::validation)?;
+        let elsewhere =
+            elsewhere::check(&config, self.options.lender.is_some(), self.seed).map_err(Failure::validation)?;
         let names: Vec<String> = config.ports.iter().map(|port| port.interface.clone()).collect();
         // The ports of other hosts belong to their agents.
         let names: Vec<&str> = names.iter().filter(|_| !elsewhere).map(String::as_str).collect();
@@ -197,7 +198,7 @@ impl Engine {
             return Err(Failure::validation(vec!["flows send; stop all flows before you change them".into()]));
         }
         let config = Config::read(document.clone()).map_err(Failure::validation)?;
-        elsewhere::check(&config, self.options.lender.is_some()).map_err(Failure::validation)?;
+        elsewhere::check(&config, self.options.lender.is_some(), self.seed).map_err(Failure::validation)?;
         let warned = self.bench.replace_flows(config, self.seed).map_err(Failure::validation)?;
         self.document = document;
         Ok(warnings(warned))

@@ -3,7 +3,7 @@
 use super::packet::packet;
 use super::read::Object;
 use super::tag::Tags;
-use drophammer_model::size::{FrameSize, MAX_FRAME, MIN_FRAME, PacketSize};
+use drophammer_model::size::{FrameSize, MAX_FRAME, MAX_SIZES, MIN_FRAME, PacketSize};
 use drophammer_model::traffic::Header;
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ pub struct FlowMetrics {
 }
 
 /// Maximum number of sizes of a flow's frames.
-const MOST_SIZES: u64 = 256;
+const MOST_SIZES: u64 = MAX_SIZES as u64;
 /// Smallest and largest frame of the model that this tester sends; smaller ones are enlarged.
 const SIZES: std::ops::RangeInclusive<u64> = 1..=MAX_FRAME as u64;
 

@@ -3,9 +3,10 @@
 
 use super::awaited::{self, Place};
 use super::received::Run;
-use super::{Analyzer, Class, Verdict, departure};
+use super::{AHEAD, Analyzer, Class, Verdict, departure};
 use crate::arriving;
 use crate::intact::{Expected, Found};
+use drophammer_model::quantity::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Arrival, BURST};
 use drophammer_wire::signature::{self, Signature};
@@ -26,15 +27,21 @@ struct Looked {
 impl Looked {
     /// Creates the entry for a frame of the flow at `place` with the signature `found`.
     #[inline(always)]
-    fn of(port: PortIndex, arrival: Arrival<'_>, found: Found, place: u32, ahead: u64) -> Looked {
+    fn of(port: PortIndex, arrival: Arrival<'_>, found: Found, place: u32) -> Looked {
         Looked {
             frame: awaited::frame(port, found.sequence()),
-            departure: departure(found.time(), arrival.at, ahead),
+            departure: departure(found.time(), arrival.at, AHEAD),
             at: arrival.at.0,
             place,
             length: arrival.frame.len() as u32,
         }
     }
+}
+
+/// Returns by how much a frame arrived before it left. Only frames with a latency of 0 can have done that.
+#[cold]
+fn early(looked: &[Looked]) -> u64 {
+    looked.iter().map(|looked| looked.departure.saturating_sub(looked.at)).max().unwrap_or(0)
 }
 
 /// A burst of frames, in cache lines that no other thread writes.
@@ -97,10 +104,23 @@ impl Analyzer {
     #[inline(always)]
     fn look<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
         self.touch(count, &get);
-        if !self.encapsulations.is_empty() {
-            return self.look_behind(port, count, get);
+        if self.encapsulations.is_empty() {
+            self.look_plain(port, count, get);
+        } else {
+            self.look_behind(port, count, get);
         }
-        self.look_plain(port, count, get);
+        if self.ahead > AHEAD {
+            self.allow_ahead(count);
+        }
+    }
+
+    /// Corrects the departures of frames from hosts whose clock may be ahead. It is a pass of its own because the other passes are
+    /// faster with a constant.
+    #[cold]
+    fn allow_ahead(&mut self, count: usize) {
+        for looked in &mut self.looked.0[..count] {
+            looked.departure = departure(looked.departure as u32, Instant(looked.at), self.ahead);
+        }
     }
 
     /// First pass over frames that are expected in plain Ethernet.
@@ -111,7 +131,7 @@ impl Analyzer {
         for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
             let arrival = get(i);
             let found = expected.signature(arrival.frame);
-            *looked = Looked::of(port, arrival, found, self.home.place(found.flow()), self.ahead);
+            *looked = Looked::of(port, arrival, found, self.home.place(found.flow()));
         }
     }
 
@@ -124,7 +144,7 @@ impl Analyzer {
             let arrival = get(i);
             let place = |flow| self.home.place(flow);
             let (found, place) = arriving::find(&mut self.encapsulations, &expected, arrival.frame, place);
-            *looked = Looked::of(port, arrival, found, place, self.ahead);
+            *looked = Looked::of(port, arrival, found, place);
         }
     }
 
@@ -194,7 +214,7 @@ impl Analyzer {
                 },
             }
             taken += 1;
-            let latency = run.add(looked.length, looked.departure, late_ns, looked.at);
+            let latency = looked.at.saturating_sub(looked.departure);
             if let Some(extras) = extras.get_mut(place)
                 && let Some(variation) =
                     extras.take(flows[place].state.unwrap(looked.frame as u32), latency, looked.at, looked.length)
@@ -203,8 +223,12 @@ impl Analyzer {
                 ipdv.record(variation);
             }
             latencies.record(latency);
+            run.add(looked.length, latency, late_ns, looked.at);
         }
         self.stale += stale;
+        if run.latency_min == 0 {
+            run.early = early(&looked[..taken]);
+        }
         // All frames may have been duplicates.
         if run.frames > 0 {
             // The copy allows the sums to stay in registers.
@@ -217,8 +241,10 @@ impl Analyzer {
     pub(super) fn count(&mut self, port: PortIndex, group: usize, arrival: Arrival<'_>, departure: u64) {
         let at = arrival.at.0;
         let mut run = Run::new(group, &mut self.bins, departure, at);
-        let latency = run.add(arrival.frame.len() as u32, departure, self.late_ns, at);
+        let latency = at.saturating_sub(departure);
         self.groups[group].latencies().0.record(latency);
+        run.add(arrival.frame.len() as u32, latency, self.late_ns, at);
+        run.early = departure.saturating_sub(at);
         self.add(port, &run);
     }
 

@@ -36,10 +36,10 @@ pub struct GroupReceived {
     pub elsewhere: Vec<u64>,
     latencies: Latencies,
     latency_sum: u128,
-    /// Lowest latency; negative if a frame arrived before it was sent, which shows that the clocks differ. `i64::MAX` without a
-    /// frame.
-    lowest: i64,
+    latency_min: u64,
     latency_max: u64,
+    /// By how much a frame arrived before it left.
+    early: u64,
     /// First and last arrival of a distinct intact frame.
     arrivals: [u64; 2],
     /// Variations of latency from frame to frame, if the group measures them.
@@ -58,8 +58,9 @@ impl GroupReceived {
             elsewhere: spaced(ports),
             latencies: Latencies::within(latency_bytes),
             latency_sum: 0,
-            lowest: i64::MAX,
+            latency_min: u64::MAX,
             latency_max: 0,
+            early: 0,
             arrivals: [u64::MAX, 0],
             ipdv: ipdv.then(|| Box::new(Ipdv::within(latency_bytes))),
         }
@@ -83,8 +84,9 @@ impl GroupReceived {
         self.late += run.late;
         self.bytes += run.bytes;
         self.latency_sum += u128::from(run.latency_sum);
-        self.lowest = self.lowest.min(run.lowest);
+        self.latency_min = self.latency_min.min(run.latency_min);
         self.latency_max = self.latency_max.max(run.latency_max);
+        self.early = self.early.max(run.early);
         self.arrivals = [self.arrivals[0].min(run.first), self.arrivals[1].max(run.last)];
         if let Some(count) = self.bins.delivered.get_mut(run.departures.index) {
             *count += run.frames;
@@ -94,14 +96,9 @@ impl GroupReceived {
         }
     }
 
-    /// Lowest latency in ns, if a frame was received.
-    fn latency_min(&self) -> Option<u64> {
-        (self.lowest < i64::MAX).then_some(self.lowest.max(0) as u64)
-    }
-
     /// Summarizes the latency of the distinct intact frames.
     pub fn latency_summary(&self) -> LatencySummary {
-        self.latencies.summary(self.latency_min().unwrap_or(u64::MAX), self.latency_max, self.latency_sum)
+        self.latencies.summary(self.latency_min, self.latency_max, self.latency_sum)
     }
 
     /// Returns the frames of each latency so far: `(lower end of the histogram's bucket in ns, frames)`, ascending.
@@ -118,10 +115,10 @@ impl GroupReceived {
             bytes: self.bytes,
             latencies: Vec::new(),
             latency_max_ns: self.latency_max,
-            arrivals: self.latency_min().map(|latency_min_ns| Times {
+            arrivals: (self.latency_min <= self.latency_max).then_some(Times {
                 first: Instant(self.arrivals[0]),
                 last: Instant(self.arrivals[1]),
-                latency_min_ns,
+                latency_min_ns: self.latency_min,
                 latency_sum_ns: self.latency_sum,
             }),
         }
@@ -140,8 +137,8 @@ impl GroupReceived {
             elsewhere: self.elsewhere.clone(),
             latencies: self.latencies.steps().collect(),
             latency_sum_ns: self.latency_sum,
-            latency_min_ns: self.latency_min().unwrap_or(u64::MAX),
-            early_ns: self.lowest.min(0).unsigned_abs(),
+            latency_min_ns: self.latency_min,
+            early_ns: self.early,
             latency_max_ns: self.latency_max,
             ipdv: self.ipdv.as_ref().map(|ipdv| ipdv.report()),
         }
@@ -229,12 +226,6 @@ pub(crate) fn on_link(bytes: u32) -> u64 {
     (u64::from(bytes) + 4).max(u64::from(MIN_FRAME))
 }
 
-/// Returns the latency in ns: 0 if a frame arrived before it left.
-#[inline(always)]
-pub(super) fn latency(departure: u64, at: u64) -> u64 {
-    (at.wrapping_sub(departure) as i64).max(0) as u64
-}
-
 /// Consecutive distinct frames of one group at one port, with all departures in one time bin and all arrivals in one.
 /// Most of a burst is one run, so its sums stay in registers.
 #[derive(Clone, Copy)]
@@ -247,8 +238,9 @@ pub(super) struct Run {
     late: u64,
     /// Sum over at most one burst of frames, each below 2^33 ns.
     latency_sum: u64,
-    lowest: i64,
+    pub(super) latency_min: u64,
     latency_max: u64,
+    pub(super) early: u64,
     first: u64,
     last: u64,
 }
@@ -265,8 +257,9 @@ impl Run {
             bytes: 0,
             late: 0,
             latency_sum: 0,
-            lowest: i64::MAX,
+            latency_min: u64::MAX,
             latency_max: 0,
+            early: 0,
             first: at,
             last: at,
         }
@@ -278,19 +271,15 @@ impl Run {
         self.departures.holds(departure) && self.arrivals.holds(at) || self.frames == 0
     }
 
-    /// Adds a frame of `bytes` bytes without FCS that left at `departure` and arrived at `at`. Returns its latency in ns: 0 if it
-    /// arrived before it left.
+    /// Adds a frame of `bytes` bytes without FCS and a latency of `latency` ns.
     #[inline(always)]
-    pub(super) fn add(&mut self, bytes: u32, departure: u64, late_ns: u64, at: u64) -> u64 {
-        let signed = at.wrapping_sub(departure) as i64;
-        let latency = latency(departure, at);
+    pub(super) fn add(&mut self, bytes: u32, latency: u64, late_ns: u64, at: u64) {
         self.frames += 1;
         self.bytes += on_link(bytes);
         self.late += u64::from(latency > late_ns);
         self.latency_sum += latency;
-        self.lowest = self.lowest.min(signed);
+        self.latency_min = self.latency_min.min(latency);
         self.latency_max = self.latency_max.max(latency);
         self.last = self.last.max(at);
-        latency
     }
 }

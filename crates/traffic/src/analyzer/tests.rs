@@ -154,7 +154,7 @@ fn whole_frames_count_once_each() {
 #[test]
 fn a_frame_that_arrives_before_it_was_sent_has_no_latency_of_seconds() {
     // Half a millisecond is in order on one host, and half a second between hosts whose clocks differ.
-    for (ahead, early_ns) in [(AHEAD, 500_000), (AHEAD_BETWEEN_HOSTS, 500_000_000)] {
+    for (ahead, early_ns) in [(AHEAD, 500_000u64), (AHEAD_BETWEEN_HOSTS, 500_000_000)] {
         let mut analyzer = analyzer();
         analyzer.ahead = ahead;
         let (sent, at) = (6_000_000_000u64, 6_000_000_000 - early_ns);

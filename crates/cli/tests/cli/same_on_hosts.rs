@@ -24,8 +24,8 @@ flows:
   - {name: tcp, from: p4, to: p3, size: 90, rate: 700 fps, headers: [ipv4, tcp]}
 tests:
   - fixed_rate: {trial_duration: 2 s}
-  - soak: {frame_size: 64, rate: 900 fps, duration: 4 s, interval: 2 s}
-  - packet_order: {id: pairs, frame_sizes: [64], load_of: line, loads: [80], trial_duration: 2 s, repeats: 1}
+  - soak: {frame_size: 64, rate: 900 fps, duration: 2 s, interval: 2 s}
+  - packet_order: {id: pairs, frame_sizes: [64], load_of: line, loads: [80, 40], trial_duration: 2 s, repeats: 1}
   - packet_order: {id: meshed, frame_sizes: [64], distribution: fully_meshed, load_of: line, loads: [80], trial_duration: 2 s, repeats: 1}
   - packet_order: {id: mix, frame_sizes: [imix], families: [ipv4, ipv6], load_of: line, loads: [80], trial_duration: 5 s, repeats: 1}
 ";

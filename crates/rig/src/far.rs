@@ -499,8 +499,10 @@ fn early(reports: &[LaneReport]) -> BTreeMap<&str, u64> {
     early
 }
 
-/// Error of a time stamp on one host.
+/// Error of time stamps on two hosts.
 const STAMP_NS: u64 = 10_000;
+/// By how much two readings of one clock can be out of order.
+const ONE_CLOCK_NS: u64 = 1_000_000;
 
 /// What is known of the clocks between which the frames of a group travel.
 #[derive(Default)]
@@ -528,27 +530,33 @@ fn clocks_of<'a>(spec: &'a TrialSpec, clocks: &[(usize, u64)]) -> BTreeMap<&'a s
 }
 
 /// Records the conditions between hosts, and removes latencies that these clocks cannot measure: those within the uncertainty, and
-/// all between two clocks that differ by more than that, as a frame shows that arrived before it was sent.
+/// all between two clocks that differ by more than that, as a frame shows that arrived before it was sent. A frame that took longer
+/// than time stamps can tell looks the same.
 fn bound_latency(result: &mut TrialResult, spec: &TrialSpec, end: &FarResult, early: &BTreeMap<&str, u64>) {
     let clocks = clocks_of(spec, &end.clocks);
     let too_early = |(name, clocks): &(&&str, &Clocks)| {
-        early.get(**name).is_some_and(|ns| *ns > clocks.uncertainty_ns.saturating_add(STAMP_NS))
+        let stamps = if clocks.pairs.is_empty() { ONE_CLOCK_NS } else { STAMP_NS };
+        early.get(**name).is_some_and(|ns| *ns > clocks.uncertainty_ns.saturating_add(stamps))
     };
-    let refuted: BTreeSet<_> = clocks.iter().filter(too_early).flat_map(|(_, clocks)| &clocks.pairs).collect();
+    let too_early: BTreeMap<&str, &Clocks> =
+        clocks.iter().filter(too_early).map(|(name, clocks)| (*name, clocks)).collect();
+    let refuted: BTreeSet<_> = too_early.values().flat_map(|clocks| &clocks.pairs).collect();
     let most = |of: fn(&HostRecord) -> u64| end.hosts.iter().map(of).max().unwrap_or(0);
     let mut between = BetweenHosts {
         hosts: end.hosts.len() as u32,
         start_skew_ns: most(|host| host.start_skew_ns),
         one_way_ns: most(|host| host.one_way_ns),
         each: end.hosts.clone(),
-        clocks_refuted: !refuted.is_empty(),
+        clocks_refuted: !too_early.is_empty(),
         ..BetweenHosts::default()
     };
     for group in result.groups.iter_mut().chain(&mut result.background) {
         let Some(Clocks { uncertainty_ns, pairs }) = clocks.get(group.group.as_str()) else { continue };
         between.clock_uncertainty_ns = between.clock_uncertainty_ns.max(*uncertainty_ns);
         let within = *uncertainty_ns > 0 && group.latency.min_ns <= *uncertainty_ns;
-        if group.latency.frames > 0 && (within || pairs.iter().any(|pair| refuted.contains(pair))) {
+        let is_refuted =
+            too_early.contains_key(group.group.as_str()) || pairs.iter().any(|pair| refuted.contains(pair));
+        if group.latency.frames > 0 && (within || is_refuted) {
             group.latency = LatencySummary::default();
             between.unmeasurable.push(group.group.clone());
         }

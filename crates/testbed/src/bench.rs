@@ -456,7 +456,7 @@ impl<'a> Bench<'a> {
         match &result.health.between_hosts {
             Some(between) if measures && between.clocks_refuted => Err(TestError::NotApplicable(
                 "latency is not measurable between these hosts: a frame arrived before it was sent, so a clock is wrong by more \
-                 than its error; check the time synchronization of the hosts, or use ports of one host"
+                 than its error, or it took more than 3.3 s; check the time synchronization of the hosts, or use ports of one host"
                     .into(),
             )),
             Some(between) if measures && !between.unmeasurable.is_empty() => Err(TestError::NotApplicable(format!(
@@ -555,7 +555,8 @@ fn hosts_note(between: &BetweenHosts) -> String {
         ),
     };
     let wrong = if clocks_refuted {
-        "; a frame arrived before it was sent, so a clock is wrong by more than that, and latencies between such clocks are left out"
+        "; a frame arrived before it was sent, so a clock is wrong by more than that, or it took more than 3.3 s: latencies between \
+         such clocks are left out"
     } else {
         ""
     };

@@ -89,7 +89,7 @@ pub struct BetweenHosts {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmeasurable: Vec<String>,
     /// True if a frame arrived before it was sent by more than the uncertainty of the two clocks, so that one of them says
-    /// something wrong about itself.
+    /// something wrong about itself, or took more than 3.3 s, which looks the same.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub clocks_refuted: bool,
     /// The hosts; empty in records of earlier versions.

@@ -250,7 +250,7 @@ fn frames_numbered_by_port_do_not_depend_on_other_ports() {
         sent.retain(|number| *number <= FRAMES);
         sent
     };
-    let twice = |n: u32| std::iter::repeat_n(n, if n % 10 == 0 { 2 } else { 1 });
+    let twice = |n: u32| std::iter::repeat_n(n, if n.is_multiple_of(10) { 2 } else { 1 });
     let alone: Vec<_> = all_but(|n| n % 7 == 0).into_iter().flat_map(twice).collect();
     assert_eq!(of_port_0(0, 0), alone);
     assert_eq!(of_port_0(2, 3), alone);

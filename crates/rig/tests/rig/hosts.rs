@@ -360,6 +360,15 @@ fn a_frame_that_arrives_before_it_was_sent_refutes_the_clocks() {
     };
     // Within the uncertainty of the clocks and of a time stamp.
     assert!(!unmeasurable(&mut bench, 5_000).0);
+    // Two readings of one clock can be out of order by a millisecond.
+    let mut one = self::bench([(0, 0), (0, 0)], LONG, LEAD);
+    for (early_ns, refuted) in [(900_000, false), (3_000_000, true)] {
+        one.early_ns.store(early_ns, Ordering::Relaxed);
+        let (_, result) = one.whole(&both_ways(Duration::from_millis(100)));
+        let between = result.health.between_hosts.clone().unwrap();
+        let unknown = result.groups.iter().filter(|group| group.latency.frames == 0).count();
+        assert_eq!((between.clocks_refuted, unknown), (refuted, usize::from(refuted)), "{between:?}");
+    }
     // The frames of one direction show that the other direction cannot be measured either.
     assert_eq!(unmeasurable(&mut bench, 1_000_000), (true, 2));
 }

@@ -5,6 +5,7 @@ use crate::serve::{CALLS, count, row};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[test]
 fn a_server_of_ones_own_starts_shows_who_is_there_and_ends() {
@@ -60,6 +61,13 @@ fn what_cannot_be_reached_or_trusted_is_refused_with_the_remedy() {
     refused(&["check", &mixed], 0, "");
     let wrong = external("host 1/eth1, host2/eth1");
     refused(&["check", &wrong], 2, "cannot be the name of an interface");
+}
+
+/// Several agents never sleep in a trial, so the tests with such hosts run one after the other: beside a second set, a server can be
+/// too slow to end leases.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A router between hosts. Each host is a namespace with ports and an interface in the management network; the variable `hosts` lists their
@@ -138,6 +146,7 @@ fn a_run_that_is_killed_while_agents_send_goes_on_with_whole_trials() {
         eprintln!("skipped: only root can lend interfaces");
         return;
     }
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let suite = "suite: hosts\nprofile: quick\nrounds: 2\n\
         duts:\n  - {name: box, kind: external, interfaces: [host1/eth1, host2/eth1], setup: '. ./setup'}\n\
@@ -272,6 +281,7 @@ fn the_api_serves_ports_of_other_hosts_with_exact_counts_and_captures() {
         eprintln!("skipped: only root can lend interfaces");
         return;
     }
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("config"), served_config()).unwrap();
     let begun = std::time::Instant::now();

@@ -1,7 +1,7 @@
 //! The same suite on the ports of one process, of two agents and of four gives the same counts.
 
 use crate::common::{MACHINE, kind_of, records, shell, text};
-use crate::hosts::HOSTS;
+use crate::hosts::{HOSTS, alone};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -116,6 +116,7 @@ fn one_process_two_agents_and_four_count_the_same() {
         eprintln!("skipped: only root can lend interfaces");
         return;
     }
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("router.py", include_str!("same_on_hosts/router.py"));

@@ -20,8 +20,8 @@ pub const REORDER_LIMIT: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
-    /// Number the frames of each port of arrival apart, from 1 when the faults were set. Then what happens to the frames
-    /// of a port does not depend on when those of other ports arrive.
+    /// Number frames separately for each port of arrival, from 1 when the faults were set. Then the fate of a port's frames does
+    /// not depend on when frames arrive at other ports.
     pub by_port: bool,
     /// Drop every n-th frame.
     pub drop_every: u64,

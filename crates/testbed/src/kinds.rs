@@ -157,7 +157,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ParamSpec::optional(
             "faults_by_port",
             ParamKind::Flag,
-            "counts the frames of each port of arrival apart, for faults of every n-th frame",
+            "numbers frames separately for each port of arrival, for faults of every n-th frame",
         ),
         ParamSpec::optional("drop_every", ParamKind::Count, "drops every n-th frame"),
         ParamSpec::optional("drop_share", ParamKind::Percent, "drops this share of the frames, drawn from the seed"),

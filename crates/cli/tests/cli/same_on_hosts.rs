@@ -68,13 +68,13 @@ for place in one two four; do
 done
 ";
 
-/// What a group of a trial says of time, and not of frames.
+/// Keys of a group about time.
 const TIMES: [&str; 3] = ["latency", "last_loss_ns", "bins"];
-/// What it says of order. If several ports send to one, their frames come between each other in any order, so a frame that the device sends
+/// Keys of a group about order. If several ports send to one, their frames come between each other in any order, so a frame that the device sends
 /// after the next three on its port is then behind more or fewer of its own flow.
 const ORDER: [&str; 4] = ["reordered", "max_reordering_extent", "reordered_3", "in_sequence"];
 
-/// The counts of the groups of a trial, and those of the device.
+/// Counts of a trial: by group, and as the device itself counted.
 type Counts = (Vec<Map<String, Value>>, BTreeMap<String, u64>);
 
 /// The counts of the valid trials, by test, purpose and a number. Offered loads say what the tester can do, so they are not among them.

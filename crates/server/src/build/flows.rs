@@ -45,7 +45,7 @@ pub struct Stream {
     pub program: Program,
     /// Total length of the frames in one round, with FCS, in bytes.
     pub sizes: Vec<u64>,
-    /// Its number among the streams that take turns in a direction of the flow, and their number: it has every so many frames.
+    /// The streams of a flow in one direction take turns: its place in the turn, and the number of streams.
     pub turn: (usize, usize),
     /// Time that a frame takes on the line to the receiver, in ns, if latency does not contain it.
     pub line_ns: f64,
@@ -245,8 +245,11 @@ impl<'a> FlowBuilder<'a, '_> {
         Some(Stream { spec, gateway, label, program, sizes, turn: share, line_ns })
     }
 
-    /// Gives the headers of a pair of ends the values of its frames: the pairs take turns in sending the frames of the flow.
+    /// Gives the headers the values of this pair's frames. The pairs take turns in sending the frames of the flow.
     fn share(&mut self, headers: &mut [Header], (number, count): (usize, usize)) {
+        if count == 1 {
+            return;
+        }
         let mut all = true;
         headers.iter_mut().for_each(|header| all &= header.share(number as u64, count as u64));
         if !all && number == 0 {

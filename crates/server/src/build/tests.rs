@@ -236,6 +236,29 @@ fn pairs_of_devices_share_the_values_of_a_flow() {
 }
 
 #[test]
+fn many_values_are_told_only_if_pairs_must_share_them() {
+    let packet = json!([{"ethernet": {}}, {"ipv4": {"dst": {"random": {"min": "10.0.0.0", "max": "10.255.255.255", "count": 100_000}}}}]);
+    let one = of_flow(json!({"packet": packet})).unwrap();
+    let destination = |built: &Built, stream: usize| match &built.flows[0].streams[stream].spec.headers[1] {
+        Header::Ipv4(ip) => ip.destination.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(destination(&one, 0), Some(Field::Random { count: 100_000, .. })));
+    assert_eq!(one.warnings, Vec::<String>::new());
+    let mut document = json!({"ports": ports(), "devices": [
+        device("p1", "10.0.1.2", "10.0.1.1", 1), device("p1", "10.0.3.2", "10.0.3.1", 3), device("p2", "10.0.2.2", "10.0.2.1", 2),
+    ]});
+    let ends = json!({"device": {"tx_names": ["d1", "d3"], "rx_names": ["d2"]}});
+    let mut packet = packet;
+    packet[1]["ipv4"]["dst"]["random"]["count"] = json!(99_999);
+    document["flows"] = json!([{"name": "f", "packet": packet, "tx_rx": ends}]);
+    let two = built(document).unwrap();
+    let told =
+        "flows[0].packet: a field has too many values to share them between 2 pairs, so each pair sends all of them";
+    assert_eq!(two.warnings, [told]);
+}
+
+#[test]
 fn devices_without_headers_exchange_empty_packets() {
     let devices = json!([device("p1", "10.0.1.2", "10.0.1.1", 1), device("p2", "10.0.2.2", "10.0.2.1", 2)]);
     let ends = json!({"device": {"tx_names": ["d1"], "rx_names": ["d2"]}});

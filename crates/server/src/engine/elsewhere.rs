@@ -18,8 +18,8 @@ pub fn are_named(config: &Config) -> bool {
     config.ports.iter().any(|port| host(port).is_some())
 }
 
-/// True if the ports are on other hosts, which can be reached if `reached` is true. `seed` is that of the bench, because MAC addresses
-/// follow from it. Opens nothing.
+/// Returns true if the ports are on other hosts. `reached` says whether hosts can be reached. The bench must have the same `seed`,
+/// because MAC addresses follow from it. Opens nothing.
 ///
 /// # Errors
 /// Everything that such ports cannot do, and what is wrong with the rest of the configuration, each with its path.

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages. Both sides must have the same version.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 /// Largest message in bytes. The server must accept as much (`max_payload`).
 pub const LARGEST: usize = 8 << 20;
 /// Largest set of reports of one host in bytes.

@@ -20,6 +20,7 @@ use crate::filters::CaptureSettings;
 use crate::hosts::Hosts;
 use crate::ports::Ports;
 use crate::rig::RigError;
+use crate::shared_routes;
 use crate::until::Until;
 use drophammer_model::Instant;
 use drophammer_model::latency::LatencySummary;
@@ -27,7 +28,7 @@ use drophammer_model::trial::{BetweenHosts, HostRecord, Load, PortIndex, TrialRe
 use drophammer_port::{
     BURST, Batch, Filled, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock, info_and_slots,
 };
-use drophammer_traffic::{FarTraffic, LaneCounts, LaneReport, Layout, Neighbour, Plan, PlanError, Timing, Wish, merge};
+use drophammer_traffic::{FarTraffic, LaneCounts, LaneReport, Layout, Neighbour, Plan, Timing, Wish, merge};
 use drophammer_wire::signature::TrialKey;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,6 +46,9 @@ use std::time::Duration;
 pub struct Job {
     /// The trial. It names the ports of all hosts.
     pub spec: TrialSpec,
+    /// The routes to which its flows lead.
+    #[serde(default)]
+    pub routes: Vec<shared_routes::Shared>,
     /// What is known about the link of each port.
     pub neighbours: Vec<Neighbour>,
     /// Seed of the run.
@@ -67,9 +71,13 @@ pub struct Job {
 
 impl Job {
     /// Describes a trial.
-    pub fn new(spec: &TrialSpec, timing: &Timing, neighbours: Vec<Neighbour>) -> Job {
-        Job {
+    ///
+    /// # Errors
+    /// Its tables of routes are too large.
+    pub fn new(spec: &TrialSpec, timing: &Timing, neighbours: Vec<Neighbour>) -> Result<Job, String> {
+        Ok(Job {
             spec: spec.clone(),
+            routes: shared_routes::of(spec)?,
             neighbours,
             seed: timing.seed,
             key: timing.key.word(),
@@ -78,7 +86,7 @@ impl Job {
             late_ns: timing.late_ns,
             orders: Vec::new(),
             counts: false,
-        }
+        })
     }
 
     /// Checks that times and loads are finite, for a job from another host. Planning checks the rest.
@@ -351,10 +359,10 @@ impl FarRun {
         neighbours: Vec<Neighbour>,
         hosts: usize,
         counts: bool,
-    ) -> Result<FarRun, PlanError> {
+    ) -> Result<FarRun, RigError> {
         let layout = Layout::one(0).on_host(&[], neighbours.len());
         let plan = Plan::on_lanes(spec, &neighbours, timing, layout)?;
-        let job = Job { counts, ..Job::new(spec, timing, neighbours) };
+        let job = Job { counts, ..Job::new(spec, timing, neighbours).map_err(RigError::Config)? };
         let (traffic, latest) = (FarTraffic::new(plan, hosts), Instant(u64::MAX));
         Ok(FarRun { traffic, job, end: None, latest, asked: None })
     }

@@ -8,6 +8,7 @@ use crate::bell::{Bell, Ear, bell};
 use crate::far::Job;
 use crate::ports::Ports;
 use crate::rig::RigError;
+use crate::shared_routes;
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Arrival, BURST, PortError};
@@ -279,8 +280,9 @@ impl Lent {
         if job.neighbours.len() != self.all {
             return Err(LentError::Ports { trial: job.neighbours.len(), lease: self.all });
         }
-        let layout = self.ports.layout().on_host(&self.relay.places, self.all).for_flows(&job.spec.flows);
-        let plan = Plan::on_lanes(&job.spec, &job.neighbours, &job.timing(), layout).map_err(RigError::from)?;
+        let spec = shared_routes::filled(&job.spec, &job.routes).map_err(RigError::Config)?;
+        let layout = self.ports.layout().on_host(&self.relay.places, self.all).for_flows(&spec.flows);
+        let plan = Plan::on_lanes(&spec, &job.neighbours, &job.timing(), layout).map_err(RigError::from)?;
         (self.planned, self.counts) = (Some((plan, job.orders.clone())), job.counts);
         Ok(())
     }

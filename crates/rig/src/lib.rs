@@ -19,6 +19,7 @@ mod ports;
 mod processors;
 mod rig;
 mod serving;
+mod shared_routes;
 mod tap;
 mod tasks;
 mod templates;

@@ -27,6 +27,7 @@ mod planning;
 mod prompt;
 mod python;
 mod resume;
+mod routes_on_hosts;
 mod same_on_hosts;
 mod serve;
 mod serve_runs;

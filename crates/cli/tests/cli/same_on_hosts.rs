@@ -31,22 +31,17 @@ tests:
 ";
 
 /// Who has the ports: the name, the interfaces, and the router's ends of them.
-const PLACES: [(&str, &str, &str); 3] = [
+pub const PLACES: [(&str, &str, &str); 3] = [
     ("one", "e1, e2, e3, e4", "r9 r10 r11 r12"),
     ("two", "a1/eth1, a2/eth1, a1/eth2, a2/eth2", "r1 r3 r2 r4"),
     ("four", "b1/eth1, b2/eth1, b3/eth1, b4/eth1", "r5 r6 r7 r8"),
 ];
 
 /// Six agents. The first two have two ports each.
-const AGENTS: &str = "hosts='a1:eth1,eth2 a2:eth1,eth2 b1:eth1 b2:eth1 b3:eth1 b4:eth1'; python3 turns.py $$\n";
+pub const AGENTS: &str = "hosts='a1:eth1,eth2 a2:eth1,eth2 b1:eth1 b2:eth1 b3:eth1 b4:eth1'; python3 turns.py $$\n";
 
-/// Four ports without agents. The kernel is silent on all links. A run in which a busy machine kept the tester from a frame, or the device from
-/// its processor until the tester had stopped waiting, is repeated.
-const RUNS: &str = "\
-disturbed() {
-    grep '\"verdict\":\"valid\"' $1/run.jsonl > valid
-    grep -v '\"unsent\":0,' valid || grep '\"held_up\":' valid
-}
+/// Four ports without agents. The kernel is silent on all links.
+pub const PORTS_OF_ONE: &str = "\
 for i in 1 2 3 4; do
     r=$((r + 1))
     ip link add e$i type veth peer name r$r netns router
@@ -55,6 +50,15 @@ for i in 1 2 3 4; do
     ip -n router link set r$r up
 done
 ip netns exec router sysctl -qw net.ipv6.conf.all.disable_ipv6=1
+";
+
+/// A run in which a busy machine kept the tester from a frame, or the device from its processor until the tester had stopped waiting, is
+/// repeated.
+const RUNS: &str = "\
+disturbed() {
+    grep '\"verdict\":\"valid\"' $1/run.jsonl > valid
+    grep -v '\"unsent\":0,' valid || grep '\"held_up\":' valid
+}
 for place in one two four; do
     for try in 1 2 3; do
         begun=$SECONDS
@@ -129,7 +133,7 @@ fn one_process_two_agents_and_four_count_the_same() {
         write(&format!("{place}.yaml"), &format!("{SUITE}{dut}"));
     }
     let begun = std::time::Instant::now();
-    let output = shell(MACHINE, folder.path(), &format!("{AGENTS}{HOSTS}{RUNS}")).output().unwrap();
+    let output = shell(MACHINE, folder.path(), &format!("{AGENTS}{HOSTS}{PORTS_OF_ONE}{RUNS}")).output().unwrap();
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     let said = || {
         ["one", "two", "four"].map(|place| read(&format!("{place}.said")) + &read(&format!("{place}.errors"))).concat()

@@ -10,7 +10,7 @@ use crate::model::read::Errors;
 use crate::model::tag::Tags;
 use crate::model::{Config, Port};
 use drophammer_model::mac::MacAddr;
-use drophammer_model::size::PacketSize;
+use drophammer_model::size::{MIN_FRAME, PacketSize};
 use drophammer_model::traffic::{Bits, Ethernet, Field, FieldName, Header, HeaderKind, Ipv4, Ipv6, Vlan};
 use drophammer_model::trial::{AddressRange, Family, FlowDuration, FlowSchedule, FlowSpec, Targets};
 use drophammer_rig::Config as RigConfig;
@@ -170,6 +170,12 @@ impl<'a> FlowBuilder<'a, '_> {
 
     fn flow(&mut self, flow: &Flow) -> Option<PlannedFlow> {
         let (pairs, also) = self.pairs(flow)?;
+        if flow.smallest < u64::from(MIN_FRAME) {
+            self.warnings.push(format!(
+                "{}.size: Ethernet frames have at least {MIN_FRAME} bytes, so frames of {} bytes are sent with {MIN_FRAME}",
+                self.path, flow.smallest
+            ));
+        }
         let mut streams = self.streams(flow, &flow.packet, pairs.clone(), &also)?;
         if matches!(flow.ends, Ends::Device { both_ways: true, .. }) {
             let mut back: Vec<_> = pairs.into_iter().map(|(from, to)| (to, from)).collect();

@@ -7,7 +7,7 @@ mod flows;
 mod routers;
 
 pub use devices::{NeighbourName, SessionName, SessionRange};
-pub use flows::{PlannedFlow, Program};
+pub use flows::{PlannedFlow, Program, Stream as PlannedStream};
 pub use routers::{LspPlace, RouterKind, RouterName};
 
 use crate::model::{Config, read::Errors};

@@ -63,6 +63,17 @@ fn frames_without_room_for_the_signature_are_enlarged_and_told() {
 }
 
 #[test]
+fn frames_smaller_than_ethernet_has_are_enlarged_and_told() {
+    let with = |size: Value| of_flow(json!({"packet": [{"ethernet": {}}, {"ipv4": {}}], "size": size})).unwrap();
+    let built = with(json!({"fixed": 40}));
+    assert_eq!(built.flows[0].streams[0].sizes, [64]);
+    let text = "flows[0].size: Ethernet frames have at least 64 bytes, so frames of 40 bytes are sent with 64";
+    assert_eq!(built.warnings, [text]);
+    assert!(with(json!({"weight_pairs": {"predefined": "standard_imix"}})).warnings[0].contains("frames of 58 bytes"));
+    assert!(with(json!({"fixed": 64})).warnings.is_empty());
+}
+
+#[test]
 fn lengths_and_shares_are_exact() {
     let seconds = of_flow(json!({"rate": {"pps": 1000}, "duration": {"fixed_seconds": {"seconds": 2.5}}})).unwrap();
     assert_eq!(seconds.flows[0].streams[0].program.frames, Some(2_500));
@@ -368,6 +379,27 @@ fn routes_with_labels_need_the_capability() {
     assert!(whole.rig.ports[0].devices[1].bgp()[0].families.contains(&AfiSafi::IPV4_LABELLED));
     let errors = with(json!({})).unwrap_err();
     assert!(errors[0].ends_with("`r1` has labels, which need the capability `ipv4_mpls`"), "{errors:?}");
+}
+
+#[test]
+fn timers_and_the_ttl_of_a_peer_are_those_that_are_used_or_refused() {
+    let with = |advanced: Value| {
+        let mut device = device("p1", "10.0.1.2", "10.0.1.1", 1);
+        device["bgp"]["ipv4_interfaces"][0]["peers"][0]["advanced"] = advanced;
+        built(json!({"ports": ports(), "devices": [device]}))
+    };
+    for accepted in [
+        json!({"hold_time_interval": 90, "keep_alive_interval": 30, "time_to_live": 64}),
+        json!({"hold_time_interval": 9, "keep_alive_interval": 3}),
+        // Clients write the default that they were not given.
+        json!({"hold_time_interval": 9, "keep_alive_interval": 30}),
+    ] {
+        assert!(with(accepted.clone()).is_ok(), "{accepted}");
+    }
+    let errors = with(json!({"keep_alive_interval": 5, "time_to_live": 1})).unwrap_err();
+    let path = "devices[0].bgp.ipv4_interfaces[0].peers[0].advanced";
+    let interval = "keep_alive_interval: only a third of the hold time is supported, 30 s; leave it out";
+    assert_eq!(errors, [format!("{path}.{interval}"), format!("{path}.time_to_live: only 64 is supported")]);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::bench::{Bench, Sums};
 use super::counts::{Counts, Disturbance, Latencies};
 use super::prefixes;
+use super::row::{Faults, Row};
 use super::tagged::Wanted;
-use super::traffic::Row;
 use crate::api::Failure;
 use crate::model::read::{Errors, Object};
 use drophammer_emulation::bgp;
@@ -21,6 +21,8 @@ const GAP: f64 = 20.0;
 const EXTENSION: &str = "x-drophammer";
 /// Share of late frames above which counts are not valid.
 const MOST_LATE: f64 = 0.1;
+/// A larger step of the wall clock, in ns, spoils counts and latencies, because arrivals carry its time.
+const CLOCK_STEP_NS: u64 = 50_000;
 
 /// Names that a request selects; empty for all.
 pub(super) struct Selection {
@@ -258,7 +260,8 @@ impl Bench {
 
     /// Why the counts of a row do not show what the DUT did.
     fn doubts(&self, row: &Row) -> Vec<String> {
-        let (Disturbance { drops, late, departures }, unsent) = (row.disturbance, self.flows.unsent(row));
+        let Disturbance { drops, late, departures } = row.disturbance;
+        let Faults { unsent, failure, clock_step_ns } = self.flows.faults(row);
         let mut reasons = Vec::new();
         if !row.started {
             reasons.push("the flow has not been started".to_owned());
@@ -275,7 +278,10 @@ impl Bench {
         if unsent > 0 {
             reasons.push(format!("{unsent} frames that were due did not leave"));
         }
-        reasons.extend(self.flows.failure.iter().map(|why| format!("the traffic ended before its time: {why}")));
+        if clock_step_ns.unsigned_abs() > CLOCK_STEP_NS {
+            reasons.push(format!("the wall clock was set by {} µs", clock_step_ns / 1_000));
+        }
+        reasons.extend(failure.map(|why| format!("the traffic ended before its time: {why}")));
         reasons
     }
 

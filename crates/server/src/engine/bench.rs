@@ -5,8 +5,9 @@ use super::convergence::Causes;
 use super::counts::Counts;
 use super::elsewhere;
 use super::routers;
+use super::row::Row;
 use super::tagged::Places;
-use super::traffic::{Flows, Row};
+use super::traffic::Flows;
 use crate::build::{Built, Link, RouterName, SessionName, SessionRange, build};
 use crate::model;
 use crate::model::Config;
@@ -243,16 +244,17 @@ impl Bench {
     /// # Errors
     /// Why they cannot be sent.
     pub fn start_flows(&mut self, flows: &[usize]) -> Result<(), String> {
-        let was_running = self.flows.are_active();
         let Bench { rig, built, keys, flows: all, .. } = self;
         let mut tries = 0..MOST_TRIES;
-        while let Err(why) = all.start(rig, built, keys, flows) {
-            // A host may have been too busy to be ready at the agreed start.
-            if tries.next().is_none() || !all.were_cut_off() {
-                return Err(why);
+        let began = loop {
+            match all.start(rig, built, keys, flows) {
+                Ok(began) => break began,
+                // A host may have been too busy to be ready at the agreed start.
+                Err(why) if tries.next().is_none() || !all.were_cut_off() => return Err(why),
+                Err(_) => {}
             }
-        }
-        if !was_running {
+        };
+        if began {
             for port in 0..self.before.len() {
                 self.before[port] = [self.rig.hosts().sent(port), self.rig.hosts().received(port)];
             }
@@ -273,14 +275,16 @@ impl Bench {
         // Octets are without FCS.
         let bytes = |frames: OtherFrames| frames.octets + 4 * frames.frames;
         let mut sums = [sent.frames, received.frames, bytes(sent), bytes(received)];
-        for row in &self.flows.rows {
+        for row in self.flows.rows.iter().filter(|row| row.current) {
+            // Frames that a row sent before it started again are frames of the port.
+            let counts = &row.whole;
             if row.from == port {
-                sums[0] += row.counts.frames_tx;
-                sums[2] += row.counts.bytes_tx;
+                sums[0] += counts.frames_tx;
+                sums[2] += counts.bytes_tx;
             }
             if row.to == port {
-                sums[1] += row.counts.frames_rx + row.counts.duplicates;
-                sums[3] += row.counts.bytes_rx;
+                sums[1] += counts.frames_rx + counts.duplicates;
+                sums[3] += counts.bytes_rx;
             }
         }
         sums

@@ -1,8 +1,8 @@
 //! Convergence: what changed in the control plane, and how long the rates of flows took to return.
 
 use super::bench::Bench;
-use super::rates::{BIN, Rates, Times};
-use super::traffic::Row;
+use super::rates::{self, BIN, Rates, Times};
+use super::row::Row;
 use crate::api::Failure;
 use drophammer_model::Instant;
 use drophammer_rig::{CONTINUOUS_BINS, Rig, SessionIndex, Until};
@@ -84,6 +84,14 @@ impl Bench {
                 );
                 return Err(Failure::internal(text));
             }
+            if rows.iter().any(|row| row.rates.overflowed) {
+                let text = format!(
+                    "convergence of `{}` is not known: its rate has crossed the threshold more than {} times; lower the threshold, or start the flow again",
+                    flow.name,
+                    rates::MOST
+                );
+                return Err(Failure::internal(text));
+            }
             Ok(self.convergence_of(&flow.name, &rows))
         };
         let flows = self.built.flows.iter().enumerate();
@@ -98,11 +106,7 @@ impl Bench {
         // A change after the last fall did not cause it.
         let causes = self.causes.since(start).filter(|cause| cause.begin <= last_fall + BIN);
         let cause = causes.last().map(|cause| cause.begin);
-        let times = rows.iter().map(|row| row.rates.times(cause));
-        let times = times.fold(Times::default(), |worst, times| Times {
-            data_plane: worst.data_plane.max(times.data_plane),
-            from_cause: worst.from_cause.max(times.from_cause),
-        });
+        let times = Times::of(rows.iter().filter_map(|row| row.rates.gap(cause)), cause);
         let causes = self.causes.since(start).map(|cause| {
             let mut event =
                 json!({"type": cause.kind, "source": cause.source, "begin_timestamp_ns": wall(cause.begin)});

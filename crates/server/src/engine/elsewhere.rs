@@ -44,15 +44,22 @@ pub fn check(config: &Config, reached: bool, seed: u64) -> Result<bool, Vec<Stri
         errors.add("events.dp_events", "not supported for ports of other hosts");
     }
     errors.or(())?;
-    // As good as a port can be; its host tells the rest.
+    let built = unopened(config, seed)?;
+    check_flows(config, &built).map(|()| true)
+}
+
+/// Builds `config` before its ports are open. They count as good as ports can be: they tell the rest when they are open.
+///
+/// # Errors
+/// Everything that is wrong with the configuration, whatever the ports are.
+pub fn unopened(config: &Config, seed: u64) -> Result<Built, Vec<String>> {
     let link = |port: &Port| Link {
         mtu: port.mtu.unwrap_or(9_000),
         largest_frame: 1 << 16,
         speed: Some(port.speed.unwrap_or(Bandwidth(1_000_000_000))),
         is_virtual: true,
     };
-    let built = build(config, &config.ports.iter().map(link).collect::<Vec<_>>(), seed)?;
-    check_flows(config, &built).map(|()| true)
+    build(config, &config.ports.iter().map(link).collect::<Vec<_>>(), seed)
 }
 
 /// Refuses flows that several hosts would have to count together.

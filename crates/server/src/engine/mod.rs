@@ -20,8 +20,11 @@ mod orders;
 mod prefixes;
 mod rates;
 mod routers;
+mod row;
 mod stream;
 mod tagged;
+#[cfg(test)]
+mod tests;
 mod traffic;
 mod windows;
 #[cfg(test)]
@@ -32,7 +35,7 @@ use crate::claims::Claims;
 use crate::model::Config;
 use crate::server::Options;
 use bench::Bench;
-use drophammer_port::SystemClock;
+use drophammer_port::{Backend, SystemClock, af_xdp};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,15 +156,21 @@ impl Engine {
         let names: Vec<String> = config.ports.iter().map(|port| port.interface.clone()).collect();
         // The ports of other hosts belong to their agents.
         let names: Vec<&str> = names.iter().filter(|_| !elsewhere).map(String::as_str).collect();
-        let gives_back = elsewhere && self.bench.rig.is_far();
-        if gives_back {
-            // Nobody can lease a port twice.
-            self.forget().map_err(Failure::validation)?;
+        let again =
+            opens_once(self.options.backend) && self.bench.own_interfaces().any(|interface| names.contains(&interface));
+        if again {
+            // A wrong configuration changes nothing.
+            elsewhere::unopened(&config, self.seed).map_err(Failure::validation)?;
         }
         self.claims.add(&names).map_err(|(port, why)| Failure {
             code: 409,
             ..Failure::validation(vec![format!("ports[{port}].location: {why}")])
         })?;
+        let gives_back = again || elsewhere && self.bench.rig.is_far();
+        if gives_back {
+            // Nobody can lease or open such a port twice.
+            self.forget().map_err(Failure::validation)?;
+        }
         let bench = match Bench::open(config, &self.options, self.clock, self.seed) {
             Ok(bench) => bench,
             Err(mut errors) => {
@@ -181,6 +190,11 @@ impl Engine {
         }
         Ok(warnings(self.bench.built.warnings.clone()))
     }
+}
+
+/// True if an interface is a port of this backend only once at a time.
+fn opens_once(backend: &Backend) -> bool {
+    backend.spec.name == af_xdp::SPEC.name
 }
 
 impl Engine {

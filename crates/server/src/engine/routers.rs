@@ -95,10 +95,17 @@ impl Bench {
         if std::mem::replace(&mut self.routers[router].advertised[range], advertise) == advertise {
             return Ok(());
         }
-        let name = &self.built.routers[router];
-        let part = name.routes()[range].1.clone();
+        let (begin, named) = (self.rig.now(), &self.built.routers[router]);
+        let (name, part) = &named.routes()[range];
+        let part = part.clone();
         let command = if advertise { OspfCommand::Advertise(part) } else { OspfCommand::Withdraw(part) };
-        self.rig.command_to(name.place, &Command::Ospf(command)).map_err(|e| e.to_string())
+        self.rig.command_to(named.place, &Command::Ospf(command)).map_err(|e| e.to_string())?;
+        // A router that is stopped tells it when it starts.
+        if self.routers[router].started {
+            let kind = if advertise { "route_advertise" } else { "route_withdraw" };
+            self.causes.begin(kind, name, begin, None);
+        }
+        Ok(())
     }
 
     /// Names of the routers of one protocol.

@@ -6,7 +6,7 @@
 use super::answers::latency;
 use super::bench::Bench;
 use super::counts::{Counts, Latencies};
-use super::traffic::Row;
+use super::row::Row;
 use crate::api::Failure;
 use crate::model::read::Object;
 use crate::model::tag::Tags;

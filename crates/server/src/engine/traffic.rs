@@ -7,12 +7,12 @@ use super::counts::{Counts, Disturbance, Latencies};
 use super::gateways::{gateway_of, learned_label, resolve};
 use super::orders::Orders;
 use super::rates::{BIN, PATIENCE, Rates};
+use super::row::{Faults, Row};
 use super::stream::Stream;
-use super::tagged::{Places, Tagged};
+use super::tagged::Places;
 use super::windows::{LEAD, Windows};
 use crate::build::{Built, PlannedFlow};
 use drophammer_model::Instant;
-use drophammer_model::latency::IpdvSummary;
 use drophammer_model::mac::MacAddr;
 use drophammer_model::traffic::{Bits, Field, Header};
 use drophammer_model::trial::{FlowSpec, GroupCounts, Load, PortIndex, TrialResult, TrialSpec};
@@ -23,8 +23,6 @@ use drophammer_wire::rsvp::IMPLICIT_NULL;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// Time to wait, after the last frame left, for frames that are still in the DUT.
-const DRAIN_S: f64 = 1.0;
 /// From this lateness on, a frame counts as late.
 const LATE_NS: u64 = 1_000_000_000;
 /// A flow with a fixed number of frames sends them late rather than never.
@@ -45,51 +43,6 @@ const SEED: u64 = 0;
 
 /// What a client does with flows.
 pub use drophammer_rig::TransmitAction as Action;
-
-/// Flows with the same name and the same ports. They share one row of metrics.
-#[derive(Clone, Debug)]
-pub struct Row {
-    /// Index of the flow.
-    pub flow: usize,
-    /// Sending port.
-    pub from: PortIndex,
-    /// Receiving port.
-    pub to: PortIndex,
-    /// Its streams.
-    streams: Vec<usize>,
-    /// Name of its group in the traffic, and its number there.
-    group: String,
-    group_at: Option<usize>,
-    /// Ports at which its frames may arrive.
-    receivers: Vec<PortIndex>,
-    /// Time that a frame takes on the line, in ns, if latency does not contain it.
-    pub line_ns: f64,
-    /// True if it has ever started.
-    pub started: bool,
-    /// True if it has started in the running or last traffic.
-    current: bool,
-    /// Counts of that traffic: now, and when the row started.
-    whole: Counts,
-    base: Counts,
-    /// Counts since then.
-    pub counts: Counts,
-    /// True if it measures latency.
-    measures: bool,
-    /// Latencies of the traffic when the row started, and when the traffic ended.
-    base_latencies: Latencies,
-    last_latencies: Latencies,
-    /// Counts by tagged values.
-    tagged: Tagged,
-    /// Disturbances when the row started, and those since then.
-    undisturbed: Disturbance,
-    pub disturbance: Disturbance,
-    /// Variation of latency in the last traffic, if the row started only once in it.
-    pub variation: Option<IpdvSummary>,
-    /// How its rate compares with the threshold.
-    pub rates: Rates,
-    /// When it started.
-    pub since: Instant,
-}
 
 /// Name of the flow of a stream.
 fn name_of(built: &Built, stream: usize) -> &str {
@@ -123,6 +76,8 @@ pub struct Flows {
     begun: bool,
     /// What ended the last traffic prematurely.
     pub failure: Option<String>,
+    /// By how much the wall clock was set in the whole of the last traffic, in ns, once it has ended.
+    clock_step_ns: i64,
 }
 
 impl Flows {
@@ -138,30 +93,7 @@ impl Flows {
                 let row = known.map_or(rows.len(), |known| first + known);
                 match rows.get_mut(row) {
                     Some(row) => row.streams.push(number),
-                    None => rows.push(Row {
-                        flow: index,
-                        from: spec.from,
-                        to: spec.to,
-                        streams: vec![number],
-                        group: spec.group.clone(),
-                        group_at: None,
-                        receivers: [spec.to].iter().chain(&spec.also).copied().collect(),
-                        line_ns: stream.line_ns,
-                        started: false,
-                        current: false,
-                        whole: Counts::default(),
-                        base: Counts::default(),
-                        counts: Counts::default(),
-                        measures: flow.metrics.latency,
-                        base_latencies: Latencies::default(),
-                        last_latencies: Latencies::default(),
-                        tagged: Tagged::new(&flow.tags),
-                        undisturbed: Disturbance::default(),
-                        disturbance: Disturbance::default(),
-                        variation: None,
-                        rates: Rates::default(),
-                        since: Instant(0),
-                    }),
+                    None => rows.push(Row::new(index, flow, stream, number)),
                 }
                 streams.push(Stream {
                     windows: Windows::new(stream.program),
@@ -194,6 +126,7 @@ impl Flows {
             left_out: 0,
             begun: false,
             failure: None,
+            clock_step_ns: 0,
         }
     }
 
@@ -252,11 +185,17 @@ impl Flows {
         self.begun && self.live.is_none() && self.failure.is_some()
     }
 
-    /// Starts flows from their beginning, and their counts from 0.
+    /// Starts flows from their beginning, and their counts from 0. Returns true if traffic began with them.
     ///
     /// # Errors
     /// Why they cannot be sent.
-    pub fn start(&mut self, rig: &mut Rig, built: &Built, keys: &mut TrialKeys, flows: &[usize]) -> Result<(), String> {
+    pub fn start(
+        &mut self,
+        rig: &mut Rig,
+        built: &Built,
+        keys: &mut TrialKeys,
+        flows: &[usize],
+    ) -> Result<bool, String> {
         let named = self.of(flows);
         let all: HashSet<usize> = named.iter().copied().collect();
         let others = |this: &Flows| {
@@ -267,7 +206,6 @@ impl Flows {
             self.stop_streams(rig, &named)?;
             self.end(rig)?;
         }
-        self.failure = None;
         let begins = self.live.is_none();
         if begins {
             self.begin(rig, built, keys, &all)?;
@@ -309,7 +247,7 @@ impl Flows {
         self.orders(rig)?;
         self.begun = false;
         if !begins || !rig.is_far() {
-            return Ok(());
+            return Ok(begins);
         }
         // What is due soon after the start is known there before.
         let mut at = Duration::ZERO;
@@ -322,7 +260,7 @@ impl Flows {
             self.begun = true;
             self.orders(rig)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn stop_streams(&mut self, rig: &mut Rig, which: &[usize]) -> Result<(), String> {
@@ -375,6 +313,13 @@ impl Flows {
         let gateways: Vec<_> =
             wanted.filter_map(|(_, stream)| Some(gateway_of(built, &stream.spec, stream.gateway?))).collect();
         resolve(rig, built, &gateways)?;
+        // Rows that do not start keep what they have of earlier traffic.
+        for i in (0..self.rows.len()).filter(|i| self.rows[*i].current).collect::<Vec<_>>() {
+            let faults = self.faults(&self.rows[i]);
+            let row = &mut self.rows[i];
+            (row.faults, row.current, row.whole) = (faults, false, Counts::default());
+        }
+        (self.failure, self.clock_step_ns) = (None, 0);
         let mut specs: Vec<FlowSpec> = Vec::new();
         let mut groups: HashMap<String, usize> = HashMap::new();
         self.rows.iter_mut().for_each(|row| row.group_at = None);
@@ -426,7 +371,7 @@ impl Flows {
             load: Load::Flows,
             duration_s: CONTINUOUS.as_secs_f64(),
             bin_s: self.threshold.map(|_| BIN.as_secs_f64()),
-            drain_s: DRAIN_S,
+            drain_s: PATIENCE.as_secs_f64(),
             events: Vec::new(),
         };
         let (_, key, earlier) = keys.next_trial();
@@ -440,8 +385,6 @@ impl Flows {
             self.disturbances.fill(Disturbance::default());
         }
         self.disturb(rig);
-        // Rows that do not start keep the counts of earlier traffic.
-        self.rows.iter_mut().for_each(|row| row.current = false);
         Ok(())
     }
 
@@ -705,9 +648,18 @@ impl Flows {
     }
 
     /// Once a row no longer sends: its frames that were due and have not left.
-    pub fn unsent(&self, row: &Row) -> u64 {
+    fn unsent(&self, row: &Row) -> u64 {
         let stopped = row.streams.iter().map(|i| &self.streams[*i]).filter(|stream| !stream.windows.is_active());
         stopped.map(|stream| (stream.base + stream.windows.planned()).saturating_sub(stream.offered)).sum()
+    }
+
+    /// What spoilt the traffic in which a row last sent.
+    pub fn faults(&self, row: &Row) -> Faults {
+        if !row.current {
+            return row.faults.clone();
+        }
+        let (failure, clock_step_ns) = (self.failure.clone(), self.clock_step_ns);
+        Faults { unsent: self.unsent(row), failure, clock_step_ns }
     }
 
     /// Latencies of a row since it started. They are many numbers, so ask only for what somebody wants to know.
@@ -729,9 +681,11 @@ impl Flows {
     /// Judges the rates of running traffic, as far as frames have had time to arrive.
     pub fn judge_rates(&mut self, rig: &Rig) {
         let Some((start, threshold)) = rig.traffic_start().zip(self.threshold) else { return };
-        let ready = Flows::elapsed(rig).saturating_sub(PATIENCE).as_nanos() / BIN.as_nanos();
-        let ready = ready as usize;
-        self.outlasts_bins |= ready > CONTINUOUS_BINS;
+        let elapsed = Flows::elapsed(rig);
+        let sends =
+            self.streams.iter().any(|stream| stream.windows.is_active() && stream.windows.finishing().is_none());
+        self.outlasts_bins |= sends && elapsed > BIN * CONTINUOUS_BINS as u32;
+        let ready = (elapsed.saturating_sub(PATIENCE).as_nanos() / BIN.as_nanos()) as usize;
         let ready = ready.min(CONTINUOUS_BINS);
         for row in self.rows.iter_mut().filter(|row| row.current && row.rates.next < ready) {
             let Some(group) = row.group_at else { continue };
@@ -742,7 +696,7 @@ impl Flows {
     /// Takes the final counts of the traffic.
     fn conclude(&mut self, rig: &mut Rig, result: &TrialResult) {
         self.live = None;
-        self.tester_drops = result.health.receive_drops;
+        (self.tester_drops, self.clock_step_ns) = (result.health.receive_drops, result.health.clock_step_ns);
         self.disturb(rig);
         if let Some(mut snapshot) = rig.take_last_counts() {
             self.take(&snapshot);

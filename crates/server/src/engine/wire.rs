@@ -15,6 +15,9 @@ const SLOT: usize = 2_048;
 /// How long each copy of a frame takes to the other end; none for a lost frame.
 pub type Fate = fn(&[u8]) -> Vec<Duration>;
 
+/// How far the wall clock is ahead of the clock of the ports, in ns, at an instant of the latter.
+pub type Wall = fn(Instant) -> i128;
+
 /// The fate of frames that nothing happens to.
 pub fn at_once(_: &[u8]) -> Vec<Duration> {
     vec![Duration::ZERO]
@@ -25,6 +28,7 @@ struct Wire {
     /// Time that a port needs to send a frame.
     cost: Duration,
     fate: Fate,
+    wall: Wall,
     /// Frames on the way to each port.
     waiting: [Vec<(Vec<u8>, Instant)>; 2],
 }
@@ -44,7 +48,8 @@ impl Clock for WireClock {
     }
 
     fn wall_offset(&self) -> i128 {
-        0
+        let wire = self.0.borrow();
+        (wire.wall)(wire.now)
     }
 
     fn is_virtual(&self) -> bool {
@@ -70,7 +75,7 @@ impl Port for WirePort {
     }
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        let Wire { now, cost, fate, waiting } = &mut *self.wire.borrow_mut();
+        let Wire { now, cost, fate, waiting, .. } = &mut *self.wire.borrow_mut();
         for slot in 0..frames {
             *now = *now + *cost;
             let frame = self.slots.frame(slot);
@@ -102,7 +107,12 @@ impl Port for WirePort {
 
 /// Two joined ports that need `cost` to send a frame.
 pub fn ports(seed: u64, cost: Duration, fate: Fate) -> Ports {
-    let wire = Rc::new(RefCell::new(Wire { now: Instant(1), cost, fate, waiting: Default::default() }));
+    ports_by(seed, cost, fate, |_| 0)
+}
+
+/// The same, beside a wall clock.
+pub fn ports_by(seed: u64, cost: Duration, fate: Fate, wall: Wall) -> Ports {
+    let wire = Rc::new(RefCell::new(Wire { now: Instant(1), cost, fate, wall, waiting: Default::default() }));
     let port = |end: usize| {
         let info = PortInfo::new("wire", &memory::SPEC, "none", host_mac(seed, end), 1_500);
         let lent = (vec![0; SLOT * BURST], Vec::new());

@@ -234,6 +234,9 @@ fn peers<F: Family>(bgp: &mut Object<'_>) -> Vec<Peer> {
     bgp.objects(F::PEERS).into_iter().flat_map(of_interface).collect()
 }
 
+/// Default of the model for the time between two KEEPALIVE messages, in seconds.
+const KEEP_ALIVE: u64 = 30;
+
 fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
     let internal = o.word("as_type", &["ibgp", "ebgp"], 1) == 0;
     let asn = o.number("as_number", u32::MAX.into()).unwrap_or(0) as u32;
@@ -243,12 +246,17 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
     o.word("as_number_width", &["four"], 0);
     let mut advanced = o.object_or_empty("advanced");
     let hold = Duration::from_secs(advanced.number("hold_time_interval", u16::MAX.into()).unwrap_or(90));
-    // A KEEPALIVE leaves in a third of the hold time at the latest.
-    advanced.number("keep_alive_interval", u16::MAX.into());
+    // A KEEPALIVE leaves in a third of the hold time at the latest. Clients write the default of the model, whatever the hold time.
+    let keep_alive = hold.as_secs() / 3;
+    let interval = advanced.number("keep_alive_interval", u16::MAX.into());
+    if interval.is_some_and(|interval| ![keep_alive, KEEP_ALIVE].contains(&interval)) {
+        let text = format_args!("only a third of the hold time is supported, {keep_alive} s; leave it out");
+        advanced.wrong("keep_alive_interval", text);
+    }
     if advanced.number("update_interval", u32::MAX.into()).is_some_and(|interval| interval > 0) {
         advanced.wrong("update_interval", "only 0 is supported");
     }
-    advanced.number("time_to_live", 255);
+    advanced.only("time_to_live", 64);
     for key in ["listen_port", "neighbor_port"] {
         if advanced.number(key, u16::MAX.into()).is_some_and(|port| port != 179) {
             advanced.wrong(key, "only 179 is supported");

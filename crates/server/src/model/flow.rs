@@ -22,6 +22,8 @@ pub struct Flow {
     pub tags: Tags,
     /// Sizes of its frames, with FCS.
     pub size: PacketSize,
+    /// The smallest size that the client wants; frames have at least [`MIN_FRAME`] bytes.
+    pub smallest: u64,
     /// Its rate.
     pub rate: Rate,
     /// How long it sends.
@@ -131,13 +133,15 @@ pub fn flow(mut o: Object<'_>) -> Flow {
     let (packet, learned_label) = packet(o.objects("packet"));
     let ends = ends(&mut o);
     let tags = Tags::take(&o, matches!(ends, Ends::Device { both_ways: true, .. }));
+    let (size, smallest) = size(&mut o);
     Flow {
         name: o.name("name"),
         ends,
         packet,
         learned_label,
         tags,
-        size: size(&mut o),
+        size,
+        smallest,
         rate: rate(&mut o),
         length: length(&mut o),
         metrics: metrics(&mut o),
@@ -180,7 +184,8 @@ fn mix(name: String, parts: Vec<(FrameSize, u16)>) -> PacketSize {
     }
 }
 
-fn size(flow: &mut Object<'_>) -> PacketSize {
+/// Reads the sizes of frames, and the smallest of them as the client wrote it.
+fn size(flow: &mut Object<'_>) -> (PacketSize, u64) {
     let mut o = flow.object_or_empty("size");
     let bounded = |o: &mut Object<'_>, key: &str, default: u64| {
         let size = o.number(key, u16::MAX.into()).unwrap_or(default);
@@ -196,38 +201,40 @@ fn size(flow: &mut Object<'_>) -> PacketSize {
             let step = range.number("step", u16::MAX.into()).unwrap_or(1).max(1);
             if start > end || (end - start) / step >= MOST_SIZES {
                 range.wrong("step", format_args!("1 to {MOST_SIZES} sizes are supported; use a larger step"));
-                return PacketSize::Fixed(fixed(start));
+                return (PacketSize::Fixed(fixed(start)), start);
             }
             // A round of equal parts begins with the last part.
-            mix(
-                format!("{start} to {end}"),
-                (0..=(end - start) / step).rev().map(|i| (fixed(start + i * step), 1)).collect(),
-            )
+            let parts = (0..=(end - start) / step).rev().map(|i| (fixed(start + i * step), 1)).collect();
+            (mix(format!("{start} to {end}"), parts), start)
         }
         "random" => {
             let mut range = o.object_or_empty("random");
             let (min, max) = (bounded(&mut range, "min", 64), bounded(&mut range, "max", 1518));
             if min > max {
                 range.wrong("min", "it is above `max`; swap them");
-                return PacketSize::Fixed(fixed(min));
+                return (PacketSize::Fixed(fixed(min)), min);
             }
-            mix(format!("random {min} to {max}"), scattered(min, max))
+            (mix(format!("random {min} to {max}"), scattered(min, max)), min)
         }
         "weight_pairs" => {
             let mut pairs = o.object_or_empty("weight_pairs");
-            let list = match pairs.choice(&["predefined", "custom"], "predefined") {
+            let list: Vec<(u64, f64)> = match pairs.choice(&["predefined", "custom"], "predefined") {
                 "custom" => {
                     let read = |mut o: Object<'_>| (bounded(&mut o, "size", 64), o.float("weight").unwrap_or(1.0));
                     pairs.objects("custom").into_iter().map(read).collect()
                 }
                 _ => predefined(pairs.word("predefined", &PREDEFINED, 0)),
             };
-            weighted(&list).unwrap_or_else(|why| {
+            let size = weighted(&list).unwrap_or_else(|why| {
                 pairs.wrong("custom", why);
                 PacketSize::Fixed(FrameSize::Frame(MIN_FRAME))
-            })
+            });
+            (size, list.iter().map(|(size, _)| *size).min().unwrap_or(MIN_FRAME.into()))
         }
-        _ => PacketSize::Fixed(fixed(bounded(&mut o, "fixed", 64))),
+        _ => {
+            let size = bounded(&mut o, "fixed", 64);
+            (PacketSize::Fixed(fixed(size)), size)
+        }
     }
 }
 
@@ -415,6 +422,17 @@ mod tests {
             sizes(json!({"weight_pairs": {"custom": [{"size": 64, "weight": 1}, {"size": 128, "weight": 2}]}})).len(),
             3
         );
+        for (size, smallest) in [
+            (json!({"fixed": 40}), 40),
+            (json!({"increment": {"start": 60, "end": 70}}), 60),
+            (json!({"random": {"min": 1, "max": 70}}), 1),
+            (json!({"weight_pairs": {"predefined": "standard_imix"}}), 58),
+            (json!({"weight_pairs": {"custom": [{"size": 128, "weight": 1}, {"size": 62, "weight": 2}]}}), 62),
+            (json!({}), 64),
+        ] {
+            assert_eq!(with("size", size.clone()).unwrap().smallest, smallest, "{size}");
+            assert_eq!(sizes(size).into_iter().min(), Some(64));
+        }
     }
 
     #[test]

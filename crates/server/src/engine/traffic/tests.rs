@@ -19,11 +19,15 @@ struct Bench {
 
 impl Bench {
     fn new(cost: Duration, flows: &[Value]) -> Bench {
+        Bench::rated(cost, flows, wire::at_once, None)
+    }
+
+    fn rated(cost: Duration, flows: &[Value], fate: wire::Fate, threshold: Option<f64>) -> Bench {
         let ports = json!([{"name": "p1", "location": "a"}, {"name": "p2", "location": "b"}]);
         let config = Config::read(json!({"ports": ports, "flows": flows})).unwrap();
         let built = build(&config, &[LINK; 2], 5).unwrap();
-        let ports = wire::ports(5, cost, wire::at_once);
-        let flows = Flows::new(&built.flows, 2, None);
+        let ports = wire::ports(5, cost, fate);
+        let flows = Flows::new(&built.flows, 2, threshold);
         Bench { rig: Rig::new(ports, &built.rig), built, flows, keys: TrialKeys::new(5) }
     }
 
@@ -125,6 +129,43 @@ fn what_a_pause_holds_back_leaves_later() {
     bench.change(Action::Resume, &[0]);
     bench.until(|flows| !flows.are_running());
     assert_eq!(bench.counts(0), (5_000, 5_000, 0));
+}
+
+#[test]
+fn a_delay_is_no_fall_of_the_rate_and_a_gap_is() {
+    let slow = |_: &[u8]| vec![150 * MS];
+    let mut bench = Bench::rated(Duration::from_micros(1), &[flow(0, 1_000.0, Some(2_000))], slow, Some(95.0));
+    bench.start(&[0]);
+    bench.until(|flows| !flows.are_running());
+    assert_eq!(bench.counts(0), (2_000, 2_000, 0));
+    assert_eq!(bench.flows.rows[0].rates.crossings().count(), 0);
+    let lost = |_: &[u8]| Vec::<Duration>::new();
+    let mut bench = Bench::rated(Duration::from_micros(1), &[flow(0, 1_000.0, Some(2_000))], lost, Some(95.0));
+    bench.start(&[0]);
+    bench.until(|flows| !flows.are_running());
+    assert_eq!(bench.flows.rows[0].rates.crossings().filter(|crossing| !crossing.rose).count(), 1);
+}
+
+#[test]
+fn what_spoilt_a_row_stays_when_other_flows_start() {
+    let mut bench = Bench::new(TOO_SLOW, &[flow(0, 20_000.0, None), flow(1, 100.0, Some(10))]);
+    bench.start(&[0]);
+    bench.wait(200 * MS);
+    bench.change(Action::Stop, &[0]);
+    let (.., unsent) = bench.counts(0);
+    assert!(unsent > 0);
+    (bench.flows.failure, bench.flows.clock_step_ns) = (Some("a port failed".into()), 60_000);
+    bench.start(&[1]);
+    let faults = |bench: &Bench, row: usize| {
+        let Faults { unsent, failure, clock_step_ns } = bench.flows.faults(&bench.flows.rows[row]);
+        (unsent, failure, clock_step_ns)
+    };
+    let earlier = (unsent, Some("a port failed".to_owned()), 60_000);
+    assert_eq!((faults(&bench, 0), faults(&bench, 1)), (earlier.clone(), (0, None, 0)));
+    bench.until(|flows| !flows.are_running());
+    assert_eq!((faults(&bench, 0), faults(&bench, 1)), (earlier, (0, None, 0)));
+    bench.start(&[0]);
+    assert_eq!(faults(&bench, 0), (0, None, 0), "it starts anew");
 }
 
 #[test]

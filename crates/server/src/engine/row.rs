@@ -1,0 +1,99 @@
+//! A row of flow metrics: the frames of a flow from one port to another.
+
+use super::counts::{Counts, Disturbance, Latencies};
+use super::rates::Rates;
+use super::tagged::Tagged;
+use crate::build::{PlannedFlow, PlannedStream};
+use drophammer_model::Instant;
+use drophammer_model::latency::IpdvSummary;
+use drophammer_model::trial::PortIndex;
+
+/// Flows with the same name and the same ports. They share one row of metrics.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Index of the flow.
+    pub flow: usize,
+    /// Sending port.
+    pub from: PortIndex,
+    /// Receiving port.
+    pub to: PortIndex,
+    /// Its streams.
+    pub(super) streams: Vec<usize>,
+    /// Name of its group in the traffic, and its number there.
+    pub(super) group: String,
+    pub(super) group_at: Option<usize>,
+    /// Ports at which its frames may arrive.
+    pub(super) receivers: Vec<PortIndex>,
+    /// Time that a frame takes on the line, in ns, if latency does not contain it.
+    pub line_ns: f64,
+    /// True if it has ever started.
+    pub started: bool,
+    /// True if it has started in the running or last traffic.
+    pub(super) current: bool,
+    /// Counts of that traffic: now, and when the row started.
+    pub whole: Counts,
+    pub(super) base: Counts,
+    /// Counts since then.
+    pub counts: Counts,
+    /// True if it measures latency.
+    pub(super) measures: bool,
+    /// Latencies of the traffic when the row started, and when the traffic ended.
+    pub(super) base_latencies: Latencies,
+    pub(super) last_latencies: Latencies,
+    /// Counts by tagged values.
+    pub(super) tagged: Tagged,
+    /// Disturbances when the row started, and those since then.
+    pub(super) undisturbed: Disturbance,
+    pub disturbance: Disturbance,
+    /// Variation of latency in the last traffic, if the row started only once in it.
+    pub variation: Option<IpdvSummary>,
+    /// How its rate compares with the threshold.
+    pub rates: Rates,
+    /// When it started.
+    pub since: Instant,
+    /// What spoilt the traffic in which it last sent, once there is later traffic.
+    pub(super) faults: Faults,
+}
+
+/// What spoilt the traffic of a row, besides [`Disturbance`].
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// Frames that were due and did not leave.
+    pub unsent: u64,
+    /// What ended the traffic prematurely.
+    pub failure: Option<String>,
+    /// By how much the wall clock was set in the whole traffic, in ns; known once it has ended.
+    pub clock_step_ns: i64,
+}
+
+impl Row {
+    /// A row of flow `flow`, which is `planned`, that has not started. Its first stream is `stream`, the one with this `number`.
+    pub fn new(flow: usize, planned: &PlannedFlow, stream: &PlannedStream, number: usize) -> Row {
+        let spec = &stream.spec;
+        Row {
+            flow,
+            from: spec.from,
+            to: spec.to,
+            streams: vec![number],
+            group: spec.group.clone(),
+            group_at: None,
+            receivers: [spec.to].iter().chain(&spec.also).copied().collect(),
+            line_ns: stream.line_ns,
+            started: false,
+            current: false,
+            whole: Counts::default(),
+            base: Counts::default(),
+            counts: Counts::default(),
+            measures: planned.metrics.latency,
+            base_latencies: Latencies::default(),
+            last_latencies: Latencies::default(),
+            tagged: Tagged::new(&planned.tags),
+            undisturbed: Disturbance::default(),
+            disturbance: Disturbance::default(),
+            variation: None,
+            rates: Rates::default(),
+            since: Instant(0),
+            faults: Faults::default(),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Configurations, metrics and events as a client gets them, in virtual time or with a port in memory.
+
+use super::captures::Captures;
+use super::wire::{self, LINK, Wall};
+use super::*;
+use crate::build::build;
+use drophammer_model::routes::Change;
+use drophammer_port::memory::{self, MemoryPort};
+use drophammer_port::{Opened, Port, PortError, pass_on};
+use drophammer_rig::{Rig, host_mac};
+
+/// True while the port is open.
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// A port that is open only once at a time.
+struct Lone(MemoryPort);
+
+impl Port for Lone {
+    pass_on!(0: info, slots, send, receive, counters);
+}
+
+impl Drop for Lone {
+    fn drop(&mut self) {
+        IS_OPEN.store(false, Ordering::Relaxed);
+    }
+}
+
+fn open_lone(names: &[&str], _: u32, clock: SystemClock) -> Opened {
+    if IS_OPEN.swap(true, Ordering::Relaxed) {
+        return Err(PortError::open(names[0], "it is open"));
+    }
+    let [port, _] = memory::pair([0, 1].map(|end| host_mac(5, end)), 1_500, clock);
+    Ok(vec![Box::new(Lone(port))])
+}
+
+static LONE: Backend = Backend { spec: &af_xdp::SPEC, usable: || Ok(()), begin: open_lone, most_queues: 1 };
+
+#[test]
+fn a_port_that_is_open_only_once_is_closed_before_a_new_configuration_opens_it() {
+    let options =
+        Options { backend: &LONE, lender: None, idle_stop: None, may_use: |_| Ok(()), warn: |text| panic!("{text}") };
+    let (clock, seed) = (SystemClock::start(), 5);
+    let bench = Bench::open(Config::read(json!({})).unwrap(), &options, clock, seed).unwrap();
+    let (document, claims, called) = (json!({}), Claims::new("a test"), Instant::now());
+    let mut engine = Engine { options, clock, seed, document, bench, claims, called, failure: None };
+    // Other processes run this test in the same namespace.
+    let name = format!("lone{}", std::process::id());
+    let document = json!({"ports": [{"name": "p1", "location": name}]});
+    engine.set_config(document.clone()).unwrap();
+    engine.set_config(document.clone()).unwrap();
+    let mut wrong = document.clone();
+    wrong["flows"] = json!([{"name": "f", "tx_rx": {"port": {"tx_name": "p9", "rx_name": "p1"}}}]);
+    let failure = engine.set_config(wrong).unwrap_err();
+    assert_eq!(failure.errors, ["flows[0].tx_rx.port.tx_name: there is no port `p9`"]);
+    assert_eq!(engine.document, document, "it is still in force");
+    assert_eq!(engine.bench.own_interfaces().collect::<Vec<_>>(), [name.as_str()]);
+}
+
+fn bench(devices: &[Value], flows: &[Value], wall: Wall) -> Bench {
+    let config = Config::read(json!({
+        "ports": [{"name": "p1", "location": "a"}, {"name": "p2", "location": "b"}], "devices": devices, "flows": flows,
+        "events": {"cp_events": {"enable": true}, "dp_events": {"enable": true}},
+    }));
+    let config = config.unwrap();
+    let built = build(&config, &[LINK; 2], 5).unwrap();
+    let rig = Rig::new(wire::ports_by(5, Duration::from_micros(1), wire::at_once, wall), &built.rig);
+    let captures = Captures::Here(vec![Arc::default(), Arc::default()]);
+    Bench::with(config, built, rig, vec![LINK; 2], captures, 5, 0)
+}
+
+/// A flow at 1,000 frames per second, without and with a fixed number.
+fn flow(name: &str, frames: Option<u64>) -> Value {
+    let duration = frames.map_or(json!({"continuous": {}}), |frames| json!({"fixed_packets": {"packets": frames}}));
+    json!({
+        "name": name, "tx_rx": {"port": {"tx_name": "p1", "rx_name": "p2"}}, "packet": [{"ethernet": {}}, {"ipv4": {}}],
+        "rate": {"pps": 1000}, "duration": duration, "metrics": {"enable": true},
+    })
+}
+
+/// Drives the traffic until this flow sends no more.
+fn run(bench: &mut Bench, flow: usize) {
+    let begin = bench.rig.now();
+    while bench.flows.state(&bench.flows.rows[flow]) != "stopped" {
+        assert!(bench.rig.now().since(begin) < Duration::from_secs(60), "it ends");
+        bench.turn(Duration::from_millis(10), &|| false).unwrap();
+    }
+}
+
+/// Drives the traffic to its end.
+fn finish(bench: &mut Bench) {
+    while bench.flows.are_running() {
+        bench.turn(Duration::from_millis(10), &|| false).unwrap();
+    }
+}
+
+/// Frames that the first port sent and the second one received.
+fn sent_and_received(bench: &mut Bench) -> [u64; 2] {
+    bench.flows.refresh(&mut bench.rig);
+    [bench.port_sums(0)[0], bench.port_sums(1)[1]]
+}
+
+#[test]
+fn counts_of_ports_begin_with_the_traffic_and_never_run_backwards() {
+    let mut bench = bench(&[], &[flow("f", Some(100)), flow("g", Some(40)), flow("endless", None)], |_| 0);
+    bench.start_flows(&[0]).unwrap();
+    finish(&mut bench);
+    assert_eq!(sent_and_received(&mut bench), [100, 100]);
+    bench.start_flows(&[1]).unwrap();
+    finish(&mut bench);
+    assert_eq!(sent_and_received(&mut bench), [40, 40]);
+    bench.start_flows(&[0, 2]).unwrap();
+    run(&mut bench, 0);
+    let before = sent_and_received(&mut bench);
+    assert!(before[0] >= 150, "{before:?}");
+    bench.start_flows(&[0]).unwrap();
+    assert!(sent_and_received(&mut bench)[0] >= before[0]);
+    run(&mut bench, 0);
+    let after = sent_and_received(&mut bench);
+    assert!(after[0] >= before[0] + 150, "{before:?} {after:?}");
+}
+
+#[test]
+fn a_step_of_the_wall_clock_spoils_the_flows_that_were_sent() {
+    let wall: Wall = |now| if now.0 < 50_000_000 { 0 } else { 60_000 };
+    let mut bench = bench(&[], &[flow("f", Some(100)), flow("g", Some(100))], wall);
+    let reasons = |bench: &mut Bench| -> [String; 2] {
+        let answer = bench.metrics(json!({"choice": "flow", "flow": {}, "x-drophammer": true})).unwrap();
+        [0, 1].map(|flow| answer["flow_metrics"][flow]["x-drophammer"]["reasons"].to_string())
+    };
+    let step = "the wall clock was set by 60 µs";
+    for flow in [0, 1] {
+        bench.start_flows(&[flow]).unwrap();
+        finish(&mut bench);
+        let [f, g] = reasons(&mut bench);
+        assert!(f.contains(step) && !g.contains(step), "{f} {g}");
+    }
+}
+
+#[test]
+fn routes_of_ospf_are_events_if_the_router_runs() {
+    let device = json!({
+        "name": "d1",
+        "ethernets": [{
+            "name": "e1", "connection": {"port_name": "p1"},
+            "ipv4_addresses": [{"name": "a1", "address": "10.0.0.1", "gateway": "10.0.0.2"}],
+        }],
+        "ospfv2": {
+            "name": "o1", "interfaces": [{"name": "i1", "ipv4_name": "a1"}],
+            "v4_routes": [{"name": "r1", "addresses": [{"address": "20.0.0.0", "count": 4}]}],
+        },
+    });
+    let mut bench = bench(&[device], &[flow("f", Some(100))], |_| 0);
+    let convergence = |bench: &mut Bench| bench.metrics(json!({"choice": "convergence", "convergence": {}}));
+    let events = |bench: &mut Bench| -> Vec<[String; 2]> {
+        let answer = convergence(bench).unwrap();
+        let events = answer["convergence_metrics"][0]["events"].as_array().unwrap().clone();
+        events.iter().map(|event| ["type", "source"].map(|key| event[key].as_str().unwrap().to_owned())).collect()
+    };
+    let event = |kind: &str| [kind.to_owned(), "r1".to_owned()];
+    bench.router_routes(0, 0, Change::Withdraw).unwrap();
+    bench.router_routes(0, 0, Change::Advertise).unwrap();
+    assert!(events(&mut bench).is_empty(), "the router is stopped");
+    bench.start_routers(&[0], true).unwrap();
+    bench.router_routes(0, 0, Change::Withdraw).unwrap();
+    bench.router_routes(0, 0, Change::Withdraw).unwrap();
+    assert_eq!(events(&mut bench), [event("route_withdraw")]);
+    bench.router_routes(0, 0, Change::Advertise).unwrap();
+    assert_eq!(events(&mut bench), [event("route_withdraw"), event("route_advertise")]);
+    bench.flows.rows[0].rates.overflowed = true;
+    let failure = convergence(&mut bench).unwrap_err();
+    let text = "convergence of `f` is not known: its rate has crossed the threshold more than 1000 times";
+    assert!(failure.errors[0].starts_with(text), "{failure:?}");
+}

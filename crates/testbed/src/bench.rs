@@ -22,7 +22,7 @@ use drophammer_model::record::{Record, TrialRecord};
 use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::PortConfig;
 use drophammer_model::topology::CoreLinkName;
-use drophammer_model::trial::{BetweenHosts, Family, GroupCounts, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{BetweenHosts, Family, GroupCounts, PortIndex, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
 use drophammer_rig::{Acts, ProtocolPlace, Rig, RigError, Timing, Unresolved, Until};
 use drophammer_traffic::TestTraffic;
@@ -109,6 +109,8 @@ pub struct Bench<'a> {
     pub(crate) core_protocols: Vec<ProtocolPlace>,
     /// True if a port failed in the last trial. The device may have to learn its neighbours on that port again.
     pub(crate) port_failed: bool,
+    /// Ports at which the device did not answer or forward when [`Bench::await_forwarding`] last checked them.
+    pub(crate) not_ready: BTreeSet<PortIndex>,
     pub(crate) session: &'a mut Session,
     pub(crate) observer: &'a mut dyn Observer,
     /// Extra frames to send during the next trials.
@@ -176,6 +178,7 @@ impl<'a> Bench<'a> {
             around: Vec::new(),
             core_protocols: Vec::new(),
             port_failed: false,
+            not_ready: BTreeSet::new(),
             session,
             observer,
             extra,
@@ -201,6 +204,7 @@ impl<'a> Bench<'a> {
                     name = format!("{name}, {tags}");
                 }
                 let cause = port_failure.map_or(String::new(), |e: PortError| format!(" ({e})"));
+                self.not_ready = [port].into();
                 return Err(TestError::Failed(format!(
                     "nothing answers ARP or Neighbor Discovery on port {name} within {} s{cause}; check the link, and \
                      the addresses of the DUT",
@@ -217,6 +221,7 @@ impl<'a> Bench<'a> {
             return self.device.forwards().map_err(failed);
         }
         loop {
+            self.not_ready.clear();
             let problem = match self.execute(&probe, &[]) {
                 Ok(result) if result.lost() == 0 => {
                     // The routers between the ports have neighbours to learn too.
@@ -225,6 +230,9 @@ impl<'a> Bench<'a> {
                 }
                 Ok(result) => {
                     let lossy = result.groups.iter().filter(|g| g.lost > 0);
+                    let is_lossy = |group: &str| lossy.clone().any(|g| g.group == group);
+                    let flows = probe.flows.iter().filter(|flow| is_lossy(&flow.group));
+                    self.not_ready = flows.flat_map(|flow| [flow.from, flow.to]).collect();
                     let wrong = |g: &GroupCounts| {
                         let all = g.deviations.iter().map(|(how, frames)| format!(", {frames} with {}", how.text()));
                         all.collect::<String>()

@@ -7,6 +7,7 @@ mod joint;
 mod memory;
 mod own_delay;
 mod plan;
+mod problem;
 mod resume;
 mod started;
 mod stretches;
@@ -40,6 +41,7 @@ use drophammer_model::suite::{DutConfig, Suite, TestConfig};
 use drophammer_port::{Backend, Port};
 use drophammer_rig::{Config, Lender, Ports, Rig, TrialKeys};
 use plan::{Mode, Turn, families, plan, shown, turns};
+use problem::Problem;
 use started::started;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -271,9 +273,8 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         self.state.known.clear();
         let problem = if is_virtual(dut) { self.simulated(dut, ceilings)? } else { self.real(dut, ceilings)? };
         if let Some(problem) = problem {
-            self.note(Some(&dut.name), &problem)?;
-            // The note contains the full report with log lines; the tests only repeat its first line.
-            self.skip_rest(dut, problem.lines().next().unwrap_or(&problem))?;
+            self.note(Some(&dut.name), &problem.why)?;
+            self.skip_rest(dut, &problem)?;
         }
         if self.observer.stopped() {
             return Err(RunError::Interrupted);
@@ -287,13 +288,13 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         if self.state.suite.rounds > 1 { folder.join(format!("round-{}", self.state.session.round)) } else { folder }
     }
 
-    /// Records the remaining tests of a DUT as failed because they could not be started, with the reason.
-    fn skip_rest(&mut self, dut: &DutConfig, why: &str) -> Result<(), RunError> {
+    /// Records that the remaining tests of a DUT could not be started, with the reason.
+    fn skip_rest(&mut self, dut: &DutConfig, problem: &Problem) -> Result<(), RunError> {
         while let Some(index) = self.state.turn.tests.get((self.state.number - self.state.begun) / self.state.step) {
             let test = &self.state.suite.tests[*index];
             self.state.number += self.state.step;
             let status = match test.is_for(&dut.name) {
-                true => TestStatus::Failed(format!("not begun: {why}")),
+                true => problem.status(),
                 false => TestStatus::NotAsked,
             };
             self.state.tally.count(&status);
@@ -320,18 +321,20 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         if !is_virtual(dut) {
             record.confinement += receiving();
         }
-        if let Some(then) = self.state.earlier.versions.get(&dut.name).filter(|then| **then != record.version) {
-            let (name, now) = (&dut.name, &record.version);
-            let remedy = format!("install `{then}` again, or begin a new run without --resume");
-            return Err(RunError::Changed(format!(
-                "{name} was `{then}` when the run began, but now it is `{now}`; {remedy}"
-            )));
-        }
+        self.check_version(dut, &record)?;
         self.state.recorded.insert(dut.name.clone());
         self.keep(&Record::Dut(record))
     }
 
-    fn simulated(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
+    /// Checks that a DUT has the same version as in the earlier part of the run.
+    fn check_version(&self, dut: &DutConfig, record: &DutRecord) -> Result<(), RunError> {
+        let (name, now) = (&dut.name, &record.version);
+        let Some(then) = self.state.earlier.versions.get(name).filter(|then| *then != now) else { return Ok(()) };
+        let remedy = format!("install `{then}` again, or begin a new run without --resume");
+        Err(RunError::Changed(format!("{name} was `{then}` when the run began, but now it is `{now}`; {remedy}")))
+    }
+
+    fn simulated(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<Problem>, RunError> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
         let (clock, ports, mut device) = match simulated::bring_up(
             dut,
@@ -340,7 +343,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             self.state.suite.seed,
         ) {
             Ok(parts) => parts,
-            Err(e) => return Ok(Some(e)),
+            Err(e) => return Ok(Some(Problem::of_dut(e))),
         };
         let ports = ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
         let ports = Ports::One { ports, clock: Box::new(clock) };
@@ -354,7 +357,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         hosts_and_routers(&ports_of(dut, &self.state.suite.ports), &families(self.state.suite), self.state.suite.seed)
     }
 
-    fn real(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
+    fn real(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<Problem>, RunError> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
         let folder = self.folder(dut);
         if let Err(e) = std::fs::create_dir_all(&folder) {
@@ -368,12 +371,12 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
                 lab.begin_at_port(0);
                 device
             }
-            None => return Ok(Some(format!("kind `{}` needs the lab", dut.kind))),
+            None => return Ok(Some(Problem::of_tester(format!("kind `{}` needs the lab", dut.kind)))),
         };
         let mut device = match brought_up {
             Ok(device) => device,
             Err(_) if self.observer.stopped() => return Err(RunError::Interrupted),
-            Err(e) => return Ok(Some(format!("the DUT did not come up: {e}"))),
+            Err(e) => return Ok(Some(Problem::of_dut(format!("the DUT did not come up: {e}")))),
         };
         let result = self.real_tests(dut, device.as_mut(), ceilings);
         if let Err(e) = real::take_down(device, &folder) {
@@ -419,7 +422,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
         device: &mut dyn Dut,
         ceilings: &Ceilings,
         tests: Range<usize>,
-    ) -> Result<Option<String>, RunError> {
+    ) -> Result<Option<Problem>, RunError> {
         let suite = self.state.suite;
         let backend = rig.port(0).backend;
         let left = self.left();
@@ -444,7 +447,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             return match e {
                 TestError::Interrupted => Err(RunError::Interrupted),
                 TestError::Store(e) => Err(RunError::Store(e)),
-                e => Ok(Some(e.to_string())),
+                e => Ok(Some(Problem::of(&e, e.to_string()))),
             };
         }
         let on_host = placement == Some(Placement::Host);
@@ -452,7 +455,10 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             return match e {
                 TestError::Interrupted => Err(RunError::Interrupted),
                 TestError::Store(e) => Err(RunError::Store(e)),
-                e => Ok(Some(format!("the load that the tester can offer could not be measured: {e}"))),
+                e => {
+                    let why = format!("the load that the tester can offer could not be measured: {e}");
+                    Ok(Some(Problem::of(&e, why)))
+                }
             };
         }
         if on_host && !route_ceiling::pairs(suite).is_empty() {
@@ -506,14 +512,15 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             match result {
                 Err(TestError::Interrupted) => return Err(RunError::Interrupted),
                 Err(TestError::Store(e)) => return Err(RunError::Store(e)),
-                Err(TestError::DutDied(e)) => return Ok(Some(format!("the DUT died: {e}"))),
+                Err(TestError::DutDied(e)) => return Ok(Some(Problem::of_dut(format!("the DUT died: {e}")))),
                 _ => {}
             }
             match taken_back {
                 Ok(()) => {}
                 Err(TestError::Store(e)) => return Err(RunError::Store(e)),
                 Err(e) => {
-                    return Ok(Some(format!("filters, classes or links could not be restored after a test: {e}")));
+                    let why = format!("filters, classes or links could not be restored after a test: {e}");
+                    return Ok(Some(Problem::of(&e, why)));
                 }
             }
         }

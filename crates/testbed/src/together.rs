@@ -50,6 +50,16 @@ impl Together {
         found.map(|(_, device)| device.record()).unwrap_or_default()
     }
 
+    /// Returns the names of the DUTs that are no longer alive.
+    pub(crate) fn dead(&mut self) -> Vec<String> {
+        let is_dead = |e: LabError| !matches!(e, LabError::OwnInterface(_));
+        let dead = self.parts.iter_mut().filter_map(|(one, device)| {
+            let dead = device.check().is_err_and(is_dead);
+            dead.then(|| one.name.clone())
+        });
+        dead.collect()
+    }
+
     /// Returns the DUTs themselves, so that they can be taken down.
     pub(crate) fn into_parts(self) -> impl Iterator<Item = (String, Box<dyn Dut>)> {
         self.parts.into_iter().map(|(contestant, device)| (contestant.name, device))
@@ -272,6 +282,30 @@ mod tests {
             let own = [("t0.rx_packets".to_owned(), value), ("d0.rx_packets".to_owned(), value)].into();
             assert_eq!(counters_of(&counters, part), own);
         }
+    }
+
+    /// Every check has this error.
+    struct Broken(fn() -> LabError);
+
+    impl Dut for Broken {
+        fn record(&self) -> DutRecord {
+            DutRecord::default()
+        }
+
+        fn check(&mut self) -> Result<(), LabError> {
+            Err((self.0)())
+        }
+    }
+
+    #[test]
+    fn only_the_duts_that_died_are_dead() {
+        let died = || LabError::Unusable { what: "it ended by itself".into(), remedy: "see its log".into() };
+        let mut all = Together::new(vec![
+            (contestant("alive", 0), fixed(0, 1)),
+            (contestant("dead", 2), Box::new(Broken(died))),
+            (contestant("unplugged", 4), Box::new(Broken(|| LabError::OwnInterface("t4".into())))),
+        ]);
+        assert_eq!(all.dead(), ["dead"]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use drophammer_lab::receiving;
 use drophammer_methods::parameters::{
     DIRECTION, DRAIN, EXTENSIONS, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, LABEL_STACK, LABELS, PAUSE,
 };
-use drophammer_methods::pattern::{self, Limits, Pattern};
+use drophammer_methods::pattern::{self, Limits, Pattern, load_was_too_high};
 use drophammer_methods::ping_delay::OwnDelays;
 use drophammer_methods::selftest::TRIAL_DURATION;
 use drophammer_methods::table::TableSpec;
@@ -261,8 +261,25 @@ fn sending_ceiling(limits: &Limits, offered: FrameRate) -> Option<FrameRate> {
     (!limits.at_line_rate(offered)).then_some(offered)
 }
 
+/// Factor by which the load is reduced while the tester cannot receive what the DUT forwards.
+const RETREAT: f64 = 0.8;
+/// Number of reductions before giving up: down to 3 % of line rate.
+const RETREATS: i32 = 16;
+
+/// Calls `offer` with line rate, and with lower rates as long as the load is too high for the tester.
+fn retreating<T>(line: FrameRate, mut offer: impl FnMut(f64) -> Result<T, TestError>) -> Result<T, TestError> {
+    let mut retreats = 0;
+    loop {
+        match offer(line.pps() * RETREAT.powi(retreats)) {
+            Err(TestError::Unfit(why)) if retreats < RETREATS && load_was_too_high(&why) => retreats += 1,
+            other => return other,
+        }
+    }
+}
+
 /// Measures what the tester can send through these ports if no loop provides a ceiling: it sends into the DUT as fast
-/// as the ports accept. The result limits the loads of tests, unless it is line rate. It does not show what the tester can receive.
+/// as the ports accept, and less if the tester cannot receive what the DUT forwards. The result limits the loads of
+/// tests, unless it is line rate. It does not show what the tester could receive from a faster DUT.
 pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite: &Suite) -> Result<(), TestError> {
     setup.begin_own("offered_load", setup.left);
     let begun = Instant::now();
@@ -273,10 +290,14 @@ pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite
         for size in FRAME_SIZES.get(&params) {
             let pattern = Pattern::new(size, &params);
             let limits = pattern.limits(setup);
-            let load = Load::Maximum { limit_pps: limits.line.pps() };
             let purpose = format!("what the tester can offer, {}", pattern.size_text());
             let seconds = TRIAL_DURATION.seconds(&params);
-            match pattern.trial(setup.ports(), purpose, load, seconds).and_then(|spec| setup.trial(&spec)) {
+            let offered = retreating(limits.line, |limit_pps| {
+                let load = Load::Maximum { limit_pps };
+                let spec = pattern.trial(setup.ports(), purpose.clone(), load, seconds)?;
+                setup.trial(&spec)
+            });
+            match offered {
                 Ok(result) => {
                     let offered = result.offered_load();
                     found.extend(sending_ceiling(&limits, offered).map(|ceiling| (pattern.key(), ceiling)));
@@ -311,6 +332,7 @@ pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_judge::held_up::HOST_BUSY;
     use drophammer_model::Medium;
 
     #[test]
@@ -319,5 +341,29 @@ mod tests {
         let limits = Limits { line, medium: Medium::default(), ceiling: None, max: line, retreated: false };
         assert_eq!(sending_ceiling(&limits, FrameRate(9_995.0)), None);
         assert_eq!(sending_ceiling(&limits, FrameRate(9_900.0)), Some(FrameRate(9_900.0)));
+    }
+
+    #[test]
+    fn a_tester_that_cannot_receive_line_rate_offers_less() {
+        let line = FrameRate(10_000.0);
+        let unfit = || TestError::Unfit(vec!["frames were lost in its own receive path".into()]);
+        let most = retreating(line, |pps| if pps > 7_000.0 { Err(unfit()) } else { Ok(pps) });
+        assert_eq!(most.unwrap().round(), 6_400.0);
+        let mut trials = 0;
+        let none = retreating(line, |_| -> Result<(), _> {
+            trials += 1;
+            Err(unfit())
+        });
+        assert!(matches!(none, Err(TestError::Unfit(_))) && trials == RETREATS + 1, "{none:?}, {trials} trials");
+        // A busy host proves nothing about the load.
+        let busy =
+            retreating(line, |_| -> Result<(), _> { Err(TestError::Unfit(vec![format!("{HOST_BUSY}: rustc")])) });
+        assert!(matches!(&busy, Err(TestError::Unfit(why)) if !load_was_too_high(why)), "{busy:?}");
+        // Only the tester's own faults depend on the load.
+        let died = retreating(line, |pps| match pps < line.pps() {
+            true => Ok(()),
+            false => Err(TestError::DutDied("killed".into())),
+        });
+        assert!(matches!(died, Err(TestError::DutDied(_))), "{died:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! The turn of the tests that run for all DUTs at the same time.
 
 use super::plan::shown;
-use super::{RunError, Runner, method, title};
+use super::{Problem, RunError, Runner, Tally, method, title};
 use crate::config::hosts_and_routers;
 use crate::kinds::{is_virtual, not_applicable};
 use crate::observer::{Observer, Progress};
@@ -14,7 +14,7 @@ use drophammer_methods::{Contestant, TestError};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::record::TestStatus;
 use drophammer_model::registry::Arrivals;
-use drophammer_model::suite::{DutConfig, PortConfig, TestConfig};
+use drophammer_model::suite::{DutConfig, PortConfig, Suite, TestConfig};
 use drophammer_port::{Port, SystemClock};
 use drophammer_rig::{Config, Ports, Rig};
 use std::path::PathBuf;
@@ -22,9 +22,39 @@ use std::time::{Duration, Instant};
 
 /// Subfolder of a DUT's folder for the logs of the joint turn.
 const FOLDER: &str = "together";
+/// What happened to a DUT that is no longer alive.
+const DIED: &str = "died";
 
 /// A running DUT with its ports and its folder.
 type Up = (Contestant, Box<dyn Dut>, PathBuf);
+
+/// The reason why the remaining tests of the turn cannot run.
+struct JointProblem {
+    problem: Problem,
+    /// Names of the DUTs at fault; empty if there is no such DUT, or if it is not known.
+    at_fault: Vec<String>,
+    /// What happened to them.
+    what: &'static str,
+}
+
+impl From<Problem> for JointProblem {
+    /// A problem that is not known to be the fault of any of the DUTs.
+    fn from(problem: Problem) -> JointProblem {
+        JointProblem { problem, at_fault: Vec::new(), what: "" }
+    }
+}
+
+impl JointProblem {
+    /// Returns the status of a test on `dut` if its status is `status` on the DUTs at fault. The others are not
+    /// to blame, and neither is the tester.
+    fn status_on(&self, dut: &str, status: TestStatus) -> TestStatus {
+        if self.at_fault.is_empty() || self.at_fault.iter().any(|name| name == dut) {
+            return status;
+        }
+        let names = self.at_fault.join("`, `");
+        TestStatus::Skipped(format!("`{names}` {}, so there was nothing to compare with", self.what))
+    }
+}
 
 /// All running DUTs, and the tester's parts at their ports.
 struct Bed {
@@ -38,27 +68,27 @@ struct Bed {
 
 impl Runner<'_, '_, '_> {
     /// Brings up all DUTs and runs the tests of the turn on all of them at the same time. If one DUT does not come up,
-    /// the turn fails for all, because the suite asks for a comparison of all of them.
+    /// no test runs, because the suite asks for a comparison of all of them.
     pub(super) fn joint_turn(&mut self) -> Result<(), RunError> {
         let suite = self.state.suite;
         let virtual_ones = suite.duts.iter().filter(|dut| is_virtual(dut)).count();
         let bed = match virtual_ones {
             0 => self.real_bed()?,
-            all if all == suite.duts.len() => self.simulated_bed(),
-            _ => Err("some routers run in virtual time, the others do not".to_owned()),
+            all if all == suite.duts.len() => self.simulated_bed().map_err(|why| Problem::of_dut(why).into()),
+            _ => Err(Problem::of_dut("some routers run in virtual time, the others do not").into()),
         };
         let failed = match bed {
             Ok(bed) => self.joint_tests(bed)?,
             Err(problem) => Some(problem),
         };
-        if let Some(problem) = failed {
-            self.note(None, &problem)?;
-            let why = problem.lines().next().unwrap_or(&problem).to_owned();
+        if let Some(failed) = failed {
+            self.note(None, &failed.problem.why)?;
             while let Some(index) = self.state.turn.tests.get(self.state.number - self.state.begun).copied() {
                 self.state.number += 1;
-                let status = TestStatus::Failed(format!("not begun: {why}"));
-                let outcomes = vec![Outcome::default(); suite.duts.len()];
-                self.keep_all(&suite.tests[index], Duration::ZERO, &status, outcomes)?;
+                let ended = |dut: &DutConfig| failed.status_on(&dut.name, failed.problem.status());
+                let each = suite.duts.iter().map(|dut| (ended(dut), Outcome::default())).collect();
+                let kept = Kept { test: &suite.tests[index], round: self.state.session.round, elapsed: Duration::ZERO };
+                kept.store(&mut *self.observer, &mut self.state.tally, suite, each)?;
             }
         }
         if self.observer.stopped() {
@@ -92,7 +122,7 @@ impl Runner<'_, '_, '_> {
         })
     }
 
-    fn real_bed(&mut self) -> Result<Result<Bed, String>, RunError> {
+    fn real_bed(&mut self) -> Result<Result<Bed, JointProblem>, RunError> {
         let (configs, contestants) = self.joint_ports();
         let mut up: Vec<Up> = Vec::new();
         let mut problem = None;
@@ -124,8 +154,9 @@ impl Runner<'_, '_, '_> {
             (Some(why), _) => Err(why),
             (None, Some(lab)) => {
                 real::open(&lab, device.interfaces(), self.backend_for(Arrivals::Counted), self.state.queues, clock)
+                    .map_err(|why| Problem::of_tester(why).into())
             }
-            (None, None) => Err("no lab".into()),
+            (None, None) => Err(Problem::of_tester("no lab").into()),
         };
         let open = match opened {
             Ok(open) => open,
@@ -144,7 +175,11 @@ impl Runner<'_, '_, '_> {
     }
 
     /// Brings up one DUT at its place among `contestants`. The error is a problem of the DUT, or of the run.
-    fn bring_up_one(&mut self, dut: &DutConfig, contestants: &[Contestant]) -> Result<Up, Result<String, RunError>> {
+    fn bring_up_one(
+        &mut self,
+        dut: &DutConfig,
+        contestants: &[Contestant],
+    ) -> Result<Up, Result<JointProblem, RunError>> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
         let folder = self.folder(dut).join(FOLDER);
         if let Err(e) = std::fs::create_dir_all(&folder) {
@@ -152,7 +187,7 @@ impl Runner<'_, '_, '_> {
         }
         let one = contestants.iter().find(|one| one.name == dut.name).cloned();
         let (Some(mut lab), Some(one)) = (self.lab(), one) else {
-            return Err(Ok(format!("kind `{}` needs the lab", dut.kind)));
+            return Err(Ok(Problem::of_tester(format!("kind `{}` needs the lab", dut.kind)).into()));
         };
         // With an odd number of ports, the last port of each DUT exists but is unused.
         let place = one.ports.start / one.ports.len().max(1);
@@ -161,7 +196,11 @@ impl Runner<'_, '_, '_> {
         match real::bring_up(&mut lab, dut, self.state.suite, &folder, &|| observer.stopped()) {
             Ok(device) => Ok((one, device, folder)),
             Err(_) if self.observer.stopped() => Err(Err(RunError::Interrupted)),
-            Err(e) => Err(Ok(format!("{} did not come up together with the others: {e}", dut.name))),
+            Err(e) => {
+                let why = format!("{} did not come up together with the others: {e}", dut.name);
+                let at_fault = vec![dut.name.clone()];
+                Err(Ok(JointProblem { problem: Problem::of_dut(why), at_fault, what: "did not come up" }))
+            }
         }
     }
 
@@ -175,17 +214,22 @@ impl Runner<'_, '_, '_> {
     }
 
     /// Runs the tests of the turn, and takes the DUTs down. Returns the reason why the remaining tests cannot run, if there is one.
-    fn joint_tests(&mut self, bed: Bed) -> Result<Option<String>, RunError> {
+    fn joint_tests(&mut self, bed: Bed) -> Result<Option<JointProblem>, RunError> {
         let Bed { mut device, folders, ports, configs, config } = bed;
         let contestants = device.contestants();
-        for (dut, one) in self.state.suite.duts.iter().zip(&contestants) {
-            if !self.state.recorded.contains(&dut.name) {
-                let record = device.record_of(&dut.name);
-                self.keep_record(dut, record, &ports, &config, one.ports.start)?;
+        let mut duts = self.state.suite.duts.iter().zip(&contestants);
+        let known = duts.try_for_each(|(dut, one)| {
+            let record = device.record_of(&dut.name);
+            self.check_version(dut, &record)?;
+            match self.state.recorded.contains(&dut.name) {
+                true => Ok(()),
+                false => self.keep_record(dut, record, &ports, &config, one.ports.start),
             }
-        }
-        let rig = Rig::new(ports, &config);
-        let result = self.joint_tests_on(&mut device, rig, &configs, &contestants);
+        });
+        let result = known.and_then(|()| {
+            let rig = Rig::new(ports, &config);
+            self.joint_tests_on(&mut device, rig, &configs, &contestants)
+        });
         let parts = device.into_parts();
         if folders.is_empty() {
             return result;
@@ -200,8 +244,9 @@ impl Runner<'_, '_, '_> {
         rig: Rig,
         configs: &[PortConfig],
         contestants: &[Contestant],
-    ) -> Result<Option<String>, RunError> {
+    ) -> Result<Option<JointProblem>, RunError> {
         let suite = self.state.suite;
+        let round = self.state.session.round;
         let left = self.left();
         let names = device.record().name;
         let mut setup = TestSetup::new(&names, configs, rig, device, &mut self.state.session, self.observer);
@@ -211,10 +256,21 @@ impl Runner<'_, '_, '_> {
             Ok(()) => {}
             Err(TestError::Interrupted) => return Err(RunError::Interrupted),
             Err(TestError::Store(e)) => return Err(RunError::Store(e)),
-            Err(e) => return Ok(Some(e.to_string())),
+            Err(e) => {
+                let ports = std::mem::take(&mut setup.bench().not_ready);
+                drop(setup);
+                let dead = device.dead();
+                let is_not_ready = |one: &&Contestant| one.ports.clone().any(|port| ports.contains(&port));
+                let not_ready = contestants.iter().filter(is_not_ready).map(|one| one.name.clone());
+                let problem = Problem::of(&e, e.to_string());
+                return Ok(Some(match dead.is_empty() {
+                    true => JointProblem { problem, at_fault: not_ready.collect(), what: "did not forward" },
+                    false => JointProblem { problem, at_fault: dead, what: DIED },
+                }));
+            }
         }
-        let mut done = Vec::new();
-        let mut ended = Ok(None);
+        // The test in which a DUT died, with its results, and how it died.
+        let mut fatal = None;
         for (index, left) in self.state.turn.tests.iter().copied().zip(left) {
             let test = &suite.tests[index];
             self.state.number += 1;
@@ -241,42 +297,85 @@ impl Runner<'_, '_, '_> {
                 title: &title,
                 problem: problem_of(&status),
             });
-            done.push((index, elapsed, status, outcomes));
-            match result {
-                Err(TestError::Interrupted) => ended = Err(RunError::Interrupted),
-                Err(TestError::Store(e)) => ended = Err(RunError::Store(e)),
-                Err(TestError::DutDied(e)) => ended = Ok(Some(format!("a DUT died: {e}"))),
-                _ => match taken_back {
-                    Ok(()) => continue,
-                    Err(e) => ended = Ok(Some(format!("filters could not be removed after a test: {e}"))),
-                },
-            }
-            break;
-        }
-        drop(setup);
-        for (index, elapsed, status, outcomes) in done {
             if status == TestStatus::Completed {
                 self.state.elapsed.insert(index, elapsed);
             }
-            self.keep_all(&suite.tests[index], elapsed, &status, outcomes)?;
+            let kept = Kept { test, round, elapsed };
+            if let Err(TestError::DutDied(e)) = result {
+                fatal = Some((kept, status, outcomes, e));
+                break;
+            }
+            let each = outcomes.into_iter().map(|outcome| (status.clone(), outcome)).collect();
+            kept.store(setup.observer(), &mut self.state.tally, suite, each)?;
+            match (result, taken_back) {
+                (Err(TestError::Interrupted), _) => return Err(RunError::Interrupted),
+                (Err(TestError::Store(e)), _) | (_, Err(TestError::Store(e))) => return Err(RunError::Store(e)),
+                (_, Ok(())) => {}
+                (_, Err(e)) => {
+                    drop(setup);
+                    let problem = Problem::of(&e, format!("filters could not be removed after a test: {e}"));
+                    return Ok(Some(JointProblem { problem, at_fault: device.dead(), what: DIED }));
+                }
+            }
         }
-        ended
+        drop(setup);
+        let Some((kept, status, outcomes, e)) = fatal else { return Ok(None) };
+        let problem = Problem::of_dut(format!("a DUT died: {e}"));
+        let ended = JointProblem { problem, at_fault: device.dead(), what: DIED };
+        let each = suite.duts.iter().zip(outcomes);
+        let each = each.map(|(dut, outcome)| {
+            let status = match ended.status_on(&dut.name, status.clone()) {
+                // Sizes that were measured before are compared.
+                TestStatus::Skipped(why) if !outcome.ranks.is_empty() => TestStatus::Partly(why),
+                status => status,
+            };
+            (status, outcome)
+        });
+        let each = each.collect();
+        kept.store(&mut *self.observer, &mut self.state.tally, suite, each)?;
+        Ok(Some(ended))
     }
+}
 
-    /// Records a test for every DUT.
-    fn keep_all(
-        &mut self,
-        test: &TestConfig,
-        elapsed: Duration,
-        status: &TestStatus,
-        outcomes: Vec<Outcome>,
+/// A test of all DUTs that has ended.
+struct Kept<'a> {
+    test: &'a TestConfig,
+    round: u32,
+    elapsed: Duration,
+}
+
+impl Kept<'_> {
+    /// Stores a record for every DUT, with its status and outcome. They are in the order of the suite.
+    fn store(
+        self,
+        observer: &mut dyn Observer,
+        tally: &mut Tally,
+        suite: &Suite,
+        each: Vec<(TestStatus, Outcome)>,
     ) -> Result<(), RunError> {
-        let round = self.state.session.round;
-        for (dut, mut outcome) in self.state.suite.duts.iter().zip(outcomes) {
-            outcome.verdicts.extend(verdicts(&dut.name, test, &outcome, status));
-            self.state.tally.count(status);
-            self.keep(&test_record(dut, test, round, elapsed, status.clone(), outcome))?;
+        let Kept { test, round, elapsed } = self;
+        for (dut, (status, mut outcome)) in suite.duts.iter().zip(each) {
+            outcome.verdicts.extend(verdicts(&dut.name, test, &outcome, &status));
+            tally.count(&status);
+            let record = test_record(dut, test, round, elapsed, status, outcome);
+            observer.record(&record).map_err(RunError::Store)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_dut_that_died_fails() {
+        let failed = || TestStatus::Failed("the device under test died".into());
+        let problem = || Problem::of_dut("a DUT died");
+        let died = JointProblem { problem: problem(), at_fault: vec!["b".into()], what: DIED };
+        assert_eq!(died.status_on("b", failed()), failed());
+        let skipped = TestStatus::Skipped("`b` died, so there was nothing to compare with".into());
+        assert_eq!(died.status_on("a", failed()), skipped);
+        assert_eq!(JointProblem::from(problem()).status_on("a", failed()), failed(), "nobody is known to be at fault");
     }
 }

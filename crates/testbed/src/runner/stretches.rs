@@ -7,7 +7,7 @@
 //! opens the ports of a DUT again when this changes: `af_xdp` for counts, `af_packet` for times. `lab/src/receiving.rs`
 //! moves the tester's receive work to its own processors.
 
-use super::{RunError, Runner, method};
+use super::{Problem, RunError, Runner, method};
 use crate::real;
 use crate::route_ceiling::Ceilings;
 use crate::setup::TestSetup;
@@ -43,14 +43,14 @@ fn learn(known: &mut Known, other: &Known, ceilings: &BTreeMap<PatternKey, Frame
 
 /// Ends the sessions of the emulated routers, whose ports are about to be closed. Returns the problem if the DUT kept
 /// some of their routes.
-pub(super) fn end_sessions(setup: &mut TestSetup<'_>) -> Result<Option<String>, RunError> {
+pub(super) fn end_sessions(setup: &mut TestSetup<'_>) -> Result<Option<Problem>, RunError> {
     // Without BGP there is nothing to end.
     let Ok(routing) = setup.routing() else { return Ok(None) };
     match routing.reset(SESSIONS_END) {
         Ok(()) => Ok(None),
         Err(TestError::Store(e)) => Err(RunError::Store(e)),
         Err(TestError::Interrupted) => Err(RunError::Interrupted),
-        Err(e) => Ok(Some(format!("its sessions could not be ended: {e}"))),
+        Err(e) => Ok(Some(Problem::of(&e, format!("its sessions could not be ended: {e}")))),
     }
 }
 
@@ -92,7 +92,7 @@ impl Runner<'_, '_, '_> {
         dut: &DutConfig,
         device: &mut dyn Dut,
         ceilings: &Ceilings,
-    ) -> Result<Option<String>, RunError> {
+    ) -> Result<Option<Problem>, RunError> {
         for (backend, tests) in self.stretches() {
             let problem = self.tests_with(backend, tests, dut, device, ceilings)?;
             if problem.is_some() {
@@ -110,21 +110,22 @@ impl Runner<'_, '_, '_> {
         dut: &DutConfig,
         device: &mut dyn Dut,
         ceilings: &Ceilings,
-    ) -> Result<Option<String>, RunError> {
+    ) -> Result<Option<Problem>, RunError> {
         let clock = SystemClock::start();
         if device.interfaces().iter().any(|interface| interface.netns == Where::Agent) {
             if self.state.capture {
-                return Ok(Some("ports of other hosts cannot be captured here; leave --capture out".into()));
+                let why = "ports of other hosts cannot be captured here; leave --capture out";
+                return Ok(Some(Problem::of_tester(why)));
             }
             let ports = match real::open_far(self.state.lender, device.interfaces(), clock) {
                 Ok(ports) => ports,
-                Err(e) => return Ok(Some(e)),
+                Err(e) => return Ok(Some(Problem::of_tester(e))),
             };
             return self.tests_on(ports, tests, dut, device, ceilings);
         }
         let open = match self.lab() {
             Some(lab) => real::open_apart(&lab, device.interfaces(), backend, self.state.queues, clock),
-            None => return Ok(Some("no lab".into())),
+            None => return Ok(Some(Problem::of_tester("no lab"))),
         };
         let (open, captures) = match open {
             Ok(open) if self.state.capture => {
@@ -134,7 +135,7 @@ impl Runner<'_, '_, '_> {
                 }
             }
             Ok(open) => (open, Vec::new()),
-            Err(e) => return Ok(Some(e)),
+            Err(e) => return Ok(Some(Problem::of_tester(e))),
         };
         let ports = Ports::real(open, clock, self.state.processors);
         let result = self.tests_on(ports, tests, dut, device, ceilings);
@@ -152,7 +153,7 @@ impl Runner<'_, '_, '_> {
         dut: &DutConfig,
         device: &mut dyn Dut,
         ceilings: &Ceilings,
-    ) -> Result<Option<String>, RunError> {
+    ) -> Result<Option<Problem>, RunError> {
         let mut config = self.config(dut);
         for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
             port.dut = interface.dut_mac.map(drophammer_wire::MacAddr);

@@ -1,9 +1,9 @@
 //! The test `head_to_head` on reference devices that share one virtual time.
 
-use crate::common::{Memory, read_suite, run};
+use crate::common::{Memory, read_suite, run, run_of};
 use drophammer_model::environment::Environment;
-use drophammer_model::record::Record;
-use drophammer_testbed::Earlier;
+use drophammer_model::record::{Record, TestStatus};
+use drophammer_testbed::{Earlier, Run, RunError, run_suite};
 
 const DUEL: &str = "  - head_to_head: {frame_sizes: [64], trials: 5, trial_duration: 300 ms}\n";
 
@@ -30,5 +30,71 @@ fn a_run_goes_on_before_and_after_the_turn_together() {
         let kept = &records[..=at[tests - 1]];
         let earlier = Earlier::of(&suite, "of the suite", &Environment::default(), kept).unwrap();
         assert_eq!((earlier.of - earlier.todo.len(), earlier.of), (turns, 3), "{tests} tests");
+    }
+}
+
+#[test]
+fn a_resumed_run_refuses_another_version_before_the_joint_turn() {
+    let tests = format!("  - forwarding_rate: {{frame_sizes: [64], repeats: 1, trial_duration: 100 ms}}\n{DUEL}");
+    let suite = read_suite(&text(&["name: a, capacity: 60 kfps", "name: b, capacity: 54 kfps"], &tests));
+    let mut memory = Memory::default();
+    run(&suite, &mut memory).unwrap();
+    let mut records = memory.records;
+    let Record::Started(started) = &mut records[0] else { panic!("no start of a run") };
+    started.digest = "of the suite".into();
+    // Only the joint turn is left.
+    let at: Vec<usize> = (0..records.len()).filter(|at| matches!(records[*at], Record::Test(_))).collect();
+    records.truncate(at[1] + 1);
+    let go_on = |records: &[Record]| {
+        let earlier = Earlier::of(&suite, "of the suite", &Environment::default(), records).unwrap();
+        assert_eq!(earlier.todo, [2]);
+        run_suite(Run { earlier: Some(earlier), ..run_of(&suite, 1) }, &mut Memory::default())
+    };
+    assert!(go_on(&records).is_ok());
+    for record in &mut records {
+        if let Record::Dut(dut) = record
+            && dut.name == "b"
+        {
+            dut.version = "older".into();
+        }
+    }
+    match go_on(&records) {
+        Err(RunError::Changed(why)) => assert!(why.starts_with("b was `older` when the run began"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_records_of_a_test_follow_its_trials() {
+    let small = "  - head_to_head: {id: small, frame_sizes: [64], trials: 2, trial_duration: 300 ms}\n";
+    let large = "  - head_to_head: {id: large, frame_sizes: [128], trials: 2, trial_duration: 300 ms}\n";
+    let tests = format!("{small}{large}");
+    let suite = read_suite(&text(&["name: a, capacity: 60 kfps", "name: b, capacity: 54 kfps"], &tests));
+    let mut memory = Memory::default();
+    run(&suite, &mut memory).unwrap();
+    let short = |record: &Record| match record {
+        Record::Trial(_) => Some("trial".to_owned()),
+        Record::Test(test) => Some(format!("{} of {}", test.id.as_deref().unwrap_or_default(), test.dut)),
+        _ => None,
+    };
+    let mut order: Vec<String> = memory.records.iter().filter_map(short).collect();
+    order.dedup();
+    assert_eq!(order, ["trial", "small of a", "small of b", "trial", "large of a", "large of b"]);
+}
+
+#[test]
+fn a_router_that_does_not_forward_fails_only_its_own_tests() {
+    let suite = read_suite(&text(&["name: alive, capacity: 60 kfps", "name: dead, capacity: 1 fps"], DUEL));
+    let mut memory = Memory::default();
+    let tally = run(&suite, &mut memory).unwrap();
+    assert_eq!((tally.failed, tally.skipped, tally.unfit), (1, 1, 0));
+    for test in memory.tests() {
+        match (&*test.dut, &test.status) {
+            ("dead", TestStatus::Failed(why)) => assert!(why.starts_with("not begun: "), "{why}"),
+            ("alive", TestStatus::Skipped(why)) => {
+                assert_eq!(why, "`dead` did not forward, so there was nothing to compare with");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }

@@ -6,7 +6,7 @@ mod tables;
 use crate::criteria::{absent, verdicts};
 use crate::statistics::{median, summarize};
 use crate::{distinct, doubt};
-use drophammer_model::figure::Figure;
+use drophammer_model::figure::{Figure, RoundFigure};
 use drophammer_model::outcome::{Blame, Missing, Outcome, Plot, RankFigure, Table};
 use drophammer_model::record::{TestRecord, TestStatus};
 
@@ -27,6 +27,7 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
             rank.round_samples = vec![rank.samples.clone()];
         }
         only.outcome.verdicts = verdicts(rounds);
+        only.outcome.without_figure = without_figure(rounds);
         return Some(only);
     }
     let completed: Vec<&TestRecord> =
@@ -38,6 +39,7 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
         verdicts: verdicts(rounds),
         notes: notes(rounds),
         deviations: distinct(rounds.iter().flat_map(|record| record.outcome.deviations.iter().cloned())),
+        without_figure: without_figure(rounds),
         ..Outcome::default()
     };
     for key in distinct(used.iter().flat_map(|record| &record.outcome.tables).map(|table| &table.key)) {
@@ -66,20 +68,24 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     })
 }
 
+/// The result of each round for a figure that no round has.
+fn without_figure(rounds: &[&TestRecord]) -> Vec<RoundFigure> {
+    rounds.iter().map(|record| absent(&record.status)).collect()
+}
+
 /// A test is completed only if every round completed it, so that a report shows every round that did not.
 fn status(rounds: &[&TestRecord]) -> TestStatus {
     let open: Vec<&TestRecord> =
         rounds.iter().copied().filter(|record| record.status != TestStatus::Completed).collect();
     let Some(first) = open.first() else { return TestStatus::Completed };
     if open.len() == rounds.len() {
-        // A skipped round must not hide what happened in the others.
+        // A round that was skipped or not measured must not hide what happened in the others.
         let (failed, other): (Vec<&TestRecord>, Vec<&TestRecord>) = open
             .iter()
             .copied()
             .filter(|record| !matches!(record.status, TestStatus::Skipped(_)))
             .partition(|record| matches!(record.status, TestStatus::Failed(_)));
-        let most = if failed.len() >= other.len() { failed } else { other };
-        return most.first().unwrap_or(first).status.clone();
+        return failed.first().or(other.first()).unwrap_or(first).status.clone();
     }
     let why = |record: &&TestRecord| match &record.status {
         TestStatus::Failed(why)
@@ -157,7 +163,6 @@ fn missing(known: &[&RankFigure]) -> Option<Missing> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::figure::RoundFigure;
     use drophammer_model::outcome::{Cell, Column, PlotKind, Row};
 
     fn record(round: u32, value: Option<f64>, limited: bool, cells: &[Cell]) -> TestRecord {
@@ -219,6 +224,12 @@ mod tests {
         assert_eq!(combined.outcome.ranks[0].rounds[1], RoundFigure::NotMeasured);
         records.iter_mut().for_each(|record| record.status = TestStatus::Failed("no".into()));
         assert_eq!(all(&records).status, TestStatus::Failed("no".into()));
+        records.iter_mut().for_each(|record| record.outcome.ranks.clear());
+        records[1].status = TestStatus::Unfit("the host was busy".into());
+        let combined = all(&records);
+        assert_eq!(combined.status, TestStatus::Failed("no".into()));
+        let expected = [RoundFigure::Failed, RoundFigure::NotMeasured, RoundFigure::Failed];
+        assert_eq!(combined.outcome.without_figure, expected);
     }
 
     #[test]
@@ -230,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_was_skipped_hides_no_failure() {
+    fn a_round_that_was_skipped_or_not_measured_hides_no_failure() {
         let skipped = || TestStatus::Skipped("no throughput was found".into());
         let failed = || TestStatus::Failed("the DUT died".into());
         let unfit = || TestStatus::Unfit("the host was busy".into());
@@ -246,7 +257,7 @@ mod tests {
         assert_eq!(of(&[skipped(), failed(), failed()]), failed());
         assert_eq!(of(&[skipped(), unfit(), skipped()]), unfit());
         assert_eq!(of(&[unfit(), failed(), failed()]), failed());
-        assert_eq!(of(&[failed(), unfit(), unfit()]), unfit());
+        assert_eq!(of(&[unfit(), unfit(), failed()]), failed());
     }
 
     #[test]

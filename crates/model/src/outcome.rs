@@ -30,6 +30,10 @@ pub struct Outcome {
     /// [`Started::deviations`](crate::record::Started::deviations).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deviations: Vec<String>,
+    /// For combined rounds: the result of each round, in order, for a figure that no round has. Not stored, because
+    /// each round has its own record.
+    #[serde(skip)]
+    pub without_figure: Vec<RoundFigure>,
 }
 
 /// A table of the outcome.
@@ -78,7 +82,7 @@ pub struct Row {
 pub const TESTER_LIMITED: &str = "tester-limited";
 /// Unit of frame rates per sending port.
 pub const FPS_PER_PORT: &str = "fps per port";
-/// Mark of a row if the suite limited its figures.
+/// Start of the mark of a row if the suite limited its figures.
 pub const CAPPED: &str = "limited by max_load";
 /// Start of the mark of a doubtful row (`judge::doubt`).
 pub const DOUBTFUL: &str = "doubtful: ";
@@ -86,7 +90,7 @@ pub const DOUBTFUL: &str = "doubtful: ";
 impl Row {
     /// True if the tester or the suite limited its figures.
     pub fn is_limited(&self) -> bool {
-        self.marks.iter().any(|mark| mark.starts_with(TESTER_LIMITED) || mark == CAPPED)
+        self.marks.iter().any(|mark| mark.starts_with(TESTER_LIMITED) || mark.starts_with(CAPPED))
     }
 
     /// True if something other than the DUT may have lost frames.
@@ -347,9 +351,16 @@ impl RankFigure {
         let value = self.value.filter(|value| value.is_finite())?;
         Some(match (self.tester_limited || self.capped, self.higher_is_better, self.scale) {
             (false, ..) => Figure::exactly(value),
-            (true, true, _) | (true, false, Scale::Difference) => Figure::at_least(value),
+            (true, true, _) => Figure::at_least(value),
+            // The tester's own time is part of the value.
+            (true, false, Scale::Difference) if self.is_time() => Figure::at_most(value),
+            (true, false, Scale::Difference) => Figure::at_least(value),
             (true, false, Scale::Ratio) => Figure::at_most(value),
         })
+    }
+
+    fn is_time(&self) -> bool {
+        matches!(self.unit.as_str(), "s" | "ms" | "µs" | "ns")
     }
 
     /// Like [`RankFigure::figure`]. Without a value the DUT failed, unless [`Missing`] names another cause.
@@ -465,6 +476,25 @@ impl Verdict {
             (true, _) => Decision::Met,
             (false, false) => Decision::Missed,
             (false, true) => Decision::Undecided,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limited_time_is_at_most_and_a_limited_loss_at_least() {
+        let limited = |unit| {
+            let figure = RankFigure::new("k", "K", unit, Some(800.0));
+            RankFigure { tester_limited: true, scale: Scale::Difference, ..figure }.figure()
+        };
+        for unit in ["s", "ms", "µs", "ns"] {
+            assert_eq!(limited(unit), Some(Figure::at_most(800.0)), "{unit}");
+        }
+        for unit in ["%", "frames", ""] {
+            assert_eq!(limited(unit), Some(Figure::at_least(800.0)), "{unit}");
         }
     }
 }

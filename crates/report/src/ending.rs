@@ -4,11 +4,11 @@ use crate::format::several;
 use crate::grid;
 use crate::rank::Ranked;
 use crate::view::{DutResult, Section, Standing, View};
-use drophammer_judge::held_up::{HOST_BUSY, HeldUp, causes};
+use drophammer_judge::held_up::{HOST_BUSY, HeldUp, cause, causes, reasons};
 use drophammer_model::figure::Decision;
 use drophammer_model::outcome::Blame;
 use drophammer_model::quantity::group_digits;
-use drophammer_model::record::{TestStatus, resumed};
+use drophammer_model::record::{TestStatus, TrialRecord, resumed};
 use drophammer_store::RunState;
 
 /// How a run ended. If several variants apply, the first of them counts.
@@ -134,6 +134,15 @@ fn without_value(view: &View, wanted: impl Fn(Blame) -> bool) -> Vec<String> {
     lines
 }
 
+/// Starts of the reason of a trial during which a router died.
+const DIED: [&str; 2] = ["the device under test died", "a device under test died"];
+/// Start of the reason of a trial that the user stopped.
+const STOPPED: [&str; 1] = ["stopped by the user"];
+
+fn begins_with(trial: &TrialRecord, starts: &[&str]) -> bool {
+    reasons(trial).iter().any(|reason| starts.iter().any(|start| reason.starts_with(start)))
+}
+
 /// One sentence on how many trials were disturbed; `None` without trials.
 pub fn trust(view: &View) -> Option<String> {
     let all = view.run.trials.len();
@@ -160,11 +169,23 @@ pub fn trust(view: &View) -> Option<String> {
         };
         parts.push(format!("{} {} disturbed by {by} and repeated", n(disturbed), was(disturbed)));
     }
-    let own = invalid - disturbed;
+    let others = view.invalid_trials().into_iter().filter(|trial| cause(reasons(trial)).is_none());
+    let (died, others): (Vec<&TrialRecord>, Vec<&TrialRecord>) = others.partition(|trial| begins_with(trial, &DIED));
+    let (stopped, own): (Vec<&TrialRecord>, Vec<&TrialRecord>) =
+        others.into_iter().partition(|trial| begins_with(trial, &STOPPED));
+    let (died, stopped, own) = (died.len(), stopped.len(), own.len());
     if own > 0 {
         parts.push(format!("{} {} spoilt by the tester itself", n(own), was(own)));
     }
-    Some(format!("Of {} trials, {}. No figure uses them.", n(all), parts.join(" and ")))
+    if died > 0 {
+        parts.push(format!("{} ended when a router died", n(died)));
+    }
+    if stopped > 0 {
+        parts.push(format!("{} {} stopped by the user", n(stopped), was(stopped)));
+    }
+    let last = parts.pop()?;
+    let parts = if parts.is_empty() { last } else { format!("{} and {last}", parts.join(", ")) };
+    Some(format!("Of {} trials, {parts}. No figure uses them.", n(all)))
 }
 
 /// What disturbed trials, and how many: `rustc 31, cc1 12, hypervisor 18`; `None` if nothing did.

@@ -156,7 +156,8 @@ fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
     // If the tester was the limit for all DUTs, there is nothing to rank.
     if all_limited(view, figure, dut) {
-        return figure_value(figure, dut) + if entry.suite_limited() { " \u{2021}" } else { " \u{2020}" };
+        let limit = if entry.suite_limited() { " \u{2021}" } else { " \u{2020}" };
+        return with_doubt(figure_value(figure, dut) + limit, figure, dut);
     }
     match entry.rank {
         // A single DUT has no rank.
@@ -169,11 +170,23 @@ fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
 
 /// The value, with a note if it is refuted or doubtful.
 pub fn measured(figure: &Ranked, dut: usize) -> String {
-    let (entry, value) = (&figure.entries[dut], marked_value(figure, dut));
+    with_doubt(marked_value(figure, dut), figure, dut)
+}
+
+fn with_doubt(value: String, figure: &Ranked, dut: usize) -> String {
+    match doubt_mark(figure, dut) {
+        "" => value,
+        mark => format!("{value}  {mark}"),
+    }
+}
+
+/// The mark for a refuted or doubtful value; empty for other values.
+pub fn doubt_mark(figure: &Ranked, dut: usize) -> &'static str {
+    let entry = &figure.entries[dut];
     match (entry.refuted(), entry.doubtful()) {
-        (true, _) => format!("{value}  refuted"),
-        (false, true) => format!("{value}  doubtful"),
-        (false, false) => value,
+        (true, _) => "refuted",
+        (false, true) => "doubtful",
+        (false, false) => "",
     }
 }
 

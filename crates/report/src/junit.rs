@@ -39,7 +39,7 @@ fn finding(result: &DutResult) -> Finding {
     let (skipped, not_whole) = match &result.standing {
         Standing::Ended(TestStatus::Skipped(why)) => (Some(why), Some(result.standing.text())),
         Standing::Ended(TestStatus::Failed(cause)) => return Finding::Error(cause.clone()),
-        Standing::Ended(TestStatus::Completed) => (None, None),
+        standing if standing.is_measured() => (None, None),
         other => (None, Some(other.text())),
     };
     let verdicts = || result.record.iter().flat_map(|t| &t.outcome.verdicts);
@@ -123,7 +123,10 @@ fn case(dut: &str, section: &Section, result: &DutResult, elapsed: f64, finding:
         Finding::Error(cause) => format!("      <error type=\"test\" message=\"{}\"/>\n", escape(cause)),
         Finding::Skipped(why) => format!("      <skipped message=\"{}\"/>\n", escape(why)),
     };
-    let notes: Vec<_> = result.record.iter().flat_map(|t| &t.outcome.notes).map(|n| escape(n)).collect();
+    // The other rounds say nothing about the DUT.
+    let fewer = (result.standing.is_measured() && !result.standing.is_completed()).then(|| result.standing.text());
+    let notes = result.record.iter().flat_map(|t| &t.outcome.notes);
+    let notes: Vec<_> = fewer.iter().chain(notes).map(|n| escape(n)).collect();
     if !notes.is_empty() {
         out += &format!("      <system-out>{}</system-out>\n", notes.join("&#10;"));
     }
@@ -159,7 +162,11 @@ mod tests {
                 assert_eq!(found(status.clone(), verdicts), Finding::Error(text.into()));
             }
         }
-        assert_eq!(found(TestStatus::Completed, vec![missed()]), Finding::Failure(lines(&["rate >= 5; found 4"])));
+        for status in [TestStatus::Completed, TestStatus::FewerRounds("in 5 of 6 rounds".into())] {
+            let failure = Finding::Failure(lines(&["rate >= 5; found 4"]));
+            assert_eq!(found(status.clone(), vec![missed()]), failure);
+            assert_eq!(found(status, vec![]), Finding::Pass);
+        }
         assert_eq!(found(TestStatus::Failed("it died".into()), vec![missed()]), Finding::Error("it died".into()));
         let undecided = lines(&["undecided: loss <= 1; found 0 to 2"]);
         assert_eq!(found(TestStatus::Completed, vec![open()]), Finding::Undecided(undecided));

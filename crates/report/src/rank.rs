@@ -17,13 +17,12 @@
 //! 8. Disturbed trials are repeated and no figure uses them, so their share does not affect ranks.
 //! 9. Simulated DUTs are ranked only among themselves.
 
-use crate::view::{Section, Standing};
+use crate::view::Section;
 use drophammer_judge::statistics::{
     Comparison, Family, PairedRatio, Rule, Summary, Verdict, compare, compare_failures, ratio_of_rounds, summarize,
 };
 use drophammer_model::figure::{Figure, RoundFigure, Scale};
 use drophammer_model::outcome::{Missing, RankFigure, are_same_load};
-use drophammer_model::record::TestStatus;
 
 /// The rules in one paragraph for the reader of a report.
 pub const HOW: &str = "Rank 1 is best. Two DUTs get different ranks only if their figures of all rounds prove a difference that is large \
@@ -251,12 +250,10 @@ fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure, duts: usize)
     let entries = (0..duts).map(|dut| {
         let Some(result) = section.results.iter().find(|result| result.dut == dut) else { return Entry::default() };
         let own = result.record.and_then(|t| t.outcome.ranks.iter().find(|f| f.key == figure.key));
-        let failed = matches!(result.standing, Standing::Ended(TestStatus::Failed(_)));
         let rounds = match own {
             Some(own) if own.rounds.is_empty() => vec![own.round()],
             Some(own) => own.rounds.clone(),
-            None if failed => vec![RoundFigure::Failed; result.rounds],
-            None => Vec::new(),
+            None => result.failed_rounds().unwrap_or_default(),
         };
         Entry::new(own.cloned(), rounds)
     });

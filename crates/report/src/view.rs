@@ -7,6 +7,7 @@ use crate::{drops, ending, grouped};
 use drophammer_judge::distinct;
 use drophammer_judge::held_up::{HeldUp, held_up};
 use drophammer_model::environment::DutRecord;
+use drophammer_model::figure::RoundFigure;
 use drophammer_model::outcome::{Cell, Column, Plot, Row};
 use drophammer_model::record::{SELF_TEST, TestRecord, TestStatus, TrialRecord};
 use drophammer_model::suite::MAX_ROUNDS;
@@ -89,7 +90,7 @@ impl Standing {
         matches!(self, Standing::Ended(TestStatus::Completed))
     }
 
-    /// True if the test ran to its end in every round that the tester did not spoil.
+    /// True if the test ran to its end in every round that was neither spoilt by the tester nor skipped.
     pub fn is_measured(&self) -> bool {
         matches!(self, Standing::Ended(TestStatus::Completed | TestStatus::FewerRounds(_)))
     }
@@ -108,6 +109,15 @@ pub struct DutResult<'a> {
     pub standing: Standing,
     /// Its trials in order.
     pub trials: Vec<&'a TrialRecord>,
+}
+
+impl DutResult<'_> {
+    /// The rounds of a failed test, for a figure that none of them has: failed, or not measured. `None` if the test has
+    /// not failed.
+    pub fn failed_rounds(&self) -> Option<Vec<RoundFigure>> {
+        let failed = matches!(self.standing, Standing::Ended(TestStatus::Failed(_)));
+        self.record.filter(|_| failed).map(|record| record.outcome.without_figure.clone())
+    }
 }
 
 /// One test.

@@ -168,6 +168,7 @@ fn combine_cells(cells: &[&Cell]) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_model::outcome::{CAPPED, TESTER_LIMITED};
 
     fn table(columns: &[&str], rows: &[&[Cell]]) -> Table {
         Table {
@@ -243,6 +244,18 @@ mod tests {
         let (combined, _) = combine(&rounds.iter().collect::<Vec<_>>(), &[1, 2, 3, 4, 5, 6]);
         assert_eq!(combined.rows[0].cells, row(0));
         assert_eq!(combined.rows[0].marks, ["leaked: up to 5 in 1 of 3 rounds"]);
+    }
+
+    #[test]
+    fn a_row_that_some_rounds_limited_is_limited() {
+        for mark in [TESTER_LIMITED, CAPPED] {
+            let of_round = |frames| table(&["frame_size", "frames"], &[&[text("64"), Cell::Count(frames)]]);
+            let mut rounds = [1, 2].map(of_round);
+            rounds[1].rows[0].marks.push(mark.into());
+            let (combined, _) = combine(&rounds.iter().collect::<Vec<_>>(), &[1, 2]);
+            assert_eq!(marks(&combined), [format!("{mark} (1 of 2 rounds)")]);
+            assert!(combined.rows[0].is_limited(), "{mark}");
+        }
     }
 
     #[test]

@@ -15,14 +15,13 @@ mod text;
 pub use conditions::Condition;
 
 use crate::rank::{Entry, by_failures, rule};
-use crate::view::{DutResult, Standing, View};
+use crate::view::{DutResult, View};
 use crate::{combined, grid};
 use drophammer_judge::distinct;
 use drophammer_judge::statistics::{Family, UNPAIRED_FROM, Unpaired, compare_unpaired};
-use drophammer_model::figure::{Figure, RoundFigure, Scale};
+use drophammer_model::figure::{Figure, Scale};
 use drophammer_model::outcome::RankFigure;
 use drophammer_model::quantity::group_digits;
-use drophammer_model::record::TestStatus;
 use drophammer_store::Run;
 
 /// The rules in one paragraph for the reader.
@@ -232,7 +231,7 @@ fn line(views: &[View], dut: &str, test: &str, key: &str) -> Option<Line> {
     })
 }
 
-/// The entry of a run for a figure. A failed test has a failure in each round, even if no DUT of the run produced the
+/// The entry of a run for a figure. The failed rounds of a failed test count even if no DUT of the run produced the
 /// figure.
 fn entry(view: &View, dut: &str, test: &str, key: &str) -> Option<Entry> {
     let place = place(view, dut)?;
@@ -240,9 +239,8 @@ fn entry(view: &View, dut: &str, test: &str, key: &str) -> Option<Entry> {
     if let Some(entry) = ranked.and_then(|ranked| ranked.entries.get(place)).filter(|entry| entry.is_known()) {
         return Some(Entry { rank: None, tied: false, better_than: Vec::new(), ..entry.clone() });
     }
-    let result = result(view, test, place)?;
-    let failed = matches!(result.standing, Standing::Ended(TestStatus::Failed(_)));
-    failed.then(|| Entry::new(None, vec![RoundFigure::Failed; result.rounds]))
+    let rounds = result(view, test, place)?.failed_rounds()?;
+    Some(Entry::new(None, rounds))
 }
 
 fn place(view: &View, dut: &str) -> Option<usize> {

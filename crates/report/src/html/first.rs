@@ -135,6 +135,11 @@ fn key(view: &View, figure: &Ranked) -> Markup {
                             line.median x1=(x(value)) x2=(x(value)) y1=(y - 8.0) y2=(y + 8.0) {}
                         }
                         text.s.number x=(SCALE.1 + 8.0) y=(y + 4.0) { (grid::figure_value(figure, *dut)) }
+                        @let marks = [grid::doubt_mark(figure, *dut), grid::limit_mark(figure, *dut).trim_start()];
+                        // There is no room for two.
+                        @if let Some(mark) = marks.into_iter().find(|mark| !mark.is_empty()) {
+                            text.s.gap x=(SCALE.1 + 8.0) y=(y + 15.0) { (mark) }
+                        }
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! Ranks of a synthetic run: which DUTs get one, and what removes it.
 
 use crate::synthetic::{rate, report};
-use drophammer_model::figure::Scale;
+use drophammer_model::figure::{RoundFigure, Scale};
 use drophammer_model::outcome::{Cell, Column, RankFigure, Verdict};
 use drophammer_model::record::{TestStatus, TrialRecord};
 use drophammer_model::suite::Expectation;
@@ -201,7 +201,54 @@ fn only_what_no_round_has_measured_is_unmeasured() {
     );
     let html = &report(&unfit(6))["report.html"];
     assert!(html.contains("<span class=\"chip bad\">1 test could not be measured</span>"));
-    assert!(report(&unfit(5))["report.html"].contains("<span class=\"chip good\">Run complete, ended"));
+    let files = report(&unfit(5));
+    assert!(files["report.html"].contains("<span class=\"chip good\">Run complete, ended"));
+    let junit = &files["junit.xml"];
+    assert!(junit.contains("<system-out>measured in 1 of 6 rounds") && !junit.contains("<error"), "{junit}");
+}
+
+#[test]
+fn a_round_that_was_not_measured_is_no_failure_and_hides_none() {
+    for failed in [1, 3] {
+        let mut run = crate::synthetic::in_rounds(&crate::synthetic::run(3), 6);
+        let own = run.tests.iter_mut().filter(|test| test.dut == "bird-2.17" && test.test == "route_flap");
+        for test in own.filter(|test| test.round > failed) {
+            test.status = TestStatus::Unfit("host busy: a hypervisor took the DUT's processor for 9 ms".into());
+        }
+        assert_eq!(ending(&run), Ending::Failed(1));
+        let combined = combined(&run);
+        let view = View::new(&combined);
+        let figure = view.ranking.figures.iter().find(|figure| figure.key == "convergence_s").unwrap();
+        let expected = (1..=6).map(|round| match round <= failed {
+            true => RoundFigure::Failed,
+            false => RoundFigure::NotMeasured,
+        });
+        assert_eq!(figure.entries[2].rounds, expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_trial_that_a_router_or_the_user_ended_is_not_spoilt_by_the_tester() {
+    let mut run = crate::synthetic::run(2);
+    let all = run.trials.len();
+    run.trials.iter_mut().for_each(|trial| trial.result.validity = Validity::Valid);
+    let causes = [
+        "the device under test died: signal 11",
+        "a device under test died (signal 11)",
+        "stopped by the user",
+        "the tester lost 3 frames in its own receive path",
+    ];
+    let mut invalid = |count: usize| {
+        for (trial, why) in run.trials.iter_mut().zip(&causes[..count]) {
+            trial.result.validity = Validity::Invalid(vec![(*why).to_owned()]);
+        }
+        ending::trust(&View::new(&run)).unwrap()
+    };
+    assert_eq!(invalid(1), format!("Of {all} trials, 1 ended when a router died. No figure uses them."));
+    let two = "2 ended when a router died and 1 was stopped by the user";
+    assert_eq!(invalid(3), format!("Of {all} trials, {two}. No figure uses them."));
+    let own = "1 was spoilt by the tester itself, 2 ended when a router died and 1 was stopped by the user";
+    assert_eq!(invalid(4), format!("Of {all} trials, {own}. No figure uses them."));
 }
 
 #[test]
@@ -257,6 +304,12 @@ fn a_figure_that_a_trial_refutes_is_marked_and_has_no_rank() {
     }
     let summary = summary_text(&run, false).replace('\n', " ");
     assert!(summary.contains("refuted") && summary.contains("has no rank"), "{summary}");
+    // A limit of the tester does not hide it.
+    let mut limited = run.clone();
+    for rank in limited.tests.iter_mut().filter(|test| test.test == "throughput").flat_map(|t| &mut t.outcome.ranks) {
+        rank.tester_limited = true;
+    }
+    assert!(report(&limited)["report.md"].contains("\u{2020}  refuted"));
     let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
     let found = &json["ranking"]["figures"][1]["duts"][0]["refuted"][0];
     assert_eq!((&found["trial"], &found["more"]), (&950.into(), &true.into()));
@@ -292,6 +345,7 @@ fn loss_beside_an_idle_processor_makes_a_figure_doubtful() {
     for name in ["report.html", "report.txt", "report.md", "report.json", "csv/throughput.csv"] {
         assert!(files[name].replace("&#39;", "'").contains(text), "{name}");
     }
+    assert!(files["report.html"].contains(">doubtful</text>"), "on the first screen");
     let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
     let figures = json["ranking"]["figures"].as_array().unwrap();
     let found = figures.iter().find(|f| f["key"] == "throughput_64_pps").unwrap();

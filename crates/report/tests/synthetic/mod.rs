@@ -156,7 +156,7 @@ fn throughput(dut: usize, trials: &mut Vec<TrialRecord>) -> Outcome {
             format!("{:.0} fps", rate(dut, 64)),
         )],
         notes: vec!["both directions at once; per sending port".into()],
-        deviations: vec![],
+        ..Default::default()
     }
 }
 

@@ -101,6 +101,8 @@ const TABLE: TableSpec<FloodRow> = TableSpec::new("flood", "Floods and the route
 struct Found {
     target: Target,
     seen: Seen,
+    /// Limit of the load per sending port.
+    limit: FrameRate,
     /// Number of sessions, and the causes of those that went down; `None` without BGP.
     sessions: Option<(usize, Vec<String>)>,
 }
@@ -172,7 +174,8 @@ fn flood(
     target: Target,
 ) -> Result<Found, TestError> {
     if peers.is_empty() {
-        return Ok(Found { target, seen: offered(bed, pattern, params, target)?, sessions: None });
+        let (seen, limit) = offered(bed, pattern, params, target)?;
+        return Ok(Found { target, seen, limit, sessions: None });
     }
     // The sessions came up before. If they no longer do, a flood has harmed the router.
     let flooded = match route_tests::establish(bed, peers, params) {
@@ -182,7 +185,8 @@ fn flood(
     };
     let lost = bed.routing().map(|routing| route_tests::losses(routing, peers));
     route_tests::clear(bed, &flooded.as_ref().map(drop).map_err(Clone::clone), ESTABLISH.get(params))?;
-    Ok(Found { target, seen: flooded?, sessions: Some((peers.len(), lost?)) })
+    let (seen, limit) = flooded?;
+    Ok(Found { target, seen, limit, sessions: Some((peers.len(), lost?)) })
 }
 
 /// One session of each port and family; none for a suite without BGP. If no session comes up, adds a note and returns
@@ -211,8 +215,13 @@ fn speakers(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Re
     }
 }
 
-/// Floods the target while querying the router, and counts what comes back.
-fn offered(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, target: Target) -> Result<Seen, TestError> {
+/// Floods the target while querying the router, and counts what comes back. Returns the limit of the load, too.
+fn offered(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    params: &Params,
+    target: Target,
+) -> Result<(Seen, FrameRate), TestError> {
     let inquiry = Inquiry {
         questions: MANAGEMENT.get(params),
         interval: INTERVAL.get(params),
@@ -225,7 +234,7 @@ fn offered(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, target: Ta
         let spec = aimed(spec, bed.ports(), target)?;
         bed.run(&Trial { ask: Some(inquiry.clone()), extra: Some(Vec::new()), ..Trial::new(spec) })
     };
-    Ok(at_maximum(bed, pattern, flood)?.0)
+    at_maximum(bed, pattern, flood)
 }
 
 /// Addresses that only a default route of the router matches: documentation (RFC 5737, RFC 3849).
@@ -280,7 +289,8 @@ fn holds((network, length): (IpAddr, u8), address: IpAddr) -> bool {
 }
 
 fn write(outcome: &mut Outcome, pattern: &Pattern, found: &Found) {
-    let Found { target, seen: Seen { result, answered, other, .. }, sessions } = found;
+    let Found { target, seen: Seen { result, answered, other, .. }, limit, sessions } = found;
+    let load_pps = Some(limit.pps());
     let mut marks = Vec::new();
     if *target != Target::Forwarded && result.received() > 0 {
         marks.push(format!("forwarded {} frames that it must not forward", result.received()));
@@ -322,10 +332,11 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, found: &Found) {
     }
     let shares = answered.iter().filter_map(|a| percent_of(a.during.times.len() as u64, a.during.asked));
     if let Some(least) = shares.min_by(f64::total_cmp) {
-        outcome.ranks.push(RankFigure { value: Some(least), ..answered_figure(pattern, *target) });
+        outcome.ranks.push(RankFigure { value: Some(least), load_pps, ..answered_figure(pattern, *target) });
     }
     if let Some((_, lost)) = sessions {
-        outcome.ranks.push(sessions_figure(pattern, *target, Some(lost.len() as f64)));
+        let lost = Some(lost.len() as f64);
+        outcome.ranks.push(RankFigure { load_pps, ..sessions_figure(pattern, *target, lost) });
     }
 }
 

@@ -187,7 +187,7 @@ fn resets(
     kind: ResetKind,
 ) -> Result<(), TestError> {
     let mut found: Vec<Found> = Vec::new();
-    let mut problem = None;
+    let (mut problem, mut stopped) = (None, Ok(()));
     for _ in 0..REPEATS.get(params) {
         bed.progress(&format!("{} reset, {}", kind.word(), setup.family));
         let one = one_reset(bed, params, outcome, setup, kind);
@@ -196,14 +196,26 @@ fn resets(
             Some(_) => route_tests::clear(bed, &one.as_ref().map(drop).map_err(Clone::clone), LIMIT.get(params)),
             None => Ok(()),
         };
-        let (of_one, broken) = one?;
-        found.push(of_one);
-        problem = broken;
-        if problem.is_some() {
+        match one {
+            Ok((of_one, broken)) => {
+                found.push(of_one);
+                problem = broken;
+            }
+            // The resets without the one in which the router failed must not replace it.
+            Err(error @ (TestError::DutDied(_) | TestError::Failed(_))) => return Err(error),
+            Err(error) => stopped = Err(error),
+        }
+        if problem.is_some() || stopped.is_err() {
             break;
         }
-        cleared?;
-        bed.settle(PAUSE.get(params))?;
+        stopped = cleared.and_then(|()| bed.settle(PAUSE.get(params)));
+        if let Err(error) = stopped {
+            if matches!(error, TestError::DutDied(_) | TestError::Failed(_)) {
+                return Err(error);
+            }
+            stopped = Err(error);
+            break;
+        }
     }
     for name in [STATIC, BGP] {
         let of: Vec<&Interruption> =
@@ -215,7 +227,7 @@ fn resets(
         Some(problem) => {
             Err(TestError::Failed(format!("the router has not recovered from a {} reset: {problem}", kind.word())))
         }
-        None => Ok(()),
+        None => stopped,
     }
 }
 

@@ -402,7 +402,7 @@ fn measure(
             Some(text) => note_of(outcome, pattern, text),
             None => {
                 rank.value = Some(found.best.rate().pps() * each_way as f64);
-                rank.tester_limited = found.tester_limited;
+                (rank.tester_limited, rank.capped) = (found.tester_limited, found.capped);
                 rows::load(outcome, circle, pattern, "without loss", &found.best);
                 rows::rates(outcome, circle, pattern, "without loss", &[&found.best]);
                 let (pattern, highest) = (pattern.clone(), found.best.rate());

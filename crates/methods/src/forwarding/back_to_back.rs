@@ -321,7 +321,11 @@ fn write(
     PLOT.curve(outcome, "back-to-back frames", bar);
     outcome.ranks.push(RankFigure {
         value: (!failed).then_some(average),
-        tester_limited: at_maximum + cut_short > 0,
+        tester_limited: cut_short > 0,
+        // The suite asks for no longer burst (`max_burst_duration`).
+        capped: at_maximum > 0 && cut_short == 0,
+        // At another rate, another burst fits into the same buffer.
+        load_pps: Some(rate),
         resolution: (step as f64 / most.max(1.0)).min(1.0),
         ..figure(pattern).because("the router failed in one of the searches")
     });

@@ -243,11 +243,27 @@ fn report(
         note(outcome, format!("{name}: {copies} more copies of its frames arrived in a wrong encapsulation."));
     }
     let loss = percent_of(counts.lost, counts.offered);
-    outcome.ranks.push(LOSS.of(&[("flow", name)], format!("Loss of flow {name}"), loss));
-    outcome.ranks.push(LATENCY.of(&[("flow", name)], format!("Median latency of flow {name}"), percentile(50.0)));
-    let deviations = counts.offered.min(1) as f64 * deviating as f64;
-    let deviations = (counts.offered > 0).then_some(deviations);
-    outcome.ranks.push(DEVIATING.of(&[("flow", name)], format!("Wrong encapsulation, flow {name}"), deviations));
+    let kept = loss.is_none_or(|loss| loss <= OVERLOADED_PERCENT);
+    let median =
+        LATENCY.of(&[("flow", name)], format!("Median latency of flow {name}"), percentile(50.0).filter(|_| kept));
+    let median = if kept {
+        median.because("no frame arrived in time")
+    } else {
+        median.because(format!("more than {OVERLOADED_PERCENT} % of the frames were lost"))
+    };
+    let figures = [
+        LOSS.of(&[("flow", name)], format!("Loss of flow {name}"), loss),
+        median,
+        DEVIATING.of(&[("flow", name)], format!("Wrong encapsulation, flow {name}"), Some(deviating as f64)),
+    ];
+    for figure in figures {
+        outcome.ranks.push(if counts.offered > 0 {
+            figure
+        } else {
+            figure
+                .nothing("the flow sends nothing within `trial_duration`; lower its `start` or raise `trial_duration`")
+        });
+    }
 }
 
 /// `(middle in s, received frames per second)` of each time bin of `width` seconds in which the flow, `length` seconds

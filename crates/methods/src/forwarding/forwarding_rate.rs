@@ -151,7 +151,9 @@ impl Method for ForwardingRate {
             let average = mean(&rates);
             let offered_loads: Vec<f64> = results.iter().map(|r| r.offered_load().pps()).collect();
             let near_limit = retreated && average >= TESTER_LIMITED_SHARE * limit.pps();
-            let tester_limited = near_limit || limits.tester_limited(FrameRate(average));
+            // The router had no more frames to forward.
+            let lossless = results.iter().all(|result| result.lost() == 0 && !limits.line_is_full(result));
+            let tester_limited = near_limit || lossless || limits.tester_limited(FrameRate(average));
             let unreached = note_reached(bed, outcome, pattern, "at maximum load", &trials(&results));
             let mut marks: Vec<String> = unreached.into_iter().collect();
             if retreated {

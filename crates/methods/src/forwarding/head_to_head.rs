@@ -199,6 +199,9 @@ fn steps(params: &Params) -> u32 {
     TRIALS.get(params) * (1 + u32::from(DELAY_AT.get(params).is_some()))
 }
 
+/// The results of trials, one per router for each, and the error that stopped them.
+type Trials = (Vec<Vec<TrialResult>>, Result<(), TestError>);
+
 /// One frame size.
 struct Size<'a> {
     pattern: &'a Pattern,
@@ -230,23 +233,26 @@ impl Size<'_> {
         })
     }
 
-    /// Runs all trials and returns one result per router for each. `prepare` sets the load.
-    fn trials(
-        &self,
-        bed: &mut dyn Testbed,
-        what: &str,
-        prepare: impl Fn(&mut TrialSpec),
-    ) -> Result<Vec<Vec<TrialResult>>, TestError> {
+    /// Runs all trials. `prepare` sets the load.
+    ///
+    /// # Errors
+    /// The error of the first trial, and that of a router that failed: fewer trials must not hide it.
+    fn trials(&self, bed: &mut dyn Testbed, what: &str, prepare: impl Fn(&mut TrialSpec)) -> Result<Trials, TestError> {
         let mut results = Vec::new();
-        for trial in 0..TRIALS.get(self.params) {
+        let stopped = (0..TRIALS.get(self.params)).try_for_each(|trial| {
             bed.progress(&format!("{what}, {}", self.pattern.size_text()));
             let purpose = format!("{what} {}: trial {}", self.pattern.size, trial + 1);
             let mut spec = self.trial(bed, purpose)?;
             prepare(&mut spec);
             results.push(bed.run(&Trial { joint: true, ..Trial::new(spec) })?.each);
-            bed.settle(PAUSE.get(self.params))?;
+            bed.settle(PAUSE.get(self.params))
+        });
+        match stopped {
+            Err(error) if results.is_empty() || matches!(error, TestError::DutDied(_) | TestError::Failed(_)) => {
+                Err(error)
+            }
+            stopped => Ok((results, stopped)),
         }
-        Ok(results)
     }
 
     fn measure(&self, bed: &mut dyn Testbed, outcomes: &mut [Outcome], first: bool) -> Result<(), TestError> {
@@ -263,7 +269,7 @@ impl Size<'_> {
         let own = bed.facts().contestants.first().map_or(0..0, |one| one.ports.clone());
         let line = self.pattern.line_rate(&bed.ports()[own]);
         let flood = |spec: &mut TrialSpec| spec.load = Load::Maximum { limit_pps: line.pps() };
-        let results = self.trials(bed, "head to head", flood)?;
+        let (results, stopped) = self.trials(bed, "head to head", flood)?;
         let samples: Vec<Vec<Sample>> =
             (0..names.len()).map(|dut| results.iter().map(|trial| Sample::of(&trial[dut])).collect()).collect();
         let saturated: Vec<bool> =
@@ -279,7 +285,7 @@ impl Size<'_> {
                 self.write_ratios(outcome, &names[0], &samples[dut], &samples[0], (&saturated, &shared));
             }
         }
-        Ok(())
+        stopped
     }
 
     fn write_rates(

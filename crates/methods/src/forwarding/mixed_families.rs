@@ -183,11 +183,15 @@ impl Method for MixedFamilies {
             // The next trial may end the test, so record the throughput now.
             rank_throughput(outcome, (size, share), throughput, bound, missing.as_ref());
             bed.progress(&format!("highest load, {}", pattern.size_text()));
-            let highest = pattern.limits(bed).max.pps();
-            let highest = FrameRate(MAX_LOAD.get(params).map_or(highest, |max| max.pps().min(highest)));
+            let limits = pattern.limits(bed);
+            let by_suite = MAX_LOAD.get(params).filter(|max| max.pps() < limits.max.pps());
+            let highest = by_suite.unwrap_or(limits.max);
             let result = trial(bed, pattern, params, "highest load", highest)?;
             rates(outcome, pattern, (size, share), (throughput, bound), &result, missing.as_ref());
-            rank_loss(outcome, (size, share), &result, highest);
+            // At a higher load, a router without loss may lose frames.
+            let limit = if by_suite.is_some() { Some(LowerBound::MaxLoad) } else { None };
+            let limit = limit.or_else(|| limits.below_line().then_some(LowerBound::Tester));
+            rank_loss(outcome, (size, share), &result, (highest, limit.filter(|_| result.lost() == 0)));
             bed.settle(PAUSE.get(params))?;
             let Some(throughput) = throughput else {
                 return match missing {
@@ -299,11 +303,18 @@ fn rank_throughput(
     });
 }
 
-fn rank_loss(outcome: &mut Outcome, (size, share): (&PacketSize, f64), result: &TrialResult, highest: FrameRate) {
+fn rank_loss(
+    outcome: &mut Outcome,
+    (size, share): (&PacketSize, f64),
+    result: &TrialResult,
+    (highest, bound): (FrameRate, Option<LowerBound>),
+) {
     let title = format!("Loss at the highest load with {share} % IPv6, {size}");
     let loss = loss_percent(std::slice::from_ref(result));
     let figure = LOSS.of(&[("size", size), ("share", &share)], title, loss);
-    outcome.ranks.push(RankFigure { load_pps: Some(highest.pps()), ..figure });
+    let capped = bound == Some(LowerBound::MaxLoad);
+    let tester_limited = bound.is_some() && !capped;
+    outcome.ranks.push(RankFigure { load_pps: Some(highest.pps()), tester_limited, capped, ..figure });
 }
 
 /// Returns the mean latency of the slower family in µs; `None` if too many frames were lost. `pure` is the latency of

@@ -144,7 +144,8 @@ impl Found {
                 Step::Throughput => bound.is_some(),
                 Step::Excess => lossless,
                 Step::Flood => {
-                    let below = self.asked.pps() < limits.line.pps();
+                    // The tester may have sent less than the limit of its load.
+                    let below = !limits.line_is_full(&self.result);
                     below && (lossless || rate.pps() >= TESTER_LIMITED_SHARE * self.asked.pps())
                 }
             }
@@ -368,7 +369,7 @@ impl Size<'_> {
             // Without any query there is no figure: a figure without a value would mean that the router failed.
             let shares = answered.iter().filter_map(|a| percent_of(a.during.times.len() as u64, a.during.asked));
             if let Some(least) = shares.min_by(f64::total_cmp).filter(|_| *step == Step::Flood) {
-                outcome.ranks.push(RankFigure { value: Some(least), ..answered_figure(pattern) });
+                outcome.ranks.push(RankFigure { value: Some(least), load_pps, ..answered_figure(pattern) });
             }
         }
     }

@@ -213,7 +213,7 @@ impl Method for PacketOrder {
                     }
                 }
             }
-            write_onset(outcome, pattern, &found, ended.is_ok());
+            write_onset(outcome, pattern, &limits, &found, ended.is_ok());
             ended?;
             if found.iter().all(|at| at.disagree.1 == 0) { Err(TestError::Unfit(unfit)) } else { Ok(()) }
         });
@@ -394,7 +394,7 @@ fn rank_share(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results
     });
 }
 
-fn write_onset(outcome: &mut Outcome, pattern: &Pattern, found: &[At], whole: bool) {
+fn write_onset(outcome: &mut Outcome, pattern: &Pattern, limits: &Limits, found: &[At], whole: bool) {
     let onset = onset(found);
     let doubt = onset.doubt();
     let marks = if whole { None } else { Some("lower loads were not measured".to_owned()) };
@@ -415,8 +415,12 @@ fn write_onset(outcome: &mut Outcome, pattern: &Pattern, found: &[At], whole: bo
     // If only a part of the loads was measured, the onset is not comparable.
     let Some((value, step, at_least)) = onset.figure().filter(|_| whole) else { return };
     let title = format!("Load at which reordering begins, {}", pattern.size_text());
+    // Order was kept at the highest load that the tester, or else the suite, has.
+    let highest = found.iter().map(|at| at.rate_pps).fold(0.0, f64::max);
+    let by_tester = limits.below_line() && highest >= limits.max.pps() * 0.999;
     outcome.ranks.push(RankFigure {
-        tester_limited: at_least,
+        tester_limited: at_least && by_tester,
+        capped: at_least && !by_tester,
         ..BEGINS.by(step).of(&[("size", &pattern.size)], title, Some(value))
     });
 }

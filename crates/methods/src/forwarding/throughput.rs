@@ -235,7 +235,9 @@ fn pdr_figure(pattern: &Pattern) -> RankFigure {
 
 /// Returns true if the tester limits the figure of this goal.
 fn limited(searched: &Searched, result: &GoalResult) -> bool {
-    let open = searched.unfit.is_some() && result.irregular.contains(&Irregular::Unfinished);
+    // Without an upper bound, a search that ran out of time has found only a lower bound.
+    let unbounded = searched.unfit.is_some() || result.relative_width().is_none();
+    let open = unbounded && result.irregular.contains(&Irregular::Unfinished);
     result.rate_pps().is_some_and(|rate| open || searched.limits.tester_limited(FrameRate(rate)))
 }
 

@@ -112,12 +112,14 @@ pub(crate) fn with(
     }
     let applied = Applied::begin(bed, pattern)?;
     bed.known().ongoing.modifier = Some(applied);
-    let before = outcome.ranks.len();
+    // The same figures without the modifier must not be taken for those of this pattern.
+    let before = std::mem::take(&mut outcome.ranks);
     let ended = each(bed, outcome);
     let size = pattern.size.to_string();
-    for rank in outcome.ranks.iter_mut().skip(before) {
+    for rank in &mut outcome.ranks {
         rank.key = pattern.modifier.figure_key(&rank.key, &size);
     }
+    outcome.ranks.splice(0..0, before);
     let Some(applied) = bed.known().ongoing.modifier.take() else { return ended };
     let ended = applied.end(bed, ended);
     let seen = &applied.seen;

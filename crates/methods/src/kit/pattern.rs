@@ -36,7 +36,7 @@ use drophammer_model::pattern::{
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::size::{ETHERNET_OVERHEAD, FrameSize, MIN_FRAME, PacketSize};
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
+use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec};
 
 /// Tests use at most this share of the tester's ceiling: at the ceiling itself, about half of the trials are invalid
 /// because the tester falls short.
@@ -463,6 +463,13 @@ impl Limits {
         rate.pps() >= self.line.pps() * LINE_RATE_SHARE
     }
 
+    /// True if the sending ports sent as many frames as the line carries, to a frame each.
+    pub fn line_is_full(&self, result: &TrialResult) -> bool {
+        let senders = f64::from(result.senders.max(1));
+        let full = self.line.pps() * result.sending_s * senders;
+        result.offered() as f64 + senders >= full * LINE_RATE_SHARE
+    }
+
     /// Returns true if the tester keeps the highest load below line rate.
     pub fn below_line(&self) -> bool {
         self.max.pps() < self.line.pps()
@@ -482,5 +489,26 @@ impl Limits {
         } else {
             format!("the highest load is line rate, {} per port", self.line)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::trial::GroupCounts;
+
+    #[test]
+    fn a_line_is_full_to_a_frame() {
+        let line = FrameRate(1_625.5);
+        let limits = Limits { line, medium: Medium::Ethernet, ceiling: None, max: line, retreated: false };
+        // 81.3 frames in 50 ms.
+        let of_two = |offered| TrialResult {
+            sending_s: 0.05,
+            senders: 2,
+            groups: vec![GroupCounts { offered, ..GroupCounts::default() }],
+            ..TrialResult::default()
+        };
+        assert!(limits.line_is_full(&of_two(162)));
+        assert!(!limits.line_is_full(&of_two(150)));
     }
 }

@@ -135,7 +135,7 @@ pub fn trials(results: &[TrialResult]) -> Vec<u64> {
 }
 
 /// Above this loss, the load is higher than the router can carry.
-const OVERLOADED_PERCENT: f64 = 1.0;
+pub const OVERLOADED_PERCENT: f64 = 1.0;
 
 /// Returns true if the router was overloaded in these trials. Full queues then cause the latency of the received
 /// frames.

@@ -339,10 +339,19 @@ pub fn known_throughput(
             searched.throughput()
         }
     };
-    let limits = pattern.limits(bed);
-    if let Some(found) = found.filter(|f| limits.tester_limited(*f)) {
-        let size = pattern.size_text();
-        note(outcome, format!("{size}: the throughput, {found}, is the tester's limit; the router may have more."));
+    let size = pattern.size_text();
+    match (found, known_bound(bed, pattern)) {
+        (Some(found), Some(LowerBound::Tester)) => {
+            note(outcome, format!("{size}: the throughput, {found}, is the tester's limit; the router may have more."));
+        }
+        (Some(found), Some(bound)) => {
+            let why = match bound {
+                LowerBound::MaxLoad => "the suite allows no higher load (`max_load`)",
+                LowerBound::Tester | LowerBound::Unfinished => "the search for it ended early",
+            };
+            note(outcome, format!("{size}: the throughput, {found}, is only a lower bound: {why}."));
+        }
+        _ => {}
     }
     Ok(found)
 }

@@ -81,19 +81,25 @@ fn pass(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
     route_tests::establish(bed, &[origin, observer], params)?;
     let watch = bed.routing()?.watch(observer, origin, &case.all);
     let (mut up, mut down) = (Vec::new(), Vec::new());
-    for index in 0..samples.min(case.all.len()) {
+    let sample = |index: u32| -> Result<(), TestError> {
         bed.progress(&format!("BGP pass-through time, {family}: sample {} of {samples}", index + 1));
         let part = index..index + 1;
-        for (action, times) in
-            [(case.advertise(origin, part.clone()), &mut up), (case.withdraw(origin, part), &mut down)]
-        {
+        for (action, times, change) in [
+            (case.advertise(origin, part.clone()), &mut up, "re-advertised"),
+            (case.withdraw(origin, part), &mut down, "withdrawn"),
+        ] {
             let settled = follow(bed, params, &action, watch)?;
-            let lost = || format!("route {} was not re-advertised", case.all.prefix(index));
+            let lost = || format!("route {} was not {change}", case.all.prefix(index));
             must_be_complete(bed, watch, &settled, lost)?;
             times.push(settled.last_change_s * 1e3);
         }
-    }
+        Ok(())
+    };
+    let ended = (0..samples.min(case.all.len())).try_for_each(sample);
     for (change, times) in [("advertised", &mut up), ("withdrawn", &mut down)] {
+        if times.is_empty() {
+            continue;
+        }
         times.sort_by(f64::total_cmp);
         let at = |share: f64| {
             let rank = (share * times.len() as f64).ceil() as usize;
@@ -119,10 +125,10 @@ fn pass(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
             let x = (index + 1) as f64 / times.len() as f64 * 100.0;
             PLOT.curve(outcome, &format!("{family}, {change}"), xy(x, *y));
         }
-        if change == "advertised" {
+        if change == "advertised" && ended.is_ok() {
             let title = format!("BGP pass-through time, median, {family}");
             outcome.ranks.push(of_family(&MEDIAN, family).of(&[], title, at(0.5)));
         }
     }
-    Ok(())
+    ended
 }

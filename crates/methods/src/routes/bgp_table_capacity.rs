@@ -102,9 +102,21 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
     let mut attempts = Attempts::few(bed);
     let mut fastest: Option<(f64, Outcome)> = None;
     let mut repeated = Vec::new();
-    loop {
+    let ended = loop {
         let mut attempt = outcome.clone();
-        let Climb { elapsed_s, disturbed } = attempt_to_climb(bed, family, params, &mut attempt)?;
+        let Climb { elapsed_s, disturbed } = match attempt_to_climb(bed, family, params, &mut attempt) {
+            Ok(climb) => climb,
+            // A complete attempt must not hide that the router failed.
+            Err(e @ (TestError::DutDied(_) | TestError::Failed(_))) => {
+                fastest = Some((0.0, attempt));
+                break Err(e);
+            }
+            Err(e) => {
+                // An attempt that was stopped counts only if there is no complete one.
+                fastest.get_or_insert((0.0, attempt));
+                break Err(e);
+            }
+        };
         let last = disturbed.is_empty() || !attempts.again(bed, &disturbed, elapsed_s);
         if !last {
             repeated.push(format!("{family}: disturbed, so measured again: {}", disturbed.join("; ")));
@@ -113,12 +125,15 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
             fastest = Some((elapsed_s, attempt));
         }
         if last {
-            *outcome = fastest.map(|(_, outcome)| outcome).unwrap_or_default();
-            outcome.notes.extend(repeated);
-            return Ok(());
+            break Ok(());
         }
-        bed.routing()?.reset(PATIENCE.get(params))?;
-    }
+        if let Err(e) = bed.routing().and_then(|routing| routing.reset(PATIENCE.get(params))) {
+            break Err(e);
+        }
+    };
+    *outcome = fastest.map(|(_, outcome)| outcome).unwrap_or_default();
+    outcome.notes.extend(repeated);
+    ended
 }
 
 /// An attempt to run all steps.

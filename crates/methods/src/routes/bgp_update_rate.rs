@@ -80,6 +80,8 @@ const PLOT: PlotSpec = PlotSpec::new(
 const MESSAGE_S: f64 = 0.005;
 /// The router caused the excess time of a train if it held the session back for at least this share of it.
 const HELD: f64 = 0.5;
+/// Least resolution of the figure, as a share of it: rates that are closer are not told apart.
+const LEAST_WIDTH: f64 = 0.15;
 /// Maximum number of attempts at a pace that the tester did not reach.
 const ATTEMPTS: u32 = 3;
 
@@ -305,7 +307,7 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         );
     }
     // The router determines the bound only if it was behind at the lowest pace that failed.
-    let limited = bad.is_none() || short.map(|(pace, _)| pace) == bad;
+    let limited = bad.is_some() && short.map(|(pace, _)| pace) == bad;
     let mut spoilt = None;
     if let Some((pace, disturbed)) = short.filter(|_| limited) {
         let (bound, pace) = (thousands(good.into()), thousands(pace.into()));
@@ -317,12 +319,37 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         note(outcome, format!("{family}: {found}; {why}"));
         spoilt = Some(why).filter(|_| good == 0);
     }
-    let title = format!("Sustained update rate, {family}");
-    let figure = of_family(&RATE, family).of(&[], title, (good > 0).then_some(f64::from(good)));
-    let figure = RankFigure { tester_limited: limited, resolution: 0.15, ..figure };
+    let figure = figure(family, good, bad, limited);
     outcome.ranks.push(match spoilt {
         Some(why) => figure.spoilt(why),
         None => figure.because("it did not keep up with the lowest rate of changes"),
     });
     Ok(())
+}
+
+/// Makes the figure. `good`: the highest rate with which the router kept up. `bad`: the lowest with which it did not. `limited`: the tester
+/// set `bad`.
+fn figure(family: Family, good: u32, bad: Option<u32>, limited: bool) -> RankFigure {
+    let title = format!("Sustained update rate, {family}");
+    let figure = of_family(&RATE, family).of(&[], title, (good > 0).then_some(f64::from(good)));
+    let width = bad.map_or(0.0, |bad| 1.0 - f64::from(good) / f64::from(bad.max(1)));
+    // If the test ended at its own maximum, the router may keep up with more.
+    RankFigure { capped: bad.is_none(), tester_limited: limited, resolution: width.max(LEAST_WIDTH), ..figure }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_interval_is_the_resolution_of_a_rate() {
+        let of = |good, bad, limited| {
+            let figure = figure(Family::Ipv4, good, bad, limited);
+            (figure.value, figure.resolution, figure.capped, figure.tester_limited)
+        };
+        assert_eq!(of(8_000, None, false), (Some(8_000.0), 0.15, true, false));
+        assert_eq!(of(4_000, Some(8_000), false), (Some(4_000.0), 0.5, false, false));
+        assert_eq!(of(7_500, Some(8_000), true), (Some(7_500.0), 0.15, false, true));
+        assert_eq!(of(0, Some(250), false), (None, 1.0, false, false));
+    }
 }

@@ -3,6 +3,7 @@
 
 use crate::igp_traffic::{IgpCase, is_own_label, nulls};
 use crate::kit::prelude::*;
+use crate::rib_fib_capacity::proven;
 use crate::route_outage::{UnreachableRow, list_unreachable};
 use crate::route_steps::StepPlots;
 use crate::route_tests::{self, ESTABLISH, PATIENCE, memory_mib, thousands};
@@ -105,11 +106,16 @@ impl Method for LdpCapacity {
         let (mut capacity, mut elapsed_s, mut unsure_s, mut stopped) = (0, 0.0, 0.0, None);
         while capacity < most && stopped.is_none() {
             let end = (capacity + STEP.get(params).max(1)).min(most);
-            match step(bed, params, outcome, &case, capacity..end)? {
-                Ok((took_s, exact_s)) => {
+            match step(bed, params, outcome, &case, capacity..end) {
+                Ok(Ok((took_s, exact_s))) => {
                     (capacity, elapsed_s, unsure_s) = (end, elapsed_s + took_s, unsure_s + exact_s);
                 }
-                Err(why) => stopped = Some(why),
+                Ok(Err(why)) => stopped = Some(why),
+                Err(TestError::Unfit(why)) => {
+                    outcome.ranks.push(proven(HELD.of(&[], TITLE, Some(f64::from(capacity))), &why));
+                    return Err(TestError::Unfit(why));
+                }
+                Err(other) => return Err(other),
             }
         }
         match &stopped {

@@ -160,8 +160,21 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
             };
             let deadline = bed.routing()?.now_s() + install_s;
             for tries in 1.. {
-                let at = bed.routing()?.now_s();
-                let result = route_traffic::run(bed, params, &trial, |_| Ok(()))?;
+                let mut at = begun;
+                // A spoilt attempt is repeated, and only the last one counts.
+                let ran = route_traffic::run(bed, params, &trial, |bed| {
+                    at = bed.routing()?.now_s();
+                    first_at.get_or_insert(at - begun);
+                    Ok(())
+                });
+                let result = match ran {
+                    Err(TestError::Unfit(why)) => {
+                        let held = of_family(&HELD, family).of(&[], held_title(family), Some(f64::from(capacity)));
+                        outcome.ranks.push(proven(held, &why));
+                        return Err(TestError::Unfit(why));
+                    }
+                    other => other?,
+                };
                 let clean = result.lost() == 0 && result.sum(|g| g.stray) == 0;
                 let mut never = silent(&result);
                 if let Some(before) = &unreachable {
@@ -170,7 +183,6 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
                 }
                 let reached = never.is_empty();
                 unreachable = Some(never);
-                first_at.get_or_insert(at - begun);
                 forwarded = Some((at - begun, result));
                 if clean {
                     break;
@@ -247,11 +259,22 @@ fn silent(result: &TrialResult) -> Vec<u32> {
     pairs.filter(|(_, (offered, received))| **offered > 0 && **received == 0).map(|(i, _)| i as u32).collect()
 }
 
+fn held_title(family: Family) -> String {
+    format!("RIB and FIB capacity, {family}")
+}
+
+/// A capacity after which the tester could run no valid trial: the steps so far are a lower bound.
+pub(crate) fn proven(held: RankFigure, why: &[String]) -> RankFigure {
+    match held.value {
+        Some(value) if value > 0.0 => RankFigure { tester_limited: true, ..held },
+        _ => held.spoilt(why.join("; ")),
+    }
+}
+
 /// `time_s`: the time of all steps, and the amount by which it may be too long.
 fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<(f64, f64)>, limited: bool) {
     let whole = time_s.is_some();
-    let title = format!("RIB and FIB capacity, {family}");
-    let routes = of_family(&HELD, family).of(&[], title, Some(f64::from(capacity)));
+    let routes = of_family(&HELD, family).of(&[], held_title(family), Some(f64::from(capacity)));
     // If the test ended at its own maximum, the router may hold more routes.
     outcome.ranks.push(RankFigure { capped: whole, ..routes });
     let title = format!("Time until the router forwarded to every route, {family}");
@@ -260,4 +283,20 @@ fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<(f6
         resolution: time_s.map_or(0.0, |(time, unsure)| unsure / time),
         ..of_family(&TIME, family).of(&[], title, time_s.map(|(time, _)| time))
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::outcome::Blame;
+
+    #[test]
+    fn steps_before_an_unfit_tester_are_a_lower_bound() {
+        let after = |capacity| proven(HELD[0].of(&[], "", Some(capacity)), &["late".to_owned(), "busy".to_owned()]);
+        let some = after(500.0);
+        assert_eq!((some.value, some.tester_limited, some.missing), (Some(500.0), true, None));
+        let none = after(0.0);
+        let missing = none.missing.expect("a figure without a step has a cause");
+        assert_eq!((none.value, missing.why.as_str(), missing.by), (None, "late; busy", Blame::Spoilt));
+    }
 }

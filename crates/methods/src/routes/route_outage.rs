@@ -357,21 +357,26 @@ pub fn list_unreachable(
 fn rank(outcome: &mut Outcome, [median, max]: [FigureSpec; 2], title: &str, family: Family, outage: &Outage) {
     let whole = outage.is_whole();
     let exact_ms = outage.resolution_s() * 1e3;
+    // The router has not failed if the only routes without a time are those that got no frame.
+    let unsent = outage.unsent > 0 && outage.unreachable.is_empty() && outage.early.is_empty();
     for (spec, word, share) in [(median, "median", 0.5), (max, "max", 1.0)] {
         // If a router does not forward to all routes in the end, or if some routes got no frame, there is no time.
         let value = outage.percentile_s(share).filter(|_| whole).map(|s| s * 1e3);
         let title = format!("{title} of {} routes, {word}, {family}", thousands(outage.routes as u64));
         // Times are equal if they differ by at most the time between two frames to a route.
         let figure = spec.by(exact_ms).of(&[], title, value);
-        outcome.ranks.push(figure.because(
-            "frames to some routes did not arrive in the end, arrived before the advertisement, or were not sent",
-        ));
+        outcome.ranks.push(if unsent {
+            figure.beyond("some routes got no frame; use fewer routes, a higher load or a longer window")
+        } else {
+            figure.because("frames to some routes did not arrive in the end, or arrived before the advertisement")
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_model::outcome::Blame;
 
     const OUTAGE: [FigureSpec; 2] =
         [FigureSpec::lower("outage_median_ms", "ms", ""), FigureSpec::lower("outage_max_ms", "ms", "")];
@@ -407,6 +412,22 @@ mod tests {
         let marks = ["routes without a time, because frames to them arrived before the advertisement: 2"];
         assert_eq!(outage.marks(), marks);
         assert!(!has_figures(&outage));
+    }
+
+    #[test]
+    fn routes_that_got_no_frame_are_not_the_routers_fault() {
+        let blamed = |offered: &[u32], received: &[u32]| {
+            let (offered, received) = (offered.to_vec(), received.to_vec());
+            let counts = DestinationCounts { offered, received, ..DestinationCounts::default() };
+            let mut outcome = Outcome::default();
+            let outage = Outage::count(&counts, 200.0, Event::Failed(1.0));
+            rank(&mut outcome, OUTAGE, "Outage", Family::Ipv4, &outage);
+            outcome.ranks[0].missing.as_ref().map(|missing| missing.by)
+        };
+        assert_eq!(blamed(&[100, 100], &[100, 100]), None);
+        assert_eq!(blamed(&[100, 0], &[100, 0]), Some(Blame::Beyond));
+        // Another route is not forwarded to.
+        assert_eq!(blamed(&[100, 0, 100], &[100, 0, 0]), Some(Blame::Dut));
     }
 
     #[test]

@@ -7,7 +7,8 @@ use crate::route_flap::lost_between;
 use crate::routing::Change;
 use crate::trial::TimedActions;
 use crate::vpn_traffic::{self, LEAKS, TO_CORE, Vpn, VpnTraffic, note_leaked_routes};
-use crate::vpns::Way;
+use crate::vpns::{VpnRoutesSeen, Way};
+use drophammer_model::outcome::{Blame, Missing};
 use drophammer_model::trial::Bin;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -122,6 +123,7 @@ const STABLE: &str = "stable";
 const FLAPPED: &str = "flapped";
 const WITHDRAWN: &str = "withdrawn";
 const ADVERTISED: &str = "advertised";
+const NOT_COMPLETE: &str = "not complete before the next event or the end";
 
 impl Method for VpnRouteFlap {
     fn spec(&self) -> &'static TestSpec {
@@ -187,14 +189,14 @@ fn flap(bed: &mut dyn Testbed, params: &Params, vpn: &mut Vpn, outcome: &mut Out
         ..vpn.trial(params, &traffic, purpose, RATE.get(params).pps(), duration_s)
     };
     let mut attempts = Attempts::few(bed);
-    let before = bed.vpns()?.seen();
-    let (result, seen) = loop {
+    let (before, result, seen) = loop {
+        let before = bed.vpns()?.seen();
         let changes = changes(bed, vpn, &part, &times)?;
         let result = bed.attempt(&Trial { changes, ..Trial::new(spec.clone()) }, attempts.number())?.result;
         vpn.count_leaks(&traffic, &result);
         let seen = bed.vpns()?.await_routes(vpn_traffic::PATIENCE.get(params))?;
         if attempts.passed(bed, &result)? {
-            break (result, seen);
+            break (before, result, seen);
         }
         // A trial that ended early has not advertised the routes again.
         bed.vpns()?.change_all(Change::Advertise)?;
@@ -207,12 +209,9 @@ fn flap(bed: &mut dyn Testbed, params: &Params, vpn: &mut Vpn, outcome: &mut Out
         note(outcome, format!("After the last advertisement, routes are not as expected: {}.", seen.cause));
     }
     note_leaked_routes(outcome, &seen);
-    let mut doubts = seen.lost_since(&before);
     let mut after = VpnTraffic::default();
     let same = after.add(bed, vpn, Way::ToCustomers, &part, &group(FLAPPED)).is_ok() && traffic.ends_with(&after);
-    if !same {
-        doubts.push("the router has changed labels, and frames still had the old ones".to_owned());
-    }
+    let doubts = doubts(&seen, &before, same);
     let leaked = vpn.write_leaks(bed, outcome)?;
     let bin_s = BIN.seconds(params);
     let resolution_s = bin_s.max(vpn.round_s(RATE.get(params)));
@@ -221,8 +220,28 @@ fn flap(bed: &mut dyn Testbed, params: &Params, vpn: &mut Vpn, outcome: &mut Out
     let sent = vpn.vrfs.iter().map(|vrf| (vrf.customer, vpns.sent(vrf.customer, events))).collect();
     let shape = Shape { bin_s, resolution_s, duration_s, ports, part, vpn, sent, doubts };
     write(outcome, &result, &shape);
-    outcome.ranks.push(LEAKED.of(&[], "Frames in another VRF during route flap", Some(leaked as f64)));
+    outcome.ranks.push(rank_leaked(leaked, same));
     Ok(())
+}
+
+/// Reasons to distrust the times of the changes and whom to blame for each, the failures of the router first.
+fn doubts(seen: &VpnRoutesSeen, before: &VpnRoutesSeen, same_labels: bool) -> Vec<Missing> {
+    let not_judged = seen.not_judged_since(before);
+    let mut lost = seen.lost_since(before);
+    lost.retain(|why| not_judged.as_ref() != Some(why));
+    let labels = (!same_labels).then(|| "the router has changed labels, and frames still had the old ones".to_owned());
+    let by = |by: Blame| move |why: String| Missing { why, by };
+    let lost = lost.into_iter().map(by(Blame::Dut));
+    lost.chain(not_judged.map(by(Blame::Spoilt))).chain(labels.map(by(Blame::Beyond))).collect()
+}
+
+/// Frames with old labels may belong to another VRF by now, which is no leak.
+fn rank_leaked(leaked: u64, same_labels: bool) -> RankFigure {
+    let figure = LEAKED.of(&[], "Frames in another VRF during route flap", Some(leaked as f64));
+    if leaked > 0 && !same_labels {
+        return figure.beyond("the router handed out new labels, and frames still had the old ones");
+    }
+    figure
 }
 
 /// Refuses times in which some routes get no frame.
@@ -284,8 +303,8 @@ struct Shape<'a> {
     vpn: &'a Vpn,
     /// How long the CE routers behind each port sent each change, in seconds.
     sent: BTreeMap<usize, Vec<f64>>,
-    /// Reasons to distrust the times of the changes; empty if there are none.
-    doubts: Vec<String>,
+    /// [`doubts`]; empty if there are none.
+    doubts: Vec<Missing>,
 }
 
 fn sum_bins<'a>(all: impl Iterator<Item = &'a [Bin]>) -> Vec<Bin> {
@@ -405,8 +424,8 @@ fn events(
                 let text = format!("{name} after {last_s:.3} s");
                 BY_PORT.event(outcome, event.at_s + last_s, &text);
             }
-            let marks = found.last_s.is_none().then(|| "not complete before the next event or the end".to_owned());
-            let marks = marks.into_iter().chain(shape.doubts.iter().cloned());
+            let marks = found.last_s.is_none().then(|| NOT_COMPLETE.to_owned());
+            let marks = marks.into_iter().chain(shape.doubts.iter().map(|doubt| doubt.why.clone()));
             EVENTS.add(outcome, row, [result.trial], marks);
         }
         PLOT.event(outcome, event.at_s, &event.label);
@@ -418,7 +437,9 @@ fn events(
         let value = slowest.and_then(|slowest| slowest.last_s).filter(|_| !unknown && shape.doubts.is_empty());
         let resolution = value.map_or(0.0, |value| shape.resolution_s / value.max(shape.resolution_s));
         since = event.at_s;
-        outcome.ranks.push(RankFigure { resolution, ..figure.of(&[], title, value) });
+        let not_complete = || unknown.then(|| Missing { why: NOT_COMPLETE.into(), by: Blame::Dut });
+        let missing = shape.doubts.first().cloned().or_else(not_complete);
+        outcome.ranks.push(RankFigure { resolution, missing, ..figure.of(&[], title, value) });
     }
 }
 
@@ -461,6 +482,31 @@ mod tests {
 
     fn bins(delivered: &[u64]) -> Vec<Bin> {
         delivered.iter().map(|delivered| Bin { offered: 10, delivered: *delivered, arrived: *delivered }).collect()
+    }
+
+    #[test]
+    fn a_late_tester_and_new_labels_are_not_the_routers_fault() {
+        let before = VpnRoutesSeen { sessions_lost: 2, ..VpnRoutesSeen::default() };
+        let blamed = |seen: VpnRoutesSeen, same| -> Vec<Blame> {
+            doubts(&seen, &before, same).into_iter().map(|doubt| doubt.by).collect()
+        };
+        let calm = before.clone();
+        let lost = VpnRoutesSeen { sessions_lost: 3, ..calm.clone() };
+        let late = VpnRoutesSeen { bfd_not_judged: 1, ..calm.clone() };
+        let both = VpnRoutesSeen { bfd_not_judged: 1, ..lost.clone() };
+        assert!(blamed(calm.clone(), true).is_empty());
+        assert_eq!(blamed(lost, true), [Blame::Dut]);
+        assert_eq!(blamed(late, true), [Blame::Spoilt]);
+        assert_eq!(blamed(calm, false), [Blame::Beyond]);
+        assert_eq!(blamed(both, false), [Blame::Dut, Blame::Spoilt, Blame::Beyond]);
+    }
+
+    #[test]
+    fn frames_with_old_labels_are_no_leaks() {
+        assert_eq!(rank_leaked(3, true).value, Some(3.0));
+        assert_eq!(rank_leaked(0, false).value, Some(0.0));
+        let unknown = rank_leaked(3, false);
+        assert_eq!((unknown.value, unknown.missing.map(|missing| missing.by)), (None, Some(Blame::Beyond)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! with 100 routes each, 1,024 with 700, 80 with 10,000; RFC 4364).
 
 use crate::kit::prelude::*;
+use crate::mlrsearch::Irregular;
 use crate::throughput_search::search_with;
 use crate::vpn_traffic::{self, LEAKS, Mesh, Ready, Vpn, note_leaked_routes};
 use crate::vpns::VpnRoutesSeen;
@@ -94,6 +95,9 @@ const TABLE: TableSpec<ScaleRow> = TableSpec::new("vpn_scale", "PE router scale"
 /// By which share the load is lowered if frames are lost during the time of the test, and how often.
 const STEP: f64 = 0.1;
 const LOWER: u32 = 7;
+/// Why there is no throughput.
+const LOSSY: &str = "the router lost frames at every load";
+const OUT_OF_TIME: &str = "the search took too long; see `search_duration_max`";
 /// Longest time for which a trial is lengthened so that every route gets a frame, in seconds.
 const LONGEST_S: f64 = 300.0;
 
@@ -151,6 +155,10 @@ struct Found {
     /// The load without loss for the time of the test.
     throughput: Option<FrameRate>,
     bound: Option<LowerBound>,
+    /// How exact it is, as a share of it.
+    resolution: f64,
+    /// Why there is none although the search ended.
+    missing: Option<Missing>,
     /// The last trial of that length.
     result: Option<TrialResult>,
     /// Share of the routes that got a frame in it.
@@ -214,7 +222,8 @@ fn measure(
         memory_mib: (memory > 0).then_some(memory as f64 / f64::from(1 << 20)),
     };
     let trials = result.or(ready.check.as_ref()).map(|result| result.trial);
-    rank(outcome, &row, &found, ready, stopped);
+    let missing = stopped.map(|why| Missing { why, by: Blame::Dut });
+    rank(outcome, &row, &found, ready, missing, searched.as_ref().err());
     TABLE.add(outcome, row, trials, marks);
     searched
 }
@@ -245,14 +254,20 @@ fn load(
         return Err(error);
     }
     let Some(mut rate) = rate else {
-        return match unfit {
-            Some((_, why)) => Err(TestError::Unfit(why)),
-            None => {
-                note(outcome, "The search found no load without loss within its time, so there is no throughput.");
-                Ok(())
-            }
+        if let Some((_, why)) = unfit {
+            return Err(TestError::Unfit(why));
+        }
+        let unfinished = searched.results.first().is_none_or(|r| r.irregular.contains(&Irregular::Unfinished));
+        let (text, why, by) = match unfinished {
+            true => ("The search found no load without loss within its time", OUT_OF_TIME, Blame::Spoilt),
+            false => ("The router lost frames at every load of the search", LOSSY, Blame::Dut),
         };
+        note(outcome, format!("{text}, so there is no throughput."));
+        found.missing = Some(Missing { why: why.into(), by });
+        return Ok(());
     };
+    let width = searched.results.first().map(|r| r.relative_width().unwrap_or_default().max(r.goal.relative_width));
+    found.resolution = width.unwrap_or_default();
     let mut lowest = rate;
     // The trials of the search are shorter. The load must hold for the time of the test.
     for _ in 0..=LOWER {
@@ -273,6 +288,7 @@ fn load(
         }
         // The tester is not the limit where the router loses frames.
         found.bound = None;
+        found.resolution = found.resolution.max(STEP);
         lowest = rate;
         rate = rate.scaled(1.0 - STEP);
     }
@@ -280,6 +296,7 @@ fn load(
         outcome,
         format!("The router lost frames at every load down to {lowest} per port, so there is no throughput."),
     );
+    found.missing = Some(Missing { why: LOSSY.into(), by: Blame::Dut });
     Ok(())
 }
 
@@ -290,9 +307,25 @@ fn mean_latency_us(result: &TrialResult) -> Option<f64> {
     (frames > 0).then(|| sum / frames as f64 / 1e3)
 }
 
-/// Reports the figures. Those that were not measured because the router failed before, say so: `stopped`.
-fn rank(outcome: &mut Outcome, row: &ScaleRow, found: &Found, ready: &Ready, stopped: Option<String>) {
-    let missing = stopped.map(|why| Missing { why, by: Blame::Dut });
+/// Why there is no throughput after this error; `None` if the end was wanted, which is not a result of the router.
+fn missing_after(error: &TestError) -> Option<Missing> {
+    match error {
+        TestError::Interrupted | TestError::Store(_) => None,
+        TestError::Unfit(why) => Some(Missing { why: why.join("; "), by: Blame::Spoilt }),
+        other => Some(Missing { why: other.to_string(), by: Blame::Dut }),
+    }
+}
+
+/// Reports the figures. Those that were not measured because the router failed before, say so: `missing`. `ended`: the error that ended
+/// the search or the traffic after it.
+fn rank(
+    outcome: &mut Outcome,
+    row: &ScaleRow,
+    found: &Found,
+    ready: &Ready,
+    missing: Option<Missing>,
+    ended: Option<&TestError>,
+) {
     let ipv6 = row.families.contains(&Family::Ipv6.to_string());
     let families = if ipv6 { format!(" ({})", row.families) } else { String::new() };
     let mesh = if row.mesh == Mesh::Partial.to_string() { ", partial mesh" } else { "" };
@@ -303,11 +336,24 @@ fn rank(outcome: &mut Outcome, row: &ScaleRow, found: &Found, ready: &Ready, sto
         capped: row.forward_s.is_some(),
         ..ROUTES.of(&[], format!("Routes held, {scenario}"), held)
     });
-    let limited = found.bound.is_some();
-    let throughput = THROUGHPUT.of(&[], format!("Throughput, {scenario}"), row.throughput_pps);
-    outcome.ranks.push(RankFigure { tester_limited: limited, missing: missing.clone(), ..throughput });
-    let latency = LATENCY.of(&[], format!("Mean latency, {scenario}"), row.latency_us);
-    outcome.ranks.push(RankFigure { missing: missing.clone(), ..latency });
+    let without_load = match ended {
+        Some(error) => missing_after(error),
+        None => missing.clone().or_else(|| found.missing.clone()),
+    };
+    if ended.is_none() || without_load.is_some() {
+        let capped = found.bound == Some(LowerBound::MaxLoad);
+        let tester_limited = found.bound.is_some() && !capped;
+        let throughput = THROUGHPUT.of(&[], format!("Throughput, {scenario}"), row.throughput_pps);
+        outcome.ranks.push(RankFigure {
+            tester_limited,
+            capped,
+            resolution: found.resolution,
+            missing: without_load.clone(),
+            ..throughput
+        });
+        let latency = LATENCY.of(&[], format!("Mean latency, {scenario}"), row.latency_us);
+        outcome.ranks.push(RankFigure { load_pps: row.throughput_pps, missing: without_load, ..latency });
+    }
     let resolution = row.forward_s.map_or(0.0, |time| ready.unsure_s / time.max(1e-9));
     let time = READY_S.of(&[], format!("Time until all routes are forwarded to, {scenario}"), row.forward_s);
     let late = ready.seen.tester_late_s * 2.0 > ready.seen.last_change_s;
@@ -316,4 +362,18 @@ fn rank(outcome: &mut Outcome, row: &ScaleRow, found: &Found, ready: &Ready, sto
     outcome.ranks.push(LEAKED_FRAMES.of(&[], format!("Frames in another VRF, {scenario}"), Some(row.leaked as f64)));
     let routes = LEAKED_ROUTES.of(&[], format!("Routes in another VRF, {scenario}"), Some(row.leaked_routes as f64));
     outcome.ranks.push(routes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unfit_tester_is_not_the_routers_fault_and_a_wanted_end_nobodys() {
+        let by = |error: &TestError| missing_after(error).map(|missing| (missing.why, missing.by));
+        let unfit = TestError::Unfit(vec!["late".into(), "busy".into()]);
+        assert_eq!(by(&unfit), Some(("late; busy".into(), Blame::Spoilt)));
+        assert_eq!(by(&TestError::DutDied("gone".into())).map(|(_, by)| by), Some(Blame::Dut));
+        assert_eq!((by(&TestError::Interrupted), by(&TestError::Store("full".into()))), (None, None));
+    }
 }

@@ -3,6 +3,7 @@
 use crate::common::{Fake, cell, params, rank, rows};
 use drophammer_methods::igp::{Igp, IgpCounts, IgpPlan};
 use drophammer_methods::{Change, Facts, Known, RouteAction, Seen, Setting, TestError, Testbed, Trial, find};
+use drophammer_model::figure::RoundFigure;
 use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::suite::ParamValue;
@@ -46,6 +47,8 @@ struct Faults {
     /// Number of first attempts that the tester spoils, and of following attempts without probes that lose frames.
     spoilt: u32,
     lossy: u32,
+    /// From this attempt on, the tester is unfit.
+    unfit_from: Option<u32>,
     /// From this prefix on, its labels are implicit null.
     implicit_null: Option<u32>,
     /// From this prefix on, the router at the other end tells implicit null.
@@ -96,6 +99,9 @@ impl Testbed for Router {
         self.clock_s += spec.duration_s;
         self.changes += u32::from(change.is_some());
         let faults = self.faults;
+        if !probe && faults.unfit_from.is_some_and(|first| self.attempts >= first) {
+            return Err(TestError::Unfit(vec!["host busy".into()]));
+        }
         let lossy = !probe && self.attempts > faults.spoilt && self.attempts <= faults.spoilt + faults.lossy;
         let mut group = GroupCounts { group: "prefixes".into(), ..GroupCounts::default() };
         let mut destinations = Vec::new();
@@ -330,6 +336,21 @@ fn a_p_router_that_floods_for_most_of_a_time_limits_it() {
         let marked: Vec<_> = outcome.ranks.iter().map(|figure| figure.tester_limited).collect();
         assert_eq!(marked, [limited, limited].concat(), "{ms} ms");
         assert_eq!(rows(&outcome)[1].marks.contains(&"tester-limited".into()), limited[1]);
+    }
+}
+
+#[test]
+fn fecs_before_an_unfit_tester_are_a_lower_bound() {
+    let own = [("step", count(100)), ("max_fecs", count(400))];
+    for (first, fecs) in [(3, Some(200.0)), (1, None)] {
+        let faults = Faults { unfit_from: Some(first), ..Faults::default() };
+        let (method, mut outcome) = (find("ldp_capacity").unwrap(), Outcome::default());
+        let mut router = Router { faults, ..Router::new(0.0, 0.0) };
+        let end = method.run(&mut router, &params(method, false, &own), &mut outcome);
+        assert!(matches!(end, Err(TestError::Unfit(_))), "{end:?}");
+        let [held] = &outcome.ranks[..] else { panic!("{:?}", outcome.ranks) };
+        assert_eq!((held.value, held.tester_limited), (fecs, fecs.is_some()));
+        assert_ne!(held.round(), RoundFigure::Failed);
     }
 }
 

@@ -287,7 +287,7 @@ fn back_to_back_has_no_answer_where_no_burst_overflows() {
     let (outcome, end) = run("back_to_back", &mut bed, &[size("64")]);
     end.unwrap();
     assert_eq!(cell(&outcome, 0, "average_frames"), cell(&outcome, 0, "max_burst_frames"));
-    assert!(rows(&outcome)[0].marks[0].contains("lower bound") && outcome.ranks[0].tester_limited);
+    assert!(rows(&outcome)[0].marks[0].contains("lower bound") && outcome.ranks[0].capped);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use drophammer_model::outcome::{Cell, Outcome, RankFigure};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::routes::{AfiSafi, PeerIndex, RouteRange, Routes};
 use drophammer_model::suite::ParamValue;
-use drophammer_model::trial::Family;
+use drophammer_model::trial::{Family, Validity};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,6 +35,12 @@ struct Router {
     held_s: f64,
     /// Trials whose purpose contains this text are unfit.
     unfit: &'static str,
+    /// Number of first attempts that the tester spoils; each takes four seconds.
+    spoilt: u32,
+    /// Number of changes of routes after which the user stops the test.
+    stops_after: u32,
+    /// A route that the DUT does not withdraw.
+    keeps: Option<u32>,
     /// Time for which it refuses new sessions after a session has ended, in seconds.
     idle_s: f64,
     /// Time when a watch begins, and time when it changes, in seconds.
@@ -74,6 +80,9 @@ impl Router {
             sending_s: 0.0,
             held_s: 0.0,
             unfit: "",
+            spoilt: 0,
+            stops_after: u32::MAX,
+            keeps: None,
             idle_s: 0.0,
             watch_s: 0.0,
             refuses: false,
@@ -109,6 +118,11 @@ impl Testbed for Router {
         }
         let mut seen = self.bed.attempt(trial, number)?;
         seen.result.groups.iter_mut().filter(|group| group.group == "denied").for_each(|group| group.received = 0);
+        if self.spoilt > 0 {
+            self.spoilt -= 1;
+            self.now_s += 4.0;
+            seen.result.validity = Validity::Invalid(vec!["receive ring overflowed".into()]);
+        }
         Ok(seen)
     }
     fn set(&mut self, _: Setting<'_>) -> Result<(), TestError> {
@@ -188,11 +202,16 @@ impl Routing for Router {
             }
             RouteAction::Link { .. } | RouteAction::Igp { .. } => panic!("{action:?}"),
         };
+        if self.stops_after == 0 {
+            return Err(TestError::Interrupted);
+        }
+        self.stops_after -= 1;
         for route in part.clone() {
             self.pending_s += self.time_of(route);
             match change {
                 Change::Advertise if self.held.len() < self.limit => drop(self.held.insert(route)),
                 Change::Advertise => {}
+                Change::Withdraw if self.keeps == Some(route) => {}
                 Change::Withdraw => drop(self.held.remove(&route)),
             }
         }
@@ -324,6 +343,65 @@ fn a_time_that_the_host_disturbed_is_measured_again() {
     assert_eq!((end, rows(&outcome).len(), bed.busy.len()), (Ok(()), 2, 0));
     assert!(outcome.notes.iter().any(|note| note.contains("disturbed, so dumped again")), "{:?}", outcome.notes);
     assert!(outcome.ranks.iter().all(|rank| !rank.tester_limited));
+}
+
+#[test]
+fn a_test_that_is_stopped_keeps_its_steps_or_the_last_complete_attempt() {
+    let mut bed = Router { route_s: 1e-3, stops_after: 2, ..Router::new(1) };
+    let (outcome, end) = run("bgp_table_capacity", &mut bed, &[("step", 1_000), ("max_routes", 5_000)]);
+    assert_eq!((end, rows(&outcome).len(), outcome.ranks.len()), (Err(TestError::Interrupted), 2, 0));
+    // The first attempt is complete but disturbed, and the second one is stopped.
+    let mut bed = Router { route_s: 1e-3, stops_after: 1, busy: vec![0.5, 0.0], ..Router::new(1) };
+    let (outcome, end) = run("bgp_table_capacity", &mut bed, &[("step", 1_000), ("max_routes", 1_000)]);
+    assert_eq!((end, rows(&outcome).len()), (Err(TestError::Interrupted), 1));
+    assert!((rank(&outcome, "bgp_load_ipv4_s").unwrap() - 2.0).abs() < 1e-9, "{:?}", outcome.ranks);
+}
+
+#[test]
+fn routes_so_far_are_kept_where_the_pass_through_of_one_ends_the_test() {
+    let passed = |mut bed: Router| {
+        let (outcome, end) = run("bgp_pass_through", &mut bed, &[("samples", 11)]);
+        let samples = [0, 1].map(|row| cell(&outcome, row, "samples").unwrap());
+        assert_eq!((samples, outcome.ranks.len()), ([3.0, 2.0], 0));
+        end
+    };
+    assert_eq!(passed(Router { stops_after: 5, ..Router::new(1) }), Err(TestError::Interrupted));
+    let end = passed(Router { keeps: Some(2), ..Router::new(1) });
+    let Err(TestError::Failed(why)) = end else { panic!("{end:?}") };
+    assert!(why.contains(" was not withdrawn: "), "{why}");
+}
+
+#[test]
+fn a_spoilt_trial_is_not_the_start_of_the_first_clean_one() {
+    let mut bed = Router { spoilt: 1, ..Router::new(1) };
+    let over = [
+        ("step", ParamValue::Count(100)),
+        ("max_routes", ParamValue::Count(100)),
+        ("rate", ParamValue::Rate(FrameRate(10_000.0))),
+    ];
+    let (method, mut outcome) = (find("rib_fib_capacity").unwrap(), Outcome::default());
+    assert_eq!(method.run(&mut bed, &params(method, false, &over), &mut outcome), Ok(()));
+    let times = ["forward_s", "exact_s"].map(|column| cell(&outcome, 0, column).unwrap());
+    assert!(times.iter().all(|time| (time - 4.0).abs() < 1e-9), "{times:?}");
+}
+
+#[test]
+fn routes_before_an_unfit_tester_are_a_lower_bound() {
+    let held = |unfit| {
+        let mut bed = Router { unfit, ..Router::new(1) };
+        let over = [
+            ("step", ParamValue::Count(100)),
+            ("max_routes", ParamValue::Count(300)),
+            ("rate", ParamValue::Rate(FrameRate(10_000.0))),
+        ];
+        let (method, mut outcome) = (find("rib_fib_capacity").unwrap(), Outcome::default());
+        let end = method.run(&mut bed, &params(method, false, &over), &mut outcome);
+        assert!(matches!(end, Err(TestError::Unfit(_))), "{end:?}");
+        let [held] = &outcome.ranks[..] else { panic!("{:?}", outcome.ranks) };
+        (held.value, held.tester_limited, held.round() == RoundFigure::Failed)
+    };
+    assert_eq!(held(": 300 routes"), (Some(200.0), true, false));
+    assert_eq!(held(": 100 routes"), (None, false, false));
 }
 
 #[test]

@@ -96,6 +96,8 @@ pub(super) struct Found {
     pub was_lossy: bool,
     /// True if the tester could not offer more.
     pub tester_limited: bool,
+    /// True if the suite allows no higher load (`max_load`), and nothing was lost.
+    pub capped: bool,
 }
 
 /// Above this ratio of the bounds, the next rate is their geometric mean.
@@ -111,6 +113,7 @@ pub(super) fn highest(
     let limits = setting.pattern.limits(bed);
     let links = setting.circle.most(setting.ip_bytes);
     let asked = MAX_LOAD.get(setting.params);
+    let by_suite = asked.is_some_and(|asked| links.is_none_or(|links| asked.pps() < links.pps()));
     let by_links = links.map_or(f64::INFINITY, FrameRate::pps).min(asked.map_or(f64::INFINITY, FrameRate::pps));
     let mut top = by_links.min(limits.max.pps());
     let mut by_tester = limits.max.pps() < by_links;
@@ -164,7 +167,8 @@ pub(super) fn highest(
         };
         note_of(outcome, setting.pattern, what);
     }
-    Ok(Found { best, was_lossy: lossy.is_some(), tester_limited: by_tester })
+    let capped = lossy.is_none() && !by_tester && by_suite;
+    Ok(Found { best, was_lossy: lossy.is_some(), tester_limited: by_tester, capped })
 }
 
 /// Measures the rates of all interfaces at twice the highest load without loss, or at the load from the suite.

@@ -2,7 +2,7 @@
 
 use super::sample::geometric_mean;
 use super::turns::by_turns;
-use super::{DELAY_AT, LATENCY, Size};
+use super::{DELAY_AT, LATENCY, Size, TRIALS};
 use crate::kit::prelude::*;
 
 columns! {
@@ -24,7 +24,7 @@ impl Size<'_> {
     /// The latencies at the load `delay_at`, if the suite asks for them.
     pub(super) fn delay(&self, bed: &mut dyn Testbed, outcomes: &mut [Outcome]) -> Result<(), TestError> {
         let Some(rate) = DELAY_AT.get(self.params) else { return Ok(()) };
-        let results = match self.trials(bed, "delay, head to head", |spec| by_turns(&mut spec.flows, rate)) {
+        let (results, stopped) = match self.trials(bed, "delay, head to head", |spec| by_turns(&mut spec.flows, rate)) {
             // The rates are known even if this fails.
             Err(TestError::Unfit(why)) => {
                 let text = format!(
@@ -43,7 +43,18 @@ impl Size<'_> {
             let own: Vec<&TrialResult> = results.iter().map(|trial| &trial[dut]).collect();
             self.write_delay(outcome, rate, &own);
         }
-        Ok(())
+        match stopped {
+            // The latencies of the trials before are known.
+            Err(TestError::Unfit(why)) => {
+                let (known, all, why) = (results.len(), TRIALS.get(self.params), why.join("; "));
+                let text = format!(
+                    "latency at {rate} from {known} of {all} trials; then the tester could not offer this load ({why})"
+                );
+                outcomes.iter_mut().for_each(|outcome| note_of(outcome, self.pattern, text.clone()));
+                Ok(())
+            }
+            stopped => stopped,
+        }
     }
 
     fn write_delay(&self, outcome: &mut Outcome, rate: FrameRate, results: &[&TrialResult]) {

@@ -28,6 +28,9 @@ const FRAMES: f64 = 100.0;
 /// Maximum number of attempts: the machine may delay tester and routers, and a check that it spoilt is repeated.
 const ATTEMPTS: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long routers may take to forward again. A daemon that missed a message of the kernel finds a link that is down only when it next scans all
+/// links, which BIRD does every 10 s.
+const LATEST: Duration = Duration::from_secs(30);
 
 /// The cases: kind, topology, and the system's BGP.
 const CASES: [(&str, &str, Bgp); 7] = [
@@ -85,9 +88,9 @@ fn run(setup: &mut TestSetup<'_>, test: &str, suite: &Suite) -> Result<Outcome, 
 
 /// Checks that every frame of every flow arrives, with the TTL that the routers on its way leave.
 fn forwards(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
-    let mut last = Ok(());
-    for _ in 0..ATTEMPTS {
-        last = run(setup, "fixed_rate", suite).and_then(|outcome| {
+    let begun = Instant::now();
+    loop {
+        let last = run(setup, "fixed_rate", suite).and_then(|outcome| {
             let flows = rows(&outcome, "fixed_rate").len();
             ensure(flows == PORTS * (PORTS - 1), || format!("{flows} flows"))?;
             (0..flows).try_for_each(|row| {
@@ -98,11 +101,10 @@ fn forwards(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
                 })
             })
         });
-        if last.is_ok() {
-            break;
+        if last.is_ok() || begun.elapsed() > LATEST {
+            return last;
         }
     }
-    last
 }
 
 /// Checks that gold loses nothing while two links are down and the others are too slow, and that the queues between the

@@ -28,8 +28,8 @@ const FRAMES: f64 = 100.0;
 /// Maximum number of attempts: the machine may delay tester and routers, and a check that it spoilt is repeated.
 const ATTEMPTS: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long routers may take to forward again. A daemon that missed a message of the kernel finds a link that is down only when it next scans all
-/// links, which BIRD does every 10 s.
+/// How long routers may take to forward again. When a link goes down, the kernel removes routes at the same time as the daemon, and BIRD finds
+/// only with its next comparison, every 10 s, that the kernel lacks the new one.
 const LATEST: Duration = Duration::from_secs(30);
 
 /// The cases: kind, topology, and the system's BGP.

@@ -93,7 +93,7 @@ mod tests {
     use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load};
 
     fn trial(prefixes: &[&str]) -> TrialSpec {
-        // Routes with the same attributes are neighbours, so the order of a table is not that of its source.
+        // A table puts routes with the same attributes next to each other, so it reorders these.
         let attributes = |n: usize| RouteAttributes { as_path: vec![n as u32 % 2], ..RouteAttributes::default() };
         let routes = prefixes.iter().enumerate().map(|(n, text)| (text.parse().unwrap(), attributes(n)));
         let routes: Arc<Routes> = Arc::new(RouteTable::new("a file", Family::Ipv4, routes).into());

@@ -1,8 +1,7 @@
 //! The same routes through a real router, learned and forwarded to on the ports of one process, of two agents and of four.
 
-use crate::common::{MACHINE, kind_of, records, shell, text};
-use crate::hosts::{HOSTS, alone};
-use crate::same_on_hosts::{AGENTS, PLACES, PORTS_OF_ONE};
+use crate::common::{kind_of, records};
+use crate::same_on_hosts::{PLACES, run_in_places};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -65,24 +64,12 @@ fn one_process_two_agents_and_four_learn_the_same_routes() {
         eprintln!("skipped: only root can lend interfaces");
         return;
     }
-    let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
-    write("bird.py", include_str!("routes_on_hosts/bird.py"));
-    write("turns.py", include_str!("same_on_hosts/turns.py"));
-    for (place, interfaces, links) in PLACES {
-        let commands = format!("setup: python3 bird.py start {links}, teardown: python3 bird.py stop");
-        let dut = format!("duts:\n  - {{name: bird, kind: external, interfaces: [{interfaces}], {commands}}}\n");
-        write(&format!("{place}.yaml"), &format!("{SUITE}{dut}"));
-    }
-    let output = shell(MACHINE, folder.path(), &format!("{AGENTS}{HOSTS}{PORTS_OF_ONE}{RUNS}")).output().unwrap();
-    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
-    let said = || {
-        ["one", "two", "four"].map(|place| read(&format!("{place}.said")) + &read(&format!("{place}.errors"))).concat()
-    };
-    assert!(output.status.success(), "{}{}{}", output.status, text(&output.stderr), said());
-    eprint!("{}", text(&output.stdout));
-    let [one, two, four] = PLACES.map(|(place, ..)| counts(&folder.path().join(place)));
+    let files = [("bird.py", include_str!("routes_on_hosts/bird.py"))];
+    let ran = run_in_places(SUITE, &files, RUNS, |links| {
+        format!("setup: python3 bird.py start {links}, teardown: python3 bird.py stop")
+    });
+    let said = || &ran.said;
+    let [one, two, four] = PLACES.map(|(place, ..)| counts(&ran.folder.path().join(place)));
     assert_eq!(one["bgp_table_capacity"][1], [4000, 4000, 0, 0], "{}", said());
     assert_eq!(one["rib_fib_capacity"][1], [2000, 2000, 4000, 0, 0, 0], "{}", said());
     assert_eq!((two, four), (one.clone(), one), "{}", said());

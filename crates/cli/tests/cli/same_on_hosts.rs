@@ -38,10 +38,10 @@ pub const PLACES: [(&str, &str, &str); 3] = [
 ];
 
 /// Six agents. The first two have two ports each.
-pub const AGENTS: &str = "hosts='a1:eth1,eth2 a2:eth1,eth2 b1:eth1 b2:eth1 b3:eth1 b4:eth1'; python3 turns.py $$\n";
+const AGENTS: &str = "hosts='a1:eth1,eth2 a2:eth1,eth2 b1:eth1 b2:eth1 b3:eth1 b4:eth1'; python3 turns.py $$\n";
 
 /// Four ports without agents. The kernel is silent on all links.
-pub const PORTS_OF_ONE: &str = "\
+const PORTS_OF_ONE: &str = "\
 for i in 1 2 3 4; do
     r=$((r + 1))
     ip link add e$i type veth peer name r$r netns router
@@ -113,6 +113,37 @@ fn sum(groups: &[Map<String, Value>], key: &str) -> u64 {
     groups.iter().map(|group| group.get(key).map_or(0, |count| count.as_u64().unwrap())).sum()
 }
 
+/// A suite that has run in all [`PLACES`].
+pub struct InPlaces {
+    /// It has the folder of each run.
+    pub folder: tempfile::TempDir,
+    /// What the script printed.
+    pub printed: String,
+    /// What the runs said.
+    pub said: String,
+}
+
+/// Runs `suite` with the script `runs` and these files. `commands` are those of its router, for the router's ends of the ports.
+pub fn run_in_places(suite: &str, files: &[(&str, &str)], runs: &str, commands: impl Fn(&str) -> String) -> InPlaces {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("turns.py", include_str!("same_on_hosts/turns.py"));
+    files.iter().for_each(|(name, text)| write(name, text));
+    for (place, interfaces, links) in PLACES {
+        let commands = commands(links);
+        let dut = format!("duts:\n  - {{name: box, kind: external, interfaces: [{interfaces}], {commands}}}\n");
+        write(&format!("{place}.yaml"), &format!("{suite}{dut}"));
+    }
+    let output = shell(MACHINE, folder.path(), &format!("{AGENTS}{HOSTS}{PORTS_OF_ONE}{runs}")).output().unwrap();
+    let read = |name: String| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    let said = PLACES.map(|(place, ..)| read(format!("{place}.said")) + &read(format!("{place}.errors"))).concat();
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{}{}{said}", output.status, text(&output.stderr));
+    eprint!("{printed}");
+    InPlaces { printed: printed.to_string(), folder, said }
+}
+
 #[test]
 #[ignore = "long: `make test-all` runs it"]
 fn one_process_two_agents_and_four_count_the_same() {
@@ -120,28 +151,16 @@ fn one_process_two_agents_and_four_count_the_same() {
         eprintln!("skipped: only root can lend interfaces");
         return;
     }
-    let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
-    write("router.py", include_str!("same_on_hosts/router.py"));
-    write("turns.py", include_str!("same_on_hosts/turns.py"));
-    for (place, interfaces, links) in PLACES {
-        let commands = format!(
-            "setup: python3 router.py start {links}, counters: python3 router.py counters, teardown: python3 router.py stop"
-        );
-        let dut = format!("duts:\n  - {{name: box, kind: external, interfaces: [{interfaces}], {commands}}}\n");
-        write(&format!("{place}.yaml"), &format!("{SUITE}{dut}"));
-    }
     let begun = std::time::Instant::now();
-    let output = shell(MACHINE, folder.path(), &format!("{AGENTS}{HOSTS}{PORTS_OF_ONE}{RUNS}")).output().unwrap();
-    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
-    let said = || {
-        ["one", "two", "four"].map(|place| read(&format!("{place}.said")) + &read(&format!("{place}.errors"))).concat()
-    };
-    assert!(output.status.success(), "{}{}{}", output.status, text(&output.stderr), said());
-    eprint!("{}", text(&output.stdout));
-    let [one, two, four] = PLACES.map(|(place, ..)| counts(&folder.path().join(place)));
-    assert_eq!(one.len(), 6, "{:?}{}{}", one.keys(), text(&output.stdout), said());
+    let files = [("router.py", include_str!("same_on_hosts/router.py"))];
+    let ran = run_in_places(SUITE, &files, RUNS, |links| {
+        format!(
+            "setup: python3 router.py start {links}, counters: python3 router.py counters, teardown: python3 router.py stop"
+        )
+    });
+    let said = || &ran.said;
+    let [one, two, four] = PLACES.map(|(place, ..)| counts(&ran.folder.path().join(place)));
+    assert_eq!(one.len(), 6, "{:?}{}{}", one.keys(), ran.printed, said());
     let (mut frames, mut faulty, mut reordered) = (0, 0, 0);
     for (trial, (groups, device)) in &one {
         for (agents, other) in [("two agents", &two), ("four agents", &four)] {

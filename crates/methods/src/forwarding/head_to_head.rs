@@ -236,7 +236,7 @@ impl Size<'_> {
     /// Runs all trials. `prepare` sets the load.
     ///
     /// # Errors
-    /// The error of the first trial, and that of a router that failed: fewer trials must not hide it.
+    /// Any error if no trial succeeded; the error of a router that failed, even if trials before it succeeded.
     fn trials(&self, bed: &mut dyn Testbed, what: &str, prepare: impl Fn(&mut TrialSpec)) -> Result<Trials, TestError> {
         let mut results = Vec::new();
         let stopped = (0..TRIALS.get(self.params)).try_for_each(|trial| {

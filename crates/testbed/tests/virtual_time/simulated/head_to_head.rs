@@ -3,6 +3,7 @@
 use crate::common::{Memory, read_suite, run, run_of};
 use drophammer_model::environment::Environment;
 use drophammer_model::record::{Record, TestStatus};
+use drophammer_model::suite::Suite;
 use drophammer_testbed::{Earlier, Run, RunError, run_suite};
 
 const DUEL: &str = "  - head_to_head: {frame_sizes: [64], trials: 5, trial_duration: 300 ms}\n";
@@ -13,8 +14,8 @@ fn text(duts: &[&str], tests: &str) -> String {
     format!("suite: duel\nprofile: quick\nseed: 11\nduts:\n{duts}{ports}tests:\n{tests}")
 }
 
-#[test]
-fn a_run_goes_on_before_and_after_the_turn_together() {
+/// A suite with a turn for each DUT and one for both, and the records of its run.
+fn alone_and_together() -> (Suite, Vec<Record>) {
     let tests = format!("  - forwarding_rate: {{frame_sizes: [64], repeats: 1, trial_duration: 100 ms}}\n{DUEL}");
     let suite = read_suite(&text(&["name: a, capacity: 60 kfps", "name: b, capacity: 54 kfps"], &tests));
     let mut memory = Memory::default();
@@ -22,6 +23,12 @@ fn a_run_goes_on_before_and_after_the_turn_together() {
     let mut records = memory.records;
     let Record::Started(started) = &mut records[0] else { panic!("no start of a run") };
     started.digest = "of the suite".into();
+    (suite, records)
+}
+
+#[test]
+fn a_run_goes_on_before_and_after_the_turn_together() {
+    let (suite, records) = alone_and_together();
     let at: Vec<usize> = (0..records.len()).filter(|at| matches!(records[*at], Record::Test(_))).collect();
     assert_eq!(at.len(), 4);
     // Number of tests that are kept, and number of turns that are then complete. The joint test is complete with the
@@ -35,13 +42,7 @@ fn a_run_goes_on_before_and_after_the_turn_together() {
 
 #[test]
 fn a_resumed_run_refuses_another_version_before_the_joint_turn() {
-    let tests = format!("  - forwarding_rate: {{frame_sizes: [64], repeats: 1, trial_duration: 100 ms}}\n{DUEL}");
-    let suite = read_suite(&text(&["name: a, capacity: 60 kfps", "name: b, capacity: 54 kfps"], &tests));
-    let mut memory = Memory::default();
-    run(&suite, &mut memory).unwrap();
-    let mut records = memory.records;
-    let Record::Started(started) = &mut records[0] else { panic!("no start of a run") };
-    started.digest = "of the suite".into();
+    let (suite, mut records) = alone_and_together();
     // Only the joint turn is left.
     let at: Vec<usize> = (0..records.len()).filter(|at| matches!(records[*at], Record::Test(_))).collect();
     records.truncate(at[1] + 1);

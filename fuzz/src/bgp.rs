@@ -121,6 +121,7 @@ fn config(input: &mut Input) -> SessionConfig {
     config.graceful_restart = bit(6).then_some(restart);
     config.hold_time = Duration::from_secs([0, 3, 90, 70_000][input.below(4)]);
     config.connect_retry = Duration::from_millis(input.u16().into());
+    config.connect_timeout = config.connect_retry;
     config
 }
 

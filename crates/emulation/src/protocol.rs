@@ -124,7 +124,8 @@ pub enum Input<'a> {
     Neighbour(IpAddr),
 }
 
-/// An IP packet with a valid header. Fragments and IPv6 extension headers are not supported.
+/// An IP packet with a valid header. The fragments of an OSPF packet have been put together; other fragments and IPv6 extension
+/// headers are not supported.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     /// Link-layer address of the sender.

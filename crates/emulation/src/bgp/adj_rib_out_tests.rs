@@ -7,20 +7,11 @@ use drophammer_wire::bgp::PathDirection;
 use drophammer_wire::bgp::update::{Context, FamilySet, Treatment, Update, as_path};
 use proptest::prelude::*;
 
-const ALL: [AfiSafi; 6] = [
-    AfiSafi::IPV4_UNICAST,
-    AfiSafi::IPV6_UNICAST,
-    AfiSafi::IPV4_LABELLED,
-    AfiSafi::IPV6_LABELLED,
-    AfiSafi::VPNV4,
-    AfiSafi::VPNV6,
-];
-
 fn agreed(add_path: bool, extended: bool) -> Negotiated {
     let both = PathDirection { receive: true, send: true };
     let config = |local, peer, id| SessionConfig {
-        families: ALL.to_vec(),
-        add_path: if add_path { ALL.map(|family| (family, both)).to_vec() } else { vec![] },
+        families: AfiSafi::ALL.to_vec(),
+        add_path: if add_path { AfiSafi::ALL.map(|family| (family, both)).to_vec() } else { vec![] },
         extended_messages: extended,
         ..SessionConfig::new(local, peer, Ipv4Addr::from(id))
     };
@@ -88,7 +79,7 @@ proptest! {
         prop_assert_eq!(&messages, &drain(&mut fill(), &agreed, 4096), "the buffer leaves no trace");
         let family = kind.afi_safi(routes.family());
         let context = Context {
-            four_octet_as: true, ibgp: false, path_ids: if add_path { FamilySet::of(ALL) } else { FamilySet::NONE },
+            four_octet_as: true, ibgp: false, path_ids: if add_path { FamilySet::of(AfiSafi::ALL) } else { FamilySet::NONE },
             ..Context::default()
         };
         let mut next = skip;
@@ -211,8 +202,8 @@ fn a_pace_goes_on_from_job_to_job() {
 #[test]
 fn what_cannot_be_sent_is_counted() {
     let only_v4 = {
-        let config = SessionConfig { families: vec![ALL[0]], ..SessionConfig::new(1, 2, [1; 4].into()) };
-        let theirs = SessionConfig { families: vec![ALL[0]], ..SessionConfig::new(2, 1, [2; 4].into()) };
+        let config = SessionConfig { families: vec![AfiSafi::ALL[0]], ..SessionConfig::new(1, 2, [1; 4].into()) };
+        let theirs = SessionConfig { families: vec![AfiSafi::ALL[0]], ..SessionConfig::new(2, 1, [2; 4].into()) };
         Negotiated::from_opens(&config, theirs.open()).unwrap()
     };
     let mut adj_rib_out = AdjRibOut::new();

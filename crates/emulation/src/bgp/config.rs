@@ -35,7 +35,9 @@ pub struct SessionConfig {
     pub hold_time: Duration,
     /// Interval between KEEPALIVEs; a third of the negotiated hold time if absent or longer than that.
     pub keepalive: Option<Duration>,
-    /// Maximum duration of an attempt to connect, and the time between two attempts.
+    /// Maximum duration of an attempt to connect.
+    pub connect_timeout: Duration,
+    /// Time to the next attempt after one that failed before its maximum duration.
     pub connect_retry: Duration,
     /// Time between the end of a session and the next attempt ("IdleHoldTime").
     pub idle_hold: Duration,
@@ -68,6 +70,7 @@ impl SessionConfig {
             router_id,
             hold_time: Duration::from_secs(90),
             keepalive: None,
+            connect_timeout: Duration::from_secs(5),
             connect_retry: Duration::from_secs(5),
             idle_hold: Duration::from_secs(1),
             passive: false,

@@ -16,7 +16,7 @@ use crate::device::TCP_MEMORY;
 use crate::protocol::Output;
 use crate::tcp::{ConnectionId, ListenerId, Refusals, TcpStack};
 use drophammer_model::Instant;
-use drophammer_wire::bgp::{self, AfiSafi, Notification, notification::cease};
+use drophammer_wire::bgp::{self, AfiSafi, Notification};
 use peer::Peer;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -32,7 +32,8 @@ pub struct Routers {
     /// Bytes of each buffer of a connection.
     buffer: usize,
     by_connection: HashMap<ConnectionId, usize>,
-    by_listener: HashMap<ListenerId, usize>,
+    /// By the listener and the address of the DUT.
+    by_listener: HashMap<(ListenerId, IpAddr), usize>,
     /// Peers with work to do, each once.
     busy: Vec<usize>,
     serving: Vec<usize>,
@@ -89,10 +90,7 @@ impl Routers {
 
     /// Ends a session with a NOTIFICATION (Cease, Administrative Shutdown) and drops waiting routes. The session stays down.
     pub fn stop(&mut self, now: Instant, peer: usize) {
-        let at = &mut self.peers[peer];
-        at.asked_to_end = true;
-        at.adj_rib_out.clear();
-        at.session.stop(now, cease::ADMINISTRATIVE_SHUTDOWN);
+        self.peers[peer].stop(now);
         self.mark(peer);
     }
 
@@ -175,10 +173,11 @@ impl Routers {
         &mut self.peers[peer].adj_rib_in
     }
 
-    /// True if the DUT's TCP has acknowledged all UPDATEs of a router. The DUT may not have read them yet.
+    /// True if the DUT's TCP has acknowledged all UPDATEs of a router. The DUT may not have read them yet. False from the loss of a session
+    /// until it is back.
     pub fn all_acknowledged(&self, peer: usize) -> bool {
         let at = &self.peers[peer];
-        at.adj_rib_out.is_empty() && at.unacknowledged == 0
+        !at.broken && at.adj_rib_out.is_empty() && at.unacknowledged == 0
     }
 
     /// Bytes of UPDATEs that the DUT's TCP is known to have acknowledged.
@@ -201,7 +200,7 @@ impl Routers {
             let PeerConfig { address, dut, protection, .. } = peer.config();
             tcp.add_host(*address);
             tcp.protect(*address, *dut, protection.clone());
-            self.by_listener.insert(tcp.listen(peer.config().address, bgp::PORT), index);
+            self.by_listener.insert((tcp.listen(*address, bgp::PORT), *dut), index);
             peer.forget_connections();
         }
     }
@@ -252,9 +251,10 @@ impl Routers {
         }
     }
 
-    /// Handles a connection that the DUT opened.
+    /// Handles a connection to a router. Only the DUT of one of its sessions may open it.
     fn take_connection(&mut self, now: Instant, listener: ListenerId, connection: ConnectionId, tcp: &mut TcpStack) {
-        let Some(&peer) = self.by_listener.get(&listener) else {
+        let from = tcp.ends(connection).map(|(_, remote)| remote.ip());
+        let Some(&peer) = from.and_then(|from| self.by_listener.get(&(listener, from))) else {
             tcp.abort(connection);
             tcp.remove(connection);
             return;

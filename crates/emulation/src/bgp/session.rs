@@ -217,6 +217,16 @@ impl Session {
         self.set_restarted(true);
     }
 
+    /// The peer has restarted without a word and has opened a new connection (RFC 4724 section 5): ends the session, and begins the next one,
+    /// for [`Session::connected`].
+    pub fn replace(&mut self, now: Instant) {
+        if self.state >= State::OpenSent {
+            self.finish(now, Cause::TcpReset);
+            self.timers.idle_hold = None;
+            self.begin(now);
+        }
+    }
+
     fn set_restarted(&mut self, restarted: bool) {
         if let Some(restart) = &mut self.config.graceful_restart {
             restart.restarted = restarted;
@@ -230,7 +240,7 @@ impl Session {
             self.tcp_actions.push_back(TcpAction::Listen);
         } else {
             self.go(now, State::Connect, None);
-            self.timers.start_connect_retry(now, self.config.connect_retry);
+            self.timers.start_connect_retry(now, self.config.connect_timeout);
             self.tcp_actions.push_back(TcpAction::Connect);
         }
     }

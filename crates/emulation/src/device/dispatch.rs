@@ -176,17 +176,25 @@ fn take_ipv4(
     if link.addresses.ipv4.is_none() {
         return Ok(());
     }
-    let packet = arrived.payload;
-    // Fragments, which `parse` refuses, and packets for other hosts are legitimate, but the device does not handle
-    // them.
+    let whole;
+    let mut packet = arrived.payload;
+    // Fragments of other protocols than OSPF, which `parse` refuses, and packets for other hosts are legitimate, but the
+    // device does not handle them.
     let mut alert = None;
     if packet.len() >= ipv4::LEN {
         let to = Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]);
         let mine = link.addresses.owns_v4(to) || to.is_broadcast() || to.is_multicast() && joined(protocols, to.into());
         alert = (!mine).then_some(Match::RouterAlert(packet[9]));
         let examined = |wanted| ipv4::has_router_alert(packet) && protocols.iter().any(|p| p.matches.contains(&wanted));
-        if alert.is_some_and(|wanted| !examined(wanted)) || u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0 {
+        if alert.is_some_and(|wanted| !examined(wanted)) {
             return Ok(());
+        }
+        if u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0 {
+            let ospf = Match::IpProtocol(protocol::OSPF);
+            let wanted = packet[9] == protocol::OSPF && protocols.iter().any(|bound| bound.matches.contains(&ospf));
+            let Some(complete) = wanted.then(|| link.fragments.take(now, packet)).flatten() else { return Ok(()) };
+            whole = complete;
+            packet = &whole;
         }
     }
     let (ip, payload) = ipv4::Repr::parse(packet)?;

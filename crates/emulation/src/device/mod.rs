@@ -8,6 +8,7 @@
 mod addresses;
 mod devices;
 mod dispatch;
+mod fragments;
 pub mod neighbours;
 pub(crate) mod output;
 mod registry;
@@ -105,6 +106,7 @@ impl Device {
                 addresses: Addresses::new(config.mac, config.ipv4, config.ipv6),
                 neighbours: Default::default(),
                 oddities: Oddities::default(),
+                fragments: Default::default(),
                 scratch: Vec::with_capacity(2048),
             },
             tcp: TcpStack::new(config.tcp),

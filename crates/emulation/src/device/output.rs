@@ -1,6 +1,7 @@
 //! Interface of a protocol to its device: sending frames, packets and TCP, and access to link and addresses.
 
 use super::addresses::Addresses;
+use super::fragments::Fragments;
 use super::neighbours::Neighbours;
 use super::tags::Tags;
 use crate::tcp::TcpStack;
@@ -28,6 +29,7 @@ pub(super) struct Link {
     pub addresses: Addresses,
     pub neighbours: Neighbours,
     pub oddities: Oddities,
+    pub fragments: Fragments,
     /// Reused memory of one frame.
     pub scratch: Vec<u8>,
 }

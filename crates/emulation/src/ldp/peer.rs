@@ -269,6 +269,7 @@ impl Peer {
             })
         });
         if session.state() == State::Operational && self.up_at.is_none() {
+            stack.be_patient(connection, session.keepalive());
             self.opened(now, shared);
         }
         let how = match stack.state(connection) {

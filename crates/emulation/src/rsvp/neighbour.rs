@@ -50,6 +50,13 @@ pub(super) struct Neighbour {
     bundle: Vec<u8>,
 }
 
+impl Neighbour {
+    /// True if it sent no Hello and no identifiers that are in use, and nothing waits to be sent to it.
+    fn is_unused(&self) -> bool {
+        self.instance == 0 && self.ids.is_empty() && self.acks.is_empty() && self.bundle.is_empty()
+    }
+}
+
 /// The neighbours, and how to reach them. The gateway is number 0.
 pub(super) struct Neighbours {
     pub list: Vec<Neighbour>,
@@ -102,7 +109,7 @@ impl Neighbours {
             packet: Vec::new(),
             identification: 0,
         };
-        neighbours.number(gateway);
+        neighbours.number(gateway, |_| true);
         neighbours
     }
 
@@ -125,28 +132,40 @@ impl Neighbours {
         self.list.iter().any(|neighbour| neighbour.address == address)
     }
 
-    /// The number of the neighbour with this address, which may be new; `None` if there are too many.
-    pub fn number(&mut self, address: Ipv4Addr) -> Option<usize> {
-        let known = self.list.iter().position(|neighbour| neighbour.address == address);
-        if known.is_none() && self.list.len() < MOST_NEIGHBOURS {
-            self.list.push(Neighbour {
-                address,
-                capable: false,
-                epoch: None,
-                ids: BTreeSet::new(),
-                life: 0,
-                instance: 0,
-                own_instance: self.instance,
-                heard: None,
-                requested: None,
-                wrong: 0,
-                acks: Vec::new(),
-                bundle: Vec::new(),
-            });
+    /// The number of the neighbour with this address, which may be new; `None` if there are too many. If all places are taken, a new one gets
+    /// the place of a neighbour that has no LSPs, according to `has_lsps`, and sent no Hello.
+    pub fn number(&mut self, address: Ipv4Addr, has_lsps: impl Fn(usize) -> bool) -> Option<usize> {
+        if let Some(known) = self.list.iter().position(|neighbour| neighbour.address == address) {
+            return Some(known);
+        }
+        let mut new = Neighbour {
+            address,
+            capable: false,
+            epoch: None,
+            ids: BTreeSet::new(),
+            life: 0,
+            instance: 0,
+            own_instance: self.instance,
+            heard: None,
+            requested: None,
+            wrong: 0,
+            acks: Vec::new(),
+            bundle: Vec::new(),
+        };
+        if self.list.len() < MOST_NEIGHBOURS {
+            self.list.push(new);
             return Some(self.list.len() - 1);
         }
-        self.refused += u64::from(known.is_none());
-        known
+        // The gateway keeps its place.
+        let unused = (1..self.list.len()).find(|at| self.list[*at].is_unused() && !has_lsps(*at));
+        match unused {
+            Some(at) => {
+                new.life = self.list[at].life.wrapping_add(1);
+                self.list[at] = new;
+            }
+            None => self.refused += 1,
+        }
+        unused
     }
 
     /// True if the neighbour and the device support refresh reduction.

@@ -98,7 +98,10 @@ impl Rsvp {
         if (error.is_some() || matches!(body, Body::ResvConf(_))) && !self.neighbours.knows(address) {
             return Ok(());
         }
-        let Some(neighbour) = self.neighbours.number(address) else { return Ok(()) };
+        let lsps = &self.lsps.all;
+        let has_lsps =
+            |number: usize| lsps.iter().any(|l| l.phase != Phase::Idle && usize::from(l.neighbour) == number);
+        let Some(neighbour) = self.neighbours.number(address, has_lsps) else { return Ok(()) };
         let capable = message.flags & flag::REFRESH_REDUCTION_CAPABLE != 0;
         self.neighbours.list[neighbour].capable = capable;
         let gateway = IpAddr::from(self.neighbours.list[0].address);

@@ -8,6 +8,7 @@ use super::{CloseReason, ConnState, ConnectionId, ListenerId, TcpStack};
 use drophammer_model::Instant;
 use smoltcp::wire::IpAddress;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 impl TcpStack {
     /// Opens a connection from `local` to `remote`. If the connection is not possible, it ends with
@@ -132,6 +133,14 @@ impl TcpStack {
             self.touch(id.slot);
         }
         taken
+    }
+
+    /// Lets the peer be silent for `time` before the stack gives it up, if that is longer than [`super::TcpConfig::timeout`]: for users who
+    /// detect its silence themselves.
+    pub fn be_patient(&mut self, id: ConnectionId, time: Duration) {
+        if let Some(connection) = slot_of(&mut self.slots, id) {
+            connection.patience = time;
+        }
     }
 
     /// Ends sending: the bytes in the send buffer are still sent, followed by FIN.

@@ -42,6 +42,8 @@ pub(super) struct Connection {
     peer_closed: bool,
     /// Time since which the peer has been silent although an answer is expected.
     silent_since: Option<Instant>,
+    /// How long the peer may be silent while the connection is open, if that is longer than the time-out of the stack.
+    pub patience: Duration,
     /// Bytes that the user has written.
     written: u64,
     pub sent: Sent,
@@ -71,6 +73,7 @@ impl Connection {
             seen: State::Closed,
             peer_closed: false,
             silent_since: None,
+            patience: Duration::ZERO,
             written: 0,
             sent: Sent::default(),
         }
@@ -141,7 +144,11 @@ impl Connection {
             return None;
         }
         let since = *self.silent_since.get_or_insert(now);
-        Some(since + if opens { config.connect_timeout } else { config.timeout })
+        Some(match () {
+            () if opens => since + config.connect_timeout,
+            () if closes => since + config.timeout,
+            () => since + config.timeout.max(self.patience),
+        })
     }
 
     /// True if the connection will neither send nor receive again.
@@ -232,5 +239,5 @@ impl Connection {
 
 /// Time-out of a handshake.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time-out of an established connection.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
+/// Time-out of an established connection (RFC 9293 section 3.8.3).
+pub(super) const TIMEOUT: Duration = Duration::from_secs(100);

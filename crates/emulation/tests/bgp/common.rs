@@ -14,14 +14,6 @@ use drophammer_wire::bgp::{AfiSafi, PathDirection};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-pub const FAMILIES: [AfiSafi; 6] = [
-    AfiSafi::IPV4_UNICAST,
-    AfiSafi::IPV6_UNICAST,
-    AfiSafi::IPV4_LABELLED,
-    AfiSafi::IPV6_LABELLED,
-    AfiSafi::VPNV4,
-    AfiSafi::VPNV6,
-];
 pub const FIRST_LABEL: u32 = 1000;
 pub const PATH_ID: u32 = 77;
 pub const TARGET: [u8; 8] = [0, 2, 0xfd, 0xe9, 0, 0, 0, 9];
@@ -30,8 +22,8 @@ pub const NEXT_HOP: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
 pub fn agreed(add_path: bool, four_octet_as: bool) -> Negotiated {
     let both = PathDirection { receive: true, send: true };
     let config = |local, peer, id: u32| SessionConfig {
-        families: FAMILIES.to_vec(),
-        add_path: if add_path { FAMILIES.map(|family| (family, both)).to_vec() } else { vec![] },
+        families: AfiSafi::ALL.to_vec(),
+        add_path: if add_path { AfiSafi::ALL.map(|family| (family, both)).to_vec() } else { vec![] },
         ..SessionConfig::new(local, peer, Ipv4Addr::from(id))
     };
     let agreed = Negotiated::from_opens(&config(65_001, 65_000, 1), config(65_000, 65_001, 2).open()).unwrap();

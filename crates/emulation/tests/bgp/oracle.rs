@@ -154,8 +154,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
     fn they_read_what_was_written(
-        family in prop::sample::select(FAMILIES.to_vec()), count in 1u32..500, seed: u64, internet: bool, announce: bool,
-        add_path: bool, four_octet_as: bool, routes_per_update in 0u16..200,
+        family in prop::sample::select(AfiSafi::ALL.to_vec()), count in 1u32..500, seed: u64, internet: bool,
+        announce: bool, add_path: bool, four_octet_as: bool, routes_per_update in 0u16..200,
     ) {
         let routes = routes(family, count, seed, internet);
         let packing = Packing { routes_per_update, pace: None, prepend: 0 };

@@ -119,7 +119,7 @@ pub fn check_attributes(message: &[u8], family: AfiSafi, announce: bool) {
 
 #[test]
 fn tshark_finds_every_update_whole() {
-    for (n, family) in FAMILIES.into_iter().enumerate() {
+    for (n, family) in AfiSafi::ALL.into_iter().enumerate() {
         for (announce, internet) in [(true, true), (true, false), (false, true)] {
             let routes = routes(family, 700, 5, internet);
             let packing = Packing { routes_per_update: if internet { 0 } else { 20 }, pace: None, prepend: 0 };

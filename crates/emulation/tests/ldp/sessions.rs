@@ -176,6 +176,17 @@ fn silence_of_the_peer_ends_the_session() {
 }
 
 #[test]
+fn a_keepalive_time_is_not_cut_short_by_tcp() {
+    let mut world = World::up(10);
+    world.lost = |side, frame| side == 1 && !is_udp(frame);
+    let begun = world.now;
+    world.run_for(Duration::from_secs(185));
+    let (at, cause) = world.peer(0).ended().unwrap();
+    assert_eq!(cause, Cause::Sent(Status::new(code::KEEPALIVE_TIMER_EXPIRED)));
+    assert!((110..=180).contains(&at.since(begun).as_secs()), "{:?}", at.since(begun));
+}
+
+#[test]
 fn without_hellos_the_adjacency_ends() {
     let mut world = World::up(10);
     world.lost = |side, frame| side == 1 && is_udp(frame);

@@ -20,6 +20,16 @@ fn large(network: NetworkType) -> OspfConfig {
     }
 }
 
+#[test]
+fn packets_in_fragments_are_put_together() {
+    let first = OspfConfig { external: Some(externals(500)), ..config(1, PointToPoint) };
+    let mut lan = Lan::started(vec![first, config(2, PointToPoint)]);
+    lan.fragment = 400;
+    assert!(lan.run_until(secs(30), Lan::is_settled));
+    assert_eq!(lan.ospf(1).learned_len(), lan.progress(0).advertised as usize);
+    assert_eq!((lan.ospf(0).rejected().sum(), lan.ospf(1).rejected().sum()), (0, 0));
+}
+
 fn external_prefix(i: u32) -> Expected {
     Expected::Prefix(format!("{}/24", Ipv4Addr::from_bits((30 << 24) + (i << 8))).parse().unwrap())
 }

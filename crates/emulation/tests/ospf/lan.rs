@@ -7,7 +7,7 @@ use drophammer_emulation::protocol::{Command, Protocol};
 use drophammer_emulation::{Address, Device, DeviceConfig};
 use drophammer_model::Instant;
 use drophammer_wire::ospf::{Authentication, Header, packet};
-use drophammer_wire::{MacAddr, ipv4};
+use drophammer_wire::{MacAddr, checksum, ipv4};
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -77,6 +77,27 @@ pub fn from_second(kind: u8, body: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// A frame with an IPv4 packet without options, whole or in fragments.
+fn fragments(frame: Vec<u8>, most: usize) -> Vec<Vec<u8>> {
+    let (header, data) = frame.split_at(14 + ipv4::LEN);
+    if most == 0 || data.len() <= most {
+        return vec![frame];
+    }
+    let last = data.len().div_ceil(most) - 1;
+    let part = |(n, part): (usize, &[u8])| {
+        let mut fragment = [header, part].concat();
+        let ip = &mut fragment[14..];
+        ip[2..4].copy_from_slice(&((ipv4::LEN + part.len()) as u16).to_be_bytes());
+        let word = (n * most / 8) as u16 | if n < last { 0x2000 } else { 0 };
+        ip[6..8].copy_from_slice(&word.to_be_bytes());
+        ip[10..12].fill(0);
+        let sum = checksum::finish(checksum::sum(&ip[..ipv4::LEN]));
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        fragment
+    };
+    data.chunks(most).enumerate().map(part).collect()
+}
+
 /// A link with devices 1, 2, ...
 pub struct Lan {
     pub now: Instant,
@@ -88,6 +109,8 @@ pub struct Lan {
     /// Every n-th OSPF frame is lost; 0 for none.
     pub lose_every: u64,
     sent: u64,
+    /// Longer OSPF packets arrive in fragments with this many bytes after the header, a multiple of 8; 0 for none.
+    pub fragment: usize,
     /// Devices that are cut off.
     pub cut: Vec<usize>,
 }
@@ -112,6 +135,7 @@ impl Lan {
             frames: Vec::new(),
             lose_every: 0,
             sent: 0,
+            fragment: 0,
             cut: Vec::new(),
         }
     }
@@ -157,7 +181,9 @@ impl Lan {
             if self.cut.contains(&from) || self.lose_every > 0 && self.sent.is_multiple_of(self.lose_every) {
                 return;
             }
-            self.flight.push_back((self.now + DELAY, from, frame));
+            for frame in fragments(frame, self.fragment) {
+                self.flight.push_back((self.now + DELAY, from, frame));
+            }
         }
     }
 

@@ -96,6 +96,14 @@ fn foreign_state_is_bounded() {
         device.poll(later, BUDGET, &mut |_| {});
     }
     assert_eq!(foreign(&device), 0);
+    // Then others may have their places.
+    let refused = counter(&device, "neighbours_refused");
+    for n in 0..30 {
+        let hop = Ipv4Addr::new(198, 18, 1, 200 + n as u8);
+        device.receive(later, &frame(hop, &path(100_000 + n, hop, 30_000)), &mut |_| {});
+    }
+    assert_eq!(foreign(&device), MOST_NEIGHBOURS - 1);
+    assert_eq!(counter(&device, "neighbours_refused") - refused, 30 - others);
 }
 
 #[test]

@@ -41,17 +41,8 @@ impl FamilySet {
     /// No family.
     pub const NONE: FamilySet = FamilySet(0);
 
-    const KNOWN: [AfiSafi; 6] = [
-        AfiSafi::IPV4_UNICAST,
-        AfiSafi::IPV6_UNICAST,
-        AfiSafi::IPV4_LABELLED,
-        AfiSafi::IPV6_LABELLED,
-        AfiSafi::VPNV4,
-        AfiSafi::VPNV6,
-    ];
-
     fn bit(family: AfiSafi) -> u8 {
-        FamilySet::KNOWN.iter().position(|f| *f == family).map_or(0, |at| 1 << at)
+        AfiSafi::ALL.iter().position(|f| *f == family).map_or(0, |at| 1 << at)
     }
 
     /// These families, without unsupported ones.
@@ -68,17 +59,17 @@ impl FamilySet {
 
 /// Families whose routes have label stacks (RFC 8277 section 2.3), each with the highest number of labels: 2 or more, 255 for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LabelStacks([u8; FamilySet::KNOWN.len()]);
+pub struct LabelStacks([u8; AfiSafi::ALL.len()]);
 
 impl LabelStacks {
     /// No family.
-    pub const NONE: LabelStacks = LabelStacks([0; FamilySet::KNOWN.len()]);
+    pub const NONE: LabelStacks = LabelStacks([0; AfiSafi::ALL.len()]);
 
     /// These families, without unsupported ones.
     pub fn of(families: impl IntoIterator<Item = (AfiSafi, u8)>) -> LabelStacks {
         let mut all = LabelStacks::NONE;
         for (family, most) in families {
-            if let Some(at) = FamilySet::KNOWN.iter().position(|known| *known == family) {
+            if let Some(at) = AfiSafi::ALL.iter().position(|known| *known == family) {
                 all.0[at] = most;
             }
         }
@@ -88,7 +79,7 @@ impl LabelStacks {
     /// The highest number of labels in this family; `None` if its routes have no stacks.
     #[inline]
     pub fn most(self, family: AfiSafi) -> Option<u8> {
-        let at = FamilySet::KNOWN.iter().position(|known| *known == family)?;
+        let at = AfiSafi::ALL.iter().position(|known| *known == family)?;
         Some(self.0[at]).filter(|most| *most > 1)
     }
 }

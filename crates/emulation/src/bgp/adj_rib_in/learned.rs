@@ -1,7 +1,7 @@
 //! The routes of a peer with their attributes, for users who want to see them. Expectations need none of this.
 
 use super::RouteKey;
-use drophammer_model::routes::{Origin, PathSegment, PathSegmentKind};
+use drophammer_model::routes::{AfiSafi, Origin, PathSegment, PathSegmentKind};
 use drophammer_wire::bgp::update::{Nlri, Update, as_path};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -87,8 +87,8 @@ pub(super) struct Learned {
     pub refused: u64,
     /// Bytes in use.
     used: usize,
-    /// The attributes of the last UPDATE, and its number.
-    last: Option<(u64, Arc<LearnedAttributes>)>,
+    /// The attributes of the last UPDATE, and its number. Each family has its own next hop.
+    last: Option<((u64, AfiSafi), Arc<LearnedAttributes>)>,
 }
 
 impl Learned {
@@ -99,12 +99,13 @@ impl Learned {
             self.refused += 1;
             return;
         }
+        let of = (number, key.afi_safi);
         let attributes = match &self.last {
-            Some((of, attributes)) if *of == number => attributes.clone(),
+            Some((known, attributes)) if *known == of => attributes.clone(),
             _ => {
                 let attributes = Arc::new(LearnedAttributes::of(update, &key));
                 self.used += attributes.bytes();
-                let last = self.last.replace((number, attributes.clone()));
+                let last = self.last.replace((of, attributes.clone()));
                 last.into_iter().for_each(|(_, before)| self.release(before));
                 attributes
             }
@@ -144,7 +145,6 @@ mod tests {
     use super::*;
     use crate::bgp::{Negotiated, SessionConfig};
     use drophammer_model::Instant;
-    use drophammer_model::routes::AfiSafi;
     use drophammer_wire::bgp::PathDirection;
     use std::net::Ipv4Addr;
 
@@ -207,6 +207,25 @@ mod tests {
         assert_eq!((routes, left), (Vec::new(), more - used - ROUTE), "only the last attributes are left");
         adj_rib_in.session_lost(Instant(1));
         assert_eq!(adj_rib_in.learned.as_ref().unwrap().used(), 0);
+    }
+
+    #[test]
+    fn each_family_of_an_update_has_its_next_hop() {
+        // MP_REACH_NLRI: 2001:db8::/32 by 2001:db8::1, in an UPDATE that announces 10.0.0.0/24 too.
+        let mut reach: Vec<u8> = vec![0x80, 14, 26, 0, 2, 1, 16, 0x20, 1, 0x0d, 0xb8];
+        reach.extend([0; 11]);
+        reach.extend([1, 0, 32, 0x20, 1, 0x0d, 0xb8]);
+        let mut adj_rib_in = AdjRibIn::new();
+        adj_rib_in.keep_learned();
+        let body = update(&[], &[ATTRIBUTES, &reach[..]].concat(), &[24, 10, 0, 0]);
+        adj_rib_in.update(Instant(0), &body, &agreed()).unwrap();
+        let mut found: Vec<_> = adj_rib_in
+            .learned()
+            .map(|(key, route)| (key.prefix.to_string(), route.attributes.next_hop.unwrap().to_string()))
+            .collect();
+        found.sort();
+        let expected = [("10.0.0.0/24", "1.1.1.3"), ("2001:db8::/32", "2001:db8::1")];
+        assert_eq!(found, expected.map(|(prefix, next_hop)| (prefix.to_owned(), next_hop.to_owned())));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::bgp::session::{Session, State, TcpAction};
 use crate::bgp::{AdjRibIn, AdjRibOut, Cause, Closed, GracefulRestartConfig, NextHops, SessionConfig};
 use crate::tcp::{CloseReason, ConnState, ConnectionId, Protection, TcpStack};
 use drophammer_model::Instant;
+use drophammer_wire::bgp::notification::cease;
 use drophammer_wire::bgp::{AfiSafi, PathDirection};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
@@ -92,6 +93,8 @@ pub(super) struct Peer {
     pub asked_to_end: bool,
     pub losses: u32,
     pub lost_by: Option<Cause>,
+    /// True if the session ended by itself and is not back.
+    pub broken: bool,
     pub meter: Meter,
     pub busy: bool,
     pub scheduled: Option<Instant>,
@@ -102,10 +105,14 @@ pub(super) struct Peer {
     pub sending: Sending,
 }
 
-/// Time between two attempts to connect, and from the end of a session to the next attempt. Short, so that tests need not
-/// wait.
+/// Time from a failed attempt to connect to the next one, and from the end of a session to the next attempt. Short, so that
+/// tests need not wait.
 const RETRY: Duration = Duration::from_secs(1);
 const IDLE_HOLD: Duration = Duration::from_millis(200);
+/// Maximum duration of an attempt to connect. TCP sends its second SYN after 1 s, so there is a SYN at least every second.
+const CONNECT: Duration = Duration::from_secs(2);
+/// A connection that the DUT opens sooner than this after the session came up belongs to a collision.
+const COLLIDES: Duration = Duration::from_secs(5);
 
 impl Peer {
     pub fn new(config: PeerConfig, seed: u64) -> Peer {
@@ -117,7 +124,7 @@ impl Peer {
         session.add_path = config.add_path.iter().map(|family| (*family, both)).collect();
         session.graceful_restart = config.graceful_restart;
         session.passive = config.passive;
-        session.connect_retry = RETRY;
+        (session.connect_timeout, session.connect_retry) = (CONNECT, RETRY);
         session.idle_hold = IDLE_HOLD;
         session.seed = seed ^ u64::from(config.router_id.to_bits());
         Peer {
@@ -132,6 +139,7 @@ impl Peer {
             asked_to_end: false,
             losses: 0,
             lost_by: None,
+            broken: false,
             meter: Meter::default(),
             busy: false,
             scheduled: None,
@@ -155,6 +163,16 @@ impl Peer {
         (self.connection, self.unacknowledged) = (None, 0);
     }
 
+    /// Ends its sessions, one of which may collide with the other, with a NOTIFICATION, and drops waiting routes.
+    pub fn stop(&mut self, now: Instant) {
+        (self.asked_to_end, self.broken) = (true, false);
+        self.adj_rib_out.clear();
+        self.session.stop(now, cease::ADMINISTRATIVE_SHUTDOWN);
+        if let Some(colliding) = &mut self.colliding {
+            colliding.session.stop(now, cease::ADMINISTRATIVE_SHUTDOWN);
+        }
+    }
+
     /// Its connection, and the connection that collides with it.
     pub fn connections(&self) -> [Option<ConnectionId>; 2] {
         [self.connection, self.colliding.as_ref().map(|colliding| colliding.connection)]
@@ -167,6 +185,14 @@ impl Peer {
 
     /// Handles a connection that the DUT opened.
     pub fn take_connection(&mut self, now: Instant, connection: ConnectionId, stack: &mut TcpStack) {
+        if self.is_replaced(now) {
+            if let Some(old) = self.connection.take() {
+                stack.abort(old);
+                stack.remove(old);
+            }
+            self.session.replace(now);
+            self.follow(now, stack);
+        }
         if matches!(self.session.state(), State::Connect | State::Active) {
             if let Some(own) = self.connection.take() {
                 stack.abort(own);
@@ -190,6 +216,15 @@ impl Peer {
         stack.remove(connection);
     }
 
+    /// True if a connection of the DUT means that it has restarted: with graceful restart, it replaces the session (RFC 4724 section 5).
+    fn is_replaced(&self, now: Instant) -> bool {
+        let theirs = self.session.negotiated().and_then(|agreed| agreed.graceful_restart.as_ref());
+        self.config.graceful_restart.is_some()
+            && self.colliding.is_none()
+            && theirs.is_some_and(|restart| !restart.families.is_empty())
+            && self.session.established_at().is_some_and(|at| now.since(at) >= COLLIDES)
+    }
+
     /// Does all possible work; returns true if more than `quota` bytes wait to be sent.
     pub fn serve(&mut self, now: Instant, stack: &mut TcpStack, quota: usize) -> bool {
         let mut more = false;
@@ -205,7 +240,7 @@ impl Peer {
             self.settle_collision(now, stack);
             more = self.write(now, stack, quota);
             self.carry_out(now, stack);
-            self.follow(now);
+            self.follow(now, stack);
             if self.session.state() == before {
                 break;
             }
@@ -234,7 +269,7 @@ impl Peer {
             stack.remove(connection);
             self.connection = None;
         }
-        self.follow(now);
+        self.follow(now, stack);
     }
 
     /// Reads what the DUT's TCP has acknowledged.
@@ -260,9 +295,14 @@ impl Peer {
     }
 
     /// Detects that the session came up or ended.
-    fn follow(&mut self, now: Instant) {
+    fn follow(&mut self, now: Instant, stack: &mut TcpStack) {
         let established = self.session.state() == State::Established;
         if established && !self.up {
+            self.broken = false;
+            if let (Some(connection), Some(agreed)) = (self.connection, self.session.negotiated()) {
+                // The hold timer ends the session, not TCP.
+                stack.be_patient(connection, agreed.hold);
+            }
             self.asked_to_end = false;
             let agreed = self.session.negotiated().filter(|_| self.config.graceful_restart.is_some());
             agreed.iter().flat_map(|agreed| &agreed.families).for_each(|family| self.adj_rib_out.end_of_rib(*family));
@@ -278,6 +318,7 @@ impl Peer {
             if !std::mem::take(&mut self.asked_to_end) {
                 self.losses += 1;
                 self.lost_by = self.session.ended().cloned();
+                self.broken = true;
             }
         }
         self.up = established;
@@ -332,7 +373,8 @@ impl Peer {
         if session.wants_write() {
             stack.send_with(*connection, &mut |room| session.write(now, room));
         }
-        if lost == Some(Initiator::Local) || (self.connection.is_none() && self.session.state() < State::OpenSent) {
+        let alone = self.connection.is_none() && self.session.state() < State::OpenSent;
+        if lost == Some(Initiator::Local) || (alone && session.state() != State::Idle) {
             // The DUT's connection stays, and its session becomes the session of the router.
             if let Some(own) = self.connection.take() {
                 stack.send_with(own, &mut |room| self.session.write(now, room));

@@ -8,6 +8,7 @@ use crate::tcp::TcpStack;
 use drophammer_model::Instant;
 use drophammer_model::routes::Change;
 use drophammer_wire::bgp::{self, Notification};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// Its name.
@@ -73,13 +74,20 @@ impl Routers {
     /// The speakers of a device.
     ///
     /// # Errors
-    /// If there are none, or the protection of a session is impossible.
+    /// If there are none, two have the same addresses, or the protection of a session is impossible.
     pub(crate) fn configured(device: &DeviceConfig, peers: &[PeerConfig]) -> Result<Routers, Refused> {
         if peers.is_empty() {
             return Err(Refused::new(NAME, "its configuration needs at least one peer"));
         }
         for (index, peer) in peers.iter().enumerate() {
             peer.protection.check().map_err(|e| Refused::new(NAME, format!("peer {index}: {e}")))?;
+        }
+        let mut ends = HashMap::new();
+        for (index, PeerConfig { address, dut, .. }) in peers.iter().enumerate() {
+            if let Some(other) = ends.insert((address, dut), index) {
+                let reason = format!("peer {index}: peer {other} has a session from {address} to {dut} already");
+                return Err(Refused::new(NAME, reason));
+            }
         }
         Ok(Routers::new(device.seed, peers.to_vec()).with_buffer(device.tcp_memory / 2 / peers.len()))
     }

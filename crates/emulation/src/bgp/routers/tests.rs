@@ -5,12 +5,13 @@ use crate::bgp::{ExpectationId, Expected, GracefulRestartConfig, Packing, RouteS
 use crate::compose::Link;
 use crate::device::{Address, Device, DeviceConfig};
 use crate::protocol::Command;
-use crate::tcp::{Protection, link};
+use crate::tcp::{Protection, TcpConfig, link};
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::trial::Family;
 use drophammer_wire::MacAddr;
 use drophammer_wire::bgp::message::{MAX_LEN, kind};
-use drophammer_wire::bgp::{AfiSafi, frame, notification::code};
+use drophammer_wire::bgp::notification::{cease, code};
+use drophammer_wire::bgp::{AfiSafi, frame};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -545,6 +546,141 @@ fn a_link_that_is_cut_runs_into_the_hold_timer_on_both_sides() {
     world.lost = |_| false;
     assert!(world.up(4.0));
     assert_eq!(world.sides[0].losses(0).0, 1);
+}
+
+/// Replaces the routers of one side, and the TCP below them, by routers with these configurations, and starts them.
+fn begin(world: &mut World, side: usize, peers: Vec<PeerConfig>) {
+    let (now, count) = (world.now, peers.len());
+    let at = &mut world.sides[side];
+    at.device.add_protocol(Box::new(Routers::new(side as u64, peers)));
+    (0..count).for_each(|peer| at.start(now, peer));
+}
+
+#[test]
+fn a_hold_time_is_not_cut_short_by_tcp() {
+    let hold = Duration::from_secs(300);
+    let mut world = World::new(1, [false, true], 7);
+    for side in 0..2 {
+        let config = PeerConfig { hold, ..world.sides[side].peers[0].config().clone() };
+        begin(&mut world, side, vec![config]);
+    }
+    assert!(world.up(4.0));
+    world.lost = |_| true;
+    world.wire.clear();
+    world.wait(310.0);
+    for side in &world.sides {
+        assert_eq!(side.losses(0), (1, Some(&Cause::HoldTimerExpired(hold))));
+    }
+}
+
+#[test]
+fn a_dut_that_answers_late_is_waited_for() {
+    let mut world = World::started(1, [false, true]);
+    world.latency = Duration::from_millis(600);
+    assert!(world.up(10.0));
+}
+
+#[test]
+fn a_session_that_is_lost_has_not_acknowledged_its_routes() {
+    let mut world = World::started(1, [false, true]);
+    assert!(world.up(4.0));
+    world.lost = |_| true;
+    world.wire.clear();
+    world.advertise(0, &routes(100, 4));
+    assert!(world.run(Duration::from_secs(20), |sides| sides[0].losses(0).0 == 1));
+    world.wait(1.0);
+    assert!(!world.sides[0].all_acknowledged(0));
+    world.lost = |_| false;
+    assert!(world.up(4.0));
+    assert!(world.run(Duration::from_secs(1), |sides| sides[0].all_acknowledged(0)), "nothing is left");
+    let now = world.now;
+    world.sides[0].stop(now, 0);
+    assert!(world.run(Duration::from_secs(1), |sides| sides[0].idle(0) && sides[0].all_acknowledged(0)));
+}
+
+#[test]
+fn connections_belong_to_the_session_of_their_sender() {
+    let [router, first, second, stranger] =
+        [[198, 18, 0, 1], [198, 19, 0, 1], [198, 19, 0, 2], [198, 19, 0, 3]].map(IpAddr::from);
+    let peer = |address, dut, side: u8, id| PeerConfig {
+        passive: side == 0,
+        ..PeerConfig::new(address, dut, 65_000 + u32::from(side), 0, Ipv4Addr::new(100, 64 + side, 0, id))
+    };
+    let mut world = World::new(1, [false, false], 7);
+    begin(&mut world, 0, vec![peer(router, first, 0, 1), peer(router, second, 0, 1)]);
+    begin(&mut world, 1, vec![peer(first, router, 1, 1), peer(second, router, 1, 2), peer(stranger, router, 1, 3)]);
+    world.wait(5.0);
+    let up = |side: &Side| (0..side.len()).map(|peer| side.established(peer)).collect::<Vec<_>>();
+    assert_eq!((up(&world.sides[0]), up(&world.sides[1])), (vec![true, true], vec![true, true, false]));
+    for (session, id) in [(0, 1), (1, 2)] {
+        let agreed = world.sides[0].session(session).negotiated().unwrap();
+        assert_eq!(agreed.peer_id, Ipv4Addr::new(100, 65, 0, id));
+    }
+}
+
+#[test]
+fn two_sessions_between_the_same_addresses_are_refused() {
+    let side = routers(0, 1, false, 1);
+    let config = side.peers[0].config().clone();
+    let refused = Routers::configured(side.device.config(), &[config.clone(), config]).err().unwrap();
+    assert_eq!(refused.reason, "peer 1: peer 0 has a session from 198.18.0.1 to 198.19.0.1 already");
+}
+
+#[test]
+fn a_dut_that_restarts_silently_replaces_its_session() {
+    let graceful_restart = Some(GracefulRestartConfig {
+        restart_time: Duration::from_secs(45),
+        notification: false,
+        restarted: false,
+        forwarding: true,
+    });
+    let mut world = World::new(1, [false, true], 7);
+    let configs = [0, 1].map(|side| PeerConfig { graceful_restart, ..world.sides[side].peers[0].config().clone() });
+    (0..2).for_each(|side| begin(&mut world, side, vec![configs[side].clone()]));
+    assert!(world.up(4.0));
+    world.wait(10.0);
+    world.wire.clear();
+    begin(&mut world, 1, vec![PeerConfig { passive: false, ..configs[1].clone() }]);
+    let is_back = |sides: &[Side; 2]| all_up(sides) && sides[0].losses(0).0 == 1;
+    assert!(world.run(Duration::from_millis(100), is_back));
+    assert_eq!(world.sides[0].losses(0), (1, Some(&Cause::TcpReset)));
+    world.wait(30.0);
+    assert!(is_back(&world.sides));
+    assert_eq!((world.sides[0].by_connection.len(), world.sides[0].device.tcp().connections()), (1, 1));
+}
+
+#[test]
+fn a_stop_during_a_collision_ends_both_sessions() {
+    let [own, dut] = [[198, 18, 0, 1], [198, 19, 0, 1]].map(IpAddr::from);
+    let mut peer = Peer::new(PeerConfig::new(own, dut, 65_000, 65_001, Ipv4Addr::new(100, 64, 0, 1)), 1);
+    // A DUT that opens a connection and accepts one, and sends nothing.
+    let mut stacks = [own, dut].map(|address| {
+        let mut stack = TcpStack::new(TcpConfig::default());
+        stack.add_host(address);
+        stack.listen(address, bgp::PORT);
+        stack
+    });
+    let now = Instant(1_000_000);
+    let exchange = |peer: &mut Peer, stacks: &mut [TcpStack; 2]| {
+        for _ in 0..8 {
+            peer.serve(now, &mut stacks[0], 0);
+            for at in 0..2 {
+                let mut sent = Vec::new();
+                stacks[at].poll(now, &mut |packet| sent.push(packet.to_vec()));
+                sent.iter().for_each(|packet| assert!(stacks[1 - at].receive(now, packet)));
+            }
+        }
+    };
+    peer.session.start(now);
+    peer.starts = true;
+    stacks[1].connect(now, dut, port_of(own));
+    exchange(&mut peer, &mut stacks);
+    let (_, theirs) = stacks[0].accept_any().unwrap();
+    peer.take_connection(now, theirs, &mut stacks[0]);
+    assert!(peer.connections().iter().all(Option::is_some));
+    peer.stop(now);
+    exchange(&mut peer, &mut stacks);
+    assert_eq!((peer.session.state(), peer.connections()), (State::Idle, [None, None]));
 }
 
 #[test]

@@ -164,6 +164,19 @@ fn attempts_are_repeated_with_jitter() {
 }
 
 #[test]
+fn an_attempt_may_take_longer_than_the_time_between_two() {
+    let [connect_timeout, connect_retry] = [20, 1].map(Duration::from_secs);
+    let mut session = session_in(State::Connect, SessionConfig { connect_timeout, connect_retry, ..config() });
+    assert!(session.next_deadline().unwrap() >= at(16.));
+    session.closed(at(2.), Closed::Refused);
+    tcp_actions(&mut session, at(2.));
+    let next = session.next_deadline().unwrap();
+    assert!(next > at(2.) && next <= at(3.));
+    assert_eq!(tcp_actions(&mut session, next), [TcpAction::Connect]);
+    assert!(session.next_deadline().unwrap() >= next + Duration::from_secs(15));
+}
+
+#[test]
 fn a_refused_attempt_leads_to_active_and_then_to_the_next_one() {
     let mut session = session_in(State::Connect, config());
     session.closed(at(2.), Closed::Refused);
@@ -301,6 +314,19 @@ fn keepalives_do_not_pile_up() {
     let now = at(25.);
     assert_eq!(session.write(now, &mut [0; 18]), 0, "whole messages only");
     assert_eq!(written(&mut session, now).len(), 1);
+}
+
+#[test]
+fn keepalives_are_a_second_apart_or_more() {
+    let mut session = session_in(State::Established, SessionConfig { hold_time: Duration::from_secs(3), ..config() });
+    for second in 2..50 {
+        let now = at(f64::from(second));
+        feed(&mut session, at(f64::from(second) - 0.5), &keepalive());
+        tcp_actions(&mut session, at(f64::from(second) - 0.001));
+        assert!(!session.wants_write(), "{second}");
+        tcp_actions(&mut session, now);
+        assert_eq!(written(&mut session, now), [(kind::KEEPALIVE, vec![])]);
+    }
 }
 
 #[test]

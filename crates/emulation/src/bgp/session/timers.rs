@@ -5,6 +5,9 @@ use drophammer_model::Instant;
 use drophammer_wire::bgp::notification::{Notification, code};
 use std::time::Duration;
 
+/// Shortest time between two KEEPALIVEs (RFC 4271 section 4.4).
+const BETWEEN_KEEPALIVES: Duration = Duration::from_secs(1);
+
 /// Expiry of each timer, if it runs.
 #[derive(Clone, Debug)]
 pub(super) struct Timers {
@@ -74,7 +77,7 @@ impl Timers {
 
     /// (Re)starts KeepaliveTimer; zero stops it.
     pub fn start_keepalive(&mut self, now: Instant, time: Duration) {
-        self.keepalive = (!time.is_zero()).then(|| now + self.jittered(time));
+        self.keepalive = (!time.is_zero()).then(|| now + self.jittered(time).max(BETWEEN_KEEPALIVES));
     }
 }
 
@@ -100,7 +103,7 @@ impl Session {
             } else {
                 self.go(now, State::Connect, None);
             }
-            self.timers.start_connect_retry(now, self.config.connect_retry);
+            self.timers.start_connect_retry(now, self.config.connect_timeout);
             self.tcp_actions.push_back(TcpAction::Connect);
         }
         if due(self.timers.idle_hold) {

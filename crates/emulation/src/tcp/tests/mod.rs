@@ -279,6 +279,19 @@ fn a_peer_that_falls_silent_is_given_up_only_when_something_is_owed() {
 }
 
 #[test]
+fn a_user_may_be_more_patient_with_a_peer() {
+    let mut world = World::new(TcpConfig::new(1500, 1), Trouble::default());
+    let ids = world.pair(false);
+    let patience = connection::TIMEOUT * 2;
+    world.sides[0].be_patient(ids[0], patience);
+    world.silent = Some(1);
+    let asked = world.now;
+    world.sides[0].send_with(ids[0], &mut |_| 100);
+    world.run(LONG, |w| w.sides[0].state(ids[0]) == ConnState::Closed(CloseReason::TimedOut));
+    assert_eq!(world.now.since(asked), patience);
+}
+
+#[test]
 fn a_window_that_was_closed_opens_again() {
     let config = TcpConfig { receive_buffer: 4_096, ..TcpConfig::new(1500, 1) };
     let mut world = World::new(config, Trouble::default());

@@ -43,15 +43,24 @@ impl<'a> AsPath<'a> {
         self.bytes
     }
 
-    /// Checks the path against the RFCs.
+    /// Checks an AS_PATH against the RFCs.
     pub fn check(&self) -> Result<(), PathError> {
+        self.check_with(false)
+    }
+
+    /// Checks an AS4_PATH against the RFCs. It may have segments of a confederation, which [`merged`] ignores (RFC 6793 section 6).
+    pub fn check_far(&self) -> Result<(), PathError> {
+        self.check_with(true)
+    }
+
+    fn check_with(&self, confederations: bool) -> Result<(), PathError> {
         let mut rest = self.bytes;
         while let [kind, n, tail @ ..] = rest {
             let length = usize::from(*n) * usize::from(self.octets);
             if !(AS_SET..=4).contains(kind) || *n == 0 || tail.len() < length {
                 return Err(PathError::Syntax);
             }
-            if *kind >= AS_CONFED_SEQUENCE {
+            if *kind >= AS_CONFED_SEQUENCE && !confederations {
                 return Err(PathError::Confederation);
             }
             let (ases, after) = tail.split_at(length);
@@ -86,6 +95,11 @@ impl<'a> AsPath<'a> {
         self.segments().flat_map(|(_, ases)| ases)
     }
 
+    /// Iterates over the ASes outside confederations, in order.
+    fn outer_ases(&self) -> impl Iterator<Item = u32> + use<'a> {
+        self.segments().filter(|(kind, _)| *kind < AS_CONFED_SEQUENCE).flat_map(|(_, ases)| ases)
+    }
+
     /// Returns the length for comparing routes: a set counts as one (RFC 4271 section 9.1.2.2).
     pub fn length(&self) -> usize {
         self.segments().map(|(kind, ases)| if kind == AS_SET { 1 } else { ases.count() }).sum()
@@ -93,11 +107,11 @@ impl<'a> AsPath<'a> {
 }
 
 /// Iterates over the ASes of a route's path: AS_PATH, with its end replaced by AS4_PATH unless the latter is longer
-/// (RFC 6793 section 4.2.3).
+/// (RFC 6793 section 4.2.3). Segments of confederations in AS4_PATH do not count (section 6).
 pub fn merged<'a>(path: AsPath<'a>, path4: Option<AsPath<'a>>) -> impl Iterator<Item = u32> + use<'a> {
-    let (all, far) = (path.ases().count(), path4.map_or(0, |p| p.ases().count()));
+    let (all, far) = (path.ases().count(), path4.map_or(0, |p| p.outer_ases().count()));
     let (near, path4) = if path4.is_some() && all >= far { (all - far, path4) } else { (all, None) };
-    path.ases().take(near).chain(path4.into_iter().flat_map(|p| p.ases()))
+    path.ases().take(near).chain(path4.into_iter().flat_map(|p| p.outer_ases()))
 }
 
 /// Appends one sequence, split into segments of [`SEGMENT_MAX`].
@@ -147,6 +161,9 @@ mod tests {
         }
         assert_eq!(check(&[3, 1, 0, 5]), Err(PathError::Confederation));
         assert_eq!(check(&[2, 2, 0, 5, 0, 0]), Err(PathError::Zero));
+        let far = |bytes: &[u8]| AsPath::new(bytes, true).check_far();
+        assert_eq!(far(&[3, 1, 0, 0, 0, 5, 2, 1, 0, 0, 0, 6]), Ok(()));
+        assert_eq!(far(&[4, 1, 0, 0, 0, 5, 2, 1, 0, 0]), Err(PathError::Syntax));
         assert_eq!(AsPath::new(&[2, 1, 0, 5, 1, 2, 0, 6, 0, 7], false).length(), 2);
     }
 
@@ -161,6 +178,9 @@ mod tests {
         let path4: &'static [u8] = path4.to_vec().leak();
         assert_eq!(of(Some(path4)), [10, 131_072, 196_608]);
         assert_eq!(of(None), [10, 23_456, 23_456]);
+        // A segment of a confederation before the others.
+        assert_eq!(of(Some(&[3, 1, 0, 4, 0, 0, 2, 2, 0, 2, 0, 0, 0, 3, 0, 0])), [10, 131_072, 196_608]);
+        assert_eq!(of(Some(&[4, 1, 0, 4, 0, 0])), [10, 23_456, 23_456]);
         // An AS4_PATH that is longer does not belong to this path.
         assert_eq!(of(Some(&[2, 4, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4])), [10, 23_456, 23_456]);
     }

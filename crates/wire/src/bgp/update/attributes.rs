@@ -95,10 +95,10 @@ impl Attributes<'_> {
     pub fn append(&self, four_octet_as: bool, out: &mut Vec<u8>) {
         use flag::{OPTIONAL, TRANSITIVE};
         out.extend_from_slice(&[TRANSITIVE, kind::ORIGIN, 1, self.origin]);
-        if self.ases().next().is_none() {
+        if self.ases(false).next().is_none() {
             append(out, TRANSITIVE, kind::AS_PATH, &[]);
         } else {
-            append_with(out, TRANSITIVE, kind::AS_PATH, |out| self.append_path(four_octet_as, out));
+            append_with(out, TRANSITIVE, kind::AS_PATH, |out| self.append_path(false, four_octet_as, out));
         }
         if let Some(next_hop) = self.next_hop {
             append4(out, TRANSITIVE, kind::NEXT_HOP, next_hop.octets());
@@ -130,8 +130,8 @@ impl Attributes<'_> {
                 append_each(out, self.extended_communities, |c| *c)
             });
         }
-        if !four_octet_as && self.ases().any(|asn| *asn > 0xffff) {
-            append_with(out, both, kind::AS4_PATH, |out| self.append_path(true, out));
+        if !four_octet_as && self.ases(true).any(|asn| *asn > 0xffff) {
+            append_with(out, both, kind::AS4_PATH, |out| self.append_path(true, true, out));
         }
         if let Some((asn, id)) = self.aggregator.filter(|(asn, _)| !four_octet_as && *asn > 0xffff) {
             append(out, both, kind::AS4_AGGREGATOR, &aggregator(asn, id));
@@ -148,16 +148,23 @@ impl Attributes<'_> {
 }
 
 impl<'a> Attributes<'a> {
-    fn ases(&self) -> impl Iterator<Item = &'a u32> {
-        let segments = self.path.unwrap_or_default().iter().flat_map(|segment| &segment.ases);
-        let whole = if self.path.is_some() { &[] } else { self.as_path };
-        whole.iter().chain(segments)
+    /// The segments of `path`. Those `outside` confederations are in AS4_PATH (RFC 6793 section 3).
+    fn segments(&self, outside: bool) -> impl Iterator<Item = &'a PathSegment> {
+        let all = self.path.unwrap_or_default().iter();
+        all.filter(move |segment| !outside || segment.kind.code() < as_path::AS_CONFED_SEQUENCE)
     }
 
-    fn append_path(&self, four_octet_as: bool, out: &mut Vec<u8>) {
+    fn ases(&self, outside: bool) -> impl Iterator<Item = &'a u32> {
+        let whole = if self.path.is_some() { &[] } else { self.as_path };
+        whole.iter().chain(self.segments(outside).flat_map(|segment| &segment.ases))
+    }
+
+    fn append_path(&self, outside: bool, four_octet_as: bool, out: &mut Vec<u8>) {
         match self.path {
             None => as_path::append(out, self.as_path, four_octet_as),
-            Some(path) => path.iter().for_each(|segment| as_path::append_segment(out, segment, four_octet_as)),
+            Some(_) => {
+                self.segments(outside).for_each(|segment| as_path::append_segment(out, segment, four_octet_as));
+            }
         }
     }
 }
@@ -222,6 +229,7 @@ fn upto(bytes: &[u8], kind: u8) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_model::routes::PathSegmentKind;
 
     #[test]
     fn bytes_of_all() {
@@ -274,6 +282,23 @@ mod tests {
             0x40, 2, 6, 2, 2, 0xfd, 0xe9, 0x5b, 0xa0,
             0xc0, 17, 10, 2, 2, 0, 0, 0xfd, 0xe9, 0, 1, 0x11, 0x70,
         ]);
+    }
+
+    #[test]
+    fn segments_of_a_confederation_are_not_in_as4_path() {
+        let segment = |kind, asn| PathSegment { kind, ases: vec![asn] };
+        let inner = segment(PathSegmentKind::ConfederationSequence, 80_000);
+        let path = [inner.clone(), segment(PathSegmentKind::Sequence, 70_000)];
+        let mut out = Vec::new();
+        Attributes { path: Some(&path), ..Attributes::default() }.append(false, &mut out);
+        #[rustfmt::skip]
+        assert_eq!(out[4..], [
+            0x40, 2, 8, 3, 1, 0x5b, 0xa0, 2, 1, 0x5b, 0xa0,
+            0xc0, 17, 6, 2, 1, 0, 1, 0x11, 0x70,
+        ]);
+        let mut out = Vec::new();
+        Attributes { path: Some(&[inner]), ..Attributes::default() }.append(false, &mut out);
+        assert_eq!(out[4..], [0x40, 2, 4, 3, 1, 0x5b, 0xa0]);
     }
 
     #[test]

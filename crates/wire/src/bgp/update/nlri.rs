@@ -404,7 +404,7 @@ mod tests {
     proptest! {
         #[test]
         fn read_what_is_written(
-            family in prop::sample::select(super::super::FamilySet::KNOWN.to_vec()), path_id: Option<u32>, label in 0u32..1 << 20,
+            family in prop::sample::select(AfiSafi::ALL.to_vec()), path_id: Option<u32>, label in 0u32..1 << 20,
             distinguisher: [u8; 8], all in prop::collection::vec((any::<u128>(), 0u8..=128), 1..20),
         ) {
             let frame = Frame { family, path_id, labels: Labels::Counting(label), distinguisher };
@@ -443,7 +443,7 @@ mod tests {
 
         #[test]
         fn readable_is_what_can_be_read(
-            family in prop::sample::select(super::super::FamilySet::KNOWN.to_vec()), ids: bool,
+            family in prop::sample::select(AfiSafi::ALL.to_vec()), ids: bool,
             bytes in prop::collection::vec(prop_oneof![0u8..40, any::<u8>()], 0..60),
         ) {
             let routes = Routes::new(family, ids, &bytes).unwrap();

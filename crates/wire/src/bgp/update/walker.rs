@@ -508,7 +508,7 @@ fn take<'a>(received: &mut Received<'a>, attribute: &Raw<'a>, context: &Context)
         }
         kind::AS4_PATH => {
             let path = AsPath::new(value, true);
-            path.check().map_err(|e| Error::Discard(path_reason(e)))?;
+            path.check_far().map_err(|e| Error::Discard(path_reason(e)))?;
             if value.is_empty() {
                 return Err(Error::Discard(LENGTH));
             }

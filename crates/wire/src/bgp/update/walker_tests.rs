@@ -231,7 +231,7 @@ fn attributes_around_the_routes_are_the_same_in_any_place() {
 proptest! {
     #[test]
     fn read_what_is_packed(
-        family in prop::sample::select(FamilySet::KNOWN.to_vec()), path_id: Option<u32>, four_octet_as: bool,
+        family in prop::sample::select(AfiSafi::ALL.to_vec()), path_id: Option<u32>, four_octet_as: bool,
         hosts in prop::collection::vec((any::<u128>(), 0u8..=128), 1..60), most in 1u32..70, room in 130usize..700,
         ases in prop::collection::vec(1u32.., 0..5), withdraw: bool,
     ) {

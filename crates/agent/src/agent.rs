@@ -11,13 +11,14 @@ use crate::message::{
 };
 use crate::trial::Trial;
 use crate::worker::{Work, Worker};
+use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
 use async_nats::{HeaderMap, Message};
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Backend, Clock};
 use drophammer_rig::{Agreed, FlowSelect, Live, Standing, TransmitError, Wish};
 use futures_util::StreamExt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -83,11 +84,6 @@ async fn serve(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -
     if !prepared(&link, stop, told).await? {
         return Ok(());
     }
-    refuse_second(&link, &name).await?;
-    let mut requests =
-        link.client.subscribe(format!("drophammer.agent.{name}")).await.map_err(|e| Problem::of("the server", e))?;
-    // The server must know the subscription before anybody finds the announcement.
-    link.client.flush().await.map_err(|e| Problem::of("the server", e))?;
     let announcement = Announcement {
         version: options.version.clone(),
         protocol: PROTOCOL,
@@ -96,7 +92,16 @@ async fn serve(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -
         ports: options.ports.iter().map(|port| (port.clone(), speed_mbps(port))).collect(),
         backend: options.backend.spec.name.into(),
     };
-    announce(&link, &name, &announcement).await?;
+    let mut requests = loop {
+        let stale = refuse_second(&link, &name).await?;
+        let requests = link.client.subscribe(format!("drophammer.agent.{name}")).await;
+        let requests = requests.map_err(|e| Problem::of("the server", e))?;
+        // The server must know the subscription before anybody finds the announcement.
+        link.client.flush().await.map_err(|e| Problem::of("the server", e))?;
+        if claim(&link, &name, &announcement, stale).await? {
+            break requests;
+        }
+    };
     told(&format!("{name} lends {}", options.ports.join(", ")));
     let host =
         Arc::new(Host { link: link.clone(), options, loan: Mutex::default(), busy: tokio::sync::Mutex::default() });
@@ -156,20 +161,42 @@ async fn prepared(link: &Link, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -> 
     Ok(true)
 }
 
-/// Refuses to be the second agent with this name. An entry that keeps changing belongs to a running agent.
-async fn refuse_second(link: &Link, name: &str) -> Result<(), Problem> {
+/// Refuses to be the second agent with this name. An entry that keeps changing belongs to a running agent. Returns the revision
+/// of one that does not.
+async fn refuse_second(link: &Link, name: &str) -> Result<Option<u64>, Problem> {
     let agents = link.agents().await?;
     let entry = || patiently("the bucket of agents", || agents.entry(name));
     let before = entry().await?.map(|entry| entry.revision);
     if before.is_none() {
-        return Ok(());
+        return Ok(None);
     }
     tokio::time::sleep(RENEW + Duration::from_secs(1)).await;
     let now = entry().await?.map(|entry| entry.revision);
     if now.is_some() && now != before {
         return Err(Problem(format!("an agent `{name}` is already there; stop it, or choose another --name")));
     }
-    Ok(())
+    Ok(now)
+}
+
+/// Announces the host for the first time, in place of the entry with revision `stale` if there is one. Returns false if another
+/// agent was faster.
+async fn claim(link: &Link, name: &str, announcement: &Announcement, stale: Option<u64>) -> Result<bool, Problem> {
+    let agents = link.agents().await?;
+    let put = || async {
+        match stale {
+            Some(revision) => match agents.update(name, encode(announcement).into(), revision).await {
+                Ok(_) => Ok(true),
+                Err(e) if e.kind() == UpdateErrorKind::WrongLastRevision => Ok(false),
+                Err(e) => Err(e.to_string()),
+            },
+            None => match agents.create(name, encode(announcement).into()).await {
+                Ok(_) => Ok(true),
+                Err(e) if e.kind() == CreateErrorKind::AlreadyExists => Ok(false),
+                Err(e) => Err(e.to_string()),
+            },
+        }
+    };
+    patiently("the agent cannot announce itself", put).await
 }
 
 async fn announce(link: &Link, name: &str, announcement: &Announcement) -> Result<(), Problem> {
@@ -189,6 +216,8 @@ struct Host {
 
 /// Captures by port of the trial.
 type Captures = Arc<BTreeMap<PortIndex, PortCapture>>;
+/// Ports of the trial whose links the controller has taken down.
+type Unplugged = Arc<Mutex<BTreeSet<PortIndex>>>;
 
 /// Ports that are lent.
 struct Loaned {
@@ -197,6 +226,7 @@ struct Loaned {
     worker: Arc<Worker>,
     trial: Arc<Mutex<Trial<Live>>>,
     captures: Captures,
+    unplugged: Unplugged,
     /// When the controller sent its last sign of life, on the steady clock.
     beaten_ns: Arc<AtomicU64>,
     tasks: JoinSet<()>,
@@ -247,9 +277,10 @@ impl Host {
         }
         let lent = self.loan().as_ref().filter(|loan| loan.lease == lease).map(|loan| {
             loan.beaten_ns.store(steady_ns() as u64, Ordering::Relaxed);
-            (loan.worker.clone(), loan.trial.clone(), loan.terms.clone(), loan.captures.clone())
+            let shared = (loan.captures.clone(), loan.unplugged.clone());
+            (loan.worker.clone(), loan.trial.clone(), loan.terms.clone(), shared)
         });
-        let Some((worker, trial, terms, captures)) = lent else { return Reply::NotLent };
+        let Some((worker, trial, terms, (captures, unplugged))) = lent else { return Reply::NotLent };
         let done = match what {
             What::Plan { attempt, job } => plan(&worker, &trial, attempt, job).await,
             What::Start { attempt, at_ns, early_ns } => {
@@ -269,7 +300,11 @@ impl Host {
                 ending.iter().for_each(Live::end);
                 Ok(Reply::Done)
             }
-            What::Link { number, port, up } => switch(&worker, &trial, number, port, up).await.map(|()| Reply::Done),
+            What::Link { number, port, up } => switch(&worker, &trial, number, port, up).await.map(|()| {
+                let mut unplugged = locked(&unplugged);
+                _ = if up { unplugged.remove(&port) } else { unplugged.insert(port) };
+                Reply::Done
+            }),
             What::Carrier(port) => {
                 let own = terms.ports.iter().find(|(_, place)| *place == port);
                 own.map_or(Ok(true), |(interface, _)| has_carrier(interface)).map(Reply::Carrier)
@@ -322,23 +357,34 @@ impl Host {
             }
         }
         *last = (lease.clone(), loan.number);
-        // What was captured before stays, although the ports are opened anew.
+        // What was captured before stays, and links that are down stay down, although the ports are opened anew.
         let is_same = |lent: &&Loaned| lent.lease == lease && lent.terms.ports == loan.ports;
-        let kept = self.loan().as_ref().filter(is_same).map(|lent| lent.captures.clone());
+        let kept = self.loan().as_ref().filter(is_same).map(|lent| (lent.captures.clone(), lent.unplugged.clone()));
         let new = || loan.ports.iter().filter(|_| loan.captures).map(|(_, place)| (*place, PortCapture::default()));
-        let captures: Captures = kept.unwrap_or_else(|| Arc::new(new().collect()));
+        let (captures, unplugged) = kept.unwrap_or_else(|| (Arc::new(new().collect()), Unplugged::default()));
         self.close_now().await;
         let trial = Arc::<Mutex<Trial<Live>>>::default();
         let (frames, passed) = mpsc::channel::<(PortIndex, Instant, Vec<u8>)>(WAITING);
+        let lost = Arc::<AtomicU64>::default();
+        let lost_up = lost.clone();
         let up = Box::new(move |port: PortIndex, at: Instant, frame: &[u8]| {
             // If the queue is full, the frame is lost, as on a link that is too slow.
-            let _ = frames.try_send((port, at, frame.to_vec()));
+            if frames.try_send((port, at, frame.to_vec())).is_err() {
+                lost_up.fetch_add(1, Ordering::Relaxed);
+            }
         });
         let (of_trial, terms, options) = (trial.clone(), loan.clone(), self.options.clone());
         let ended = Box::new(move |attempt, over| locked(&of_trial).ended(attempt, over));
         let taps = captures.values().map(|port| port.capture.clone()).collect();
-        let opened = tokio::task::spawn_blocking(move || Worker::open(&options, &terms, taps, up, ended)).await;
+        let lost_down = lost.clone();
+        let open = move || Worker::open(&options, &terms, taps, up, lost, ended);
+        let opened = tokio::task::spawn_blocking(open).await;
         let worker = Arc::new(opened.map_err(|e| e.to_string())??);
+        // Links are up when ports are opened.
+        let down: Vec<PortIndex> = locked(&unplugged).iter().copied().collect();
+        for port in down {
+            answer(order(&worker, |reply| Work::Link(port, false, reply))?).await?;
+        }
         let facts = worker.facts.clone();
         let beaten_ns = Arc::new(AtomicU64::new(steady_ns() as u64));
         let mut tasks = JoinSet::new();
@@ -349,8 +395,8 @@ impl Host {
         tasks.spawn(pass_up(self.link.clone(), format!("drophammer.up.{lease}"), passed));
         tasks.spawn(tell(self.link.clone(), format!("drophammer.state.{lease}"), loan.host, trial.clone()));
         tasks.spawn(hear(beats, worker.clone(), trial.clone(), beaten_ns.clone()));
-        tasks.spawn(pass_down(down, worker.clone()));
-        *self.loan() = Some(Loaned { lease, terms: loan, worker, trial, captures, beaten_ns, tasks });
+        tasks.spawn(pass_down(down, worker.clone(), lost_down));
+        *self.loan() = Some(Loaned { lease, terms: loan, worker, trial, captures, unplugged, beaten_ns, tasks });
         Ok(Reply::Lent(facts))
     }
 
@@ -602,11 +648,13 @@ async fn pass_up(link: Link, subject: String, mut frames: mpsc::Receiver<(PortIn
 }
 
 /// Passes frames from the devices to the ports.
-async fn pass_down(mut messages: async_nats::Subscriber, worker: Arc<Worker>) {
+async fn pass_down(mut messages: async_nats::Subscriber, worker: Arc<Worker>, lost: Arc<AtomicU64>) {
     while let Some(message) = messages.next().await {
         for (port, _, frame) in unpack(&message.payload) {
             // If the queue is full, the frame is lost, as on a link that is too slow.
-            let _ = worker.relay.down(port, frame);
+            if !worker.relay.down(port, frame) {
+                lost.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The controller: leases ports of agents, and runs trials on them.
 
+mod collect;
 mod compare;
 
-use self::compare::{Compared, worse};
+use self::compare::Compared;
 use crate::Problem;
 use crate::captures;
 use crate::clock::{Domain, Offset, steady_ns};
@@ -11,16 +12,14 @@ use crate::heard::Heard;
 use crate::leases::{end, keep, take_from_dead};
 use crate::link::{Access, LIFE, Link, patiently};
 use crate::message::{
-    Announcement, Beat, LARGEST_REPORTS, Lease, Loan, Over, PROTOCOL, PortFacts, Reply, Request, State, Stored, What,
-    decode, decode_up_to, encode, lease_key, pack, unpack,
+    Announcement, Beat, LARGEST, Lease, Loan, Over, PROTOCOL, PortFacts, Reply, Request, State, What, decode, encode,
+    lease_key, pack, unpack,
 };
 use async_nats::Request as NatsRequest;
 use drophammer_model::Instant;
-use drophammer_model::trial::{HostRecord, PortIndex};
+use drophammer_model::trial::PortIndex;
 use drophammer_port::{Clock, PortError, SystemClock};
-use drophammer_rig::{
-    Arriving, CaptureOrder, Captured, Far, FarPorts, FarResult, Job, Lender, News, Refusals, Relayed, Wish,
-};
+use drophammer_rig::{Arriving, CaptureOrder, Captured, Far, FarPorts, Job, Lender, News, Refusals, Relayed, Wish};
 use futures_util::StreamExt;
 use futures_util::future::{join_all, try_join_all};
 use std::collections::BTreeMap;
@@ -218,6 +217,15 @@ impl Bond {
     /// Takes the leases of all ports, or of none.
     async fn take_leases(&mut self) -> Result<(), Problem> {
         let bucket = self.link.leases().await?;
+        // The first leases must not expire while the last ones are taken.
+        let (keys, heard, lease) = (self.keys.clone(), self.heard.clone(), self.lease.clone());
+        let kept = bucket.clone();
+        let keep = async move {
+            let lost = keep(kept, keys, lease).await;
+            locked(&heard).lost = Some(lost);
+        };
+        self.tasks.spawn_on(keep, self.runtime.handle());
+        // One after the other, so that one of two runs of the same suite gets all of them.
         for host in &self.hosts {
             for (interface, _) in &host.ports {
                 let key = lease_key(&host.name, interface);
@@ -235,12 +243,6 @@ impl Bond {
                 }
             }
         }
-        let (keys, heard, lease) = (self.keys.clone(), self.heard.clone(), self.lease.clone());
-        let keep = async move {
-            let lost = keep(bucket, keys, lease).await;
-            locked(&heard).lost = Some(lost);
-        };
-        self.tasks.spawn_on(keep, self.runtime.handle());
         Ok(())
     }
 
@@ -382,17 +384,17 @@ impl Bond {
         let request = Request { lease: self.lease.id.clone(), what };
         let asked = ask(&self.link, &host.name, &request, patience);
         if patience <= ANSWER {
-            return asked.await.map_err(|e| self.lost(host, e));
+            return asked.await.map_err(|e| failed(host, e));
         }
         // A request can get lost with the connection, so give up as soon as the host no longer answers.
         tokio::select! {
-            reply = asked => reply.map_err(|e| self.lost(host, e)),
-            gone = self.gone(host) => Err(self.lost(host, gone)),
+            reply = asked => reply.map_err(|e| failed(host, e)),
+            gone = self.gone(host) => Err(failed(host, gone)),
         }
     }
 
     /// Returns once the host no longer answers.
-    async fn gone(&self, host: &Host) -> Problem {
+    async fn gone(&self, host: &Host) -> std::io::Error {
         let question = Request { lease: String::new(), what: What::Time };
         loop {
             tokio::time::sleep(AGAIN).await;
@@ -502,101 +504,6 @@ impl Bond {
         // Each of them is compared with the own one.
         self.uncertain.iter().max().copied().unwrap_or(0).saturating_mul(2)
     }
-
-    /// Has the reports of all hosts stored, and fetches them.
-    async fn collect(&mut self, refusals: Refusals, waited_ns: Option<u64>) -> Result<FarResult, PortError> {
-        let bond = &*self;
-        locked(&bond.heard).running = None;
-        let fetch = |number: usize| {
-            let what = What::Report { attempt: bond.attempt, refusals: refusals.clone() };
-            async move {
-                let host = &bond.hosts[number];
-                let Reply::Stored { parts, bytes } = bond.demand(host, what, LONG).await? else {
-                    return Err(bond.lost(host, "it did not store its reports"));
-                };
-                let stored = timeout(LONG, bond.fetch(&parts, bytes)).await;
-                let stored = stored.map_err(|_| bond.lost(host, "its reports could not be fetched in time"))?;
-                let stored = stored.map_err(|e| bond.lost(host, e))?;
-                if (stored.lease, stored.attempt, stored.host) != (bond.lease.id.clone(), bond.attempt, number) {
-                    return Err(bond.lost(host, "its stored reports belong to another trial"));
-                }
-                Ok((stored.reports, stored.counts))
-            }
-        };
-        let stored = try_join_all((0..bond.hosts.len()).map(fetch)).await?;
-        let (reports, counts): (Vec<_>, Vec<_>) = stored.into_iter().unzip();
-        let (reports, counts) = (reports.concat(), counts.concat());
-        let Compared { offsets: now, hosts: found } = self.compare().await?;
-        let (before, at) = &self.before;
-        for host in &self.hosts {
-            let (now, before) = (now[host.clock], before.offsets[host.clock]);
-            if now.has_moved_since(before, at.elapsed()) {
-                let by_ms = now.ns.abs_diff(before.ns) as f64 / 1e6;
-                return Err(self.lost(
-                    host,
-                    format!(
-                        "its clock and the controller's moved against each other by {by_ms:.1} ms during the trial, and the \
-                         comparison of the two is exact to {:.3} ms; one of these machines stood still, or its clock jumped",
-                        now.error_ns.saturating_add(before.error_ns) as f64 / 1e6
-                    ),
-                ));
-            }
-        }
-        for ((uncertain, now), then) in self.uncertain.iter_mut().zip(&now).zip(&self.offsets) {
-            *uncertain = (*uncertain).max(now.uncertainty_since(*then));
-        }
-        let mut clocks = vec![(0, 0); self.all];
-        for host in &self.hosts {
-            host.ports.iter().for_each(|(_, port)| clocks[*port] = (host.clock, self.uncertain[host.clock]));
-        }
-        self.lead = (self.lead / 2).max(LEAD);
-        let earlier = self.before.0.hosts.iter().map(|(_, chrony)| *chrony);
-        let records = self.hosts.iter().zip(found.into_iter().zip(earlier));
-        let hosts = records.map(|(host, ((one_way_ns, chrony), earlier))| HostRecord {
-            chrony: worse(earlier, chrony),
-            ..self.record(host, one_way_ns)
-        });
-        let hosts = hosts.collect();
-        Ok(FarResult { reports, counts, hosts, waited_ns, clocks })
-    }
-
-    /// Describes a host in a trial for which all were ready in time, so that each started when its clock showed the agreed
-    /// instant.
-    fn record(&self, host: &Host, one_way_ns: u64) -> HostRecord {
-        let own = self.uncertain[host.clock];
-        let others = self.hosts.iter().filter(|other| other.clock != host.clock);
-        let apart = others.map(|other| own.saturating_add(self.uncertain[other.clock]));
-        HostRecord {
-            name: host.name.clone(),
-            ports: host.ports.iter().map(|(interface, _)| interface.clone()).collect(),
-            // The same as this one: leases of ports of any other version are refused.
-            version: self.settings.version.clone(),
-            clock_uncertainty_ns: own,
-            start_skew_ns: apart.max().unwrap_or(0),
-            one_way_ns,
-            chrony: None,
-        }
-    }
-
-    /// Fetches parts from the stream, and joins and decodes them.
-    async fn fetch(&self, parts: &[u64], bytes: usize) -> Result<Stored, Problem> {
-        if bytes > LARGEST_REPORTS || parts.len() > LARGEST_REPORTS / 1024 {
-            return Err(Problem(format!("its reports have {bytes} bytes in {} parts, too many", parts.len())));
-        }
-        let stream = self.link.records().await?;
-        let mut joined = Vec::new();
-        for part in parts {
-            let message = patiently("its stored reports", || stream.get_raw_message(*part)).await?;
-            if joined.len() + message.payload.len() > bytes {
-                return Err(Problem("its stored reports are longer than it said".into()));
-            }
-            joined.extend_from_slice(&message.payload);
-        }
-        if joined.len() != bytes {
-            return Err(Problem(format!("{} of {bytes} bytes of its reports are stored", joined.len())));
-        }
-        decode_up_to(&joined, LARGEST_REPORTS).map_err(|e| Problem(e.to_string()))
-    }
 }
 
 fn failed(host: &Host, source: std::io::Error) -> PortError {
@@ -604,18 +511,25 @@ fn failed(host: &Host, source: std::io::Error) -> PortError {
     PortError::Lost { interface: format!("{}/{interface}", host.name), source }
 }
 
-/// Kind of the error if a host cannot plan a trial. Waiting does not help then.
+/// Kind of the error if a host cannot plan a trial, or cannot be asked to. Waiting does not help then.
 const IMPOSSIBLE: std::io::ErrorKind = std::io::ErrorKind::InvalidInput;
 
 fn is_impossible(error: &PortError) -> bool {
     matches!(error, PortError::Lost { source, .. } if source.kind() == IMPOSSIBLE)
 }
 
-async fn ask(link: &Link, host: &str, request: &Request, patience: Duration) -> Result<Reply, Problem> {
-    let request = NatsRequest::new().payload(encode(request).into()).timeout(Some(patience));
+async fn ask(link: &Link, host: &str, request: &Request, patience: Duration) -> std::io::Result<Reply> {
+    let other = std::io::Error::other::<String>;
+    let bytes = encode(request);
+    if bytes.len() > LARGEST {
+        let size = bytes.len();
+        let why = format!("a request to agent {host} has {size} bytes, more than {LARGEST}; use fewer flows or routes");
+        return Err(std::io::Error::new(IMPOSSIBLE, why));
+    }
+    let request = NatsRequest::new().payload(bytes.into()).timeout(Some(patience));
     let reply = link.client.send_request(format!("drophammer.agent.{host}"), request).await;
-    let reply = reply.map_err(|e| Problem(format!("agent {host} does not answer: {e}; {REMEDY}")))?;
-    decode(&reply.payload).map_err(|e| Problem(format!("agent {host}: {e}")))
+    let reply = reply.map_err(|e| other(format!("agent {host} does not answer: {e}; {REMEDY}")))?;
+    decode(&reply.payload).map_err(|e| other(format!("agent {host}: {e}")))
 }
 
 impl Far for Bond {
@@ -676,7 +590,8 @@ impl Far for Bond {
         if let Some(why) = heard.lost.clone() {
             return Err(self.lost(&self.hosts[0], why));
         }
-        let (mut refusals, mut waited, mut ended) = (Refusals::default(), Some(0), 0);
+        let (mut refusals, mut waited, mut stolen) = (Refusals::default(), Some(0), None::<u64>);
+        let (mut lost, mut ended) = (0u64, 0);
         for (host, state) in self.hosts.iter().zip(&heard.states) {
             let Some((at, state)) = state else { continue };
             if at.elapsed() > GONE {
@@ -690,9 +605,13 @@ impl Far for Bond {
                 Some(Over::Good { refusals, .. }) if !refusals.is_sound() => {
                     return Err(self.lost(host, format!("agent {} names impossible frames", host.name)));
                 }
-                Some(Over::Good { refusals: own, waited_ns }) if state.attempt == self.attempt => {
+                Some(Over::Good { refusals: own, waited_ns, stolen_ns, lost: own_lost })
+                    if state.attempt == self.attempt =>
+                {
                     refusals.join(own.clone());
                     waited = waited.zip(*waited_ns).map(|(most, own): (u64, u64)| most.max(own));
+                    stolen = stolen.max(*stolen_ns);
+                    lost = lost.saturating_add(*own_lost);
                     ended += 1;
                 }
                 _ => {}
@@ -703,7 +622,7 @@ impl Far for Bond {
             return Ok(None);
         }
         let runtime = self.runtime.clone();
-        let result = runtime.block_on(self.collect(refusals, waited))?;
+        let result = runtime.block_on(self.collect(refusals, [waited, stolen], lost))?;
         Ok(Some(News::Over(Box::new(result))))
     }
 
@@ -760,7 +679,7 @@ impl Far for Bond {
                 }
                 Ok(Reply::Refused(why)) => Err(of_agent(why)),
                 Ok(_) => Err(of_agent("it no longer lends the port".into())),
-                Err(e) => Err(e),
+                Err(e) => Err(Problem(e.to_string())),
             };
             let _ = file.send(fetched.map_err(|e| e.to_string()));
         });

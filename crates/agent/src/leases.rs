@@ -4,12 +4,15 @@ use crate::Problem;
 use crate::link::{LIFE, RENEW, patiently};
 use crate::message::{Lease, decode, encode};
 use async_nats::jetstream::kv::{CreateErrorKind, Entry, Store};
+use futures_util::stream::{self, StreamExt};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::interval;
 
 /// How often to look whether the holder of a lease renews it.
 const AGAIN: Duration = Duration::from_millis(500);
+/// How many leases are renewed at once. One after the other, many would take longer than they live.
+const AT_ONCE: usize = 32;
 
 /// Takes a lease. If its holder has stopped renewing it, waits until it expires.
 pub(crate) async fn take_from_dead(bucket: &Store, key: &str, lease: &Lease) -> Result<Result<u64, Lease>, Problem> {
@@ -37,23 +40,40 @@ pub(crate) async fn keep(bucket: Store, keys: Arc<Mutex<Vec<(String, u64)>>>, le
     loop {
         next.tick().await;
         let known = locked().clone();
-        for (key, revision) in known {
-            let mut renewed = renew(&bucket, &key, &lease, revision).await;
-            if renewed.is_err() {
-                // The server may have lost the lease in a restart, its answer may have been lost, or the network may have
-                // been down for longer than a lease lives. If nobody else has taken the lease, take it again.
-                renewed = match take(&bucket, &key, &lease).await {
-                    Ok(Ok(revision)) => Ok(revision),
-                    Ok(Err(held)) => Err(Problem(format!("{key} is now held by {}", held.holder))),
-                    // The server cannot be reached; the next round tries again.
-                    Err(_) => continue,
-                };
+        let each = known.into_iter().map(|(key, revision)| {
+            let (bucket, lease) = (&bucket, &lease);
+            async move {
+                let renewed = renew_or_take(bucket, &key, lease, revision).await;
+                (key, renewed)
             }
+        });
+        let each: Vec<_> = each.collect();
+        let mut all = stream::iter(each).buffer_unordered(AT_ONCE);
+        while let Some((key, renewed)) = all.next().await {
             match renewed {
-                Ok(revision) => locked().iter_mut().filter(|k| k.0 == key).for_each(|k| k.1 = revision),
+                Ok(Some(revision)) => locked().iter_mut().filter(|k| k.0 == key).for_each(|k| k.1 = revision),
+                // The server cannot be reached; the next round tries again.
+                Ok(None) => {}
                 Err(e) => return format!("the lease of a port is lost: {e}"),
             }
         }
+    }
+}
+
+/// Renews a lease, and returns its new revision; `None` if the server does not answer.
+///
+/// # Errors
+/// Somebody else holds the lease.
+async fn renew_or_take(bucket: &Store, key: &str, lease: &Lease, revision: u64) -> Result<Option<u64>, Problem> {
+    if let Ok(revision) = renew(bucket, key, lease, revision).await {
+        return Ok(Some(revision));
+    }
+    // The server may have lost the lease in a restart, its answer may have been lost, or the network may have been down for
+    // longer than a lease lives. If nobody else has taken the lease, take it again.
+    match take(bucket, key, lease).await {
+        Ok(Ok(revision)) => Ok(Some(revision)),
+        Ok(Err(held)) => Err(Problem(format!("{key} is now held by {}", held.holder))),
+        Err(_) => Ok(None),
     }
 }
 

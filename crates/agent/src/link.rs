@@ -1,7 +1,7 @@
 //! The connection to the NATS server, and the buckets and stream on it.
 
 use crate::Problem;
-use crate::message::{Announcement, Lease, decode};
+use crate::message::{Announcement, LARGEST, Lease, decode};
 use async_nats::jetstream::kv::Store;
 use async_nats::jetstream::object_store::ObjectStore;
 use async_nats::jetstream::stream::{self, Stream};
@@ -129,6 +129,7 @@ impl Link {
             .connect(address)
             .await
             .map_err(|e| Problem(format!("cannot connect to the NATS server {}: {e}; {remedy}", access.url)))?;
+        takes_all(&access.url, client.max_payload())?;
         let mut jetstream = jetstream::new(client.clone());
         jetstream.set_timeout(SOON);
         Ok(Link { client, jetstream })
@@ -247,6 +248,16 @@ impl Link {
     }
 }
 
+/// Checks that a server that takes messages of up to `most` bytes takes all of them.
+fn takes_all(url: &str, most: usize) -> Result<(), Problem> {
+    if most >= LARGEST {
+        return Ok(());
+    }
+    Err(Problem(format!(
+        "the NATS server {url} takes messages of up to {most} bytes, too few; set `max_payload: {LARGEST}` in its configuration"
+    )))
+}
+
 /// Asks the server until it answers: for a while, it may be busy, restarted or out of reach. Whatever it answers is final.
 /// The question must be one that can arrive twice.
 ///
@@ -305,6 +316,13 @@ mod tests {
         asked.set(0);
         assert_eq!(patiently("q", || after(2, Err("no room"))).await, Err(Problem("q: no room".into())));
         assert_eq!(asked.get(), 2);
+    }
+
+    #[test]
+    fn a_server_with_too_small_messages_is_refused() {
+        let why = takes_all("nats://h:4222", 1 << 20).unwrap_err().0;
+        assert!(why.contains("up to 1048576 bytes") && why.contains("`max_payload: 8388608`"), "{why}");
+        assert_eq!(takes_all("nats://h:4222", LARGEST), Ok(()));
     }
 
     #[test]

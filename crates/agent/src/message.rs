@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages. Both sides must have the same version.
-pub const PROTOCOL: u32 = 7;
+pub const PROTOCOL: u32 = 8;
 /// Largest message in bytes. The server must accept as much (`max_payload`).
 pub const LARGEST: usize = 8 << 20;
 /// Largest set of reports of one host in bytes.
@@ -330,6 +330,11 @@ pub enum Over {
         refusals: Refusals,
         /// How long its thread was ready to run while other programs had its processor, in ns, if the kernel counts it.
         waited_ns: Option<u64>,
+        /// The most that a hypervisor took from the processor of one of its port threads, in ns, if these have processors of their own.
+        stolen_ns: Option<u64>,
+        /// Frames to and from devices that it could not pass on during the trial.
+        #[serde(default)]
+        lost: u64,
     },
     /// Without.
     Failed(String),

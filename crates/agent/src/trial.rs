@@ -173,7 +173,7 @@ mod tests {
     proptest! {
         #[test]
         fn requests_that_come_twice_or_late_have_no_effect(events in requests()) {
-            let good = || Over::Good { refusals: Refusals::default(), waited_ns: None };
+            let good = || Over::Good { refusals: Refusals::default(), waited_ns: None, stolen_ns: None, lost: 0 };
             let (mut trial, mut thread) = (Trial::<u64>::default(), Thread::default());
             let (mut ended, mut abandoned) = (BTreeSet::new(), 0);
             for event in events.into_iter().chain([Event::Thread; 40]) {

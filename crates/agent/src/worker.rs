@@ -9,6 +9,7 @@ use drophammer_rig::{
     Agreed, Capture, Job, LaneCounts, LaneReport, Lent, Live, Ports, Refusals, Relay, Tap, Up, own_times,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -35,12 +36,14 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Opens the ports of `loan` in a new thread, each with its capture if there is one. Blocks until they are open.
+    /// Opens the ports of `loan` in a new thread, each with its capture if there is one. Blocks until they are open. `lost` counts frames
+    /// of devices for which there was no room.
     pub(crate) fn open(
         options: &Options,
         loan: &Loan,
         captures: Vec<Arc<Capture>>,
         up: Up,
+        lost: Arc<AtomicU64>,
         ended: Ended,
     ) -> Result<Worker, String> {
         let clock = SystemClock::with_origin(loan.origin_ns);
@@ -80,7 +83,7 @@ impl Worker {
                 Err(e) => _ = opened.send(Err(e)),
                 Ok((lent, relay, facts)) => {
                     if opened.send(Ok((relay, facts))).is_ok() {
-                        serve(lent, &orders, &ended);
+                        serve(lent, !processors.is_empty(), &lost, &orders, &ended);
                     }
                 }
             }
@@ -110,7 +113,10 @@ impl Drop for Worker {
     }
 }
 
-fn serve(mut lent: Lent, orders: &mpsc::Receiver<Work>, ended: &Ended) {
+/// Carries out orders. `is_pinned` is true if each thread of the ports stays on its processor.
+fn serve(mut lent: Lent, is_pinned: bool, lost: &AtomicU64, orders: &mpsc::Receiver<Work>, ended: &Ended) {
+    // Counts of two processors cannot be compared.
+    let stolen = |lent: &Lent| if is_pinned { lent.stolen() } else { None };
     loop {
         // If the receiver is gone, nobody waits for the answer.
         match orders.try_recv() {
@@ -119,12 +125,15 @@ fn serve(mut lent: Lent, orders: &mpsc::Receiver<Work>, ended: &Ended) {
                 let started = lent.start(agreed).map_err(|e| e.to_string());
                 let begun = started.is_ok();
                 if live.send(started).is_ok() && begun {
-                    let before = own_times();
+                    let (before, stolen_before) = (own_times(), stolen(&lent));
+                    let lost_before = lost.load(Ordering::Relaxed);
                     let driven = lent.run();
                     let waited = before.zip(own_times()).map(|(then, now)| now.waited.saturating_sub(then.waited));
                     let waited_ns = waited.map(|waited| waited.as_nanos() as u64);
+                    let stolen_ns = stolen_before.zip(stolen(&lent)).and_then(|(then, now)| most_grown(&then, &now));
+                    let lost = lost.load(Ordering::Relaxed) - lost_before;
                     let over = match driven {
-                        Ok(refusals) => Over::Good { refusals, waited_ns },
+                        Ok(refusals) => Over::Good { refusals, waited_ns, stolen_ns, lost },
                         Err(e) => Over::Failed(e.to_string()),
                     };
                     ended(attempt, over);
@@ -140,5 +149,21 @@ fn serve(mut lent: Lent, orders: &mpsc::Receiver<Work>, ended: &Ended) {
             }
             Err(TryRecvError::Disconnected) => return,
         }
+    }
+}
+
+/// The largest growth of a counter.
+fn most_grown(then: &[u64], now: &[u64]) -> Option<u64> {
+    then.iter().zip(now).map(|(then, now)| now.saturating_sub(*then)).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_from_which_most_was_taken_counts() {
+        assert_eq!(most_grown(&[5, 70, 30], &[6, 80, 70]), Some(40));
+        assert_eq!(most_grown(&[], &[]), None);
     }
 }

@@ -11,7 +11,7 @@ mod stream;
 pub(crate) mod sys;
 
 use crate::clock::SystemClock;
-use crate::device::{CardDrops, merges_queues, number};
+use crate::device::{CardDrops, Carrier, merges_queues, number};
 use crate::netlink;
 use crate::{
     BURST, Backend, Batch, Clock, Filled, LinkControl, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent,
@@ -157,12 +157,23 @@ impl Receiver {
 }
 
 /// Link state shared by the queues of an interface.
-#[derive(Default)]
 struct Link {
+    interface: String,
+    /// For requests to the kernel about the interface.
+    control: OwnedFd,
     /// True if one of the queues took the link down.
     unplugged: AtomicBool,
     /// Number of times that a queue took the link down or up.
     switched: AtomicU32,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if *self.unplugged.get_mut() {
+            // Otherwise nobody could open the interface again. It may be gone.
+            let _ = sys::set_interface_up(&self.control, &self.interface, true);
+        }
+    }
 }
 
 /// An interface, or one queue of it, as a tester port.
@@ -181,6 +192,8 @@ pub struct AfPacket {
     unseen: Option<Unseen>,
     /// Frames dropped by the network card.
     card_drops: CardDrops,
+    /// Of a network card.
+    carrier: Option<Carrier>,
     link: Arc<Link>,
     /// Value of the link's `switched` when the port's socket last reported that the link is down.
     seen_switched: u32,
@@ -212,7 +225,9 @@ impl AfPacket {
             return Err(PortError::open(interface, reason));
         }
         let place = Interface::find(interface, forbidden)?;
-        let link = Arc::new(Link::default());
+        let control = sys::packet_socket(0).map_err(place.explain("a packet socket"))?;
+        let (unplugged, switched) = (AtomicBool::new(false), AtomicU32::new(0));
+        let link = Arc::new(Link { interface: interface.into(), control, unplugged, switched });
         let open = |index| AfPacket::socket(&place, Queue { index, count }, link.clone(), clock);
         let ports = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
         if count > 1 {
@@ -244,6 +259,7 @@ impl AfPacket {
         // On veth, the other end counts the frames that this end refuses. With several queues, several sockets share
         // the received frames.
         let unseen = (driver == "tun" && queue.count == 1).then(|| Unseen::open(name)).flatten();
+        let carrier = Carrier::open(name, driver);
         Ok(AfPacket {
             info: PortInfo {
                 queue,
@@ -261,6 +277,7 @@ impl AfPacket {
             receive_drops: 0,
             unseen,
             card_drops: CardDrops::open(name, queue),
+            carrier,
             seen_switched: link.switched.load(Ordering::Relaxed),
             link,
         })
@@ -310,10 +327,9 @@ impl AfPacket {
                     sent.accepted += n as u32;
                     at += n;
                     if at < frames {
-                        // The kernel stopped at this frame: the ring refused it, or it is too long.
+                        // The kernel stopped at this frame: the ring or the link refused it, or it is too long.
                         self.refuse_too_long(self.slots.frame(at))?;
-                        sent.refuse(at);
-                        at += 1;
+                        at = self.refused(at, frames, sent);
                     }
                 }
                 Err(e) => match e.raw_os_error() {
@@ -322,10 +338,7 @@ impl AfPacket {
                         self.refuse_too_long(self.slots.frame(at))?;
                         return Err(self.lost(e));
                     }
-                    Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => {
-                        sent.refuse(at);
-                        at += 1;
-                    }
+                    Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => at = self.refused(at, frames, sent),
                     _ if self.is_our_doing(&e) => {
                         // These frames are lost, like frames sent into a pulled cable.
                         sent.accepted += (frames - at) as u32;
@@ -336,6 +349,18 @@ impl AfPacket {
             }
         }
         Ok(())
+    }
+
+    /// Counts slot `at` of `frames` as refused, and returns the next one to send. Without carrier, this one and all after it are lost,
+    /// like frames sent into a pulled cable.
+    fn refused(&mut self, at: usize, frames: usize, sent: &mut Sent) -> usize {
+        let clock = &self.receiver.clock;
+        if self.carrier.as_mut().is_some_and(|carrier| carrier.is_gone(clock.now())) {
+            sent.accepted += (frames - at) as u32;
+            return frames;
+        }
+        sent.refuse(at);
+        at + 1
     }
 
     /// Returns an error for a frame that the kernel never accepts: longer than the MTU plus header and one IEEE 802.1Q tag.
@@ -556,6 +581,20 @@ mod tests {
         let before = port.counters().unwrap().receive_drops;
         system.drops("eth1", [10, 3, 0]);
         assert_eq!(port.counters().unwrap().receive_drops - before, 3);
+    }
+
+    #[test]
+    fn frames_for_a_link_without_carrier_are_lost_and_not_refused() {
+        let Ok(mut port) = AfPacket::open("lo", SystemClock::start()) else { return };
+        let system = Described::new("af_packet_carrier");
+        system.interface("eth1", 1, &[]);
+        for (has, next, counts) in [(true, 4, (0, 1)), (false, 8, (5, 0))] {
+            system.carrier("eth1", has);
+            port.carrier = Carrier::of(system.class(), "eth1");
+            let mut sent = Sent::default();
+            assert_eq!(port.refused(3, 8, &mut sent), next);
+            assert_eq!((sent.accepted, sent.refused), counts);
+        }
     }
 
     #[test]

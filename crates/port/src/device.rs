@@ -2,15 +2,20 @@
 
 use crate::Queue;
 use crate::af_packet::driver;
+use drophammer_model::Instant;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Where the system describes its interfaces.
 const CLASS: &str = "/sys/class/net";
 
 /// Counters of frames that found a card's ring full. Drivers may count the same frame twice.
 const DROPS: [&str; 3] = ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"];
+
+/// How long a look at a carrier counts. Looking takes longer than sending a few frames.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// True if the frames of an interface with this driver come from a program or another interface, not from a network card.
 fn is_virtual(driver: &str) -> bool {
@@ -109,6 +114,36 @@ impl Card {
     }
 }
 
+/// Whether the link of a network card has carrier. Without it, the kernel refuses frames as if the card's ring were full.
+#[derive(Debug)]
+pub(crate) struct Carrier {
+    /// File with 0 or 1.
+    file: File,
+    looked: Option<Instant>,
+    is_gone: bool,
+}
+
+impl Carrier {
+    /// `None` if the frames of this interface go to a program or another interface.
+    pub fn open(interface: &str, driver: &str) -> Option<Carrier> {
+        if is_virtual(driver) { None } else { Carrier::of(Path::new(CLASS), interface) }
+    }
+
+    pub(crate) fn of(class: &Path, interface: &str) -> Option<Carrier> {
+        let file = File::open(class.join(interface).join("carrier")).ok()?;
+        Some(Carrier { file, looked: None, is_gone: false })
+    }
+
+    /// True if the link has no carrier.
+    pub fn is_gone(&mut self, now: Instant) -> bool {
+        if self.looked.is_none_or(|at| now.since(at) >= LOOK) {
+            // The file of an interface that is down cannot be read.
+            (self.looked, self.is_gone) = (Some(now), number(&self.file) == Some(0));
+        }
+        self.is_gone
+    }
+}
+
 /// Returns the number that a system file currently contains.
 pub(crate) fn number(file: &File) -> Option<u64> {
     let mut text = [0; 24];
@@ -139,6 +174,11 @@ impl Described {
         let all = (0..queues).map(|queue| format!("rx-{queue}")).chain(["tx-0".to_owned()]);
         all.for_each(|queue| std::fs::create_dir_all(folder.join("queues").join(queue)).unwrap());
         below.iter().for_each(|below| std::fs::create_dir_all(folder.join(format!("lower_{below}"))).unwrap());
+    }
+
+    /// Gives the interface `name` a carrier, or takes it away.
+    pub fn carrier(&self, name: &str, has: bool) {
+        std::fs::write(self.0.join(name).join("carrier"), format!("{}\n", u8::from(has))).unwrap();
     }
 
     /// Sets the [`DROPS`] counters of the interface `name`.
@@ -212,5 +252,19 @@ mod tests {
         assert_eq!(drops.update(), 14, "the driver has begun again");
         let mut none = CardDrops::of(system.class(), &["gone".to_owned()]);
         assert_eq!(none.update(), 0);
+    }
+
+    #[test]
+    fn a_carrier_is_looked_at_again_after_a_while() {
+        let system = Described::new("carrier");
+        system.interface("eth1", 1, &[]);
+        system.carrier("eth1", false);
+        let mut carrier = Carrier::of(system.class(), "eth1").unwrap();
+        assert!(carrier.is_gone(Instant(5)));
+        system.carrier("eth1", true);
+        assert!(carrier.is_gone(Instant(5) + LOOK / 2));
+        assert!(!carrier.is_gone(Instant(5) + LOOK));
+        assert!(Carrier::of(system.class(), "gone").is_none());
+        assert!(Carrier::open("lo", "veth").is_none());
     }
 }

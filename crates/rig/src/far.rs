@@ -130,6 +130,10 @@ pub struct FarResult {
     /// Longest time that a host's port thread was ready to run while other programs had its processor, in ns; `None` if
     /// a kernel does not count it.
     pub waited_ns: Option<u64>,
+    /// The most that a hypervisor took from the processor of a port thread of a host, in ns; `None` if no host knows it.
+    pub stolen_ns: Option<u64>,
+    /// Frames to and from devices that the hosts could not pass on.
+    pub lost: u64,
     /// For each port, the number of its clock, and its uncertainty against the clock of the rig in ns. Ports with the same
     /// number have the same clock.
     pub clocks: Vec<(usize, u64)>,
@@ -570,5 +574,7 @@ fn bound_latency(result: &mut TrialResult, spec: &TrialSpec, end: &FarResult, ea
         }
     }
     result.health.tester_waited_ns = end.waited_ns;
+    result.health.tester_stolen_ns = end.stolen_ns;
+    result.health.receive_drops = result.health.receive_drops.saturating_add(end.lost);
     result.health.between_hosts = Some(between);
 }

@@ -348,6 +348,11 @@ impl Lent {
         traffic.map_or(Vec::new(), |traffic| traffic.last_counts(now))
     }
 
+    /// Returns the time in ns that a hypervisor took from the processor of each thread since boot; `None` if unknown.
+    pub fn stolen(&self) -> Option<Vec<u64>> {
+        crate::processors::stolen(&self.ports)
+    }
+
     /// Takes the link of own port `index` down or up.
     ///
     /// # Errors

@@ -470,7 +470,9 @@ impl Rig {
                 match traffic {
                     Course::Here(traffic) => {
                         if let Err(e) = ports.drive(traffic, hosts, acts, stopped, until) {
-                            self.cut_off = Some(Box::new(merge(&traffic.reports())));
+                            // There are none if the traffic could not be prepared.
+                            let reports = traffic.reports();
+                            self.cut_off = (!reports.is_empty()).then(|| Box::new(merge(&reports)));
                             self.last_counts = self.keeps_counts.then(|| traffic.snapshot(ports.clock().now()));
                             return Err(e.into());
                         }
@@ -637,6 +639,12 @@ impl Rig {
     /// started; `None` without traffic on this host.
     pub fn late_departures(&self, port: PortIndex) -> Option<(u64, u64)> {
         self.traffic().map(|traffic| traffic.late_departures(port))
+    }
+
+    /// Returns by how much the wall clock was set at most since the traffic started, in ns; see [`Traffic::clock_step_ns`]. `None` without
+    /// traffic on this host.
+    pub fn clock_step_ns(&self) -> Option<i64> {
+        self.traffic().map(Traffic::clock_step_ns)
     }
 
     /// Returns how many received frames the tester lost at the first queue of a port, since the port was opened. Of ports on other

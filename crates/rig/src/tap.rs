@@ -33,15 +33,18 @@ struct Frames {
     origin_ns: u64,
     frames: VecDeque<Frame>,
     used: usize,
+    /// True once a frame did not fit. A smaller one after it would hide that one is missing.
+    full: bool,
 }
 
 impl Frames {
     fn add(&mut self, frame: Frame) {
-        self.used += frame.bytes.len() + EACH;
-        if self.used > ROOM && !self.settings.overwrite {
-            self.used -= frame.bytes.len() + EACH;
+        let size = frame.bytes.len() + EACH;
+        self.full |= !self.settings.overwrite && self.used + size > ROOM;
+        if self.full {
             return;
         }
+        self.used += size;
         self.frames.push_back(frame);
         while self.used > ROOM
             && let Some(oldest) = self.frames.pop_front()
@@ -231,6 +234,15 @@ mod tests {
     #[test]
     fn the_check_sequence_is_that_of_ethernet() {
         assert_eq!(u32::from_le_bytes(fcs(b"123456789")), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn a_full_capture_takes_no_smaller_frame_either() {
+        let mut sizes = vec![9_000; ROOM / (9_000 + EACH) + 1];
+        sizes.extend([60; 10]);
+        let all = captured(CaptureSettings { overwrite: false, ..CaptureSettings::default() }, &sizes);
+        assert!(all.full && all.used + 60 + EACH <= ROOM);
+        assert_eq!(all.frames.len(), ROOM / (9_000 + EACH));
     }
 
     #[test]

@@ -148,6 +148,8 @@ pub struct Analyzer {
     late_ns: u64,
     /// How far a departure can be after the arrival, in ns.
     ahead: u64,
+    /// True for each flow that this host sends as well, by the same clock; empty if it sends all of them.
+    same_clock: Vec<bool>,
     stale: u64,
     /// Address of the host on the port of each queue, in the form of [`destination`].
     hosts: Vec<u64>,
@@ -216,6 +218,8 @@ impl Analyzer {
         let unjudged: Vec<_> = own().map(|(_, flow)| Unjudged::of(flow)).collect();
         let all_judged = unjudged.iter().all(|u| *u == Unjudged::default());
         let deviating = flows.iter().map(|_| None).collect();
+        let same_clock: Vec<bool> = own().map(|(_, flow)| layout.has(flow.from)).collect();
+        let one_clock = !same_clock.contains(&false);
         let mut spread = if layout.may_lose_order() { spaced(own().count()) } else { Vec::new() };
         spread.iter_mut().zip(own()).for_each(|(spread, (_, flow))| *spread = layout.merges(flow.to));
         Analyzer {
@@ -244,7 +248,8 @@ impl Analyzer {
             port_groups: port_groups.map(|group| group as usize).collect(),
             bins: [Bins::new(bin_ns); 2],
             late_ns: timing.late_ns,
-            ahead: if layout.is_whole() { AHEAD } else { AHEAD_BETWEEN_HOSTS },
+            ahead: if one_clock { AHEAD } else { AHEAD_BETWEEN_HOSTS },
+            same_clock: if one_clock { Vec::new() } else { same_clock },
             stale: 0,
             hosts: port_of.iter().map(|port| hosts[*port]).collect(),
             arrivals: vec![Arrivals::default(); port_of.len()],
@@ -359,13 +364,17 @@ impl Analyzer {
         awaited.follow(&flow.state, flow.frames, flow.queue.into());
         match verdict {
             Verdict::New => {}
-            Verdict::Duplicate => return Class::Test,
+            Verdict::Duplicate => {
+                self.arrivals[queue].take_copies(1, on_link(arrival.frame.len() as u32));
+                return Class::Test;
+            }
             Verdict::TooOld => {
                 self.stale += 1;
                 return Class::Stale;
             }
         }
-        let departure = departure(signature.time, arrival.at, self.ahead);
+        let ahead = if self.same_clock.get(place) == Some(&true) { AHEAD } else { self.ahead };
+        let departure = departure(signature.time, arrival.at, ahead);
         if let Some(extras) = self.extras.get_mut(place) {
             let (at, bytes) = (arrival.at.0, arrival.frame.len() as u32);
             if let Some(variation) = extras.take(sequence, at.saturating_sub(departure), at, bytes) {
@@ -444,6 +453,16 @@ impl Analyzer {
     pub(crate) fn arrivals(&self) -> Vec<PortArrivals> {
         let mut by_port = vec![PortArrivals::default(); self.port_groups.len()];
         self.arrivals.iter().zip(&self.ports).for_each(|(arrivals, port)| by_port[*port].add(&arrivals.report()));
+        by_port
+    }
+
+    /// Returns frames and bytes (FCS included) that arrived where their flow may arrive, copies included, by port.
+    pub(crate) fn arrived(&self) -> Vec<(u64, u64)> {
+        let mut by_port = vec![(0, 0); self.port_groups.len()];
+        for (arrivals, port) in self.arrivals.iter().zip(&self.ports) {
+            let ((frames, bytes), sum) = (arrivals.with_copies(), &mut by_port[*port]);
+            *sum = (sum.0 + frames, sum.1 + bytes);
+        }
         by_port
     }
 
@@ -532,8 +551,9 @@ pub(crate) fn destination(frame: &[u8]) -> u64 {
     frame.first_chunk().map_or(0, |head| u64::from_le_bytes(*head) & ADDRESS)
 }
 
-/// By how much send and receive times can be out of order, in ns: on one host, where both are readings of one clock, and between
-/// hosts, whose clocks differ by far less than this. Latencies that are longer than 4.29 s less this time look negative.
+/// By how much send and receive times can be out of order, in ns: of a flow that one host sends and receives, where both are readings
+/// of one clock, and between hosts, whose clocks differ by far less than this. Latencies that are longer than 4.29 s less this time
+/// look negative.
 const AHEAD: u64 = 1_000_000;
 const AHEAD_BETWEEN_HOSTS: u64 = 1_000_000_000;
 

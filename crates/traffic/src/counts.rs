@@ -26,6 +26,9 @@ pub struct LaneCounts {
     pub groups: Vec<GroupCounts>,
     /// Ports of the trial: frames offered and test frames received.
     pub ports: Vec<(u64, u64)>,
+    /// Ports of the trial: frames and bytes (FCS included) that arrived where their flow may arrive, copies included.
+    #[serde(default)]
+    pub arrived: Vec<(u64, u64)>,
     /// Ports of the trial: frames that left more than 1 ms (2^20 ns) late, and all that left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub departures: Vec<(u64, u64)>,
@@ -193,6 +196,9 @@ pub struct Snapshot {
     pub groups: Vec<GroupCounts>,
     /// By port: frames offered and test frames received.
     pub ports: BTreeMap<PortIndex, (u64, u64)>,
+    /// By port: frames and bytes that arrived; see [`LaneCounts::arrived`].
+    #[serde(default)]
+    pub arrived: BTreeMap<PortIndex, (u64, u64)>,
     /// By port: frames that left more than 1 ms late, and all that left.
     #[serde(default)]
     pub departures: BTreeMap<PortIndex, (u64, u64)>,
@@ -256,6 +262,7 @@ impl Part {
             never_left: generators.iter().flat_map(|g| g.refused_by_flow()).collect(),
             groups,
             ports,
+            arrived: analyzer.arrived(),
             departures,
             drops: Vec::new(),
             places: Vec::new(),
@@ -286,6 +293,10 @@ impl Snapshot {
             for (port, (sent, received)) in lane.ports.iter().enumerate() {
                 let sum = all.ports.entry(port).or_default();
                 *sum = (sum.0 + sent, sum.1 + received);
+            }
+            for (port, (frames, bytes)) in lane.arrived.iter().enumerate() {
+                let sum = all.arrived.entry(port).or_default();
+                *sum = (sum.0 + frames, sum.1 + bytes);
             }
             for (port, (late, left)) in lane.departures.iter().enumerate() {
                 let sum = all.departures.entry(port).or_default();

@@ -64,6 +64,8 @@ const SETTLED: Duration = Duration::from_millis(20);
 /// A loop that was away for this long first reads what has arrived meanwhile, for at most [`CATCH_UP`], before it polls the control.
 const HELD_UP: Duration = Duration::from_millis(20);
 const CATCH_UP: Duration = Duration::from_millis(20);
+/// How often the first lane looks at the wall clock: one that is set forward and back again looks right at the end.
+const WALL_PERIOD: Duration = Duration::from_millis(20);
 /// Number of bursts taken from one port before the next port has its turn.
 const RECEIVE_ROUNDS: usize = 4;
 
@@ -144,6 +146,9 @@ pub(crate) struct LaneState {
     arrived: (u64, Option<Instant>),
     /// Requests that this lane has already handled.
     seen: Requests,
+    /// When the first lane next looks at the wall clock, and the smallest and largest [offset](Clock::wall_offset) that it has seen.
+    wall_due: Instant,
+    pub(crate) wall_offsets: Option<(i128, i128)>,
     /// True once the lane's part of the trial is over.
     pub(crate) over: bool,
 }
@@ -205,7 +210,7 @@ impl LaneState {
         (lane, board): (usize, &Board),
     ) {
         part.begin(start);
-        (self.start, self.passed) = (start, start);
+        (self.start, self.passed, self.wall_due) = (start, start, start + WALL_PERIOD);
         self.watch.begin(start);
         for command in board.commands(lane) {
             part.generators.iter_mut().for_each(|generator| generator.transmit(&command, start));
@@ -268,6 +273,8 @@ impl LaneState {
             quiet_since,
             arrived,
             seen,
+            wall_due,
+            wall_offsets,
             ..
         } = self;
         let mut events = &events[carried_out.len()..];
@@ -294,6 +301,12 @@ impl LaneState {
                 *caught_up = now + CATCH_UP;
             }
             *passed = now;
+            if now >= *wall_due && lane == 0 {
+                *wall_due = now + WALL_PERIOD;
+                let offset = clock.wall_offset();
+                let (least, most) = wall_offsets.unwrap_or((offset, offset));
+                *wall_offsets = Some((least.min(offset), most.max(offset)));
+            }
             if now >= start && (done_at.is_none() || awake) && !virtual_time {
                 watch.look(now);
             }

@@ -67,7 +67,7 @@ pub struct LaneReport {
     /// Periods without an arrival. `None` if nothing arrived, if ports do not know when frames arrived, and in virtual time.
     #[serde(default)]
     pub silences: Option<Silences>,
-    /// Step of the wall clock during the trial in ns; 0 on all lanes except the first.
+    /// Largest step of the wall clock during the trial in ns; 0 on all lanes except the first.
     pub clock_step_ns: i64,
     /// Events that this lane has performed, which are the first ones of the trial.
     pub events: Vec<EventReport>,

@@ -98,6 +98,11 @@ impl Layout {
         !self.lane_of.contains(&ELSEWHERE)
     }
 
+    /// True if this host has `port`.
+    pub(crate) fn has(&self, port: PortIndex) -> bool {
+        self.queues_of(port).any(|queue| self.lane_of[queue] != ELSEWHERE)
+    }
+
     /// Returns the number of lanes.
     pub fn lanes(&self) -> usize {
         self.lanes
@@ -243,6 +248,7 @@ mod tests {
             [(false, false), (true, false), (false, false), (false, true)]
         );
         assert_eq!((all.apart(&flow(3, vec![0])), all.apart(&flow(0, vec![2]))), (Some(0), None));
+        assert_eq!([0, 1, 2, 3].map(|port| all.has(port)), [false, true, false, true]);
         let joined = all.for_flows(&[flow(1, vec![3])]);
         assert_eq!((joined.lanes(), joined.here().count(), joined.apart(&flow(0, vec![3]))), (1, 3, Some(3)));
         let none = Layout::one(0).on_host(&[], 2);

@@ -248,8 +248,12 @@ impl Traffic {
 
     /// Called at the end of each call.
     fn after(&mut self, clock: &dyn Clock, failed: bool) {
-        let step = clock.wall_offset() - self.wall_before;
-        self.clock_step_ns = i64::try_from(step).unwrap_or(i64::MAX);
+        let seen = self.lanes.first().and_then(|lane| lane.as_ref()?.wall_offsets);
+        let offsets = seen.into_iter().flat_map(|(least, most)| [least, most]).chain([clock.wall_offset()]);
+        let steps = offsets.map(|offset| i64::try_from(offset - self.wall_before).unwrap_or(i64::MAX));
+        // Earlier calls have seen theirs.
+        let steps = steps.chain([self.clock_step_ns]);
+        self.clock_step_ns = steps.max_by_key(|step| step.unsigned_abs()).unwrap_or(0);
         if failed || self.is_over() {
             self.board.close();
         }
@@ -263,6 +267,11 @@ impl Traffic {
     /// Returns how much later than agreed the lanes were ready, in ns; 0 if they were ready in time.
     pub fn late_ns(&self) -> u64 {
         self.late_ns
+    }
+
+    /// Returns the largest difference of the wall clock to what it was at the start, against the steady clock, in ns so far.
+    pub fn clock_step_ns(&self) -> i64 {
+        self.clock_step_ns
     }
 
     /// Returns the counts so far. [`Live::snapshot`] is for other threads.
@@ -336,7 +345,7 @@ impl Traffic {
         departures.fold((0, 0), |sum, (late, all)| (sum.0 + late, sum.1 + all))
     }
 
-    /// Returns the counts of each lane so far, for [`crate::merge`]. Empty before the first call.
+    /// Returns the counts of each lane so far, for [`crate::merge`]. Empty before the first call, and if a lane could not be prepared.
     pub fn reports(&mut self) -> Vec<LaneReport> {
         self.reports_with(&Refusals::default())
     }
@@ -348,7 +357,8 @@ impl Traffic {
 
     /// Like [`Traffic::reports`], but other hosts send some of the flows; `elsewhere` are their refusals.
     pub fn reports_with(&mut self, elsewhere: &Refusals) -> Vec<LaneReport> {
-        let lanes: Vec<&LaneState> = self.lanes.iter().flatten().collect();
-        self.plan.reports(&lanes, self.clock_step_ns, elsewhere)
+        // No lane has started before all are prepared.
+        let lanes: Option<Vec<&LaneState>> = self.lanes.iter().map(Option::as_ref).collect();
+        self.plan.reports(&lanes.unwrap_or_default(), self.clock_step_ns, elsewhere)
     }
 }

@@ -95,5 +95,9 @@ pub fn links() -> Checked {
     // Whatever the machine did in between, the first and the last half second had a link.
     ensure((group.offered, group.stray) == (3_000, 0), format!("{group:?}"))?;
     ensure(group.lost > 0 && group.received > 1_000, format!("{} of {} are lost", group.lost, group.offered))?;
-    bench::whole(&mut bench)
+    bench::whole(&mut bench)?;
+    bench.rig.command(0, &Act::Link(false)).map_err(|e| e.to_string())?;
+    drop(bench);
+    // The next holder finds the link up.
+    bench::whole(&mut bench::rig(&bed, "the next")?)
 }

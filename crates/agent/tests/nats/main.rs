@@ -16,6 +16,7 @@ mod twice;
 use anew::{Case, Checked};
 use bench::{Bed, agent, agents, controller, ensure, spec};
 use drophammer_agent::link::Access;
+use drophammer_agent::message::LARGEST;
 use drophammer_model::trial::{TrialResult, TrialSpec};
 use drophammer_rig::{Lender as _, Until};
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         case("a_trial_that_a_host_cannot_plan_fails_without_waiting_for_the_host", impossible),
         case("ports_are_held_by_one_controller_at_a_time", leases),
         case("another_version_is_refused_with_both_named", versions),
+        case("of_two_agents_with_one_name_that_start_together_one_stays", names),
         case("an_nkey_opens_a_server_that_knows_it_and_nothing_else_does", nkey),
         case("a_display_sees_the_sums_of_all_hosts", live),
         case("hosts_with_other_clocks_have_an_uncertainty", clocks),
@@ -94,6 +96,11 @@ fn impossible() -> Checked {
     let why = bench.run(&wrong).err().ok_or("a trial with a negative time has a result")?;
     ensure(why.contains("agent host") && why.contains("is negative"), &why)?;
     // It would wait 45 s for a host that is gone.
+    ensure(begun.elapsed() < Duration::from_secs(20), format!("{why}, after {:?}", begun.elapsed()))?;
+    let begun = Instant::now();
+    let large = TrialSpec { purpose: "x".repeat(LARGEST), ..spec(Duration::from_millis(200)) };
+    let why = bench.run(&large).err().ok_or("a trial that no message can hold has a result")?;
+    ensure(why.contains(&format!("more than {LARGEST}")), &why)?;
     ensure(begun.elapsed() < Duration::from_secs(20), format!("{why}, after {:?}", begun.elapsed()))?;
     bench::whole(&mut bench)
 }
@@ -184,6 +191,17 @@ fn versions() -> Checked {
     ensure(named, refused)
 }
 
+fn names() -> Checked {
+    let bed = Bed::up()?;
+    let start = |port: &str| {
+        let mut command = bench::command("agent", &bed, &[("NAME", "host1"), ("PORT", port)])?;
+        command.spawn().map(bench::Process).map_err(|e| e.to_string())
+    };
+    let mut both = [start("t0")?, start("t1")?];
+    bench::until("one of them ends", || both.iter_mut().any(|agent| !agent.runs()))?;
+    ensure(both.iter_mut().any(|agent| agent.runs()), "both have ended")
+}
+
 /// Public key and seed of a user that exists only for this test.
 const USER: &str = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4";
 const SEED: &str = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";
@@ -192,7 +210,8 @@ fn nkey() -> Checked {
     let bed = Bed::up()?;
     let (conf, store) = (bed.server.folder.join("nkey.conf"), bed.server.folder.join("nkey"));
     let text = format!(
-        "listen: \"127.0.0.1:4223\"\njetstream {{ store_dir: {store:?} }}\nauthorization {{ users = [ {{ nkey: {USER} }} ] }}\n"
+        "listen: \"127.0.0.1:4223\"\nmax_payload: {LARGEST}\njetstream {{ store_dir: {store:?} }}\nauthorization {{ users = [ \
+         {{ nkey: {USER} }} ] }}\n"
     );
     std::fs::write(&conf, text).map_err(|e| e.to_string())?;
     let server =

@@ -5,14 +5,17 @@ use drophammer_emulation::bgp::{BgpCommand, Packing, RouteSet, State};
 use drophammer_model::Instant;
 use drophammer_model::routes::{AttributePattern, Change, RouteRange, Routes};
 use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Load, TrialResult, TrialSpec};
-use drophammer_port::{Port, SystemClock, memory};
+use drophammer_port::{Port, PortCounters, PortError, SystemClock, memory, pass_on};
 use drophammer_rig::{
     Act, Action, CONTINUOUS, Config, Event, FlowSelect, Ports, Rig, RigError, Select, Timing, Transmit, TransmitAction,
     TrialKeys, Until, host_mac,
 };
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+type BoxedPort = Box<dyn Port + Send>;
 
 fn rig() -> Rig {
     rig_of(1, 1)
@@ -20,9 +23,14 @@ fn rig() -> Rig {
 
 /// A rig with this number of queues per port, shared by this number of threads.
 fn rig_of(queues: u32, threads: usize) -> Rig {
+    rig_with(queues, threads, |port| port)
+}
+
+/// The same with `around` each queue.
+fn rig_with(queues: u32, threads: usize, around: impl Fn(BoxedPort) -> BoxedPort) -> Rig {
     let clock = SystemClock::start();
     let ends = memory::queues([0, 1].map(|i| host_mac(5, i)), 1_500, clock, [queues; 2]);
-    let ports = ends.into_iter().flatten().map(|port| Box::new(port) as Box<dyn Port + Send>).collect();
+    let ports = ends.into_iter().flatten().map(|port| around(Box::new(port))).collect();
     let ports = Ports::real(ports, clock, &processors(threads));
     assert_eq!((ports.len(), ports.queues(), ports.layout().lanes()), (2, 2 * queues as usize, threads));
     let mut rig = Rig::new(ports, &config());
@@ -297,6 +305,43 @@ fn two_queues_on_two_threads_count_what_one_queue_on_one_thread_does() {
     }
     assert_eq!(counted[0].iter().map(|(.., received, _)| received).sum::<u64>(), 6_000);
     assert!(counted.windows(2).all(|pair| pair[0] == pair[1]), "{counted:#?}");
+}
+
+/// A queue whose counters cannot be read once `fails` is true.
+struct Failing {
+    inner: BoxedPort,
+    fails: Arc<AtomicBool>,
+}
+
+impl Port for Failing {
+    pass_on!(inner: info, slots, send, receive);
+
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(PortError::lost(self.info(), std::io::Error::other("it is gone")));
+        }
+        self.inner.counters()
+    }
+}
+
+#[test]
+fn traffic_that_cannot_be_prepared_has_no_counts() {
+    for (queues, threads) in [(1, 1), (2, 2)] {
+        let fails = Arc::new(AtomicBool::new(false));
+        let mut rig = rig_with(queues, threads, |inner| {
+            // The last queue of a port belongs to the last lane.
+            let is_last = inner.info().queue.index + 1 == queues;
+            Box::new(Failing { inner, fails: if is_last { fails.clone() } else { Arc::default() } })
+        });
+        let mut keys = TrialKeys::new(9);
+        fails.store(true, Ordering::Relaxed);
+        rig.start_traffic(&both_ways(LONG), &timing(&mut keys), vec![]).unwrap();
+        let ended = rig.finish(&|| false);
+        assert!(matches!(ended, Err(RigError::Port(_))), "{ended:?}");
+        assert!(rig.cut_off().is_none());
+        fails.store(false, Ordering::Relaxed);
+        assert_eq!(run(&mut rig, &both_ways(Duration::from_millis(10)), &timing(&mut keys)).senders, 2);
+    }
 }
 
 #[test]

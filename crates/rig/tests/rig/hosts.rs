@@ -179,10 +179,11 @@ impl Far for Sides {
         let text = serde_json::to_string(&reports).unwrap();
         let reports = serde_json::from_str(&text).unwrap();
         let host = |start_skew_ns, one_way_ns| HostRecord { start_skew_ns, one_way_ns, ..HostRecord::default() };
-        let (hosts, waited_ns, clocks) = (vec![host(7, 2), host(6, 3)], None, self.clocks.clone());
+        let (hosts, waited_ns, stolen_ns) = (vec![host(7, 2), host(6, 3)], None, Some(STOLEN_NS));
+        let clocks = self.clocks.clone();
         let counts = self.sides.iter().flat_map(|side| side.order(Order::Counts)).collect::<Vec<_>>();
         let counts = serde_json::from_str(&serde_json::to_string(&counts).unwrap()).unwrap();
-        let result = FarResult { reports, counts, hosts, waited_ns, clocks };
+        let result = FarResult { reports, counts, hosts, waited_ns, stolen_ns, lost: LOST, clocks };
         Ok(Some(News::Over(Box::new(result))))
     }
 
@@ -294,6 +295,11 @@ impl Bench {
     }
 }
 
+/// What a hypervisor took from a host.
+const STOLEN_NS: u64 = 10_000_000;
+/// Frames of devices that the hosts could not pass on.
+const LOST: u64 = 2;
+
 /// Maximum number of attempts.
 const TRIES: usize = 10;
 
@@ -314,6 +320,7 @@ fn a_trial_on_two_hosts_counts_every_frame_once() {
         let times = (between.start_skew_ns, between.one_way_ns, between.clock_uncertainty_ns);
         assert_eq!((between.hosts, between.each.len(), times), (2, 2, (7, 3, 0)));
         assert_eq!((between.unmeasurable.len(), result.senders), (0, 2));
+        assert_eq!((result.health.tester_stolen_ns, result.health.receive_drops), (Some(STOLEN_NS), LOST));
         assert!(live.is_over() && bench.rig.started().is_some());
     }
 }

@@ -2,7 +2,7 @@
 //! intact frames into the cache. The second pass counts the frames in order.
 
 use super::awaited::{self, Place};
-use super::received::Run;
+use super::received::{Run, on_link};
 use super::{AHEAD, Analyzer, Class, Verdict, departure};
 use crate::arriving;
 use crate::intact::{Expected, Found};
@@ -119,7 +119,11 @@ impl Analyzer {
     #[cold]
     fn allow_ahead(&mut self, count: usize) {
         for looked in &mut self.looked.0[..count] {
-            looked.departure = departure(looked.departure as u32, Instant(looked.at), self.ahead);
+            let allowed = departure(looked.departure as u32, Instant(looked.at), self.ahead);
+            // Few frames differ, so few flows are looked up.
+            if allowed != looked.departure && self.same_clock.get(looked.place as usize) != Some(&true) {
+                looked.departure = allowed;
+            }
         }
     }
 
@@ -186,7 +190,7 @@ impl Analyzer {
         let Some(first) = looked.first() else { return 0 };
         let Some(group) = awaited.get(first.place as usize).map(|a| a.group) else { return 0 };
         self.settled = false;
-        let (mut taken, mut stale) = (0, 0);
+        let (mut taken, mut stale, mut copies, mut copied) = (0, 0, 0, 0);
         let mut run = Run::new(group as usize, &mut self.bins, first.departure, first.at);
         let (latencies, mut ipdv) = self.groups[group as usize].latencies();
         let (flows, extras, late_ns) = (self.flows.as_mut_slice(), self.extras.as_mut_slice(), self.late_ns);
@@ -204,7 +208,12 @@ impl Analyzer {
                     Some(Verdict::New) => {}
                     Some(verdict) => {
                         taken += 1;
-                        stale += u64::from(verdict == Verdict::TooOld);
+                        if verdict == Verdict::TooOld {
+                            stale += 1;
+                        } else {
+                            copies += 1;
+                            copied += on_link(looked.length);
+                        }
                         // A run must start with a frame that counts.
                         if run.frames == 0 {
                             break;
@@ -226,6 +235,9 @@ impl Analyzer {
             run.add(looked.length, latency, late_ns, looked.at);
         }
         self.stale += stale;
+        if copies > 0 {
+            self.arrivals[port].take_copies(copies, copied);
+        }
         if run.latency_min == 0 {
             run.early = early(&looked[..taken]);
         }

@@ -152,6 +152,10 @@ pub(super) struct Arrivals {
     frames: u64,
     first: Instant,
     last: Instant,
+    /// Bytes of these frames and of the copies, FCS included.
+    bytes: u64,
+    /// Further copies of frames that had arrived before, at whatever queue.
+    copies: u64,
 }
 
 impl Arrivals {
@@ -160,7 +164,19 @@ impl Arrivals {
             self.first = Instant(run.first);
         }
         self.frames += run.frames;
+        self.bytes += run.bytes;
         self.last = self.last.max(Instant(run.last));
+    }
+
+    /// Adds copies, which have this many bytes in all.
+    pub(super) fn take_copies(&mut self, copies: u64, bytes: u64) {
+        self.copies += copies;
+        self.bytes += bytes;
+    }
+
+    /// Returns frames and bytes, copies included.
+    pub(super) fn with_copies(&self) -> (u64, u64) {
+        (self.frames + self.copies, self.bytes)
     }
 
     /// Returns the counts as data.

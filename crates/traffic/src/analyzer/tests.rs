@@ -14,20 +14,28 @@ fn analyzer() -> Analyzer {
 /// Like [`analyzer`]. With `further`, both flows are also counted by destination, measure delay variation and may
 /// arrive at port 0.
 fn analyzer_of(further: bool) -> Analyzer {
-    let flow = |family, first: &str| {
-        let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 4 };
-        let group = Family::to_string(&family);
-        FlowSpec {
-            also: if further { vec![0] } else { vec![] },
-            per_destination: further,
-            ipdv: further,
-            ..FlowSpec::new(group, 0, 1, range, range)
-        }
+    let further = |flow: FlowSpec| FlowSpec {
+        also: if further { vec![0] } else { vec![] },
+        per_destination: further,
+        ipdv: further,
+        ..flow
     };
+    planned([flow(false, 0), flow(true, 0)].map(further).into(), Layout::one(2))
+}
+
+/// Creates an IPv4 or IPv6 flow to port 1.
+fn flow(v6: bool, from: usize) -> FlowSpec {
+    let (family, first) = if v6 { (Family::Ipv6, "2001:2::1") } else { (Family::Ipv4, "198.18.0.1") };
+    let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 4 };
+    FlowSpec::new(Family::to_string(&family), from, 1, range, range)
+}
+
+/// Creates the analyzer of the first lane of a trial with these flows.
+fn planned(flows: Vec<FlowSpec>, layout: Layout) -> Analyzer {
     let spec = TrialSpec {
         purpose: String::new(),
         size: "128".parse().unwrap(),
-        flows: vec![flow(Family::Ipv4, "198.18.0.1"), flow(Family::Ipv6, "2001:2::1")],
+        flows,
         load: Load::Burst { frames: 2_000, rate_pps: 1e6 },
         duration_s: 0.0,
         bin_s: Some(0.001),
@@ -38,7 +46,7 @@ fn analyzer_of(further: bool) -> Analyzer {
     let timing = Timing { seed: 3, key, earlier, max_backlog_ns: 0, late_ns: 1_000_000_000 };
     let mac = MacAddr([2; 6]);
     let port = Neighbour { mac, device_ipv4: Some(mac), device_ipv6: Some(mac), vlans: vec![] };
-    let mut plan = Plan::new(&spec, &[port.clone(), port], &timing).unwrap();
+    let mut plan = Plan::on_lanes(&spec, &vec![port; layout.ports()], &timing, layout).unwrap();
     plan.parts[0].begin(Instant(1_000));
     plan.parts.remove(0).analyzer
 }
@@ -170,6 +178,41 @@ fn a_frame_that_arrives_before_it_was_sent_has_no_latency_of_seconds() {
     }
 }
 
+#[test]
+fn a_frame_that_takes_seconds_has_its_latency_if_one_host_sends_and_receives_it() {
+    // Port 2 is on another host, whose clock may be ahead.
+    let layout = || Layout::one(2).on_host(&[0, 1], 3);
+    let took = 3_500_000_000u64;
+    for (from, latency_ns, early_ns) in [(0, took, 0), (2, 0, (1 << 32) - took)] {
+        // The other flow comes from the other host.
+        let flows = vec![flow(false, from), flow(true, 2)];
+        for at_length in [false, true] {
+            let mut analyzer = planned(flows.clone(), layout());
+            let sent = 6_000_000_000u64;
+            let signature = Signature { flow: 0, sequence: 0, time: sent as u32 };
+            let length = 128 - 4 - 14 - 20 - 8 - drophammer_wire::signature::LEN;
+            let frame = whole(false, length, &signature, TrialKey::new(1, 2));
+            let arrival = Arrival { frame: &frame, at: Instant(sent + took) };
+            let class = if at_length { analyzer.take_at_length(1, arrival) } else { analyzer.take(1, arrival) };
+            assert_eq!(class, Class::Test);
+            let report = analyzer.groups[0].report(&Deviations::default());
+            assert_eq!((report.latency_max_ns, report.early_ns), (latency_ns, early_ns), "{from} {at_length}");
+        }
+    }
+}
+
+#[test]
+fn a_port_counts_what_arrives_there_with_all_copies() {
+    let mut analyzer = analyzer_of(true);
+    let length = 128 - 4 - 14 - 20 - 8 - drophammer_wire::signature::LEN;
+    // Both copies of frame 2, and one of frame 1, arrive at the alternate port.
+    for (port, sequence) in [(1, 0), (1, 1), (0, 1), (0, 2), (0, 2), (1, 0)] {
+        let frame = whole(false, length, &Signature { flow: 0, sequence, time: 1_000 }, TrialKey::new(1, 2));
+        assert_eq!(analyzer.take(port, Arrival { frame: &frame, at: Instant(1_500) }), Class::Test);
+    }
+    assert_eq!((analyzer.arrived(), analyzer.distinct()), (vec![(3, 3 * 128), (3, 3 * 128)], 3));
+}
+
 /// Returns everything that an analyzer has counted.
 fn told(analyzer: &mut Analyzer) -> String {
     analyzer.settle();
@@ -193,7 +236,8 @@ fn told(analyzer: &mut Analyzer) -> String {
         })
         .collect();
     let extras = analyzer.extras();
-    format!("{:?}", (groups, flows, extras, analyzer.distinct(), analyzer.stale(), analyzer.receiving_ns()))
+    let arrived = analyzer.arrived();
+    format!("{:?}", (groups, flows, extras, arrived, analyzer.distinct(), analyzer.stale(), analyzer.receiving_ns()))
 }
 
 /// How a frame is altered.

@@ -62,6 +62,8 @@ pub(super) fn is_sound(plan: &Plan, lane: &LaneCounts) -> bool {
         && lane.groups.len() == plan.groups.len()
         && lane.ports.len() == plan.layout.ports()
         && lane.ports.iter().all(|(sent, arrived)| *sent.max(arrived) <= MOST)
+        && lane.arrived.len() == lane.ports.len()
+        && lane.arrived.iter().all(|(frames, bytes)| *frames.max(bytes) <= MOST)
         && lane.sent.iter().all(|(flow, group, n)| (*flow as usize) < flows && *group < plan.groups.len() && *n <= MOST)
         && lane.departures.iter().all(|(late, all)| *late.max(all) <= MOST)
         && lane.drops.iter().all(|(port, n)| *port < lane.ports.len() && *n <= MOST)

@@ -64,6 +64,7 @@ struct Told {
     held_reading: u64,
     held: Rc<Cell<Held>>,
     set_by: i128,
+    set_meanwhile: i128,
     wall: Rc<Cell<i128>>,
 }
 
@@ -75,7 +76,13 @@ impl Port for Told {
     }
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         let frames = self.inner.receive()?;
+        let before = self.came;
         self.came += frames.len() as u64;
+        for (at, by) in [(FRAMES / 4, self.set_meanwhile), (FRAMES * 3 / 4, -self.set_meanwhile)] {
+            if before < at && at <= self.came {
+                self.wall.set(self.wall.get() + by);
+            }
+        }
         if self.came == FRAMES && self.held_reading > 0 {
             self.held.set(Some((0, std::mem::take(&mut self.held_reading))));
         }
@@ -102,14 +109,17 @@ struct Trial {
     held_reading: u64,
     /// Step of the wall clock before the trial starts.
     set_by: i128,
+    /// Step of the wall clock after a quarter of the frames. After three quarters, it is set back.
+    set_meanwhile: i128,
 }
 
-const TRIAL: Trial = Trial { flight: DELAY, loses_last: false, stamps: true, held: None, held_reading: 0, set_by: 0 };
+const TRIAL: Trial =
+    Trial { flight: DELAY, loses_last: false, stamps: true, held: None, held_reading: 0, set_by: 0, set_meanwhile: 0 };
 
 impl Trial {
     /// The result, and the time from the last departure until the loop first slept, if it did.
     fn run(self) -> (TrialResult, Option<u64>) {
-        let Trial { flight, loses_last, stamps, held, held_reading, set_by } = self;
+        let Trial { flight, loses_last, stamps, held, held_reading, set_by, set_meanwhile } = self;
         let last = Rc::new(Cell::new(0));
         let seen = last.clone();
         let mut bench = Bench::new(2, move |f, out| {
@@ -123,7 +133,7 @@ impl Trial {
             let set_by = if i == 0 { set_by } else { 0 };
             let (held, wall) = (held.clone(), wall.clone());
             let info = PortInfo { stamps_arrivals: stamps, ..inner.info().clone() };
-            Box::new(Told { inner, info, came: 0, held_reading, held, set_by, wall }) as Box<dyn Port>
+            Box::new(Told { inner, info, came: 0, held_reading, held, set_by, set_meanwhile, wall }) as Box<dyn Port>
         };
         bench.ports = std::mem::take(&mut bench.ports).into_iter().enumerate().map(told).collect();
         let flows = vec![flow("all", 0, 1, Family::Ipv4, 16, 1.0)];
@@ -185,6 +195,14 @@ fn a_clock_step_just_before_the_ports_look_at_the_clock_is_reported() {
     let (result, _) = Trial { set_by: 5_000_000, ..TRIAL }.run();
     assert_eq!(result.health.clock_step_ns, 5_000_000);
     assert_eq!(TRIAL.run().0.health.clock_step_ns, 0);
+}
+
+#[test]
+fn a_clock_that_is_set_forward_and_back_again_is_reported() {
+    for step in [5_000_000, -5_000_000] {
+        let (result, _) = Trial { set_meanwhile: step, ..TRIAL }.run();
+        assert_eq!(i128::from(result.health.clock_step_ns), step);
+    }
 }
 
 /// Hosts that note, whenever they are polled, how many frames for them have arrived but have not been read.
